@@ -1,1 +1,28 @@
-//! The words of Sateen.
+//! The words of Sateen: the small value types that every layer above speaks.
+//!
+//! Pure and without I/O. Nothing here knows a message, a disk format or a service; those
+//! stand in `wire` and above.
+
+mod attr;
+mod cookie;
+mod endpoint;
+mod errno;
+mod fid;
+mod layout;
+mod name;
+mod nid;
+mod time;
+pub mod units;
+
+pub use attr::{Attr, FileKind};
+pub use cookie::{COLLISION_MAX, DirCookie, name_hash};
+pub use endpoint::{ClientId, Endpoint};
+pub use errno::{Errno, Result};
+pub use fid::{Fid, FidError, Ino, ObjectId, SEQ_OBJECTS_MAX, Seq, seq};
+pub use layout::{
+    Chunk, Component, Extent, Layout, LayoutError, OST_INDEX_MAX, Pattern, STRIPE_COUNT_ALL,
+    STRIPE_COUNT_MAX, STRIPE_SIZE_DEFAULT, STRIPE_SIZE_MIN, StripePolicy,
+};
+pub use name::{NAME_MAX, Name};
+pub use nid::{Nid, NidError};
+pub use time::{Timespec, Timestamp};
