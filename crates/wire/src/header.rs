@@ -1,0 +1,241 @@
+//! The header in front of every message.
+
+use sateen_types::{ClientId, Endpoint};
+
+use crate::codec::{DecodeError, Input, Wire};
+
+/// Version of the protocol; peers of another version are refused at connect.
+pub const PROTOCOL_VERSION: u16 = 1;
+/// Features this build can do. None is optional yet.
+pub const FEATURES: u64 = 0;
+/// Bytes of an encoded header.
+pub const HEADER_BYTES: usize = 128;
+
+const MAGIC: u32 = 0x4e54_4153;
+/// Flag in an extension's tag: a receiver that does not know it must refuse the message.
+const MANDATORY: u16 = 0x8000;
+
+/// What kind of message a header stands before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// A request.
+    Request = 1,
+    /// A reply.
+    Reply = 2,
+    /// A callback.
+    Callback = 3,
+}
+
+/// The header as services see it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Who sent it.
+    pub from: Endpoint,
+    /// For whom it is.
+    pub to: Endpoint,
+    /// The incarnation on whose export it travels: the client's own, also in replies and
+    /// callbacks to it.
+    pub client: ClientId,
+    /// Generation of the connection; older ones are dropped.
+    pub generation: u32,
+    /// Reply slot within the incarnation.
+    pub slot: u16,
+    /// Sequence within the slot, from 1, rising by one with each new request.
+    pub seq: u64,
+    /// How long the sender will wait, in milliseconds; 0 means for ever.
+    pub deadline_ms: u32,
+    /// Project on whose account the work is done.
+    pub project: u32,
+    /// Credential, once servers verify them; 0 today.
+    pub credential: u32,
+    /// Id that follows one user operation through all its messages; 0 if not traced.
+    pub trace: u64,
+    /// Job that caused it, padded with NULs.
+    pub job: [u8; 16],
+}
+
+/// Why a header was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeaderError {
+    /// The bytes are no message of ours.
+    Magic,
+    /// Another version of the protocol.
+    Version(u16),
+    /// Checksum of the header or of the body does not match.
+    Checksum,
+    /// A field is out of range.
+    Decode(DecodeError),
+    /// A mandatory extension that this version does not know.
+    Extension(u16),
+}
+
+impl From<DecodeError> for HeaderError {
+    fn from(error: DecodeError) -> HeaderError {
+        HeaderError::Decode(error)
+    }
+}
+
+/// Lengths and checksum of what follows an encoded header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lengths {
+    /// Bytes of extensions.
+    pub extensions: u16,
+    /// Bytes of the body.
+    pub body: u32,
+    /// Bytes of bulk.
+    pub bulk: u32,
+    /// CRC-32C of extensions and body together.
+    pub body_crc: u32,
+}
+
+impl Header {
+    /// The header of the answer: the same slot and sequence, the other way.
+    pub const fn reply(&self) -> Header {
+        Header { from: self.to, to: self.from, ..*self }
+    }
+
+    /// Encodes the header for a message whose parts have these lengths.
+    pub fn encode(&self, kind: Kind, lengths: Lengths) -> [u8; HEADER_BYTES] {
+        let mut out = Vec::with_capacity(HEADER_BYTES);
+        MAGIC.put(&mut out);
+        PROTOCOL_VERSION.put(&mut out);
+        (kind as u8).put(&mut out);
+        0u8.put(&mut out);
+        FEATURES.put(&mut out);
+        lengths.extensions.put(&mut out);
+        self.slot.put(&mut out);
+        lengths.body.put(&mut out);
+        lengths.bulk.put(&mut out);
+        lengths.body_crc.put(&mut out);
+        self.from.put(&mut out);
+        self.to.put(&mut out);
+        self.client.put(&mut out);
+        self.generation.put(&mut out);
+        self.seq.put(&mut out);
+        self.deadline_ms.put(&mut out);
+        self.project.put(&mut out);
+        self.credential.put(&mut out);
+        self.trace.put(&mut out);
+        out.extend_from_slice(&self.job);
+        let crc_at = HEADER_BYTES - 4;
+        debug_assert!(out.len() <= crc_at, "the fixed fields fit");
+        out.resize(crc_at, 0);
+        crate::disk::crc32c(&out).put(&mut out);
+        let mut fixed = [0; HEADER_BYTES];
+        fixed.copy_from_slice(&out);
+        fixed
+    }
+
+    /// Decodes and checks a header. The lengths are the sender's claim: the receiver holds
+    /// them against its limits before it reserves anything.
+    ///
+    /// # Errors
+    /// Whatever is wrong first.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<(Kind, Header, Lengths), HeaderError> {
+        let (fixed, crc) = bytes.split_last_chunk::<4>().ok_or(HeaderError::Magic)?;
+        let mut input = Input::new(fixed);
+        if u32::take(&mut input)? != MAGIC {
+            return Err(HeaderError::Magic);
+        }
+        let version = u16::take(&mut input)?;
+        if version != PROTOCOL_VERSION {
+            return Err(HeaderError::Version(version));
+        }
+        if crate::disk::crc32c(fixed) != u32::from_le_bytes(*crc) {
+            return Err(HeaderError::Checksum);
+        }
+        let kind = match u8::take(&mut input)? {
+            1 => Kind::Request,
+            2 => Kind::Reply,
+            3 => Kind::Callback,
+            _ => return Err(HeaderError::Decode(DecodeError::Invalid)),
+        };
+        let _flags = u8::take(&mut input)?;
+        let _features = u64::take(&mut input)?;
+        let extensions = u16::take(&mut input)?;
+        let slot = u16::take(&mut input)?;
+        let body = u32::take(&mut input)?;
+        let bulk = u32::take(&mut input)?;
+        let body_crc = u32::take(&mut input)?;
+        let header = Header {
+            slot,
+            from: Endpoint::take(&mut input)?,
+            to: Endpoint::take(&mut input)?,
+            client: ClientId::take(&mut input)?,
+            generation: u32::take(&mut input)?,
+            seq: u64::take(&mut input)?,
+            deadline_ms: u32::take(&mut input)?,
+            project: u32::take(&mut input)?,
+            credential: u32::take(&mut input)?,
+            trace: u64::take(&mut input)?,
+            job: input.array()?,
+        };
+        Ok((kind, header, Lengths { extensions, body, bulk, body_crc }))
+    }
+}
+
+/// Walks the extensions that follow a header. None is defined yet, so the skippable ones
+/// are skipped and a mandatory one is refused.
+///
+/// # Errors
+/// [`HeaderError::Extension`] for a mandatory one, or a decoding error.
+pub fn check_extensions(bytes: &[u8]) -> Result<(), HeaderError> {
+    let mut input = Input::new(bytes);
+    while !input.is_empty() {
+        let tag = u16::take(&mut input)?;
+        let len = usize::from(u16::take(&mut input)?);
+        input.bytes(len)?;
+        if tag & MANDATORY != 0 {
+            return Err(HeaderError::Extension(tag));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> (Header, Lengths) {
+        let header = Header {
+            from: Endpoint::Client(ClientId(7)),
+            to: Endpoint::Mdt(1),
+            client: ClientId(7),
+            generation: 3,
+            slot: 5,
+            seq: 99,
+            deadline_ms: 1000,
+            project: 4,
+            credential: 0,
+            trace: 42,
+            job: *b"cp.1000\0\0\0\0\0\0\0\0\0",
+        };
+        (header, Lengths { extensions: 0, body: 10, bulk: 20, body_crc: 30 })
+    }
+
+    #[test]
+    fn header_round_trips() {
+        let (header, lengths) = sample();
+        let bytes = header.encode(Kind::Request, lengths);
+        assert_eq!(Header::decode(&bytes), Ok((Kind::Request, header, lengths)));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let (header, lengths) = sample();
+        let bytes = header.encode(Kind::Reply, lengths);
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut bad = bytes;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::decode(&bad).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn extensions_are_skippable_or_mandatory() {
+        assert_eq!(check_extensions(&[1, 0, 2, 0, 9, 9]), Ok(()));
+        assert_eq!(check_extensions(&[1, 0x80, 0, 0]), Err(HeaderError::Extension(0x8001)));
+        assert!(check_extensions(&[1, 0, 9, 0, 0]).is_err());
+    }
+}

@@ -1,0 +1,25 @@
+//! What parties say to each other and what targets write down.
+//!
+//! In memory a message is a typed value; over `lo` it is moved as it is, over a network it
+//! is a fixed header, an encoded body and, apart from both, bulk data. Everything decoded
+//! here comes from a peer or a disk and is believed only after every length, range and
+//! checksum was checked.
+
+pub mod codec;
+pub mod disk;
+mod header;
+mod lock;
+mod mdt;
+mod message;
+mod mgs;
+mod ost;
+
+pub use header::{FEATURES, HEADER_BYTES, Header, HeaderError, Kind, Lengths, PROTOCOL_VERSION};
+pub use lock::{Callback, GRANTS_MAX, Grant, Grants, Ibits, LockId, LockMode};
+pub use mdt::{
+    Cred, DIR_ENTRIES_MAX, DirEntry, MdtReply, MdtRequest, OpenFlags, OpenId, RenameFlags,
+    SYMLINK_MAX, SetAttr, SizeReport, TimeSet, XATTR_VALUE_MAX, XattrMode,
+};
+pub use message::{BODY_MAX, Body, Bulk, Message, Reply, ReplyBody, Request};
+pub use mgs::{MgsReply, MgsRequest, TargetInfo};
+pub use ost::{BULK_MAX, OBJECTS_PER_RPC_MAX, ObjectAttr, OstReply, OstRequest, StatFs};

@@ -1,0 +1,510 @@
+//! Requests to an MDT and its replies.
+//!
+//! Every request that changes something is executed exactly once. Requests may bring locks
+//! along (`want`), which the MDT grants when nobody else is in the way; a reply without the
+//! lock is still a right answer, only not one to cache.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sateen_types::{Attr, DirCookie, Fid, FileKind, Layout, Name, Seq, StripePolicy, Timespec};
+
+use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
+use crate::lock::{Ibits, LockId, LockMode};
+use crate::ost::StatFs;
+use crate::{wire_enum, wire_struct};
+
+/// Longest target of a symbolic link in bytes (PATH_MAX less the NUL).
+pub const SYMLINK_MAX: usize = 4095;
+/// Longest value of an extended attribute, as on Linux.
+pub const XATTR_VALUE_MAX: usize = 65536;
+/// Most entries of one directory page.
+pub const DIR_ENTRIES_MAX: usize = 4096;
+
+wire_struct! {
+    /// On whose behalf.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct Cred {
+        /// File system user.
+        pub uid: u32,
+        /// File system group.
+        pub gid: u32,
+    }
+}
+
+wire_struct! {
+    /// A client's name of one open file, chosen by the client and unique within it.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub struct OpenId {
+        /// The number.
+        pub id: u64,
+    }
+}
+
+wire_struct! {
+    /// What an open is for.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct OpenFlags {
+        /// For writing: starts a write session.
+        pub write: bool,
+        /// Cut to nothing (`O_TRUNC`).
+        pub truncate: bool,
+        /// Opened to execute; refused with `ETXTBSY` while there are writers.
+        pub exec: bool,
+    }
+}
+
+wire_struct! {
+    /// What a writer knows about a file's size, reported while it still holds the data lock.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct SizeReport {
+        /// Bytes.
+        pub size: u64,
+        /// 512-byte blocks.
+        pub blocks: u64,
+        /// When the data last changed; `None` if it did not.
+        pub mtime: Option<Timespec>,
+        /// When the data was last read; `None` if it was not.
+        pub atime: Option<Timespec>,
+    }
+}
+
+/// How `setattr` changes a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeSet {
+    /// To the MDT's now.
+    Now,
+    /// To this.
+    At(Timespec),
+}
+
+impl Wire for TimeSet {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            TimeSet::Now => false.put(out),
+            TimeSet::At(time) => {
+                true.put(out);
+                time.put(out);
+            }
+        }
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        Ok(if bool::take(input)? { TimeSet::At(Timespec::take(input)?) } else { TimeSet::Now })
+    }
+}
+
+wire_struct! {
+    /// What `setattr` changes; `None` leaves a value alone.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct SetAttr {
+        /// Permission bits with set-id and sticky, without the type.
+        pub mode: Option<u32>,
+        /// Owner.
+        pub uid: Option<u32>,
+        /// Group.
+        pub gid: Option<u32>,
+        /// Size: truncate or extend.
+        pub size: Option<u64>,
+        /// Access time.
+        pub atime: Option<TimeSet>,
+        /// Modification time.
+        pub mtime: Option<TimeSet>,
+        /// The caller lacks CAP_FSETID: drop set-id bits as POSIX says.
+        pub kill_suid: bool,
+    }
+}
+
+/// What `setxattr` expects to find.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum XattrMode {
+    /// Create or replace.
+    Any = 0,
+    /// Fail with `EEXIST` if it exists.
+    Create = 1,
+    /// Fail with `ENODATA` if it does not.
+    Replace = 2,
+}
+
+impl Wire for XattrMode {
+    fn put(&self, out: &mut Vec<u8>) {
+        (*self as u8).put(out);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        Ok(match u8::take(input)? {
+            0 => XattrMode::Any,
+            1 => XattrMode::Create,
+            2 => XattrMode::Replace,
+            _ => return Err(DecodeError::Invalid),
+        })
+    }
+}
+
+wire_struct! {
+    /// The flags of `renameat2`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct RenameFlags {
+        /// Fail with `EEXIST` if the new name exists.
+        pub no_replace: bool,
+        /// Swap the two.
+        pub exchange: bool,
+    }
+}
+
+wire_enum! {
+    /// A request to an MDT.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum MdtRequest {
+        /// Attributes, and the locks wanted on the inode. Answer: `Inode`.
+        1 => GetAttr {
+            /// The file.
+            fid: Fid,
+            /// Locks wanted (PR).
+            want: Ibits,
+        },
+        /// A name in a directory. Answer: `Inode`, or `ENOENT`; even then the lock on the
+        /// directory may come along, for a negative entry.
+        2 => Lookup {
+            /// The directory.
+            parent: Fid,
+            /// The name.
+            name: Name,
+            /// Locks wanted on the directory (PR).
+            want_parent: Ibits,
+            /// Locks wanted on the inode found (PR).
+            want: Ibits,
+        },
+        /// Makes an inode of any kind but a hard link, under a FID from the client's
+        /// sequence. With `open` it is the create intent of `open(2)`: an existing regular
+        /// file is opened unless `exclusive`. Answer: `Created`.
+        3 => Create {
+            /// The directory.
+            parent: Fid,
+            /// The name.
+            name: Name,
+            /// The new inode's FID.
+            fid: Fid,
+            /// Type and permissions, umask applied.
+            mode: u32,
+            /// Device number of a device node.
+            rdev: u32,
+            /// The creator.
+            cred: Cred,
+            /// The target of a symbolic link; empty otherwise.
+            symlink: Bytes,
+            /// Striping, where the caller chose one.
+            policy: Option<StripePolicy>,
+            /// Open it, too.
+            open: Option<OpenFlags>,
+            /// The name of the open.
+            open_id: OpenId,
+            /// Fail with `EEXIST` if the name exists.
+            exclusive: bool,
+        },
+        /// Opens by FID. Answer: `Opened`.
+        4 => Open {
+            /// The file.
+            fid: Fid,
+            /// What for.
+            flags: OpenFlags,
+            /// The name of the open.
+            open_id: OpenId,
+            /// The opener.
+            cred: Cred,
+        },
+        /// The last reference to an open is gone. Answer: `Done`.
+        5 => Close {
+            /// The file.
+            fid: Fid,
+            /// The open.
+            open_id: OpenId,
+            /// What a writer knows of the size; ends its write session.
+            report: Option<SizeReport>,
+        },
+        /// Removes a name. Answer: `Removed`.
+        6 => Unlink {
+            /// The directory.
+            parent: Fid,
+            /// The name.
+            name: Name,
+            /// `rmdir`: the name must be an empty directory; otherwise it must not be one.
+            directory: bool,
+        },
+        /// Renames. Answer: `Removed` (the inode that was replaced, if any).
+        7 => Rename {
+            /// Directory of the old name.
+            parent: Fid,
+            /// Old name.
+            name: Name,
+            /// Directory of the new name.
+            new_parent: Fid,
+            /// New name.
+            new_name: Name,
+            /// How.
+            flags: RenameFlags,
+        },
+        /// A further hard link. Answer: `Inode`.
+        8 => Link {
+            /// The file.
+            fid: Fid,
+            /// Directory of the new name.
+            parent: Fid,
+            /// The new name.
+            name: Name,
+        },
+        /// Changes attributes. A change of size happens under the caller's data lock, cuts
+        /// the objects, and is answered when both are done. Answer: `Inode`.
+        9 => SetAttr {
+            /// The file.
+            fid: Fid,
+            /// What.
+            set: SetAttr,
+            /// By whom.
+            cred: Cred,
+        },
+        /// A page of a directory from a cookie. Answer: `Entries`.
+        10 => ReadDir {
+            /// The directory.
+            fid: Fid,
+            /// Entries after this position.
+            after: DirCookie,
+            /// Most entries wanted, at most [`DIR_ENTRIES_MAX`].
+            count: u32,
+            /// Attributes of each entry wanted, too.
+            plus: bool,
+        },
+        /// Target of a symbolic link. Answer: `Bytes`.
+        11 => ReadLink {
+            /// The link.
+            fid: Fid,
+        },
+        /// Value of an extended attribute. Answer: `Bytes`, or `ENODATA`.
+        12 => GetXattr {
+            /// The file.
+            fid: Fid,
+            /// Its full name (`user.x`).
+            name: Name,
+        },
+        /// Names of all extended attributes, each ended by a NUL. Answer: `Bytes`.
+        13 => ListXattr {
+            /// The file.
+            fid: Fid,
+        },
+        /// Sets an extended attribute. Answer: `Done`.
+        14 => SetXattr {
+            /// The file.
+            fid: Fid,
+            /// Full name.
+            name: Name,
+            /// Value, at most [`XATTR_VALUE_MAX`].
+            value: Bytes,
+            /// What to expect.
+            mode: XattrMode,
+        },
+        /// Removes an extended attribute. Answer: `Done`, or `ENODATA`.
+        15 => RemoveXattr {
+            /// The file.
+            fid: Fid,
+            /// Full name.
+            name: Name,
+        },
+        /// Chooses the striping of a directory's new files, or of a file that has no objects
+        /// yet (`EEXIST` otherwise). Answer: `Done`.
+        16 => SetStripe {
+            /// File or directory.
+            fid: Fid,
+            /// The choice.
+            policy: StripePolicy,
+        },
+        /// The layout of a file, or the default policy of a directory. Answer: `Striping`.
+        17 => GetStripe {
+            /// File or directory.
+            fid: Fid,
+        },
+        /// A lock for its own sake. Waits until it can be granted. Answer: `Inode`.
+        18 => Enqueue {
+            /// The inode.
+            fid: Fid,
+            /// The mode.
+            mode: LockMode,
+            /// The parts.
+            bits: Ibits,
+        },
+        /// Gives a lock back. Answer: `Done`. An unknown lock is no error: the server may
+        /// have dropped it.
+        19 => Cancel {
+            /// The inode.
+            fid: Fid,
+            /// The lock.
+            id: LockId,
+            /// What the holder of a data write lock knows of the size.
+            report: Option<SizeReport>,
+        },
+        /// Tells the size without giving the lock up (fsync), or after a glimpse. Answer:
+        /// `Done`.
+        20 => ReportSize {
+            /// The file.
+            fid: Fid,
+            /// What is known.
+            report: SizeReport,
+            /// Objects were asked: with no writer left, this also clears `size_stale`.
+            glimpsed: bool,
+        },
+        /// Answered when everything with a transno of `upto` or less is durable (0: all
+        /// there is). Answer: `Done`.
+        21 => Sync {
+            /// The transno.
+            upto: u64,
+        },
+        /// A sequence of FIDs for the client. Answer: `Sequence`.
+        22 => GrantSeq,
+        /// Space and inodes. Answer: `StatFs`.
+        23 => StatFs,
+    }
+}
+
+wire_struct! {
+    /// One entry of a directory page.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct DirEntry {
+        /// Its position.
+        pub cookie: DirCookie,
+        /// The inode.
+        pub fid: Fid,
+        /// Its kind.
+        pub kind: FileKind,
+        /// The name.
+        pub name: Name,
+        /// Attributes, if they were wanted and at hand.
+        pub attr: Option<Attr>,
+    }
+}
+
+/// What an MDT answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MdtReply {
+    /// Nothing to say.
+    Done,
+    /// An inode.
+    Inode {
+        /// Its attributes.
+        attr: Attr,
+    },
+    /// Answer to `Create`.
+    Created {
+        /// The inode, new or found.
+        attr: Attr,
+        /// The layout of a regular file.
+        layout: Option<Arc<Layout>>,
+        /// It existed before.
+        existed: bool,
+    },
+    /// Answer to `Open`.
+    Opened {
+        /// The inode.
+        attr: Attr,
+        /// Its layout; `None` if it is no regular file.
+        layout: Option<Arc<Layout>>,
+    },
+    /// Answer to `Unlink` and `Rename`: the inode that lost a name, as it is now.
+    Removed {
+        /// `None` if nothing was replaced.
+        attr: Option<Attr>,
+    },
+    /// A page of a directory.
+    Entries {
+        /// The entries, by rising cookie.
+        entries: Vec<DirEntry>,
+        /// No entry follows.
+        end: bool,
+        /// The parent directory's FID, for `..`.
+        parent: Fid,
+    },
+    /// A symlink target, an xattr value, a list of xattr names.
+    Bytes(Bytes),
+    /// Answer to `GetStripe`.
+    Striping {
+        /// The layout of a regular file.
+        layout: Option<Arc<Layout>>,
+        /// The default policy of a directory, if it has its own.
+        policy: Option<StripePolicy>,
+    },
+    /// A sequence, durably the client's.
+    Sequence(Seq),
+    /// Space and inodes.
+    StatFs(StatFs),
+}
+
+impl Wire for MdtReply {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            MdtReply::Done => 1u16.put(out),
+            MdtReply::Inode { attr } => {
+                2u16.put(out);
+                attr.put(out);
+            }
+            MdtReply::Created { attr, layout, existed } => {
+                3u16.put(out);
+                attr.put(out);
+                layout.put(out);
+                existed.put(out);
+            }
+            MdtReply::Opened { attr, layout } => {
+                4u16.put(out);
+                attr.put(out);
+                layout.put(out);
+            }
+            MdtReply::Removed { attr } => {
+                5u16.put(out);
+                attr.put(out);
+            }
+            MdtReply::Entries { entries, end, parent } => {
+                6u16.put(out);
+                put_vec(out, entries);
+                end.put(out);
+                parent.put(out);
+            }
+            MdtReply::Bytes(bytes) => {
+                7u16.put(out);
+                bytes.put(out);
+            }
+            MdtReply::Striping { layout, policy } => {
+                8u16.put(out);
+                layout.put(out);
+                policy.put(out);
+            }
+            MdtReply::Sequence(seq) => {
+                9u16.put(out);
+                seq.put(out);
+            }
+            MdtReply::StatFs(statfs) => {
+                10u16.put(out);
+                statfs.put(out);
+            }
+        }
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        Ok(match u16::take(input)? {
+            1 => MdtReply::Done,
+            2 => MdtReply::Inode { attr: Attr::take(input)? },
+            3 => MdtReply::Created {
+                attr: Attr::take(input)?,
+                layout: Wire::take(input)?,
+                existed: bool::take(input)?,
+            },
+            4 => MdtReply::Opened { attr: Attr::take(input)?, layout: Wire::take(input)? },
+            5 => MdtReply::Removed { attr: Wire::take(input)? },
+            6 => MdtReply::Entries {
+                entries: take_vec(input, DIR_ENTRIES_MAX)?,
+                end: bool::take(input)?,
+                parent: Fid::take(input)?,
+            },
+            7 => MdtReply::Bytes(Bytes::take(input)?),
+            8 => MdtReply::Striping { layout: Wire::take(input)?, policy: Wire::take(input)? },
+            9 => MdtReply::Sequence(Seq::take(input)?),
+            10 => MdtReply::StatFs(StatFs::take(input)?),
+            _ => return Err(DecodeError::Invalid),
+        })
+    }
+}

@@ -1,0 +1,228 @@
+//! A whole message: header, body and bulk.
+
+use bytes::{Bytes, BytesMut};
+use sateen_types::Errno;
+
+use crate::codec::{DecodeError, Input, Wire};
+use crate::header::{HEADER_BYTES, Header, HeaderError, Kind, Lengths, check_extensions};
+use crate::lock::{Callback, Grants};
+use crate::mdt::{MdtReply, MdtRequest};
+use crate::mgs::{MgsReply, MgsRequest};
+use crate::ost::{OstReply, OstRequest};
+use crate::{wire_enum, wire_struct};
+
+wire_enum! {
+    /// What a party asks of a target.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum Request {
+        /// Opens an export. The header names the incarnation; the answer's body is
+        /// `Connected`.
+        1 => Connect {
+            /// Features the sender can do; the answer names those that both can.
+            features: u64,
+        },
+        /// Closes the export in good order: locks, opens and reply slots go.
+        2 => Disconnect,
+        /// Are you there.
+        3 => Ping,
+        /// To an MDT.
+        4 => Mdt(MdtRequest),
+        /// To an OST.
+        5 => Ost(OstRequest),
+        /// To the MGS.
+        6 => Mgs(MgsRequest),
+    }
+}
+
+wire_enum! {
+    /// The content of an answer.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum ReplyBody {
+        /// Nothing.
+        1 => Empty,
+        /// Answer to `Connect`.
+        2 => Connected {
+            /// Features of this connection.
+            features: u64,
+            /// Changes with every start of the target.
+            boot_epoch: u64,
+            /// The connection's generation, to be put into every header from now on.
+            generation: u32,
+        },
+        /// From an MDT.
+        3 => Mdt(MdtReply),
+        /// From an OST.
+        4 => Ost(OstReply),
+        /// From the MGS.
+        5 => Mgs(MgsReply),
+    }
+}
+
+wire_struct! {
+    /// An answer.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Reply {
+        /// What went wrong, if anything. Locks and numbers below hold all the same.
+        pub error: Option<Errno>,
+        /// The transaction that the request became; 0 if it changed nothing.
+        pub transno: u64,
+        /// Everything up to this transno is durable.
+        pub last_committed: u64,
+        /// Locks that come along.
+        pub grants: Grants,
+        /// The content.
+        pub body: ReplyBody,
+    }
+}
+
+impl Reply {
+    /// An answer that only says what went wrong.
+    pub const fn error(errno: Errno) -> Reply {
+        Reply {
+            error: Some(errno),
+            transno: 0,
+            last_committed: 0,
+            grants: Grants::NONE,
+            body: ReplyBody::Empty,
+        }
+    }
+
+    /// A good answer that changed nothing.
+    pub const fn ok(body: ReplyBody) -> Reply {
+        Reply { error: None, transno: 0, last_committed: 0, grants: Grants::NONE, body }
+    }
+}
+
+/// What a message says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::large_enum_variant, reason = "names are inline so that no request allocates")]
+pub enum Body {
+    /// A request; a reply follows.
+    Request(Request),
+    /// The reply to the request with the same slot and sequence.
+    Reply(Reply),
+    /// From a server on its own account.
+    Callback(Callback),
+}
+
+/// Data that travels beside a message.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Bulk {
+    /// None.
+    #[default]
+    None,
+    /// Data to be written, or data read by a peer: sent with the message.
+    Data(Bytes),
+    /// A reader's buffer with its wanted capacity: over `lo` it goes to the server, is filled
+    /// and comes back in the reply; over a network it stays at home and is filled there.
+    Buffer(BytesMut),
+}
+
+/// A whole message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// Who, to whom, which slot.
+    pub header: Header,
+    /// What.
+    pub body: Body,
+    /// The data.
+    pub bulk: Bulk,
+}
+
+impl Wire for Body {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Body::Request(request) => {
+                1u8.put(out);
+                request.put(out);
+            }
+            Body::Reply(reply) => {
+                2u8.put(out);
+                reply.put(out);
+            }
+            Body::Callback(callback) => {
+                3u8.put(out);
+                callback.put(out);
+            }
+        }
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        Ok(match u8::take(input)? {
+            1 => Body::Request(Request::take(input)?),
+            2 => Body::Reply(Reply::take(input)?),
+            3 => Body::Callback(Callback::take(input)?),
+            _ => return Err(DecodeError::Invalid),
+        })
+    }
+}
+
+/// Most bytes of an encoded body: a page of directory entries is the largest.
+pub const BODY_MAX: usize = 4 << 20;
+
+impl Message {
+    /// Header and body as they go onto a network; the bulk follows on its own, uncopied.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; HEADER_BYTES];
+        self.body.put(&mut out);
+        let body = out.get(HEADER_BYTES..).unwrap_or_default();
+        let lengths = Lengths {
+            extensions: 0,
+            body: body.len() as u32,
+            bulk: match &self.bulk {
+                Bulk::Data(data) => data.len() as u32,
+                Bulk::None | Bulk::Buffer(_) => 0,
+            },
+            body_crc: crate::disk::crc32c(body),
+        };
+        let kind = match self.body {
+            Body::Request(_) => Kind::Request,
+            Body::Reply(_) => Kind::Reply,
+            Body::Callback(_) => Kind::Callback,
+        };
+        let header = self.header.encode(kind, lengths);
+        if let Some(front) = out.get_mut(..HEADER_BYTES) {
+            front.copy_from_slice(&header);
+        }
+        out
+    }
+
+    /// The inverse of [`Message::encode`], for bytes that hold exactly one header, its
+    /// extensions and its body. The message comes without bulk; how much follows is in the
+    /// second value and still has to be held against the receiver's limits.
+    ///
+    /// # Errors
+    /// Whatever is wrong first.
+    pub fn decode(bytes: &[u8]) -> Result<(Message, u32), HeaderError> {
+        let short = HeaderError::Decode(DecodeError::Short);
+        let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(short)?;
+        let (kind, header, lengths) = Header::decode(header)?;
+        if lengths.body as usize > BODY_MAX || lengths.bulk as usize > crate::ost::BULK_MAX {
+            return Err(HeaderError::Decode(DecodeError::TooLong));
+        }
+        if crate::disk::crc32c(rest) != lengths.body_crc {
+            return Err(HeaderError::Checksum);
+        }
+        let (extensions, body) =
+            rest.split_at_checked(usize::from(lengths.extensions)).ok_or(short)?;
+        if body.len() != lengths.body as usize {
+            return Err(short);
+        }
+        check_extensions(extensions)?;
+        let body = Body::from_bytes(body)?;
+        let fits = matches!(
+            (kind, &body),
+            (Kind::Request, Body::Request(_))
+                | (Kind::Reply, Body::Reply(_))
+                | (Kind::Callback, Body::Callback(_))
+        );
+        if !fits {
+            return Err(HeaderError::Decode(DecodeError::Invalid));
+        }
+        Ok((Message { header, body, bulk: Bulk::None }, lengths.bulk))
+    }
+
+    /// The reply to a request, addressed back to its sender in the same slot.
+    pub fn reply_to(header: &Header, reply: Reply, bulk: Bulk) -> Message {
+        Message { header: header.reply(), body: Body::Reply(reply), bulk }
+    }
+}

@@ -1,0 +1,208 @@
+//! Requests to an OST and its replies. Bulk data travels beside them, never inside.
+
+use sateen_types::{ClientId, Fid, ObjectId, Seq};
+
+use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
+use crate::{wire_enum, wire_struct};
+
+/// Most bytes of one bulk transfer: 16 MiB.
+pub const BULK_MAX: usize = 16 << 20;
+/// Most objects that one request or reply names.
+pub const OBJECTS_PER_RPC_MAX: usize = 4096;
+
+wire_struct! {
+    /// Space and inodes of one target.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct StatFs {
+        /// Bytes in all.
+        pub bytes_total: u64,
+        /// Bytes free, also for the superuser.
+        pub bytes_free: u64,
+        /// Bytes available to users.
+        pub bytes_avail: u64,
+        /// Inodes or objects in all.
+        pub files_total: u64,
+        /// Inodes or objects free.
+        pub files_free: u64,
+    }
+}
+
+wire_struct! {
+    /// What an OST knows of one object. An object that was never written has size 0.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct ObjectAttr {
+        /// The object.
+        pub object: ObjectId,
+        /// Bytes.
+        pub size: u64,
+        /// 512-byte blocks in use.
+        pub blocks: u64,
+    }
+}
+
+/// A list of objects of at most [`OBJECTS_PER_RPC_MAX`].
+impl Wire for Vec<ObjectId> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_vec(out, self);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        take_vec(input, OBJECTS_PER_RPC_MAX)
+    }
+}
+
+impl Wire for Vec<ObjectAttr> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_vec(out, self);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        take_vec(input, OBJECTS_PER_RPC_MAX)
+    }
+}
+
+wire_enum! {
+    /// A request to an OST.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum OstRequest {
+        /// Writes the bulk at an offset; the object is born if it was not there. Refused with
+        /// `ESTALE` from an evicted client, for an older layout generation, and for an object
+        /// with a tombstone. Answer: `Written`.
+        1 => Write {
+            /// The object.
+            object: ObjectId,
+            /// Generation of the layout that the writer went by.
+            layout_gen: u32,
+            /// Where, in the object.
+            offset: u64,
+            /// Granted bytes that this write uses up.
+            grant_used: u64,
+        },
+        /// Reads into the bulk buffer; the answer is short at the object's end. Answer: `Read`.
+        2 => Read {
+            /// The object.
+            object: ObjectId,
+            /// Where, in the object.
+            offset: u64,
+            /// How many bytes, at most [`BULK_MAX`].
+            len: u32,
+        },
+        /// Cuts an object to a size. Repeating one with the same or an older version does
+        /// nothing. Answer: `Done`.
+        3 => Punch {
+            /// The object.
+            object: ObjectId,
+            /// The new size.
+            size: u64,
+            /// The MDT transno of the truncate.
+            version: u64,
+        },
+        /// Removes objects. Answer: `Done`, when the removal is durable.
+        4 => Destroy {
+            /// The objects.
+            objects: Vec<ObjectId>,
+            /// A writer was lost rather than closed: keep tombstones against its late writes.
+            late_writers: bool,
+        },
+        /// Makes objects durable. Fails with `EIO` if the target restarted since
+        /// `boot_epoch`, because unsynced writes may be lost. Answer: `Done`.
+        5 => Sync {
+            /// The objects.
+            objects: Vec<ObjectId>,
+            /// The boot epoch that the writes were answered with; 0 does not care.
+            boot_epoch: u64,
+        },
+        /// Sizes of objects. Answer: `Objects`, in the order asked.
+        6 => GetAttr {
+            /// The objects.
+            objects: Vec<ObjectId>,
+        },
+        /// Objects that exist, by rising id. Answer: `Objects`.
+        7 => List {
+            /// Sequence of the files.
+            seq: Seq,
+            /// From this object id of the sequence on.
+            from_oid: u32,
+            /// Most objects wanted.
+            count: u32,
+        },
+        /// Refuse whatever still comes from this client incarnation. Answer: `Done`, when
+        /// that is durable.
+        8 => Fence {
+            /// The incarnation.
+            client: ClientId,
+        },
+        /// Space. Answer: `StatFs`.
+        9 => StatFs,
+        /// Reserves space for later writes. Answer: `Granted`.
+        10 => Grant {
+            /// Bytes wanted.
+            bytes: u64,
+        },
+        /// Where the next data or hole begins (`SEEK_DATA`, `SEEK_HOLE`). Answer: `Offset`.
+        11 => Seek {
+            /// The object.
+            object: ObjectId,
+            /// From here.
+            offset: u64,
+            /// A hole rather than data.
+            hole: bool,
+        },
+        /// Allocates (`fallocate`) or frees a range. Answer: `Done`.
+        12 => Allocate {
+            /// The object.
+            object: ObjectId,
+            /// Generation of the layout.
+            layout_gen: u32,
+            /// Where, in the object.
+            offset: u64,
+            /// How many bytes.
+            len: u64,
+            /// Free the range instead.
+            punch_hole: bool,
+            /// Do not let the object grow.
+            keep_size: bool,
+        },
+        /// Objects of a file whatever its stripe numbers; used by the check. Answer:
+        /// `Objects`.
+        13 => ListFile {
+            /// The file.
+            fid: Fid,
+        },
+    }
+}
+
+wire_enum! {
+    /// What an OST answers.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum OstReply {
+        /// Nothing to say.
+        1 => Done,
+        /// Answer to `Write`.
+        2 => Written {
+            /// Bytes written: all, or an error was answered.
+            len: u32,
+            /// The target's boot epoch, for a later `Sync`.
+            boot_epoch: u64,
+            /// Bytes granted for further writes.
+            granted: u64,
+        },
+        /// Answer to `Read`: the bulk holds the data.
+        3 => Read {
+            /// Bytes read.
+            len: u32,
+        },
+        /// Objects and their sizes.
+        4 => Objects(Vec<ObjectAttr>),
+        /// Space.
+        5 => StatFs(StatFs),
+        /// Bytes granted.
+        6 => Granted {
+            /// How many.
+            bytes: u64,
+        },
+        /// An offset, or `None` where nothing follows.
+        7 => Offset {
+            /// In the object.
+            offset: Option<u64>,
+        },
+    }
+}
