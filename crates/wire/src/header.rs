@@ -180,7 +180,7 @@ impl Header {
 ///
 /// # Errors
 /// [`HeaderError::Extension`] for a mandatory one, or a decoding error.
-pub fn check_extensions(bytes: &[u8]) -> Result<(), HeaderError> {
+pub(crate) fn check_extensions(bytes: &[u8]) -> Result<(), HeaderError> {
     let mut input = Input::new(bytes);
     while !input.is_empty() {
         let tag = u16::take(&mut input)?;

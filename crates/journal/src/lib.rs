@@ -1,0 +1,228 @@
+//! The journal: the order in which a target's transactions become durable.
+//!
+//! Pure. An [`Appender`] collects records (one per transaction) and hands them out as
+//! [`Frame`]s, one per group commit; the disk backend writes a frame with one write and one
+//! sync. Recovery feeds what it finds to [`decode_frame`] and stops at the first frame that
+//! is torn, which is the end of what was ever acknowledged.
+//!
+//! A frame on disk, little-endian:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | magic `SJF1` |
+//! | 4 | length of the payload |
+//! | 8 | epoch of the journal, changed whenever it is made anew, so that frames left in recycled segments are not believed |
+//! | 8 | transno of the first record |
+//! | 8 | transno of the last record |
+//! | 4 | CRC-32C of the payload |
+//! | 4 | CRC-32C of the 36 bytes before |
+//! | n | records: u32 length, u64 transno, bytes |
+
+use sateen_wire::codec::{Input, Wire};
+use sateen_wire::disk::crc32c;
+
+/// Bytes of a frame before its payload.
+pub const FRAME_HEADER_BYTES: usize = 40;
+/// Largest payload of a frame; a full appender asks its owner to flush before it takes more.
+pub const FRAME_PAYLOAD_MAX: usize = 16 << 20;
+
+const MAGIC: u32 = 0x3146_4a53;
+
+/// Collects records between two group commits.
+#[derive(Debug)]
+pub struct Appender {
+    epoch: u64,
+    buffer: Vec<u8>,
+    spare: Vec<u8>,
+    first: u64,
+    last: u64,
+}
+
+/// One group commit's worth of records, ready to be written.
+#[derive(Debug)]
+pub struct Frame {
+    /// Header and payload.
+    pub bytes: Vec<u8>,
+    /// Transno of the first record.
+    pub first: u64,
+    /// Transno of the last record: once the frame is durable, so is everything up to here.
+    pub last: u64,
+}
+
+impl Appender {
+    /// An empty appender of the journal with this epoch, after transno `last`.
+    pub fn new(epoch: u64, last: u64) -> Appender {
+        Appender { epoch, buffer: Vec::new(), spare: Vec::new(), first: 0, last }
+    }
+
+    /// Transno of the last record ever appended.
+    pub const fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// Bytes waiting to be written.
+    pub fn pending_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Appends the record of the next transaction and returns its transno.
+    pub fn append(&mut self, record: &[u8]) -> u64 {
+        if self.buffer.is_empty() {
+            self.buffer.resize(FRAME_HEADER_BYTES, 0);
+            self.first = self.last + 1;
+        }
+        self.last += 1;
+        (record.len() as u32).put(&mut self.buffer);
+        self.last.put(&mut self.buffer);
+        self.buffer.extend_from_slice(record);
+        self.last
+    }
+
+    /// Takes everything appended so far as one frame.
+    pub fn take(&mut self) -> Option<Frame> {
+        if self.buffer.is_empty() {
+            return None;
+        }
+        let mut bytes = core::mem::replace(&mut self.buffer, core::mem::take(&mut self.spare));
+        let payload = bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+        let mut header = Vec::with_capacity(FRAME_HEADER_BYTES);
+        MAGIC.put(&mut header);
+        (payload.len() as u32).put(&mut header);
+        self.epoch.put(&mut header);
+        self.first.put(&mut header);
+        self.last.put(&mut header);
+        crc32c(payload).put(&mut header);
+        crc32c(&header).put(&mut header);
+        if let Some(front) = bytes.get_mut(..FRAME_HEADER_BYTES) {
+            front.copy_from_slice(&header);
+        }
+        Some(Frame { bytes, first: self.first, last: self.last })
+    }
+
+    /// Gives a written frame's buffer back, so that steady work allocates nothing.
+    pub fn recycle(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        if bytes.capacity() > self.spare.capacity() && bytes.capacity() <= FRAME_PAYLOAD_MAX {
+            self.spare = bytes;
+        }
+    }
+}
+
+/// What stands at some place of a journal.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Decoded<'a> {
+    /// A whole frame of this journal's epoch.
+    Frame {
+        /// Transno of the first record.
+        first: u64,
+        /// Transno of the last record.
+        last: u64,
+        /// The records, for [`records`].
+        payload: &'a [u8],
+        /// Bytes of header and payload.
+        len: usize,
+    },
+    /// No frame of this epoch: the end of the journal, or a torn write.
+    End,
+}
+
+/// Reads the frame at the front of `bytes`.
+pub fn decode_frame(epoch: u64, bytes: &[u8]) -> Decoded<'_> {
+    decode(epoch, bytes).unwrap_or(Decoded::End)
+}
+
+fn decode(epoch: u64, bytes: &[u8]) -> Option<Decoded<'_>> {
+    let (header, rest) = bytes.split_first_chunk::<FRAME_HEADER_BYTES>()?;
+    let (fields, crc) = header.split_last_chunk::<4>()?;
+    if crc32c(fields) != u32::from_le_bytes(*crc) {
+        return None;
+    }
+    let mut input = Input::new(fields);
+    let magic = u32::take(&mut input).ok()?;
+    let len = u32::take(&mut input).ok()? as usize;
+    let found_epoch = u64::take(&mut input).ok()?;
+    let first = u64::take(&mut input).ok()?;
+    let last = u64::take(&mut input).ok()?;
+    let payload_crc = u32::take(&mut input).ok()?;
+    if magic != MAGIC || found_epoch != epoch || first > last {
+        return None;
+    }
+    let payload = rest.get(..len)?;
+    if crc32c(payload) != payload_crc {
+        return None;
+    }
+    Some(Decoded::Frame { first, last, payload, len: FRAME_HEADER_BYTES + len })
+}
+
+/// The records of a frame's payload: (transno, bytes). The payload's checksum was right, so
+/// a record that does not fit is an error of the writer, reported as `Err` once.
+pub fn records(payload: &[u8]) -> impl Iterator<Item = Result<(u64, &[u8]), Malformed>> {
+    let mut input = Input::new(payload);
+    let mut broken = false;
+    core::iter::from_fn(move || {
+        if input.is_empty() || broken {
+            return None;
+        }
+        let mut next = || {
+            let len = u32::take(&mut input).ok()? as usize;
+            let transno = u64::take(&mut input).ok()?;
+            Some((transno, input.bytes(len).ok()?))
+        };
+        let record = next();
+        broken = record.is_none();
+        Some(record.ok_or(Malformed))
+    })
+}
+
+/// A record that does not fit into its frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+impl core::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("a journal record does not fit into its frame")
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame() -> Frame {
+        let mut appender = Appender::new(9, 4);
+        assert_eq!(appender.append(b"one"), 5);
+        assert_eq!(appender.append(b""), 6);
+        assert_eq!(appender.append(b"three"), 7);
+        appender.take().unwrap()
+    }
+
+    #[test]
+    fn frames_round_trip() {
+        let frame = frame();
+        let Decoded::Frame { first, last, payload, len } = decode_frame(9, &frame.bytes) else {
+            panic!("a whole frame");
+        };
+        assert_eq!((first, last, len), (5, 7, frame.bytes.len()));
+        let all: Vec<_> = records(payload).map(|r| r.unwrap()).collect();
+        assert_eq!(all, [(5, &b"one"[..]), (6, b""), (7, b"three")]);
+        assert_eq!(decode_frame(8, &frame.bytes), Decoded::End);
+    }
+
+    #[test]
+    fn a_frame_cut_or_changed_anywhere_is_the_end() {
+        let frame = frame();
+        for cut in 0..frame.bytes.len() {
+            assert_eq!(decode_frame(9, &frame.bytes[..cut]), Decoded::End);
+            let mut bad = frame.bytes.clone();
+            bad[cut] ^= 0x40;
+            assert_eq!(decode_frame(9, &bad), Decoded::End, "byte {cut}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The memory backend: an index and an object store without a disk, for tests and for file
+//! systems that may forget.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::BytesMut;
+use sateen_types::{Fid, ObjectId, Seq};
+use sateen_wire::StatFs;
+
+use crate::{Index, IndexError, Key, Memtable, ObjectError, ObjectStat, ObjectStore};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An index in memory.
+#[derive(Debug, Default)]
+pub struct MemoryIndex {
+    pairs: Mutex<(BTreeMap<Key, Vec<u8>>, u64)>,
+}
+
+impl Index for MemoryIndex {
+    fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, IndexError> {
+        Ok(lock(&self.pairs).0.get(key).cloned())
+    }
+
+    fn scan(
+        &self,
+        prefix: &Key,
+        after: &Key,
+        limit: usize,
+    ) -> Result<Vec<(Key, Vec<u8>)>, IndexError> {
+        let start = if after < prefix { Bound::Included(*prefix) } else { Bound::Excluded(*after) };
+        let pairs = lock(&self.pairs);
+        let range = pairs.0.range((start, Bound::Unbounded));
+        let within = range.take_while(|(key, _)| key.starts_with(prefix)).take(limit);
+        Ok(within.map(|(key, value)| (*key, value.clone())).collect())
+    }
+
+    fn checkpoint(&self, table: &Memtable, upto: u64) -> Result<(), IndexError> {
+        let mut pairs = lock(&self.pairs);
+        for (key, value) in table.range(Bound::Unbounded) {
+            match value {
+                Some(value) => pairs.0.insert(key, value.to_vec()),
+                None => pairs.0.remove(&key),
+            };
+        }
+        pairs.1 = upto;
+        Ok(())
+    }
+
+    fn checkpointed(&self) -> u64 {
+        lock(&self.pairs).1
+    }
+}
+
+/// Objects in memory.
+#[derive(Debug)]
+pub struct MemoryObjects {
+    objects: Mutex<BTreeMap<ObjectId, Vec<u8>>>,
+    bytes_max: u64,
+}
+
+impl MemoryObjects {
+    /// An empty store that holds `bytes_max` bytes.
+    pub fn new(bytes_max: u64) -> MemoryObjects {
+        MemoryObjects { objects: Mutex::default(), bytes_max }
+    }
+
+    fn used(objects: &BTreeMap<ObjectId, Vec<u8>>) -> u64 {
+        objects.values().map(|data| data.len() as u64).sum()
+    }
+}
+
+fn no_space() -> ObjectError {
+    ObjectError(std::io::Error::from_raw_os_error(sateen_types::Errno::ENOSPC.raw()))
+}
+
+fn stat_of(object: ObjectId, data: Option<&Vec<u8>>) -> ObjectStat {
+    let size = data.map_or(0, |data| data.len() as u64);
+    ObjectStat { object, exists: data.is_some(), size, blocks: size.div_ceil(512) }
+}
+
+impl ObjectStore for MemoryObjects {
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+        let mut objects = lock(&self.objects);
+        let end = offset.checked_add(data.len() as u64).ok_or_else(no_space)?;
+        let size = objects.get(&object).map_or(0, |data| data.len() as u64);
+        if end > size && Self::used(&objects) + (end - size) > self.bytes_max {
+            return Err(no_space());
+        }
+        let bytes = objects.entry(object).or_default();
+        let (start, end) = (offset as usize, end as usize);
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        if let Some(place) = bytes.get_mut(start..end) {
+            place.copy_from_slice(data);
+        }
+        Ok(())
+    }
+
+    fn read(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: usize,
+        buffer: &mut BytesMut,
+    ) -> Result<usize, ObjectError> {
+        let objects = lock(&self.objects);
+        let data = objects.get(&object).map(Vec::as_slice).unwrap_or_default();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(data.len());
+        let end = start.saturating_add(len).min(data.len());
+        buffer.extend_from_slice(data.get(start..end).unwrap_or_default());
+        Ok(end - start)
+    }
+
+    fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
+        if let Some(data) = lock(&self.objects).get_mut(&object) {
+            data.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+        }
+        Ok(())
+    }
+
+    fn allocate(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: u64,
+        punch_hole: bool,
+        keep_size: bool,
+    ) -> Result<(), ObjectError> {
+        let mut objects = lock(&self.objects);
+        let end = offset.checked_add(len).ok_or_else(no_space)?;
+        if punch_hole {
+            if let Some(data) = objects.get_mut(&object) {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX).min(data.len());
+                let end = usize::try_from(end).unwrap_or(usize::MAX).min(data.len());
+                data.get_mut(start..end).unwrap_or_default().fill(0);
+            }
+            return Ok(());
+        }
+        if keep_size {
+            return Ok(());
+        }
+        let size = objects.get(&object).map_or(0, |data| data.len() as u64);
+        if end > size && Self::used(&objects) + (end - size) > self.bytes_max {
+            return Err(no_space());
+        }
+        let data = objects.entry(object).or_default();
+        if (data.len() as u64) < end {
+            data.resize(end as usize, 0);
+        }
+        Ok(())
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Result<Option<u64>, ObjectError> {
+        let objects = lock(&self.objects);
+        let size = objects.get(&object).map_or(0, |data| data.len() as u64);
+        Ok(match (offset < size, hole) {
+            (true, true) => Some(size),
+            (true, false) => Some(offset),
+            (false, _) => None,
+        })
+    }
+
+    fn remove(&self, object: ObjectId) -> Result<(), ObjectError> {
+        lock(&self.objects).remove(&object);
+        Ok(())
+    }
+
+    fn sync(&self, _objects: &[ObjectId]) -> Result<(), ObjectError> {
+        Ok(())
+    }
+
+    fn stat(&self, objects: &[ObjectId]) -> Result<Vec<ObjectStat>, ObjectError> {
+        let stored = lock(&self.objects);
+        Ok(objects.iter().map(|object| stat_of(*object, stored.get(object))).collect())
+    }
+
+    fn list(&self, seq: Seq, from_oid: u32, count: usize) -> Result<Vec<ObjectStat>, ObjectError> {
+        let start = ObjectId { fid: Fid { seq, oid: from_oid, ver: 0 }, stripe: 0 };
+        let mut out: Vec<ObjectStat> = Vec::new();
+        for (object, data) in lock(&self.objects).range(start..) {
+            let file_ended = out.last().is_some_and(|last| last.object.fid != object.fid);
+            if object.fid.seq != seq || (out.len() >= count && file_ended) {
+                break;
+            }
+            out.push(stat_of(*object, Some(data)));
+        }
+        Ok(out)
+    }
+
+    fn list_file(&self, fid: Fid) -> Result<Vec<ObjectStat>, ObjectError> {
+        let objects = lock(&self.objects);
+        let all = objects.range(ObjectId { fid, stripe: 0 }..=ObjectId { fid, stripe: u32::MAX });
+        Ok(all.map(|(object, data)| stat_of(*object, Some(data))).collect())
+    }
+
+    fn sequences(&self) -> Result<Vec<Seq>, ObjectError> {
+        let mut all: Vec<Seq> = lock(&self.objects).keys().map(|object| object.fid.seq).collect();
+        all.dedup();
+        Ok(all)
+    }
+
+    fn statfs(&self) -> Result<StatFs, ObjectError> {
+        let objects = lock(&self.objects);
+        let free = self.bytes_max.saturating_sub(Self::used(&objects));
+        Ok(StatFs {
+            bytes_total: self.bytes_max,
+            bytes_free: free,
+            bytes_avail: free,
+            files_total: u64::from(u32::MAX),
+            files_free: u64::from(u32::MAX) - objects.len() as u64,
+        })
+    }
+}

@@ -1,0 +1,294 @@
+//! Objects as a port: sparse byte arrays named by (file FID, stripe).
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use sateen_types::{Errno, Fid, ObjectId, Seq};
+use sateen_wire::StatFs;
+
+/// Why an object call failed.
+#[derive(Debug)]
+pub struct ObjectError(pub io::Error);
+
+impl From<io::Error> for ObjectError {
+    fn from(error: io::Error) -> ObjectError {
+        ObjectError(error)
+    }
+}
+
+impl std::fmt::Display for ObjectError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "object store: {}", self.0)
+    }
+}
+
+impl std::error::Error for ObjectError {}
+
+impl ObjectError {
+    /// What the writer or reader is told.
+    pub fn errno(&self) -> Errno {
+        match self.0.raw_os_error() {
+            Some(raw) => Errno::from_raw(raw),
+            None => Errno::EIO,
+        }
+    }
+
+    /// Whether the target cannot go on: anything but a lack of space.
+    pub fn poisons(&self) -> bool {
+        !matches!(
+            self.errno(),
+            Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG | Errno::EINTR | Errno::EOPNOTSUPP
+        )
+    }
+}
+
+/// Size and space of one object; all zero if it does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectStat {
+    /// The object.
+    pub object: ObjectId,
+    /// Whether it exists.
+    pub exists: bool,
+    /// Bytes.
+    pub size: u64,
+    /// 512-byte blocks in use.
+    pub blocks: u64,
+}
+
+/// One store of objects. Calls may come from several threads at once; the OST orders those
+/// that would disturb each other.
+pub trait ObjectStore: Send + Sync {
+    /// Writes all of `data` at `offset`; the object is born if it does not exist.
+    ///
+    /// # Errors
+    /// The device's; `ENOSPC` leaves an unknown part written.
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError>;
+
+    /// Reads up to `len` bytes at `offset` behind what `buffer` holds; short at the end, and
+    /// nothing for an object that does not exist.
+    ///
+    /// # Errors
+    /// The device's.
+    fn read(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: usize,
+        buffer: &mut BytesMut,
+    ) -> Result<usize, ObjectError>;
+
+    /// Cuts an object to `size` if it is longer; does nothing to a shorter or absent one.
+    ///
+    /// # Errors
+    /// The device's.
+    fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError>;
+
+    /// Allocates or frees a range; the object is born if it must be.
+    ///
+    /// # Errors
+    /// The device's; `EOPNOTSUPP` if the file system below cannot.
+    fn allocate(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: u64,
+        punch_hole: bool,
+        keep_size: bool,
+    ) -> Result<(), ObjectError>;
+
+    /// The next data or hole at or after `offset`; `None` if there is none.
+    ///
+    /// # Errors
+    /// The device's.
+    fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Result<Option<u64>, ObjectError>;
+
+    /// Removes an object; harmless if it does not exist.
+    ///
+    /// # Errors
+    /// The device's.
+    fn remove(&self, object: ObjectId) -> Result<(), ObjectError>;
+
+    /// Makes objects and their names durable, also the absence of removed ones.
+    ///
+    /// # Errors
+    /// The device's: nothing may be acknowledged then.
+    fn sync(&self, objects: &[ObjectId]) -> Result<(), ObjectError>;
+
+    /// Sizes, in the order asked.
+    ///
+    /// # Errors
+    /// The device's.
+    fn stat(&self, objects: &[ObjectId]) -> Result<Vec<ObjectStat>, ObjectError>;
+
+    /// Up to `count` objects of a sequence, with object ids from `from_oid` on, in order.
+    /// All stripes of a file come together, even beyond `count`.
+    ///
+    /// # Errors
+    /// The device's.
+    fn list(&self, seq: Seq, from_oid: u32, count: usize) -> Result<Vec<ObjectStat>, ObjectError>;
+
+    /// The objects of one file.
+    ///
+    /// # Errors
+    /// The device's.
+    fn list_file(&self, fid: Fid) -> Result<Vec<ObjectStat>, ObjectError>;
+
+    /// All sequences that have objects, in order.
+    ///
+    /// # Errors
+    /// The device's.
+    fn sequences(&self) -> Result<Vec<Seq>, ObjectError>;
+
+    /// Space.
+    ///
+    /// # Errors
+    /// The device's.
+    fn statfs(&self) -> Result<StatFs, ObjectError>;
+}
+
+/// Object I/O as an effect: what an OST wants done. The driver runs it outside the target's
+/// lock and hands the [`ObjectDone`] back.
+#[derive(Debug)]
+pub enum ObjectOp {
+    /// Write all of the data.
+    Write {
+        /// The object.
+        object: ObjectId,
+        /// Where.
+        offset: u64,
+        /// What.
+        data: Bytes,
+    },
+    /// Read behind what the buffer holds.
+    Read {
+        /// The object.
+        object: ObjectId,
+        /// Where.
+        offset: u64,
+        /// How much.
+        len: usize,
+        /// Whereto.
+        buffer: BytesMut,
+    },
+    /// Cut.
+    Punch {
+        /// The object.
+        object: ObjectId,
+        /// To this size.
+        size: u64,
+    },
+    /// Allocate or free.
+    Allocate {
+        /// The object.
+        object: ObjectId,
+        /// Where.
+        offset: u64,
+        /// How much.
+        len: u64,
+        /// Free instead.
+        punch_hole: bool,
+        /// Do not grow.
+        keep_size: bool,
+    },
+    /// Find data or a hole.
+    Seek {
+        /// The object.
+        object: ObjectId,
+        /// From here.
+        offset: u64,
+        /// A hole.
+        hole: bool,
+    },
+    /// Remove these.
+    Remove {
+        /// The objects.
+        objects: Vec<ObjectId>,
+    },
+    /// Make these durable.
+    Sync {
+        /// The objects.
+        objects: Vec<ObjectId>,
+    },
+    /// Sizes of these.
+    Stat {
+        /// The objects.
+        objects: Vec<ObjectId>,
+    },
+    /// Objects of a sequence.
+    List {
+        /// The sequence.
+        seq: Seq,
+        /// From here.
+        from_oid: u32,
+        /// How many.
+        count: usize,
+    },
+    /// Objects of a file.
+    ListFile {
+        /// The file.
+        fid: Fid,
+    },
+    /// Space.
+    StatFs,
+}
+
+/// What became of an [`ObjectOp`].
+#[derive(Debug)]
+pub enum ObjectDone {
+    /// Done.
+    Done,
+    /// Bytes read, now in the buffer.
+    Read {
+        /// The buffer.
+        buffer: BytesMut,
+        /// How many bytes were added.
+        len: usize,
+    },
+    /// An offset.
+    Offset(Option<u64>),
+    /// Sizes.
+    Stats(Vec<ObjectStat>),
+    /// Space.
+    StatFs(StatFs),
+    /// It failed. A reader's buffer is lost, which costs an allocation, nothing else.
+    Failed(ObjectError),
+}
+
+impl ObjectOp {
+    /// Runs the operation on a store.
+    pub fn run(self, store: &dyn ObjectStore) -> ObjectDone {
+        self.try_run(store).unwrap_or_else(ObjectDone::Failed)
+    }
+
+    fn try_run(self, store: &dyn ObjectStore) -> Result<ObjectDone, ObjectError> {
+        match self {
+            ObjectOp::Write { object, offset, data } => store.write(object, offset, &data)?,
+            ObjectOp::Read { object, offset, len, mut buffer } => {
+                let len = store.read(object, offset, len, &mut buffer)?;
+                return Ok(ObjectDone::Read { buffer, len });
+            }
+            ObjectOp::Punch { object, size } => store.punch(object, size)?,
+            ObjectOp::Allocate { object, offset, len, punch_hole, keep_size } => {
+                store.allocate(object, offset, len, punch_hole, keep_size)?;
+            }
+            ObjectOp::Seek { object, offset, hole } => {
+                return Ok(ObjectDone::Offset(store.seek(object, offset, hole)?));
+            }
+            ObjectOp::Remove { objects } => {
+                for object in objects {
+                    store.remove(object)?;
+                }
+            }
+            ObjectOp::Sync { objects } => store.sync(&objects)?,
+            ObjectOp::Stat { objects } => return Ok(ObjectDone::Stats(store.stat(&objects)?)),
+            ObjectOp::List { seq, from_oid, count } => {
+                return Ok(ObjectDone::Stats(store.list(seq, from_oid, count)?));
+            }
+            ObjectOp::ListFile { fid } => {
+                return Ok(ObjectDone::Stats(store.list_file(fid)?));
+            }
+            ObjectOp::StatFs => return Ok(ObjectDone::StatFs(store.statfs()?)),
+        }
+        Ok(ObjectDone::Done)
+    }
+}
