@@ -1,0 +1,79 @@
+//! The kernel's FUSE protocol, spoken by Sateen itself.
+//!
+//! [`Session::mount`] mounts a [`Filesystem`] and serves it, either over
+//! `/dev/fuse` with several threads ([`Transport::Classic`]) or over io_uring
+//! with one queue per CPU ([`Transport::Uring`]). Each request arrives decoded
+//! as an [`Op`] together with an owned [`Reply`], which any thread may complete
+//! exactly once. [`Notifier`] tells the kernel to forget what it cached.
+//!
+//! Called by the mount command and by tests. It knows nothing of Sateen's own
+//! objects: inode numbers, names and bytes are all it sees. It must never trust
+//! a length from the kernel, never block a queue on behalf of a handler, and
+//! never let the kernel write into memory that somebody else still holds.
+#![allow(unsafe_code, reason = "device ioctls and buffers shared with the kernel")]
+
+mod abi;
+mod attr;
+mod buffer;
+mod caps;
+mod classic;
+mod decode;
+mod dir;
+mod mount;
+mod notify;
+mod op;
+mod reply;
+mod session;
+
+pub use attr::{Attr, EntryOut, FileKind, StatfsOut, Time};
+pub use caps::{Caps, KernelOffer};
+pub use decode::{DecodeError, Decoded, arg_len, decode, decode_contiguous};
+pub use dir::DirBuffer;
+pub use mount::{MountFlags, MountOptions, TransportChoice, UnmountMode};
+pub use notify::{NOTIFY_PRUNE_MAX, Notifier};
+pub use op::{FileLock, IoctlIn, Name, Op, Request, SetattrIn};
+pub use reply::{Captured, Reply};
+pub use session::{EndReason, MountError, Session, Transport};
+
+/// The inode number of the root directory.
+pub const ROOT_INO: u64 = 1;
+
+/// Bits of the answer to OPEN, OPENDIR and CREATE.
+pub mod open_flags {
+    /// Reads and writes of this descriptor bypass the page cache.
+    pub const DIRECT_IO: u32 = 1 << 0;
+    /// The pages cached by earlier opens stay valid.
+    pub const KEEP_CACHE: u32 = 1 << 1;
+    /// The file cannot be sought in.
+    pub const NONSEEKABLE: u32 = 1 << 2;
+    /// The kernel may cache this directory's entries.
+    pub const CACHE_DIR: u32 = 1 << 3;
+    /// The file has no position.
+    pub const STREAM: u32 = 1 << 4;
+    /// No FLUSH is sent when a descriptor of this open is closed.
+    pub const NOFLUSH: u32 = 1 << 5;
+    /// Direct writes to one inode may run in parallel.
+    pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+}
+
+/// What a file system does with requests.
+///
+/// `dispatch` runs on a thread of the transport and must not block: work that
+/// has to wait keeps the [`Reply`] and completes it from elsewhere. A reply
+/// completed before `dispatch` returns costs no extra system call.
+///
+/// An INTERRUPT may overtake the request it names; a file system with requests
+/// that wait for long must remember it until that request comes.
+pub trait Filesystem: Send + Sync + 'static {
+    /// Chooses from what the kernel offers; called once, before any request.
+    fn init(&self, offer: &KernelOffer) -> Caps {
+        offer.recommended()
+    }
+
+    /// Executes one request. For FORGET, BATCH_FORGET and INTERRUPT the kernel
+    /// expects no answer and ignores `reply`.
+    fn dispatch(&self, request: Request, reply: Reply);
+
+    /// The connection has ended; called once, after the last request.
+    fn destroy(&self) {}
+}

@@ -1,0 +1,347 @@
+//! A mounted file system: negotiation with the kernel, the threads that serve
+//! it, and its end.
+//!
+//! The life of a session:
+//!
+//! 1. /dev/fuse is opened and mounted; the kernel sends INIT.
+//! 2. INIT is answered with what both sides want.
+//! 3. Threads serve requests.
+//! 4. The connection ends: unmounted (by us or from outside) or aborted. The
+//!    last thread calls [`Filesystem::destroy`]; [`Session::join`] returns.
+use crate::Filesystem;
+use crate::abi::{self, opcode};
+use crate::caps::{Caps, KernelOffer, Limits, init_out};
+use crate::classic::{self, Device, Pool};
+use crate::mount::{self, MountOptions, UnmountMode};
+use crate::notify::{Notifier, write_message};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use zerocopy::FromBytes;
+
+/// How long dropping a session waits for its threads before it aborts the
+/// connection.
+const DROP_WAIT: Duration = Duration::from_secs(2);
+
+/// The transport in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// /dev/fuse.
+    Classic,
+    /// io_uring.
+    Uring,
+}
+
+impl Transport {
+    /// "classic" or "io_uring".
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Classic => "classic",
+            Transport::Uring => "io_uring",
+        }
+    }
+}
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// It was unmounted, by [`Session::unmount`] or from outside.
+    Unmounted,
+    /// The connection was aborted through fusectl.
+    Aborted,
+    /// Reading from the device failed with this errno.
+    Failed(i32),
+}
+
+/// Why a file system could not be mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The device cannot be opened.
+    #[error("/dev/fuse cannot be opened: {0} (is the fuse module loaded, and is this root?)")]
+    Device(#[source] io::Error),
+    /// mount(2) failed.
+    #[error("cannot mount at {mountpoint}: {source}")]
+    Mount {
+        /// Where.
+        mountpoint: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel's first message is not what it should be.
+    #[error("the kernel's INIT was not understood: {0}")]
+    Init(&'static str),
+    /// The kernel is too old.
+    #[error("the kernel's FUSE protocol 7.{0} is too old: 7.36 (Linux 5.17) is the oldest served")]
+    Old(u32),
+    /// An option is out of range.
+    #[error("option out of range: {0}")]
+    Option(&'static str),
+    /// Talking to the device failed.
+    #[error("negotiation with the kernel failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A mounted file system. Dropping it unmounts.
+#[derive(Debug)]
+pub struct Session {
+    options: MountOptions,
+    notifier: Notifier,
+    offer: KernelOffer,
+    caps: Caps,
+    transport: Transport,
+    shared: Arc<Shared>,
+}
+
+/// What the threads share with the session.
+pub(crate) struct Shared {
+    fs: Arc<dyn Filesystem>,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: usize,
+    reason: Option<EndReason>,
+    destroyed: bool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a thread of the session; `body` runs until the connection ends.
+    pub(crate) fn spawn(
+        self: &Arc<Shared>,
+        name: String,
+        body: impl FnOnce(&dyn Filesystem) -> EndReason + Send + 'static,
+    ) -> io::Result<()> {
+        self.state().running += 1;
+        let guard = Running { shared: self.clone(), reason: None };
+        // If the thread cannot be started, the closure and its guard are dropped.
+        thread::Builder::new().name(name).spawn(move || {
+            let mut guard = guard;
+            guard.reason = Some(body(guard.shared.fs.as_ref()));
+        })?;
+        Ok(())
+    }
+}
+
+/// One running thread; counts it off however it ends.
+struct Running {
+    shared: Arc<Shared>,
+    reason: Option<EndReason>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.running -= 1;
+        state.reason = state.reason.or(self.reason);
+        if state.running == 0 && state.reason.is_some() {
+            drop(state);
+            self.shared.fs.destroy();
+            self.shared.state().destroyed = true;
+            self.shared.ended.notify_all();
+        }
+    }
+}
+
+impl Session {
+    /// Mounts `fs` and serves it.
+    pub fn mount(options: MountOptions, fs: Arc<dyn Filesystem>) -> Result<Session, MountError> {
+        check(&options)?;
+        let file = Device::open().map_err(MountError::Device)?;
+        mount::mount(&file, &options).map_err(|errno| MountError::Mount {
+            mountpoint: options.mountpoint.clone(),
+            source: errno.into(),
+        })?;
+        let mountpoint = options.mountpoint.clone();
+        Session::start(options, fs, Arc::new(file.into())).inspect_err(|_| {
+            // Nothing serves it: out of the tree with it.
+            let _ = mount::unmount(&mountpoint, UnmountMode::Force);
+        })
+    }
+
+    fn start(
+        options: MountOptions,
+        fs: Arc<dyn Filesystem>,
+        fd: Arc<OwnedFd>,
+    ) -> Result<Session, MountError> {
+        let page_size = rustix::param::page_size() as u32;
+        let limits = Limits {
+            max_write: options.max_write.min(u32::from(options.max_pages(page_size)) * page_size),
+            max_readahead: options.max_readahead,
+            max_background: options.max_background,
+            time_gran: options.time_gran,
+            max_pages: options.max_pages(page_size),
+        };
+        let (unique, offer) = read_init(&fd)?;
+        let required = Caps::SETXATTR_EXT | Caps::MAX_PAGES | Caps::BIG_WRITES | Caps::INIT_EXT;
+        if !offer.caps.contains(required) {
+            return Err(MountError::Init(
+                "a capability that every kernel since 5.17 has is absent",
+            ));
+        }
+        let wanted = (fs.init(&offer) & offer.caps) | required;
+        // Pages under write-back would change without any upcall.
+        let caps = wanted - Caps::WRITEBACK_CACHE - Caps::OVER_IO_URING;
+        let payload = (u32::from(limits.max_pages) * page_size).max(limits.max_write) as usize;
+        let pool = Arc::new(Pool::new(payload));
+        let shared =
+            Arc::new(Shared { fs, state: Mutex::new(State::default()), ended: Condvar::new() });
+
+        write_message(fd.as_ref(), unique, 0, &[&init_out(&limits, caps)])
+            .map_err(io::Error::from)?;
+        let capacity = payload + abi::HEADER_ROOM;
+        for index in 0..options.threads {
+            let own = match index {
+                0 => fd.clone(),
+                _ => Arc::new(Device::clone_of(&fd)?),
+            };
+            let device = Arc::new(Device { fd: own, pool: pool.clone() });
+            shared
+                .spawn(format!("fuse-{index}"), move |fs| classic::serve(&device, fs, capacity))?;
+        }
+        let notifier = Notifier::new(fd);
+        Ok(Session { options, notifier, offer, caps, transport: Transport::Classic, shared })
+    }
+
+    /// The way to tell the kernel what is no longer true.
+    pub fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+
+    /// The transport in use.
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// What the kernel offered.
+    pub fn offer(&self) -> KernelOffer {
+        self.offer
+    }
+
+    /// What was agreed on.
+    pub fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    /// The options it was mounted with.
+    pub fn options(&self) -> &MountOptions {
+        &self.options
+    }
+
+    /// Unmounts. EINVAL says that it is not mounted any more.
+    pub fn unmount(&self, mode: UnmountMode) -> io::Result<()> {
+        if self.ended().is_some() {
+            return Ok(());
+        }
+        mount::unmount(&self.options.mountpoint, mode).map_err(io::Error::from)
+    }
+
+    /// Why the session ended, if it has.
+    pub fn ended(&self) -> Option<EndReason> {
+        let state = self.shared.state();
+        if state.destroyed { state.reason } else { None }
+    }
+
+    /// Waits until the connection has ended and the file system is destroyed.
+    pub fn join(&self) -> EndReason {
+        self.wait(None).unwrap_or(EndReason::Unmounted)
+    }
+
+    /// Like [`Session::join`], but not longer than `timeout`.
+    pub fn join_timeout(&self, timeout: Duration) -> Option<EndReason> {
+        self.wait(Some(Instant::now() + timeout))
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> Option<EndReason> {
+        let mut state = self.shared.state();
+        while !state.destroyed {
+            state = match deadline {
+                None => self.shared.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.checked_duration_since(Instant::now())?;
+                    let waited = self.shared.ended.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        state.reason
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.ended().is_some() {
+            return;
+        }
+        if self.unmount(UnmountMode::Clean).is_err() {
+            let _ = self.unmount(UnmountMode::Force);
+        }
+        if self.join_timeout(DROP_WAIT).is_none() {
+            tracing::warn!(
+                mountpoint = %self.options.mountpoint.display(),
+                "connection still busy after unmounting"
+            );
+        }
+    }
+}
+
+fn check(options: &MountOptions) -> Result<(), MountError> {
+    let page = rustix::param::page_size() as u32;
+    if !(page..=mount::WRITE_MAX).contains(&options.max_write) {
+        return Err(MountError::Option("max_write"));
+    }
+    if !(1..=mount::THREADS_MAX).contains(&options.threads) {
+        return Err(MountError::Option("threads"));
+    }
+    if !(1..=mount::RING_DEPTH_MAX).contains(&options.ring_depth) {
+        return Err(MountError::Option("ring_depth"));
+    }
+    if options.max_background == 0 {
+        return Err(MountError::Option("max_background"));
+    }
+    Ok(())
+}
+
+/// Reads INIT: its number and what the kernel offers.
+fn read_init(fd: &OwnedFd) -> Result<(u64, KernelOffer), MountError> {
+    // The kernel refuses reads into less than 8 KiB.
+    let mut message = vec![0; 2 * abi::HEADER_ROOM];
+    let len = loop {
+        match rustix::io::read(fd, &mut message) {
+            Ok(len) => break len,
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+    };
+    let message = message.get(..len).unwrap_or_default();
+    let (header, body) = abi::InHeader::read_from_prefix(message)
+        .map_err(|_| MountError::Init("shorter than a header"))?;
+    if header.opcode != opcode::INIT {
+        return Err(MountError::Init("another operation came first"));
+    }
+    let (major, offer) =
+        KernelOffer::decode(body).ok_or(MountError::Init("shorter than its first words"))?;
+    if major != abi::MAJOR {
+        return Err(MountError::Init("major version is not 7"));
+    }
+    if offer.minor < abi::MINOR_MIN {
+        return Err(MountError::Old(offer.minor));
+    }
+    Ok((header.unique, offer))
+}
