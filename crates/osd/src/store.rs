@@ -148,7 +148,7 @@ impl Store {
             }
         };
         // A range that is cut off by its limit says nothing of what follows its last key.
-        let horizon =
+        let mut horizon =
             if below.pairs.len() < limit { None } else { below.pairs.last().map(|p| p.0) };
         let mut merged: BTreeMap<Key, Option<&[u8]>> = BTreeMap::new();
         for (key, value) in &below.pairs {

@@ -1,1 +1,19 @@
-//! What all targets share.
+//! What all targets share: exports with exactly-once execution, transactions, parked
+//! requests, and the effects by which a target asks its driver for everything it cannot do
+//! itself.
+//!
+//! A target is a [`Service`]: plain code, events in, effects out. Its driver owns the
+//! threads, the disk and the network; the simulator is another driver. A target is one
+//! shard: the driver calls it under one lock, from whatever thread the event came on.
+
+mod boot;
+mod core;
+mod effect;
+mod exports;
+mod label;
+
+pub use self::core::{Core, CoreConfig, Fault, TICK_NS};
+pub use boot::{Recovery, RecoveryError};
+pub use effect::{Effect, IoId, Outbox, ParkId, Service};
+pub use exports::{Admission, EXPORTS_MAX, Exports, SLOTS_MAX};
+pub use label::{FORMAT_VERSION, Label, LabelError, TargetKind};

@@ -1,0 +1,82 @@
+//! Starting a target: from what the journal device found to a store.
+
+use sateen_journal::{Malformed, records};
+use sateen_osd::{BatchError, Store, StoreLimits};
+
+/// Rebuilds a store from frames in journal order.
+#[derive(Debug)]
+pub struct Recovery {
+    store: Store,
+    epoch: u64,
+    replayed: u64,
+}
+
+/// The journal is damaged in a place that was acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecoveryError {
+    /// A frame with a right checksum holds records that make no sense.
+    Malformed,
+    /// Records are missing between the checkpoint and the journal, or within the journal.
+    Gap {
+        /// The transno that should have followed.
+        expected: u64,
+        /// The transno that was found.
+        found: u64,
+    },
+}
+
+impl std::fmt::Display for RecoveryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RecoveryError::Malformed => f.write_str("the journal holds records that make no sense"),
+            RecoveryError::Gap { expected, found } => write!(
+                f,
+                "the journal has a gap: transno {expected} is missing before {found}; restore the \
+                 target from a backup"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RecoveryError {}
+
+impl From<Malformed> for RecoveryError {
+    fn from(_: Malformed) -> RecoveryError {
+        RecoveryError::Malformed
+    }
+}
+
+impl From<BatchError> for RecoveryError {
+    fn from(_: BatchError) -> RecoveryError {
+        RecoveryError::Malformed
+    }
+}
+
+impl Recovery {
+    /// Starts over an index checkpointed at `checkpointed`.
+    pub fn new(epoch: u64, checkpointed: u64, limits: StoreLimits) -> Recovery {
+        Recovery { store: Store::new(epoch, checkpointed, limits), epoch, replayed: 0 }
+    }
+
+    /// Applies one frame's payload.
+    ///
+    /// # Errors
+    /// See [`RecoveryError`]; the target must not start then.
+    pub fn frame(&mut self, payload: &[u8]) -> Result<(), RecoveryError> {
+        for record in records(payload) {
+            let (transno, bytes) = record?;
+            let expected = self.store.committed() + 1;
+            if transno > expected {
+                return Err(RecoveryError::Gap { expected, found: transno });
+            }
+            self.store.replay(self.epoch, transno, bytes)?;
+            self.replayed += u64::from(transno == expected);
+        }
+        Ok(())
+    }
+
+    /// The store, and how many transactions were replayed.
+    pub fn finish(self) -> (Store, u64) {
+        (self.store, self.replayed)
+    }
+}

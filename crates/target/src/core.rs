@@ -1,0 +1,228 @@
+//! The state that every target has, and the steps that every request goes through.
+//!
+//! A request is admitted (exports), executed against the store, and then either answered,
+//! or parked: for the index ([`Fault::Miss`]), for durability, or by the service for a lock
+//! or another target. A parked request is executed again from its start.
+
+use std::collections::BTreeMap;
+
+use sateen_osd::{Batch, Miss, Prefetched, Store};
+use sateen_types::{ClientId, Endpoint, Errno};
+use sateen_wire::Body;
+use sateen_wire::{Bulk, Callback, FEATURES, Header, Message, Reply, ReplyBody, Request};
+
+use crate::exports::{Admission, Exports};
+use crate::{Effect, Outbox, ParkId};
+
+/// How often drivers call `on_tick`: 5 ms. A group commit starts at each tick if anything
+/// waits, so this bounds what a crash can take from those who did not ask for durability.
+pub const TICK_NS: u64 = 5_000_000;
+
+/// Why an operation stopped before it changed anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The caller gets this.
+    Errno(Errno),
+    /// Something is not in memory; fetch it and start again.
+    Miss,
+    /// It waits for a lock that somebody else holds; the service has parked it.
+    Blocked,
+}
+
+impl From<Errno> for Fault {
+    fn from(errno: Errno) -> Fault {
+        Fault::Errno(errno)
+    }
+}
+
+impl From<Miss> for Fault {
+    fn from(_: Miss) -> Fault {
+        Fault::Miss
+    }
+}
+
+/// What a target is started with.
+#[derive(Debug, Clone, Copy)]
+pub struct CoreConfig {
+    /// Which target.
+    pub me: Endpoint,
+    /// Different at every start: part of what connections are told, so that clients notice
+    /// a restart.
+    pub boot_epoch: u64,
+    /// Key of the directory hash.
+    pub hash_key: u64,
+}
+
+/// The shared state of a target.
+#[derive(Debug)]
+pub struct Core {
+    /// What it was started with.
+    pub config: CoreConfig,
+    /// Metadata.
+    pub store: Store,
+    /// Connections.
+    pub exports: Exports,
+    parked: BTreeMap<ParkId, (Message, Prefetched)>,
+    waiting: Vec<(u64, Header, Reply)>,
+    next_park: u64,
+    /// A failed write: nothing is executed any more.
+    poisoned: bool,
+}
+
+impl Core {
+    /// A target's state over a recovered store.
+    pub fn new(config: CoreConfig, store: Store) -> Core {
+        Core {
+            config,
+            store,
+            exports: Exports::default(),
+            parked: BTreeMap::new(),
+            waiting: Vec::new(),
+            next_park: 1,
+            poisoned: false,
+        }
+    }
+
+    /// First step of a request: answers `Connect`, `Ping` and duplicates itself, and returns
+    /// what is left to execute. `Disconnect` is returned too, after the export is closed, for
+    /// the service to clean up behind the client.
+    pub fn admit(&mut self, message: Message, out: &mut Outbox) -> Option<Message> {
+        let Body::Request(request) = &message.body else { return None };
+        let header = message.header;
+        if self.poisoned {
+            self.send_reply(&header, Reply::error(Errno::EIO), Bulk::None, out);
+            return None;
+        }
+        if matches!(request, Request::Connect { .. }) {
+            let reply = match self.exports.connect(header.client) {
+                Some(generation) => Reply::ok(ReplyBody::Connected {
+                    features: FEATURES,
+                    boot_epoch: self.config.boot_epoch,
+                    generation,
+                }),
+                None => Reply::error(Errno::ESTALE),
+            };
+            self.send_reply(&header, reply, Bulk::None, out);
+            return None;
+        }
+        let repeatable = matches!(request, Request::Ost(OstRequest::Read { .. }));
+        match self.exports.admit(&header, repeatable) {
+            Admission::New => {}
+            Admission::Again(again) => {
+                out.send(again);
+                return None;
+            }
+            Admission::Drop => return None,
+            Admission::Refuse => {
+                self.send_reply(&header, Reply::error(Errno::ESTALE), Bulk::None, out);
+                return None;
+            }
+        }
+        match request {
+            Request::Ping => {
+                self.answer(&header, Reply::ok(ReplyBody::Empty), Bulk::None, out);
+                None
+            }
+            Request::Disconnect => {
+                self.answer(&header, Reply::ok(ReplyBody::Empty), Bulk::None, out);
+                self.exports.disconnect(header.client);
+                Some(message)
+            }
+            _ => Some(message),
+        }
+    }
+
+    /// Last step of a request: notes the answer for duplicates and sends it. Fills in
+    /// `last_committed`.
+    pub fn answer(&mut self, header: &Header, mut reply: Reply, bulk: Bulk, out: &mut Outbox) {
+        reply.last_committed = self.store.committed();
+        self.exports.answered(header, &reply);
+        self.send_reply(header, reply, bulk, out);
+    }
+
+    fn send_reply(&self, header: &Header, reply: Reply, bulk: Bulk, out: &mut Outbox) {
+        out.send(Message::reply_to(header, reply, bulk));
+    }
+
+    /// Answers once everything up to `upto` is durable, which starts a group commit if it is
+    /// not yet.
+    pub fn answer_durable(&mut self, header: &Header, reply: Reply, upto: u64, out: &mut Outbox) {
+        if upto <= self.store.committed() {
+            self.answer(header, reply, Bulk::None, out);
+            return;
+        }
+        self.waiting.push((upto, *header, reply));
+        out.push(Effect::Flush);
+    }
+
+    /// A flush ended: answers those who waited for it.
+    pub fn flushed(&mut self, out: &mut Outbox) {
+        let committed = self.store.committed();
+        let mut waiting = core::mem::take(&mut self.waiting);
+        let mut left = Vec::new();
+        for (upto, header, reply) in waiting.drain(..) {
+            if upto <= committed {
+                self.answer(&header, reply, Bulk::None, out);
+            } else {
+                left.push((upto, header, reply));
+            }
+        }
+        if !left.is_empty() {
+            out.push(Effect::Flush);
+        }
+        self.waiting = left;
+    }
+
+    /// Parks a request that met [`Fault::Miss`], and has the driver fetch what it wants.
+    /// `fetched` is what earlier rounds brought.
+    pub fn park_for_index(&mut self, message: Message, fetched: Prefetched, out: &mut Outbox) {
+        let (wants, generation) = self.store.take_wants();
+        let id = ParkId(self.next_park);
+        self.next_park += 1;
+        self.parked.insert(id, (message, fetched));
+        out.push(Effect::Prefetch { id, wants, generation });
+    }
+
+    /// Takes a parked request back, with everything that was fetched for it.
+    pub fn unpark(&mut self, id: ParkId, view: Prefetched) -> Option<(Message, Prefetched)> {
+        self.store.keep(&view);
+        let (message, mut fetched) = self.parked.remove(&id)?;
+        fetched.extend(view);
+        Some((message, fetched))
+    }
+
+    /// Commits a batch and returns its transno.
+    pub fn commit(&mut self, batch: &Batch) -> u64 {
+        self.store.commit(batch)
+    }
+
+    /// A callback to a client, or `None` if it is not connected any more.
+    pub fn callback(&self, client: ClientId, callback: Callback) -> Option<Message> {
+        let generation = self.exports.generation(client)?;
+        let header = Header {
+            from: self.config.me,
+            to: Endpoint::Client(client),
+            client,
+            generation,
+            slot: 0,
+            seq: 0,
+            deadline_ms: 0,
+            project: 0,
+            credential: 0,
+            trace: 0,
+            job: [0; 16],
+        };
+        Some(Message { header, body: Body::Callback(callback), bulk: Bulk::None })
+    }
+
+    /// A write to the journal, the index or the objects failed: refuse everything from now
+    /// on, because what was promised can no longer be kept.
+    pub fn poison(&mut self) {
+        self.poisoned = true;
+    }
+
+    /// Whether the target was poisoned.
+    pub const fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+}

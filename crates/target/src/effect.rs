@@ -1,0 +1,103 @@
+//! Effects: what a target asks its driver to do, and the events that answer.
+
+use sateen_osd::{ObjectDone, ObjectOp, Prefetched, Store, Wants};
+use sateen_types::Timestamp;
+use sateen_wire::Message;
+
+/// A target's name for one object I/O in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IoId(pub u64);
+
+/// A target's name for one request that waits for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ParkId(pub u64);
+
+/// Something to be done by the driver, after it has let go of the target's lock.
+#[derive(Debug)]
+pub enum Effect {
+    /// Send a message to the endpoint in its header.
+    Send(Message),
+    /// Do object I/O; then call [`Service::on_object_done`].
+    Object {
+        /// Names it.
+        id: IoId,
+        /// What to do.
+        op: ObjectOp,
+    },
+    /// Read from the index; then call [`Service::on_prefetched`].
+    Prefetch {
+        /// The request that waits.
+        id: ParkId,
+        /// What it wants.
+        wants: Wants,
+        /// The generation to read it in.
+        generation: u64,
+    },
+    /// Somebody waits for durability: start a group commit now rather than at the next tick.
+    Flush,
+}
+
+/// A caller-owned list of effects, reused so that steady work allocates nothing.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    effects: Vec<Effect>,
+}
+
+impl Outbox {
+    /// An empty one.
+    pub fn new() -> Outbox {
+        Outbox::default()
+    }
+
+    /// Adds an effect.
+    pub fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, message: Message) {
+        self.effects.push(Effect::Send(message));
+    }
+
+    /// Takes all effects, in order, keeping the memory.
+    pub fn drain(&mut self) -> impl Iterator<Item = Effect> + '_ {
+        self.effects.drain(..)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.effects.is_empty()
+    }
+}
+
+/// A target, as its driver sees it.
+///
+/// Besides the events below the driver runs the store: after any event it may call
+/// [`Store::begin_flush`], write the frame, and report with [`Service::on_flushed`]; the
+/// same with checkpoints. It calls [`Service::on_tick`] every [`crate::TICK_NS`].
+pub trait Service: Send {
+    /// The metadata store, for flushes and checkpoints.
+    fn store(&mut self) -> &mut Store;
+
+    /// Objects that must be synced before the frame that [`Store::begin_flush`] just gave is
+    /// written, because records in it say that they already look so.
+    fn sync_before_flush(&mut self) -> Vec<sateen_types::ObjectId> {
+        Vec::new()
+    }
+
+    /// A message arrived: a request, a reply to one of the target's own requests, or a
+    /// callback.
+    fn on_message(&mut self, now: Timestamp, message: Message, out: &mut Outbox);
+
+    /// Object I/O ended.
+    fn on_object_done(&mut self, now: Timestamp, id: IoId, done: ObjectDone, out: &mut Outbox);
+
+    /// What a parked request wanted was read.
+    fn on_prefetched(&mut self, now: Timestamp, id: ParkId, view: Prefetched, out: &mut Outbox);
+
+    /// [`Store::flush_done`] was called: answer those who waited for durability.
+    fn on_flushed(&mut self, now: Timestamp, out: &mut Outbox);
+
+    /// Time went by.
+    fn on_tick(&mut self, now: Timestamp, out: &mut Outbox);
+}
