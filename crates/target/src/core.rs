@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use sateen_osd::{Batch, Miss, Prefetched, Store};
 use sateen_types::{ClientId, Endpoint, Errno};
 use sateen_wire::Body;
-use sateen_wire::{Bulk, Callback, FEATURES, Header, Message, Reply, ReplyBody, Request};
+use sateen_wire::{
+    Bulk, Callback, FEATURES, Header, Message, OstRequest, Reply, ReplyBody, Request,
+};
 
 use crate::exports::{Admission, Exports};
 use crate::{Effect, Outbox, ParkId};
