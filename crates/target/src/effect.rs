@@ -14,6 +14,10 @@ pub struct ParkId(pub u64);
 
 /// Something to be done by the driver, after it has let go of the target's lock.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "messages are inline so that sending allocates nothing"
+)]
 pub enum Effect {
     /// Send a message to the endpoint in its header.
     Send(Message),
