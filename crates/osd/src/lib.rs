@@ -9,6 +9,7 @@
 mod batch;
 mod cache;
 mod index;
+mod journal_device;
 mod key;
 mod memtable;
 mod object;
@@ -19,6 +20,7 @@ pub mod memory;
 
 pub use batch::{Batch, BatchError, Change};
 pub use index::{Index, IndexError};
+pub use journal_device::JournalDevice;
 pub use key::{KEY_MAX, Key};
 pub use memtable::Memtable;
 pub use object::{ObjectDone, ObjectError, ObjectOp, ObjectStat, ObjectStore};

@@ -1,15 +1,19 @@
-//! The memory backend: an index and an object store without a disk, for tests and for file
+//! The memory backend: an index, a journal and an object store without a disk, for tests and for file
 //! systems that may forget.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::BytesMut;
+use sateen_journal::{Decoded, decode_frame};
 use sateen_types::{Fid, ObjectId, Seq};
 use sateen_wire::StatFs;
 
-use crate::{Index, IndexError, Key, Memtable, ObjectError, ObjectStat, ObjectStore};
+use crate::{
+    Flush, Index, IndexError, JournalDevice, Key, Memtable, ObjectError, ObjectStat, ObjectStore,
+};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -56,6 +60,43 @@ impl Index for MemoryIndex {
     }
 }
 
+/// A journal in memory. Clones are the same journal, so that what one target wrote can be
+/// given to its successor.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryJournal {
+    frames: Arc<Mutex<Vec<KeptFrame>>>,
+}
+
+#[derive(Debug)]
+struct KeptFrame {
+    last: u64,
+    bytes: Vec<u8>,
+}
+
+impl MemoryJournal {
+    /// The payloads of all frames of a journal epoch, in order, for recovery.
+    pub fn payloads(&self, epoch: u64) -> Vec<Vec<u8>> {
+        let frames = lock(&self.frames);
+        let payload = |frame: &KeptFrame| match decode_frame(epoch, &frame.bytes) {
+            Decoded::Frame { payload, .. } => Some(payload.to_vec()),
+            Decoded::End => None,
+        };
+        frames.iter().map_while(payload).collect()
+    }
+}
+
+impl JournalDevice for MemoryJournal {
+    fn write(&mut self, flush: &Flush) -> io::Result<()> {
+        lock(&self.frames).push(KeptFrame { last: flush.upto, bytes: flush.frame.clone() });
+        Ok(())
+    }
+
+    fn trim(&mut self, upto: u64) -> io::Result<()> {
+        lock(&self.frames).retain(|frame| frame.last > upto);
+        Ok(())
+    }
+}
+
 /// Objects in memory.
 #[derive(Debug)]
 pub struct MemoryObjects {
@@ -75,7 +116,7 @@ impl MemoryObjects {
 }
 
 fn no_space() -> ObjectError {
-    ObjectError(std::io::Error::from_raw_os_error(sateen_types::Errno::ENOSPC.raw()))
+    ObjectError(io::Error::from_raw_os_error(sateen_types::Errno::ENOSPC.raw()))
 }
 
 fn stat_of(object: ObjectId, data: Option<&Vec<u8>>) -> ObjectStat {
@@ -215,5 +256,33 @@ impl ObjectStore for MemoryObjects {
             files_total: u64::from(u32::MAX),
             files_free: u64::from(u32::MAX) - objects.len() as u64,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Batch, Store, StoreLimits};
+
+    #[test]
+    fn journal_keeps_what_trim_does_not_cover() {
+        let mut journal = MemoryJournal::default();
+        let mut store = Store::new(5, 0, StoreLimits::default());
+        for n in 0..4u32 {
+            for copy in 0..2u32 {
+                let mut batch = Batch::new();
+                batch.put(&Key::tag(b'k'), &(n * 2 + copy));
+                store.commit(&batch);
+            }
+            let flush = store.begin_flush().unwrap();
+            journal.write(&flush).unwrap();
+            store.flush_done(flush);
+        }
+        journal.trim(3).unwrap();
+        let payloads = journal.clone().payloads(5);
+        assert_eq!(payloads.len(), 3);
+        let first = sateen_journal::records(&payloads[0]).next().unwrap().unwrap();
+        assert_eq!(first.0, 3);
+        assert!(journal.payloads(6).is_empty());
     }
 }
