@@ -271,6 +271,12 @@ impl Store {
         self.frozen.is_none() && self.active.bytes() > self.limits.memtable_bytes_max
     }
 
+    /// How full the active memtable is: 1000 means that it should be frozen, 2000 that it
+    /// must not grow any more. Drivers slow changes down in between.
+    pub fn fill_permille(&self) -> usize {
+        self.active.bytes().saturating_mul(1000) / self.limits.memtable_bytes_max.max(1)
+    }
+
     /// Whether both memtables are full: changes have to wait for the checkpoint to end.
     pub fn must_wait(&self) -> bool {
         self.frozen.is_some() && self.active.bytes() > 2 * self.limits.memtable_bytes_max

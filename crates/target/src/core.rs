@@ -217,14 +217,76 @@ impl Core {
         Some(Message { header, body: Body::Callback(callback), bulk: Bulk::None })
     }
 
-    /// A write to the journal, the index or the objects failed: refuse everything from now
-    /// on, because what was promised can no longer be kept.
-    pub fn poison(&mut self) {
+    /// A read or write of the journal, the index or the objects failed: refuse everything
+    /// from now on, because what was promised can no longer be kept, and tell those who wait
+    /// here.
+    pub fn poison(&mut self, out: &mut Outbox) {
         self.poisoned = true;
+        for (_, header, _) in core::mem::take(&mut self.waiting) {
+            self.answer(&header, Reply::error(Errno::EIO), Bulk::None, out);
+        }
+        for (message, _) in core::mem::take(&mut self.parked).into_values() {
+            self.answer(&message.header, Reply::error(Errno::EIO), Bulk::None, out);
+        }
     }
 
     /// Whether the target was poisoned.
     pub const fn is_poisoned(&self) -> bool {
         self.poisoned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sateen_osd::{Key, StoreLimits};
+
+    fn header(slot: u16) -> Header {
+        let client = ClientId(1);
+        Header {
+            from: Endpoint::Client(client),
+            to: Endpoint::Mdt(0),
+            client,
+            generation: 1,
+            slot,
+            seq: 1,
+            deadline_ms: 0,
+            project: 0,
+            credential: 0,
+            trace: 0,
+            job: [0; 16],
+        }
+    }
+
+    fn request(slot: u16) -> Message {
+        Message { header: header(slot), body: Body::Request(Request::Ping), bulk: Bulk::None }
+    }
+
+    #[test]
+    fn poison_answers_all_who_wait_and_all_who_come() {
+        let config = CoreConfig { me: Endpoint::Mdt(0), boot_epoch: 1, hash_key: 2 };
+        let mut core = Core::new(config, Store::new(1, 0, StoreLimits::default()));
+        let mut out = Outbox::new();
+        core.exports.connect(ClientId(1));
+        let mut batch = Batch::new();
+        batch.put(&Key::tag(b'k'), &1u32);
+        let transno = core.commit(&batch);
+        core.answer_durable(&header(0), Reply::ok(ReplyBody::Empty), transno, &mut out);
+        core.park_for_index(request(1), Prefetched::default(), &mut out);
+        out.drain().for_each(drop);
+
+        core.poison(&mut out);
+        assert!(core.admit(request(2), &mut out).is_none());
+        let slots: Vec<u16> = out
+            .drain()
+            .map(|effect| match effect {
+                Effect::Send(Message { header, body: Body::Reply(reply), .. }) => {
+                    assert_eq!(reply.error, Some(Errno::EIO));
+                    header.slot
+                }
+                other => panic!("a reply, not {other:?}"),
+            })
+            .collect();
+        assert_eq!(slots, [0, 1, 2]);
     }
 }

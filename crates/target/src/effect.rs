@@ -104,4 +104,10 @@ pub trait Service: Send {
 
     /// Time went by.
     fn on_tick(&mut self, now: Timestamp, out: &mut Outbox);
+
+    /// A read or write of the journal, the index or the objects failed. Call
+    /// [`crate::Core::poison`], and answer with `EIO` everybody whom only the service itself
+    /// knows to be waiting (behind locks, behind other targets). The driver starts no group
+    /// commit or checkpoint afterwards; events in flight may still arrive.
+    fn on_poisoned(&mut self, now: Timestamp, out: &mut Outbox);
 }
