@@ -4,12 +4,11 @@
 //! when the young one is full it becomes the old one. Never iterated, so that the order of
 //! hashing shows nowhere.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use sateen_types::FastMap;
 
 use crate::Key;
 
-type Table = HashMap<Key, Option<Box<[u8]>>, BuildHasherDefault<DefaultHasher>>;
+type Table = FastMap<Key, Option<Box<[u8]>>>;
 
 /// A bounded map of clean values.
 #[derive(Debug)]
@@ -47,8 +46,12 @@ impl Cache {
     }
 
     pub(crate) fn remove(&mut self, key: &Key) {
-        self.young.remove(key);
-        self.old.remove(key);
+        if !self.young.is_empty() {
+            self.young.remove(key);
+        }
+        if !self.old.is_empty() {
+            self.old.remove(key);
+        }
     }
 
     pub(crate) fn clear(&mut self) {

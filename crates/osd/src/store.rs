@@ -64,6 +64,9 @@ pub struct Store {
     flushing: bool,
     committed: u64,
     generation: u64,
+    /// Nothing was ever checkpointed, so that what the memtables do not know does not exist:
+    /// a new target asks its index nothing.
+    index_empty: bool,
     limits: StoreLimits,
     wants: RefCell<Wants>,
 }
@@ -80,6 +83,7 @@ impl Store {
             flushing: false,
             committed: checkpointed,
             generation: 0,
+            index_empty: checkpointed == 0,
             limits,
             wants: RefCell::default(),
         }
@@ -118,6 +122,9 @@ impl Store {
         {
             return Ok(found);
         }
+        if self.index_empty {
+            return Ok(None);
+        }
         if let Some(found) = self.cache.get(key) {
             return Ok(found);
         }
@@ -140,18 +147,18 @@ impl Store {
         mut visit: impl FnMut(&Key, &[u8]),
     ) -> Result<Option<Key>, Miss> {
         let want = RangeWant { prefix: *prefix, after: *after, limit };
-        let below = match fetched.range(&want) {
-            Some(range) if fetched.generation == self.generation => range,
+        let below: &[(Key, Vec<u8>)] = match fetched.range(&want) {
+            _ if self.index_empty => &[],
+            Some(range) if fetched.generation == self.generation => &range.pairs,
             _ => {
                 self.wants.borrow_mut().ranges.push(want);
                 return Err(Miss);
             }
         };
         // A range that is cut off by its limit says nothing of what follows its last key.
-        let mut horizon =
-            if below.pairs.len() < limit { None } else { below.pairs.last().map(|p| p.0) };
+        let mut horizon = if below.len() < limit { None } else { below.last().map(|pair| pair.0) };
         let mut merged: BTreeMap<Key, Option<&[u8]>> = BTreeMap::new();
-        for (key, value) in &below.pairs {
+        for (key, value) in below {
             merged.insert(*key, Some(value.as_slice()));
         }
         let start = if after < prefix { Bound::Included(*prefix) } else { Bound::Excluded(*after) };
@@ -297,6 +304,7 @@ impl Store {
     /// believed, because they may be older than what was just written.
     pub fn checkpoint_done(&mut self) {
         self.frozen = None;
+        self.index_empty = false;
         self.generation += 1;
     }
 

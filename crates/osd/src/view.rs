@@ -4,6 +4,8 @@
 //! started again once the driver has read it from the index. What was fetched travels with
 //! the operation, so that a small cache can never starve it.
 
+use std::collections::BTreeMap;
+
 use crate::{Index, IndexError, Key};
 
 /// The operation must stop here: something is not in memory.
@@ -50,7 +52,7 @@ pub struct Prefetched {
     /// The generation that [`Wants`] were noted in; a store that has moved on does not
     /// believe the values and asks again.
     pub generation: u64,
-    pub(crate) values: Vec<(Key, Option<Vec<u8>>)>,
+    pub(crate) values: BTreeMap<Key, Option<Vec<u8>>>,
     pub(crate) ranges: Vec<Range>,
 }
 
@@ -66,7 +68,7 @@ impl Prefetched {
     ) -> Result<Prefetched, IndexError> {
         let mut out = Prefetched { generation, ..Prefetched::default() };
         for key in &wants.keys {
-            out.values.push((*key, index.get(key)?));
+            out.values.insert(*key, index.get(key)?);
         }
         for want in &wants.ranges {
             let pairs = index.scan(&want.prefix, &want.after, want.limit)?;
@@ -76,8 +78,7 @@ impl Prefetched {
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<Option<&[u8]>> {
-        let (_, value) = self.values.iter().find(|(k, _)| k == key)?;
-        Some(value.as_deref())
+        self.values.get(key).map(Option::as_deref)
     }
 
     pub(crate) fn range(&self, want: &RangeWant) -> Option<&Range> {

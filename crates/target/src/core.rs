@@ -10,7 +10,8 @@ use sateen_osd::{Batch, Miss, Prefetched, Store};
 use sateen_types::{ClientId, Endpoint, Errno};
 use sateen_wire::Body;
 use sateen_wire::{
-    Bulk, Callback, FEATURES, Header, Message, OstRequest, Reply, ReplyBody, Request,
+    Bulk, Callback, FEATURES, Header, MdtReply, MdtRequest, Message, OstRequest, Reply, ReplyBody,
+    Request,
 };
 
 use crate::exports::{Admission, Exports};
@@ -107,7 +108,10 @@ impl Core {
             self.send_reply(&header, reply, Bulk::None, out);
             return None;
         }
-        let repeatable = matches!(request, Request::Ost(OstRequest::Read { .. }));
+        let repeatable = matches!(
+            request,
+            Request::Ost(OstRequest::Read { .. }) | Request::Mdt(MdtRequest::ReadDir { .. })
+        );
         match self.exports.admit(&header, repeatable) {
             Admission::New => {}
             Admission::Again(again) => {
@@ -138,7 +142,10 @@ impl Core {
     /// `last_committed`.
     pub fn answer(&mut self, header: &Header, mut reply: Reply, bulk: Bulk, out: &mut Outbox) {
         reply.last_committed = self.store.committed();
-        self.exports.answered(header, &reply);
+        // A page of a directory is large, and cheaper made again than kept for a duplicate.
+        if !matches!(reply.body, ReplyBody::Mdt(MdtReply::Entries { .. })) {
+            self.exports.answered(header, &reply);
+        }
         self.send_reply(header, reply, bulk, out);
     }
 
@@ -177,12 +184,25 @@ impl Core {
 
     /// Parks a request that met [`Fault::Miss`], and has the driver fetch what it wants.
     /// `fetched` is what earlier rounds brought.
-    pub fn park_for_index(&mut self, message: Message, fetched: Prefetched, out: &mut Outbox) {
+    pub fn park_for_index(
+        &mut self,
+        message: Message,
+        fetched: Prefetched,
+        out: &mut Outbox,
+    ) -> ParkId {
+        let id = self.fetch_wanted(out);
+        self.parked.insert(id, (message, fetched));
+        id
+    }
+
+    /// Has the driver fetch what the last [`Fault::Miss`] wants, for work that no request
+    /// stands behind: the service itself remembers what the id means.
+    pub fn fetch_wanted(&mut self, out: &mut Outbox) -> ParkId {
         let (wants, generation) = self.store.take_wants();
         let id = ParkId(self.next_park);
         self.next_park += 1;
-        self.parked.insert(id, (message, fetched));
         out.push(Effect::Prefetch { id, wants, generation });
+        id
     }
 
     /// Takes a parked request back, with everything that was fetched for it.

@@ -48,6 +48,7 @@ errnos! {
     ENOTDIR = 20, "not a directory";
     EISDIR = 21, "is a directory";
     EINVAL = 22, "invalid argument";
+    ENFILE = 23, "too many open files in system";
     ENOTTY = 25, "inappropriate ioctl for device";
     ETXTBSY = 26, "text file busy";
     EFBIG = 27, "file too large";

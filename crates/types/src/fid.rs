@@ -26,6 +26,28 @@ pub mod seq {
     pub const SUPER_WIDTH: u64 = 1 << 20;
     /// One past the last sequence: inode numbers keep 47 bits for it.
     pub const END: Seq = Seq(1 << 47);
+    /// Most MDTs: super-sequences are dealt to them in turn, so that the FLDB is arithmetic.
+    pub const MDTS_MAX: u32 = 256;
+
+    /// The index of the MDT that a sequence belongs to.
+    pub const fn mdt_of(seq: Seq) -> u32 {
+        if seq.0 < NORMAL_FIRST.0 {
+            return 0;
+        }
+        ((seq.0 - NORMAL_FIRST.0) / SUPER_WIDTH % MDTS_MAX as u64) as u32
+    }
+
+    /// The first sequence of the `round`-th super-sequence of an MDT; `None` beyond the last
+    /// that an inode number can hold.
+    pub const fn super_first(mdt: u32, round: u64) -> Option<Seq> {
+        let number = round.saturating_mul(MDTS_MAX as u64).saturating_add(mdt as u64);
+        let first = number.saturating_mul(SUPER_WIDTH).saturating_add(NORMAL_FIRST.0);
+        if mdt < MDTS_MAX && first.saturating_add(SUPER_WIDTH) <= END.0 {
+            Some(Seq(first))
+        } else {
+            None
+        }
+    }
 }
 
 /// A file identifier, printed `[0x200000400:0x1:0x0]`.
@@ -176,6 +198,18 @@ mod tests {
         assert_eq!(Fid::from_ino(fid.ino()), Some(fid));
         assert_eq!(Fid::from_ino(1), Some(Fid::ROOT));
         assert_eq!(Fid::from_key(&fid.to_key()), Some(fid));
+    }
+
+    #[test]
+    fn super_sequences_are_dealt_in_turn() {
+        assert_eq!(seq::mdt_of(seq::ROOT), 0);
+        for (mdt, round) in [(0, 0), (1, 0), (255, 3)] {
+            let first = seq::super_first(mdt, round).unwrap();
+            assert_eq!(seq::mdt_of(first), mdt);
+            assert_eq!(seq::mdt_of(Seq(first.0 + seq::SUPER_WIDTH - 1)), mdt);
+        }
+        assert_eq!(seq::super_first(256, 0), None);
+        assert_eq!(seq::super_first(0, u64::MAX), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod cookie;
 mod endpoint;
 mod errno;
 mod fid;
+mod hash;
 mod layout;
 mod name;
 mod nid;
@@ -19,6 +20,7 @@ pub use cookie::{COLLISION_MAX, DirCookie, name_hash};
 pub use endpoint::{ClientId, Endpoint};
 pub use errno::{Errno, Result};
 pub use fid::{Fid, FidError, Ino, ObjectId, SEQ_OBJECTS_MAX, Seq, seq};
+pub use hash::{FastHasher, FastMap, FidMap};
 pub use layout::{
     Chunk, Component, Extent, Layout, LayoutError, OST_INDEX_MAX, Pattern, STRIPE_COUNT_ALL,
     STRIPE_COUNT_MAX, STRIPE_SIZE_DEFAULT, STRIPE_SIZE_MIN, StripePolicy,

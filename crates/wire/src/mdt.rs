@@ -200,6 +200,9 @@ wire_enum! {
             open_id: OpenId,
             /// Fail with `EEXIST` if the name exists.
             exclusive: bool,
+            /// Locks wanted on the inode: `DATA` in PW if it is opened for writing, the rest
+            /// in PR.
+            want: Ibits,
         },
         /// Opens by FID. Answer: `Opened`.
         4 => Open {
@@ -211,6 +214,9 @@ wire_enum! {
             open_id: OpenId,
             /// The opener.
             cred: Cred,
+            /// Locks wanted on the inode: `DATA` in PW if it is opened for writing, the rest
+            /// in PR.
+            want: Ibits,
         },
         /// The last reference to an open is gone. Answer: `Done`.
         5 => Close {
@@ -340,8 +346,8 @@ wire_enum! {
             /// What the holder of a data write lock knows of the size.
             report: Option<SizeReport>,
         },
-        /// Tells the size without giving the lock up (fsync), or after a glimpse. Answer:
-        /// `Done`.
+        /// Tells the size without giving the PW/DATA lock up (fsync), or after a glimpse.
+        /// Answer: `Done`, also if the report came too late to be believed.
         20 => ReportSize {
             /// The file.
             fid: Fid,
@@ -349,6 +355,9 @@ wire_enum! {
             report: SizeReport,
             /// Objects were asked: with no writer left, this also clears `size_stale`.
             glimpsed: bool,
+            /// The inode's version when the objects were asked; a glimpse of an older one is
+            /// not believed. Not looked at otherwise.
+            version: u64,
         },
         /// Answered when everything with a transno of `upto` or less is durable (0: all
         /// there is). Answer: `Done`.
