@@ -14,7 +14,7 @@ use sateen_wire::{
     Request,
 };
 
-use crate::exports::{Admission, Exports};
+use crate::exports::{Admission, Connection, Exports};
 use crate::{Effect, Outbox, ParkId};
 
 /// How often drivers call `on_tick`: 5 ms. A group commit starts at each tick if anything
@@ -78,7 +78,7 @@ impl Core {
         Core {
             config,
             store,
-            exports: Exports::default(),
+            exports: Exports::new(config.boot_epoch),
             parked: BTreeMap::new(),
             waiting: Vec::new(),
             next_park: 1,
@@ -97,13 +97,14 @@ impl Core {
             return None;
         }
         if matches!(request, Request::Connect { .. }) {
-            let reply = match self.exports.connect(header.client) {
-                Some(generation) => Reply::ok(ReplyBody::Connected {
+            let reply = match self.exports.connect(header.client, header.seq) {
+                Connection::Overtaken => return None,
+                Connection::Open(generation) => Reply::ok(ReplyBody::Connected {
                     features: FEATURES,
                     boot_epoch: self.config.boot_epoch,
                     generation,
                 }),
-                None => Reply::error(Errno::ESTALE),
+                Connection::Refused => Reply::error(Errno::ESTALE),
             };
             self.send_reply(&header, reply, Bulk::None, out);
             return None;
@@ -158,6 +159,11 @@ impl Core {
     pub fn answer_durable(&mut self, header: &Header, reply: Reply, upto: u64, out: &mut Outbox) {
         if upto <= self.store.committed() {
             self.answer(header, reply, Bulk::None, out);
+            return;
+        }
+        if self.poisoned {
+            // No group commit will come any more.
+            self.answer(header, Reply::error(Errno::EIO), Bulk::None, out);
             return;
         }
         self.waiting.push((upto, *header, reply));
@@ -287,7 +293,7 @@ mod tests {
         let config = CoreConfig { me: Endpoint::Mdt(0), boot_epoch: 1, hash_key: 2 };
         let mut core = Core::new(config, Store::new(1, 0, StoreLimits::default()));
         let mut out = Outbox::new();
-        core.exports.connect(ClientId(1));
+        core.exports.connect(ClientId(1), 1);
         let mut batch = Batch::new();
         batch.put(&Key::tag(b'k'), &1u32);
         let transno = core.commit(&batch);
@@ -296,6 +302,7 @@ mod tests {
         out.drain().for_each(drop);
 
         core.poison(&mut out);
+        core.answer_durable(&header(3), Reply::ok(ReplyBody::Empty), transno, &mut out);
         assert!(core.admit(request(2), &mut out).is_none());
         let slots: Vec<u16> = out
             .drain()
@@ -307,6 +314,6 @@ mod tests {
                 other => panic!("a reply, not {other:?}"),
             })
             .collect();
-        assert_eq!(slots, [0, 1, 2]);
+        assert_eq!(slots, [0, 1, 3, 2]);
     }
 }

@@ -7,7 +7,13 @@
 //! In a slot a client has one request at a time. The reply of the last one is kept; when the
 //! same sequence comes again its reply is sent again, an older one is dropped, the next is
 //! new. Messages of an older connection generation are dropped, because a delayed duplicate
-//! could undo a newer write.
+//! could undo a newer write. Generations are therefore never used twice: they are counted
+//! over all clients of a target, from a start that differs with every boot, so that neither
+//! a disconnect nor a restart in between gives an old message a second life.
+//!
+//! A `Connect` carries the number of the attempt in its sequence, rising with each. One that
+//! the network repeats is answered with the generation it got before, and one that was
+//! overtaken is dropped; neither takes the connection away from its owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +35,11 @@ struct Slot {
 #[derive(Debug)]
 struct Export {
     generation: u32,
+    /// The generation it was opened with: requests of older ones were made in an earlier life
+    /// of the incarnation, with other slots.
+    born: u32,
+    /// The attempt that gave it its generation.
+    attempt: u64,
     slots: BTreeMap<u16, Slot>,
 }
 
@@ -37,6 +48,19 @@ struct Export {
 pub struct Exports {
     all: BTreeMap<ClientId, Export>,
     fenced: BTreeSet<ClientId>,
+    /// The last generation that was given out.
+    last: u32,
+}
+
+/// What becomes of a `Connect`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connection {
+    /// The connection has this generation.
+    Open(u32),
+    /// The incarnation is fenced, or there are too many clients.
+    Refused,
+    /// A later attempt has overtaken it: it deserves no answer.
+    Overtaken,
 }
 
 /// What to do with a request that came in.
@@ -54,21 +78,45 @@ pub enum Admission {
 }
 
 impl Exports {
-    /// Opens or renews an export; its new generation, or `None` if the incarnation is fenced
-    /// or there are too many.
-    pub fn connect(&mut self, client: ClientId) -> Option<u32> {
+    /// No exports yet. Generations start at a number made from the boot epoch.
+    pub fn new(boot_epoch: u64) -> Exports {
+        // Fibonacci hashing spreads epochs that are near each other over all 32 bits, so that
+        // the ranges of two boots practically never meet.
+        let start = (boot_epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        Exports { last: start, ..Exports::default() }
+    }
+
+    /// Opens or renews an export. `attempt` is the sequence of the `Connect`; 0 is from a
+    /// client that does not count, and always a new attempt.
+    pub fn connect(&mut self, client: ClientId, attempt: u64) -> Connection {
         if self.fenced.contains(&client) {
-            return None;
+            return Connection::Refused;
         }
-        if let Some(export) = self.all.get_mut(&client) {
-            export.generation += 1;
-            return Some(export.generation);
+        if let Some(export) = self.all.get(&client)
+            && attempt != 0
+            && attempt <= export.attempt
+        {
+            return if attempt == export.attempt {
+                Connection::Open(export.generation)
+            } else {
+                Connection::Overtaken
+            };
         }
-        if self.all.len() >= EXPORTS_MAX {
-            return None;
+        if !self.all.contains_key(&client) && self.all.len() >= EXPORTS_MAX {
+            return Connection::Refused;
         }
-        self.all.insert(client, Export { generation: 1, slots: BTreeMap::new() });
-        Some(1)
+        // 0 stands in the headers of those who have no connection.
+        self.last = self.last.wrapping_add(1).max(1);
+        let generation = self.last;
+        let export = self.all.entry(client).or_insert(Export {
+            generation,
+            born: generation,
+            attempt,
+            slots: BTreeMap::new(),
+        });
+        export.generation = generation;
+        export.attempt = export.attempt.max(attempt);
+        Connection::Open(generation)
     }
 
     /// Ends an export; false if there was none.
@@ -131,6 +179,7 @@ impl Exports {
         let Some(export) = self.all.get_mut(&header.client) else { return };
         if let Some(slot) = export.slots.get_mut(&header.slot)
             && slot.seq == header.seq
+            && in_this_life(export.born, export.generation, header.generation)
         {
             slot.reply = Some(reply.clone());
         }
@@ -141,11 +190,18 @@ impl Exports {
         let Some(export) = self.all.get_mut(&header.client) else { return };
         if let Some(slot) = export.slots.get_mut(&header.slot)
             && slot.seq == header.seq
+            && in_this_life(export.born, export.generation, header.generation)
             && slot.reply.is_none()
         {
             slot.seq -= 1;
         }
     }
+}
+
+/// Whether a request of generation `then` was admitted by an export opened with generation
+/// `born` that is at `now`. Numbers may wrap around.
+fn in_this_life(born: u32, now: u32, then: u32) -> bool {
+    then.wrapping_sub(born) <= now.wrapping_sub(born)
 }
 
 #[cfg(test)]
@@ -171,29 +227,64 @@ mod tests {
         }
     }
 
+    fn open(exports: &mut Exports, attempt: u64) -> u32 {
+        match exports.connect(ClientId(1), attempt) {
+            Connection::Open(generation) => generation,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn requests_run_once() {
-        let mut exports = Exports::default();
+        let mut exports = Exports::new(7);
         assert!(matches!(exports.admit(&header(1, 1), false), Admission::Refuse));
-        assert_eq!(exports.connect(ClientId(1)), Some(1));
-        assert!(matches!(exports.admit(&header(1, 1), false), Admission::New));
-        assert!(matches!(exports.admit(&header(1, 1), false), Admission::Drop));
-        exports.answered(&header(1, 1), &Reply::ok(ReplyBody::Empty));
-        assert!(matches!(exports.admit(&header(1, 1), false), Admission::Again(_)));
-        assert!(matches!(exports.admit(&header(2, 1), false), Admission::New));
-        assert!(matches!(exports.admit(&header(1, 1), false), Admission::Drop));
-        assert!(matches!(exports.admit(&header(9, 1), false), Admission::Drop));
+        let g = open(&mut exports, 1);
+        assert!(matches!(exports.admit(&header(1, g), false), Admission::New));
+        assert!(matches!(exports.admit(&header(1, g), false), Admission::Drop));
+        exports.answered(&header(1, g), &Reply::ok(ReplyBody::Empty));
+        assert!(matches!(exports.admit(&header(1, g), false), Admission::Again(_)));
+        assert!(matches!(exports.admit(&header(2, g), false), Admission::New));
+        assert!(matches!(exports.admit(&header(1, g), false), Admission::Drop));
+        assert!(matches!(exports.admit(&header(9, g), false), Admission::Drop));
     }
 
     #[test]
     fn older_generations_and_fenced_clients_are_refused() {
-        let mut exports = Exports::default();
-        exports.connect(ClientId(1));
-        assert!(matches!(exports.admit(&header(1, 1), false), Admission::New));
-        assert_eq!(exports.connect(ClientId(1)), Some(2));
-        assert!(matches!(exports.admit(&header(2, 1), false), Admission::Drop));
+        let mut exports = Exports::new(7);
+        let first = open(&mut exports, 1);
+        assert!(matches!(exports.admit(&header(1, first), false), Admission::New));
+        let second = open(&mut exports, 2);
+        assert_ne!(first, second);
+        assert!(matches!(exports.admit(&header(2, first), false), Admission::Drop));
         exports.fence(ClientId(1));
-        assert_eq!(exports.connect(ClientId(1)), None);
-        assert!(matches!(exports.admit(&header(2, 2), false), Admission::Refuse));
+        assert_eq!(exports.connect(ClientId(1), 3), Connection::Refused);
+        assert!(matches!(exports.admit(&header(2, second), false), Admission::Refuse));
+    }
+
+    #[test]
+    fn a_repeated_or_overtaken_connect_takes_nothing_away() {
+        let mut exports = Exports::new(7);
+        open(&mut exports, 4);
+        let g = open(&mut exports, 5);
+        assert_eq!(exports.connect(ClientId(1), 5), Connection::Open(g));
+        assert_eq!(exports.connect(ClientId(1), 4), Connection::Overtaken);
+        assert!(matches!(exports.admit(&header(1, g), false), Admission::New));
+        assert_ne!(open(&mut exports, 0), g, "one that does not count is always new");
+    }
+
+    #[test]
+    fn messages_of_an_earlier_life_do_not_come_back() {
+        let mut exports = Exports::new(1);
+        let g = open(&mut exports, 1);
+        assert!(matches!(exports.admit(&header(1, g), false), Admission::New));
+        exports.disconnect(ClientId(1));
+        let again = open(&mut exports, 1);
+        assert!(matches!(exports.admit(&header(1, g), false), Admission::Drop));
+        assert!(matches!(exports.admit(&header(1, again), false), Admission::New));
+        exports.answered(&header(1, g), &Reply::ok(ReplyBody::Empty));
+        assert!(matches!(exports.admit(&header(1, again), false), Admission::Drop), "not done");
+        let mut rebooted = Exports::new(2);
+        let after = open(&mut rebooted, 1);
+        assert!(after != g && after != again, "boots do not share generations");
     }
 }
