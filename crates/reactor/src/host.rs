@@ -1,0 +1,337 @@
+//! A target's host: a service with its lock, its disk and its group commits.
+//!
+//! An event goes like this: lock the service, let it execute, unlock, perform the effects on
+//! this very thread, which may bring the next events. No effect is performed under the lock.
+//! In steady state none of it allocates: outboxes are kept per thread.
+//!
+//! Group commits and checkpoints: `host/flush.rs`. How changes are slowed down when they
+//! outrun the disk: `host/pressure.rs`.
+
+// With paths, so that the model-checking test can compile this file from elsewhere.
+#[path = "host/flush.rs"]
+mod flush;
+#[path = "host/pressure.rs"]
+mod pressure;
+
+use std::cell::RefCell;
+use std::fmt::Display;
+
+use sateen_osd::{Index, JournalDevice, ObjectDone, ObjectOp, ObjectStore, Prefetched};
+use sateen_target::{Effect, IoId, Outbox, ParkId, Service};
+use sateen_types::{Endpoint, Timestamp};
+use sateen_wire::Message;
+
+use crate::clock::Clock;
+use crate::pool::Pool;
+use crate::reactor::{Checkpoints, Reactor};
+use crate::router::{Receiver, Router};
+use crate::run_loop::{self, Driven, Work};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock, thread_local};
+use crate::timer::Timers;
+
+/// Most outboxes kept by one thread: one for the event and one for what it brings, for each
+/// level that can be under way at once.
+const OUTBOXES_MAX: usize = 4;
+
+thread_local! {
+    static OUTBOXES: RefCell<Vec<Outbox>> = RefCell::default();
+}
+
+fn take_outbox() -> Outbox {
+    OUTBOXES.with(|kept| kept.borrow_mut().pop()).unwrap_or_default()
+}
+
+fn keep_outbox(outbox: Outbox) {
+    debug_assert!(outbox.is_empty(), "all effects are performed");
+    OUTBOXES.with(|kept| {
+        let mut kept = kept.borrow_mut();
+        if kept.len() < OUTBOXES_MAX {
+            kept.push(outbox);
+        }
+    });
+}
+
+/// What a target is made of.
+pub struct HostParts<S> {
+    /// Which target.
+    pub me: Endpoint,
+    /// The service, over a recovered store.
+    pub service: S,
+    /// Its index.
+    pub index: Arc<dyn Index>,
+    /// Its objects, if it has any.
+    pub objects: Option<Arc<dyn ObjectStore>>,
+    /// Its journal.
+    pub journal: Box<dyn JournalDevice>,
+}
+
+/// Why a host could not do what its owner asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostError {
+    /// The process has too many targets.
+    TooMany,
+    /// A disk failed earlier; the log says what.
+    Poisoned,
+}
+
+impl Display for HostError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            HostError::TooMany => "too many targets in one process",
+            HostError::Poisoned => "the target stopped after a disk error",
+        })
+    }
+}
+
+impl std::error::Error for HostError {}
+
+/// A target in production.
+pub struct TargetHost<S> {
+    me: Endpoint,
+    state: Mutex<State<S>>,
+    /// Told after each group commit and when the target is poisoned.
+    flushed: Condvar,
+    index: Arc<dyn Index>,
+    objects: Option<Arc<dyn ObjectStore>>,
+    journal: Mutex<Box<dyn JournalDevice>>,
+    checkpoint_asked: AtomicBool,
+    clock: Clock,
+    router: Arc<Router>,
+    timers: Arc<Timers>,
+    pool: Arc<Pool>,
+    checkpoints: Arc<Checkpoints>,
+}
+
+/// What the target's lock guards.
+struct State<S> {
+    service: S,
+    /// A group commit is being written.
+    flushing: bool,
+    /// Somebody asked for a group commit while one was being written.
+    flush_again: bool,
+    /// Bytes in the journal since the last checkpoint began.
+    journal_bytes: u64,
+    poisoned: bool,
+}
+
+impl<S> std::fmt::Debug for TargetHost<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TargetHost").field("me", &self.me).finish_non_exhaustive()
+    }
+}
+
+impl<S: Service + 'static> TargetHost<S> {
+    /// Puts a target to work: it receives messages and ticks from now on.
+    ///
+    /// # Errors
+    /// [`HostError::TooMany`].
+    pub fn start(reactor: &Reactor, parts: HostParts<S>) -> Result<Arc<TargetHost<S>>, HostError> {
+        let host = Arc::new(TargetHost {
+            me: parts.me,
+            state: Mutex::new(State {
+                service: parts.service,
+                flushing: false,
+                flush_again: false,
+                journal_bytes: 0,
+                poisoned: false,
+            }),
+            flushed: Condvar::new(),
+            index: parts.index,
+            objects: parts.objects,
+            journal: Mutex::new(parts.journal),
+            checkpoint_asked: AtomicBool::new(false),
+            clock: reactor.clock,
+            router: reactor.router.clone(),
+            timers: reactor.timers.clone(),
+            pool: reactor.pool.clone(),
+            checkpoints: reactor.checkpoints.clone(),
+        });
+        if reactor.router.add(host.me, host.clone()) && reactor.hosts.add(host.clone()) {
+            Ok(host)
+        } else {
+            Err(HostError::TooMany)
+        }
+    }
+
+    /// Looks at the service under its lock, for status displays and tests. Effects are not
+    /// possible.
+    pub fn inspect<T>(&self, look: impl FnOnce(&mut S) -> T) -> T {
+        look(&mut lock(&self.state).service)
+    }
+
+    /// Whether a disk error stopped the target.
+    pub fn is_poisoned(&self) -> bool {
+        lock(&self.state).poisoned
+    }
+
+    /// Takes a message; what follows from it is done when this returns, unless this thread
+    /// is inside a run loop already.
+    pub fn deliver(self: &Arc<Self>, message: Message) {
+        run_loop::run(Work::Deliver(self.clone(), message));
+    }
+
+    /// One event and everything that follows from it on this target.
+    fn event(self: &Arc<Self>, execute: impl FnOnce(&mut S, Timestamp, &mut Outbox)) {
+        let mut out = take_outbox();
+        let delay_ns = self.step(&mut out, execute);
+        self.perform(out, delay_ns);
+    }
+
+    /// One event under the lock. Returns by how much its answers are to be delayed.
+    fn step(
+        self: &Arc<Self>,
+        out: &mut Outbox,
+        execute: impl FnOnce(&mut S, Timestamp, &mut Outbox),
+    ) -> u64 {
+        let mut state = lock(&self.state);
+        // Taken under the lock, so that a target never sees time go backwards.
+        let now = self.clock.now();
+        let before = state.service.store().transno();
+        execute(&mut state.service, now, out);
+        if state.poisoned {
+            return 0;
+        }
+        let journal_bytes = state.journal_bytes;
+        let store = state.service.store();
+        if store.transno() == before {
+            return 0;
+        }
+        let delay_ns = pressure::delay_ns(store.fill_permille(), store.pending_bytes());
+        let checkpoint = store.wants_checkpoint() || journal_bytes > flush::JOURNAL_BYTES_MAX;
+        let flush = store.pending_bytes() > flush::PENDING_BYTES_SOON && !state.flushing;
+        drop(state);
+        if checkpoint {
+            self.ask_checkpoint();
+        }
+        if flush {
+            out.push(Effect::Flush);
+        }
+        delay_ns
+    }
+
+    /// Performs effects, and those of the events that they bring, until there are none.
+    fn perform(self: &Arc<Self>, mut out: Outbox, mut delay_ns: u64) {
+        let mut current = take_outbox();
+        let mut flush = false;
+        while !out.is_empty() {
+            std::mem::swap(&mut out, &mut current);
+            for effect in current.drain() {
+                match effect {
+                    Effect::Send(message) if delay_ns > 0 => {
+                        self.timers.send_after(delay_ns, message);
+                    }
+                    Effect::Send(message) => self.router.send(message),
+                    Effect::Flush => flush = true,
+                    Effect::Object { id, op } if is_slow(&op) => {
+                        run_loop::run_slow(&self.pool, Work::Object(self.clone(), id, op));
+                    }
+                    Effect::Object { id, op } => {
+                        delay_ns = delay_ns.max(self.object_step(id, op, &mut out));
+                    }
+                    Effect::Prefetch { id, wants, generation } => {
+                        let view = Prefetched::read(self.index.as_ref(), &wants, generation);
+                        delay_ns = delay_ns.max(self.prefetched_step(id, view, &mut out));
+                    }
+                }
+            }
+        }
+        keep_outbox(out);
+        keep_outbox(current);
+        if flush {
+            run_loop::run_slow(&self.pool, Work::Flush(self.clone()));
+        }
+    }
+
+    fn object_step(self: &Arc<Self>, id: IoId, op: ObjectOp, out: &mut Outbox) -> u64 {
+        let done = match &self.objects {
+            Some(objects) => op.run(objects.as_ref()),
+            None => {
+                ObjectDone::Failed(std::io::Error::from(std::io::ErrorKind::Unsupported).into())
+            }
+        };
+        if let ObjectDone::Failed(error) = &done
+            && error.poisons()
+        {
+            self.poison("object I/O", error, out);
+        }
+        self.step(out, |service, now, out| service.on_object_done(now, id, done, out))
+    }
+
+    fn prefetched_step(
+        self: &Arc<Self>,
+        id: ParkId,
+        view: Result<Prefetched, sateen_osd::IndexError>,
+        out: &mut Outbox,
+    ) -> u64 {
+        match view {
+            Ok(view) => {
+                self.step(out, |service, now, out| service.on_prefetched(now, id, view, out))
+            }
+            Err(error) => {
+                self.poison("reading the index", &error, out);
+                0
+            }
+        }
+    }
+
+    /// Stops the target for good after a disk error, loudly.
+    fn poison(&self, doing: &str, error: &dyn Display, out: &mut Outbox) {
+        let mut state = lock(&self.state);
+        if state.poisoned {
+            return;
+        }
+        state.poisoned = true;
+        tracing::error!(
+            target_name = %self.me,
+            %error,
+            "{doing} failed: {} refuses all work from now on, because it could not keep what it \
+             promises. What was synced before is safe. Look at the disk (space, dmesg), then \
+             restart the file system; it recovers from its journal.",
+            self.me
+        );
+        let now = self.clock.now();
+        state.service.on_poisoned(now, out);
+        drop(state);
+        self.flushed.notify_all();
+    }
+
+    fn ask_checkpoint(self: &Arc<Self>) {
+        if !self.checkpoint_asked.swap(true, Ordering::AcqRel) {
+            self.checkpoints.push(self.clone());
+        }
+    }
+}
+
+/// Whether an operation sleeps in the disk below rather than in its page cache.
+fn is_slow(op: &ObjectOp) -> bool {
+    matches!(op, ObjectOp::Sync { .. } | ObjectOp::Remove { .. })
+}
+
+impl<S: Service + 'static> Receiver for TargetHost<S> {
+    fn receive(self: Arc<Self>, message: Message) {
+        self.event(|service, now, out| service.on_message(now, message, out));
+    }
+}
+
+impl<S: Service + 'static> Driven for TargetHost<S> {
+    fn flush(self: Arc<Self>) {
+        self.group_commit();
+    }
+
+    fn object(self: Arc<Self>, id: IoId, op: ObjectOp) {
+        let mut out = take_outbox();
+        let delay_ns = self.object_step(id, op, &mut out);
+        self.perform(out, delay_ns);
+    }
+
+    fn tick(self: Arc<Self>) -> bool {
+        self.event(Service::on_tick);
+        let mut state = lock(&self.state);
+        !state.poisoned && !state.flushing && state.service.store().dirty()
+    }
+
+    fn checkpoint(self: Arc<Self>) {
+        // The log has the story if it failed.
+        let _ = self.write_checkpoint();
+    }
+}

@@ -1,0 +1,157 @@
+//! Group commits and checkpoints of a host.
+//!
+//! Whoever wants durability asks for a group commit. If none is being written, the asking
+//! thread writes one itself: it takes the frame under the lock, writes and syncs without it,
+//! and reports under the lock again. If one is being written, the wish is noted under the
+//! same lock, and the thread that writes sees it when it reports, because it reports under
+//! that lock too: so a wish is either in the frame, or noted before the report, or made
+//! after it and then finds nobody writing. No wish is lost and no thread is woken for one.
+
+use sateen_osd::{Checkpoint, Flush};
+use sateen_target::{Outbox, Service};
+use sateen_types::ObjectId;
+
+use super::{HostError, State, TargetHost, take_outbox};
+use crate::run_loop::{self, Work};
+use crate::sync::{Arc, MutexGuard, Ordering, PoisonError, lock};
+
+/// Journal bytes since the last checkpoint that bring on the next, even if the memtable is
+/// small because the same keys change again and again: bounds the replay at a restart.
+pub(super) const JOURNAL_BYTES_MAX: u64 = 256 << 20;
+/// Bytes waiting for the journal that start a group commit before the tick does.
+pub(super) const PENDING_BYTES_SOON: usize = 1 << 20;
+
+impl<S: Service + 'static> TargetHost<S> {
+    /// Writes a group commit, unless there is nothing to write or another thread is at it.
+    pub(super) fn group_commit(self: &Arc<Self>) {
+        let Some((flush, objects)) = self.begin_group_commit() else { return };
+        let mut out = take_outbox();
+        match self.write_group_commit(&flush, &objects) {
+            Ok(()) => {
+                let again = self.end_group_commit(flush, &mut out);
+                self.flushed.notify_all();
+                self.perform(out, 0);
+                if again {
+                    // Behind the answers that this thread is about to carry home. Whoever
+                    // asks in the meantime finds nobody writing and does it.
+                    run_loop::run_slow(&self.pool, Work::Flush(self.clone()));
+                }
+            }
+            Err((doing, error)) => {
+                self.poison(doing, &error, &mut out);
+                self.perform(out, 0);
+            }
+        }
+    }
+
+    fn begin_group_commit(&self) -> Option<(Flush, Vec<ObjectId>)> {
+        let mut state = lock(&self.state);
+        if state.poisoned {
+            return None;
+        }
+        if state.flushing {
+            state.flush_again = true;
+            return None;
+        }
+        let flush = state.service.store().begin_flush()?;
+        let objects = state.service.sync_before_flush();
+        state.flushing = true;
+        Some((flush, objects))
+    }
+
+    fn write_group_commit(
+        &self,
+        flush: &Flush,
+        objects: &[ObjectId],
+    ) -> Result<(), (&'static str, std::io::Error)> {
+        if let (Some(store), false) = (&self.objects, objects.is_empty()) {
+            store.sync(objects).map_err(|error| ("syncing objects", error.0))?;
+        }
+        lock(&self.journal).write(flush).map_err(|error| ("writing the journal", error))
+    }
+
+    /// Whether another group commit was asked for and has something to write.
+    fn end_group_commit(self: &Arc<Self>, flush: Flush, out: &mut Outbox) -> bool {
+        let mut state = lock(&self.state);
+        let now = self.clock.now();
+        state.journal_bytes += flush.frame.len() as u64;
+        state.service.store().flush_done(flush);
+        state.service.on_flushed(now, out);
+        state.flushing = false;
+        std::mem::take(&mut state.flush_again) && state.service.store().dirty()
+    }
+
+    /// Makes everything up to `upto` durable and waits for it. Not for threads of a
+    /// transport, nor inside a run loop.
+    fn wait_committed(self: &Arc<Self>, upto: u64) -> Result<(), HostError> {
+        loop {
+            run_loop::run(Work::Flush(self.clone()));
+            let mut state = lock(&self.state);
+            loop {
+                if state.poisoned {
+                    return Err(HostError::Poisoned);
+                }
+                if state.service.store().committed() >= upto {
+                    return Ok(());
+                }
+                if !state.flushing {
+                    break;
+                }
+                state = self.wait_flushed(state);
+            }
+        }
+    }
+
+    fn wait_flushed<'a>(&self, state: MutexGuard<'a, State<S>>) -> MutexGuard<'a, State<S>> {
+        self.flushed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes everything durable that was done before this call, and waits for it. Not for
+    /// threads of a transport, nor inside a run loop.
+    ///
+    /// # Errors
+    /// [`HostError::Poisoned`].
+    pub fn commit_all(self: &Arc<Self>) -> Result<(), HostError> {
+        let upto = lock(&self.state).service.store().transno();
+        self.wait_committed(upto)
+    }
+
+    /// Freezes the memtable, waits until its changes are in the journal, writes it into the
+    /// index and gives the journal's space back. Returns when all is durable. One caller at
+    /// a time: the checkpoint thread, or whoever stopped it.
+    ///
+    /// # Errors
+    /// [`HostError::Poisoned`].
+    pub fn write_checkpoint(self: &Arc<Self>) -> Result<(), HostError> {
+        self.checkpoint_asked.store(false, Ordering::Release);
+        let Some(Checkpoint { table, upto }) = self.begin_checkpoint() else { return Ok(()) };
+        self.wait_committed(upto)?;
+        if let Err(error) = self.index.checkpoint(&table, upto) {
+            return Err(self.give_up("writing a checkpoint", &error));
+        }
+        lock(&self.state).service.store().checkpoint_done();
+        // The last handle: many megabytes are freed here, not under the lock.
+        drop(table);
+        let trimmed = lock(&self.journal).trim(upto);
+        trimmed.map_err(|error| self.give_up("trimming the journal", &error))
+    }
+
+    fn begin_checkpoint(&self) -> Option<Checkpoint> {
+        let mut state = lock(&self.state);
+        if state.poisoned {
+            return None;
+        }
+        let checkpoint = state.service.store().begin_checkpoint();
+        if checkpoint.is_some() {
+            state.journal_bytes = 0;
+        }
+        checkpoint
+    }
+
+    fn give_up(self: &Arc<Self>, doing: &str, error: &dyn std::fmt::Display) -> HostError {
+        let mut out = take_outbox();
+        self.poison(doing, error, &mut out);
+        run_loop::enter(|| self.perform(out, 0));
+        HostError::Poisoned
+    }
+}

@@ -1,0 +1,37 @@
+//! The production driver: everything that the pure services and clients must not have.
+//! Threads, locks, clocks, timers, and the in-process network `0@lo`.
+//!
+//! Run to completion: the thread on which a request arrives executes it, does its I/O,
+//! carries the answer back to the client in the same process and runs what the client does
+//! next. Nothing is handed to another thread unless this one is about to sleep in a disk's
+//! sync with other work behind it.
+//!
+//! | part | is |
+//! |---|---|
+//! | [`run_loop`] | a queue per thread, drained by the outermost caller, so that nothing recurses and no lock is held across parties |
+//! | [`Router`] | from an endpoint to whoever receives for it |
+//! | [`TargetHost`] | a service with its lock, its disk, its group commits and its checkpoints |
+//! | [`Executor`] | the client's tasks |
+//! | [`Reactor`] | the few background threads: timers, workers, checkpoints |
+//!
+//! Called by the `sateen` program and by tests. The simulator is another driver and uses
+//! none of this.
+
+mod clock;
+mod executor;
+mod host;
+mod pool;
+mod reactor;
+mod router;
+pub mod run_loop;
+mod sync;
+mod timer;
+
+pub use clock::{Clock, random};
+pub use executor::Executor;
+pub use host::{HostError, HostParts, TargetHost};
+pub use pool::{POOL_THREADS, Pool};
+pub use reactor::{HOSTS_MAX, Reactor};
+pub use router::{ENDPOINTS_MAX, Receiver, Router};
+pub use run_loop::Driven;
+pub use timer::{Sleep, Timers};

@@ -1,0 +1,186 @@
+//! The reactor: what all hosts and clients of a process share, and its few threads.
+//!
+//! | threads | do |
+//! |---|---|
+//! | 1 timer | waits for the earliest timer and the next tick, and passes them on |
+//! | [`POOL_THREADS`] workers | due timers, ticks, group commits nobody waits for, syncs in parallel |
+//! | 1 checkpointer | writes memtables into indexes, one after the other |
+//!
+//! Everything else happens on the threads of the transports.
+
+use std::collections::VecDeque;
+use std::io;
+
+use crate::clock::Clock;
+use crate::executor::Executor;
+use crate::pool::{POOL_THREADS, Pool};
+use crate::router::Router;
+use crate::run_loop::{self, Driven, Work};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, PoisonError, lock, thread};
+use crate::timer::Timers;
+
+/// Most targets in one process.
+pub const HOSTS_MAX: usize = 1 << 12;
+
+/// Shared by everything in a process that serves one file system.
+#[derive(Debug)]
+pub struct Reactor {
+    /// Time.
+    pub clock: Clock,
+    /// The in-process network.
+    pub router: Arc<Router>,
+    /// Tasks.
+    pub executor: Executor,
+    /// Timers.
+    pub timers: Arc<Timers>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) hosts: Arc<Hosts>,
+    pub(crate) checkpoints: Arc<Checkpoints>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+}
+
+impl Default for Reactor {
+    fn default() -> Reactor {
+        let clock = Clock::default();
+        let pool = Arc::new(Pool::default());
+        Reactor {
+            clock,
+            router: Arc::default(),
+            executor: Executor::default(),
+            timers: Arc::new(Timers::new(clock)),
+            hosts: Arc::new(Hosts::new(pool.clone())),
+            pool,
+            checkpoints: Arc::default(),
+            threads: Mutex::default(),
+        }
+    }
+}
+
+impl Reactor {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// If a thread cannot be started; those that were are ended again.
+    pub fn start(&self) -> io::Result<()> {
+        let started = self.try_start();
+        if started.is_err() {
+            self.stop();
+        }
+        started
+    }
+
+    fn try_start(&self) -> io::Result<()> {
+        let mut threads = lock(&self.threads);
+        threads.extend(self.pool.start(POOL_THREADS)?);
+        let (timers, pool) = (self.timers.clone(), self.pool.clone());
+        let (router, hosts) = (self.router.clone(), self.hosts.clone());
+        threads.push(named("timer", move || timers.serve(&pool, &router, &hosts))?);
+        let checkpoints = self.checkpoints.clone();
+        threads.push(named("checkpoint", move || checkpoints.serve())?);
+        Ok(())
+    }
+
+    /// Ends the threads and lets go of all hosts. Call it after the hosts were closed.
+    pub fn stop(&self) {
+        self.timers.stop();
+        self.checkpoints.stop();
+        self.pool.stop();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            // A panic has been reported by the thread itself.
+            let _ = thread.join();
+        }
+        let gone = std::mem::take(&mut *lock(&self.hosts.all));
+        drop(gone);
+    }
+}
+
+fn named(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name(name.to_owned()).spawn(body)
+}
+
+/// The hosts, for the ticker.
+pub(crate) struct Hosts {
+    all: Mutex<Vec<Arc<dyn Driven>>>,
+    ticking: AtomicBool,
+    pool: Arc<Pool>,
+}
+
+impl std::fmt::Debug for Hosts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hosts").field("len", &lock(&self.all).len()).finish()
+    }
+}
+
+impl Hosts {
+    fn new(pool: Arc<Pool>) -> Hosts {
+        Hosts { all: Mutex::default(), ticking: AtomicBool::new(false), pool }
+    }
+
+    /// Adds one; false if there is no room.
+    pub(crate) fn add(&self, host: Arc<dyn Driven>) -> bool {
+        let mut all = lock(&self.all);
+        let room = all.len() < HOSTS_MAX;
+        if room {
+            all.push(host);
+        }
+        room
+    }
+
+    /// Whether a new turn may start: the last one has ended.
+    pub(crate) fn begin_tick(&self) -> bool {
+        !self.ticking.swap(true, Ordering::AcqRel)
+    }
+
+    /// One turn: tells all hosts, and has group commits run where changes wait.
+    pub(crate) fn tick(&self) {
+        for at in 0.. {
+            let Some(host) = lock(&self.all).get(at).cloned() else { break };
+            if host.clone().tick() {
+                run_loop::run_slow(&self.pool, Work::Flush(host));
+            }
+        }
+        self.ticking.store(false, Ordering::Release);
+    }
+}
+
+/// Hosts that want a checkpoint, in the order they asked; each stands here once at most.
+#[derive(Default)]
+pub(crate) struct Checkpoints {
+    state: Mutex<(VecDeque<Arc<dyn Driven>>, bool)>,
+    changed: Condvar,
+}
+
+impl std::fmt::Debug for Checkpoints {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checkpoints").field("waiting", &lock(&self.state).0.len()).finish()
+    }
+}
+
+impl Checkpoints {
+    pub(crate) fn push(&self, host: Arc<dyn Driven>) {
+        lock(&self.state).0.push_back(host);
+        self.changed.notify_one();
+    }
+
+    fn stop(&self) {
+        lock(&self.state).1 = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn serve(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            if state.1 {
+                return;
+            }
+            if let Some(host) = state.0.pop_front() {
+                drop(state);
+                host.checkpoint();
+                state = lock(&self.state);
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}

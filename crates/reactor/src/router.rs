@@ -1,0 +1,83 @@
+//! The in-process network `0@lo`: from an endpoint to whoever receives for it.
+//!
+//! Sending moves the message into the sender's run loop; it is received on the same thread
+//! once the sender has returned there. Messages between two parties stay in order as long
+//! as they are sent from one thread.
+
+use std::collections::BTreeMap;
+
+use sateen_types::{Endpoint, Errno};
+use sateen_wire::{Body, Message, Reply};
+
+use crate::run_loop::{self, Work};
+use crate::sync::{Arc, PoisonError, RwLock};
+
+/// Most endpoints in one process.
+pub const ENDPOINTS_MAX: usize = 1 << 16;
+
+/// Whoever receives messages: a target, a client.
+pub trait Receiver: Send + Sync {
+    /// A message arrived, on this very thread, with no lock of the sender held.
+    fn receive(self: Arc<Self>, message: Message);
+}
+
+/// Who is reached where. Shared by everything in the process.
+#[derive(Default)]
+pub struct Router {
+    table: RwLock<BTreeMap<Endpoint, Arc<dyn Receiver>>>,
+}
+
+impl std::fmt::Debug for Router {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        f.debug_set().entries(table.keys()).finish()
+    }
+}
+
+impl Router {
+    /// Adds an endpoint, replacing what was there. False if there is no room.
+    pub fn add(&self, endpoint: Endpoint, receiver: Arc<dyn Receiver>) -> bool {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if table.len() >= ENDPOINTS_MAX && !table.contains_key(&endpoint) {
+            return false;
+        }
+        table.insert(endpoint, receiver);
+        true
+    }
+
+    /// Removes an endpoint; messages to it get lost from now on.
+    pub fn remove(&self, endpoint: Endpoint) {
+        let gone = {
+            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            table.remove(&endpoint)
+        };
+        // Its destructor may send.
+        drop(gone);
+    }
+
+    /// Sends a message. A request to nobody is answered with `ESHUTDOWN`; replies and
+    /// callbacks to nobody get lost, as their receiver did.
+    pub fn send(&self, message: Message) {
+        if let Some(work) = self.work(message) {
+            run_loop::run(work);
+        }
+    }
+
+    pub(crate) fn work(&self, message: Message) -> Option<Work> {
+        let to = message.header.to;
+        if let Some(receiver) = self.receiver(to) {
+            return Some(Work::Deliver(receiver, message));
+        }
+        tracing::debug!(%to, from = %message.header.from, "a message to nobody");
+        if !matches!(message.body, Body::Request(_)) {
+            return None;
+        }
+        let reply = Reply::error(Errno::ESHUTDOWN);
+        let answer = Message::reply_to(&message.header, reply, message.bulk);
+        Some(Work::Deliver(self.receiver(answer.header.to)?, answer))
+    }
+
+    fn receiver(&self, endpoint: Endpoint) -> Option<Arc<dyn Receiver>> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).get(&endpoint).cloned()
+    }
+}

@@ -1,0 +1,325 @@
+//! The driver with real threads: stress, timers, delays, and what a request costs.
+#![allow(unsafe_code, reason = "an allocator that counts")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
+
+mod toy;
+
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
+    pub(crate) use std::thread::yield_now;
+
+    pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap()
+    }
+}
+
+mod api {
+    pub(crate) use sateen_reactor::{Receiver, Router};
+}
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use sateen_osd::memory::{MemoryIndex, MemoryObjects};
+use sateen_osd::{Index, IndexError, Key, Memtable, StoreLimits};
+use sateen_reactor::{HostParts, Reactor, TargetHost};
+use sateen_types::{Endpoint, Errno};
+use sateen_wire::{Bulk, MgsReply, MgsRequest, OstRequest, Reply, ReplyBody, Request};
+use sync::{Arc, AtomicU64, Ordering};
+use toy::{Client, Toy, ToyIndex, ToyJournal, connect, object, register};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: all calls go to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+struct World {
+    reactor: Arc<Reactor>,
+    hosts: Vec<Arc<TargetHost<Toy>>>,
+    journals: Vec<ToyJournal>,
+}
+
+const CLIENTS: u64 = 4;
+
+fn world(targets: u32, chained: bool, limits: StoreLimits) -> World {
+    let reactor = Arc::new(Reactor::default());
+    let (mut hosts, mut journals) = (Vec::new(), Vec::new());
+    for at in 0..targets {
+        let peer = (chained && at + 1 < targets).then_some(Endpoint::Ost(at + 1));
+        let journal = ToyJournal::default();
+        let index = ToyIndex { inner: MemoryIndex::default(), durable: journal.durable.clone() };
+        hosts.push(host(&reactor, at, peer, limits, Arc::new(index), &journal));
+        journals.push(journal);
+    }
+    reactor.start().unwrap();
+    World { reactor, hosts, journals }
+}
+
+fn host(
+    reactor: &Reactor,
+    at: u32,
+    peer: Option<Endpoint>,
+    limits: StoreLimits,
+    index: Arc<dyn Index>,
+    journal: &ToyJournal,
+) -> Arc<TargetHost<Toy>> {
+    let mut service = Toy::new(Endpoint::Ost(at), peer, limits);
+    connect(&mut service, CLIENTS + 1);
+    let parts = HostParts {
+        me: Endpoint::Ost(at),
+        service,
+        index,
+        objects: Some(Arc::new(MemoryObjects::new(1 << 24))),
+        journal: Box::new(journal.clone()),
+    };
+    TargetHost::start(reactor, parts).unwrap()
+}
+
+fn version(reply: &Reply) -> u64 {
+    match &reply.body {
+        ReplyBody::Mgs(MgsReply::Config { version, .. }) => *version,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wait_for_tasks(reactor: &Reactor) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while reactor.executor.live() > 0 {
+        assert!(Instant::now() < deadline, "tasks wait for ever: {reactor:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Durable changes, reads, writes and syncs from several threads, over targets that ask
+/// each other, with a memtable so small that checkpoints never rest.
+#[test]
+fn stress() {
+    const ROUNDS: u64 = 150;
+    let limits = StoreLimits { memtable_bytes_max: 4000, cache_bytes_max: 4000 };
+    let world = world(2, true, limits);
+    let threads: Vec<_> = (0..CLIENTS)
+        .map(|thread| {
+            let client = Client::new(thread + 2, world.reactor.router.clone());
+            let reactor = world.reactor.clone();
+            let journals = world.journals.clone();
+            std::thread::spawn(move || {
+                for slot in 0..4u16 {
+                    let (client, journals) = (client.clone(), journals.clone());
+                    reactor.executor.spawn(Box::pin(async move {
+                        one_task(&client, slot, &journals).await;
+                    }));
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    wait_for_tasks(&world.reactor);
+    for (host, journal) in world.hosts.iter().zip(&world.journals) {
+        host.commit_all().unwrap();
+        host.write_checkpoint().unwrap();
+        let transno = host.inspect(|toy| toy.core.store.transno());
+        assert!(transno >= CLIENTS * 4 * ROUNDS);
+        assert_eq!(journal.durable.load(Ordering::SeqCst), transno);
+        assert_eq!(journal.trimmed.load(Ordering::SeqCst), transno);
+    }
+    world.reactor.stop();
+
+    async fn one_task(client: &Arc<Client>, slot: u16, journals: &[ToyJournal]) {
+        let (first, second) = (Endpoint::Ost(0), Endpoint::Ost(1));
+        for seq in 1..=ROUNDS {
+            let n = client.id.0 << 48 | u64::from(slot) << 32 | seq;
+            let put = client.message(first, slot, 2 * seq - 1, register(n));
+            let reply = client.call(put).await;
+            assert_eq!(reply.error, None);
+            assert!(reply.transno <= journals[0].durable.load(Ordering::SeqCst));
+            let write = OstRequest::Write {
+                object: object(n & 0xffff),
+                layout_gen: 0,
+                offset: 0,
+                grant_used: 0,
+            };
+            let mut write = client.message(second, slot, seq, Request::Ost(write));
+            write.bulk = Bulk::Data(Bytes::from_static(b"some data"));
+            write.header.trace = 1 << 63 | n;
+            assert_eq!(client.call(write).await.error, None);
+            // An older key, which has to come from the index now and then.
+            let old = client.id.0 << 48 | u64::from(slot) << 32 | seq.div_ceil(2);
+            let mut get = client.message(first, slot, 2 * seq, Request::Mgs(MgsRequest::GetConfig));
+            get.header.trace = old;
+            assert_eq!(version(&client.call(get).await), old + 1);
+        }
+    }
+}
+
+#[test]
+fn sleeps_end_in_order_and_can_be_given_up() {
+    let world = world(0, false, StoreLimits::default());
+    let ended = Arc::new(sync::Mutex::new(Vec::new()));
+    for ms in [30u64, 10, 20] {
+        let (ended, timers) = (ended.clone(), world.reactor.timers.clone());
+        world.reactor.executor.spawn(Box::pin(async move {
+            let begun = Instant::now();
+            drop(timers.sleep(1_000_000_000_000));
+            timers.sleep(ms * 1_000_000).await;
+            assert!(begun.elapsed() >= Duration::from_millis(ms));
+            sync::lock(&ended).push(ms);
+        }));
+    }
+    wait_for_tasks(&world.reactor);
+    assert_eq!(*sync::lock(&ended), [10, 20, 30]);
+    assert_eq!(format!("{:?}", world.reactor.timers), "Timers { waiting: 0 }");
+    world.reactor.stop();
+}
+
+#[test]
+fn a_request_to_nobody_is_refused() {
+    let world = world(0, false, StoreLimits::default());
+    let client = Client::new(2, world.reactor.router.clone());
+    world.reactor.executor.spawn(Box::pin(async move {
+        let reply = client.call(client.message(Endpoint::Ost(9), 0, 1, Request::Ping)).await;
+        assert_eq!(reply.error, Some(Errno::ESHUTDOWN));
+    }));
+    assert_eq!(world.reactor.executor.live(), 0, "answered on this very thread");
+    world.reactor.stop();
+}
+
+/// An index whose checkpoints take long.
+struct SlowIndex(ToyIndex);
+
+impl Index for SlowIndex {
+    fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, IndexError> {
+        self.0.get(key)
+    }
+    fn scan(&self, p: &Key, a: &Key, limit: usize) -> Result<Vec<(Key, Vec<u8>)>, IndexError> {
+        self.0.scan(p, a, limit)
+    }
+    fn checkpoint(&self, table: &Memtable, upto: u64) -> Result<(), IndexError> {
+        std::thread::sleep(Duration::from_millis(300));
+        self.0.checkpoint(table, upto)
+    }
+    fn checkpointed(&self) -> u64 {
+        self.0.checkpointed()
+    }
+}
+
+/// Changes that outrun the checkpoints are slowed down before the memtable is twice full,
+/// and none is stopped until the checkpoint ends.
+#[test]
+fn changes_are_slowed_rather_than_stopped() {
+    let reactor = Arc::new(Reactor::default());
+    let journal = ToyJournal::default();
+    let inner = MemoryIndex::default();
+    let index = SlowIndex(ToyIndex { inner, durable: journal.durable.clone() });
+    let limits = StoreLimits { memtable_bytes_max: 8000, cache_bytes_max: 8000 };
+    let host = host(&reactor, 0, None, limits, Arc::new(index), &journal);
+    reactor.start().unwrap();
+    let (slowest_us, fullest) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let end = Instant::now() + Duration::from_millis(900);
+    for thread in 0..CLIENTS {
+        let client = Client::new(thread + 2, reactor.router.clone());
+        let (host, slowest_us, fullest) = (host.clone(), slowest_us.clone(), fullest.clone());
+        reactor.executor.spawn(Box::pin(async move {
+            for seq in 1.. {
+                let begun = Instant::now();
+                if begun >= end {
+                    break;
+                }
+                let write = OstRequest::Write {
+                    object: object(thread),
+                    layout_gen: 0,
+                    offset: 0,
+                    grant_used: 0,
+                };
+                let mut write = client.message(Endpoint::Ost(0), 0, seq, Request::Ost(write));
+                write.bulk = Bulk::Data(Bytes::from_static(b"x"));
+                write.header.trace = thread << 32 | seq;
+                assert_eq!(client.call(write).await.error, None);
+                slowest_us.fetch_max(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+                let fill = host.inspect(|toy| toy.core.store.fill_permille());
+                fullest.fetch_max(fill as u64, Ordering::Relaxed);
+            }
+        }));
+    }
+    wait_for_tasks(&reactor);
+    let slowest_us = slowest_us.load(Ordering::Relaxed);
+    let fullest = fullest.load(Ordering::Relaxed);
+    println!("slowest change {slowest_us} us, memtable at most {fullest} per mille full");
+    assert!(fullest > 1000, "the test must outrun the checkpoints");
+    assert!(fullest < 2500, "{fullest}");
+    // The ceiling is 40 ms; the rest is for a busy machine.
+    assert!((1000..200_000).contains(&slowest_us), "{slowest_us}");
+    host.write_checkpoint().unwrap();
+    reactor.stop();
+}
+
+/// A journal that fails stops the target, loudly, and answers everybody.
+#[test]
+fn a_failed_disk_stops_the_target() {
+    let world = world(1, false, StoreLimits::default());
+    let client = Client::new(2, world.reactor.router.clone());
+    world.journals[0].fail.store(1, Ordering::SeqCst);
+    for slot in 0..8 {
+        let client = client.clone();
+        world.reactor.executor.spawn(Box::pin(async move {
+            for seq in 1..=3 {
+                let to = Endpoint::Ost(0);
+                let reply = client.call(client.message(to, slot, seq, register(seq))).await;
+                assert_eq!(reply.error, Some(Errno::EIO));
+            }
+        }));
+    }
+    wait_for_tasks(&world.reactor);
+    assert!(world.hosts[0].is_poisoned());
+    assert!(world.hosts[0].commit_all().is_err());
+    world.reactor.stop();
+}
+
+/// A request that needs no disk costs no allocation in the driver, and no other thread.
+#[test]
+fn a_request_allocates_nothing() {
+    const ROUNDS: u64 = 20_000;
+    let world = world(1, false, StoreLimits::default());
+    let client = Client::new(2, world.reactor.router.clone());
+    world.reactor.executor.spawn(Box::pin(async move {
+        let this = std::thread::current().id();
+        let to = Endpoint::Ost(0);
+        for seq in 1..=100 {
+            client.call(client.message(to, 0, seq, Request::Ping)).await;
+        }
+        let (before, begun) = (ALLOCATIONS.with(Cell::get), Instant::now());
+        for seq in 101..=100 + ROUNDS {
+            let reply = client.call(client.message(to, 0, seq, Request::Ping)).await;
+            assert_eq!(reply.error, None);
+        }
+        let took = begun.elapsed();
+        let allocated = ALLOCATIONS.with(Cell::get) - before;
+        assert_eq!(std::thread::current().id(), this);
+        println!("{} ns a request, {allocated} allocations", took.as_nanos() as u64 / ROUNDS);
+        assert_eq!(allocated, 0);
+    }));
+    assert_eq!(world.reactor.executor.live(), 0, "answered on this very thread");
+    world.reactor.stop();
+}
