@@ -1,6 +1,8 @@
 //! What targets write down: formats shared by all targets. Each kind of target has its
 //! records in a module of its own.
 
+pub mod ost;
+
 /// CRC-32C, the checksum of every header, frame and record.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32

@@ -1,0 +1,181 @@
+//! One operation from its arrival to its answer.
+//!
+//! Life of an operation:
+//! 1. It arrives and takes its places behind earlier ones (`order`): `Waiting`.
+//! 2. It runs; whatever it misses in memory is fetched (`Fetching`) and it runs again from
+//!    its start, keeping its places, so that nothing it looked at can change meanwhile.
+//! 3. Its object I/O is under way: `Io`; it goes on when that is done.
+//! 4. It is answered (perhaps once the journal is durable), gives up its places, and those
+//!    behind it may run.
+
+use sateen_osd::{Key, ObjectOp, Prefetched};
+use sateen_types::{ClientId, Errno, ObjectId};
+use sateen_wire::{Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody};
+
+use crate::order::Class;
+
+/// Most operations under way at once, waiting or running; more are answered `EAGAIN`.
+pub const OPS_MAX: usize = 1 << 16;
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// A client or target connects.
+    Connect(Box<Message>),
+    /// A request.
+    Request {
+        /// Its header.
+        header: Header,
+        /// What it asks.
+        request: OstRequest,
+        /// What came with it.
+        bulk: Bulk,
+    },
+    /// Read what the last run left; everything else waits for it.
+    Start(crate::ops::start::Start),
+    /// Forget tombstones that nobody needs, from this key on.
+    Sweep(Key),
+    /// Ask how much space there is.
+    Refresh,
+}
+
+/// Where an operation stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// For earlier operations, or for its turn.
+    Waiting,
+    /// For the index.
+    Fetching,
+    /// For the object store.
+    Io,
+}
+
+/// An operation.
+#[derive(Debug)]
+pub(crate) struct Op {
+    /// What it does.
+    pub(crate) work: Work,
+    /// Its objects, each once.
+    pub(crate) objects: Vec<ObjectId>,
+    /// What it does to them.
+    pub(crate) class: Class,
+    /// Where it stands.
+    pub(crate) state: State,
+    /// Earlier operations it waits for.
+    pub(crate) blockers: usize,
+    /// Later operations that wait for it.
+    pub(crate) followers: Vec<u64>,
+    /// The step it has reached: each operation counts for itself, from 0.
+    pub(crate) phase: u8,
+    /// Bytes it has taken from the free space.
+    pub(crate) charged: u64,
+    /// Bytes of its client's grant that it has used up.
+    pub(crate) granted: u64,
+    /// Bytes of the OST's own memory that it reads into.
+    pub(crate) buffered: usize,
+    /// How far the journal, or the count of written bytes, had come when it asked for more:
+    /// what its answer waits for, or what it is held against.
+    pub(crate) mark: u64,
+    /// Its client has gone: it must not begin anything any more, nor answer.
+    pub(crate) orphaned: bool,
+    /// What was fetched for it.
+    pub(crate) fetched: Prefetched,
+}
+
+/// What an operation needs next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Object I/O.
+    Io(ObjectOp),
+    /// To run again, after whoever it now waits for.
+    Again,
+    /// To be answered.
+    Answer(Reply, Bulk),
+    /// To be answered when everything up to a transno is durable.
+    Durable(Reply, u64),
+    /// Nothing: it is over.
+    End,
+}
+
+impl Step {
+    /// A good answer that became no transaction.
+    pub(crate) fn answer(reply: OstReply) -> Step {
+        Step::Answer(good(reply, 0), Bulk::None)
+    }
+}
+
+/// A good answer to a request that became transaction `transno`, or none (0).
+pub(crate) fn good(reply: OstReply, transno: u64) -> Reply {
+    Reply { transno, ..Reply::ok(ReplyBody::Ost(reply)) }
+}
+
+impl Op {
+    /// An operation without objects.
+    pub(crate) fn new(work: Work) -> Op {
+        Op {
+            work,
+            objects: Vec::new(),
+            class: Class::Read,
+            state: State::Waiting,
+            blockers: 0,
+            followers: Vec::new(),
+            phase: 0,
+            charged: 0,
+            granted: 0,
+            buffered: 0,
+            mark: 0,
+            orphaned: false,
+            fetched: Prefetched::default(),
+        }
+    }
+
+    /// The operation of a request.
+    ///
+    /// # Errors
+    /// What is wrong with its objects.
+    pub(crate) fn request(header: Header, request: OstRequest, bulk: Bulk) -> Result<Op, Errno> {
+        let (class, mut objects) = places(&request);
+        if objects.len() > sateen_wire::OBJECTS_PER_RPC_MAX {
+            return Err(Errno::E2BIG);
+        }
+        if objects.iter().any(|object| !object.fid.is_valid()) {
+            return Err(Errno::EINVAL);
+        }
+        if objects.len() > 1 {
+            objects.sort_unstable();
+            objects.dedup();
+        }
+        let work = Work::Request { header, request, bulk };
+        Ok(Op { objects, class, ..Op::new(work) })
+    }
+
+    /// The client it works for; `None` for the OST's own work.
+    pub(crate) fn client(&self) -> Option<ClientId> {
+        match &self.work {
+            Work::Request { header, .. } => Some(header.client),
+            Work::Connect(_) | Work::Start(_) | Work::Sweep(_) | Work::Refresh => None,
+        }
+    }
+}
+
+/// The objects a request concerns, and how.
+fn places(request: &OstRequest) -> (Class, Vec<ObjectId>) {
+    match request {
+        OstRequest::Read { object, .. } | OstRequest::Seek { object, .. } => {
+            (Class::Read, vec![*object])
+        }
+        OstRequest::GetAttr { objects } => (Class::Read, objects.clone()),
+        OstRequest::Write { object, .. } => (Class::Write, vec![*object]),
+        OstRequest::Allocate { object, punch_hole, .. } => {
+            (if *punch_hole { Class::Exclusive } else { Class::Write }, vec![*object])
+        }
+        OstRequest::Sync { objects, .. } => (Class::Sync, objects.clone()),
+        OstRequest::Punch { object, .. } => (Class::Exclusive, vec![*object]),
+        OstRequest::Destroy { objects, .. } => (Class::Exclusive, objects.clone()),
+        OstRequest::List { .. }
+        | OstRequest::ListFile { .. }
+        | OstRequest::Fence { .. }
+        | OstRequest::StatFs
+        | OstRequest::Grant { .. } => (Class::Read, Vec::new()),
+    }
+}

@@ -1,0 +1,167 @@
+//! The operations, one file each.
+//!
+//! `begin` looks at what it needs, changes nothing before it has all of it, and says what
+//! comes next; it is called again after a miss, after I/O that asks for it, and after waiting.
+//! `done` goes on after object I/O.
+
+mod allocate;
+mod connect;
+mod destroy;
+mod fence;
+mod getattr;
+mod grant;
+mod list;
+mod punch;
+mod read;
+mod seek;
+pub(crate) mod start;
+mod statfs;
+mod sweep;
+mod sync;
+mod write;
+
+use sateen_osd::{ObjectDone, ObjectError, ObjectStat};
+use sateen_target::{Fault, Outbox, Service};
+use sateen_types::{Endpoint, Errno};
+use sateen_wire::{Header, OBJECTS_PER_RPC_MAX, ObjectAttr, OstReply, OstRequest};
+
+use crate::op::{Op, Step, Work};
+use crate::ost::Ost;
+
+/// Highest byte of an object that may exist, plus one: what a signed file offset can say.
+const OBJECT_BYTES_MAX: u64 = i64::MAX as u64;
+
+/// Runs an operation from its start.
+pub(crate) fn begin(ost: &mut Ost, id: u64, op: &mut Op, out: &mut Outbox) -> Result<Step, Fault> {
+    let Work::Request { header, request, .. } = &mut op.work else {
+        return match &op.work {
+            Work::Connect(_) => connect::begin(ost, op, out),
+            Work::Start(_) => start::begin(ost, op),
+            Work::Sweep(_) => sweep::begin(ost, op),
+            Work::Refresh | Work::Request { .. } => Ok(statfs::ask(ost, op)),
+        };
+    };
+    match request {
+        OstRequest::Write { .. } => write::begin(ost, op),
+        OstRequest::Read { .. } => read::begin(ost, op),
+        OstRequest::Punch { .. } => punch::begin(ost, op),
+        OstRequest::Destroy { .. } => destroy::begin(ost, op),
+        OstRequest::Sync { .. } => sync::begin(ost, op, out),
+        OstRequest::GetAttr { objects } => Ok(getattr::begin(objects)),
+        OstRequest::List { seq, from_oid, count } => list::begin(*seq, *from_oid, *count),
+        OstRequest::ListFile { fid } => list::begin_file(*fid),
+        OstRequest::Fence { client } => {
+            let client = *client;
+            only_from_mdt(header)?;
+            fence::begin(ost, id, op, client)
+        }
+        OstRequest::StatFs => Ok(statfs::ask(ost, op)),
+        OstRequest::Grant { .. } => Ok(grant::begin(ost, op)),
+        OstRequest::Seek { object, offset, hole } => Ok(seek::begin(*object, *offset, *hole)),
+        OstRequest::Allocate { .. } => allocate::begin(ost, op),
+    }
+}
+
+/// Goes on after object I/O that went well.
+pub(crate) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step, Fault> {
+    let Work::Request { request, .. } = &op.work else {
+        return match &op.work {
+            Work::Refresh => {
+                statfs::learn(ost, op, &done)?;
+                Ok(Step::End)
+            }
+            _ => Ok(Step::Again),
+        };
+    };
+    match request {
+        OstRequest::Write { .. } => write::done(ost, op, done),
+        OstRequest::Read { .. } => read::done(op, done),
+        OstRequest::Punch { .. } | OstRequest::Destroy { .. } => {
+            op.phase += 1;
+            Ok(Step::Again)
+        }
+        OstRequest::Sync { .. } => Ok(sync::done(ost, op)),
+        OstRequest::GetAttr { .. } | OstRequest::List { .. } | OstRequest::ListFile { .. } => {
+            getattr::done(done)
+        }
+        OstRequest::StatFs => statfs::done(ost, op, done),
+        OstRequest::Grant { .. } => grant::done(ost, op, done),
+        OstRequest::Seek { .. } => seek::done(done),
+        OstRequest::Allocate { .. } => allocate::done(ost, op, done),
+        OstRequest::Fence { .. } => Err(unexpected()),
+    }
+}
+
+/// Goes on after object I/O that failed.
+pub(crate) fn failed(
+    ost: &mut Ost,
+    op: &mut Op,
+    error: &ObjectError,
+    out: &mut Outbox,
+) -> Result<Step, Fault> {
+    let reads = match &op.work {
+        Work::Refresh => true,
+        Work::Request { request, .. } => matches!(
+            request,
+            OstRequest::Read { .. }
+                | OstRequest::GetAttr { .. }
+                | OstRequest::List { .. }
+                | OstRequest::ListFile { .. }
+                | OstRequest::StatFs
+                | OstRequest::Grant { .. }
+                | OstRequest::Seek { .. }
+        ),
+        Work::Connect(_) | Work::Start(_) | Work::Sweep(_) => false,
+    };
+    ost.space.doubt();
+    // What cannot be read harms its reader alone; what could not be written or made durable
+    // may already have been promised.
+    if error.poisons() && !reads {
+        tracing::error!(%error, "the object store failed: the target stops");
+        let now = ost.now;
+        ost.on_poisoned(now, out);
+        return Err(Fault::Errno(Errno::EIO));
+    }
+    Err(Fault::Errno(if error.poisons() { Errno::EIO } else { error.errno() }))
+}
+
+/// The object store answered something else than it was asked.
+fn unexpected() -> Fault {
+    tracing::error!("the object store answered something else than it was asked");
+    Fault::Errno(Errno::EIO)
+}
+
+/// Requests that clients have no business with.
+fn only_from_mdt(header: &Header) -> Result<(), Fault> {
+    match header.from {
+        Endpoint::Mdt(_) => Ok(()),
+        _ => Err(Fault::Errno(Errno::EPERM)),
+    }
+}
+
+/// The end of a range of an object.
+fn end_of(offset: u64, len: u64) -> Result<u64, Fault> {
+    match offset.checked_add(len) {
+        Some(end) if end <= OBJECT_BYTES_MAX => Ok(end),
+        _ => Err(Fault::Errno(Errno::EFBIG)),
+    }
+}
+
+/// Whether a range of an object is allocated already, as far as sizes can tell: then writing
+/// to it takes no space.
+fn is_allocated(stat: &ObjectStat, end: u64) -> bool {
+    stat.exists && end <= stat.size && stat.blocks.saturating_mul(512) >= stat.size
+}
+
+/// The answer that lists objects.
+fn objects_reply(stats: &[ObjectStat]) -> Result<OstReply, Fault> {
+    if stats.len() > OBJECTS_PER_RPC_MAX {
+        return Err(Fault::Errno(Errno::EOVERFLOW));
+    }
+    let attr = |stat: &ObjectStat| ObjectAttr {
+        object: stat.object,
+        size: stat.size,
+        blocks: stat.blocks,
+    };
+    Ok(OstReply::Objects(stats.iter().map(attr).collect()))
+}

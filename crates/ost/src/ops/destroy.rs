@@ -1,0 +1,73 @@
+//! `Destroy`: removes objects for good.
+//!
+//! 1. The bytes are removed.
+//! 2. The records are removed, or become tombstones if a writer was lost, in one transaction;
+//!    the removal of the bytes is made durable before the frame that holds it.
+//! 3. The answer follows when the transaction is durable. Many removals share one sync and
+//!    one frame.
+
+use sateen_osd::ObjectOp;
+use sateen_target::Fault;
+use sateen_wire::disk::ost::{ObjectState, Tombstone};
+use sateen_wire::{OstReply, OstRequest};
+
+use super::{only_from_mdt, unexpected};
+use crate::keys;
+use crate::op::{Op, Step, Work, good};
+use crate::ost::Ost;
+
+pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
+    let Work::Request { header, request, .. } = &op.work else { return Err(unexpected()) };
+    let OstRequest::Destroy { late_writers, .. } = *request else { return Err(unexpected()) };
+    only_from_mdt(header)?;
+    if op.objects.is_empty() {
+        return Ok(Step::answer(OstReply::Done));
+    }
+    ost.room()?;
+    if op.phase == 0 {
+        return Ok(Step::Io(ObjectOp::Remove { objects: op.objects.clone() }));
+    }
+    // All lookups come before the first change; one round fetches whatever is missing.
+    let mut dead = Vec::with_capacity(op.objects.len());
+    let mut missed = false;
+    for object in &op.objects {
+        match ost.object(*object, &op.fetched) {
+            Ok(Some(ObjectState::Dead(tombstone))) => dead.push(Some(tombstone)),
+            Ok(Some(ObjectState::Live(_)) | None) => dead.push(None),
+            Err(Fault::Miss) => missed = true,
+            Err(fault) => return Err(fault),
+        }
+    }
+    if missed {
+        return Err(Fault::Miss);
+    }
+    let after = if late_writers { ost.writers.youngest() } else { None };
+    ost.batch.clear();
+    for (object, dead) in op.objects.iter().zip(dead) {
+        let key = keys::object(*object);
+        match (after, dead) {
+            // Whoever asked for the tombstone still needs it.
+            (None, Some(_)) => {}
+            (None, None) => ost.batch.remove(&key),
+            (Some(after), older) => {
+                match older {
+                    Some(older) => ost.batch.remove(&keys::tombstone(older.after, *object)),
+                    None => ost.tombstones += 1,
+                }
+                ost.batch.put(&key, &ObjectState::Dead(Tombstone { after }));
+                ost.batch.put_with(&keys::tombstone(after, *object), |_| {});
+            }
+        }
+    }
+    if ost.batch.is_empty() {
+        // All of them are dead already; only the transactions that say so may be under way.
+        return Ok(Step::Durable(good(OstReply::Done, 0), ost.core.store.transno()));
+    }
+    let transno = ost.commit();
+    for object in &op.objects {
+        ost.note_cut(*object);
+        ost.note_dirty(*object, transno);
+    }
+    ost.space.doubt();
+    Ok(Step::Durable(good(OstReply::Done, transno), transno))
+}

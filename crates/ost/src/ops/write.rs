@@ -1,0 +1,136 @@
+//! `Write`: bytes into an object, which is born if need be.
+//!
+//! 1. The record is looked up: a dead object, a layout generation that has passed, and a
+//!    range that cannot be are refused.
+//! 2. The space is charged. If none seems left that is not promised to others, the store is
+//!    asked how much there really is, and then how large the object is: bytes that are
+//!    overwritten need none.
+//! 3. The record is journaled if the object is born, or the layout generation has grown.
+//! 4. The bytes are written, and the answer brings a new grant for the one used up.
+
+use sateen_osd::{ObjectDone, ObjectOp};
+use sateen_target::Fault;
+use sateen_types::{Errno, ObjectId};
+use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
+use sateen_wire::{BULK_MAX, Bulk, Header, OstReply, OstRequest};
+
+use super::{end_of, is_allocated, statfs, unexpected};
+use crate::op::{Op, Step, Work, good};
+use crate::ost::Ost;
+
+/// Phases of whatever takes space.
+const UNCHARGED: u8 = 0;
+const CHARGED: u8 = 1;
+const ASKED_SPACE: u8 = 2;
+const ASKED_SIZE: u8 = 3;
+const OVERWRITES: u8 = 4;
+
+/// A range of an object that something is to be put into.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    pub(super) object: ObjectId,
+    pub(super) layout_gen: u32,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) grant_used: u64,
+}
+
+pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
+    let Work::Request { header, request, bulk } = &mut op.work else { return Err(unexpected()) };
+    let OstRequest::Write { object, layout_gen, offset, grant_used } = *request else {
+        return Err(unexpected());
+    };
+    let Bulk::Data(data) = bulk else { return Err(Fault::Errno(Errno::EPROTO)) };
+    if data.len() > BULK_MAX {
+        return Err(Fault::Errno(Errno::EINVAL));
+    }
+    let (header, len) = (*header, data.len() as u64);
+    if len == 0 {
+        let boot_epoch = ost.core.config.boot_epoch;
+        return Ok(Step::answer(OstReply::Written { len: 0, boot_epoch, granted: 0 }));
+    }
+    let target = Target { object, layout_gen, offset, len, grant_used };
+    if let Some(step) = prepare(ost, op, &header, target)? {
+        return Ok(step);
+    }
+    let Work::Request { bulk: Bulk::Data(data), .. } = &mut op.work else {
+        return Err(unexpected());
+    };
+    let data = core::mem::take(data);
+    Ok(Step::Io(ObjectOp::Write { object, offset, data }))
+}
+
+/// Steps 1 to 3, also for `Allocate`. `None` says that the object may be changed now.
+pub(super) fn prepare(
+    ost: &mut Ost,
+    op: &mut Op,
+    header: &Header,
+    target: Target,
+) -> Result<Option<Step>, Fault> {
+    end_of(target.offset, target.len)?;
+    let known = match ost.object(target.object, &op.fetched)? {
+        Some(ObjectState::Dead(_)) => return Err(Fault::Errno(Errno::ESTALE)),
+        Some(ObjectState::Live(record)) => Some(record),
+        None => None,
+    };
+    if known.is_some_and(|record| target.layout_gen < record.layout_gen) {
+        return Err(Fault::Errno(Errno::ESTALE));
+    }
+    ost.room()?;
+    if op.phase == UNCHARGED {
+        op.charged = target.len;
+        op.granted = ost.space.charge(header.client, target.grant_used, target.len);
+        op.phase = CHARGED;
+    }
+    let needs_room = op.granted < target.len && op.phase != OVERWRITES;
+    if needs_room && !ost.space.fits() {
+        if op.phase == CHARGED {
+            op.phase = ASKED_SPACE;
+            return Ok(Some(statfs::ask(ost, op)));
+        }
+        op.phase = ASKED_SIZE;
+        return Ok(Some(Step::Io(ObjectOp::Stat { objects: vec![target.object] })));
+    }
+    if known.is_none_or(|record| target.layout_gen > record.layout_gen) {
+        let old = known.unwrap_or(ObjectRecord { projid: header.project, ..Default::default() });
+        ost.put_record(target.object, ObjectRecord { layout_gen: target.layout_gen, ..old });
+    }
+    Ok(None)
+}
+
+/// An answer to one of the questions of step 2; `None` if none was open.
+pub(super) fn asked(
+    ost: &mut Ost,
+    op: &mut Op,
+    done: &ObjectDone,
+    end: u64,
+) -> Result<Option<Step>, Fault> {
+    match (op.phase, done) {
+        (ASKED_SPACE, ObjectDone::StatFs(_)) => {
+            statfs::learn(ost, op, done)?;
+            Ok(Some(Step::Again))
+        }
+        (ASKED_SIZE, ObjectDone::Stats(stats)) => {
+            if !stats.first().is_some_and(|stat| is_allocated(stat, end)) {
+                return Err(Fault::Errno(Errno::ENOSPC));
+            }
+            op.phase = OVERWRITES;
+            Ok(Some(Step::Again))
+        }
+        _ => Ok(None),
+    }
+}
+
+pub(super) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step, Fault> {
+    let Work::Request { header, request: OstRequest::Write { offset, .. }, .. } = &op.work else {
+        return Err(unexpected());
+    };
+    let (client, end) = (header.client, end_of(*offset, op.charged)?);
+    if let Some(step) = asked(ost, op, &done, end)? {
+        return Ok(step);
+    }
+    let granted = if op.orphaned { 0 } else { ost.space.give(client, op.granted) };
+    let boot_epoch = ost.core.config.boot_epoch;
+    let len = u32::try_from(op.charged).map_err(|_| unexpected())?;
+    Ok(Step::Answer(good(OstReply::Written { len, boot_epoch, granted }, 0), Bulk::None))
+}

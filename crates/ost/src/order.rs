@@ -1,0 +1,115 @@
+//! The order of operations on one object.
+//!
+//! Reads and writes of an object run side by side: who may write is settled by the clients'
+//! locks. What cuts or removes runs alone, and a sync waits for the writes that came before
+//! it. Each operation takes its place on all its objects at once when it arrives, and waits
+//! for the earlier ones that it must not overtake. Places are taken in one order on all
+//! objects, so that no two operations can wait for each other.
+
+use std::collections::BTreeMap;
+
+use sateen_types::ObjectId;
+
+/// What an operation does to its objects, as far as others must know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Looks at bytes or sizes.
+    Read,
+    /// Adds or overwrites bytes.
+    Write,
+    /// Makes durable what was written before it.
+    Sync,
+    /// Cuts or removes.
+    Exclusive,
+}
+
+impl Class {
+    /// Whether an operation of class `later` has to wait for one of class `self` that came
+    /// before it.
+    fn holds_up(self, later: Class) -> bool {
+        match (self, later) {
+            (Class::Exclusive, _) | (_, Class::Exclusive) => true,
+            (Class::Write, Class::Sync) => true,
+            (Class::Read | Class::Write | Class::Sync, _) => false,
+        }
+    }
+}
+
+/// Operations on one object, those that run and those that wait.
+#[derive(Debug, Default)]
+struct Places {
+    taken: Vec<(u64, Class)>,
+    /// How many of them are neither reads nor writes: with none, a read or write need not
+    /// look at the others.
+    special: usize,
+}
+
+/// All objects that something is being done to.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    objects: BTreeMap<ObjectId, Places>,
+}
+
+impl Order {
+    /// Operation `id` takes its place on an object; `before` is told of each operation that
+    /// it has to wait for.
+    pub(crate) fn enter(
+        &mut self,
+        object: ObjectId,
+        id: u64,
+        class: Class,
+        mut before: impl FnMut(u64),
+    ) {
+        let places = self.objects.entry(object).or_default();
+        let special = matches!(class, Class::Sync | Class::Exclusive);
+        if special || places.special > 0 {
+            for (earlier, theirs) in &places.taken {
+                if theirs.holds_up(class) {
+                    before(*earlier);
+                }
+            }
+        }
+        places.taken.push((id, class));
+        places.special += usize::from(special);
+    }
+
+    /// The operation has ended.
+    pub(crate) fn leave(&mut self, object: ObjectId, id: u64) {
+        let Some(places) = self.objects.get_mut(&object) else { return };
+        if let Some(at) = places.taken.iter().position(|(theirs, _)| *theirs == id) {
+            let (_, class) = places.taken.swap_remove(at);
+            places.special -= usize::from(matches!(class, Class::Sync | Class::Exclusive));
+        }
+        if places.taken.is_empty() {
+            self.objects.remove(&object);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_whom() {
+        let mut order = Order::default();
+        let object = ObjectId::default();
+        let mut enter = |id, class| {
+            let mut before = Vec::new();
+            order.enter(object, id, class, |other| before.push(other));
+            before
+        };
+        assert_eq!(enter(1, Class::Write), []);
+        assert_eq!(enter(2, Class::Read), []);
+        assert_eq!(enter(3, Class::Sync), [1]);
+        assert_eq!(enter(4, Class::Write), []);
+        assert_eq!(enter(5, Class::Exclusive), [1, 2, 3, 4]);
+        assert_eq!(enter(6, Class::Read), [5]);
+        assert_eq!(enter(7, Class::Sync), [1, 4, 5]);
+        for id in 1..=7 {
+            assert_eq!(order.objects.len(), 1);
+            order.leave(object, id);
+        }
+        assert!(order.objects.is_empty());
+    }
+}

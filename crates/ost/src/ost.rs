@@ -1,0 +1,424 @@
+//! The OST itself: takes events, moves operations along, gives effects.
+//!
+//! Called by the driver of the target, under its lock. What the single operations do stands
+//! in `ops`; here is only what they have in common.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use sateen_osd::{Batch, Key, ObjectDone, Prefetched, Store};
+use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Service};
+use sateen_types::{ClientId, Errno, ObjectId, Timestamp};
+use sateen_wire::codec::Wire;
+use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
+use sateen_wire::{Body, Bulk, Message, Reply, Request};
+
+use crate::op::{OPS_MAX, Op, State, Step, Work};
+use crate::order::Order;
+use crate::space::Space;
+use crate::writers::{RECONNECT_NS, Writers};
+use crate::{keys, ops};
+
+/// How often the store is asked for its space while something is written: 1 s.
+const STATFS_NS: u64 = 1_000_000_000;
+/// The same while space is scarce, or something was freed: 50 ms.
+const SCARCE_NS: u64 = 50_000_000;
+/// Objects whose records' transnos are remembered one by one; beyond that a sync waits for
+/// everything.
+const DIRTY_MAX: usize = 1 << 16;
+
+/// An object target.
+#[derive(Debug)]
+pub struct Ost {
+    pub(crate) core: Core,
+    pub(crate) now: Timestamp,
+    pub(crate) space: Space,
+    pub(crate) writers: Writers,
+    /// How many tombstones there are.
+    pub(crate) tombstones: u64,
+    pub(crate) batch: Batch,
+    order: Order,
+    ops: BTreeMap<u64, Op>,
+    next_op: u64,
+    /// Operations whose turn has come.
+    ready: VecDeque<u64>,
+    /// Operations that wait for room in the memtables.
+    stalled: Vec<u64>,
+    fetching: BTreeMap<ParkId, u64>,
+    /// Objects that were cut or removed by transactions of the next frame.
+    cut: BTreeSet<ObjectId>,
+    /// Transnos of records that are not durable yet.
+    dirty: BTreeMap<ObjectId, u64>,
+    /// Records up to here may be missing in `dirty`.
+    dirty_rest: u64,
+    /// The operation that reads what the last run left, and the time of the first event.
+    starting: Option<u64>,
+    started_ns: Option<u64>,
+    gave_up_missing: bool,
+    pub(crate) sweep_wanted: bool,
+    /// Bytes of buffers for readers who brought none.
+    pub(crate) buffered: usize,
+    sweeping: bool,
+    refreshing: bool,
+    refreshed_ns: u64,
+}
+
+impl Ost {
+    /// An OST over a recovered store. It reads what the last run left with its first event.
+    pub fn new(config: CoreConfig, store: Store) -> Ost {
+        Ost {
+            core: Core::new(config, store),
+            now: Timestamp::default(),
+            space: Space::default(),
+            writers: Writers::default(),
+            tombstones: 0,
+            batch: Batch::new(),
+            order: Order::default(),
+            ops: BTreeMap::new(),
+            next_op: 1,
+            ready: VecDeque::new(),
+            stalled: Vec::new(),
+            fetching: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            dirty: BTreeMap::new(),
+            dirty_rest: 0,
+            starting: None,
+            started_ns: None,
+            gave_up_missing: false,
+            sweep_wanted: false,
+            buffered: 0,
+            sweeping: false,
+            refreshing: false,
+            refreshed_ns: 0,
+        }
+    }
+
+    /// What every event begins with: the time, and at the first one the start.
+    fn event(&mut self, now: Timestamp) {
+        self.now = now;
+        if self.started_ns.is_none() {
+            self.started_ns = Some(now.mono_ns);
+            self.starting = Some(self.enter(Op::new(Work::Start(ops::start::Start::new()))));
+            self.refreshing = true;
+            self.enter(Op::new(Work::Refresh));
+        }
+    }
+
+    /// An operation arrives and takes its places. Returns its id.
+    fn enter(&mut self, mut op: Op) -> u64 {
+        let id = self.next_op;
+        self.next_op += 1;
+        for object in &op.objects {
+            let (ops, blockers) = (&mut self.ops, &mut op.blockers);
+            self.order.enter(*object, id, op.class, |earlier| {
+                if let Some(earlier) = ops.get_mut(&earlier) {
+                    earlier.followers.push(id);
+                    *blockers += 1;
+                }
+            });
+        }
+        if let Some(start) = self.starting.and_then(|start| self.ops.get_mut(&start)) {
+            start.followers.push(id);
+            op.blockers += 1;
+        }
+        if op.blockers == 0 {
+            self.ready.push_back(id);
+        }
+        self.ops.insert(id, op);
+        id
+    }
+
+    /// Runs whatever can run.
+    fn pump(&mut self, out: &mut Outbox) {
+        while let Some(id) = self.ready.pop_front() {
+            let Some(mut op) = self.ops.remove(&id) else { continue };
+            op.state = State::Waiting;
+            let step = if op.orphaned {
+                Ok(Step::End)
+            } else if self.core.is_poisoned() {
+                if let Work::Connect(message) = &op.work {
+                    self.core.admit(message.as_ref().clone(), out);
+                }
+                Err(Fault::Errno(Errno::EIO))
+            } else {
+                ops::begin(self, id, &mut op, out)
+            };
+            self.take_step(id, op, step, out);
+        }
+    }
+
+    fn take_step(&mut self, id: u64, mut op: Op, step: Result<Step, Fault>, out: &mut Outbox) {
+        match step {
+            Ok(Step::Io(io)) => {
+                op.state = State::Io;
+                out.push(Effect::Object { id: IoId(id), op: io });
+                self.ops.insert(id, op);
+            }
+            Ok(Step::Again) => {
+                if op.blockers == 0 {
+                    self.ready.push_back(id);
+                }
+                self.ops.insert(id, op);
+            }
+            Err(Fault::Miss) => {
+                op.state = State::Fetching;
+                self.fetching.insert(self.core.fetch_wanted(out), id);
+                self.ops.insert(id, op);
+            }
+            Err(Fault::Blocked) => {
+                self.stalled.push(id);
+                self.ops.insert(id, op);
+            }
+            Ok(Step::Answer(reply, bulk)) => self.finish(id, op, Some((reply, bulk, 0)), out),
+            Ok(Step::Durable(reply, upto)) => {
+                self.finish(id, op, Some((reply, Bulk::None, upto)), out);
+            }
+            Ok(Step::End) => self.finish(id, op, None, out),
+            Err(Fault::Errno(errno)) => {
+                if matches!(op.work, Work::Start(_)) && !self.core.is_poisoned() {
+                    // Without what the last run left, a dead object could be raised.
+                    self.core.poison(out);
+                }
+                self.finish(id, op, Some((Reply::error(errno), Bulk::None, 0)), out);
+            }
+        }
+    }
+
+    /// The operation is over: answers it, and lets those behind it run.
+    fn finish(&mut self, id: u64, op: Op, answer: Option<(Reply, Bulk, u64)>, out: &mut Outbox) {
+        self.space.finished(op.charged);
+        if op.buffered > 0 {
+            self.buffered -= op.buffered;
+            self.ready.extend(self.stalled.drain(..));
+        }
+        if let (Some((reply, bulk, upto)), Work::Request { header, .. }) = (answer, &op.work)
+            && !op.orphaned
+        {
+            if upto > self.core.store.committed() {
+                self.core.answer_durable(header, reply, upto, out);
+            } else {
+                self.core.answer(header, reply, bulk, out);
+            }
+        }
+        match op.work {
+            Work::Start(_) => self.starting = None,
+            Work::Sweep(_) => self.sweeping = false,
+            Work::Refresh => self.refreshing = false,
+            Work::Connect(_) | Work::Request { .. } => {}
+        }
+        for object in &op.objects {
+            self.order.leave(*object, id);
+        }
+        for follower in op.followers {
+            let Some(later) = self.ops.get_mut(&follower) else { continue };
+            later.blockers -= 1;
+            if later.blockers == 0 {
+                self.ready.push_back(follower);
+            }
+        }
+    }
+
+    /// What is known of an object.
+    ///
+    /// # Errors
+    /// [`Fault::Miss`], or `EIO` if the record is damaged.
+    pub(crate) fn object(
+        &self,
+        object: ObjectId,
+        fetched: &Prefetched,
+    ) -> Result<Option<ObjectState>, Fault> {
+        match self.core.store.get(&keys::object(object), fetched)? {
+            None => Ok(None),
+            Some(bytes) => ObjectState::from_bytes(bytes).map(Some).map_err(|error| {
+                tracing::error!(%object, %error, "damaged object record");
+                Fault::Errno(Errno::EIO)
+            }),
+        }
+    }
+
+    /// Whether there is room for a transaction; to be asked before anything is changed.
+    ///
+    /// # Errors
+    /// [`Fault::Blocked`] while the memtables are full.
+    pub(crate) fn room(&self) -> Result<(), Fault> {
+        if self.core.store.must_wait() { Err(Fault::Blocked) } else { Ok(()) }
+    }
+
+    /// Journals a new record of an object.
+    pub(crate) fn put_record(&mut self, object: ObjectId, record: ObjectRecord) -> u64 {
+        self.batch.clear();
+        self.batch.put(&keys::object(object), &ObjectState::Live(record));
+        let transno = self.commit();
+        self.note_dirty(object, transno);
+        transno
+    }
+
+    /// Journals what stands in the batch.
+    pub(crate) fn commit(&mut self) -> u64 {
+        self.core.commit(&self.batch)
+    }
+
+    /// The object's record changed in this transaction.
+    pub(crate) fn note_dirty(&mut self, object: ObjectId, transno: u64) {
+        if self.dirty.len() >= DIRTY_MAX {
+            self.dirty.clear();
+            self.dirty_rest = transno;
+        }
+        self.dirty.insert(object, transno);
+    }
+
+    /// The transaction that was just journaled says that the object was cut or removed, which
+    /// has to be durable first.
+    pub(crate) fn note_cut(&mut self, object: ObjectId) {
+        self.cut.insert(object);
+    }
+
+    /// How far the journal must be durable before the records of these objects are.
+    pub(crate) fn dirty_upto(&self, objects: &[ObjectId]) -> u64 {
+        let each = objects.iter().filter_map(|object| self.dirty.get(object).copied());
+        each.max().unwrap_or(0).max(self.dirty_rest)
+    }
+
+    /// Operation `id` waits for all I/O under way for a client; whether there is any.
+    pub(crate) fn wait_for_client(&mut self, id: u64, op: &mut Op, client: ClientId) -> bool {
+        for other in self.ops.values_mut() {
+            if other.client() == Some(client) && other.state == State::Io {
+                other.followers.push(id);
+                op.blockers += 1;
+            }
+        }
+        op.blockers > 0
+    }
+
+    /// A client has gone for good: nothing it left behind is begun, its grant and its number
+    /// go back. Returns the transno, if that is a transaction.
+    pub(crate) fn client_gone(&mut self, client: ClientId) -> Option<u64> {
+        for op in self.ops.values_mut() {
+            op.orphaned |= op.client() == Some(client);
+        }
+        self.space.release(client);
+        if !self.writers.gone(client) {
+            return None;
+        }
+        self.sweep_wanted = true;
+        self.batch.clear();
+        self.batch.remove(&keys::writer(client));
+        Some(self.commit())
+    }
+
+    fn request(&mut self, message: Message, out: &mut Outbox) {
+        let header = message.header;
+        let op = match message.body {
+            Body::Request(Request::Disconnect) => {
+                self.client_gone(header.client);
+                return;
+            }
+            Body::Request(Request::Ost(request)) => Op::request(header, request, message.bulk),
+            _ => Err(Errno::EOPNOTSUPP),
+        };
+        let op = if self.ops.len() < OPS_MAX { op } else { Err(Errno::EAGAIN) };
+        match op {
+            Ok(op) => {
+                self.enter(op);
+            }
+            Err(errno) => self.core.answer(&header, Reply::error(errno), Bulk::None, out),
+        }
+    }
+
+    /// What is to be done from time to time.
+    fn chores(&mut self) {
+        let now = self.now.mono_ns;
+        let wait = if self.space.is_scarce() { SCARCE_NS } else { STATFS_NS };
+        let due = now.saturating_sub(self.refreshed_ns) >= wait;
+        if !self.refreshing && due && (self.space.is_old() || self.space.is_scarce()) {
+            self.refreshing = true;
+            self.refreshed_ns = now;
+            self.enter(Op::new(Work::Refresh));
+        }
+        if self.starting.is_some() {
+            return;
+        }
+        let since_start = now.saturating_sub(self.started_ns.unwrap_or(now));
+        if !self.gave_up_missing && since_start >= RECONNECT_NS {
+            self.gave_up_missing = true;
+            for client in self.writers.missing() {
+                self.client_gone(client);
+            }
+        }
+        if self.sweep_wanted && !self.sweeping && self.tombstones > 0 {
+            self.sweep_wanted = false;
+            self.sweeping = true;
+            self.enter(Op::new(Work::Sweep(Key::EMPTY)));
+        }
+    }
+}
+
+impl Service for Ost {
+    fn store(&mut self) -> &mut Store {
+        &mut self.core.store
+    }
+
+    fn sync_before_flush(&mut self) -> Vec<ObjectId> {
+        core::mem::take(&mut self.cut).into_iter().collect()
+    }
+
+    fn on_message(&mut self, now: Timestamp, message: Message, out: &mut Outbox) {
+        self.event(now);
+        if matches!(message.body, Body::Request(Request::Connect { .. })) {
+            if self.ops.len() < OPS_MAX {
+                self.enter(Op::new(Work::Connect(Box::new(message))));
+            }
+        } else if let Some(message) = self.core.admit(message, out) {
+            self.request(message, out);
+        }
+        self.pump(out);
+    }
+
+    fn on_object_done(&mut self, now: Timestamp, id: IoId, done: ObjectDone, out: &mut Outbox) {
+        self.event(now);
+        if let Some(mut op) = self.ops.remove(&id.0) {
+            op.state = State::Waiting;
+            let step = match done {
+                ObjectDone::Failed(error) => ops::failed(self, &mut op, &error, out),
+                done => ops::done(self, &mut op, done),
+            };
+            self.take_step(id.0, op, step, out);
+        }
+        self.pump(out);
+    }
+
+    fn on_prefetched(&mut self, now: Timestamp, id: ParkId, view: Prefetched, out: &mut Outbox) {
+        self.event(now);
+        self.core.store.keep(&view);
+        if let Some(id) = self.fetching.remove(&id)
+            && let Some(op) = self.ops.get_mut(&id)
+        {
+            op.fetched.extend(view);
+            self.ready.push_back(id);
+        }
+        self.pump(out);
+    }
+
+    fn on_flushed(&mut self, now: Timestamp, out: &mut Outbox) {
+        self.event(now);
+        let committed = self.core.store.committed();
+        self.dirty.retain(|_, transno| *transno > committed);
+        self.core.flushed(out);
+        self.pump(out);
+    }
+
+    fn on_tick(&mut self, now: Timestamp, out: &mut Outbox) {
+        self.event(now);
+        self.ready.extend(self.stalled.drain(..));
+        self.chores();
+        self.pump(out);
+    }
+
+    fn on_poisoned(&mut self, now: Timestamp, out: &mut Outbox) {
+        self.now = now;
+        self.core.poison(out);
+        // Those with I/O under way are answered when it comes back; the index may not.
+        self.ready.extend(core::mem::take(&mut self.fetching).into_values());
+        self.ready.extend(self.stalled.drain(..));
+        self.pump(out);
+    }
+}

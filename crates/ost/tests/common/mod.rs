@@ -1,0 +1,498 @@
+//! A driver for one OST whose disk, network and clock are the test's: completions come in
+//! random order, and a crash forgets what was not synced.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+
+use bytes::{Bytes, BytesMut};
+use sateen_journal::{Decoded, decode_frame};
+use sateen_osd::memory::{MemoryIndex, MemoryObjects};
+use sateen_osd::{
+    Checkpoint, Flush, Index, ObjectError, ObjectOp, ObjectStat, ObjectStore, Prefetched,
+    StoreLimits,
+};
+use sateen_ost::Ost;
+use sateen_target::{CoreConfig, Effect, IoId, Outbox, Recovery, Service};
+use sateen_types::{ClientId, Endpoint, Errno, Fid, ObjectId, Seq, Timestamp};
+use sateen_wire::{
+    Body, Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request, StatFs,
+};
+
+/// A small generator; the seed is all of a run's randomness.
+#[derive(Clone)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end
+    }
+
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// The seeds of a test of randomness: `SEED`, or `count` from 1 on.
+pub fn seeds(count: u64) -> Vec<u64> {
+    match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+        Some(seed) => vec![seed],
+        None => (1..=count).collect(),
+    }
+}
+
+type Image = Option<Vec<u8>>;
+
+/// Objects of which only what was synced survives a crash for sure; of the rest, any state
+/// on the way does.
+pub struct Disk {
+    now: MemoryObjects,
+    durable: Mutex<BTreeMap<ObjectId, Vec<u8>>>,
+    /// States since the last sync.
+    since: Mutex<BTreeMap<ObjectId, Vec<Image>>>,
+    pub bytes_max: u64,
+}
+
+impl Disk {
+    pub fn new(bytes_max: u64) -> Disk {
+        Disk {
+            now: MemoryObjects::new(bytes_max),
+            durable: Mutex::default(),
+            since: Mutex::default(),
+            bytes_max,
+        }
+    }
+
+    pub fn image(&self, object: ObjectId) -> Image {
+        if !self.now.stat(&[object]).unwrap()[0].exists {
+            return None;
+        }
+        let mut buffer = BytesMut::new();
+        self.now.read(object, 0, 1 << 20, &mut buffer).unwrap();
+        Some(buffer.to_vec())
+    }
+
+    fn note(&self, object: ObjectId) {
+        let image = self.image(object);
+        self.since.lock().unwrap().entry(object).or_default().push(image);
+    }
+
+    fn crash(&self, random: &mut Random) -> Disk {
+        let mut images = self.durable.lock().unwrap().clone();
+        for (object, states) in self.since.lock().unwrap().iter() {
+            let at = random.index(states.len() + 1);
+            match states.get(at) {
+                Some(Some(image)) => {
+                    images.insert(*object, image.clone());
+                }
+                Some(None) => {
+                    images.remove(object);
+                }
+                None => {}
+            }
+        }
+        let disk = Disk::new(self.bytes_max);
+        for (object, image) in &images {
+            disk.now.write(*object, 0, image).unwrap();
+        }
+        *disk.durable.lock().unwrap() = images;
+        disk
+    }
+}
+
+impl ObjectStore for Disk {
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+        self.now.write(object, offset, data)?;
+        self.note(object);
+        Ok(())
+    }
+    fn read(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: usize,
+        buffer: &mut BytesMut,
+    ) -> Result<usize, ObjectError> {
+        self.now.read(object, offset, len, buffer)
+    }
+    fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
+        self.now.punch(object, size)?;
+        self.note(object);
+        Ok(())
+    }
+    fn allocate(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: u64,
+        punch_hole: bool,
+        keep_size: bool,
+    ) -> Result<(), ObjectError> {
+        self.now.allocate(object, offset, len, punch_hole, keep_size)?;
+        self.note(object);
+        Ok(())
+    }
+    fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Result<Option<u64>, ObjectError> {
+        self.now.seek(object, offset, hole)
+    }
+    fn remove(&self, object: ObjectId) -> Result<(), ObjectError> {
+        self.now.remove(object)?;
+        self.note(object);
+        Ok(())
+    }
+    fn sync(&self, objects: &[ObjectId]) -> Result<(), ObjectError> {
+        for object in objects {
+            let mut durable = self.durable.lock().unwrap();
+            match self.image(*object) {
+                Some(image) => durable.insert(*object, image),
+                None => durable.remove(object),
+            };
+            self.since.lock().unwrap().remove(object);
+        }
+        Ok(())
+    }
+    fn stat(&self, objects: &[ObjectId]) -> Result<Vec<ObjectStat>, ObjectError> {
+        self.now.stat(objects)
+    }
+    fn list(&self, seq: Seq, from_oid: u32, count: usize) -> Result<Vec<ObjectStat>, ObjectError> {
+        self.now.list(seq, from_oid, count)
+    }
+    fn list_file(&self, fid: Fid) -> Result<Vec<ObjectStat>, ObjectError> {
+        self.now.list_file(fid)
+    }
+    fn sequences(&self) -> Result<Vec<Seq>, ObjectError> {
+        self.now.sequences()
+    }
+    fn statfs(&self) -> Result<StatFs, ObjectError> {
+        self.now.statfs()
+    }
+}
+
+enum Pending {
+    Object(IoId, ObjectOp),
+    Fetch(sateen_target::ParkId, sateen_osd::Wants, u64),
+    Flush(Flush, Vec<ObjectId>),
+    Checkpoint(Checkpoint),
+}
+
+/// One party's connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    pub from: Endpoint,
+    pub client: ClientId,
+    pub generation: u32,
+    pub attempt: u64,
+    pub next: u64,
+}
+
+/// Names a request: the client, its slot and its sequence.
+pub type Ticket = (ClientId, u16, u64);
+
+/// An OST with everything around it.
+pub struct World {
+    pub ost: Ost,
+    pub disk: Disk,
+    index: MemoryIndex,
+    frames: Vec<Vec<u8>>,
+    pending: Vec<Pending>,
+    out: Outbox,
+    pub random: Random,
+    pub now: Timestamp,
+    pub boot_epoch: u64,
+    /// Answers that came and were not yet taken.
+    pub answers: BTreeMap<Ticket, (Reply, Bulk)>,
+    connected: VecDeque<(ClientId, Reply)>,
+    pub flushes: u64,
+}
+
+const JOURNAL_EPOCH: u64 = 77;
+
+fn config(boot_epoch: u64) -> CoreConfig {
+    CoreConfig { me: Endpoint::Ost(0), boot_epoch, hash_key: 0 }
+}
+
+impl World {
+    pub fn new(seed: u64, bytes_max: u64) -> World {
+        let (store, _) = Recovery::new(JOURNAL_EPOCH, 0, StoreLimits::default()).finish();
+        World {
+            ost: Ost::new(config(1), store),
+            disk: Disk::new(bytes_max),
+            index: MemoryIndex::default(),
+            frames: Vec::new(),
+            pending: Vec::new(),
+            out: Outbox::new(),
+            random: Random::new(seed),
+            now: Timestamp { mono_ns: 1, wall_ns: 1 },
+            boot_epoch: 1,
+            answers: BTreeMap::new(),
+            connected: VecDeque::new(),
+            flushes: 0,
+        }
+    }
+
+    /// The machine stops and starts: what was not durable may be lost, whatever is under way
+    /// is.
+    pub fn crash(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            match pending {
+                // Bytes on their way to the disk may still reach it.
+                Pending::Object(_, op) if self.random.one_in(2) => drop(op.run(&self.disk)),
+                Pending::Flush(flush, before) if self.random.one_in(2) => {
+                    self.disk.sync(&before).unwrap();
+                    self.frames.push(flush.frame);
+                }
+                _ => {}
+            }
+        }
+        self.disk = self.disk.crash(&mut self.random);
+        self.boot_epoch += 1;
+        let mut recovery =
+            Recovery::new(JOURNAL_EPOCH, self.index.checkpointed(), StoreLimits::default());
+        for frame in &self.frames {
+            let Decoded::Frame { payload, .. } = decode_frame(JOURNAL_EPOCH, frame) else {
+                panic!("a whole frame");
+            };
+            recovery.frame(payload).unwrap();
+        }
+        self.ost = Ost::new(config(self.boot_epoch), recovery.finish().0);
+        self.out = Outbox::new();
+        self.answers.clear();
+        self.connected.clear();
+    }
+
+    fn take_effects(&mut self) {
+        let mut flush = false;
+        let effects: Vec<Effect> = self.out.drain().collect();
+        for effect in effects {
+            match effect {
+                Effect::Send(Message { header, body: Body::Reply(reply), bulk }) => {
+                    if header.generation == 0 {
+                        self.connected.push_back((header.client, reply));
+                    } else {
+                        self.answers
+                            .insert((header.client, header.slot, header.seq), (reply, bulk));
+                    }
+                }
+                Effect::Send(other) => panic!("an OST only answers: {other:?}"),
+                Effect::Object { id, op } => self.pending.push(Pending::Object(id, op)),
+                Effect::Prefetch { id, wants, generation } => {
+                    self.pending.push(Pending::Fetch(id, wants, generation));
+                }
+                Effect::Flush => flush = true,
+            }
+        }
+        if flush {
+            self.start_flush();
+        }
+    }
+
+    fn start_flush(&mut self) {
+        if let Some(flush) = self.ost.store().begin_flush() {
+            let before = self.ost.sync_before_flush();
+            self.pending.push(Pending::Flush(flush, before));
+        }
+    }
+
+    pub fn start_checkpoint(&mut self) {
+        if let Some(checkpoint) = self.ost.store().begin_checkpoint() {
+            self.pending.push(Pending::Checkpoint(checkpoint));
+        }
+    }
+
+    /// Ends one thing that is under way; false if there was none.
+    pub fn step(&mut self) -> bool {
+        if self.pending.is_empty() {
+            return false;
+        }
+        let at = self.random.index(self.pending.len());
+        match self.pending.swap_remove(at) {
+            Pending::Object(id, op) => {
+                let done = op.run(&self.disk);
+                self.ost.on_object_done(self.now, id, done, &mut self.out);
+            }
+            Pending::Fetch(id, wants, generation) => {
+                let view = Prefetched::read(&self.index, &wants, generation).unwrap();
+                self.ost.on_prefetched(self.now, id, view, &mut self.out);
+            }
+            Pending::Flush(flush, before) => {
+                self.disk.sync(&before).unwrap();
+                self.frames.push(flush.frame.clone());
+                self.flushes += 1;
+                self.ost.store().flush_done(flush);
+                self.ost.on_flushed(self.now, &mut self.out);
+            }
+            Pending::Checkpoint(checkpoint) => {
+                if checkpoint.upto > self.ost.store().committed() {
+                    self.start_flush();
+                    self.pending.push(Pending::Checkpoint(checkpoint));
+                } else {
+                    self.index.checkpoint(&checkpoint.table, checkpoint.upto).unwrap();
+                    self.ost.store().checkpoint_done();
+                }
+            }
+        }
+        self.take_effects();
+        true
+    }
+
+    pub fn tick(&mut self) {
+        self.now.mono_ns += 5_000_000;
+        self.now.wall_ns += 5_000_000;
+        self.ost.on_tick(self.now, &mut self.out);
+        self.take_effects();
+        self.start_flush();
+    }
+
+    /// Runs until nothing is under way.
+    pub fn settle(&mut self) {
+        for _ in 0..100_000 {
+            if !self.step() {
+                self.start_flush();
+                if self.pending.is_empty() {
+                    return;
+                }
+            }
+        }
+        panic!("something never ends");
+    }
+
+    pub fn deliver(&mut self, message: Message) {
+        self.ost.on_message(self.now, message, &mut self.out);
+        self.take_effects();
+    }
+
+    pub fn poison(&mut self) {
+        self.ost.on_poisoned(self.now, &mut self.out);
+        self.take_effects();
+    }
+
+    pub fn client(&mut self, number: u64) -> Peer {
+        let client = ClientId(number);
+        let mut peer =
+            Peer { from: Endpoint::Client(client), client, generation: 0, attempt: 0, next: 0 };
+        assert_eq!(self.connect(&mut peer), None);
+        peer
+    }
+
+    pub fn mdt(&mut self) -> Peer {
+        let client = ClientId(1 << 40);
+        let mut peer = Peer { from: Endpoint::Mdt(0), client, generation: 0, attempt: 0, next: 0 };
+        assert_eq!(self.connect(&mut peer), None);
+        peer
+    }
+
+    /// Connects; the error if it was refused.
+    pub fn connect(&mut self, peer: &mut Peer) -> Option<Errno> {
+        peer.attempt += 1;
+        peer.generation = 0;
+        let mut message = message(peer, 0, 0, Request::Connect { features: 0 }, Bulk::None);
+        message.header.seq = peer.attempt;
+        self.deliver(message);
+        for _ in 0..10_000 {
+            if let Some(at) = self.connected.iter().position(|(client, _)| *client == peer.client) {
+                let (_, reply) = self.connected.remove(at).unwrap();
+                if let ReplyBody::Connected { generation, boot_epoch, .. } = reply.body {
+                    assert_eq!(boot_epoch, self.boot_epoch);
+                    peer.generation = generation;
+                    peer.next = 0;
+                }
+                return reply.error;
+            }
+            assert!(self.step(), "the connect is answered");
+        }
+        panic!("the connect is answered in time");
+    }
+
+    /// Sends a request in a slot of its own.
+    pub fn send(&mut self, peer: &mut Peer, request: OstRequest, bulk: Bulk) -> Ticket {
+        let slot = peer.next as u16;
+        peer.next += 1;
+        let message = message(peer, slot, 1, Request::Ost(request), bulk);
+        self.deliver(message);
+        (peer.client, slot, 1)
+    }
+
+    pub fn has(&self, ticket: Ticket) -> bool {
+        self.answers.contains_key(&ticket)
+    }
+
+    pub fn wait(&mut self, ticket: Ticket) -> (Reply, Bulk) {
+        for _ in 0..10_000 {
+            if let Some(answer) = self.answers.remove(&ticket) {
+                return answer;
+            }
+            if !self.step() {
+                self.tick();
+            }
+        }
+        panic!("no answer to {ticket:?}");
+    }
+
+    /// Sends and waits.
+    pub fn call(&mut self, peer: &mut Peer, request: OstRequest) -> Result<OstReply, Errno> {
+        let ticket = self.send(peer, request, Bulk::None);
+        unpack(self.wait(ticket).0)
+    }
+
+    pub fn write(
+        &mut self,
+        peer: &mut Peer,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<OstReply, Errno> {
+        let (request, bulk) = write(object, 1, offset, data);
+        let ticket = self.send(peer, request, bulk);
+        unpack(self.wait(ticket).0)
+    }
+
+    pub fn sync(&mut self, peer: &mut Peer, objects: Vec<ObjectId>) -> Result<OstReply, Errno> {
+        self.call(peer, OstRequest::Sync { objects, boot_epoch: 0 })
+    }
+}
+
+pub fn unpack(reply: Reply) -> Result<OstReply, Errno> {
+    match (reply.error, reply.body) {
+        (Some(errno), _) => Err(errno),
+        (None, ReplyBody::Ost(reply)) => Ok(reply),
+        (None, other) => panic!("an OST's answer, not {other:?}"),
+    }
+}
+
+pub fn write(object: ObjectId, layout_gen: u32, offset: u64, data: &[u8]) -> (OstRequest, Bulk) {
+    let request = OstRequest::Write { object, layout_gen, offset, grant_used: 0 };
+    (request, Bulk::Data(Bytes::copy_from_slice(data)))
+}
+
+pub fn message(peer: &Peer, slot: u16, seq: u64, request: Request, bulk: Bulk) -> Message {
+    let header = Header {
+        from: peer.from,
+        to: Endpoint::Ost(0),
+        client: peer.client,
+        generation: peer.generation,
+        slot,
+        seq,
+        deadline_ms: 0,
+        project: 7,
+        credential: 0,
+        trace: 0,
+        job: [0; 16],
+    };
+    Message { header, body: Body::Request(request), bulk }
+}
+
+pub fn object(oid: u32, stripe: u32) -> ObjectId {
+    ObjectId { fid: Fid::new(Seq(0x2_0000_0400), oid), stripe }
+}

@@ -1,0 +1,363 @@
+//! What an OST answers, request by request.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
+
+mod common;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use common::{World, message, object, unpack, write};
+use sateen_types::{Errno, Seq};
+use sateen_wire::{Bulk, OstReply, OstRequest, Request};
+
+const MIB: u64 = 1 << 20;
+
+fn size(world: &mut World, peer: &mut common::Peer, object: sateen_types::ObjectId) -> u64 {
+    match world.call(peer, OstRequest::GetAttr { objects: vec![object] }) {
+        Ok(OstReply::Objects(attrs)) => attrs[0].size,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn objects_are_born_written_read_and_listed() {
+    let mut world = World::new(1, 64 * MIB);
+    let mut client = world.client(1);
+    let (a, b) = (object(1, 0), object(1, 3));
+    assert_eq!(size(&mut world, &mut client, a), 0);
+    let written = world.write(&mut client, a, 4, b"hello").unwrap();
+    assert!(matches!(written, OstReply::Written { len: 5, boot_epoch: 1, .. }));
+    world.write(&mut client, b, 0, b"other").unwrap();
+    assert_eq!(size(&mut world, &mut client, a), 9);
+
+    // A reader's buffer keeps what it held, and comes back in the same shape.
+    let mut buffer = BytesMut::with_capacity(64);
+    buffer.put_slice(b"head");
+    let request = OstRequest::Read { object: a, offset: 2, len: 64 };
+    let ticket = world.send(&mut client, request.clone(), Bulk::Buffer(buffer));
+    let (reply, bulk) = world.wait(ticket);
+    assert_eq!(unpack(reply), Ok(OstReply::Read { len: 7 }));
+    assert_eq!(bulk, Bulk::Buffer(BytesMut::from(&b"head\0\0hello"[..])));
+    let ticket = world.send(&mut client, request, Bulk::None);
+    assert_eq!(world.wait(ticket).1, Bulk::Data(Bytes::from_static(b"\0\0hello")));
+
+    let seq = Seq(0x2_0000_0400);
+    for request in [
+        OstRequest::List { seq, from_oid: 0, count: 10 },
+        OstRequest::ListFile { fid: a.fid },
+        OstRequest::GetAttr { objects: vec![a, b] },
+    ] {
+        let Ok(OstReply::Objects(attrs)) = world.call(&mut client, request) else { panic!() };
+        let all: Vec<_> = attrs.iter().map(|attr| (attr.object, attr.size)).collect();
+        assert_eq!(all, [(a, 9), (b, 5)]);
+    }
+    let behind = OstRequest::List { seq, from_oid: 2, count: 10 };
+    assert_eq!(world.call(&mut client, behind), Ok(OstReply::Objects(Vec::new())));
+    let hole = OstRequest::Seek { object: a, offset: 0, hole: true };
+    assert_eq!(world.call(&mut client, hole), Ok(OstReply::Offset { offset: Some(9) }));
+    let data = OstRequest::Seek { object: a, offset: 9, hole: false };
+    assert_eq!(world.call(&mut client, data), Ok(OstReply::Offset { offset: None }));
+}
+
+#[test]
+fn impossible_requests_are_refused() {
+    let mut world = World::new(1, 64 * MIB);
+    let mut client = world.client(1);
+    let a = object(1, 0);
+    assert_eq!(world.write(&mut client, a, i64::MAX as u64, b"x"), Err(Errno::EFBIG));
+    assert_eq!(world.write(&mut client, a, u64::MAX, b"xx"), Err(Errno::EFBIG));
+    let (no_bulk, _) = write(a, 1, 0, b"");
+    assert_eq!(world.call(&mut client, no_bulk), Err(Errno::EPROTO));
+    let huge = OstRequest::Read { object: a, offset: 0, len: u32::MAX };
+    assert_eq!(world.call(&mut client, huge), Err(Errno::EINVAL));
+    let none = OstRequest::List { seq: Seq(0x2_0000_0400), from_oid: 0, count: 0 };
+    assert_eq!(world.call(&mut client, none), Err(Errno::EINVAL));
+    let nobody = sateen_types::ObjectId::default();
+    assert_eq!(world.write(&mut client, nobody, 0, b"x"), Err(Errno::EINVAL));
+    let many = OstRequest::GetAttr { objects: vec![a; 5000] };
+    assert_eq!(world.call(&mut client, many), Err(Errno::E2BIG));
+    for request in [
+        OstRequest::Destroy { objects: vec![a], late_writers: false },
+        OstRequest::Punch { object: a, size: 0, version: 9 },
+        OstRequest::Fence { client: client.client },
+    ] {
+        assert_eq!(world.call(&mut client, request), Err(Errno::EPERM), "clients must not");
+    }
+}
+
+#[test]
+fn a_layout_that_has_passed_is_refused() {
+    let mut world = World::new(1, 64 * MIB);
+    let mut client = world.client(1);
+    let a = object(1, 0);
+    let mut put = |world: &mut World, layout_gen| {
+        let (request, bulk) = write(a, layout_gen, 0, b"x");
+        let ticket = world.send(&mut client, request, bulk);
+        unpack(world.wait(ticket).0).map(|_| ())
+    };
+    assert_eq!(put(&mut world, 2), Ok(()));
+    assert_eq!(put(&mut world, 1), Err(Errno::ESTALE));
+    assert_eq!(put(&mut world, 3), Ok(()));
+    assert_eq!(put(&mut world, 2), Err(Errno::ESTALE));
+}
+
+#[test]
+fn nobody_overtakes_what_cuts() {
+    for seed in common::seeds(50) {
+        println!("SEED={seed}");
+        let mut world = World::new(seed, 64 * MIB);
+        let (mut client, mut mdt) = (world.client(1), world.mdt());
+        let a = object(1, 0);
+        let mut send = |world: &mut World, offset, data: &[u8]| {
+            let (request, bulk) = write(a, 1, offset, data);
+            world.send(&mut client, request, bulk)
+        };
+        send(&mut world, 0, b"aaaa");
+        send(&mut world, 4, b"bbbb");
+        let cut = OstRequest::Punch { object: a, size: 2, version: 5 };
+        world.send(&mut mdt, cut.clone(), Bulk::None);
+        send(&mut world, 6, b"cc");
+        world.send(&mut mdt, cut, Bulk::None);
+        world.settle();
+        assert_eq!(world.disk.image(a).as_deref(), Some(&b"aa\0\0\0\0cc"[..]));
+
+        send(&mut world, 0, b"zz");
+        let destroy = OstRequest::Destroy { objects: vec![a, a], late_writers: false };
+        let ticket = world.send(&mut mdt, destroy, Bulk::None);
+        world.settle();
+        assert_eq!(unpack(world.wait(ticket).0), Ok(OstReply::Done));
+        assert_eq!(world.disk.image(a), None);
+    }
+}
+
+#[test]
+fn a_sync_of_an_earlier_boot_fails() {
+    let mut world = World::new(1, 64 * MIB);
+    let mut client = world.client(1);
+    let a = object(1, 0);
+    world.write(&mut client, a, 0, b"x").unwrap();
+    let sync = |boot_epoch| OstRequest::Sync { objects: vec![a], boot_epoch };
+    assert_eq!(world.call(&mut client, sync(1)), Ok(OstReply::Done));
+    assert!(world.flushes > 0, "the record of the new object is durable, too");
+    world.crash();
+    assert_eq!(world.connect(&mut client), None);
+    assert_eq!(world.call(&mut client, sync(1)), Err(Errno::EIO));
+    assert_eq!(world.call(&mut client, sync(2)), Ok(OstReply::Done));
+    assert_eq!(world.call(&mut client, sync(0)), Ok(OstReply::Done));
+}
+
+#[test]
+fn writers_without_a_connection_are_refused() {
+    let mut world = World::new(1, 64 * MIB);
+    let mut client = world.client(1);
+    let a = object(1, 0);
+    let (request, bulk) = write(a, 1, 0, b"late");
+    let late = message(&client, 900, 1, Request::Ost(request), bulk);
+    world.crash();
+    world.deliver(late.clone());
+    assert_eq!(unpack(world.wait((client.client, 900, 1)).0), Err(Errno::ESTALE));
+    world.connect(&mut client);
+    world.deliver(late.clone());
+    world.settle();
+    assert_eq!(world.disk.image(a), None, "a message of an earlier boot is dropped");
+
+    let old = message(&client, 901, 1, late_body(&late), late.bulk.clone());
+    world.deliver(message(&client, 0, 1, Request::Disconnect, Bulk::None));
+    world.connect(&mut client);
+    world.deliver(old);
+    world.settle();
+    assert_eq!(world.disk.image(a), None, "so is one of an earlier connection");
+}
+
+fn late_body(message: &sateen_wire::Message) -> Request {
+    match &message.body {
+        sateen_wire::Body::Request(request) => request.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_queued_dies_with_its_client() {
+    let mut world = World::new(1, 64 * MIB);
+    let (mut client, mut mdt) = (world.client(1), world.mdt());
+    let a = object(1, 0);
+    world.write(&mut client, a, 0, b"aaaa").unwrap();
+    world.send(&mut mdt, OstRequest::Punch { object: a, size: 1, version: 3 }, Bulk::None);
+    let (request, bulk) = write(a, 1, 0, b"bbbb");
+    let ticket = world.send(&mut client, request, bulk);
+    world.deliver(message(&client, 999, 1, Request::Disconnect, Bulk::None));
+    world.settle();
+    assert!(!world.has(ticket), "nobody is there to be answered");
+    assert_eq!(world.disk.image(a).as_deref(), Some(&b"a"[..]));
+}
+
+#[test]
+fn a_fence_waits_for_what_is_under_way_and_holds_for_ever() {
+    for seed in common::seeds(50) {
+        println!("SEED={seed}");
+        let mut world = World::new(seed, 64 * MIB);
+        let (mut client, mut mdt) = (world.client(1), world.mdt());
+        let a = object(1, 0);
+        let first = write(a, 1, 0, b"first");
+        let under_way = world.send(&mut client, first.0, first.1);
+        let fence = OstRequest::Fence { client: client.client };
+        assert_eq!(world.call(&mut mdt, fence), Ok(OstReply::Done));
+        let then = world.disk.image(a);
+        assert!(!world.has(under_way));
+        let (request, bulk) = write(a, 1, 0, b"later");
+        let ticket = world.send(&mut client, request, bulk);
+        assert_eq!(unpack(world.wait(ticket).0), Err(Errno::ESTALE));
+        world.settle();
+        assert_eq!(world.disk.image(a), then, "nothing happens after the answer");
+        assert_eq!(world.connect(&mut client), Some(Errno::ESTALE));
+        world.crash();
+        assert_eq!(world.connect(&mut client), Some(Errno::ESTALE), "not after a restart");
+        world.client(2);
+    }
+}
+
+#[test]
+fn a_dead_object_is_not_raised_while_a_writer_of_its_time_is_left() {
+    for seed in common::seeds(20) {
+        println!("SEED={seed}");
+        let mut world = World::new(seed, 64 * MIB);
+        let (mut one, mut two, mut mdt) = (world.client(1), world.client(2), world.mdt());
+        let a = object(1, 0);
+        world.write(&mut one, a, 0, b"alive").unwrap();
+        assert_eq!(
+            world.call(&mut mdt, OstRequest::Fence { client: one.client }),
+            Ok(OstReply::Done)
+        );
+        let destroy = |late_writers| OstRequest::Destroy { objects: vec![a], late_writers };
+        assert_eq!(world.call(&mut mdt, destroy(true)), Ok(OstReply::Done));
+        let mut young = world.client(3);
+        assert_eq!(world.call(&mut mdt, destroy(false)), Ok(OstReply::Done));
+        for peer in [&mut two, &mut young] {
+            assert_eq!(world.write(peer, a, 0, b"x"), Err(Errno::ESTALE));
+        }
+        if seed % 2 == 0 {
+            world.start_checkpoint();
+            world.settle();
+        }
+        world.crash();
+        assert_eq!(world.connect(&mut two), None);
+        assert_eq!(world.connect(&mut young), None);
+        assert_eq!(world.write(&mut two, a, 0, b"x"), Err(Errno::ESTALE), "after a restart");
+        assert_eq!(world.disk.image(a), None);
+        // The MDT's repetition after its own crash is harmless.
+        world.connect(&mut mdt);
+        assert_eq!(world.call(&mut mdt, destroy(true)), Ok(OstReply::Done));
+        world.deliver(message(&two, 999, 1, Request::Disconnect, Bulk::None));
+        for _ in 0..20 {
+            world.tick();
+            world.settle();
+        }
+        assert_eq!(world.write(&mut young, a, 0, b"x"), Err(Errno::ESTALE), "it was there, too");
+        world.deliver(message(&young, 999, 1, Request::Disconnect, Bulk::None));
+        for _ in 0..20 {
+            world.tick();
+            world.settle();
+        }
+        let mut new = world.client(9);
+        assert!(world.write(&mut new, a, 0, b"x").is_ok(), "nobody can know it any more");
+    }
+}
+
+#[test]
+fn tombstones_of_writers_who_do_not_come_back_go_in_time() {
+    let mut world = World::new(3, 64 * MIB);
+    let (mut mdt, _silent) = (world.mdt(), world.client(2));
+    let objects: Vec<_> = (1..=700).map(|oid| object(oid, 0)).collect();
+    let destroy = OstRequest::Destroy { objects: objects.clone(), late_writers: true };
+    assert_eq!(world.call(&mut mdt, destroy), Ok(OstReply::Done));
+    world.start_checkpoint();
+    world.settle();
+    world.crash();
+    let mut new = world.client(9);
+    assert_eq!(world.write(&mut new, objects[5], 0, b"x"), Err(Errno::ESTALE));
+    world.now.mono_ns += 301_000_000_000;
+    for _ in 0..20 {
+        world.tick();
+        world.settle();
+    }
+    for object in [objects[0], objects[255], objects[256], objects[699]] {
+        assert!(world.write(&mut new, object, 0, b"x").is_ok(), "{object}");
+    }
+}
+
+#[test]
+fn space_is_promised_once_and_refused_early() {
+    let mut world = World::new(1, 16 * MIB);
+    let (mut one, mut two) = (world.client(1), world.client(2));
+    let grant = |world: &mut World, peer: &mut common::Peer, bytes| match world
+        .call(peer, OstRequest::Grant { bytes })
+    {
+        Ok(OstReply::Granted { bytes }) => bytes,
+        other => panic!("{other:?}"),
+    };
+    let promised = grant(&mut world, &mut one, 3 * MIB);
+    assert!(promised >= 2 * MIB, "{promised}");
+    let a = object(1, 0);
+    let block = vec![7u8; MIB as usize];
+    let mut written = 0;
+    let refused = loop {
+        match world.write(&mut two, a, written, &block) {
+            Ok(_) => written += MIB,
+            Err(errno) => break errno,
+        }
+        assert!(written < 17 * MIB);
+    };
+    assert_eq!(refused, Errno::ENOSPC);
+    assert!(written + promised < 16 * MIB, "the promise was left alone");
+    assert!(written >= 11 * MIB, "{written}");
+    assert!(world.write(&mut two, a, 0, &block).is_ok(), "overwriting takes no space");
+    let full = OstRequest::Allocate {
+        object: a,
+        layout_gen: 1,
+        offset: 0,
+        len: 15 * MIB,
+        punch_hole: false,
+        keep_size: false,
+    };
+    assert_eq!(world.call(&mut two, full), Err(Errno::ENOSPC));
+    // Whoever holds the promise can use it.
+    let b = object(2, 0);
+    for at in 0..promised / MIB {
+        let request =
+            OstRequest::Write { object: b, layout_gen: 1, offset: at * MIB, grant_used: MIB };
+        let ticket = world.send(&mut one, request, Bulk::Data(Bytes::from(block.clone())));
+        assert!(unpack(world.wait(ticket).0).is_ok());
+    }
+    // What is removed can be written again at once.
+    let mut mdt = world.mdt();
+    let destroy = OstRequest::Destroy { objects: vec![a], late_writers: false };
+    assert_eq!(world.call(&mut mdt, destroy), Ok(OstReply::Done));
+    assert!(world.write(&mut two, object(3, 0), 0, &block).is_ok());
+    let Ok(OstReply::StatFs(statfs)) = world.call(&mut two, OstRequest::StatFs) else { panic!() };
+    assert!(statfs.bytes_avail < statfs.bytes_total && statfs.bytes_avail > 10 * MIB);
+}
+
+#[test]
+fn a_poisoned_target_answers_everybody() {
+    let mut world = World::new(1, 64 * MIB);
+    let (mut client, mut mdt) = (world.client(1), world.mdt());
+    let a = object(1, 0);
+    let mut tickets = Vec::new();
+    for n in 0..4 {
+        let (request, bulk) = write(a, 1, n, b"x");
+        tickets.push(world.send(&mut client, request, bulk));
+        let cut = OstRequest::Punch { object: a, size: 0, version: n + 1 };
+        tickets.push(world.send(&mut mdt, cut, Bulk::None));
+        let destroy = OstRequest::Destroy { objects: vec![object(9, 0)], late_writers: false };
+        tickets.push(world.send(&mut mdt, destroy, Bulk::None));
+    }
+    for _ in 0..3 {
+        world.step();
+    }
+    world.poison();
+    world.settle();
+    let failed = tickets.iter().filter(|ticket| {
+        let (reply, _) = &world.answers[ticket];
+        reply.error == Some(Errno::EIO)
+    });
+    assert!(failed.count() >= 9);
+    assert_eq!(world.connect(&mut client), Some(Errno::EIO));
+}
