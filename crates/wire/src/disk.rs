@@ -1,6 +1,7 @@
 //! What targets write down: formats shared by all targets. Each kind of target has its
 //! records in a module of its own.
 
+pub mod mgs;
 pub mod ost;
 
 /// CRC-32C, the checksum of every header, frame and record.

@@ -6,7 +6,7 @@ use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
 use crate::{wire_enum, wire_struct};
 
 /// Most targets of one file system.
-const TARGETS_MAX: usize = 1 << 16;
+pub const TARGETS_MAX: usize = 1 << 16;
 
 impl Wire for Nid {
     fn put(&self, out: &mut Vec<u8>) {
