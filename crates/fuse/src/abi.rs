@@ -166,9 +166,30 @@ wire! {
     SyncfsIn = 8 { padding: u64 }
     ExtHeader = 8 { size: u32, kind: u32 }
 
+    /// What io_uring adds to a request: `commit_id` names it in the answer.
+    EntInOut = 32 { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
+    /// The command area of a submission.
+    UringCmdReq = 24 { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6] }
+
     NotifyInvalInode = 24 { ino: u64, off: i64, len: i64 }
     NotifyInvalEntry = 16 { parent: u64, namelen: u32, flags: u32 }
     NotifyDelete = 24 { parent: u64, child: u64, namelen: u32, padding: u32 }
     NotifyStore = 24 { nodeid: u64, offset: u64, size: u32, padding: u32 }
     NotifyPrune = 16 { count: u32, padding: u32, spare: u64 }
+}
+
+/// The header of an io_uring entry: header of the request or the answer, header
+/// of the operation, and what io_uring adds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct UringHeader {
+    pub(crate) in_out: [u8; 128],
+    pub(crate) op_in: [u8; 128],
+    pub(crate) ent: EntInOut,
+}
+
+impl Default for UringHeader {
+    fn default() -> UringHeader {
+        UringHeader { in_out: [0; 128], op_in: [0; 128], ent: EntInOut::default() }
+    }
 }

@@ -31,10 +31,14 @@ impl LoanBuffer {
         LoanBuffer { handle, base, capacity, whole: true }
     }
 
-    #[cfg(test)]
     /// Where the memory is; the same for the buffer's whole life.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base
+    }
+
+    /// How many bytes it lends.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// The memory, while nobody else has it; empty otherwise.

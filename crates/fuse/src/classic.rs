@@ -16,6 +16,7 @@ use bytes::Buf;
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use zerocopy::FromBytes;
 
@@ -101,7 +102,7 @@ pub(crate) fn serve(device: &Arc<Device>, fs: &dyn Filesystem, capacity: usize) 
             Err(error) => return EndReason::Failed(error.raw_os_error()),
         };
         if let Some((request, reply)) = receive(device, &mut buffer, len) {
-            fs.dispatch(request, reply);
+            guarded(fs, request, reply);
         }
         if !buffer.recover() {
             let next = match lent.iter_mut().position(LoanBuffer::recover) {
@@ -113,6 +114,16 @@ pub(crate) fn serve(device: &Arc<Device>, fs: &dyn Filesystem, capacity: usize) 
                 lent.remove(0);
             }
         }
+    }
+}
+
+/// Dispatches; a panic of the file system costs one request (its reply answers
+/// EIO when it is dropped) and not the thread, without which others would hang.
+pub(crate) fn guarded(fs: &dyn Filesystem, request: Request, reply: Reply) {
+    let unique = request.unique;
+    let run = AssertUnwindSafe(|| fs.dispatch(request, reply));
+    if std::panic::catch_unwind(run).is_err() {
+        tracing::error!(unique, "the file system panicked");
     }
 }
 

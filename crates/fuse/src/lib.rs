@@ -22,7 +22,9 @@ mod dir;
 mod mount;
 mod notify;
 mod op;
+mod queues;
 mod reply;
+mod ring;
 mod session;
 
 pub use attr::{Attr, EntryOut, FileKind, StatfsOut, Time};

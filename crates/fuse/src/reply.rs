@@ -8,6 +8,7 @@ use crate::buffer::LoanBuffer;
 use crate::classic::Device;
 use crate::dir::DirBuffer;
 use crate::op::FileLock;
+use crate::ring::{Answer, QueueShared};
 use bytes::BytesMut;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,6 +32,9 @@ pub(crate) enum Channel {
     None,
     /// To /dev/fuse, written at once.
     Classic { device: Arc<Device>, lease: Option<LoanBuffer> },
+    /// To a queue of the io_uring transport; `buffer` is what is left of the
+    /// entry's payload.
+    Ring { queue: Arc<QueueShared>, entry: u32, buffer: Option<BytesMut> },
     /// To whoever called [`Reply::capture`].
     Capture(Arc<Mutex<Option<Captured>>>),
 }
@@ -120,6 +124,7 @@ impl Reply {
                 *lease = Some(buffer);
                 lent
             }
+            Channel::Ring { buffer, .. } => buffer.take().unwrap_or_default(),
             _ => BytesMut::new(),
         };
         fit(lent, len)
@@ -133,6 +138,10 @@ impl Reply {
                 device.answer(self.unique, 0, &[&data]);
                 drop(data);
                 device.pool.put(lease);
+            }
+            // The buffer was taken: most likely this is it.
+            Channel::Ring { queue, entry, buffer: None } => {
+                queue.complete(Answer { entry, errno: 0, body: data });
             }
             channel => {
                 self.channel = channel;
@@ -214,6 +223,12 @@ impl Reply {
             Channel::Classic { device, lease } => {
                 device.answer(self.unique, errno, parts);
                 device.pool.put(lease);
+            }
+            Channel::Ring { queue, entry, buffer } => {
+                let mut body = buffer.unwrap_or_default();
+                body.clear();
+                parts.iter().for_each(|part| body.extend_from_slice(part));
+                queue.complete(Answer { entry, errno, body });
             }
             Channel::Capture(cell) => {
                 let captured = Captured { errno, body: parts.concat() };

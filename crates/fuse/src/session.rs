@@ -12,8 +12,10 @@ use crate::Filesystem;
 use crate::abi::{self, opcode};
 use crate::caps::{Caps, KernelOffer, Limits, init_out};
 use crate::classic::{self, Device, Pool};
-use crate::mount::{self, MountOptions, UnmountMode};
+use crate::mount::{self, MountOptions, TransportChoice, UnmountMode};
 use crate::notify::{Notifier, write_message};
+use crate::queues::{self, Prepared};
+use crate::ring::QueueShared;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -102,6 +104,7 @@ pub(crate) struct Shared {
     fs: Arc<dyn Filesystem>,
     state: Mutex<State>,
     ended: Condvar,
+    mountpoint: PathBuf,
 }
 
 #[derive(Debug, Default)]
@@ -122,18 +125,29 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a thread of the session; `body` runs until the connection ends.
+    /// Remembers why the session ends, if that is not known yet.
+    fn note(&self, reason: EndReason) {
+        let mut state = self.state();
+        state.reason = state.reason.or(Some(reason));
+    }
+
+    /// Starts a thread of the session; `body` runs until the connection ends
+    /// and says why it did, if it served at all.
     pub(crate) fn spawn(
         self: &Arc<Shared>,
         name: String,
-        body: impl FnOnce(&dyn Filesystem) -> EndReason + Send + 'static,
+        body: impl FnOnce(&dyn Filesystem) -> Option<EndReason> + Send + 'static,
     ) -> io::Result<()> {
         self.state().running += 1;
         let guard = Running { shared: self.clone(), reason: None };
         // If the thread cannot be started, the closure and its guard are dropped.
         thread::Builder::new().name(name).spawn(move || {
             let mut guard = guard;
-            guard.reason = Some(body(guard.shared.fs.as_ref()));
+            guard.reason = body(guard.shared.fs.as_ref());
+            if let Some(EndReason::Failed(_)) = guard.reason {
+                // Requests of a thread that is no more would wait for ever.
+                let _ = mount::unmount(&guard.shared.mountpoint, UnmountMode::Force);
+            }
         })?;
         Ok(())
     }
@@ -199,24 +213,31 @@ impl Session {
         // Pages under write-back would change without any upcall.
         let caps = wanted - Caps::WRITEBACK_CACHE - Caps::OVER_IO_URING;
         let payload = (u32::from(limits.max_pages) * page_size).max(limits.max_write) as usize;
-        let pool = Arc::new(Pool::new(payload));
-        let shared =
-            Arc::new(Shared { fs, state: Mutex::new(State::default()), ended: Condvar::new() });
-
+        let shared = Arc::new(Shared {
+            fs,
+            state: Mutex::new(State::default()),
+            ended: Condvar::new(),
+            mountpoint: options.mountpoint.clone(),
+        });
+        let prepared = prepare_queues(&options, &offer, &shared, &fd, payload);
+        let caps = if prepared.is_some() { caps | Caps::OVER_IO_URING } else { caps };
         write_message(fd.as_ref(), unique, 0, &[&init_out(&limits, caps)])
             .map_err(io::Error::from)?;
-        let capacity = payload + abi::HEADER_ROOM;
-        for index in 0..options.threads {
-            let own = match index {
-                0 => fd.clone(),
-                _ => Arc::new(Device::clone_of(&fd)?),
-            };
-            let device = Arc::new(Device { fd: own, pool: pool.clone() });
-            shared
-                .spawn(format!("fuse-{index}"), move |fs| classic::serve(&device, fs, capacity))?;
-        }
+        let (queues, transport) = match prepared.map(Prepared::register) {
+            None => (Vec::new(), Transport::Classic),
+            Some((queues, Ok(()))) => (queues, Transport::Uring),
+            Some((queues, Err(error))) => {
+                tracing::warn!(%error, "the kernel refused io_uring queues; serving /dev/fuse");
+                (queues, Transport::Classic)
+            }
+        };
+        let readers = match transport {
+            Transport::Classic => options.threads,
+            Transport::Uring => 1,
+        };
+        start_readers(&shared, &fd, readers, payload, &Arc::new(queues))?;
         let notifier = Notifier::new(fd);
-        Ok(Session { options, notifier, offer, caps, transport: Transport::Classic, shared })
+        Ok(Session { options, notifier, offer, caps, transport, shared })
     }
 
     /// The way to tell the kernel what is no longer true.
@@ -299,6 +320,57 @@ impl Drop for Session {
             );
         }
     }
+}
+
+/// The io_uring queues, if they are wanted and to be had.
+fn prepare_queues(
+    options: &MountOptions,
+    offer: &KernelOffer,
+    shared: &Arc<Shared>,
+    fd: &Arc<OwnedFd>,
+    payload: usize,
+) -> Option<Prepared> {
+    if options.transport == TransportChoice::Classic {
+        return None;
+    }
+    if !offer.caps.contains(Caps::OVER_IO_URING) {
+        match queues::switched_off() {
+            Some(switch) => {
+                tracing::warn!("FUSE over io_uring is switched off; as root: echo Y > {switch}")
+            }
+            None => tracing::warn!("this kernel has no FUSE over io_uring; serving /dev/fuse"),
+        }
+        return None;
+    }
+    queues::prepare(shared, fd, options.ring_depth, payload)
+        .inspect_err(|error| tracing::warn!(%error, "no io_uring; serving /dev/fuse"))
+        .ok()
+}
+
+/// Starts the threads that read /dev/fuse; the first to end stops the queues.
+fn start_readers(
+    shared: &Arc<Shared>,
+    fd: &Arc<OwnedFd>,
+    count: usize,
+    payload: usize,
+    queues: &Arc<Vec<Arc<QueueShared>>>,
+) -> io::Result<()> {
+    let pool = Arc::new(Pool::new(payload));
+    for index in 0..count {
+        let own = match index {
+            0 => fd.clone(),
+            _ => Arc::new(Device::clone_of(fd)?),
+        };
+        let device = Arc::new(Device { fd: own, pool: pool.clone() });
+        let (session, queues) = (shared.clone(), queues.clone());
+        shared.spawn(format!("fuse-{index}"), move |fs| {
+            let reason = classic::serve(&device, fs, payload + abi::HEADER_ROOM);
+            session.note(reason);
+            queues.iter().for_each(|queue| queue.stop());
+            Some(reason)
+        })?;
+    }
+    Ok(())
 }
 
 fn check(options: &MountOptions) -> Result<(), MountError> {

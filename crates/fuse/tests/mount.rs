@@ -70,6 +70,11 @@ fn classic() {
     work(TransportChoice::Classic, "classic");
 }
 
+#[test]
+fn uring() {
+    work(TransportChoice::Uring, "uring");
+}
+
 /// Answers LOOKUP never, by dropping the reply.
 struct Careless;
 

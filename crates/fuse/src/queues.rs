@@ -1,0 +1,91 @@
+//! Starting and ending the io_uring queues of a session.
+//!
+//! Called by the session only. The order matters: every queue is made before
+//! INIT is answered (so that the kernel is promised nothing that cannot be
+//! had), and registered after it (because the kernel takes no command before).
+use crate::ring::{Queue, QueueShared, queue_count};
+use crate::session::Shared;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Root can switch FUSE over io_uring on here.
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Queues that were made and wait for the kernel's readiness.
+pub(crate) struct Prepared {
+    queues: Vec<Waiting>,
+}
+
+struct Waiting {
+    shared: Arc<QueueShared>,
+    /// Sending lets the queue register; dropping lets it end.
+    go: Sender<()>,
+    registered: Receiver<io::Result<()>>,
+}
+
+/// Why FUSE over io_uring is not to be had, if the kernel has it but switched off.
+pub(crate) fn switched_off() -> Option<&'static str> {
+    let value = std::fs::read_to_string(SWITCH).ok()?;
+    (value.trim() == "N").then_some(SWITCH)
+}
+
+/// Makes one queue per CPU, each on its own thread.
+pub(crate) fn prepare(
+    session: &Arc<Shared>,
+    device: &Arc<OwnedFd>,
+    depth: u32,
+    payload: usize,
+) -> io::Result<Prepared> {
+    let mut starting = Vec::new();
+    for id in 0..queue_count()? {
+        let (made, is_made) = channel();
+        let (go, may_go) = channel::<()>();
+        let (told, registered) = channel();
+        let device = device.clone();
+        session.spawn(format!("fuse-ring-{id}"), move |fs| {
+            let queue = Queue::new(id, depth, payload, &device);
+            drop(device);
+            let mut queue = match queue {
+                Ok(queue) => queue,
+                Err(error) => {
+                    let _ = made.send(Err(error));
+                    return None;
+                }
+            };
+            let _ = made.send(Ok(queue.shared()));
+            may_go.recv().ok()?;
+            let result = queue.register();
+            let usable = result.is_ok();
+            let _ = told.send(result);
+            if usable { queue.serve(fs) } else { None }
+        })?;
+        starting.push((is_made, go, registered));
+    }
+    let mut queues = Vec::new();
+    for (made, go, registered) in starting {
+        let shared = made.recv().map_err(|_| io::Error::other("a queue's thread ended"))??;
+        queues.push(Waiting { shared, go, registered });
+    }
+    Ok(Prepared { queues })
+}
+
+impl Prepared {
+    /// Registers every queue; the kernel uses them from when all have answered.
+    /// On an error those that registered stay idle until the end.
+    pub(crate) fn register(self) -> (Vec<Arc<QueueShared>>, io::Result<()>) {
+        let mut result = Ok(());
+        for queue in &self.queues {
+            let _ = queue.go.send(());
+        }
+        let mut all = Vec::new();
+        for queue in self.queues {
+            let answer = queue.registered.recv();
+            let answer = answer.unwrap_or_else(|_| Err(io::Error::other("a queue's thread ended")));
+            all.push(queue.shared);
+            result = result.and(answer);
+        }
+        (all, result)
+    }
+}
