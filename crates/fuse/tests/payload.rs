@@ -87,7 +87,7 @@ impl Filesystem for OneFile {
             }
             _ => Box::new(|| reply.ok()),
         };
-        if turn % 2 == 0 { job() } else { self.worker.lock().unwrap().send(job).unwrap() }
+        if turn.is_multiple_of(2) { job() } else { self.worker.lock().unwrap().send(job).unwrap() }
     }
 }
 
