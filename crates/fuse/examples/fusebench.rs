@@ -167,10 +167,16 @@ fn load(op: &str, dir: &Path, time: Duration) -> anyhow::Result<u64> {
         })
     };
     match op {
-        "create" => until(&mut |count| Ok(drop(File::create_new(name(count))?))),
+        "create" => until(&mut |count| {
+            File::create_new(name(count))?;
+            Ok(())
+        }),
         "stat" => {
             let path = name(0);
-            until(&mut |_| Ok(drop(fs::metadata(&path)?)))
+            until(&mut |_| {
+                black_box(fs::metadata(&path)?);
+                Ok(())
+            })
         }
         "unlink" => {
             let mut count = 0;

@@ -11,12 +11,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const SHARDS: usize = 16;
+const LONG: Duration = Duration::from_secs(3600);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 type Names = HashMap<(u64, Vec<u8>), u64>;
+
+/// Directories and attributes are cached, names of files are not: each stat of
+/// a file is one LOOKUP.
+fn entry_out(attr: Attr) -> EntryOut {
+    let is_dir = FileKind::of_mode(attr.mode) == Some(FileKind::Directory);
+    let entry_valid = if is_dir { LONG } else { Duration::ZERO };
+    EntryOut { ino: attr.ino, generation: 0, entry_valid, attr_valid: LONG, attr }
+}
 
 #[expect(clippy::indexing_slicing, reason = "the index is taken modulo the length")]
 fn shard<T>(shards: &[T; SHARDS], hash: u64) -> &T {
@@ -59,7 +68,7 @@ impl NullFs {
 
     fn entry(&self, ino: u64) -> Option<EntryOut> {
         let attr = *self.inodes(ino).get(&ino)?;
-        Some(EntryOut { ino, attr, ..EntryOut::default() })
+        Some(entry_out(attr))
     }
 
     fn make(&self, parent: u64, name: &[u8], mode: u32, request: (u32, u32)) -> Option<EntryOut> {
@@ -73,7 +82,7 @@ impl NullFs {
         let attr = Attr { ino, mode, nlink, uid, gid, blksize: 1 << 20, ..Attr::default() };
         self.inodes(ino).insert(ino, attr);
         names.insert((parent, name.to_vec()), ino);
-        Some(EntryOut { ino, attr, ..EntryOut::default() })
+        Some(entry_out(attr))
     }
 
     fn remove(&self, parent: u64, name: &[u8], reply: Reply) {
@@ -111,7 +120,7 @@ impl Filesystem for NullFs {
                 answer(reply, found.and_then(|ino| self.entry(ino)), libc::ENOENT);
             }
             Op::Getattr { ino, .. } => match self.entry(ino) {
-                Some(entry) => reply.attr(&entry.attr, Duration::ZERO),
+                Some(entry) => reply.attr(&entry.attr, LONG),
                 None => {
                     reply.attr(&Attr { ino, mode: 0o100644, ..Attr::default() }, Duration::ZERO)
                 }
@@ -121,7 +130,7 @@ impl Filesystem for NullFs {
                 let Some(attr) = inodes.get_mut(&ino) else { return reply.error(libc::ENOENT) };
                 attr.size = set.size.unwrap_or(attr.size);
                 attr.mode = set.mode.unwrap_or(attr.mode);
-                reply.attr(attr, Duration::ZERO);
+                reply.attr(attr, LONG);
             }
             Op::Create { parent, name, mode, .. } => match self.make(parent, &name, mode, owner) {
                 Some(entry) => reply.created(&entry, 0, self.open_flags),
