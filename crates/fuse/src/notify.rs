@@ -14,7 +14,12 @@ use zerocopy::IntoBytes;
 /// Most inodes of one [`Notifier::prune`].
 pub const NOTIFY_PRUNE_MAX: usize = 4096;
 
-/// Tells one mount's kernel side what is no longer true. Cloned freely.
+/// Tells one mount's kernel side what is no longer true. Cloned freely. `false`
+/// says that the kernel did not know the inode or name, which is success, unless
+/// an answer that introduces it was given and not yet taken up: the kernel may
+/// install it afterwards, with the validity stated there. As long as the kernel
+/// holds references of an inode (LOOKUPs answered minus FORGETs) and it is not
+/// found, call again; it will be found, or forgotten.
 #[derive(Clone, Debug)]
 pub struct Notifier {
     device: Arc<OwnedFd>,
@@ -28,42 +33,42 @@ impl Notifier {
     /// Drops the inode's attributes and its pages in `offset..offset + len`
     /// (`len` 0: to the end; `offset` negative: attributes only). Waits for
     /// pages that READs or WRITEs in flight have locked.
-    pub fn inval_inode(&self, ino: u64, offset: i64, len: i64) -> io::Result<()> {
+    pub fn inval_inode(&self, ino: u64, offset: i64, len: i64) -> io::Result<bool> {
         let message = abi::NotifyInvalInode { ino, off: offset, len };
         self.send(notify_code::INVAL_INODE, &[message.as_bytes()])
     }
 
     /// Drops a name. Waits for the parent's inode lock, which creates, removes
     /// and (without parallel directory operations) lookups in it hold.
-    pub fn inval_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
+    pub fn inval_entry(&self, parent: u64, name: &[u8]) -> io::Result<bool> {
         self.entry(parent, name, 0)
     }
 
     /// Makes the kernel ask again for a name before it is used next, without
     /// dropping what is below it.
-    pub fn expire_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
+    pub fn expire_entry(&self, parent: u64, name: &[u8]) -> io::Result<bool> {
         self.entry(parent, name, 1)
     }
 
-    fn entry(&self, parent: u64, name: &[u8], flags: u32) -> io::Result<()> {
+    fn entry(&self, parent: u64, name: &[u8], flags: u32) -> io::Result<bool> {
         let message = abi::NotifyInvalEntry { parent, namelen: name_len(name)?, flags };
         self.send(notify_code::INVAL_ENTRY, &[message.as_bytes(), name, &[0]])
     }
 
     /// Drops a name that is known to be removed, if it still means `child`.
-    pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> io::Result<()> {
+    pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> io::Result<bool> {
         let namelen = name_len(name)?;
         let message = abi::NotifyDelete { parent, child, namelen, padding: 0 };
         self.send(notify_code::DELETE, &[message.as_bytes(), name, &[0]])
     }
 
     /// Makes every cached name of the mount be asked for again; takes no lock.
-    pub fn inc_epoch(&self) -> io::Result<()> {
+    pub fn inc_epoch(&self) -> io::Result<bool> {
         self.send(notify_code::INC_EPOCH, &[])
     }
 
     /// Puts `data` into the inode's page cache at `offset`.
-    pub fn store(&self, ino: u64, offset: u64, data: &[u8]) -> io::Result<()> {
+    pub fn store(&self, ino: u64, offset: u64, data: &[u8]) -> io::Result<bool> {
         let size = u32::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let message = abi::NotifyStore { nodeid: ino, offset, size, padding: 0 };
         self.send(notify_code::STORE, &[message.as_bytes(), data])
@@ -71,7 +76,7 @@ impl Notifier {
 
     /// Asks the kernel to forget the inodes that nobody uses; at most
     /// [`NOTIFY_PRUNE_MAX`] of them.
-    pub fn prune(&self, inos: &[u64]) -> io::Result<()> {
+    pub fn prune(&self, inos: &[u64]) -> io::Result<bool> {
         if inos.len() > NOTIFY_PRUNE_MAX {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -81,15 +86,15 @@ impl Notifier {
 
     /// Asks the kernel to send again every request that was read and not yet
     /// answered (those have the top bit of `unique` set).
-    pub fn resend(&self) -> io::Result<()> {
+    pub fn resend(&self) -> io::Result<bool> {
         self.send(notify_code::RESEND, &[])
     }
 
-    fn send(&self, code: i32, parts: &[&[u8]]) -> io::Result<()> {
+    fn send(&self, code: i32, parts: &[&[u8]]) -> io::Result<bool> {
         match write_message(self.device.as_ref(), 0, code, parts) {
             // What the kernel does not have it cannot have wrong.
-            Err(rustix::io::Errno::NOENT) => Ok(()),
-            other => other.map_err(io::Error::from),
+            Err(rustix::io::Errno::NOENT) => Ok(false),
+            other => other.map(|()| true).map_err(io::Error::from),
         }
     }
 }
