@@ -145,6 +145,35 @@ fn a_sync_of_an_earlier_boot_fails() {
 }
 
 #[test]
+fn what_must_be_durable_waits_for_the_journal() {
+    let mut world = World::new(1, 64 * MIB);
+    let (mut client, mut mdt) = (world.client(1), world.mdt());
+    world.settle();
+    let a = object(1, 0);
+    let (request, bulk) = write(a, 1, 0, b"x");
+    let written = world.send(&mut client, request, bulk);
+    world.settle_objects();
+    assert!(world.has(written), "a write need not");
+    let sync = OstRequest::Sync { objects: vec![a], boot_epoch: 0 };
+    let cut = OstRequest::Punch { object: a, size: 0, version: 4 };
+    let tickets = [
+        world.send(&mut client, sync, Bulk::None),
+        world.send(&mut mdt, cut.clone(), Bulk::None),
+        world.send(&mut mdt, cut, Bulk::None),
+        world.send(
+            &mut mdt,
+            OstRequest::Destroy { objects: vec![object(2, 0)], late_writers: false },
+            Bulk::None,
+        ),
+        world.send(&mut mdt, OstRequest::Fence { client: sateen_types::ClientId(77) }, Bulk::None),
+    ];
+    world.settle_objects();
+    assert!(tickets.iter().all(|ticket| !world.has(*ticket)));
+    world.settle();
+    assert!(tickets.iter().all(|ticket| world.has(*ticket)));
+}
+
+#[test]
 fn writers_without_a_connection_are_refused() {
     let mut world = World::new(1, 64 * MIB);
     let mut client = world.client(1);

@@ -86,7 +86,7 @@ wire_enum! {
             len: u32,
         },
         /// Cuts an object to a size. Repeating one with the same or an older version does
-        /// nothing. Answer: `Done`.
+        /// nothing. Answer: `Done`, when the cut is durable.
         3 => Punch {
             /// The object.
             object: ObjectId,

@@ -4,6 +4,9 @@
 //! 2. The bytes are cut.
 //! 3. The record with the new version is journaled; the cut is made durable before the frame
 //!    that holds it, so that no crash leaves the version without the cut.
+//! 4. The answer follows when the frame is durable. An earlier answer would let the next
+//!    writer in: what he writes and syncs after a crash of this OST alone would be cut when
+//!    the MDT repeats the punch that the crash undid.
 //!
 //! The version is recorded also where there is no object, because one may be born before the
 //! MDT, after a crash, repeats the punch.
@@ -12,7 +15,7 @@ use sateen_osd::ObjectOp;
 use sateen_target::Fault;
 use sateen_types::Errno;
 use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
-use sateen_wire::{Bulk, OstReply, OstRequest};
+use sateen_wire::{OstReply, OstRequest};
 
 use super::{OBJECT_BYTES_MAX, only_from_mdt, unexpected};
 use crate::op::{Op, Step, Work, good};
@@ -31,7 +34,8 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
         None => ObjectRecord::default(),
     };
     if version <= record.version {
-        return Ok(Step::answer(OstReply::Done));
+        let upto = ost.dirty_upto(&op.objects);
+        return Ok(Step::Durable(good(OstReply::Done, 0), upto));
     }
     ost.room()?;
     if op.phase == 0 {
@@ -40,5 +44,5 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     let transno = ost.put_record(object, ObjectRecord { version, ..record });
     ost.note_cut(object);
     ost.space.doubt();
-    Ok(Step::Answer(good(OstReply::Done, transno), Bulk::None))
+    Ok(Step::Durable(good(OstReply::Done, transno), transno))
 }

@@ -317,6 +317,11 @@ impl World {
             return false;
         }
         let at = self.random.index(self.pending.len());
+        self.finish(at);
+        true
+    }
+
+    fn finish(&mut self, at: usize) {
         match self.pending.swap_remove(at) {
             Pending::Object(id, op) => {
                 let done = op.run(&self.disk);
@@ -344,7 +349,17 @@ impl World {
             }
         }
         self.take_effects();
-        true
+    }
+
+    /// Ends all object I/O and fetches, but no group commit.
+    pub fn settle_objects(&mut self) {
+        let is_object =
+            |pending: &Pending| matches!(pending, Pending::Object(..) | Pending::Fetch(..));
+        while let Some(at) = self.pending.iter().position(is_object) {
+            let last = self.pending.len() - 1;
+            self.pending.swap(at, last);
+            self.finish(last);
+        }
     }
 
     pub fn tick(&mut self) {
