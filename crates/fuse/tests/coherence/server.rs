@@ -42,7 +42,7 @@ type Pages = (u64, u64);
 
 /// How long a READ is kept waiting at most: should its pages share a folio with
 /// others, the invalidation would wait for it.
-const KEEP_MAX: Duration = Duration::from_millis(50);
+const KEEP_MAX: Duration = Duration::from_millis(5);
 
 /// What one client holds of one inode.
 #[derive(Clone, Debug, Default)]
@@ -419,9 +419,7 @@ impl Server {
                 let mut state = if is_direct(fh) {
                     self.conquer(self.state(), id, &[ino], Some((ino, Data::Read)))
                 } else {
-                    let pages = pages_of(offset, len.into());
-                    let state = self.enter_data(id, ino, fh, pages, false);
-                    self.conquer(state, id, &[ino], None)
+                    self.enter_write(id, ino, fh, pages_of(offset, len.into()))
                 };
                 let append = flags as i32 & libc::O_APPEND != 0 && write_flags & 1 == 0;
                 state.write(ino, offset as usize, &data, append);
@@ -519,9 +517,23 @@ impl Server {
             let busy = self.ask_back(&mut state, 1 - id, ino, false, least);
             if !busy {
                 state.held.entry((id, ino)).or_default().data = want;
+                // Others of this client may wait with pages locked.
+                self.changed.notify_all();
             } else {
                 state = self.changed.wait(state).unwrap();
             }
+        }
+    }
+
+    /// Like `enter_data`, with nobody else's meta lock in the way. Waiting for
+    /// that lets go of the data lock, so both are looked at together.
+    fn enter_write(&self, id: usize, ino: u64, fh: u64, pages: Pages) -> MutexGuard<'_, State> {
+        loop {
+            let mut state = self.enter_data(id, ino, fh, pages, false);
+            if !self.ask_back(&mut state, 1 - id, ino, true, Data::None) {
+                return state;
+            }
+            drop(self.conquer(state, id, &[ino], None));
         }
     }
 
