@@ -6,6 +6,7 @@ use sateen_journal::{Decoded, decode_frame, records};
 use sateen_osd::Batch;
 use sateen_target::Label;
 use sateen_wire::codec::Wire;
+use sateen_wire::disk::mdt::{self, Entry, Inode, PunchRecord, UnlinkRecord, Xattr};
 use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
 
@@ -17,7 +18,7 @@ fn record<T: Wire + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
 
 fuzz_target!(|input: &[u8]| {
     let Some((kind, bytes)) = input.split_first() else { return };
-    match kind % 9 {
+    match kind % 12 {
         0 => record::<ObjectState>(bytes),
         1 => record::<WriterRecord>(bytes),
         2 => record::<FenceRecord>(bytes),
@@ -29,6 +30,19 @@ fuzz_target!(|input: &[u8]| {
             if let Decoded::Frame { payload, .. } = decode_frame(1, bytes) {
                 assert!(records(payload).count() <= payload.len());
             }
+        }
+        8 => {
+            record::<UnlinkRecord>(bytes);
+            record::<PunchRecord>(bytes);
+        }
+        9 => {
+            if let Ok(inode) = Inode::decode(bytes) {
+                assert!(mdt::links(inode.links).count() <= inode.links.len());
+            }
+        }
+        10 => {
+            let _ = Entry::decode(bytes).map(|entry| entry.name.len());
+            let _ = Xattr::decode(bytes).map(|xattr| xattr.name.len());
         }
         _ => drop(Label::decode(bytes)),
     }

@@ -13,13 +13,14 @@ use std::alloc::System;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use common::{Any, Entropy, Random};
+use common::{Any, Entropy, EntryRecord, InodeRecord, Random, XattrRecord};
 use sateen_journal::{Appender, Decoded, decode_frame, records};
 use sateen_osd::{Batch, Key};
 use sateen_target::Label;
 use sateen_types::Endpoint;
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::crc32c;
+use sateen_wire::disk::mdt::{Counters, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord};
 use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
 use sateen_wire::{
@@ -206,6 +207,7 @@ fn decoders() -> Vec<Decoder> {
         };
     }
     for_every_type!(add);
+    for_every_open_ended_type!(add);
     all
 }
 

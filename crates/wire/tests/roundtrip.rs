@@ -8,12 +8,13 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use common::{Any, Entropy, Random, Variants, seed};
+use common::{Any, Entropy, EntryRecord, InodeRecord, Random, Variants, XattrRecord, seed};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use sateen_types::Endpoint;
 use sateen_wire::codec::Wire;
+use sateen_wire::disk::mdt::{Counters, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord};
 use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
 use sateen_wire::{
@@ -58,6 +59,15 @@ fn every_type_round_trips() {
         };
     }
     for_every_type!(check);
+    macro_rules! check_whole {
+        ($t:ident) => {
+            each(|entropy| {
+                let value = $t::any(&mut Entropy::new(entropy));
+                assert_eq!($t::from_bytes(&value.to_vec()), Ok(value));
+            });
+        };
+    }
+    for_every_open_ended_type!(check_whole);
     each(round_trip::<Endpoint>);
     each(round_trip::<TimeSet>);
 }

@@ -13,6 +13,10 @@ use sateen_types::{
     Nid, OST_INDEX_MAX, ObjectId, Pattern, SEQ_OBJECTS_MAX, STRIPE_COUNT_MAX, STRIPE_SIZE_MIN, Seq,
     StripePolicy, Timespec, seq,
 };
+use sateen_wire::codec::{DecodeError, Input, Wire};
+use sateen_wire::disk::mdt::{
+    Counters, Entry, Inode, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord, Xattr,
+};
 use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectRecord, ObjectState, Tombstone, WriterRecord};
 use sateen_wire::{
@@ -437,6 +441,120 @@ any_enum!(MgsRequest { GetConfig, Register { info, uuid } });
 any_enum!(MgsReply { Config { version, targets } });
 any_enum!(ObjectState { Live(record), Dead(tombstone) });
 
+any_struct!(UnlinkRecord { late_writers, layout });
+any_struct!(PunchRecord { fid, size, layout });
+any_struct!(SeqGrant { client });
+any_struct!(ReplySlot { seq, transno });
+any_struct!(Counters { inodes });
+any_struct!(SeqState { round, next });
+
+/// An [`Inode`] that owns its parts.
+#[derive(Clone, PartialEq, Debug)]
+pub struct InodeRecord {
+    attr: Attr,
+    entries: u64,
+    xattrs: u32,
+    policy: Option<StripePolicy>,
+    layout: Vec<u8>,
+    symlink: Vec<u8>,
+    links: Vec<u8>,
+}
+
+/// An [`Entry`] that owns its name.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EntryRecord {
+    more: bool,
+    target: Option<(Fid, FileKind)>,
+    name: Vec<u8>,
+}
+
+/// An [`Xattr`] that owns its parts.
+#[derive(Clone, PartialEq, Debug)]
+pub struct XattrRecord {
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+any_struct!(InodeRecord { attr, entries, xattrs, policy, layout, symlink, links });
+
+impl Any for EntryRecord {
+    fn any(e: &mut Entropy<'_>) -> Self {
+        let more = bool::any(e);
+        if bool::any(e) {
+            return EntryRecord { more, target: None, name: Vec::new() };
+        }
+        let target = Some((Fid::any(e), FileKind::any(e)));
+        EntryRecord { more, target, name: Name::any(e).as_bytes().to_vec() }
+    }
+}
+
+impl Any for XattrRecord {
+    fn any(e: &mut Entropy<'_>) -> Self {
+        XattrRecord { name: Name::any(e).as_bytes().to_vec(), value: e.some(60) }
+    }
+}
+
+fn rest<'a>(input: &mut Input<'a>) -> Result<&'a [u8], DecodeError> {
+    input.bytes(input.remaining())
+}
+
+impl Wire for InodeRecord {
+    fn put(&self, out: &mut Vec<u8>) {
+        let inode = Inode {
+            attr: self.attr,
+            entries: self.entries,
+            xattrs: self.xattrs,
+            policy: self.policy,
+            layout: &self.layout,
+            symlink: &self.symlink,
+            links: &self.links,
+        };
+        inode.put(out);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        let inode = Inode::decode(rest(input)?)?;
+        Ok(InodeRecord {
+            attr: inode.attr,
+            entries: inode.entries,
+            xattrs: inode.xattrs,
+            policy: inode.policy,
+            layout: inode.layout.to_vec(),
+            symlink: inode.symlink.to_vec(),
+            links: inode.links.to_vec(),
+        })
+    }
+}
+
+impl Wire for EntryRecord {
+    fn put(&self, out: &mut Vec<u8>) {
+        Entry { more: self.more, target: self.target, name: &self.name }.put(out);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        let entry = Entry::decode(rest(input)?)?;
+        Ok(EntryRecord { more: entry.more, target: entry.target, name: entry.name.to_vec() })
+    }
+}
+
+impl Wire for XattrRecord {
+    fn put(&self, out: &mut Vec<u8>) {
+        Xattr { name: &self.name, value: &self.value }.put(out);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        let xattr = Xattr::decode(rest(input)?)?;
+        Ok(XattrRecord { name: xattr.name.to_vec(), value: xattr.value.to_vec() })
+    }
+}
+
+/// Calls a macro with the records that end with whatever follows, so that a cut one may be
+/// another right one.
+#[macro_export]
+macro_rules! for_every_open_ended_type {
+    ($with:ident) => {
+        $with!(EntryRecord);
+        $with!(XattrRecord);
+    };
+}
+
 /// Calls a macro with every type that is encoded on its own: bodies, and what lies on disks.
 #[macro_export]
 macro_rules! for_every_type {
@@ -457,6 +575,13 @@ macro_rules! for_every_type {
         $with!(FenceRecord);
         $with!(TargetRecord);
         $with!(ConfigRecord);
+        $with!(InodeRecord);
+        $with!(UnlinkRecord);
+        $with!(PunchRecord);
+        $with!(SeqGrant);
+        $with!(ReplySlot);
+        $with!(Counters);
+        $with!(SeqState);
     };
 }
 
