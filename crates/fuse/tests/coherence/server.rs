@@ -323,7 +323,7 @@ impl Server {
         self.counters.rounds_max.fetch_max(rounds, Ordering::Relaxed);
     }
 
-    fn serve(&self, id: usize, request: Request, mut reply: Reply) {
+    fn serve(&self, id: usize, request: Request, reply: Reply) {
         match request.op {
             Op::Lookup { parent, name } => {
                 let mut state = self.state();
@@ -347,6 +347,23 @@ impl Server {
                 drop(state);
                 reply.attr(&attr, valid);
             }
+            // No CACHE_DIR: a READDIR in flight would outlive the invalidation.
+            Op::Opendir { .. } => reply.opened(0, 0),
+            Op::Forget { ino, nlookup } => self.state().forget(id, ino, nlookup),
+            Op::BatchForget { items } => {
+                let mut state = self.state();
+                items.iter().for_each(|(ino, count)| state.forget(id, *ino, *count));
+            }
+            Op::Flush { .. } | Op::Fsync { .. } | Op::Releasedir { .. } | Op::Fsyncdir { .. } => {
+                reply.ok();
+            }
+            op => self.serve_data(id, op, reply),
+        }
+    }
+
+    /// Changes of names and attributes.
+    fn serve_change(&self, id: usize, op: Op, reply: Reply) {
+        match op {
             Op::Setattr { ino, attr: set } => {
                 let least = set.size.map(|_| (ino, Data::Read));
                 let mut state = self.conquer(self.state(), id, &[ino], least);
@@ -395,6 +412,12 @@ impl Server {
                 drop(state);
                 if done { reply.ok() } else { reply.error(libc::ENOENT) }
             }
+            _ => reply.error(libc::ENOSYS),
+        }
+    }
+
+    fn serve_data(&self, id: usize, op: Op, mut reply: Reply) {
+        match op {
             Op::Open { ino, flags, .. } => self.open(id, ino, flags, reply),
             Op::Release { ino, flags, .. } => {
                 if flags as i32 & libc::O_ACCMODE != libc::O_RDONLY {
@@ -426,8 +449,6 @@ impl Server {
                 drop((state, data));
                 reply.written(len);
             }
-            // No CACHE_DIR: a READDIR in flight would outlive the invalidation.
-            Op::Opendir { .. } => reply.opened(0, 0),
             Op::Readdir { ino, offset, .. } => {
                 let mut entries = reply.dir_buffer();
                 let mut state = self.state();
@@ -442,15 +463,7 @@ impl Server {
                 drop(state);
                 reply.directory(entries);
             }
-            Op::Forget { ino, nlookup } => self.state().forget(id, ino, nlookup),
-            Op::BatchForget { items } => {
-                let mut state = self.state();
-                items.iter().for_each(|(ino, count)| state.forget(id, *ino, *count));
-            }
-            Op::Flush { .. } | Op::Fsync { .. } | Op::Releasedir { .. } | Op::Fsyncdir { .. } => {
-                reply.ok();
-            }
-            _ => reply.error(libc::ENOSYS),
+            op => self.serve_change(id, op, reply),
         }
     }
 
