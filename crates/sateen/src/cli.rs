@@ -1,0 +1,87 @@
+//! The arguments of every command. What they mean is in the commands' own files.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Sateen: a parallel file system in user space.
+#[derive(Debug, Parser)]
+#[command(name = "sateen", version, about, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Starts a file system in one process and mounts it, making what is missing.
+    Up(UpArgs),
+    /// Unmounts and stops a file system.
+    Down(DownArgs),
+    /// Shows whether a file system runs, where it is mounted, and its targets' space.
+    Status(StatusArgs),
+}
+
+/// Where the file system keeps everything.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DataArgs {
+    /// Folder of the file system's data.
+    #[arg(long, value_name = "DIR", default_value = "sateen-data")]
+    pub data: PathBuf,
+}
+
+/// Arguments of `up`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Where to mount it; may be given several times, each a client of its own [default:
+    /// `mnt` in the data folder].
+    #[arg(long, value_name = "DIR")]
+    pub mount: Vec<PathBuf>,
+    /// Metadata targets of a new file system [default: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub mdts: Option<u32>,
+    /// Object targets [default: 4]; on a later start more may be asked for, and are added.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub osts: Option<u32>,
+    /// Stay in the foreground and log to the terminal; Ctrl-C stops it.
+    #[arg(long)]
+    pub foreground: bool,
+    /// Set by `up` itself for the process that it leaves behind.
+    #[arg(long, hide = true)]
+    pub daemon: bool,
+}
+
+/// Arguments of `down`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DownArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Unmount even if programs are using the mount; they get errors.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// As JSON, for programs.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,148 @@
+//! The control socket: how `down` and `status` talk to the serving process.
+//!
+//! One line of JSON each way, one command per connection. The socket lies in the data
+//! folder, which only its owner can enter.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::data_dir::DataDir;
+use crate::report::Report;
+
+/// Longest line of either side.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+/// How long the serving process waits for a caller's line.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a caller waits for an answer: `down` ends with a checkpoint of every target.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+const NAME: &str = "control.sock";
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Command {
+    /// How are you.
+    Status,
+    /// Unmount, make everything durable, end.
+    Down {
+        /// Even if programs use a mount.
+        force: bool,
+    },
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// To `Status`.
+    Status(Report),
+    /// To `Down`: everything is unmounted and durable; the process is about to end.
+    Down,
+    /// To `Down`: programs use this mount.
+    Busy {
+        /// The mount.
+        mount: PathBuf,
+    },
+    /// It went wrong.
+    Failed {
+        /// How.
+        what: String,
+    },
+}
+
+/// The socket's path in a form that always fits into a socket address, which has room for
+/// little more than a hundred bytes; and the open folder that it leads through.
+fn address(data: &DataDir) -> io::Result<(File, PathBuf)> {
+    let folder = File::open(data.path())?;
+    let path = format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd());
+    Ok((folder, path.into()))
+}
+
+/// Makes the socket. The caller holds the data folder's lock, so one that is there is dead.
+pub(crate) fn listen(data: &DataDir) -> io::Result<UnixListener> {
+    remove(data);
+    let (_folder, path) = address(data)?;
+    UnixListener::bind(path)
+}
+
+/// Removes the socket.
+pub(crate) fn remove(data: &DataDir) {
+    // If it cannot be removed, binding it again says why.
+    let _ = std::fs::remove_file(data.join(NAME));
+}
+
+/// Serves one connection.
+pub(crate) fn serve_one(
+    mut stream: UnixStream,
+    answer: impl FnOnce(Command) -> Answer,
+) -> io::Result<()> {
+    stream.set_read_timeout(Some(READ_TIMEOUT))?;
+    stream.set_write_timeout(Some(READ_TIMEOUT))?;
+    let command = read_line(&stream)?;
+    write_line(&mut stream, &answer(command))
+}
+
+/// Asks the serving process.
+///
+/// # Errors
+/// The socket's: nobody serves, or not any more.
+pub(crate) fn ask(data: &DataDir, command: Command) -> io::Result<Answer> {
+    let (_folder, path) = address(data)?;
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    write_line(&mut stream, &command)?;
+    read_line(&stream)
+}
+
+fn write_line<T: Serialize>(stream: &mut UnixStream, value: &T) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn read_line<T: for<'a> Deserialize<'a>>(stream: &UnixStream) -> io::Result<T> {
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
+    if line.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(serde_json::from_str(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Scratch;
+
+    #[test]
+    fn commands_get_answers_over_long_paths() {
+        let scratch = Scratch::new("control");
+        let deep = scratch.path().join("x".repeat(200));
+        std::fs::create_dir(&deep).unwrap();
+        let data = DataDir::at(&deep).unwrap();
+        assert!(ask(&data, Command::Status).is_err());
+        let listener = listen(&data).unwrap();
+        let server = std::thread::spawn(move || {
+            for _ in 0..2 {
+                let (stream, _) = listener.accept().unwrap();
+                let _ = serve_one(stream, |command| match command {
+                    Command::Down { force: true } => Answer::Down,
+                    _ => Answer::Busy { mount: "/m".into() },
+                });
+            }
+        });
+        assert_eq!(ask(&data, Command::Down { force: true }).unwrap(), Answer::Down);
+        let busy = Answer::Busy { mount: "/m".into() };
+        assert_eq!(ask(&data, Command::Down { force: false }).unwrap(), busy);
+        server.join().unwrap();
+        remove(&data);
+        assert!(!data.join(NAME).exists());
+    }
+}

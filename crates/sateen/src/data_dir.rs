@@ -1,0 +1,267 @@
+//! The data folder: what lies where, whose it is, and that only one process uses it.
+//!
+//! | entry | is |
+//! |---|---|
+//! | `lock` | says that the folder is Sateen's; locked (flock) by the process that serves it, and holds its pid |
+//! | `mgt`, `mdt0000`…, `ost0000`… | the targets |
+//! | `mnt` | the default mount point |
+//! | `control.sock` | where the serving process takes commands |
+//! | `state.json` | what the serving process was, or how it ended |
+//! | `log`, `log.old` | its log |
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::refusal::{Outcome, Refusal};
+
+/// First line of the lock file.
+const OURS: &str = "sateen data folder\n";
+/// Longest lock file that is read.
+const LOCK_BYTES_MAX: u64 = 4096;
+
+/// A data folder, by its absolute path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DataDir {
+    path: PathBuf,
+}
+
+/// The lock on a data folder; dropping it, or the death of the process, gives it back.
+#[derive(Debug)]
+pub(crate) struct DataLock {
+    _file: File,
+}
+
+/// Who uses a data folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum User {
+    /// Nobody.
+    Nobody,
+    /// A process; its pid, if it has written it down yet.
+    Process(Option<u32>),
+}
+
+impl DataDir {
+    /// The folder at this path, which need not exist.
+    pub(crate) fn at(path: &Path) -> Outcome<DataDir> {
+        let path = std::path::absolute(path)
+            .map_err(|error| Refusal::io(format!("resolve {}", path.display()), &error))?;
+        Ok(DataDir { path })
+    }
+
+    /// The folder's path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Something in the folder.
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Where it is mounted if nothing else is said.
+    pub(crate) fn default_mount(&self) -> PathBuf {
+        self.join("mnt")
+    }
+
+    /// Refuses a folder that is not a file system's.
+    pub(crate) fn require(&self) -> Outcome<()> {
+        match self.is_ours() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Refusal::new(
+                format!("{} holds no Sateen file system", self.path.display()),
+                "name its data folder with --data DIR, or make one with: sateen up --data DIR",
+            )),
+            Err(error) => Err(Refusal::io(format!("read {}", self.path.display()), &error)),
+        }
+    }
+
+    /// Makes the folder if there is none, and locks it.
+    pub(crate) fn open(&self) -> Outcome<DataLock> {
+        let shown = self.path.display();
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&self.path)
+            .map_err(|error| Refusal::io(format!("make the data folder {shown}"), &error))?;
+        let failed = |error| Refusal::io(format!("use the data folder {shown}"), &error);
+        if !self.is_ours().map_err(failed)? && !self.is_empty().map_err(failed)? {
+            return Err(Refusal::new(
+                format!("{shown} is not empty, and what is in it is not Sateen's"),
+                "choose a new or an empty folder with --data DIR",
+            ));
+        }
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.join("lock"))
+            .map_err(failed)?;
+        if !try_lock(&file).map_err(failed)? {
+            return Err(self.in_use());
+        }
+        let text = format!("{OURS}{}\n", std::process::id());
+        file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(failed)?;
+        file.sync_all().and_then(|()| sync_dir(&self.path)).map_err(failed)?;
+        Ok(DataLock { _file: file })
+    }
+
+    fn in_use(&self) -> Refusal {
+        let by = match read_pid(&self.join("lock")) {
+            Some(pid) => format!(" by process {pid}"),
+            None => String::new(),
+        };
+        let data = self.path.display();
+        Refusal::new(
+            format!("the file system in {data} is already running{by}"),
+            format!(
+                "see it with: sateen status --data {data}; stop it with: sateen down --data {data}"
+            ),
+        )
+    }
+
+    /// Who holds the lock now.
+    pub(crate) fn user(&self) -> io::Result<User> {
+        let path = self.join("lock");
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(User::Nobody),
+            Err(error) => return Err(error),
+        };
+        // A shared lock, so that two who only look do not see each other.
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(User::Nobody),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(User::Process(read_pid(&path))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until nobody holds the lock; false after `timeout`.
+    pub(crate) fn wait_unused(&self, timeout: Duration) -> io::Result<bool> {
+        let deadline = Instant::now() + timeout;
+        while self.user()? != User::Nobody {
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(true)
+    }
+
+    fn is_ours(&self) -> io::Result<bool> {
+        let mut text = String::new();
+        match File::open(self.join("lock")) {
+            Ok(file) => file.take(LOCK_BYTES_MAX).read_to_string(&mut text)?,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        // An empty one is from a start that was cut off before it had done anything.
+        Ok(text.starts_with(OURS) || (text.is_empty() && self.holds_only_lock()?))
+    }
+
+    fn holds_only_lock(&self) -> io::Result<bool> {
+        for entry in fs::read_dir(&self.path)? {
+            if entry?.file_name() != "lock" {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(fs::read_dir(&self.path)?.next().is_none())
+    }
+}
+
+fn try_lock(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            // Somebody may be looking (a shared lock, for an instant).
+            std::thread::sleep(Duration::from_millis(50));
+            match flock(file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => Ok(true),
+                Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+                Err(error) => Err(error.into()),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read_pid(path: &Path) -> Option<u32> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(LOCK_BYTES_MAX).read_to_string(&mut text).ok()?;
+    text.strip_prefix(OURS)?.trim().parse().ok()
+}
+
+/// Makes names in a folder durable.
+pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Writes a small file so that a crash leaves the old one or the new one, durably.
+pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut file =
+        File::options().read(true).write(true).create(true).truncate(true).open(&temporary)?;
+    file.write_all(bytes)?;
+    file.rewind()?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    sync_dir(path.parent().unwrap_or(Path::new("/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Scratch;
+
+    #[test]
+    fn a_folder_is_made_locked_and_given_back() {
+        let scratch = Scratch::new("data");
+        let data = DataDir::at(&scratch.path().join("a/b")).unwrap();
+        assert_eq!(data.user().unwrap(), User::Nobody);
+        let lock = data.open().unwrap();
+        assert_eq!(data.user().unwrap(), User::Process(Some(std::process::id())));
+        let second = data.open().unwrap_err();
+        assert!(second.what.contains(&format!("process {}", std::process::id())), "{second}");
+        assert!(second.hint.contains("sateen down"));
+        drop(lock);
+        assert_eq!(data.user().unwrap(), User::Nobody);
+        data.require().unwrap();
+        data.open().unwrap();
+    }
+
+    #[test]
+    fn a_folder_of_others_is_refused() {
+        let scratch = Scratch::new("others");
+        fs::write(scratch.path().join("thesis.tex"), b"...").unwrap();
+        let data = DataDir::at(scratch.path()).unwrap();
+        assert!(data.open().unwrap_err().what.contains("not empty"));
+        assert!(data.require().is_err());
+        let file = DataDir::at(&scratch.path().join("thesis.tex/data")).unwrap();
+        assert!(file.open().unwrap_err().hint.contains("file"));
+        fs::write(scratch.path().join("lock"), b"").unwrap();
+        assert!(data.open().is_err(), "an empty lock file beside a thesis");
+    }
+
+    #[test]
+    fn a_start_that_was_cut_off_is_no_obstacle() {
+        let scratch = Scratch::new("cut");
+        fs::write(scratch.path().join("lock"), b"").unwrap();
+        DataDir::at(scratch.path()).unwrap().open().unwrap();
+    }
+}

@@ -1,0 +1,175 @@
+//! A whole file system in one process: opens the targets, starts their services, mounts.
+//!
+//! Life: [`Embedded::start`] recovers every target and registers it with the MGS;
+//! [`Embedded::mount`] makes a client and mounts it; [`Embedded::close`] makes everything
+//! durable and ends. A process that dies anywhere in between is a crash, which the journals
+//! are for.
+
+mod backend;
+mod registrar;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sateen_fuse::{MountOptions, Session};
+use sateen_mgs::Mgs;
+use sateen_osd::{ObjectStore, Store};
+use sateen_ost::Ost;
+use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
+use sateen_target::{CoreConfig, Service};
+use sateen_types::Endpoint;
+use sateen_wire::StatFs;
+
+use self::backend::Opened;
+use crate::fusefs::FuseFs;
+use crate::refusal::{Outcome, Refusal};
+use crate::report::TargetReport;
+use crate::targets::Target;
+
+/// A running file system.
+pub(crate) struct Embedded {
+    reactor: Arc<Reactor>,
+    targets: Vec<Running>,
+}
+
+/// A running target.
+struct Running {
+    target: Endpoint,
+    path: PathBuf,
+    host: Box<dyn Host>,
+    objects: Option<Arc<dyn ObjectStore>>,
+}
+
+/// A host, whatever its service.
+trait Host: Send + Sync {
+    /// Makes everything durable and leaves nothing to replay.
+    fn close(&self) -> Result<(), HostError>;
+    /// Whether a disk error stopped it.
+    fn is_poisoned(&self) -> bool;
+}
+
+impl<S: Service + 'static> Host for Arc<TargetHost<S>> {
+    fn close(&self) -> Result<(), HostError> {
+        self.commit_all()?;
+        self.write_checkpoint()
+    }
+
+    fn is_poisoned(&self) -> bool {
+        TargetHost::is_poisoned(self)
+    }
+}
+
+impl Embedded {
+    /// Starts all targets.
+    pub(crate) fn start(targets: &[Target]) -> Outcome<Embedded> {
+        let reactor = Arc::new(Reactor::default());
+        reactor.start().map_err(|error| Refusal::io("start threads", &error))?;
+        let mut embedded = Embedded { reactor, targets: Vec::new() };
+        for target in targets {
+            let running = embedded.start_target(target)?;
+            embedded.targets.push(running);
+        }
+        registrar::register(&embedded.reactor, targets)?;
+        Ok(embedded)
+    }
+
+    fn start_target(&self, target: &Target) -> Outcome<Running> {
+        let opened = backend::open(target)?;
+        let config = CoreConfig {
+            me: target.label.target,
+            boot_epoch: sateen_reactor::random(),
+            hash_key: target.label.hash_key,
+        };
+        match target.label.target {
+            Endpoint::Ost(_) => self.host(target, opened, |store| Ost::new(config, store)),
+            _ => self.host(target, opened, |store| Mgs::new(config, store)),
+        }
+    }
+
+    fn host<S: Service + 'static>(
+        &self,
+        target: &Target,
+        opened: Opened,
+        service: impl FnOnce(Store) -> S,
+    ) -> Outcome<Running> {
+        let me = target.label.target;
+        let objects = opened.objects.clone();
+        let parts = HostParts {
+            me,
+            service: service(opened.store),
+            index: opened.index,
+            objects: opened.objects,
+            journal: opened.journal,
+        };
+        let host = TargetHost::start(&self.reactor, parts)
+            .map_err(|error| Refusal::new(format!("cannot start {me}: {error}"), "use fewer"))?;
+        Ok(Running { target: me, path: target.path.clone(), host: Box::new(host), objects })
+    }
+
+    /// Makes a client and mounts it.
+    pub(crate) fn mount(&self, path: &Path) -> Outcome<Session> {
+        let mut options = MountOptions::new(path);
+        options.fsname = crate::targets::FSNAME.to_owned();
+        let stores = self.targets.iter().filter_map(|running| running.objects.clone());
+        let fs = Arc::new(FuseFs::new(stores.collect()));
+        Session::mount(options, fs).map_err(|error| {
+            Refusal::new(
+                format!("cannot mount: {error}"),
+                "see whether another FUSE file system can be mounted here; in a container, start \
+                 it with --device /dev/fuse --cap-add SYS_ADMIN",
+            )
+        })
+    }
+
+    /// The targets' states and space.
+    pub(crate) fn report(&self) -> Vec<TargetReport> {
+        self.targets.iter().map(Running::report).collect()
+    }
+
+    /// Makes everything durable and ends all threads. Call it when nothing is mounted.
+    pub(crate) fn close(self) -> Outcome<()> {
+        let mut failed = Vec::new();
+        for running in &self.targets {
+            if running.host.close().is_err() {
+                failed.push(running.target.to_string());
+            }
+        }
+        self.reactor.stop();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            format!("{} had stopped after a disk error", failed.join(", ")),
+            "look at the log and at the disk, then start the file system again",
+        ))
+    }
+}
+
+impl Running {
+    fn report(&self) -> TargetReport {
+        let space = match &self.objects {
+            Some(objects) => objects.statfs().ok(),
+            None => space_of(&self.path),
+        };
+        let space = space.unwrap_or_default();
+        TargetReport {
+            name: self.target.to_string(),
+            state: if self.host.is_poisoned() { "failed" } else { "up" }.to_owned(),
+            bytes_total: space.bytes_total,
+            bytes_used: space.bytes_total.saturating_sub(space.bytes_free),
+            bytes_avail: space.bytes_avail,
+        }
+    }
+}
+
+/// Space of the disk that a folder is on.
+pub(crate) fn space_of(path: &Path) -> Option<StatFs> {
+    let space = rustix::fs::statvfs(path).ok()?;
+    Some(StatFs {
+        bytes_total: space.f_blocks.saturating_mul(space.f_frsize),
+        bytes_free: space.f_bfree.saturating_mul(space.f_frsize),
+        bytes_avail: space.f_bavail.saturating_mul(space.f_frsize),
+        files_total: space.f_files,
+        files_free: space.f_ffree,
+    })
+}

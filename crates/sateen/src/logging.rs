@@ -1,0 +1,129 @@
+//! Where log lines go: to the terminal in the foreground, else to a bounded file.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::data_dir::DataDir;
+use crate::refusal::{Outcome, Refusal};
+
+/// Size at which the log is moved to `log.old` and begun anew.
+const LOG_BYTES_MAX: u64 = 16 << 20;
+
+/// What is logged: `SATEEN_LOG`, in the syntax of tracing's `EnvFilter`; else from "info" on.
+fn filter() -> EnvFilter {
+    EnvFilter::try_from_env("SATEEN_LOG").unwrap_or_else(|_| EnvFilter::new("info"))
+}
+
+/// Logs to standard error.
+pub(crate) fn to_terminal() {
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let logger = tracing_subscriber::fmt().with_env_filter(filter()).with_ansi(colours);
+    // A second call (in tests) changes nothing.
+    let _ = logger.with_writer(io::stderr).try_init();
+}
+
+/// Logs to the data folder's `log`.
+pub(crate) fn to_file(data: &DataDir) -> Outcome<()> {
+    let path = data.join("log");
+    let log = Log::open(&path, LOG_BYTES_MAX)
+        .map_err(|error| Refusal::io(format!("write the log {}", path.display()), &error))?;
+    let logger = tracing_subscriber::fmt().with_env_filter(filter()).with_ansi(false);
+    let _ = logger.with_writer(log).try_init();
+    Ok(())
+}
+
+/// A log file that never grows beyond twice its limit, the old half apart.
+struct Log {
+    path: PathBuf,
+    bytes_max: u64,
+    open: Mutex<Open>,
+}
+
+struct Open {
+    file: File,
+    len: u64,
+}
+
+impl Log {
+    fn open(path: &Path, bytes_max: u64) -> io::Result<Log> {
+        let open = Open::at(path)?;
+        Ok(Log { path: path.to_owned(), bytes_max, open: Mutex::new(open) })
+    }
+}
+
+impl Open {
+    fn at(path: &Path) -> io::Result<Open> {
+        let file = File::options().create(true).append(true).open(path)?;
+        let len = file.metadata()?.len();
+        Ok(Open { file, len })
+    }
+}
+
+struct LogWriter<'a>(&'a Log);
+
+impl Write for LogWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len > self.0.bytes_max {
+            fs::rename(&self.0.path, self.0.path.with_extension("old"))?;
+            *open = Open::at(&self.0.path)?;
+        }
+        open.file.write_all(bytes)?;
+        open.len += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = LogWriter<'a>;
+
+    fn make_writer(&'a self) -> LogWriter<'a> {
+        LogWriter(self)
+    }
+}
+
+/// From now on a panic ends the process: a target whose lock was held is in an unknown state,
+/// and the journal is the only thing to go on from.
+pub(crate) fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let thread = std::thread::current();
+        tracing::error!(
+            thread = thread.name().unwrap_or("?"),
+            "internal error, ending now: {panic}. Nothing that was synced is lost; start it again."
+        );
+        report(panic);
+        std::process::abort();
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Scratch;
+
+    #[test]
+    fn logs_are_bounded() {
+        let scratch = Scratch::new("log");
+        let path = scratch.path().join("log");
+        let log = Log::open(&path, 100).unwrap();
+        for n in 0..50 {
+            log.make_writer().write_all(format!("line {n}\n").as_bytes()).unwrap();
+        }
+        let (new, old) = (fs::read_to_string(&path).unwrap(), path.with_extension("old"));
+        assert!(new.len() <= 110 && new.ends_with("line 49\n"));
+        assert!(fs::metadata(old).unwrap().len() <= 110);
+        let again = Log::open(&path, 100).unwrap();
+        again.make_writer().write_all(b"more\n").unwrap();
+        assert!(fs::read_to_string(&path).unwrap().starts_with(&new));
+    }
+}

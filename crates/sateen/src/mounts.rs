@@ -1,0 +1,228 @@
+//! Mount points: whether FUSE can be used here at all, what is mounted where, what a mount
+//! point must look like, and who uses one.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::refusal::{Outcome, Refusal};
+
+/// The file system type of our mounts, as the kernel names it.
+const FS_TYPE: &str = "fuse.sateen";
+/// Most processes that are named as users of a mount.
+const USERS_SHOWN_MAX: usize = 8;
+
+/// Refuses a machine on which nothing can be mounted.
+pub(crate) fn require_fuse() -> Outcome<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Refusal::new(
+            "mounting needs root",
+            "run it with sudo, or in a container that may mount (CAP_SYS_ADMIN)",
+        ));
+    }
+    match fs::File::options().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => Ok(()),
+        Err(error) => Err(match error.kind() {
+            io::ErrorKind::NotFound => Refusal::new(
+                "there is no /dev/fuse",
+                "load the module (modprobe fuse); in a container, start it with --device /dev/fuse",
+            ),
+            io::ErrorKind::PermissionDenied => Refusal::new(
+                format!("/dev/fuse cannot be opened: {error}"),
+                "the container forbids it: start it with --device /dev/fuse --cap-add SYS_ADMIN",
+            ),
+            _ => Refusal::new(
+                format!("/dev/fuse cannot be opened: {error}"),
+                "load the module: modprobe fuse",
+            ),
+        }),
+    }
+}
+
+/// One line of /proc/self/mountinfo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mount {
+    point: PathBuf,
+    fs_type: String,
+}
+
+fn mounts() -> io::Result<Vec<Mount>> {
+    Ok(parse_mountinfo(&fs::read("/proc/self/mountinfo")?))
+}
+
+/// The mount points and types, in the order they were mounted.
+fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
+    let parse = |line: &[u8]| {
+        let mut words = line.split(|byte| *byte == b' ');
+        let point = words.by_ref().nth(4)?;
+        // Optional fields end with a lone dash.
+        words.by_ref().find(|word| *word == b"-")?;
+        let fs_type = String::from_utf8_lossy(words.next()?).into_owned();
+        Some(Mount { point: PathBuf::from(OsString::from_vec(unescape(point))), fs_type })
+    };
+    text.split(|byte| *byte == b'\n').filter_map(parse).collect()
+}
+
+/// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
+fn unescape(word: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((first, after)) = rest.split_first() {
+        let octal = (*first == b'\\').then(|| after.split_at_checked(3)).flatten().and_then(
+            |(digits, tail)| {
+                let number = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()?;
+                Some((number, tail))
+            },
+        );
+        let (byte, tail) = octal.unwrap_or((*first, after));
+        out.push(byte);
+        rest = tail;
+    }
+    out
+}
+
+/// Makes a mount point ready: it exists, is an empty folder, and nothing is mounted on it. A
+/// mount of ours that a dead process left behind is cleared away. Returns the path as the
+/// kernel will show it.
+pub(crate) fn prepare(wanted: &Path) -> Outcome<PathBuf> {
+    let shown = wanted.display();
+    let failed = |error: &io::Error| Refusal::io(format!("use the mount point {shown}"), error);
+    let absolute = std::path::absolute(wanted).map_err(|error| failed(&error))?;
+    clear_dead_mounts(&absolute)?;
+    DirBuilder::new().recursive(true).mode(0o755).create(&absolute).map_err(|error| match error
+        .kind()
+    {
+        io::ErrorKind::AlreadyExists => Refusal::new(
+            format!("the mount point {shown} is not a folder"),
+            "choose a folder with --mount DIR",
+        ),
+        _ => failed(&error),
+    })?;
+    let path = absolute.canonicalize().map_err(|error| failed(&error))?;
+    clear_dead_mounts(&path)?;
+    let all = mounts().map_err(|error| failed(&error))?;
+    if let Some(mount) = all.iter().rfind(|mount| mount.point == path) {
+        return Err(Refusal::new(
+            format!("something is mounted on {shown} already ({})", mount.fs_type),
+            format!("unmount it (umount {shown}), or choose another folder with --mount DIR"),
+        ));
+    }
+    let mut entries = fs::read_dir(&path).map_err(|error| failed(&error))?;
+    if entries.next().is_some() {
+        return Err(Refusal::new(
+            format!("the mount point {shown} is not empty, and its content would be hidden"),
+            "choose an empty folder with --mount DIR",
+        ));
+    }
+    Ok(path)
+}
+
+/// Takes mounts of ours out of the tree whose process is dead. Those that answer stay.
+/// Returns how many there were.
+pub(crate) fn clear_dead_mounts(path: &Path) -> Outcome<usize> {
+    let mut cleared = 0;
+    loop {
+        let all = mounts().map_err(|error| Refusal::io("read /proc/self/mountinfo", &error))?;
+        let ours = all.iter().rfind(|mount| mount.point == path);
+        if ours.is_none_or(|mount| mount.fs_type != FS_TYPE) || !is_dead(path) {
+            return Ok(cleared);
+        }
+        unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).map_err(|error| {
+            Refusal::new(
+                format!("a dead mount on {} cannot be cleared away: {error}", path.display()),
+                format!("unmount it as root: umount -l {}", path.display()),
+            )
+        })?;
+        tracing::warn!(mount = %path.display(), "cleared a mount whose process had died");
+        cleared += 1;
+    }
+}
+
+/// Whether the process behind a FUSE mount is gone. The kernel answers at once then.
+fn is_dead(path: &Path) -> bool {
+    // statfs is never answered from a cache.
+    let dead = [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED];
+    rustix::fs::statfs(path).is_err_and(|errno| dead.contains(&errno))
+}
+
+/// Whether a path is a mount of ours now.
+pub(crate) fn is_mounted(path: &Path) -> bool {
+    mounts().is_ok_and(|all| {
+        all.iter().rfind(|mount| mount.point == path).is_some_and(|m| m.fs_type == FS_TYPE)
+    })
+}
+
+/// Processes that have something open below a mount point, as "name (pid)".
+pub(crate) fn users(mount: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let Ok(processes) = fs::read_dir("/proc") else { return found };
+    for process in processes.flatten() {
+        let name = process.file_name();
+        if !name.as_bytes().iter().all(u8::is_ascii_digit) {
+            continue;
+        }
+        if uses(&process.path(), mount) {
+            let comm = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            found.push(format!("{} ({})", comm.trim(), name.to_string_lossy()));
+            if found.len() == USERS_SHOWN_MAX {
+                found.push("...".to_owned());
+                break;
+            }
+        }
+    }
+    found
+}
+
+fn uses(process: &Path, mount: &Path) -> bool {
+    let below = |link: &Path| fs::read_link(link).is_ok_and(|target| target.starts_with(mount));
+    let links = ["cwd", "root", "exe"];
+    if links.iter().any(|link| below(&process.join(link))) {
+        return true;
+    }
+    let listed = |folder: &str| fs::read_dir(process.join(folder)).into_iter().flatten().flatten();
+    listed("fd").chain(listed("map_files")).any(|entry| below(&entry.path()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Scratch;
+
+    #[test]
+    fn mountinfo_is_read() {
+        let text = b"36 35 98:0 /mnt1 /mnt/a\\040b rw,noatime shared:1 - ext3 /dev/root rw\n\
+            37 35 0:50 / /demo/mnt rw,nosuid - fuse.sateen sateen rw,user_id=0\nbad line\n";
+        let all = parse_mountinfo(text);
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[0].point, Path::new("/mnt/a b"));
+        assert_eq!(all[1].fs_type, FS_TYPE);
+        assert!(mounts().unwrap().iter().any(|mount| mount.point == Path::new("/proc")));
+    }
+
+    #[test]
+    fn mount_points_are_checked() {
+        let scratch = Scratch::new("mounts");
+        let new = scratch.path().join("a/mnt");
+        let path = prepare(&new).unwrap();
+        assert_eq!(path, new.canonicalize().unwrap());
+        fs::write(path.join("file"), b"").unwrap();
+        assert!(prepare(&new).unwrap_err().what.contains("not empty"));
+        assert!(prepare(&path.join("file")).unwrap_err().what.contains("not a folder"));
+        assert!(prepare(Path::new("/proc")).unwrap_err().what.contains("already"));
+    }
+
+    #[test]
+    fn users_of_a_folder_are_named() {
+        let scratch = Scratch::new("users");
+        let path = scratch.path().canonicalize().unwrap();
+        assert!(users(&path).is_empty());
+        let _open = fs::File::create(path.join("file")).unwrap();
+        let me = format!("({})", std::process::id());
+        assert!(users(&path).iter().any(|user| user.ends_with(&me)));
+    }
+}

@@ -1,0 +1,164 @@
+//! What `status` tells, and how it looks.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use sateen_types::units::format_size;
+use serde::{Deserialize, Serialize};
+
+use crate::state::Ended;
+
+/// The state of a file system. Its JSON is an interface: names stay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// Whether a process serves it.
+    pub running: bool,
+    /// That process.
+    pub pid: Option<u32>,
+    /// Name of the file system.
+    pub fsname: String,
+    /// Its data folder.
+    pub data: PathBuf,
+    /// The first mount.
+    pub mount: Option<PathBuf>,
+    /// All mounts.
+    pub mounts: Vec<MountReport>,
+    /// How FUSE is spoken: "io_uring" or "classic".
+    pub transport: Option<String>,
+    /// Seconds since it started.
+    pub uptime_s: u64,
+    /// The targets.
+    pub targets: Vec<TargetReport>,
+    /// How the last serving process ended, if none runs.
+    pub ended: Option<Ended>,
+}
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MountReport {
+    /// Where.
+    pub path: PathBuf,
+    /// "mounted", or "lost" if it was unmounted from outside.
+    pub state: String,
+}
+
+/// One target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TargetReport {
+    /// Like "OST0003".
+    pub name: String,
+    /// "up", "down", or "failed" after a disk error.
+    pub state: String,
+    /// Size of its store in bytes.
+    pub bytes_total: u64,
+    /// Bytes in use.
+    pub bytes_used: u64,
+    /// Bytes that may still be written.
+    pub bytes_avail: u64,
+}
+
+/// Text in a colour, on a terminal only.
+fn paint(colour: bool, code: &str, text: &str) -> String {
+    if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// Whether to use colours on standard output.
+pub(crate) fn colours() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+impl Report {
+    /// For people: aligned, with units.
+    pub(crate) fn text(&self, colour: bool) -> String {
+        let mut out = String::new();
+        let mut line = |name: &str, value: String| out.push_str(&format!("{name:<10} {value}\n"));
+        line("data", self.data.display().to_string());
+        match (self.running, self.pid) {
+            (true, pid) => {
+                let pid = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+                let up = duration(self.uptime_s);
+                line("state", paint(colour, "32", "running") + &format!("{pid}, for {up}"));
+            }
+            (false, _) => {
+                let why = self.ended.as_ref().map(|ended| format!(": {}", ended.why));
+                line("state", paint(colour, "33", "not running") + &why.unwrap_or_default());
+            }
+        }
+        for mount in &self.mounts {
+            let lost = mount.state != "mounted";
+            let note = if lost {
+                format!(" ({})", paint(colour, "31", &mount.state))
+            } else {
+                String::new()
+            };
+            line("mount", format!("{}{note}", mount.path.display()));
+        }
+        if let Some(transport) = &self.transport {
+            line("transport", transport.clone());
+        }
+        out.push_str(&format!(
+            "\n{:<10} {:<8} {:>9} {:>9} {:>9} {:>5}\n",
+            "target", "state", "size", "used", "avail", "use%"
+        ));
+        for target in &self.targets {
+            let full = target.bytes_used.saturating_add(target.bytes_avail);
+            let percent = (u128::from(target.bytes_used) * 100).div_ceil(u128::from(full.max(1)));
+            let code = if target.state == "failed" { "31" } else { "0" };
+            out.push_str(&format!(
+                "{:<10} {} {:>9} {:>9} {:>9} {:>4}%\n",
+                target.name,
+                paint(colour && code != "0", code, &format!("{:<8}", target.state)),
+                format_size(target.bytes_total),
+                format_size(target.bytes_used),
+                format_size(target.bytes_avail),
+                percent
+            ));
+        }
+        out
+    }
+}
+
+fn duration(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_aligned_and_colourless_off_a_terminal() {
+        let target = |name: &str, state: &str| TargetReport {
+            name: name.into(),
+            state: state.into(),
+            bytes_total: 100 << 30,
+            bytes_used: 25 << 30,
+            bytes_avail: 75 << 30,
+        };
+        let report = Report {
+            running: true,
+            pid: Some(42),
+            fsname: "sateen".into(),
+            data: "/d".into(),
+            mount: Some("/d/mnt".into()),
+            mounts: vec![MountReport { path: "/d/mnt".into(), state: "lost".into() }],
+            transport: Some("classic".into()),
+            uptime_s: 3700,
+            targets: vec![target("MDT0000", "up"), target("OST0000", "failed")],
+            ended: None,
+        };
+        let text = report.text(false);
+        assert!(text.contains("running (process 42), for 1 h 1 min"), "{text}");
+        assert!(text.contains("/d/mnt (lost)"));
+        assert!(!text.contains('\x1b') && report.text(true).contains("\x1b[31mfailed"));
+        let rows: Vec<&str> = text.lines().rev().take(3).collect();
+        assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{text}");
+        assert!(rows[0].ends_with("25.0G     75.0G   25%"), "{text}");
+    }
+}

@@ -1,0 +1,89 @@
+//! `sateen status`: whether a file system runs, where it is mounted, its targets' space.
+
+use std::process::ExitCode;
+
+use crate::cli::StatusArgs;
+use crate::control::{self, Answer, Command};
+use crate::data_dir::{DataDir, User};
+use crate::embedded::space_of;
+use crate::mounts;
+use crate::refusal::{Outcome, Refusal};
+use crate::report::{MountReport, Report, TargetReport, colours};
+use crate::state::{Ended, State};
+use crate::targets::{self, FSNAME};
+
+/// What a process that was killed has left of itself.
+const KILLED: &str = "its process was killed; what was synced is safe";
+
+/// Exit code if it does not run, as other service programs have it.
+const NOT_RUNNING: u8 = 3;
+
+/// Runs the command.
+pub(crate) fn run(args: &StatusArgs) -> Outcome<ExitCode> {
+    let data = DataDir::at(&args.data.data)?;
+    data.require()?;
+    let report = report(&data)?;
+    if args.json {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| Refusal::io("print JSON", &error.into()))?;
+        println!("{text}");
+    } else {
+        print!("{}", report.text(colours()));
+    }
+    Ok(if report.running { ExitCode::SUCCESS } else { ExitCode::from(NOT_RUNNING) })
+}
+
+fn report(data: &DataDir) -> Outcome<Report> {
+    let reading = |error| Refusal::io(format!("read {}", data.path().display()), &error);
+    match data.user().map_err(reading)? {
+        User::Nobody => at_rest(data),
+        User::Process(pid) => match control::ask(data, Command::Status) {
+            Ok(Answer::Status(report)) => Ok(report),
+            Ok(_) => Err(Refusal::new("it gave an answer to another question", "try again")),
+            // It may have ended in this very moment.
+            Err(_) if data.user().map_err(reading)? == User::Nobody => at_rest(data),
+            Err(error) => {
+                let who = pid.map_or_else(String::new, |pid| format!(" {pid}"));
+                Err(Refusal::new(
+                    format!("process{who} uses the data folder but does not answer: {error}"),
+                    "it may be starting or ending: try again; or look at its log",
+                ))
+            }
+        },
+    }
+}
+
+/// What can be told when nothing runs.
+fn at_rest(data: &DataDir) -> Outcome<Report> {
+    let state = State::load(data);
+    let down = |target: targets::Target| {
+        let space = space_of(&target.path).unwrap_or_default();
+        TargetReport {
+            name: target.label.target.to_string(),
+            state: "down".to_owned(),
+            bytes_total: space.bytes_total,
+            bytes_used: space.bytes_total.saturating_sub(space.bytes_free),
+            bytes_avail: space.bytes_avail,
+        }
+    };
+    let mut targets: Vec<targets::Target> = targets::existing(data)?;
+    targets.sort_by_key(|target| target.label.target);
+    // A mount that is in the tree while nobody serves it is one that answers no more.
+    let left = state.iter().flat_map(|state| &state.mounts).filter(|path| mounts::is_mounted(path));
+    let mounts: Vec<MountReport> =
+        left.map(|path| MountReport { path: path.clone(), state: "lost".to_owned() }).collect();
+    let ended =
+        state.map(|state| state.ended.unwrap_or_else(|| Ended { at: 0, why: KILLED.to_owned() }));
+    Ok(Report {
+        running: false,
+        pid: None,
+        fsname: targets.first().map_or(FSNAME, |target| &target.label.fsname).to_owned(),
+        data: data.path().to_owned(),
+        mount: mounts.first().map(|mount| mount.path.clone()),
+        mounts,
+        transport: None,
+        uptime_s: 0,
+        targets: targets.into_iter().map(down).collect(),
+        ended,
+    })
+}

@@ -1,0 +1,243 @@
+//! The life of a file system as a user sees it: `up`, `status`, `down`, what is refused, and
+//! what happens when something goes wrong outside. Needs root and /dev/fuse.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Whether the test can run here. In CI it must.
+fn possible() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    let possible = root && fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    assert!(possible || !ci, "CI must run as root with /dev/fuse");
+    if !possible {
+        eprintln!("skipped: needs root and /dev/fuse");
+    }
+    possible
+}
+
+/// A data folder that is taken down and removed in the end, however the test ends.
+struct Fs {
+    data: PathBuf,
+}
+
+impl Fs {
+    fn new(name: &str) -> Fs {
+        let data = std::env::temp_dir().join(format!("sateen-life-{name}-{}", std::process::id()));
+        fs::create_dir(&data).unwrap();
+        Fs { data }
+    }
+
+    fn mnt(&self) -> PathBuf {
+        self.data.join("mnt")
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_sateen"))
+            .arg(args[0])
+            .arg("--data")
+            .arg(&self.data)
+            .args(&args[1..])
+            .output()
+            .unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {text}{errors}");
+        text
+    }
+
+    /// What a refused command says.
+    fn refused(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {text}");
+        assert!(text.contains("what to do:"), "{text}");
+        text
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_slice(&self.run(&["status", "--json"]).stdout).unwrap()
+    }
+
+    fn wait_ended(&self) -> Value {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let output = self.run(&["status", "--json"]);
+            if output.status.code() == Some(3) {
+                return serde_json::from_slice(&output.stdout).unwrap();
+            }
+            assert!(Instant::now() < deadline, "still running");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Fs {
+    fn drop(&mut self) {
+        self.run(&["down", "--force"]);
+        let _ = fs::remove_dir_all(&self.data);
+    }
+}
+
+fn kill(pid: &Value, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid.as_i64().unwrap() as i32).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+fn umount(path: &Path) {
+    assert!(Command::new("umount").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn up_status_down() {
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::new("plain");
+    assert!(fs_.refused(&["status"]).contains("holds no Sateen file system"));
+    assert!(fs_.refused(&["down"]).contains("sateen up"));
+    let text = fs_.ok(&["up", "--osts", "2"]);
+    assert!(text.contains(fs_.mnt().to_str().unwrap()), "{text}");
+    assert!(fs::read_dir(fs_.mnt()).is_ok());
+
+    let status = fs_.status();
+    assert_eq!(status["running"], true);
+    assert_eq!(status["mount"], fs_.mnt().to_str().unwrap());
+    assert!(["io_uring", "classic"].contains(&status["transport"].as_str().unwrap()));
+    let targets = status["targets"].as_array().unwrap();
+    let names: Vec<&str> = targets.iter().map(|t| t["name"].as_str().unwrap()).collect();
+    for name in ["MDT0000", "OST0000", "OST0001"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    assert!(targets.iter().all(|t| t["bytes_total"].as_u64().unwrap() > 0));
+
+    let second = fs_.refused(&["up"]);
+    assert!(second.contains(&format!("process {}", status["pid"])), "{second}");
+    assert!(fs_.ok(&["status"]).contains("running"));
+
+    let open = fs::File::open(fs_.mnt()).unwrap();
+    let busy = fs_.refused(&["down"]);
+    assert!(busy.contains("in use") && busy.contains(&std::process::id().to_string()), "{busy}");
+    assert_eq!(fs_.status()["running"], true, "a refused down leaves everything as it was");
+    drop(open);
+    assert!(fs_.ok(&["down"]).contains("stopped"));
+    assert!(fs_.ok(&["down"]).contains("not running"));
+    let status = fs_.status();
+    assert_eq!((&status["running"], &status["pid"]), (&Value::Bool(false), &Value::Null));
+    assert_eq!(status["targets"].as_array().unwrap().len(), names.len());
+
+    assert!(fs_.refused(&["up", "--osts", "1"]).contains("--osts 2"));
+    fs_.ok(&["up", "--osts", "3"]);
+    assert!(fs_.status()["targets"].as_array().unwrap().len() > names.len());
+}
+
+#[test]
+fn a_killed_process_is_no_obstacle() {
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::new("killed");
+    fs_.ok(&["up"]);
+    kill(&fs_.status()["pid"], rustix::process::Signal::KILL);
+    let status = fs_.wait_ended();
+    assert!(status["ended"]["why"].as_str().unwrap().contains("killed"), "{status}");
+    assert_eq!(status["mounts"][0]["state"], "lost");
+    fs_.ok(&["up"]);
+    assert!(fs::read_dir(fs_.mnt()).is_ok());
+    kill(&fs_.status()["pid"], rustix::process::Signal::KILL);
+    fs_.wait_ended();
+    assert!(fs_.ok(&["down"]).contains("cleared away"));
+    assert!(fs::read_dir(fs_.mnt()).is_ok());
+}
+
+#[test]
+fn a_mount_lost_from_outside_is_reported() {
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::new("lost");
+    let second = fs_.data.with_extension("second");
+    fs_.ok(&["up", "--mount", fs_.mnt().to_str().unwrap(), "--mount", second.to_str().unwrap()]);
+    umount(&second);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while fs_.status()["mounts"][1]["state"] != "lost" {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(fs_.status()["mounts"][0]["state"], "mounted");
+    umount(&fs_.mnt());
+    let status = fs_.wait_ended();
+    let why = status["ended"]["why"].as_str().unwrap();
+    assert!(why.contains("unmounted from outside"), "{why}");
+    fs::remove_dir(second).unwrap();
+}
+
+#[test]
+fn signals_end_it_in_good_order() {
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::new("signal");
+    fs_.ok(&["up"]);
+    let open = fs::File::open(fs_.mnt()).unwrap();
+    kill(&fs_.status()["pid"], rustix::process::Signal::TERM);
+    let status = fs_.wait_ended();
+    assert!(status["ended"]["why"].as_str().unwrap().contains("SIGTERM"), "{status}");
+    assert_eq!(status["mounts"].as_array().unwrap().len(), 0, "nothing is left in the tree");
+    drop(open);
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_advice() {
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::new("refused");
+    let elsewhere = Fs::new("refused-mounts");
+    fs::write(elsewhere.data.join("file"), b"").unwrap();
+    let full = elsewhere.data.to_str().unwrap();
+    assert!(fs_.refused(&["up", "--mount", full]).contains("not empty"));
+    let file = elsewhere.data.join("file");
+    assert!(fs_.refused(&["up", "--mount", file.to_str().unwrap()]).contains("not a folder"));
+    assert!(fs_.refused(&["up", "--mount", "/proc"]).contains("already"));
+    let not_ours = elsewhere.refused(&["up"]);
+    assert!(not_ours.contains("not Sateen's"), "{not_ours}");
+
+    fs_.ok(&["up"]);
+    fs_.ok(&["down"]);
+    let label = fs_.data.join("ost0002/label");
+    let mut bytes = fs::read(&label).unwrap();
+    bytes[8] = 99;
+    fs::write(&label, bytes).unwrap();
+    let newer = fs_.refused(&["up"]);
+    assert!(newer.contains("99") && newer.contains("newer sateen"), "{newer}");
+
+    let usage = Command::new(env!("CARGO_BIN_EXE_sateen")).arg("sideways").output().unwrap();
+    assert_eq!(usage.status.code(), Some(2));
+}
+
+#[test]
+fn a_full_disk_is_refused_with_advice() {
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::new("full");
+    let small = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+        .arg(&fs_.data)
+        .status()
+        .unwrap();
+    assert!(small.success());
+    let full = fs_.refused(&["up"]);
+    umount(&fs_.data);
+    assert!(full.contains("1.0M free") || full.contains("free space"), "{full}");
+}
