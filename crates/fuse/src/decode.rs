@@ -398,15 +398,7 @@ impl Input<'_> {
                 let l: abi::LseekIn = self.arg()?;
                 Op::Lseek { ino, fh: l.fh, offset: l.offset, whence: l.whence }
             }
-            opcode::IOCTL => {
-                let i: abi::IoctlWire = self.arg()?;
-                if i.in_size as usize != self.body.len() {
-                    return Err(self.malformed("size of the argument"));
-                }
-                let data = Bytes::copy_from_slice(self.body);
-                let (fh, flags, cmd, arg, out_size) = (i.fh, i.flags, i.cmd, i.arg, i.out_size);
-                Op::Ioctl { ino, arg: IoctlIn { fh, flags, cmd, arg, data, out_size } }
-            }
+            opcode::IOCTL => self.ioctl_op()?,
             _ => {
                 let c: abi::CopyFileRangeIn = self.arg()?;
                 Op::CopyFileRange {
@@ -421,6 +413,16 @@ impl Input<'_> {
                 }
             }
         })
+    }
+
+    fn ioctl_op(&mut self) -> Result<Op, DecodeError> {
+        let i: abi::IoctlWire = self.arg()?;
+        if i.in_size as usize != self.body.len() {
+            return Err(self.malformed("size of the argument"));
+        }
+        let data = Bytes::copy_from_slice(self.body);
+        let (fh, flags, cmd, arg, out_size) = (i.fh, i.flags, i.cmd, i.arg, i.out_size);
+        Ok(Op::Ioctl { ino: self.ino, arg: IoctlIn { fh, flags, cmd, arg, data, out_size } })
     }
 
     fn lock_op(&mut self) -> Result<Op, DecodeError> {

@@ -394,6 +394,7 @@ fn killed_daemon() {
     let m = Mounted::at(dir.into(), transport, choices);
     m.probe.set_data(2, &[1; 4096]);
     m.probe.hold(&["read"]);
+    println!("\nready");
     m.probe.wait_held("read");
     println!("held");
     m.notifier().inval_inode(2, 0, 0).unwrap();
@@ -415,13 +416,10 @@ fn a_forced_unmount_frees_the_callers_of_a_killed_daemon() {
             .spawn()
             .unwrap();
         let path = dir.join("file");
-        let start = Instant::now();
-        while !path.exists() && start.elapsed() < Duration::from_secs(5) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let read = std::thread::spawn(move || fs::read(path));
         let mut lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap().ends_with("held")));
+        assert!(lines.any(|line| line.unwrap() == "ready"));
+        let read = std::thread::spawn(move || fs::read(path));
+        assert!(lines.any(|line| line.unwrap() == "held"));
         std::thread::sleep(A_WHILE);
         daemon.kill().unwrap();
         std::thread::sleep(5 * A_WHILE);

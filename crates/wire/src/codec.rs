@@ -141,8 +141,10 @@ pub fn take_vec<T: Wire>(input: &mut Input<'_>, max: usize) -> Result<Vec<T>, De
     if count > max {
         return Err(DecodeError::TooLong);
     }
-    // Every element takes at least one byte, so a lying count cannot reserve much.
-    let mut out = Vec::with_capacity(count.min(input.remaining()));
+    // A lying count reserves no more memory than there are bytes; elements that are smaller
+    // encoded than in memory make it grow as they turn out to exist.
+    let fits = input.remaining() / size_of::<T>().max(1);
+    let mut out = Vec::with_capacity(count.min(fits));
     for _ in 0..count {
         out.push(T::take(input)?);
     }

@@ -1,6 +1,7 @@
 //! What targets write down: formats shared by all targets. Each kind of target has its
 //! records in a module of its own.
 
+pub mod mdt;
 pub mod mgs;
 pub mod ost;
 

@@ -107,8 +107,39 @@ impl NullFs {
     }
 }
 
+impl NullFs {
+    fn data(&self, op: Op, mut reply: Reply) {
+        match op {
+            Op::Read { size, .. } => {
+                let buffer = reply.take_buffer(size as usize);
+                reply.data(buffer);
+            }
+            Op::Write { ino, offset, data, .. } => {
+                let (len, end) = (data.len() as u32, offset + data.len() as u64);
+                drop(data);
+                if let Some(attr) = self.inodes(ino).get_mut(&ino) {
+                    attr.size = attr.size.max(end);
+                }
+                reply.written(len);
+            }
+            Op::Readdir { ino, offset, .. } => {
+                let mut entries = reply.dir_buffer();
+                for (at, (child, name)) in
+                    self.children(ino).iter().enumerate().skip(offset as usize)
+                {
+                    if !entries.push(*child, at as u64 + 1, FileKind::Regular, name) {
+                        break;
+                    }
+                }
+                reply.directory(entries);
+            }
+            _ => reply.error(libc::ENOSYS),
+        }
+    }
+}
+
 impl Filesystem for NullFs {
-    fn dispatch(&self, request: Request, mut reply: Reply) {
+    fn dispatch(&self, request: Request, reply: Reply) {
         let owner = (request.uid, request.gid);
         let answer = |reply: Reply, entry: Option<EntryOut>, errno| match entry {
             Some(entry) => reply.entry(&entry),
@@ -148,29 +179,7 @@ impl Filesystem for NullFs {
             }
             Op::Open { .. } => reply.opened(0, self.open_flags),
             Op::Opendir { .. } => reply.opened(0, 0),
-            Op::Read { size, .. } => {
-                let buffer = reply.take_buffer(size as usize);
-                reply.data(buffer);
-            }
-            Op::Write { ino, offset, data, .. } => {
-                let (len, end) = (data.len() as u32, offset + data.len() as u64);
-                drop(data);
-                if let Some(attr) = self.inodes(ino).get_mut(&ino) {
-                    attr.size = attr.size.max(end);
-                }
-                reply.written(len);
-            }
-            Op::Readdir { ino, offset, .. } => {
-                let mut entries = reply.dir_buffer();
-                for (at, (child, name)) in
-                    self.children(ino).iter().enumerate().skip(offset as usize)
-                {
-                    if !entries.push(*child, at as u64 + 1, FileKind::Regular, name) {
-                        break;
-                    }
-                }
-                reply.directory(entries);
-            }
+            Op::Read { .. } | Op::Write { .. } | Op::Readdir { .. } => self.data(request.op, reply),
             Op::Statfs { .. } => reply.statfs(&StatfsOut {
                 blocks: 1 << 30,
                 bfree: 1 << 30,

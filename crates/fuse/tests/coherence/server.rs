@@ -42,7 +42,7 @@ type Pages = (u64, u64);
 
 /// How long a READ is kept waiting at most: should its pages share a folio with
 /// others, the invalidation would wait for it.
-const KEEP_MAX: Duration = Duration::from_millis(50);
+const KEEP_MAX: Duration = Duration::from_millis(5);
 
 /// What one client holds of one inode.
 #[derive(Clone, Debug, Default)]
@@ -323,7 +323,7 @@ impl Server {
         self.counters.rounds_max.fetch_max(rounds, Ordering::Relaxed);
     }
 
-    fn serve(&self, id: usize, request: Request, mut reply: Reply) {
+    fn serve(&self, id: usize, request: Request, reply: Reply) {
         match request.op {
             Op::Lookup { parent, name } => {
                 let mut state = self.state();
@@ -347,6 +347,23 @@ impl Server {
                 drop(state);
                 reply.attr(&attr, valid);
             }
+            // No CACHE_DIR: a READDIR in flight would outlive the invalidation.
+            Op::Opendir { .. } => reply.opened(0, 0),
+            Op::Forget { ino, nlookup } => self.state().forget(id, ino, nlookup),
+            Op::BatchForget { items } => {
+                let mut state = self.state();
+                items.iter().for_each(|(ino, count)| state.forget(id, *ino, *count));
+            }
+            Op::Flush { .. } | Op::Fsync { .. } | Op::Releasedir { .. } | Op::Fsyncdir { .. } => {
+                reply.ok();
+            }
+            op => self.serve_data(id, op, reply),
+        }
+    }
+
+    /// Changes of names and attributes.
+    fn serve_change(&self, id: usize, op: Op, reply: Reply) {
+        match op {
             Op::Setattr { ino, attr: set } => {
                 let least = set.size.map(|_| (ino, Data::Read));
                 let mut state = self.conquer(self.state(), id, &[ino], least);
@@ -395,6 +412,12 @@ impl Server {
                 drop(state);
                 if done { reply.ok() } else { reply.error(libc::ENOENT) }
             }
+            _ => reply.error(libc::ENOSYS),
+        }
+    }
+
+    fn serve_data(&self, id: usize, op: Op, mut reply: Reply) {
+        match op {
             Op::Open { ino, flags, .. } => self.open(id, ino, flags, reply),
             Op::Release { ino, flags, .. } => {
                 if flags as i32 & libc::O_ACCMODE != libc::O_RDONLY {
@@ -419,17 +442,13 @@ impl Server {
                 let mut state = if is_direct(fh) {
                     self.conquer(self.state(), id, &[ino], Some((ino, Data::Read)))
                 } else {
-                    let pages = pages_of(offset, len.into());
-                    let state = self.enter_data(id, ino, fh, pages, false);
-                    self.conquer(state, id, &[ino], None)
+                    self.enter_write(id, ino, fh, pages_of(offset, len.into()))
                 };
                 let append = flags as i32 & libc::O_APPEND != 0 && write_flags & 1 == 0;
                 state.write(ino, offset as usize, &data, append);
                 drop((state, data));
                 reply.written(len);
             }
-            // No CACHE_DIR: a READDIR in flight would outlive the invalidation.
-            Op::Opendir { .. } => reply.opened(0, 0),
             Op::Readdir { ino, offset, .. } => {
                 let mut entries = reply.dir_buffer();
                 let mut state = self.state();
@@ -444,15 +463,7 @@ impl Server {
                 drop(state);
                 reply.directory(entries);
             }
-            Op::Forget { ino, nlookup } => self.state().forget(id, ino, nlookup),
-            Op::BatchForget { items } => {
-                let mut state = self.state();
-                items.iter().for_each(|(ino, count)| state.forget(id, *ino, *count));
-            }
-            Op::Flush { .. } | Op::Fsync { .. } | Op::Releasedir { .. } | Op::Fsyncdir { .. } => {
-                reply.ok();
-            }
-            _ => reply.error(libc::ENOSYS),
+            op => self.serve_change(id, op, reply),
         }
     }
 
@@ -519,9 +530,23 @@ impl Server {
             let busy = self.ask_back(&mut state, 1 - id, ino, false, least);
             if !busy {
                 state.held.entry((id, ino)).or_default().data = want;
+                // Others of this client may wait with pages locked.
+                self.changed.notify_all();
             } else {
                 state = self.changed.wait(state).unwrap();
             }
+        }
+    }
+
+    /// Like `enter_data`, with nobody else's meta lock in the way. Waiting for
+    /// that lets go of the data lock, so both are looked at together.
+    fn enter_write(&self, id: usize, ino: u64, fh: u64, pages: Pages) -> MutexGuard<'_, State> {
+        loop {
+            let mut state = self.enter_data(id, ino, fh, pages, false);
+            if !self.ask_back(&mut state, 1 - id, ino, true, Data::None) {
+                return state;
+            }
+            drop(self.conquer(state, id, &[ino], None));
         }
     }
 

@@ -1,0 +1,25 @@
+//! The lock table of a metadata target: who may cache what of which inode.
+//!
+//! Pure: the MDT asks, and carries out what the table says. Nobody holds a lock while an
+//! operation runs; an operation only needs the conflicting locks of *other* clients gone.
+//!
+//! Life of a lock: it is granted along with a reply ([`LockTable::try_grant`]) or for its own
+//! sake ([`LockTable::enqueue`]); somebody else's operation needs it gone, so its holder is
+//! called back ([`LockTable::take_callbacks`]); the holder cancels it
+//! ([`LockTable::cancel`]), or is evicted when it does not ([`LockTable::overdue`]).
+//!
+//! Life of a ticket: an operation that finds conflicting locks gets a [`Ticket`], which
+//! reserves what it needs: nobody else gets a conflicting lock from then on, so it cannot
+//! starve. When the last conflicting lock goes it is woken ([`LockTable::take_woken`]) and
+//! starts again; it may find that it needs more, and waits again under the same ticket.
+//! [`LockTable::finish`] ends the reservations. Tickets that want locks are served in order.
+
+mod slab;
+mod table;
+mod waiting;
+
+pub use table::{
+    CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, Held, LOCKS_MAX, LOCKS_PER_CLIENT_MAX,
+    LockTable,
+};
+pub use waiting::{Need, Ticket};

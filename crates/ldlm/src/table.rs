@@ -1,0 +1,390 @@
+//! The table itself: granting, conflicts, callbacks, cancels, evictions.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use sateen_types::{ClientId, Fid, FidMap};
+use sateen_wire::{Grant, Ibits, LockId, LockMode};
+
+use crate::slab::{List, NIL, Slab, State};
+use crate::waiting::{Need, Ticket, Waiting};
+
+/// Most locks of one target that come along with replies. A lock that a client waits for is
+/// granted beyond that, too.
+pub const LOCKS_MAX: usize = 1 << 21;
+/// Most locks of one client that come along with replies.
+pub const LOCKS_PER_CLIENT_MAX: u32 = 1 << 19;
+/// A callback that is not answered within this time evicts the client: 20 s.
+pub const CALLBACK_LIMIT_NS: u64 = 20_000_000_000;
+/// A callback is sent again after this time: 1 s.
+pub const CALLBACK_REPEAT_NS: u64 = 1_000_000_000;
+
+/// The holder of the target's own locks.
+const TARGET: ClientId = ClientId(u64::MAX);
+
+/// A lock that is or was held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// The inode.
+    pub fid: Fid,
+    /// By whom.
+    pub client: ClientId,
+    /// How.
+    pub mode: LockMode,
+    /// Which parts.
+    pub bits: Ibits,
+}
+
+/// A callback to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CalledBack {
+    /// To whom.
+    pub client: ClientId,
+    /// The inode.
+    pub fid: Fid,
+    /// The lock.
+    pub id: LockId,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    called_ns: u64,
+    repeated_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    head: u32,
+    count: u32,
+}
+
+/// The locks of one target.
+#[derive(Debug, Default)]
+pub struct LockTable {
+    slab: Slab,
+    inodes: FidMap<u32>,
+    clients: BTreeMap<ClientId, Client>,
+    waiting: Waiting,
+    called: BTreeMap<LockId, Clock>,
+    callbacks: Vec<CalledBack>,
+    woken: VecDeque<Ticket>,
+}
+
+impl LockTable {
+    /// An empty table.
+    pub fn new() -> LockTable {
+        LockTable::default()
+    }
+
+    /// Locks that exist.
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether no lock exists.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn locks_on(&self, fid: Fid) -> impl Iterator<Item = (u32, &crate::slab::Lock)> {
+        let head = self.inodes.get(&fid).copied().unwrap_or(NIL);
+        self.slab.list(head, List::Inode)
+    }
+
+    /// The locks on an inode, for whoever looks in from outside.
+    pub fn holders(&self, fid: Fid) -> impl Iterator<Item = Held> + '_ {
+        self.locks_on(fid).map(move |(_, lock)| Held {
+            fid,
+            client: lock.client,
+            mode: lock.mode,
+            bits: lock.bits,
+        })
+    }
+
+    /// Whether another client holds something in conflict.
+    pub fn in_conflict(&self, client: ClientId, need: &Need) -> bool {
+        self.locks_on(need.fid)
+            .any(|(_, lock)| lock.client != client && need.conflicts(lock.mode, lock.bits))
+    }
+
+    /// Whether `client` holds a lock that allows all this.
+    pub fn covers(&self, client: ClientId, need: &Need) -> bool {
+        self.locks_on(need.fid).any(|(_, lock)| {
+            lock.client == client && lock.mode.covers(need.mode) && lock.bits.contains(need.bits)
+        })
+    }
+
+    /// Grants a lock if nobody is in the way, nobody waits for the opposite, and there is
+    /// room. What the client holds already is extended rather than doubled.
+    pub fn try_grant(
+        &mut self,
+        client: ClientId,
+        fid: Fid,
+        mode: LockMode,
+        bits: Ibits,
+    ) -> Option<Grant> {
+        let need = Need { fid, mode, bits };
+        let count = self.clients.get(&client).map_or(0, |client| client.count);
+        if bits.is_empty()
+            || self.slab.len() >= LOCKS_MAX
+            || count >= LOCKS_PER_CLIENT_MAX
+            || self.in_conflict(client, &need)
+            || self.waiting.reserved(client, &need, None)
+        {
+            return None;
+        }
+        self.grant(client, &need)
+    }
+
+    fn grant(&mut self, client: ClientId, need: &Need) -> Option<Grant> {
+        let own = self
+            .locks_on(need.fid)
+            .filter(|(_, lock)| lock.client == client && lock.state == State::Granted)
+            .find(|(_, lock)| {
+                let same = lock.mode == need.mode
+                    && lock.bits.intersects(Ibits::DATA) == need.bits.intersects(Ibits::DATA);
+                same || lock.mode.covers(need.mode) && lock.bits.contains(need.bits)
+            })
+            .map(|(slot, _)| slot);
+        let slot = match own {
+            Some(slot) => slot,
+            None => self.insert(client, need, State::Granted)?,
+        };
+        let id = self.slab.id(slot);
+        let lock = self.slab.get_mut(slot)?;
+        // Data and the rest stay two locks, so that losing one does not cost the other.
+        if lock.mode == need.mode {
+            lock.bits = lock.bits.union(need.bits);
+        }
+        Some(Grant { id, fid: need.fid, mode: lock.mode, bits: lock.bits })
+    }
+
+    fn insert(&mut self, client: ClientId, need: &Need, state: State) -> Option<u32> {
+        let owner = self.clients.entry(client).or_insert(Client { head: NIL, count: 0 });
+        let head = self.inodes.entry(need.fid).or_insert(NIL);
+        let what = (need.mode, need.bits, state);
+        let slot = self.slab.insert(need.fid, client, what, [head, &mut owner.head])?;
+        owner.count += 1;
+        Some(slot)
+    }
+
+    /// Whether an operation of `client` may go on: no other client holds anything in
+    /// conflict with `needs`. If not, the holders are called back, the needs are reserved
+    /// under `ticket` (made here at first), and the ticket will be woken.
+    pub fn require(
+        &mut self,
+        now_ns: u64,
+        client: ClientId,
+        ticket: &mut Option<Ticket>,
+        needs: &[Need],
+    ) -> bool {
+        if !needs.iter().any(|need| self.in_conflict(client, need)) {
+            return true;
+        }
+        for need in needs {
+            self.call_back(now_ns, client, need);
+        }
+        *ticket = Some(self.waiting.wait(*ticket, client, needs, false));
+        false
+    }
+
+    /// Grants a lock that a client waits for, in order of tickets; `None` if it has to wait
+    /// (on), under `ticket`. Granting does not end the ticket.
+    pub fn enqueue(
+        &mut self,
+        now_ns: u64,
+        client: ClientId,
+        ticket: &mut Option<Ticket>,
+        need: &Need,
+    ) -> Option<Grant> {
+        let ahead = self.waiting.reserved(client, need, *ticket);
+        if !ahead && !self.in_conflict(client, need) {
+            return self.grant(client, need);
+        }
+        if !ahead {
+            self.call_back(now_ns, client, need);
+        }
+        *ticket = Some(self.waiting.wait(*ticket, client, core::slice::from_ref(need), true));
+        None
+    }
+
+    /// Ends a ticket: its operation is done, or given up.
+    pub fn finish(&mut self, ticket: Ticket) {
+        for need in self.waiting.remove(ticket) {
+            self.wake_on(need.fid);
+        }
+    }
+
+    fn call_back(&mut self, now_ns: u64, client: ClientId, need: &Need) {
+        let mut at = self.inodes.get(&need.fid).copied().unwrap_or(NIL);
+        while let Some(lock) = self.slab.get(at).copied() {
+            let slot = at;
+            at = self.slab.list(slot, List::Inode).nth(1).map_or(NIL, |(next, _)| next);
+            let in_way = lock.client != client && need.conflicts(lock.mode, lock.bits);
+            if !in_way || lock.state != State::Granted {
+                continue;
+            }
+            let id = self.slab.id(slot);
+            if let Some(lock) = self.slab.get_mut(slot) {
+                lock.state = State::CalledBack;
+            }
+            self.called.insert(id, Clock { called_ns: now_ns, repeated_ns: now_ns });
+            self.callbacks.push(CalledBack { client: lock.client, fid: need.fid, id });
+        }
+    }
+
+    /// A client gives a lock back, or says that it never had it. `None` for a lock that does
+    /// not exist or is not its own.
+    pub fn cancel(&mut self, client: ClientId, fid: Fid, id: LockId) -> Option<Held> {
+        let slot = self.slab.find(id)?;
+        let lock = self.slab.get(slot)?;
+        if lock.client != client || lock.fid != fid {
+            return None;
+        }
+        let held = self.remove(slot)?;
+        self.wake_on(fid);
+        Some(held)
+    }
+
+    fn remove(&mut self, slot: u32) -> Option<Held> {
+        let id = self.slab.id(slot);
+        let lock = *self.slab.get(slot)?;
+        let owner = self.clients.get_mut(&lock.client)?;
+        let head = self.inodes.get_mut(&lock.fid)?;
+        self.slab.remove(slot, [head, &mut owner.head])?;
+        if *head == NIL {
+            self.inodes.remove(&lock.fid);
+        }
+        owner.count -= 1;
+        if owner.count == 0 {
+            self.clients.remove(&lock.client);
+        }
+        if lock.state == State::CalledBack {
+            self.called.remove(&id);
+        }
+        Some(Held { fid: lock.fid, client: lock.client, mode: lock.mode, bits: lock.bits })
+    }
+
+    /// An inode is gone for good: so are all locks on it.
+    pub fn forget(&mut self, fid: Fid) {
+        while let Some(slot) = self.inodes.get(&fid).copied() {
+            if self.remove(slot).is_none() {
+                break;
+            }
+        }
+        self.wake_on(fid);
+    }
+
+    /// The target itself takes a lock, whoever holds others: nobody else is granted anything
+    /// in conflict until [`LockTable::release`].
+    pub fn hold(&mut self, need: &Need) -> Option<LockId> {
+        let slot = self.insert(TARGET, need, State::Silent)?;
+        Some(self.slab.id(slot))
+    }
+
+    /// Ends a [`LockTable::hold`].
+    pub fn release(&mut self, fid: Fid, id: LockId) {
+        self.cancel(TARGET, fid, id);
+    }
+
+    /// A client is lost. Its locks go at once, all but those under which it could still be
+    /// writing data: they stay, silent, until [`LockTable::release_client`]. Its tickets end,
+    /// and are returned. `on_lost` sees every data lock that it could write under.
+    pub fn drop_client(&mut self, client: ClientId, mut on_lost: impl FnMut(Fid)) -> Vec<Ticket> {
+        let mut at = self.clients.get(&client).map_or(NIL, |client| client.head);
+        while let Some(lock) = self.slab.get(at).copied() {
+            let slot = at;
+            at = self.slab.list(slot, List::Client).nth(1).map_or(NIL, |(next, _)| next);
+            let writes = lock.bits.intersects(Ibits::DATA)
+                && matches!(lock.mode, LockMode::Pw | LockMode::Ex | LockMode::Cw);
+            if !writes {
+                self.remove(slot);
+                self.wake_on(lock.fid);
+                continue;
+            }
+            on_lost(lock.fid);
+            let id = self.slab.id(slot);
+            self.called.remove(&id);
+            if let Some(lock) = self.slab.get_mut(slot) {
+                lock.state = State::Silent;
+                lock.bits = Ibits::DATA;
+            }
+            self.wake_on(lock.fid);
+        }
+        self.callbacks.retain(|callback| callback.client != client);
+        let tickets = self.waiting.of(client);
+        for ticket in &tickets {
+            self.finish(*ticket);
+        }
+        self.woken.retain(|ticket| !tickets.contains(ticket));
+        tickets
+    }
+
+    /// What a lost client could still write is refused everywhere: its last locks go.
+    pub fn release_client(&mut self, client: ClientId) {
+        while let Some(slot) = self.clients.get(&client).map(|client| client.head) {
+            let Some(held) = self.remove(slot) else { break };
+            self.wake_on(held.fid);
+        }
+    }
+
+    fn wake_on(&mut self, fid: Fid) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let free: Vec<Ticket> =
+            self.waiting.on(fid).filter(|ticket| self.is_free(*ticket)).collect();
+        for ticket in free {
+            if self.waiting.wake(ticket) {
+                self.woken.push_back(ticket);
+            }
+        }
+    }
+
+    /// Whether a ticket can get further: nothing is in its way, or only what was granted to an
+    /// earlier ticket and has not been called back yet. One that wants a lock has to be first.
+    fn is_free(&self, ticket: Ticket) -> bool {
+        let Some(waiter) = self.waiting.get(ticket) else { return false };
+        if waiter.woken {
+            return false;
+        }
+        waiter.needs.iter().all(|need| {
+            if waiter.lock && self.waiting.reserved(waiter.client, need, Some(ticket)) {
+                return false;
+            }
+            !self.locks_on(need.fid).any(|(_, lock)| {
+                lock.client != waiter.client
+                    && need.conflicts(lock.mode, lock.bits)
+                    && lock.state != State::Granted
+            })
+        })
+    }
+
+    /// Callbacks to be sent now.
+    pub fn take_callbacks(&mut self) -> impl Iterator<Item = CalledBack> + '_ {
+        self.callbacks.drain(..)
+    }
+
+    /// The next ticket whose operation can start again.
+    pub fn take_woken(&mut self) -> Option<Ticket> {
+        self.woken.pop_front()
+    }
+
+    /// Queues callbacks again that were not answered for [`CALLBACK_REPEAT_NS`], and names a
+    /// client that did not answer one for [`CALLBACK_LIMIT_NS`], if there is one.
+    pub fn overdue(&mut self, now_ns: u64) -> Option<ClientId> {
+        let mut late = None;
+        for (id, clock) in &mut self.called {
+            let Some(lock) = self.slab.find(*id).and_then(|slot| self.slab.get(slot)) else {
+                continue;
+            };
+            if now_ns.saturating_sub(clock.called_ns) >= CALLBACK_LIMIT_NS {
+                late = late.or(Some(lock.client));
+            } else if now_ns.saturating_sub(clock.repeated_ns) >= CALLBACK_REPEAT_NS {
+                clock.repeated_ns = now_ns;
+                let (client, fid) = (lock.client, lock.fid);
+                self.callbacks.push(CalledBack { client, fid, id: *id });
+            }
+        }
+        late
+    }
+}

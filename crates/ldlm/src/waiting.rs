@@ -1,0 +1,132 @@
+//! Tickets: operations that wait for locks to go, and what they have reserved meanwhile.
+//! Used by the table only.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sateen_types::{ClientId, Fid};
+use sateen_wire::{Ibits, LockMode};
+
+/// An operation's place among those that wait, by order of arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Something that an operation needs free of other clients' conflicting locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// The inode.
+    pub fid: Fid,
+    /// As if it took a lock of this mode.
+    pub mode: LockMode,
+    /// On these parts.
+    pub bits: Ibits,
+}
+
+impl Need {
+    /// Nobody else may have cached these parts.
+    pub const fn all_gone(fid: Fid, bits: Ibits) -> Need {
+        Need { fid, mode: LockMode::Ex, bits }
+    }
+
+    pub(crate) const fn conflicts(&self, mode: LockMode, bits: Ibits) -> bool {
+        self.bits.intersects(bits) && !self.mode.compatible(mode)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) client: ClientId,
+    pub(crate) needs: Vec<Need>,
+    /// It wants a lock, not only the others' gone.
+    pub(crate) lock: bool,
+    /// It was woken, and has neither waited again nor finished.
+    pub(crate) woken: bool,
+}
+
+/// All tickets.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    all: BTreeMap<Ticket, Waiter>,
+    by_fid: BTreeSet<(Fid, Ticket)>,
+    last: u64,
+}
+
+impl Waiting {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn get(&self, ticket: Ticket) -> Option<&Waiter> {
+        self.all.get(&ticket)
+    }
+
+    /// Notes that `ticket` (or a new one) waits for `needs`, besides what it waited for
+    /// before.
+    pub(crate) fn wait(
+        &mut self,
+        ticket: Option<Ticket>,
+        client: ClientId,
+        needs: &[Need],
+        lock: bool,
+    ) -> Ticket {
+        let ticket = ticket.filter(|ticket| self.all.contains_key(ticket)).unwrap_or_else(|| {
+            self.last += 1;
+            Ticket(self.last)
+        });
+        let waiter = self.all.entry(ticket).or_insert_with(|| Waiter {
+            client,
+            needs: Vec::new(),
+            lock,
+            woken: false,
+        });
+        waiter.woken = false;
+        for need in needs {
+            if !waiter.needs.contains(need) {
+                waiter.needs.push(*need);
+                self.by_fid.insert((need.fid, ticket));
+            }
+        }
+        ticket
+    }
+
+    /// Ends a ticket; returns what it had reserved.
+    pub(crate) fn remove(&mut self, ticket: Ticket) -> Vec<Need> {
+        let Some(waiter) = self.all.remove(&ticket) else { return Vec::new() };
+        for need in &waiter.needs {
+            self.by_fid.remove(&(need.fid, ticket));
+        }
+        waiter.needs
+    }
+
+    /// Marks a ticket as woken; false if it was already.
+    pub(crate) fn wake(&mut self, ticket: Ticket) -> bool {
+        match self.all.get_mut(&ticket) {
+            Some(waiter) => !core::mem::replace(&mut waiter.woken, true),
+            None => false,
+        }
+    }
+
+    /// Tickets with a reservation on an inode, in order.
+    pub(crate) fn on(&self, fid: Fid) -> impl Iterator<Item = Ticket> + '_ {
+        self.by_fid.range((fid, Ticket(0))..=(fid, Ticket(u64::MAX))).map(|(_, ticket)| *ticket)
+    }
+
+    /// Whether another client has reserved something in conflict, under a ticket before
+    /// `before`.
+    pub(crate) fn reserved(&self, client: ClientId, need: &Need, before: Option<Ticket>) -> bool {
+        if self.by_fid.is_empty() {
+            return false;
+        }
+        self.on(need.fid)
+            .take_while(|ticket| before.is_none_or(|before| *ticket < before))
+            .filter_map(|ticket| self.all.get(&ticket))
+            .filter(|waiter| waiter.client != client)
+            .flat_map(|waiter| &waiter.needs)
+            .any(|other| other.fid == need.fid && other.conflicts(need.mode, need.bits))
+    }
+
+    /// The tickets of one client.
+    pub(crate) fn of(&self, client: ClientId) -> Vec<Ticket> {
+        let own = self.all.iter().filter(|(_, waiter)| waiter.client == client);
+        own.map(|(ticket, _)| *ticket).collect()
+    }
+}

@@ -1,0 +1,343 @@
+//! The lock table by example, and against an oracle: whatever clients do, no two of them
+//! hold conflicting locks, and whoever waits is served once the others have cancelled.
+
+#![allow(clippy::indexing_slicing, clippy::panic, reason = "this is a test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use sateen_ldlm::{CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, LockTable, Need, Ticket};
+use sateen_types::{ClientId, Fid, Seq};
+use sateen_wire::{Ibits, LockMode};
+
+const A: ClientId = ClientId(1);
+const B: ClientId = ClientId(2);
+const C: ClientId = ClientId(3);
+
+fn fid(oid: u32) -> Fid {
+    Fid::new(Seq(0x2_0000_0400), oid)
+}
+
+fn need(oid: u32, mode: LockMode, bits: Ibits) -> Need {
+    Need { fid: fid(oid), mode, bits }
+}
+
+fn callbacks(table: &mut LockTable) -> Vec<CalledBack> {
+    table.take_callbacks().collect()
+}
+
+#[test]
+fn a_change_waits_for_the_readers_and_nobody_slips_in() {
+    let mut table = LockTable::new();
+    let a = table.try_grant(A, fid(1), LockMode::Pr, Ibits::META).unwrap();
+    let b = table.try_grant(B, fid(1), LockMode::Pr, Ibits::META).unwrap();
+    let change = [Need::all_gone(fid(1), Ibits::UPDATE)];
+    let mut ticket = None;
+    assert!(!table.require(0, C, &mut ticket, &change));
+    assert_eq!(callbacks(&mut table).len(), 2);
+    // Waiting: no new lock for A's other friends, but C's own is fine later.
+    assert!(table.try_grant(ClientId(9), fid(1), LockMode::Pr, Ibits::META).is_none());
+    assert!(table.try_grant(ClientId(9), fid(1), LockMode::Pr, Ibits::XATTR).is_some());
+    table.cancel(A, fid(1), a.id).unwrap();
+    assert_eq!(table.take_woken(), None);
+    assert!(table.cancel(A, fid(1), b.id).is_none(), "not A's");
+    table.cancel(B, fid(1), b.id).unwrap();
+    assert_eq!(table.take_woken(), ticket);
+    assert!(table.require(0, C, &mut ticket, &change));
+    assert!(table.try_grant(A, fid(1), LockMode::Pr, Ibits::META).is_none(), "still reserved");
+    table.finish(ticket.unwrap());
+    assert!(table.try_grant(A, fid(1), LockMode::Pr, Ibits::META).is_some());
+}
+
+#[test]
+fn own_locks_never_conflict_and_grow_instead_of_doubling() {
+    let mut table = LockTable::new();
+    let one = table.try_grant(A, fid(1), LockMode::Pr, Ibits::LOOKUP).unwrap();
+    let two = table.try_grant(A, fid(1), LockMode::Pr, Ibits::UPDATE).unwrap();
+    assert_eq!(one.id, two.id);
+    assert_eq!(two.bits, Ibits::LOOKUP.union(Ibits::UPDATE));
+    let data = table.try_grant(A, fid(1), LockMode::Pw, Ibits::DATA).unwrap();
+    assert_ne!(data.id, one.id);
+    let read = table.try_grant(A, fid(1), LockMode::Pr, Ibits::DATA).unwrap();
+    assert_eq!((read.id, read.mode), (data.id, LockMode::Pw), "covered");
+    assert!(table.require(0, A, &mut None, &[Need::all_gone(fid(1), Ibits::ALL)]));
+    assert_eq!(table.len(), 2);
+    table.forget(fid(1));
+    assert!(table.is_empty());
+    assert!(table.cancel(A, fid(1), one.id).is_none());
+}
+
+#[test]
+fn lock_ids_are_not_used_twice() {
+    let mut table = LockTable::new();
+    let mut seen = BTreeSet::new();
+    for _ in 0..100 {
+        let grant = table.try_grant(A, fid(1), LockMode::Pr, Ibits::META).unwrap();
+        assert!(seen.insert(grant.id));
+        table.cancel(A, fid(1), grant.id).unwrap();
+    }
+}
+
+#[test]
+fn writers_take_turns_in_order() {
+    let mut table = LockTable::new();
+    let data = need(1, LockMode::Pw, Ibits::DATA);
+    let a = table.enqueue(0, A, &mut None, &data).unwrap();
+    let (mut b, mut c) = (None, None);
+    assert!(table.enqueue(0, B, &mut b, &data).is_none());
+    assert!(table.enqueue(0, C, &mut c, &data).is_none());
+    assert_eq!(callbacks(&mut table), [CalledBack { client: A, fid: fid(1), id: a.id }]);
+    table.cancel(A, fid(1), a.id).unwrap();
+    assert_eq!(table.take_woken(), b);
+    assert_eq!(table.take_woken(), None, "C is behind B");
+    let granted = table.enqueue(0, B, &mut b, &data).unwrap();
+    table.finish(b.unwrap());
+    assert_eq!(table.take_woken(), c, "to call B back");
+    assert!(table.enqueue(0, C, &mut c, &data).is_none());
+    assert_eq!(callbacks(&mut table), [CalledBack { client: B, fid: fid(1), id: granted.id }]);
+    table.cancel(B, fid(1), granted.id).unwrap();
+    assert_eq!(table.take_woken(), c);
+    assert!(table.enqueue(0, C, &mut c, &data).is_some());
+}
+
+#[test]
+fn silence_is_asked_again_and_then_evicted() {
+    let mut table = LockTable::new();
+    let a = table.try_grant(A, fid(1), LockMode::Pw, Ibits::DATA).unwrap();
+    table.try_grant(A, fid(1), LockMode::Pr, Ibits::META).unwrap();
+    let mut ticket = None;
+    let change = [Need::all_gone(fid(1), Ibits::ALL)];
+    assert!(!table.require(5, B, &mut ticket, &change));
+    assert_eq!(callbacks(&mut table).len(), 2);
+    assert_eq!(table.overdue(6), None);
+    assert!(callbacks(&mut table).is_empty());
+    assert_eq!(table.overdue(5 + CALLBACK_REPEAT_NS), None);
+    assert_eq!(callbacks(&mut table).len(), 2);
+    assert_eq!(table.overdue(5 + CALLBACK_LIMIT_NS), Some(A));
+    let mut lost = Vec::new();
+    assert!(table.drop_client(A, |fid| lost.push(fid)).is_empty());
+    assert_eq!(lost, [fid(1)]);
+    assert_eq!(table.take_woken(), None, "A could still write");
+    assert_eq!(table.overdue(5 + 2 * CALLBACK_LIMIT_NS), None);
+    assert!(table.cancel(B, fid(1), a.id).is_none());
+    table.release_client(A);
+    assert_eq!(table.take_woken(), ticket);
+    assert!(table.is_empty());
+}
+
+#[test]
+fn the_targets_own_hold_stops_everybody_and_is_never_called_back() {
+    let mut table = LockTable::new();
+    let data = need(1, LockMode::Pw, Ibits::DATA);
+    let grant = table.enqueue(0, A, &mut None, &data).unwrap();
+    let hold = table.hold(&Need::all_gone(fid(1), Ibits::DATA)).unwrap();
+    let mut ticket = None;
+    assert!(table.enqueue(0, A, &mut ticket, &data).is_none());
+    assert!(callbacks(&mut table).is_empty());
+    table.release(fid(1), hold);
+    assert_eq!(table.take_woken(), ticket);
+    assert_eq!(table.enqueue(0, A, &mut ticket, &data), Some(grant));
+}
+
+#[test]
+fn a_lost_clients_requests_are_given_up() {
+    let mut table = LockTable::new();
+    let a = table.try_grant(A, fid(1), LockMode::Pr, Ibits::META).unwrap();
+    let (mut b, mut c) = (None, None);
+    let change = [Need::all_gone(fid(1), Ibits::UPDATE)];
+    assert!(!table.require(0, B, &mut b, &change));
+    assert!(!table.require(0, C, &mut c, &change));
+    table.cancel(A, fid(1), a.id).unwrap();
+    assert_eq!(table.drop_client(B, |_| ()), [b.unwrap()]);
+    assert_eq!(table.take_woken(), c);
+    assert_eq!(table.take_woken(), None);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    TryGrant(u8, u8, LockMode, Ibits),
+    Require(u8, u8, u8, Ibits),
+    Enqueue(u8, u8, LockMode, Ibits),
+    Answer(u8),
+    GiveBack(u8),
+    Lose(u8),
+}
+
+fn modes() -> impl Strategy<Value = LockMode> {
+    prop_oneof![Just(LockMode::Pr), Just(LockMode::Pw), Just(LockMode::Cr), Just(LockMode::Ex)]
+}
+
+fn bits() -> impl Strategy<Value = Ibits> {
+    prop_oneof![Just(Ibits::META), Just(Ibits::DATA), Just(Ibits::UPDATE), Just(Ibits::ALL)]
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..4u8, 0..3u8, modes(), bits()).prop_map(|(c, f, m, b)| Step::TryGrant(c, f, m, b)),
+        3 => (0..4u8, 0..3u8, 0..3u8, bits()).prop_map(|(c, f, g, b)| Step::Require(c, f, g, b)),
+        3 => (0..4u8, 0..3u8, modes(), bits()).prop_map(|(c, f, m, b)| Step::Enqueue(c, f, m, b)),
+        5 => any::<u8>().prop_map(Step::Answer),
+        1 => any::<u8>().prop_map(Step::GiveBack),
+        1 => (0..4u8).prop_map(Step::Lose),
+    ]
+}
+
+/// One operation on its way.
+#[derive(Debug, Clone)]
+struct Op {
+    client: ClientId,
+    needs: Vec<Need>,
+    lock: bool,
+    order: u32,
+}
+
+#[derive(Default)]
+struct World {
+    table: LockTable,
+    ops: BTreeMap<Ticket, Op>,
+    called: Vec<CalledBack>,
+    granted: Vec<CalledBack>,
+    started: u32,
+}
+
+impl World {
+    fn run(&mut self, mut ticket: Option<Ticket>, op: Op) {
+        let before = ticket;
+        let done = if op.lock {
+            let grant = self.table.enqueue(0, op.client, &mut ticket, &op.needs[0]);
+            if let Some(grant) = grant {
+                let held = CalledBack { client: op.client, fid: grant.fid, id: grant.id };
+                self.granted.push(held);
+            }
+            grant.is_some()
+        } else {
+            self.table.require(0, op.client, &mut ticket, &op.needs)
+        };
+        match (done, ticket) {
+            (true, Some(ticket)) => {
+                // An operation finds nothing in its way when it runs.
+                for need in &op.needs {
+                    assert!(op.lock || !self.table.in_conflict(op.client, need));
+                }
+                self.table.finish(ticket);
+            }
+            (true, None) => {}
+            (false, Some(ticket)) => {
+                assert!(before.is_none_or(|before| before == ticket), "a ticket keeps its place");
+                self.ops.insert(ticket, op);
+            }
+            (false, None) => panic!("blocked without a ticket"),
+        }
+    }
+
+    fn settle(&mut self) {
+        while let Some(ticket) = self.table.take_woken() {
+            let op = self.ops.remove(&ticket).expect("woken tickets wait");
+            self.run(Some(ticket), op);
+        }
+        self.called.extend(self.table.take_callbacks());
+        for oid in 1..=3 {
+            let held: Vec<_> = self.table.holders(fid(oid)).collect();
+            for (i, one) in held.iter().enumerate() {
+                for two in &held[i + 1..] {
+                    assert!(
+                        one.client == two.client
+                            || one.mode.compatible(two.mode)
+                            || !one.bits.intersects(two.bits),
+                        "{one:?} {two:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, client: u8, needs: Vec<Need>, lock: bool) {
+        self.started += 1;
+        let op = Op { client: ClientId(client.into()), needs, lock, order: self.started };
+        self.run(None, op);
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::TryGrant(c, f, mode, bits) => {
+                let client = ClientId(c.into());
+                let fid = fid(u32::from(f) + 1);
+                if let Some(grant) = self.table.try_grant(client, fid, mode, bits) {
+                    assert!(grant.bits.contains(bits) && grant.mode.covers(mode));
+                    self.granted.push(CalledBack { client, fid, id: grant.id });
+                }
+            }
+            Step::Require(c, f, g, bits) => {
+                let oids = BTreeSet::from([f, g]);
+                let need = |oid| Need::all_gone(fid(u32::from(oid) + 1), bits);
+                self.start(c, oids.into_iter().map(need).collect(), false);
+            }
+            Step::Enqueue(c, f, mode, bits) => {
+                self.start(c, vec![need(u32::from(f) + 1, mode, bits)], true);
+            }
+            Step::Answer(n) if !self.called.is_empty() => {
+                let callback = self.called.remove(usize::from(n) % self.called.len());
+                self.table.cancel(callback.client, callback.fid, callback.id);
+            }
+            Step::GiveBack(n) if !self.granted.is_empty() => {
+                let held = self.granted.remove(usize::from(n) % self.granted.len());
+                self.table.cancel(held.client, held.fid, held.id);
+            }
+            Step::Lose(c) => {
+                let client = ClientId(c.into());
+                for ticket in self.table.drop_client(client, |_| ()) {
+                    self.ops.remove(&ticket).expect("it waited");
+                }
+                self.called.retain(|callback| callback.client != client);
+                self.table.release_client(client);
+            }
+            Step::Answer(_) | Step::GiveBack(_) => {}
+        }
+        self.settle();
+    }
+}
+
+/// Runs with a fresh seed, or with `SEED=`.
+fn runner(cases: u32) -> TestRunner {
+    let fresh = || std::time::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64);
+    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(fresh);
+    println!("SEED={seed}");
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let mut world = World::default();
+    for step in steps {
+        world.step(step);
+    }
+    // From here on holders answer their callbacks, and nothing new comes.
+    let mut rounds = 0;
+    let mut served = Vec::new();
+    while let Some(callback) = world.called.pop() {
+        let before: BTreeMap<Ticket, Op> = world.ops.clone();
+        world.table.cancel(callback.client, callback.fid, callback.id);
+        world.settle();
+        served.extend(before.into_iter().filter(|(t, _)| !world.ops.contains_key(t)));
+        rounds += 1;
+        prop_assert!(rounds < 10_000, "no end of callbacks");
+    }
+    prop_assert!(world.ops.is_empty(), "still waiting: {:?}", world.ops);
+    // Of one client's equal requests for a lock the earlier is never served later.
+    for (i, (_, one)) in served.iter().enumerate() {
+        for (_, two) in &served[i + 1..] {
+            let equal = one.lock && two.lock && one.client == two.client && one.needs == two.needs;
+            prop_assert!(!equal || one.order < two.order);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn nobody_conflicts_and_everybody_is_served() {
+    let steps = prop::collection::vec(steps(), 1..80);
+    runner(400).run(&steps, check).unwrap_or_else(|error| panic!("{error}"));
+}

@@ -1,0 +1,295 @@
+//! Which OSTs a new file lies on: round-robin while they are equally full, by free space
+//! when they are not; full and silent ones are avoided. Nothing random: weights are worked
+//! off smoothly, so that the same history gives the same layouts.
+
+use std::collections::BTreeMap;
+
+use sateen_types::{Errno, Layout, STRIPE_COUNT_MAX, STRIPE_SIZE_DEFAULT, StripePolicy};
+use sateen_wire::StatFs;
+
+use crate::config::OstConfig;
+use crate::layouts::Made;
+
+/// Beyond this difference in free space, in per cent, files are placed by free space.
+const BALANCED_PERCENT: u64 = 17;
+/// An OST with less than this part of its space free counts as full: 1/1000.
+const FULL_PART: u64 = 1000;
+/// Most layouts kept ready.
+const READY_MAX: usize = 4096;
+
+#[derive(Debug)]
+struct Target {
+    index: u32,
+    statfs: Option<StatFs>,
+    silent: bool,
+    /// Weighted placement: who has waited longest in proportion to its free space.
+    credit: i128,
+}
+
+/// Chooses OSTs.
+#[derive(Debug)]
+pub(crate) struct Allocator {
+    targets: Vec<Target>,
+    /// Positions in `targets` that new files may use.
+    usable: Vec<usize>,
+    balanced: bool,
+    start: usize,
+    ready: BTreeMap<(u32, usize, usize), Made>,
+}
+
+/// What a file gets: its own wish, then its directory's, then the file system's.
+pub(crate) fn resolve(wish: Option<StripePolicy>, inherited: Option<StripePolicy>) -> StripePolicy {
+    let over = |top: StripePolicy, base: StripePolicy| StripePolicy {
+        stripe_count: if top.stripe_count == 0 { base.stripe_count } else { top.stripe_count },
+        stripe_size: if top.stripe_size == 0 { base.stripe_size } else { top.stripe_size },
+        stripe_offset: top.stripe_offset.or(base.stripe_offset),
+    };
+    let base = inherited.map_or(StripePolicy::DEFAULT, |own| over(own, StripePolicy::DEFAULT));
+    wish.map_or(base, |wish| over(wish, base))
+}
+
+impl Allocator {
+    pub(crate) fn new(osts: &[OstConfig]) -> Allocator {
+        let target = |ost: &OstConfig| Target {
+            index: ost.index,
+            statfs: ost.statfs,
+            silent: false,
+            credit: 0,
+        };
+        let mut allocator = Allocator {
+            targets: osts.iter().map(target).collect(),
+            usable: Vec::new(),
+            balanced: true,
+            start: 0,
+            ready: BTreeMap::new(),
+        };
+        allocator.refresh();
+        allocator
+    }
+
+    /// What an OST said of its space.
+    pub(crate) fn set_statfs(&mut self, index: u32, statfs: StatFs) {
+        if let Some(target) = self.targets.iter_mut().find(|target| target.index == index) {
+            target.statfs = Some(statfs);
+        }
+        self.refresh();
+    }
+
+    /// Whether an OST answers.
+    pub(crate) fn set_silent(&mut self, index: u32, silent: bool) {
+        let Some(target) = self.targets.iter_mut().find(|target| target.index == index) else {
+            return;
+        };
+        if target.silent != silent {
+            target.silent = silent;
+            self.refresh();
+        }
+    }
+
+    /// The sum of all OSTs' space.
+    pub(crate) fn statfs(&self) -> StatFs {
+        let mut sum = StatFs::default();
+        for one in self.targets.iter().filter_map(|target| target.statfs) {
+            sum.bytes_total += one.bytes_total;
+            sum.bytes_free += one.bytes_free;
+            sum.bytes_avail += one.bytes_avail;
+        }
+        sum
+    }
+
+    fn refresh(&mut self) {
+        let full = |target: &Target| {
+            target.statfs.is_some_and(|s| s.bytes_avail <= s.bytes_total / FULL_PART)
+        };
+        let among = |allowed: &dyn Fn(&Target) -> bool| -> Vec<usize> {
+            let all = self.targets.iter().enumerate();
+            all.filter(|(_, target)| allowed(target)).map(|(at, _)| at).collect()
+        };
+        let mut usable = among(&|target| !target.silent && !full(target));
+        if usable.is_empty() {
+            usable = among(&|target| !target.silent);
+        }
+        if usable.is_empty() {
+            usable = among(&|_| true);
+        }
+        if usable != self.usable {
+            self.usable = usable;
+            self.ready.clear();
+        }
+        let free = || {
+            let targets = self.usable.iter().filter_map(|at| self.targets.get(*at));
+            targets.filter_map(|target| target.statfs).map(|statfs| statfs.bytes_avail)
+        };
+        let (most, least) = (free().max().unwrap_or(0), free().min().unwrap_or(0));
+        self.balanced = (most - least).saturating_mul(100) <= most.saturating_mul(BALANCED_PERCENT);
+    }
+
+    /// A layout after a policy that [`resolve`] completed; `None` while there is no OST.
+    pub(crate) fn choose(
+        &mut self,
+        policy: &StripePolicy,
+        generation: u32,
+    ) -> Result<Option<Made>, Errno> {
+        policy.check().map_err(|_| Errno::EINVAL)?;
+        let width = self.usable.len();
+        if width == 0 {
+            return Ok(None);
+        }
+        let size = match policy.stripe_size {
+            0 => STRIPE_SIZE_DEFAULT,
+            size => size,
+        };
+        let count = usize::try_from(policy.stripe_count).unwrap_or(width);
+        let count = count.clamp(1, width).min(STRIPE_COUNT_MAX as usize);
+        let osts = match policy.stripe_offset {
+            Some(first) => self.starting_at(first, count)?,
+            None if !self.balanced && count < width => self.by_weight(count),
+            None => return self.in_turn(size, count, generation).map(Some),
+        };
+        Self::make(size, osts, generation).map(Some)
+    }
+
+    fn make(size: u32, osts: Vec<u32>, generation: u32) -> Result<Made, Errno> {
+        let mut layout = Layout::raid0(size, osts).map_err(|_| Errno::EINVAL)?;
+        layout.generation = generation;
+        Ok(Made::new(layout))
+    }
+
+    fn in_turn(&mut self, size: u32, count: usize, generation: u32) -> Result<Made, Errno> {
+        let width = self.usable.len();
+        let start = self.start % width;
+        // A layout over all OSTs starts one further each time: small files lie in its first
+        // stripe.
+        self.start = (start + if count == width { 1 } else { count }) % width;
+        let key = (size, count, start);
+        if generation == 1
+            && let Some(made) = self.ready.get(&key)
+        {
+            return Ok(made.clone());
+        }
+        let turn = self.usable.iter().cycle().skip(start).take(count);
+        let osts = turn.filter_map(|at| self.targets.get(*at)).map(|t| t.index).collect();
+        let made = Self::make(size, osts, generation)?;
+        if generation == 1 {
+            if self.ready.len() >= READY_MAX {
+                self.ready.clear();
+            }
+            self.ready.insert(key, made.clone());
+        }
+        Ok(made)
+    }
+
+    fn starting_at(&self, first: u32, count: usize) -> Result<Vec<u32>, Errno> {
+        if !self.targets.iter().any(|target| target.index == first) {
+            return Err(Errno::EINVAL);
+        }
+        let others = self.usable.iter().filter_map(|at| self.targets.get(*at)).map(|t| t.index);
+        let others: Vec<u32> = others.filter(|index| *index != first).collect();
+        let split = others.iter().position(|index| *index > first).unwrap_or(0);
+        let turn = others.iter().cycle().skip(split).take(others.len()).copied();
+        Ok(core::iter::once(first).chain(turn).take(count).collect())
+    }
+
+    fn by_weight(&mut self, count: usize) -> Vec<u32> {
+        let mut total = 0;
+        for at in &self.usable {
+            if let Some(target) = self.targets.get_mut(*at) {
+                let free = i128::from(target.statfs.map_or(1, |s| s.bytes_avail.max(1)));
+                target.credit += free;
+                total += free;
+            }
+        }
+        let mut osts: Vec<u32> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let free = self.usable.iter().copied().filter(|at| {
+                self.targets.get(*at).is_some_and(|target| !osts.contains(&target.index))
+            });
+            let best = free.max_by_key(|at| {
+                self.targets.get(*at).map(|target| (target.credit, core::cmp::Reverse(*at)))
+            });
+            let Some(target) = best.and_then(|at| self.targets.get_mut(at)) else { break };
+            target.credit -= total / count as i128;
+            osts.push(target.index);
+        }
+        osts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(free: u64) -> Option<StatFs> {
+        let bytes_total = 1000 << 30;
+        Some(StatFs { bytes_total, bytes_free: free, bytes_avail: free, ..StatFs::default() })
+    }
+
+    fn osts(free: &[u64]) -> Allocator {
+        let osts = free.iter().zip(0..);
+        let osts: Vec<_> =
+            osts.map(|(free, index)| OstConfig { index, statfs: space(free << 30) }).collect();
+        Allocator::new(&osts)
+    }
+
+    fn firsts(allocator: &mut Allocator, policy: &StripePolicy, files: usize) -> Vec<u32> {
+        let mut out = Vec::new();
+        for _ in 0..files {
+            let made = allocator.choose(policy, 1).unwrap().unwrap();
+            out.push(made.layout.components[0].osts[0]);
+        }
+        out
+    }
+
+    const ONE: StripePolicy = StripePolicy { stripe_count: 1, stripe_size: 0, stripe_offset: None };
+
+    #[test]
+    fn equal_osts_take_turns() {
+        let mut allocator = osts(&[500, 500, 500]);
+        assert_eq!(firsts(&mut allocator, &ONE, 6), [0, 1, 2, 0, 1, 2]);
+        let all = resolve(None, None);
+        assert_eq!(firsts(&mut allocator, &all, 3), [0, 1, 2]);
+        let made = allocator.choose(&all, 1).unwrap().unwrap();
+        assert_eq!(made.layout.components[0].osts.len(), 3);
+    }
+
+    #[test]
+    fn unequal_osts_are_filled_by_their_free_space() {
+        let mut allocator = osts(&[300, 100]);
+        let taken = firsts(&mut allocator, &ONE, 400);
+        let first = taken.iter().filter(|index| **index == 0).count();
+        assert!((295..=305).contains(&first), "{first}");
+    }
+
+    #[test]
+    fn full_and_silent_osts_are_avoided_while_others_can_be_had() {
+        let mut allocator = osts(&[0, 500, 500]);
+        allocator.set_silent(2, true);
+        assert_eq!(firsts(&mut allocator, &ONE, 2), [1, 1]);
+        allocator.set_silent(1, true);
+        assert_eq!(firsts(&mut allocator, &ONE, 1), [0], "full is better than silent");
+        assert!(Allocator::new(&[]).choose(&ONE, 1).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_first_ost_can_be_asked_for() {
+        let mut allocator = osts(&[500, 500, 500]);
+        let at =
+            |index| StripePolicy { stripe_count: 2, stripe_size: 0, stripe_offset: Some(index) };
+        let made = allocator.choose(&at(1), 1).unwrap().unwrap();
+        assert_eq!(made.layout.components[0].osts, [1, 2]);
+        let made = allocator.choose(&at(2), 3).unwrap().unwrap();
+        assert_eq!(made.layout.components[0].osts, [2, 0]);
+        assert_eq!(made.layout.generation, 3);
+        assert_eq!(allocator.choose(&at(7), 1).unwrap_err(), Errno::EINVAL);
+    }
+
+    #[test]
+    fn wishes_go_before_inheritance() {
+        let parent = StripePolicy { stripe_count: 4, stripe_size: 1 << 20, stripe_offset: None };
+        let wish = StripePolicy { stripe_count: 0, stripe_size: 1 << 16, stripe_offset: Some(1) };
+        let both = resolve(Some(wish), Some(parent));
+        assert_eq!((both.stripe_count, both.stripe_size), (4, 1 << 16));
+        assert_eq!(both.stripe_offset, Some(1));
+        assert_eq!(resolve(None, None), StripePolicy::DEFAULT);
+    }
+}

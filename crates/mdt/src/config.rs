@@ -1,0 +1,31 @@
+//! What an MDT is started with, besides what every target is.
+
+use sateen_wire::StatFs;
+
+/// An OST that the MDT may put files on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OstConfig {
+    /// Its index.
+    pub index: u32,
+    /// Its space, if known; the MDT asks soon after its start.
+    pub statfs: Option<StatFs>,
+}
+
+/// An MDT's own configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MdtConfig {
+    /// Its index; MDT 0 has the root.
+    pub index: u32,
+    /// The OSTs, by rising index.
+    pub osts: Vec<OstConfig>,
+    /// Most inodes, as `statfs` shows it.
+    pub inodes_max: u64,
+}
+
+impl MdtConfig {
+    /// An MDT over OSTs whose space is not known yet.
+    pub fn new(index: u32, osts: impl IntoIterator<Item = u32>) -> MdtConfig {
+        let osts = osts.into_iter().map(|index| OstConfig { index, statfs: None }).collect();
+        MdtConfig { index, osts, inodes_max: 1 << 32 }
+    }
+}

@@ -1,0 +1,35 @@
+//! The metadata target: name space, attributes, layouts, locks, and the fate of objects.
+//!
+//! [`Mdt`] is a [`sateen_target::Service`]: messages, ticks and finished reads come in,
+//! effects go out. A request runs as one synchronous function (`ops/`, one file each) over
+//! the store. Either it stops before it has changed anything, because something has to be
+//! fetched or somebody's lock has to go first, and is started again later; or it makes one
+//! batch of changes, with its reply slot in it, and becomes a transaction.
+//!
+//! What happens outside of requests: the MDT is itself a client of the OSTs (`osp`), which it
+//! sends what its llogs say (`llog`: objects to be destroyed or cut), and whom it tells of
+//! lost clients. At its start it finishes what the last run left (`startup`).
+
+mod alloc;
+mod clients;
+mod config;
+mod destroy;
+mod keys;
+mod layouts;
+mod llog;
+mod mdt;
+mod names;
+mod op;
+mod opens;
+mod ops;
+mod osp;
+mod seqs;
+mod startup;
+mod view;
+mod work;
+
+pub use clients::OPENS_PER_CLIENT_MAX;
+pub use config::{MdtConfig, OstConfig};
+pub use mdt::{HELD_MAX, Mdt};
+pub use osp::{OSP_QUEUE_SLOTS, RESEND_NS};
+pub use seqs::SEQS_PER_CLIENT_MAX;

@@ -1,0 +1,186 @@
+//! The llogs in memory: objects to be destroyed or cut once that is durable, and the records
+//! that go when it is done.
+//!
+//! Life of an unlink record: written with the removal of the inode; durable; `Destroy` sent
+//! to each object's OST; all answered; the record is removed. Life of a punch record: written
+//! with the new size; durable; `Punch` sent; all answered, so the request is answered and
+//! the file's data is free again; `Sync` sent; all answered; the record is removed. Records
+//! found at the start begin at "durable".
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use sateen_osd::Key;
+use sateen_types::{Fid, FidMap, Layout, ObjectId};
+use sateen_wire::{Header, LockId, Reply};
+
+use crate::keys;
+use crate::op::Punch;
+use crate::osp::{Job, Osp};
+
+/// Records removed with one transaction.
+pub(crate) const DONE_PER_BATCH_MAX: usize = 1024;
+
+#[derive(Debug)]
+struct Unlink {
+    transno: u64,
+    fid: Fid,
+    layout: Arc<Layout>,
+    late_writers: bool,
+}
+
+/// A truncate on its way.
+#[derive(Debug)]
+pub(crate) struct Cutting {
+    pub(crate) punch: Punch,
+    /// The target's lock on the file's data meanwhile.
+    pub(crate) hold: Option<LockId>,
+    /// Whom to answer.
+    pub(crate) answer: Option<(Header, Reply)>,
+    sent: bool,
+    left: usize,
+}
+
+/// Both llogs.
+#[derive(Debug, Default)]
+pub(crate) struct Llog {
+    unlinks: VecDeque<Unlink>,
+    destroying: FidMap<usize>,
+    punches: BTreeMap<u64, Cutting>,
+    done: Vec<Key>,
+}
+
+impl Llog {
+    /// An unlink record was written by this transaction.
+    pub(crate) fn unlink(&mut self, transno: u64, fid: Fid, layout: Arc<Layout>, late: bool) {
+        self.unlinks.push_back(Unlink { transno, fid, layout, late_writers: late });
+    }
+
+    /// A punch record was written by this transaction.
+    pub(crate) fn punch(
+        &mut self,
+        transno: u64,
+        punch: Punch,
+        hold: Option<LockId>,
+        answer: Option<(Header, Reply)>,
+    ) {
+        self.punches.insert(transno, Cutting { punch, hold, answer, sent: false, left: 0 });
+    }
+
+    /// Everything up to `committed` is durable: hands what that frees to the OSTs. Returns
+    /// truncates that need no OST after all.
+    pub(crate) fn durable(&mut self, committed: u64, osp: &mut Osp) -> Vec<u64> {
+        while self.unlinks.front().is_some_and(|next| next.transno <= committed) {
+            let Some(unlink) = self.unlinks.pop_front() else { break };
+            let mut sent = 0;
+            for (stripe, ost) in unlink.layout.objects() {
+                let object = ObjectId { fid: unlink.fid, stripe };
+                sent += usize::from(osp.destroy(ost, object, unlink.late_writers));
+            }
+            if sent == 0 {
+                self.done.push(keys::unlink(unlink.fid));
+            } else {
+                self.destroying.insert(unlink.fid, sent);
+            }
+        }
+        let mut idle = Vec::new();
+        for (transno, cutting) in self.punches.range_mut(..=committed) {
+            if core::mem::replace(&mut cutting.sent, true) {
+                continue;
+            }
+            let punch = &cutting.punch;
+            for (stripe, ost) in punch.layout.objects() {
+                let object = ObjectId { fid: punch.fid, stripe };
+                let size = punch.layout.object_size(stripe, punch.size);
+                let job = Job::Punch { version: *transno, object, size };
+                cutting.left += usize::from(osp.push(ost, job));
+            }
+            if cutting.left == 0 {
+                idle.push(*transno);
+            }
+        }
+        idle
+    }
+
+    /// OSTs have destroyed objects, durably.
+    pub(crate) fn destroyed(&mut self, objects: &[ObjectId]) {
+        for object in objects {
+            let Some(left) = self.destroying.get_mut(&object.fid) else { continue };
+            *left -= 1;
+            if *left == 0 {
+                self.destroying.remove(&object.fid);
+                self.done.push(keys::unlink(object.fid));
+            }
+        }
+    }
+
+    /// One object was cut. Returns the truncate if that was the last.
+    pub(crate) fn punched(&mut self, transno: u64) -> Option<&mut Cutting> {
+        let cutting = self.punches.get_mut(&transno)?;
+        cutting.left = cutting.left.saturating_sub(1);
+        (cutting.left == 0).then_some(cutting)
+    }
+
+    /// All objects of a truncate are cut: now they have to become durable.
+    pub(crate) fn sync(&mut self, transno: u64, osp: &mut Osp) {
+        let Some(cutting) = self.punches.get_mut(&transno) else { return };
+        let layout = &cutting.punch.layout;
+        let osts: BTreeSet<u32> = layout.objects().map(|(_, ost)| ost).collect();
+        for index in osts {
+            let objects = layout.objects().filter(|(_, ost)| *ost == index);
+            let fid = cutting.punch.fid;
+            let objects = objects.map(|(stripe, _)| ObjectId { fid, stripe }).collect();
+            cutting.left += usize::from(osp.push(index, Job::Sync { version: transno, objects }));
+        }
+        if cutting.left == 0 {
+            self.finish(transno);
+        }
+    }
+
+    /// One OST has synced.
+    pub(crate) fn synced(&mut self, transno: u64) {
+        let Some(cutting) = self.punches.get_mut(&transno) else { return };
+        cutting.left = cutting.left.saturating_sub(1);
+        if cutting.left == 0 {
+            self.finish(transno);
+        }
+    }
+
+    fn finish(&mut self, transno: u64) {
+        self.punches.remove(&transno);
+        self.done.push(keys::punch(transno));
+    }
+
+    /// Another record that is not needed any more.
+    pub(crate) fn remove(&mut self, key: Key) {
+        self.done.push(key);
+    }
+
+    /// Records to be removed now.
+    pub(crate) fn take_done(&mut self) -> impl Iterator<Item = Key> + '_ {
+        let from = self.done.len().saturating_sub(DONE_PER_BATCH_MAX);
+        self.done.drain(from..)
+    }
+
+    /// Whether records are to be removed.
+    pub(crate) fn has_done(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Whether nothing is on its way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.unlinks.is_empty()
+            && self.destroying.is_empty()
+            && self.punches.is_empty()
+            && self.done.is_empty()
+    }
+
+    /// Everybody who waits for a truncate.
+    pub(crate) fn take_answers(&mut self) -> Vec<Header> {
+        self.punches
+            .values_mut()
+            .filter_map(|c| c.answer.take())
+            .map(|(header, _)| header)
+            .collect()
+    }
+}

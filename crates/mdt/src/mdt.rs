@@ -1,0 +1,339 @@
+//! The MDT as a service: which event goes where, and how a request ends.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use sateen_ldlm::{LockTable, Need, Ticket};
+use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
+use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Service};
+use sateen_types::{ClientId, Errno, Fid, Timestamp};
+use sateen_wire::{Body, Bulk, Callback, Header, Ibits, Message, Reply, Request};
+
+use crate::alloc::Allocator;
+use crate::clients::Clients;
+use crate::config::MdtConfig;
+use crate::layouts::LayoutCache;
+use crate::llog::Llog;
+use crate::op::{Op, Outcome, Punch};
+use crate::opens::Opens;
+use crate::ops;
+use crate::osp::{Done, Osp};
+use crate::seqs::Seqs;
+use crate::startup::Startup;
+use crate::work::Work;
+
+/// Most requests held while the MDT starts or its memory is full.
+pub const HELD_MAX: usize = 1 << 16;
+/// Bytes waiting for the journal beyond which changes are held.
+const PENDING_BYTES_MAX: usize = 8 << 20;
+
+/// A metadata target.
+#[derive(Debug)]
+pub struct Mdt {
+    pub(crate) core: Core,
+    pub(crate) config: MdtConfig,
+    pub(crate) locks: LockTable,
+    pub(crate) opens: Opens,
+    pub(crate) clients: Clients,
+    pub(crate) seqs: Seqs,
+    pub(crate) alloc: Allocator,
+    pub(crate) layouts: LayoutCache,
+    pub(crate) osp: Osp,
+    pub(crate) llog: Llog,
+    /// Inodes that exist.
+    pub(crate) inodes: u64,
+    /// The transaction being built; kept for its memory.
+    pub(crate) batch: Batch,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) startup: Startup,
+    pub(crate) works: VecDeque<Work>,
+    /// Own work that waits for the index.
+    pub(crate) working: BTreeMap<ParkId, (Work, Prefetched)>,
+    /// Requests that wait for locks.
+    pub(crate) parked: BTreeMap<Ticket, (Message, Prefetched)>,
+    /// Tickets of requests that wait for the index.
+    pub(crate) tickets: BTreeMap<ParkId, Ticket>,
+    /// Requests that wait for the start, or for memory.
+    pub(crate) held: VecDeque<Message>,
+}
+
+impl Mdt {
+    /// Starts an MDT over a recovered store.
+    pub fn new(
+        core: CoreConfig,
+        store: Store,
+        config: MdtConfig,
+        now: Timestamp,
+        out: &mut Outbox,
+    ) -> Mdt {
+        let osts: Vec<u32> = config.osts.iter().map(|ost| ost.index).collect();
+        let state = sateen_wire::disk::mdt::SeqState { round: 0, next: sateen_types::seq::END };
+        let mut mdt = Mdt {
+            core: Core::new(core, store),
+            locks: LockTable::new(),
+            opens: Opens::default(),
+            clients: Clients::default(),
+            seqs: Seqs::new(config.index, state),
+            alloc: Allocator::new(&config.osts),
+            layouts: LayoutCache::default(),
+            osp: Osp::new(core.me, config.index, core.boot_epoch, &osts),
+            llog: Llog::default(),
+            inodes: 0,
+            batch: Batch::new(),
+            scratch: Vec::new(),
+            startup: Startup::new(),
+            works: VecDeque::from([Work::Startup]),
+            working: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            held: VecDeque::new(),
+            config,
+        };
+        mdt.settle(now, out);
+        mdt.osp.pump(now, out);
+        mdt
+    }
+
+    /// Whether everything that the last run left is finished, and nothing waits for an OST.
+    pub fn is_idle(&self) -> bool {
+        self.startup.finished()
+            && self.works.is_empty()
+            && self.working.is_empty()
+            && self.llog.is_idle()
+    }
+
+    /// The incarnations that hold locks on a file, for whoever looks in from outside.
+    pub fn lock_holders(&self, fid: Fid) -> impl Iterator<Item = sateen_ldlm::Held> + '_ {
+        self.locks.holders(fid)
+    }
+
+    /// Throws a client out, as an administrator does.
+    pub fn evict_client(&mut self, now: Timestamp, client: ClientId, out: &mut Outbox) {
+        self.evict(client, out);
+        self.settle(now, out);
+        self.osp.pump(now, out);
+    }
+
+    /// Whether a request has to wait before it is even looked at.
+    fn must_hold(&self) -> bool {
+        !self.startup.serving()
+            || self.core.store.must_wait()
+            || self.core.store.pending_bytes() > PENDING_BYTES_MAX
+    }
+
+    fn accept(&mut self, now: Timestamp, message: Message, out: &mut Outbox) {
+        if self.held.is_empty() && !self.must_hold() {
+            self.execute(now, (message, Prefetched::default()), None, out);
+        } else if self.held.len() < HELD_MAX {
+            out.push(Effect::Flush);
+            self.held.push_back(message);
+        } else {
+            // It comes again: the client resends what is not answered.
+            self.core.exports.forget(&message.header);
+        }
+    }
+
+    fn run_held(&mut self, now: Timestamp, out: &mut Outbox) {
+        while !self.must_hold()
+            && let Some(message) = self.held.pop_front()
+        {
+            self.execute(now, (message, Prefetched::default()), None, out);
+        }
+    }
+
+    /// Executes a request from its start.
+    pub(crate) fn execute(
+        &mut self,
+        now: Timestamp,
+        (message, fetched): (Message, Prefetched),
+        ticket: Option<Ticket>,
+        out: &mut Outbox,
+    ) {
+        let header = message.header;
+        let Body::Request(request) = &message.body else { return };
+        let Request::Mdt(request) = request else {
+            if matches!(request, Request::Disconnect) {
+                self.disconnected(header.client);
+            } else {
+                self.core.answer(&header, Reply::error(Errno::EOPNOTSUPP), Bulk::None, out);
+            }
+            return;
+        };
+        let client = header.client;
+        self.clients.used_slot(client, header.slot);
+        let mut op = Op { now, header: &header, client, fetched: &fetched, ticket };
+        let result = ops::run(self, &mut op, request);
+        let ticket = op.ticket;
+        match result {
+            Err(Fault::Miss) => {
+                let id = self.core.park_for_index(message, fetched, out);
+                if let Some(ticket) = ticket {
+                    self.tickets.insert(id, ticket);
+                }
+                return;
+            }
+            Err(Fault::Blocked) => {
+                if let Some(ticket) = ticket {
+                    self.parked.insert(ticket, (message, fetched));
+                }
+                return;
+            }
+            Err(Fault::Errno(error)) => {
+                self.core.answer(&header, Reply::error(error), Bulk::None, out);
+            }
+            Ok(Outcome::Reply(reply)) => self.core.answer(&header, reply, Bulk::None, out),
+            Ok(Outcome::Durable(reply, upto)) => {
+                self.core.answer_durable(&header, reply, upto, out);
+            }
+            Ok(Outcome::Punch(reply, punch)) => self.cut(punch, &header, reply, out),
+        }
+        if let Some(ticket) = ticket {
+            self.locks.finish(ticket);
+        }
+    }
+
+    /// A truncate is committed: nobody else gets at the file's data until its objects are cut.
+    fn cut(&mut self, punch: Punch, header: &Header, reply: Reply, out: &mut Outbox) {
+        let hold = self.locks.hold(&Need::all_gone(punch.fid, Ibits::DATA));
+        self.llog.punch(reply.transno, punch, hold, Some((*header, reply)));
+        out.push(Effect::Flush);
+    }
+
+    fn was_cut(&mut self, transno: u64, out: &mut Outbox) {
+        let Some(cutting) = self.llog.punched(transno) else { return };
+        let (fid, hold, answer) = (cutting.punch.fid, cutting.hold.take(), cutting.answer.take());
+        self.llog.sync(transno, &mut self.osp);
+        if let Some(hold) = hold {
+            self.locks.release(fid, hold);
+        }
+        if let Some((header, reply)) = answer {
+            self.core.answer(&header, reply, Bulk::None, out);
+        }
+    }
+
+    /// After every event: own work, woken requests, callbacks.
+    fn settle(&mut self, now: Timestamp, out: &mut Outbox) {
+        loop {
+            self.run_works(now, out);
+            let Some(ticket) = self.locks.take_woken() else { break };
+            if let Some(parked) = self.parked.remove(&ticket) {
+                self.execute(now, parked, Some(ticket), out);
+            }
+        }
+        if !self.held.is_empty() {
+            self.run_held(now, out);
+        }
+        for called in self.locks.take_callbacks() {
+            let callback = Callback::Blocking { fid: called.fid, id: called.id };
+            if let Some(message) = self.core.callback(called.client, callback) {
+                out.send(message);
+            }
+        }
+    }
+
+    fn ost_done(&mut self, done: Done, out: &mut Outbox) {
+        match done {
+            Done::Destroyed(objects) => self.llog.destroyed(&objects),
+            Done::Punched(transno) => self.was_cut(transno, out),
+            Done::Synced(transno) => self.llog.synced(transno),
+            Done::Fenced(client) => self.fenced(client),
+            Done::Listed { ost, seq, objects } => {
+                self.works.push_back(Work::Reconcile { ost, seq, objects });
+            }
+            Done::StatFs { ost, statfs } => self.alloc.set_statfs(ost, statfs),
+        }
+    }
+
+    /// Hands to the OSTs what has become durable, and drops records that are done with.
+    fn run_llog(&mut self, now: Timestamp, out: &mut Outbox) {
+        for transno in self.llog.durable(self.core.store.committed(), &mut self.osp) {
+            self.was_cut(transno, out);
+        }
+        while self.llog.has_done() && !self.core.store.must_wait() {
+            self.batch.clear();
+            for key in self.llog.take_done() {
+                self.batch.remove(&key);
+            }
+            self.core.commit(&self.batch);
+        }
+        self.osp.pump(now, out);
+    }
+}
+
+impl Service for Mdt {
+    fn store(&mut self) -> &mut Store {
+        &mut self.core.store
+    }
+
+    fn on_message(&mut self, now: Timestamp, message: Message, out: &mut Outbox) {
+        match message.body {
+            Body::Reply(reply) => {
+                if self.core.is_poisoned() {
+                    return;
+                }
+                if let Some(done) = self.osp.on_reply(now, &message.header, reply) {
+                    self.ost_done(done, out);
+                }
+                self.settle(now, out);
+                self.osp.pump(now, out);
+            }
+            Body::Request(_) => {
+                let Some(message) = self.core.admit(message, out) else { return };
+                self.accept(now, message, out);
+                self.settle(now, out);
+            }
+            Body::Callback(_) => {}
+        }
+    }
+
+    fn on_object_done(&mut self, _: Timestamp, _: IoId, _: ObjectDone, _: &mut Outbox) {}
+
+    fn on_prefetched(&mut self, now: Timestamp, id: ParkId, view: Prefetched, out: &mut Outbox) {
+        if self.core.is_poisoned() {
+            return;
+        }
+        if let Some((work, mut fetched)) = self.working.remove(&id) {
+            self.core.store.keep(&view);
+            fetched.extend(view);
+            self.run_work(now, (work, fetched), out);
+        } else if let Some((message, fetched)) = self.core.unpark(id, view) {
+            let ticket = self.tickets.remove(&id);
+            // Its client may have been evicted meanwhile: then it is not executed any more.
+            if self.core.exports.is_connected(message.header.client) {
+                self.execute(now, (message, fetched), ticket, out);
+            }
+        }
+        self.settle(now, out);
+    }
+
+    fn on_flushed(&mut self, now: Timestamp, out: &mut Outbox) {
+        self.core.flushed(out);
+        self.run_llog(now, out);
+        self.settle(now, out);
+    }
+
+    fn on_tick(&mut self, now: Timestamp, out: &mut Outbox) {
+        if self.core.is_poisoned() {
+            return;
+        }
+        while let Some(client) = self.locks.overdue(now.mono_ns) {
+            self.evict(client, out);
+        }
+        let silent: Vec<(u32, bool)> = self.osp.silent(now.mono_ns).collect();
+        for (ost, silent) in silent {
+            self.alloc.set_silent(ost, silent);
+        }
+        self.run_llog(now, out);
+        self.settle(now, out);
+    }
+
+    fn on_poisoned(&mut self, _: Timestamp, out: &mut Outbox) {
+        self.core.poison(out);
+        let parked = core::mem::take(&mut self.parked).into_values().map(|(m, _)| m.header);
+        let held = core::mem::take(&mut self.held).into_iter().map(|m| m.header);
+        let cutting = self.llog.take_answers();
+        let waiting: Vec<Header> = parked.chain(held).chain(cutting).collect();
+        for header in waiting {
+            self.core.answer(&header, Reply::error(Errno::EIO), Bulk::None, out);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! One request on its way: what it came with, and how it may end.
+
+use std::sync::Arc;
+
+use sateen_ldlm::{LockTable, Need, Ticket};
+use sateen_osd::{Batch, Prefetched};
+use sateen_target::{Core, Fault};
+use sateen_types::{ClientId, Fid, Layout, Timestamp};
+use sateen_wire::disk::mdt::ReplySlot;
+use sateen_wire::{Grants, Header, Ibits, LockMode, MdtReply, Reply, ReplyBody};
+
+use crate::keys;
+use crate::view::Stamp;
+
+/// A request being executed.
+pub(crate) struct Op<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) header: &'a Header,
+    pub(crate) client: ClientId,
+    pub(crate) fetched: &'a Prefetched,
+    /// Its place among those that wait for locks; having one means that it met contention.
+    pub(crate) ticket: Option<Ticket>,
+}
+
+/// Objects that have to be cut before a request can be answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Punch {
+    pub(crate) fid: Fid,
+    pub(crate) size: u64,
+    pub(crate) layout: Arc<Layout>,
+}
+
+/// How a request ended.
+pub(crate) enum Outcome {
+    /// With this answer.
+    Reply(Reply),
+    /// With this answer once everything up to the transno is durable.
+    Durable(Reply, u64),
+    /// With this answer once the objects are cut.
+    Punch(Reply, Punch),
+}
+
+impl Op<'_> {
+    /// Goes on only if no other client holds anything in conflict.
+    pub(crate) fn need(&mut self, locks: &mut LockTable, needs: &[Need]) -> Result<(), Fault> {
+        if locks.require(self.now.mono_ns, self.client, &mut self.ticket, needs) {
+            Ok(())
+        } else {
+            Err(Fault::Blocked)
+        }
+    }
+
+    /// Time and number of the transaction that this operation is about to become.
+    pub(crate) fn stamp(&self, core: &Core) -> Stamp {
+        Stamp { time: self.now.wall(), transno: core.store.transno() + 1 }
+    }
+
+    /// Makes the batch a transaction, with the reply slot in it.
+    pub(crate) fn commit(&self, core: &mut Core, tx: &mut Batch) -> u64 {
+        let transno = core.store.transno() + 1;
+        let slot = ReplySlot { seq: self.header.seq, transno };
+        tx.put(&keys::slot(self.client, self.header.slot), &slot);
+        core.commit(tx)
+    }
+
+    /// Adds locks to a reply where nobody is in the way; never after contention.
+    pub(crate) fn grant(
+        &self,
+        locks: &mut LockTable,
+        grants: &mut Grants,
+        fid: Fid,
+        (mode, bits): (LockMode, Ibits),
+    ) {
+        if self.ticket.is_some() || bits.is_empty() {
+            return;
+        }
+        if let Some(grant) = locks.try_grant(self.client, fid, mode, bits) {
+            let fits = grants.push(grant);
+            debug_assert!(fits, "a reply has room for a directory's and an inode's locks");
+        }
+    }
+
+    /// The locks wanted on one inode: its data in `data_mode`, the rest for reading.
+    pub(crate) fn grant_inode(
+        &self,
+        locks: &mut LockTable,
+        grants: &mut Grants,
+        fid: Fid,
+        (want, data_mode): (Ibits, LockMode),
+    ) {
+        self.grant(locks, grants, fid, (LockMode::Pr, want.without(Ibits::DATA)));
+        if want.intersects(Ibits::DATA) {
+            self.grant(locks, grants, fid, (data_mode, Ibits::DATA));
+        }
+    }
+}
+
+impl Outcome {
+    /// A good answer.
+    pub(crate) fn ok(body: MdtReply, transno: u64, grants: Grants) -> Outcome {
+        Outcome::Reply(reply(body, transno, grants))
+    }
+
+    /// "Nothing to say."
+    pub(crate) fn done(transno: u64) -> Outcome {
+        Outcome::ok(MdtReply::Done, transno, Grants::NONE)
+    }
+}
+
+/// A good reply.
+pub(crate) const fn reply(body: MdtReply, transno: u64, grants: Grants) -> Reply {
+    Reply { error: None, transno, last_committed: 0, grants, body: ReplyBody::Mdt(body) }
+}

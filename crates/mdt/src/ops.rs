@@ -1,0 +1,136 @@
+//! The operations, one file each. An operation looks (and may stop: fetch this, that lock
+//! has to go first), then writes one batch, then changes what is only in memory. It changes
+//! nothing before it is sure to succeed.
+
+mod close;
+mod create;
+mod enqueue;
+mod getattr;
+mod grant_seq;
+mod link;
+mod lookup;
+mod open;
+mod readdir;
+mod readlink;
+mod rename;
+mod report;
+mod setattr;
+mod statfs;
+mod stripe;
+mod sync;
+mod unlink;
+mod xattr;
+
+use sateen_ldlm::{LockTable, Need};
+use sateen_osd::Batch;
+use sateen_target::Fault;
+use sateen_types::{Attr, ClientId, Fid, FileKind};
+use sateen_wire::disk::mdt::Inode;
+use sateen_wire::{Ibits, LockMode, MdtRequest};
+
+use crate::keys;
+use crate::mdt::Mdt;
+use crate::op::{Op, Outcome};
+use crate::opens::Opens;
+
+/// `st_size` of a directory: what programs are used to.
+pub(crate) const DIR_SIZE: u64 = 4096;
+/// `st_blocks` of a directory.
+pub(crate) const DIR_BLOCKS: u64 = 8;
+/// Most hard links of a file, as ext4 has it.
+pub(crate) const LINK_MAX: u32 = 65000;
+/// Largest file, as on Linux.
+pub(crate) const FILE_SIZE_MAX: u64 = i64::MAX as u64;
+
+pub(crate) const S_ISUID: u32 = 0o4000;
+pub(crate) const S_ISGID: u32 = 0o2000;
+pub(crate) const S_IXGRP: u32 = 0o0010;
+
+/// Executes one request.
+pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Result<Outcome, Fault> {
+    match request {
+        MdtRequest::GetAttr { fid, want } => getattr::run(mdt, op, *fid, *want),
+        MdtRequest::Lookup { parent, name, want_parent, want } => {
+            lookup::run(mdt, op, (*parent, name.as_bytes()), (*want_parent, *want))
+        }
+        MdtRequest::Create { .. } => create::run(mdt, op, request),
+        MdtRequest::Open { fid, flags, open_id, cred, want } => open::run(
+            mdt,
+            op,
+            *fid,
+            &open::Intent { flags: *flags, id: *open_id, cred: *cred, want: *want },
+        ),
+        MdtRequest::Close { fid, open_id, report } => {
+            close::run(mdt, op, (*fid, *open_id), report.as_ref())
+        }
+        MdtRequest::Unlink { parent, name, directory } => {
+            unlink::run(mdt, op, (*parent, name.as_bytes()), *directory)
+        }
+        MdtRequest::Rename { parent, name, new_parent, new_name, flags } => rename::run(
+            mdt,
+            op,
+            (*parent, name.as_bytes()),
+            (*new_parent, new_name.as_bytes()),
+            *flags,
+        ),
+        MdtRequest::Link { fid, parent, name } => {
+            link::run(mdt, op, *fid, (*parent, name.as_bytes()))
+        }
+        MdtRequest::SetAttr { fid, set, cred } => setattr::run(mdt, op, *fid, set, cred),
+        MdtRequest::ReadDir { fid, after, count, plus } => {
+            readdir::run(mdt, op, *fid, *after, (*count, *plus))
+        }
+        MdtRequest::ReadLink { fid } => readlink::run(mdt, op, *fid),
+        MdtRequest::GetXattr { fid, name } => xattr::get(mdt, op, *fid, name.as_bytes()),
+        MdtRequest::ListXattr { fid } => xattr::list(mdt, op, *fid),
+        MdtRequest::SetXattr { fid, name, value, mode } => {
+            xattr::set(mdt, op, *fid, name.as_bytes(), (value, *mode))
+        }
+        MdtRequest::RemoveXattr { fid, name } => xattr::remove(mdt, op, *fid, name.as_bytes()),
+        MdtRequest::SetStripe { fid, policy } => stripe::set(mdt, op, *fid, policy),
+        MdtRequest::GetStripe { fid } => stripe::get(mdt, op, *fid),
+        MdtRequest::Enqueue { fid, mode, bits } => {
+            enqueue::run(mdt, op, Need { fid: *fid, mode: *mode, bits: *bits })
+        }
+        MdtRequest::Cancel { fid, id, report } => {
+            enqueue::cancel(mdt, op, (*fid, *id), report.as_ref())
+        }
+        MdtRequest::ReportSize { fid, report, glimpsed, version } => {
+            report::run(mdt, op, *fid, report, glimpsed.then_some(*version))
+        }
+        MdtRequest::Sync { upto } => Ok(sync::run(mdt, *upto)),
+        MdtRequest::GrantSeq => grant_seq::run(mdt, op),
+        MdtRequest::StatFs => Ok(statfs::run(mdt)),
+    }
+}
+
+/// Writes an inode.
+pub(crate) fn put_inode(tx: &mut Batch, inode: &Inode<'_>) {
+    tx.put_with(&keys::inode(inode.attr.fid), |out| inode.put(out));
+}
+
+/// What stands in the way of reading a file's size: somebody else's lock for writing data.
+pub(crate) const fn reads_size(fid: Fid) -> Need {
+    Need { fid, mode: LockMode::Pr, bits: Ibits::DATA }
+}
+
+/// What whoever writes a file's data holds.
+pub(crate) const fn writes_data(fid: Fid) -> Need {
+    Need { fid, mode: LockMode::Pw, bits: Ibits::DATA }
+}
+
+/// Attributes as they are shown: the size counts as stale only if nobody here knows it.
+pub(crate) fn shown(opens: &Opens, locks: &LockTable, client: ClientId, mut attr: Attr) -> Attr {
+    if attr.size_stale
+        && opens.get(attr.fid).is_some_and(|file| file.known)
+        && !locks.in_conflict(client, &reads_size(attr.fid))
+    {
+        attr.size_stale = false;
+    }
+    attr
+}
+
+/// Whether this is a regular file.
+pub(crate) fn is_regular(attr: &Attr) -> bool {
+    attr.kind() == FileKind::Regular
+}

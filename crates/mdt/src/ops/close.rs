@@ -1,0 +1,87 @@
+//! `Close`: the last reference to an open is gone. Ends write sessions and orphans.
+
+use sateen_target::Fault;
+use sateen_types::{Attr, Errno, Fid};
+use sateen_wire::{OpenId, SizeReport};
+
+use super::report::{apply, changes, wrote};
+use super::{put_inode, writes_data};
+use crate::destroy::{count, destroy};
+use crate::keys;
+use crate::mdt::Mdt;
+use crate::op::{Op, Outcome};
+use crate::opens::OpenFile;
+use crate::view::View;
+
+pub(super) fn run(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    (fid, id): (Fid, OpenId),
+    report: Option<&SizeReport>,
+) -> Result<Outcome, Fault> {
+    let Some((opened, write)) = mdt.clients.opened(op.client, id) else {
+        return Err(Errno::EBADF.into());
+    };
+    let Some(file) = mdt.opens.get(fid).filter(|_| opened == fid) else {
+        return Err(Errno::EBADF.into());
+    };
+    let last = file.opens == 1 && file.orphan;
+    if !write && !last {
+        mdt.clients.close(op.client, id);
+        mdt.opens.close(fid, write);
+        return Ok(Outcome::done(0));
+    }
+    let holder = mdt.locks.covers(op.client, &writes_data(fid));
+    let report = report.filter(|_| holder && write);
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let stamp = op.stamp(&mdt.core);
+    let tx = &mut mdt.batch;
+    tx.clear();
+    let mut doomed = None;
+    let mut inodes = mdt.inodes;
+    if let Some(mut inode) = view.inode(fid)? {
+        let before = inode.attr;
+        if let Some(report) = report.filter(|report| changes(&before, report)) {
+            apply(&mut inode.attr, report, &stamp);
+        }
+        if write && file.writers == 1 {
+            end_session(&mut inode.attr, file, report);
+        }
+        if last {
+            // Its own lock may still let the client write what it has not given up.
+            let late = inode.attr.size_stale || holder;
+            tx.remove(&keys::orphan(fid));
+            doomed = Some(destroy(&view, tx, &mut mdt.layouts, (&inode, late))?);
+            inodes = count(tx, inodes, -1);
+        } else if inode.attr != before {
+            inode.attr.version = stamp.transno;
+            put_inode(tx, &inode);
+        }
+    }
+    let mut transno = 0;
+    if !mdt.batch.is_empty() {
+        transno = op.commit(&mut mdt.core, &mut mdt.batch);
+    }
+    mdt.inodes = inodes;
+    if let Some(report) = report {
+        mdt.opens.reported(fid, wrote(report));
+    }
+    mdt.clients.close(op.client, id);
+    mdt.opens.close(fid, write);
+    if let Some(doomed) = doomed {
+        mdt.destroyed(doomed, transno);
+    }
+    Ok(Outcome::done(transno))
+}
+
+/// The last writer closes: the size is the truth from here on, unless somebody was lost who
+/// could have known better; and where nothing was written there are no objects.
+fn end_session(attr: &mut Attr, file: &OpenFile, report: Option<&SizeReport>) {
+    if !file.known && report.is_none() {
+        return;
+    }
+    attr.size_stale = false;
+    if file.fresh && !file.wrote && !report.is_some_and(wrote) {
+        attr.maybe_objects = false;
+    }
+}

@@ -1,0 +1,239 @@
+//! `Create`: a new inode of any kind under a new name, or the open of what has that name.
+
+use sateen_ldlm::Need;
+use sateen_target::Fault;
+use sateen_types::{Attr, Errno, Fid, FileKind, StripePolicy};
+use sateen_wire::disk::mdt::{Inode, put_link};
+use sateen_wire::{Grants, Ibits, LockMode, MdtReply, MdtRequest, SYMLINK_MAX};
+
+use super::open::{Intent, Opened, open_file};
+use super::{DIR_BLOCKS, DIR_SIZE, S_ISGID, put_inode, shown};
+use crate::alloc::resolve;
+use crate::destroy::count;
+use crate::layouts::Made;
+use crate::mdt::Mdt;
+use crate::names::{Found, find, insert};
+use crate::op::{Op, Outcome};
+use crate::view::{Stamp, View};
+
+/// What the new inode shall be.
+struct New<'a> {
+    fid: Fid,
+    mode: u32,
+    rdev: u32,
+    symlink: &'a [u8],
+    policy: Option<StripePolicy>,
+    intent: Intent,
+    open: bool,
+}
+
+pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Result<Outcome, Fault> {
+    let MdtRequest::Create {
+        parent,
+        name,
+        fid,
+        mode,
+        rdev,
+        cred,
+        symlink,
+        policy,
+        open,
+        open_id,
+        exclusive,
+        want,
+    } = request
+    else {
+        return Err(Errno::EINVAL.into());
+    };
+    let flags = open.unwrap_or_default();
+    let intent = Intent { flags, id: *open_id, cred: *cred, want: *want };
+    let (mode, rdev, policy, open) = (*mode, *rdev, *policy, open.is_some());
+    let new = New { fid: *fid, mode, rdev, symlink, policy, intent, open };
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let dir = view.dir(*parent);
+    let found = find(&view, *parent, name.as_bytes());
+    let dir = dir?;
+    match found? {
+        Found::Entry { fid, kind, .. } => {
+            if *exclusive || !open {
+                return Err(Errno::EEXIST.into());
+            }
+            existing(mdt, op, (fid, kind), &new.intent)
+        }
+        Found::Absent { place, extends } => {
+            let inherited = dir.policy;
+            make(
+                mdt,
+                op,
+                (*parent, name.as_bytes(), &Found::Absent { place, extends }),
+                &new,
+                inherited,
+            )
+        }
+    }
+}
+
+/// The name exists: `open(O_CREAT)` opens it, if it is a file.
+fn existing(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    (fid, kind): (Fid, FileKind),
+    intent: &Intent,
+) -> Result<Outcome, Fault> {
+    match kind {
+        FileKind::Directory => Err(Errno::EISDIR.into()),
+        FileKind::Regular => open_file(mdt, op, fid, intent, |Opened { attr, layout }| {
+            MdtReply::Created { attr, layout, existed: true }
+        }),
+        // What a symbolic link or a device leads to is the client's business.
+        _ => {
+            let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+            let attr = view.file(fid)?.attr;
+            let body = MdtReply::Created { attr, layout: None, existed: true };
+            Ok(Outcome::ok(body, 0, Grants::NONE))
+        }
+    }
+}
+
+fn check(new: &New<'_>) -> Result<FileKind, Errno> {
+    let kind = FileKind::from_mode(new.mode).ok_or(Errno::EINVAL)?;
+    if new.mode & !0o177_777 != 0 || !new.fid.is_valid() {
+        return Err(Errno::EINVAL);
+    }
+    if new.open && kind != FileKind::Regular {
+        return Err(Errno::EINVAL);
+    }
+    if (kind == FileKind::Symlink) == new.symlink.is_empty() {
+        return Err(if kind == FileKind::Symlink { Errno::ENOENT } else { Errno::EINVAL });
+    }
+    if new.symlink.len() > SYMLINK_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(kind) }
+}
+
+fn make(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    (parent, name, found): (Fid, &[u8], &Found),
+    new: &New<'_>,
+    inherited: Option<StripePolicy>,
+) -> Result<Outcome, Fault> {
+    let kind = check(new)?;
+    let unused = mdt.seqs.check(op.client, new.fid)?;
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    if !unused && view.inode(new.fid)?.is_some() {
+        return Err(Errno::EEXIST.into());
+    }
+    if new.open {
+        mdt.clients.may_open(op.client, new.intent.id)?;
+    }
+    op.need(&mut mdt.locks, &[Need::all_gone(parent, Ibits::UPDATE)])?;
+    let made = layout_for(mdt, kind, new, inherited)?;
+
+    let stamp = op.stamp(&mdt.core);
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let mut dir = view.dir(parent)?;
+    let attr = attributes(new, kind, (&dir.attr, made.is_some()), &stamp);
+    mdt.scratch.clear();
+    put_link(&mut mdt.scratch, parent, name);
+    let mut inode = Inode::new(attr);
+    inode.layout = made.as_ref().map_or(&[], |made| &made.bytes);
+    inode.symlink = new.symlink;
+    inode.links = &mdt.scratch;
+    inode.policy = match kind {
+        FileKind::Directory => new.policy.or(inherited),
+        FileKind::Regular if made.is_none() => Some(resolve(new.policy, inherited)),
+        _ => None,
+    };
+    if new.open && new.intent.flags.write {
+        inode.attr.size_stale = true;
+        inode.attr.maybe_objects = true;
+    }
+    let tx = &mut mdt.batch;
+    tx.clear();
+    if let Found::Absent { place, extends } = found {
+        insert(&view, tx, (place, *extends), name, (new.fid, kind))?;
+    }
+    put_inode(tx, &inode);
+    let attr = inode.attr;
+    dir.entries += 1;
+    dir.attr.nlink += u32::from(kind == FileKind::Directory);
+    stamp.touch_content(&mut dir.attr);
+    put_inode(tx, &dir);
+    mdt.inodes = count(tx, mdt.inodes, 1);
+    let transno = op.commit(&mut mdt.core, &mut mdt.batch);
+    Ok(created(mdt, op, new, (attr, made), transno))
+}
+
+/// What changes in memory, and the answer.
+fn created(
+    mdt: &mut Mdt,
+    op: &Op<'_>,
+    new: &New<'_>,
+    (attr, made): (Attr, Option<Made>),
+    transno: u64,
+) -> Outcome {
+    mdt.seqs.used(new.fid);
+    let write = new.intent.flags.write;
+    if new.open {
+        let before = Attr { size_stale: false, maybe_objects: false, ..attr };
+        mdt.opens.open(&before, write);
+        mdt.clients.open(op.client, new.intent.id, (new.fid, write));
+    }
+    let mut grants = Grants::NONE;
+    let data = if new.open && write { LockMode::Pw } else { LockMode::Pr };
+    op.grant_inode(&mut mdt.locks, &mut grants, new.fid, (new.intent.want, data));
+    let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
+    let layout = made.map(|made| made.layout);
+    Outcome::ok(MdtReply::Created { attr, layout, existed: false }, transno, grants)
+}
+
+/// The layout of a new regular file. Without any OST it gets one when it is first written.
+fn layout_for(
+    mdt: &mut Mdt,
+    kind: FileKind,
+    new: &New<'_>,
+    inherited: Option<StripePolicy>,
+) -> Result<Option<Made>, Errno> {
+    if kind != FileKind::Regular {
+        return Ok(None);
+    }
+    let made = mdt.alloc.choose(&resolve(new.policy, inherited), 1)?;
+    if made.is_none() && new.open && new.intent.flags.write {
+        return Err(Errno::ENOSPC);
+    }
+    Ok(made)
+}
+
+fn attributes(
+    new: &New<'_>,
+    kind: FileKind,
+    (dir, has_layout): (&Attr, bool),
+    stamp: &Stamp,
+) -> Attr {
+    let directory = kind == FileKind::Directory;
+    let inherits = dir.mode & S_ISGID != 0;
+    let device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
+    let size = match kind {
+        FileKind::Directory => DIR_SIZE,
+        FileKind::Symlink => new.symlink.len() as u64,
+        _ => 0,
+    };
+    Attr {
+        fid: new.fid,
+        mode: if directory && inherits { new.mode | S_ISGID } else { new.mode },
+        nlink: 1 + u32::from(directory),
+        uid: new.intent.cred.uid,
+        gid: if inherits { dir.gid } else { new.intent.cred.gid },
+        projid: dir.projid,
+        rdev: if device { new.rdev } else { 0 },
+        size,
+        blocks: if directory { DIR_BLOCKS } else { 0 },
+        atime: stamp.time,
+        mtime: stamp.time,
+        ctime: stamp.time,
+        btime: stamp.time,
+        version: stamp.transno,
+        layout_gen: u32::from(has_layout),
+        size_stale: false,
+        maybe_objects: false,
+    }
+}

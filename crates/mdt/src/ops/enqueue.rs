@@ -1,0 +1,54 @@
+//! `Enqueue` and `Cancel`: a lock for its own sake, and locks given back.
+
+use sateen_ldlm::Need;
+use sateen_target::Fault;
+use sateen_types::{Errno, Fid};
+use sateen_wire::{Grants, LockId, MdtReply, SizeReport};
+
+use super::report::{apply, changes, wrote};
+use super::{put_inode, shown, writes_data};
+use crate::mdt::Mdt;
+use crate::op::{Op, Outcome};
+use crate::view::View;
+
+pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, need: Need) -> Result<Outcome, Fault> {
+    if need.bits.is_empty() {
+        return Err(Errno::EINVAL.into());
+    }
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let attr = view.file(need.fid)?.attr;
+    let now = op.now.mono_ns;
+    let Some(grant) = mdt.locks.enqueue(now, op.client, &mut op.ticket, &need) else {
+        return Err(Fault::Blocked);
+    };
+    let mut grants = Grants::NONE;
+    let _fits = grants.push(grant);
+    let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
+    Ok(Outcome::ok(MdtReply::Inode { attr }, 0, grants))
+}
+
+pub(super) fn cancel(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    (fid, id): (Fid, LockId),
+    report: Option<&SizeReport>,
+) -> Result<Outcome, Fault> {
+    let mut transno = 0;
+    if let Some(report) = report
+        && mdt.locks.covers(op.client, &writes_data(fid))
+    {
+        let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+        if let Some(mut inode) = view.inode(fid)?
+            && changes(&inode.attr, report)
+        {
+            let stamp = op.stamp(&mdt.core);
+            apply(&mut inode.attr, report, &stamp);
+            mdt.batch.clear();
+            put_inode(&mut mdt.batch, &inode);
+            transno = op.commit(&mut mdt.core, &mut mdt.batch);
+        }
+        mdt.opens.reported(fid, wrote(report));
+    }
+    mdt.locks.cancel(op.client, fid, id);
+    Ok(Outcome::done(transno))
+}

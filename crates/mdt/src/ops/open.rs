@@ -1,0 +1,133 @@
+//! `Open`: an open by FID, also as the intent of a create that found its name taken.
+
+use std::sync::Arc;
+
+use sateen_ldlm::Need;
+use sateen_target::Fault;
+use sateen_types::{Attr, Errno, Fid, FileKind, Layout};
+use sateen_wire::disk::mdt::Inode;
+use sateen_wire::{Cred, Grants, Ibits, LockMode, MdtReply, OpenFlags, OpenId};
+
+use super::setattr::{cuts, drop_set_id, log_punch, set_size};
+use super::{is_regular, put_inode, shown};
+use crate::alloc::resolve;
+use crate::layouts::Made;
+use crate::mdt::Mdt;
+use crate::op::{Op, Outcome, Punch, reply};
+use crate::view::View;
+
+/// How a file is to be opened.
+pub(super) struct Intent {
+    pub(super) flags: OpenFlags,
+    pub(super) id: OpenId,
+    pub(super) cred: Cred,
+    pub(super) want: Ibits,
+}
+
+/// An open file, for the answer.
+pub(super) struct Opened {
+    pub(super) attr: Attr,
+    pub(super) layout: Option<Arc<Layout>>,
+}
+
+pub(super) fn run(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    fid: Fid,
+    intent: &Intent,
+) -> Result<Outcome, Fault> {
+    open_file(mdt, op, fid, intent, |Opened { attr, layout }| MdtReply::Opened { attr, layout })
+}
+
+/// Opens an inode; `body` makes the answer.
+pub(super) fn open_file(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    fid: Fid,
+    intent: &Intent,
+    body: impl FnOnce(Opened) -> MdtReply,
+) -> Result<Outcome, Fault> {
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let inode = view.file(fid)?;
+    let before = inode.attr;
+    let regular = is_regular(&before);
+    let OpenFlags { write, truncate, .. } = intent.flags;
+    match before.kind() {
+        FileKind::Directory if write || truncate => return Err(Errno::EISDIR.into()),
+        FileKind::Symlink => return Err(Errno::ELOOP.into()),
+        _ => {}
+    }
+    mdt.clients.may_open(op.client, intent.id)?;
+    let truncate = truncate && regular;
+    let write = write && regular;
+    if write || truncate {
+        op.need(&mut mdt.locks, &[Need::all_gone(fid, Ibits::DATA)])?;
+    }
+    let made = first_layout(mdt, op, fid, write)?;
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let mut inode = view.file(fid)?;
+    if let Some(made) = &made {
+        inode.layout = &made.bytes;
+        inode.policy = None;
+        inode.attr.layout_gen = made.layout.generation;
+    }
+    let stamp = op.stamp(&mdt.core);
+    let tx = &mut mdt.batch;
+    tx.clear();
+    let mut cut = false;
+    if truncate {
+        cut = cuts(&inode, 0);
+        set_size(&mut inode.attr, 0);
+        inode.attr.size_stale = before.size_stale && mdt.opens.writers(fid) > 0;
+        stamp.touch_content(&mut inode.attr);
+        if intent.cred.uid != 0 {
+            drop_set_id(&mut inode.attr);
+        }
+        if cut {
+            log_punch(tx, stamp.transno, &inode);
+        }
+    }
+    let started = write && !(before.size_stale && before.maybe_objects && made.is_none());
+    let settled = inode.attr;
+    if write {
+        inode.attr.size_stale = true;
+        inode.attr.maybe_objects = true;
+    }
+    let layout = if regular { mdt.layouts.get(inode.layout)? } else { None };
+    let attr = inode.attr;
+    let mut transno = 0;
+    if started || truncate {
+        inode.attr.version = stamp.transno;
+        put_inode(tx, &inode);
+        transno = op.commit(&mut mdt.core, &mut mdt.batch);
+    }
+    let version = if transno == 0 { attr.version } else { transno };
+    let attr = Attr { version, ..attr };
+    if truncate {
+        mdt.opens.reported(fid, true);
+    }
+    mdt.opens.open(&settled, write);
+    mdt.clients.open(op.client, intent.id, (fid, write));
+    let mut grants = Grants::NONE;
+    let data = if write { LockMode::Pw } else { LockMode::Pr };
+    op.grant_inode(&mut mdt.locks, &mut grants, fid, (intent.want, data));
+    let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
+    let answer = reply(body(Opened { attr, layout: layout.clone() }), transno, grants);
+    Ok(match layout {
+        Some(layout) if cut => Outcome::Punch(answer, Punch { fid, size: 0, layout }),
+        _ => Outcome::Reply(answer),
+    })
+}
+
+/// A layout for a file that is to be written and has none yet.
+fn first_layout(mdt: &mut Mdt, op: &Op<'_>, fid: Fid, write: bool) -> Result<Option<Made>, Fault> {
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let Inode { layout, policy, attr, .. } = view.file(fid)?;
+    if !write || !layout.is_empty() {
+        return Ok(None);
+    }
+    match mdt.alloc.choose(&resolve(policy, None), attr.layout_gen + 1)? {
+        Some(made) => Ok(Some(made)),
+        None => Err(Errno::ENOSPC.into()),
+    }
+}

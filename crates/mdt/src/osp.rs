@@ -1,0 +1,310 @@
+//! The MDT as a client of the OSTs: connecting, slots, resending. What is to be done comes
+//! from the llogs, from lost clients, and from the start; what was done is handed back as
+//! [`Done`]. Everything sent may be repeated without harm.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use sateen_target::Outbox;
+use sateen_types::{ClientId, Endpoint, Errno, ObjectId, Seq, Timestamp};
+use sateen_wire::{
+    Body, Bulk, FEATURES, Header, Message, OBJECTS_PER_RPC_MAX, ObjectAttr, OstReply, OstRequest,
+    Reply, ReplyBody, Request, StatFs,
+};
+
+/// Requests in flight to one OST.
+pub const OSP_QUEUE_SLOTS: u16 = 8;
+/// A request without an answer is sent again after this time: 2 s.
+pub const RESEND_NS: u64 = 2_000_000_000;
+/// A request that failed at the OST is tried anew after this time: 1 s.
+const RETRY_NS: u64 = 1_000_000_000;
+/// Space is asked for this often: 2 s.
+const STATFS_NS: u64 = 2_000_000_000;
+/// An OST from which nothing was heard for this long gets no new files: 10 s.
+const SILENT_NS: u64 = 10_000_000_000;
+
+/// A request's work is done on an OST.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Destroyed(Vec<ObjectId>),
+    Punched(u64),
+    Synced(u64),
+    Fenced(ClientId),
+    Listed { ost: u32, seq: Seq, objects: Vec<ObjectAttr> },
+    StatFs { ost: u32, statfs: StatFs },
+}
+
+/// Something to be asked of one OST, besides destroying and fencing.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Punch { version: u64, object: ObjectId, size: u64 },
+    Sync { version: u64, objects: Vec<ObjectId> },
+    List { seq: Seq, from_oid: u32 },
+}
+
+#[derive(Debug)]
+struct Flight {
+    request: OstRequest,
+    /// For a `Sync`: the punch it belongs to.
+    version: u64,
+    sent_ns: u64,
+    /// The OST answered with an error: to be sent as a new request, not before this.
+    retry_ns: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    seq: u64,
+    flight: Option<Flight>,
+}
+
+#[derive(Debug, Default)]
+struct Ost {
+    generation: Option<u32>,
+    boot_epoch: u64,
+    connect_ns: Option<u64>,
+    slots: Vec<Slot>,
+    queue: VecDeque<Job>,
+    destroys: VecDeque<(ObjectId, bool)>,
+    fences: VecDeque<ClientId>,
+    heard_ns: Option<u64>,
+    statfs_ns: Option<u64>,
+}
+
+/// All OSTs.
+#[derive(Debug)]
+pub(crate) struct Osp {
+    me: Endpoint,
+    client: ClientId,
+    osts: BTreeMap<u32, Ost>,
+}
+
+impl Osp {
+    /// The MDT's incarnation as a client is made of its boot epoch; the highest bit keeps it
+    /// apart from real clients.
+    pub(crate) fn new(me: Endpoint, index: u32, boot_epoch: u64, osts: &[u32]) -> Osp {
+        let id = 1 << 63 | u64::from(index & 0xff) << 55 | boot_epoch & ((1 << 55) - 1);
+        let osts = osts.iter().map(|index| (*index, Ost::default())).collect();
+        Osp { me, client: ClientId(id), osts }
+    }
+
+    pub(crate) fn indices(&self) -> Vec<u32> {
+        self.osts.keys().copied().collect()
+    }
+
+    /// Queues an object to be destroyed; false if there is no such OST.
+    pub(crate) fn destroy(&mut self, ost: u32, object: ObjectId, late_writers: bool) -> bool {
+        let Some(ost) = self.osts.get_mut(&ost) else { return false };
+        ost.destroys.push_back((object, late_writers));
+        true
+    }
+
+    /// Queues a job; false if there is no such OST.
+    pub(crate) fn push(&mut self, ost: u32, job: Job) -> bool {
+        let Some(ost) = self.osts.get_mut(&ost) else { return false };
+        ost.queue.push_back(job);
+        true
+    }
+
+    /// Has a client refused by all OSTs; how many there are.
+    pub(crate) fn fence(&mut self, client: ClientId) -> usize {
+        for ost in self.osts.values_mut() {
+            ost.fences.push_back(client);
+        }
+        self.osts.len()
+    }
+
+    /// OSTs that are silent, and those that are not.
+    pub(crate) fn silent(&self, now_ns: u64) -> impl Iterator<Item = (u32, bool)> + '_ {
+        self.osts.iter().map(move |(index, ost)| {
+            (*index, ost.heard_ns.is_some_and(|heard| now_ns.saturating_sub(heard) > SILENT_NS))
+        })
+    }
+
+    fn header(&self, ost: u32, (generation, slot, seq): (u32, u16, u64)) -> Header {
+        Header {
+            from: self.me,
+            to: Endpoint::Ost(ost),
+            client: self.client,
+            generation,
+            slot,
+            seq,
+            deadline_ms: 0,
+            project: 0,
+            credential: 0,
+            trace: 0,
+            job: *b"mdt\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        }
+    }
+
+    /// Sends what can be sent, and again what was not answered in time.
+    pub(crate) fn pump(&mut self, now: Timestamp, out: &mut Outbox) {
+        let now_ns = now.mono_ns;
+        for index in self.indices() {
+            let Some(ost) = self.osts.get_mut(&index) else { continue };
+            ost.heard_ns.get_or_insert(now_ns);
+            let mut requests = Vec::new();
+            match ost.generation {
+                None => {
+                    let due = |sent: u64| now_ns.saturating_sub(sent) >= RESEND_NS;
+                    if ost.connect_ns.is_none_or(due) {
+                        ost.connect_ns = Some(now_ns);
+                        requests.push((0, 0, 0, Request::Connect { features: FEATURES }));
+                    }
+                }
+                Some(generation) => {
+                    ost.slots.resize_with(OSP_QUEUE_SLOTS.into(), Slot::default);
+                    for slot in 0..OSP_QUEUE_SLOTS {
+                        if let Some((seq, request)) = ost.next(slot, now_ns) {
+                            requests.push((generation, slot, seq, Request::Ost(request)));
+                        }
+                    }
+                }
+            }
+            for (generation, slot, seq, request) in requests {
+                let header = self.header(index, (generation, slot, seq));
+                out.send(Message { header, body: Body::Request(request), bulk: Bulk::None });
+            }
+        }
+    }
+
+    /// An answer. `None` for a duplicate, a failure, or a `Connect`.
+    pub(crate) fn on_reply(
+        &mut self,
+        now: Timestamp,
+        header: &Header,
+        reply: Reply,
+    ) -> Option<Done> {
+        let Endpoint::Ost(index) = header.from else { return None };
+        if header.client != self.client {
+            return None;
+        }
+        let ost = self.osts.get_mut(&index)?;
+        ost.heard_ns = Some(now.mono_ns);
+        if let ReplyBody::Connected { boot_epoch, generation, .. } = reply.body {
+            ost.connected(boot_epoch, generation);
+            return None;
+        }
+        if header.seq == 0 {
+            return None;
+        }
+        let slot = ost.slots.get_mut(usize::from(header.slot))?;
+        if slot.seq != header.seq {
+            return None;
+        }
+        match reply.error {
+            None => ost.answered(header.slot, index, reply.body),
+            Some(Errno::ESTALE) => {
+                ost.generation = None;
+                None
+            }
+            Some(error) => {
+                let flight = slot.flight.as_mut()?;
+                tracing::warn!(ost = index, %error, request = ?flight.request, "an OST failed");
+                flight.retry_ns = Some(now.mono_ns + RETRY_NS);
+                None
+            }
+        }
+    }
+}
+
+impl Ost {
+    fn connected(&mut self, boot_epoch: u64, generation: u32) {
+        if boot_epoch == self.boot_epoch && self.generation.is_some_and(|known| known > generation)
+        {
+            return;
+        }
+        if boot_epoch != self.boot_epoch {
+            // It restarted: its slots are new.
+            for slot in &mut self.slots {
+                slot.seq = u64::from(slot.flight.is_some());
+            }
+        }
+        for flight in self.slots.iter_mut().filter_map(|slot| slot.flight.as_mut()) {
+            flight.sent_ns = 0;
+        }
+        self.boot_epoch = boot_epoch;
+        self.generation = Some(generation);
+        self.connect_ns = None;
+    }
+
+    /// What is to be sent in a slot now: something due again, or something new.
+    fn next(&mut self, slot: u16, now_ns: u64) -> Option<(u64, OstRequest)> {
+        let fresh = match self.slots.get(usize::from(slot))?.flight {
+            None => Some(self.take(now_ns)?),
+            Some(_) => None,
+        };
+        let slot = self.slots.get_mut(usize::from(slot))?;
+        if let Some((request, version)) = fresh {
+            slot.seq += 1;
+            slot.flight = Some(Flight { request, version, sent_ns: now_ns, retry_ns: None });
+        } else {
+            let flight = slot.flight.as_mut()?;
+            match flight.retry_ns {
+                Some(due) if now_ns >= due => slot.seq += 1,
+                None if flight.sent_ns == 0 || now_ns - flight.sent_ns >= RESEND_NS => {}
+                _ => return None,
+            }
+            flight.retry_ns = None;
+            flight.sent_ns = now_ns;
+        }
+        Some((slot.seq, slot.flight.as_ref()?.request.clone()))
+    }
+
+    /// The next new request. Destroys wait until the fences asked for before are in place.
+    fn take(&mut self, now_ns: u64) -> Option<(OstRequest, u64)> {
+        if let Some(client) = self.fences.pop_front() {
+            return Some((OstRequest::Fence { client }, 0));
+        }
+        match self.queue.pop_front() {
+            Some(Job::Punch { version, object, size }) => {
+                return Some((OstRequest::Punch { object, size, version }, version));
+            }
+            Some(Job::Sync { version, objects }) => {
+                return Some((OstRequest::Sync { objects, boot_epoch: 0 }, version));
+            }
+            Some(Job::List { seq, from_oid }) => {
+                let count = OBJECTS_PER_RPC_MAX as u32 / 2;
+                return Some((OstRequest::List { seq, from_oid, count }, 0));
+            }
+            None => {}
+        }
+        let fencing = |slot: &Slot| {
+            slot.flight.as_ref().is_some_and(|f| matches!(f.request, OstRequest::Fence { .. }))
+        };
+        if !self.slots.iter().any(fencing)
+            && let Some((first, late_writers)) = self.destroys.pop_front()
+        {
+            let mut objects = vec![first];
+            while objects.len() < OBJECTS_PER_RPC_MAX
+                && let Some((object, _)) =
+                    self.destroys.front().copied().filter(|next| next.1 == late_writers)
+            {
+                self.destroys.pop_front();
+                objects.push(object);
+            }
+            return Some((OstRequest::Destroy { objects, late_writers }, 0));
+        }
+        if self.statfs_ns.is_none_or(|asked| now_ns - asked >= STATFS_NS) {
+            self.statfs_ns = Some(now_ns);
+            return Some((OstRequest::StatFs, 0));
+        }
+        None
+    }
+
+    fn answered(&mut self, slot: u16, ost: u32, body: ReplyBody) -> Option<Done> {
+        let flight = self.slots.get_mut(usize::from(slot))?.flight.take()?;
+        match (flight.request, body) {
+            (OstRequest::Destroy { objects, .. }, _) => Some(Done::Destroyed(objects)),
+            (OstRequest::Punch { version, .. }, _) => Some(Done::Punched(version)),
+            (OstRequest::Sync { .. }, _) => Some(Done::Synced(flight.version)),
+            (OstRequest::Fence { client }, _) => Some(Done::Fenced(client)),
+            (OstRequest::List { seq, .. }, ReplyBody::Ost(OstReply::Objects(objects))) => {
+                Some(Done::Listed { ost, seq, objects })
+            }
+            (OstRequest::StatFs, ReplyBody::Ost(OstReply::StatFs(statfs))) => {
+                Some(Done::StatFs { ost, statfs })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The start of an MDT: what the last run left is found and finished.
+//!
+//! In steps, each of which may stop for the index: the base records (made if this is the
+//! first start); orphans, whose opens ended with the last run; the unlink and punch llogs;
+//! reply slots and granted sequences of clients that all have to come anew. Requests are
+//! held until these are through. The objects of granted sequences are then compared with the
+//! inodes while requests are served: nobody creates under those sequences any more.
+
+use std::collections::BTreeMap;
+
+use sateen_ldlm::Need;
+use sateen_osd::{Batch, Key, Prefetched};
+use sateen_target::Fault;
+use sateen_types::{Attr, Errno, Fid, Seq, Timestamp};
+use sateen_wire::Ibits;
+use sateen_wire::codec::Wire;
+use sateen_wire::disk::mdt::{Counters, Inode, PunchRecord, SeqState, UnlinkRecord, tag};
+
+use crate::keys;
+use crate::mdt::Mdt;
+use crate::op::Punch;
+use crate::osp::Job;
+use crate::seqs::Seqs;
+use crate::view::View;
+use crate::work::Work;
+
+/// Records read at once.
+const PAGE: usize = 1024;
+
+/// Where the start stands.
+#[derive(Debug)]
+pub(crate) struct Startup {
+    phase: Phase,
+    after: Key,
+    /// OSTs whose list of a sequence's objects is still to come.
+    listing: BTreeMap<Seq, usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Base,
+    Orphans,
+    Unlinks,
+    Punches,
+    Slots,
+    Grants,
+    Serving,
+}
+
+impl Startup {
+    pub(crate) fn new() -> Startup {
+        Startup { phase: Phase::Base, after: Key::EMPTY, listing: BTreeMap::new() }
+    }
+
+    /// Whether requests can be executed.
+    pub(crate) fn serving(&self) -> bool {
+        self.phase == Phase::Serving
+    }
+
+    /// Whether nothing of the last run is left.
+    pub(crate) fn finished(&self) -> bool {
+        self.serving() && self.listing.is_empty()
+    }
+
+    fn tag(&self) -> Option<(u8, Phase)> {
+        Some(match self.phase {
+            Phase::Orphans => (tag::ORPHAN, Phase::Unlinks),
+            Phase::Unlinks => (tag::UNLINK, Phase::Punches),
+            Phase::Punches => (tag::PUNCH, Phase::Slots),
+            Phase::Slots => (tag::SLOT, Phase::Grants),
+            Phase::Grants => (tag::GRANT, Phase::Serving),
+            Phase::Base | Phase::Serving => return None,
+        })
+    }
+}
+
+fn root(now: Timestamp) -> Attr {
+    Attr {
+        fid: Fid::ROOT,
+        mode: 0o040_755,
+        nlink: 2,
+        uid: 0,
+        gid: 0,
+        projid: 0,
+        rdev: 0,
+        size: crate::ops::DIR_SIZE,
+        blocks: crate::ops::DIR_BLOCKS,
+        atime: now.wall(),
+        mtime: now.wall(),
+        ctime: now.wall(),
+        btime: now.wall(),
+        version: 1,
+        layout_gen: 0,
+        size_stale: false,
+        maybe_objects: false,
+    }
+}
+
+impl Mdt {
+    /// One step; queues itself until requests can be served.
+    pub(crate) fn startup_step(
+        &mut self,
+        now: Timestamp,
+        fetched: &Prefetched,
+    ) -> Result<(), Fault> {
+        match self.startup.tag() {
+            None if self.startup.phase == Phase::Base => self.base(now, fetched)?,
+            None => return Ok(()),
+            Some((tag, next)) => self.page(Key::tag(tag), next, fetched)?,
+        }
+        if !self.startup.serving() {
+            self.works.push_front(Work::Startup);
+        }
+        Ok(())
+    }
+
+    fn base(&mut self, now: Timestamp, fetched: &Prefetched) -> Result<(), Fault> {
+        let view = View::new(&self.core, fetched, self.config.index);
+        let counters = view.get(&keys::counters());
+        let state = view.get(&keys::seq_state());
+        let (counters, state) = (counters?, state?);
+        let damaged = |_| Errno::EIO;
+        match (counters, state) {
+            (Some(counters), Some(state)) => {
+                self.inodes = Counters::from_bytes(counters).map_err(damaged)?.inodes;
+                let state = SeqState::from_bytes(state).map_err(damaged)?;
+                self.seqs = Seqs::new(self.config.index, state);
+            }
+            _ => {
+                let state = Seqs::first(self.config.index).ok_or(Errno::EINVAL)?;
+                let mut tx = Batch::new();
+                tx.put(&keys::seq_state(), &state);
+                self.inodes = u64::from(self.config.index == 0);
+                tx.put(&keys::counters(), &Counters { inodes: self.inodes });
+                if self.config.index == 0 {
+                    tx.put_with(&keys::inode(Fid::ROOT), |out| Inode::new(root(now)).put(out));
+                }
+                self.core.commit(&tx);
+                self.seqs = Seqs::new(self.config.index, state);
+            }
+        }
+        self.startup.phase = Phase::Orphans;
+        Ok(())
+    }
+
+    /// Reads one page of the records of this phase.
+    fn page(&mut self, prefix: Key, next: Phase, fetched: &Prefetched) -> Result<(), Fault> {
+        let mut found: Vec<(Key, Vec<u8>)> = Vec::new();
+        let after = if self.startup.after < prefix { prefix } else { self.startup.after };
+        let more = self.core.store.scan(&prefix, &after, PAGE, fetched, |key, value| {
+            found.push((*key, value.to_vec()));
+        })?;
+        let mut tx = Batch::new();
+        for (key, value) in found {
+            self.leftover(&key, &value, &mut tx)?;
+        }
+        if !tx.is_empty() {
+            self.core.commit(&tx);
+        }
+        match more {
+            Some(key) => self.startup.after = key,
+            None => self.startup.phase = next,
+        }
+        Ok(())
+    }
+
+    /// One record of the last run.
+    fn leftover(&mut self, key: &Key, value: &[u8], tx: &mut Batch) -> Result<(), Fault> {
+        let damaged = |_| Errno::EIO;
+        match self.startup.phase {
+            Phase::Orphans => {
+                let fid = keys::fid_of(key).ok_or(Errno::EIO)?;
+                self.works.push_back(Work::Orphan(fid));
+            }
+            Phase::Unlinks => {
+                let fid = keys::fid_of(key).ok_or(Errno::EIO)?;
+                let record = UnlinkRecord::from_bytes(value).map_err(damaged)?;
+                self.llog.unlink(0, fid, record.layout.into(), record.late_writers);
+            }
+            Phase::Punches => {
+                let transno = keys::number_of(key).ok_or(Errno::EIO)?;
+                let PunchRecord { fid, size, layout } =
+                    PunchRecord::from_bytes(value).map_err(damaged)?;
+                let hold = self.locks.hold(&Need::all_gone(fid, Ibits::DATA));
+                let punch = Punch { fid, size, layout: layout.into() };
+                self.llog.punch(transno, punch, hold, None);
+            }
+            Phase::Slots => tx.remove(key),
+            Phase::Grants => {
+                let seq = keys::number_of(key).ok_or(Errno::EIO).map(Seq)?;
+                let osts = self.osp.indices();
+                if osts.is_empty() {
+                    tx.remove(key);
+                } else {
+                    self.startup.listing.insert(seq, osts.len());
+                }
+                for ost in osts {
+                    self.osp.push(ost, Job::List { seq, from_oid: 1 });
+                }
+            }
+            Phase::Base | Phase::Serving => {}
+        }
+        Ok(())
+    }
+
+    /// One OST's objects of a sequence are all compared.
+    pub(crate) fn startup_listed(&mut self, seq: Seq) {
+        let Some(left) = self.startup.listing.get_mut(&seq) else { return };
+        *left -= 1;
+        if *left == 0 {
+            self.startup.listing.remove(&seq);
+            self.llog.remove(keys::grant(seq));
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Work that no request stands behind: it may stop for the index like a request, and is
+//! started again.
+
+use sateen_osd::Prefetched;
+use sateen_target::{Fault, Outbox};
+use sateen_types::{Fid, Seq, Timestamp};
+use sateen_wire::{OBJECTS_PER_RPC_MAX, ObjectAttr};
+
+use crate::mdt::Mdt;
+use crate::osp::Job;
+use crate::view::View;
+
+/// One piece of work.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// The next step of the start.
+    Startup,
+    /// Destroy an inode that lost its last open.
+    Orphan(Fid),
+    /// Hold the objects of a sequence against the inodes.
+    Reconcile { ost: u32, seq: Seq, objects: Vec<ObjectAttr> },
+}
+
+impl Mdt {
+    /// Does the work at hand, until it stops for the index.
+    pub(crate) fn run_works(&mut self, now: Timestamp, out: &mut Outbox) {
+        while let Some(work) = self.works.pop_front() {
+            self.run_work(now, (work, Prefetched::default()), out);
+        }
+    }
+
+    pub(crate) fn run_work(
+        &mut self,
+        now: Timestamp,
+        (work, fetched): (Work, Prefetched),
+        out: &mut Outbox,
+    ) {
+        let done = match &work {
+            Work::Startup => self.startup_step(now, &fetched),
+            Work::Orphan(fid) => self.destroy_orphan(*fid, &fetched),
+            Work::Reconcile { ost, seq, objects } => {
+                self.reconcile((*ost, *seq), objects, &fetched)
+            }
+        };
+        match done {
+            Ok(()) | Err(Fault::Blocked) => {}
+            Err(Fault::Miss) => {
+                let id = self.core.fetch_wanted(out);
+                self.working.insert(id, (work, fetched));
+            }
+            Err(Fault::Errno(error)) => {
+                tracing::error!(?work, %error, "the MDT could not do its own work");
+            }
+        }
+    }
+
+    /// Destroys the objects that belong to no inode, and asks for more.
+    fn reconcile(
+        &mut self,
+        (ost, seq): (u32, Seq),
+        objects: &[ObjectAttr],
+        fetched: &Prefetched,
+    ) -> Result<(), Fault> {
+        let view = View::new(&self.core, fetched, self.config.index);
+        let mut missed = false;
+        let mut strays = Vec::new();
+        let mut last = None;
+        for object in objects.iter().map(|attr| attr.object) {
+            let known = match last {
+                Some((fid, known)) if fid == object.fid => known,
+                _ => match view.inode(object.fid) {
+                    Ok(inode) => inode.is_some(),
+                    Err(Fault::Miss) => {
+                        missed = true;
+                        continue;
+                    }
+                    Err(fault) => return Err(fault),
+                },
+            };
+            last = Some((object.fid, known));
+            if !known {
+                strays.push(object);
+            }
+        }
+        if missed {
+            return Err(Fault::Miss);
+        }
+        for object in strays {
+            tracing::info!(%object, ost, "destroying an object whose file was lost in a crash");
+            self.osp.destroy(ost, object, true);
+        }
+        let page = OBJECTS_PER_RPC_MAX / 2;
+        match objects.last().filter(|_| objects.len() >= page) {
+            Some(last) => {
+                let from_oid = last.object.fid.oid + 1;
+                self.osp.push(ost, Job::List { seq, from_oid });
+            }
+            None => self.startup_listed(seq),
+        }
+        Ok(())
+    }
+}

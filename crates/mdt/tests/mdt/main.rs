@@ -1,0 +1,14 @@
+//! The MDT against a driver in miniature: an index in memory, fake OSTs, a few clients.
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    dead_code,
+    unreachable_pub,
+    reason = "this is a test, in several files"
+)]
+
+mod basic;
+mod fsck;
+mod harness;

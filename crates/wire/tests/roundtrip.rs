@@ -1,0 +1,119 @@
+//! What is encoded is decoded to the same value, for every message and every record; and
+//! nothing shorter is.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "test code")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use common::{Any, Entropy, EntryRecord, InodeRecord, Random, Variants, XattrRecord, seed};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use sateen_types::Endpoint;
+use sateen_wire::codec::Wire;
+use sateen_wire::disk::mdt::{Counters, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord};
+use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
+use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
+use sateen_wire::{
+    Body, Bulk, Callback, MdtReply, MdtRequest, Message, MgsReply, MgsRequest, OstReply,
+    OstRequest, Reply, ReplyBody, Request, TimeSet,
+};
+
+/// Runs a property over random strings of bytes, which proptest shrinks.
+fn each(mut property: impl FnMut(&[u8])) {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&seed().to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &key);
+    let config = Config { cases: 400, failure_persistence: None, ..Config::default() };
+    let property = std::cell::RefCell::new(&mut property);
+    TestRunner::new_with_rng(config, rng)
+        .run(&vec(any::<u8>(), 0..400), |bytes| {
+            (property.borrow_mut())(&bytes);
+            Ok(())
+        })
+        .unwrap();
+}
+
+fn round_trip<T: Wire + Any + PartialEq + Debug>(entropy: &[u8]) {
+    let value = T::any(&mut Entropy::new(entropy));
+    let bytes = value.to_vec();
+    assert_eq!(T::from_bytes(&bytes).as_ref(), Ok(&value));
+    for cut in [0, bytes.len() / 2, bytes.len().saturating_sub(1)] {
+        if cut < bytes.len() {
+            assert!(T::from_bytes(&bytes[..cut]).is_err(), "{value:?} cut at {cut}");
+        }
+    }
+    let mut longer = bytes;
+    longer.push(0);
+    assert!(T::from_bytes(&longer).is_err(), "{value:?} with a byte behind it");
+}
+
+#[test]
+fn every_type_round_trips() {
+    macro_rules! check {
+        ($t:ident) => {
+            each(round_trip::<$t>);
+        };
+    }
+    for_every_type!(check);
+    macro_rules! check_whole {
+        ($t:ident) => {
+            each(|entropy| {
+                let value = $t::any(&mut Entropy::new(entropy));
+                assert_eq!($t::from_bytes(&value.to_vec()), Ok(value));
+            });
+        };
+    }
+    for_every_open_ended_type!(check_whole);
+    each(round_trip::<Endpoint>);
+    each(round_trip::<TimeSet>);
+}
+
+#[test]
+fn messages_round_trip() {
+    each(|entropy| {
+        let mut message = Message::any(&mut Entropy::new(entropy));
+        let bytes = message.encode();
+        assert_eq!(Message::decode(&bytes), Ok((message.clone(), 0)));
+        for cut in 0..bytes.len() {
+            assert!(Message::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+        message.bulk = Bulk::Data(Bytes::from_static(b"12345"));
+        let (decoded, bulk) = Message::decode(&message.encode()).unwrap();
+        assert_eq!((decoded.header, decoded.body, bulk), (message.header, message.body, 5));
+    });
+}
+
+#[test]
+fn every_changed_bit_of_a_message_is_noticed() {
+    let mut random = Random::new(seed());
+    for _ in 0..30 {
+        let message = Message::any(&mut Entropy::new(&random.bytes(300)));
+        let bytes = message.encode();
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1 << random.below(8);
+            assert!(Message::decode(&bad).is_err(), "byte {at} of {message:?}");
+        }
+    }
+}
+
+#[test]
+fn every_variant_is_made() {
+    let mut random = Random::new(seed());
+    macro_rules! check {
+        ($t:ident) => {
+            let mut seen = BTreeSet::new();
+            for _ in 0..3000 {
+                let entropy = random.bytes(200);
+                seen.insert($t::any(&mut Entropy::new(&entropy)).variant());
+            }
+            let all: BTreeSet<_> = $t::NAMES.iter().copied().collect();
+            assert_eq!(seen, all, stringify!($t));
+        };
+    }
+    for_every_enum!(check);
+}
