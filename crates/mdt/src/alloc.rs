@@ -86,6 +86,11 @@ impl Allocator {
         }
     }
 
+    /// Whether there is such an OST at all.
+    pub(crate) fn has(&self, index: u32) -> bool {
+        self.targets.iter().any(|target| target.index == index)
+    }
+
     /// The sum of all OSTs' space.
     pub(crate) fn statfs(&self) -> StatFs {
         let mut sum = StatFs::default();
@@ -180,7 +185,7 @@ impl Allocator {
     }
 
     fn starting_at(&self, first: u32, count: usize) -> Result<Vec<u32>, Errno> {
-        if !self.targets.iter().any(|target| target.index == first) {
+        if !self.has(first) {
             return Err(Errno::EINVAL);
         }
         let others = self.usable.iter().filter_map(|at| self.targets.get(*at)).map(|t| t.index);

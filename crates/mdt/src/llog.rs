@@ -3,11 +3,11 @@
 //!
 //! Life of an unlink record: written with the removal of the inode; durable; `Destroy` sent
 //! to each object's OST; all answered; the record is removed. Life of a punch record: written
-//! with the new size; durable; `Punch` sent; all answered, so the request is answered and
-//! the file's data is free again; `Sync` sent; all answered; the record is removed. Records
+//! with the new size; durable; `Punch` sent; all answered, which means durably cut, so the
+//! request is answered, the file's data is free again, and the record is removed. Records
 //! found at the start begin at "durable".
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use sateen_osd::Key;
@@ -114,41 +114,15 @@ impl Llog {
         }
     }
 
-    /// One object was cut. Returns the truncate if that was the last.
-    pub(crate) fn punched(&mut self, transno: u64) -> Option<&mut Cutting> {
+    /// One object was cut, durably. Returns the truncate if that was the last.
+    pub(crate) fn punched(&mut self, transno: u64) -> Option<Cutting> {
         let cutting = self.punches.get_mut(&transno)?;
         cutting.left = cutting.left.saturating_sub(1);
-        (cutting.left == 0).then_some(cutting)
-    }
-
-    /// All objects of a truncate are cut: now they have to become durable.
-    pub(crate) fn sync(&mut self, transno: u64, osp: &mut Osp) {
-        let Some(cutting) = self.punches.get_mut(&transno) else { return };
-        let layout = &cutting.punch.layout;
-        let osts: BTreeSet<u32> = layout.objects().map(|(_, ost)| ost).collect();
-        for index in osts {
-            let objects = layout.objects().filter(|(_, ost)| *ost == index);
-            let fid = cutting.punch.fid;
-            let objects = objects.map(|(stripe, _)| ObjectId { fid, stripe }).collect();
-            cutting.left += usize::from(osp.push(index, Job::Sync { version: transno, objects }));
+        if cutting.left > 0 {
+            return None;
         }
-        if cutting.left == 0 {
-            self.finish(transno);
-        }
-    }
-
-    /// One OST has synced.
-    pub(crate) fn synced(&mut self, transno: u64) {
-        let Some(cutting) = self.punches.get_mut(&transno) else { return };
-        cutting.left = cutting.left.saturating_sub(1);
-        if cutting.left == 0 {
-            self.finish(transno);
-        }
-    }
-
-    fn finish(&mut self, transno: u64) {
-        self.punches.remove(&transno);
         self.done.push(keys::punch(transno));
+        self.punches.remove(&transno)
     }
 
     /// Another record that is not needed any more.

@@ -12,7 +12,7 @@ use crate::alloc::Allocator;
 use crate::clients::Clients;
 use crate::config::MdtConfig;
 use crate::layouts::LayoutCache;
-use crate::llog::Llog;
+use crate::llog::{Cutting, Llog};
 use crate::op::{Op, Outcome, Punch};
 use crate::opens::Opens;
 use crate::ops;
@@ -127,8 +127,7 @@ impl Mdt {
             out.push(Effect::Flush);
             self.held.push_back(message);
         } else {
-            // It comes again: the client resends what is not answered.
-            self.core.exports.forget(&message.header);
+            self.core.answer(&message.header, Reply::error(Errno::EAGAIN), Bulk::None, out);
         }
     }
 
@@ -199,11 +198,9 @@ impl Mdt {
     }
 
     fn was_cut(&mut self, transno: u64, out: &mut Outbox) {
-        let Some(cutting) = self.llog.punched(transno) else { return };
-        let (fid, hold, answer) = (cutting.punch.fid, cutting.hold.take(), cutting.answer.take());
-        self.llog.sync(transno, &mut self.osp);
+        let Some(Cutting { punch, hold, answer, .. }) = self.llog.punched(transno) else { return };
         if let Some(hold) = hold {
-            self.locks.release(fid, hold);
+            self.locks.release(punch.fid, hold);
         }
         if let Some((header, reply)) = answer {
             self.core.answer(&header, reply, Bulk::None, out);
@@ -234,7 +231,6 @@ impl Mdt {
         match done {
             Done::Destroyed(objects) => self.llog.destroyed(&objects),
             Done::Punched(transno) => self.was_cut(transno, out),
-            Done::Synced(transno) => self.llog.synced(transno),
             Done::Fenced(client) => self.fenced(client),
             Done::Listed { ost, seq, objects } => {
                 self.works.push_back(Work::Reconcile { ost, seq, objects });

@@ -27,7 +27,6 @@ const SILENT_NS: u64 = 10_000_000_000;
 pub(crate) enum Done {
     Destroyed(Vec<ObjectId>),
     Punched(u64),
-    Synced(u64),
     Fenced(ClientId),
     Listed { ost: u32, seq: Seq, objects: Vec<ObjectAttr> },
     StatFs { ost: u32, statfs: StatFs },
@@ -37,15 +36,12 @@ pub(crate) enum Done {
 #[derive(Debug)]
 pub(crate) enum Job {
     Punch { version: u64, object: ObjectId, size: u64 },
-    Sync { version: u64, objects: Vec<ObjectId> },
     List { seq: Seq, from_oid: u32 },
 }
 
 #[derive(Debug)]
 struct Flight {
     request: OstRequest,
-    /// For a `Sync`: the punch it belongs to.
-    version: u64,
     sent_ns: u64,
     /// The OST answered with an error: to be sent as a new request, not before this.
     retry_ns: Option<u64>,
@@ -61,6 +57,8 @@ struct Slot {
 struct Ost {
     generation: Option<u32>,
     boot_epoch: u64,
+    /// Number of the last attempt to connect.
+    attempt: u64,
     connect_ns: Option<u64>,
     slots: Vec<Slot>,
     queue: VecDeque<Job>,
@@ -148,7 +146,9 @@ impl Osp {
                     let due = |sent: u64| now_ns.saturating_sub(sent) >= RESEND_NS;
                     if ost.connect_ns.is_none_or(due) {
                         ost.connect_ns = Some(now_ns);
-                        requests.push((0, 0, 0, Request::Connect { features: FEATURES }));
+                        ost.attempt += 1;
+                        let request = Request::Connect { features: FEATURES };
+                        requests.push((0, 0, ost.attempt, request));
                     }
                 }
                 Some(generation) => {
@@ -180,11 +180,15 @@ impl Osp {
         }
         let ost = self.osts.get_mut(&index)?;
         ost.heard_ns = Some(now.mono_ns);
-        if let ReplyBody::Connected { boot_epoch, generation, .. } = reply.body {
-            ost.connected(boot_epoch, generation);
+        if header.generation == 0 {
+            if let ReplyBody::Connected { boot_epoch, generation, .. } = reply.body
+                && header.seq == ost.attempt
+            {
+                ost.connected(boot_epoch, generation);
+            }
             return None;
         }
-        if header.seq == 0 {
+        if ost.generation != Some(header.generation) {
             return None;
         }
         let slot = ost.slots.get_mut(usize::from(header.slot))?;
@@ -209,10 +213,6 @@ impl Osp {
 
 impl Ost {
     fn connected(&mut self, boot_epoch: u64, generation: u32) {
-        if boot_epoch == self.boot_epoch && self.generation.is_some_and(|known| known > generation)
-        {
-            return;
-        }
         if boot_epoch != self.boot_epoch {
             // It restarted: its slots are new.
             for slot in &mut self.slots {
@@ -234,9 +234,9 @@ impl Ost {
             Some(_) => None,
         };
         let slot = self.slots.get_mut(usize::from(slot))?;
-        if let Some((request, version)) = fresh {
+        if let Some(request) = fresh {
             slot.seq += 1;
-            slot.flight = Some(Flight { request, version, sent_ns: now_ns, retry_ns: None });
+            slot.flight = Some(Flight { request, sent_ns: now_ns, retry_ns: None });
         } else {
             let flight = slot.flight.as_mut()?;
             match flight.retry_ns {
@@ -251,20 +251,17 @@ impl Ost {
     }
 
     /// The next new request. Destroys wait until the fences asked for before are in place.
-    fn take(&mut self, now_ns: u64) -> Option<(OstRequest, u64)> {
+    fn take(&mut self, now_ns: u64) -> Option<OstRequest> {
         if let Some(client) = self.fences.pop_front() {
-            return Some((OstRequest::Fence { client }, 0));
+            return Some(OstRequest::Fence { client });
         }
         match self.queue.pop_front() {
             Some(Job::Punch { version, object, size }) => {
-                return Some((OstRequest::Punch { object, size, version }, version));
-            }
-            Some(Job::Sync { version, objects }) => {
-                return Some((OstRequest::Sync { objects, boot_epoch: 0 }, version));
+                return Some(OstRequest::Punch { object, size, version });
             }
             Some(Job::List { seq, from_oid }) => {
                 let count = OBJECTS_PER_RPC_MAX as u32 / 2;
-                return Some((OstRequest::List { seq, from_oid, count }, 0));
+                return Some(OstRequest::List { seq, from_oid, count });
             }
             None => {}
         }
@@ -282,11 +279,11 @@ impl Ost {
                 self.destroys.pop_front();
                 objects.push(object);
             }
-            return Some((OstRequest::Destroy { objects, late_writers }, 0));
+            return Some(OstRequest::Destroy { objects, late_writers });
         }
         if self.statfs_ns.is_none_or(|asked| now_ns - asked >= STATFS_NS) {
             self.statfs_ns = Some(now_ns);
-            return Some((OstRequest::StatFs, 0));
+            return Some(OstRequest::StatFs);
         }
         None
     }
@@ -296,7 +293,6 @@ impl Ost {
         match (flight.request, body) {
             (OstRequest::Destroy { objects, .. }, _) => Some(Done::Destroyed(objects)),
             (OstRequest::Punch { version, .. }, _) => Some(Done::Punched(version)),
-            (OstRequest::Sync { .. }, _) => Some(Done::Synced(flight.version)),
             (OstRequest::Fence { client }, _) => Some(Done::Fenced(client)),
             (OstRequest::List { seq, .. }, ReplyBody::Ost(OstReply::Objects(objects))) => {
                 Some(Done::Listed { ost, seq, objects })

@@ -21,6 +21,9 @@ pub(super) fn set(
     policy: &StripePolicy,
 ) -> Result<Outcome, Fault> {
     policy.check().map_err(|_| Errno::EINVAL)?;
+    if policy.stripe_offset.is_some_and(|index| !mdt.alloc.has(index)) {
+        return Err(Errno::EINVAL.into());
+    }
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let attr = view.file(fid)?.attr;
     let regular = is_regular(&attr);

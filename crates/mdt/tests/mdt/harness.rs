@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use sateen_mdt::{Mdt, MdtConfig};
 use sateen_osd::memory::MemoryIndex;
-use sateen_osd::{Index, Prefetched, Store, StoreLimits};
-use sateen_target::{Core, CoreConfig, Effect, Outbox, Recovery, Service};
+use sateen_osd::{Index, Prefetched, Store, StoreLimits, Wants};
+use sateen_target::{Core, CoreConfig, Effect, Outbox, ParkId, Recovery, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Name, ObjectId, Seq, Timestamp};
 use sateen_wire::*;
 
@@ -69,7 +69,6 @@ impl FakeOst {
                 }
                 OstReply::Done
             }
-            OstRequest::Sync { .. } => OstReply::Done,
             OstRequest::List { seq, from_oid, count } => {
                 let from = ObjectId { fid: Fid { seq, oid: from_oid, ver: 0 }, stripe: 0 };
                 let all = self.objects.range(from..).take_while(|(o, _)| o.fid.seq == seq);
@@ -125,6 +124,10 @@ pub struct World {
     pub now: Timestamp,
     /// After every event everything in memory is checkpointed and dropped.
     pub cold: bool,
+    /// What the OSTs held when each group commit began.
+    snapshots: Vec<Vec<BTreeMap<ObjectId, u64>>>,
+    /// Reads of the index that are kept back, while there is a list.
+    pub held_prefetches: Option<Vec<(ParkId, Wants, u64)>>,
     /// OSTs do not hear anything.
     pub cut_off: bool,
     pub boots: u64,
@@ -151,6 +154,8 @@ impl World {
             mdt,
             index: MemoryIndex::default(),
             frames: Vec::new(),
+            snapshots: Vec::new(),
+            held_prefetches: None,
             osts: (0..osts).map(|index| (index, FakeOst::new(index, 1))).collect(),
             clients: BTreeMap::new(),
             now,
@@ -262,6 +267,7 @@ impl World {
     pub fn flush(&mut self) {
         while let Some(flush) = self.mdt.store().begin_flush() {
             self.frames.push((flush.frame.clone(), flush.upto));
+            self.snapshots.push(self.osts.values().map(|ost| ost.objects.clone()).collect());
             self.mdt.store().flush_done(flush);
             self.mdt.on_flushed(self.now, &mut self.out);
             self.effects();
@@ -335,6 +341,10 @@ impl World {
             Effect::Send(message) => self.route(message),
             Effect::Prefetch { id, wants, generation } => {
                 assert!(!wants.is_empty(), "a miss wants something");
+                if let Some(held) = &mut self.held_prefetches {
+                    held.push((id, wants, generation));
+                    return;
+                }
                 let view = Prefetched::read(&self.index, &wants, generation).unwrap();
                 self.mdt.on_prefetched(self.now, id, view, &mut self.out);
             }
@@ -378,9 +388,33 @@ impl World {
         }
     }
 
-    /// The MDT dies, and comes back with what was durable after the first `frames` commits.
-    pub fn restart(&mut self, frames: usize) {
+    /// The reads kept back happen.
+    pub fn release_prefetches(&mut self) {
+        for (id, wants, generation) in self.held_prefetches.take().unwrap_or_default() {
+            self.effect(Effect::Prefetch { id, wants, generation });
+        }
+        self.settle();
+    }
+
+    /// OSTs lose their connections, not their objects.
+    pub fn restart_osts(&mut self) {
+        self.boots += 1;
+        for (index, ost) in &mut self.osts {
+            let objects = std::mem::take(&mut ost.objects);
+            *ost = FakeOst { objects, ..FakeOst::new(*index, self.boots) };
+        }
+    }
+
+    /// The MDT dies, and comes back with what was durable after the first `frames` commits;
+    /// the OSTs have what they had just before the next one. Clients are gone.
+    pub fn crash(&mut self, frames: usize) {
+        if let Some(snapshot) = self.snapshots.get(frames) {
+            for (ost, objects) in self.osts.values_mut().zip(snapshot) {
+                ost.objects = objects.clone();
+            }
+        }
         self.frames.truncate(frames);
+        self.snapshots.truncate(frames);
         let checkpointed = self.index.checkpointed();
         let mut recovery = Recovery::new(EPOCH, checkpointed, StoreLimits::default());
         for (frame, _) in &self.frames {

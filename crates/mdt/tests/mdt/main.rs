@@ -4,7 +4,6 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
-    dead_code,
     unreachable_pub,
     reason = "this is a test, in several files"
 )]
@@ -12,3 +11,7 @@
 mod basic;
 mod fsck;
 mod harness;
+mod locks;
+mod model;
+mod posix;
+mod restart;

@@ -1,0 +1,214 @@
+//! Two clients and their locks.
+
+use sateen_types::{ClientId, Errno, Fid};
+use sateen_wire::*;
+
+use crate::fsck;
+use crate::harness::*;
+
+fn getattr(fid: Fid, want: Ibits) -> MdtRequest {
+    MdtRequest::GetAttr { fid, want }
+}
+
+fn grant(reply: &Reply) -> Grant {
+    *reply.grants.iter().next().expect("a lock")
+}
+
+fn deaf(world: &mut World, client: ClientId) {
+    world.clients.get_mut(&client).unwrap().obliging = false;
+}
+
+fn callback(world: &mut World, client: ClientId) -> Option<Callback> {
+    world.clients.get_mut(&client).unwrap().callbacks.pop_front()
+}
+
+#[test]
+fn a_change_waits_until_the_other_client_has_let_go() {
+    for cold in [false, true] {
+        let mut world = World::with_clients(1);
+        world.cold = cold;
+        deaf(&mut world, B);
+        let file = world.mknod(A, ROOT, "f");
+        let held = grant(&world.call(B, getattr(ROOT, Ibits::META)));
+        let request = world.create_request(A, ROOT, "g", 0o100_644);
+        let call = world.start(A, request);
+        assert_eq!(callback(&mut world, B), Some(Callback::Blocking { fid: ROOT, id: held.id }));
+        assert_eq!(world.reply(call), None);
+        // What does not need the directory changed goes on; nobody gets the lock now.
+        assert_eq!(world.stat(B, file).nlink, 1);
+        assert!(world.call(B, getattr(ROOT, Ibits::XATTR)).grants.iter().next().is_some());
+        world.ok(B, MdtRequest::Cancel { fid: ROOT, id: held.id, report: None });
+        world.rest();
+        assert!(world.reply(call).is_some_and(|reply| reply.error.is_none()));
+        assert!(!world.call(B, getattr(ROOT, Ibits::META)).grants.is_empty());
+    }
+}
+
+#[test]
+fn a_reply_after_contention_brings_no_lock() {
+    let mut world = World::with_clients(1);
+    let (reply, _) = world.creat(A, ROOT, "f", Ibits::DATA);
+    let ReplyBody::Mdt(MdtReply::Created { attr, .. }) = reply.body else { panic!() };
+    // A is called back and obliges; B's answer is right, but not to be cached.
+    let reply = world.call(B, getattr(attr.fid, Ibits::META.union(Ibits::DATA)));
+    assert!(reply.grants.is_empty());
+    let reply = world.call(B, getattr(attr.fid, Ibits::META.union(Ibits::DATA)));
+    assert_eq!(reply.grants.iter().count(), 2);
+}
+
+#[test]
+fn the_holders_size_comes_with_the_cancel() {
+    let mut world = World::with_clients(1);
+    deaf(&mut world, A);
+    let (reply, id) = world.creat(A, ROOT, "f", Ibits::DATA);
+    let held = grant(&reply);
+    let fid = held.fid;
+    let listed = world.start(
+        B,
+        MdtRequest::ReadDir {
+            fid: ROOT,
+            after: sateen_types::DirCookie::START,
+            count: 10,
+            plus: true,
+        },
+    );
+    let ReplyBody::Mdt(MdtReply::Entries { entries, .. }) = world.reply(listed).unwrap().body
+    else {
+        panic!()
+    };
+    assert_eq!(entries[0].attr, None, "A knows better");
+    let call = world.start(B, getattr(fid, Ibits::META));
+    assert_eq!(callback(&mut world, A), Some(Callback::Blocking { fid, id: held.id }));
+    let cancel = MdtRequest::Cancel { fid, id: held.id, report: Some(report(777, true)) };
+    world.ok(A, cancel);
+    let ReplyBody::Mdt(MdtReply::Inode { attr }) = world.reply(call).unwrap().body else {
+        panic!()
+    };
+    assert_eq!((attr.size, attr.size_stale), (777, false));
+    // A late report from who holds nothing is not believed.
+    world.close(A, fid, id, Some(report(5, true)));
+    let attr = world.stat(B, fid);
+    assert_eq!((attr.size, attr.size_stale, attr.maybe_objects), (777, false, true));
+}
+
+#[test]
+fn writers_take_turns() {
+    let mut world = World::with_clients(1);
+    let fid = world.mknod(A, ROOT, "f");
+    let lock = MdtRequest::Enqueue { fid, mode: LockMode::Pw, bits: Ibits::DATA };
+    for round in 0..6 {
+        let client = if round % 2 == 0 { A } else { B };
+        assert_eq!(grant(&world.call(client, lock.clone())).mode, LockMode::Pw);
+        assert_eq!(world.mdt.lock_holders(fid).count(), 1);
+    }
+}
+
+#[test]
+fn who_does_not_answer_is_evicted_everywhere_before_others_get_his_data() {
+    let mut world = World::with_clients(2);
+    deaf(&mut world, A);
+    let (reply, _) = world.creat(A, ROOT, "f", Ibits::META.union(Ibits::DATA));
+    let fid = grant(&reply).fid;
+    let lock = MdtRequest::Enqueue { fid, mode: LockMode::Pw, bits: Ibits::DATA };
+    let call = world.start(B, lock);
+    for _ in 0..19 {
+        world.tick(1_000);
+    }
+    assert!(world.clients[&A].callbacks.len() > 10, "asked again and again");
+    assert_eq!(world.reply(call), None);
+    world.cut_off = true;
+    world.tick(1_100);
+    assert_eq!(world.clients[&A].callbacks.back(), Some(&Callback::Evicted));
+    assert_eq!(world.reply(call), None, "A could still be writing");
+    world.cut_off = false;
+    world.tick(2_100);
+    world.rest();
+    assert_eq!(world.osts[&0].fenced, [A]);
+    assert!(world.reply(call).is_some_and(|reply| reply.error.is_none()));
+    let attr = world.stat(B, fid);
+    assert!(attr.size_stale, "nobody knows the size");
+    assert_eq!(world.err(A, getattr(fid, Ibits::NONE)), Errno::ESTALE);
+    // Its objects are destroyed with tombstones.
+    world.ok(B, World::unlink_request(ROOT, "f", false));
+    world.rest();
+    assert!(!world.osts[&0].tombstones.is_empty());
+    fsck::check(&fsck::image(&world.frames));
+}
+
+#[test]
+fn a_glimpse_settles_the_size_unless_it_is_old() {
+    let mut world = World::with_clients(1);
+    let (reply, _) = world.creat(A, ROOT, "f", Ibits::DATA);
+    let fid = grant(&reply).fid;
+    let now = world.now;
+    let mut out = sateen_target::Outbox::new();
+    world.mdt.evict_client(now, A, &mut out);
+    world.tick(5_000);
+    world.rest();
+    let attr = world.stat(B, fid);
+    assert!(attr.size_stale);
+    let glimpse = |size, version| MdtRequest::ReportSize {
+        fid,
+        report: report(size, false),
+        glimpsed: true,
+        version,
+    };
+    world.ok(B, glimpse(1, attr.version - 1));
+    assert!(world.stat(B, fid).size_stale, "an old glimpse");
+    world.ok(B, glimpse(4096, attr.version));
+    let attr = world.stat(B, fid);
+    assert_eq!((attr.size, attr.size_stale), (4096, false));
+}
+
+#[test]
+fn a_disconnect_frees_everything() {
+    let mut world = World::with_clients(1);
+    let (reply, _) = world.creat(A, ROOT, "f", Ibits::META.union(Ibits::DATA));
+    let fid = grant(&reply).fid;
+    world.ok(B, World::unlink_request(ROOT, "f", false));
+    deaf(&mut world, A);
+    let wanted = world.start(B, getattr(fid, Ibits::META));
+    assert_eq!(world.reply(wanted), None, "behind A's lock");
+    let slot = world.clients[&A].seqs.keys().max().unwrap() + 1;
+    let header = world.header(Call { client: A, slot, seq: 1 });
+    world.deliver(header, Request::Disconnect);
+    world.rest();
+    assert_eq!(world.mdt.lock_holders(fid).count(), 0);
+    let image = fsck::image(&world.frames);
+    fsck::check(&image);
+    assert_eq!(fsck::inodes(&image).len(), 1, "the orphan went with its last open");
+    assert_eq!(fsck::of(&image, b'G').count(), 1, "B's sequence");
+    assert!(world.reply(wanted).is_some());
+}
+
+#[test]
+fn negative_lookups_bring_the_directorys_lock() {
+    let mut world = World::with_clients(1);
+    let request = MdtRequest::Lookup {
+        parent: ROOT,
+        name: name("nothing"),
+        want_parent: Ibits::UPDATE,
+        want: Ibits::META,
+    };
+    let reply = world.call(A, request);
+    assert_eq!(reply.error, Some(Errno::ENOENT));
+    assert_eq!((grant(&reply).fid, grant(&reply).bits), (ROOT, Ibits::UPDATE));
+}
+
+#[test]
+fn a_failed_disk_is_told_to_everybody_who_waits() {
+    use sateen_target::{Effect, Outbox, Service};
+    let mut world = World::with_clients(1);
+    deaf(&mut world, B);
+    world.call(B, getattr(ROOT, Ibits::META));
+    let request = world.create_request(A, ROOT, "g", 0o100_644);
+    let call = world.start(A, request);
+    let mut out = Outbox::new();
+    world.mdt.on_poisoned(world.now, &mut out);
+    let told: Vec<_> = out.drain().collect();
+    assert!(told.iter().any(|effect| matches!(
+        effect,
+        Effect::Send(Message { header, body: Body::Reply(reply), .. })
+            if header.slot == call.slot && header.client == A && reply.error == Some(Errno::EIO)
+    )));
+}

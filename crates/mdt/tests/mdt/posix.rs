@@ -1,0 +1,334 @@
+//! Errors and side effects, as ext4 has them.
+
+use sateen_types::{Errno, Fid, StripePolicy, Timespec};
+use sateen_wire::*;
+
+use crate::fsck;
+use crate::harness::*;
+
+const NO_REPLACE: RenameFlags = RenameFlags { no_replace: true, exchange: false };
+const EXCHANGE: RenameFlags = RenameFlags { no_replace: false, exchange: true };
+
+fn tree() -> (World, Fid, Fid, Fid) {
+    let mut world = World::with_clients(1);
+    let a = world.mkdir(A, ROOT, "a");
+    let b = world.mkdir(A, a, "b");
+    let f = world.mknod(A, a, "f");
+    (world, a, b, f)
+}
+
+fn finish(mut world: World) {
+    world.rest();
+    fsck::check(&fsck::image(&world.frames));
+    let frames = world.frames.len();
+    world.crash(frames);
+    world.rest();
+    fsck::check(&fsck::image(&world.frames));
+}
+
+#[test]
+fn renames_obey_every_rule() {
+    let (mut world, a, b, f) = tree();
+    let go = World::rename_request;
+    assert_eq!(world.err(A, go((a, "x"), (a, "y"))), Errno::ENOENT);
+    assert_eq!(world.err(A, go((ROOT, "a"), (b, "c"))), Errno::EINVAL, "below itself");
+    assert_eq!(world.err(A, go((ROOT, "a"), (a, "c"))), Errno::EINVAL);
+    assert_eq!(world.err(A, go((a, "b"), (ROOT, "a"))), Errno::ENOTEMPTY, "onto its parent");
+    assert_eq!(world.err(A, go((a, "f"), (a, "b"))), Errno::EISDIR);
+    assert_eq!(world.err(A, go((a, "b"), (a, "f"))), Errno::ENOTDIR);
+    assert_eq!(world.err(A, go((f, "x"), (a, "y"))), Errno::ENOTDIR);
+    let both = RenameFlags { no_replace: true, exchange: true };
+    assert_eq!(world.err(A, World::rename2((a, "f"), (a, "b"), both)), Errno::EINVAL);
+    assert_eq!(world.err(A, World::rename2((a, "f"), (a, "b"), NO_REPLACE)), Errno::EEXIST);
+    assert_eq!(world.err(A, World::rename2((a, "f"), (a, "x"), EXCHANGE)), Errno::ENOENT);
+    assert_eq!(world.err(A, World::rename2((a, "b"), (ROOT, "a"), EXCHANGE)), Errno::EINVAL);
+    // A directory moves up: links and parents follow.
+    world.ok(A, go((a, "b"), (ROOT, "b")));
+    assert_eq!((world.stat(A, a).nlink, world.stat(A, ROOT).nlink), (2, 4));
+    let page = MdtRequest::ReadDir { fid: b, after: Default::default(), count: 9, plus: false };
+    let MdtReply::Entries { parent, .. } = world.ok(A, page) else { panic!() };
+    assert_eq!(parent, ROOT);
+    // And now the other may go below it.
+    world.ok(A, go((ROOT, "a"), (b, "a")));
+    assert_eq!((world.stat(A, b).nlink, world.stat(A, ROOT).nlink), (3, 3));
+    // Swapping a file with a directory across directories.
+    let g = world.mknod(A, ROOT, "g");
+    world.ok(A, World::rename2((ROOT, "g"), (b, "a"), EXCHANGE));
+    assert_eq!(world.lookup(A, b, "a").unwrap().fid, g);
+    assert_eq!(world.lookup(A, ROOT, "g").unwrap().fid, a);
+    assert_eq!((world.stat(A, b).nlink, world.stat(A, ROOT).nlink), (2, 4));
+    // An empty directory replaces an empty one.
+    let e = world.mkdir(A, ROOT, "e");
+    let h = world.mkdir(A, ROOT, "h");
+    let MdtReply::Removed { attr: Some(gone) } = world.ok(A, go((ROOT, "e"), (ROOT, "h"))) else {
+        panic!()
+    };
+    assert_eq!((gone.fid, gone.nlink), (h, 0));
+    assert_eq!(world.lookup(A, ROOT, "h").unwrap().fid, e);
+    finish(world);
+}
+
+#[test]
+fn a_rename_over_a_file_removes_it_and_links_count() {
+    let (mut world, a, _, f) = tree();
+    let g = world.mknod(A, ROOT, "g");
+    world.ok(A, MdtRequest::Link { fid: g, parent: a, name: name("g2") });
+    assert_eq!(world.stat(A, g).nlink, 2);
+    // Two names of one inode: nothing happens.
+    let same = world.ok(A, World::rename_request((ROOT, "g"), (a, "g2")));
+    assert_eq!(same, MdtReply::Removed { attr: None });
+    assert_eq!(world.lookup(A, ROOT, "g").unwrap().fid, g);
+    let MdtReply::Removed { attr: Some(old) } =
+        world.ok(A, World::rename_request((a, "f"), (a, "g2")))
+    else {
+        panic!()
+    };
+    assert_eq!((old.fid, old.nlink), (g, 1));
+    assert_eq!(world.lookup(A, a, "g2").unwrap().fid, f);
+    let MdtReply::Removed { attr: Some(old) } =
+        world.ok(A, World::rename_request((a, "g2"), (ROOT, "g")))
+    else {
+        panic!()
+    };
+    assert_eq!((old.fid, old.nlink), (g, 0));
+    finish(world);
+}
+
+#[test]
+fn links_and_removals_refuse_what_ext4_refuses() {
+    let (mut world, a, b, f) = tree();
+    let link = |fid, text: &str| MdtRequest::Link { fid, parent: ROOT, name: name(text) };
+    assert_eq!(world.err(A, link(a, "x")), Errno::EPERM);
+    assert_eq!(world.err(A, link(f, "a")), Errno::EEXIST);
+    assert_eq!(world.err(A, World::unlink_request(a, "b", false)), Errno::EISDIR);
+    assert_eq!(world.err(A, World::unlink_request(a, "f", true)), Errno::ENOTDIR);
+    assert_eq!(world.err(A, World::unlink_request(ROOT, "a", true)), Errno::ENOTEMPTY);
+    assert_eq!(world.err(A, World::unlink_request(f, "x", false)), Errno::ENOTDIR);
+    world.ok(A, World::unlink_request(a, "b", true));
+    let late = world.create_request(A, b, "x", 0o100_644);
+    assert_eq!(world.err(A, late), Errno::ENOENT, "a directory that is gone");
+    assert_eq!(world.lookup(A, f, "x"), Err(Errno::ENOTDIR));
+    let other = Fid::new(sateen_types::seq::super_first(1, 0).unwrap(), 1);
+    let away = MdtRequest::GetAttr { fid: other, want: Ibits::NONE };
+    assert_eq!(world.err(A, away), Errno::EREMOTEIO);
+    let unknown = world.fid(A);
+    let gone = MdtRequest::GetAttr { fid: unknown, want: Ibits::NONE };
+    assert_eq!(world.err(A, gone), Errno::ESTALE);
+    finish(world);
+}
+
+#[test]
+fn creates_inherit_groups_and_refuse_nonsense() {
+    let (mut world, a, ..) = tree();
+    let set = SetAttr { mode: Some(0o2775), gid: Some(77), ..SetAttr::default() };
+    world.ok(A, MdtRequest::SetAttr { fid: a, set, cred: Cred::default() });
+    assert_eq!(world.stat(A, a).mode, 0o042_775);
+    let dir = world.mkdir(A, a, "sub");
+    let file = world.mknod(A, a, "file");
+    let (dir, file) = (world.stat(A, dir), world.stat(A, file));
+    assert_eq!((dir.gid, dir.mode), (77, 0o042_755));
+    assert_eq!((file.gid, file.mode, file.uid), (77, 0o100_644, 1000));
+    // O_CREAT finds a directory, a file, nothing it may have.
+    let (reply, _) = world.creat(A, ROOT, "a", Ibits::NONE);
+    assert_eq!(reply.error, Some(Errno::EISDIR));
+    let (reply, _) = world.creat(B, a, "f", Ibits::NONE);
+    let ReplyBody::Mdt(MdtReply::Created { existed: true, .. }) = reply.body else { panic!() };
+    let mut exclusive = world.create_request(A, a, "f", 0o100_644);
+    if let MdtRequest::Create { open, .. } = &mut exclusive {
+        *open = Some(OpenFlags::default());
+    }
+    assert_eq!(world.err(A, exclusive), Errno::EEXIST);
+    let nonsense = world.create_request(A, a, "n", 0o644);
+    assert_eq!(world.err(A, nonsense), Errno::EINVAL, "a mode without a type");
+    let mut link = world.create_request(A, a, "l", 0o120_777);
+    assert_eq!(world.err(A, link.clone()), Errno::ENOENT, "an empty target");
+    if let MdtRequest::Create { symlink, .. } = &mut link {
+        *symlink = bytes::Bytes::from_static(b"over/there");
+    }
+    let MdtReply::Created { attr, .. } = world.ok(A, link) else { panic!() };
+    assert_eq!(attr.size, 10);
+    let target = world.ok(A, MdtRequest::ReadLink { fid: attr.fid });
+    assert_eq!(target, MdtReply::Bytes(bytes::Bytes::from_static(b"over/there")));
+    assert_eq!(world.err(A, MdtRequest::ReadLink { fid: a }), Errno::EINVAL);
+    finish(world);
+}
+
+#[test]
+fn times_move_forward_and_set_id_bits_go() {
+    let (mut world, a, _, f) = tree();
+    let root = Cred::default();
+    let user = Cred { uid: 5, gid: 5 };
+    let set = |fid, set, cred| MdtRequest::SetAttr { fid, set, cred };
+    world.tick(1_000);
+    let before = world.stat(A, a);
+    world.mknod(A, a, "new");
+    let after = world.stat(A, a);
+    assert!(after.mtime > before.mtime && after.ctime == after.mtime);
+    assert!(after.version > before.version);
+    // The clock goes back: the inode's time does not.
+    world.now.wall_ns -= 10_000_000_000;
+    world.mknod(A, a, "newer");
+    assert_eq!(world.stat(A, a).ctime, after.ctime);
+    let old = Timespec::from_ns(3);
+    let times =
+        SetAttr { mtime: Some(TimeSet::At(old)), atime: Some(TimeSet::Now), ..SetAttr::default() };
+    world.ok(A, set(f, times, root));
+    assert_eq!(world.stat(A, f).mtime, old);
+
+    let with = |mode| SetAttr { mode: Some(mode), ..SetAttr::default() };
+    world.ok(A, set(f, with(0o6755), root));
+    world.ok(A, set(f, SetAttr { uid: Some(9), ..SetAttr::default() }, root));
+    assert_eq!(world.stat(A, f).mode, 0o100_755, "chown drops both");
+    world.ok(A, set(f, with(0o6745), root));
+    let size = SetAttr { size: Some(10), ..SetAttr::default() };
+    world.ok(A, set(f, size, user));
+    assert_eq!(world.stat(A, f).mode, 0o102_745, "without group execution it means locking");
+    world.ok(A, set(f, with(0o4755), root));
+    world.ok(A, set(f, SetAttr { kill_suid: true, ..SetAttr::default() }, user));
+    assert_eq!(world.stat(A, f).mode, 0o100_755);
+
+    assert_eq!(world.err(A, set(a, size, root)), Errno::EISDIR);
+    let huge = SetAttr { size: Some(1 << 63), ..SetAttr::default() };
+    assert_eq!(world.err(A, set(f, huge, root)), Errno::EFBIG);
+    finish(world);
+}
+
+#[test]
+fn extended_attributes_come_and_go() {
+    for cold in [false, true] {
+        let (mut world, _, _, fid) = tree();
+        world.cold = cold;
+        let set = |text: &str, value: &'static [u8], mode| MdtRequest::SetXattr {
+            fid,
+            name: name(text),
+            value: value.into(),
+            mode,
+        };
+        let get = |text: &str| MdtRequest::GetXattr { fid, name: name(text) };
+        assert_eq!(world.err(A, get("user.a")), Errno::ENODATA);
+        assert_eq!(world.err(A, set("user.a", b"1", XattrMode::Replace)), Errno::ENODATA);
+        world.ok(A, set("user.a", b"1", XattrMode::Create));
+        assert_eq!(world.err(A, set("user.a", b"2", XattrMode::Create)), Errno::EEXIST);
+        world.ok(A, set("user.b", b"", XattrMode::Any));
+        world.ok(A, set("user.a", b"22", XattrMode::Replace));
+        assert_eq!(world.ok(B, get("user.a")), MdtReply::Bytes(b"22".as_slice().into()));
+        let MdtReply::Bytes(list) = world.ok(B, MdtRequest::ListXattr { fid }) else { panic!() };
+        let mut names: Vec<_> = list.split(|b| *b == 0).filter(|n| !n.is_empty()).collect();
+        names.sort();
+        assert_eq!(names, [b"user.a", b"user.b"]);
+        let big = MdtRequest::SetXattr {
+            fid,
+            name: name("user.c"),
+            value: vec![0; XATTR_VALUE_MAX + 1].into(),
+            mode: XattrMode::Any,
+        };
+        assert_eq!(world.err(A, big), Errno::E2BIG);
+        world.ok(A, MdtRequest::RemoveXattr { fid, name: name("user.b") });
+        let again = MdtRequest::RemoveXattr { fid, name: name("user.b") };
+        assert_eq!(world.err(A, again), Errno::ENODATA);
+        let a = world.lookup(A, ROOT, "a").unwrap().fid;
+        world.ok(A, World::unlink_request(a, "f", false));
+        world.rest();
+        assert_eq!(fsck::of(&fsck::image(&world.frames), b'X').count(), 0);
+        world.cold = false;
+        fsck::check(&fsck::image(&world.frames));
+    }
+}
+
+#[test]
+fn striping_is_chosen_inherited_and_fixed_once_written() {
+    let mut world = World::with_clients(4);
+    let dir = world.mkdir(A, ROOT, "wide");
+    let policy = StripePolicy { stripe_count: 2, stripe_size: 1 << 16, stripe_offset: None };
+    world.ok(A, MdtRequest::SetStripe { fid: dir, policy });
+    let sub = world.mkdir(A, dir, "sub");
+    let get = |fid| MdtRequest::GetStripe { fid };
+    assert_eq!(world.ok(A, get(sub)), MdtReply::Striping { layout: None, policy: Some(policy) });
+    let file = world.mknod(A, sub, "f");
+    let MdtReply::Striping { layout: Some(layout), .. } = world.ok(A, get(file)) else { panic!() };
+    assert_eq!((layout.components[0].osts.len(), layout.components[0].stripe_size), (2, 1 << 16));
+    let at = StripePolicy { stripe_count: 1, stripe_size: 0, stripe_offset: Some(3) };
+    world.ok(A, MdtRequest::SetStripe { fid: file, policy: at });
+    let MdtReply::Striping { layout: Some(layout), .. } = world.ok(A, get(file)) else { panic!() };
+    assert_eq!((layout.generation, layout.components[0].osts.as_slice()), (2, &[3][..]));
+    let open = MdtRequest::Open {
+        fid: file,
+        flags: OpenFlags { write: true, ..OpenFlags::default() },
+        open_id: OpenId { id: 50 },
+        cred: Cred::default(),
+        want: Ibits::NONE,
+    };
+    let MdtReply::Opened { layout: Some(opened), .. } = world.ok(A, open) else { panic!() };
+    assert_eq!(opened, layout);
+    assert_eq!(world.err(A, MdtRequest::SetStripe { fid: file, policy: at }), Errno::EEXIST);
+    let nothing = StripePolicy { stripe_count: 0, stripe_size: 0, stripe_offset: None };
+    world.ok(A, MdtRequest::SetStripe { fid: dir, policy: nothing });
+    assert_eq!(world.ok(A, get(dir)), MdtReply::Striping { layout: None, policy: None });
+    let bad = StripePolicy { stripe_count: 1, stripe_size: 0, stripe_offset: Some(99) };
+    assert_eq!(world.err(A, MdtRequest::SetStripe { fid: sub, policy: bad }), Errno::EINVAL);
+    finish(world);
+}
+
+#[test]
+fn opens_truncate_and_refuse_what_cannot_be_opened() {
+    let (mut world, a, _, f) = tree();
+    let flags = OpenFlags { write: true, truncate: true, exec: false };
+    let open = |fid, flags, id| MdtRequest::Open {
+        fid,
+        flags,
+        open_id: OpenId { id },
+        cred: Cred { uid: 1, gid: 1 },
+        want: Ibits::DATA,
+    };
+    assert_eq!(world.err(A, open(a, flags, 100)), Errno::EISDIR);
+    world.ok(A, open(a, OpenFlags::default(), 101));
+    let MdtReply::Opened { layout: Some(layout), attr } = world.ok(A, open(f, flags, 102)) else {
+        panic!()
+    };
+    assert!(attr.maybe_objects && !attr.size_stale);
+    assert_eq!(world.err(A, open(f, flags, 102)), Errno::EINVAL, "a name of an open in use");
+    world.write(&layout, f, 5000);
+    world.close(A, f, OpenId { id: 102 }, Some(report(5000, true)));
+    assert_eq!(
+        world.err(A, MdtRequest::Close { fid: f, open_id: OpenId { id: 102 }, report: None }),
+        Errno::EBADF
+    );
+    let MdtReply::Opened { attr, .. } = world.ok(B, open(f, flags, 1)) else { panic!() };
+    assert_eq!(attr.size, 0);
+    assert_eq!(world.osts[&0].objects.values().sum::<u64>(), 0);
+    world.close(B, f, OpenId { id: 1 }, None);
+    assert_eq!(world.stat(A, f).size, 0);
+    finish(world);
+}
+
+/// Two names with one 48-bit hash under the file system key 42, found by search.
+#[test]
+fn names_with_one_hash_live_side_by_side() {
+    let pairs = crate::model::colliding_names(42);
+    let (mut world, a, ..) = tree();
+    for (one, two) in &pairs {
+        let first = world.mknod(A, a, one);
+        assert_eq!(world.lookup(A, a, two), Err(Errno::ENOENT));
+        let second = world.mknod(A, a, two);
+        assert_eq!(world.lookup(A, a, one).unwrap().fid, first);
+        assert_eq!(world.lookup(A, a, two).unwrap().fid, second);
+        // The first goes: the second stays where it was.
+        world.ok(A, World::unlink_request(a, one, false));
+        assert_eq!(world.lookup(A, a, one), Err(Errno::ENOENT));
+        assert_eq!(world.lookup(A, a, two).unwrap().fid, second);
+        // Back under the old name, and over each other.
+        world.ok(A, World::rename_request((a, two), (a, one)));
+        assert_eq!(world.lookup(A, a, one).unwrap().fid, second);
+        assert_eq!(world.lookup(A, a, two), Err(Errno::ENOENT));
+        let third = world.mknod(A, a, two);
+        world.ok(A, World::rename2((a, one), (a, two), EXCHANGE));
+        assert_eq!(world.lookup(A, a, one).unwrap().fid, third);
+        world.ok(A, World::rename_request((a, one), (a, two)));
+        assert_eq!(world.lookup(A, a, two).unwrap().fid, third);
+        assert_eq!(world.lookup(A, a, one), Err(Errno::ENOENT));
+        world.rest();
+        fsck::check(&fsck::image(&world.frames));
+        world.ok(A, World::unlink_request(a, two, false));
+    }
+    finish(world);
+}

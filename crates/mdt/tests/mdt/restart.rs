@@ -1,0 +1,175 @@
+//! Crashes at every group commit: what comes back is whole, and what was begun is finished.
+
+use sateen_wire::*;
+
+use crate::fsck;
+use crate::harness::*;
+
+/// A life with a bit of everything, in which group commits happen here and there.
+fn life(cold: bool) -> World {
+    let mut world = World::with_clients(2);
+    world.cold = cold;
+    let dir = world.mkdir(A, ROOT, "dir");
+    world.flush();
+    let mut open = Vec::new();
+    for i in 0..6 {
+        let (reply, id) = world.creat(A, dir, &format!("f{i}"), Ibits::DATA);
+        let ReplyBody::Mdt(MdtReply::Created { attr, layout: Some(layout), .. }) = reply.body
+        else {
+            panic!()
+        };
+        world.write(&layout, attr.fid, 3 << 20);
+        if i % 3 == 0 {
+            open.push((attr.fid, id));
+        } else {
+            world.close(A, attr.fid, id, Some(report(3 << 20, true)));
+        }
+        if i % 2 == 0 {
+            world.flush();
+        }
+    }
+    world.ok(B, World::unlink_request(dir, "f0", false));
+    world.flush();
+    world.ok(B, World::unlink_request(dir, "f1", false));
+    world.ok(B, World::rename_request((dir, "f2"), (dir, "f4")));
+    world.flush();
+    let fid = world.lookup(A, dir, "f5").unwrap().fid;
+    let set = SetAttr { size: Some(1 << 20), ..SetAttr::default() };
+    world.ok(A, MdtRequest::SetAttr { fid, set, cred: Cred::default() });
+    world.ok(A, MdtRequest::Link { fid, parent: ROOT, name: name("hard") });
+    world.mkdir(B, dir, "sub");
+    world.flush();
+    let (fid, id) = open.pop().unwrap();
+    world.close(A, fid, id, Some(report(3 << 20, true)));
+    world.ok(B, World::rename_request((dir, "sub"), (ROOT, "sub")));
+    world.flush();
+    // Not flushed: lost with the crash.
+    let (reply, _) = world.creat(B, ROOT, "late", Ibits::DATA);
+    let ReplyBody::Mdt(MdtReply::Created { attr, layout: Some(layout), .. }) = reply.body else {
+        panic!()
+    };
+    world.write(&layout, attr.fid, 1);
+    world
+}
+
+#[test]
+fn every_group_commit_is_a_place_to_start_from() {
+    let commits = life(false).frames.len();
+    assert!(commits > 8, "{commits}");
+    for crash in 0..=commits {
+        let mut world = life(false);
+        world.crash(crash);
+        fsck::check(&fsck::image(&world.frames));
+        world.rest();
+        world.tick(2_000);
+        world.rest();
+        let image = fsck::image(&world.frames);
+        fsck::check(&image);
+        assert!(world.mdt.is_idle(), "crash after {crash}");
+        for tag in *b"OUPSG" {
+            assert_eq!(fsck::of(&image, tag).count(), 0, "{} after {crash}", char::from(tag));
+        }
+        // Every object belongs to a file, and lies within its size unless that is unknown.
+        let inodes = fsck::inodes(&image);
+        for (object, size) in world.osts.values().flat_map(|ost| &ost.objects) {
+            let inode = inodes.get(&object.fid).expect("an object of a file that is");
+            assert!(inode.attr.maybe_objects);
+            assert!(inode.attr.size_stale || *size <= inode.attr.size, "crash after {crash}");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_in_between_changes_nothing() {
+    for cold in [false, true] {
+        let mut world = life(cold);
+        let commits = world.frames.len();
+        if !cold {
+            world.checkpoint();
+        }
+        world.crash(world.frames.len().max(commits));
+        world.cold = cold;
+        world.connect(A);
+        world.rest();
+        world.tick(2_000);
+        world.rest();
+        let image = fsck::image(&world.frames);
+        fsck::check(&image);
+        assert!(world.mdt.is_idle());
+        let dir = world.lookup(A, ROOT, "dir").unwrap().fid;
+        let names: Vec<String> = world.list(A, dir, 3).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+        let hard = world.lookup(A, ROOT, "hard").unwrap();
+        assert_eq!((hard.nlink, hard.size), (2, 1 << 20));
+        assert_eq!(world.lookup(A, dir, "f5").unwrap().fid, hard.fid);
+    }
+}
+
+#[test]
+fn osts_that_come_late_are_told_everything() {
+    let mut world = life(false);
+    world.cut_off = true;
+    world.crash(world.frames.len());
+    world.connect(A);
+    world.rest();
+    assert!(!world.mdt.is_idle());
+    let dir = world.lookup(A, ROOT, "dir").unwrap().fid;
+    world.ok(A, World::unlink_request(dir, "f4", false));
+    world.rest();
+    world.cut_off = false;
+    world.restart_osts();
+    for _ in 0..4 {
+        world.tick(2_100);
+        world.rest();
+    }
+    assert!(world.mdt.is_idle());
+    let image = fsck::image(&world.frames);
+    let inodes = fsck::inodes(&image);
+    assert!(
+        world.osts.values().flat_map(|ost| ost.objects.keys()).all(|o| inodes.contains_key(&o.fid))
+    );
+    // They restart in the middle: what was in flight is sent again.
+    world.cut_off = true;
+    world.ok(A, World::unlink_request(ROOT, "hard", false));
+    world.ok(A, World::unlink_request(dir, "f5", false));
+    world.rest();
+    world.cut_off = false;
+    world.restart_osts();
+    for _ in 0..4 {
+        world.tick(2_100);
+        world.rest();
+    }
+    assert!(world.mdt.is_idle());
+}
+
+#[test]
+fn sequences_of_the_last_run_are_not_good_any_more() {
+    let mut world = World::with_clients(1);
+    let old = world.fid(A);
+    world.rest();
+    world.crash(world.frames.len());
+    world.connect(A);
+    let mut request = world.create_request(A, ROOT, "x", 0o100_644);
+    if let MdtRequest::Create { fid, .. } = &mut request {
+        assert_ne!(fid.seq, old.seq, "never granted twice");
+        *fid = old;
+    }
+    assert_eq!(world.err(A, request), sateen_types::Errno::EINVAL);
+}
+
+#[test]
+fn requests_wait_for_the_start() {
+    let mut world = life(true);
+    let frames = world.frames.len();
+    world.held_prefetches = Some(Vec::new());
+    world.crash(frames);
+    let fake = world.clients.entry(A).or_default();
+    fake.obliging = true;
+    let header = world.header(Call { client: A, slot: 0, seq: 0 });
+    world.deliver(header, Request::Connect { features: 0 });
+    let call = world.start(A, MdtRequest::GetAttr { fid: ROOT, want: Ibits::NONE });
+    assert_eq!(world.reply(call), None);
+    world.release_prefetches();
+    world.rest();
+    assert!(world.reply(call).is_some_and(|reply| reply.error.is_none()));
+}
