@@ -36,7 +36,10 @@ pub(crate) fn destroy(
     if inode.xattrs > 0 {
         let prefix = keys::xattrs(fid);
         let limit = XATTRS_MAX as usize + 1;
-        view.store.scan(&prefix, &prefix, limit, view.fetched, |key, _| tx.remove(key))?;
+        let mut after = Some(prefix);
+        while let Some(at) = after {
+            after = view.store.scan(&prefix, &at, limit, view.fetched, |key, _| tx.remove(key))?;
+        }
     }
     tx.remove(&keys::inode(fid));
     let mut layout = None;

@@ -34,6 +34,10 @@ impl Default for StoreLimits {
     }
 }
 
+/// Removed keys that one scan walks over in a memtable before it stops, so that a scan after
+/// a million removals holds the target's lock for a short time only.
+pub const SCAN_REMOVED_MAX: usize = 4096;
+
 /// A group commit: bytes for the journal device.
 #[derive(Debug)]
 pub struct Flush {
@@ -165,15 +169,16 @@ impl Store {
         let tables =
             self.frozen.as_ref().map(|f| f.table.as_ref()).into_iter().chain([&self.active]);
         for table in tables {
-            // Every removal can hide a fetched pair, so removals do not count.
-            let mut live = 0;
+            // Every removal can hide a fetched pair, so removals have a limit of their own.
+            let (mut live, mut removed) = (0, 0);
             for (key, value) in table.range(start) {
                 if !key.starts_with(prefix) || horizon.is_some_and(|last| key > last) {
                     break;
                 }
                 live += usize::from(value.is_some());
+                removed += usize::from(value.is_none());
                 merged.insert(key, value);
-                if live > limit {
+                if live > limit || removed >= SCAN_REMOVED_MAX {
                     horizon = Some(key);
                     break;
                 }
@@ -369,6 +374,43 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_scan_over_many_removals_is_done_in_pieces() {
+        let mut world = World {
+            store: Store::new(1, 0, StoreLimits::default()),
+            index: MemoryIndex::default(),
+        };
+        let count = 3 * SCAN_REMOVED_MAX as u32;
+        let mut batch = Batch::new();
+        for n in 0..=count {
+            batch.put(&key(n), &n);
+        }
+        world.store.commit(&batch);
+        let checkpoint = world.store.begin_checkpoint().unwrap();
+        world.index.checkpoint(&checkpoint.table, checkpoint.upto).unwrap();
+        world.store.checkpoint_done();
+        batch.clear();
+        for n in 0..count {
+            batch.remove(&key(n));
+        }
+        world.store.commit(&batch);
+        assert_eq!(world.all(1 << 20), [key(count)]);
+        assert_eq!(world.all(100), [key(count)]);
+        let (mut pieces, mut after) = (0, Key::EMPTY);
+        let mut fetched = Prefetched::default();
+        loop {
+            match world.store.scan(&Key::tag(b'k'), &after, 1 << 20, &fetched, |_, _| {}) {
+                Ok(Some(next)) => (pieces, after) = (pieces + 1, next),
+                Ok(None) => break,
+                Err(Miss) => {
+                    let (wants, generation) = world.store.take_wants();
+                    fetched = Prefetched::read(&world.index, &wants, generation).unwrap();
+                }
+            }
+        }
+        assert_eq!(pieces, 3);
     }
 
     /// Random puts, removals, flushes and checkpoints against a plain map.

@@ -22,6 +22,8 @@ use crate::{keys, ops};
 const STATFS_NS: u64 = 1_000_000_000;
 /// The same while space is scarce, or something was freed: 50 ms.
 const SCARCE_NS: u64 = 50_000_000;
+/// Bytes waiting for the journal beyond which changes wait, too.
+const PENDING_BYTES_MAX: usize = 8 << 20;
 /// Objects whose records' transnos are remembered one by one; beyond that a sync waits for
 /// everything.
 const DIRTY_MAX: usize = 1 << 16;
@@ -238,9 +240,13 @@ impl Ost {
     /// Whether there is room for a transaction; to be asked before anything is changed.
     ///
     /// # Errors
-    /// [`Fault::Blocked`] while the memtables are full.
+    /// [`Fault::Blocked`] while the memtables or the journal's buffer are full.
     pub(crate) fn room(&self) -> Result<(), Fault> {
-        if self.core.store.must_wait() { Err(Fault::Blocked) } else { Ok(()) }
+        let store = &self.core.store;
+        if store.must_wait() || store.pending_bytes() > PENDING_BYTES_MAX {
+            return Err(Fault::Blocked);
+        }
+        Ok(())
     }
 
     /// Journals a new record of an object.
@@ -403,6 +409,7 @@ impl Service for Ost {
         let committed = self.core.store.committed();
         self.dirty.retain(|_, transno| *transno > committed);
         self.core.flushed(out);
+        self.ready.extend(self.stalled.drain(..));
         self.pump(out);
     }
 

@@ -10,8 +10,8 @@ use sateen_osd::{Batch, Miss, Prefetched, Store};
 use sateen_types::{ClientId, Endpoint, Errno};
 use sateen_wire::Body;
 use sateen_wire::{
-    Bulk, Callback, FEATURES, Header, MdtReply, MdtRequest, Message, OstRequest, Reply, ReplyBody,
-    Request,
+    Bulk, Callback, FEATURES, Header, MdtReply, MdtRequest, Message, OstReply, OstRequest, Reply,
+    ReplyBody, Request,
 };
 
 use crate::exports::{Admission, Connection, Exports};
@@ -109,10 +109,7 @@ impl Core {
             self.send_reply(&header, reply, Bulk::None, out);
             return None;
         }
-        let repeatable = matches!(
-            request,
-            Request::Ost(OstRequest::Read { .. }) | Request::Mdt(MdtRequest::ReadDir { .. })
-        );
+        let repeatable = is_repeatable(request);
         match self.exports.admit(&header, repeatable) {
             Admission::New => {}
             Admission::Again(again) => {
@@ -143,8 +140,11 @@ impl Core {
     /// `last_committed`.
     pub fn answer(&mut self, header: &Header, mut reply: Reply, bulk: Bulk, out: &mut Outbox) {
         reply.last_committed = self.store.committed();
-        // A page of a directory is large, and cheaper made again than kept for a duplicate.
-        if !matches!(reply.body, ReplyBody::Mdt(MdtReply::Entries { .. })) {
+        // Pages are large, and cheaper made again than kept for a duplicate.
+        if !matches!(
+            reply.body,
+            ReplyBody::Mdt(MdtReply::Entries { .. }) | ReplyBody::Ost(OstReply::Objects(_))
+        ) {
             self.exports.answered(header, &reply);
         }
         self.send_reply(header, reply, bulk, out);
@@ -260,6 +260,21 @@ impl Core {
     pub const fn is_poisoned(&self) -> bool {
         self.poisoned
     }
+}
+
+/// Requests that change nothing and may be answered with much data: a duplicate is executed
+/// again.
+fn is_repeatable(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Mdt(MdtRequest::ReadDir { .. })
+            | Request::Ost(
+                OstRequest::Read { .. }
+                    | OstRequest::GetAttr { .. }
+                    | OstRequest::List { .. }
+                    | OstRequest::ListFile { .. }
+            )
+    )
 }
 
 #[cfg(test)]

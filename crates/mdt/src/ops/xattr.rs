@@ -43,12 +43,15 @@ fn names(view: &View<'_>, fid: Fid) -> Result<BytesMut, Fault> {
     let mut list = BytesMut::new();
     let prefix = keys::xattrs(fid);
     let limit = XATTRS_MAX as usize + 1;
-    view.store.scan(&prefix, &prefix, limit, view.fetched, |_, value| {
-        if let Ok(xattr) = Xattr::decode(value) {
-            list.extend_from_slice(xattr.name);
-            list.extend_from_slice(&[0]);
-        }
-    })?;
+    let mut after = Some(prefix);
+    while let Some(at) = after {
+        after = view.store.scan(&prefix, &at, limit, view.fetched, |_, value| {
+            if let Ok(xattr) = Xattr::decode(value) {
+                list.extend_from_slice(xattr.name);
+                list.extend_from_slice(&[0]);
+            }
+        })?;
+    }
     Ok(list)
 }
 
