@@ -1,0 +1,366 @@
+//! Imports: the client's side of a connection to one target.
+//!
+//! Life of an import: closed, connecting, open; back to connecting when the target says that
+//! it does not know us (it restarted or evicted us). Life of a slot: free, busy with one
+//! request (sent again until it is answered), answered, free. Sequences of a slot rise by
+//! one, so that the target executes each request once.
+
+use std::sync::Mutex;
+
+use bytes::BytesMut;
+use sateen_types::{ClientId, Endpoint, Errno, Result};
+use sateen_wire::{Body, Bulk, FEATURES, Header, Message, OstRequest, Reply, ReplyBody, Request};
+
+use crate::port::Port;
+use crate::sync::{Waiters, lock, until};
+
+/// Requests in flight to one target, at most.
+pub(crate) const RPCS_IN_FLIGHT_MAX: usize = 64;
+/// A request that is not answered is sent again after this: 1 s.
+const RESEND_NS: u64 = 1_000_000_000;
+
+/// What is kept of a request until its answer.
+#[derive(Debug)]
+struct Pending {
+    message: Message,
+    /// Length of a reader's buffer, to make another for a resend.
+    buffer_len: usize,
+    resend_at_ns: u64,
+    /// The client's stamp when it was sent; see [`crate::locks`].
+    stamp: u64,
+    pin: bool,
+}
+
+#[derive(Debug)]
+enum SlotState {
+    Free,
+    Busy(Box<Pending>),
+    Answered(Box<(Result<Reply>, Bulk)>),
+}
+
+#[derive(Debug)]
+struct Slot {
+    seq: u64,
+    state: SlotState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Link {
+    Closed,
+    Connecting { attempt: u64, sent_ns: u64 },
+    Open,
+}
+
+#[derive(Debug)]
+struct State {
+    link: Link,
+    attempts: u64,
+    generation: u32,
+    boot_epoch: u64,
+    slots: Vec<Slot>,
+    free: Vec<u16>,
+    /// Waiting for a slot or for the connection.
+    line: Waiters,
+    /// Waiting for answers.
+    answers: Waiters,
+    last_committed: u64,
+}
+
+/// One import.
+#[derive(Debug)]
+pub(crate) struct Import {
+    me: ClientId,
+    target: Endpoint,
+    state: Mutex<State>,
+}
+
+/// What an arriving message means to the client above.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// Nothing more to do but to wake; grants were sent with this stamp.
+    Answer,
+    /// We are connected; `restarted` if it is another incarnation of the target than before.
+    Connected { restarted: bool },
+    /// The target does not know us: whatever we hold from it is void.
+    Lost,
+    /// Old, repeated, or not understood.
+    Ignored,
+}
+
+impl Import {
+    pub(crate) fn new(me: ClientId, target: Endpoint) -> Import {
+        let slots = (0..RPCS_IN_FLIGHT_MAX).map(|_| Slot { seq: 0, state: SlotState::Free });
+        Import {
+            me,
+            target,
+            state: Mutex::new(State {
+                link: Link::Closed,
+                attempts: 0,
+                generation: 0,
+                boot_epoch: 0,
+                slots: slots.collect(),
+                free: (0..RPCS_IN_FLIGHT_MAX as u16).rev().collect(),
+                line: Waiters::default(),
+                answers: Waiters::default(),
+                last_committed: 0,
+            }),
+        }
+    }
+
+    fn header(&self, generation: u32, slot: u16, seq: u64) -> Header {
+        Header {
+            from: Endpoint::Client(self.me),
+            to: self.target,
+            client: self.me,
+            generation,
+            slot,
+            seq,
+            deadline_ms: 0,
+            project: 0,
+            credential: 0,
+            trace: 0,
+            job: [0; 16],
+        }
+    }
+
+    /// Everything up to this transno is known to be durable.
+    pub(crate) fn last_committed(&self) -> u64 {
+        lock(&self.state).last_committed
+    }
+
+    /// The generation of the connection, to tell a lost one from its successor.
+    pub(crate) fn generation(&self) -> u32 {
+        lock(&self.state).generation
+    }
+
+    /// Starts to connect, unless that is under way or done.
+    pub(crate) fn connect(&self, port: &dyn Port) {
+        let message = {
+            let mut state = lock(&self.state);
+            if state.link != Link::Closed {
+                return;
+            }
+            state.attempts += 1;
+            let attempt = state.attempts;
+            state.link = Link::Connecting { attempt, sent_ns: port.now().mono_ns };
+            self.connect_message(attempt)
+        };
+        port.send(message);
+    }
+
+    fn connect_message(&self, attempt: u64) -> Message {
+        Message {
+            header: self.header(0, 0, attempt),
+            body: Body::Request(Request::Connect { features: FEATURES }),
+            bulk: Bulk::None,
+        }
+    }
+
+    /// Waits until the connection is open.
+    pub(crate) async fn opened(&self) {
+        until(&self.state, |s| &mut s.line, |s| (s.link == Link::Open).then_some(())).await;
+    }
+
+    /// Sends a request and waits for its answer. `pin` marks requests whose data lock must be
+    /// in use from the moment it is granted. Locks in the answer are handled on arrival.
+    ///
+    /// # Errors
+    /// `EIO` if the connection was lost on the way: it may or may not have been executed.
+    /// What the target answered otherwise is in the reply.
+    pub(crate) async fn call(
+        &self,
+        port: &dyn Port,
+        request: Request,
+        bulk: Bulk,
+        stamp: impl Fn() -> u64,
+        pin: bool,
+    ) -> Result<(Reply, Bulk)> {
+        let slot = until(
+            &self.state,
+            |s| &mut s.line,
+            |s| if s.link == Link::Open { s.free.pop() } else { None },
+        )
+        .await;
+        let sent = self.begin(port, slot, request, bulk, stamp(), pin);
+        if let Some(message) = sent {
+            port.send(message);
+        }
+        let (answer, woken) = until(
+            &self.state,
+            |s| &mut s.answers,
+            |s| {
+                let entry = s.slots.get_mut(usize::from(slot))?;
+                if !matches!(entry.state, SlotState::Answered(_)) {
+                    return None;
+                }
+                let state = core::mem::replace(&mut entry.state, SlotState::Free);
+                s.free.push(slot);
+                match state {
+                    SlotState::Answered(answer) => Some((*answer, s.line.take())),
+                    _ => None,
+                }
+            },
+        )
+        .await;
+        woken.wake();
+        let (reply, bulk) = answer;
+        reply.map(|reply| (reply, bulk))
+    }
+
+    fn begin(
+        &self,
+        port: &dyn Port,
+        slot: u16,
+        request: Request,
+        bulk: Bulk,
+        stamp: u64,
+        pin: bool,
+    ) -> Option<Message> {
+        let mut state = lock(&self.state);
+        let generation = state.generation;
+        let entry = state.slots.get_mut(usize::from(slot))?;
+        entry.seq += 1;
+        let header = self.header(generation, slot, entry.seq);
+        let buffer_len = match (&request, &bulk) {
+            (Request::Ost(OstRequest::Read { len, .. }), Bulk::Buffer(_)) => *len as usize,
+            _ => 0,
+        };
+        let kept_bulk = match &bulk {
+            Bulk::Data(data) => Bulk::Data(data.clone()),
+            Bulk::None | Bulk::Buffer(_) => Bulk::None,
+        };
+        let body = Body::Request(request);
+        let kept = Message { header, body: body.clone(), bulk: kept_bulk };
+        entry.state = SlotState::Busy(Box::new(Pending {
+            message: kept,
+            buffer_len,
+            resend_at_ns: port.now().mono_ns + RESEND_NS,
+            stamp,
+            pin,
+        }));
+        Some(Message { header, body, bulk })
+    }
+
+    /// A reply arrived. `install` is called for the locks it grants, with the request's
+    /// stamp and pin, before anybody is woken.
+    pub(crate) fn on_reply(
+        &self,
+        header: &Header,
+        reply: Reply,
+        bulk: Bulk,
+        install: impl FnOnce(&Reply, u64, bool),
+    ) -> Arrival {
+        if let ReplyBody::Connected { boot_epoch, generation, .. } = reply.body {
+            return self.on_connected(header.seq, boot_epoch, generation);
+        }
+        let (woken, arrival) = {
+            let mut state = lock(&self.state);
+            if let Link::Connecting { attempt, .. } = state.link {
+                // A refused connect; tried again at the next tick.
+                if header.generation == 0 && header.seq == attempt {
+                    state.link = Link::Closed;
+                }
+                return Arrival::Ignored;
+            }
+            if header.generation != state.generation || state.link != Link::Open {
+                return Arrival::Ignored;
+            }
+            if reply.error == Some(Errno::ESTALE) && self.unknown_to_target(&reply) {
+                return Arrival::Lost;
+            }
+            state.last_committed = state.last_committed.max(reply.last_committed);
+            let Some(slot) = state.slots.get_mut(usize::from(header.slot)) else {
+                return Arrival::Ignored;
+            };
+            let SlotState::Busy(pending) = &slot.state else { return Arrival::Ignored };
+            if slot.seq != header.seq {
+                return Arrival::Ignored;
+            }
+            let (stamp, pin) = (pending.stamp, pending.pin);
+            install(&reply, stamp, pin);
+            slot.state = SlotState::Answered(Box::new((Ok(reply), bulk)));
+            (state.answers.take(), Arrival::Answer)
+        };
+        woken.wake();
+        arrival
+    }
+
+    /// A refusal of the connection, as opposed to one of a stale object or file: it carries
+    /// nothing at all.
+    fn unknown_to_target(&self, reply: &Reply) -> bool {
+        reply.last_committed == 0 && reply.transno == 0 && reply.body == ReplyBody::Empty
+    }
+
+    fn on_connected(&self, seq: u64, boot_epoch: u64, generation: u32) -> Arrival {
+        let (woken, restarted) = {
+            let mut state = lock(&self.state);
+            match state.link {
+                Link::Connecting { attempt, .. } if attempt == seq => {}
+                _ => return Arrival::Ignored,
+            }
+            let restarted = state.boot_epoch != 0 && state.boot_epoch != boot_epoch;
+            state.link = Link::Open;
+            state.generation = generation;
+            state.boot_epoch = boot_epoch;
+            (state.line.take(), restarted)
+        };
+        woken.wake();
+        Arrival::Connected { restarted }
+    }
+
+    /// The connection is void: every request in flight fails with `EIO`, slots begin anew.
+    /// False if that has been done for this generation.
+    pub(crate) fn lost(&self, generation: u32) -> bool {
+        let (answers, line) = {
+            let mut state = lock(&self.state);
+            if state.link != Link::Open || state.generation != generation {
+                return false;
+            }
+            state.link = Link::Closed;
+            state.last_committed = 0;
+            for slot in &mut state.slots {
+                slot.seq = 0;
+                if matches!(slot.state, SlotState::Busy(_)) {
+                    slot.state = SlotState::Answered(Box::new((Err(Errno::EIO), Bulk::None)));
+                }
+            }
+            (state.answers.take(), state.line.take())
+        };
+        answers.wake();
+        line.wake();
+        true
+    }
+
+    /// Sends again what has waited too long, and connects again if that was refused.
+    pub(crate) fn tick(&self, port: &dyn Port) {
+        let now = port.now().mono_ns;
+        let mut again = Vec::new();
+        {
+            let mut state = lock(&self.state);
+            if let Link::Connecting { attempt, sent_ns } = state.link
+                && now >= sent_ns + RESEND_NS
+            {
+                state.link = Link::Connecting { attempt, sent_ns: now };
+                again.push(self.connect_message(attempt));
+            }
+            for slot in &mut state.slots {
+                if let SlotState::Busy(pending) = &mut slot.state
+                    && now >= pending.resend_at_ns
+                {
+                    pending.resend_at_ns = now + RESEND_NS;
+                    let mut message = pending.message.clone();
+                    if pending.buffer_len > 0 {
+                        message.bulk = Bulk::Buffer(BytesMut::with_capacity(pending.buffer_len));
+                    }
+                    again.push(message);
+                }
+            }
+        }
+        for message in again {
+            port.send(message);
+        }
+        if lock(&self.state).attempts > 0 {
+            self.connect(port);
+        }
+    }
+}

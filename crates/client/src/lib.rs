@@ -1,0 +1,30 @@
+//! The client: POSIX verbs over MDTs and OSTs.
+//!
+//! Pure: it knows time, the network, randomness and the kernel only through its [`Port`].
+//! Verbs are futures, polled by whoever drives the client; over `0@lo` they mostly run to
+//! their end in one poll. The rooms are the field's own:
+//!
+//! | module | is |
+//! |---|---|
+//! | `llite` | the verbs, inodes and open files |
+//! | `locks` | which lock covers what, and how one is given back |
+//! | `lov` | striping: a file range over objects |
+//! | `mdc`, `osc` | typed requests to MDTs and OSTs |
+//! | `import` | connections: slots, resends, reconnects |
+//! | `fids` | FIDs out of granted sequences |
+
+mod client;
+mod fids;
+mod import;
+mod inode;
+mod llite;
+mod locks;
+mod lov;
+mod mdc;
+mod osc;
+mod port;
+mod sync;
+
+pub use client::{Client, ClientConfig, TargetSpace};
+pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal};
+pub use port::{KernelInval, Port, Task};

@@ -1,0 +1,38 @@
+//! The verbs: what a VFS asks of a client. One file per family.
+//!
+//! Verbs take FIDs. What they return says for how long it may be believed: [`Known`] is
+//! `held` where a lock covers it, and then holds until the port is asked to invalidate it.
+
+mod attrs;
+mod data;
+mod dirs;
+mod files;
+mod names;
+mod space;
+mod xattrs;
+
+pub(crate) use files::File;
+
+pub use dirs::Listing;
+pub use files::{OpenHow, Opened};
+pub use space::SpaceTotal;
+
+use sateen_types::Attr;
+
+/// Attributes, and whether a lock covers them.
+#[derive(Debug, Clone, Copy)]
+pub struct Known {
+    /// The attributes.
+    pub attr: Attr,
+    /// They may be cached until invalidated.
+    pub held: bool,
+}
+
+/// A name's inode.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// The inode; `None` if there is no such name.
+    pub inode: Option<Known>,
+    /// The name (or its absence) may be cached until invalidated.
+    pub held: bool,
+}

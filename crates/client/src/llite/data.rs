@@ -1,0 +1,201 @@
+//! Reading and writing.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use sateen_types::{Errno, Fid, Result};
+use sateen_wire::{LockMode, OstReply, OstRequest};
+
+use super::files::File;
+use crate::client::Client;
+use crate::inode::Inode;
+use crate::sync::{lock, until};
+
+/// Largest file: what fits into an `off_t`.
+const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+
+/// The right to append to an inode; given back on drop.
+struct Turn<'a>(&'a Inode);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.update(|state| state.appending = false);
+    }
+}
+
+impl Client {
+    /// Reads up to `len` bytes at `offset` into `buffer`; short at the end of the file.
+    ///
+    /// # Errors
+    /// `EBADF` for a handle that is not open for reading; the OSTs'.
+    pub async fn read(
+        self: &Arc<Client>,
+        handle: u64,
+        offset: u64,
+        len: u32,
+        buffer: BytesMut,
+    ) -> Result<BytesMut> {
+        let file = self.file(handle)?;
+        let inode = &file.inode;
+        let used = self.use_data(inode, self.mode_for_read(inode)).await?;
+        let size = self.size_now(inode).await?;
+        let len = u64::from(len).min(size.saturating_sub(offset));
+        if len == 0 {
+            return Ok(buffer);
+        }
+        let buffer = match self.layout_of(inode).await? {
+            Some(layout) => self.read_stripes(inode.fid, &layout, offset, len, buffer).await?,
+            None => {
+                let mut buffer = buffer;
+                buffer.resize(len as usize, 0);
+                buffer
+            }
+        };
+        drop(used);
+        Ok(buffer)
+    }
+
+    /// The size, while a data lock is in use.
+    async fn size_now(&self, inode: &Inode) -> Result<u64> {
+        let known = {
+            let state = lock(&inode.state);
+            state.attr.filter(|attr| state.is_writer() || !attr.size_stale)
+        };
+        if let Some(attr) = known {
+            return Ok(attr.size);
+        }
+        let attr = self.fetch_attr(inode.fid).await?;
+        let attr = self.settle_size(inode, attr).await?;
+        let mut state = lock(&inode.state);
+        state.learn(attr);
+        Ok(state.attr.map_or(attr.size, |attr| attr.size))
+    }
+
+    /// Writes all of `data`, or as much as there was room for. With `O_APPEND` the offset is
+    /// not looked at.
+    ///
+    /// # Errors
+    /// `EFBIG`, `ENOSPC`, and the OSTs' if nothing was written.
+    pub async fn write(
+        self: &Arc<Client>,
+        handle: u64,
+        offset: u64,
+        data: Bytes,
+        append: bool,
+    ) -> Result<usize> {
+        let file = self.file(handle)?;
+        let inode = &file.inode;
+        let used = self.use_data(inode, LockMode::Pw).await?;
+        let size = self.size_now(inode).await?;
+        let turn = if append { Some(self.turn(inode).await) } else { None };
+        let offset = if append {
+            let now = lock(&inode.state).attr.map(|attr| attr.size);
+            now.unwrap_or(size)
+        } else {
+            offset
+        };
+        let room = FILE_BYTES_MAX.saturating_sub(offset);
+        if room == 0 && !data.is_empty() {
+            return Err(Errno::EFBIG);
+        }
+        let data = data.slice(..data.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+        if data.is_empty() {
+            return Ok(0);
+        }
+        self.recorded(inode).await?;
+        let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
+        let done = self.write_stripes(inode, &layout, offset, data).await?;
+        let mtime = self.port.now().wall();
+        inode.update(|state| state.wrote(offset + done as u64, done as u64, mtime));
+        drop(turn);
+        drop(used);
+        if file.how.sync {
+            self.fsync(inode.fid).await?;
+        }
+        Ok(done)
+    }
+
+    /// Waits until the MDT has durably noted that the file may have objects.
+    async fn recorded(&self, inode: &Inode) -> Result<()> {
+        let upto = lock(&inode.state).commit_before_write;
+        if upto == 0 {
+            return Ok(());
+        }
+        self.mdt_sync(inode.fid, upto).await?;
+        inode.update(|state| {
+            if state.commit_before_write == upto {
+                state.commit_before_write = 0;
+            }
+        });
+        Ok(())
+    }
+
+    async fn turn<'a>(&self, inode: &'a Inode) -> Turn<'a> {
+        until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| (!state.appending).then(|| state.appending = true),
+        )
+        .await;
+        Turn(inode)
+    }
+
+    /// Allocates or frees a range, as `fallocate` does.
+    ///
+    /// # Errors
+    /// `EINVAL` for an empty range, `EFBIG`, and the OSTs'.
+    pub async fn allocate(
+        self: &Arc<Client>,
+        handle: u64,
+        offset: u64,
+        len: u64,
+        punch_hole: bool,
+        keep_size: bool,
+    ) -> Result<()> {
+        let file: Arc<File> = self.file(handle)?;
+        let inode = &file.inode;
+        if len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX);
+        let end = end.ok_or(Errno::EFBIG)?;
+        let used = self.use_data(inode, LockMode::Pw).await?;
+        self.size_now(inode).await?;
+        self.recorded(inode).await?;
+        let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
+        for (stripe, ost) in layout.objects() {
+            // Of a contiguous range each object has a contiguous part.
+            let from = layout.object_size(stripe, offset);
+            let to = layout.object_size(stripe, end);
+            if from == to {
+                continue;
+            }
+            let object = sateen_types::ObjectId { fid: inode.fid, stripe };
+            let request = OstRequest::Allocate {
+                object,
+                layout_gen: layout.generation,
+                offset: from,
+                len: to - from,
+                punch_hole,
+                keep_size,
+            };
+            let OstReply::Done = self.ost_call(ost, request).await? else {
+                return Err(Errno::EPROTO);
+            };
+            let unsynced = crate::inode::Unsynced { ost, boot_epoch: 0 };
+            lock(&inode.state).unsynced.entry(stripe).or_insert(unsynced);
+        }
+        let mtime = self.port.now().wall();
+        let grown = if keep_size || punch_hole { 0 } else { end };
+        inode.update(|state| state.wrote(grown, 0, mtime));
+        drop(used);
+        Ok(())
+    }
+
+    /// Whether a write must take set-id bits away first.
+    pub fn has_set_id(&self, fid: Fid) -> bool {
+        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        inode
+            .is_some_and(|inode| lock(&inode.state).attr.is_none_or(|attr| attr.mode & 0o6000 != 0))
+    }
+}

@@ -1,0 +1,284 @@
+//! Open files: open, create, close, fsync.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sateen_types::{Attr, Errno, Fid, FileKind, Layout, Result};
+use sateen_wire::{Cred, Ibits, LockMode, MdtReply, MdtRequest, OpenFlags, OpenId};
+
+use super::names::Make;
+use super::{Entry, Known};
+use crate::client::Client;
+use crate::inode::{Inode, InodeState};
+use crate::sync::lock;
+
+/// How a program opens a file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpenHow {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+    /// `O_APPEND`.
+    pub append: bool,
+    /// `O_TRUNC`.
+    pub truncate: bool,
+    /// `O_EXCL`, with create.
+    pub exclusive: bool,
+    /// `O_SYNC` or `O_DSYNC`.
+    pub sync: bool,
+}
+
+/// An open file of this client.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) inode: Arc<Inode>,
+    pub(crate) id: OpenId,
+    pub(crate) how: OpenHow,
+    /// The MDT no longer knows of it.
+    pub(crate) lost: AtomicBool,
+}
+
+/// An open that succeeded.
+#[derive(Debug, Clone, Copy)]
+pub struct Opened {
+    /// Its handle.
+    pub handle: u64,
+    /// The inode.
+    pub known: Known,
+}
+
+impl Client {
+    fn next_open_id(&self) -> OpenId {
+        OpenId { id: self.next_open.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Opens an existing file.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub async fn open(self: &Arc<Client>, fid: Fid, how: OpenHow, cred: Cred) -> Result<Opened> {
+        let inode = self.inode(fid);
+        let id = self.next_open_id();
+        self.begin_open(&inode, how);
+        let flags = OpenFlags { write: how.write, truncate: how.truncate, exec: false };
+        let want = Ibits::META.union(Ibits::DATA);
+        let changes = lock(&inode.state).changes;
+        let opened =
+            match self.mdt(fid, MdtRequest::Open { fid, flags, open_id: id, cred, want }).await {
+                Ok(answer) => match answer.body {
+                    MdtReply::Opened { attr, layout } => Ok((attr, layout, answer.transno)),
+                    _ => Err(Errno::EPROTO),
+                },
+                Err(errno) => Err(errno),
+            };
+        let (attr, layout, transno) = match opened {
+            Ok(opened) => opened,
+            Err(errno) => {
+                self.end_open(&inode, how);
+                return Err(errno);
+            }
+        };
+        if how.truncate {
+            self.own_change(&inode, Some(attr));
+        }
+        inode.update(|state| {
+            state.layout = layout.clone().or(state.layout.take());
+            if how.write && transno != 0 {
+                state.commit_before_write = transno;
+            }
+        });
+        let opened = self.finish_open(&inode, id, how, attr, changes).await;
+        if opened.is_err() {
+            self.drop_open(&inode, id, how).await;
+        }
+        opened
+    }
+
+    /// Creates and opens a file, or opens the one that is there.
+    ///
+    /// # Errors
+    /// As `open` with `O_CREAT`.
+    pub async fn create(
+        self: &Arc<Client>,
+        parent: Fid,
+        name: &[u8],
+        mode: u32,
+        how: OpenHow,
+        cred: Cred,
+    ) -> Result<(Entry, Opened)> {
+        let id = self.next_open_id();
+        let flags = OpenFlags { write: how.write, truncate: how.truncate, exec: false };
+        let mode = FileKind::Regular.mode_bits() | mode & 0o7777;
+        let make = Make {
+            mode,
+            rdev: 0,
+            symlink: b"",
+            open: Some((flags, id)),
+            exclusive: how.exclusive,
+            cred,
+        };
+        let made = self.make(parent, name, make).await?;
+        let inode = self.inode(made.attr.fid);
+        self.begin_open(&inode, how);
+        if made.existed && how.truncate {
+            self.own_change(&inode, Some(made.attr));
+        }
+        inode.update(|state| {
+            state.layout = made.layout.clone();
+            if made.existed && how.write && made.transno != 0 {
+                state.commit_before_write = made.transno;
+            }
+        });
+        debug_assert!(made.grants.iter().count() <= sateen_wire::GRANTS_MAX, "inline grants");
+        let changes = lock(&inode.state).changes;
+        match self.finish_open(&inode, id, how, made.attr, changes).await {
+            Ok(opened) => {
+                let mut entry = self.entry(parent, made.attr).await?;
+                entry.inode = Some(opened.known);
+                Ok((entry, opened))
+            }
+            Err(errno) => {
+                self.drop_open(&inode, id, how).await;
+                Err(errno)
+            }
+        }
+    }
+
+    fn begin_open(&self, inode: &Inode, how: OpenHow) {
+        inode.update(|state| {
+            state.opens += 1;
+            state.write_opens += u32::from(how.write);
+        });
+    }
+
+    fn end_open(&self, inode: &Inode, how: OpenHow) {
+        inode.update(|state| {
+            state.opens -= 1;
+            state.write_opens -= u32::from(how.write);
+        });
+    }
+
+    async fn drop_open(self: &Arc<Client>, inode: &Arc<Inode>, id: OpenId, how: OpenHow) {
+        self.end_open(inode, how);
+        let close = MdtRequest::Close { fid: inode.fid, open_id: id, report: None };
+        if let Err(error) = self.mdt(inode.fid, close).await {
+            tracing::debug!(fid = %inode.fid, %error, "a close did not reach the MDT");
+        }
+    }
+
+    async fn finish_open(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        id: OpenId,
+        how: OpenHow,
+        attr: Attr,
+        changes: u64,
+    ) -> Result<Opened> {
+        if how.write && attr.kind() == FileKind::Regular {
+            self.leave_read_locks(inode).await;
+        }
+        // While this client writes, nobody has told the MDT the size, and nobody else has to.
+        let known = if how.write && attr.size_stale {
+            let fresh = Attr { size_stale: false, ..attr };
+            let first = lock(&inode.state).write_opens == 1;
+            if first { self.know(inode, attr, changes).await? } else { Client::unheld(fresh) }
+        } else {
+            self.know(inode, attr, changes).await?
+        };
+        let file = File { inode: inode.clone(), id, how, lost: AtomicBool::new(false) };
+        lock(&self.files).insert(id.id, Arc::new(file));
+        Ok(Opened { handle: id.id, known })
+    }
+
+    /// From the first writable open on, all pages of the inode stand under a write lock: what
+    /// stands under a read lock alone is dropped.
+    async fn leave_read_locks(self: &Arc<Client>, inode: &Arc<Inode>) {
+        let read_only: Vec<_> = {
+            let state = lock(&inode.state);
+            if state.owns_size() {
+                return;
+            }
+            let data = state.locks.iter().filter(|held| held.bits.intersects(Ibits::DATA));
+            data.map(|held| held.id).collect()
+        };
+        for id in read_only {
+            self.give_back(inode, id).await;
+        }
+    }
+
+    pub(crate) fn file(&self, handle: u64) -> Result<Arc<File>> {
+        let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::EBADF)?;
+        if file.lost.load(Ordering::Relaxed) {
+            return Err(Errno::EIO);
+        }
+        Ok(file)
+    }
+
+    /// The last descriptor of an open is gone.
+    ///
+    /// # Errors
+    /// The MDT's; the file is closed all the same.
+    pub async fn close(self: &Arc<Client>, handle: u64) -> Result<()> {
+        let Some(file) = lock(&self.files).remove(&handle) else { return Err(Errno::EBADF) };
+        let inode = &file.inode;
+        self.end_open(inode, file.how);
+        if file.lost.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let report = if file.how.write { inode.update(InodeState::report) } else { None };
+        let close = MdtRequest::Close { fid: inode.fid, open_id: file.id, report };
+        self.mdt(inode.fid, close).await.map(|_| ())
+    }
+
+    /// Makes a file durable: data, then size, then whatever else the MDT has.
+    ///
+    /// # Errors
+    /// `EIO` if acknowledged writes may be lost.
+    pub async fn fsync(self: &Arc<Client>, fid: Fid) -> Result<()> {
+        let inode = self.inode(fid);
+        self.sync_objects(&inode).await?;
+        self.tell_size(&inode).await?;
+        self.mdt_sync(fid, 0).await
+    }
+
+    /// Makes everything that this client has written durable.
+    ///
+    /// # Errors
+    /// The first one met; the rest is synced all the same.
+    pub async fn sync_all(self: &Arc<Client>) -> Result<()> {
+        let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
+        let mut result = Ok(());
+        for inode in inodes {
+            let idle = {
+                let state = lock(&inode.state);
+                state.unsynced.is_empty() && !state.lost_writes && state.unreported_mtime.is_none()
+            };
+            if !idle {
+                result = result.and(self.sync_objects(&inode).await);
+                result = result.and(self.tell_size(&inode).await);
+            }
+        }
+        result.and(self.mdt_sync(Fid::ROOT, 0).await)
+    }
+
+    /// The layout of a regular file; `None` if it has none yet.
+    pub(crate) async fn layout_of(&self, inode: &Inode) -> Result<Option<Arc<Layout>>> {
+        if let Some(layout) = lock(&inode.state).layout.clone() {
+            return Ok(Some(layout));
+        }
+        let fid = inode.fid;
+        match self.mdt(fid, MdtRequest::GetStripe { fid }).await?.body {
+            MdtReply::Striping { layout, .. } => {
+                lock(&inode.state).layout.clone_from(&layout);
+                Ok(layout)
+            }
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// The mode that reads need; see [`Client::read_mode`].
+    pub(crate) fn mode_for_read(&self, inode: &Inode) -> LockMode {
+        self.read_mode(lock(&inode.state).write_opens)
+    }
+}

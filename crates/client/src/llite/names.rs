@@ -1,0 +1,264 @@
+//! Names: lookup, create, link, unlink, rename.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sateen_types::{Attr, Errno, Fid, Layout, Name, Result};
+use sateen_wire::{
+    Cred, Grants, Ibits, LockMode, MdtReply, MdtRequest, OpenFlags, OpenId, RenameFlags,
+};
+
+use super::{Entry, Known};
+use crate::client::Client;
+use crate::sync::lock;
+
+/// A new inode, or the one that a create found.
+pub(crate) struct Made {
+    pub(crate) attr: Attr,
+    pub(crate) layout: Option<Arc<Layout>>,
+    pub(crate) existed: bool,
+    pub(crate) transno: u64,
+    pub(crate) grants: Grants,
+}
+
+/// What is to be made.
+pub(crate) struct Make<'a> {
+    pub(crate) mode: u32,
+    pub(crate) rdev: u32,
+    pub(crate) symlink: &'a [u8],
+    pub(crate) open: Option<(OpenFlags, OpenId)>,
+    pub(crate) exclusive: bool,
+    pub(crate) cred: Cred,
+}
+
+impl Client {
+    fn holds_names(&self, dir: Fid) -> bool {
+        let inode = lock(&self.inodes).all.get(&dir).cloned();
+        inode.is_some_and(|inode| lock(&inode.state).covers(Ibits::UPDATE))
+    }
+
+    fn holds_lookup(&self, fid: Fid) -> bool {
+        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        inode.is_some_and(|inode| lock(&inode.state).covers(Ibits::LOOKUP))
+    }
+
+    /// Finds a name.
+    ///
+    /// # Errors
+    /// `ENOTDIR`, and the MDT's; a missing name is no error but an entry without inode.
+    pub async fn lookup(self: &Arc<Client>, parent: Fid, name: &[u8]) -> Result<Entry> {
+        let name = Name::new(name)?;
+        let want = Ibits::META.union(Ibits::DATA);
+        let want_parent = if self.holds_names(parent) { Ibits::NONE } else { Ibits::META };
+        let request = MdtRequest::Lookup { parent, name, want_parent, want };
+        let answer = match self.mdt(parent, request).await {
+            Ok(answer) => answer,
+            Err(Errno::ENOENT) => {
+                return Ok(Entry { inode: None, held: self.holds_names(parent) });
+            }
+            Err(errno) => return Err(errno),
+        };
+        let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
+        self.entry(parent, attr).await
+    }
+
+    /// An entry of `parent` that was just found or made.
+    pub(crate) async fn entry(self: &Arc<Client>, parent: Fid, attr: Attr) -> Result<Entry> {
+        let inode = self.inode(attr.fid);
+        let changes = lock(&inode.state).changes;
+        let known = self.know(&inode, attr, changes).await?;
+        let held = self.holds_names(parent) || self.holds_lookup(attr.fid);
+        Ok(Entry { inode: Some(known), held })
+    }
+
+    pub(crate) async fn make(
+        self: &Arc<Client>,
+        parent: Fid,
+        name: &[u8],
+        make: Make<'_>,
+    ) -> Result<Made> {
+        let name = Name::new(name)?;
+        let fid = self.new_fid(parent).await?;
+        let (open, open_id) = match make.open {
+            Some((flags, id)) => (Some(flags), id),
+            None => (None, OpenId { id: 0 }),
+        };
+        let regular = make.mode & 0o170_000 == 0o100_000;
+        let want = if regular { Ibits::META.union(Ibits::DATA) } else { Ibits::META };
+        let request = MdtRequest::Create {
+            parent,
+            name,
+            fid,
+            mode: make.mode,
+            rdev: make.rdev,
+            cred: make.cred,
+            symlink: Bytes::copy_from_slice(make.symlink),
+            policy: None,
+            open,
+            open_id,
+            exclusive: make.exclusive,
+            want,
+        };
+        let answer = self.mdt(parent, request).await?;
+        let (transno, grants) = (answer.transno, answer.grants);
+        let MdtReply::Created { attr, layout, existed } = answer.body else {
+            return Err(Errno::EPROTO);
+        };
+        if !existed {
+            self.own_change(&self.inode(parent), None);
+        }
+        Ok(Made { attr, layout, existed, transno, grants })
+    }
+
+    /// Makes a directory, symbolic link, device node, FIFO, socket, or an unopened file.
+    ///
+    /// # Errors
+    /// As `mkdir`, `symlink` and `mknod`.
+    pub async fn mknod(
+        self: &Arc<Client>,
+        parent: Fid,
+        name: &[u8],
+        mode: u32,
+        rdev: u32,
+        symlink: &[u8],
+        cred: Cred,
+    ) -> Result<Entry> {
+        let make = Make { mode, rdev, symlink, open: None, exclusive: true, cred };
+        let made = self.make(parent, name, make).await?;
+        self.entry(parent, made.attr).await
+    }
+
+    /// Removes a name; `directory` for `rmdir`.
+    ///
+    /// # Errors
+    /// As `unlink` and `rmdir`.
+    pub async fn unlink(
+        self: &Arc<Client>,
+        parent: Fid,
+        name: &[u8],
+        directory: bool,
+    ) -> Result<()> {
+        let name = Name::new(name)?;
+        let answer = self.mdt(parent, MdtRequest::Unlink { parent, name, directory }).await?;
+        let MdtReply::Removed { attr } = answer.body else { return Err(Errno::EPROTO) };
+        self.own_change(&self.inode(parent), None);
+        self.lost_a_name(attr);
+        Ok(())
+    }
+
+    /// An inode lost a name through this client.
+    fn lost_a_name(self: &Arc<Client>, attr: Option<Attr>) {
+        let Some(attr) = attr else { return };
+        let inode = lock(&self.inodes).all.get(&attr.fid).cloned();
+        if let Some(inode) = inode {
+            self.own_change(&inode, Some(attr));
+            if attr.nlink == 0 && lock(&inode.state).opens == 0 {
+                // The MDT has forgotten all locks on it.
+                let stamp = self.stamp();
+                inode.update(|state| {
+                    state.locks.clear();
+                    state.cancelled_at = stamp;
+                });
+            }
+        }
+    }
+
+    /// Renames, with the flags of `renameat2`.
+    ///
+    /// # Errors
+    /// As `renameat2`.
+    pub async fn rename(
+        self: &Arc<Client>,
+        from: (Fid, &[u8]),
+        to: (Fid, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (parent, new_parent) = (from.0, to.0);
+        let name = Name::new(from.1)?;
+        let new_name = Name::new(to.1)?;
+        let request = MdtRequest::Rename { parent, name, new_parent, new_name, flags };
+        let answer = self.mdt(parent, request).await?;
+        let MdtReply::Removed { attr } = answer.body else { return Err(Errno::EPROTO) };
+        self.own_change(&self.inode(parent), None);
+        if new_parent != parent {
+            self.own_change(&self.inode(new_parent), None);
+        }
+        self.lost_a_name(attr);
+        Ok(())
+    }
+
+    /// After a rename or a link the moved inode's ctime is new: what was known of it is old.
+    pub fn touched(&self, fid: Fid) {
+        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        if let Some(inode) = inode {
+            self.own_change(&inode, None);
+        }
+    }
+
+    /// A further name for a file.
+    ///
+    /// # Errors
+    /// As `link`.
+    pub async fn link(self: &Arc<Client>, fid: Fid, parent: Fid, name: &[u8]) -> Result<Entry> {
+        let name = Name::new(name)?;
+        let answer = self.mdt(parent, MdtRequest::Link { fid, parent, name }).await?;
+        let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
+        self.own_change(&self.inode(parent), None);
+        self.own_change(&self.inode(fid), Some(attr));
+        self.entry(parent, attr).await
+    }
+
+    /// The kernel is about to hear of an inode: one reference more. Says whether its attributes
+    /// may be cached; asked at the last moment, because an invalidation that finds the inode
+    /// referenced waits until the kernel knows it.
+    pub fn introduce(&self, fid: Fid) -> bool {
+        let now = self.port.now().mono_ns;
+        self.inode(fid).update(|state| {
+            state.lookups += 1;
+            state.may_cache(now)
+        })
+    }
+
+    /// The kernel has forgotten `count` references. The last one drops the inode, and gives
+    /// its locks back.
+    pub fn forget(self: &Arc<Client>, fid: Fid, count: u64) {
+        let mut locks = Vec::new();
+        {
+            let mut inodes = lock(&self.inodes);
+            let Some(inode) = inodes.all.get(&fid).cloned() else { return };
+            let mut state = lock(&inode.state);
+            state.lookups = state.lookups.saturating_sub(count);
+            let needed = state.lookups > 0
+                || state.opens > 0
+                || state.unreported_mtime.is_some()
+                || !state.unsynced.is_empty()
+                || state.locks.iter().any(|held| held.users > 0 || held.cancelling);
+            if needed || fid == Fid::ROOT {
+                return;
+            }
+            inodes.dropped_at = self.stamp();
+            locks.extend(state.locks.drain(..).map(|held| held.id));
+            inodes.all.remove(&fid);
+        }
+        for id in locks {
+            let client = self.clone();
+            self.port.spawn(Box::pin(async move {
+                let cancel = MdtRequest::Cancel { fid, id, report: None };
+                if let Err(error) = client.mdt(fid, cancel).await {
+                    tracing::debug!(%fid, %error, "a cancel did not reach the MDT");
+                }
+            }));
+        }
+    }
+
+    /// The mode that reads of an inode need: once this client may write it, all its pages
+    /// stand under a write lock, because stores through mappings make no call.
+    pub(crate) fn read_mode(&self, write_opens: u32) -> LockMode {
+        if write_opens > 0 { LockMode::Pw } else { LockMode::Pr }
+    }
+
+    /// Attributes with no claim to be cached.
+    pub(crate) fn unheld(attr: Attr) -> Known {
+        Known { attr, held: false }
+    }
+}

@@ -1,0 +1,102 @@
+//! Symbolic links, extended attributes and striping.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sateen_types::{Errno, Fid, Layout, Name, Result, StripePolicy};
+use sateen_wire::{MdtReply, MdtRequest, XattrMode};
+
+use crate::client::Client;
+use crate::sync::lock;
+
+/// A name of an xattr: too long is `ERANGE` here, as in Linux.
+fn xattr_name(name: &[u8]) -> Result<Name> {
+    Name::new(name).map_err(|_| Errno::ERANGE)
+}
+
+impl Client {
+    async fn bytes(&self, fid: Fid, request: MdtRequest) -> Result<Bytes> {
+        match self.mdt(fid, request).await?.body {
+            MdtReply::Bytes(bytes) => Ok(bytes),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Target of a symbolic link.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is none.
+    pub async fn readlink(self: &Arc<Client>, fid: Fid) -> Result<Bytes> {
+        self.bytes(fid, MdtRequest::ReadLink { fid }).await
+    }
+
+    /// Value of an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA` if it has none.
+    pub async fn getxattr(self: &Arc<Client>, fid: Fid, name: &[u8]) -> Result<Bytes> {
+        self.bytes(fid, MdtRequest::GetXattr { fid, name: xattr_name(name)? }).await
+    }
+
+    /// Names of all extended attributes, each ended by a NUL.
+    ///
+    /// # Errors
+    /// The MDT's.
+    pub async fn listxattr(self: &Arc<Client>, fid: Fid) -> Result<Bytes> {
+        self.bytes(fid, MdtRequest::ListXattr { fid }).await
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// As `setxattr`.
+    pub async fn setxattr(
+        self: &Arc<Client>,
+        fid: Fid,
+        name: &[u8],
+        value: Bytes,
+        mode: XattrMode,
+    ) -> Result<()> {
+        let name = xattr_name(name)?;
+        self.mdt(fid, MdtRequest::SetXattr { fid, name, value, mode }).await?;
+        self.own_change(&self.inode(fid), None);
+        Ok(())
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// `ENODATA` if there is none.
+    pub async fn removexattr(self: &Arc<Client>, fid: Fid, name: &[u8]) -> Result<()> {
+        let name = xattr_name(name)?;
+        self.mdt(fid, MdtRequest::RemoveXattr { fid, name }).await?;
+        self.own_change(&self.inode(fid), None);
+        Ok(())
+    }
+
+    /// Chooses the striping of a directory's new files, or of a file without objects.
+    ///
+    /// # Errors
+    /// `EEXIST` if the file has objects; `EINVAL` if the policy cannot be.
+    pub async fn setstripe(self: &Arc<Client>, fid: Fid, policy: StripePolicy) -> Result<()> {
+        self.mdt(fid, MdtRequest::SetStripe { fid, policy }).await?;
+        let inode = self.inode(fid);
+        lock(&inode.state).layout = None;
+        self.own_change(&inode, None);
+        Ok(())
+    }
+
+    /// The layout of a file, the policy of a directory.
+    ///
+    /// # Errors
+    /// The MDT's.
+    pub async fn getstripe(
+        self: &Arc<Client>,
+        fid: Fid,
+    ) -> Result<(Option<Arc<Layout>>, Option<StripePolicy>)> {
+        match self.mdt(fid, MdtRequest::GetStripe { fid }).await?.body {
+            MdtReply::Striping { layout, policy } => Ok((layout, policy)),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+}

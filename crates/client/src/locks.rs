@@ -1,0 +1,278 @@
+//! Which lock covers what, and how one is given back.
+//!
+//! Giving back (a callback asked for it, or the client does so itself): the lock is marked,
+//! so that nothing new is cached under it; the kernel drops what stands under it; then it is
+//! removed and cancelled at the MDT. The kernel's invalidation of pages waits for READs and
+//! WRITEs that hold the pages' locks, so those are still served under the lock; if any was,
+//! the invalidation is repeated. From the second round on such requests are held back for a
+//! moment, so that it ends.
+//!
+//! A grant can meet a cancel on its way. Every request carries the client's stamp, every
+//! cancel sets the inode's; a grant whose request is older than the inode's last cancel is
+//! not believed, and a callback for a lock that is not known is answered at once.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use sateen_types::{Fid, FileKind, Result};
+use sateen_wire::{Grant, Ibits, LockId, LockMode, MdtReply, MdtRequest};
+
+use crate::client::Client;
+use crate::inode::{Held, Inode, InodeState};
+use crate::port::KernelInval;
+use crate::sync::{lock, until};
+
+/// From the second round of an invalidation on, reads and writes wait this long at most.
+const HOLD_NS: u64 = 1_000_000;
+/// Between two looks whether the kernel has heard of an inode: 100 µs.
+const INTRODUCE_NS: u64 = 100_000;
+
+/// A data lock in use; given back on drop.
+#[derive(Debug)]
+pub(crate) struct DataUse {
+    inode: Arc<Inode>,
+    id: LockId,
+}
+
+impl Drop for DataUse {
+    fn drop(&mut self) {
+        self.inode.update(|state| {
+            if let Some(held) = state.locks.iter_mut().find(|held| held.id == self.id) {
+                held.users = held.users.saturating_sub(1);
+            }
+        });
+    }
+}
+
+enum Found {
+    Use(LockId),
+    Wait,
+    None,
+}
+
+fn find_data(state: &mut InodeState, mode: LockMode, patient: bool) -> Found {
+    let fits = |held: &&mut Held| held.bits.contains(Ibits::DATA) && held.mode.covers(mode);
+    let mut fitting: Vec<&mut Held> = state.locks.iter_mut().filter(fits).collect();
+    fitting.sort_by_key(|held| held.cancelling);
+    match fitting.into_iter().next() {
+        Some(held) if !held.cancelling => {
+            held.users += 1;
+            Found::Use(held.id)
+        }
+        Some(held) if held.rounds > 1 && patient => Found::Wait,
+        Some(held) => {
+            held.users += 1;
+            held.served = true;
+            Found::Use(held.id)
+        }
+        None => Found::None,
+    }
+}
+
+impl Client {
+    /// Takes over a lock that a reply brought. With `pin` a data lock is in use from now on,
+    /// so that a callback right behind it cannot take it away unused.
+    pub(crate) fn install(&self, grant: &Grant, stamp: u64, pin: bool) {
+        let inode = {
+            let mut inodes = lock(&self.inodes);
+            match inodes.all.get(&grant.fid) {
+                Some(inode) => inode.clone(),
+                None if stamp < inodes.dropped_at => return,
+                None => inodes.get(grant.fid),
+            }
+        };
+        inode.update(|state| {
+            if stamp < state.cancelled_at {
+                return;
+            }
+            let users = u32::from(pin && grant.bits.contains(Ibits::DATA));
+            if let Some(held) = state.locks.iter_mut().find(|held| held.id == grant.id) {
+                held.bits = held.bits.union(grant.bits);
+                held.mode = if grant.mode.covers(held.mode) { grant.mode } else { held.mode };
+                held.users += users;
+                return;
+            }
+            state.locks.push(Held {
+                id: grant.id,
+                mode: grant.mode,
+                bits: grant.bits,
+                cancelling: false,
+                served: false,
+                rounds: 0,
+                users,
+            });
+        });
+    }
+
+    /// A data lock in this mode or a stronger one, for one read or write.
+    ///
+    /// # Errors
+    /// The MDT's, or `EIO` if the connection was lost.
+    pub(crate) async fn use_data(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        mode: LockMode,
+    ) -> Result<DataUse> {
+        loop {
+            let mut patience = self.port.sleep(HOLD_NS);
+            let mut tired = false;
+            let found = poll_fn(|context| {
+                let mut state = lock(&inode.state);
+                loop {
+                    match find_data(&mut state, mode, !tired) {
+                        Found::Use(id) => return Poll::Ready(Some(id)),
+                        Found::None => return Poll::Ready(None),
+                        Found::Wait => {
+                            state.waiters.add(context.waker());
+                            match patience.as_mut().poll(context) {
+                                Poll::Ready(()) => tired = true,
+                                Poll::Pending => return Poll::Pending,
+                            }
+                        }
+                    }
+                }
+            })
+            .await;
+            if let Some(id) = found {
+                return Ok(DataUse { inode: inode.clone(), id });
+            }
+            let request = MdtRequest::Enqueue { fid: inode.fid, mode, bits: Ibits::DATA };
+            let reply = self.mdt_pinned(inode.fid, request).await?;
+            let MdtReply::Inode { attr } = reply.body else {
+                return Err(sateen_types::Errno::EPROTO);
+            };
+            let granted = reply.grants.iter().find(|grant| grant.bits.contains(Ibits::DATA));
+            let kept = granted.is_some_and(|grant| {
+                let mut state = lock(&inode.state);
+                state.learn(attr);
+                state.locks.iter().any(|held| held.id == grant.id && held.users > 0)
+            });
+            if let Some(grant) = granted.filter(|_| kept) {
+                let used = DataUse { inode: inode.clone(), id: grant.id };
+                self.settle_size(inode, attr).await?;
+                return Ok(used);
+            }
+        }
+    }
+
+    /// A callback asked for a lock.
+    pub(crate) fn on_blocking(self: &Arc<Client>, fid: Fid, id: LockId) {
+        let inode = {
+            let mut inodes = lock(&self.inodes);
+            let known = inodes.all.get(&fid).cloned();
+            if known.is_none() {
+                inodes.dropped_at = self.stamp();
+            }
+            known
+        };
+        let client = self.clone();
+        self.port.spawn(Box::pin(async move {
+            match inode {
+                Some(inode) => client.give_back(&inode, id).await,
+                None => client.cancel_at_mdt(fid, id, None).await,
+            }
+        }));
+    }
+
+    /// Gives one lock back: kernel first, then the MDT.
+    pub(crate) async fn give_back(self: &Arc<Client>, inode: &Arc<Inode>, id: LockId) {
+        let begun = inode.update(|state| {
+            let stamp = self.stamp();
+            let Some(held) = state.locks.iter_mut().find(|held| held.id == id) else {
+                state.cancelled_at = stamp;
+                return None;
+            };
+            if held.cancelling {
+                return Some(None);
+            }
+            held.cancelling = true;
+            let dir = state.attr.as_ref().is_some_and(|a| a.kind() == FileKind::Directory);
+            Some(Some((held.bits, dir)))
+        });
+        let (bits, dir) = match begun {
+            None => return self.cancel_at_mdt(inode.fid, id, None).await,
+            // Somebody else is at it.
+            Some(None) => return,
+            Some(Some(begun)) => begun,
+        };
+        self.drop_from_kernel(inode, id, bits, dir).await;
+        let report = inode.update(|state| {
+            let at = state.locks.iter().position(|held| held.id == id)?;
+            let held = state.locks.remove(at);
+            state.cancelled_at = self.stamp();
+            let owned = held.bits.contains(Ibits::DATA) && held.mode.covers(LockMode::Pw);
+            if owned { state.report() } else { None }
+        });
+        self.cancel_at_mdt(inode.fid, id, report).await;
+    }
+
+    async fn drop_from_kernel(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        id: LockId,
+        bits: Ibits,
+        dir: bool,
+    ) {
+        let ino = inode.fid.ino();
+        let names = bits.intersects(Ibits::LOOKUP) || dir && bits.intersects(Ibits::UPDATE);
+        if names {
+            self.port.invalidate(KernelInval::Names).await;
+        }
+        if !bits.intersects(Ibits::DATA) || dir {
+            self.invalidate_known(inode, KernelInval::Attr(ino)).await;
+            return;
+        }
+        loop {
+            let gone = inode.update(|state| {
+                let Some(held) = state.locks.iter_mut().find(|held| held.id == id) else {
+                    return true;
+                };
+                held.served = false;
+                held.rounds += 1;
+                false
+            });
+            if gone {
+                return;
+            }
+            self.invalidate_known(inode, KernelInval::Data(ino)).await;
+            let clean = until(
+                &inode.state,
+                |state| &mut state.waiters,
+                |state| match state.locks.iter().find(|held| held.id == id) {
+                    Some(held) if held.users > 0 => None,
+                    Some(held) => Some(!held.served),
+                    None => Some(true),
+                },
+            )
+            .await;
+            if clean {
+                return;
+            }
+        }
+    }
+
+    /// Invalidates an inode. One that was introduced but that the kernel does not know yet is
+    /// on its way there in an answer, which would be believed afterwards: try again until it
+    /// has arrived or was forgotten.
+    async fn invalidate_known(&self, inode: &Inode, what: KernelInval) {
+        while !self.port.invalidate(what).await {
+            if lock(&inode.state).lookups == 0 {
+                return;
+            }
+            self.port.sleep(INTRODUCE_NS).await;
+        }
+    }
+
+    async fn cancel_at_mdt(
+        self: &Arc<Client>,
+        fid: Fid,
+        id: LockId,
+        report: Option<sateen_wire::SizeReport>,
+    ) {
+        // A lost connection has voided the lock, so there is nobody to tell then.
+        if let Err(error) = self.mdt(fid, MdtRequest::Cancel { fid, id, report }).await {
+            tracing::debug!(%fid, %error, "a cancel did not reach the MDT");
+        }
+    }
+}

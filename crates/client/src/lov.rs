@@ -1,0 +1,218 @@
+//! Striping: one range of a file over its objects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use sateen_types::{Attr, Errno, Fid, Layout, ObjectId, Result};
+use sateen_wire::{MdtRequest, OstReply, OstRequest, SizeReport};
+
+use crate::client::Client;
+use crate::inode::{Inode, Unsynced};
+use crate::sync::{join_all, lock};
+
+/// Rounds of a glimpse before it gives up: the inode changed under each of them.
+const GLIMPSES_MAX: u32 = 8;
+
+fn object_of(fid: Fid, stripe: u32) -> ObjectId {
+    ObjectId { fid, stripe }
+}
+
+impl Client {
+    /// Writes `data` at `offset`; how much of it is written. An error after some pieces is
+    /// kept for later: the next write there meets it again.
+    ///
+    /// # Errors
+    /// The first piece's.
+    pub(crate) async fn write_stripes(
+        &self,
+        inode: &Inode,
+        layout: &Arc<Layout>,
+        offset: u64,
+        data: Bytes,
+    ) -> Result<usize> {
+        let len = data.len();
+        let piece =
+            |from: u64, to: u64| data.slice((from - offset) as usize..(to - offset) as usize);
+        let mut chunks = layout.chunks(offset, len as u64);
+        let first = chunks.next().ok_or(Errno::EFBIG)?;
+        let write = |chunk: sateen_types::Chunk| {
+            let bytes = piece(chunk.file_offset, chunk.file_offset + chunk.len);
+            self.write_chunk(inode, layout.generation, chunk, bytes)
+        };
+        if first.len == len as u64 {
+            write(first).await?;
+            return Ok(len);
+        }
+        let all = [first].into_iter().chain(chunks);
+        let writes = all.clone().map(|chunk| {
+            let write: std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> =
+                Box::pin(write(chunk));
+            write
+        });
+        let results = join_all(writes.collect()).await;
+        let mut done = 0;
+        for (chunk, result) in all.zip(results) {
+            match result {
+                Ok(()) => done += chunk.len as usize,
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    async fn write_chunk(
+        &self,
+        inode: &Inode,
+        layout_gen: u32,
+        chunk: sateen_types::Chunk,
+        data: Bytes,
+    ) -> Result<()> {
+        let object = object_of(inode.fid, chunk.stripe);
+        let write = self.ost_write(chunk.ost, object, layout_gen, chunk.object_offset, data);
+        let boot_epoch = write.await?;
+        let mut state = lock(&inode.state);
+        let now = Unsynced { ost: chunk.ost, boot_epoch };
+        let before = state.unsynced.insert(chunk.stripe, now);
+        if before.is_some_and(|before| before.boot_epoch != boot_epoch) {
+            // Written before and after a restart: the earlier bytes may be gone.
+            state.lost_writes = true;
+        }
+        Ok(())
+    }
+
+    /// Reads up to `len` bytes at `offset` behind what `buffer` holds. The range lies within
+    /// the file's size, so what objects do not have is a hole.
+    ///
+    /// # Errors
+    /// The first one met.
+    pub(crate) async fn read_stripes(
+        &self,
+        fid: Fid,
+        layout: &Layout,
+        offset: u64,
+        len: u64,
+        mut buffer: BytesMut,
+    ) -> Result<BytesMut> {
+        let start = buffer.len();
+        for chunk in layout.chunks(offset, len) {
+            let object = object_of(fid, chunk.stripe);
+            let before = buffer.len();
+            let want = chunk.len as u32;
+            let read = self.ost_read(chunk.ost, object, chunk.object_offset, want, buffer);
+            (buffer, _) = read.await?;
+            let end = before + chunk.len as usize;
+            if buffer.len() > end {
+                return Err(Errno::EPROTO);
+            }
+            buffer.resize(end, 0);
+        }
+        buffer.resize(start + len as usize, 0);
+        Ok(buffer)
+    }
+
+    /// Makes everything written to a file durable on the OSTs.
+    ///
+    /// # Errors
+    /// `EIO` if acknowledged writes may be lost, once; the OSTs' otherwise.
+    pub(crate) async fn sync_objects(&self, inode: &Inode) -> Result<()> {
+        let (unsynced, lost) = {
+            let mut state = lock(&inode.state);
+            (core::mem::take(&mut state.unsynced), core::mem::take(&mut state.lost_writes))
+        };
+        let mut by_ost: BTreeMap<(u32, u64), Vec<ObjectId>> = BTreeMap::new();
+        for (stripe, at) in &unsynced {
+            let objects = by_ost.entry((at.ost, at.boot_epoch)).or_default();
+            objects.push(object_of(inode.fid, *stripe));
+        }
+        let syncs = by_ost.into_iter().map(|((ost, boot_epoch), objects)| {
+            let sync: std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> =
+                Box::pin(async move {
+                    let request = OstRequest::Sync { objects, boot_epoch };
+                    match self.ost_call(ost, request).await? {
+                        OstReply::Done => Ok(()),
+                        _ => Err(Errno::EPROTO),
+                    }
+                });
+            sync
+        });
+        let failed = join_all(syncs.collect()).await.into_iter().find_map(Result::err);
+        match failed {
+            // The error was told; as in Linux, the next fsync speaks of later writes only.
+            Some(errno) => Err(errno),
+            None if lost => Err(Errno::EIO),
+            None => Ok(()),
+        }
+    }
+
+    /// The size proven by the objects of a file, and the blocks they use.
+    ///
+    /// # Errors
+    /// The OSTs': without one of them the size is not known.
+    pub(crate) async fn glimpse(&self, fid: Fid, layout: &Layout) -> Result<(u64, u64)> {
+        let mut by_ost: BTreeMap<u32, Vec<ObjectId>> = BTreeMap::new();
+        for (stripe, ost) in layout.objects() {
+            by_ost.entry(ost).or_default().push(object_of(fid, stripe));
+        }
+        let asks = by_ost.into_iter().map(|(ost, objects)| {
+            let ask: std::pin::Pin<Box<dyn Future<Output = _> + Send + '_>> =
+                Box::pin(self.ost_getattr(ost, objects));
+            ask
+        });
+        let (mut size, mut blocks) = (0, 0);
+        for objects in join_all(asks.collect()).await {
+            for object in objects? {
+                size = size.max(layout.size_proven(object.object.stripe, object.size));
+                blocks += object.blocks;
+            }
+        }
+        Ok((size, blocks))
+    }
+
+    /// If nobody at the MDT knows a file's size, asks the OSTs and tells the MDT.
+    ///
+    /// # Errors
+    /// As the requests it needs.
+    pub(crate) async fn settle_size(&self, inode: &Inode, mut attr: Attr) -> Result<Attr> {
+        for _ in 0..GLIMPSES_MAX {
+            if !attr.size_stale {
+                return Ok(attr);
+            }
+            let layout = self.layout_of(inode).await?;
+            let (size, blocks) = match &layout {
+                Some(layout) => self.glimpse(inode.fid, layout).await?,
+                None => (0, 0),
+            };
+            let report = SizeReport { size, blocks, mtime: None, atime: None };
+            let fid = inode.fid;
+            let version = attr.version;
+            let tell = MdtRequest::ReportSize { fid, report, glimpsed: true, version };
+            self.mdt(fid, tell).await?;
+            let owner = {
+                let mut state = lock(&inode.state);
+                let owns = state.owns_size();
+                let known = state.attr.as_mut().filter(|known| known.version == version);
+                if let Some(known) = known {
+                    known.size = size;
+                    known.blocks = blocks;
+                    known.size_stale = false;
+                }
+                owns
+            };
+            attr.size = size;
+            attr.blocks = blocks;
+            attr.size_stale = false;
+            if owner {
+                return Ok(attr);
+            }
+            // Whoever wrote meanwhile knows better: ask once more.
+            let again = self.fetch_attr(fid).await?;
+            if again.version == version || !again.size_stale {
+                return Ok(if again.size_stale { attr } else { again });
+            }
+            attr = again;
+        }
+        Err(Errno::EIO)
+    }
+}

@@ -1,0 +1,95 @@
+//! Typed requests to MDTs.
+
+use std::sync::Arc;
+
+use sateen_types::{Errno, Fid, Result, Seq, seq};
+use sateen_wire::{Bulk, Grants, MdtReply, MdtRequest, ReplyBody, Request};
+
+use crate::client::Client;
+use crate::fids::Draw;
+use crate::import::Import;
+
+/// A good answer of an MDT.
+#[derive(Debug)]
+pub(crate) struct MdtAnswer {
+    pub(crate) body: MdtReply,
+    pub(crate) transno: u64,
+    pub(crate) grants: Grants,
+}
+
+impl Client {
+    /// The import of the MDT that owns a FID.
+    fn import_of(&self, fid: Fid) -> Result<Arc<Import>> {
+        self.import(sateen_types::Endpoint::Mdt(seq::mdt_of(fid.seq))).ok_or(Errno::EREMOTEIO)
+    }
+
+    /// A request about `fid`.
+    ///
+    /// # Errors
+    /// The MDT's, or `EIO` if the connection was lost.
+    pub(crate) async fn mdt(&self, fid: Fid, request: MdtRequest) -> Result<MdtAnswer> {
+        self.mdt_call(fid, request, false).await
+    }
+
+    /// A request whose data lock is in use from the moment it arrives.
+    ///
+    /// # Errors
+    /// As [`Client::mdt`].
+    pub(crate) async fn mdt_pinned(&self, fid: Fid, request: MdtRequest) -> Result<MdtAnswer> {
+        self.mdt_call(fid, request, true).await
+    }
+
+    async fn mdt_call(&self, fid: Fid, request: MdtRequest, pin: bool) -> Result<MdtAnswer> {
+        let import = self.import_of(fid)?;
+        loop {
+            let again = Request::Mdt(request.clone());
+            let stamp = || self.stamp();
+            let (reply, _) = import.call(self.port.as_ref(), again, Bulk::None, stamp, pin).await?;
+            match (reply.error, reply.body) {
+                // Not executed: the target had too much to do.
+                (Some(Errno::EAGAIN), _) => self.port.sleep(1_000_000).await,
+                (Some(errno), _) => return Err(errno),
+                (None, ReplyBody::Mdt(body)) => {
+                    let (transno, grants) = (reply.transno, reply.grants);
+                    return Ok(MdtAnswer { body, transno, grants });
+                }
+                (None, _) => return Err(Errno::EPROTO),
+            }
+        }
+    }
+
+    /// Waits until a transno of the MDT of `fid` is durable; 0 waits for all there is.
+    ///
+    /// # Errors
+    /// As [`Client::mdt`].
+    pub(crate) async fn mdt_sync(&self, fid: Fid, upto: u64) -> Result<()> {
+        if upto > 0 && self.import_of(fid)?.last_committed() >= upto {
+            return Ok(());
+        }
+        self.mdt(fid, MdtRequest::Sync { upto }).await.map(|_| ())
+    }
+
+    /// A FID for a new file in the directory `parent`.
+    ///
+    /// # Errors
+    /// As [`Client::mdt`].
+    pub(crate) async fn new_fid(&self, parent: Fid) -> Result<Fid> {
+        loop {
+            match self.fids.draw().await {
+                Draw::Fid(fid) => return Ok(fid),
+                Draw::Ask => {
+                    let granted = self.grant_seq(parent).await;
+                    self.fids.refill(granted.as_ref().ok().copied());
+                    granted?;
+                }
+            }
+        }
+    }
+
+    async fn grant_seq(&self, parent: Fid) -> Result<Seq> {
+        match self.mdt(parent, MdtRequest::GrantSeq).await?.body {
+            MdtReply::Sequence(seq) => Ok(seq),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Typed requests to OSTs, and the grants that go with writes.
+
+use bytes::{Bytes, BytesMut};
+use sateen_types::{Endpoint, Errno, ObjectId, Result};
+use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, ReplyBody, Request};
+
+use crate::client::Client;
+use crate::sync::lock;
+
+impl Client {
+    async fn ost(&self, index: u32, request: OstRequest, bulk: Bulk) -> Result<(OstReply, Bulk)> {
+        let import = self.import(Endpoint::Ost(index)).ok_or(Errno::EIO)?;
+        let call = import.call(self.port.as_ref(), Request::Ost(request), bulk, || 0, false);
+        let (reply, bulk) = call.await?;
+        match (reply.error, reply.body) {
+            (Some(errno), _) => Err(errno),
+            (None, ReplyBody::Ost(body)) => Ok((body, bulk)),
+            (None, _) => Err(Errno::EPROTO),
+        }
+    }
+
+    /// A request without bulk.
+    ///
+    /// # Errors
+    /// The OST's, or `EIO` if the connection was lost.
+    pub(crate) async fn ost_call(&self, index: u32, request: OstRequest) -> Result<OstReply> {
+        loop {
+            match self.ost(index, request.clone(), Bulk::None).await {
+                Err(Errno::EAGAIN) => self.port.sleep(1_000_000).await,
+                answer => return answer.map(|(body, _)| body),
+            }
+        }
+    }
+
+    /// Writes one piece; the boot epoch of the OST that has it now.
+    ///
+    /// # Errors
+    /// As [`Client::ost_call`].
+    pub(crate) async fn ost_write(
+        &self,
+        index: u32,
+        object: ObjectId,
+        layout_gen: u32,
+        offset: u64,
+        data: Bytes,
+    ) -> Result<u64> {
+        loop {
+            let grant_used = self.take_grant(index, data.len() as u64);
+            let request = OstRequest::Write { object, layout_gen, offset, grant_used };
+            match self.ost(index, request, Bulk::Data(data.clone())).await {
+                Ok((OstReply::Written { boot_epoch, granted, .. }, _)) => {
+                    self.add_grant(index, granted);
+                    return Ok(boot_epoch);
+                }
+                Ok(_) => return Err(Errno::EPROTO),
+                Err(Errno::EAGAIN) => self.port.sleep(1_000_000).await,
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Reads behind what the buffer holds; how many bytes came.
+    ///
+    /// # Errors
+    /// As [`Client::ost_call`].
+    pub(crate) async fn ost_read(
+        &self,
+        index: u32,
+        object: ObjectId,
+        offset: u64,
+        len: u32,
+        buffer: BytesMut,
+    ) -> Result<(BytesMut, u32)> {
+        let request = OstRequest::Read { object, offset, len };
+        match self.ost(index, request, Bulk::Buffer(buffer)).await? {
+            (OstReply::Read { len }, Bulk::Buffer(buffer)) => Ok((buffer, len)),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Sizes of objects of one OST.
+    ///
+    /// # Errors
+    /// As [`Client::ost_call`].
+    pub(crate) async fn ost_getattr(
+        &self,
+        index: u32,
+        objects: Vec<ObjectId>,
+    ) -> Result<Vec<ObjectAttr>> {
+        match self.ost_call(index, OstRequest::GetAttr { objects }).await? {
+            OstReply::Objects(objects) => Ok(objects),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    fn take_grant(&self, index: u32, wanted: u64) -> u64 {
+        let mut grants = lock(&self.grants);
+        let grant = grants.entry(index).or_default();
+        let used = wanted.min(*grant);
+        *grant -= used;
+        used
+    }
+
+    fn add_grant(&self, index: u32, bytes: u64) {
+        let mut grants = lock(&self.grants);
+        let grant = grants.entry(index).or_default();
+        *grant = grant.saturating_add(bytes);
+    }
+
+    /// A new connection begins without a grant.
+    pub(crate) fn drop_grant(&self, index: u32) {
+        lock(&self.grants).remove(&index);
+    }
+}

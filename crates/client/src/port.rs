@@ -1,0 +1,38 @@
+//! What a client needs of the process it lives in.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use sateen_types::{Ino, Timestamp};
+use sateen_wire::Message;
+
+/// A future that runs on its own.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Something that the kernel must stop believing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelInval {
+    /// Every cached name of the mount.
+    Names,
+    /// An inode's attributes.
+    Attr(Ino),
+    /// An inode's pages, and its attributes with them.
+    Data(Ino),
+}
+
+/// The process around a client.
+pub trait Port: Send + Sync {
+    /// The time.
+    fn now(&self) -> Timestamp;
+    /// Sends a message to the endpoint in its header. The reply comes through
+    /// [`crate::Client::on_message`], perhaps before this returns.
+    fn send(&self, message: Message);
+    /// Runs a task to its end.
+    fn spawn(&self, task: Task);
+    /// Ends after `ns` nanoseconds.
+    fn sleep(&self, ns: u64) -> Task;
+    /// Ends when the kernel has dropped it, with whether the kernel knew the inode at all.
+    /// Never called while one of the client's mutexes is held; the kernel may well send
+    /// requests before it ends.
+    fn invalidate(&self, what: KernelInval) -> Pin<Box<dyn Future<Output = bool> + Send>>;
+}

@@ -1,0 +1,90 @@
+//! Waiting in futures: a mutex whose guard is never held across an await, and conditions on
+//! what it guards.
+
+use std::future::poll_fn;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+/// Locks a mutex, also after a panic elsewhere: every state here is changed in one step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Those who wait for a state to change.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters(Vec<Waker>);
+
+impl Waiters {
+    pub(crate) fn add(&mut self, waker: &Waker) {
+        if !self.0.iter().any(|known| known.will_wake(waker)) {
+            self.0.push(waker.clone());
+        }
+    }
+
+    /// Takes everyone, to be woken after the state's mutex is released.
+    pub(crate) fn take(&mut self) -> Woken {
+        Woken(core::mem::take(&mut self.0))
+    }
+}
+
+/// Tasks to be woken.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Woken(Vec<Waker>);
+
+impl Woken {
+    pub(crate) fn wake(self) {
+        for waker in self.0 {
+            waker.wake();
+        }
+    }
+}
+
+/// Waits until `ready` finds what it looks for. `waiters` says where to wait.
+pub(crate) async fn until<S, T>(
+    state: &Mutex<S>,
+    waiters: impl Fn(&mut S) -> &mut Waiters,
+    mut ready: impl FnMut(&mut S) -> Option<T>,
+) -> T {
+    poll_fn(|context| {
+        let mut state = lock(state);
+        match ready(&mut state) {
+            Some(value) => Poll::Ready(value),
+            None => {
+                waiters(&mut state).add(context.waker());
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// Runs futures side by side and collects what they give, in order.
+pub(crate) async fn join_all<T>(
+    futures: Vec<std::pin::Pin<Box<dyn Future<Output = T> + Send + '_>>>,
+) -> Vec<T> {
+    enum Slot<'a, T> {
+        Running(std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>),
+        Done(Option<T>),
+    }
+    impl<T> Unpin for Slot<'_, T> {}
+    let mut slots: Vec<Slot<'_, T>> = futures.into_iter().map(Slot::Running).collect();
+    poll_fn(|context| {
+        let mut pending = false;
+        for slot in &mut slots {
+            if let Slot::Running(future) = slot {
+                match future.as_mut().poll(context) {
+                    Poll::Ready(value) => *slot = Slot::Done(Some(value)),
+                    Poll::Pending => pending = true,
+                }
+            }
+        }
+        if pending { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    let done = slots.into_iter().filter_map(|slot| match slot {
+        Slot::Done(value) => value,
+        Slot::Running(_) => None,
+    });
+    done.collect()
+}
