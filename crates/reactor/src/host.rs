@@ -63,6 +63,8 @@ pub struct HostParts<S> {
     pub objects: Option<Arc<dyn ObjectStore>>,
     /// Its journal.
     pub journal: Box<dyn JournalDevice>,
+    /// What the service wants done first: the effects of its making.
+    pub first: Outbox,
 }
 
 /// Why a host could not do what its owner asked.
@@ -121,7 +123,8 @@ impl<S> std::fmt::Debug for TargetHost<S> {
 }
 
 impl<S: Service + 'static> TargetHost<S> {
-    /// Puts a target to work: it receives messages and ticks from now on.
+    /// Puts a target to work: it receives messages and ticks from now on, and its first
+    /// effects are performed.
     ///
     /// # Errors
     /// [`HostError::TooMany`].
@@ -146,11 +149,11 @@ impl<S: Service + 'static> TargetHost<S> {
             pool: reactor.pool.clone(),
             checkpoints: reactor.checkpoints.clone(),
         });
-        if reactor.router.add(host.me, host.clone()) && reactor.hosts.add(host.clone()) {
-            Ok(host)
-        } else {
-            Err(HostError::TooMany)
+        if !reactor.router.add(host.me, host.clone()) || !reactor.hosts.add(host.clone()) {
+            return Err(HostError::TooMany);
         }
+        run_loop::enter(|| host.perform(parts.first, 0));
+        Ok(host)
     }
 
     /// Looks at the service under its lock, for status displays and tests. Effects are not

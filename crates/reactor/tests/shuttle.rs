@@ -89,6 +89,7 @@ fn world(targets: u32, chained: bool, limits: StoreLimits) -> World {
             index: Arc::new(index),
             objects: Some(Arc::new(MemoryObjects::new(1 << 20))),
             journal: Box::new(journal.clone()),
+            first: sateen_target::Outbox::new(),
         };
         hosts.push(TargetHost::start(&reactor, parts).unwrap());
         journals.push(journal);

@@ -92,6 +92,7 @@ fn host(
         index,
         objects: Some(Arc::new(MemoryObjects::new(1 << 24))),
         journal: Box::new(journal.clone()),
+        first: sateen_target::Outbox::new(),
     };
     TargetHost::start(reactor, parts).unwrap()
 }

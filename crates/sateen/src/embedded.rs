@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sateen_fuse::{MountOptions, Session};
+use sateen_mdt::{Mdt, MdtConfig};
 use sateen_mgs::Mgs;
 use sateen_osd::{ObjectStore, Store};
 use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
-use sateen_target::{CoreConfig, Service};
-use sateen_types::Endpoint;
+use sateen_target::{CoreConfig, Outbox, Service};
+use sateen_types::{Endpoint, Timestamp};
 use sateen_wire::StatFs;
 
 use self::backend::Opened;
@@ -65,15 +66,20 @@ impl Embedded {
         let reactor = Arc::new(Reactor::default());
         reactor.start().map_err(|error| Refusal::io("start threads", &error))?;
         let mut embedded = Embedded { reactor, targets: Vec::new() };
-        for target in targets {
-            let running = embedded.start_target(target)?;
+        let osts: Vec<u32> = targets.iter().filter_map(Target::ost_index).collect();
+        let mut in_order: Vec<&Target> = targets.iter().collect();
+        // An MDT talks to its OSTs from the first moment.
+        in_order.sort_by_key(|target| matches!(target.label.target, Endpoint::Mdt(_)));
+        for target in in_order {
+            let running = embedded.start_target(target, &osts)?;
             embedded.targets.push(running);
         }
+        embedded.targets.sort_by_key(|running| running.target);
         registrar::register(&embedded.reactor, targets)?;
         Ok(embedded)
     }
 
-    fn start_target(&self, target: &Target) -> Outcome<Running> {
+    fn start_target(&self, target: &Target, osts: &[u32]) -> Outcome<Running> {
         let opened = backend::open(target)?;
         let config = CoreConfig {
             me: target.label.target,
@@ -81,8 +87,14 @@ impl Embedded {
             hash_key: target.label.hash_key,
         };
         match target.label.target {
-            Endpoint::Ost(_) => self.host(target, opened, |store| Ost::new(config, store)),
-            _ => self.host(target, opened, |store| Mgs::new(config, store)),
+            Endpoint::Ost(_) => self.host(target, opened, |store, _, _| Ost::new(config, store)),
+            Endpoint::Mdt(index) => self.host(target, opened, |store, now, out| {
+                let osts = osts.iter().copied();
+                Mdt::new(config, store, MdtConfig::new(index, osts), now, out)
+            }),
+            Endpoint::Mgs | Endpoint::Client(_) => {
+                self.host(target, opened, |store, _, _| Mgs::new(config, store))
+            }
         }
     }
 
@@ -90,16 +102,18 @@ impl Embedded {
         &self,
         target: &Target,
         opened: Opened,
-        service: impl FnOnce(Store) -> S,
+        service: impl FnOnce(Store, Timestamp, &mut Outbox) -> S,
     ) -> Outcome<Running> {
         let me = target.label.target;
         let objects = opened.objects.clone();
+        let mut first = Outbox::new();
         let parts = HostParts {
             me,
-            service: service(opened.store),
+            service: service(opened.store, self.reactor.clock.now(), &mut first),
             index: opened.index,
             objects: opened.objects,
             journal: opened.journal,
+            first,
         };
         let host = TargetHost::start(&self.reactor, parts)
             .map_err(|error| Refusal::new(format!("cannot start {me}: {error}"), "use fewer"))?;

@@ -35,6 +35,13 @@ pub(crate) struct Target {
     pub label: Label,
 }
 
+impl Target {
+    /// Its index, if it is an OST.
+    pub(crate) fn ost_index(&self) -> Option<u32> {
+        ost_index(self.label.target)
+    }
+}
+
 /// How many targets are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
