@@ -39,7 +39,8 @@ pub struct Ost {
     pub(crate) tombstones: u64,
     pub(crate) batch: Batch,
     order: Order,
-    ops: BTreeMap<u64, Op>,
+    /// Boxed, because they are large and go in and out of the map at every step.
+    ops: BTreeMap<u64, Box<Op>>,
     next_op: u64,
     /// Operations whose turn has come.
     ready: VecDeque<u64>,
@@ -106,7 +107,8 @@ impl Ost {
     }
 
     /// An operation arrives and takes its places. Returns its id.
-    fn enter(&mut self, mut op: Op) -> u64 {
+    fn enter(&mut self, op: Op) -> u64 {
+        let mut op = Box::new(op);
         let id = self.next_op;
         self.next_op += 1;
         for object in &op.objects {
@@ -148,7 +150,7 @@ impl Ost {
         }
     }
 
-    fn take_step(&mut self, id: u64, mut op: Op, step: Result<Step, Fault>, out: &mut Outbox) {
+    fn take_step(&mut self, id: u64, mut op: Box<Op>, step: Result<Step, Fault>, out: &mut Outbox) {
         match step {
             Ok(Step::Io(io)) => {
                 op.state = State::Io;
@@ -186,7 +188,13 @@ impl Ost {
     }
 
     /// The operation is over: answers it, and lets those behind it run.
-    fn finish(&mut self, id: u64, op: Op, answer: Option<(Reply, Bulk, u64)>, out: &mut Outbox) {
+    fn finish(
+        &mut self,
+        id: u64,
+        op: Box<Op>,
+        answer: Option<(Reply, Bulk, u64)>,
+        out: &mut Outbox,
+    ) {
         self.space.finished(op.charged);
         if op.buffered > 0 {
             self.buffered -= op.buffered;

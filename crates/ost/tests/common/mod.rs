@@ -45,11 +45,12 @@ impl Random {
     }
 }
 
-/// The seeds of a test of randomness: `SEED`, or `count` from 1 on.
+/// The seeds of a test of randomness: `SEED` alone, or from 1 on `SEEDS` of them, or `count`.
 pub fn seeds(count: u64) -> Vec<u64> {
-    match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("SEED") {
         Some(seed) => vec![seed],
-        None => (1..=count).collect(),
+        None => (1..=number("SEEDS").unwrap_or(count)).collect(),
     }
 }
 
