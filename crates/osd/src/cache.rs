@@ -45,6 +45,10 @@ impl Cache {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.young.is_empty() && self.old.is_empty()
+    }
+
     pub(crate) fn remove(&mut self, key: &Key) {
         if !self.young.is_empty() {
             self.young.remove(key);

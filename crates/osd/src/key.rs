@@ -53,6 +53,15 @@ impl Key {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 
+    /// The bytes with the zeros behind them as big-endian words, the last two overlapping.
+    fn words(&self) -> [u64; 4] {
+        let word = |at: usize| {
+            let bytes = self.bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
+            bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes))
+        };
+        [word(0), word(8), word(16), word(KEY_MAX - 8)]
+    }
+
     /// Whether this key starts with `prefix`.
     pub fn starts_with(&self, prefix: &Key) -> bool {
         self.as_bytes().starts_with(prefix.as_bytes())
@@ -61,7 +70,7 @@ impl Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Key) -> bool {
-        self.as_bytes() == other.as_bytes()
+        self.len == other.len && self.bytes == other.bytes
     }
 }
 
@@ -74,8 +83,10 @@ impl PartialOrd for Key {
 }
 
 impl Ord for Key {
+    /// As bytes. What lies behind the end is zero, so four words and the length decide; every
+    /// search in a memtable comes through here.
     fn cmp(&self, other: &Key) -> core::cmp::Ordering {
-        self.as_bytes().cmp(other.as_bytes())
+        self.words().cmp(&other.words()).then(self.len.cmp(&other.len))
     }
 }
 
@@ -88,5 +99,32 @@ impl core::hash::Hash for Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.as_bytes().escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_sort_as_bytes() {
+        let mut all: Vec<Vec<u8>> = Vec::new();
+        for len in [0, 1, 7, 8, 9, 15, 16, 17, 22, 23, 29, 30] {
+            for byte in [0, 1, 0x7f, 0x80, 0xff] {
+                all.push(vec![byte; len]);
+                for at in 0..len {
+                    let mut other = vec![byte; len];
+                    other[at] ^= 0x81;
+                    all.push(other);
+                }
+            }
+        }
+        let key = |bytes: &Vec<u8>| Key::from_bytes(bytes).unwrap();
+        for one in &all {
+            for two in &all {
+                assert_eq!(key(one).cmp(&key(two)), one.cmp(two), "{one:?} {two:?}");
+                assert_eq!(key(one) == key(two), one == two);
+            }
+        }
     }
 }

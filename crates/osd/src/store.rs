@@ -230,8 +230,10 @@ impl Store {
     #[expect(clippy::expect_used, reason = "Batch encodes what it decodes")]
     pub fn commit(&mut self, batch: &Batch) -> u64 {
         let record = batch.as_bytes();
-        for change in Batch::changes(record).flatten() {
-            self.cache.remove(&change.key);
+        if !self.cache.is_empty() {
+            for change in Batch::changes(record).flatten() {
+                self.cache.remove(&change.key);
+            }
         }
         self.active.apply(record).expect("a batch that was just built");
         self.journal.append(record)

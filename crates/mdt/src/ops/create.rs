@@ -8,7 +8,7 @@ use sateen_wire::{Grants, Ibits, LockMode, MdtReply, MdtRequest, SYMLINK_MAX};
 
 use super::open::{Intent, Opened, open_file};
 use super::{DIR_BLOCKS, DIR_SIZE, S_ISGID, put_inode, shown};
-use crate::alloc::resolve;
+use crate::alloc::{Allocator, resolve};
 use crate::destroy::count;
 use crate::layouts::Made;
 use crate::mdt::Mdt;
@@ -49,28 +49,46 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     let intent = Intent { flags, id: *open_id, cred: *cred, want: *want };
     let (mode, rdev, policy, open) = (*mode, *rdev, *policy, open.is_some());
     let new = New { fid: *fid, mode, rdev, symlink, policy, intent, open };
+    let (parent, name) = (*parent, name.as_bytes());
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
-    let dir = view.dir(*parent);
-    let found = find(&view, *parent, name.as_bytes());
-    let dir = dir?;
-    match found? {
-        Found::Entry { fid, kind, .. } => {
-            if *exclusive || !open {
-                return Err(Errno::EEXIST.into());
-            }
-            existing(mdt, op, (fid, kind), &new.intent)
+    let dir = view.dir(parent);
+    let found = find(&view, parent, name);
+    let (dir, found) = (dir?, found?);
+    if let Found::Entry { fid, kind, .. } = found {
+        if *exclusive || !open {
+            return Err(Errno::EEXIST.into());
         }
-        Found::Absent { place, extends } => {
-            let inherited = dir.policy;
-            make(
-                mdt,
-                op,
-                (*parent, name.as_bytes(), &Found::Absent { place, extends }),
-                &new,
-                inherited,
-            )
-        }
+        return existing(mdt, op, (fid, kind), &new.intent);
     }
+    let kind = check(&new)?;
+    if !mdt.seqs.check(op.client, new.fid)? && view.inode(new.fid)?.is_some() {
+        return Err(Errno::EEXIST.into());
+    }
+    if new.open {
+        mdt.clients.may_open(op.client, new.intent.id)?;
+    }
+    op.need(&mut mdt.locks, &[Need::all_gone(parent, Ibits::UPDATE)])?;
+    let made = layout_for(&mut mdt.alloc, kind, &new, dir.policy)?;
+
+    let stamp = op.stamp(&mdt.core);
+    mdt.scratch.clear();
+    put_link(&mut mdt.scratch, parent, name);
+    let inode = inode(&new, kind, (&dir, made.as_ref()), (&stamp, &mdt.scratch));
+    let tx = &mut mdt.batch;
+    tx.clear();
+    if let Found::Absent { place, extends } = found {
+        insert(&view, tx, (&place, extends), name, (new.fid, kind))?;
+    }
+    put_inode(tx, &inode);
+    let attr = inode.attr;
+    let mut dir = dir;
+    dir.entries += 1;
+    dir.attr.nlink += u32::from(kind == FileKind::Directory);
+    stamp.touch_content(&mut dir.attr);
+    put_inode(tx, &dir);
+    mdt.inodes = count(tx, mdt.inodes, 1);
+    let transno = op.commit(&mut mdt.core, &mut mdt.batch);
+    Ok(created(mdt, op, &new, (attr, made), transno))
 }
 
 /// The name exists: `open(O_CREAT)` opens it, if it is a file.
@@ -109,58 +127,27 @@ fn check(new: &New<'_>) -> Result<FileKind, Errno> {
     if new.symlink.len() > SYMLINK_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(kind) }
 }
 
-fn make(
-    mdt: &mut Mdt,
-    op: &mut Op<'_>,
-    (parent, name, found): (Fid, &[u8], &Found),
-    new: &New<'_>,
-    inherited: Option<StripePolicy>,
-) -> Result<Outcome, Fault> {
-    let kind = check(new)?;
-    let unused = mdt.seqs.check(op.client, new.fid)?;
-    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
-    if !unused && view.inode(new.fid)?.is_some() {
-        return Err(Errno::EEXIST.into());
-    }
-    if new.open {
-        mdt.clients.may_open(op.client, new.intent.id)?;
-    }
-    op.need(&mut mdt.locks, &[Need::all_gone(parent, Ibits::UPDATE)])?;
-    let made = layout_for(mdt, kind, new, inherited)?;
-
-    let stamp = op.stamp(&mdt.core);
-    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
-    let mut dir = view.dir(parent)?;
-    let attr = attributes(new, kind, (&dir.attr, made.is_some()), &stamp);
-    mdt.scratch.clear();
-    put_link(&mut mdt.scratch, parent, name);
-    let mut inode = Inode::new(attr);
-    inode.layout = made.as_ref().map_or(&[], |made| &made.bytes);
+/// The new inode's record.
+fn inode<'a>(
+    new: &New<'a>,
+    kind: FileKind,
+    (dir, made): (&Inode<'_>, Option<&'a Made>),
+    (stamp, links): (&Stamp, &'a [u8]),
+) -> Inode<'a> {
+    let mut inode = Inode::new(attributes(new, kind, (&dir.attr, made.is_some()), stamp));
+    inode.layout = made.map_or(&[], |made| &made.bytes);
     inode.symlink = new.symlink;
-    inode.links = &mdt.scratch;
+    inode.links = links;
     inode.policy = match kind {
-        FileKind::Directory => new.policy.or(inherited),
-        FileKind::Regular if made.is_none() => Some(resolve(new.policy, inherited)),
+        FileKind::Directory => new.policy.or(dir.policy),
+        FileKind::Regular if made.is_none() => Some(resolve(new.policy, dir.policy)),
         _ => None,
     };
     if new.open && new.intent.flags.write {
         inode.attr.size_stale = true;
         inode.attr.maybe_objects = true;
     }
-    let tx = &mut mdt.batch;
-    tx.clear();
-    if let Found::Absent { place, extends } = found {
-        insert(&view, tx, (place, *extends), name, (new.fid, kind))?;
-    }
-    put_inode(tx, &inode);
-    let attr = inode.attr;
-    dir.entries += 1;
-    dir.attr.nlink += u32::from(kind == FileKind::Directory);
-    stamp.touch_content(&mut dir.attr);
-    put_inode(tx, &dir);
-    mdt.inodes = count(tx, mdt.inodes, 1);
-    let transno = op.commit(&mut mdt.core, &mut mdt.batch);
-    Ok(created(mdt, op, new, (attr, made), transno))
+    inode
 }
 
 /// What changes in memory, and the answer.
@@ -188,7 +175,7 @@ fn created(
 
 /// The layout of a new regular file. Without any OST it gets one when it is first written.
 fn layout_for(
-    mdt: &mut Mdt,
+    alloc: &mut Allocator,
     kind: FileKind,
     new: &New<'_>,
     inherited: Option<StripePolicy>,
@@ -196,7 +183,7 @@ fn layout_for(
     if kind != FileKind::Regular {
         return Ok(None);
     }
-    let made = mdt.alloc.choose(&resolve(new.policy, inherited), 1)?;
+    let made = alloc.choose(&resolve(new.policy, inherited), 1)?;
     if made.is_none() && new.open && new.intent.flags.write {
         return Err(Errno::ENOSPC);
     }
