@@ -6,12 +6,13 @@
 //! are for.
 
 mod backend;
+mod mounted;
+mod port;
 mod registrar;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sateen_fuse::{MountOptions, Session};
 use sateen_mdt::{Mdt, MdtConfig};
 use sateen_mgs::Mgs;
 use sateen_osd::{ObjectStore, Store};
@@ -22,7 +23,7 @@ use sateen_types::{Endpoint, Timestamp};
 use sateen_wire::StatFs;
 
 use self::backend::Opened;
-use crate::fusefs::FuseFs;
+pub(crate) use self::mounted::Mounted;
 use crate::refusal::{Outcome, Refusal};
 use crate::report::TargetReport;
 use crate::targets::Target;
@@ -121,18 +122,8 @@ impl Embedded {
     }
 
     /// Makes a client and mounts it.
-    pub(crate) fn mount(&self, path: &Path) -> Outcome<Session> {
-        let mut options = MountOptions::new(path);
-        options.fsname = crate::targets::FSNAME.to_owned();
-        let stores = self.targets.iter().filter_map(|running| running.objects.clone());
-        let fs = Arc::new(FuseFs::new(stores.collect()));
-        Session::mount(options, fs).map_err(|error| {
-            Refusal::new(
-                format!("cannot mount: {error}"),
-                "see whether another FUSE file system can be mounted here; in a container, start \
-                 it with --device /dev/fuse --cap-add SYS_ADMIN",
-            )
-        })
+    pub(crate) fn mount(&self, path: &Path) -> Outcome<Mounted> {
+        Mounted::new(&self.reactor, path)
     }
 
     /// The targets' states and space.

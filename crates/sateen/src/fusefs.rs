@@ -1,12 +1,13 @@
 //! Between the kernel and the client: kernel requests become verbs of the client.
 //!
-//! Serves the root directory, empty, and the space of the object targets.
+//! Serves the root directory, empty, and the space of the targets.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use sateen_client::Client;
 use sateen_fuse::{Attr, Filesystem, Op, ROOT_INO, Reply, Request, StatfsOut};
-use sateen_osd::ObjectStore;
+use sateen_reactor::Executor;
 use sateen_types::Errno;
 
 /// Size of the units that statfs counts in.
@@ -14,28 +15,33 @@ const FRAGMENT_BYTES: u64 = 4096;
 
 /// One mount.
 pub(crate) struct FuseFs {
-    stores: Vec<Arc<dyn ObjectStore>>,
+    client: Arc<Client>,
+    executor: Executor,
 }
 
 impl FuseFs {
-    /// A mount over these object stores.
-    pub(crate) fn new(stores: Vec<Arc<dyn ObjectStore>>) -> FuseFs {
-        FuseFs { stores }
+    /// A mount of this client.
+    pub(crate) fn new(client: Arc<Client>, executor: Executor) -> FuseFs {
+        FuseFs { client, executor }
     }
 
-    fn statfs(&self) -> StatfsOut {
-        let mut sum = StatfsOut {
-            bsize: 1 << 20,
-            frsize: FRAGMENT_BYTES as u32,
-            namelen: sateen_types::NAME_MAX as u32,
-            ..StatfsOut::default()
-        };
-        for space in self.stores.iter().filter_map(|store| store.statfs().ok()) {
-            sum.blocks += space.bytes_total / FRAGMENT_BYTES;
-            sum.bfree += space.bytes_free / FRAGMENT_BYTES;
-            sum.bavail += space.bytes_avail / FRAGMENT_BYTES;
-        }
-        sum
+    fn statfs(&self, reply: Reply) {
+        let client = self.client.clone();
+        self.executor.spawn(Box::pin(async move {
+            match client.statfs().await {
+                Ok(space) => reply.statfs(&StatfsOut {
+                    blocks: space.bytes_total / FRAGMENT_BYTES,
+                    bfree: space.bytes_free / FRAGMENT_BYTES,
+                    bavail: space.bytes_avail / FRAGMENT_BYTES,
+                    files: space.files_total,
+                    ffree: space.files_free,
+                    bsize: 1 << 20,
+                    namelen: sateen_types::NAME_MAX as u32,
+                    frsize: FRAGMENT_BYTES as u32,
+                }),
+                Err(errno) => reply.error(errno.raw()),
+            }
+        }));
     }
 }
 
@@ -44,7 +50,7 @@ impl Filesystem for FuseFs {
         let root = Attr { ino: ROOT_INO, mode: 0o40755, nlink: 2, ..Attr::default() };
         match request.op {
             Op::Getattr { .. } => reply.attr(&root, Duration::ZERO),
-            Op::Statfs { .. } => reply.statfs(&self.statfs()),
+            Op::Statfs { .. } => self.statfs(reply),
             Op::Opendir { .. } => reply.opened(0, 0),
             Op::Readdir { .. } | Op::Readdirplus { .. } => {
                 let entries = reply.dir_buffer();

@@ -9,13 +9,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sateen_fuse::{EndReason, Session, UnmountMode};
+use sateen_fuse::{EndReason, UnmountMode};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
-use crate::embedded::Embedded;
+use crate::embedded::{Embedded, Mounted};
 use crate::refusal::{Outcome, Refusal};
 use crate::report::{MountReport, Report};
 use crate::state::{self, Ended, State};
@@ -46,7 +46,7 @@ struct Caller {
 /// A mount and whether it is still there.
 struct Mount {
     path: PathBuf,
-    session: Arc<Session>,
+    mounted: Arc<Mounted>,
     /// Ended, and not because we wanted it to.
     lost: bool,
 }
@@ -73,7 +73,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     fn report(&self) -> Report {
         let mounts = lock(&self.mounts);
-        let transport = mounts.first().map(|mount| mount.session.transport().name().to_owned());
+        let transport =
+            mounts.first().map(|mount| mount.mounted.session.transport().name().to_owned());
         let mounts: Vec<MountReport> = mounts
             .iter()
             .map(|mount| MountReport {
@@ -109,14 +110,14 @@ impl Server {
         let embedded = Embedded::start(targets)?;
         let mut mounts = Vec::new();
         for path in points {
-            let session = Arc::new(embedded.mount(&path)?);
+            let mounted = Arc::new(embedded.mount(&path)?);
             // The first answer; from here on the mount works for everybody.
             std::fs::metadata(&path).map_err(|error| {
                 Refusal::io(format!("use the mount {}", path.display()), &error)
             })?;
-            mounts.push(Mount { path, session, lost: false });
+            mounts.push(Mount { path, mounted, lost: false });
         }
-        let first = mounts.first().map(|mount| mount.session.transport().name());
+        let first = mounts.first().map(|mount| mount.mounted.session.transport().name());
         let state = State {
             pid: std::process::id(),
             mounts: mounts.iter().map(|mount| mount.path.clone()).collect(),
@@ -124,7 +125,7 @@ impl Server {
             ended: None,
         };
         for (index, mount) in mounts.iter().enumerate() {
-            watch_mount(index, mount.session.clone(), sender.clone())?;
+            watch_mount(index, mount.mounted.clone(), sender.clone())?;
         }
         let shared = Arc::new(Shared {
             data,
@@ -227,18 +228,19 @@ impl Server {
     /// Unmounts everything; the path of the first mount that is in use, if not forced.
     fn unmount_all(&self, force: bool) -> Result<(), PathBuf> {
         for mount in lock(&self.shared.mounts).iter_mut().filter(|mount| !mount.lost) {
-            if mount.session.unmount(UnmountMode::Clean).is_err() {
+            if mount.mounted.session.unmount(UnmountMode::Clean).is_err() {
                 if !force {
                     return Err(mount.path.clone());
                 }
                 tracing::warn!(mount = %mount.path.display(), "in use; programs will get errors");
-                if let Err(error) = mount.session.unmount(UnmountMode::Force) {
+                if let Err(error) = mount.mounted.session.unmount(UnmountMode::Force) {
                     tracing::warn!(%error, mount = %mount.path.display(), "cannot unmount");
                 }
             }
-            if mount.session.join_timeout(ABORT_TIMEOUT).is_none() {
+            if mount.mounted.session.join_timeout(ABORT_TIMEOUT).is_none() {
                 return Err(mount.path.clone());
             }
+            mount.mounted.leave();
         }
         Ok(())
     }
@@ -273,9 +275,10 @@ fn watch_signals(events: Sender<Event>) -> Outcome<()> {
     })
 }
 
-fn watch_mount(mount: usize, session: Arc<Session>, events: Sender<Event>) -> Outcome<()> {
+fn watch_mount(mount: usize, mounted: Arc<Mounted>, events: Sender<Event>) -> Outcome<()> {
     thread("mount", move || {
-        let reason = session.join();
+        let reason = mounted.session.join();
+        mounted.leave();
         // The main thread may have ended first, having unmounted it.
         let _ = events.send(Event::Ended { mount, reason });
     })

@@ -1,0 +1,99 @@
+//! One mount: a client, its port, and the kernel's connection to it.
+
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::Duration;
+
+use sateen_client::{Client, ClientConfig, Port, Task};
+use sateen_fuse::{MountOptions, Session};
+use sateen_reactor::Reactor;
+use sateen_types::ClientId;
+
+use super::port::{ClientPort, ToClient};
+use crate::fusefs::FuseFs;
+use crate::refusal::{Outcome, Refusal};
+use crate::targets::FSNAME;
+
+/// How long connecting to all targets, or saying goodbye to them, may take.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A mount. It stays connected until [`Mounted::leave`].
+pub(crate) struct Mounted {
+    /// The kernel's connection.
+    pub session: Session,
+    reactor: Arc<Reactor>,
+    client: Arc<Client>,
+    port: Arc<ClientPort>,
+    left: Once,
+}
+
+impl Mounted {
+    /// Connects a new client and mounts it.
+    pub(crate) fn new(reactor: &Arc<Reactor>, path: &Path) -> Outcome<Mounted> {
+        let port = Arc::new(ClientPort::new(reactor.clone()));
+        let id = ClientId(sateen_reactor::random());
+        let as_port: Arc<dyn Port> = port.clone();
+        let client = Client::new(ClientConfig { id }, as_port);
+        reactor.router.add(client.endpoint(), Arc::new(ToClient(client.clone())));
+        let mounting = client.clone();
+        let connected = wait_for(reactor, async move { mounting.mount().await });
+        match connected {
+            Some(Ok(())) => {}
+            Some(Err(errno)) => {
+                return Err(Refusal::new(
+                    format!("the client cannot connect: {errno}"),
+                    "look at the log",
+                ));
+            }
+            None => {
+                return Err(Refusal::new(
+                    "the targets do not answer",
+                    "look at the log and at the disk: it may be hanging",
+                ));
+            }
+        }
+        let mut options = MountOptions::new(path);
+        options.fsname = FSNAME.to_owned();
+        let fs = Arc::new(FuseFs::new(client.clone(), reactor.executor.clone()));
+        let session = Session::mount(options, fs).map_err(|error| {
+            Refusal::new(
+                format!("cannot mount: {error}"),
+                "see whether another FUSE file system can be mounted here; in a container, start \
+                 it with --device /dev/fuse --cap-add SYS_ADMIN",
+            )
+        })?;
+        port.attach(session.notifier()).map_err(|error| Refusal::io("start threads", &error))?;
+        let left = Once::new();
+        Ok(Mounted { session, reactor: reactor.clone(), client, port, left })
+    }
+
+    /// The mount is gone: the client gives everything back. Returns when it has, whoever
+    /// called first.
+    pub(crate) fn leave(&self) {
+        self.left.call_once(|| {
+            self.port.detach();
+            let client = self.client.clone();
+            if wait_for(&self.reactor, async move { client.unmount().await }).is_none() {
+                tracing::warn!("the targets did not hear the client's goodbye");
+            }
+            self.reactor.router.remove(self.client.endpoint());
+        });
+    }
+}
+
+/// Runs a future to its end; `None` if that takes too long. Not for threads of a run loop.
+fn wait_for<T: Send + 'static>(
+    reactor: &Reactor,
+    future: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = channel();
+    let sender = Mutex::new(sender);
+    let task: Task = Box::pin(async move {
+        let result = future.await;
+        // Nobody listens any more only after a timeout.
+        let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(result);
+    });
+    reactor.executor.spawn(task);
+    receiver.recv_timeout(CLIENT_TIMEOUT).ok()
+}

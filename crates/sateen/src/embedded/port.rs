@@ -1,0 +1,201 @@
+//! The process around a client, as the client sees it: the reactor, and the kernel's caches.
+//!
+//! What the kernel is told of names and attributes waits for nothing and is told at once.
+//! Pages are different: the kernel waits for READs in flight, so that these messages have
+//! threads of their own, on which no request depends.
+
+use std::future::{Future, ready};
+use std::io;
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use sateen_client::{Client, KernelInval, Port, Task};
+use sateen_fuse::Notifier;
+use sateen_reactor::Reactor;
+use sateen_types::Timestamp;
+use sateen_wire::Message;
+
+/// Threads that drop pages, per mount: as many inodes can be dropped at once.
+const NOTIFY_THREADS: usize = 4;
+
+type Known = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// See the module.
+pub(crate) struct ClientPort {
+    reactor: Arc<Reactor>,
+    kernel: Kernel,
+}
+
+impl ClientPort {
+    /// A port without a mount.
+    pub(crate) fn new(reactor: Arc<Reactor>) -> ClientPort {
+        ClientPort { reactor, kernel: Kernel::default() }
+    }
+
+    /// The mount is there: what was to be invalidated since it began to be made is now.
+    pub(crate) fn attach(&self, notifier: Notifier) -> io::Result<()> {
+        self.kernel.attach(notifier)
+    }
+
+    /// The mount is gone, and with it all that the kernel believed.
+    pub(crate) fn detach(&self) {
+        *lock(&self.kernel.state) = State::Gone;
+    }
+}
+
+impl Port for ClientPort {
+    fn now(&self) -> Timestamp {
+        self.reactor.clock.now()
+    }
+
+    fn send(&self, message: Message) {
+        self.reactor.router.send(message);
+    }
+
+    fn spawn(&self, task: Task) {
+        self.reactor.executor.spawn(task);
+    }
+
+    fn sleep(&self, ns: u64) -> Task {
+        Box::pin(self.reactor.timers.sleep(ns))
+    }
+
+    fn invalidate(&self, what: KernelInval) -> Known {
+        self.kernel.invalidate(what)
+    }
+}
+
+/// The kernel's side of one mount.
+#[derive(Default)]
+struct Kernel {
+    state: Mutex<State>,
+}
+
+enum State {
+    /// Being mounted: what is to be invalidated is kept.
+    Coming(Vec<Job>),
+    /// Mounted.
+    Here { notifier: Notifier, jobs: Sender<Job> },
+    /// Unmounted.
+    Gone,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State::Coming(Vec::new())
+    }
+}
+
+struct Job {
+    what: KernelInval,
+    done: Arc<Mutex<Done>>,
+}
+
+#[derive(Default)]
+struct Done {
+    known: Option<bool>,
+    waker: Option<Waker>,
+}
+
+impl Kernel {
+    fn attach(&self, notifier: Notifier) -> io::Result<()> {
+        let (jobs, receiver) = channel();
+        let receiver = Arc::new(Mutex::new(receiver));
+        for index in 0..NOTIFY_THREADS {
+            let (notifier, receiver) = (notifier.clone(), receiver.clone());
+            let name = format!("notify-{index}");
+            std::thread::Builder::new().name(name).spawn(move || serve(&notifier, &receiver))?;
+        }
+        let mut state = lock(&self.state);
+        if let State::Coming(early) = &mut *state {
+            for job in early.drain(..) {
+                // The threads live as long as the sender, which is still here.
+                let _ = jobs.send(job);
+            }
+            *state = State::Here { notifier, jobs };
+        }
+        Ok(())
+    }
+
+    fn invalidate(&self, what: KernelInval) -> Known {
+        let done = Arc::new(Mutex::new(Done::default()));
+        match &mut *lock(&self.state) {
+            State::Gone => return Box::pin(ready(true)),
+            State::Here { notifier, .. } if !matches!(what, KernelInval::Data(_)) => {
+                return Box::pin(ready(tell(notifier, what)));
+            }
+            State::Here { jobs, .. } => {
+                let _ = jobs.send(Job { what, done: done.clone() });
+            }
+            State::Coming(early) => early.push(Job { what, done: done.clone() }),
+        }
+        Box::pin(Told(done))
+    }
+}
+
+/// One of the threads.
+fn serve(notifier: &Notifier, jobs: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = lock(jobs).recv();
+        let Ok(Job { what, done }) = job else { return };
+        let known = tell(notifier, what);
+        let waker = {
+            let mut done = lock(&done);
+            done.known = Some(known);
+            done.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Tells the kernel. Returns whether it knew the inode.
+fn tell(notifier: &Notifier, what: KernelInval) -> bool {
+    let told = match what {
+        KernelInval::Names => notifier.inc_epoch(),
+        KernelInval::Attr(ino) => notifier.inval_inode(ino, -1, 0),
+        KernelInval::Data(ino) => notifier.inval_inode(ino, 0, 0),
+    };
+    told.unwrap_or_else(|error| {
+        let gone = [rustix::io::Errno::NODEV, rustix::io::Errno::NOTCONN];
+        if !gone.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error())) {
+            tracing::error!(?what, %error, "the kernel did not take an invalidation");
+        }
+        // Nothing is left that could believe it.
+        true
+    })
+}
+
+/// A job as a future.
+struct Told(Arc<Mutex<Done>>);
+
+impl Future for Told {
+    type Output = bool;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
+        let mut done = lock(&self.0);
+        match done.known {
+            Some(known) => Poll::Ready(known),
+            None => {
+                done.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Brings a client its messages.
+pub(crate) struct ToClient(pub(crate) Arc<Client>);
+
+impl sateen_reactor::Receiver for ToClient {
+    fn receive(self: Arc<Self>, message: Message) {
+        self.0.on_message(message);
+    }
+}
