@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sateen_ldlm::Need;
+use sateen_osd::Batch;
 use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Fid, FileKind, Layout};
 use sateen_wire::disk::mdt::Inode;
@@ -14,7 +15,7 @@ use crate::alloc::resolve;
 use crate::layouts::Made;
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome, Punch, reply};
-use crate::view::View;
+use crate::view::{Stamp, View};
 
 /// How a file is to be opened.
 pub(super) struct Intent {
@@ -74,19 +75,8 @@ pub(super) fn open_file(
     let stamp = op.stamp(&mdt.core);
     let tx = &mut mdt.batch;
     tx.clear();
-    let mut cut = false;
-    if truncate {
-        cut = cuts(&inode, 0);
-        set_size(&mut inode.attr, 0);
-        inode.attr.size_stale = before.size_stale && mdt.opens.writers(fid) > 0;
-        stamp.touch_content(&mut inode.attr);
-        if intent.cred.uid != 0 {
-            drop_set_id(&mut inode.attr);
-        }
-        if cut {
-            log_punch(tx, stamp.transno, &inode);
-        }
-    }
+    let stale = before.size_stale && mdt.opens.writers(fid) > 0;
+    let cut = truncate && cut_to_nothing(tx, &mut inode, stale, (&stamp, &intent.cred));
     let started = write && !(before.size_stale && before.maybe_objects && made.is_none());
     let settled = inode.attr;
     if write {
@@ -117,6 +107,26 @@ pub(super) fn open_file(
         Some(layout) if cut => Outcome::Punch(answer, Punch { fid, size: 0, layout }),
         _ => Outcome::Reply(answer),
     })
+}
+
+/// `O_TRUNC`. Returns whether objects have to be cut. `stale`: other writers are at it.
+fn cut_to_nothing(
+    tx: &mut Batch,
+    inode: &mut Inode<'_>,
+    stale: bool,
+    (stamp, cred): (&Stamp, &Cred),
+) -> bool {
+    let cut = cuts(inode, 0);
+    set_size(&mut inode.attr, 0);
+    inode.attr.size_stale = stale;
+    stamp.touch_content(&mut inode.attr);
+    if cred.uid != 0 {
+        drop_set_id(&mut inode.attr);
+    }
+    if cut {
+        log_punch(tx, stamp.transno, inode);
+    }
+    cut
 }
 
 /// A layout for a file that is to be written and has none yet.

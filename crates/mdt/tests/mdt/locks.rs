@@ -212,3 +212,22 @@ fn a_failed_disk_is_told_to_everybody_who_waits() {
             if header.slot == call.slot && header.client == A && reply.error == Some(Errno::EIO)
     )));
 }
+
+#[test]
+fn a_lost_holder_leaves_the_size_unknown_though_others_close_well() {
+    let mut world = World::with_clients(1);
+    let (reply, id) = world.creat(A, ROOT, "f", Ibits::DATA);
+    let fid = grant(&reply).fid;
+    let flags = OpenFlags { write: true, ..OpenFlags::default() };
+    let open_id = world.open_id(B);
+    let cred = Cred::default();
+    world.ok(B, MdtRequest::Open { fid, flags, open_id, cred, want: Ibits::NONE });
+    world.ok(B, MdtRequest::Enqueue { fid, mode: LockMode::Pw, bits: Ibits::DATA });
+    let mut out = sateen_target::Outbox::new();
+    world.mdt.evict_client(world.now, B, &mut out);
+    world.tick(3_000);
+    world.rest();
+    world.close(A, fid, id, None);
+    let attr = world.stat(A, fid);
+    assert!(attr.size_stale && attr.maybe_objects);
+}
