@@ -1,0 +1,356 @@
+//! The object store of an OST on disk: one sparse file per object.
+//!
+//! Who calls it: the driver's I/O threads, several at a time ([`ObjectStore`]); the OST above
+//! orders calls that would disturb each other. What it must never do: say that an object is
+//! durable before its data, its name and every folder above it are.
+//!
+//! Life of an object:
+//! 1. *Absent*: reads find nothing, sizes are zero.
+//! 2. *Born* by its first write or allocation: the file and the folders above it appear
+//!    ([`names`]), and are noted as not yet durable ([`unsynced`]).
+//! 3. *Durable* after [`ObjectStore::sync`]: data first, then the names from below to above.
+//! 4. *Removed*: its name goes; that, too, is durable only after a sync.
+//!
+//! What an earlier process left unsynced is not in these notes, so opening syncs the whole
+//! file system once. The first error of the disk's write side that is not a lack of space is
+//! the last: from then on nothing is written or acknowledged.
+
+mod files;
+mod names;
+mod unsynced;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::BytesMut;
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstatvfs, seek, syncfs};
+use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
+use sateen_types::{Errno, Fid, ObjectId, Seq};
+use sateen_wire::StatFs;
+
+use crate::folder::{create_folder, sync_folder};
+use crate::lock;
+use files::Files;
+use names::Group;
+use unsynced::{Changing, Place, Unsynced};
+
+/// Tries at bringing a file into a folder that others remove whenever it is empty.
+const BIRTH_TRIES_MAX: u32 = 16;
+
+/// Limits of an object store.
+#[derive(Debug, Clone, Copy)]
+pub struct ObjectOptions {
+    /// Files kept open.
+    pub files_open_max: usize,
+}
+
+impl Default for ObjectOptions {
+    fn default() -> Self {
+        Self { files_open_max: 2048 }
+    }
+}
+
+/// The objects of one target. See the module.
+#[derive(Debug)]
+pub struct DiskObjects {
+    folder: PathBuf,
+    root: File,
+    files: Files,
+    unsynced: Unsynced,
+    /// The group in which an object was born last.
+    busy: Mutex<Option<Group>>,
+    poisoned: AtomicBool,
+}
+
+impl DiskObjects {
+    /// Opens the store in `folder`, creating it if there is none.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn open(folder: &Path, options: ObjectOptions) -> io::Result<Self> {
+        create_folder(folder)?;
+        let root = File::open(folder)?;
+        syncfs(&root)?;
+        Ok(Self {
+            folder: folder.to_path_buf(),
+            root,
+            files: Files::new(options.files_open_max),
+            unsynced: Unsynced::default(),
+            busy: Mutex::default(),
+            poisoned: AtomicBool::new(false),
+        })
+    }
+
+    /// Runs a step that changes the disk or vouches for it.
+    fn guarded<T>(&self, step: impl FnOnce() -> io::Result<T>) -> Result<T, ObjectError> {
+        if self.poisoned.load(Ordering::Acquire) {
+            return Err(ObjectError(io::Error::from_raw_os_error(Errno::EIO.raw())));
+        }
+        step().map_err(|error| {
+            let error = ObjectError(error);
+            if error.poisons() {
+                self.poisoned.store(true, Ordering::Release);
+            }
+            error
+        })
+    }
+
+    /// The open file of an object; `None` if it does not exist.
+    fn existing(&self, object: ObjectId) -> io::Result<Option<Arc<File>>> {
+        let path = || names::path(&self.folder, object);
+        match self.files.get(object, || File::options().read(true).write(true).open(path())) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The open file of an object, which is born if it does not exist.
+    fn born(&self, object: ObjectId) -> io::Result<Arc<File>> {
+        if let Some(file) = self.existing(object)? {
+            return Ok(file);
+        }
+        let path = names::path(&self.folder, object);
+        let group = Group::of(object);
+        *lock(&self.busy) = Some(group);
+        let _changing = self.unsynced.change(Place::Group(group));
+        for _ in 0..BIRTH_TRIES_MAX {
+            let create =
+                || File::options().read(true).write(true).create(true).truncate(false).open(&path);
+            match self.files.get(object, create) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let _above = self.change_above(group);
+                    match std::fs::create_dir_all(group.path(&self.folder)) {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        other => other?,
+                    }
+                }
+                other => return other,
+            }
+        }
+        Err(io::Error::from_raw_os_error(Errno::EIO.raw()))
+    }
+
+    fn stat_one(&self, object: ObjectId) -> io::Result<ObjectStat> {
+        match std::fs::symlink_metadata(names::path(&self.folder, object)) {
+            Ok(meta) => Ok(stat_of(object, &meta)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(ObjectStat { object, exists: false, size: 0, blocks: 0 })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn change_above(&self, group: Group) -> [Changing<'_>; 2] {
+        [Place::Sequence(group.seq), Place::Root].map(|place| self.unsynced.change(place))
+    }
+
+    /// Removes the folders of a group if they are empty. The file system refuses to remove
+    /// others; whoever brings an object into one that just went makes it again.
+    fn remove_if_empty(&self, group: Group) {
+        // Objects come and go in the newest group, and so would its folder.
+        if *lock(&self.busy) == Some(group) {
+            return;
+        }
+        let _above = self.change_above(group);
+        if std::fs::remove_dir(group.path(&self.folder)).is_ok() {
+            let _ = std::fs::remove_dir(names::sequence_path(&self.folder, group.seq));
+        }
+    }
+
+    /// Makes the names in the folders of these groups durable, from below to above. A folder
+    /// that is gone has nothing to keep; that it is gone is the folder above's matter.
+    fn sync_names(&self, objects: &[ObjectId]) -> io::Result<()> {
+        let marks = self.unsynced.of(objects.iter().map(|object| Group::of(*object)));
+        for (place, _) in &marks {
+            match sync_folder(&place.path(&self.folder)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => other?,
+            }
+        }
+        self.unsynced.synced(&marks);
+        Ok(())
+    }
+
+    fn list_group(&self, group: Group, from: ObjectId) -> io::Result<Vec<ObjectStat>> {
+        let mut found = Vec::new();
+        for object in names::objects_in(&self.folder, group)? {
+            if object >= from {
+                let stat = self.stat_one(object)?;
+                found.extend(stat.exists.then_some(stat));
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn stat_of(object: ObjectId, meta: &std::fs::Metadata) -> ObjectStat {
+    ObjectStat { object, exists: true, size: meta.size(), blocks: meta.blocks() }
+}
+
+impl ObjectStore for DiskObjects {
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+        self.guarded(|| self.born(object)?.write_all_at(data, offset))
+    }
+
+    fn read(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: usize,
+        buffer: &mut BytesMut,
+    ) -> Result<usize, ObjectError> {
+        let Some(file) = self.existing(object)? else {
+            return Ok(0);
+        };
+        buffer.reserve(len);
+        let mut done = 0;
+        while done < len {
+            match files::read_behind(&file, offset + done as u64, len - done, buffer) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(done)
+    }
+
+    fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
+        self.guarded(|| match self.existing(object)? {
+            Some(file) if file.metadata()?.len() > size => file.set_len(size),
+            _ => Ok(()),
+        })
+    }
+
+    fn allocate(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: u64,
+        punch_hole: bool,
+        keep_size: bool,
+    ) -> Result<(), ObjectError> {
+        self.guarded(|| {
+            if punch_hole {
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                return match self.existing(object)? {
+                    Some(file) => Ok(fallocate(&*file, hole, offset, len)?),
+                    None => Ok(()),
+                };
+            }
+            let keep = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+            Ok(fallocate(&*self.born(object)?, keep, offset, len)?)
+        })
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Result<Option<u64>, ObjectError> {
+        let Some(file) = self.existing(object)? else {
+            return Ok(None);
+        };
+        let to = if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
+        match seek(&*file, to) {
+            Ok(found) => Ok(Some(found)),
+            Err(rustix::io::Errno::NXIO) => Ok(None),
+            Err(error) => Err(ObjectError(error.into())),
+        }
+    }
+
+    fn remove(&self, object: ObjectId) -> Result<(), ObjectError> {
+        self.guarded(|| {
+            let group = Group::of(object);
+            let changing = self.unsynced.change(Place::Group(group));
+            let removed = std::fs::remove_file(names::path(&self.folder, object));
+            self.files.forget(object);
+            drop(changing);
+            match removed {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(error) => Err(error),
+                Ok(()) => {
+                    self.remove_if_empty(group);
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    fn sync(&self, objects: &[ObjectId]) -> Result<(), ObjectError> {
+        self.guarded(|| {
+            // All data on its way first: then one commit of the file system below serves
+            // several files.
+            for object in objects.iter().filter(|_| objects.len() > 1) {
+                if let Some(file) = self.existing(*object)? {
+                    files::start_writing(&file);
+                }
+            }
+            for object in objects {
+                if let Some(file) = self.existing(*object)? {
+                    file.sync_data()?;
+                }
+            }
+            self.sync_names(objects)
+        })
+    }
+
+    fn stat(&self, objects: &[ObjectId]) -> Result<Vec<ObjectStat>, ObjectError> {
+        Ok(objects.iter().map(|object| self.stat_one(*object)).collect::<io::Result<_>>()?)
+    }
+
+    fn list(&self, seq: Seq, from_oid: u32, count: usize) -> Result<Vec<ObjectStat>, ObjectError> {
+        let from = ObjectId { fid: Fid { seq, oid: from_oid, ver: 0 }, stripe: 0 };
+        let mut out: Vec<ObjectStat> = Vec::new();
+        for group in names::groups_in(&self.folder, seq)? {
+            if out.len() >= count {
+                break;
+            }
+            if group >= Group::of(from) {
+                out.extend(self.list_group(group, from)?);
+            }
+        }
+        // The stripes of the last file stay together; a group holds all of each file.
+        let last = count.checked_sub(1).and_then(|last| out.get(last)).map(|stat| stat.object.fid);
+        if let Some(last) = last {
+            out.retain(|stat| stat.object.fid <= last);
+        }
+        if count == 0 {
+            out.clear();
+        }
+        Ok(out)
+    }
+
+    fn list_file(&self, fid: Fid) -> Result<Vec<ObjectStat>, ObjectError> {
+        let from = ObjectId { fid, stripe: 0 };
+        let mut all = self.list_group(Group::of(from), from)?;
+        all.retain(|stat| stat.object.fid == fid);
+        Ok(all)
+    }
+
+    fn sequences(&self) -> Result<Vec<Seq>, ObjectError> {
+        let mut all = Vec::new();
+        for seq in names::sequences_in(&self.folder)? {
+            if !self.list(seq, 0, 1)?.is_empty() {
+                all.push(seq);
+            }
+        }
+        Ok(all)
+    }
+
+    fn statfs(&self) -> Result<StatFs, ObjectError> {
+        let all = fstatvfs(&self.root).map_err(io::Error::from)?;
+        let unit = all.f_frsize;
+        Ok(StatFs {
+            bytes_total: all.f_blocks.saturating_mul(unit),
+            bytes_free: all.f_bfree.saturating_mul(unit),
+            bytes_avail: all.f_bavail.saturating_mul(unit),
+            files_total: all.f_files,
+            files_free: all.f_ffree,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! The object store on a real folder, against the memory backend where both can say it.
+
+use super::*;
+use crate::testing::{Random, Scratch};
+use sateen_osd::memory::MemoryObjects;
+
+fn object(seq: u64, oid: u32, stripe: u32) -> ObjectId {
+    ObjectId { fid: Fid::new(Seq(0x2_0000_0400 + seq), oid), stripe }
+}
+
+fn store(scratch: &Scratch) -> DiskObjects {
+    let options = ObjectOptions { files_open_max: 5 };
+    DiskObjects::open(&scratch.path().join("objects"), options).unwrap()
+}
+
+fn read(store: &dyn ObjectStore, object: ObjectId, offset: u64, len: usize) -> Vec<u8> {
+    let mut buffer = BytesMut::from(&b"before"[..]);
+    let read = store.read(object, offset, len, &mut buffer).unwrap();
+    assert_eq!(&buffer[..6], b"before");
+    assert_eq!(buffer.len(), 6 + read);
+    buffer[6..].to_vec()
+}
+
+/// Random operations give the same answers as the memory backend does.
+#[test]
+fn agrees_with_the_memory_backend() {
+    let mut random = Random::seeded(11);
+    let scratch = Scratch::new("objects-model");
+    let (mut disk, memory) = (store(&scratch), MemoryObjects::new(1 << 30));
+    for round in 0..4000 {
+        let oid = [1, 2, 511, 512, 513, 0x1_ffff][random.below(6) as usize];
+        let object = object(random.below(2), oid, random.below(3) as u32);
+        let (offset, len) = (random.below(9000), random.below(5000));
+        match random.below(12) {
+            0..4 => {
+                let data = vec![round as u8 | 1; len as usize];
+                disk.write(object, offset, &data).unwrap();
+                memory.write(object, offset, &data).unwrap();
+            }
+            4..6 => {
+                let (offset, len) = (random.below(12_000), random.below(20_000) as usize);
+                assert_eq!(read(&disk, object, offset, len), read(&memory, object, offset, len));
+            }
+            6 => {
+                disk.punch(object, offset).unwrap();
+                memory.punch(object, offset).unwrap();
+            }
+            7 => {
+                let hole = random.below(2) == 0;
+                let keep = hole || random.below(2) == 0;
+                disk.allocate(object, offset, len + 1, hole, keep).unwrap();
+                memory.allocate(object, offset, len + 1, hole, keep).unwrap();
+                // Memory has no object without bytes; the disk may.
+                if keep && !hole {
+                    disk.write(object, 0, b"x").unwrap();
+                    memory.write(object, 0, b"x").unwrap();
+                }
+            }
+            8 => {
+                disk.remove(object).unwrap();
+                memory.remove(object).unwrap();
+            }
+            9 => disk.sync(&[object]).unwrap(),
+            10 => {
+                let (from, count) = (random.below(600) as u32, 1 + random.below(5) as usize);
+                let seq = object.fid.seq;
+                let brief = |all: Vec<ObjectStat>| -> Vec<_> {
+                    all.into_iter().map(|stat| (stat.object, stat.exists, stat.size)).collect()
+                };
+                let (a, b) = (disk.list(seq, from, count), memory.list(seq, from, count));
+                assert_eq!(brief(a.unwrap()), brief(b.unwrap()), "list {from} {count}");
+                let (a, b) = (disk.list_file(object.fid), memory.list_file(object.fid));
+                assert_eq!(brief(a.unwrap()), brief(b.unwrap()));
+                assert_eq!(disk.sequences().unwrap(), memory.sequences().unwrap());
+            }
+            _ if random.below(20) == 0 => {
+                drop(disk);
+                disk = store(&scratch);
+            }
+            _ => {}
+        }
+        let sizes = |store: &dyn ObjectStore| -> Vec<_> {
+            let stats = store.stat(&[object]).unwrap();
+            stats.into_iter().map(|stat| (stat.exists, stat.size)).collect()
+        };
+        assert_eq!(sizes(&disk), sizes(&memory), "round {round}");
+    }
+}
+
+#[test]
+fn holes_are_found_and_take_no_space() {
+    let scratch = Scratch::new("objects-holes");
+    let store = store(&scratch);
+    let object = object(0, 1, 0);
+    assert_eq!(store.seek(object, 0, false).unwrap(), None);
+    store.write(object, 8 << 20, &[1; 4096]).unwrap();
+    assert_eq!(store.seek(object, 0, false).unwrap(), Some(8 << 20));
+    assert_eq!(store.seek(object, 0, true).unwrap(), Some(0));
+    assert_eq!(store.seek(object, 8 << 20, true).unwrap(), Some((8 << 20) + 4096));
+    assert_eq!(store.seek(object, 9 << 20, true).unwrap(), None);
+    store.sync(&[object]).unwrap();
+    assert!(store.stat(&[object]).unwrap()[0].blocks < 1000);
+    store.allocate(object, 0, 4 << 20, false, false).unwrap();
+    assert!(store.stat(&[object]).unwrap()[0].blocks >= 8192);
+    store.allocate(object, 0, 4 << 20, true, true).unwrap();
+    assert!(store.stat(&[object]).unwrap()[0].blocks < 1000);
+}
+
+/// What must be synced for an object to be found after power loss: every folder in which a
+/// name is new.
+#[test]
+fn new_names_are_synced_once_and_after_changes_again() {
+    let scratch = Scratch::new("objects-names");
+    let store = store(&scratch);
+    let places = |object: ObjectId| -> Vec<Place> {
+        let marks = store.unsynced.of([Group::of(object)].into_iter());
+        marks.into_iter().map(|mark| mark.0).collect()
+    };
+    let (a, b, other) = (object(0, 1, 0), object(0, 2, 0), object(0, 700, 0));
+    let group = Place::Group(Group::of(a));
+    let all = [group, Place::Sequence(a.fid.seq), Place::Root];
+    store.write(a, 0, b"x").unwrap();
+    assert_eq!(places(a), all);
+    store.sync(&[a]).unwrap();
+    assert_eq!(places(a), []);
+    store.write(a, 0, b"y").unwrap();
+    assert_eq!(places(a), [], "an old name needs no sync");
+    store.write(b, 0, b"x").unwrap();
+    assert_eq!(places(b), [group]);
+    store.write(other, 0, b"x").unwrap();
+    store.sync(&[other]).unwrap();
+    assert_eq!(places(b), [group], "the sync of another group is not this one's");
+    store.sync(&[b]).unwrap();
+
+    // The last object takes its folder along, and a sync of an absence covers that.
+    for gone in [a, b] {
+        store.remove(gone).unwrap();
+    }
+    assert!(!Group::of(a).path(&store.folder).exists());
+    assert_eq!(places(a), all);
+    store.sync(&[a, b]).unwrap();
+    assert_eq!(places(a), []);
+}
+
+#[test]
+fn objects_are_born_while_their_folder_comes_and_goes() {
+    let scratch = Scratch::new("objects-race");
+    let store = store(&scratch);
+    let start = std::sync::Barrier::new(3);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (store, start) = (&store, &start);
+            scope.spawn(move || {
+                start.wait();
+                for round in 0..500u32 {
+                    let object = object(0, 1 + thread * 600 + round % 3, 0);
+                    store.write(object, 0, &round.to_le_bytes()).unwrap();
+                    store.sync(&[object]).unwrap();
+                    assert_eq!(read(store, object, 0, 9), round.to_le_bytes());
+                    store.remove(object).unwrap();
+                }
+            });
+        }
+    });
+    assert!(store.sequences().unwrap().is_empty());
+}
+
+#[test]
+fn a_full_disk_is_survived_and_other_errors_are_not() {
+    let scratch = Scratch::new("objects-errors");
+    let store = store(&scratch);
+    let one = object(0, 1, 0);
+    let too_large = store.write(one, i64::MAX as u64 - 10, b"0123456789").unwrap_err();
+    assert_eq!(too_large.errno(), Errno::EFBIG);
+    assert!(!too_large.poisons());
+    store.write(one, 0, b"still alive").unwrap();
+
+    // A name that is in the way of a folder: no disk does this by itself.
+    std::fs::write(names::sequence_path(&store.folder, Seq(0x2_0000_0401)), b"").unwrap();
+    let broken = store.write(object(1, 1, 0), 0, b"x").unwrap_err();
+    assert!(broken.poisons(), "{broken}");
+    assert_eq!(store.write(one, 0, b"x").unwrap_err().errno(), Errno::EIO);
+    assert_eq!(store.sync(&[one]).unwrap_err().errno(), Errno::EIO);
+    assert_eq!(read(&store, one, 0, 99), b"still alive");
+}

@@ -1,0 +1,48 @@
+//! What this crate's tests share.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder that goes with the test.
+#[derive(Debug)]
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let unique = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("sateen-osd-disk-{name}-{unique}"));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A small generator of pseudo-random numbers; `SEED=` chooses the sequence.
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Prints its seed, so that a failure can be repeated.
+    pub(crate) fn seeded(default: u64) -> Self {
+        let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or(default);
+        println!("SEED={seed}");
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
