@@ -22,6 +22,11 @@ impl DirBuffer {
         DirBuffer { buf, limit }
     }
 
+    /// The limit of the whole answer, in bytes.
+    pub const fn room(&self) -> usize {
+        self.limit
+    }
+
     /// An empty buffer of at most `limit` bytes.
     pub fn new(limit: usize) -> DirBuffer {
         DirBuffer { buf: BytesMut::new(), limit }

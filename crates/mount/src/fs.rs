@@ -1,0 +1,56 @@
+//! The file system as the kernel sees it: each request becomes a task of the client.
+
+use std::sync::Arc;
+
+use sateen_client::Client;
+use sateen_fuse::{Caps, Filesystem, KernelOffer, Op, Reply, Request};
+use sateen_reactor::Executor;
+use sateen_types::Fid;
+
+use crate::requests::Call;
+
+/// One mount's file system.
+pub struct KernelFs {
+    client: Arc<Client>,
+    executor: Executor,
+    direct_io: bool,
+}
+
+impl KernelFs {
+    /// Serves a client that is connected. With `direct_io` reads bypass the page cache, too.
+    pub fn new(client: Arc<Client>, executor: Executor, direct_io: bool) -> KernelFs {
+        KernelFs { client, executor, direct_io }
+    }
+
+    fn forget(&self, ino: u64, count: u64) {
+        if let Some(fid) = Fid::from_ino(ino) {
+            self.client.forget(fid, count);
+        }
+    }
+}
+
+impl Filesystem for KernelFs {
+    fn init(&self, offer: &KernelOffer) -> Caps {
+        // Names from READDIRPLUS would be believed without a lock on the inode, and cost a
+        // lookup each all the same.
+        let wanted = offer.recommended() | Caps::HANDLE_KILLPRIV_V2 & offer.caps;
+        wanted - Caps::DO_READDIRPLUS - Caps::READDIRPLUS_AUTO
+    }
+
+    fn dispatch(&self, request: Request, reply: Reply) {
+        match request.op {
+            Op::Forget { ino, nlookup } => self.forget(ino, nlookup),
+            Op::BatchForget { items } => {
+                for (ino, nlookup) in items {
+                    self.forget(ino, nlookup);
+                }
+            }
+            // What waits, waits for locks that others give back within seconds.
+            Op::Interrupt { .. } => {}
+            _ => {
+                let call = Call { client: self.client.clone(), direct_io: self.direct_io };
+                self.executor.spawn(Box::pin(call.run(request, reply)));
+            }
+        }
+    }
+}

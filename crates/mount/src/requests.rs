@@ -1,0 +1,384 @@
+//! One request of the kernel, from its arguments to its answer.
+
+use std::sync::Arc;
+
+use sateen_client::{Client, Entry, Known, OpenHow};
+use sateen_fuse::{FileKind, Op, Reply, Request, SetattrIn, StatfsOut, open_flags};
+use sateen_types::{DirCookie, Errno, Fid, Result};
+use sateen_wire::{Cred, RenameFlags, SetAttr, TimeSet, XattrMode};
+
+use crate::convert;
+use crate::virtual_xattr;
+
+/// Units that statfs counts in, in bytes.
+const FRAGMENT_BYTES: u64 = 4096;
+/// Bytes of an average entry in a READDIR answer; decides how many are asked for.
+const DIRENT_BYTES: usize = 40;
+
+// Linux's open, rename and fallocate flags.
+const O_ACCMODE: u32 = 3;
+const O_WRONLY: u32 = 1;
+const O_RDWR: u32 = 2;
+const O_EXCL: u32 = 0o200;
+const O_TRUNC: u32 = 0o1000;
+const O_APPEND: u32 = 0o2000;
+const O_DSYNC: u32 = 0o10000;
+const O_DIRECT: u32 = 0o40000;
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+const FALLOC_KEEP_SIZE: u32 = 1;
+const FALLOC_PUNCH_HOLE: u32 = 2;
+/// The WRITE must take set-id bits away (`FUSE_WRITE_KILL_SUIDGID`).
+const WRITE_KILL_SUIDGID: u32 = 4;
+
+/// A request being served.
+pub(crate) struct Call {
+    pub(crate) client: Arc<Client>,
+    pub(crate) direct_io: bool,
+}
+
+fn how(flags: u32) -> OpenHow {
+    let access = flags & O_ACCMODE;
+    OpenHow {
+        read: access != O_WRONLY,
+        write: access == O_WRONLY || access == O_RDWR,
+        append: flags & O_APPEND != 0,
+        truncate: flags & O_TRUNC != 0,
+        exclusive: flags & O_EXCL != 0,
+        sync: flags & O_DSYNC != 0,
+    }
+}
+
+fn kernel_flags(how: OpenHow, flags: u32, direct_io: bool) -> u32 {
+    if how.write || direct_io || flags & O_DIRECT != 0 {
+        // Writers go past the page cache: no copy, and appends find their place under the
+        // data lock. Mappings still work.
+        return open_flags::DIRECT_IO | open_flags::PARALLEL_DIRECT_WRITES;
+    }
+    open_flags::KEEP_CACHE
+}
+
+fn set_attr(from: &SetattrIn) -> SetAttr {
+    let time = |now: bool, at: Option<sateen_fuse::Time>| match (now, at) {
+        (true, _) => Some(TimeSet::Now),
+        (false, at) => at.map(|at| TimeSet::At(convert::timespec(at))),
+    };
+    SetAttr {
+        mode: from.mode.map(|mode| mode & 0o7777),
+        uid: from.uid,
+        gid: from.gid,
+        size: from.size,
+        atime: time(from.atime_now, from.atime),
+        mtime: time(from.mtime_now, from.mtime),
+        kill_suid: from.kill_suidgid,
+    }
+}
+
+impl Call {
+    pub(crate) async fn run(self, request: Request, reply: Reply) {
+        let cred = Cred { uid: request.uid, gid: request.gid };
+        match request.op {
+            Op::Lookup { .. }
+            | Op::Mkdir { .. }
+            | Op::Mknod { .. }
+            | Op::Symlink { .. }
+            | Op::Link { .. } => match self.entry(request.op, cred).await {
+                Ok(entry) => self.answer_entry(entry, reply),
+                Err(errno) => reply.error(errno.raw()),
+            },
+            Op::Getattr { ino, .. } => match self.getattr(ino).await {
+                Ok(known) => reply.attr(&convert::attr(&known.attr), convert::validity(known.held)),
+                Err(errno) => reply.error(errno.raw()),
+            },
+            Op::Setattr { ino, attr } => match self.setattr(ino, &attr, cred).await {
+                // Older kernels believe this answer even if an invalidation overtook it.
+                Ok(known) => reply.attr(&convert::attr(&known.attr), convert::validity(false)),
+                Err(errno) => reply.error(errno.raw()),
+            },
+            Op::Open { .. } | Op::Create { .. } => self.open(request.op, cred, reply).await,
+            Op::Read { fh, offset, size, .. } => self.read(fh, offset, size, reply).await,
+            Op::Write { .. } => self.write(request.op, cred, reply).await,
+            Op::Readdir { ino, offset, .. } => self.readdir(ino, offset, reply).await,
+            Op::Statfs { .. } => self.statfs(reply).await,
+            Op::Readlink { ino } => {
+                let target = match convert::fid_of(ino) {
+                    Ok(fid) => self.client.readlink(fid).await,
+                    Err(errno) => Err(errno),
+                };
+                match target {
+                    Ok(target) => reply.bytes(&target),
+                    Err(errno) => reply.error(errno.raw()),
+                }
+            }
+            Op::Getxattr { .. } | Op::Listxattr { .. } => self.xattr(request.op, reply).await,
+            op => match self.plain(op).await {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(errno.raw()),
+            },
+        }
+    }
+
+    fn answer_entry(&self, entry: Entry, reply: Reply) {
+        match entry.inode {
+            Some(known) => {
+                let fid = known.attr.fid;
+                // Introduced first: from here on an invalidation finds the inode or waits.
+                let held = self.client.introduce(fid) && known.held;
+                reply.entry(&convert::entry(&known.attr, entry.held, held));
+            }
+            None => reply.no_entry(convert::validity(entry.held)),
+        }
+    }
+
+    async fn entry(&self, op: Op, cred: Cred) -> Result<Entry> {
+        let client = &self.client;
+        match op {
+            Op::Lookup { parent, name } => {
+                let parent = convert::fid_of(parent)?;
+                match name.as_bytes() {
+                    b"." => self.dot(parent).await,
+                    b".." => self.dot_dot(parent).await,
+                    name => client.lookup(parent, name).await,
+                }
+            }
+            Op::Mkdir { parent, name, mode, .. } => {
+                let mode = 0o40000 | mode & 0o7777;
+                client.mknod(convert::fid_of(parent)?, name.as_bytes(), mode, 0, b"", cred).await
+            }
+            Op::Mknod { parent, name, mode, rdev, .. } => {
+                client.mknod(convert::fid_of(parent)?, name.as_bytes(), mode, rdev, b"", cred).await
+            }
+            Op::Symlink { parent, name, target } => {
+                let (parent, mode) = (convert::fid_of(parent)?, 0o120_777);
+                client.mknod(parent, name.as_bytes(), mode, 0, target.as_bytes(), cred).await
+            }
+            Op::Link { ino, new_parent, new_name } => {
+                let fid = convert::fid_of(ino)?;
+                client.link(fid, convert::fid_of(new_parent)?, new_name.as_bytes()).await
+            }
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+
+    async fn dot(&self, fid: Fid) -> Result<Entry> {
+        Ok(Entry { inode: Some(self.client.getattr(fid).await?), held: false })
+    }
+
+    async fn dot_dot(&self, fid: Fid) -> Result<Entry> {
+        let page = self.client.readdir(fid, DirCookie::START, 1).await?;
+        self.dot(page.parent).await
+    }
+
+    async fn getattr(&self, ino: u64) -> Result<Known> {
+        self.client.getattr(convert::fid_of(ino)?).await
+    }
+
+    async fn setattr(&self, ino: u64, attr: &SetattrIn, cred: Cred) -> Result<Known> {
+        self.client.setattr(convert::fid_of(ino)?, set_attr(attr), cred).await
+    }
+
+    async fn open(&self, op: Op, cred: Cred, reply: Reply) {
+        match op {
+            Op::Open { ino, flags, .. } => {
+                let how = how(flags);
+                let opened = match convert::fid_of(ino) {
+                    Ok(fid) => self.client.open(fid, how, cred).await,
+                    Err(errno) => Err(errno),
+                };
+                match opened {
+                    Ok(opened) => {
+                        reply.opened(opened.handle, kernel_flags(how, flags, self.direct_io));
+                    }
+                    Err(errno) => reply.error(errno.raw()),
+                }
+            }
+            Op::Create { parent, name, mode, flags, .. } => {
+                let how = how(flags);
+                let created = match convert::fid_of(parent) {
+                    Ok(parent) => {
+                        self.client.create(parent, name.as_bytes(), mode, how, cred).await
+                    }
+                    Err(errno) => Err(errno),
+                };
+                match created {
+                    Ok((entry, opened)) => {
+                        let attr = opened.known.attr;
+                        let held = self.client.introduce(attr.fid) && opened.known.held;
+                        let out = convert::entry(&attr, entry.held, held);
+                        let flags = kernel_flags(how, flags, self.direct_io);
+                        reply.created(&out, opened.handle, flags);
+                    }
+                    Err(errno) => reply.error(errno.raw()),
+                }
+            }
+            _ => reply.error(Errno::ENOSYS.raw()),
+        }
+    }
+
+    async fn read(&self, fh: u64, offset: u64, size: u32, mut reply: Reply) {
+        let mut buffer = reply.take_buffer(size as usize);
+        buffer.clear();
+        match self.client.read(fh, offset, size, buffer).await {
+            Ok(data) => reply.data(data),
+            Err(errno) => reply.error(errno.raw()),
+        }
+    }
+
+    async fn write(&self, op: Op, cred: Cred, reply: Reply) {
+        let Op::Write { ino, fh, offset, data, flags, write_flags, .. } = op else {
+            return reply.error(Errno::ENOSYS.raw());
+        };
+        if write_flags & WRITE_KILL_SUIDGID != 0
+            && let Ok(fid) = convert::fid_of(ino)
+            && self.client.has_set_id(fid)
+        {
+            let set = SetAttr { kill_suid: true, ..SetAttr::default() };
+            if let Err(errno) = self.client.setattr(fid, set, cred).await {
+                return reply.error(errno.raw());
+            }
+        }
+        match self.client.write(fh, offset, data, flags & O_APPEND != 0).await {
+            Ok(written) => reply.written(written as u32),
+            Err(errno) => reply.error(errno.raw()),
+        }
+    }
+
+    async fn readdir(&self, ino: u64, offset: u64, mut reply: Reply) {
+        let mut out = reply.dir_buffer();
+        let filled = async {
+            let fid = convert::fid_of(ino)?;
+            let mut after = DirCookie::from_raw(offset);
+            let count = out.room() / DIRENT_BYTES;
+            let mut page = self.client.readdir(fid, after, count).await?;
+            let dots = [(DirCookie::DOT, fid, &b"."[..]), (DirCookie::DOT_DOT, page.parent, b"..")];
+            for (cookie, fid, name) in dots {
+                let kind = FileKind::Directory;
+                if cookie > after && !out.push(fid.ino(), cookie.raw(), kind, name) {
+                    return Ok(());
+                }
+            }
+            loop {
+                for entry in &page.entries {
+                    let kind = FileKind::of_mode(entry.kind.mode_bits());
+                    let kind = kind.unwrap_or(FileKind::Regular);
+                    let (ino, name) = (entry.fid.ino(), entry.name.as_bytes());
+                    if !out.push(ino, entry.cookie.raw(), kind, name) {
+                        return Ok(());
+                    }
+                    after = entry.cookie;
+                }
+                if page.end || !out.is_empty() {
+                    return Ok(());
+                }
+                // A page without entries that is not the last: nothing but removed ones.
+                page = self.client.readdir(fid, after, count).await?;
+            }
+        };
+        let result: Result<()> = filled.await;
+        match result {
+            Ok(()) => reply.directory(out),
+            Err(errno) => reply.error(errno.raw()),
+        }
+    }
+
+    async fn statfs(&self, reply: Reply) {
+        match self.client.statfs().await {
+            Ok(space) => reply.statfs(&StatfsOut {
+                blocks: space.bytes_total / FRAGMENT_BYTES,
+                bfree: space.bytes_free / FRAGMENT_BYTES,
+                bavail: space.bytes_avail / FRAGMENT_BYTES,
+                files: space.files_total,
+                ffree: space.files_free,
+                bsize: 1 << 20,
+                namelen: sateen_types::NAME_MAX as u32,
+                frsize: FRAGMENT_BYTES as u32,
+            }),
+            Err(errno) => reply.error(errno.raw()),
+        }
+    }
+
+    async fn xattr(&self, op: Op, reply: Reply) {
+        let (value, size) = match op {
+            Op::Getxattr { ino, name, size } => (self.get_xattr(ino, name.as_bytes()).await, size),
+            Op::Listxattr { ino, size } => {
+                let names = match convert::fid_of(ino) {
+                    Ok(fid) => self.client.listxattr(fid).await.map(|names| names.to_vec()),
+                    Err(errno) => Err(errno),
+                };
+                (names, size)
+            }
+            _ => (Err(Errno::ENOSYS), 0),
+        };
+        match value {
+            Ok(value) if size == 0 => reply.xattr_size(value.len() as u32),
+            Ok(value) => reply.bytes(&value),
+            Err(errno) => reply.error(errno.raw()),
+        }
+    }
+
+    async fn get_xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+        let fid = convert::fid_of(ino)?;
+        if let Some(value) = virtual_xattr::get(&self.client, fid, name).await {
+            return value;
+        }
+        Ok(self.client.getxattr(fid, name).await?.to_vec())
+    }
+
+    /// Requests whose answer is only whether they went well.
+    async fn plain(&self, op: Op) -> Result<()> {
+        let client = &self.client;
+        match op {
+            Op::Unlink { parent, name } => {
+                client.unlink(convert::fid_of(parent)?, name.as_bytes(), false).await
+            }
+            Op::Rmdir { parent, name } => {
+                client.unlink(convert::fid_of(parent)?, name.as_bytes(), true).await
+            }
+            Op::Rename { parent, name, new_parent, new_name, flags } => {
+                if flags & !(RENAME_NOREPLACE | RENAME_EXCHANGE) != 0 {
+                    return Err(Errno::EINVAL);
+                }
+                let flags = RenameFlags {
+                    no_replace: flags & RENAME_NOREPLACE != 0,
+                    exchange: flags & RENAME_EXCHANGE != 0,
+                };
+                let from = (convert::fid_of(parent)?, name.as_bytes());
+                let to = (convert::fid_of(new_parent)?, new_name.as_bytes());
+                client.rename(from, to, flags).await
+            }
+            Op::Release { fh, .. } => client.close(fh).await,
+            Op::Fsync { ino, .. } | Op::Fsyncdir { ino, .. } => {
+                client.fsync(convert::fid_of(ino)?).await
+            }
+            Op::Syncfs { .. } => client.sync_all().await,
+            Op::Flush { .. } | Op::Releasedir { .. } => Ok(()),
+            Op::Setxattr { ino, name, value, flags, .. } => {
+                let fid = convert::fid_of(ino)?;
+                let name = name.as_bytes();
+                if let Some(result) = virtual_xattr::set(client, fid, name, &value).await {
+                    return result;
+                }
+                let mode = match flags {
+                    0 => XattrMode::Any,
+                    1 => XattrMode::Create,
+                    2 => XattrMode::Replace,
+                    _ => return Err(Errno::EINVAL),
+                };
+                client.setxattr(fid, name, value, mode).await
+            }
+            Op::Removexattr { ino, name } => {
+                client.removexattr(convert::fid_of(ino)?, name.as_bytes()).await
+            }
+            Op::Fallocate { fh, offset, length, mode, .. } => {
+                let punch = mode & FALLOC_PUNCH_HOLE != 0;
+                let keep = mode & FALLOC_KEEP_SIZE != 0;
+                if mode & !(FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE) != 0 || punch && !keep {
+                    return Err(Errno::EOPNOTSUPP);
+                }
+                client.allocate(fh, offset, length, punch, keep).await
+            }
+            // The kernel then does it itself, or says so to the program.
+            _ => Err(Errno::ENOSYS),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Attributes that no file has and every file answers: how tools ask a mount about striping
+//! and space, without any other connection to it.
+
+use sateen_client::Client;
+use sateen_types::{Errno, Fid, Layout, Result, StripePolicy};
+use sateen_wire::codec::Wire;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Get: layout and policy, encoded. Set: an encoded policy.
+pub const STRIPE_XATTR: &str = "sateen.stripe";
+/// Get: the targets' space as JSON, rows of [`SpaceRow`].
+pub const SPACE_XATTR: &str = "sateen.space";
+
+/// Space of one target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceRow {
+    /// For instance `OST0003`.
+    pub target: String,
+    /// Whether it answers; the numbers are 0 if not.
+    pub active: bool,
+    /// Bytes in all.
+    pub bytes_total: u64,
+    /// Bytes free.
+    pub bytes_free: u64,
+    /// Bytes available to users.
+    pub bytes_avail: u64,
+    /// Inodes or objects in all.
+    pub files_total: u64,
+    /// Inodes or objects free.
+    pub files_free: u64,
+}
+
+pub(crate) async fn get(client: &Arc<Client>, fid: Fid, name: &[u8]) -> Option<Result<Vec<u8>>> {
+    if name == STRIPE_XATTR.as_bytes() {
+        return Some(client.getstripe(fid).await.map(|striping| {
+            let (layout, policy): (Option<Arc<Layout>>, Option<StripePolicy>) = striping;
+            let mut out = layout.to_vec();
+            policy.put(&mut out);
+            out
+        }));
+    }
+    if name == SPACE_XATTR.as_bytes() {
+        return Some(space(client).await);
+    }
+    None
+}
+
+async fn space(client: &Arc<Client>) -> Result<Vec<u8>> {
+    let rows: Vec<SpaceRow> = client
+        .target_spaces()
+        .await
+        .into_iter()
+        .map(|row| {
+            let space = row.space.unwrap_or_default();
+            SpaceRow {
+                target: row.target.to_string(),
+                active: row.space.is_some(),
+                bytes_total: space.bytes_total,
+                bytes_free: space.bytes_free,
+                bytes_avail: space.bytes_avail,
+                files_total: space.files_total,
+                files_free: space.files_free,
+            }
+        })
+        .collect();
+    serde_json::to_vec(&rows).map_err(|_| Errno::EIO)
+}
+
+pub(crate) async fn set(
+    client: &Arc<Client>,
+    fid: Fid,
+    name: &[u8],
+    value: &[u8],
+) -> Option<Result<()>> {
+    if name == STRIPE_XATTR.as_bytes() {
+        let policy = StripePolicy::from_bytes(value).map_err(|_| Errno::EINVAL);
+        return Some(match policy {
+            Ok(policy) => client.setstripe(fid, policy).await,
+            Err(errno) => Err(errno),
+        });
+    }
+    (name == SPACE_XATTR.as_bytes()).then_some(Err(Errno::EPERM))
+}
