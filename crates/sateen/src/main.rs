@@ -5,7 +5,6 @@
 //! | `cli` | the arguments |
 //! | `up`, `serve`, `down`, `status` | the commands |
 //! | `embedded` | a whole file system in one process |
-//! | `fusefs` | between the kernel and the client |
 //! | `data_dir`, `targets`, `mounts`, `state`, `control` | what they share |
 //!
 //! Every refusal says what is wrong and what to do, on standard error, with exit code 1.
@@ -15,7 +14,6 @@ mod control;
 mod data_dir;
 mod down;
 mod embedded;
-mod fusefs;
 mod logging;
 mod mounts;
 mod refusal;

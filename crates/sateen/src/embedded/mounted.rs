@@ -11,9 +11,9 @@ use sateen_reactor::Reactor;
 use sateen_types::ClientId;
 
 use super::port::{ClientPort, ToClient};
-use crate::fusefs::FuseFs;
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::FSNAME;
+use sateen_mount::KernelFs;
 
 /// How long connecting to all targets, or saying goodbye to them, may take.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -55,7 +55,7 @@ impl Mounted {
         }
         let mut options = MountOptions::new(path);
         options.fsname = FSNAME.to_owned();
-        let fs = Arc::new(FuseFs::new(client.clone(), reactor.executor.clone()));
+        let fs = Arc::new(KernelFs::new(client.clone(), reactor.executor.clone(), false));
         let session = Session::mount(options, fs).map_err(|error| {
             Refusal::new(
                 format!("cannot mount: {error}"),
