@@ -22,6 +22,9 @@ pub(crate) enum Command {
     Down(DownArgs),
     /// Shows whether a file system runs, where it is mounted, and its targets' space.
     Status(StatusArgs),
+    /// Started by `up` itself: aborts the mounts if the serving process dies.
+    #[command(hide = true)]
+    Guard(GuardArgs),
 }
 
 /// Where the file system keeps everything.
@@ -73,6 +76,19 @@ pub(crate) struct StatusArgs {
     /// As JSON, for programs.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `guard`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GuardArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// The serving process.
+    #[arg(long, value_name = "PID")]
+    pub parent: u32,
+    /// Its mounts.
+    #[arg(long, value_name = "DIR")]
+    pub mount: Vec<PathBuf>,
 }
 
 #[cfg(test)]

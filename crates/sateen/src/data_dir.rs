@@ -6,6 +6,7 @@
 //! | `mgt`, `mdt0000`…, `ost0000`… | the targets |
 //! | `mnt` | the default mount point |
 //! | `control.sock` | where the serving process takes commands |
+//! | `guard.lock` | held by the guard of the serving process |
 //! | `state.json` | what the serving process was, or how it ended |
 //! | `log`, `log.old` | its log |
 

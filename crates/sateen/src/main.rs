@@ -3,7 +3,7 @@
 //! | file | is |
 //! |---|---|
 //! | `cli` | the arguments |
-//! | `up`, `serve`, `down`, `status` | the commands |
+//! | `up`, `serve`, `guard`, `down`, `status` | the commands |
 //! | `embedded` | a whole file system in one process |
 //! | `data_dir`, `targets`, `mounts`, `state`, `control` | what they share |
 //!
@@ -14,6 +14,7 @@ mod control;
 mod data_dir;
 mod down;
 mod embedded;
+mod guard;
 mod logging;
 mod mounts;
 mod refusal;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Guard(args) => guard::run(&args),
     };
     done.unwrap_or_else(|refusal| {
         eprintln!("sateen: {refusal}");

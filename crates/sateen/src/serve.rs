@@ -16,6 +16,7 @@ use signal_hook::iterator::Signals;
 use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
 use crate::embedded::{Embedded, Mounted};
+use crate::guard::Guard;
 use crate::refusal::{Outcome, Refusal};
 use crate::report::{MountReport, Report};
 use crate::state::{self, Ended, State};
@@ -64,6 +65,7 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
     state: State,
     events: Receiver<Event>,
+    guard: Guard,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -108,6 +110,7 @@ impl Server {
         let (sender, events) = channel();
         watch_signals(sender.clone())?;
         let embedded = Embedded::start(targets)?;
+        let guard = Guard::start(&data, &points)?;
         let mut mounts = Vec::new();
         for path in points {
             let mounted = Arc::new(embedded.mount(&path)?);
@@ -136,7 +139,7 @@ impl Server {
         state.save(&shared.data).map_err(|error| Refusal::io("write state.json", &error))?;
         watch_control(shared.clone(), sender)?;
         tracing::info!(mounts = ?state.mounts, transport = state.transport, "serving");
-        Ok(Server { shared, state, events })
+        Ok(Server { shared, state, events, guard })
     }
 
     /// The data folder.
@@ -162,6 +165,7 @@ impl Server {
         let (why, caller) = self.wait();
         tracing::info!("ending: {why}");
         let closed = self.close();
+        self.guard.dismiss();
         self.state.ended = Some(Ended { at: state::now(), why });
         if let Err(error) = self.state.save(&self.shared.data) {
             tracing::warn!(%error, "cannot write state.json");

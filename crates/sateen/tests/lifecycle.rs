@@ -241,3 +241,38 @@ fn a_full_disk_is_refused_with_advice() {
     umount(&fs_.data);
     assert!(full.contains("1.0M free") || full.contains("free space"), "{full}");
 }
+
+/// A process that was killed but whose connection to the kernel lives on: what happens when
+/// one of its threads waits in the kernel for an answer of its own. The guard must free the
+/// programs on the mount.
+#[test]
+fn programs_do_not_hang_when_the_process_dies_badly() {
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::new("guard");
+    fs_.ok(&["up"]);
+    let pid = fs_.status()["pid"].clone();
+    let process = rustix::process::Pid::from_raw(pid.as_i64().unwrap() as i32).unwrap();
+    let pidfd = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).unwrap();
+    // Its devices, kept open by this process.
+    let kept: Vec<_> = fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .flatten()
+        .filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| to == Path::new("/dev/fuse")))
+        .map(|entry| {
+            let number = entry.file_name().to_str().unwrap().parse().unwrap();
+            let flags = rustix::process::PidfdGetfdFlags::empty();
+            rustix::process::pidfd_getfd(&pidfd, number, flags).unwrap()
+        })
+        .collect();
+    assert!(!kept.is_empty());
+    kill(&pid, rustix::process::Signal::KILL);
+    let begun = Instant::now();
+    let looked = Command::new("stat").arg("-f").arg(fs_.mnt()).output().unwrap();
+    assert!(!looked.status.success(), "{looked:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    drop(kept);
+    fs_.wait_ended();
+    fs_.ok(&["up"]);
+}
