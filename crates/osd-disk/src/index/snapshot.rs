@@ -21,6 +21,7 @@ type Range = Box<dyn Fn(Bound<&[u8]>, Bound<&[u8]>) -> Pairs + Send + Sync>;
 pub(super) struct Snapshot {
     get: Get,
     range: Range,
+    version: u64,
     ids: BTreeSet<u64>,
     unmerged_runs: usize,
     disk_bytes: u64,
@@ -32,6 +33,7 @@ impl Snapshot {
         let version = tree.current_version();
         let all = tree.get_version_history_lock().latest_version();
         Self {
+            version: version.id(),
             ids: version.iter_tables().map(|table| table.id()).collect(),
             unmerged_runs: version.l0().run_count(),
             disk_bytes: version.iter_levels().map(|level| level.size()).sum(),
@@ -68,6 +70,11 @@ impl Snapshot {
         to: Bound<&[u8]>,
     ) -> impl Iterator<Item = Result<(Slice, Slice)>> {
         (self.range)(from, to).map(|pair| pair.map(|pair| (pair.key.user_key, pair.value)))
+    }
+
+    /// The number of this set of tables.
+    pub(super) fn version(&self) -> u64 {
+        self.version
     }
 
     /// The numbers of the tables, which are their files' names.

@@ -199,10 +199,9 @@ impl Tables {
             }
             ingestion.finish().map_err(engine)?;
             self.upto.store(upto, Ordering::Release);
+            self.refresh();
             Ok(())
-        })?;
-        self.refresh();
-        Ok(())
+        })
     }
 
     /// Merges one step. `false`: there was nothing to merge.
@@ -218,16 +217,20 @@ impl Tables {
         // Every change of the set of tables draws a sequence number, so an unchanged counter
         // means that there was nothing to do.
         let before = self.seqno.get();
-        // Snapshots hold the tables they look at, so every shadowed value may go.
-        self.guarded(|| match self.tree.compact(strategy, SeqNo::MAX) {
-            Err(_) if self.stopping.load(Ordering::Acquire) => Ok(()),
-            other => other.map_err(engine),
+        let mut merged = false;
+        self.guarded(|| {
+            // Snapshots hold the tables they look at, so every shadowed value may go.
+            match self.tree.compact(strategy, SeqNo::MAX) {
+                Err(_) if self.stopping.load(Ordering::Acquire) => return Ok(()),
+                other => other.map_err(engine)?,
+            }
+            merged = self.seqno.get() != before;
+            if merged {
+                self.refresh();
+            }
+            Ok(())
         })?;
-        if self.seqno.get() == before {
-            return Ok(false);
-        }
-        self.refresh();
-        Ok(true)
+        Ok(merged)
     }
 
     /// Makes a merge that is running give up soon, and later ones at once. What it had
@@ -270,14 +273,23 @@ impl Tables {
     }
 
     /// Deletes tables that a failed step left, which otherwise only the next opening does.
-    fn sweep(&self) -> io::Result<()> {
+    /// Steps hold `working` until readers see what they did, so the snapshot names all
+    /// tables that anybody uses.
+    pub(super) fn sweep(&self) -> io::Result<()> {
         let _alone = self.working.write().unwrap_or_else(PoisonError::into_inner);
         let snapshot = self.snapshot();
+        // The step may have failed after it had named its tables durably.
+        let named = std::fs::read(self.folder.join("current"))?;
+        if named.first_chunk() != Some(&snapshot.version().to_le_bytes()) {
+            self.poisoned.store(true, Ordering::Release);
+            return Err(io::Error::from_raw_os_error(Errno::EIO.raw()));
+        }
         let used = snapshot.table_ids();
         for entry in std::fs::read_dir(self.folder.join("tables"))? {
             let entry = entry?;
             let id = entry.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
             if id.is_some_and(|id| !used.contains(&id)) {
+                tracing::info!(table = ?entry.path(), "removing what a failed step left");
                 std::fs::remove_file(entry.path())?;
             }
         }

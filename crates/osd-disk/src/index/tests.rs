@@ -94,6 +94,15 @@ fn scans_keep_to_their_prefix() {
     assert_eq!(count(&[3], &[]), 0);
 }
 
+/// Ends other threads' loops, also if this one panics.
+struct AtEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn readers_see_whole_checkpoints_while_tables_are_replaced() {
     let scratch = Scratch::new("index-readers");
@@ -117,6 +126,7 @@ fn readers_see_whole_checkpoints_while_tables_are_replaced() {
                 }
             });
         }
+        let _end = AtEnd(&done);
         for upto in 1..80u64 {
             let mut batch = Batch::new();
             (0..100).for_each(|n| batch.put_with(&key(n), |out| out.extend(upto.to_le_bytes())));
@@ -124,7 +134,6 @@ fn readers_see_whole_checkpoints_while_tables_are_replaced() {
             table.apply(batch.as_bytes()).unwrap();
             index.checkpoint(&table, upto).unwrap();
         }
-        done.store(true, Ordering::Relaxed);
     });
 }
 
@@ -160,6 +169,56 @@ fn an_unfinished_checkpoint_is_as_if_it_had_not_begun() {
         assert_eq!(everything(&reopened, 99), model);
         assert!(!orphan.exists(), "what no checkpoint names is deleted");
     }
+}
+
+/// What happens after the disk was full, at every possible moment of a busy index.
+#[test]
+fn sweeping_takes_what_failed_steps_left_and_nothing_else() {
+    let scratch = Scratch::new("index-sweep");
+    let index = DiskIndex::open(scratch.path(), SMALL).unwrap();
+    let mut random = Random::seeded(4);
+    let mut model = Model::new();
+    let left = scratch.path().join("tables").join("999999");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                index.tables.sweep().unwrap();
+            }
+        });
+        let _end = AtEnd(&done);
+        for upto in 1..60 {
+            let mut table = Memtable::new();
+            (0..200).for_each(|_| change(&mut random, &mut model, &mut table, 300));
+            index.checkpoint(&table, upto).unwrap();
+        }
+        index.settle();
+    });
+    assert_eq!(everything(&index, 77), model);
+    std::fs::write(&left, b"half a table").unwrap();
+    index.tables.sweep().unwrap();
+    assert!(!left.exists());
+    drop(index);
+    assert_eq!(everything(&DiskIndex::open(scratch.path(), SMALL).unwrap(), 77), model);
+}
+
+#[test]
+fn tables_that_are_named_on_disk_only_stop_the_index() {
+    let scratch = Scratch::new("index-named");
+    let index = DiskIndex::open(scratch.path(), SMALL).unwrap();
+    let mut batch = Batch::new();
+    batch.put(&key(1), &1u32);
+    let mut table = Memtable::new();
+    table.apply(batch.as_bytes()).unwrap();
+    index.checkpoint(&table, 1).unwrap();
+    index.settle();
+    let current = scratch.path().join("current");
+    let mut named = std::fs::read(&current).unwrap();
+    named[0] += 1;
+    std::fs::write(&current, named).unwrap();
+    assert!(index.tables.sweep().is_err());
+    assert!(index.checkpoint(&table, 2).is_err());
+    assert!(index.get(&key(1)).unwrap().is_some());
 }
 
 fn copy_folder(from: &Path, to: &Path) {
