@@ -16,6 +16,7 @@ use std::sync::Arc;
 use sateen_mdt::{Mdt, MdtConfig};
 use sateen_mgs::Mgs;
 use sateen_osd::{ObjectStore, Store};
+use sateen_osd_disk::folder::TargetFolder;
 use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
 use sateen_target::{CoreConfig, Outbox, Service};
@@ -40,6 +41,7 @@ struct Running {
     path: PathBuf,
     host: Box<dyn Host>,
     objects: Option<Arc<dyn ObjectStore>>,
+    _folder: TargetFolder,
 }
 
 /// A host, whatever its service.
@@ -107,6 +109,7 @@ impl Embedded {
     ) -> Outcome<Running> {
         let me = target.label.target;
         let objects = opened.objects.clone();
+        let folder = opened.folder;
         let mut first = Outbox::new();
         let parts = HostParts {
             me,
@@ -118,7 +121,13 @@ impl Embedded {
         };
         let host = TargetHost::start(&self.reactor, parts)
             .map_err(|error| Refusal::new(format!("cannot start {me}: {error}"), "use fewer"))?;
-        Ok(Running { target: me, path: target.path.clone(), host: Box::new(host), objects })
+        Ok(Running {
+            target: me,
+            path: target.path.clone(),
+            host: Box::new(host),
+            objects,
+            _folder: folder,
+        })
     }
 
     /// Makes a client and mounts it.

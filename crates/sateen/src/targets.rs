@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
+use sateen_osd_disk::journal::{DiskJournal, JournalOptions, SEGMENT_BYTES_MIN};
 use sateen_target::{Label, LabelError};
 use sateen_types::Endpoint;
 
@@ -24,7 +25,7 @@ const OSTS_DEFAULT: u32 = 4;
 /// Longest label file that is read.
 const LABEL_BYTES_MAX: u64 = 4096;
 /// Free space without which no target is made.
-const SPACE_PER_TARGET_MIN: u64 = 32 << 20;
+const SPACE_PER_TARGET_MIN: u64 = 64 << 20;
 
 /// A target that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -259,13 +260,34 @@ fn make(data: &DataDir, target: Endpoint, template: &Label) -> Outcome<Target> {
     Ok(Target { path, label })
 }
 
+/// Makes a target's folder and what must be in it from the start. While the file `making`
+/// stands there nothing in the folder was ever used, and all of it may be made again.
 fn make_folder(data: &DataDir, path: &std::path::Path, label: &Label) -> io::Result<()> {
+    let making = path.join("making");
     match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => require_no_data(path)?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if making.exists() {
+                fs::remove_dir_all(path)?;
+                DirBuilder::new().mode(0o700).create(path)?;
+            } else {
+                require_no_data(path)?;
+            }
+        }
         other => other?,
     }
+    write_durably(&making, b"")?;
+    DiskJournal::create(&path.join("journal"), label.journal_epoch, journal_options())
+        .map_err(io::Error::other)?;
     write_durably(&path.join("label"), &label.encode())?;
+    fs::remove_file(&making)?;
+    sync_dir(path)?;
     sync_dir(data.path())
+}
+
+/// Journals of an embedded file system: two segments, each little more than the largest
+/// frame.
+pub(crate) fn journal_options() -> JournalOptions {
+    JournalOptions { segment_bytes: SEGMENT_BYTES_MIN, segments_min: 2 }
 }
 
 /// A making that was cut off has left nothing but half a label.
@@ -311,15 +333,15 @@ mod tests {
         let data = DataDir::at(scratch.path()).unwrap();
         let first = open_or_make(&data, None, Some(3)).unwrap();
         fs::remove_dir_all(data.join("mgt")).unwrap();
-        fs::rename(data.join("ost0002/label"), data.join("ost0002/label.new")).unwrap();
+        fs::rename(data.join("ost0002/label"), data.join("ost0002/making")).unwrap();
         let again = open_or_make(&data, None, Some(3)).unwrap();
         assert_eq!(again[..3], first[..3]);
         assert_eq!(again[3].label.fs_uuid, first[3].label.fs_uuid);
-        fs::write(data.join("ost0002/journal"), b"data").unwrap();
+        fs::write(data.join("ost0002/data"), b"data").unwrap();
         fs::remove_file(data.join("ost0002/label")).unwrap();
         let refused = open_or_make(&data, None, Some(3)).unwrap_err();
         assert!(refused.what.contains("holds data and no label"), "{refused}");
-        assert_eq!(fs::read(data.join("ost0002/journal")).unwrap(), b"data");
+        assert_eq!(fs::read(data.join("ost0002/data")).unwrap(), b"data");
     }
 
     #[test]
