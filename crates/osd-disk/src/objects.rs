@@ -162,6 +162,22 @@ impl DiskObjects {
         }
     }
 
+    /// Writes out the data of several objects at once, so that one commit of the file system
+    /// below makes most of them durable.
+    fn write_out(&self, objects: &[ObjectId]) -> io::Result<()> {
+        for object in objects {
+            if let Some(file) = self.existing(*object)? {
+                files::start_writing(&file);
+            }
+        }
+        for object in objects {
+            if let Some(file) = self.existing(*object)? {
+                files::wait_written(&file)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the names in the folders of these groups durable, from below to above. A folder
     /// that is gone has nothing to keep; that it is gone is the folder above's matter.
     fn sync_names(&self, objects: &[ObjectId]) -> io::Result<()> {
@@ -280,12 +296,8 @@ impl ObjectStore for DiskObjects {
 
     fn sync(&self, objects: &[ObjectId]) -> Result<(), ObjectError> {
         self.guarded(|| {
-            // All data on its way first: then one commit of the file system below serves
-            // several files.
-            for object in objects.iter().filter(|_| objects.len() > 1) {
-                if let Some(file) = self.existing(*object)? {
-                    files::start_writing(&file);
-                }
+            if objects.len() > 1 {
+                self.write_out(objects)?;
             }
             for object in objects {
                 if let Some(file) = self.existing(*object)? {
