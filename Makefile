@@ -1,0 +1,25 @@
+# What can be done with a clone. Everything is built by cargo; these are only the ways in.
+.POSIX:
+.PHONY: help test test-long bench demo clean
+
+help:
+	@echo "make demo       a file system with 2 MDTs and 4 OSTs: real work on it, a crash, a table of rates"
+	@echo "make test       every check and test (root and /dev/fuse; under 40 minutes on 2 cores)"
+	@echo "make test-long  the same tests with more rounds, for hours rather than minutes"
+	@echo "make bench      the benchmarks that need no mount, and those of the FUSE transports"
+	@echo "make clean      removes what was built"
+
+test:
+	@scripts/test.sh
+
+test-long:
+	@scripts/test-long.sh
+
+bench:
+	@scripts/bench.sh
+
+demo:
+	@scripts/demo.sh
+
+clean:
+	cargo clean

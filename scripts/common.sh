@@ -1,0 +1,76 @@
+# What the scripts share; sourced, never run. Callers have set -euo pipefail.
+
+# The root of the repository, whatever the current folder is.
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$repo"
+
+say() { printf '%s\n' "$*"; }
+die() { printf '%s\n' "$*" >&2; exit 1; }
+
+# install_missing COMMAND=PACKAGE...: installs, as root, the Debian packages of those commands
+# that are not there. Debian's own signatures and the release's pockets fix what is installed;
+# versions are not pinned, because a mirror keeps only the newest of each.
+install_missing() {
+    local pair missing=()
+    for pair in "$@"; do
+        command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}")
+    done
+    ((${#missing[@]})) || return 0
+    command -v apt-get >/dev/null || die "missing: ${missing[*]} (and no apt-get to install them)"
+    [[ $(id -u) == 0 ]] || die "missing: ${missing[*]}; install them, or run this as root"
+    say "installing ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    local options=(-qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3)
+    apt-get "${options[@]}" update >/dev/null
+    apt-get "${options[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# A linker and the C library's start files: a Rust toolchain needs them and does not bring them.
+install_compiler() {
+    install_missing cc=gcc
+    [[ -e /usr/include/stdlib.h ]] || install_missing no-headers=libc6-dev
+}
+
+# The Rust toolchain, which the user brings.
+require_rust() {
+    command -v cargo >/dev/null || PATH=$HOME/.cargo/bin:$PATH
+    command -v cargo >/dev/null || die "no cargo: install a Rust toolchain (1.90 or newer) first"
+    local wanted found
+    wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    found=$(rustc --version | cut -d' ' -f2)
+    [[ $(printf '%s\n' "$wanted" "$found" | sort -V | head -1) == "$wanted" ]] ||
+        die "Rust $found is too old: $wanted or newer is needed"
+}
+
+require_fuse() {
+    [[ $(id -u) == 0 ]] || die "mounting needs root"
+    [[ -e /dev/fuse ]] || modprobe fuse 2>/dev/null || true
+    [[ -r /dev/fuse && -w /dev/fuse ]] || die "no /dev/fuse: the kernel needs FUSE"
+    # The faster transport, where the kernel has it (6.14) and lets us.
+    local switch=/sys/module/fuse/parameters/enable_uring
+    if [[ -e $switch && $(<"$switch") != Y ]]; then
+        (echo Y >"$switch") 2>/dev/null || say "FUSE over io_uring stays switched off ($switch)"
+    fi
+}
+
+# release_folder DIR: ends what still runs on data below DIR, unmounts what is mounted below it,
+# and removes it. Touches nothing else: other file systems on this machine are not ours.
+release_folder() {
+    local dir=$1 point pid
+    [[ -n $dir && -d $dir ]] || return 0
+    cd "$repo"
+    # Deepest first. Mount points come with octal escapes.
+    while read -r point; do
+        umount -f "$point" 2>/dev/null || umount -l "$point" 2>/dev/null || true
+    done < <(cut -d' ' -f5 /proc/self/mountinfo | while read -r p; do printf '%b\n' "$p"; done |
+        grep -F -- "$dir/" | sort -r)
+    for pid in /proc/[0-9]*; do
+        pid=${pid#/proc/}
+        # Only programs that were built here and were given a path below DIR as an argument.
+        [[ $(readlink "/proc/$pid/exe") == "$repo"/target/* ]] || continue
+        if tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qF -- "$dir/"; then
+            kill -9 "$pid" 2>/dev/null || true
+        fi
+    done
+    rm -rf --one-file-system -- "$dir"
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Every check and test of the repository: `make test`. One profile (`ci`) and one target folder
+# serve all steps, so that nothing is compiled twice. Test output goes to standard output.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+# A hung test must not hang whoever waits for it.
+build_minutes_max=25
+test_minutes_max=30
+
+install_compiler
+require_rust
+if [[ ${CI:-} == true ]]; then require_fuse; else (require_fuse) || say "tests that mount are skipped"; fi
+
+# Everything a test puts into the file system goes below here, so that the end of this script
+# can clear away what a broken test leaves, mounts included. Short: sockets' paths are.
+run_dir=$(mktemp -d /tmp/sateen-test.XXXXXX)
+export TMPDIR=$run_dir
+trap 'release_folder "$run_dir"' EXIT
+trap 'exit 130' INT TERM HUP
+
+started=$SECONDS
+step() {
+    say "== $1 (at $((SECONDS - started)) s)"
+    shift
+    "$@"
+}
+cargo_args=(--workspace --locked --profile ci)
+
+step "format" cargo fmt --all --check
+step "the rules of the house" cargo test --locked --profile ci -p sateen-xtask
+step "clippy" timeout "${build_minutes_max}m" cargo clippy "${cargo_args[@]}" --all-targets -- -D warnings
+step "build" timeout "${build_minutes_max}m" cargo test "${cargo_args[@]}" --no-run
+status=0
+step "tests" timeout -k 30 "${test_minutes_max}m" cargo test "${cargo_args[@]}" --no-fail-fast 2>&1 |
+    tee "$run_dir/log" || status=$?
+
+# The sum, and the end of a lie: a test that was passed over is no passed test.
+read -r passed failed ignored < <(awk '/^test result:/ { p += $4; f += $6; i += $8 }
+    END { print p + 0, f + 0, i + 0 }' "$run_dir/log")
+say "== $passed passed, $failed failed, $ignored ignored, in $((SECONDS - started)) s"
+((status == 0)) || die "the tests failed"
+((passed > 0)) || die "no test ran"
+if ((ignored > 0)) && [[ ${CI:-} == true ]]; then
+    die "with CI=true no test may be ignored"
+fi
