@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# Shows what Sateen does, in a few minutes: `make demo`. It builds, starts a file system in
+# ./demo, works on it, kills it, compares its rates with the local disk's, and takes everything
+# away again, also when it fails or is interrupted. As root, with /dev/fuse.
+# Sizes: DEMO_MIB (the large file), DEMO_FILES (files for the rates).
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+demo=$repo/demo
+data=$demo/data
+mnt=$demo/mnt
+local=$demo/local
+marker=$demo/.made-by-make-demo
+bin=${CARGO_TARGET_DIR:-$repo/target}/release
+writer=
+started=$SECONDS
+
+headline() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+[[ -t 1 ]] || headline() { printf '\n== %s\n' "$*"; }
+shown() { printf '   %s\n' "$*"; }
+# seconds COMMAND...: runs it and leaves how long it took in $took.
+timed() {
+    local start=$EPOCHREALTIME
+    "$@"
+    took=$(awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
+}
+sateen() { "$bin/sateen" "$@"; }
+
+clean_up() {
+    local status=$?
+    trap - EXIT
+    trap '' INT TERM HUP
+    [[ -z $writer ]] || kill "$writer" 2>/dev/null || true
+    if ((status != 0)) && [[ -s $data/log ]]; then
+        headline "it ended early; the last lines of its log"
+        tail -n 15 "$data/log"
+    fi
+    [[ ! -x $bin/sateen || ! -d $data ]] || sateen down --data "$data" --force >/dev/null 2>&1 || true
+    release_folder "$demo"
+    if ((status == 0)); then
+        headline "done in $((SECONDS - started)) s; ./demo is removed, nothing is mounted or running"
+    else
+        say "cleaned up: ./demo is removed"
+    fi
+    exit "$status"
+}
+
+require_fuse
+install_compiler
+require_rust
+if [[ -e $demo && ! -e $marker ]]; then
+    die "$demo exists and is not from a demo: move it away first"
+fi
+mkdir -p target
+exec 9>target/demo.lock
+flock -n 9 || die "a demo is running already"
+release_folder "$demo"
+trap clean_up EXIT
+trap 'exit 130' INT TERM HUP
+mkdir -p "$demo" "$local"
+touch "$marker"
+
+headline "building (release)"
+timed cargo build --release --locked -q -p sateen -p sateen-bench 9>&-
+shown "built in $took s"
+mkdir -p "$demo/bin"
+ln -s "$bin/sateen" "$demo/bin/lfs"
+lfs=$demo/bin/lfs
+
+# The large file exists up to three times at once.
+mib_free=$(df -BM --output=avail "$demo" | tail -1 | tr -dc 0-9)
+mib=${DEMO_MIB:-1024}
+while ((mib > 64 && mib * 4 > mib_free)); do mib=$((mib / 2)); done
+((mib * 4 <= mib_free)) || die "$mib_free MiB free on the disk is too little: 256 MiB are needed"
+
+headline "starting: 2 MDTs, 4 OSTs, one process"
+timed sateen up --data "$data" --mount "$mnt" --mdts 2 --osts 4 9>&-
+shown "up after $took s"
+sateen status --data "$data" | sed 's/^/   /'
+
+headline "a source tree"
+if git rev-parse -q --verify HEAD >/dev/null 2>&1; then
+    git archive --format=tar --prefix=sateen/ HEAD >"$local/tree.tar"
+else
+    tar --exclude=./target --exclude=./demo --transform='s,^\.,sateen,' -cf "$local/tree.tar" .
+fi
+# The sources of the crates it is built from give it some size.
+registry=${CARGO_HOME:-$HOME/.cargo}/registry/src
+if [[ -d $registry ]] && (($(du -sm "$registry" | cut -f1) < 600)); then
+    tar -C "$registry/.." -rf "$local/tree.tar" src
+fi
+mkdir "$local/tree" "$mnt/tree"
+tar -xf "$local/tree.tar" -C "$local/tree"
+timed tar -xf "$local/tree.tar" -C "$mnt/tree"
+files=$(find "$mnt/tree" -type f | wc -l)
+shown "unpacked $files files, $(du -sm --apparent-size "$local/tree" | cut -f1) MiB, in $took s"
+timed diff -r "$local/tree" "$mnt/tree"
+shown "diff -r: the same as the copy on the local disk ($took s)"
+hits() { grep -rw fn --include='*.rs' "$1" | wc -l; }
+timed hits "$mnt/tree" >"$local/hits"
+shown "grep -rw fn: $(<"$local/hits") lines, in $took s (local disk: $(hits "$local/tree") lines)"
+build_there() {
+    (cd "$mnt/tree/sateen" && CARGO_TARGET_DIR=$mnt/build cargo test --locked -q -p sateen-types) 9>&-
+}
+timed build_there >"$local/build.log" 2>&1 || { cat "$local/build.log"; die "the build on the mount failed"; }
+shown "cargo test -p sateen-types, sources and target folder on the mount: $(
+    awk '/^test result: ok/ { n += $4 } END { print n }' "$local/build.log") tests passed, $took s"
+
+headline "a large file over all OSTs"
+head -c "${mib}M" /dev/urandom >"$local/large"
+mkdir "$mnt/wide"
+if "$lfs" setstripe -c -1 -S 1M "$mnt/wide" 2>/dev/null; then
+    shown "lfs setstripe -c -1 -S 1M wide"
+fi
+stream() { cp "$local/large" "$mnt/wide/large" && sync "$mnt/wide/large"; }
+timed stream
+shown "copied and synced $mib MiB in $took s"
+if layout=$("$lfs" getstripe "$mnt/wide/large" 2>/dev/null); then
+    printf '%s\n' "$layout" | sed "s,$demo/,,; s/^/   /"
+fi
+for ost in "$data"/ost*; do
+    shown "$(basename "$ost") holds $(du -sm "$ost" | cut -f1) MiB"
+done
+sync && (echo 3 >/proc/sys/vm/drop_caches) 2>/dev/null || true
+sum() { sha256sum <"$1"; }
+timed sum "$mnt/wide/large" >"$local/sum"
+[[ $(<"$local/sum") == $(sum "$local/large") ]] || die "the checksums differ"
+shown "sha256 read back through the mount equals the original's ($took s)"
+rm "$local/large"
+
+headline "kill -9 in the middle of writes"
+mkdir "$mnt/crash"
+sync "$mnt" "$mnt/crash"
+"$bin/sateen-bench" crash-write "$mnt/crash" "$local/notes" >"$local/writer" 2>&1 9>&- &
+writer=$!
+sleep 3
+pid=$(sateen status --data "$data" --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -1)
+[[ -n $pid ]] || die "status names no process"
+kill -0 "$writer" 2>/dev/null || { cat "$local/writer"; die "the writer ended before the kill"; }
+kill -9 "$pid"
+shown "killed process $pid"
+wait "$writer" || { cat "$local/writer"; die "the writer failed"; }
+writer=
+shown "the writer noticed: $(<"$local/writer")"
+timed sateen up --data "$data" --mount "$mnt" 9>&-
+shown "up again after $took s"
+shown "$("$bin/sateen-bench" crash-check "$mnt/crash" "$local/notes")"
+[[ $(sum "$mnt/wide/large") == $(<"$local/sum") ]] || die "the large file is not what was synced"
+shown "the large file still has its checksum"
+timed diff -rq "$local/tree/sateen" "$mnt/tree/sateen" >"$local/diff" || true
+[[ ! -s $local/diff ]] || { cat "$local/diff"; die "the source tree changed"; }
+shown "the source tree is whole"
+
+headline "rates beside the local disk's (both measured now, on the same disk)"
+rm -rf "$mnt/wide" "$mnt/tree" "$mnt/build" "$local/tree" "$local/tree.tar"
+"$bin/sateen-bench" rates --files "${DEMO_FILES:-20000}" --mib "$mib" \
+    "local disk=$local" "Sateen=$mnt" | sed 's/^/   /'
+
+headline "stopping"
+sateen down --data "$data" | sed 's/^/   /'
