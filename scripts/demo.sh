@@ -31,7 +31,7 @@ clean_up() {
     trap - EXIT
     trap '' INT TERM HUP
     [[ -z $writer ]] || kill "$writer" 2>/dev/null || true
-    if ((status != 0)) && [[ -s $data/log ]]; then
+    if ((status > 0 && status < 128)) && [[ -s $data/log ]]; then
         headline "it ended early; the last lines of its log"
         tail -n 15 "$data/log"
     fi
