@@ -28,7 +28,7 @@ step() {
 cargo_args=(--workspace --locked --profile ci)
 
 step "format" cargo fmt --all --check
-step "the rules of the house" cargo test --locked --profile ci -p sateen-xtask
+step "the rules of the house" cargo test "${cargo_args[@]}" --test layers --test tidy
 step "clippy" timeout "${build_minutes_max}m" cargo clippy "${cargo_args[@]}" --all-targets -- -D warnings
 step "build" timeout "${build_minutes_max}m" cargo test "${cargo_args[@]}" --no-run
 status=0
