@@ -37,6 +37,7 @@ const ROOMS: [(&str, u32, Kind); 28] = [
     ("ost", 6, Kind::Server),
     ("pool", 6, Kind::Server),
     ("client", 6, Kind::Client),
+    ("fsck", 7, Kind::Driver),
     ("lnd", 7, Kind::Driver),
     ("reactor", 8, Kind::Driver),
     ("fuse", 9, Kind::Driver),
@@ -49,7 +50,6 @@ const ROOMS: [(&str, u32, Kind); 28] = [
     ("sateen", 12, Kind::Driver),
     ("testkit", 13, Kind::Proof),
     ("sim", 14, Kind::Proof),
-    ("fsck", 12, Kind::Driver),
     ("xtask", 15, Kind::Proof),
 ];
 
