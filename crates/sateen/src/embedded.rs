@@ -5,7 +5,7 @@
 //! durable and ends. A process that dies anywhere in between is a crash, which the journals
 //! are for.
 
-mod backend;
+pub(crate) mod backend;
 mod mounted;
 mod port;
 mod registrar;
@@ -41,6 +41,7 @@ struct Running {
     path: PathBuf,
     host: Box<dyn Host>,
     objects: Option<Arc<dyn ObjectStore>>,
+    /// Locked as long as the target runs.
     _folder: TargetFolder,
 }
 
@@ -73,8 +74,8 @@ impl Embedded {
         let mut in_order: Vec<&Target> = targets.iter().collect();
         // An MDT talks to its OSTs from the first moment.
         in_order.sort_by_key(|target| matches!(target.label.target, Endpoint::Mdt(_)));
-        for target in in_order {
-            let running = embedded.start_target(target, &osts)?;
+        for (target, opened) in open_all(&in_order)? {
+            let running = embedded.start_target(target, opened, &osts)?;
             embedded.targets.push(running);
         }
         embedded.targets.sort_by_key(|running| running.target);
@@ -82,8 +83,7 @@ impl Embedded {
         Ok(embedded)
     }
 
-    fn start_target(&self, target: &Target, osts: &[u32]) -> Outcome<Running> {
-        let opened = backend::open(target)?;
+    fn start_target(&self, target: &Target, opened: Opened, osts: &[u32]) -> Outcome<Running> {
         let config = CoreConfig {
             me: target.label.target,
             boot_epoch: sateen_reactor::random(),
@@ -109,7 +109,6 @@ impl Embedded {
     ) -> Outcome<Running> {
         let me = target.label.target;
         let objects = opened.objects.clone();
-        let folder = opened.folder;
         let mut first = Outbox::new();
         let parts = HostParts {
             me,
@@ -126,7 +125,7 @@ impl Embedded {
             path: target.path.clone(),
             host: Box::new(host),
             objects,
-            _folder: folder,
+            _folder: opened.folder,
         })
     }
 
@@ -157,6 +156,25 @@ impl Embedded {
             "look at the log and at the disk, then start the file system again",
         ))
     }
+}
+
+/// Opens all stores at once: each may have a journal to replay.
+fn open_all<'a>(targets: &[&'a Target]) -> Outcome<Vec<(&'a Target, Opened)>> {
+    std::thread::scope(|scope| {
+        let opening: Vec<_> =
+            targets.iter().map(|target| (*target, scope.spawn(|| backend::open(target)))).collect();
+        let mut opened = Vec::new();
+        for (target, thread) in opening {
+            let store = thread.join().unwrap_or_else(|_| {
+                Err(Refusal::new(
+                    format!("opening {} failed", target.label.target),
+                    "look at the log",
+                ))
+            })?;
+            opened.push((target, store));
+        }
+        Ok(opened)
+    })
 }
 
 impl Running {

@@ -1,19 +1,19 @@
 //! The targets in a data folder: which there are, which are to be made, and their labels.
 //!
-//! A target is a folder with a file `label`, which is the first thing in it. Nothing with a
-//! label is ever removed or made anew here. The MGT is made last, so a folder without one
-//! is a making that was cut off, and goes on where it was.
+//! A target is a folder with a file `label`. It is made under another name (`ost0003.new`)
+//! and gets its own when all in it is durable; so a folder with a target's name is whole, and
+//! nothing in it is ever removed or made anew here. The MGT is made last: without one the
+//! making of a file system was cut off, and goes on where it was.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-use sateen_osd_disk::journal::{DiskJournal, JournalOptions, SEGMENT_BYTES_MIN};
 use sateen_target::{Label, LabelError};
 use sateen_types::Endpoint;
 
-use crate::data_dir::{DataDir, sync_dir, write_durably};
+use crate::data_dir::{DataDir, sync_dir};
+use crate::embedded::backend;
 use crate::refusal::{Outcome, Refusal};
 
 /// Name of file systems made by `up`.
@@ -24,7 +24,9 @@ const MDTS_DEFAULT: u32 = 1;
 const OSTS_DEFAULT: u32 = 4;
 /// Longest label file that is read.
 const LABEL_BYTES_MAX: u64 = 4096;
-/// Free space without which no target is made.
+/// What the name of a folder ends with while a target is being made in it.
+const NEW: &str = ".new";
+/// Free space without which no target is made: its journal, and as much again.
 const SPACE_PER_TARGET_MIN: u64 = 64 << 20;
 
 /// A target that exists.
@@ -127,11 +129,20 @@ pub(crate) fn existing(data: &DataDir) -> Outcome<Vec<Target>> {
     let mut targets = Vec::new();
     for entry in fs::read_dir(data.path()).map_err(|error| reading(&error))? {
         let path = entry.map_err(|error| reading(&error))?.path();
-        if !path.is_dir() || path == data.default_mount() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let named = ["mgt", "mdt", "ost"].iter().any(|kind| name.starts_with(kind));
+        if !path.is_dir() || path == data.default_mount() || name.ends_with(NEW) {
             continue;
         }
-        if let Some(label) = read_label(&path)? {
-            targets.push(Target { path, label });
+        match read_label(&path)? {
+            Some(label) => targets.push(Target { path, label }),
+            None if named => {
+                return Err(Refusal::new(
+                    format!("the target {} has lost its label", path.display()),
+                    "bring the file `label` back from a backup, or move the folder away",
+                ));
+            }
+            None => {}
         }
     }
     targets.sort_by(|a, b| a.path.cmp(&b.path));
@@ -254,53 +265,17 @@ fn make(data: &DataDir, target: Endpoint, template: &Label) -> Outcome<Target> {
         journal_epoch: sateen_reactor::random(),
         ..template.clone()
     };
-    make_folder(data, &path, &label)
-        .map_err(|error| Refusal::io(format!("make the target {}", path.display()), &error))?;
+    let being_made = path.with_extension(NEW.trim_start_matches('.'));
+    let failed = |error: &io::Error| Refusal::io(format!("make {}", path.display()), error);
+    if being_made.exists() {
+        fs::remove_dir_all(&being_made).map_err(|error| failed(&error))?;
+    }
+    backend::make(&being_made, &label)?;
+    fs::rename(&being_made, &path)
+        .and_then(|()| sync_dir(data.path()))
+        .map_err(|error| failed(&error))?;
     tracing::info!(target_name = %target, path = %path.display(), "made a target");
     Ok(Target { path, label })
-}
-
-/// Makes a target's folder and what must be in it from the start. While the file `making`
-/// stands there nothing in the folder was ever used, and all of it may be made again.
-fn make_folder(data: &DataDir, path: &std::path::Path, label: &Label) -> io::Result<()> {
-    let making = path.join("making");
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            if making.exists() {
-                fs::remove_dir_all(path)?;
-                DirBuilder::new().mode(0o700).create(path)?;
-            } else {
-                require_no_data(path)?;
-            }
-        }
-        other => other?,
-    }
-    write_durably(&making, b"")?;
-    DiskJournal::create(&path.join("journal"), label.journal_epoch, journal_options())
-        .map_err(io::Error::other)?;
-    write_durably(&path.join("label"), &label.encode())?;
-    fs::remove_file(&making)?;
-    sync_dir(path)?;
-    sync_dir(data.path())
-}
-
-/// Journals of an embedded file system: two segments, each little more than the largest
-/// frame.
-pub(crate) fn journal_options() -> JournalOptions {
-    JournalOptions { segment_bytes: SEGMENT_BYTES_MIN, segments_min: 2 }
-}
-
-/// A making that was cut off has left nothing but half a label.
-fn require_no_data(path: &std::path::Path) -> io::Result<()> {
-    for entry in fs::read_dir(path)? {
-        if entry?.file_name() != "label.new" {
-            return Err(io::Error::other(
-                "the folder holds data and no label; bring the label back from a backup, or move \
-                 the folder away",
-            ));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -333,15 +308,14 @@ mod tests {
         let data = DataDir::at(scratch.path()).unwrap();
         let first = open_or_make(&data, None, Some(3)).unwrap();
         fs::remove_dir_all(data.join("mgt")).unwrap();
-        fs::rename(data.join("ost0002/label"), data.join("ost0002/making")).unwrap();
+        fs::rename(data.join("ost0002"), data.join("ost0002.new")).unwrap();
         let again = open_or_make(&data, None, Some(3)).unwrap();
         assert_eq!(again[..3], first[..3]);
         assert_eq!(again[3].label.fs_uuid, first[3].label.fs_uuid);
-        fs::write(data.join("ost0002/data"), b"data").unwrap();
+        assert!(!data.join("ost0002.new").exists());
         fs::remove_file(data.join("ost0002/label")).unwrap();
         let refused = open_or_make(&data, None, Some(3)).unwrap_err();
-        assert!(refused.what.contains("holds data and no label"), "{refused}");
-        assert_eq!(fs::read(data.join("ost0002/data")).unwrap(), b"data");
+        assert!(refused.what.contains("lost its label"), "{refused}");
     }
 
     #[test]

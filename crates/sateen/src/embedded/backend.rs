@@ -1,17 +1,20 @@
-//! Opens a target's store: index, journal, objects, and the metadata recovered from them.
+//! A target's store on the disk: making a new one, and opening one with what its journal
+//! holds beyond its index.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use sateen_osd::{Index, JournalDevice, ObjectStore, Store, StoreLimits};
-use sateen_osd_disk::folder::TargetFolder;
+use sateen_osd_disk::folder::{FolderError, TargetFolder};
 use sateen_osd_disk::index::{DiskIndex, IndexOptions};
-use sateen_osd_disk::journal::{DiskJournal, JournalError};
+use sateen_osd_disk::journal::{DiskJournal, JournalError, JournalOptions, SEGMENT_BYTES_MIN};
 use sateen_osd_disk::objects::{DiskObjects, ObjectOptions};
-use sateen_target::{Recovery, RecoveryError};
+use sateen_target::{Label, Recovery, RecoveryError};
 use sateen_types::Endpoint;
+use sateen_types::units::MIB;
 
 use crate::refusal::{Outcome, Refusal};
-use crate::targets::{Target, journal_options};
+use crate::targets::Target;
 
 /// An open store.
 pub(crate) struct Opened {
@@ -23,67 +26,104 @@ pub(crate) struct Opened {
     pub journal: Box<dyn JournalDevice>,
     /// Its objects, on an OST.
     pub objects: Option<Arc<dyn ObjectStore>>,
-    /// Its folder, locked against a second server.
+    /// Its folder, locked.
     pub folder: TargetFolder,
 }
 
-enum ReplayError {
-    Journal(JournalError),
-    Records(RecoveryError),
+/// Sizes of one target.
+struct Sizes {
+    store: StoreLimits,
+    index: IndexOptions,
+    journal: JournalOptions,
 }
 
-impl From<JournalError> for ReplayError {
-    fn from(error: JournalError) -> ReplayError {
-        ReplayError::Journal(error)
-    }
-}
-
-impl std::fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ReplayError::Journal(error) => error.fmt(f),
-            ReplayError::Records(error) => error.fmt(f),
-        }
-    }
-}
-
-/// Memory that a target may use: the MGT and OSTs keep little, an MDT its working set.
-fn limits(target: Endpoint) -> (StoreLimits, IndexOptions) {
-    let mut index = IndexOptions::default();
-    let mut store = StoreLimits::default();
-    if !matches!(target, Endpoint::Mdt(_)) {
-        index.cache_bytes = 8 << 20;
-        store = StoreLimits { memtable_bytes_max: 8 << 20, cache_bytes_max: 8 << 20 };
-    }
-    (store, index)
-}
-
-/// Opens a target and replays its journal.
-pub(crate) fn open(target: &Target) -> Outcome<Opened> {
-    let me = target.label.target;
-    let failed = |error: &dyn std::fmt::Display| {
-        Refusal::new(format!("cannot start {me}: {error}"), "look at the disk, and at the log")
+/// The memory that all targets of one process may use for their metadata is divided here: an
+/// MDT's working set is large, an OST keeps little about each object, the MGS nearly nothing.
+fn sizes(target: Endpoint) -> Sizes {
+    let sizes = |memtable: u64, cache: u64, blocks: u64| Sizes {
+        store: StoreLimits {
+            memtable_bytes_max: (memtable * MIB) as usize,
+            cache_bytes_max: (cache * MIB) as usize,
+        },
+        index: IndexOptions { cache_bytes: blocks * MIB, ..IndexOptions::default() },
+        // Little more than the largest frame: two of them are written when it is made.
+        journal: JournalOptions { segment_bytes: SEGMENT_BYTES_MIN, ..JournalOptions::default() },
     };
-    let folder = TargetFolder::open(&target.path).map_err(|error| failed(&error))?;
-    let (store_limits, index_options) = limits(me);
-    let index = DiskIndex::open(&folder.index(), index_options).map_err(|error| failed(&error))?;
-    let (epoch, checkpointed) = (target.label.journal_epoch, index.checkpointed());
-    let mut recovery = Recovery::new(epoch, checkpointed, store_limits);
-    let journal =
-        DiskJournal::open(&folder.journal(), epoch, checkpointed, journal_options(), |payload| {
-            recovery.frame(payload).map_err(ReplayError::Records)
-        })
-        .map_err(|error| failed(&error))?;
+    match target {
+        Endpoint::Mdt(_) => sizes(48, 32, 96),
+        Endpoint::Ost(_) => sizes(8, 4, 8),
+        Endpoint::Mgs | Endpoint::Client(_) => sizes(1, 1, 1),
+    }
+}
+
+/// Makes the folder of a new target, with its label last, all durable.
+pub(crate) fn make(path: &Path, label: &Label) -> Outcome<()> {
+    let failed = |error: &dyn std::fmt::Display| refuse("make", path, error);
+    let folder = TargetFolder::open(path).map_err(|error| failed(&error))?;
+    let options = sizes(label.target).journal;
+    DiskJournal::create(&folder.journal(), label.journal_epoch, options).map_err(|error| {
+        match error {
+            JournalError::Io(error) => Refusal::io(format!("make {}", path.display()), &error),
+            other => failed(&other),
+        }
+    })?;
+    folder
+        .set_label(&label.encode())
+        .map_err(|error| Refusal::io(format!("make {}", path.display()), &error))
+}
+
+/// Why a store was not opened.
+enum StartError {
+    Journal(JournalError),
+    Recovery(RecoveryError),
+}
+
+impl From<JournalError> for StartError {
+    fn from(error: JournalError) -> StartError {
+        StartError::Journal(error)
+    }
+}
+
+/// Opens a target.
+pub(crate) fn open(target: &Target) -> Outcome<Opened> {
+    let path = &target.path;
+    let failed = |error: &dyn std::fmt::Display| refuse("open", path, error);
+    let folder = TargetFolder::open(path).map_err(|error| match error {
+        FolderError::InUse { .. } => Refusal::new(
+            error.to_string(),
+            "end that process, or wait until it has ended; then try again",
+        ),
+        other => failed(&other),
+    })?;
+    let me = target.label.target;
+    let epoch = target.label.journal_epoch;
+    let sizes = sizes(me);
+    let index = DiskIndex::open(&folder.index(), sizes.index).map_err(|error| failed(&error))?;
+    let mut recovery = Recovery::new(epoch, index.checkpointed(), sizes.store);
+    let replay = |payload: &[u8]| recovery.frame(payload).map_err(StartError::Recovery);
+    let checkpointed = index.checkpointed();
+    let journal = DiskJournal::open(&folder.journal(), epoch, checkpointed, sizes.journal, replay)
+        .map_err(|error| match error {
+            StartError::Journal(error) => failed(&error),
+            StartError::Recovery(error) => failed(&error),
+        })?;
     let (store, replayed) = recovery.finish();
     if replayed > 0 {
-        tracing::info!(target_name = %me, replayed, "replayed the journal");
+        tracing::info!(target_name = %me, transactions = replayed, "replayed the journal");
     }
     let objects: Option<Arc<dyn ObjectStore>> = match me {
         Endpoint::Ost(_) => {
-            let opened = DiskObjects::open(&folder.objects(), ObjectOptions::default());
-            Some(Arc::new(opened.map_err(|error| failed(&error))?))
+            let objects = DiskObjects::open(&folder.objects(), ObjectOptions::default());
+            Some(Arc::new(objects.map_err(|error| failed(&error))?))
         }
         _ => None,
     };
     Ok(Opened { store, index: Arc::new(index), journal: Box::new(journal), objects, folder })
+}
+
+fn refuse(doing: &str, path: &Path, error: &dyn std::fmt::Display) -> Refusal {
+    Refusal::new(
+        format!("cannot {doing} {}: {error}", path.display()),
+        "look at the disk (space, dmesg); a damaged target has to be restored from a backup",
+    )
 }
