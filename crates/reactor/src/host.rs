@@ -23,7 +23,7 @@ use sateen_wire::Message;
 
 use crate::clock::Clock;
 use crate::pool::Pool;
-use crate::reactor::{Checkpoints, Reactor};
+use crate::reactor::{Checkpoints, Hosts, Reactor};
 use crate::router::{Receiver, Router};
 use crate::run_loop::{self, Driven, Work};
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock, thread_local};
@@ -101,6 +101,7 @@ pub struct TargetHost<S> {
     router: Arc<Router>,
     timers: Arc<Timers>,
     pool: Arc<Pool>,
+    hosts: Arc<Hosts>,
     checkpoints: Arc<Checkpoints>,
 }
 
@@ -147,6 +148,7 @@ impl<S: Service + 'static> TargetHost<S> {
             router: reactor.router.clone(),
             timers: reactor.timers.clone(),
             pool: reactor.pool.clone(),
+            hosts: reactor.hosts.clone(),
             checkpoints: reactor.checkpoints.clone(),
         });
         if !reactor.router.add(host.me, host.clone()) || !reactor.hosts.add(host.clone()) {
@@ -312,6 +314,7 @@ fn is_slow(op: &ObjectOp) -> bool {
 
 impl<S: Service + 'static> Receiver for TargetHost<S> {
     fn receive(self: Arc<Self>, message: Message) {
+        self.hosts.hear();
         self.event(|service, now, out| service.on_message(now, message, out));
     }
 }
@@ -330,6 +333,10 @@ impl<S: Service + 'static> Driven for TargetHost<S> {
     fn tick(self: Arc<Self>) -> bool {
         self.event(Service::on_tick);
         let mut state = lock(&self.state);
+        if state.service.store().must_wait() {
+            // Somebody may be waiting for room, and goes on with a tick.
+            self.hosts.hear();
+        }
         !state.poisoned && !state.flushing && state.service.store().dirty()
     }
 

@@ -11,13 +11,22 @@
 use std::collections::VecDeque;
 use std::io;
 
+use sateen_target::TICK_NS;
+
 use crate::clock::Clock;
 use crate::executor::Executor;
 use crate::pool::{POOL_THREADS, Pool};
 use crate::router::Router;
 use crate::run_loop::{self, Driven, Work};
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, PoisonError, lock, thread};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU32, Condvar, Mutex, Ordering, PoisonError, lock, thread,
+};
 use crate::timer::Timers;
+
+/// Time between ticks while nothing happens at all: 50 ms.
+const IDLE_TICK_NS: u64 = 50_000_000;
+/// Ticks without anything happening after which they come less often.
+const QUIET_TICKS: u32 = 8;
 
 /// Most targets in one process.
 pub const HOSTS_MAX: usize = 1 << 12;
@@ -43,12 +52,13 @@ impl Default for Reactor {
     fn default() -> Reactor {
         let clock = Clock::default();
         let pool = Arc::new(Pool::default());
+        let timers = Arc::new(Timers::new(clock));
         Reactor {
             clock,
             router: Arc::default(),
             executor: Executor::default(),
-            timers: Arc::new(Timers::new(clock)),
-            hosts: Arc::new(Hosts::new(pool.clone())),
+            hosts: Arc::new(Hosts::new(timers.clone(), pool.clone())),
+            timers,
             pool,
             checkpoints: Arc::default(),
             threads: Mutex::default(),
@@ -103,6 +113,12 @@ fn named(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<thread:
 pub(crate) struct Hosts {
     all: Mutex<Vec<Arc<dyn Driven>>>,
     ticking: AtomicBool,
+    /// Something has happened since the last tick.
+    heard: AtomicBool,
+    /// Ticks come rarely. Whoever has work for a target ends that.
+    idle: AtomicBool,
+    quiet_ticks: AtomicU32,
+    timers: Arc<Timers>,
     pool: Arc<Pool>,
 }
 
@@ -113,8 +129,44 @@ impl std::fmt::Debug for Hosts {
 }
 
 impl Hosts {
-    fn new(pool: Arc<Pool>) -> Hosts {
-        Hosts { all: Mutex::default(), ticking: AtomicBool::new(false), pool }
+    fn new(timers: Arc<Timers>, pool: Arc<Pool>) -> Hosts {
+        Hosts {
+            all: Mutex::default(),
+            ticking: AtomicBool::new(false),
+            heard: AtomicBool::new(true),
+            idle: AtomicBool::new(false),
+            quiet_ticks: AtomicU32::new(0),
+            timers,
+            pool,
+        }
+    }
+
+    /// A target has something to do. Ticks come at full speed again.
+    pub(crate) fn hear(&self) {
+        if !self.heard.load(Ordering::SeqCst) {
+            self.heard.store(true, Ordering::SeqCst);
+        }
+        // After the store above, as `tick_interval_ns` does it the other way round: one of
+        // the two sees the other.
+        if self.idle.load(Ordering::SeqCst) && self.idle.swap(false, Ordering::SeqCst) {
+            self.timers.nudge();
+        }
+    }
+
+    /// How long until the next tick. Called once for each by the timer's thread.
+    pub(crate) fn tick_interval_ns(&self) -> u64 {
+        let quiet = if self.heard.swap(false, Ordering::SeqCst) {
+            0
+        } else {
+            self.quiet_ticks.load(Ordering::Relaxed).saturating_add(1)
+        };
+        self.quiet_ticks.store(quiet, Ordering::Relaxed);
+        if quiet < QUIET_TICKS {
+            self.idle.store(false, Ordering::SeqCst);
+            return TICK_NS;
+        }
+        self.idle.store(true, Ordering::SeqCst);
+        if self.heard.load(Ordering::SeqCst) { TICK_NS } else { IDLE_TICK_NS }
     }
 
     /// Adds one; false if there is no room.
@@ -137,6 +189,7 @@ impl Hosts {
         for at in 0.. {
             let Some(host) = lock(&self.all).get(at).cloned() else { break };
             if host.clone().tick() {
+                self.hear();
                 run_loop::run_slow(&self.pool, Work::Flush(host));
             }
         }

@@ -34,6 +34,8 @@ struct State {
     next_id: u64,
     /// Until when the thread sleeps; later timers need not wake it.
     sleeps_until: u64,
+    /// The targets have work again: tick soon.
+    nudged: bool,
     stopped: bool,
 }
 
@@ -79,6 +81,12 @@ impl Timers {
         place
     }
 
+    /// Ends a pause between ticks.
+    pub(crate) fn nudge(&self) {
+        lock(&self.state).nudged = true;
+        self.changed.notify_one();
+    }
+
     /// Ends the thread.
     pub(crate) fn stop(&self) {
         lock(&self.state).stopped = true;
@@ -105,8 +113,11 @@ impl Timers {
                 }
                 state = lock(&self.state);
             }
+            if std::mem::take(&mut state.nudged) {
+                next_tick = next_tick.min(now + TICK_NS);
+            }
             if next_tick <= now {
-                next_tick = now + TICK_NS;
+                next_tick = now + hosts.tick_interval_ns();
                 if hosts.begin_tick() {
                     pool.push(Work::Tick(hosts.clone()));
                 }
@@ -119,7 +130,7 @@ impl Timers {
         let earliest = state.timers.first_key_value().map_or(u64::MAX, |(due, _)| due.0);
         let until = earliest.min(next_tick);
         let left = until.saturating_sub(self.clock.mono_ns());
-        if left == 0 || state.stopped {
+        if left == 0 || state.stopped || state.nudged {
             return state;
         }
         state.sleeps_until = until;

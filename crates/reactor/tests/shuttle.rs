@@ -27,7 +27,7 @@ mod toy;
 
 mod sync {
     pub(crate) use shuttle::sync::atomic::{
-        AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering,
+        AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
     };
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, RwLock};
     pub(crate) use shuttle::thread::{self, yield_now};

@@ -324,3 +324,31 @@ fn a_request_allocates_nothing() {
     assert_eq!(world.reactor.executor.live(), 0, "answered on this very thread");
     world.reactor.stop();
 }
+
+/// While nothing happens ticks come rarely; a change that nobody waits for is durable after
+/// a tick all the same.
+#[test]
+fn idle_targets_tick_rarely_and_wake_up() {
+    let world = world(1, false, StoreLimits::default());
+    let client = Client::new(2, world.reactor.router.clone());
+    let ticks = || world.hosts[0].inspect(|toy| toy.ticks);
+    for seq in 1..=3 {
+        std::thread::sleep(Duration::from_millis(100));
+        let before = ticks();
+        std::thread::sleep(Duration::from_millis(400));
+        let rare = ticks() - before;
+        assert!((1..=40).contains(&rare), "{rare} ticks in 400 ms, 80 at full speed");
+        let write =
+            OstRequest::Write { object: object(1), layout_gen: 0, offset: 0, grant_used: 0 };
+        let mut write = client.message(Endpoint::Ost(0), 0, seq, Request::Ost(write));
+        write.bulk = Bulk::Data(Bytes::from_static(b"x"));
+        world.hosts[0].deliver(write);
+        let begun = Instant::now();
+        while world.journals[0].durable.load(Ordering::SeqCst) < seq {
+            assert!(begun.elapsed() < Duration::from_secs(5), "never durable");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        println!("durable after {} us", begun.elapsed().as_micros());
+    }
+    world.reactor.stop();
+}

@@ -39,6 +39,7 @@ pub struct Toy {
     pub core: Core,
     pub peer: Option<Endpoint>,
     pub busy: Arc<AtomicUsize>,
+    pub ticks: u64,
     io: BTreeMap<IoId, Message>,
     next_io: u64,
     at_peer: BTreeMap<u64, Message>,
@@ -56,6 +57,7 @@ impl Toy {
             core: Core::new(config, Store::new(1, 0, limits)),
             peer,
             busy: Arc::default(),
+            ticks: 0,
             io: BTreeMap::new(),
             next_io: 1,
             at_peer: BTreeMap::new(),
@@ -201,7 +203,9 @@ impl Service for Toy {
         });
     }
 
-    fn on_tick(&mut self, _now: Timestamp, _out: &mut Outbox) {}
+    fn on_tick(&mut self, _now: Timestamp, _out: &mut Outbox) {
+        self.ticks += 1;
+    }
 
     fn on_poisoned(&mut self, _now: Timestamp, out: &mut Outbox) {
         self.core.poison(out);
