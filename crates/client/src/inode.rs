@@ -56,6 +56,9 @@ pub(crate) struct InodeState {
     pub(crate) commit_before_write: u64,
     /// When the data was last written, if the MDT has not heard of it.
     pub(crate) unreported_mtime: Option<Timespec>,
+    /// Reports that are on their way to the MDT. The lock they stand under must not be given
+    /// back before they have arrived: nobody else may see the size that they correct.
+    pub(crate) reporting: u32,
     pub(crate) unsynced: BTreeMap<u32, Unsynced>,
     /// Writes that were acknowledged may be lost: the next fsync says so.
     pub(crate) lost_writes: bool,
@@ -141,6 +144,22 @@ impl InodeState {
             attr.maybe_objects = true;
         }
         self.unreported_mtime = Some(mtime);
+    }
+
+    /// Like [`InodeState::report`], for a report that leaves the lock where it is. To be
+    /// followed by [`InodeState::reported`].
+    pub(crate) fn begin_report(&mut self) -> Option<SizeReport> {
+        let report = self.report();
+        self.reporting += u32::from(report.is_some());
+        report
+    }
+
+    /// The report has arrived, or is to be made again.
+    pub(crate) fn reported(&mut self, report: SizeReport, arrived: bool) {
+        self.reporting -= 1;
+        if !arrived && self.unreported_mtime.is_none() {
+            self.unreported_mtime = report.mtime;
+        }
     }
 
     /// What the MDT is to be told of the size, if there is anything to tell.

@@ -197,6 +197,12 @@ impl Client {
             Some(Some(begun)) => begun,
         };
         self.drop_from_kernel(inode, id, bits, dir).await;
+        until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| (state.reporting == 0).then_some(()),
+        )
+        .await;
         let report = inode.update(|state| {
             let at = state.locks.iter().position(|held| held.id == id)?;
             let held = state.locks.remove(at);

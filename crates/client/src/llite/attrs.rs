@@ -127,17 +127,11 @@ impl Client {
     /// Tells the MDT what this client has written, keeping the lock.
     pub(crate) async fn tell_size(&self, inode: &Inode) -> Result<()> {
         let fid = inode.fid;
-        let report = inode.update(InodeState::report);
+        let report = inode.update(InodeState::begin_report);
         let Some(report) = report else { return Ok(()) };
         let tell = MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 };
         let told = self.mdt(fid, tell).await;
-        if told.is_err() {
-            inode.update(|state| {
-                if state.unreported_mtime.is_none() {
-                    state.unreported_mtime = report.mtime;
-                }
-            });
-        }
+        inode.update(|state| state.reported(report, told.is_ok()));
         told.map(|_| ())
     }
 }

@@ -226,9 +226,13 @@ impl Client {
         if file.lost.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let report = if file.how.write { inode.update(InodeState::report) } else { None };
+        let report = if file.how.write { inode.update(InodeState::begin_report) } else { None };
         let close = MdtRequest::Close { fid: inode.fid, open_id: file.id, report };
-        self.mdt(inode.fid, close).await.map(|_| ())
+        let closed = self.mdt(inode.fid, close).await;
+        if let Some(report) = report {
+            inode.update(|state| state.reported(report, closed.is_ok()));
+        }
+        closed.map(|_| ())
     }
 
     /// Makes a file durable: data, then size, then whatever else the MDT has.
