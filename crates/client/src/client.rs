@@ -37,8 +37,7 @@ pub struct TargetSpace {
 #[derive(Debug, Default)]
 pub(crate) struct Inodes {
     pub(crate) all: BTreeMap<Fid, Arc<Inode>>,
-    /// Stamp of the last time that an inode was dropped, or a lock of one that is not here
-    /// was cancelled.
+    /// Stamp of the last time that an inode was dropped.
     pub(crate) dropped_at: u64,
 }
 

@@ -42,6 +42,9 @@ pub(crate) struct InodeState {
     pub(crate) locks: Vec<Held>,
     /// Stamp of the last cancel: grants of requests sent earlier are not believed.
     pub(crate) cancelled_at: u64,
+    /// Cancels that the MDT has not answered: it may meanwhile have granted the same lock once
+    /// more, and is about to take it back, so that no grant is believed.
+    pub(crate) cancels: u32,
     /// Counts this client's own changes of the inode, so that an answer that was on its way
     /// meanwhile is not cached.
     pub(crate) changes: u64,
@@ -144,6 +147,16 @@ impl InodeState {
             attr.maybe_objects = true;
         }
         self.unreported_mtime = Some(mtime);
+    }
+
+    /// Whether neither the kernel nor an open file refers to it, and nothing is to be told.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lookups == 0
+            && self.opens == 0
+            && self.unreported_mtime.is_none()
+            && self.reporting == 0
+            && self.unsynced.is_empty()
+            && !self.locks.iter().any(|held| held.users > 0 || held.cancelling)
     }
 
     /// Like [`InodeState::report`], for a report that leaves the lock where it is. To be

@@ -83,7 +83,7 @@ impl Client {
             }
         };
         inode.update(|state| {
-            if stamp < state.cancelled_at {
+            if state.cancels > 0 || stamp < state.cancelled_at {
                 return;
             }
             let users = u32::from(pin && grant.bits.contains(Ibits::DATA));
@@ -137,6 +137,12 @@ impl Client {
             if let Some(id) = found {
                 return Ok(DataUse { inode: inode.clone(), id });
             }
+            until(
+                &inode.state,
+                |state| &mut state.waiters,
+                |state| (state.cancels == 0).then_some(()),
+            )
+            .await;
             let request = MdtRequest::Enqueue { fid: inode.fid, mode, bits: Ibits::DATA };
             let reply = self.mdt_pinned(inode.fid, request).await?;
             let MdtReply::Inode { attr } = reply.body else {
@@ -158,29 +164,19 @@ impl Client {
 
     /// A callback asked for a lock.
     pub(crate) fn on_blocking(self: &Arc<Client>, fid: Fid, id: LockId) {
-        let inode = {
-            let mut inodes = lock(&self.inodes);
-            let known = inodes.all.get(&fid).cloned();
-            if known.is_none() {
-                inodes.dropped_at = self.stamp();
-            }
-            known
-        };
+        let inode = self.inode(fid);
         let client = self.clone();
         self.port.spawn(Box::pin(async move {
-            match inode {
-                Some(inode) => client.give_back(&inode, id).await,
-                None => client.cancel_at_mdt(fid, id, None).await,
-            }
+            client.give_back(&inode, id).await;
+            client.drop_idle(fid);
         }));
     }
 
     /// Gives one lock back: kernel first, then the MDT.
     pub(crate) async fn give_back(self: &Arc<Client>, inode: &Arc<Inode>, id: LockId) {
         let begun = inode.update(|state| {
-            let stamp = self.stamp();
             let Some(held) = state.locks.iter_mut().find(|held| held.id == id) else {
-                state.cancelled_at = stamp;
+                state.cancels += 1;
                 return None;
             };
             if held.cancelling {
@@ -191,7 +187,7 @@ impl Client {
             Some(Some((held.bits, dir)))
         });
         let (bits, dir) = match begun {
-            None => return self.cancel_at_mdt(inode.fid, id, None).await,
+            None => return self.cancel_at_mdt(inode, id, None).await,
             // Somebody else is at it.
             Some(None) => return,
             Some(Some(begun)) => begun,
@@ -204,13 +200,13 @@ impl Client {
         )
         .await;
         let report = inode.update(|state| {
+            state.cancels += 1;
             let at = state.locks.iter().position(|held| held.id == id)?;
             let held = state.locks.remove(at);
-            state.cancelled_at = self.stamp();
             let owned = held.bits.contains(Ibits::DATA) && held.mode.covers(LockMode::Pw);
             if owned { state.report() } else { None }
         });
-        self.cancel_at_mdt(inode.fid, id, report).await;
+        self.cancel_at_mdt(inode, id, report).await;
     }
 
     async fn drop_from_kernel(
@@ -270,15 +266,21 @@ impl Client {
         }
     }
 
-    async fn cancel_at_mdt(
+    /// Cancels a lock that was counted in `cancels`.
+    pub(crate) async fn cancel_at_mdt(
         self: &Arc<Client>,
-        fid: Fid,
+        inode: &Arc<Inode>,
         id: LockId,
         report: Option<sateen_wire::SizeReport>,
     ) {
+        let fid = inode.fid;
         // A lost connection has voided the lock, so there is nobody to tell then.
         if let Err(error) = self.mdt(fid, MdtRequest::Cancel { fid, id, report }).await {
             tracing::debug!(%fid, %error, "a cancel did not reach the MDT");
         }
+        inode.update(|state| {
+            state.cancels -= 1;
+            state.cancelled_at = self.stamp();
+        });
     }
 }

@@ -222,32 +222,42 @@ impl Client {
     /// The kernel has forgotten `count` references. The last one drops the inode, and gives
     /// its locks back.
     pub fn forget(self: &Arc<Client>, fid: Fid, count: u64) {
-        let mut locks = Vec::new();
-        {
-            let mut inodes = lock(&self.inodes);
+        let inode = {
+            let inodes = lock(&self.inodes);
             let Some(inode) = inodes.all.get(&fid).cloned() else { return };
-            let mut state = lock(&inode.state);
+            inode
+        };
+        let locks = inode.update(|state| {
             state.lookups = state.lookups.saturating_sub(count);
-            let needed = state.lookups > 0
-                || state.opens > 0
-                || state.unreported_mtime.is_some()
-                || !state.unsynced.is_empty()
-                || state.locks.iter().any(|held| held.users > 0 || held.cancelling);
-            if needed || fid == Fid::ROOT {
-                return;
+            if !state.is_idle() || fid == Fid::ROOT {
+                return Vec::new();
             }
-            inodes.dropped_at = self.stamp();
-            locks.extend(state.locks.drain(..).map(|held| held.id));
-            inodes.all.remove(&fid);
+            let locks: Vec<_> = state.locks.drain(..).map(|held| held.id).collect();
+            state.cancels += locks.len() as u32;
+            locks
+        });
+        if locks.is_empty() {
+            return self.drop_idle(fid);
         }
-        for id in locks {
-            let client = self.clone();
-            self.port.spawn(Box::pin(async move {
-                let cancel = MdtRequest::Cancel { fid, id, report: None };
-                if let Err(error) = client.mdt(fid, cancel).await {
-                    tracing::debug!(%fid, %error, "a cancel did not reach the MDT");
-                }
-            }));
+        let client = self.clone();
+        self.port.spawn(Box::pin(async move {
+            for id in locks {
+                client.cancel_at_mdt(&inode, id, None).await;
+            }
+            client.drop_idle(fid);
+        }));
+    }
+
+    /// Lets go of an inode about which nothing is known that anybody could need.
+    pub(crate) fn drop_idle(&self, fid: Fid) {
+        let mut inodes = lock(&self.inodes);
+        let Some(inode) = inodes.all.get(&fid).cloned() else { return };
+        let state = lock(&inode.state);
+        // One for the table, one here: a task that is using it may be about to note something.
+        let unused = Arc::strong_count(&inode) == 2 && state.is_idle() && state.locks.is_empty();
+        if unused && state.cancels == 0 && fid != Fid::ROOT {
+            inodes.dropped_at = self.stamp();
+            inodes.all.remove(&fid);
         }
     }
 
