@@ -1,17 +1,17 @@
-//! Keys of an OST's metadata store. The first byte names the kind of record; the values are
-//! in `sateen_wire::disk::ost`.
+//! Keys of an OST's metadata store; the tags and the table stand in `wire::disk::ost`.
 
 use sateen_osd::Key;
 use sateen_types::{ClientId, Fid, ObjectId};
+use sateen_wire::disk::ost::tag;
 
 /// Prefix of the writers' records.
-pub(crate) const WRITERS: Key = Key::tag(b'w');
+pub(crate) const WRITERS: Key = Key::tag(tag::WRITER);
 /// Prefix of the tombstones, by age.
-pub(crate) const TOMBSTONES: Key = Key::tag(b't');
+pub(crate) const TOMBSTONES: Key = Key::tag(tag::TOMBSTONE);
 
 /// An object's state.
 pub(crate) fn object(object: ObjectId) -> Key {
-    Key::tag(b'o').with(&object.fid.to_key()).with(&object.stripe.to_be_bytes())
+    Key::tag(tag::OBJECT).with(&object.fid.to_key()).with(&object.stripe.to_be_bytes())
 }
 
 /// A tombstone in the order of age: `after` is the number of the youngest writer when the
@@ -34,7 +34,7 @@ pub(crate) fn tombstone_parts(key: &Key) -> Option<(u64, ObjectId)> {
 
 /// A client incarnation that is refused for ever.
 pub(crate) fn fence(client: ClientId) -> Key {
-    Key::tag(b'f').with(&client.0.to_be_bytes())
+    Key::tag(tag::FENCE).with(&client.0.to_be_bytes())
 }
 
 /// A client incarnation that may write.

@@ -1,4 +1,11 @@
-//! Records in an OST's metadata store. Their keys stand in crate `ost`.
+//! Records in an OST's metadata store. The OST builds the index keys from the tags here.
+//!
+//! | tag | key behind the tag | value |
+//! |---|---|---|
+//! | `o` | FID, stripe | [`ObjectState`] |
+//! | `t` | number of the youngest writer, FID, stripe | nothing |
+//! | `w` | client | [`WriterRecord`] |
+//! | `f` | client | [`FenceRecord`] |
 //!
 //! The names of an object, its file's FID and its stripe number, are in the key. Object data
 //! lie in the object store, not here. An OST keeps no reply slots: each of its requests may
@@ -6,6 +13,18 @@
 //! removals by nature), and connections never outlive a restart.
 
 use crate::{wire_enum, wire_struct};
+
+/// First bytes of index keys.
+pub mod tag {
+    /// Objects.
+    pub const OBJECT: u8 = b'o';
+    /// Tombstones, by age.
+    pub const TOMBSTONE: u8 = b't';
+    /// Writers.
+    pub const WRITER: u8 = b'w';
+    /// Fences.
+    pub const FENCE: u8 = b'f';
+}
 
 wire_struct! {
     /// What an OST remembers of one object beside its bytes.
