@@ -87,6 +87,17 @@ impl DiskIndex {
         Ok(Self { tables, signal, merger: Some(merger) })
     }
 
+    /// Opens the index in `folder`, which must exist, to be read only: nothing is merged.
+    /// Tables that a crash left unfinished go, as at any opening.
+    ///
+    /// # Errors
+    /// The device's, or damage.
+    pub fn open_at_rest(folder: &Path, options: IndexOptions) -> Result<Self, IndexError> {
+        std::fs::metadata(folder)?;
+        let tables = Arc::new(Tables::open(folder, options)?);
+        Ok(Self { tables, signal: Arc::default(), merger: None })
+    }
+
     /// The value of a key of any form; [`Index::get`] for keys of the store.
     ///
     /// # Errors

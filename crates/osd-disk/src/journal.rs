@@ -149,6 +149,21 @@ impl DiskJournal {
         let inner = Journal::open(shelf, epoch, checkpointed, options, true, replay)?;
         Ok(Self { inner })
     }
+
+    /// Reads a journal at rest as [`DiskJournal::open`] does, and changes nothing.
+    ///
+    /// # Errors
+    /// As [`DiskJournal::open`].
+    pub fn read<E: From<JournalError>>(
+        folder: &Path,
+        epoch: u64,
+        checkpointed: u64,
+        mut replay: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let shelf = DirShelf::open(folder).map_err(JournalError::Io)?;
+        Journal::recover(&shelf, epoch, checkpointed, &mut replay)?;
+        Ok(())
+    }
 }
 
 impl JournalDevice for DiskJournal {
@@ -200,6 +215,16 @@ struct Survey {
     unreadable: Vec<u64>,
 }
 
+/// A journal as recovery leaves it.
+struct Recovered {
+    used: VecDeque<Used>,
+    last: u64,
+    free: Vec<u64>,
+    next_file: u64,
+    next_seq: u64,
+    segment_bytes: u64,
+}
+
 impl<S: Shelf> Journal<S> {
     fn create(shelf: &S, epoch: u64, options: JournalOptions) -> Result<(), JournalError> {
         if !shelf.list()?.is_empty() {
@@ -222,32 +247,9 @@ impl<S: Shelf> Journal<S> {
         in_background: bool,
         mut replay: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let Survey { found, mut free, unreadable } = Self::survey(&shelf, epoch)?;
-        let next_file = free.iter().chain(&unreadable).chain(found.iter().map(|f| &f.file)).max();
-        let next_file = next_file.map_or(0, |file| file + 1);
-        options.segment_bytes = found.last().ok_or(JournalError::Absent)?.header.bytes;
-        let next_seq = found.last().map_or(1, |found| found.header.seq + 1);
-
-        // The index holds what lies before the last segment that begins within it.
-        let first = found.iter().rposition(|found| found.header.before <= checkpointed);
-        let Some(first) = first else {
-            let begins = found.first().map_or(0, |found| found.header.before);
-            return Err(JournalError::Gap { expected: checkpointed + 1, found: begins + 1 }.into());
-        };
-        let (old, needed) = found.split_at(first);
-        free.extend(old.iter().map(|found| found.file));
-
-        let (used, last) = Self::replay(&shelf, epoch, needed, &mut replay)?;
-        for file in unreadable {
-            // A header that was being replaced when the power went; or one that was damaged,
-            // and then the segment holds what the log lacks, or is no longer whole.
-            let whole = shelf.len(file).map_err(JournalError::Io)? == options.segment_bytes;
-            let newer = scan::holds_newer_file(&shelf, file, epoch, last);
-            if !whole || newer.map_err(JournalError::Io)? {
-                return Err(JournalError::Damaged { segment: file, offset: 0, last }.into());
-            }
-            free.push(file);
-        }
+        let Recovered { used, last, free, next_file, next_seq, segment_bytes } =
+            Self::recover(&shelf, epoch, checkpointed, &mut replay)?;
+        options.segment_bytes = segment_bytes;
         let mut journal = Self {
             shelf: Arc::new(shelf),
             epoch,
@@ -264,6 +266,42 @@ impl<S: Shelf> Journal<S> {
         };
         journal.keep(free).map_err(JournalError::Io)?;
         Ok(journal)
+    }
+
+    /// Reads what the index may lack. Changes nothing.
+    fn recover<E: From<JournalError>>(
+        shelf: &S,
+        epoch: u64,
+        checkpointed: u64,
+        replay: &mut impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<Recovered, E> {
+        let Survey { found, mut free, unreadable } = Self::survey(shelf, epoch)?;
+        let next_file = free.iter().chain(&unreadable).chain(found.iter().map(|f| &f.file)).max();
+        let next_file = next_file.map_or(0, |file| file + 1);
+        let segment_bytes = found.last().ok_or(JournalError::Absent)?.header.bytes;
+        let next_seq = found.last().map_or(1, |found| found.header.seq + 1);
+
+        // The index holds what lies before the last segment that begins within it.
+        let first = found.iter().rposition(|found| found.header.before <= checkpointed);
+        let Some(first) = first else {
+            let begins = found.first().map_or(0, |found| found.header.before);
+            return Err(JournalError::Gap { expected: checkpointed + 1, found: begins + 1 }.into());
+        };
+        let (old, needed) = found.split_at(first);
+        free.extend(old.iter().map(|found| found.file));
+
+        let (used, last) = Self::replay(shelf, epoch, needed, replay)?;
+        for file in unreadable {
+            // A header that was being replaced when the power went; or one that was damaged,
+            // and then the segment holds what the log lacks, or is no longer whole.
+            let whole = shelf.len(file).map_err(JournalError::Io)? == segment_bytes;
+            let newer = scan::holds_newer_file(shelf, file, epoch, last);
+            if !whole || newer.map_err(JournalError::Io)? {
+                return Err(JournalError::Damaged { segment: file, offset: 0, last }.into());
+            }
+            free.push(file);
+        }
+        Ok(Recovered { used, last, free, next_file, next_seq, segment_bytes })
     }
 
     /// Reads all headers.
