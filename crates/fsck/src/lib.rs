@@ -177,11 +177,8 @@ pub fn check(fs: &FileSystem, sink: &mut dyn Sink) -> Result<Counts, CheckError>
         rooted: BTreeSet::new(),
     };
     type Phase<'a> = fn(&mut Check<'a>, &'a Image) -> Step;
-    let of_mdts: [(&'static str, Phase<'_>); 3] = [
-        ("inodes", inodes::check),
-        ("entries", names::check),
-        ("other records", records::check),
-    ];
+    let of_mdts: [(&'static str, Phase<'_>); 3] =
+        [("inodes", inodes::check), ("entries", names::check), ("other records", records::check)];
     for (name, phase) in of_mdts {
         for (index, image) in &fs.mdts {
             check.begin(Endpoint::Mdt(*index), name);

@@ -136,7 +136,8 @@ fn one(
         check.damage(what, "it is listed but cannot be found: restore the file from a backup");
     }
     let Some(bytes) = check.inode(fid)? else {
-        let what = format!("directory {parent}: the name \"{shown}\" stands for {fid}, a lost file");
+        let what =
+            format!("directory {parent}: the name \"{shown}\" stands for {fid}, a lost file");
         check.damage(what, "restore the file from a backup under another name");
         return Ok(());
     };
@@ -152,7 +153,9 @@ fn one(
     if links(inode.links).any(|link| link == (parent, name)) {
         return Ok(());
     }
-    if kind != FileKind::Directory && let Some(left) = check.unrecorded.get_mut(&fid) {
+    if kind != FileKind::Directory
+        && let Some(left) = check.unrecorded.get_mut(&fid)
+    {
         *left -= 1;
         return Ok(());
     }

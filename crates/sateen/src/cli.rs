@@ -22,6 +22,11 @@ pub(crate) enum Command {
     Down(DownArgs),
     /// Shows whether a file system runs, where it is mounted, and its targets' space.
     Status(StatusArgs),
+    /// Checks a file system that does not run, and changes nothing: exit code 0 if nothing is
+    /// damaged, 1 if something is, 2 if it could not be checked.
+    Fsck(FsckArgs),
+    /// Striping and space of mounted files; the same as this program under the name lfs.
+    Lfs(crate::lfs::Lfs),
     /// Started by `up` itself: aborts the mounts if the serving process dies.
     #[command(hide = true)]
     Guard(GuardArgs),
@@ -89,6 +94,16 @@ pub(crate) struct GuardArgs {
     /// Its mounts.
     #[arg(long, value_name = "DIR")]
     pub mount: Vec<PathBuf>,
+}
+
+/// Arguments of `fsck`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FsckArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// As JSON, for programs.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[cfg(test)]

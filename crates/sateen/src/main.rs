@@ -14,7 +14,9 @@ mod control;
 mod data_dir;
 mod down;
 mod embedded;
+mod fsck;
 mod guard;
+mod lfs;
 mod logging;
 mod mounts;
 mod refusal;
@@ -27,6 +29,7 @@ mod targets;
 mod testing;
 mod up;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -34,10 +37,16 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    if name.as_deref().and_then(Path::file_name).is_some_and(|name| name == "lfs") {
+        return lfs::run(&lfs::Lfs::parse());
+    }
     let done = match Cli::parse().command {
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Fsck(args) => return fsck::run(&args),
+        Command::Lfs(args) => return lfs::run(&args),
         Command::Guard(args) => guard::run(&args),
     };
     done.unwrap_or_else(|refusal| {

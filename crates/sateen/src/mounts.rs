@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, unmount};
@@ -47,8 +47,10 @@ pub(crate) fn require_fuse() -> Outcome<()> {
 /// One line of /proc/self/mountinfo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mount {
+    device: (u32, u32),
     point: PathBuf,
     fs_type: String,
+    source: String,
 }
 
 fn mounts() -> io::Result<Vec<Mount>> {
@@ -59,11 +61,16 @@ fn mounts() -> io::Result<Vec<Mount>> {
 fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
     let parse = |line: &[u8]| {
         let mut words = line.split(|byte| *byte == b' ');
-        let point = words.by_ref().nth(4)?;
+        let device = String::from_utf8_lossy(words.by_ref().nth(2)?).into_owned();
+        let (major, minor) = device.split_once(':')?;
+        let device = (major.parse().ok()?, minor.parse().ok()?);
+        let point = words.by_ref().nth(1)?;
         // Optional fields end with a lone dash.
         words.by_ref().find(|word| *word == b"-")?;
         let fs_type = String::from_utf8_lossy(words.next()?).into_owned();
-        Some(Mount { point: PathBuf::from(OsString::from_vec(unescape(point))), fs_type })
+        let source = String::from_utf8_lossy(&unescape(words.next()?)).into_owned();
+        let point = PathBuf::from(OsString::from_vec(unescape(point)));
+        Some(Mount { device, point, fs_type, source })
     };
     text.split(|byte| *byte == b'\n').filter_map(parse).collect()
 }
@@ -148,6 +155,30 @@ fn is_dead(path: &Path) -> bool {
     // statfs is never answered from a cache.
     let dead = [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED];
     rustix::fs::statfs(path).is_err_and(|errno| dead.contains(&errno))
+}
+
+/// A mounted file system of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ours {
+    /// Where.
+    pub point: PathBuf,
+    /// Name of the file system.
+    pub fsname: String,
+}
+
+/// All mounts of ours, in the order they were mounted.
+pub(crate) fn ours() -> io::Result<Vec<Ours>> {
+    let all = mounts()?.into_iter().filter(|mount| mount.fs_type == FS_TYPE);
+    Ok(all.map(|mount| Ours { point: mount.point, fsname: mount.source }).collect())
+}
+
+/// The mount of ours that a path lies in, if it lies in one. Symbolic links are not followed.
+pub(crate) fn ours_of(path: &Path) -> io::Result<Option<Ours>> {
+    let device = fs::symlink_metadata(path)?.dev();
+    let device = (rustix::fs::major(device), rustix::fs::minor(device));
+    let all = mounts()?;
+    let found = all.into_iter().rfind(|mount| mount.device == device && mount.fs_type == FS_TYPE);
+    Ok(found.map(|mount| Ours { point: mount.point, fsname: mount.source }))
 }
 
 /// Whether a path is a mount of ours now.

@@ -1,0 +1,295 @@
+//! `sateen fsck`: the offline cross-check of a file system that does not run.
+//!
+//! Opens every target under the data folder's lock, replays its journal in memory, and has
+//! `sateen_fsck` compare them. Nothing but the locks' own files is written.
+//!
+//! Exit codes: 0 nothing is damaged, 1 damage was found, 2 it could not be checked.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sateen_fsck::{Counts, FileSystem, Finding, Image, Kind, OstAtRest, Sink};
+use sateen_osd::Index;
+use sateen_osd_disk::folder::TargetFolder;
+use sateen_osd_disk::index::{DiskIndex, IndexOptions};
+use sateen_osd_disk::journal::{DiskJournal, JournalError};
+use sateen_osd_disk::objects::{DiskObjects, ObjectOptions};
+use sateen_target::{Label, RecoveryError};
+use sateen_types::Endpoint;
+use serde::Serialize;
+
+use crate::cli::FsckArgs;
+use crate::data_dir::DataDir;
+use crate::refusal::{Outcome, Refusal};
+use crate::targets::{self, Target};
+
+/// Exit code if damage was found.
+const DAMAGED: u8 = 1;
+/// Exit code if nothing can be said.
+const NOT_CHECKED: u8 = 2;
+/// Findings that are shown or kept of each kind; the others are counted.
+const FINDINGS_MAX: usize = 1000;
+/// Nothing is said of progress before this, nor more often than each step.
+const PROGRESS_AFTER: Duration = Duration::from_secs(2);
+const PROGRESS_STEP: Duration = Duration::from_millis(200);
+const RESTORE: &str = "restore the target from a backup";
+
+/// Runs the command.
+pub(crate) fn run(args: &FsckArgs) -> ExitCode {
+    match check(args) {
+        Ok(code) => code,
+        Err(refusal) => {
+            eprintln!("sateen: {refusal}");
+            ExitCode::from(NOT_CHECKED)
+        }
+    }
+}
+
+fn check(args: &FsckArgs) -> Outcome<ExitCode> {
+    let data = DataDir::at(&args.data.data)?;
+    data.require()?;
+    let _lock = data.open()?;
+    let targets = targets::existing(&data)?;
+    let mut report = Report::new(args.json);
+    labels(&targets, &mut report);
+    let mut fs = FileSystem { hash_key: 0, mdts: BTreeMap::new(), osts: BTreeMap::new() };
+    let mut folders = Vec::new();
+    let mut whole = true;
+    for target in &targets {
+        fs.hash_key = target.label.hash_key;
+        let folder = TargetFolder::open(&target.path).map_err(|error| {
+            Refusal::new(error.to_string(), "stop it, or look at the disk; then check again")
+        })?;
+        whole &= open(target, &folder, &mut fs, &mut report)?;
+        folders.push(folder);
+    }
+    let counts = if whole {
+        sateen_fsck::check(&fs, &mut report).map_err(|error| {
+            Refusal::new(error.to_string(), "look at the disk and the kernel's log (dmesg)")
+        })?
+    } else {
+        Counts::default()
+    };
+    report.end(&counts)?;
+    Ok(if report.damaged > 0 { ExitCode::from(DAMAGED) } else { ExitCode::SUCCESS })
+}
+
+/// All labels are of one file system, and no target is missing or there twice.
+fn labels(targets: &[Target], report: &mut Report) {
+    let Some(Target { label: first, .. }) = targets.first() else { return };
+    let mut uuids = BTreeMap::new();
+    for Target { label, .. } in targets {
+        let same = |other: &Label| {
+            (other.hash_key, &other.fsname, other.fs_uuid)
+                == (first.hash_key, &first.fsname, first.fs_uuid)
+        };
+        if !same(label) {
+            let what = "its label is not that of the same file system";
+            report.damage(label.target, what, "restore the label from a backup");
+        }
+        if let Some(other) = uuids.insert(label.uuid, label.target) {
+            let what = format!("it is a copy of {other}");
+            report.damage(label.target, what, "move the copy away and bring the original back");
+        }
+    }
+    let has = |wanted: Endpoint| targets.iter().any(|target| target.label.target == wanted);
+    let mdts = targets.iter().filter(|t| matches!(t.label.target, Endpoint::Mdt(_))).count();
+    let osts = targets.iter().filter(|t| matches!(t.label.target, Endpoint::Ost(_))).count();
+    let all = (0..mdts.max(1) as u32).map(Endpoint::Mdt).chain((0..osts as u32).map(Endpoint::Ost));
+    for wanted in all.chain([Endpoint::Mgs]).filter(|wanted| !has(*wanted)) {
+        report.damage(wanted, "it is missing", "bring its folder back, or restore it");
+    }
+}
+
+enum Reading {
+    Journal(JournalError),
+    Records(RecoveryError),
+}
+
+impl From<JournalError> for Reading {
+    fn from(error: JournalError) -> Reading {
+        Reading::Journal(error)
+    }
+}
+
+/// Opens one target. False if it is so damaged that nothing can be compared.
+fn open(
+    target: &Target,
+    folder: &TargetFolder,
+    fs: &mut FileSystem,
+    report: &mut Report,
+) -> Outcome<bool> {
+    let me = target.label.target;
+    let unreadable = |error: &dyn std::fmt::Display| {
+        Refusal::new(format!("{me} cannot be read: {error}"), "look at the disk, then check again")
+    };
+    let index = match open_index(folder) {
+        Ok(index) => index,
+        Err(sateen_osd::IndexError::Corrupt(what)) => {
+            report.damage(me, format!("its index is damaged: {what}"), RESTORE);
+            return Ok(false);
+        }
+        Err(sateen_osd::IndexError::Io(error)) => return Err(unreadable(&error)),
+    };
+    let checkpointed = index.checkpointed();
+    let mut image = Image::new(index);
+    let epoch = target.label.journal_epoch;
+    let read = DiskJournal::read(&folder.journal(), epoch, checkpointed, |payload| {
+        image.replay(payload).map_err(Reading::Records)
+    });
+    match read {
+        Ok(()) => {}
+        Err(Reading::Journal(JournalError::Io(error))) => return Err(unreadable(&error)),
+        Err(Reading::Journal(error)) => {
+            report.damage(me, error.to_string(), RESTORE);
+            return Ok(false);
+        }
+        Err(Reading::Records(error)) => {
+            report.damage(me, error.to_string(), RESTORE);
+            return Ok(false);
+        }
+    }
+    add(fs, me, image, folder).map_err(|error| unreadable(&error))?;
+    Ok(true)
+}
+
+/// A target that was made and never started has no index yet; then its journal says all.
+fn open_index(folder: &TargetFolder) -> Result<Arc<dyn Index>, sateen_osd::IndexError> {
+    if !folder.index().exists() {
+        return Ok(Arc::new(sateen_osd::memory::MemoryIndex::default()));
+    }
+    let options = IndexOptions { cache_bytes: 32 << 20, ..IndexOptions::default() };
+    Ok(Arc::new(DiskIndex::open_at_rest(&folder.index(), options)?))
+}
+
+fn add(
+    fs: &mut FileSystem,
+    me: Endpoint,
+    image: Image,
+    folder: &TargetFolder,
+) -> std::io::Result<()> {
+    match me {
+        Endpoint::Mdt(index) => drop(fs.mdts.insert(index, image)),
+        Endpoint::Ost(index) => {
+            let objects = DiskObjects::open(&folder.objects(), ObjectOptions::default())?;
+            fs.osts.insert(index, OstAtRest { image, objects: Arc::new(objects) });
+        }
+        Endpoint::Mgs | Endpoint::Client(_) => {}
+    }
+    Ok(())
+}
+
+fn finding(kind: Kind, target: Endpoint, what: impl Into<String>, fix: &str) -> Finding {
+    Finding { kind, target: target.to_string(), what: what.into(), fix: fix.to_owned() }
+}
+
+/// What was found, shown as it comes or kept for the JSON.
+struct Report {
+    json: bool,
+    damaged: u64,
+    pending: u64,
+    notes: u64,
+    kept: Vec<Finding>,
+    started: Instant,
+    shown: Option<Instant>,
+    terminal: bool,
+}
+
+/// The JSON. Its names are an interface.
+#[derive(Serialize)]
+struct Summary<'a> {
+    clean: bool,
+    damaged: u64,
+    pending: u64,
+    notes: u64,
+    checked: &'a Counts,
+    findings: &'a [Finding],
+}
+
+impl Report {
+    fn new(json: bool) -> Report {
+        Report {
+            json,
+            damaged: 0,
+            pending: 0,
+            notes: 0,
+            kept: Vec::new(),
+            started: Instant::now(),
+            shown: None,
+            terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn damage(&mut self, target: Endpoint, what: impl Into<String>, fix: &str) {
+        self.finding(finding(Kind::Damage, target, what, fix));
+    }
+
+    fn wipe(&mut self) {
+        if self.shown.take().is_some() {
+            eprint!("\r\x1b[K");
+        }
+    }
+
+    fn end(&mut self, counts: &Counts) -> Outcome<()> {
+        self.wipe();
+        let Report { damaged, pending, notes, .. } = *self;
+        if self.json {
+            let clean = damaged == 0;
+            let findings = &self.kept;
+            let summary = Summary { clean, damaged, pending, notes, checked: counts, findings };
+            let text = serde_json::to_string_pretty(&summary)
+                .map_err(|error| Refusal::io("print JSON", &error.into()))?;
+            println!("{text}");
+            return Ok(());
+        }
+        let Counts { inodes, entries, objects } = counts;
+        let verdict = if damaged == 0 { "clean".to_owned() } else { format!("{damaged} damaged") };
+        println!("{verdict}: {inodes} inodes, {entries} entries, {objects} objects checked");
+        if pending > 0 {
+            println!("{pending} things that a crash left are cleaned up by the next start");
+        }
+        Ok(())
+    }
+}
+
+impl Sink for Report {
+    fn finding(&mut self, finding: Finding) {
+        self.wipe();
+        let count = match finding.kind {
+            Kind::Damage => &mut self.damaged,
+            Kind::Pending => &mut self.pending,
+            Kind::Note => &mut self.notes,
+        };
+        *count += 1;
+        match usize::try_from(*count) {
+            Ok(count) if count <= FINDINGS_MAX => {}
+            Ok(count) if count == FINDINGS_MAX + 1 && !self.json => {
+                println!("... more of this kind are only counted");
+                return;
+            }
+            _ => return,
+        }
+        if self.json {
+            self.kept.push(finding);
+        } else {
+            println!("{finding}");
+        }
+    }
+
+    fn progress(&mut self, target: Endpoint, what: &'static str, done: u64) {
+        let recent = |shown: Instant| shown.elapsed() < PROGRESS_STEP;
+        if !self.terminal
+            || self.started.elapsed() < PROGRESS_AFTER
+            || self.shown.is_some_and(recent)
+        {
+            return;
+        }
+        eprint!("\r\x1b[K{target}: {done} {what} checked");
+        // A terminal that is gone needs no progress.
+        let _ = std::io::stderr().flush();
+        self.shown = Some(Instant::now());
+    }
+}

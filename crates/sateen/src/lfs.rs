@@ -1,0 +1,173 @@
+//! `lfs`: striping and space of a mounted file system, with the commands and the output that
+//! users of the field know. It speaks to the mount alone, through attributes that every file
+//! of a mount answers (`sateen_mount`).
+//!
+//! Messages begin with `lfs COMMAND:`, and the exit code is the errno of the last failure, as
+//! in the field.
+
+mod df;
+mod getstripe;
+mod setstripe;
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use sateen_mount::STRIPE_XATTR;
+use sateen_types::{Fid, Layout, StripePolicy};
+use sateen_wire::codec::{Input, Wire};
+
+use crate::mounts;
+
+/// Largest answer of a mount to one question.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// "Inappropriate ioctl": what tools of the field return for files elsewhere.
+const ENOTTY: u8 = 25;
+
+/// Striping and space of mounted files.
+#[derive(Debug, Parser)]
+#[command(name = "lfs", version, disable_help_subcommand = true)]
+pub(crate) struct Lfs {
+    /// The command.
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Makes a file with a striping, or sets what new files of a directory get.
+    Setstripe(setstripe::SetStripeArgs),
+    /// Shows the striping of files and directories.
+    Getstripe(getstripe::GetStripeArgs),
+    /// Shows the space of every target.
+    Df(df::DfArgs),
+    /// Shows the FIDs of files.
+    Path2fid(Path2FidArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+struct Path2FidArgs {
+    /// The files.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+}
+
+/// What went wrong with one path.
+#[derive(Debug)]
+struct Failure {
+    what: String,
+    code: u8,
+}
+
+impl Failure {
+    fn io(doing: impl fmt::Display, error: &io::Error) -> Failure {
+        let code = error.raw_os_error().and_then(|raw| u8::try_from(raw).ok()).unwrap_or(1);
+        let known = rustix::io::Errno::from_io_error(error);
+        let text = if known.is_some() { strip_code(&error.to_string()) } else { error.to_string() };
+        Failure { what: format!("{doing}: {text}"), code }
+    }
+}
+
+/// "No such file or directory (os error 2)" without its end.
+fn strip_code(text: &str) -> String {
+    text.split(" (os error").next().unwrap_or(text).to_owned()
+}
+
+/// Runs a command line.
+pub(crate) fn run(lfs: &Lfs) -> ExitCode {
+    let (name, done) = match &lfs.command {
+        Command::Setstripe(args) => ("setstripe", setstripe::run(args)),
+        Command::Getstripe(args) => ("getstripe", getstripe::run(args)),
+        Command::Df(args) => ("df", df::run(args)),
+        Command::Path2fid(args) => ("path2fid", path2fid(args)),
+    };
+    let mut code = ExitCode::SUCCESS;
+    for failure in done {
+        eprintln!("lfs {name}: {}", failure.what);
+        code = ExitCode::from(failure.code);
+    }
+    code
+}
+
+/// Refuses a path that is not on a file system of ours.
+fn require_ours(path: &Path) -> Result<(), Failure> {
+    let found = mounts::ours_of(path)
+        .map_err(|error| Failure::io(format!("cannot look at '{}'", path.display()), &error))?;
+    match found {
+        Some(_) => Ok(()),
+        None => Err(Failure {
+            what: format!(
+                "'{}' is not on a Sateen file system; name a path below its mount (see: sateen \
+                 status)",
+                path.display()
+            ),
+            code: ENOTTY,
+        }),
+    }
+}
+
+/// What a mount answers to an attribute of its own.
+fn ask(path: &Path, attribute: &str) -> io::Result<Vec<u8>> {
+    let mut answer = vec![0; ANSWER_BYTES_MAX];
+    let len = rustix::fs::lgetxattr(path, attribute, &mut answer)?;
+    answer.truncate(len);
+    Ok(answer)
+}
+
+/// The layout of a file, the policy of a directory.
+fn striping(path: &Path) -> Result<(Option<Layout>, Option<StripePolicy>), Failure> {
+    require_ours(path)?;
+    let failed = |error: &io::Error| {
+        Failure::io(format!("cannot get the striping of '{}'", path.display()), error)
+    };
+    let answer = ask(path, STRIPE_XATTR).map_err(|error| failed(&error))?;
+    let mut input = Input::new(&answer);
+    let both = Wire::take(&mut input).and_then(|layout| Ok((layout, Wire::take(&mut input)?)));
+    both.map_err(|error| failed(&io::Error::new(io::ErrorKind::InvalidData, error.to_string())))
+}
+
+/// The FID that a file's inode number stands for.
+fn fid_of(path: &Path) -> Result<Fid, Failure> {
+    require_ours(path)?;
+    let doing = format!("cannot get the FID of '{}'", path.display());
+    let meta = std::fs::symlink_metadata(path).map_err(|error| Failure::io(&doing, &error))?;
+    let ino = meta.ino();
+    Fid::from_ino(ino)
+        .ok_or_else(|| Failure { what: format!("{doing}: its inode number is {ino}"), code: 22 })
+}
+
+fn path2fid(args: &Path2FidArgs) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    for path in &args.paths {
+        match fid_of(path) {
+            Ok(fid) if args.paths.len() > 1 => println!("{}: {fid}", path.display()),
+            Ok(fid) => println!("{fid}"),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    failures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Lfs::command().debug_assert();
+    }
+
+    #[test]
+    fn paths_elsewhere_are_refused() {
+        let failure = striping(Path::new("/proc")).unwrap_err();
+        assert!(failure.what.contains("not on a Sateen"), "{}", failure.what);
+        assert_eq!(failure.code, ENOTTY);
+        let failure = striping(Path::new("/nowhere")).unwrap_err();
+        assert!(failure.what.ends_with("No such file or directory"), "{}", failure.what);
+        assert_eq!(failure.code, 2);
+    }
+}
