@@ -84,9 +84,8 @@ fn striping_and_space_of_a_mount() {
     let number = u32::from_str_radix(&oid[2..], 16).unwrap();
     let shown = file.display();
     let head = format!("{shown}\nlmm_stripe_count:  2\nlmm_stripe_size:   4194304\n");
-    let objects: String = [1, 2]
-        .map(|ost| format!("\t{ost:6}\t{number:14}\t{oid:>13}\t{seq:>14}\n"))
-        .concat();
+    let objects: String =
+        [1, 2].map(|ost| format!("\t{ost:6}\t{number:14}\t{oid:>13}\t{seq:>14}\n")).concat();
     let text = good(&["getstripe"], &file);
     assert!(text.starts_with(&head), "{text}");
     assert!(text.contains("lmm_stripe_offset: 1\n\tobdidx\t\t objid\t\t objid\t\t group\n"));
@@ -96,7 +95,10 @@ fn striping_and_space_of_a_mount() {
     }
 
     let (code, _, errors) = lfs(&["setstripe", "-c", "1"], &file);
-    assert_eq!(errors, format!("lfs setstripe: setstripe error for '{shown}': stripe already set\n"));
+    assert_eq!(
+        errors,
+        format!("lfs setstripe: setstripe error for '{shown}': stripe already set\n")
+    );
     assert_eq!(code, 17);
     let (code, _, errors) = lfs(&["setstripe", "-i", "9"], &fs_.path("g"));
     assert!(code == 22 && errors.contains("lfs df"), "{code} {errors}");
