@@ -32,7 +32,7 @@ struct World {
     now: Timestamp,
     replies: Vec<Reply>,
     generations: BTreeMap<Endpoint, u32>,
-    seq: u64,
+    seqs: BTreeMap<Endpoint, u64>,
     fids: (Seq, u32),
 }
 
@@ -46,7 +46,7 @@ impl World {
             now,
             replies: Vec::new(),
             generations: BTreeMap::new(),
-            seq: 0,
+            seqs: BTreeMap::new(),
             fids: (Seq(0), 0),
         };
         for index in 0..2 {
@@ -58,10 +58,10 @@ impl World {
         world.add(me, Box::new(mdt));
         world.run(me, out);
         for to in [Endpoint::Mdt(0), Endpoint::Ost(0), Endpoint::Ost(1)] {
-            world.seq = 0;
             let reply = world.ask(to, Request::Connect { features: 0 }, Bulk::None);
             let ReplyBody::Connected { generation, .. } = reply.body else { panic!("{reply:?}") };
             world.generations.insert(to, generation);
+            world.seqs.clear();
         }
         let MdtReply::Sequence(seq) = world.mdt(MdtRequest::GrantSeq) else { panic!() };
         world.fids = (seq, 0);
@@ -131,14 +131,16 @@ impl World {
     }
 
     fn ask(&mut self, to: Endpoint, request: Request, bulk: Bulk) -> Reply {
-        self.seq += 1;
+        let seq = self.seqs.entry(to).or_default();
+        *seq += 1;
+        let seq = *seq;
         let header = Header {
             from: Endpoint::Client(CLIENT),
             to,
             client: CLIENT,
             generation: self.generations.get(&to).copied().unwrap_or(0),
             slot: 0,
-            seq: self.seq,
+            seq,
             deadline_ms: 0,
             project: 0,
             credential: 0,
