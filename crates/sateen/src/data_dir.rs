@@ -84,10 +84,7 @@ impl DataDir {
     /// Makes the folder if there is none, and locks it.
     pub(crate) fn open(&self) -> Outcome<DataLock> {
         let shown = self.path.display();
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&self.path)
+        make_durably(&self.path)
             .map_err(|error| Refusal::io(format!("make the data folder {shown}"), &error))?;
         let failed = |error| Refusal::io(format!("use the data folder {shown}"), &error);
         if !self.is_ours().map_err(failed)? && !self.is_empty().map_err(failed)? {
@@ -184,6 +181,21 @@ impl DataDir {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(fs::read_dir(&self.path)?.next().is_none())
     }
+}
+
+/// Makes a folder with its parents, all names durable: what is synced inside a folder is lost
+/// with the folder's own name.
+fn make_durably(path: &Path) -> io::Result<()> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    if !path.is_dir() {
+        make_durably(parent)?;
+        match DirBuilder::new().mode(0o755).create(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            other => other?,
+        }
+    }
+    // Also if it exists: whoever made it may have died before.
+    sync_dir(parent)
 }
 
 fn try_lock(file: &File) -> io::Result<bool> {
