@@ -109,10 +109,11 @@ impl InodeState {
             .any(|held| held.bits.contains(Ibits::DATA) && held.mode.covers(LockMode::Pw))
     }
 
-    /// Whether this client has written under its lock what the MDT has not heard of: it alone
-    /// knows the size then.
+    /// Whether this client has written under its lock what the MDT may not have heard of: it
+    /// alone knows the size then. A report on its way counts, because answers that the MDT
+    /// gave before it arrived may still come.
     pub(crate) fn is_writer(&self) -> bool {
-        self.unreported_mtime.is_some() && self.owns_size()
+        (self.unreported_mtime.is_some() || self.reporting > 0) && self.owns_size()
     }
 
     /// Takes over attributes that were just received.
@@ -170,6 +171,8 @@ impl InodeState {
     /// The report has arrived, or is to be made again.
     pub(crate) fn reported(&mut self, report: SizeReport, arrived: bool) {
         self.reporting -= 1;
+        // What was asked before it arrived says nothing of it.
+        self.changes += 1;
         if !arrived && self.unreported_mtime.is_none() {
             self.unreported_mtime = report.mtime;
         }

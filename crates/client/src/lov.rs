@@ -100,13 +100,16 @@ impl Client {
             let object = object_of(fid, chunk.stripe);
             let before = buffer.len();
             let want = chunk.len as u32;
-            let read = self.ost_read(chunk.ost, object, chunk.object_offset, want, buffer);
-            (buffer, _) = read.await?;
-            let end = before + chunk.len as usize;
-            if buffer.len() > end {
+            // Each piece has a buffer of its own, the rest of the same memory: a request that
+            // is sent again comes back with nothing but its own bytes.
+            let tail = buffer.split_off(before);
+            let read = self.ost_read(chunk.ost, object, chunk.object_offset, want, tail);
+            let (tail, _) = read.await?;
+            if tail.len() as u64 > chunk.len {
                 return Err(Errno::EPROTO);
             }
-            buffer.resize(end, 0);
+            buffer.unsplit(tail);
+            buffer.resize(before + chunk.len as usize, 0);
         }
         buffer.resize(start + len as usize, 0);
         Ok(buffer)

@@ -190,7 +190,11 @@ fn make_durably(path: &Path) -> io::Result<()> {
     if !path.is_dir() {
         make_durably(parent)?;
         match DirBuilder::new().mode(0o755).create(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if !path.is_dir() {
+                    return Err(io::ErrorKind::NotADirectory.into());
+                }
+            }
             other => other?,
         }
     }

@@ -80,7 +80,7 @@ impl Client {
             }
         };
         if how.truncate {
-            self.own_change(&inode, Some(attr));
+            self.was_emptied(&inode, attr);
         }
         inode.update(|state| {
             state.layout = layout.clone().or(state.layout.take());
@@ -122,7 +122,7 @@ impl Client {
         let inode = self.inode(made.attr.fid);
         self.begin_open(&inode, how);
         if made.existed && how.truncate {
-            self.own_change(&inode, Some(made.attr));
+            self.was_emptied(&inode, made.attr);
         }
         inode.update(|state| {
             state.layout = made.layout.clone();
@@ -143,6 +143,19 @@ impl Client {
                 Err(errno)
             }
         }
+    }
+
+    /// An open of this client has cut the file to nothing: what it wrote before, and has not
+    /// reported, is gone.
+    fn was_emptied(&self, inode: &Inode, attr: Attr) {
+        inode.update(|state| {
+            state.unreported_mtime = None;
+            if let Some(known) = &mut state.attr {
+                known.size = attr.size;
+                known.blocks = attr.blocks;
+            }
+        });
+        self.own_change(inode, Some(attr));
     }
 
     fn begin_open(&self, inode: &Inode, how: OpenHow) {
