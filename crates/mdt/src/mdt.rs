@@ -106,6 +106,11 @@ impl Mdt {
         self.locks.holders(fid)
     }
 
+    /// Whether a client is connected, for whoever looks in from outside.
+    pub fn is_connected(&self, client: ClientId) -> bool {
+        self.core.exports.is_connected(client)
+    }
+
     /// Throws a client out, as an administrator does.
     pub fn evict_client(&mut self, now: Timestamp, client: ClientId, out: &mut Outbox) {
         self.evict(client, out);

@@ -1,0 +1,236 @@
+//! Objects: what is in the page cache, and what the last syncs made durable.
+//!
+//! After a crash an object is what it was at its last sync, with any of the later changes,
+//! each whole, cut at any byte, or missing, whatever their order was. An object that was
+//! never synced may be gone, name and all.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::BytesMut;
+use sateen_osd::memory::MemoryObjects;
+use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
+use sateen_types::{Fid, ObjectId, Seq};
+use sateen_wire::StatFs;
+
+use crate::random::Random;
+
+/// Largest object that is looked at from outside.
+const OBJECT_BYTES_MAX: usize = 64 << 20;
+
+#[derive(Debug, Clone)]
+enum Change {
+    Write(u64, Vec<u8>),
+    Punch(u64),
+    Allocate { offset: u64, len: u64, punch_hole: bool, keep_size: bool },
+    Remove,
+}
+
+#[derive(Debug, Default)]
+struct Durable {
+    images: BTreeMap<ObjectId, Vec<u8>>,
+    since: BTreeMap<ObjectId, Vec<Change>>,
+}
+
+/// An object store on a simulated disk.
+#[derive(Debug)]
+pub struct SimObjects {
+    now: MemoryObjects,
+    durable: Mutex<Durable>,
+    bytes_max: u64,
+}
+
+/// What a crash did to a store.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Damage {
+    /// Changes that were lost.
+    pub lost: u64,
+    /// Writes that were cut.
+    pub torn: u64,
+}
+
+impl SimObjects {
+    pub(crate) fn new(bytes_max: u64) -> SimObjects {
+        SimObjects { now: MemoryObjects::new(bytes_max), durable: Mutex::default(), bytes_max }
+    }
+
+    fn durable(&self) -> MutexGuard<'_, Durable> {
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bytes of an object as a reader sees them now; `None` if it does not exist.
+    pub fn image(&self, object: ObjectId) -> Option<Vec<u8>> {
+        let stats = self.now.stat(&[object]).ok()?;
+        if !stats.first()?.exists {
+            return None;
+        }
+        let mut buffer = BytesMut::new();
+        self.now.read(object, 0, OBJECT_BYTES_MAX, &mut buffer).ok()?;
+        Some(buffer.to_vec())
+    }
+
+    /// All objects there are.
+    pub fn all(&self) -> Vec<ObjectStat> {
+        let mut out = Vec::new();
+        for seq in self.now.sequences().unwrap_or_default() {
+            out.extend(self.now.list(seq, 0, usize::MAX).unwrap_or_default());
+        }
+        out
+    }
+
+    fn note(&self, object: ObjectId, change: Change) {
+        self.durable().since.entry(object).or_default().push(change);
+    }
+
+    /// The store as it is found after a crash.
+    pub fn crash(&self, random: &mut Random) -> (SimObjects, Damage) {
+        let after = SimObjects::new(self.bytes_max);
+        let mut damage = Damage::default();
+        let durable = self.durable();
+        let mut images = durable.images.clone();
+        for (object, changes) in &durable.since {
+            let mut image = images.remove(object);
+            for change in changes {
+                if random.one_in(2) {
+                    apply(&mut image, change);
+                } else if let (Change::Write(offset, data), true) = (change, random.one_in(2)) {
+                    let kept = data.get(..random.index(data.len())).unwrap_or_default();
+                    apply(&mut image, &Change::Write(*offset, kept.to_vec()));
+                    damage.torn += 1;
+                } else {
+                    damage.lost += 1;
+                }
+            }
+            if let Some(image) = image {
+                images.insert(*object, image);
+            }
+        }
+        drop(durable);
+        for (object, image) in &images {
+            // It was there before, so there is room.
+            let _ = after.now.write(*object, 0, image);
+        }
+        after.durable().images = images;
+        (after, damage)
+    }
+}
+
+fn resize(image: &mut Vec<u8>, size: u64) {
+    image.resize(size as usize, 0);
+}
+
+fn apply(image: &mut Option<Vec<u8>>, change: &Change) {
+    match change {
+        Change::Write(offset, data) => {
+            let bytes = image.get_or_insert_default();
+            let end = offset + data.len() as u64;
+            if (bytes.len() as u64) < end {
+                resize(bytes, end);
+            }
+            if let Some(place) = bytes.get_mut(*offset as usize..end as usize) {
+                place.copy_from_slice(data);
+            }
+        }
+        Change::Punch(size) => {
+            if let Some(bytes) = image {
+                bytes.truncate(*size as usize);
+            }
+        }
+        Change::Allocate { offset, len, punch_hole, keep_size } => {
+            let end = offset + len;
+            if *punch_hole {
+                if let Some(bytes) = image {
+                    let start = (*offset as usize).min(bytes.len());
+                    let end = (end as usize).min(bytes.len());
+                    bytes.get_mut(start..end).unwrap_or_default().fill(0);
+                }
+            } else if !keep_size {
+                let bytes = image.get_or_insert_default();
+                if (bytes.len() as u64) < end {
+                    resize(bytes, end);
+                }
+            }
+        }
+        Change::Remove => *image = None,
+    }
+}
+
+impl ObjectStore for SimObjects {
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+        self.now.write(object, offset, data)?;
+        self.note(object, Change::Write(offset, data.to_vec()));
+        Ok(())
+    }
+
+    fn read(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: usize,
+        buffer: &mut BytesMut,
+    ) -> Result<usize, ObjectError> {
+        self.now.read(object, offset, len, buffer)
+    }
+
+    fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
+        self.now.punch(object, size)?;
+        self.note(object, Change::Punch(size));
+        Ok(())
+    }
+
+    fn allocate(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: u64,
+        punch_hole: bool,
+        keep_size: bool,
+    ) -> Result<(), ObjectError> {
+        self.now.allocate(object, offset, len, punch_hole, keep_size)?;
+        self.note(object, Change::Allocate { offset, len, punch_hole, keep_size });
+        Ok(())
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Result<Option<u64>, ObjectError> {
+        self.now.seek(object, offset, hole)
+    }
+
+    fn remove(&self, object: ObjectId) -> Result<(), ObjectError> {
+        self.now.remove(object)?;
+        self.note(object, Change::Remove);
+        Ok(())
+    }
+
+    fn sync(&self, objects: &[ObjectId]) -> Result<(), ObjectError> {
+        for object in objects {
+            let image = self.image(*object);
+            let mut durable = self.durable();
+            match image {
+                Some(image) => durable.images.insert(*object, image),
+                None => durable.images.remove(object),
+            };
+            durable.since.remove(object);
+        }
+        Ok(())
+    }
+
+    fn stat(&self, objects: &[ObjectId]) -> Result<Vec<ObjectStat>, ObjectError> {
+        self.now.stat(objects)
+    }
+
+    fn list(&self, seq: Seq, from_oid: u32, count: usize) -> Result<Vec<ObjectStat>, ObjectError> {
+        self.now.list(seq, from_oid, count)
+    }
+
+    fn list_file(&self, fid: Fid) -> Result<Vec<ObjectStat>, ObjectError> {
+        self.now.list_file(fid)
+    }
+
+    fn sequences(&self) -> Result<Vec<Seq>, ObjectError> {
+        self.now.sequences()
+    }
+
+    fn statfs(&self) -> Result<StatFs, ObjectError> {
+        self.now.statfs()
+    }
+}

@@ -1,0 +1,365 @@
+//! A target's process: the service, and what its disk is doing for it.
+//!
+//! The driver of the simulator: effects become events at random times, in any order that a
+//! disk with many queues could bring about. A crash takes the process; the disk stays.
+
+use std::collections::BTreeMap;
+
+use sateen_mdt::{Mdt, MdtConfig};
+use sateen_mgs::Mgs;
+use sateen_osd::{Checkpoint, Flush, ObjectOp, Prefetched, StoreLimits, Wants};
+use sateen_osd::{Index, ObjectStore};
+use sateen_ost::Ost;
+use sateen_target::{CoreConfig, Effect, IoId, Outbox, ParkId, Recovery, Service};
+use sateen_types::{ClientId, Endpoint, ObjectId, Timestamp};
+use sateen_wire::Message;
+
+use crate::disk::Disk;
+use crate::random::Random;
+use crate::report::Report;
+
+/// Memtables are small, so that checkpoints happen in every run.
+const LIMITS: StoreLimits = StoreLimits { memtable_bytes_max: 48 << 10, cache_bytes_max: 16 << 10 };
+
+/// The service of a target.
+#[derive(Debug)]
+pub enum Served {
+    /// The MGS.
+    Mgs(Box<Mgs>),
+    /// An MDT.
+    Mdt(Box<Mdt>),
+    /// An OST.
+    Ost(Box<Ost>),
+}
+
+impl Served {
+    fn service(&mut self) -> &mut dyn Service {
+        match self {
+            Served::Mgs(service) => service.as_mut(),
+            Served::Mdt(service) => service.as_mut(),
+            Served::Ost(service) => service.as_mut(),
+        }
+    }
+}
+
+/// Something the disk is at.
+#[derive(Debug)]
+enum Pending {
+    Object(IoId, ObjectOp),
+    Fetch(ParkId, Wants, u64),
+    Flush(Flush, Vec<ObjectId>),
+    Checkpoint(Checkpoint),
+}
+
+/// A running target.
+#[derive(Debug)]
+pub struct Process {
+    /// Its service.
+    pub served: Served,
+    pending: BTreeMap<u64, Pending>,
+    flushing: bool,
+    flush_again: bool,
+    out: Outbox,
+}
+
+/// A target: its disk, and its process while it has one.
+#[derive(Debug)]
+pub struct Host {
+    /// Which target.
+    pub me: Endpoint,
+    /// How often it was started.
+    pub boots: u64,
+    /// Its current incarnation, as clients are told.
+    pub boot_epoch: u64,
+    /// Its disk.
+    pub disk: Disk,
+    /// Its process; `None` while it is down.
+    pub process: Option<Process>,
+    next_token: u64,
+}
+
+/// What a process wants the world to do.
+pub(crate) enum Want {
+    Send(Box<Message>),
+    /// Call [`Host::finish`] with this token after so many nanoseconds.
+    Disk(u64, u64),
+}
+
+fn delay(pending: &Pending, random: &mut Random) -> u64 {
+    let (low, high) = match pending {
+        Pending::Object(_, ObjectOp::Sync { .. } | ObjectOp::Remove { .. }) => (50_000, 3_000_000),
+        Pending::Object(..) => (2_000, 300_000),
+        Pending::Fetch(..) => (5_000, 400_000),
+        Pending::Flush(..) => (50_000, 4_000_000),
+        Pending::Checkpoint(_) => (1_000_000, 40_000_000),
+    };
+    random.within(low, high)
+}
+
+impl Host {
+    pub(crate) fn new(me: Endpoint, disk: Disk) -> Host {
+        Host { me, boots: 0, boot_epoch: 0, disk, process: None, next_token: 0 }
+    }
+
+    /// Starts the target over what its disk holds. Returns how many transactions were
+    /// replayed, and what its start wants.
+    ///
+    /// # Errors
+    /// If what the disk holds cannot be recovered from, which no crash may bring about.
+    pub(crate) fn start(
+        &mut self,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Result<(u64, Vec<Want>), String> {
+        let epoch = self.disk.journal.epoch;
+        let mut recovery = Recovery::new(epoch, self.disk.index.checkpointed(), LIMITS);
+        for payload in self.disk.journal.recover() {
+            recovery
+                .frame(&payload)
+                .map_err(|error| format!("{} cannot start: {error}", self.me))?;
+        }
+        let (store, replayed) = recovery.finish();
+        self.boots += 1;
+        self.boot_epoch = random.any() | 1;
+        let config = CoreConfig { me: self.me, boot_epoch: self.boot_epoch, hash_key: 42 };
+        let mut out = Outbox::new();
+        let served = match self.me {
+            Endpoint::Mdt(index) => {
+                let mdt = MdtConfig::new(index, 0..crate::world::OSTS);
+                Served::Mdt(Box::new(Mdt::new(config, store, mdt, now, &mut out)))
+            }
+            Endpoint::Ost(_) => Served::Ost(Box::new(Ost::new(config, store))),
+            Endpoint::Mgs | Endpoint::Client(_) => Served::Mgs(Box::new(Mgs::new(config, store))),
+        };
+        self.process = Some(Process {
+            served,
+            pending: BTreeMap::new(),
+            flushing: false,
+            flush_again: false,
+            out,
+        });
+        Ok((replayed, self.effects(random)))
+    }
+
+    /// The process dies. What was under way may have reached the disk, in part; what was not
+    /// synced may be lost.
+    pub(crate) fn crash(&mut self, random: &mut Random, report: &mut Report) {
+        let Some(process) = self.process.take() else { return };
+        for pending in process.pending.into_values() {
+            match pending {
+                Pending::Object(_, op)
+                    if random.one_in(2) && !matches!(op, ObjectOp::Read { .. }) =>
+                {
+                    op.run(self.disk.objects.as_ref());
+                }
+                Pending::Flush(flush, before) if random.permille(750) => {
+                    // The objects come first; the frame is written when they are synced.
+                    let _ = self.disk.objects.sync(&before);
+                    let torn = self.disk.journal.tear(&flush.frame, flush.upto, random);
+                    report.count("frame torn", u64::from(torn));
+                }
+                Pending::Checkpoint(checkpoint) if self.journaled() >= checkpoint.upto => {
+                    self.disk.index.tear(&checkpoint.table, random);
+                    report.count("checkpoint cut off", 1);
+                }
+                _ => {}
+            }
+        }
+        let (objects, damage) = self.disk.objects.crash(random);
+        report.count("object write torn", damage.torn);
+        report.count("object change lost", damage.lost);
+        self.disk.objects = std::sync::Arc::new(objects);
+    }
+
+    fn journaled(&self) -> u64 {
+        self.disk.journal.last().max(self.disk.index.checkpointed())
+    }
+
+    /// An event of the service.
+    pub(crate) fn event(
+        &mut self,
+        random: &mut Random,
+        run: impl FnOnce(&mut dyn Service, &mut Outbox),
+    ) -> Vec<Want> {
+        let Some(process) = &mut self.process else { return Vec::new() };
+        run(process.served.service(), &mut process.out);
+        self.effects(random)
+    }
+
+    /// A tick, with its group commit and now and then a checkpoint.
+    pub(crate) fn tick(&mut self, now: Timestamp, random: &mut Random) -> Vec<Want> {
+        let mut wants = self.event(random, |service, out| service.on_tick(now, out));
+        let Some(process) = &mut self.process else { return wants };
+        let store = process.served.service().store();
+        if (store.wants_checkpoint() || random.one_in(2000))
+            && let Some(checkpoint) = store.begin_checkpoint()
+        {
+            wants.extend(self.begin(Pending::Checkpoint(checkpoint), random));
+        }
+        wants.extend(self.start_flush(random));
+        wants
+    }
+
+    fn begin(&mut self, pending: Pending, random: &mut Random) -> Option<Want> {
+        let process = self.process.as_mut()?;
+        let token = self.next_token;
+        self.next_token += 1;
+        let after = delay(&pending, random);
+        process.pending.insert(token, pending);
+        Some(Want::Disk(token, after))
+    }
+
+    fn start_flush(&mut self, random: &mut Random) -> Option<Want> {
+        let process = self.process.as_mut()?;
+        if process.flushing {
+            process.flush_again = true;
+            return None;
+        }
+        let service = process.served.service();
+        let flush = service.store().begin_flush()?;
+        let before = service.sync_before_flush();
+        process.flushing = true;
+        self.begin(Pending::Flush(flush, before), random)
+    }
+
+    fn effects(&mut self, random: &mut Random) -> Vec<Want> {
+        let mut wants = Vec::new();
+        let mut flush = false;
+        let Some(process) = &mut self.process else { return wants };
+        let effects: Vec<Effect> = process.out.drain().collect();
+        for effect in effects {
+            match effect {
+                Effect::Send(message) => wants.push(Want::Send(Box::new(message))),
+                Effect::Object { id, op } => {
+                    wants.extend(self.begin(Pending::Object(id, op), random));
+                }
+                Effect::Prefetch { id, wants: keys, generation } => {
+                    wants.extend(self.begin(Pending::Fetch(id, keys, generation), random));
+                }
+                Effect::Flush => flush = true,
+            }
+        }
+        if flush {
+            wants.extend(self.start_flush(random));
+        }
+        wants
+    }
+
+    /// The disk is done with something. A token of an earlier process means nothing.
+    pub(crate) fn finish(&mut self, token: u64, now: Timestamp, random: &mut Random) -> Vec<Want> {
+        let Some(process) = &mut self.process else { return Vec::new() };
+        let Some(pending) = process.pending.remove(&token) else { return Vec::new() };
+        let service = process.served.service();
+        match pending {
+            Pending::Object(id, op) => {
+                let done = op.run(self.disk.objects.as_ref());
+                service.on_object_done(now, id, done, &mut process.out);
+            }
+            Pending::Fetch(id, keys, generation) => {
+                // The index in memory does not fail.
+                let Ok(view) = Prefetched::read(self.disk.index.as_ref(), &keys, generation) else {
+                    return Vec::new();
+                };
+                service.on_prefetched(now, id, view, &mut process.out);
+            }
+            Pending::Flush(flush, before) => {
+                // As above.
+                let _ = self.disk.objects.sync(&before);
+                self.disk.journal.write(&flush.frame, flush.upto);
+                service.store().flush_done(flush);
+                service.on_flushed(now, &mut process.out);
+                process.flushing = false;
+                let again = core::mem::take(&mut process.flush_again);
+                let mut wants = self.effects(random);
+                if again {
+                    wants.extend(self.start_flush(random));
+                }
+                return wants;
+            }
+            Pending::Checkpoint(checkpoint) => {
+                if service.store().committed() < checkpoint.upto {
+                    let mut wants: Vec<Want> = self.start_flush(random).into_iter().collect();
+                    wants.extend(self.begin(Pending::Checkpoint(checkpoint), random));
+                    return wants;
+                }
+                let index = self.disk.index.as_ref();
+                // As above.
+                let _ = index.checkpoint(&checkpoint.table, checkpoint.upto);
+                service.store().checkpoint_done();
+                self.disk.journal.trim(checkpoint.upto);
+            }
+        }
+        self.effects(random)
+    }
+
+    /// An MDT throws a client out.
+    pub(crate) fn evict(
+        &mut self,
+        client: ClientId,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Vec<Want> {
+        if let Some(Process { served: Served::Mdt(mdt), out, .. }) = &mut self.process {
+            mdt.evict_client(now, client, out);
+        }
+        self.effects(random)
+    }
+
+    /// Transno up to which everything lies on the disk.
+    pub fn disk_transno(&self) -> u64 {
+        self.journaled()
+    }
+
+    /// Transno up to which everything is durable now.
+    pub fn durable(&mut self) -> u64 {
+        match &mut self.process {
+            Some(process) => process.served.service().store().committed(),
+            None => self.journaled(),
+        }
+    }
+
+    /// Transno of the last transaction.
+    pub(crate) fn transno(&mut self) -> u64 {
+        self.process.as_mut().map_or(0, |process| process.served.service().store().transno())
+    }
+
+    /// The MDT, if it is one and runs.
+    pub fn mdt(&mut self) -> Option<&mut Mdt> {
+        match &mut self.process.as_mut()?.served {
+            Served::Mdt(mdt) => Some(mdt),
+            _ => None,
+        }
+    }
+
+    /// All pairs with keys of this tag, as the running target sees them.
+    pub fn records(&mut self, tag: u8) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut out = Vec::new();
+        let Some(process) = &mut self.process else { return out };
+        let store = process.served.service().store();
+        let prefix = sateen_osd::Key::tag(tag);
+        let mut after = sateen_osd::Key::EMPTY;
+        let mut fetched = Prefetched::default();
+        loop {
+            let mut page = Vec::new();
+            let scanned = store.scan(&prefix, &after, 1024, &fetched, |key, value| {
+                page.push((key.as_bytes().to_vec(), value.to_vec()));
+            });
+            match scanned {
+                Ok(more) => {
+                    out.extend(page);
+                    match more {
+                        Some(key) => after = key,
+                        None => return out,
+                    }
+                }
+                Err(sateen_osd::Miss) => {
+                    let (wants, generation) = store.take_wants();
+                    match Prefetched::read(self.disk.index.as_ref(), &wants, generation) {
+                        Ok(view) => fetched = view,
+                        Err(_) => return out,
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,497 @@
+//! A kernel above a client: it caches names, attributes and pages for as long as it was told
+//! it may, so that an answer that should not have been believed is noticed as a stale one.
+//!
+//! The rules are FUSE's: a name is believed from the epoch that its lookup began in; an
+//! attribute, unless it was invalidated after its request began; pages of readers stay until
+//! they are invalidated, and an invalidation waits for the READs in flight. Writers go past
+//! the pages.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use bytes::{Bytes, BytesMut};
+use sateen_client::{Client, Entry, KernelInval, Known, OpenHow};
+use sateen_types::{Attr, DirCookie, Errno, Fid, Result};
+use sateen_wire::{Cred, DirEntry, RenameFlags, SetAttr};
+
+use crate::executor::{Signal, lock};
+use crate::random::Random;
+
+/// Bytes of a page.
+const PAGE_BYTES: u64 = 4096;
+/// Entries asked for at once, so that directories take several pages.
+const READDIR_COUNT: usize = 7;
+
+/// An invalidation that waits for READs in flight.
+struct Dropping {
+    fid: Fid,
+    reads: BTreeSet<u64>,
+    signal: Arc<Signal<bool>>,
+}
+
+#[derive(Default)]
+struct State {
+    epoch: u64,
+    attr_version: u64,
+    names: BTreeMap<(Fid, Vec<u8>), Option<Fid>>,
+    attrs: BTreeMap<Fid, Attr>,
+    attr_versions: BTreeMap<Fid, u64>,
+    pages: BTreeMap<Fid, BTreeMap<u64, Vec<u8>>>,
+    /// References to inodes, as the client counts them.
+    refs: BTreeMap<Fid, u64>,
+    /// Requests and open files that keep an inode.
+    used: BTreeMap<Fid, u64>,
+    next_read: u64,
+    reads: BTreeMap<u64, Fid>,
+    dropping: Vec<Dropping>,
+    hits: u64,
+}
+
+/// The kernel of one client's node.
+pub(crate) struct Kernel {
+    client: Arc<Client>,
+    state: Mutex<State>,
+}
+
+/// An open file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Handle {
+    pub(crate) id: u64,
+    pub(crate) fid: Fid,
+    pub(crate) how: How,
+}
+
+/// How a file was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct How {
+    pub(crate) write: bool,
+    pub(crate) append: bool,
+    pub(crate) sync: bool,
+}
+
+impl State {
+    fn use_inode(&mut self, fid: Fid) {
+        *self.used.entry(fid).or_default() += 1;
+    }
+
+    fn release(&mut self, fid: Fid) {
+        if let Some(count) = self.used.get_mut(&fid) {
+            *count -= 1;
+            if *count == 0 {
+                self.used.remove(&fid);
+            }
+        }
+    }
+
+    fn drop_attr(&mut self, fid: Fid) {
+        self.attr_version += 1;
+        self.attr_versions.insert(fid, self.attr_version);
+        self.attrs.remove(&fid);
+    }
+
+    fn keep_attr(&mut self, known: &Known, held: bool, asked_at: u64) {
+        let fid = known.attr.fid;
+        if self.attr_versions.get(&fid).is_some_and(|version| *version > asked_at) {
+            return;
+        }
+        if held {
+            self.attrs.insert(fid, known.attr);
+        } else {
+            self.attrs.remove(&fid);
+        }
+    }
+}
+
+/// Keeps an inode in use while a request runs.
+struct InUse<'a>(&'a Kernel, Fid);
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).release(self.1);
+    }
+}
+
+fn cred() -> Cred {
+    Cred { uid: 0, gid: 0 }
+}
+
+impl Kernel {
+    pub(crate) fn new(client: Arc<Client>) -> Kernel {
+        Kernel { client, state: Mutex::default() }
+    }
+
+    /// Answers that came from a cache.
+    pub(crate) fn hits(&self) -> u64 {
+        lock(&self.state).hits
+    }
+
+    fn hold(&self, fid: Fid) -> InUse<'_> {
+        lock(&self.state).use_inode(fid);
+        InUse(self, fid)
+    }
+
+    /// The client wants something forgotten.
+    pub(crate) fn invalidate(&self, what: KernelInval, signal: Arc<Signal<bool>>) {
+        let mut state = lock(&self.state);
+        let ino = match what {
+            KernelInval::Names => {
+                state.epoch += 1;
+                state.names.clear();
+                drop(state);
+                return signal.raise(true);
+            }
+            KernelInval::Attr(ino) | KernelInval::Data(ino) => ino,
+        };
+        let Some(fid) =
+            Fid::from_ino(ino).filter(|fid| *fid == Fid::ROOT || state.refs.contains_key(fid))
+        else {
+            drop(state);
+            return signal.raise(false);
+        };
+        state.drop_attr(fid);
+        if matches!(what, KernelInval::Data(_)) {
+            state.pages.remove(&fid);
+            let reads: BTreeSet<u64> =
+                state.reads.iter().filter(|(_, read)| **read == fid).map(|(id, _)| *id).collect();
+            if !reads.is_empty() {
+                state.dropping.push(Dropping { fid, reads, signal });
+                return;
+            }
+        }
+        drop(state);
+        signal.raise(true);
+    }
+
+    fn introduce(&self, entry: &Entry, asked_at: u64) {
+        if let Some(known) = &entry.inode {
+            let held = self.client.introduce(known.attr.fid) && known.held;
+            let mut state = lock(&self.state);
+            *state.refs.entry(known.attr.fid).or_default() += 1;
+            state.keep_attr(known, held, asked_at);
+        }
+    }
+
+    fn keep_name(&self, parent: Fid, name: &[u8], entry: &Entry, epoch: u64) {
+        let mut state = lock(&self.state);
+        let key = (parent, name.to_vec());
+        if entry.held && state.epoch == epoch {
+            state.names.insert(key, entry.inode.map(|known| known.attr.fid));
+        } else {
+            state.names.remove(&key);
+        }
+    }
+
+    fn began(&self) -> (u64, u64) {
+        let state = lock(&self.state);
+        (state.epoch, state.attr_version)
+    }
+
+    async fn lookup(&self, parent: Fid, name: &[u8]) -> Result<Option<Fid>> {
+        if let Some(found) = {
+            let mut state = lock(&self.state);
+            let found = state.names.get(&(parent, name.to_vec())).copied();
+            state.hits += u64::from(found.is_some());
+            found
+        } {
+            return Ok(found);
+        }
+        let (epoch, asked_at) = self.began();
+        let entry = self.client.lookup(parent, name).await?;
+        self.introduce(&entry, asked_at);
+        self.keep_name(parent, name, &entry, epoch);
+        Ok(entry.inode.map(|known| known.attr.fid))
+    }
+
+    /// Walks from the root.
+    pub(crate) async fn walk(&self, path: &[Vec<u8>]) -> Result<Fid> {
+        let mut at = Fid::ROOT;
+        for name in path {
+            let _used = self.hold(at);
+            at = self.lookup(at, name).await?.ok_or(Errno::ENOENT)?;
+        }
+        Ok(at)
+    }
+
+    /// `stat` of a name.
+    pub(crate) async fn stat(&self, parent: Fid, name: &[u8]) -> Result<Attr> {
+        let _used = self.hold(parent);
+        let fid = self.lookup(parent, name).await?.ok_or(Errno::ENOENT)?;
+        self.getattr(fid).await
+    }
+
+    pub(crate) async fn getattr(&self, fid: Fid) -> Result<Attr> {
+        let _used = self.hold(fid);
+        if let Some(attr) = {
+            let mut state = lock(&self.state);
+            let found = state.attrs.get(&fid).copied();
+            state.hits += u64::from(found.is_some());
+            found
+        } {
+            return Ok(attr);
+        }
+        let (_, asked_at) = self.began();
+        let known = self.client.getattr(fid).await?;
+        lock(&self.state).keep_attr(&known, known.held, asked_at);
+        Ok(known.attr)
+    }
+
+    /// `open` with or without `O_CREAT`; the handle and the attributes behind it.
+    pub(crate) async fn open(
+        &self,
+        parent: Fid,
+        name: &[u8],
+        create: Option<u32>,
+        how: OpenHow,
+    ) -> Result<Handle> {
+        let _used = self.hold(parent);
+        let known = match create {
+            // Only a name in the cache saves the create.
+            Some(_) => lock(&self.state).names.get(&(parent, name.to_vec())).copied().flatten(),
+            None => Some(self.lookup(parent, name).await?.ok_or(Errno::ENOENT)?),
+        };
+        let kept = How { write: how.write, append: how.append, sync: how.sync };
+        let (fid, id) = match (known, create) {
+            (Some(_), Some(_)) if how.exclusive => return Err(Errno::EEXIST),
+            (Some(fid), _) => {
+                let _used = self.hold(fid);
+                let opened = self.client.open(fid, how, cred()).await?;
+                (fid, opened.handle)
+            }
+            (None, Some(mode)) => {
+                let (epoch, asked_at) = self.began();
+                let created = self.client.create(parent, name, mode, how, cred()).await;
+                let (mut entry, opened) = created?;
+                entry.inode = Some(opened.known);
+                self.introduce(&entry, asked_at);
+                self.keep_name(parent, name, &entry, epoch);
+                lock(&self.state).drop_attr(parent);
+                (opened.known.attr.fid, opened.handle)
+            }
+            (None, None) => return Err(Errno::ENOENT),
+        };
+        let mut state = lock(&self.state);
+        state.use_inode(fid);
+        if how.truncate {
+            state.pages.remove(&fid);
+            state.drop_attr(fid);
+        }
+        Ok(Handle { id, fid, how: kept })
+    }
+
+    pub(crate) async fn close(&self, handle: Handle) -> Result<()> {
+        let closed = self.client.close(handle.id).await;
+        lock(&self.state).release(handle.fid);
+        closed
+    }
+
+    pub(crate) async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<usize> {
+        let written = self.client.write(handle.id, offset, data, handle.how.append).await;
+        let mut state = lock(&self.state);
+        state.pages.remove(&handle.fid);
+        state.drop_attr(handle.fid);
+        written
+    }
+
+    pub(crate) async fn read(&self, handle: Handle, offset: u64, len: u64) -> Result<Vec<u8>> {
+        if handle.how.write {
+            let data = self.client.read(handle.id, offset, len as u32, BytesMut::new()).await?;
+            return Ok(data.to_vec());
+        }
+        let size = self.getattr(handle.fid).await?.size;
+        let end = (offset + len).min(size);
+        let mut out = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let page = at / PAGE_BYTES;
+            let bytes = self.page(handle, page).await?;
+            let from = (at % PAGE_BYTES) as usize;
+            let to = (end - page * PAGE_BYTES).min(PAGE_BYTES) as usize;
+            let mut bytes = bytes.get(..to.min(bytes.len())).unwrap_or_default().to_vec();
+            bytes.resize(to, 0);
+            out.extend_from_slice(bytes.get(from..).unwrap_or_default());
+            at = page * PAGE_BYTES + to as u64;
+        }
+        Ok(out)
+    }
+
+    async fn page(&self, handle: Handle, page: u64) -> Result<Vec<u8>> {
+        let fid = handle.fid;
+        let read = {
+            let mut state = lock(&self.state);
+            if let Some(bytes) = state.pages.get(&fid).and_then(|pages| pages.get(&page)).cloned() {
+                state.hits += 1;
+                return Ok(bytes);
+            }
+            let read = state.next_read;
+            state.next_read += 1;
+            state.reads.insert(read, fid);
+            read
+        };
+        // Read ahead a little, as a kernel does.
+        let ahead = 8 * PAGE_BYTES;
+        let offset = page * PAGE_BYTES;
+        let got = self.client.read(handle.id, offset, ahead as u32, BytesMut::new()).await;
+        let mut state = lock(&self.state);
+        state.reads.remove(&read);
+        let mut first = Ok(Vec::new());
+        match got {
+            Ok(data) => {
+                for (number, bytes) in data.chunks(PAGE_BYTES as usize).enumerate() {
+                    if number == 0 {
+                        first = Ok(bytes.to_vec());
+                    }
+                    let pages = state.pages.entry(fid).or_default();
+                    pages.insert(page + number as u64, bytes.to_vec());
+                }
+            }
+            Err(errno) => first = Err(errno),
+        }
+        let mut done = Vec::new();
+        let mut caught = false;
+        for dropping in &mut state.dropping {
+            if dropping.reads.remove(&read) {
+                caught |= dropping.fid == fid;
+                if dropping.reads.is_empty() {
+                    done.push(dropping.signal.clone());
+                }
+            }
+        }
+        state.dropping.retain(|dropping| !dropping.reads.is_empty());
+        if caught {
+            state.pages.remove(&fid);
+        }
+        drop(state);
+        for signal in done {
+            signal.raise(true);
+        }
+        first
+    }
+
+    /// The inode behind an open file or a directory is made durable.
+    pub(crate) async fn fsync(&self, fid: Fid) -> Result<()> {
+        let _used = self.hold(fid);
+        self.client.fsync(fid).await
+    }
+
+    pub(crate) async fn make(
+        &self,
+        parent: Fid,
+        name: &[u8],
+        mode: u32,
+        symlink: &[u8],
+    ) -> Result<Attr> {
+        let _used = self.hold(parent);
+        let (epoch, asked_at) = self.began();
+        let entry = self.client.mknod(parent, name, mode, 0, symlink, cred()).await?;
+        self.introduce(&entry, asked_at);
+        self.keep_name(parent, name, &entry, epoch);
+        lock(&self.state).drop_attr(parent);
+        entry.inode.map(|known| known.attr).ok_or(Errno::ENOENT)
+    }
+
+    pub(crate) async fn readlink(&self, parent: Fid, name: &[u8]) -> Result<Vec<u8>> {
+        let _used = self.hold(parent);
+        let fid = self.lookup(parent, name).await?.ok_or(Errno::ENOENT)?;
+        Ok(self.client.readlink(fid).await?.to_vec())
+    }
+
+    pub(crate) async fn unlink(&self, parent: Fid, name: &[u8], directory: bool) -> Result<()> {
+        let _used = self.hold(parent);
+        let fid = self.lookup(parent, name).await?.ok_or(Errno::ENOENT)?;
+        let _file = self.hold(fid);
+        let done = self.client.unlink(parent, name, directory).await;
+        let mut state = lock(&self.state);
+        state.drop_attr(parent);
+        state.drop_attr(fid);
+        if done.is_ok() {
+            state.names.remove(&(parent, name.to_vec()));
+        }
+        done
+    }
+
+    pub(crate) async fn rename(
+        &self,
+        from: (Fid, &[u8]),
+        to: (Fid, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let _used = (self.hold(from.0), self.hold(to.0));
+        let moved = self.lookup(from.0, from.1).await?.ok_or(Errno::ENOENT)?;
+        let replaced = self.lookup(to.0, to.1).await?;
+        let done = self.client.rename(from, to, flags).await;
+        let mut state = lock(&self.state);
+        state.drop_attr(from.0);
+        state.drop_attr(to.0);
+        state.drop_attr(moved);
+        if let Some(replaced) = replaced {
+            state.drop_attr(replaced);
+        }
+        if done.is_ok() {
+            state.names.remove(&(from.0, from.1.to_vec()));
+            state.names.remove(&(to.0, to.1.to_vec()));
+        }
+        done
+    }
+
+    pub(crate) async fn link(&self, from: (Fid, &[u8]), parent: Fid, name: &[u8]) -> Result<Attr> {
+        let _used = (self.hold(from.0), self.hold(parent));
+        let fid = self.lookup(from.0, from.1).await?.ok_or(Errno::ENOENT)?;
+        let _file = self.hold(fid);
+        let (epoch, asked_at) = self.began();
+        let entry = self.client.link(fid, parent, name).await?;
+        self.introduce(&entry, asked_at);
+        self.keep_name(parent, name, &entry, epoch);
+        lock(&self.state).drop_attr(parent);
+        entry.inode.map(|known| known.attr).ok_or(Errno::ENOENT)
+    }
+
+    pub(crate) async fn setattr(&self, parent: Fid, name: &[u8], set: SetAttr) -> Result<Attr> {
+        let _used = self.hold(parent);
+        let fid = self.lookup(parent, name).await?.ok_or(Errno::ENOENT)?;
+        let _file = self.hold(fid);
+        let known = self.client.setattr(fid, set, cred()).await;
+        let mut state = lock(&self.state);
+        state.drop_attr(fid);
+        if set.size.is_some() {
+            state.pages.remove(&fid);
+        }
+        known.map(|known| known.attr)
+    }
+
+    pub(crate) async fn readdir(&self, fid: Fid) -> Result<Vec<DirEntry>> {
+        let _used = self.hold(fid);
+        let mut after = DirCookie::START;
+        let mut out = Vec::new();
+        loop {
+            let page = self.client.readdir(fid, after, READDIR_COUNT).await?;
+            if let Some(last) = page.entries.last() {
+                after = last.cookie;
+            }
+            out.extend(page.entries);
+            if page.end {
+                return Ok(out);
+            }
+        }
+    }
+
+    /// Memory is short: inodes that nobody uses are forgotten.
+    pub(crate) fn shrink(&self, random: &mut Random) {
+        let mut state = lock(&self.state);
+        let idle: Vec<(Fid, u64)> = state
+            .refs
+            .iter()
+            .filter(|(fid, _)| !state.used.contains_key(fid) && random.one_in(3))
+            .map(|(fid, refs)| (*fid, *refs))
+            .collect();
+        for (fid, _) in &idle {
+            state.refs.remove(fid);
+            state.attrs.remove(fid);
+            state.pages.remove(fid);
+            state.names.retain(|(parent, _), found| parent != fid && *found != Some(*fid));
+        }
+        drop(state);
+        for (fid, refs) in idle {
+            self.client.forget(fid, refs);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The simulator: a whole cluster of the production code in one thread.
+//!
+//! MGS, MDTs, OSTs and clients run as they are; time, network, disks, kernels and programs
+//! are simulated, and broken, as a seed decides. Whatever a run does, another with the same
+//! seed does again: the hash over all events is the same. What operations answer is held
+//! against a model ([`names`], [`data`]); what must always be true stands in [`invariants`].
+
+pub mod data;
+pub mod disk;
+mod executor;
+pub mod host;
+pub mod invariants;
+mod kernel;
+pub mod model;
+pub mod names;
+mod net;
+mod port;
+pub mod random;
+pub mod report;
+mod work;
+pub mod world;
+
+pub use report::Report;
+pub use world::{Config, Failure, World};

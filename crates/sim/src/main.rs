@@ -1,0 +1,81 @@
+//! Runs seeds: `--seed N`, `--seeds A..B`.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use sateen_sim::{Config, Report, World};
+
+struct Args {
+    from: u64,
+    to: u64,
+    operations: u64,
+    network_faults: bool,
+    crashes: bool,
+}
+
+const USAGE: &str = "usage: sateen-sim [--seed N | --seeds A..B] [--operations N] [--calm] \
+                     [--no-crashes]";
+
+fn parse() -> Option<Args> {
+    let mut args = Args { from: 1, to: 2, operations: 2000, network_faults: true, crashes: true };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--seed" => {
+                args.from = words.next()?.parse().ok()?;
+                args.to = args.from + 1;
+            }
+            "--seeds" => {
+                let range = words.next()?;
+                let (from, to) = range.split_once("..")?;
+                (args.from, args.to) = (from.parse().ok()?, to.parse().ok()?);
+            }
+            "--operations" => args.operations = words.next()?.parse().ok()?,
+            "--calm" => (args.network_faults, args.crashes) = (false, false),
+            "--no-crashes" => args.crashes = false,
+            _ => return None,
+        }
+    }
+    Some(args)
+}
+
+fn main() -> ExitCode {
+    let Some(args) = parse() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let began = Instant::now();
+    let mut total = Report::default();
+    let mut failed = Vec::new();
+    for seed in args.from..args.to {
+        let config = Config {
+            seed,
+            operations: args.operations,
+            network_faults: args.network_faults,
+            crashes: args.crashes,
+        };
+        match World::run(config) {
+            Ok(report) => {
+                println!("seed {seed}: {:016x} {} faults", report.hash, report.faults());
+                total.add(&report);
+            }
+            Err(failure) => {
+                println!("seed {seed} FAILED: {}", failure.what);
+                if args.to - args.from == 1 {
+                    for line in &failure.trace {
+                        println!("{line}");
+                    }
+                }
+                failed.push(seed);
+            }
+        }
+    }
+    let elapsed = began.elapsed();
+    println!("{} seeds in {:.1} s", args.to - args.from, elapsed.as_secs_f64());
+    print!("{total}");
+    if failed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("failed: {failed:?}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,75 @@
+//! What the cluster promised: the name space with its uncommitted tail, and the files' bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sateen_types::Fid;
+
+use crate::data::Data;
+use crate::names::{Mutation, Names};
+
+/// A change that the MDT may still lose.
+#[derive(Debug, Clone)]
+struct Logged {
+    transno: u64,
+    mutation: Mutation,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Model {
+    /// What no crash can take any more.
+    pub base: Names,
+    /// What everybody sees.
+    pub now: Names,
+    log: Vec<Logged>,
+    /// The MDT's transno up to which an fsync was believed.
+    pub promised: u64,
+    /// Bytes, also of files without a name.
+    pub data: BTreeMap<Fid, Data>,
+    /// Every FID that was ever made.
+    pub made: BTreeSet<Fid>,
+}
+
+impl Model {
+    /// A change became this transaction; 0 if it is durable already.
+    pub fn change(&mut self, transno: u64, mutation: Mutation) {
+        self.now.apply(&mutation);
+        if transno == 0 {
+            self.base.apply(&mutation);
+        } else {
+            let at = self.log.partition_point(|logged| logged.transno < transno);
+            self.log.insert(at, Logged { transno, mutation });
+        }
+    }
+
+    /// Everything up to here is durable.
+    pub fn committed(&mut self, upto: u64) {
+        let done = self.log.partition_point(|logged| logged.transno <= upto);
+        for logged in self.log.drain(..done) {
+            self.base.apply(&logged.mutation);
+        }
+    }
+
+    /// The MDT crashed, and what it has now ends with this transno. Returns how many changes
+    /// were lost.
+    pub fn rolled_back(&mut self, upto: u64) -> u64 {
+        self.committed(upto);
+        let lost = self.log.len() as u64;
+        self.log.clear();
+        self.now = self.base.clone();
+        lost
+    }
+
+    /// The transno that an fsync of the MDT has to make durable.
+    pub fn last_transno(&self) -> u64 {
+        self.log.last().map_or(0, |logged| logged.transno)
+    }
+
+    /// Files that nobody can reach any more are forgotten.
+    pub fn collect(&mut self, open: &BTreeSet<Fid>) {
+        let (base, now) = (&self.base, &self.now);
+        self.data.retain(|fid, _| {
+            open.contains(fid) || base.inodes.contains_key(fid) || now.inodes.contains_key(fid)
+        });
+    }
+}

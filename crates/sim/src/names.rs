@@ -1,0 +1,270 @@
+//! The name space as it should be: what POSIX says that each operation does and answers.
+
+use std::collections::BTreeMap;
+
+use sateen_types::{Errno, Fid, FileKind, Result};
+
+/// What an inode is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Node {
+    /// A directory: its entries.
+    Dir(BTreeMap<Vec<u8>, Fid>),
+    /// A regular file; its bytes stand in `data`.
+    File,
+    /// A symbolic link.
+    Symlink(Vec<u8>),
+}
+
+/// An inode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inode {
+    /// Permission bits.
+    pub mode: u32,
+    /// Links.
+    pub nlink: u32,
+    /// What it is.
+    pub node: Node,
+}
+
+impl Inode {
+    /// Its kind.
+    pub fn kind(&self) -> FileKind {
+        match self.node {
+            Node::Dir(_) => FileKind::Directory,
+            Node::File => FileKind::Regular,
+            Node::Symlink(_) => FileKind::Symlink,
+        }
+    }
+}
+
+/// A change of the name space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mutation {
+    /// A new inode.
+    Make {
+        /// Directory.
+        parent: Fid,
+        /// Name.
+        name: Vec<u8>,
+        /// The new inode.
+        fid: Fid,
+        /// What it is.
+        inode: Inode,
+    },
+    /// A further name.
+    Link {
+        /// The file.
+        fid: Fid,
+        /// Directory.
+        parent: Fid,
+        /// Name.
+        name: Vec<u8>,
+    },
+    /// A name less.
+    Remove {
+        /// Directory.
+        parent: Fid,
+        /// Name.
+        name: Vec<u8>,
+    },
+    /// A rename, perhaps over something.
+    Rename {
+        /// Old directory.
+        parent: Fid,
+        /// Old name.
+        name: Vec<u8>,
+        /// New directory.
+        new_parent: Fid,
+        /// New name.
+        new_name: Vec<u8>,
+        /// Swap the two.
+        exchange: bool,
+    },
+    /// New permission bits.
+    Mode {
+        /// The inode.
+        fid: Fid,
+        /// The bits.
+        mode: u32,
+    },
+}
+
+/// A name space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names {
+    /// All inodes that have a name.
+    pub inodes: BTreeMap<Fid, Inode>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        let root = Inode { mode: 0o755, nlink: 2, node: Node::Dir(BTreeMap::new()) };
+        Names { inodes: BTreeMap::from([(Fid::ROOT, root)]) }
+    }
+}
+
+impl Names {
+    /// The entries of a directory.
+    pub fn entries(&self, dir: Fid) -> Option<&BTreeMap<Vec<u8>, Fid>> {
+        match &self.inodes.get(&dir)?.node {
+            Node::Dir(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    fn entries_mut(&mut self, dir: Fid) -> Option<&mut BTreeMap<Vec<u8>, Fid>> {
+        match &mut self.inodes.get_mut(&dir)?.node {
+            Node::Dir(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// The inode of a name.
+    pub fn find(&self, dir: Fid, name: &[u8]) -> Option<Fid> {
+        self.entries(dir)?.get(name).copied()
+    }
+
+    /// Whether an inode is a directory.
+    pub fn is_dir(&self, fid: Fid) -> bool {
+        self.entries(fid).is_some()
+    }
+
+    fn links(&mut self, fid: Fid, by: i64) {
+        let gone = match self.inodes.get_mut(&fid) {
+            Some(inode) => {
+                inode.nlink = (i64::from(inode.nlink) + by) as u32;
+                inode.nlink == 0
+            }
+            None => false,
+        };
+        if gone {
+            self.inodes.remove(&fid);
+        }
+    }
+
+    fn detach(&mut self, parent: Fid, name: &[u8]) -> Option<Fid> {
+        let fid = self.entries_mut(parent)?.remove(name)?;
+        if self.is_dir(fid) {
+            self.links(parent, -1);
+        }
+        Some(fid)
+    }
+
+    fn attach(&mut self, parent: Fid, name: &[u8], fid: Fid) {
+        if self.is_dir(fid) {
+            self.links(parent, 1);
+        }
+        if let Some(entries) = self.entries_mut(parent) {
+            entries.insert(name.to_vec(), fid);
+        }
+    }
+
+    fn lost_name(&mut self, fid: Fid) {
+        let links = if self.is_dir(fid) { -2 } else { -1 };
+        self.links(fid, links);
+    }
+
+    /// Makes a change.
+    pub fn apply(&mut self, mutation: &Mutation) {
+        match mutation {
+            Mutation::Make { parent, name, fid, inode } => {
+                self.inodes.insert(*fid, inode.clone());
+                self.attach(*parent, name, *fid);
+            }
+            Mutation::Link { fid, parent, name } => {
+                self.links(*fid, 1);
+                self.attach(*parent, name, *fid);
+            }
+            Mutation::Remove { parent, name } => {
+                if let Some(fid) = self.detach(*parent, name) {
+                    self.lost_name(fid);
+                }
+            }
+            Mutation::Rename { parent, name, new_parent, new_name, exchange } => {
+                let Some(fid) = self.find(*parent, name) else { return };
+                let target = self.find(*new_parent, new_name);
+                if target == Some(fid) {
+                    return;
+                }
+                self.detach(*parent, name);
+                if target.is_some() {
+                    self.detach(*new_parent, new_name);
+                }
+                self.attach(*new_parent, new_name, fid);
+                match target {
+                    Some(target) if *exchange => self.attach(*parent, name, target),
+                    Some(target) => self.lost_name(target),
+                    None => {}
+                }
+            }
+            Mutation::Mode { fid, mode } => {
+                if let Some(inode) = self.inodes.get_mut(fid) {
+                    inode.mode = *mode;
+                }
+            }
+        }
+    }
+
+    /// Whether `dir` is `above` or lies below it.
+    pub fn is_below(&self, dir: Fid, above: Fid) -> bool {
+        if dir == above {
+            return true;
+        }
+        let children = self.entries(above).into_iter().flatten().map(|(_, fid)| *fid);
+        children.filter(|fid| self.is_dir(*fid)).any(|fid| self.is_below(dir, fid))
+    }
+
+    /// What removing a name answers.
+    ///
+    /// # Errors
+    /// As `unlink` and `rmdir`.
+    pub fn may_remove(&self, parent: Fid, name: &[u8], directory: bool) -> Result<()> {
+        let fid = self.find(parent, name).ok_or(Errno::ENOENT)?;
+        match (self.entries(fid), directory) {
+            (Some(_), false) => Err(Errno::EISDIR),
+            (None, true) => Err(Errno::ENOTDIR),
+            (Some(entries), true) if !entries.is_empty() => Err(Errno::ENOTEMPTY),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a rename answers.
+    ///
+    /// # Errors
+    /// As `renameat2`.
+    pub fn may_rename(
+        &self,
+        (parent, name): (Fid, &[u8]),
+        (new_parent, new_name): (Fid, &[u8]),
+        exchange: bool,
+        no_replace: bool,
+    ) -> Result<()> {
+        let fid = self.find(parent, name).ok_or(Errno::ENOENT)?;
+        let target = self.find(new_parent, new_name);
+        if exchange && target.is_none() {
+            return Err(Errno::ENOENT);
+        }
+        if no_replace && target.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if target == Some(fid) {
+            return Ok(());
+        }
+        if self.is_dir(fid) && self.is_below(new_parent, fid) {
+            return Err(Errno::EINVAL);
+        }
+        let Some(target) = target else { return Ok(()) };
+        if self.is_dir(target) && self.is_below(parent, target) {
+            return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
+        }
+        if exchange {
+            return Ok(());
+        }
+        match (self.is_dir(fid), self.entries(target)) {
+            (true, None) => Err(Errno::ENOTDIR),
+            (false, Some(_)) => Err(Errno::EISDIR),
+            (true, Some(entries)) if !entries.is_empty() => Err(Errno::ENOTEMPTY),
+            _ => Ok(()),
+        }
+    }
+}

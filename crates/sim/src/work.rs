@@ -1,0 +1,510 @@
+//! What programs do: operations, how they are chosen, and how they run on a kernel.
+
+use bytes::Bytes;
+use sateen_client::OpenHow;
+use sateen_types::{Attr, Errno, Fid, Result};
+use sateen_wire::{DirEntry, RenameFlags, SetAttr};
+
+use crate::kernel::{Handle, Kernel};
+use crate::names::{Inode, Mutation, Names, Node};
+use crate::random::Random;
+
+/// Names that each directory's entries are taken from.
+const NAMES: &[&str] = &["a", "b", "c", "d", "e", "f", "g", "h"];
+/// Deepest directory below the root.
+const DEPTH_MAX: usize = 3;
+/// Files do not grow far beyond this.
+pub(crate) const FILE_BYTES_MAX: u64 = 400_000;
+/// The record that HPC codes are known for.
+const RECORD_BYTES: u64 = 47_008;
+
+/// A name in a directory, with the way there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) path: Vec<Vec<u8>>,
+    /// The directories on the way, the last one included.
+    pub(crate) dirs: Vec<Fid>,
+    pub(crate) name: Vec<u8>,
+}
+
+impl At {
+    pub(crate) fn dir(&self) -> Fid {
+        self.dirs.last().copied().unwrap_or(Fid::ROOT)
+    }
+}
+
+/// An operation.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Open { at: At, create: Option<u32>, how: OpenHow },
+    Close { handle: Handle },
+    Write { handle: Handle, offset: u64, data: Vec<u8> },
+    Read { handle: Handle, offset: u64, len: u64 },
+    Fsync { handle: Handle },
+    FsyncDir { at: At },
+    Stat { at: At },
+    Truncate { at: At, size: u64 },
+    Chmod { at: At, mode: u32 },
+    Mkdir { at: At },
+    Symlink { at: At, target: Vec<u8> },
+    Readlink { at: At },
+    Remove { at: At, directory: bool },
+    Rename { from: At, to: At, exchange: bool, no_replace: bool },
+    Link { from: At, to: At },
+    Readdir { at: At },
+}
+
+/// What an operation answered.
+#[derive(Debug, Clone)]
+pub(crate) enum Out {
+    Done,
+    Opened(Handle),
+    Attr(Attr),
+    Bytes(Vec<u8>),
+    Written(usize),
+    Entries(Vec<DirEntry>),
+    /// The path led somewhere else than it should.
+    Strayed(Fid),
+}
+
+/// What an operation touches; exclusive or shared.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Touched {
+    Name(Fid, Vec<u8>),
+    Inode(Fid),
+    /// The set of a directory's entries.
+    Entries(Fid),
+    /// Where a directory hangs.
+    Place(Fid),
+}
+
+impl Op {
+    /// A directory itself is named by its path with an empty name.
+    fn paths(&self) -> Vec<&At> {
+        match self {
+            Op::Open { at, .. }
+            | Op::FsyncDir { at }
+            | Op::Stat { at }
+            | Op::Truncate { at, .. }
+            | Op::Chmod { at, .. }
+            | Op::Mkdir { at }
+            | Op::Symlink { at, .. }
+            | Op::Readlink { at }
+            | Op::Remove { at, .. }
+            | Op::Readdir { at } => vec![at],
+            Op::Rename { from, to, .. } | Op::Link { from, to } => vec![from, to],
+            Op::Close { .. } | Op::Write { .. } | Op::Read { .. } | Op::Fsync { .. } => Vec::new(),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Op::Open { create: Some(_), .. } => "op create",
+            Op::Open { .. } => "op open",
+            Op::Close { .. } => "op close",
+            Op::Write { .. } => "op write",
+            Op::Read { .. } => "op read",
+            Op::Fsync { .. } => "op fsync",
+            Op::FsyncDir { .. } => "op fsync dir",
+            Op::Stat { .. } => "op stat",
+            Op::Truncate { .. } => "op truncate",
+            Op::Chmod { .. } => "op chmod",
+            Op::Mkdir { .. } => "op mkdir",
+            Op::Symlink { .. } => "op symlink",
+            Op::Readlink { .. } => "op readlink",
+            Op::Remove { directory: false, .. } => "op unlink",
+            Op::Remove { .. } => "op rmdir",
+            Op::Rename { .. } => "op rename",
+            Op::Link { .. } => "op link",
+            Op::Readdir { .. } => "op readdir",
+        }
+    }
+
+    /// Whether it may change the name space.
+    pub(crate) fn changes_names(&self) -> bool {
+        matches!(
+            self,
+            Op::Open { create: Some(_), .. }
+                | Op::Chmod { .. }
+                | Op::Mkdir { .. }
+                | Op::Symlink { .. }
+                | Op::Remove { .. }
+                | Op::Rename { .. }
+                | Op::Link { .. }
+        )
+    }
+
+    /// The handle it works on.
+    pub(crate) fn handle(&self) -> Option<Handle> {
+        match self {
+            Op::Close { handle }
+            | Op::Write { handle, .. }
+            | Op::Read { handle, .. }
+            | Op::Fsync { handle } => Some(*handle),
+            _ => None,
+        }
+    }
+
+    /// What it touches, and whether it must be alone there.
+    pub(crate) fn touches(&self, names: &Names) -> Vec<(Touched, bool)> {
+        let mut out = Vec::new();
+        for at in self.paths() {
+            out.extend(at.dirs.iter().map(|dir| (Touched::Place(*dir), false)));
+        }
+        let mut name = |at: &At, alone: bool, inode_alone: bool| {
+            if at.name.is_empty() {
+                out.push((Touched::Inode(at.dir()), inode_alone));
+                return None;
+            }
+            out.push((Touched::Name(at.dir(), at.name.clone()), alone));
+            out.push((Touched::Entries(at.dir()), false));
+            let fid = names.find(at.dir(), &at.name)?;
+            out.push((Touched::Inode(fid), inode_alone));
+            Some(fid)
+        };
+        match self {
+            Op::Open { at, create, how } => {
+                name(at, create.is_some(), how.truncate || create.is_some());
+            }
+            Op::Close { handle } | Op::Read { handle, .. } => {
+                out.push((Touched::Inode(handle.fid), false));
+            }
+            Op::Write { handle, .. } | Op::Fsync { handle } => {
+                out.push((Touched::Inode(handle.fid), true));
+            }
+            Op::Stat { at } | Op::Readlink { at } => {
+                name(at, false, false);
+            }
+            Op::FsyncDir { .. } => {}
+            Op::Truncate { at, .. } | Op::Chmod { at, .. } => {
+                name(at, false, true);
+            }
+            Op::Mkdir { at } => {
+                name(at, true, false);
+                out.push((Touched::Inode(at.dir()), true));
+            }
+            Op::Symlink { at, .. } => {
+                name(at, true, false);
+            }
+            Op::Readdir { at } => out.push((Touched::Entries(at.dir()), true)),
+            Op::Remove { at, directory } => {
+                let fid = name(at, true, true);
+                if *directory {
+                    out.push((Touched::Inode(at.dir()), true));
+                }
+                if let Some(fid) = fid {
+                    out.push((Touched::Entries(fid), true));
+                    out.push((Touched::Place(fid), true));
+                }
+            }
+            Op::Rename { from, to, .. } => {
+                let moved = [name(from, true, true), name(to, true, true)];
+                out.push((Touched::Inode(from.dir()), true));
+                out.push((Touched::Inode(to.dir()), true));
+                for fid in moved.into_iter().flatten().filter(|fid| names.is_dir(*fid)) {
+                    out.push((Touched::Entries(fid), true));
+                    out.push((Touched::Place(fid), true));
+                }
+            }
+            Op::Link { from, to } => {
+                name(from, false, true);
+                name(to, true, false);
+            }
+        }
+        out
+    }
+
+    /// The change that it makes to the name space if it succeeds; `made` is the FID of what
+    /// it made.
+    pub(crate) fn mutation(&self, names: &Names, made: Option<Fid>) -> Option<Mutation> {
+        let make = |at: &At, mode: u32, nlink: u32, node: Node| {
+            names.find(at.dir(), &at.name).is_none().then_some(())?;
+            let inode = Inode { mode, nlink, node };
+            Some(Mutation::Make { parent: at.dir(), name: at.name.clone(), fid: made?, inode })
+        };
+        match self {
+            Op::Open { at, create: Some(mode), .. } => make(at, *mode, 1, Node::File),
+            Op::Mkdir { at } => make(at, 0o755, 2, Node::Dir(Default::default())),
+            Op::Symlink { at, target } => make(at, 0o777, 1, Node::Symlink(target.clone())),
+            Op::Chmod { at, mode } => {
+                Some(Mutation::Mode { fid: names.find(at.dir(), &at.name)?, mode: *mode })
+            }
+            Op::Remove { at, .. } => {
+                names.find(at.dir(), &at.name)?;
+                Some(Mutation::Remove { parent: at.dir(), name: at.name.clone() })
+            }
+            Op::Rename { from, to, exchange, .. } => {
+                let moved = names.find(from.dir(), &from.name)?;
+                if names.find(to.dir(), &to.name) == Some(moved) {
+                    return None;
+                }
+                Some(Mutation::Rename {
+                    parent: from.dir(),
+                    name: from.name.clone(),
+                    new_parent: to.dir(),
+                    new_name: to.name.clone(),
+                    exchange: *exchange,
+                })
+            }
+            Op::Link { from, to } => Some(Mutation::Link {
+                fid: names.find(from.dir(), &from.name)?,
+                parent: to.dir(),
+                name: to.name.clone(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether it should succeed, in a name space like this.
+    pub(crate) fn verdict(&self, names: &Names) -> Result<()> {
+        let find = |at: &At| {
+            if at.name.is_empty() { Some(at.dir()) } else { names.find(at.dir(), &at.name) }
+        };
+        let kind = |at: &At| find(at).and_then(|fid| names.inodes.get(&fid)).map(|i| &i.node);
+        match self {
+            Op::Open { at, create, how } => match (kind(at), create) {
+                (Some(_), Some(_)) if how.exclusive => Err(Errno::EEXIST),
+                (None, None) => Err(Errno::ENOENT),
+                _ => Ok(()),
+            },
+            Op::Stat { at } | Op::Truncate { at, .. } | Op::Chmod { at, .. } => {
+                kind(at).map(|_| ()).ok_or(Errno::ENOENT)
+            }
+            Op::Mkdir { at } | Op::Symlink { at, .. } => {
+                if kind(at).is_some() {
+                    Err(Errno::EEXIST)
+                } else {
+                    Ok(())
+                }
+            }
+            Op::Readlink { at } => match kind(at) {
+                Some(Node::Symlink(_)) => Ok(()),
+                Some(_) => Err(Errno::EINVAL),
+                None => Err(Errno::ENOENT),
+            },
+            Op::Remove { at, directory } => names.may_remove(at.dir(), &at.name, *directory),
+            Op::Rename { from, to, exchange, no_replace } => names.may_rename(
+                (from.dir(), &from.name),
+                (to.dir(), &to.name),
+                *exchange,
+                *no_replace,
+            ),
+            Op::Link { from, to } => match (kind(from), kind(to)) {
+                (None, _) => Err(Errno::ENOENT),
+                (_, Some(_)) => Err(Errno::EEXIST),
+                (Some(Node::Dir(_)), _) => Err(Errno::EPERM),
+                _ => Ok(()),
+            },
+            Op::Close { .. }
+            | Op::Write { .. }
+            | Op::Read { .. }
+            | Op::Fsync { .. }
+            | Op::FsyncDir { .. }
+            | Op::Readdir { .. } => Ok(()),
+        }
+    }
+
+    /// Runs it.
+    pub(crate) async fn run(self, kernel: &Kernel) -> Result<Out> {
+        for at in self.paths() {
+            let found = kernel.walk(&at.path).await?;
+            if found != at.dir() {
+                return Ok(Out::Strayed(found));
+            }
+        }
+        match self {
+            Op::Open { at, create, how } => {
+                kernel.open(at.dir(), &at.name, create, how).await.map(Out::Opened)
+            }
+            Op::Close { handle } => kernel.close(handle).await.map(|()| Out::Done),
+            Op::Write { handle, offset, data } => {
+                kernel.write(handle, offset, Bytes::from(data)).await.map(Out::Written)
+            }
+            Op::Read { handle, offset, len } => {
+                kernel.read(handle, offset, len).await.map(Out::Bytes)
+            }
+            Op::Fsync { handle } => kernel.fsync(handle.fid).await.map(|()| Out::Done),
+            Op::FsyncDir { at } => kernel.fsync(at.dir()).await.map(|()| Out::Done),
+            Op::Stat { at } if at.name.is_empty() => kernel.getattr(at.dir()).await.map(Out::Attr),
+            Op::Stat { at } => kernel.stat(at.dir(), &at.name).await.map(Out::Attr),
+            Op::Truncate { at, size } => {
+                let set = SetAttr { size: Some(size), ..SetAttr::default() };
+                kernel.setattr(at.dir(), &at.name, set).await.map(Out::Attr)
+            }
+            Op::Chmod { at, mode } => {
+                let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+                kernel.setattr(at.dir(), &at.name, set).await.map(Out::Attr)
+            }
+            Op::Mkdir { at } => kernel.make(at.dir(), &at.name, 0o40755, b"").await.map(Out::Attr),
+            Op::Symlink { at, target } => {
+                kernel.make(at.dir(), &at.name, 0o120_777, &target).await.map(Out::Attr)
+            }
+            Op::Readlink { at } => kernel.readlink(at.dir(), &at.name).await.map(Out::Bytes),
+            Op::Remove { at, directory } => {
+                kernel.unlink(at.dir(), &at.name, directory).await.map(|()| Out::Done)
+            }
+            Op::Rename { from, to, exchange, no_replace } => {
+                let flags = RenameFlags { no_replace, exchange };
+                let (old, new) = ((from.dir(), &from.name[..]), (to.dir(), &to.name[..]));
+                kernel.rename(old, new, flags).await.map(|()| Out::Done)
+            }
+            Op::Link { from, to } => {
+                let old = (from.dir(), &from.name[..]);
+                kernel.link(old, to.dir(), &to.name).await.map(Out::Attr)
+            }
+            Op::Readdir { at } => kernel.readdir(at.dir()).await.map(Out::Entries),
+        }
+    }
+}
+
+/// Chooses operations.
+pub(crate) struct Chooser<'a> {
+    pub(crate) random: &'a mut Random,
+    pub(crate) names: &'a Names,
+}
+
+impl Chooser<'_> {
+    /// A name in some directory, or with an empty name the directory itself.
+    fn at(&mut self, dir_itself: bool) -> At {
+        let (mut path, mut dirs) = (Vec::new(), vec![Fid::ROOT]);
+        while path.len() < DEPTH_MAX && !self.random.one_in(3) {
+            let dir = dirs.last().copied().unwrap_or(Fid::ROOT);
+            let entries = self.names.entries(dir).into_iter().flatten();
+            let below: Vec<(&Vec<u8>, Fid)> = entries
+                .map(|(name, fid)| (name, *fid))
+                .filter(|(_, fid)| self.names.is_dir(*fid))
+                .collect();
+            let Some((name, fid)) = self.random.pick(&below).copied() else { break };
+            path.push(name.clone());
+            dirs.push(fid);
+        }
+        let name = if dir_itself {
+            Vec::new()
+        } else {
+            self.random.pick(NAMES).map(|name| name.as_bytes().to_vec()).unwrap_or_default()
+        };
+        At { path, dirs, name }
+    }
+
+    /// A name that exists and is of such a kind, if a few tries find one.
+    fn existing(&mut self, fits: impl Fn(&Inode) -> bool) -> Option<At> {
+        (0..6).find_map(|_| {
+            let at = self.at(false);
+            let fid = self.names.find(at.dir(), &at.name)?;
+            self.names.inodes.get(&fid).filter(|inode| fits(inode)).map(|_| at)
+        })
+    }
+
+    fn how(&mut self) -> OpenHow {
+        let write = self.random.permille(650);
+        OpenHow {
+            read: true,
+            write,
+            append: write && self.random.one_in(5),
+            truncate: write && self.random.one_in(8),
+            exclusive: false,
+            sync: write && self.random.one_in(20),
+        }
+    }
+
+    /// On an open file.
+    fn on_handle(&mut self, handle: Handle, size: u64, certain: bool) -> Op {
+        let room = FILE_BYTES_MAX.saturating_sub(size);
+        match self.random.below(100) {
+            0..=44 if handle.how.write && (certain || !handle.how.append) => {
+                let len = match self.random.below(4) {
+                    0 => RECORD_BYTES,
+                    1 => 4096,
+                    _ => self.random.within(1, 20_000),
+                };
+                let offset = match self.random.below(4) {
+                    0 => size,
+                    1 => self.random.below(size / RECORD_BYTES + 1) * RECORD_BYTES,
+                    _ => self.random.below(size + 70_000),
+                };
+                let offset = if handle.how.append { size } else { offset };
+                if handle.how.append && room < len {
+                    return Op::Close { handle };
+                }
+                let offset = offset.min(FILE_BYTES_MAX);
+                let seed = self.random.any();
+                let data = (0..len).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i as u8).collect();
+                Op::Write { handle, offset, data }
+            }
+            45..=79 => {
+                let offset = self.random.below(size + 5000);
+                Op::Read { handle, offset, len: self.random.within(1, 60_000) }
+            }
+            80..=90 => Op::Fsync { handle },
+            _ => Op::Close { handle },
+        }
+    }
+
+    /// The next operation of a program with these open files: (handle, size, size is known).
+    pub(crate) fn next(&mut self, open: &[(Handle, u64, bool)]) -> Option<Op> {
+        if !open.is_empty() && self.random.permille(if open.len() > 3 { 900 } else { 600 }) {
+            let (handle, size, certain) = *self.random.pick(open)?;
+            return Some(self.on_handle(handle, size, certain));
+        }
+        let is_file = |inode: &Inode| inode.node == Node::File;
+        let op = match self.random.below(100) {
+            0..=24 => {
+                let at = self.at(false);
+                let there = self.names.find(at.dir(), &at.name);
+                let kind = there.and_then(|fid| self.names.inodes.get(&fid));
+                if kind.is_some_and(|inode| !is_file(inode)) {
+                    return None;
+                }
+                let mut how = self.how();
+                how.exclusive = self.random.one_in(4);
+                Op::Open { at, create: Some(0o600 | self.random.below(0o200) as u32), how }
+            }
+            25..=36 => {
+                let how = self.how();
+                Op::Open { at: self.existing(is_file)?, create: None, how }
+            }
+            37..=48 => {
+                let itself = self.random.one_in(4);
+                Op::Stat { at: self.at(itself) }
+            }
+            49..=53 => {
+                let size = self.random.below(150_000);
+                Op::Truncate { at: self.existing(is_file)?, size }
+            }
+            54..=57 => {
+                let mode = self.random.below(0o1000) as u32;
+                Op::Chmod {
+                    at: self.existing(|inode| !matches!(inode.node, Node::Symlink(_)))?,
+                    mode,
+                }
+            }
+            58..=63 => {
+                let at = self.at(false);
+                if at.path.len() >= DEPTH_MAX {
+                    return None;
+                }
+                Op::Mkdir { at }
+            }
+            64..=65 => {
+                let len = self.random.within(1, 40) as usize;
+                Op::Symlink { at: self.at(false), target: vec![b't'; len] }
+            }
+            66..=67 => Op::Readlink { at: self.at(false) },
+            68..=77 => Op::Remove { at: self.at(false), directory: false },
+            78..=80 => Op::Remove { at: self.at(false), directory: true },
+            81..=88 => self.rename()?,
+            89..=91 => Op::Link { from: self.at(false), to: self.at(false) },
+            92..=96 => Op::Readdir { at: self.at(true) },
+            _ => Op::FsyncDir { at: self.at(true) },
+        };
+        Some(op)
+    }
+
+    fn rename(&mut self) -> Option<Op> {
+        let from = if self.random.one_in(5) { self.at(false) } else { self.existing(|_| true)? };
+        let to = self.at(false);
+        let exchange = self.random.one_in(8);
+        let no_replace = !exchange && self.random.one_in(8);
+        Some(Op::Rename { from, to, exchange, no_replace })
+    }
+}

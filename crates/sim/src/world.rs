@@ -1,0 +1,678 @@
+//! The world: all targets and clients, the network between them, and time.
+//!
+//! One thread; whatever happens is an event at a virtual time, and what one event brings
+//! about is put behind it in the queue. The seed decides all delays and all choices.
+
+mod faults;
+mod judge;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use sateen_client::{Client, ClientConfig, KernelInval, Port};
+use sateen_target::TICK_NS;
+use sateen_types::{ClientId, Endpoint, Fid, Layout, Nid, Result as Answer, Timestamp};
+use sateen_wire::{
+    Body, Bulk, Callback, FEATURES, Header, MdtReply, Message, MgsRequest, ReplyBody, Request,
+    TargetInfo,
+};
+
+use crate::disk::Disk;
+use crate::executor::{Executor, Signal, lock};
+use crate::host::{Host, Want};
+use crate::kernel::{Handle, Kernel};
+use crate::model::Model;
+use crate::net::Network;
+use crate::port::{SimPort, Wish};
+use crate::random::Random;
+use crate::report::Report;
+use crate::work::{Chooser, Op, Out, Touched};
+
+/// MDTs of the cluster.
+pub const MDTS: u32 = 2;
+/// OSTs of the cluster.
+pub const OSTS: u32 = 3;
+/// Clients.
+const CLIENTS: usize = 2;
+/// Programs on each client.
+const WORKERS: usize = 3;
+/// Space of an OST.
+const OST_BYTES: u64 = 1 << 30;
+/// An operation that takes longer than this hangs: 150 s of virtual time.
+const HANG_NS: u64 = 150_000_000_000;
+/// Events that are told when something is wrong.
+const TRACE_MAX: usize = 60;
+/// Who registers the targets.
+const REGISTRAR: ClientId = ClientId(0x7e61);
+
+/// What a run is to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// The seed.
+    pub seed: u64,
+    /// Operations to be done.
+    pub operations: u64,
+    /// The network loses, repeats and delays messages.
+    pub network_faults: bool,
+    /// Processes crash.
+    pub crashes: bool,
+}
+
+impl Config {
+    /// The full world.
+    pub fn full(seed: u64) -> Config {
+        Config { seed, operations: 2000, network_faults: true, crashes: true }
+    }
+}
+
+/// What went wrong, and what came before.
+#[derive(Debug)]
+pub struct Failure {
+    /// What is wrong.
+    pub what: String,
+    /// The last events.
+    pub trace: Vec<String>,
+    /// Counts up to here.
+    pub report: Report,
+}
+
+pub(crate) enum Event {
+    Deliver(Box<Message>),
+    Disk(Endpoint, u64),
+    Tick(Endpoint, u64),
+    Wake(Arc<Signal<()>>),
+    Invalidate(ClientId, KernelInval, Arc<Signal<bool>>),
+    Restart(Endpoint),
+    Mend(Endpoint, Endpoint),
+    Evict(ClientId, u32),
+    NewClient(usize),
+    Calm,
+    Work,
+}
+
+/// A node with a client.
+pub(crate) struct Node {
+    id: ClientId,
+    client: Arc<Client>,
+    kernel: Arc<Kernel>,
+    port: Arc<SimPort>,
+    mounted: bool,
+    /// Open files of each program; whether a crash may have lost them.
+    open: Vec<Vec<(Handle, bool)>>,
+    busy: Vec<bool>,
+    /// Targets that may not know this client any more.
+    dirty: BTreeSet<Endpoint>,
+}
+
+/// An operation that runs.
+pub(crate) struct Running {
+    op: Op,
+    client: ClientId,
+    node: usize,
+    worker: usize,
+    began_ns: u64,
+    /// A crash may have caught it: it may fail, and may have happened all the same.
+    excusable: bool,
+    transno: u64,
+    /// The transno that it makes durable, if it is an fsync.
+    floor: u64,
+    touched: Vec<(Touched, bool)>,
+}
+
+/// An operation that ended in a crash: what came of it is seen once the MDT has settled.
+pub(crate) struct Settling {
+    running: Running,
+    result: Answer<Out>,
+    /// Nobody must be able to execute it any more before it is looked at.
+    dead_client: bool,
+    durable_from: Option<(u64, u64)>,
+}
+
+/// An operation that ended, and its answer.
+type Ended = (u64, Answer<Out>);
+
+/// See the module.
+pub struct World {
+    pub(crate) config: Config,
+    pub(crate) random: Random,
+    now_ns: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    next_event: u64,
+    network: Network,
+    pub(crate) hosts: BTreeMap<Endpoint, Host>,
+    nodes: Vec<Node>,
+    executor: Executor,
+    next_client: u64,
+    /// Which operation a task runs, and which operation a request belongs to.
+    tasks: BTreeMap<u64, u64>,
+    requests: BTreeMap<(ClientId, u32, u16, u64), u64>,
+    running: BTreeMap<u64, Running>,
+    settling: Vec<Settling>,
+    next_op: u64,
+    done: Arc<Mutex<Vec<Ended>>>,
+    mounted: Arc<Mutex<Vec<ClientId>>>,
+    layouts: BTreeMap<Fid, Arc<Layout>>,
+    pub(crate) model: Model,
+    pub(crate) report: Report,
+    trace: VecDeque<String>,
+    failure: Option<String>,
+    registrar: Option<(u32, u64, VecDeque<Endpoint>)>,
+    next_fault: u64,
+}
+
+pub(crate) fn endpoints() -> Vec<Endpoint> {
+    let osts = (0..OSTS).map(Endpoint::Ost);
+    let mdts = (0..MDTS).map(Endpoint::Mdt);
+    [Endpoint::Mgs].into_iter().chain(osts).chain(mdts).collect()
+}
+
+impl World {
+    fn new(config: Config) -> World {
+        World {
+            config,
+            random: Random::new(config.seed),
+            now_ns: 1_000_000,
+            queue: BTreeMap::new(),
+            next_event: 0,
+            network: Network::default(),
+            hosts: BTreeMap::new(),
+            nodes: Vec::new(),
+            executor: Executor::default(),
+            next_client: 0x100,
+            tasks: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            running: BTreeMap::new(),
+            settling: Vec::new(),
+            next_op: 1,
+            done: Arc::default(),
+            mounted: Arc::default(),
+            layouts: BTreeMap::new(),
+            model: Model::default(),
+            report: Report::default(),
+            trace: VecDeque::new(),
+            failure: None,
+            registrar: None,
+            next_fault: 40,
+        }
+    }
+
+    /// Runs one seed to its end.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn run(config: Config) -> Result<Report, Box<Failure>> {
+        let mut world = World::new(config);
+        world.start();
+        world.work();
+        world.end();
+        world.report.virtual_ns = world.now_ns;
+        let last = world.now_ns.to_le_bytes();
+        world.report.mix(&last);
+        match world.failure.take() {
+            None => Ok(world.report),
+            Some(what) => Err(Box::new(Failure {
+                what,
+                trace: world.trace.into_iter().collect(),
+                report: world.report,
+            })),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        let wall_ns = 1_700_000_000_000_000_000 + self.now_ns as i64;
+        Timestamp { mono_ns: self.now_ns, wall_ns }
+    }
+
+    pub(crate) fn fail(&mut self, what: String) {
+        if self.failure.is_none() {
+            self.failure = Some(what);
+        }
+    }
+
+    pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.trace.len() == TRACE_MAX {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(format!("{:>14} {}", self.now_ns, text()));
+    }
+
+    pub(crate) fn after(&mut self, ns: u64, event: Event) {
+        let key = (self.now_ns + ns, self.next_event);
+        self.next_event += 1;
+        self.queue.insert(key, event);
+    }
+
+    fn start(&mut self) {
+        for me in endpoints() {
+            let disk = Disk::new(self.random.any(), OST_BYTES);
+            self.hosts.insert(me, Host::new(me, disk));
+            self.start_host(me);
+        }
+        let targets = endpoints().into_iter().filter(|me| *me != Endpoint::Mgs).collect();
+        self.registrar = Some((0, 0, targets));
+        self.registrar_sends(Request::Connect { features: FEATURES });
+        while self.registrar.is_some() && self.step() {}
+        for node in 0..CLIENTS {
+            self.new_client(node);
+        }
+        self.after(0, Event::Work);
+    }
+
+    fn registrar_sends(&mut self, request: Request) {
+        let Some((generation, seq, _)) = &mut self.registrar else { return };
+        *seq += 1;
+        let header = Header {
+            from: Endpoint::Client(REGISTRAR),
+            to: Endpoint::Mgs,
+            client: REGISTRAR,
+            generation: *generation,
+            slot: 0,
+            seq: if *generation == 0 { 1 } else { *seq },
+            deadline_ms: 0,
+            project: 0,
+            credential: 0,
+            trace: 0,
+            job: [0; 16],
+        };
+        self.send(Message { header, body: Body::Request(request), bulk: Bulk::None });
+    }
+
+    fn registrar_hears(&mut self, message: &Message) {
+        let Body::Reply(reply) = &message.body else { return };
+        let Some((generation, seq, targets)) = &mut self.registrar else { return };
+        if let ReplyBody::Connected { generation: given, .. } = reply.body {
+            (*generation, *seq) = (given, 0);
+        } else if let Some(errno) = reply.error {
+            return self.fail(format!("the MGS refuses a target: {errno}"));
+        }
+        match targets.pop_front() {
+            Some(target) => {
+                let info = TargetInfo { target, nid: Nid::Lo, inactive: false };
+                let uuid = 77 + u64::from(matches!(target, Endpoint::Mdt(_)));
+                self.registrar_sends(Request::Mgs(MgsRequest::Register { info, uuid }));
+            }
+            None => self.registrar = None,
+        }
+    }
+
+    /// Starts a target over what its disk holds.
+    pub(crate) fn start_host(&mut self, me: Endpoint) {
+        let now = self.now();
+        let Some(host) = self.hosts.get_mut(&me) else { return };
+        match host.start(now, &mut self.random) {
+            Ok((replayed, wants)) => {
+                let boots = host.boots;
+                self.report.count("transactions replayed", replayed);
+                self.perform(me, wants);
+                self.after(TICK_NS, Event::Tick(me, boots));
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    pub(crate) fn new_client(&mut self, node: usize) {
+        let id = ClientId(self.next_client);
+        self.next_client += 1;
+        let port = Arc::new(SimPort::default());
+        port.set_now(self.now());
+        let as_port: Arc<dyn Port> = port.clone();
+        let client = Client::new(ClientConfig { id }, as_port);
+        let kernel = Arc::new(Kernel::new(client.clone()));
+        let mounting = client.clone();
+        let mounted = self.mounted.clone();
+        self.executor.spawn(
+            id.0,
+            Box::pin(async move {
+                if mounting.mount().await.is_ok() {
+                    lock(&mounted).push(mounting_id(&mounting));
+                }
+            }),
+        );
+        let new = Node {
+            id,
+            client,
+            kernel,
+            port,
+            mounted: false,
+            open: vec![Vec::new(); WORKERS],
+            busy: vec![false; WORKERS],
+            dirty: BTreeSet::new(),
+        };
+        match self.nodes.get_mut(node) {
+            Some(place) => *place = new,
+            None => self.nodes.push(new),
+        }
+    }
+
+    /// What a target wants from the world.
+    fn perform(&mut self, me: Endpoint, wants: Vec<Want>) {
+        for want in wants {
+            match want {
+                Want::Send(message) => {
+                    self.snoop(&message);
+                    self.send(*message);
+                }
+                Want::Disk(token, after) => self.after(after, Event::Disk(me, token)),
+            }
+        }
+    }
+
+    /// Looks at what a target sends: transnos, layouts, evictions.
+    fn snoop(&mut self, message: &Message) {
+        let header = message.header;
+        match &message.body {
+            Body::Reply(reply) => {
+                if let ReplyBody::Mdt(
+                    MdtReply::Created { attr, layout: Some(layout), .. }
+                    | MdtReply::Opened { attr, layout: Some(layout) },
+                ) = &reply.body
+                {
+                    self.layouts.insert(attr.fid, layout.clone());
+                }
+                let key = (header.client, header.generation, header.slot, header.seq);
+                if header.from == Endpoint::Mdt(0)
+                    && let Some(op) = self.requests.get(&key)
+                    && let Some(running) = self.running.get_mut(op)
+                {
+                    running.transno = running.transno.max(reply.transno);
+                }
+            }
+            Body::Callback(Callback::Evicted) => {
+                self.report.count("client evicted", 1);
+                self.client_is_dirty(header.client, header.from);
+            }
+            _ => {}
+        }
+    }
+
+    fn client_is_dirty(&mut self, client: ClientId, target: Endpoint) {
+        for node in self.nodes.iter_mut().filter(|node| node.id == client) {
+            node.dirty.insert(target);
+            if matches!(target, Endpoint::Mdt(_)) {
+                node.open.iter_mut().flatten().for_each(|(_, lost)| *lost = true);
+            }
+        }
+        for running in self.running.values_mut().filter(|running| running.client == client) {
+            running.excusable = true;
+        }
+    }
+
+    pub(crate) fn send(&mut self, message: Message) {
+        match self.network.send(&message, &mut self.random, &mut self.report) {
+            Ok(arrivals) => {
+                for (after, message) in arrivals {
+                    self.after(after, Event::Deliver(Box::new(message)));
+                }
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn deliver(&mut self, message: Message) {
+        let now = self.now();
+        match message.header.to {
+            Endpoint::Client(REGISTRAR) => self.registrar_hears(&message),
+            Endpoint::Client(client) => {
+                let Some(index) = self.nodes.iter().position(|node| node.id == client) else {
+                    return;
+                };
+                self.is_clean_again(index, &message);
+                let Some(node) = self.nodes.get(index) else { return };
+                node.port.set_now(now);
+                node.client.clone().on_message(message);
+                self.wishes(client, None);
+            }
+            target => {
+                let random = &mut self.random;
+                let Some(host) = self.hosts.get_mut(&target) else { return };
+                let wants =
+                    host.event(random, |service, out| service.on_message(now, message, out));
+                self.perform(target, wants);
+            }
+        }
+    }
+
+    fn is_clean_again(&mut self, index: usize, message: &Message) {
+        let from = message.header.from;
+        let Body::Reply(reply) = &message.body else { return };
+        let ReplyBody::Connected { boot_epoch, .. } = reply.body else { return };
+        let current = self
+            .hosts
+            .get(&from)
+            .is_some_and(|host| host.process.is_some() && host.boot_epoch == boot_epoch);
+        if current
+            && let Some(node) = self.nodes.get_mut(index)
+            && node.dirty.remove(&from)
+        {
+            self.report.count("client reconnected", 1);
+        }
+    }
+
+    /// Takes what a client wished for during the last poll, of this task if there was one.
+    fn wishes(&mut self, client: ClientId, task: Option<u64>) {
+        let Some(node) = self.nodes.iter().find(|node| node.id == client) else { return };
+        let op = task.and_then(|task| self.tasks.get(&task)).copied();
+        for wish in node.port.take() {
+            match wish {
+                Wish::Send(message) => {
+                    if let Some(op) = op {
+                        let header = message.header;
+                        let key = (header.client, header.generation, header.slot, header.seq);
+                        self.requests.insert(key, op);
+                    }
+                    self.send(*message);
+                }
+                Wish::Spawn(task) => {
+                    self.executor.spawn(client.0, task);
+                }
+                Wish::Sleep(ns, signal) => self.after(ns, Event::Wake(signal)),
+                Wish::Invalidate(what, signal) => {
+                    let after = self.random.within(1_000, 200_000);
+                    self.after(after, Event::Invalidate(client, what, signal));
+                }
+            }
+        }
+    }
+
+    /// Runs everything that is ready, then the next event. False when something is wrong or
+    /// nothing is left.
+    fn step(&mut self) -> bool {
+        loop {
+            let now = self.now();
+            for node in &self.nodes {
+                node.port.set_now(now);
+            }
+            let Some((owner, task)) = self.executor.step(&mut self.random) else { break };
+            self.wishes(ClientId(owner), Some(task));
+            self.finished();
+        }
+        if self.failure.is_some() {
+            return false;
+        }
+        let Some(((at, _), event)) = self.queue.pop_first() else { return false };
+        self.now_ns = at;
+        self.report.events += 1;
+        self.happen(event);
+        self.failure.is_none()
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = self.now();
+        match event {
+            Event::Deliver(message) => self.deliver(*message),
+            Event::Disk(target, token) => {
+                let Some(host) = self.hosts.get_mut(&target) else { return };
+                let wants = host.finish(token, now, &mut self.random);
+                self.perform(target, wants);
+                self.commit_model(target);
+            }
+            Event::Tick(target, boots) => {
+                let Some(host) = self.hosts.get_mut(&target) else { return };
+                if host.boots != boots || host.process.is_none() {
+                    return;
+                }
+                let wants = host.tick(now, &mut self.random);
+                self.perform(target, wants);
+                self.after(TICK_NS, Event::Tick(target, boots));
+                if target == Endpoint::Mdt(0) {
+                    self.settle();
+                }
+            }
+            Event::Wake(signal) => signal.raise(()),
+            Event::Invalidate(client, what, signal) => {
+                if let Some(node) = self.nodes.iter().find(|node| node.id == client) {
+                    node.kernel.invalidate(what, signal);
+                }
+            }
+            Event::Work => {
+                self.give_work();
+                self.after(2_000_000, Event::Work);
+            }
+            other => self.fault_event(other),
+        }
+    }
+
+    fn commit_model(&mut self, target: Endpoint) {
+        if target == Endpoint::Mdt(0)
+            && let Some(host) = self.hosts.get_mut(&target)
+        {
+            let durable = host.durable();
+            self.model.committed(durable);
+        }
+    }
+
+    fn is_free(&self, touched: &[(Touched, bool)]) -> bool {
+        let held = self.running.values().chain(self.settling.iter().map(|s| &s.running));
+        held.flat_map(|running| &running.touched).all(|(theirs, they_alone)| {
+            touched.iter().all(|(mine, alone)| mine != theirs || !(*alone || *they_alone))
+        })
+    }
+
+    fn give_work(&mut self) {
+        let mounted: Vec<ClientId> = core::mem::take(&mut *lock(&self.mounted));
+        for node in self.nodes.iter_mut().filter(|node| mounted.contains(&node.id)) {
+            node.mounted = true;
+        }
+        for node in 0..self.nodes.len() {
+            for worker in 0..WORKERS {
+                let more = self.next_op <= self.config.operations;
+                if more && self.random.permille(700) {
+                    self.give_op(node, worker);
+                }
+            }
+        }
+        let hang = self.running.values().find(|r| self.now_ns > r.began_ns + HANG_NS);
+        if let Some(hang) = hang.map(|r| format!("{:?} of {:?} never ends", r.op, r.client)) {
+            self.fail(hang);
+        }
+        self.maybe_fault();
+    }
+
+    fn give_op(&mut self, index: usize, worker: usize) {
+        let Some(node) = self.nodes.get(index) else { return };
+        if !node.mounted || node.busy.get(worker).is_none_or(|busy| *busy) {
+            return;
+        }
+        if self.random.one_in(60) {
+            return node.kernel.clone().shrink(&mut self.random);
+        }
+        let open: Vec<(Handle, u64, bool)> = node
+            .open
+            .get(worker)
+            .into_iter()
+            .flatten()
+            .map(|(handle, _)| {
+                let data = self.model.data.get(&handle.fid);
+                let certain = data.is_none_or(crate::data::Data::is_certain);
+                (*handle, data.map_or(0, crate::data::Data::size), certain)
+            })
+            .collect();
+        let mut chooser = Chooser { random: &mut self.random, names: &self.model.now };
+        let Some(op) = chooser.next(&open) else { return };
+        let touched = op.touches(&self.model.now);
+        if self.is_free(&touched) {
+            self.begin(index, worker, op, touched);
+        }
+    }
+
+    fn begin(&mut self, index: usize, worker: usize, op: Op, touched: Vec<(Touched, bool)>) {
+        let floor = self.model.last_transno();
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        if let Some(busy) = node.busy.get_mut(worker) {
+            *busy = true;
+        }
+        let lost = op.handle().is_some_and(|handle| {
+            node.open.iter().flatten().any(|(open, lost)| *open == handle && *lost)
+        });
+        let id = self.next_op;
+        self.next_op += 1;
+        let running = Running {
+            op: op.clone(),
+            client: node.id,
+            node: index,
+            worker,
+            began_ns: self.now_ns,
+            excusable: lost || !node.dirty.is_empty(),
+            transno: 0,
+            floor,
+            touched,
+        };
+        self.running.insert(id, running);
+        let (kernel, done) = (node.kernel.clone(), self.done.clone());
+        let client = node.id;
+        let task = self.executor.spawn(
+            client.0,
+            Box::pin(async move {
+                let result = op.run(&kernel).await;
+                lock(&done).push((id, result));
+            }),
+        );
+        self.tasks.insert(task, id);
+        self.note(|| format!("client-{:x}.{worker} begins {id}", client.0));
+    }
+
+    /// Takes the results of operations that ended.
+    fn finished(&mut self) {
+        let done = core::mem::take(&mut *lock(&self.done));
+        for (id, result) in done {
+            let Some(running) = self.running.remove(&id) else { continue };
+            self.tasks.retain(|_, op| *op != id);
+            self.requests.retain(|_, op| *op != id);
+            if let Some(busy) =
+                self.nodes.get_mut(running.node).and_then(|node| node.busy.get_mut(running.worker))
+            {
+                *busy = false;
+            }
+            self.note(|| {
+                let excuse = if running.excusable { " (caught by a fault)" } else { "" };
+                format!(
+                    "client-{:x}.{} ends {id} {}: {}{excuse}",
+                    running.client.0,
+                    running.worker,
+                    judge::shown_op(&running.op),
+                    judge::shown(&result)
+                )
+            });
+            self.report.operations += 1;
+            self.report.count(running.op.kind(), 1);
+            let summary = format!("{id} {}", judge::shown(&result));
+            self.report.mix(summary.as_bytes());
+            self.judge(running, result);
+        }
+    }
+
+    fn work(&mut self) {
+        while self.next_op <= self.config.operations || !self.running.is_empty() {
+            if !self.step() {
+                return;
+            }
+        }
+    }
+}
+
+fn mounting_id(client: &Client) -> ClientId {
+    match client.endpoint() {
+        Endpoint::Client(id) => id,
+        _ => ClientId(0),
+    }
+}

@@ -1,0 +1,285 @@
+//! Faults: bad networks, partitions, crashes of targets and of clients; and what is held
+//! against the model right after them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sateen_types::{Endpoint, Errno, Fid, ObjectId};
+
+use super::{Event, Running, Settling, World, endpoints};
+use crate::invariants;
+use crate::net::Weather;
+use crate::work::{Op, Touched};
+
+/// Operations between two faults, on average.
+const OPERATIONS_PER_FAULT: u64 = 45;
+/// How long the end waits for the cluster to come to rest: 60 s.
+const REST_NS: u64 = 60_000_000_000;
+
+impl World {
+    pub(super) fn maybe_fault(&mut self) {
+        if self.report.operations < self.next_fault || self.next_op > self.config.operations {
+            return;
+        }
+        self.next_fault = self.report.operations + self.random.within(1, 2 * OPERATIONS_PER_FAULT);
+        self.check_now();
+        let all = endpoints();
+        match self.random.below(10) {
+            0..=3 if self.config.network_faults => {
+                self.network.weather = Weather {
+                    drop: self.random.below(60),
+                    duplicate: self.random.below(100),
+                    delay: self.random.below(100),
+                };
+                let for_ns = self.random.within(50_000_000, 2_000_000_000);
+                self.after(for_ns, Event::Calm);
+            }
+            4 if self.config.network_faults => self.partition(),
+            5..=8 if self.config.crashes => {
+                if let Some(target) = self.random.pick(&all).copied() {
+                    self.crash_target(target);
+                }
+            }
+            9 if self.config.crashes => {
+                let node = self.random.index(self.nodes.len());
+                self.crash_client(node);
+            }
+            _ => {}
+        }
+    }
+
+    fn partition(&mut self) {
+        let clients = self.nodes.iter().map(|node| Endpoint::Client(node.id));
+        let everybody: Vec<Endpoint> = clients.chain(endpoints()).collect();
+        let a = self.random.pick(&everybody).copied();
+        let b = self.random.pick(&everybody).copied();
+        if let (Some(a), Some(b)) = (a, b)
+            && a != b
+        {
+            self.report.count("partition", 1);
+            self.note(|| format!("{a} and {b} do not hear each other"));
+            self.network.cut(a, b);
+            let for_ns = self.random.within(10_000_000, 6_000_000_000);
+            self.after(for_ns, Event::Mend(a, b));
+        }
+    }
+
+    pub(super) fn fault_event(&mut self, event: Event) {
+        match event {
+            Event::Restart(target) => {
+                self.report.count("target restarted", 1);
+                self.note(|| format!("{target} starts"));
+                self.start_host(target);
+            }
+            Event::Mend(a, b) => {
+                self.note(|| format!("{a} and {b} hear each other"));
+                self.network.mend(a, b);
+            }
+            Event::Calm => self.network.weather = Weather::default(),
+            Event::NewClient(node) => self.new_client(node),
+            Event::Evict(client, index) => {
+                let now = self.now();
+                let target = Endpoint::Mdt(index);
+                let Some(host) = self.hosts.get_mut(&target) else { return };
+                if host.process.is_none() {
+                    return self.after(100_000_000, Event::Evict(client, index));
+                }
+                let wants = host.evict(client, now, &mut self.random);
+                self.perform(target, wants);
+            }
+            _ => {}
+        }
+    }
+
+    fn crash_target(&mut self, target: Endpoint) {
+        let Some(host) = self.hosts.get_mut(&target) else { return };
+        if host.process.is_none() {
+            return;
+        }
+        let kind = match target {
+            Endpoint::Mdt(_) => "crash MDT",
+            Endpoint::Ost(_) => "crash OST",
+            _ => "crash MGS",
+        };
+        host.crash(&mut self.random, &mut self.report);
+        self.report.count(kind, 1);
+        self.note(|| format!("{target} crashes"));
+        let down_ns = self.random.within(1_000_000, 3_000_000_000);
+        self.after(down_ns, Event::Restart(target));
+        // Nobody talks to the MGS after mounting, nor to an MDT that has no files.
+        if !matches!(target, Endpoint::Mdt(0) | Endpoint::Ost(_)) {
+            return;
+        }
+        let clients: Vec<_> = self.nodes.iter().map(|node| node.id).collect();
+        for client in clients {
+            self.client_is_dirty(client, target);
+        }
+        match target {
+            Endpoint::Mdt(0) => self.roll_back(),
+            Endpoint::Ost(index) => self.objects_survived(index),
+            _ => {}
+        }
+    }
+
+    /// The MDT keeps a prefix of its transactions, and all that it promised.
+    fn roll_back(&mut self) {
+        let Some(host) = self.hosts.get_mut(&Endpoint::Mdt(0)) else { return };
+        // What a torn frame holds is not there.
+        host.disk.journal.recover();
+        let upto = host.disk_transno();
+        if upto < self.model.promised {
+            let promised = self.model.promised;
+            return self.fail(format!("transno {promised} was durable, now {upto} is the last"));
+        }
+        let lost = self.model.rolled_back(upto);
+        self.report.count("transaction lost in a crash", lost);
+        self.report.count("MDT recovered to a prefix", 1);
+        for settling in &mut self.settling {
+            settling.durable_from = None;
+        }
+    }
+
+    /// Files in the middle of an operation that a crash makes hard to follow.
+    fn caught_files(&mut self) -> BTreeSet<Fid> {
+        let mut caught = BTreeSet::new();
+        let mut writes = Vec::new();
+        for running in self.running.values() {
+            match &running.op {
+                Op::Write { handle, offset, data } => {
+                    writes.push((running.client, *handle, *offset, data.clone()));
+                }
+                Op::Close { .. } | Op::Read { .. } | Op::Fsync { .. } => {}
+                _ => caught.extend(touched_alone(running)),
+            }
+        }
+        for settling in &self.settling {
+            caught.extend(touched_alone(&settling.running));
+        }
+        for (client, handle, offset, bytes) in writes {
+            let data = self.model.data.entry(handle.fid).or_default();
+            let offset = if handle.how.append { data.size() } else { offset };
+            data.may_have_written(client, offset, &bytes, false);
+        }
+        caught
+    }
+
+    fn open_files(&self) -> BTreeSet<Fid> {
+        let open = self.nodes.iter().flat_map(|node| node.open.iter().flatten());
+        open.map(|(handle, _)| handle.fid).collect()
+    }
+
+    fn objects_survived(&mut self, index: u32) {
+        let caught = self.caught_files();
+        let open = self.open_files();
+        let Some(host) = self.hosts.get(&Endpoint::Ost(index)) else { return };
+        let objects = host.disk.objects.clone();
+        let mut wrong = None;
+        self.model.collect(&open);
+        for (fid, data) in &mut self.model.data {
+            data.everybody_may_hear_of_a_loss();
+            let named =
+                self.model.base.inodes.contains_key(fid) || self.model.now.inodes.contains_key(fid);
+            if caught.contains(fid) || !named {
+                data.wild = true;
+                self.report.count("file given up by the model", 1);
+                continue;
+            }
+            let mut images: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+            for (stripe, ost) in data.layout.iter().flat_map(|layout| layout.objects()) {
+                if ost == index {
+                    let image = objects.image(ObjectId { fid: *fid, stripe });
+                    images.insert(stripe, image.unwrap_or_default());
+                }
+            }
+            let byte = |stripe: u32, at: u64| {
+                let image = images.get(&stripe);
+                image.and_then(|image| image.get(at as usize)).copied().unwrap_or_default()
+            };
+            if let Err(what) = data.survived(index, byte) {
+                wrong = Some(format!("{fid}: {what}"));
+            }
+        }
+        self.report.count("OST held against what was synced", 1);
+        if let Some(what) = wrong {
+            self.fail(what);
+        }
+    }
+
+    fn crash_client(&mut self, index: usize) {
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        if !node.mounted {
+            return;
+        }
+        node.mounted = false;
+        node.open.iter_mut().for_each(Vec::clear);
+        let client = node.id;
+        self.report.count("crash client", 1);
+        self.note(|| format!("client-{:x} crashes", client.0));
+        self.executor.kill(client.0);
+        let mine = self.running.iter().filter(|(_, running)| running.client == client);
+        let caught: Vec<u64> = mine.map(|(id, _)| *id).collect();
+        for id in caught {
+            let Some(mut running) = self.running.remove(&id) else { continue };
+            running.excusable = true;
+            self.report.operations += 1;
+            let result = Err(Errno::EIO);
+            self.judge_data_leniently(&running, &result);
+            // Its requests may still be on their way.
+            let (dead_client, durable_from) = (true, None);
+            self.settling.push(Settling { running, result, dead_client, durable_from });
+        }
+        for mdt in 0..super::MDTS {
+            let after = self.random.within(1_000_000, 2_000_000_000);
+            self.after(after, Event::Evict(client, mdt));
+        }
+        let after = self.random.within(1_000_000, 500_000_000);
+        self.after(after, Event::NewClient(index));
+    }
+
+    /// All work is done: no more faults, and after a while everything must be in order.
+    pub(super) fn end(&mut self) {
+        if self.failure.is_some() {
+            return;
+        }
+        self.network.weather = Weather::default();
+        let until = self.now_ns + REST_NS;
+        while self.now_ns < until && !self.at_rest() {
+            let pause = self.now_ns + 1_000_000_000;
+            while self.now_ns < pause {
+                if !self.step() {
+                    return;
+                }
+            }
+        }
+        if !self.at_rest() {
+            return self.fail("the cluster does not come to rest".to_owned());
+        }
+        let open = self.open_files();
+        let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
+        self.report.count("answer from a kernel cache", hits);
+        if let Err(what) = invariants::check_all(&mut self.hosts, &self.model, &open) {
+            self.fail(format!("at the end: {what}"));
+        }
+    }
+
+    fn at_rest(&mut self) -> bool {
+        let hosts_rest = self.hosts.values_mut().all(|host| {
+            let durable = host.process.is_some() && host.durable() >= host.transno();
+            durable && host.mdt().is_none_or(|mdt| mdt.is_idle())
+        });
+        hosts_rest && self.settling.is_empty()
+    }
+
+    /// Invariants that hold at any moment.
+    fn check_now(&mut self) {
+        if let Err(what) = invariants::check_always(&mut self.hosts) {
+            self.fail(what);
+        }
+    }
+}
+
+fn touched_alone(running: &Running) -> impl Iterator<Item = Fid> + '_ {
+    running.touched.iter().filter_map(|(touched, alone)| match touched {
+        Touched::Inode(fid) if *alone => Some(*fid),
+        _ => None,
+    })
+}
