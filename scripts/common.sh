@@ -25,10 +25,13 @@ install_missing() {
     apt-get "${options[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# A linker and the C library's start files: a Rust toolchain needs them and does not bring them.
+# A linker, the C library's start files and certificates: a Rust toolchain needs them and does
+# not bring them.
 install_compiler() {
     install_missing cc=gcc
     [[ -e /usr/include/stdlib.h ]] || install_missing no-headers=libc6-dev
+    # What cargo checks crates.io's certificate against.
+    [[ -e /etc/ssl/certs/ca-certificates.crt ]] || install_missing no-certificates=ca-certificates
 }
 
 # The Rust toolchain, which the user brings.
