@@ -91,17 +91,6 @@ impl Allocator {
         self.targets.iter().any(|target| target.index == index)
     }
 
-    /// The sum of all OSTs' space.
-    pub(crate) fn statfs(&self) -> StatFs {
-        let mut sum = StatFs::default();
-        for one in self.targets.iter().filter_map(|target| target.statfs) {
-            sum.bytes_total += one.bytes_total;
-            sum.bytes_free += one.bytes_free;
-            sum.bytes_avail += one.bytes_avail;
-        }
-        sum
-    }
-
     fn refresh(&mut self) {
         let full = |target: &Target| {
             target.statfs.is_some_and(|s| s.bytes_avail <= s.bytes_total / FULL_PART)

@@ -23,6 +23,7 @@ mod op;
 mod opens;
 mod ops;
 mod osp;
+mod room;
 mod seqs;
 mod startup;
 mod view;

@@ -6,7 +6,7 @@ use sateen_ldlm::{LockTable, Need, Ticket};
 use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
 use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Service};
 use sateen_types::{ClientId, Errno, Fid, Timestamp};
-use sateen_wire::{Body, Bulk, Callback, Header, Ibits, Message, Reply, Request};
+use sateen_wire::{Body, Bulk, Callback, Header, Ibits, Message, Reply, Request, StatFs};
 
 use crate::alloc::Allocator;
 use crate::clients::Clients;
@@ -17,6 +17,7 @@ use crate::op::{Op, Outcome, Punch};
 use crate::opens::Opens;
 use crate::ops;
 use crate::osp::{Done, Osp};
+use crate::room::Room;
 use crate::seqs::Seqs;
 use crate::startup::Startup;
 use crate::work::Work;
@@ -36,6 +37,7 @@ pub struct Mdt {
     pub(crate) clients: Clients,
     pub(crate) seqs: Seqs,
     pub(crate) alloc: Allocator,
+    pub(crate) room: Room,
     pub(crate) layouts: LayoutCache,
     pub(crate) osp: Osp,
     pub(crate) llog: Llog,
@@ -74,6 +76,7 @@ impl Mdt {
             clients: Clients::default(),
             seqs: Seqs::new(config.index, state),
             alloc: Allocator::new(&config.osts),
+            room: Room::default(),
             layouts: LayoutCache::default(),
             osp: Osp::new(core.me, config.index, core.boot_epoch, &osts),
             llog: Llog::default(),
@@ -325,6 +328,10 @@ impl Service for Mdt {
         }
         self.run_llog(now, out);
         self.settle(now, out);
+    }
+
+    fn on_space(&mut self, space: StatFs) {
+        self.room.learn(space);
     }
 
     fn on_poisoned(&mut self, _: Timestamp, out: &mut Outbox) {

@@ -17,6 +17,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -24,8 +25,9 @@ use std::thread::JoinHandle;
 
 use lsm_tree::Slice;
 use sateen_osd::{Index, IndexError, Key, Memtable};
+use sateen_wire::StatFs;
 
-use crate::lock;
+use crate::{lock, space};
 use tables::Tables;
 
 /// How much less often than others the merging thread gets the processor.
@@ -68,6 +70,8 @@ pub struct DiskIndex {
     tables: Arc<Tables>,
     signal: Arc<Signal>,
     merger: Option<JoinHandle<()>>,
+    /// Asked for the space around it.
+    folder: File,
 }
 
 impl DiskIndex {
@@ -84,7 +88,7 @@ impl DiskIndex {
             let (tables, signal) = (tables.clone(), signal.clone());
             move || signal.merge(&tables)
         })?;
-        Ok(Self { tables, signal, merger: Some(merger) })
+        Ok(Self { tables, signal, merger: Some(merger), folder: File::open(folder)? })
     }
 
     /// Opens the index in `folder`, which must exist, to be read only: nothing is merged.
@@ -95,7 +99,7 @@ impl DiskIndex {
     pub fn open_at_rest(folder: &Path, options: IndexOptions) -> Result<Self, IndexError> {
         std::fs::metadata(folder)?;
         let tables = Arc::new(Tables::open(folder, options)?);
-        Ok(Self { tables, signal: Arc::default(), merger: None })
+        Ok(Self { tables, signal: Arc::default(), merger: None, folder: File::open(folder)? })
     }
 
     /// The value of a key of any form; [`Index::get`] for keys of the store.
@@ -249,6 +253,10 @@ impl Index for DiskIndex {
 
     fn checkpointed(&self) -> u64 {
         self.tables.upto()
+    }
+
+    fn space(&self) -> Option<StatFs> {
+        space::of(&self.folder, 1).ok()
     }
 }
 

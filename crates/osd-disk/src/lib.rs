@@ -16,6 +16,7 @@ pub mod folder;
 pub mod index;
 pub mod journal;
 pub mod objects;
+mod space;
 #[cfg(test)]
 mod testing;
 

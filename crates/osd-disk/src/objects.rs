@@ -27,13 +27,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::BytesMut;
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstatvfs, seek, syncfs};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek, syncfs};
 use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
 use sateen_types::{Errno, Fid, ObjectId, Seq};
 use sateen_wire::StatFs;
 
 use crate::folder::{create_folder, sync_folder};
-use crate::lock;
+use crate::{lock, space};
 use files::Files;
 use names::Group;
 use unsynced::{Changing, Place, Unsynced};
@@ -46,11 +46,14 @@ const BIRTH_TRIES_MAX: u32 = 16;
 pub struct ObjectOptions {
     /// Files kept open.
     pub files_open_max: usize,
+    /// How many object stores share the file system below: each counts its part of the free
+    /// space as its own, or together they would promise it several times.
+    pub sharers: u32,
 }
 
 impl Default for ObjectOptions {
     fn default() -> Self {
-        Self { files_open_max: 2048 }
+        Self { files_open_max: 2048, sharers: 1 }
     }
 }
 
@@ -59,6 +62,7 @@ impl Default for ObjectOptions {
 pub struct DiskObjects {
     folder: PathBuf,
     root: File,
+    sharers: u32,
     files: Files,
     unsynced: Unsynced,
     /// The group in which an object was born last.
@@ -78,6 +82,7 @@ impl DiskObjects {
         Ok(Self {
             folder: folder.to_path_buf(),
             root,
+            sharers: options.sharers,
             files: Files::new(options.files_open_max),
             unsynced: Unsynced::default(),
             busy: Mutex::default(),
@@ -352,15 +357,7 @@ impl ObjectStore for DiskObjects {
     }
 
     fn statfs(&self) -> Result<StatFs, ObjectError> {
-        let all = fstatvfs(&self.root).map_err(io::Error::from)?;
-        let unit = all.f_frsize;
-        Ok(StatFs {
-            bytes_total: all.f_blocks.saturating_mul(unit),
-            bytes_free: all.f_bfree.saturating_mul(unit),
-            bytes_avail: all.f_bavail.saturating_mul(unit),
-            files_total: all.f_files,
-            files_free: all.f_ffree,
-        })
+        Ok(space::of(&self.root, self.sharers)?)
     }
 }
 

@@ -3,6 +3,8 @@
 use core::fmt;
 use std::io;
 
+use sateen_wire::StatFs;
+
 use crate::{Key, Memtable};
 
 /// Why an index call failed.
@@ -61,4 +63,10 @@ pub trait Index: Send + Sync {
 
     /// The transno of the last checkpoint; 0 for a new index.
     fn checkpointed(&self) -> u64;
+
+    /// Space where the index and the journal lie; `None` if that is no concern or not known.
+    /// Quick: asked after each group commit.
+    fn space(&self) -> Option<StatFs> {
+        None
+    }
 }

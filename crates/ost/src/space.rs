@@ -22,7 +22,7 @@ const GRANT_CLIENT_MIN: u64 = 2 * MIB;
 /// Most bytes kept back for the file system below and for our own metadata.
 const RESERVE_MAX: u64 = 256 * MIB;
 /// The reserve is at most this part of a small store.
-const RESERVE_PART: u64 = 128;
+const RESERVE_PART: u64 = 16;
 
 /// The accounts of one OST.
 #[derive(Debug, Default)]
@@ -161,7 +161,7 @@ mod tests {
         let mut space = Space::default();
         assert_eq!(space.give(ClientId(1), 1), 0, "nothing is known yet");
         space.learn(statfs(16 * MIB), 0);
-        let free = 16 * MIB - 16 * MIB / 128;
+        let free = 15 * MIB;
         let mut promised = 0;
         for client in 0..20 {
             promised += space.give(ClientId(client), 8 * MIB);

@@ -154,8 +154,16 @@ impl<S: Service + 'static> TargetHost<S> {
         if !reactor.router.add(host.me, host.clone()) || !reactor.hosts.add(host.clone()) {
             return Err(HostError::TooMany);
         }
+        host.look_at_space();
         run_loop::enter(|| host.perform(parts.first, 0));
         Ok(host)
+    }
+
+    /// Tells the service how much room its metadata has.
+    fn look_at_space(&self) {
+        if let Some(space) = self.index.space() {
+            lock(&self.state).service.on_space(space);
+        }
     }
 
     /// Looks at the service under its lock, for status displays and tests. Effects are not
@@ -331,6 +339,8 @@ impl<S: Service + 'static> Driven for TargetHost<S> {
     }
 
     fn tick(self: Arc<Self>) -> bool {
+        // Others may have freed or filled the disk.
+        self.look_at_space();
         self.event(Service::on_tick);
         let mut state = lock(&self.state);
         if state.service.store().must_wait() {

@@ -6,7 +6,12 @@ use clap::{Args, Parser, Subcommand};
 
 /// Sateen: a parallel file system in user space.
 #[derive(Debug, Parser)]
-#[command(name = "sateen", version, about, disable_help_subcommand = true)]
+#[command(
+    name = "sateen",
+    version,
+    about = "Sateen: a parallel file system in user space",
+    disable_help_subcommand = true
+)]
 pub(crate) struct Cli {
     /// The command.
     #[command(subcommand)]

@@ -10,6 +10,7 @@ mod mounted;
 mod port;
 mod registrar;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -161,8 +162,11 @@ impl Embedded {
 /// Opens all stores at once: each may have a journal to replay.
 fn open_all<'a>(targets: &[&'a Target]) -> Outcome<Vec<(&'a Target, Opened)>> {
     std::thread::scope(|scope| {
-        let opening: Vec<_> =
-            targets.iter().map(|target| (*target, scope.spawn(|| backend::open(target)))).collect();
+        let start = |target: &&'a Target| {
+            let (target, sharers) = (*target, sharers(target, targets));
+            (target, scope.spawn(move || backend::open(target, sharers)))
+        };
+        let opening: Vec<_> = targets.iter().map(start).collect();
         let mut opened = Vec::new();
         for (target, thread) in opening {
             let store = thread.join().unwrap_or_else(|_| {
@@ -175,6 +179,14 @@ fn open_all<'a>(targets: &[&'a Target]) -> Outcome<Vec<(&'a Target, Opened)>> {
         }
         Ok(opened)
     })
+}
+
+/// How many OSTs lie on the disk of this target.
+fn sharers(target: &Target, targets: &[&Target]) -> u32 {
+    let disk = |target: &Target| std::fs::metadata(&target.path).map(|meta| meta.dev()).ok();
+    let mine = disk(target);
+    let osts = targets.iter().filter(|other| other.ost_index().is_some());
+    osts.filter(|other| disk(other) == mine).count() as u32
 }
 
 impl Running {

@@ -242,6 +242,61 @@ fn a_full_disk_is_refused_with_advice() {
     assert!(full.contains("1.0M free") || full.contains("free space"), "{full}");
 }
 
+/// Fills the disk below with data, then names: programs get `ENOSPC`, nothing stops, `df` tells
+/// what there is, and what is removed can be used again.
+#[test]
+fn a_disk_that_fills_up_gives_enospc_and_goes_on() {
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::new("filling");
+    let small = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=600m", "tmpfs"])
+        .arg(&fs_.data)
+        .status()
+        .unwrap();
+    assert!(small.success());
+    fs_.ok(&["up", "--osts", "2"]);
+    let below = rustix::fs::statvfs(&fs_.data).unwrap();
+    let shown = rustix::fs::statvfs(fs_.mnt()).unwrap();
+    let bytes = |space: &rustix::fs::StatVfs| space.f_blocks * space.f_frsize;
+    assert!(bytes(&shown) <= bytes(&below), "two OSTs do not make one disk larger");
+
+    let big = fs_.mnt().join("big");
+    let block = vec![7; 1 << 20];
+    let mut file = fs::File::create(&big).unwrap();
+    let full = (0..600).find_map(|_| std::io::Write::write_all(&mut file, &block).err());
+    assert_eq!(
+        full.and_then(|error| error.raw_os_error()),
+        Some(rustix::io::Errno::NOSPC.raw_os_error())
+    );
+    drop(file);
+    // A disk full of data still takes names.
+    fs::create_dir(fs_.mnt().join("names")).unwrap();
+    // What others put on the disk takes even that room.
+    let filler = fs_.data.join("filler");
+    let left = rustix::fs::statvfs(&fs_.data).unwrap();
+    let fill = (left.f_bavail * left.f_frsize - (4 << 20)) as usize;
+    fs::write(&filler, vec![0; fill]).unwrap();
+    let full = (0..100_000).find_map(|n| fs::create_dir(fs_.mnt().join(format!("d{n}"))).err());
+    assert_eq!(
+        full.and_then(|error| error.raw_os_error()),
+        Some(rustix::io::Errno::NOSPC.raw_os_error())
+    );
+    fs::remove_file(&big).unwrap();
+    fs::remove_file(&filler).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while let Err(error) = fs::write(fs_.mnt().join("small"), &block) {
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NOSPC.raw_os_error()));
+        assert!(Instant::now() < deadline, "room that was freed is not used");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(fs::read(fs_.mnt().join("small")).unwrap(), block);
+    fs_.ok(&["down"]);
+    fs_.ok(&["fsck"]);
+    umount(&fs_.data);
+}
+
 /// A process that was killed but whose connection to the kernel lives on: what happens when
 /// one of its threads waits in the kernel for an answer of its own. The guard must free the
 /// programs on the mount.

@@ -2,7 +2,7 @@
 
 use sateen_osd::{ObjectDone, ObjectOp, Prefetched, Store, Wants};
 use sateen_types::Timestamp;
-use sateen_wire::Message;
+use sateen_wire::{Message, StatFs};
 
 /// A target's name for one object I/O in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +104,11 @@ pub trait Service: Send {
 
     /// Time went by.
     fn on_tick(&mut self, now: Timestamp, out: &mut Outbox);
+
+    /// The space where the metadata lies, as it was a moment ago: after the start, after each
+    /// group commit, and now and then. A target whose metadata grows refuses to grow in time,
+    /// with `ENOSPC`: a journal without room would stop it.
+    fn on_space(&mut self, _space: StatFs) {}
 
     /// A read or write of the journal, the index or the objects failed. Call
     /// [`crate::Core::poison`], and answer with `EIO` everybody whom only the service itself

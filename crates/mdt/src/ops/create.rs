@@ -61,6 +61,7 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         return existing(mdt, op, (fid, kind), &new.intent);
     }
     let kind = check(&new)?;
+    mdt.room.require()?;
     if !mdt.seqs.check(op.client, new.fid)? && view.inode(new.fid)?.is_some() {
         return Err(Errno::EEXIST.into());
     }

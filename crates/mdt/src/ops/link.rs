@@ -33,6 +33,7 @@ pub(super) fn run(
     if inode.attr.nlink >= LINK_MAX {
         return Err(Errno::EMLINK.into());
     }
+    mdt.room.require()?;
     let needs = [Need::all_gone(parent, Ibits::UPDATE), Need::all_gone(fid, Ibits::UPDATE)];
     op.need(&mut mdt.locks, &needs)?;
 

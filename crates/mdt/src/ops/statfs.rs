@@ -1,4 +1,4 @@
-//! `StatFs`: the space of all OSTs as they last told it, and this target's inodes.
+//! `StatFs`: the space of this target's own disk, and its inodes.
 
 use sateen_wire::{Grants, MdtReply, StatFs};
 
@@ -7,6 +7,6 @@ use crate::op::Outcome;
 
 pub(super) fn run(mdt: &Mdt) -> Outcome {
     let files_total = mdt.config.inodes_max.max(mdt.inodes);
-    let statfs = StatFs { files_total, files_free: files_total - mdt.inodes, ..mdt.alloc.statfs() };
+    let statfs = StatFs { files_total, files_free: files_total - mdt.inodes, ..mdt.room.statfs() };
     Outcome::ok(MdtReply::StatFs(statfs), 0, Grants::NONE)
 }

@@ -71,6 +71,7 @@ pub(super) fn set(
     if value.len() > XATTR_VALUE_MAX {
         return Err(Errno::E2BIG.into());
     }
+    mdt.room.require()?;
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let mut inode = view.file(fid)?;
     let exists = find(&view, fid, name)?.is_some();

@@ -1,5 +1,6 @@
 //! Files come and go, and so do their objects.
 
+use sateen_target::Service;
 use sateen_types::Errno;
 use sateen_wire::*;
 
@@ -22,9 +23,30 @@ fn a_new_mdt_has_an_empty_root() {
     assert_eq!(world.lookup(A, ROOT, "x"), Err(Errno::ENOENT));
     let MdtReply::StatFs(statfs) = world.ok(A, MdtRequest::StatFs) else { panic!() };
     assert_eq!(statfs.files_total - statfs.files_free, 1);
-    world.rest();
+    world.mdt.on_space(disk(2 << 40, 1 << 40));
     let MdtReply::StatFs(statfs) = world.ok(A, MdtRequest::StatFs) else { panic!() };
-    assert_eq!(statfs.bytes_total, 2 << 40);
+    assert_eq!((statfs.bytes_total, statfs.bytes_free), (2 << 40, 1 << 40));
+}
+
+fn disk(bytes_total: u64, bytes_free: u64) -> StatFs {
+    StatFs { bytes_total, bytes_free, bytes_avail: bytes_free, ..StatFs::default() }
+}
+
+#[test]
+fn a_full_disk_takes_no_new_names_but_lets_go_of_old_ones() {
+    let mut world = World::with_clients(2);
+    let file = world.mknod(A, ROOT, "file");
+    world.mdt.on_space(disk(1 << 40, 1 << 20));
+    let make = world.create_request(A, ROOT, "dir", 0o040_755);
+    assert_eq!(world.err(A, make.clone()), Errno::ENOSPC);
+    let link = MdtRequest::Link { fid: file, parent: ROOT, name: name("link") };
+    assert_eq!(world.err(A, link), Errno::ENOSPC);
+    let again = world.create_request(A, ROOT, "file", 0o100_644);
+    assert_eq!(world.err(A, again), Errno::EEXIST, "what is there is said first");
+    world.ok(A, World::rename_request((ROOT, "file"), (ROOT, "moved")));
+    world.ok(A, World::unlink_request(ROOT, "moved", false));
+    world.mdt.on_space(disk(1 << 40, 1 << 39));
+    world.ok(A, make);
 }
 
 #[test]

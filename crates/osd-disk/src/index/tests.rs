@@ -164,7 +164,7 @@ fn an_unfinished_checkpoint_is_as_if_it_had_not_begun() {
         let orphan = copy.join("tables").join("999");
         std::fs::copy(&newest, &orphan).unwrap();
         if let Some(cut) = cut {
-            std::fs::File::options().write(true).open(&orphan).unwrap().set_len(cut).unwrap();
+            File::options().write(true).open(&orphan).unwrap().set_len(cut).unwrap();
         }
         let reopened = DiskIndex::open(&copy, SMALL).unwrap();
         assert_eq!(reopened.checkpointed(), 1);

@@ -9,7 +9,7 @@ fn object(seq: u64, oid: u32, stripe: u32) -> ObjectId {
 }
 
 fn store(scratch: &Scratch) -> DiskObjects {
-    let options = ObjectOptions { files_open_max: 5 };
+    let options = ObjectOptions { files_open_max: 5, ..ObjectOptions::default() };
     DiskObjects::open(&scratch.path().join("objects"), options).unwrap()
 }
 

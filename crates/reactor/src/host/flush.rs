@@ -10,6 +10,7 @@
 use sateen_osd::{Checkpoint, Flush};
 use sateen_target::{Outbox, Service};
 use sateen_types::ObjectId;
+use sateen_wire::StatFs;
 
 use super::{HostError, State, TargetHost, take_outbox};
 use crate::run_loop::{self, Work};
@@ -28,7 +29,8 @@ impl<S: Service + 'static> TargetHost<S> {
         let mut out = take_outbox();
         match self.write_group_commit(&flush, &objects) {
             Ok(()) => {
-                let again = self.end_group_commit(flush, &mut out);
+                let space = self.index.space();
+                let again = self.end_group_commit(flush, space, &mut out);
                 self.flushed.notify_all();
                 self.perform(out, 0);
                 if again {
@@ -71,8 +73,16 @@ impl<S: Service + 'static> TargetHost<S> {
     }
 
     /// Whether another group commit was asked for and has something to write.
-    fn end_group_commit(self: &Arc<Self>, flush: Flush, out: &mut Outbox) -> bool {
+    fn end_group_commit(
+        self: &Arc<Self>,
+        flush: Flush,
+        space: Option<StatFs>,
+        out: &mut Outbox,
+    ) -> bool {
         let mut state = lock(&self.state);
+        if let Some(space) = space {
+            state.service.on_space(space);
+        }
         let now = self.clock.now();
         state.journal_bytes += flush.frame.len() as u64;
         state.service.store().flush_done(flush);

@@ -84,8 +84,8 @@ impl From<JournalError> for StartError {
     }
 }
 
-/// Opens a target.
-pub(crate) fn open(target: &Target) -> Outcome<Opened> {
+/// Opens a target. `sharers` OSTs, this one among them, lie on its disk.
+pub(crate) fn open(target: &Target, sharers: u32) -> Outcome<Opened> {
     let path = &target.path;
     let failed = |error: &dyn std::fmt::Display| refuse("open", path, error);
     let folder = TargetFolder::open(path).map_err(|error| match error {
@@ -113,7 +113,8 @@ pub(crate) fn open(target: &Target) -> Outcome<Opened> {
     }
     let objects: Option<Arc<dyn ObjectStore>> = match me {
         Endpoint::Ost(_) => {
-            let objects = DiskObjects::open(&folder.objects(), ObjectOptions::default());
+            let options = ObjectOptions { sharers, ..ObjectOptions::default() };
+            let objects = DiskObjects::open(&folder.objects(), options);
             Some(Arc::new(objects.map_err(|error| failed(&error))?))
         }
         _ => None,
