@@ -43,7 +43,8 @@ pub(crate) struct Inodes {
 
 impl Inodes {
     pub(crate) fn get(&mut self, fid: Fid) -> Arc<Inode> {
-        self.all.entry(fid).or_insert_with(|| Arc::new(Inode::new(fid))).clone()
+        let dropped_at = self.dropped_at;
+        self.all.entry(fid).or_insert_with(|| Arc::new(Inode::new(fid, dropped_at))).clone()
     }
 }
 
@@ -100,7 +101,7 @@ impl Client {
         mgs.opened().await;
         let request = Request::Mgs(MgsRequest::GetConfig);
         let call = mgs.call(self.port.as_ref(), request, Bulk::None, || 0, false);
-        let (reply, _) = call.await?;
+        let reply = call.await?.reply;
         if let Some(errno) = reply.error {
             return Err(errno);
         }
@@ -239,9 +240,10 @@ impl Client {
             let stamp = self.stamp();
             let held = inode.update(|state| {
                 state.cancelled_at = stamp;
-                state.attr = None;
                 state.unreported_mtime = None;
-                !core::mem::take(&mut state.locks).is_empty()
+                let held = !core::mem::take(&mut state.locks).is_empty();
+                state.lost_locks();
+                held
             });
             if held {
                 stale.push(inode.fid);

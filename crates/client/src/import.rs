@@ -74,6 +74,15 @@ pub(crate) struct Import {
     state: Mutex<State>,
 }
 
+/// What a target answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) reply: Reply,
+    pub(crate) bulk: Bulk,
+    /// The client's stamp when the request was sent.
+    pub(crate) stamp: u64,
+}
+
 /// What an arriving message means to the client above.
 #[derive(Debug)]
 pub(crate) enum Arrival {
@@ -174,17 +183,23 @@ impl Import {
         bulk: Bulk,
         stamp: impl Fn() -> u64,
         pin: bool,
-    ) -> Result<(Reply, Bulk)> {
-        let slot = until(
+    ) -> Result<Answer> {
+        let mut asked = Some((request, bulk));
+        let (slot, stamp, message) = until(
             &self.state,
             |s| &mut s.line,
-            |s| if s.link == Link::Open { s.free.pop() } else { None },
+            |s| {
+                if s.link != Link::Open {
+                    return None;
+                }
+                let slot = s.free.pop()?;
+                let stamp = stamp();
+                let message = self.begin(s, port, slot, asked.take()?, (stamp, pin))?;
+                Some((slot, stamp, message))
+            },
         )
         .await;
-        let sent = self.begin(port, slot, request, bulk, stamp(), pin);
-        if let Some(message) = sent {
-            port.send(message);
-        }
+        port.send(message);
         let (answer, woken) = until(
             &self.state,
             |s| &mut s.answers,
@@ -204,19 +219,18 @@ impl Import {
         .await;
         woken.wake();
         let (reply, bulk) = answer;
-        reply.map(|reply| (reply, bulk))
+        reply.map(|reply| Answer { reply, bulk, stamp })
     }
 
+    /// Puts a request into a slot; the message to be sent.
     fn begin(
         &self,
+        state: &mut State,
         port: &dyn Port,
         slot: u16,
-        request: Request,
-        bulk: Bulk,
-        stamp: u64,
-        pin: bool,
+        (request, bulk): (Request, Bulk),
+        (stamp, pin): (u64, bool),
     ) -> Option<Message> {
-        let mut state = lock(&self.state);
         let generation = state.generation;
         let entry = state.slots.get_mut(usize::from(slot))?;
         entry.seq += 1;

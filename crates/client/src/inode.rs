@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use sateen_types::{Attr, Fid, Layout, Timespec};
 use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
 
-use crate::sync::{Waiters, lock};
+use crate::locks::Access;
+use crate::sync::{Waiters, lock, until};
 
 /// One lock that the client holds.
 #[derive(Debug, Clone)]
@@ -15,6 +16,11 @@ pub(crate) struct Held {
     pub(crate) id: LockId,
     pub(crate) mode: LockMode,
     pub(crate) bits: Ibits,
+    /// Pages may be read under it even if it is for reading only: it was there before this
+    /// client opened the file for writing.
+    pub(crate) readable: bool,
+    /// Data was read under it: the kernel may have pages.
+    pub(crate) pages: bool,
     /// It is being given back: only reads and writes of data may still go by it, because the
     /// kernel's invalidation waits for those in flight.
     pub(crate) cancelling: bool,
@@ -24,6 +30,16 @@ pub(crate) struct Held {
     pub(crate) rounds: u32,
     /// Reads and writes that go by it now.
     pub(crate) users: u32,
+    /// Stamps of the requests that it came for, and which have yet to learn of it; each
+    /// counts among the users.
+    pub(crate) pins: Vec<u64>,
+}
+
+impl Held {
+    /// Whether data may be read or written under it.
+    pub(crate) fn allows(&self, access: Access) -> bool {
+        self.mode.covers(LockMode::Pw) || access == Access::Read && self.readable
+    }
 }
 
 /// Writes of one object that no sync has covered.
@@ -35,19 +51,23 @@ pub(crate) struct Unsynced {
 
 #[derive(Debug, Default)]
 pub(crate) struct InodeState {
-    /// The attributes last heard of. Valid while a `META` lock is held; size, blocks, mtime
-    /// and atime while a `DATA` lock is.
+    /// The attributes last heard of, or as this client's own writes have made them. Which of
+    /// them are the truth is said by the next two.
     pub(crate) attr: Option<Attr>,
+    /// All but what `size_known` speaks of was learned under a `META` lock that is still held.
+    pub(crate) meta_known: bool,
+    /// Size, blocks, mtime and atime were learned under a `DATA` lock that is still held.
+    pub(crate) size_known: bool,
     pub(crate) layout: Option<Arc<Layout>>,
     pub(crate) locks: Vec<Held>,
     /// Stamp of the last cancel: grants of requests sent earlier are not believed.
     pub(crate) cancelled_at: u64,
     /// Cancels that the MDT has not answered: it may meanwhile have granted the same lock once
     /// more, and is about to take it back, so that no grant is believed.
-    pub(crate) cancels: u32,
-    /// Counts this client's own changes of the inode, so that an answer that was on its way
-    /// meanwhile is not cached.
-    pub(crate) changes: u64,
+    pub(crate) cancels: Vec<LockId>,
+    /// Stamp of this client's last own change of the inode, or report of its size: an answer
+    /// to a request sent earlier may not know of it.
+    pub(crate) changed_at: u64,
     /// When this client last changed it, on the monotonic clock.
     pub(crate) changed_ns: u64,
     /// Open files, and those among them that may write.
@@ -59,9 +79,10 @@ pub(crate) struct InodeState {
     pub(crate) commit_before_write: u64,
     /// When the data was last written, if the MDT has not heard of it.
     pub(crate) unreported_mtime: Option<Timespec>,
-    /// Reports that are on their way to the MDT. The lock they stand under must not be given
-    /// back before they have arrived: nobody else may see the size that they correct.
-    pub(crate) reporting: u32,
+    /// A report is on its way to the MDT. The lock it stands under must not be given back
+    /// before it has arrived: nobody else may see the size that it corrects. Nor must another
+    /// report overtake it.
+    pub(crate) reporting: bool,
     pub(crate) unsynced: BTreeMap<u32, Unsynced>,
     /// Writes that were acknowledged may be lost: the next fsync says so.
     pub(crate) lost_writes: bool,
@@ -77,8 +98,11 @@ pub(crate) struct Inode {
 }
 
 impl Inode {
-    pub(crate) fn new(fid: Fid) -> Inode {
-        Inode { fid, state: Mutex::default() }
+    /// An inode of which nothing is known; what was asked before `stamp` may be of an earlier
+    /// life of it here.
+    pub(crate) fn new(fid: Fid, stamp: u64) -> Inode {
+        let state = InodeState { cancelled_at: stamp, ..InodeState::default() };
+        Inode { fid, state: Mutex::new(state) }
     }
 
     /// Wakes everyone who waits for this inode after `change`.
@@ -93,12 +117,43 @@ impl Inode {
     }
 }
 
+impl Inode {
+    /// What the MDT is to be told of the size, once no other report is on its way any more.
+    pub(crate) async fn next_report(&self) -> Option<SizeReport> {
+        until(
+            &self.state,
+            |state| &mut state.waiters,
+            |state| (!state.reporting).then(|| state.begin_report()),
+        )
+        .await
+    }
+}
+
 impl InodeState {
     /// Whether locks that are not being given back cover these bits for reading.
     pub(crate) fn covers(&self, bits: Ibits) -> bool {
         let held = self.locks.iter().filter(|held| !held.cancelling);
         let all = held.fold(Ibits::NONE, |all, held| all.union(held.bits));
         all.contains(bits)
+    }
+
+    /// The mode to ask for. Once this client may write a file, all its pages stand under a lock
+    /// for writing, because stores through mappings make no call.
+    pub(crate) fn mode_for(&self, access: Access) -> LockMode {
+        if access == Access::Write || self.write_opens > 0 { LockMode::Pw } else { LockMode::Pr }
+    }
+
+    /// No page may be read any more under locks for reading that have none yet.
+    pub(crate) fn forbid_pages(&mut self) {
+        for held in self.locks.iter_mut().filter(|held| !held.pages && !held.cancelling) {
+            held.readable = false;
+        }
+    }
+
+    /// Locks for reading under which there may be pages.
+    pub(crate) fn read_locks(&self) -> impl Iterator<Item = &Held> {
+        let data = self.locks.iter().filter(|held| held.bits.intersects(Ibits::DATA));
+        data.filter(|held| held.readable && !held.mode.covers(LockMode::Pw))
     }
 
     /// Whether this client holds the data for writing, perhaps not for long any more: its
@@ -113,40 +168,94 @@ impl InodeState {
     /// alone knows the size then. A report on its way counts, because answers that the MDT
     /// gave before it arrived may still come.
     pub(crate) fn is_writer(&self) -> bool {
-        (self.unreported_mtime.is_some() || self.reporting > 0) && self.owns_size()
+        (self.unreported_mtime.is_some() || self.reporting) && self.owns_size()
     }
 
-    /// Takes over attributes that were just received.
-    pub(crate) fn learn(&mut self, mut attr: Attr) {
+    /// Whether an answer to a request sent at `stamp` tells how things are now, so far as locks
+    /// keep them so. Otherwise it may have been on its way while a lock was given back and
+    /// taken again, or while this client changed something itself.
+    pub(crate) fn is_news(&self, stamp: u64) -> bool {
+        self.cancels.is_empty() && stamp >= self.cancelled_at && stamp >= self.changed_at
+    }
+
+    /// Whether locks, also those being given back, hold these bits.
+    fn holds(&self, bits: Ibits) -> bool {
+        let all = self.locks.iter().fold(Ibits::NONE, |all, held| all.union(held.bits));
+        all.contains(bits)
+    }
+
+    /// Takes over attributes from an answer to a request sent at `stamp`.
+    pub(crate) fn learn(&mut self, attr: Attr, stamp: u64) {
+        if self.is_news(stamp) {
+            self.take_over(attr);
+        }
+    }
+
+    fn take_over(&mut self, mut attr: Attr) {
         if let Some(old) = &self.attr {
-            if self.is_writer() {
+            if self.meta_known && attr.version < old.version {
+                return;
+            }
+            if self.size_known && (self.is_writer() || attr.size_stale) {
                 attr.size = old.size;
                 attr.blocks = old.blocks;
                 attr.mtime = old.mtime;
                 attr.size_stale = false;
             }
-            if attr.version < old.version {
-                return;
-            }
         }
+        self.size_known = !attr.size_stale && self.holds(Ibits::DATA);
+        self.meta_known = self.holds(Ibits::META);
         self.attr = Some(attr);
     }
 
-    /// This client changed the inode at the MDT: what was heard before is old.
-    pub(crate) fn changed(&mut self, now_ns: u64) {
-        self.changes += 1;
+    /// This client changed the inode at the MDT, with a request sent at `sent`, as is known
+    /// from `now` on: what was heard before is old. `attr` is what the MDT made of it.
+    pub(crate) fn changed(&mut self, attr: Option<Attr>, (sent, now): (u64, u64), now_ns: u64) {
+        self.changed_at = now;
         self.changed_ns = now_ns;
+        match attr {
+            // It may have been on its way while others changed more.
+            Some(attr) if self.cancels.is_empty() && sent >= self.cancelled_at => {
+                self.take_over(attr)
+            }
+            Some(_) => {
+                self.meta_known = false;
+                self.size_known &= self.is_writer();
+            }
+            None => self.meta_known = false,
+        }
+    }
+
+    /// The size as it is known now, in attributes that may be older.
+    pub(crate) fn with_size(&self, attr: Attr) -> Attr {
+        match &self.attr {
+            Some(own) if self.size_known => Attr {
+                size: own.size,
+                blocks: own.blocks,
+                mtime: own.mtime,
+                atime: own.atime,
+                size_stale: false,
+                ..attr
+            },
+            _ => attr,
+        }
+    }
+
+    /// A lock is gone, and with it what stood under it alone.
+    pub(crate) fn lost_locks(&mut self) {
+        self.meta_known &= self.holds(Ibits::META);
+        self.size_known &= self.holds(Ibits::DATA);
     }
 
     /// Data of `len` bytes up to `end` was written.
     pub(crate) fn wrote(&mut self, end: u64, len: u64, mtime: Timespec) {
-        if let Some(attr) = &mut self.attr {
-            attr.size = attr.size.max(end);
-            attr.blocks = (attr.blocks + len.div_ceil(512)).min(attr.size.div_ceil(4096) * 8);
-            attr.mtime = attr.mtime.max(mtime);
-            attr.ctime = attr.ctime.max(mtime);
-            attr.maybe_objects = true;
-        }
+        // The lock is lost, and the MDT knows that it does not know the size.
+        let Some(attr) = self.attr.as_mut().filter(|_| self.size_known) else { return };
+        attr.size = attr.size.max(end);
+        attr.blocks = (attr.blocks + len.div_ceil(512)).min(attr.size.div_ceil(4096) * 8);
+        attr.mtime = attr.mtime.max(mtime);
+        attr.ctime = attr.ctime.max(mtime);
+        attr.maybe_objects = true;
         self.unreported_mtime = Some(mtime);
     }
 
@@ -155,33 +264,33 @@ impl InodeState {
         self.lookups == 0
             && self.opens == 0
             && self.unreported_mtime.is_none()
-            && self.reporting == 0
+            && !self.reporting
             && self.unsynced.is_empty()
             && !self.locks.iter().any(|held| held.users > 0 || held.cancelling)
     }
 
     /// Like [`InodeState::report`], for a report that leaves the lock where it is. To be
     /// followed by [`InodeState::reported`].
-    pub(crate) fn begin_report(&mut self) -> Option<SizeReport> {
+    fn begin_report(&mut self) -> Option<SizeReport> {
         let report = self.report();
-        self.reporting += u32::from(report.is_some());
+        self.reporting = report.is_some();
         report
     }
 
-    /// The report has arrived, or is to be made again.
-    pub(crate) fn reported(&mut self, report: SizeReport, arrived: bool) {
-        self.reporting -= 1;
+    /// The report has arrived, as is known from `now` on, or is to be made again.
+    pub(crate) fn reported(&mut self, report: SizeReport, arrived: bool, now: u64) {
+        self.reporting = false;
         // What was asked before it arrived says nothing of it.
-        self.changes += 1;
-        if !arrived && self.unreported_mtime.is_none() {
+        self.changed_at = now;
+        if !arrived && self.unreported_mtime.is_none() && self.size_known {
             self.unreported_mtime = report.mtime;
         }
     }
 
     /// What the MDT is to be told of the size, if there is anything to tell.
     pub(crate) fn report(&mut self) -> Option<SizeReport> {
-        let attr = self.attr.as_ref()?;
         let mtime = self.unreported_mtime.take()?;
+        let attr = self.attr.as_ref().filter(|_| self.size_known)?;
         Some(SizeReport { size: attr.size, blocks: attr.blocks, mtime: Some(mtime), atime: None })
     }
 }

@@ -12,10 +12,10 @@
 //! not believed, and a callback for a lock that is not known is answered at once.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use sateen_types::{Fid, FileKind, Result};
+use sateen_types::{Errno, Fid, FileKind, Result};
 use sateen_wire::{Grant, Ibits, LockId, LockMode, MdtReply, MdtRequest};
 
 use crate::client::Client;
@@ -35,6 +35,28 @@ pub(crate) struct DataUse {
     id: LockId,
 }
 
+impl DataUse {
+    /// Of a lock that was just counted as used once more.
+    pub(crate) fn new(inode: &Arc<Inode>, id: LockId) -> DataUse {
+        DataUse { inode: inode.clone(), id }
+    }
+}
+
+impl InodeState {
+    /// Puts the lock for writing data to use, if there is one: `Some(None)` if there is none,
+    /// and `None` while it is being given back.
+    pub(crate) fn use_quietly(&mut self) -> Option<Option<LockId>> {
+        let writes =
+            |held: &&mut Held| held.bits.contains(Ibits::DATA) && held.mode.covers(LockMode::Pw);
+        let Some(held) = self.locks.iter_mut().find(writes) else { return Some(None) };
+        if held.cancelling {
+            return None;
+        }
+        held.users += 1;
+        Some(Some(held.id))
+    }
+}
+
 impl Drop for DataUse {
     fn drop(&mut self) {
         self.inode.update(|state| {
@@ -45,29 +67,49 @@ impl Drop for DataUse {
     }
 }
 
+/// What a data lock is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
 enum Found {
     Use(LockId),
     Wait,
     None,
 }
 
-fn find_data(state: &mut InodeState, mode: LockMode, patient: bool) -> Found {
-    let fits = |held: &&mut Held| held.bits.contains(Ibits::DATA) && held.mode.covers(mode);
+fn find_data(state: &mut InodeState, access: Access, patient: bool) -> Found {
+    let fits = |held: &&mut Held| held.bits.contains(Ibits::DATA) && held.allows(access);
     let mut fitting: Vec<&mut Held> = state.locks.iter_mut().filter(fits).collect();
     fitting.sort_by_key(|held| held.cancelling);
     match fitting.into_iter().next() {
         Some(held) if !held.cancelling => {
             held.users += 1;
+            held.pages = true;
             Found::Use(held.id)
         }
         Some(held) if held.rounds > 1 && patient => Found::Wait,
         Some(held) => {
             held.users += 1;
+            held.pages = true;
             held.served = true;
             Found::Use(held.id)
         }
         None => Found::None,
     }
+}
+
+/// A lock that was asked for, and what came of it.
+#[derive(Debug, Default)]
+enum Asked {
+    #[default]
+    Waiting,
+    /// The lock in use, or `None` if it was not to be kept.
+    Answered(Result<Option<DataUse>>),
+    /// Another lock came first.
+    Abandoned,
 }
 
 impl Client {
@@ -83,83 +125,137 @@ impl Client {
             }
         };
         inode.update(|state| {
-            if state.cancels > 0 || stamp < state.cancelled_at {
+            if !state.cancels.is_empty() || stamp < state.cancelled_at {
                 return;
             }
-            let users = u32::from(pin && grant.bits.contains(Ibits::DATA));
+            let pins = if pin && grant.bits.contains(Ibits::DATA) { vec![stamp] } else { vec![] };
             if let Some(held) = state.locks.iter_mut().find(|held| held.id == grant.id) {
                 held.bits = held.bits.union(grant.bits);
                 held.mode = if grant.mode.covers(held.mode) { grant.mode } else { held.mode };
-                held.users += users;
+                held.users += pins.len() as u32;
+                held.served |= !pins.is_empty();
+                held.pins.extend(pins);
+                held.readable |= state.write_opens == 0 && !held.cancelling;
                 return;
             }
             state.locks.push(Held {
                 id: grant.id,
                 mode: grant.mode,
                 bits: grant.bits,
+                readable: state.write_opens == 0,
+                pages: false,
                 cancelling: false,
                 served: false,
                 rounds: 0,
-                users,
+                users: pins.len() as u32,
+                pins,
             });
         });
     }
 
-    /// A data lock in this mode or a stronger one, for one read or write.
+    /// A data lock for one read or write. While one is asked for, any other that comes along is
+    /// as good, also if it is about to be given back: that may wait in the kernel for this
+    /// very read, and the MDT with the lock asked for on that.
     ///
     /// # Errors
     /// The MDT's, or `EIO` if the connection was lost.
     pub(crate) async fn use_data(
         self: &Arc<Client>,
         inode: &Arc<Inode>,
-        mode: LockMode,
+        access: Access,
     ) -> Result<DataUse> {
         loop {
-            let mut patience = self.port.sleep(HOLD_NS);
-            let mut tired = false;
-            let found = poll_fn(|context| {
-                let mut state = lock(&inode.state);
-                loop {
-                    match find_data(&mut state, mode, !tired) {
-                        Found::Use(id) => return Poll::Ready(Some(id)),
-                        Found::None => return Poll::Ready(None),
-                        Found::Wait => {
-                            state.waiters.add(context.waker());
-                            match patience.as_mut().poll(context) {
-                                Poll::Ready(()) => tired = true,
-                                Poll::Pending => return Poll::Pending,
-                            }
-                        }
-                    }
-                }
-            })
-            .await;
-            if let Some(id) = found {
+            if let Some(id) = self.find_data(inode, access).await {
                 return Ok(DataUse { inode: inode.clone(), id });
             }
-            until(
+            let asked = Arc::new(Mutex::new(Asked::Waiting));
+            self.ask_data(inode, access, asked.clone());
+            let used = until(
                 &inode.state,
                 |state| &mut state.waiters,
-                |state| (state.cancels == 0).then_some(()),
+                |state| {
+                    let mut asked = lock(&asked);
+                    if let Asked::Answered(_) = *asked {
+                        let Asked::Answered(answer) = core::mem::take(&mut *asked) else {
+                            return None;
+                        };
+                        return Some(answer);
+                    }
+                    let Found::Use(id) = find_data(state, access, false) else { return None };
+                    *asked = Asked::Abandoned;
+                    Some(Ok(Some(DataUse { inode: inode.clone(), id })))
+                },
             )
             .await;
-            let request = MdtRequest::Enqueue { fid: inode.fid, mode, bits: Ibits::DATA };
-            let reply = self.mdt_pinned(inode.fid, request).await?;
-            let MdtReply::Inode { attr } = reply.body else {
-                return Err(sateen_types::Errno::EPROTO);
-            };
-            let granted = reply.grants.iter().find(|grant| grant.bits.contains(Ibits::DATA));
-            let kept = granted.is_some_and(|grant| {
-                let mut state = lock(&inode.state);
-                state.learn(attr);
-                state.locks.iter().any(|held| held.id == grant.id && held.users > 0)
-            });
-            if let Some(grant) = granted.filter(|_| kept) {
-                let used = DataUse { inode: inode.clone(), id: grant.id };
-                self.settle_size(inode, attr).await?;
+            if let Some(used) = used? {
                 return Ok(used);
             }
         }
+    }
+
+    /// Puts a lock to use that is there, if there is one.
+    async fn find_data(&self, inode: &Inode, access: Access) -> Option<LockId> {
+        let mut patience = self.port.sleep(HOLD_NS);
+        let mut tired = false;
+        poll_fn(|context| {
+            let mut state = lock(&inode.state);
+            loop {
+                match find_data(&mut state, access, !tired) {
+                    Found::Use(id) => return Poll::Ready(Some(id)),
+                    Found::None => return Poll::Ready(None),
+                    Found::Wait => {
+                        state.waiters.add(context.waker());
+                        match patience.as_mut().poll(context) {
+                            Poll::Ready(()) => tired = true,
+                            Poll::Pending => return Poll::Pending,
+                        }
+                    }
+                }
+            }
+        })
+        .await
+    }
+
+    /// Asks the MDT for a data lock, and puts what comes of it into `asked`.
+    fn ask_data(self: &Arc<Client>, inode: &Arc<Inode>, access: Access, asked: Arc<Mutex<Asked>>) {
+        let (client, inode) = (self.clone(), inode.clone());
+        self.port.spawn(Box::pin(async move {
+            let answer = client.enqueue_data(&inode, access).await;
+            {
+                let mut asked = lock(&asked);
+                if matches!(*asked, Asked::Waiting) {
+                    *asked = Asked::Answered(answer);
+                }
+            }
+            inode.update(|_| ());
+        }));
+    }
+
+    async fn enqueue_data(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        access: Access,
+    ) -> Result<Option<DataUse>> {
+        let mode = until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| state.cancels.is_empty().then(|| state.mode_for(access)),
+        )
+        .await;
+        let request = MdtRequest::Enqueue { fid: inode.fid, mode, bits: Ibits::DATA };
+        let reply = self.mdt_pinned(inode.fid, request).await?;
+        let MdtReply::Inode { attr } = reply.body else { return Err(Errno::EPROTO) };
+        let stamp = reply.stamp;
+        let mut state = lock(&inode.state);
+        state.learn(attr, stamp);
+        let ours = |held: &&mut Held| held.pins.contains(&stamp);
+        let Some(held) = state.locks.iter_mut().find(ours) else { return Ok(None) };
+        held.pins.retain(|pin| *pin != stamp);
+        held.pages = true;
+        let (id, allowed) = (held.id, held.allows(access));
+        drop(state);
+        let used = DataUse { inode: inode.clone(), id };
+        Ok(allowed.then_some(used))
     }
 
     /// A callback asked for a lock.
@@ -175,16 +271,27 @@ impl Client {
     /// Gives one lock back: kernel first, then the MDT.
     pub(crate) async fn give_back(self: &Arc<Client>, inode: &Arc<Inode>, id: LockId) {
         let begun = inode.update(|state| {
+            if state.cancels.contains(&id) {
+                // The callback was repeated: the cancel that is on its way answers it, with
+                // what it says of the size.
+                return Some(None);
+            }
             let Some(held) = state.locks.iter_mut().find(|held| held.id == id) else {
-                state.cancels += 1;
+                state.cancels.push(id);
                 return None;
             };
             if held.cancelling {
                 return Some(None);
             }
             held.cancelling = true;
+            let bits = if held.readable || held.mode.covers(LockMode::Pw) {
+                held.bits
+            } else {
+                // No page has been read under it.
+                held.bits.without(Ibits::DATA)
+            };
             let dir = state.attr.as_ref().is_some_and(|a| a.kind() == FileKind::Directory);
-            Some(Some((held.bits, dir)))
+            Some(Some((bits, dir)))
         });
         let (bits, dir) = match begun {
             None => return self.cancel_at_mdt(inode, id, None).await,
@@ -193,18 +300,16 @@ impl Client {
             Some(Some(begun)) => begun,
         };
         self.drop_from_kernel(inode, id, bits, dir).await;
-        until(
-            &inode.state,
-            |state| &mut state.waiters,
-            |state| (state.reporting == 0).then_some(()),
-        )
-        .await;
+        until(&inode.state, |state| &mut state.waiters, |state| (!state.reporting).then_some(()))
+            .await;
         let report = inode.update(|state| {
-            state.cancels += 1;
+            state.cancels.push(id);
             let at = state.locks.iter().position(|held| held.id == id)?;
             let held = state.locks.remove(at);
             let owned = held.bits.contains(Ibits::DATA) && held.mode.covers(LockMode::Pw);
-            if owned { state.report() } else { None }
+            let report = if owned { state.report() } else { None };
+            state.lost_locks();
+            report
         });
         self.cancel_at_mdt(inode, id, report).await;
     }
@@ -222,8 +327,7 @@ impl Client {
             self.port.invalidate(KernelInval::Names).await;
         }
         if !bits.intersects(Ibits::DATA) || dir {
-            self.invalidate_known(inode, KernelInval::Attr(ino)).await;
-            return;
+            return self.invalidate_known(inode, KernelInval::Attr(ino)).await;
         }
         loop {
             let gone = inode.update(|state| {
@@ -266,7 +370,7 @@ impl Client {
         }
     }
 
-    /// Cancels a lock that was counted in `cancels`.
+    /// Cancels a lock that stands in `cancels`.
     pub(crate) async fn cancel_at_mdt(
         self: &Arc<Client>,
         inode: &Arc<Inode>,
@@ -279,7 +383,7 @@ impl Client {
             tracing::debug!(%fid, %error, "a cancel did not reach the MDT");
         }
         inode.update(|state| {
-            state.cancels -= 1;
+            state.cancels.retain(|other| *other != id);
             state.cancelled_at = self.stamp();
         });
     }

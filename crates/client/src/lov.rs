@@ -173,48 +173,49 @@ impl Client {
         Ok((size, blocks))
     }
 
-    /// If nobody at the MDT knows a file's size, asks the OSTs and tells the MDT.
+    /// If nobody at the MDT knows a file's size, asks the OSTs and tells the MDT. `stamp` is
+    /// that of the request which `attr` answers; the stamp of what is returned comes with it.
     ///
     /// # Errors
     /// As the requests it needs.
-    pub(crate) async fn settle_size(&self, inode: &Inode, mut attr: Attr) -> Result<Attr> {
+    pub(crate) async fn settle_size(
+        &self,
+        inode: &Inode,
+        (mut attr, mut stamp): (Attr, u64),
+    ) -> Result<(Attr, u64)> {
         for _ in 0..GLIMPSES_MAX {
-            if !attr.size_stale {
-                return Ok(attr);
+            let known = lock(&inode.state).size_known;
+            if known || !attr.size_stale {
+                return Ok((attr, stamp));
             }
             let layout = self.layout_of(inode).await?;
-            let (size, blocks) = match &layout {
+            let (proven, blocks) = match &layout {
                 Some(layout) => self.glimpse(inode.fid, layout).await?,
                 None => (0, 0),
             };
+            // What the MDT has was true once, and only the MDT makes files smaller: beyond
+            // what the objects prove lies a hole.
+            let size = attr.size.max(proven);
             let report = SizeReport { size, blocks, mtime: None, atime: None };
             let fid = inode.fid;
             let version = attr.version;
             let tell = MdtRequest::ReportSize { fid, report, glimpsed: true, version };
             self.mdt(fid, tell).await?;
-            let owner = {
+            let settled = Attr { size, blocks, size_stale: false, ..attr };
+            {
+                // A writer's own glimpse stands, though the mark does until its last close.
                 let mut state = lock(&inode.state);
-                let owns = state.owns_size();
-                let known = state.attr.as_mut().filter(|known| known.version == version);
-                if let Some(known) = known {
-                    known.size = size;
-                    known.blocks = blocks;
-                    known.size_stale = false;
+                if state.owns_size() && state.is_news(stamp) {
+                    state.learn(settled, stamp);
+                    return Ok((settled, stamp));
                 }
-                owns
-            };
-            attr.size = size;
-            attr.blocks = blocks;
-            attr.size_stale = false;
-            if owner {
-                return Ok(attr);
             }
             // Whoever wrote meanwhile knows better: ask once more.
-            let again = self.fetch_attr(fid).await?;
-            if again.version == version || !again.size_stale {
-                return Ok(if again.size_stale { attr } else { again });
+            let (again, asked) = self.fetch_attr(fid).await?;
+            if again.version == version && again.size_stale {
+                return Ok((settled, asked));
             }
-            attr = again;
+            (attr, stamp) = (again, asked);
         }
         Err(Errno::EIO)
     }

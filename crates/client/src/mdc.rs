@@ -7,7 +7,7 @@ use sateen_wire::{Bulk, Grants, MdtReply, MdtRequest, ReplyBody, Request};
 
 use crate::client::Client;
 use crate::fids::Draw;
-use crate::import::Import;
+use crate::import::{Answer, Import};
 
 /// A good answer of an MDT.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(crate) struct MdtAnswer {
     pub(crate) body: MdtReply,
     pub(crate) transno: u64,
     pub(crate) grants: Grants,
+    /// The client's stamp when the request was sent.
+    pub(crate) stamp: u64,
 }
 
 impl Client {
@@ -44,14 +46,15 @@ impl Client {
         loop {
             let again = Request::Mdt(request.clone());
             let stamp = || self.stamp();
-            let (reply, _) = import.call(self.port.as_ref(), again, Bulk::None, stamp, pin).await?;
+            let answer = import.call(self.port.as_ref(), again, Bulk::None, stamp, pin).await?;
+            let Answer { reply, stamp, .. } = answer;
             match (reply.error, reply.body) {
                 // Not executed: the target had too much to do.
                 (Some(Errno::EAGAIN), _) => self.port.sleep(1_000_000).await,
                 (Some(errno), _) => return Err(errno),
                 (None, ReplyBody::Mdt(body)) => {
                     let (transno, grants) = (reply.transno, reply.grants);
-                    return Ok(MdtAnswer { body, transno, grants });
+                    return Ok(MdtAnswer { body, transno, grants, stamp });
                 }
                 (None, _) => return Err(Errno::EPROTO),
             }

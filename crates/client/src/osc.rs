@@ -5,13 +5,14 @@ use sateen_types::{Endpoint, Errno, ObjectId, Result};
 use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, ReplyBody, Request};
 
 use crate::client::Client;
+use crate::import::Answer;
 use crate::sync::lock;
 
 impl Client {
     async fn ost(&self, index: u32, request: OstRequest, bulk: Bulk) -> Result<(OstReply, Bulk)> {
         let import = self.import(Endpoint::Ost(index)).ok_or(Errno::EIO)?;
         let call = import.call(self.port.as_ref(), Request::Ost(request), bulk, || 0, false);
-        let (reply, bulk) = call.await?;
+        let Answer { reply, bulk, .. } = call.await?;
         match (reply.error, reply.body) {
             (Some(errno), _) => Err(errno),
             (None, ReplyBody::Ost(body)) => Ok((body, bulk)),

@@ -11,13 +11,15 @@ struct Args {
     operations: u64,
     network_faults: bool,
     crashes: bool,
+    trace: usize,
 }
 
 const USAGE: &str = "usage: sateen-sim [--seed N | --seeds A..B] [--operations N] [--calm] \
-                     [--no-crashes]";
+                     [--no-crashes] [--trace LINES]";
 
 fn parse() -> Option<Args> {
-    let mut args = Args { from: 1, to: 2, operations: 2000, network_faults: true, crashes: true };
+    let mut args =
+        Args { from: 1, to: 2, operations: 2000, network_faults: true, crashes: true, trace: 100 };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -31,6 +33,7 @@ fn parse() -> Option<Args> {
                 (args.from, args.to) = (from.parse().ok()?, to.parse().ok()?);
             }
             "--operations" => args.operations = words.next()?.parse().ok()?,
+            "--trace" => args.trace = words.next()?.parse().ok()?,
             "--calm" => (args.network_faults, args.crashes) = (false, false),
             "--no-crashes" => args.crashes = false,
             _ => return None,
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
             operations: args.operations,
             network_faults: args.network_faults,
             crashes: args.crashes,
+            trace: if args.to - args.from == 1 { args.trace } else { 0 },
         };
         match World::run(config) {
             Ok(report) => {

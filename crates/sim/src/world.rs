@@ -40,8 +40,6 @@ const WORKERS: usize = 3;
 const OST_BYTES: u64 = 1 << 30;
 /// An operation that takes longer than this hangs: 150 s of virtual time.
 const HANG_NS: u64 = 150_000_000_000;
-/// Events that are told when something is wrong.
-const TRACE_MAX: usize = 60;
 /// Who registers the targets.
 const REGISTRAR: ClientId = ClientId(0x7e61);
 
@@ -56,12 +54,14 @@ pub struct Config {
     pub network_faults: bool,
     /// Processes crash.
     pub crashes: bool,
+    /// How many of the last events are told when something is wrong.
+    pub trace: usize,
 }
 
 impl Config {
     /// The full world.
     pub fn full(seed: u64) -> Config {
-        Config { seed, operations: 2000, network_faults: true, crashes: true }
+        Config { seed, operations: 2000, network_faults: true, crashes: true, trace: 0 }
     }
 }
 
@@ -230,7 +230,10 @@ impl World {
     }
 
     pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {
-        if self.trace.len() == TRACE_MAX {
+        if self.config.trace == 0 {
+            return;
+        }
+        if self.trace.len() == self.config.trace {
             self.trace.pop_front();
         }
         self.trace.push_back(format!("{:>14} {}", self.now_ns, text()));
@@ -398,6 +401,7 @@ impl World {
     }
 
     pub(crate) fn send(&mut self, message: Message) {
+        self.note(|| format!("sent {}", shown_message(&message)));
         match self.network.send(&message, &mut self.random, &mut self.report) {
             Ok(arrivals) => {
                 for (after, message) in arrivals {
@@ -409,6 +413,7 @@ impl World {
     }
 
     fn deliver(&mut self, message: Message) {
+        self.note(|| format!("came {}", shown_message(&message)));
         let now = self.now();
         match message.header.to {
             Endpoint::Client(REGISTRAR) => self.registrar_hears(&message),
@@ -668,6 +673,11 @@ impl World {
             }
         }
     }
+}
+
+fn shown_message(message: &Message) -> String {
+    let Header { from, to, generation, slot, seq, .. } = message.header;
+    format!("{from} to {to} {generation:x}.{slot}.{seq} {:?}", message.body)
 }
 
 fn mounting_id(client: &Client) -> ClientId {

@@ -6,7 +6,7 @@ use sateen_sim::{Config, Report, World};
 /// A world without faults. Fewer operations than a full run, because there is nothing to
 /// recover from.
 fn calm(seed: u64) -> Config {
-    Config { seed, operations: 2000, network_faults: false, crashes: false }
+    Config { seed, operations: 2000, network_faults: false, crashes: false, trace: 0 }
 }
 
 fn run(config: Config) -> Report {

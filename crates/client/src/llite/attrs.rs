@@ -3,22 +3,26 @@
 use std::sync::Arc;
 
 use sateen_types::{Attr, Errno, Fid, FileKind, Result};
-use sateen_wire::{Cred, Ibits, LockMode, MdtReply, MdtRequest, SetAttr};
+use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, SetAttr, SizeReport};
 
 use super::Known;
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
-use crate::sync::lock;
+use crate::locks::Access;
+use crate::sync::{lock, until};
 
 /// For so long after a client's own change are a directory's attributes not cached: an answer
 /// that overtakes another in the kernel could otherwise stay. 100 ms.
 const SETTLE_NS: u64 = 100_000_000;
+/// How often attributes are asked for again that this client has changed meanwhile.
+const ASKED_MAX: u32 = 8;
 
 impl InodeState {
     fn cached(&self) -> Option<Attr> {
-        let attr = self.attr?;
-        let unknown_size = attr.size_stale && !self.is_writer();
-        (self.covers(wanted(&attr)) && !unknown_size).then_some(attr)
+        let attr = self.attr.filter(|_| self.meta_known)?;
+        let wanted = wanted(&attr);
+        let size = !wanted.intersects(Ibits::DATA) || self.size_known;
+        (size && self.covers(wanted)).then_some(attr)
     }
 
     /// Whether the kernel may keep what it is told now.
@@ -39,60 +43,72 @@ impl Client {
     /// `ENOENT` or `ESTALE` if it is gone; the OSTs' if its size has to be asked for.
     pub async fn getattr(self: &Arc<Client>, fid: Fid) -> Result<Known> {
         let inode = self.inode(fid);
-        let changes = {
+        {
             let state = lock(&inode.state);
             if let Some(attr) = state.cached() {
                 return Ok(Known { attr, held: state.may_cache(self.port.now().mono_ns) });
             }
-            state.changes
-        };
+        }
         let want = Ibits::META.union(Ibits::DATA);
         let answer = self.mdt(fid, MdtRequest::GetAttr { fid, want }).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
-        self.know(&inode, attr, changes).await
+        self.know(&inode, attr, answer.stamp).await
     }
 
-    /// The attributes as the MDT has them now, uncached.
-    pub(crate) async fn fetch_attr(&self, fid: Fid) -> Result<Attr> {
+    /// The attributes as the MDT has them now, uncached, with the stamp of the request.
+    pub(crate) async fn fetch_attr(&self, fid: Fid) -> Result<(Attr, u64)> {
         let request = MdtRequest::GetAttr { fid, want: Ibits::NONE };
-        match self.mdt(fid, request).await?.body {
-            MdtReply::Inode { attr } => Ok(attr),
+        let answer = self.mdt(fid, request).await?;
+        match answer.body {
+            MdtReply::Inode { attr } => Ok((attr, answer.stamp)),
             _ => Err(Errno::EPROTO),
         }
     }
 
-    /// Takes over attributes from an answer to a request sent when the inode had seen
-    /// `changes`, and says whether they may be cached.
-    pub(crate) async fn know(&self, inode: &Arc<Inode>, attr: Attr, changes: u64) -> Result<Known> {
-        let writing = lock(&inode.state).is_writer();
-        let attr = if writing { attr } else { self.settle_size(inode, attr).await? };
-        let mut state = lock(&inode.state);
-        if state.changes != changes {
-            // Of this client's own making, and perhaps older than that.
-            let newer = state.attr.filter(|known| known.version > attr.version);
-            return Ok(Client::unheld(newer.unwrap_or(attr)));
-        }
-        state.learn(attr);
-        let attr = state.attr.unwrap_or(attr);
-        let held = state.may_cache(self.port.now().mono_ns);
-        if !state.covers(wanted(&attr)) && !state.is_writer() {
-            state.attr = None;
-        }
-        Ok(Known { attr, held })
+    /// The same, asked for once the MDT has heard the cancels that are on their way, with what
+    /// they say of the size.
+    pub(crate) async fn attr_after_cancels(&self, inode: &Inode) -> Result<(Attr, u64)> {
+        until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| state.cancels.is_empty().then_some(()),
+        )
+        .await;
+        self.fetch_attr(inode.fid).await
     }
 
-    /// What the MDT answered about an inode that this client just changed.
-    pub(crate) fn own_change(&self, inode: &Inode, attr: Option<Attr>) {
-        let now = self.port.now().mono_ns;
-        inode.update(|state| {
-            state.changed(now);
-            let writing = state.is_writer();
-            match attr {
-                Some(attr) => state.learn(attr),
-                None if writing => {}
-                None => state.attr = None,
+    /// Takes over attributes from the answer to a request sent at `stamp`, and says whether
+    /// they may be cached.
+    pub(crate) async fn know(&self, inode: &Arc<Inode>, attr: Attr, stamp: u64) -> Result<Known> {
+        let (mut attr, mut stamp) = (attr, stamp);
+        for _ in 0..ASKED_MAX {
+            (attr, stamp) = self.settle_size(inode, (attr, stamp)).await?;
+            {
+                let mut state = lock(&inode.state);
+                if state.is_news(stamp) {
+                    state.learn(attr, stamp);
+                    let attr = state.attr.unwrap_or(attr);
+                    return Ok(Known { attr, held: state.may_cache(self.port.now().mono_ns) });
+                }
+                let attr = state.with_size(attr);
+                if state.size_known || attr.kind() != FileKind::Regular {
+                    let newer =
+                        state.attr.filter(|own| state.meta_known && own.version > attr.version);
+                    return Ok(Client::unheld(newer.unwrap_or(attr)));
+                }
             }
-        });
+            // The MDT may have answered before it heard of what this client had written.
+            (attr, stamp) = self.attr_after_cancels(inode).await?;
+        }
+        Ok(Client::unheld(attr))
+    }
+
+    /// What the MDT answered about an inode that this client just changed, with a request
+    /// sent at `sent`.
+    pub(crate) fn own_change(&self, inode: &Inode, attr: Option<Attr>, sent: u64) {
+        let now_ns = self.port.now().mono_ns;
+        let now = self.stamp();
+        inode.update(|state| state.changed(attr, (sent, now), now_ns));
     }
 
     /// Changes attributes.
@@ -107,10 +123,10 @@ impl Client {
         let kind = lock(&inode.state).attr.map(|attr| attr.kind());
         let kind = match kind {
             Some(kind) => kind,
-            None => self.fetch_attr(fid).await?.kind(),
+            None => self.fetch_attr(fid).await?.0.kind(),
         };
         let used = if data && kind == FileKind::Regular {
-            let used = self.use_data(&inode, LockMode::Pw).await?;
+            let used = self.use_data(&inode, Access::Write).await?;
             self.tell_size(&inode).await?;
             Some(used)
         } else {
@@ -118,20 +134,31 @@ impl Client {
         };
         let answer = self.mdt(fid, MdtRequest::SetAttr { fid, set, cred }).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
-        self.own_change(&inode, Some(attr));
+        let sent = answer.stamp;
+        self.own_change(&inode, Some(attr), sent);
         drop(used);
-        let changes = lock(&inode.state).changes;
-        self.know(&inode, attr, changes).await
+        {
+            let state = lock(&inode.state);
+            if let Some(attr) = state.cached() {
+                return Ok(Known { attr, held: state.may_cache(self.port.now().mono_ns) });
+            }
+        }
+        self.know(&inode, attr, sent).await
     }
 
     /// Tells the MDT what this client has written, keeping the lock.
     pub(crate) async fn tell_size(&self, inode: &Inode) -> Result<()> {
         let fid = inode.fid;
-        let report = inode.update(InodeState::begin_report);
-        let Some(report) = report else { return Ok(()) };
+        let Some(report) = inode.next_report().await else { return Ok(()) };
         let tell = MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 };
         let told = self.mdt(fid, tell).await;
-        inode.update(|state| state.reported(report, told.is_ok()));
+        self.reported(inode, report, told.is_ok());
         told.map(|_| ())
+    }
+
+    /// A report of the size has arrived, or is to be made again.
+    pub(crate) fn reported(&self, inode: &Inode, report: SizeReport, arrived: bool) {
+        let now = self.stamp();
+        inode.update(|state| state.reported(report, arrived, now));
     }
 }

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use sateen_types::{Errno, Fid, Result};
-use sateen_wire::{LockMode, OstReply, OstRequest};
+use sateen_wire::{OstReply, OstRequest};
 
 use super::files::File;
 use crate::client::Client;
 use crate::inode::Inode;
+use crate::locks::Access;
 use crate::sync::{lock, until};
 
 /// Largest file: what fits into an `off_t`.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+/// How often a size is asked for that this client's own doings make doubtful meanwhile.
+const SIZES_MAX: u32 = 64;
 
 /// The right to append to an inode; given back on drop.
 struct Turn<'a>(&'a Inode);
@@ -37,7 +40,7 @@ impl Client {
     ) -> Result<BytesMut> {
         let file = self.file(handle)?;
         let inode = &file.inode;
-        let used = self.use_data(inode, self.mode_for_read(inode)).await?;
+        let used = self.use_data(inode, Access::Read).await?;
         let size = self.size_now(inode).await?;
         let len = u64::from(len).min(size.saturating_sub(offset));
         if len == 0 {
@@ -57,18 +60,18 @@ impl Client {
 
     /// The size, while a data lock is in use.
     async fn size_now(&self, inode: &Inode) -> Result<u64> {
-        let known = {
-            let state = lock(&inode.state);
-            state.attr.filter(|attr| state.is_writer() || !attr.size_stale)
-        };
-        if let Some(attr) = known {
-            return Ok(attr.size);
+        for _ in 0..SIZES_MAX {
+            {
+                let state = lock(&inode.state);
+                if let Some(attr) = state.attr.filter(|_| state.size_known) {
+                    return Ok(attr.size);
+                }
+            }
+            let asked = self.attr_after_cancels(inode).await?;
+            let (attr, stamp) = self.settle_size(inode, asked).await?;
+            lock(&inode.state).learn(attr, stamp);
         }
-        let attr = self.fetch_attr(inode.fid).await?;
-        let attr = self.settle_size(inode, attr).await?;
-        let mut state = lock(&inode.state);
-        state.learn(attr);
-        Ok(state.attr.map_or(attr.size, |attr| attr.size))
+        Err(Errno::EIO)
     }
 
     /// Writes all of `data`, or as much as there was room for. With `O_APPEND` the offset is
@@ -85,7 +88,7 @@ impl Client {
     ) -> Result<usize> {
         let file = self.file(handle)?;
         let inode = &file.inode;
-        let used = self.use_data(inode, LockMode::Pw).await?;
+        let used = self.use_data(inode, Access::Write).await?;
         let size = self.size_now(inode).await?;
         let turn = if append { Some(self.turn(inode).await) } else { None };
         let offset = if append {
@@ -159,7 +162,7 @@ impl Client {
         }
         let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Errno::EFBIG)?;
-        let used = self.use_data(inode, LockMode::Pw).await?;
+        let used = self.use_data(inode, Access::Write).await?;
         self.size_now(inode).await?;
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
@@ -195,7 +198,10 @@ impl Client {
     /// Whether a write must take set-id bits away first.
     pub fn has_set_id(&self, fid: Fid) -> bool {
         let inode = lock(&self.inodes).all.get(&fid).cloned();
-        inode
-            .is_some_and(|inode| lock(&inode.state).attr.is_none_or(|attr| attr.mode & 0o6000 != 0))
+        inode.is_some_and(|inode| {
+            let state = lock(&inode.state);
+            let known = state.attr.filter(|_| state.meta_known);
+            known.is_none_or(|attr| attr.mode & 0o6000 != 0)
+        })
     }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sateen_types::{Attr, Errno, Fid, FileKind, Layout, Result};
-use sateen_wire::{Cred, Ibits, LockMode, MdtReply, MdtRequest, OpenFlags, OpenId};
+use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, SetAttr};
 
-use super::names::Make;
+use super::names::{Made, Make};
 use super::{Entry, Known};
 use crate::client::Client;
-use crate::inode::{Inode, InodeState};
-use crate::sync::lock;
+use crate::inode::Inode;
+use crate::locks::DataUse;
+use crate::sync::{lock, until};
 
 /// How a program opens a file.
 #[derive(Debug, Clone, Copy, Default)]
@@ -63,16 +64,19 @@ impl Client {
         self.begin_open(&inode, how);
         let flags = OpenFlags { write: how.write, truncate: how.truncate, exec: false };
         let want = Ibits::META.union(Ibits::DATA);
-        let changes = lock(&inode.state).changes;
+        // A report of the size that was must not arrive after the size is none.
+        let quiet = if how.truncate { self.keep_quiet(&inode).await } else { None };
         let opened =
             match self.mdt(fid, MdtRequest::Open { fid, flags, open_id: id, cred, want }).await {
                 Ok(answer) => match answer.body {
-                    MdtReply::Opened { attr, layout } => Ok((attr, layout, answer.transno)),
+                    MdtReply::Opened { attr, layout } => {
+                        Ok((attr, layout, answer.transno, answer.stamp))
+                    }
                     _ => Err(Errno::EPROTO),
                 },
                 Err(errno) => Err(errno),
             };
-        let (attr, layout, transno) = match opened {
+        let (attr, layout, transno, sent) = match opened {
             Ok(opened) => opened,
             Err(errno) => {
                 self.end_open(&inode, how);
@@ -80,15 +84,16 @@ impl Client {
             }
         };
         if how.truncate {
-            self.was_emptied(&inode, attr);
+            self.was_emptied(&inode, attr, sent);
         }
+        drop(quiet);
         inode.update(|state| {
             state.layout = layout.clone().or(state.layout.take());
             if how.write && transno != 0 {
                 state.commit_before_write = transno;
             }
         });
-        let opened = self.finish_open(&inode, id, how, attr, changes).await;
+        let opened = self.finish_open(&inode, id, how, (attr, sent)).await;
         if opened.is_err() {
             self.drop_open(&inode, id, how).await;
         }
@@ -108,7 +113,9 @@ impl Client {
         cred: Cred,
     ) -> Result<(Entry, Opened)> {
         let id = self.next_open_id();
-        let flags = OpenFlags { write: how.write, truncate: how.truncate, exec: false };
+        // Which file it is, if there is one, is not known before: it is emptied afterwards,
+        // under its lock.
+        let flags = OpenFlags { write: how.write, truncate: false, exec: false };
         let mode = FileKind::Regular.mode_bits() | mode & 0o7777;
         let make = Make {
             mode,
@@ -121,9 +128,6 @@ impl Client {
         let made = self.make(parent, name, make).await?;
         let inode = self.inode(made.attr.fid);
         self.begin_open(&inode, how);
-        if made.existed && how.truncate {
-            self.was_emptied(&inode, made.attr);
-        }
         inode.update(|state| {
             state.layout = made.layout.clone();
             if made.existed && how.write && made.transno != 0 {
@@ -131,31 +135,55 @@ impl Client {
             }
         });
         debug_assert!(made.grants.iter().count() <= sateen_wire::GRANTS_MAX, "inline grants");
-        let changes = lock(&inode.state).changes;
-        match self.finish_open(&inode, id, how, made.attr, changes).await {
-            Ok(opened) => {
-                let mut entry = self.entry(parent, made.attr).await?;
-                entry.inode = Some(opened.known);
-                Ok((entry, opened))
-            }
+        match self.finish_create(parent, &inode, (id, how, cred), &made).await {
+            Ok(created) => Ok(created),
             Err(errno) => {
+                lock(&self.files).remove(&id.id);
                 self.drop_open(&inode, id, how).await;
                 Err(errno)
             }
         }
     }
 
+    async fn finish_create(
+        self: &Arc<Client>,
+        parent: Fid,
+        inode: &Arc<Inode>,
+        (id, how, cred): (OpenId, OpenHow, Cred),
+        made: &Made,
+    ) -> Result<(Entry, Opened)> {
+        let answer = (made.attr, made.stamp);
+        let mut opened = self.finish_open(inode, id, how, answer).await?;
+        if made.existed && how.truncate {
+            let set = SetAttr { size: Some(0), ..SetAttr::default() };
+            opened.known = self.setattr(inode.fid, set, cred).await?;
+        }
+        let mut entry = self.entry(parent, made.attr, made.stamp).await?;
+        entry.inode = Some(opened.known);
+        Ok((entry, opened))
+    }
+
+    /// Waits until the MDT has heard everything of the size that it will hear, and sees to it
+    /// that it hears nothing more until the returned use ends. Only the holder of the lock for
+    /// writing reports, and nobody else has a lock then.
+    async fn keep_quiet(&self, inode: &Arc<Inode>) -> Option<DataUse> {
+        until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| {
+                let busy = state.reporting || !state.cancels.is_empty();
+                (!busy).then(|| state.use_quietly()).flatten()
+            },
+        )
+        .await
+        .map(|id| DataUse::new(inode, id))
+    }
+
     /// An open of this client has cut the file to nothing: what it wrote before, and has not
     /// reported, is gone.
-    fn was_emptied(&self, inode: &Inode, attr: Attr) {
-        inode.update(|state| {
-            state.unreported_mtime = None;
-            if let Some(known) = &mut state.attr {
-                known.size = attr.size;
-                known.blocks = attr.blocks;
-            }
-        });
-        self.own_change(inode, Some(attr));
+    fn was_emptied(&self, inode: &Inode, attr: Attr, sent: u64) {
+        lock(&inode.state).unreported_mtime = None;
+        self.own_change(inode, Some(attr), sent);
     }
 
     fn begin_open(&self, inode: &Inode, how: OpenHow) {
@@ -185,20 +213,12 @@ impl Client {
         inode: &Arc<Inode>,
         id: OpenId,
         how: OpenHow,
-        attr: Attr,
-        changes: u64,
+        (attr, sent): (Attr, u64),
     ) -> Result<Opened> {
         if how.write && attr.kind() == FileKind::Regular {
             self.leave_read_locks(inode).await;
         }
-        // While this client writes, nobody has told the MDT the size, and nobody else has to.
-        let known = if how.write && attr.size_stale {
-            let fresh = Attr { size_stale: false, ..attr };
-            let first = lock(&inode.state).write_opens == 1;
-            if first { self.know(inode, attr, changes).await? } else { Client::unheld(fresh) }
-        } else {
-            self.know(inode, attr, changes).await?
-        };
+        let known = self.know(inode, attr, sent).await?;
         let file = File { inode: inode.clone(), id, how, lost: AtomicBool::new(false) };
         lock(&self.files).insert(id.id, Arc::new(file));
         Ok(Opened { handle: id.id, known })
@@ -208,16 +228,20 @@ impl Client {
     /// stands under a read lock alone is dropped.
     async fn leave_read_locks(self: &Arc<Client>, inode: &Arc<Inode>) {
         let read_only: Vec<_> = {
-            let state = lock(&inode.state);
-            if state.owns_size() {
-                return;
-            }
-            let data = state.locks.iter().filter(|held| held.bits.intersects(Ibits::DATA));
-            data.map(|held| held.id).collect()
+            let mut state = lock(&inode.state);
+            state.forbid_pages();
+            state.read_locks().map(|held| held.id).collect()
         };
         for id in read_only {
             self.give_back(inode, id).await;
         }
+        // Also those that somebody else is giving back.
+        until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| state.read_locks().next().is_none().then_some(()),
+        )
+        .await;
     }
 
     pub(crate) fn file(&self, handle: u64) -> Result<Arc<File>> {
@@ -239,11 +263,11 @@ impl Client {
         if file.lost.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let report = if file.how.write { inode.update(InodeState::begin_report) } else { None };
+        let report = if file.how.write { inode.next_report().await } else { None };
         let close = MdtRequest::Close { fid: inode.fid, open_id: file.id, report };
         let closed = self.mdt(inode.fid, close).await;
         if let Some(report) = report {
-            inode.update(|state| state.reported(report, closed.is_ok()));
+            self.reported(inode, report, closed.is_ok());
         }
         closed.map(|_| ())
     }
@@ -281,8 +305,16 @@ impl Client {
 
     /// The layout of a regular file; `None` if it has none yet.
     pub(crate) async fn layout_of(&self, inode: &Inode) -> Result<Option<Arc<Layout>>> {
-        if let Some(layout) = lock(&inode.state).layout.clone() {
-            return Ok(Some(layout));
+        {
+            // Another client may have chosen other stripes before there was any object.
+            let state = lock(&inode.state);
+            let right = state.attr.map(|attr| attr.layout_gen);
+            let layout = state.layout.as_ref();
+            if let Some(layout) =
+                layout.filter(|layout| right.is_none_or(|g| g <= layout.generation))
+            {
+                return Ok(Some(layout.clone()));
+            }
         }
         let fid = inode.fid;
         match self.mdt(fid, MdtRequest::GetStripe { fid }).await?.body {
@@ -292,10 +324,5 @@ impl Client {
             }
             _ => Err(Errno::EPROTO),
         }
-    }
-
-    /// The mode that reads need; see [`Client::read_mode`].
-    pub(crate) fn mode_for_read(&self, inode: &Inode) -> LockMode {
-        self.read_mode(lock(&inode.state).write_opens)
     }
 }

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sateen_types::{Attr, Errno, Fid, Layout, Name, Result};
-use sateen_wire::{
-    Cred, Grants, Ibits, LockMode, MdtReply, MdtRequest, OpenFlags, OpenId, RenameFlags,
-};
+use sateen_wire::{Cred, Grants, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, RenameFlags};
 
 use super::{Entry, Known};
 use crate::client::Client;
@@ -19,6 +17,7 @@ pub(crate) struct Made {
     pub(crate) existed: bool,
     pub(crate) transno: u64,
     pub(crate) grants: Grants,
+    pub(crate) stamp: u64,
 }
 
 /// What is to be made.
@@ -37,9 +36,14 @@ impl Client {
         inode.is_some_and(|inode| lock(&inode.state).covers(Ibits::UPDATE))
     }
 
-    fn holds_lookup(&self, fid: Fid) -> bool {
+    /// Whether what a request sent at `stamp` found of an inode stands under a lock for these
+    /// bits that has been there ever since.
+    fn stands(&self, fid: Fid, bits: Ibits, stamp: u64) -> bool {
         let inode = lock(&self.inodes).all.get(&fid).cloned();
-        inode.is_some_and(|inode| lock(&inode.state).covers(Ibits::LOOKUP))
+        inode.is_some_and(|inode| {
+            let state = lock(&inode.state);
+            state.covers(bits) && state.cancels.is_empty() && stamp >= state.cancelled_at
+        })
     }
 
     /// Finds a name.
@@ -51,23 +55,30 @@ impl Client {
         let want = Ibits::META.union(Ibits::DATA);
         let want_parent = if self.holds_names(parent) { Ibits::NONE } else { Ibits::META };
         let request = MdtRequest::Lookup { parent, name, want_parent, want };
+        let before = self.stamp();
         let answer = match self.mdt(parent, request).await {
             Ok(answer) => answer,
             Err(Errno::ENOENT) => {
-                return Ok(Entry { inode: None, held: self.holds_names(parent) });
+                let held = self.stands(parent, Ibits::UPDATE, before);
+                return Ok(Entry { inode: None, held });
             }
             Err(errno) => return Err(errno),
         };
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
-        self.entry(parent, attr).await
+        self.entry(parent, attr, answer.stamp).await
     }
 
-    /// An entry of `parent` that was just found or made.
-    pub(crate) async fn entry(self: &Arc<Client>, parent: Fid, attr: Attr) -> Result<Entry> {
+    /// An entry of `parent` that was found or made by a request sent at `stamp`.
+    pub(crate) async fn entry(
+        self: &Arc<Client>,
+        parent: Fid,
+        attr: Attr,
+        stamp: u64,
+    ) -> Result<Entry> {
         let inode = self.inode(attr.fid);
-        let changes = lock(&inode.state).changes;
-        let known = self.know(&inode, attr, changes).await?;
-        let held = self.holds_names(parent) || self.holds_lookup(attr.fid);
+        let known = self.know(&inode, attr, stamp).await?;
+        let held = self.stands(parent, Ibits::UPDATE, stamp)
+            || self.stands(attr.fid, Ibits::LOOKUP, stamp);
         Ok(Entry { inode: Some(known), held })
     }
 
@@ -100,14 +111,14 @@ impl Client {
             want,
         };
         let answer = self.mdt(parent, request).await?;
-        let (transno, grants) = (answer.transno, answer.grants);
+        let (transno, grants, stamp) = (answer.transno, answer.grants, answer.stamp);
         let MdtReply::Created { attr, layout, existed } = answer.body else {
             return Err(Errno::EPROTO);
         };
         if !existed {
-            self.own_change(&self.inode(parent), None);
+            self.own_change(&self.inode(parent), None, stamp);
         }
-        Ok(Made { attr, layout, existed, transno, grants })
+        Ok(Made { attr, layout, existed, transno, grants, stamp })
     }
 
     /// Makes a directory, symbolic link, device node, FIFO, socket, or an unopened file.
@@ -125,7 +136,7 @@ impl Client {
     ) -> Result<Entry> {
         let make = Make { mode, rdev, symlink, open: None, exclusive: true, cred };
         let made = self.make(parent, name, make).await?;
-        self.entry(parent, made.attr).await
+        self.entry(parent, made.attr, made.stamp).await
     }
 
     /// Removes a name; `directory` for `rmdir`.
@@ -141,22 +152,23 @@ impl Client {
         let name = Name::new(name)?;
         let answer = self.mdt(parent, MdtRequest::Unlink { parent, name, directory }).await?;
         let MdtReply::Removed { attr } = answer.body else { return Err(Errno::EPROTO) };
-        self.own_change(&self.inode(parent), None);
-        self.lost_a_name(attr);
+        self.own_change(&self.inode(parent), None, answer.stamp);
+        self.lost_a_name(attr, answer.stamp);
         Ok(())
     }
 
     /// An inode lost a name through this client.
-    fn lost_a_name(self: &Arc<Client>, attr: Option<Attr>) {
+    fn lost_a_name(self: &Arc<Client>, attr: Option<Attr>, sent: u64) {
         let Some(attr) = attr else { return };
         let inode = lock(&self.inodes).all.get(&attr.fid).cloned();
         if let Some(inode) = inode {
-            self.own_change(&inode, Some(attr));
+            self.own_change(&inode, Some(attr), sent);
             if attr.nlink == 0 && lock(&inode.state).opens == 0 {
                 // The MDT has forgotten all locks on it.
                 let stamp = self.stamp();
                 inode.update(|state| {
                     state.locks.clear();
+                    state.lost_locks();
                     state.cancelled_at = stamp;
                 });
             }
@@ -179,11 +191,12 @@ impl Client {
         let request = MdtRequest::Rename { parent, name, new_parent, new_name, flags };
         let answer = self.mdt(parent, request).await?;
         let MdtReply::Removed { attr } = answer.body else { return Err(Errno::EPROTO) };
-        self.own_change(&self.inode(parent), None);
+        let sent = answer.stamp;
+        self.own_change(&self.inode(parent), None, sent);
         if new_parent != parent {
-            self.own_change(&self.inode(new_parent), None);
+            self.own_change(&self.inode(new_parent), None, sent);
         }
-        self.lost_a_name(attr);
+        self.lost_a_name(attr, sent);
         Ok(())
     }
 
@@ -191,7 +204,8 @@ impl Client {
     pub fn touched(&self, fid: Fid) {
         let inode = lock(&self.inodes).all.get(&fid).cloned();
         if let Some(inode) = inode {
-            self.own_change(&inode, None);
+            let now = self.stamp();
+            self.own_change(&inode, None, now);
         }
     }
 
@@ -203,9 +217,10 @@ impl Client {
         let name = Name::new(name)?;
         let answer = self.mdt(parent, MdtRequest::Link { fid, parent, name }).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
-        self.own_change(&self.inode(parent), None);
-        self.own_change(&self.inode(fid), Some(attr));
-        self.entry(parent, attr).await
+        let sent = answer.stamp;
+        self.own_change(&self.inode(parent), None, sent);
+        self.own_change(&self.inode(fid), Some(attr), sent);
+        self.entry(parent, attr, sent).await
     }
 
     /// The kernel is about to hear of an inode: one reference more. Says whether its attributes
@@ -233,7 +248,8 @@ impl Client {
                 return Vec::new();
             }
             let locks: Vec<_> = state.locks.drain(..).map(|held| held.id).collect();
-            state.cancels += locks.len() as u32;
+            state.lost_locks();
+            state.cancels.extend(&locks);
             locks
         });
         if locks.is_empty() {
@@ -255,16 +271,10 @@ impl Client {
         let state = lock(&inode.state);
         // One for the table, one here: a task that is using it may be about to note something.
         let unused = Arc::strong_count(&inode) == 2 && state.is_idle() && state.locks.is_empty();
-        if unused && state.cancels == 0 && fid != Fid::ROOT {
+        if unused && state.cancels.is_empty() && fid != Fid::ROOT {
             inodes.dropped_at = self.stamp();
             inodes.all.remove(&fid);
         }
-    }
-
-    /// The mode that reads of an inode need: once this client may write it, all its pages
-    /// stand under a write lock, because stores through mappings make no call.
-    pub(crate) fn read_mode(&self, write_opens: u32) -> LockMode {
-        if write_opens > 0 { LockMode::Pw } else { LockMode::Pr }
     }
 
     /// Attributes with no claim to be cached.

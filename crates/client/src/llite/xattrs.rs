@@ -58,8 +58,8 @@ impl Client {
         mode: XattrMode,
     ) -> Result<()> {
         let name = xattr_name(name)?;
-        self.mdt(fid, MdtRequest::SetXattr { fid, name, value, mode }).await?;
-        self.own_change(&self.inode(fid), None);
+        let answer = self.mdt(fid, MdtRequest::SetXattr { fid, name, value, mode }).await?;
+        self.own_change(&self.inode(fid), None, answer.stamp);
         Ok(())
     }
 
@@ -69,8 +69,8 @@ impl Client {
     /// `ENODATA` if there is none.
     pub async fn removexattr(self: &Arc<Client>, fid: Fid, name: &[u8]) -> Result<()> {
         let name = xattr_name(name)?;
-        self.mdt(fid, MdtRequest::RemoveXattr { fid, name }).await?;
-        self.own_change(&self.inode(fid), None);
+        let answer = self.mdt(fid, MdtRequest::RemoveXattr { fid, name }).await?;
+        self.own_change(&self.inode(fid), None, answer.stamp);
         Ok(())
     }
 
@@ -79,10 +79,10 @@ impl Client {
     /// # Errors
     /// `EEXIST` if the file has objects; `EINVAL` if the policy cannot be.
     pub async fn setstripe(self: &Arc<Client>, fid: Fid, policy: StripePolicy) -> Result<()> {
-        self.mdt(fid, MdtRequest::SetStripe { fid, policy }).await?;
+        let answer = self.mdt(fid, MdtRequest::SetStripe { fid, policy }).await?;
         let inode = self.inode(fid);
         lock(&inode.state).layout = None;
-        self.own_change(&inode, None);
+        self.own_change(&inode, None, answer.stamp);
         Ok(())
     }
 

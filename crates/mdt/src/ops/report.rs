@@ -47,26 +47,34 @@ pub(super) fn run(
     if report.size > FILE_SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
-    let holder = mdt.locks.covers(op.client, &writes_data(fid));
-    let settles = !holder
-        && glimpsed == Some(inode.attr.version)
-        && inode.attr.size_stale
-        && mdt.opens.writers(fid) == 0
-        && !mdt.locks.in_conflict(op.client, &reads_size(fid));
-    if !settles && (!holder || !changes(&inode.attr, report)) {
+    let mut report = *report;
+    let mut holder = mdt.locks.covers(op.client, &writes_data(fid));
+    let mut settles = false;
+    if let Some(version) = glimpsed {
+        let in_time = version == inode.attr.version && inode.attr.size_stale;
+        settles = in_time
+            && !holder
+            && mdt.opens.writers(fid) == 0
+            && !mdt.locks.in_conflict(op.client, &reads_size(fid));
+        // Once a holder has said what he knows, a glimpse made before that is outdated.
+        holder &= in_time && !mdt.opens.get(fid).is_some_and(|file| file.known);
+        // Beyond what the objects prove lies a hole: only truncates make files smaller.
+        report.size = report.size.max(inode.attr.size);
+    }
+    if !settles && (!holder || !changes(&inode.attr, &report)) {
         if holder {
-            mdt.opens.reported(fid, wrote(report));
+            mdt.opens.reported(fid, wrote(&report));
         }
         return Ok(Outcome::done(0));
     }
     let stamp = op.stamp(&mdt.core);
-    apply(&mut inode.attr, report, &stamp);
+    apply(&mut inode.attr, &report, &stamp);
     inode.attr.size_stale &= !settles;
     mdt.batch.clear();
     put_inode(&mut mdt.batch, &inode);
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);
     if holder {
-        mdt.opens.reported(fid, wrote(report));
+        mdt.opens.reported(fid, wrote(&report));
     }
     Ok(Outcome::done(transno))
 }
