@@ -137,6 +137,11 @@ impl Import {
         lock(&self.state).last_committed
     }
 
+    /// The boot epoch of the target that the connection was made with.
+    pub(crate) fn boot_epoch(&self) -> u64 {
+        lock(&self.state).boot_epoch
+    }
+
     /// The generation of the connection, to tell a lost one from its successor.
     pub(crate) fn generation(&self) -> u32 {
         lock(&self.state).generation

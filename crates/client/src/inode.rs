@@ -247,6 +247,13 @@ impl InodeState {
         self.size_known &= self.holds(Ibits::DATA);
     }
 
+    /// An object was changed.
+    pub(crate) fn changed_object(&mut self, stripe: u32, now: Unsynced) {
+        let before = self.unsynced.insert(stripe, now);
+        // Changed before and after a restart: the earlier bytes may be gone.
+        self.lost_writes |= before.is_some_and(|before| before.boot_epoch != now.boot_epoch);
+    }
+
     /// Data of `len` bytes up to `end` was written.
     pub(crate) fn wrote(&mut self, end: u64, len: u64, mtime: Timespec) {
         // The lock is lost, and the MDT knows that it does not know the size.

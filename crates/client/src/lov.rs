@@ -72,13 +72,7 @@ impl Client {
         let object = object_of(inode.fid, chunk.stripe);
         let write = self.ost_write(chunk.ost, object, layout_gen, chunk.object_offset, data);
         let boot_epoch = write.await?;
-        let mut state = lock(&inode.state);
-        let now = Unsynced { ost: chunk.ost, boot_epoch };
-        let before = state.unsynced.insert(chunk.stripe, now);
-        if before.is_some_and(|before| before.boot_epoch != boot_epoch) {
-            // Written before and after a restart: the earlier bytes may be gone.
-            state.lost_writes = true;
-        }
+        lock(&inode.state).changed_object(chunk.stripe, Unsynced { ost: chunk.ost, boot_epoch });
         Ok(())
     }
 

@@ -20,6 +20,16 @@ impl Client {
         }
     }
 
+    /// The boot epoch that the OST had when the connection was made.
+    ///
+    /// # Errors
+    /// `EIO` if there is no such OST.
+    pub(crate) async fn ost_epoch(&self, index: u32) -> Result<u64> {
+        let import = self.import(Endpoint::Ost(index)).ok_or(Errno::EIO)?;
+        import.opened().await;
+        Ok(import.boot_epoch())
+    }
+
     /// A request without bulk.
     ///
     /// # Errors

@@ -9,4 +9,4 @@ mod requests;
 mod virtual_xattr;
 
 pub use fs::KernelFs;
-pub use virtual_xattr::{SPACE_XATTR, STRIPE_XATTR, SpaceRow};
+pub use virtual_xattr::{SPACE_XATTR, STRIPE_XATTR, SYNC_XATTR, SpaceRow};

@@ -12,6 +12,10 @@ pub const STRIPE_XATTR: &str = "sateen.stripe";
 /// Get: the targets' space as JSON, rows of [`SpaceRow`].
 pub const SPACE_XATTR: &str = "sateen.space";
 
+/// Set: everything written on the mount becomes durable. The kernel does not tell FUSE of
+/// `syncfs` and `sync`.
+pub const SYNC_XATTR: &str = "sateen.sync";
+
 /// Space of one target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceRow {
@@ -79,6 +83,9 @@ pub(crate) async fn set(
             Ok(policy) => client.setstripe(fid, policy).await,
             Err(errno) => Err(errno),
         });
+    }
+    if name == SYNC_XATTR.as_bytes() {
+        return Some(client.sync_all().await);
     }
     (name == SPACE_XATTR.as_bytes()).then_some(Err(Errno::EPERM))
 }

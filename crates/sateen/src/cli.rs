@@ -30,6 +30,9 @@ pub(crate) enum Command {
     /// Checks a file system that does not run, and changes nothing: exit code 0 if nothing is
     /// damaged, 1 if something is, 2 if it could not be checked.
     Fsck(FsckArgs),
+    /// Makes everything that was written on a mount durable; syncfs(2) cannot, because the
+    /// kernel does not tell FUSE file systems of it.
+    Sync(SyncArgs),
     /// Striping and space of mounted files; the same as this program under the name lfs.
     Lfs(crate::lfs::Lfs),
     /// Started by `up` itself: aborts the mounts if the serving process dies.
@@ -86,6 +89,14 @@ pub(crate) struct StatusArgs {
     /// As JSON, for programs.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `sync`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SyncArgs {
+    /// Anything on the mount.
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
 }
 
 /// Arguments of `guard`.

@@ -3,7 +3,7 @@
 //! | file | is |
 //! |---|---|
 //! | `cli` | the arguments |
-//! | `up`, `serve`, `guard`, `down`, `status` | the commands |
+//! | `up`, `serve`, `guard`, `down`, `status`, `sync` | the commands |
 //! | `embedded` | a whole file system in one process |
 //! | `data_dir`, `targets`, `mounts`, `state`, `control` | what they share |
 //!
@@ -24,6 +24,7 @@ mod report;
 mod serve;
 mod state;
 mod status;
+mod sync;
 mod targets;
 #[cfg(test)]
 mod testing;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Sync(args) => sync::run(&args),
         Command::Fsck(args) => return fsck::run(&args),
         Command::Lfs(args) => return lfs::run(&args),
         Command::Guard(args) => guard::run(&args),

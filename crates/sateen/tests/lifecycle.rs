@@ -120,6 +120,12 @@ fn up_status_down() {
     }
     assert!(targets.iter().all(|t| t["bytes_total"].as_u64().unwrap() > 0));
 
+    let sync = |path: &Path| {
+        Command::new(env!("CARGO_BIN_EXE_sateen")).arg("sync").arg(path).output().unwrap()
+    };
+    assert!(sync(&fs_.mnt()).status.success());
+    assert_eq!(sync(Path::new("/proc/self")).status.code(), Some(1));
+
     let second = fs_.refused(&["up"]);
     assert!(second.contains(&format!("process {}", status["pid"])), "{second}");
     assert!(fs_.ok(&["status"]).contains("running"));

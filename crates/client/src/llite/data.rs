@@ -8,7 +8,7 @@ use sateen_wire::{OstReply, OstRequest};
 
 use super::files::File;
 use crate::client::Client;
-use crate::inode::Inode;
+use crate::inode::{Inode, Unsynced};
 use crate::locks::Access;
 use crate::sync::{lock, until};
 
@@ -182,11 +182,13 @@ impl Client {
                 punch_hole,
                 keep_size,
             };
+            // A request that a restart catches in the middle fails, so that this is the epoch
+            // of the answer, too.
+            let boot_epoch = self.ost_epoch(ost).await?;
             let OstReply::Done = self.ost_call(ost, request).await? else {
                 return Err(Errno::EPROTO);
             };
-            let unsynced = crate::inode::Unsynced { ost, boot_epoch: 0 };
-            lock(&inode.state).unsynced.entry(stripe).or_insert(unsynced);
+            lock(&inode.state).changed_object(stripe, Unsynced { ost, boot_epoch });
         }
         let mtime = self.port.now().wall();
         let grown = if keep_size || punch_hole { 0 } else { end };
