@@ -1,6 +1,10 @@
 //! Rates of single operations, one process and one thread, the same calls on every folder.
 //! Reads and stats come after the kernel's caches were dropped, so that the file system
 //! answers and not its page cache; without permission to drop them the table says so.
+//!
+//! Folders are measured in turns, each kind of operation on all of them right after each
+//! other and several times over, so that what else the machine does meanwhile meets all of
+//! them. The table shows medians, and the median of the ratios within a turn.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -40,61 +44,112 @@ const ROWS: [(&str, &str); 7] = [
 
 /// Files of the last row: every one of them waits for the disk.
 const SYNCED_FILES: u32 = 300;
+/// Turns.
+const ROUNDS: u32 = 5;
+
+/// Rates of one row: of each turn, of each folder.
+type Turns = Vec<Vec<f64>>;
 
 /// Measures all folders and prints the table.
 pub(crate) fn run(files: u32, mib: u32, columns: &[Column]) -> Result<()> {
-    let mut results = Vec::new();
+    let dirs: Vec<_> = columns.iter().map(|column| column.dir.join("rates")).collect();
+    let mut rows: Vec<Turns> = vec![Vec::new(); ROWS.len()];
     let mut dropped = true;
-    for column in columns {
-        let dir = column.dir.join("rates");
-        fs::create_dir(&dir).with_context(|| format!("create {}", dir.display()))?;
-        let measured = measure(&dir, files, mib, &mut dropped);
-        fs::remove_dir_all(&dir)?;
-        results.push(measured?);
+    for round in 0..ROUNDS {
+        for dir in &dirs {
+            fs::create_dir(dir).with_context(|| format!("create {}", dir.display()))?;
+        }
+        let measured = turn(round, &dirs, (files / ROUNDS, mib.div_ceil(ROUNDS)), &mut rows);
+        for dir in &dirs {
+            fs::remove_dir_all(dir)?;
+        }
+        dropped &= measured?;
     }
-    let title = |text: &str| format!("{text:>18}");
-    let titles: String = columns.iter().map(|column| title(&column.title)).collect();
-    println!("{:<42}{titles}", "one process, one thread");
-    for (at, (what, unit)) in ROWS.iter().enumerate() {
-        let cells = results.iter().filter_map(|column| column.get(at));
-        let cells: String = cells.map(|rate| title(&format!("{rate:.0}"))).collect();
-        println!("{:<42}{cells}", format!("{what} ({unit})"));
-    }
+    print(columns, &rows);
     if !dropped {
         println!("(the kernel's caches could not be dropped: uncached rows are cached ones)");
     }
     Ok(())
 }
 
-fn measure(dir: &Path, files: u32, mib: u32, dropped: &mut bool) -> Result<Vec<f64>> {
-    let mut rates = Vec::new();
-    let path = |n: u32| dir.join(format!("d{}/f{n}", n / FILES_PER_FOLDER));
-    for folder in 0..=files / FILES_PER_FOLDER {
-        fs::create_dir(dir.join(format!("d{folder}")))?;
+/// One turn: all operations on all folders. Whether caches were dropped where they should be.
+fn turn(
+    round: u32,
+    dirs: &[PathBuf],
+    (files, mib): (u32, u32),
+    rows: &mut [Turns],
+) -> Result<bool> {
+    let mut dropped = true;
+    for dir in dirs {
+        for folder in 0..=files / FILES_PER_FOLDER {
+            fs::create_dir(dir.join(format!("d{folder}")))?;
+        }
     }
-    rates.push(rate(files, || (0..files).try_for_each(|n| File::create_new(path(n)).map(drop)))?);
-    *dropped &= drop_caches();
-    let stat = || {
-        (0..files).try_for_each(|n| {
-            fs::symlink_metadata(path(n)).map(|attr| assert_eq!(attr.len(), 0, "an empty file"))
-        })
-    };
-    rates.push(rate(files, stat)?);
-    rates.push(rate(files, stat)?);
-    rates.push(rate(files, || (0..files).try_for_each(|n| fs::remove_file(path(n))))?);
+    for (at, (row, (what, _))) in rows.iter_mut().zip(ROWS).enumerate() {
+        if what.ends_with("uncached") {
+            dropped &= drop_caches();
+        }
+        let mut rates = vec![0.0; dirs.len()];
+        let mut order: Vec<_> = dirs.iter().zip(&mut rates).collect();
+        // Nobody is always the first.
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for (dir, measured) in order {
+            *measured = operation(at, dir, files, mib)
+                .with_context(|| format!("{what} in {}", dir.display()))?;
+        }
+        row.push(rates);
+    }
+    Ok(dropped)
+}
+
+/// The rate of a row's operation in one folder, per second.
+fn operation(row: usize, dir: &Path, files: u32, mib: u32) -> Result<f64> {
+    let path = |n: u32| dir.join(format!("d{}/f{n}", n / FILES_PER_FOLDER));
     let big = dir.join("big");
-    rates.push(rate(mib, || write(&big, mib))?);
-    *dropped &= drop_caches();
-    rates.push(rate(mib, || read(&big, mib))?);
-    fs::remove_file(&big)?;
-    rates.push(rate(SYNCED_FILES, || {
-        (0..SYNCED_FILES).try_for_each(|n| {
-            let mut file = File::create_new(dir.join(format!("s{n}")))?;
-            file.write_all(&[7; 4096])?;
-            file.sync_all()
-        })
-    })?);
-    Ok(rates)
+    match row {
+        0 => rate(files, || (0..files).try_for_each(|n| File::create_new(path(n)).map(drop))),
+        1 | 2 => rate(files, || {
+            (0..files).try_for_each(|n| {
+                let attr = fs::symlink_metadata(path(n))?;
+                ensure!(attr.len() == 0, "an empty file is not empty");
+                Ok(())
+            })
+        }),
+        3 => rate(files, || (0..files).try_for_each(|n| fs::remove_file(path(n)))),
+        4 => rate(mib, || write(&big, mib)),
+        5 => rate(mib, || read(&big, mib)),
+        _ => rate(SYNCED_FILES / ROUNDS, || {
+            (0..SYNCED_FILES / ROUNDS).try_for_each(|n| {
+                let mut file = File::create_new(dir.join(format!("s{n}")))?;
+                file.write_all(&[7; 4096])?;
+                file.sync_all()
+            })
+        }),
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn print(columns: &[Column], rows: &[Turns]) {
+    let cell = |text: &str| format!("{text:>18}");
+    let ratio = if columns.len() > 1 { "ratio" } else { "" };
+    let titles: String = columns.iter().map(|column| cell(&column.title)).collect();
+    println!("{:<42}{titles}{ratio:>10}", "one process, one thread");
+    for ((what, unit), turns) in ROWS.iter().zip(rows) {
+        let of = |at: usize| turns.iter().filter_map(move |rates| rates.get(at).copied());
+        let rates = (0..columns.len()).map(|at| cell(&format!("{:.0}", median(of(at)))));
+        let rates: String = rates.collect();
+        let ratios = of(columns.len() - 1).zip(of(0)).map(|(last, first)| last / first);
+        let ratio =
+            if columns.len() > 1 { format!("{:.2}", median(ratios)) } else { String::new() };
+        println!("{:<42}{rates}{ratio:>10}", format!("{what} ({unit})"));
+    }
 }
 
 fn rate<E: Into<anyhow::Error>>(count: u32, work: impl FnOnce() -> Result<(), E>) -> Result<f64> {
