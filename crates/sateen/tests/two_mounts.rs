@@ -1,0 +1,289 @@
+//! Two mounts of one file system, and a folder of the local disk that is done the same to:
+//! whatever one mount does, the other must see at once, and both must look like the local
+//! folder, error numbers included. Needs root and /dev/fuse.
+//!
+//! `SATEEN_SEED` and `SATEEN_STEPS` choose another or a longer run.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the test can run here. In CI it must.
+fn possible() -> bool {
+    let possible = rustix::process::geteuid().is_root()
+        && OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
+    assert!(possible || std::env::var_os("CI").is_none(), "CI needs root and /dev/fuse");
+    possible
+}
+
+/// A file system with two mounts, stopped and removed at the end.
+struct Fs {
+    root: PathBuf,
+}
+
+impl Fs {
+    fn up(name: &str) -> Fs {
+        let root = std::env::temp_dir().join(format!("sateen-two-{name}-{}", std::process::id()));
+        fs::create_dir(&root).unwrap();
+        let fs_ = Fs { root };
+        let mounts = ["a", "b"].map(|name| fs_.root.join(name));
+        let up = Command::new(env!("CARGO_BIN_EXE_sateen"))
+            .args(["up", "--osts", "3", "--data"])
+            .arg(fs_.root.join("data"))
+            .args(mounts.iter().flat_map(|mount| ["--mount".as_ref(), mount.as_os_str()]))
+            .output()
+            .unwrap();
+        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+        fs_
+    }
+
+    fn sateen(&self, command: &str) -> bool {
+        let data = self.root.join("data");
+        let ran = Command::new(env!("CARGO_BIN_EXE_sateen"))
+            .args([command, "--data"])
+            .arg(data)
+            .output()
+            .unwrap();
+        ran.status.success()
+    }
+}
+
+impl Drop for Fs {
+    fn drop(&mut self) {
+        self.sateen("down");
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+/// SplitMix64, so that a seed is enough to repeat a run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        // Often small, sometimes over several stripes' pages.
+        let len = if self.below(4) == 0 { self.below(200_000) } else { self.below(6000) };
+        let start = self.next();
+        (0..len).map(|at| (start.wrapping_add(at) % 251) as u8).collect()
+    }
+}
+
+/// One thing to do; paths are below a root.
+#[derive(Debug, Clone)]
+enum Op {
+    Create(String),
+    Write(String, u64, Vec<u8>),
+    Append(String, Vec<u8>),
+    Truncate(String, u64),
+    Rewrite(String, Vec<u8>),
+    Rename(String, String),
+    Unlink(String),
+    Mkdir(String),
+    Rmdir(String),
+    Link(String, String),
+    Symlink(String, String),
+    Chmod(String, u32),
+}
+
+/// Some names in some folders, few, so that they meet.
+fn path(random: &mut Random) -> String {
+    let folder = ["", "d0/", "d1/", "d0/e/"][random.below(4) as usize];
+    let name = ["f0", "f1", "f2", "d0", "d1", "e", "s"][random.below(7) as usize];
+    format!("{folder}{name}")
+}
+
+fn random_op(random: &mut Random) -> Op {
+    let one = path(random);
+    match random.below(16) {
+        0 => Op::Create(one),
+        1..=3 => Op::Write(one, random.below(300_000), random.bytes()),
+        4 | 5 => Op::Append(one, random.bytes()),
+        6 => Op::Truncate(one, random.below(300_000)),
+        7 => Op::Rewrite(one, random.bytes()),
+        8 | 9 => Op::Rename(one, path(random)),
+        10 => Op::Unlink(one),
+        11 | 12 => Op::Mkdir(one),
+        13 => Op::Rmdir(one),
+        14 if random.below(2) == 0 => Op::Symlink(format!("f{}", random.below(3)), one),
+        14 => Op::Link(one, path(random)),
+        _ => Op::Chmod(one, 0o600 | random.below(0o200) as u32),
+    }
+}
+
+fn perform(root: &Path, op: &Op) -> io::Result<()> {
+    let at = |path: &String| root.join(path);
+    match op {
+        Op::Create(path) => File::create_new(at(path)).map(drop),
+        Op::Write(path, offset, bytes) => {
+            let file =
+                OpenOptions::new().create(true).truncate(false).write(true).open(at(path))?;
+            file.write_all_at(bytes, *offset)
+        }
+        Op::Append(path, bytes) => OpenOptions::new().append(true).open(at(path))?.write_all(bytes),
+        Op::Truncate(path, size) => OpenOptions::new().write(true).open(at(path))?.set_len(*size),
+        Op::Rewrite(path, bytes) => fs::write(at(path), bytes),
+        Op::Rename(from, to) => fs::rename(at(from), at(to)),
+        Op::Unlink(path) => fs::remove_file(at(path)),
+        Op::Mkdir(path) => fs::create_dir(at(path)),
+        Op::Rmdir(path) => fs::remove_dir(at(path)),
+        Op::Link(from, to) => fs::hard_link(at(from), at(to)),
+        Op::Symlink(what, path) => symlink(what, at(path)),
+        Op::Chmod(path, mode) => fs::set_permissions(at(path), fs::Permissions::from_mode(*mode)),
+    }
+}
+
+/// Everything that can be seen below a folder, one line each; contents as checksums of a sort.
+fn seen(root: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let names: BTreeSet<_> =
+            fs::read_dir(root.join(&folder)).unwrap().map(|e| e.unwrap().file_name()).collect();
+        for name in names {
+            let path = folder.join(name);
+            let full = root.join(&path);
+            let meta = fs::symlink_metadata(&full).unwrap();
+            let kind = meta.file_type();
+            assert!(!kind.is_socket(), "nobody makes sockets");
+            let (mode, nlink) = (meta.mode(), meta.nlink());
+            let inside = if kind.is_symlink() {
+                format!("-> {}", fs::read_link(&full).unwrap().display())
+            } else if kind.is_file() {
+                let bytes = fs::read(&full).unwrap();
+                assert_eq!(bytes.len() as u64, meta.len(), "size of {}", full.display());
+                let sum = bytes
+                    .iter()
+                    .fold(7_u64, |sum, byte| sum.wrapping_mul(0x0100_0000_01b3) ^ u64::from(*byte));
+                format!("{} bytes {sum:x}", bytes.len())
+            } else {
+                folders.push(path.clone());
+                String::new()
+            };
+            lines.push(format!("{} {mode:o} x{nlink} {inside}", path.display()));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().map_or(otherwise, |text| text.parse().unwrap())
+}
+
+#[test]
+fn what_one_mount_does_the_other_sees() {
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::up("steps");
+    let local = fs_.root.join("local");
+    fs::create_dir(&local).unwrap();
+    let mounts = ["a", "b"].map(|name| fs_.root.join(name));
+    let seed = number("SATEEN_SEED", 1);
+    let mut random = Random(seed);
+    let mut done = 0;
+    for step in 0..number("SATEEN_STEPS", 1500) {
+        let op = random_op(&mut random);
+        let actor = random.below(2) as usize;
+        let here = perform(&mounts[actor], &op).map_err(|error| error.raw_os_error());
+        let there = perform(&local, &op).map_err(|error| error.raw_os_error());
+        assert_eq!(here, there, "seed {seed} step {step}: {op:?}, against the local disk");
+        done += u64::from(here.is_ok());
+        // Not after every step, so that caches grow old in between; and by turns first.
+        if random.below(3) == 0 {
+            let want = seen(&local);
+            for mount in [&mounts[1 - actor], &mounts[actor]] {
+                assert_eq!(seen(mount), want, "seed {seed} step {step}: {op:?}, {mount:?}");
+            }
+        }
+    }
+    assert!(done > 100, "only {done} steps did anything");
+    assert!(fs_.sateen("down"), "it stops");
+    assert!(fs_.sateen("fsck"), "and is whole");
+}
+
+/// Records appended by both mounts at once: none is torn, lost, or lies over another.
+#[test]
+fn appended_records_stay_whole() {
+    const RECORD_BYTES: usize = 4000;
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::up("append");
+    let records = 150;
+    std::thread::scope(|scope| {
+        for (who, mount) in ["a", "b"].into_iter().enumerate() {
+            let path = fs_.root.join(mount).join("log");
+            scope.spawn(move || {
+                let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+                for n in 0..records {
+                    let mut record = vec![n as u8; RECORD_BYTES];
+                    record[0] = who as u8;
+                    file.write_all(&record).unwrap();
+                }
+            });
+        }
+    });
+    for mount in ["a", "b"] {
+        let bytes = fs::read(fs_.root.join(mount).join("log")).unwrap();
+        assert_eq!(bytes.len(), 2 * records * RECORD_BYTES);
+        let mut next = [0_usize; 2];
+        for record in bytes.chunks(RECORD_BYTES) {
+            let who = usize::from(record[0]);
+            assert!(record[1..].iter().all(|byte| *byte == next[who] as u8), "a torn record");
+            next[who] += 1;
+        }
+        assert_eq!(next, [records; 2]);
+    }
+}
+
+/// A file that one mount replaces by rename is always there for the other, and always whole.
+#[test]
+fn a_replaced_file_is_always_there() {
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::up("replace");
+    let (here, there) = (fs_.root.join("a"), fs_.root.join("b/config"));
+    let version = |n: u8| vec![n; 1000 + usize::from(n) * 40];
+    fs::write(here.join("config"), version(0)).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 1..=100 {
+                fs::write(here.join("new"), version(n)).unwrap();
+                fs::rename(here.join("new"), here.join("config")).unwrap();
+            }
+            stop.store(true, Ordering::Release);
+        });
+        let mut last = 0;
+        loop {
+            let over = stop.load(Ordering::Acquire);
+            let bytes = fs::read(&there).unwrap();
+            let now = bytes[0];
+            assert_eq!(bytes, version(now), "a mixture");
+            assert!(now >= last, "version {now} after {last}");
+            last = now;
+            if over {
+                break;
+            }
+        }
+        assert_eq!(last, 100, "the last version is seen");
+    });
+}
