@@ -12,6 +12,7 @@ seconds=${LONG_SECONDS:-600}
 
 install_compiler
 require_rust
+install_programs
 require_fuse
 run_dir=$(mktemp -d /tmp/sateen-test.XXXXXX)
 export TMPDIR=$run_dir CI=true
@@ -27,6 +28,20 @@ unset COHERENCE_SECONDS FUZZ_SECONDS
 say "== crashes: ${KILL_ROUNDS:=200} of the process, ${POWER_ROUNDS:=50} of the power"
 ROUNDS=$KILL_ROUNDS cargo test --locked --profile ci -p sateen --test kill9 -- --nocapture
 ROUNDS=$POWER_ROUNDS cargo test --locked --profile ci -p sateen --test power_cut -- --nocapture
+say "== fsx, ${FSX_OPERATIONS:=100000} operations both ways"
+export FSX_OPERATIONS
+cargo test --locked --profile ci -p sateen --test programs -- --nocapture fsx
+unset FSX_OPERATIONS
+say "== a build of the project on a mount"
+cargo build --locked --profile ci -p sateen
+sateen=${CARGO_TARGET_DIR:-target}/ci/sateen
+"$sateen" up --data "$run_dir/build/data" --mount "$run_dir/build/mnt" --mdts 2
+git archive HEAD | tar -x -C "$run_dir/build/mnt"
+(cd "$run_dir/build/mnt" && CARGO_TARGET_DIR=$run_dir/build/mnt/target cargo test --locked --profile ci -q \
+    -p sateen -p sateen-types --bins --lib)
+test -x "$run_dir/build/mnt/target/ci/deps"
+"$sateen" down --data "$run_dir/build/data"
+"$sateen" fsck --data "$run_dir/build/data"
 for ((round = 1; round <= rounds; round++)); do
     say "== round $round of $rounds (at $((SECONDS - started)) s)"
     cargo test --locked --profile ci --no-fail-fast \

@@ -10,6 +10,7 @@ test_minutes_max=30
 
 install_compiler
 require_rust
+if [[ ${CI:-} == true ]]; then install_programs; else (install_programs) || say "tests of missing programs are skipped"; fi
 if [[ ${CI:-} == true ]]; then require_fuse; else (require_fuse) || say "tests that mount are skipped"; fi
 
 # Everything a test puts into the file system goes below here, so that the end of this script

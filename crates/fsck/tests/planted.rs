@@ -174,7 +174,7 @@ impl World {
             fid,
             mode,
             rdev: 0,
-            cred: Cred { uid: 0, gid: 0 },
+            cred: Cred::default(),
             symlink: Bytes::new(),
             policy: None,
             open: write.then_some(OpenFlags { write: true, truncate: false, exec: false }),

@@ -175,7 +175,7 @@ fn create(fid: Fid, i: u32, open: bool, want: Ibits) -> MdtRequest {
         fid,
         mode: 0o100_644,
         rdev: 0,
-        cred: Cred { uid: 1, gid: 1 },
+        cred: Cred { uid: 1, gid: 1, umask: 0 },
         symlink: Bytes::new(),
         policy: None,
         open: open.then_some(OpenFlags { write: true, truncate: false, exec: false }),

@@ -10,6 +10,7 @@
 //! sends what its llogs say (`llog`: objects to be destroyed or cut), and whom it tells of
 //! lost clients. At its start it finishes what the last run left (`startup`).
 
+mod acl;
 mod alloc;
 mod clients;
 mod config;

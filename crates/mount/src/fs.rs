@@ -33,7 +33,8 @@ impl Filesystem for KernelFs {
     fn init(&self, offer: &KernelOffer) -> Caps {
         // Names from READDIRPLUS would be believed without a lock on the inode, and cost a
         // lookup each all the same.
-        let wanted = offer.recommended() | Caps::HANDLE_KILLPRIV_V2 & offer.caps;
+        let ours = Caps::HANDLE_KILLPRIV_V2 | Caps::POSIX_ACL | Caps::DONT_MASK;
+        let wanted = offer.recommended() | ours & offer.caps;
         wanted - Caps::DO_READDIRPLUS - Caps::READDIRPLUS_AUTO
     }
 

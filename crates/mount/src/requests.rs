@@ -58,6 +58,16 @@ fn kernel_flags(how: OpenHow, flags: u32, direct_io: bool) -> u32 {
     open_flags::KEEP_CACHE
 }
 
+/// The kernel leaves the umask to us, because a default ACL takes its place.
+fn umask_of(op: &Op) -> u32 {
+    match op {
+        Op::Mkdir { umask, .. } | Op::Mknod { umask, .. } | Op::Create { umask, .. } => {
+            *umask & 0o777
+        }
+        _ => 0,
+    }
+}
+
 fn set_attr(from: &SetattrIn) -> SetAttr {
     let time = |now: bool, at: Option<sateen_fuse::Time>| match (now, at) {
         (true, _) => Some(TimeSet::Now),
@@ -76,7 +86,8 @@ fn set_attr(from: &SetattrIn) -> SetAttr {
 
 impl Call {
     pub(crate) async fn run(self, request: Request, reply: Reply) {
-        let cred = Cred { uid: request.uid, gid: request.gid };
+        let umask = umask_of(&request.op);
+        let cred = Cred { uid: request.uid, gid: request.gid, umask };
         match request.op {
             Op::Lookup { .. }
             | Op::Mkdir { .. }
@@ -324,6 +335,16 @@ impl Call {
         Ok(self.client.getxattr(fid, name).await?.to_vec())
     }
 
+    /// An ACL set by somebody outside the file's group takes the set-group-id bit away.
+    async fn kill_sgid(&self, fid: Fid) -> Result<()> {
+        let mode = self.client.getattr(fid).await?.attr.mode & 0o7777;
+        if mode & 0o2000 != 0 {
+            let set = SetAttr { mode: Some(mode & !0o2000), ..SetAttr::default() };
+            self.client.setattr(fid, set, Cred::default()).await?;
+        }
+        Ok(())
+    }
+
     /// Requests whose answer is only whether they went well.
     async fn plain(&self, op: Op) -> Result<()> {
         let client = &self.client;
@@ -352,7 +373,7 @@ impl Call {
             }
             Op::Syncfs { .. } => client.sync_all().await,
             Op::Flush { .. } | Op::Releasedir { .. } => Ok(()),
-            Op::Setxattr { ino, name, value, flags, .. } => {
+            Op::Setxattr { ino, name, value, flags, acl_kill_sgid } => {
                 let fid = convert::fid_of(ino)?;
                 let name = name.as_bytes();
                 if let Some(result) = virtual_xattr::set(client, fid, name, &value).await {
@@ -364,6 +385,9 @@ impl Call {
                     2 => XattrMode::Replace,
                     _ => return Err(Errno::EINVAL),
                 };
+                if acl_kill_sgid {
+                    self.kill_sgid(fid).await?;
+                }
                 client.setxattr(fid, name, value, mode).await
             }
             Op::Removexattr { ino, name } => {

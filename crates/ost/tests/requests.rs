@@ -144,6 +144,28 @@ fn a_sync_of_an_earlier_boot_fails() {
     assert_eq!(world.call(&mut client, sync(0)), Ok(OstReply::Done));
 }
 
+/// The bytes are there, but the record that was to be journaled with them is not.
+#[test]
+fn a_hole_is_punched_into_what_a_killed_process_left() {
+    let mut world = World::new(1, 64 * MIB);
+    let (mut one, a) = (world.client(1), object(1, 0));
+    world.write(&mut one, a, 0, &[7; 100]).unwrap();
+    world.kill();
+    world.connect(&mut one);
+    assert_eq!(size(&mut world, &mut one, a), 100);
+    let (object, layout_gen, offset, len) = (a, 1, 10, 50);
+    let (punch_hole, keep_size) = (true, true);
+    let punch = OstRequest::Allocate { object, layout_gen, offset, len, punch_hole, keep_size };
+    assert_eq!(world.call(&mut one, punch), Ok(OstReply::Done));
+    let read = OstRequest::Read { object: a, offset: 0, len: 100 };
+    let ticket = world.send(&mut one, read, Bulk::Buffer(BytesMut::with_capacity(100)));
+    let (_, Bulk::Buffer(found)) = world.wait(ticket) else { panic!("bytes") };
+    assert_eq!(
+        (&found[..10], &found[10..60], &found[60..]),
+        (&[7; 10][..], &[0; 50][..], &[7; 40][..])
+    );
+}
+
 #[test]
 fn what_must_be_durable_waits_for_the_journal() {
     let mut world = World::new(1, 64 * MIB);

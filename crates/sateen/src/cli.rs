@@ -63,6 +63,9 @@ pub(crate) struct UpArgs {
     /// Object targets [default: 4]; on a later start more may be asked for, and are added.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub osts: Option<u32>,
+    /// Programs' reads and writes go past the kernel's page cache; only mappings use it.
+    #[arg(long)]
+    pub direct_io: bool,
     /// Stay in the foreground and log to the terminal; Ctrl-C stops it.
     #[arg(long)]
     pub foreground: bool,

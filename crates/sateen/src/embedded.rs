@@ -130,9 +130,10 @@ impl Embedded {
         })
     }
 
-    /// Makes a client and mounts it.
-    pub(crate) fn mount(&self, path: &Path) -> Outcome<Mounted> {
-        Mounted::new(&self.reactor, path)
+    /// Makes a client and mounts it; with `direct_io` nothing but mappings uses the kernel's
+    /// page cache.
+    pub(crate) fn mount(&self, path: &Path, direct_io: bool) -> Outcome<Mounted> {
+        Mounted::new(&self.reactor, path, direct_io)
     }
 
     /// The targets' states and space.

@@ -106,6 +106,7 @@ impl Server {
         data: DataDir,
         targets: &[Target],
         points: Vec<PathBuf>,
+        direct_io: bool,
     ) -> Outcome<Server> {
         let (sender, events) = channel();
         watch_signals(sender.clone())?;
@@ -113,7 +114,7 @@ impl Server {
         let guard = Guard::start(&data, &points)?;
         let mut mounts = Vec::new();
         for path in points {
-            let mounted = Arc::new(embedded.mount(&path)?);
+            let mounted = Arc::new(embedded.mount(&path, direct_io)?);
             // The first answer; from here on the mount works for everybody.
             std::fs::metadata(&path).map_err(|error| {
                 Refusal::io(format!("use the mount {}", path.display()), &error)

@@ -39,6 +39,9 @@ fn leave_behind(args: &UpArgs) -> Outcome<ExitCode> {
             command.arg(name).arg(count.to_string());
         }
     }
+    if args.direct_io {
+        command.arg("--direct-io");
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| failed(&error))?;
     let mut line = String::new();
@@ -78,7 +81,7 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
     logging::abort_on_panic();
     let points = mount_points(&data, &args.mount)?;
     let targets = targets::open_or_make(&data, args.mdts, args.osts)?;
-    let server = serve::Server::start(data.clone(), &targets, points)?;
+    let server = serve::Server::start(data.clone(), &targets, points, args.direct_io)?;
     announce(args, &server)?;
     let ended = server.run();
     drop(lock);

@@ -112,7 +112,7 @@ impl Drop for InUse<'_> {
 }
 
 fn cred() -> Cred {
-    Cred { uid: 0, gid: 0 }
+    Cred::default()
 }
 
 impl Kernel {

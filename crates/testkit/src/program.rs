@@ -24,7 +24,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A file system of the binary at `binary`, in a folder of its own below the folder for
+    /// A file system of the binary at `binary` (or at `SATEEN_BINARY`), in a folder of its own below the folder for
     /// temporary files. `options` are added to every `up`.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl Program {
         fs::create_dir(&scratch).with_context(|| format!("make {}", scratch.display()))?;
         fs::create_dir(scratch.join("disk"))?;
         Ok(Program {
-            binary: binary.into(),
+            binary: std::env::var_os("SATEEN_BINARY").map_or(binary.into(), PathBuf::from),
             data: scratch.join("disk/data"),
             mounts: (0..mounts).map(|number| scratch.join(format!("mnt{number}"))).collect(),
             options: options.iter().map(|&option| option.to_owned()).collect(),

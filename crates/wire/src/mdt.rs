@@ -29,6 +29,8 @@ wire_struct! {
         pub uid: u32,
         /// File system group.
         pub gid: u32,
+        /// Permissions that what it creates shall not have, where no default ACL says more.
+        pub umask: u32,
     }
 }
 
@@ -184,7 +186,7 @@ wire_enum! {
             name: Name,
             /// The new inode's FID.
             fid: Fid,
-            /// Type and permissions, umask applied.
+            /// Type and permissions as asked for.
             mode: u32,
             /// Device number of a device node.
             rdev: u32,

@@ -1,13 +1,15 @@
 //! `Create`: a new inode of any kind under a new name, or the open of what has that name.
 
 use sateen_ldlm::Need;
+use sateen_osd::Batch;
 use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Fid, FileKind, StripePolicy};
 use sateen_wire::disk::mdt::{Inode, put_link};
 use sateen_wire::{Grants, Ibits, LockMode, MdtReply, MdtRequest, SYMLINK_MAX};
 
 use super::open::{Intent, Opened, open_file};
-use super::{DIR_BLOCKS, DIR_SIZE, S_ISGID, put_inode, shown};
+use super::{DIR_BLOCKS, DIR_SIZE, S_ISGID, put_inode, shown, xattr};
+use crate::acl::{self, Acl};
 use crate::alloc::{Allocator, resolve};
 use crate::destroy::count;
 use crate::layouts::Made;
@@ -48,7 +50,7 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     let flags = open.unwrap_or_default();
     let intent = Intent { flags, id: *open_id, cred: *cred, want: *want };
     let (mode, rdev, policy, open) = (*mode, *rdev, *policy, open.is_some());
-    let new = New { fid: *fid, mode, rdev, symlink, policy, intent, open };
+    let mut new = New { fid: *fid, mode, rdev, symlink, policy, intent, open };
     let (parent, name) = (*parent, name.as_bytes());
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let dir = view.dir(parent);
@@ -69,14 +71,16 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         mdt.clients.may_open(op.client, new.intent.id)?;
     }
     op.need(&mut mdt.locks, &[Need::all_gone(parent, Ibits::UPDATE)])?;
+    let lists = Lists::of(&view, &dir, kind, &mut new)?;
     let made = layout_for(&mut mdt.alloc, kind, &new, dir.policy)?;
 
     let stamp = op.stamp(&mdt.core);
     mdt.scratch.clear();
     put_link(&mut mdt.scratch, parent, name);
-    let inode = inode(&new, kind, (&dir, made.as_ref()), (&stamp, &mdt.scratch));
+    let mut inode = inode(&new, kind, (&dir, made.as_ref()), (&stamp, &mdt.scratch));
     let tx = &mut mdt.batch;
     tx.clear();
+    inode.xattrs = lists.put(tx, view.hash_key, new.fid);
     if let Found::Absent { place, extends } = found {
         insert(&view, tx, (&place, extends), name, (new.fid, kind))?;
     }
@@ -90,6 +94,50 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     mdt.inodes = count(tx, mdt.inodes, 1);
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);
     Ok(created(mdt, op, &new, (attr, made), transno))
+}
+
+/// The lists of permissions that a new inode gets from its directory.
+#[derive(Default)]
+struct Lists {
+    access: Option<Acl>,
+    default: Option<Acl>,
+}
+
+impl Lists {
+    /// They, or else the umask, cut down the mode that was asked for.
+    fn of(
+        view: &View<'_>,
+        dir: &Inode<'_>,
+        kind: FileKind,
+        new: &mut New<'_>,
+    ) -> Result<Lists, Fault> {
+        if kind == FileKind::Symlink {
+            return Ok(Lists::default());
+        }
+        let Some(default) = xattr::acl(view, dir, acl::DEFAULT)? else {
+            new.mode &= !(new.intent.cred.umask & 0o777);
+            return Ok(Lists::default());
+        };
+        let mut access = default.clone();
+        new.mode = access.inherit(new.mode);
+        Ok(Lists {
+            access: Some(access).filter(|access| !access.is_mode()),
+            default: Some(default).filter(|_| kind == FileKind::Directory),
+        })
+    }
+
+    /// How many there are.
+    fn put(&self, tx: &mut Batch, hash_key: u64, fid: Fid) -> u32 {
+        let lists = [(acl::ACCESS, &self.access), (acl::DEFAULT, &self.default)];
+        let mut count = 0;
+        for (name, list) in lists {
+            if let Some(list) = list {
+                xattr::put_acl(tx, hash_key, fid, (name, list));
+                count += 1;
+            }
+        }
+        count
+    }
 }
 
 /// The name exists: `open(O_CREAT)` opens it, if it is a file.

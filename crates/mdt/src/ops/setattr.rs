@@ -8,7 +8,8 @@ use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::Inode;
 use sateen_wire::{Cred, Grants, Ibits, MdtReply, SetAttr, TimeSet};
 
-use super::{FILE_SIZE_MAX, S_ISGID, S_ISUID, S_IXGRP, put_inode, shown};
+use super::{FILE_SIZE_MAX, S_ISGID, S_ISUID, S_IXGRP, put_inode, shown, xattr};
+use crate::acl;
 use crate::keys;
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome, Punch, reply};
@@ -24,6 +25,11 @@ pub(super) fn run(
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let mut inode = view.file(fid)?;
     check(&inode.attr, set)?;
+    let list = match set.mode {
+        Some(_) => xattr::acl(&view, &inode, acl::ACCESS)?,
+        None => None,
+    };
+    let hash_key = view.hash_key;
     op.need(&mut mdt.locks, &[Need::all_gone(fid, bits(set))])?;
     let stamp = op.stamp(&mdt.core);
     let tx = &mut mdt.batch;
@@ -38,6 +44,10 @@ pub(super) fn run(
         }
     }
     apply(&mut inode.attr, set, &stamp);
+    if let Some(mut list) = list {
+        list.set_mode(inode.attr.mode);
+        xattr::put_acl(tx, hash_key, fid, (acl::ACCESS, &list));
+    }
     if cut {
         log_punch(tx, stamp.transno, &inode);
     }

@@ -3,12 +3,14 @@
 
 use bytes::{Bytes, BytesMut};
 use sateen_ldlm::Need;
+use sateen_osd::Batch;
 use sateen_target::Fault;
-use sateen_types::{Errno, Fid};
-use sateen_wire::disk::mdt::Xattr;
+use sateen_types::{Attr, Errno, Fid, FileKind};
+use sateen_wire::disk::mdt::{Inode, Xattr};
 use sateen_wire::{Grants, Ibits, MdtReply, XATTR_VALUE_MAX, XattrMode};
 
 use super::put_inode;
+use crate::acl::{self, Acl};
 use crate::destroy::XATTRS_MAX;
 use crate::keys;
 use crate::mdt::Mdt;
@@ -36,6 +38,55 @@ pub(super) fn get(mdt: &Mdt, op: &Op<'_>, fid: Fid, name: &[u8]) -> Result<Outco
     };
     let value = Bytes::copy_from_slice(found.ok_or(Errno::ENODATA)?);
     Ok(Outcome::ok(MdtReply::Bytes(value), 0, Grants::NONE))
+}
+
+/// A list of permissions that an inode has.
+pub(super) fn acl(view: &View<'_>, inode: &Inode<'_>, name: &[u8]) -> Result<Option<Acl>, Fault> {
+    if inode.xattrs == 0 {
+        return Ok(None);
+    }
+    match find(view, inode.attr.fid, name) {
+        Err(Fault::Errno(Errno::ENOSPC)) => Ok(None),
+        Err(fault) => Err(fault),
+        // It was checked when it was set.
+        Ok(value) => Ok(Acl::decode(value.unwrap_or_default()).map_err(|_| Errno::EIO)?),
+    }
+}
+
+/// Puts a list into the batch; whether the inode has it already is the caller's to count.
+pub(super) fn put_acl(tx: &mut Batch, hash_key: u64, fid: Fid, (name, acl): (&[u8], &Acl)) {
+    let value = acl.encode();
+    let key = keys::xattr(fid, hash_key, name);
+    tx.put_with(&key, |out| Xattr { name, value: &value }.put(out));
+}
+
+/// What setting an attribute means if it is a list of permissions.
+enum AsAcl {
+    /// It is none.
+    Other,
+    /// It is kept, and the mode gets these bits, if any.
+    Keep(Option<u32>),
+    /// It is not there any more, and the mode gets these bits, if any.
+    Drop(Option<u32>),
+}
+
+fn as_acl(attr: &Attr, name: &[u8], value: &[u8]) -> Result<AsAcl, Errno> {
+    let access = name == acl::ACCESS;
+    if !access && name != acl::DEFAULT {
+        return Ok(AsAcl::Other);
+    }
+    if attr.kind() == FileKind::Symlink {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let list = Acl::decode(value)?;
+    if !access && !attr.is_dir() {
+        return if list.is_some() { Err(Errno::EACCES) } else { Ok(AsAcl::Drop(None)) };
+    }
+    Ok(match list {
+        None => AsAcl::Drop(None),
+        Some(list) if access && list.is_mode() => AsAcl::Drop(Some(list.mode_bits())),
+        Some(list) => AsAcl::Keep(access.then(|| list.mode_bits())),
+    })
 }
 
 /// All names, each with a NUL.
@@ -71,28 +122,59 @@ pub(super) fn set(
     if value.len() > XATTR_VALUE_MAX {
         return Err(Errno::E2BIG.into());
     }
-    mdt.room.require()?;
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
-    let mut inode = view.file(fid)?;
+    let inode = view.file(fid)?;
+    let (keep, bits) = match as_acl(&inode.attr, name, value)? {
+        AsAcl::Other => (true, None),
+        AsAcl::Keep(bits) => (true, bits),
+        AsAcl::Drop(bits) => (false, bits),
+    };
     let exists = find(&view, fid, name)?.is_some();
     match mode {
         XattrMode::Create if exists => return Err(Errno::EEXIST.into()),
         XattrMode::Replace if !exists => return Err(Errno::ENODATA.into()),
         _ => {}
     }
-    if !exists {
+    if keep && !exists {
         let full = inode.xattrs >= XATTRS_MAX
             || inode.xattrs > 0 && names(&view, fid)?.len() + name.len() + 1 > LIST_BYTES_MAX;
         if full {
             return Err(Errno::ENOSPC.into());
         }
     }
-    op.need(&mut mdt.locks, &[Need::all_gone(fid, Ibits::UPDATE.union(Ibits::XATTR))])?;
+    if keep {
+        mdt.room.require()?;
+    }
+    change(mdt, op, (fid, name), (exists, keep.then_some(&value[..])), bits)
+}
+
+/// Puts a value in the place of another, or of nothing; the mode gets new permission bits.
+fn change(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    (fid, name): (Fid, &[u8]),
+    (exists, value): (bool, Option<&[u8]>),
+    bits: Option<u32>,
+) -> Result<Outcome, Fault> {
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let mut inode = view.file(fid)?;
+    let mut gone = Ibits::UPDATE.union(Ibits::XATTR);
+    if name == acl::ACCESS || name == acl::DEFAULT {
+        gone = gone.union(Ibits::PERM);
+    }
+    op.need(&mut mdt.locks, &[Need::all_gone(fid, gone)])?;
     let stamp = op.stamp(&mdt.core);
     mdt.batch.clear();
     let key = keys::xattr(fid, view.hash_key, name);
-    mdt.batch.put_with(&key, |out| Xattr { name, value }.put(out));
-    inode.xattrs += u32::from(!exists);
+    match value {
+        Some(value) => mdt.batch.put_with(&key, |out| Xattr { name, value }.put(out)),
+        None if exists => mdt.batch.remove(&key),
+        None => {}
+    }
+    inode.xattrs = inode.xattrs + u32::from(value.is_some()) - u32::from(exists);
+    if let Some(bits) = bits {
+        inode.attr.mode = inode.attr.mode & !0o777 | bits;
+    }
     stamp.touch(&mut inode.attr);
     put_inode(&mut mdt.batch, &inode);
     Ok(Outcome::done(op.commit(&mut mdt.core, &mut mdt.batch)))
@@ -105,20 +187,15 @@ pub(super) fn remove(
     name: &[u8],
 ) -> Result<Outcome, Fault> {
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
-    let mut inode = view.file(fid)?;
+    let inode = view.file(fid)?;
     let found = match find(&view, fid, name) {
         Err(Fault::Errno(Errno::ENOSPC)) => None,
         other => other?,
     };
     if inode.xattrs == 0 || found.is_none() {
-        return Err(Errno::ENODATA.into());
+        // As ext4: to take a list away that is not there is no error.
+        let list = name == acl::ACCESS || name == acl::DEFAULT;
+        return if list { Ok(Outcome::done(0)) } else { Err(Errno::ENODATA.into()) };
     }
-    op.need(&mut mdt.locks, &[Need::all_gone(fid, Ibits::UPDATE.union(Ibits::XATTR))])?;
-    let stamp = op.stamp(&mdt.core);
-    mdt.batch.clear();
-    mdt.batch.remove(&keys::xattr(fid, view.hash_key, name));
-    inode.xattrs -= 1;
-    stamp.touch(&mut inode.attr);
-    put_inode(&mut mdt.batch, &inode);
-    Ok(Outcome::done(op.commit(&mut mdt.core, &mut mdt.batch)))
+    change(mdt, op, (fid, name), (true, None), None)
 }

@@ -464,7 +464,7 @@ impl World {
             fid: self.fid(client),
             mode,
             rdev: 0,
-            cred: Cred { uid: 1000, gid: 1000 },
+            cred: Cred { uid: 1000, gid: 1000, umask: 0 },
             symlink: Bytes::new(),
             policy: None,
             open: None,

@@ -8,6 +8,7 @@
     reason = "this is a test, in several files"
 )]
 
+mod acl;
 mod basic;
 mod fsck;
 mod harness;

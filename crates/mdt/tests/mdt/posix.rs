@@ -157,7 +157,7 @@ fn creates_inherit_groups_and_refuse_nonsense() {
 fn times_move_forward_and_set_id_bits_go() {
     let (mut world, a, _, f) = tree();
     let root = Cred::default();
-    let user = Cred { uid: 5, gid: 5 };
+    let user = Cred { uid: 5, gid: 5, umask: 0 };
     let set = |fid, set, cred| MdtRequest::SetAttr { fid, set, cred };
     world.tick(1_000);
     let before = world.stat(A, a);
@@ -277,7 +277,7 @@ fn opens_truncate_and_refuse_what_cannot_be_opened() {
         fid,
         flags,
         open_id: OpenId { id },
-        cred: Cred { uid: 1, gid: 1 },
+        cred: Cred { uid: 1, gid: 1, umask: 0 },
         want: Ibits::DATA,
     };
     assert_eq!(world.err(A, open(a, flags, 100)), Errno::EISDIR);

@@ -25,8 +25,9 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
         match ost.object(object, &op.fetched)? {
             Some(ObjectState::Live(record)) if layout_gen >= record.layout_gen => {}
             Some(_) => return Err(Fault::Errno(Errno::ESTALE)),
-            // Nothing was ever written: there is nothing to free.
-            None => return Ok(Step::answer(OstReply::Done)),
+            // There may be bytes nevertheless: a crash of the process alone leaves what was
+            // written to the disk's cache, but not the record that was still in memory.
+            None => {}
         }
         ost.space.doubt();
     } else {

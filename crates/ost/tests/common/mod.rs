@@ -258,6 +258,17 @@ impl World {
             }
         }
         self.disk = self.disk.crash(&mut self.random);
+        self.start_again();
+    }
+
+    /// The process alone dies, with nothing under way: what the disk had taken stays, what was
+    /// only in memory is lost.
+    pub fn kill(&mut self) {
+        self.pending.clear();
+        self.start_again();
+    }
+
+    fn start_again(&mut self) {
         self.boot_epoch += 1;
         let mut recovery =
             Recovery::new(JOURNAL_EPOCH, self.index.checkpointed(), StoreLimits::default());

@@ -30,7 +30,7 @@ pub(crate) struct Mounted {
 
 impl Mounted {
     /// Connects a new client and mounts it.
-    pub(crate) fn new(reactor: &Arc<Reactor>, path: &Path) -> Outcome<Mounted> {
+    pub(crate) fn new(reactor: &Arc<Reactor>, path: &Path, direct_io: bool) -> Outcome<Mounted> {
         let port = Arc::new(ClientPort::new(reactor.clone()));
         let id = ClientId(sateen_reactor::random());
         let as_port: Arc<dyn Port> = port.clone();
@@ -55,7 +55,7 @@ impl Mounted {
         }
         let mut options = MountOptions::new(path);
         options.fsname = FSNAME.to_owned();
-        let fs = Arc::new(KernelFs::new(client.clone(), reactor.executor.clone(), false));
+        let fs = Arc::new(KernelFs::new(client.clone(), reactor.executor.clone(), direct_io));
         let session = Session::mount(options, fs).map_err(|error| {
             Refusal::new(
                 format!("cannot mount: {error}"),

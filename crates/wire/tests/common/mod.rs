@@ -319,7 +319,7 @@ impl Any for Message {
 }
 
 any_struct!(ObjectId { fid, stripe });
-any_struct!(Cred { uid, gid });
+any_struct!(Cred { uid, gid, umask });
 any_struct!(OpenId { id });
 any_struct!(OpenFlags { write, truncate, exec });
 any_struct!(SizeReport { size, blocks, mtime, atime });
