@@ -138,7 +138,8 @@ pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
     sync_parent(path)
 }
 
-fn sync_parent(path: &Path) -> io::Result<()> {
+/// Makes the name of a folder durable.
+pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) => sync_folder(parent),
         None => sync_folder(Path::new(".")),

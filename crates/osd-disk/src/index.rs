@@ -27,6 +27,7 @@ use lsm_tree::Slice;
 use sateen_osd::{Index, IndexError, Key, Memtable};
 use sateen_wire::StatFs;
 
+use crate::folder::{create_folder, sync_parent};
 use crate::{lock, space};
 use tables::Tables;
 
@@ -80,6 +81,10 @@ impl DiskIndex {
     /// # Errors
     /// The device's, or damage.
     pub fn open(folder: &Path, options: IndexOptions) -> Result<Self, IndexError> {
+        // The engine does not sync what is above its folder; and whoever made it may have died
+        // before that was done.
+        create_folder(folder)?;
+        sync_parent(folder)?;
         let tables = Arc::new(Tables::open(folder, options)?);
         let state = Mutex::new(Merging { wanted: true, busy: true, stop: false });
         let signal = Arc::new(Signal { state, changed: Condvar::new() });

@@ -18,7 +18,7 @@ const WORKERS: usize = 4;
 /// The load runs that long at least, and up to as much longer, in milliseconds.
 const LOAD_MS: u64 = 500;
 /// Every so many rounds it is taken down in good order, too.
-const DOWN_EVERY: u64 = 10;
+const DOWN_EVERY: u64 = 4;
 
 /// See the module.
 #[derive(Debug)]

@@ -393,7 +393,7 @@ impl Worker {
     /// A file is replaced as careful programs do it.
     fn replace(&mut self, random: &mut Random) -> io::Result<()> {
         let Some((place, old)) = self.some_file(random) else { return Ok(()) };
-        let part = (place.0, format!("{}.part", place.1));
+        let part = (place.0, format!("{}.part{}", place.1, self.number()));
         let (ino, file) = self.create_at(part.clone())?;
         self.write_at(ino, &file, 0, 1 + random.below(SMALL_BYTES_MAX))?;
         self.sync(ino, &file, false)?;
