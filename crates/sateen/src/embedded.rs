@@ -10,10 +10,12 @@ mod mounted;
 mod port;
 mod registrar;
 
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::syncfs;
 use sateen_mdt::{Mdt, MdtConfig};
 use sateen_mgs::Mgs;
 use sateen_osd::{ObjectStore, Store};
@@ -145,7 +147,9 @@ impl Embedded {
     pub(crate) fn close(self) -> Outcome<()> {
         let mut failed = Vec::new();
         for running in &self.targets {
-            if running.host.close().is_err() {
+            // Also what no program has synced: a stop in good order leaves nothing to luck.
+            let synced = File::open(&running.path).and_then(|disk| Ok(syncfs(disk)?));
+            if running.host.close().is_err() || synced.is_err() {
                 failed.push(running.target.to_string());
             }
         }
