@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use sateen_osd::Key;
-use sateen_types::{Fid, FidMap, Layout, ObjectId};
+use sateen_types::{Fid, FidMap, Layout, ObjectId, Seq};
 use sateen_wire::{Header, LockId, Reply};
 
 use crate::keys;
@@ -45,7 +45,11 @@ pub(crate) struct Cutting {
 #[derive(Debug, Default)]
 pub(crate) struct Llog {
     unlinks: VecDeque<Unlink>,
-    destroying: FidMap<usize>,
+    /// Stripes of removed files that are still there. Counting would not do: what the start
+    /// finds without a file is destroyed once more.
+    destroying: FidMap<Vec<u32>>,
+    /// Objects that the start found without a file, and what they were found under.
+    strays: BTreeMap<ObjectId, Seq>,
     punches: BTreeMap<u64, Cutting>,
     done: Vec<Key>,
 }
@@ -72,12 +76,14 @@ impl Llog {
     pub(crate) fn durable(&mut self, committed: u64, osp: &mut Osp) -> Vec<u64> {
         while self.unlinks.front().is_some_and(|next| next.transno <= committed) {
             let Some(unlink) = self.unlinks.pop_front() else { break };
-            let mut sent = 0;
+            let mut sent = Vec::new();
             for (stripe, ost) in unlink.layout.objects() {
                 let object = ObjectId { fid: unlink.fid, stripe };
-                sent += usize::from(osp.destroy(ost, object, unlink.late_writers));
+                if osp.destroy(ost, object, unlink.late_writers) {
+                    sent.push(stripe);
+                }
             }
-            if sent == 0 {
+            if sent.is_empty() {
                 self.done.push(keys::unlink(unlink.fid));
             } else {
                 self.destroying.insert(unlink.fid, sent);
@@ -102,16 +108,23 @@ impl Llog {
         idle
     }
 
-    /// OSTs have destroyed objects, durably.
-    pub(crate) fn destroyed(&mut self, objects: &[ObjectId]) {
+    /// An object without a file is about to be destroyed; false if it is already.
+    pub(crate) fn stray(&mut self, object: ObjectId, seq: Seq) -> bool {
+        self.strays.insert(object, seq).is_none()
+    }
+
+    /// OSTs have destroyed objects, durably. Returns the sequences of those that were strays,
+    /// each as often as it had one.
+    pub(crate) fn destroyed(&mut self, objects: &[ObjectId]) -> Vec<Seq> {
         for object in objects {
             let Some(left) = self.destroying.get_mut(&object.fid) else { continue };
-            *left -= 1;
-            if *left == 0 {
+            left.retain(|stripe| *stripe != object.stripe);
+            if left.is_empty() {
                 self.destroying.remove(&object.fid);
                 self.done.push(keys::unlink(object.fid));
             }
         }
+        objects.iter().filter_map(|object| self.strays.remove(object)).collect()
     }
 
     /// One object was cut, durably. Returns the truncate if that was the last.

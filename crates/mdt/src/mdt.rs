@@ -237,7 +237,11 @@ impl Mdt {
 
     fn ost_done(&mut self, done: Done, out: &mut Outbox) {
         match done {
-            Done::Destroyed(objects) => self.llog.destroyed(&objects),
+            Done::Destroyed(objects) => {
+                for seq in self.llog.destroyed(&objects) {
+                    self.startup_done(seq);
+                }
+            }
             Done::Punched(transno) => self.was_cut(transno, out),
             Done::Fenced(client) => self.fenced(client),
             Done::Listed { ost, seq, objects } => {
@@ -335,6 +339,13 @@ impl Service for Mdt {
     }
 
     fn on_poisoned(&mut self, _: Timestamp, out: &mut Outbox) {
+        self.stop(out);
+    }
+}
+
+impl Mdt {
+    /// Nothing is executed any more; everybody who waits is told.
+    pub(crate) fn stop(&mut self, out: &mut Outbox) {
         self.core.poison(out);
         let parked = core::mem::take(&mut self.parked).into_values().map(|(m, _)| m.header);
         let held = core::mem::take(&mut self.held).into_iter().map(|m| m.header);

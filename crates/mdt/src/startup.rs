@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use sateen_ldlm::Need;
 use sateen_osd::{Batch, Key, Prefetched};
 use sateen_target::Fault;
-use sateen_types::{Attr, Errno, Fid, Seq, Timestamp};
+use sateen_types::{Attr, Errno, Fid, ObjectId, Seq, Timestamp};
 use sateen_wire::Ibits;
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::{Counters, Inode, PunchRecord, SeqState, UnlinkRecord, tag};
@@ -32,7 +32,9 @@ const PAGE: usize = 1024;
 pub(crate) struct Startup {
     phase: Phase,
     after: Key,
-    /// OSTs whose list of a sequence's objects is still to come.
+    /// Of each sequence: OSTs whose list of its objects is still to come, and objects without
+    /// a file that are still there. Forgotten earlier, they would stay for ever if the MDT
+    /// crashed once more.
     listing: BTreeMap<Seq, usize>,
 }
 
@@ -203,8 +205,16 @@ impl Mdt {
         Ok(())
     }
 
-    /// One OST's objects of a sequence are all compared.
-    pub(crate) fn startup_listed(&mut self, seq: Seq) {
+    /// An object of a sequence has no file.
+    pub(crate) fn startup_stray(&mut self, ost: u32, object: ObjectId, seq: Seq) {
+        if self.llog.stray(object, seq) {
+            *self.startup.listing.entry(seq).or_default() += 1;
+            self.osp.destroy(ost, object, true);
+        }
+    }
+
+    /// One OST's objects of a sequence are all compared, or one without a file is destroyed.
+    pub(crate) fn startup_done(&mut self, seq: Seq) {
         let Some(left) = self.startup.listing.get_mut(&seq) else { return };
         *left -= 1;
         if *left == 0 {

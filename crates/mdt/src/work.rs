@@ -50,6 +50,10 @@ impl Mdt {
             }
             Err(Fault::Errno(error)) => {
                 tracing::error!(?work, %error, "the MDT could not do its own work");
+                if matches!(work, Work::Startup) {
+                    // Nobody will ever be served, and nobody shall wait for it.
+                    self.stop(out);
+                }
             }
         }
     }
@@ -87,7 +91,7 @@ impl Mdt {
         }
         for object in strays {
             tracing::info!(%object, ost, "destroying an object whose file was lost in a crash");
-            self.osp.destroy(ost, object, true);
+            self.startup_stray(ost, object, seq);
         }
         let page = OBJECTS_PER_RPC_MAX / 2;
         match objects.last().filter(|_| objects.len() >= page) {
@@ -95,7 +99,7 @@ impl Mdt {
                 let from_oid = last.object.fid.oid + 1;
                 self.osp.push(ost, Job::List { seq, from_oid });
             }
-            None => self.startup_listed(seq),
+            None => self.startup_done(seq),
         }
         Ok(())
     }

@@ -130,6 +130,8 @@ pub struct World {
     pub held_prefetches: Option<Vec<(ParkId, Wants, u64)>>,
     /// OSTs do not hear anything.
     pub cut_off: bool,
+    /// These OSTs do not hear what is to be destroyed.
+    pub deaf: BTreeSet<u32>,
     pub boots: u64,
     out: Outbox,
     config: MdtConfig,
@@ -161,6 +163,7 @@ impl World {
             now,
             cold: false,
             cut_off: false,
+            deaf: BTreeSet::new(),
             boots: 1,
             out,
             config,
@@ -360,7 +363,11 @@ impl World {
         assert_eq!(decoded.body, message.body);
         match message.header.to {
             Endpoint::Ost(index) => {
-                if self.cut_off {
+                let destroys = matches!(
+                    &message.body,
+                    Body::Request(Request::Ost(OstRequest::Destroy { .. }))
+                );
+                if self.cut_off || destroys && self.deaf.contains(&index) {
                     return;
                 }
                 let mut answers = Outbox::new();

@@ -1,5 +1,7 @@
 //! Crashes at every group commit: what comes back is whole, and what was begun is finished.
 
+use sateen_osd::{Batch, Key};
+use sateen_target::Service;
 use sateen_wire::*;
 
 use crate::fsck;
@@ -140,6 +142,72 @@ fn osts_that_come_late_are_told_everything() {
         world.rest();
     }
     assert!(world.mdt.is_idle());
+}
+
+#[test]
+fn an_object_without_a_file_goes_also_if_the_next_start_is_cut_short() {
+    let mut world = life(false);
+    world.deaf = [0, 1].into();
+    world.crash(world.frames.len());
+    world.rest();
+    assert!(!world.mdt.is_idle(), "the object of the file that was lost is still there");
+    world.deaf.clear();
+    world.crash(world.frames.len());
+    for _ in 0..2 {
+        world.rest();
+        world.tick(2_100);
+    }
+    world.rest();
+    assert!(world.mdt.is_idle());
+    let image = fsck::image(&world.frames);
+    let inodes = fsck::inodes(&image);
+    for object in world.osts.values().flat_map(|ost| ost.objects.keys()) {
+        assert!(inodes.contains_key(&object.fid), "{object} belongs to no file");
+    }
+}
+
+#[test]
+fn an_unlink_record_stays_until_each_object_is_destroyed() {
+    let mut world = World::with_clients(2);
+    let (reply, id) = world.creat(A, ROOT, "wide", Ibits::DATA);
+    let ReplyBody::Mdt(MdtReply::Created { attr, layout: Some(layout), .. }) = reply.body else {
+        panic!()
+    };
+    world.write(&layout, attr.fid, 3 << 20);
+    world.close(A, attr.fid, id, Some(report(3 << 20, true)));
+    world.deaf = [0, 1].into();
+    world.ok(A, World::unlink_request(ROOT, "wide", false));
+    world.rest();
+    // Only OST 0 hears of it, and twice: the start also finds its object without a file.
+    world.crash(world.frames.len());
+    world.rest();
+    world.deaf.remove(&0);
+    world.tick(2_100);
+    world.rest();
+    assert_eq!((world.osts[&0].objects.len(), world.osts[&1].objects.len()), (0, 1));
+    assert_eq!(fsck::of(&fsck::image(&world.frames), b'U').count(), 1);
+    world.deaf.clear();
+    world.tick(2_100);
+    world.rest();
+    assert_eq!((world.objects(), world.mdt.is_idle()), (0, true));
+    assert_eq!(fsck::of(&fsck::image(&world.frames), b'U').count(), 0);
+}
+
+#[test]
+fn a_start_that_fails_keeps_nobody_waiting() {
+    let mut world = World::new(1);
+    let mut damage = Batch::new();
+    let counters = Key::tag(disk::mdt::tag::COUNTERS);
+    damage.put_with(&counters, |out| out.push(1));
+    world.mdt.store().commit(&damage);
+    world.flush();
+    world.crash(world.frames.len());
+    world.clients.entry(A).or_default();
+    let header = world.header(Call { client: A, slot: 0, seq: 0 });
+    world.deliver(header, Request::Connect { features: 0 });
+    let call = world.start(A, MdtRequest::GetAttr { fid: ROOT, want: Ibits::NONE });
+    let answer = world.reply(call).and_then(|reply| reply.error);
+    assert_eq!(answer, Some(sateen_types::Errno::EIO));
 }
 
 #[test]
