@@ -73,9 +73,10 @@ pub(crate) struct Op {
     pub(crate) granted: u64,
     /// Bytes of the OST's own memory that it reads into.
     pub(crate) buffered: usize,
-    /// How far the journal, or the count of written bytes, had come when it asked for more:
-    /// what its answer waits for, or what it is held against.
+    /// How far the journal must be durable before it is answered.
     pub(crate) mark: u64,
+    /// How far the count of written bytes had come when it asked how much space there is.
+    pub(crate) written: u128,
     /// Its client has gone: it must not begin anything any more, nor answer.
     pub(crate) orphaned: bool,
     /// What was fetched for it.
@@ -124,6 +125,7 @@ impl Op {
             granted: 0,
             buffered: 0,
             mark: 0,
+            written: 0,
             orphaned: false,
             fetched: Prefetched::default(),
         }

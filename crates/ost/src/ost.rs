@@ -10,7 +10,7 @@ use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Servi
 use sateen_types::{ClientId, Errno, ObjectId, Timestamp};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
-use sateen_wire::{Body, Bulk, Message, Reply, Request};
+use sateen_wire::{Body, Bulk, Message, OstRequest, Reply, Request};
 
 use crate::op::{OPS_MAX, Op, State, Step, Work};
 use crate::order::Order;
@@ -321,15 +321,21 @@ impl Ost {
 
     fn request(&mut self, message: Message, out: &mut Outbox) {
         let header = message.header;
+        let full = self.ops.len() >= OPS_MAX;
         let op = match message.body {
             Body::Request(Request::Disconnect) => {
                 self.client_gone(header.client);
                 return;
             }
+            Body::Request(Request::Ost(OstRequest::Write { grant_used, .. })) if full => {
+                // A grant is used up whatever becomes of the write.
+                self.space.charge(header.client, grant_used, 0);
+                Err(Errno::EAGAIN)
+            }
+            Body::Request(_) if full => Err(Errno::EAGAIN),
             Body::Request(Request::Ost(request)) => Op::request(header, request, message.bulk),
             _ => Err(Errno::EOPNOTSUPP),
         };
-        let op = if self.ops.len() < OPS_MAX { op } else { Err(Errno::EAGAIN) };
         match op {
             Ok(op) => {
                 self.enter(op);

@@ -28,25 +28,26 @@ const RESERVE_PART: u64 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     /// What the store said last, and `finished` at the moment it was asked.
-    known: Option<(StatFs, u64)>,
+    known: Option<(StatFs, u128)>,
     grants: BTreeMap<ClientId, u64>,
     /// Sum of `grants`.
     promised: u64,
-    /// Bytes of writes that were begun, and that have ended, since the start.
-    started: u64,
-    finished: u64,
+    /// Bytes of writes that were begun, and that have ended, since the start. Ranges to be
+    /// allocated count, which may each be as long as a file can be.
+    started: u128,
+    finished: u128,
     /// It became scarce: ask the store soon.
     scarce: bool,
 }
 
 impl Space {
     /// To be remembered when a `statfs` is asked for, and given to [`Space::learn`].
-    pub(crate) fn mark(&self) -> u64 {
+    pub(crate) fn mark(&self) -> u128 {
         self.finished
     }
 
     /// The store's answer to a `statfs` asked at `mark`.
-    pub(crate) fn learn(&mut self, statfs: StatFs, mark: u64) {
+    pub(crate) fn learn(&mut self, statfs: StatFs, mark: u128) {
         if self.known.is_none_or(|(_, older)| older <= mark) {
             self.known = Some((statfs, mark));
             self.scarce = false;
@@ -93,7 +94,7 @@ impl Space {
             *held -= used;
         }
         self.promised -= used;
-        self.started += len;
+        self.started += u128::from(len);
         used
     }
 
@@ -104,14 +105,19 @@ impl Space {
     }
 
     /// Bytes of the store that are spoken for.
-    fn gone(&self, statfs: &StatFs, mark: u64) -> u64 {
-        let unseen = self.started - mark;
-        Self::reserve(statfs).saturating_add(unseen).saturating_add(self.promised)
+    fn gone(&self, statfs: &StatFs, mark: u128) -> u64 {
+        self.taken(statfs, mark).saturating_add(self.promised)
+    }
+
+    /// The same without promises.
+    fn taken(&self, statfs: &StatFs, mark: u128) -> u64 {
+        let unseen = u64::try_from(self.started - mark).unwrap_or(u64::MAX);
+        Self::reserve(statfs).saturating_add(unseen)
     }
 
     /// A write that was charged has ended.
     pub(crate) fn finished(&mut self, len: u64) {
-        self.finished += len;
+        self.finished += u128::from(len);
         assert!(self.finished <= self.started, "only what was charged ends");
     }
 
@@ -139,7 +145,7 @@ impl Space {
     /// are refused. Promises do not count: they may never be used.
     pub(crate) fn shown(&self) -> Option<StatFs> {
         let (statfs, mark) = self.known.as_ref()?;
-        let gone = Self::reserve(statfs).saturating_add(self.started - mark);
+        let gone = self.taken(statfs, *mark);
         Some(StatFs {
             bytes_free: statfs.bytes_free.saturating_sub(gone),
             bytes_avail: statfs.bytes_avail.saturating_sub(gone),
@@ -174,6 +180,20 @@ mod tests {
         assert!(!space.fits(), "nothing is left without a grant");
         space.release(ClientId(1));
         space.charge(ClientId(99), 0, MIB);
+        assert!(space.fits());
+    }
+
+    #[test]
+    fn the_longest_range_can_be_asked_for_again_and_again() {
+        let (mut space, longest) = (Space::default(), i64::MAX as u64);
+        space.learn(statfs(16 * MIB), 0);
+        for _ in 0..4 {
+            space.charge(ClientId(1), 0, longest);
+            assert!(!space.fits());
+            space.finished(longest);
+        }
+        space.learn(statfs(16 * MIB), space.mark());
+        space.charge(ClientId(1), 0, MIB);
         assert!(space.fits());
     }
 

@@ -387,6 +387,50 @@ fn space_is_promised_once_and_refused_early() {
 }
 
 #[test]
+fn a_refused_write_uses_its_grant_up() {
+    let mut world = World::new(1, 16 * MIB);
+    let mut client = world.client(1);
+    let a = object(1, 0);
+    let (newer, bulk) = write(a, 2, 0, b"x");
+    let ticket = world.send(&mut client, newer, bulk);
+    unpack(world.wait(ticket).0).unwrap();
+    let mut grant =
+        |world: &mut World| match world.call(&mut client, OstRequest::Grant { bytes: 2 * MIB }) {
+            Ok(OstReply::Granted { bytes }) => {
+                let request =
+                    OstRequest::Write { object: a, layout_gen: 1, offset: 0, grant_used: bytes };
+                let ticket = world.send(&mut client, request, Bulk::Data(Bytes::from_static(b"x")));
+                assert_eq!(unpack(world.wait(ticket).0), Err(Errno::ESTALE));
+                bytes
+            }
+            other => panic!("{other:?}"),
+        };
+    assert_eq!(grant(&mut world), 2 * MIB);
+    assert_eq!(grant(&mut world), 2 * MIB, "what was used up is promised to nobody");
+}
+
+#[test]
+fn the_longest_range_is_refused_as_often_as_it_is_asked_for() {
+    let mut world = World::new(1, 16 * MIB);
+    let mut client = world.client(1);
+    let a = object(1, 0);
+    world.settle();
+    for _ in 0..4 {
+        let len = i64::MAX as u64;
+        let request = OstRequest::Allocate {
+            object: a,
+            layout_gen: 1,
+            offset: 0,
+            len,
+            punch_hole: false,
+            keep_size: true,
+        };
+        assert_eq!(world.call(&mut client, request), Err(Errno::ENOSPC));
+    }
+    assert!(world.write(&mut client, a, 0, b"x").is_ok());
+}
+
+#[test]
 fn a_poisoned_target_answers_everybody() {
     let mut world = World::new(1, 64 * MIB);
     let (mut client, mut mdt) = (world.client(1), world.mdt());

@@ -10,14 +10,14 @@ use crate::ost::Ost;
 
 /// Asks the store.
 pub(super) fn ask(ost: &mut Ost, op: &mut Op) -> Step {
-    op.mark = ost.space.mark();
+    op.written = ost.space.mark();
     Step::Io(ObjectOp::StatFs)
 }
 
 /// Takes the store's answer in.
 pub(super) fn learn(ost: &mut Ost, op: &Op, done: &ObjectDone) -> Result<(), Fault> {
     let ObjectDone::StatFs(statfs) = done else { return Err(unexpected()) };
-    ost.space.learn(*statfs, op.mark);
+    ost.space.learn(*statfs, op.written);
     Ok(())
 }
 

@@ -1,10 +1,9 @@
 //! `Write`: bytes into an object, which is born if need be.
 //!
-//! 1. The record is looked up: a dead object, a layout generation that has passed, and a
-//!    range that cannot be are refused.
-//! 2. The space is charged. If none seems left that is not promised to others, the store is
-//!    asked how much there really is, and then how large the object is: bytes that are
-//!    overwritten need none.
+//! 1. The space is charged. The record is looked up: a dead object, a layout generation that
+//!    has passed, and a range that cannot be are refused.
+//! 2. If no space seems left that is not promised to others, the store is asked how much
+//!    there really is, and then how large the object is: bytes that are overwritten need none.
 //! 3. The record is journaled if the object is born, or the layout generation has grown.
 //! 4. The bytes are written, and the answer brings a new grant for the one used up.
 
@@ -68,6 +67,12 @@ pub(super) fn prepare(
     target: Target,
 ) -> Result<Option<Step>, Fault> {
     end_of(target.offset, target.len)?;
+    // First of all: the grant is used up whatever becomes of the write.
+    if op.phase == UNCHARGED {
+        op.charged = target.len;
+        op.granted = ost.space.charge(header.client, target.grant_used, target.len);
+        op.phase = CHARGED;
+    }
     let known = match ost.object(target.object, &op.fetched)? {
         Some(ObjectState::Dead(_)) => return Err(Fault::Errno(Errno::ESTALE)),
         Some(ObjectState::Live(record)) => Some(record),
@@ -77,11 +82,6 @@ pub(super) fn prepare(
         return Err(Fault::Errno(Errno::ESTALE));
     }
     ost.room()?;
-    if op.phase == UNCHARGED {
-        op.charged = target.len;
-        op.granted = ost.space.charge(header.client, target.grant_used, target.len);
-        op.phase = CHARGED;
-    }
     let needs_room = op.granted < target.len && op.phase != OVERWRITES;
     if needs_room && !ost.space.fits() {
         if op.phase == CHARGED {
