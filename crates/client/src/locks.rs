@@ -264,7 +264,7 @@ impl Client {
         let client = self.clone();
         self.port.spawn(Box::pin(async move {
             client.give_back(&inode, id).await;
-            client.drop_idle(fid);
+            client.drop_idle(inode);
         }));
     }
 

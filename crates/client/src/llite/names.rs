@@ -8,6 +8,7 @@ use sateen_wire::{Cred, Grants, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, 
 
 use super::{Entry, Known};
 use crate::client::Client;
+use crate::inode::Inode;
 use crate::sync::lock;
 
 /// A new inode, or the one that a create found.
@@ -253,19 +254,22 @@ impl Client {
             locks
         });
         if locks.is_empty() {
-            return self.drop_idle(fid);
+            return self.drop_idle(inode);
         }
         let client = self.clone();
         self.port.spawn(Box::pin(async move {
             for id in locks {
                 client.cancel_at_mdt(&inode, id, None).await;
             }
-            client.drop_idle(fid);
+            client.drop_idle(inode);
         }));
     }
 
-    /// Lets go of an inode about which nothing is known that anybody could need.
-    pub(crate) fn drop_idle(&self, fid: Fid) {
+    /// Lets go of an inode about which nothing is known that anybody could need. Takes the
+    /// caller's handle, because any but the table's own says that somebody needs it.
+    pub(crate) fn drop_idle(&self, inode: Arc<Inode>) {
+        let fid = inode.fid;
+        drop(inode);
         let mut inodes = lock(&self.inodes);
         let Some(inode) = inodes.all.get(&fid).cloned() else { return };
         let state = lock(&inode.state);
@@ -280,5 +284,71 @@ impl Client {
     /// Attributes with no claim to be cached.
     pub(crate) fn unheld(attr: Attr) -> Known {
         Known { attr, held: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::future::{pending, ready};
+    use core::task::{Context, Waker};
+
+    use sateen_types::{ClientId, Seq, Timestamp};
+    use sateen_wire::{LockId, LockMode, Message};
+
+    use super::*;
+    use crate::client::ClientConfig;
+    use crate::inode::Held;
+    use crate::port::{KernelInval, Port, Task};
+
+    /// Nobody answers.
+    struct Alone;
+
+    impl Port for Alone {
+        fn now(&self) -> Timestamp {
+            Timestamp::default()
+        }
+        fn send(&self, _: Message) {}
+        fn spawn(&self, mut task: Task) {
+            let ended = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(ended.is_ready(), "there is nothing to wait for");
+        }
+        fn sleep(&self, _: u64) -> Task {
+            Box::pin(pending())
+        }
+        fn invalidate(
+            &self,
+            _: KernelInval,
+        ) -> core::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
+            Box::pin(ready(true))
+        }
+    }
+
+    #[test]
+    fn an_inode_that_the_kernel_forgot_is_dropped() {
+        let client = Client::new(ClientConfig { id: ClientId(1) }, Arc::new(Alone));
+        let known = || lock(&client.inodes).all.len();
+        for locked in [false, true] {
+            let fid = Fid::new(Seq(0x2_0000_0400), 1);
+            client.introduce(fid);
+            client.introduce(fid);
+            if locked {
+                lock(&client.inode(fid).state).locks.push(Held {
+                    id: LockId(7),
+                    mode: LockMode::Pr,
+                    bits: Ibits::META,
+                    readable: false,
+                    pages: false,
+                    cancelling: false,
+                    served: false,
+                    rounds: 0,
+                    users: 0,
+                    pins: Vec::new(),
+                });
+            }
+            client.forget(fid, 1);
+            assert_eq!(known(), 1, "one reference is left");
+            client.forget(fid, 1);
+            assert_eq!(known(), 0, "locked: {locked}");
+        }
     }
 }
