@@ -68,8 +68,9 @@ pub(crate) struct InodeState {
     /// Stamp of this client's last own change of the inode, or report of its size: an answer
     /// to a request sent earlier may not know of it.
     pub(crate) changed_at: u64,
-    /// When this client last changed it, on the monotonic clock.
-    pub(crate) changed_ns: u64,
+    /// The kernel was given a directory's attributes to keep, and has not been told to forget
+    /// them since.
+    pub(crate) told: bool,
     /// Open files, and those among them that may write.
     pub(crate) opens: u32,
     pub(crate) write_opens: u32,
@@ -210,9 +211,8 @@ impl InodeState {
 
     /// This client changed the inode at the MDT, with a request sent at `sent`, as is known
     /// from `now` on: what was heard before is old. `attr` is what the MDT made of it.
-    pub(crate) fn changed(&mut self, attr: Option<Attr>, (sent, now): (u64, u64), now_ns: u64) {
+    pub(crate) fn changed(&mut self, attr: Option<Attr>, (sent, now): (u64, u64)) {
         self.changed_at = now;
-        self.changed_ns = now_ns;
         match attr {
             // It may have been on its way while others changed more.
             Some(attr) if self.cancels.is_empty() && sent >= self.cancelled_at => {

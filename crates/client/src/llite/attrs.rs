@@ -9,11 +9,9 @@ use super::Known;
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::locks::Access;
+use crate::port::KernelInval;
 use crate::sync::{lock, until};
 
-/// For so long after a client's own change are a directory's attributes not cached: an answer
-/// that overtakes another in the kernel could otherwise stay. 100 ms.
-const SETTLE_NS: u64 = 100_000_000;
 /// How often attributes are asked for again that this client has changed meanwhile.
 const ASKED_MAX: u32 = 8;
 
@@ -26,9 +24,10 @@ impl InodeState {
     }
 
     /// Whether the kernel may keep what it is told now.
-    pub(crate) fn may_cache(&self, now_ns: u64) -> bool {
-        let settled = now_ns > self.changed_ns.saturating_add(SETTLE_NS);
-        self.cached().is_some_and(|attr| !attr.is_dir() || settled)
+    pub(crate) fn tell(&mut self) -> bool {
+        let Some(attr) = self.cached() else { return false };
+        self.told |= attr.is_dir();
+        true
     }
 }
 
@@ -44,9 +43,9 @@ impl Client {
     pub async fn getattr(self: &Arc<Client>, fid: Fid) -> Result<Known> {
         let inode = self.inode(fid);
         {
-            let state = lock(&inode.state);
+            let mut state = lock(&inode.state);
             if let Some(attr) = state.cached() {
-                return Ok(Known { attr, held: state.may_cache(self.port.now().mono_ns) });
+                return Ok(Known { attr, held: state.tell() });
             }
         }
         let want = Ibits::META.union(Ibits::DATA);
@@ -88,7 +87,7 @@ impl Client {
                 if state.is_news(stamp) {
                     state.learn(attr, stamp);
                     let attr = state.attr.unwrap_or(attr);
-                    return Ok(Known { attr, held: state.may_cache(self.port.now().mono_ns) });
+                    return Ok(Known { attr, held: state.tell() });
                 }
                 let attr = state.with_size(attr);
                 if state.size_known || attr.kind() != FileKind::Regular {
@@ -105,10 +104,20 @@ impl Client {
 
     /// What the MDT answered about an inode that this client just changed, with a request
     /// sent at `sent`.
-    pub(crate) fn own_change(&self, inode: &Inode, attr: Option<Attr>, sent: u64) {
-        let now_ns = self.port.now().mono_ns;
+    ///
+    /// The kernel drops a directory's attributes when the call that changed it returns, but an
+    /// answer with older ones may still be on its way there. After it was told to forget them
+    /// it does not believe that answer either (docs/decisions/0001-kernel-coherence.md).
+    pub(crate) async fn own_change(&self, inode: &Inode, attr: Option<Attr>, sent: u64) {
         let now = self.stamp();
-        inode.update(|state| state.changed(attr, (sent, now), now_ns));
+        let told = inode.update(|state| {
+            state.changed(attr, (sent, now));
+            core::mem::take(&mut state.told)
+        });
+        if told {
+            // It waits for nothing, and the kernel knows the directory that it changes.
+            self.port.invalidate(KernelInval::Attr(inode.fid.ino())).await;
+        }
     }
 
     /// Changes attributes.
@@ -135,12 +144,12 @@ impl Client {
         let answer = self.mdt(fid, MdtRequest::SetAttr { fid, set, cred }).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         let sent = answer.stamp;
-        self.own_change(&inode, Some(attr), sent);
+        self.own_change(&inode, Some(attr), sent).await;
         drop(used);
         {
-            let state = lock(&inode.state);
+            let mut state = lock(&inode.state);
             if let Some(attr) = state.cached() {
-                return Ok(Known { attr, held: state.may_cache(self.port.now().mono_ns) });
+                return Ok(Known { attr, held: state.tell() });
             }
         }
         self.know(&inode, attr, sent).await

@@ -84,7 +84,7 @@ impl Client {
             }
         };
         if how.truncate {
-            self.was_emptied(&inode, attr, sent);
+            self.was_emptied(&inode, attr, sent).await;
         }
         drop(quiet);
         inode.update(|state| {
@@ -181,9 +181,9 @@ impl Client {
 
     /// An open of this client has cut the file to nothing: what it wrote before, and has not
     /// reported, is gone.
-    fn was_emptied(&self, inode: &Inode, attr: Attr, sent: u64) {
+    async fn was_emptied(&self, inode: &Inode, attr: Attr, sent: u64) {
         lock(&inode.state).unreported_mtime = None;
-        self.own_change(inode, Some(attr), sent);
+        self.own_change(inode, Some(attr), sent).await;
     }
 
     fn begin_open(&self, inode: &Inode, how: OpenHow) {

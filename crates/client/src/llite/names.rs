@@ -117,7 +117,7 @@ impl Client {
             return Err(Errno::EPROTO);
         };
         if !existed {
-            self.own_change(&self.inode(parent), None, stamp);
+            self.own_change(&self.inode(parent), None, stamp).await;
         }
         Ok(Made { attr, layout, existed, transno, grants, stamp })
     }
@@ -153,17 +153,17 @@ impl Client {
         let name = Name::new(name)?;
         let answer = self.mdt(parent, MdtRequest::Unlink { parent, name, directory }).await?;
         let MdtReply::Removed { attr } = answer.body else { return Err(Errno::EPROTO) };
-        self.own_change(&self.inode(parent), None, answer.stamp);
-        self.lost_a_name(attr, answer.stamp);
+        self.own_change(&self.inode(parent), None, answer.stamp).await;
+        self.lost_a_name(attr, answer.stamp).await;
         Ok(())
     }
 
     /// An inode lost a name through this client.
-    fn lost_a_name(self: &Arc<Client>, attr: Option<Attr>, sent: u64) {
+    async fn lost_a_name(self: &Arc<Client>, attr: Option<Attr>, sent: u64) {
         let Some(attr) = attr else { return };
         let inode = lock(&self.inodes).all.get(&attr.fid).cloned();
         if let Some(inode) = inode {
-            self.own_change(&inode, Some(attr), sent);
+            self.own_change(&inode, Some(attr), sent).await;
             if attr.nlink == 0 && lock(&inode.state).opens == 0 {
                 // The MDT has forgotten all locks on it.
                 let stamp = self.stamp();
@@ -193,20 +193,20 @@ impl Client {
         let answer = self.mdt(parent, request).await?;
         let MdtReply::Removed { attr } = answer.body else { return Err(Errno::EPROTO) };
         let sent = answer.stamp;
-        self.own_change(&self.inode(parent), None, sent);
+        self.own_change(&self.inode(parent), None, sent).await;
         if new_parent != parent {
-            self.own_change(&self.inode(new_parent), None, sent);
+            self.own_change(&self.inode(new_parent), None, sent).await;
         }
-        self.lost_a_name(attr, sent);
+        self.lost_a_name(attr, sent).await;
         Ok(())
     }
 
     /// After a rename or a link the moved inode's ctime is new: what was known of it is old.
-    pub fn touched(&self, fid: Fid) {
+    pub async fn touched(&self, fid: Fid) {
         let inode = lock(&self.inodes).all.get(&fid).cloned();
         if let Some(inode) = inode {
             let now = self.stamp();
-            self.own_change(&inode, None, now);
+            self.own_change(&inode, None, now).await;
         }
     }
 
@@ -219,8 +219,8 @@ impl Client {
         let answer = self.mdt(parent, MdtRequest::Link { fid, parent, name }).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         let sent = answer.stamp;
-        self.own_change(&self.inode(parent), None, sent);
-        self.own_change(&self.inode(fid), Some(attr), sent);
+        self.own_change(&self.inode(parent), None, sent).await;
+        self.own_change(&self.inode(fid), Some(attr), sent).await;
         self.entry(parent, attr, sent).await
     }
 
@@ -228,10 +228,9 @@ impl Client {
     /// may be cached; asked at the last moment, because an invalidation that finds the inode
     /// referenced waits until the kernel knows it.
     pub fn introduce(&self, fid: Fid) -> bool {
-        let now = self.port.now().mono_ns;
         self.inode(fid).update(|state| {
             state.lookups += 1;
-            state.may_cache(now)
+            state.tell()
         })
     }
 

@@ -59,7 +59,7 @@ impl Client {
     ) -> Result<()> {
         let name = xattr_name(name)?;
         let answer = self.mdt(fid, MdtRequest::SetXattr { fid, name, value, mode }).await?;
-        self.own_change(&self.inode(fid), None, answer.stamp);
+        self.own_change(&self.inode(fid), None, answer.stamp).await;
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl Client {
     pub async fn removexattr(self: &Arc<Client>, fid: Fid, name: &[u8]) -> Result<()> {
         let name = xattr_name(name)?;
         let answer = self.mdt(fid, MdtRequest::RemoveXattr { fid, name }).await?;
-        self.own_change(&self.inode(fid), None, answer.stamp);
+        self.own_change(&self.inode(fid), None, answer.stamp).await;
         Ok(())
     }
 
@@ -82,7 +82,7 @@ impl Client {
         let answer = self.mdt(fid, MdtRequest::SetStripe { fid, policy }).await?;
         let inode = self.inode(fid);
         lock(&inode.state).layout = None;
-        self.own_change(&inode, None, answer.stamp);
+        self.own_change(&inode, None, answer.stamp).await;
         Ok(())
     }
 
