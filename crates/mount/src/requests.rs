@@ -50,12 +50,15 @@ fn how(flags: u32) -> OpenHow {
 }
 
 fn kernel_flags(how: OpenHow, flags: u32, direct_io: bool) -> u32 {
+    // A close has nothing to wait for, and what was stored through mappings is written when
+    // they go.
+    let always = open_flags::NOFLUSH;
     if how.write || direct_io || flags & O_DIRECT != 0 {
         // Writers go past the page cache: no copy, and appends find their place under the
         // data lock. Mappings still work.
-        return open_flags::DIRECT_IO | open_flags::PARALLEL_DIRECT_WRITES;
+        return always | open_flags::DIRECT_IO | open_flags::PARALLEL_DIRECT_WRITES;
     }
-    open_flags::KEEP_CACHE
+    always | open_flags::KEEP_CACHE
 }
 
 /// The kernel leaves the umask to us, because a default ACL takes its place.
