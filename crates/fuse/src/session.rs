@@ -236,6 +236,7 @@ impl Session {
             Transport::Uring => 1,
         };
         start_readers(&shared, &fd, readers, payload, &Arc::new(queues))?;
+        mount::raise_readahead(&options);
         let notifier = Notifier::new(fd);
         Ok(Session { options, notifier, offer, caps, transport, shared })
     }
