@@ -28,6 +28,10 @@ const IDLE_TICK_NS: u64 = 50_000_000;
 /// Ticks without anything happening after which they come less often.
 const QUIET_TICKS: u32 = 8;
 
+/// How much less often than others the checkpointer gets a busy processor. Not by much: it
+/// must keep up with the changes, or they are slowed down.
+const CHECKPOINT_NICE: i32 = 5;
+
 /// Most targets in one process.
 pub const HOSTS_MAX: usize = 1 << 12;
 
@@ -86,7 +90,13 @@ impl Reactor {
         let (router, hosts) = (self.router.clone(), self.hosts.clone());
         threads.push(named("timer", move || timers.serve(&pool, &router, &hosts))?);
         let checkpoints = self.checkpoints.clone();
-        threads.push(named("checkpoint", move || checkpoints.serve())?);
+        let checkpointer = move || {
+            if let Err(error) = rustix::process::nice(CHECKPOINT_NICE) {
+                tracing::debug!(%error, "checkpoints keep their priority");
+            }
+            checkpoints.serve();
+        };
+        threads.push(named("checkpoint", checkpointer)?);
         Ok(())
     }
 

@@ -19,6 +19,8 @@ use crate::sync::{Arc, MutexGuard, Ordering, PoisonError, lock};
 /// Journal bytes since the last checkpoint that bring on the next, even if the memtable is
 /// small because the same keys change again and again: bounds the replay at a restart.
 pub(super) const JOURNAL_BYTES_MAX: u64 = 256 << 20;
+/// Each frame takes whole pages of the journal, and small ones are mostly padding.
+const FRAME_ALIGN_BYTES: u64 = 4096;
 /// Bytes waiting for the journal that start a group commit before the tick does.
 pub(super) const PENDING_BYTES_SOON: usize = 1 << 20;
 
@@ -84,7 +86,7 @@ impl<S: Service + 'static> TargetHost<S> {
             state.service.on_space(space);
         }
         let now = self.clock.now();
-        state.journal_bytes += flush.frame.len() as u64;
+        state.journal_bytes += (flush.frame.len() as u64).next_multiple_of(FRAME_ALIGN_BYTES);
         state.service.store().flush_done(flush);
         state.service.on_flushed(now, out);
         state.flushing = false;
