@@ -38,6 +38,9 @@ pub(crate) enum Command {
     /// Started by `up` itself: aborts the mounts if the serving process dies.
     #[command(hide = true)]
     Guard(GuardArgs),
+    /// Measures how a file system bears very many files.
+    #[command(hide = true)]
+    Fill(FillArgs),
 }
 
 /// Where the file system keeps everything.
@@ -113,6 +116,34 @@ pub(crate) struct GuardArgs {
     /// Its mounts.
     #[arg(long, value_name = "DIR")]
     pub mount: Vec<PathBuf>,
+}
+
+/// Arguments of `fill`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FillArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Files to end up with.
+    #[arg(long, value_name = "N")]
+    pub files: u64,
+    /// Clients, each with a thread of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub threads: u32,
+    /// Seconds of creates, stats and unlinks in equal parts afterwards.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub mixed: u64,
+    /// Operations a second then, of all threads together.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub rate: u32,
+    /// Seconds from line to line.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub every: u64,
+    /// Metadata targets.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub mdts: u32,
+    /// Object targets.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub osts: u32,
 }
 
 /// Arguments of `fsck`.

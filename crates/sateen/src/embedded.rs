@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::syncfs;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use sateen_mdt::{Mdt, MdtConfig};
 use sateen_mgs::Mgs;
 use sateen_osd::{ObjectStore, Store};
@@ -27,7 +28,7 @@ use sateen_types::{Endpoint, Timestamp};
 use sateen_wire::StatFs;
 
 use self::backend::Opened;
-pub(crate) use self::mounted::Mounted;
+pub(crate) use self::mounted::{Mounted, Native};
 use crate::refusal::{Outcome, Refusal};
 use crate::report::TargetReport;
 use crate::targets::Target;
@@ -70,6 +71,7 @@ impl<S: Service + 'static> Host for Arc<TargetHost<S>> {
 impl Embedded {
     /// Starts all targets.
     pub(crate) fn start(targets: &[Target]) -> Outcome<Embedded> {
+        raise_file_limit();
         let reactor = Arc::new(Reactor::default());
         reactor.start().map_err(|error| Refusal::io("start threads", &error))?;
         let mut embedded = Embedded { reactor, targets: Vec::new() };
@@ -138,6 +140,11 @@ impl Embedded {
         Mounted::new(&self.reactor, path, direct_io)
     }
 
+    /// Makes a client that is not mounted.
+    pub(crate) fn client(&self) -> Outcome<Native> {
+        Native::new(&self.reactor)
+    }
+
     /// The targets' states and space.
     pub(crate) fn report(&self) -> Vec<TargetReport> {
         self.targets.iter().map(Running::report).collect()
@@ -161,6 +168,15 @@ impl Embedded {
             format!("{} had stopped after a disk error", failed.join(", ")),
             "look at the log and at the disk, then start the file system again",
         ))
+    }
+}
+
+/// The OSTs keep thousands of objects open, more than programs may by default.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!(%error, "the number of open files stays limited");
     }
 }
 

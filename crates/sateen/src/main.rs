@@ -5,6 +5,7 @@
 //! | `cli` | the arguments |
 //! | `up`, `serve`, `guard`, `down`, `status`, `sync` | the commands |
 //! | `embedded` | a whole file system in one process |
+//! | `fill` | a measurement of it with very many files |
 //! | `data_dir`, `targets`, `mounts`, `state`, `control` | what they share |
 //!
 //! Every refusal says what is wrong and what to do, on standard error, with exit code 1.
@@ -14,6 +15,7 @@ mod control;
 mod data_dir;
 mod down;
 mod embedded;
+mod fill;
 mod fsck;
 mod guard;
 mod lfs;
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Fsck(args) => return fsck::run(&args),
         Command::Lfs(args) => return lfs::run(&args),
         Command::Guard(args) => guard::run(&args),
+        Command::Fill(args) => fill::run(&args),
     };
     done.unwrap_or_else(|refusal| {
         eprintln!("sateen: {refusal}");

@@ -31,28 +31,7 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// Connects a new client and mounts it.
     pub(crate) fn new(reactor: &Arc<Reactor>, path: &Path, direct_io: bool) -> Outcome<Mounted> {
-        let port = Arc::new(ClientPort::new(reactor.clone()));
-        let id = ClientId(sateen_reactor::random());
-        let as_port: Arc<dyn Port> = port.clone();
-        let client = Client::new(ClientConfig { id }, as_port);
-        reactor.router.add(client.endpoint(), Arc::new(ToClient(client.clone())));
-        let mounting = client.clone();
-        let connected = wait_for(reactor, async move { mounting.mount().await });
-        match connected {
-            Some(Ok(())) => {}
-            Some(Err(errno)) => {
-                return Err(Refusal::new(
-                    format!("the client cannot connect: {errno}"),
-                    "look at the log",
-                ));
-            }
-            None => {
-                return Err(Refusal::new(
-                    "the targets do not answer",
-                    "look at the log and at the disk: it may be hanging",
-                ));
-            }
-        }
+        let (client, port) = connect(reactor)?;
         let mut options = MountOptions::new(path);
         options.fsname = FSNAME.to_owned();
         let fs = Arc::new(KernelFs::new(client.clone(), reactor.executor.clone(), direct_io));
@@ -79,6 +58,57 @@ impl Mounted {
             }
             self.reactor.router.remove(self.client.endpoint());
         });
+    }
+}
+
+/// A client that no mount stands before: its verbs are called from here.
+pub(crate) struct Native {
+    reactor: Arc<Reactor>,
+    client: Arc<Client>,
+}
+
+impl Native {
+    /// Connects a new client.
+    pub(crate) fn new(reactor: &Arc<Reactor>) -> Outcome<Native> {
+        let (client, port) = connect(reactor)?;
+        // No kernel believes anything.
+        port.detach();
+        Ok(Native { reactor: reactor.clone(), client })
+    }
+
+    /// Runs verbs of the client to their end; `ETIMEDOUT` if that takes too long.
+    ///
+    /// # Errors
+    /// The verbs'.
+    pub(crate) fn run<T: Send + 'static, F>(
+        &self,
+        verbs: impl FnOnce(Arc<Client>) -> F,
+    ) -> sateen_types::Result<T>
+    where
+        F: Future<Output = sateen_types::Result<T>> + Send + 'static,
+    {
+        let done = wait_for(&self.reactor, verbs(self.client.clone()));
+        done.unwrap_or(Err(sateen_types::Errno::ETIMEDOUT))
+    }
+}
+
+/// A new client, connected to all targets.
+fn connect(reactor: &Arc<Reactor>) -> Outcome<(Arc<Client>, Arc<ClientPort>)> {
+    let port = Arc::new(ClientPort::new(reactor.clone()));
+    let id = ClientId(sateen_reactor::random());
+    let as_port: Arc<dyn Port> = port.clone();
+    let client = Client::new(ClientConfig { id }, as_port);
+    reactor.router.add(client.endpoint(), Arc::new(ToClient(client.clone())));
+    let mounting = client.clone();
+    match wait_for(reactor, async move { mounting.mount().await }) {
+        Some(Ok(())) => Ok((client, port)),
+        Some(Err(errno)) => {
+            Err(Refusal::new(format!("the client cannot connect: {errno}"), "look at the log"))
+        }
+        None => Err(Refusal::new(
+            "the targets do not answer",
+            "look at the log and at the disk: it may be hanging",
+        )),
     }
 }
 

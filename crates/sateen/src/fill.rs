@@ -1,0 +1,345 @@
+//! `sateen fill`: how a file system bears very many files. A measurement, hidden from users.
+//!
+//! Starts the targets of a data folder with clients in the same process and no mount, and
+//! reports how long the start took, which is what a restart costs if the data is not new.
+//! Then some threads, each a client with folders of its own, create empty files (18 of 20
+//! operations; one is a stat and one an unlink of a random file) until there are enough, and
+//! after that mix creates, stats and unlinks in equal parts at a bounded rate. Every answer
+//! is checked. It ends without closing anything, so that the next start is one after a crash.
+//!
+//! A probe sleeps for a millisecond again and again: a second in which it overslept by more
+//! than [`QUIET_NS`] is one in which this process had to wait for a processor, and says little
+//! about the file system. `docs/results/files-20m.md` says how to run it within a limit.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use sateen_client::OpenHow;
+use sateen_types::{Errno, Fid, Result};
+use sateen_wire::Cred;
+
+use crate::cli::FillArgs;
+use crate::data_dir::DataDir;
+use crate::embedded::{Embedded, Native};
+use crate::refusal::{Outcome, Refusal};
+use crate::targets;
+
+/// Files in one folder.
+const FILES_PER_FOLDER: u64 = 100_000;
+/// A probe that overslept by less says that there was a processor to run on: 11 ms.
+const QUIET_NS: u64 = 11_000_000;
+/// Kinds of operations.
+const KINDS: [&str; 3] = ["create", "stat", "unlink"];
+const CREATE: usize = 0;
+const STAT: usize = 1;
+const UNLINK: usize = 2;
+const NOBODY: Cred = Cred { uid: 0, gid: 0, umask: 0 };
+
+/// What all threads count.
+#[derive(Default)]
+struct Counts {
+    /// Operations and nanoseconds, by kind, since the last report.
+    done: [AtomicU64; 3],
+    spent_ns: [AtomicU64; 3],
+    /// Longest operation of the running second, by kind.
+    longest_ns: [AtomicU64; 3],
+    /// Longest oversleeping of the probe in it.
+    probe_ns: AtomicU64,
+    live: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Counts {
+    fn note(&self, kind: usize, took: Duration) {
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        for (counter, add) in [(&self.done, 1), (&self.spent_ns, ns)] {
+            if let Some(counter) = counter.get(kind) {
+                counter.fetch_add(add, Ordering::Relaxed);
+            }
+        }
+        if let Some(longest) = self.longest_ns.get(kind) {
+            longest.fetch_max(ns, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One thread's files: numbers of names, and which of them were removed again.
+struct Worker {
+    client: Native,
+    counts: Arc<Counts>,
+    number: u64,
+    folders: Vec<Fid>,
+    next: u64,
+    removed: Vec<u64>,
+    random: u64,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &FillArgs) -> Outcome<ExitCode> {
+    crate::logging::to_terminal();
+    let data = DataDir::at(&args.data.data)?;
+    let lock = data.open()?;
+    let begun = Instant::now();
+    let targets = targets::open_or_make(&data, Some(args.mdts), Some(args.osts))?;
+    let embedded = Embedded::start(&targets)?;
+    let counts = Arc::new(Counts::default());
+    let mut workers = Vec::new();
+    for number in 0..args.threads {
+        let client = embedded.client()?;
+        workers.push(Worker::new(client, counts.clone(), u64::from(number)));
+    }
+    let first = workers.first_mut().map(|worker| worker.client_root());
+    println!("started in {:.2} s; the root answers {first:?}", begun.elapsed().as_secs_f64());
+    std::thread::scope(|scope| {
+        let share = args.files / u64::from(args.threads).max(1);
+        let pause = Duration::from_secs(u64::from(args.threads)) / args.rate.max(1);
+        let mixed = Duration::from_secs(args.mixed);
+        let threads: Vec<_> = workers
+            .into_iter()
+            .map(|worker| scope.spawn(move || worker.work(share, mixed, pause)))
+            .collect();
+        let (probed, reported) = (counts.clone(), counts.clone());
+        scope.spawn(move || probe(&probed));
+        scope.spawn(move || report(&reported, args.every));
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        counts.stop.store(true, Ordering::Relaxed);
+        for result in results {
+            match result {
+                Ok(Ok(())) => {}
+                Ok(Err(errno)) => {
+                    return Err(Refusal::new(format!("failed: {errno}"), "see above"));
+                }
+                Err(_) => return Err(Refusal::new("a thread panicked", "see above")),
+            }
+        }
+        Ok(())
+    })?;
+    drop(lock);
+    // A crash, as far as the targets can tell.
+    std::process::exit(0)
+}
+
+impl Worker {
+    fn new(client: Native, counts: Arc<Counts>, number: u64) -> Worker {
+        let random = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let (folders, removed) = (Vec::new(), Vec::new());
+        Worker { client, counts, number, folders, next: 0, removed, random }
+    }
+
+    fn client_root(&mut self) -> Result<Fid> {
+        self.client.run(|client| async move { Ok(client.getattr(Fid::ROOT).await?.attr.fid) })
+    }
+
+    fn work(mut self, share: u64, mixed: Duration, pause: Duration) -> Result<()> {
+        let mut live = 0;
+        while live < share {
+            match self.draw(20) {
+                0 if live > 0 => self.stat()?,
+                1 if live > 0 => live -= u64::from(self.unlink()?),
+                _ => {
+                    self.create()?;
+                    live += 1;
+                }
+            }
+        }
+        let begun = Instant::now();
+        for turn in 0u32.. {
+            let due = pause.saturating_mul(turn);
+            if due >= mixed {
+                break;
+            }
+            if let Some(left) = due.checked_sub(begun.elapsed()) {
+                std::thread::sleep(left);
+            }
+            match turn % 3 {
+                0 => self.create()?,
+                1 => self.stat()?,
+                _ => drop(self.unlink()?),
+            }
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        // xorshift64: any will do that repeats itself from run to run.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % below.max(1)
+    }
+
+    fn is_removed(&self, file: u64) -> bool {
+        let word = self.removed.get((file / 64) as usize).copied().unwrap_or_default();
+        word >> (file % 64) & 1 == 1
+    }
+
+    fn place(&self, file: u64) -> Result<(Fid, Vec<u8>)> {
+        let folder = self.folders.get((file / FILES_PER_FOLDER) as usize).copied();
+        Ok((folder.ok_or(Errno::EIO)?, format!("file.{file:08}").into_bytes()))
+    }
+
+    fn create(&mut self) -> Result<()> {
+        let file = self.next;
+        if file.is_multiple_of(FILES_PER_FOLDER) {
+            let random = sateen_reactor::random();
+            let name = format!("t{}.{}.{random:x}", self.number, self.folders.len());
+            let made = self.client.run(move |client| async move {
+                let mode = 0o40_755;
+                client.mknod(Fid::ROOT, name.as_bytes(), mode, 0, b"", NOBODY).await
+            })?;
+            self.folders.push(made.inode.ok_or(Errno::EIO)?.attr.fid);
+        }
+        let (folder, name) = self.place(file)?;
+        let begun = Instant::now();
+        self.client.run(move |client| async move {
+            let how = OpenHow { write: true, exclusive: true, ..OpenHow::default() };
+            let (_, opened) = client.create(folder, &name, 0o644, how, NOBODY).await?;
+            let fid = opened.known.attr.fid;
+            client.introduce(fid);
+            client.close(opened.handle).await?;
+            client.forget(fid, 1);
+            Ok(())
+        })?;
+        self.counts.note(CREATE, begun.elapsed());
+        self.counts.live.fetch_add(1, Ordering::Relaxed);
+        self.next += 1;
+        Ok(())
+    }
+
+    /// A random file, which may have been removed.
+    fn stat(&mut self) -> Result<()> {
+        let file = self.draw(self.next);
+        let expected = !self.is_removed(file);
+        let (folder, name) = self.place(file)?;
+        let begun = Instant::now();
+        let found = self.client.run(move |client| async move {
+            let entry = client.lookup(folder, &name).await?;
+            if let Some(known) = entry.inode {
+                client.introduce(known.attr.fid);
+                client.forget(known.attr.fid, 1);
+            }
+            Ok(entry.inode.is_some())
+        })?;
+        self.counts.note(STAT, begun.elapsed());
+        if found == expected { Ok(()) } else { Err(Errno::EIO) }
+    }
+
+    /// Removes a random file; false if it was removed before.
+    fn unlink(&mut self) -> Result<bool> {
+        let file = self.draw(self.next);
+        if self.is_removed(file) {
+            return Ok(false);
+        }
+        let (folder, name) = self.place(file)?;
+        let begun = Instant::now();
+        self.client.run(move |client| async move { client.unlink(folder, &name, false).await })?;
+        self.counts.note(UNLINK, begun.elapsed());
+        self.counts.live.fetch_sub(1, Ordering::Relaxed);
+        let word = (file / 64) as usize;
+        if self.removed.len() <= word {
+            self.removed.resize(word + 1, 0);
+        }
+        if let Some(word) = self.removed.get_mut(word) {
+            *word |= 1 << (file % 64);
+        }
+        Ok(true)
+    }
+}
+
+/// Sleeps again and again, and notes by how much too long.
+fn probe(counts: &Counts) {
+    let nap = Duration::from_millis(1);
+    while !counts.stop.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        std::thread::sleep(nap);
+        let over = u64::try_from(begun.elapsed().saturating_sub(nap).as_nanos());
+        counts.probe_ns.fetch_max(over.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// Prints a line every so many seconds, and at the end the longest operations.
+fn report(counts: &Counts, every: u64) {
+    println!(
+        "seconds     live files  creates/s  average us: create   stat  unlink  longest ms: create  \
+         stat unlink  probe ms  MiB"
+    );
+    let begun = Instant::now();
+    let mut longest = [0; 3];
+    let mut longest_quiet = [0; 3];
+    let (mut seconds, mut quiet) = (0, 0);
+    let mut row = Row::default();
+    while !counts.stop.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_secs(1));
+        let probe = counts.probe_ns.swap(0, Ordering::Relaxed);
+        let second: Vec<u64> =
+            counts.longest_ns.iter().map(|ns| ns.swap(0, Ordering::Relaxed)).collect();
+        seconds += 1;
+        quiet += u64::from(probe < QUIET_NS);
+        for (kind, ns) in second.iter().enumerate() {
+            raise(&mut longest, kind, *ns);
+            raise(&mut row.longest, kind, *ns);
+            if probe < QUIET_NS {
+                raise(&mut longest_quiet, kind, *ns);
+            }
+        }
+        row.probe = row.probe.max(probe);
+        if seconds % every.max(1) == 0 {
+            row.print(counts, begun.elapsed().as_secs_f64(), every.max(1));
+            row = Row::default();
+        }
+    }
+    for (what, longest, of) in
+        [("", longest, seconds), (", quiet seconds alone", longest_quiet, quiet)]
+    {
+        let parts: Vec<String> = KINDS
+            .iter()
+            .zip(longest)
+            .map(|(kind, ns)| format!("{kind} {:.1} ms", ns as f64 / 1e6))
+            .collect();
+        println!("longest{what} ({of} s): {}", parts.join(", "));
+    }
+}
+
+fn raise(longest: &mut [u64; 3], kind: usize, ns: u64) {
+    if let Some(longest) = longest.get_mut(kind) {
+        *longest = ns.max(*longest);
+    }
+}
+
+/// What is printed in one line.
+#[derive(Default)]
+struct Row {
+    longest: [u64; 3],
+    probe: u64,
+}
+
+impl Row {
+    fn print(&self, counts: &Counts, at: f64, every: u64) {
+        let done: Vec<u64> =
+            counts.done.iter().map(|done| done.swap(0, Ordering::Relaxed)).collect();
+        let spent = counts.spent_ns.iter().map(|spent| spent.swap(0, Ordering::Relaxed));
+        let average: Vec<f64> = spent
+            .zip(&done)
+            .map(|(spent, done)| spent as f64 / 1e3 / (*done).max(1) as f64)
+            .collect();
+        let average: String = average.iter().map(|us| format!("{us:>8.1}")).collect();
+        let longest: String =
+            self.longest.iter().map(|ns| format!("{:>7.1}", *ns as f64 / 1e6)).collect();
+        println!(
+            "{at:>7.0} {:>14} {:>10} {average:>31} {longest:>30} {:>9.1} {:>4}",
+            counts.live.load(Ordering::Relaxed),
+            done.first().copied().unwrap_or_default() / every,
+            self.probe as f64 / 1e6,
+            resident_mib(),
+        );
+    }
+}
+
+/// Memory of this process outside the page cache.
+fn resident_mib() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    (pages.unwrap_or_default() * rustix::param::page_size() as u64) >> 20
+}
