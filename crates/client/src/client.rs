@@ -58,6 +58,8 @@ pub struct Client {
     pub(crate) fids: Fids,
     pub(crate) grants: Mutex<BTreeMap<u32, u64>>,
     pub(crate) next_open: AtomicU64,
+    /// Stamp of the last time that the MDT forgot this client: opens answered before are void.
+    pub(crate) lost_at: AtomicU64,
     clock: AtomicU64,
     stopped: AtomicBool,
 }
@@ -80,6 +82,7 @@ impl Client {
             fids: Fids::default(),
             grants: Mutex::default(),
             next_open: AtomicU64::new(1),
+            lost_at: AtomicU64::new(0),
             clock: AtomicU64::new(1),
             stopped: AtomicBool::new(false),
         })
@@ -227,6 +230,7 @@ impl Client {
     /// All locks are void, and so are the opens: files that are open answer `EIO` from now on.
     fn drop_everything(self: &Arc<Client>) {
         self.fids.forget();
+        self.lost_at.store(self.stamp(), Ordering::Relaxed);
         let inodes: Vec<_> = {
             let mut inodes = lock(&self.inodes);
             inodes.dropped_at = self.stamp();

@@ -119,12 +119,17 @@ impl Inode {
 }
 
 impl Inode {
-    /// What the MDT is to be told of the size, once no other report is on its way any more.
+    /// What the MDT is to be told of the size, once no other report is on its way any more:
+    /// an fsync or a close that comes first would speak for data that the MDT has not heard of.
     pub(crate) async fn next_report(&self) -> Option<SizeReport> {
         until(
             &self.state,
             |state| &mut state.waiters,
-            |state| (!state.reporting).then(|| state.begin_report()),
+            // A cancel on its way may be a report, too.
+            |state| {
+                let quiet = !state.reporting && state.cancels.is_empty();
+                quiet.then(|| state.begin_report())
+            },
         )
         .await
     }

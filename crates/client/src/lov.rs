@@ -20,46 +20,49 @@ fn object_of(fid: Fid, stripe: u32) -> ObjectId {
 
 impl Client {
     /// Writes `data` at `offset`; how much of it is written. An error after some pieces is
-    /// kept for later: the next write there meets it again.
-    ///
-    /// # Errors
-    /// The first piece's.
+    /// kept for later: the next write there meets it again. The number beside it is the end
+    /// of what may be in the objects now, also of pieces that failed.
     pub(crate) async fn write_stripes(
         &self,
         inode: &Inode,
         layout: &Arc<Layout>,
         offset: u64,
         data: Bytes,
-    ) -> Result<usize> {
+    ) -> (Result<usize>, u64) {
         let len = data.len();
         let piece =
             |from: u64, to: u64| data.slice((from - offset) as usize..(to - offset) as usize);
-        let mut chunks = layout.chunks(offset, len as u64);
-        let first = chunks.next().ok_or(Errno::EFBIG)?;
-        let write = |chunk: sateen_types::Chunk| {
-            let bytes = piece(chunk.file_offset, chunk.file_offset + chunk.len);
-            self.write_chunk(inode, layout.generation, chunk, bytes)
-        };
-        if first.len == len as u64 {
-            write(first).await?;
-            return Ok(len);
+        let chunks: Vec<_> = layout.chunks(offset, len as u64).collect();
+        if chunks.is_empty() {
+            return (Err(Errno::EFBIG), 0);
         }
-        let all = [first].into_iter().chain(chunks);
-        let writes = all.clone().map(|chunk| {
+        let writes = chunks.iter().map(|chunk| {
+            let bytes = piece(chunk.file_offset, chunk.file_offset + chunk.len);
             let write: std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> =
-                Box::pin(write(chunk));
+                Box::pin(self.write_chunk(inode, layout.generation, *chunk, bytes));
             write
         });
         let results = join_all(writes.collect()).await;
         let mut done = 0;
-        for (chunk, result) in all.zip(results) {
+        let mut failed = None;
+        let mut end = 0;
+        for (chunk, result) in chunks.iter().zip(results) {
             match result {
-                Ok(()) => done += chunk.len as usize,
-                Err(errno) if done == 0 => return Err(errno),
-                Err(_) => break,
+                Ok(()) if failed.is_none() => done += chunk.len as usize,
+                // Refused: nothing was written.
+                Err(Errno::ENOSPC | Errno::EFBIG | Errno::EINVAL | Errno::ESTALE) => {
+                    failed = failed.or(result.err());
+                    continue;
+                }
+                Ok(()) => {}
+                Err(errno) => failed = failed.or(Some(errno)),
             }
+            end = chunk.file_offset + chunk.len;
         }
-        Ok(done)
+        match failed {
+            Some(errno) if done == 0 => (Err(errno), end),
+            _ => (Ok(done), end),
+        }
     }
 
     async fn write_chunk(

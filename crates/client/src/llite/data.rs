@@ -107,9 +107,14 @@ impl Client {
         }
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
-        let done = self.write_stripes(inode, &layout, offset, data).await?;
-        let mtime = self.port.now().wall();
-        inode.update(|state| state.wrote(offset + done as u64, done as u64, mtime));
+        let (done, end) = self.write_stripes(inode, &layout, offset, data).await;
+        if end > 0 {
+            // Also what may have been written without an answer counts: no byte may lie beyond
+            // the size, where it would come to light as the file grows.
+            let mtime = self.port.now().wall();
+            inode.update(|state| state.wrote(end, end - offset, mtime));
+        }
+        let done = done?;
         drop(turn);
         drop(used);
         if file.how.sync {

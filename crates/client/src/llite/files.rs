@@ -220,7 +220,10 @@ impl Client {
         }
         let known = self.know(inode, attr, sent).await?;
         let file = File { inode: inode.clone(), id, how, lost: AtomicBool::new(false) };
-        lock(&self.files).insert(id.id, Arc::new(file));
+        let mut files = lock(&self.files);
+        // Whoever loses the opens marks those in the table, after having set this.
+        file.lost.store(sent < self.lost_at.load(Ordering::Relaxed), Ordering::Relaxed);
+        files.insert(id.id, Arc::new(file));
         Ok(Opened { handle: id.id, known })
     }
 

@@ -1,0 +1,5 @@
+//! The client against scripted targets: messages come in just the order that a test wants.
+
+#![allow(clippy::panic, clippy::unwrap_used)]
+mod races;
+mod rig;

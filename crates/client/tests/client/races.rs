@@ -1,0 +1,132 @@
+//! Answers, callbacks and reports that meet each other on the way.
+
+use sateen_wire::{Cred, Ibits, LockMode, MdtReply, MdtRequest, SetAttr};
+
+use crate::rig::{FILE, Rig, attr, grant, reply};
+
+const META: Ibits = Ibits::META;
+const DATA: Ibits = Ibits::DATA;
+const CRED: Cred = Cred { uid: 0, gid: 0, umask: 0 };
+
+fn inode(version: u64, size: u64) -> MdtReply {
+    MdtReply::Inode { attr: attr(version, size) }
+}
+
+/// The client knows the file under these locks.
+fn known(rig: &Rig, locks: &[sateen_wire::Grant], version: u64) -> sateen_wire::Header {
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    let (header, _) = rig.take_mdt();
+    rig.answer(&header, reply(inode(version, 10), locks));
+    let known = rig.poll(&mut stat).unwrap().unwrap();
+    assert_eq!(known.attr.version, version);
+    header
+}
+
+#[test]
+fn attributes_learned_under_a_lost_lock_are_not_believed_under_the_next() {
+    let rig = Rig::mounted();
+    let header = known(&rig, &[grant(1, LockMode::Pr, META), grant(2, LockMode::Pr, DATA)], 4);
+    rig.call_back(1, &header);
+    rig.kernel_is_done();
+    let (cancel, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Cancel { .. }));
+    rig.answer(&cancel, reply(MdtReply::Done, &[]));
+    // The lock comes back with an answer that says nothing of the attributes.
+    let client = rig.client.clone();
+    let mut list = rig.start(async move { client.listxattr(FILE).await });
+    let (header, _) = rig.take_mdt();
+    let nothing = MdtReply::Bytes(bytes::Bytes::new());
+    rig.answer(&header, reply(nothing, &[grant(3, LockMode::Pr, META)]));
+    rig.poll(&mut list).unwrap().unwrap();
+    let client = rig.client.clone();
+    let _asks = rig.start(async move { client.getattr(FILE).await });
+    assert!(matches!(rig.take_mdt().1, MdtRequest::GetAttr { .. }));
+}
+
+#[test]
+fn an_answer_older_than_an_own_change_is_not_cached() {
+    let rig = Rig::mounted();
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    let (asked, _) = rig.take_mdt();
+    let client = rig.client.clone();
+    let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    let mut chmod = rig.start(async move { client.setattr(FILE, mode, CRED).await });
+    let (kind, _) = rig.take_mdt();
+    let locks = [grant(1, LockMode::Pr, META), grant(2, LockMode::Pr, DATA)];
+    rig.answer(&kind, reply(inode(4, 10), &locks));
+    assert!(rig.poll(&mut chmod).is_none());
+    let (set, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::SetAttr { .. }));
+    rig.answer(&set, reply(inode(5, 10), &[]));
+    assert_eq!(rig.poll(&mut chmod).unwrap().unwrap().attr.version, 5);
+    // What was asked before comes now.
+    rig.answer(&asked, reply(inode(4, 10), &locks));
+    let stat = rig.poll(&mut stat).unwrap().unwrap();
+    assert_eq!(stat.attr.version, 5, "the newer of the two");
+}
+
+#[test]
+fn a_repeated_callback_does_not_overtake_the_cancel() {
+    let rig = Rig::mounted();
+    let header = known(&rig, &[grant(1, LockMode::Pr, META), grant(2, LockMode::Pr, DATA)], 4);
+    rig.call_back(2, &header);
+    rig.kernel_is_done();
+    assert!(matches!(rig.take_mdt().1, MdtRequest::Cancel { .. }));
+    rig.call_back(2, &header);
+    assert!(rig.is_silent(), "the cancel on its way is the answer");
+    rig.call_back(9, &header);
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Cancel { id, .. } if id.0 == 9), "never heard of");
+}
+
+#[test]
+fn a_lock_granted_before_a_cancel_is_not_installed_after_it() {
+    let rig = Rig::mounted();
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    let (asked, _) = rig.take_mdt();
+    // Its grant is still on its way when it is asked back.
+    rig.call_back(1, &asked);
+    let (cancel, _) = rig.take_mdt();
+    rig.answer(&cancel, reply(MdtReply::Done, &[]));
+    rig.answer(&asked, reply(inode(4, 10), &[grant(1, LockMode::Pr, META.union(DATA))]));
+    if rig.poll(&mut stat).is_none() {
+        let (again, _) = rig.take_mdt();
+        rig.answer(&again, reply(inode(6, 10), &[]));
+        let known = rig.poll(&mut stat).unwrap().unwrap();
+        assert!(!known.held);
+    }
+    let client = rig.client.clone();
+    let _asks = rig.start(async move { client.getattr(FILE).await });
+    assert!(matches!(rig.take_mdt().1, MdtRequest::GetAttr { .. }));
+}
+
+#[test]
+fn a_read_that_waits_for_a_lock_takes_one_that_comes_along() {
+    let rig = Rig::mounted();
+    let client = rig.client.clone();
+    let how = sateen_client::OpenHow { read: true, ..sateen_client::OpenHow::default() };
+    let mut open = rig.start(async move { client.open(FILE, how, CRED).await });
+    let (header, _) = rig.take_mdt();
+    rig.answer(&header, reply(MdtReply::Opened { attr: attr(4, 0), layout: None }, &[]));
+    let handle = rig.poll(&mut open).unwrap().unwrap().handle;
+    let client = rig.client.clone();
+    let buffer = bytes::BytesMut::new();
+    let mut read = rig.start(async move { client.read(handle, 0, 10, buffer).await });
+    let (enqueue, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Enqueue { .. }), "{request:?}");
+    // Meanwhile a stat brings a lock, which is asked back at once: the kernel's answer to
+    // that waits for the read, and the MDT with the enqueue for the lock.
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    let (header, _) = rig.take_mdt();
+    rig.answer(&header, reply(inode(4, 0), &[grant(2, LockMode::Pr, DATA)]));
+    rig.call_back(2, &header);
+    assert!(rig.poll(&mut stat).is_some());
+    assert!(rig.poll(&mut read).is_some(), "served under the lock that is being given back");
+    rig.kernel_is_done();
+    assert!(matches!(rig.take_mdt().1, MdtRequest::Cancel { .. }));
+    rig.answer(&enqueue, reply(inode(4, 0), &[grant(3, LockMode::Pr, DATA)]));
+}

@@ -1,0 +1,222 @@
+//! A client whose targets are played by the test: it takes the requests one by one, and
+//! answers them when it likes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use sateen_client::{Client, ClientConfig, KernelInval, Port, Task};
+use sateen_types::{Attr, ClientId, Endpoint, Fid, Nid, Seq, Timespec, Timestamp};
+use sateen_wire::{
+    Body, Bulk, Callback, Grant, Grants, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest,
+    Message, MgsReply, Reply, ReplyBody, Request, TargetInfo,
+};
+
+pub(crate) const FILE: Fid = Fid::new(Seq(0x2_0000_0400), 1);
+const MDT: Endpoint = Endpoint::Mdt(0);
+
+#[derive(Default)]
+struct Outside {
+    sent: Vec<Message>,
+    tasks: Vec<Task>,
+    /// Invalidations that the kernel is at, until the test lets them end.
+    invals: Vec<(KernelInval, Arc<AtomicBool>)>,
+}
+
+#[derive(Default)]
+struct TestPort(Mutex<Outside>);
+
+struct Flag(Arc<AtomicBool>);
+
+impl Future for Flag {
+    type Output = bool;
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<bool> {
+        if self.0.load(Ordering::Relaxed) { Poll::Ready(true) } else { Poll::Pending }
+    }
+}
+
+impl Port for TestPort {
+    fn now(&self) -> Timestamp {
+        Timestamp { mono_ns: 1, wall_ns: 1 }
+    }
+    fn send(&self, message: Message) {
+        self.0.lock().unwrap().sent.push(message);
+    }
+    fn spawn(&self, task: Task) {
+        self.0.lock().unwrap().tasks.push(task);
+    }
+    /// Time stands still.
+    fn sleep(&self, _: u64) -> Task {
+        Box::pin(std::future::pending())
+    }
+    fn invalidate(&self, what: KernelInval) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        let done = Arc::new(AtomicBool::new(false));
+        self.0.lock().unwrap().invals.push((what, done.clone()));
+        Box::pin(Flag(done))
+    }
+}
+
+struct Nobody;
+
+impl Wake for Nobody {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// A verb that runs.
+pub(crate) struct Verb<T>(Pin<Box<dyn Future<Output = T>>>);
+
+/// The client and its surroundings.
+pub(crate) struct Rig {
+    pub(crate) client: Arc<Client>,
+    port: Arc<TestPort>,
+}
+
+/// Attributes of the test's file.
+pub(crate) fn attr(version: u64, size: u64) -> Attr {
+    let time = Timespec { sec: 1, nsec: 0 };
+    Attr {
+        fid: FILE,
+        mode: 0o100_644,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        projid: 0,
+        rdev: 0,
+        size,
+        blocks: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        btime: time,
+        version,
+        layout_gen: 1,
+        size_stale: false,
+        maybe_objects: true,
+    }
+}
+
+/// A lock on the test's file.
+pub(crate) fn grant(id: u64, mode: LockMode, bits: Ibits) -> Grant {
+    Grant { id: LockId(id), fid: FILE, mode, bits }
+}
+
+/// A good answer with locks.
+pub(crate) fn reply(body: MdtReply, grants: &[Grant]) -> Reply {
+    let mut all = Grants::NONE;
+    for grant in grants {
+        assert!(all.push(*grant));
+    }
+    Reply { grants: all, ..Reply::ok(ReplyBody::Mdt(body)) }
+}
+
+impl Rig {
+    /// A client that has mounted a file system of one MDT.
+    pub(crate) fn mounted() -> Rig {
+        let port = Arc::new(TestPort::default());
+        let client = Client::new(ClientConfig { id: ClientId(7) }, port.clone());
+        let rig = Rig { client, port };
+        let mounting = rig.client.clone();
+        let mut mount = rig.start(async move { mounting.mount().await });
+        for target in [Endpoint::Mgs, MDT] {
+            let connect = rig.take();
+            assert_eq!(connect.to, target);
+            let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 3 };
+            rig.answer(&connect, Reply::ok(connected));
+            assert!(rig.poll(&mut mount).is_none() || target == MDT);
+            if target == Endpoint::Mgs {
+                let info = TargetInfo { target: MDT, nid: Nid::Lo, inactive: false };
+                let config = MgsReply::Config { version: 1, targets: vec![info] };
+                rig.answer(&rig.take(), Reply::ok(ReplyBody::Mgs(config)));
+                assert!(rig.poll(&mut mount).is_none());
+            }
+        }
+        rig
+    }
+
+    pub(crate) fn start<T>(&self, verb: impl Future<Output = T> + 'static) -> Verb<T> {
+        let mut verb = Verb::<T>(Box::pin(verb));
+        assert!(self.poll(&mut verb).is_none(), "it needs an answer");
+        verb
+    }
+
+    /// Runs everything that can run; what the verb gave, if it has ended.
+    pub(crate) fn poll<T>(&self, verb: &mut Verb<T>) -> Option<T> {
+        let waker = Waker::from(Arc::new(Nobody));
+        let mut context = Context::from_waker(&waker);
+        for _ in 0..8 {
+            if let Poll::Ready(value) = verb.0.as_mut().poll(&mut context) {
+                return Some(value);
+            }
+            self.run();
+        }
+        None
+    }
+
+    /// Runs the client's own tasks.
+    pub(crate) fn run(&self) {
+        let waker = Waker::from(Arc::new(Nobody));
+        let mut context = Context::from_waker(&waker);
+        for _ in 0..4 {
+            let tasks = std::mem::take(&mut self.port.0.lock().unwrap().tasks);
+            for mut task in tasks {
+                if task.as_mut().poll(&mut context).is_pending() {
+                    self.port.0.lock().unwrap().tasks.push(task);
+                }
+            }
+        }
+    }
+
+    /// The oldest request that was sent: its header.
+    pub(crate) fn take(&self) -> Header {
+        self.take_request().0
+    }
+
+    pub(crate) fn take_request(&self) -> (Header, Request) {
+        let message = self.port.0.lock().unwrap().sent.remove(0);
+        match message.body {
+            Body::Request(request) => (message.header, request),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn take_mdt(&self) -> (Header, MdtRequest) {
+        match self.take_request() {
+            (header, Request::Mdt(request)) => (header, request),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Whether nothing was sent that was not taken.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.port.0.lock().unwrap().sent.is_empty()
+    }
+
+    pub(crate) fn answer(&self, to: &Header, reply: Reply) {
+        self.client.on_message(Message::reply_to(to, reply, Bulk::None));
+        self.run();
+    }
+
+    /// The MDT asks for a lock.
+    pub(crate) fn call_back(&self, id: u64, like: &Header) {
+        let callback = Callback::Blocking { fid: FILE, id: LockId(id) };
+        let header = like.reply();
+        self.client.on_message(Message {
+            header,
+            body: Body::Callback(callback),
+            bulk: Bulk::None,
+        });
+        self.run();
+    }
+
+    /// The kernel is done with every invalidation, also with those that follow.
+    pub(crate) fn kernel_is_done(&self) {
+        for _ in 0..4 {
+            for (_, done) in self.port.0.lock().unwrap().invals.drain(..) {
+                done.store(true, Ordering::Relaxed);
+            }
+            self.run();
+        }
+    }
+}
