@@ -1,7 +1,7 @@
 //! The bytes of a file as they may be: what was written, what of it is durable, and what a
 //! crash has left open.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sateen_types::{ClientId, Layout};
@@ -12,6 +12,9 @@ struct Piece {
     client: ClientId,
     offset: u64,
     bytes: Vec<u8>,
+    /// For bytes that may or may not be there: from when on whoever reads them settles it.
+    /// Before that they may still be on their way.
+    settles_ns: u64,
 }
 
 impl Piece {
@@ -55,6 +58,9 @@ fn overlay(content: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     }
 }
 
+/// Reading does not settle what caches of several clients may disagree about.
+pub const NEVER: u64 = u64::MAX;
+
 /// One file's bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Data {
@@ -68,16 +74,31 @@ pub struct Data {
     pending: Vec<Piece>,
     /// Bytes that readers may see instead.
     maybe: Vec<Piece>,
+    /// Bytes that may lie under what was written since, where they could come to light again.
+    under: Vec<Piece>,
     /// Acknowledged writes that a crash took: their writer's next fsync must say so.
     lost: Vec<Piece>,
-    /// After a crash the size may be anything from here to there.
-    sizes: Option<(u64, u64)>,
+    /// After a crash the size may be anything from here to there, until somebody looks from
+    /// this time on.
+    sizes: Option<(u64, u64, u64)>,
     /// The size that is durable at least.
     synced_size: u64,
-    /// A crash caught it in a way that is not followed here: nothing is checked any more.
-    pub wild: bool,
-    /// Clients whose next fsync may say that something was lost.
-    pub crashed: BTreeSet<ClientId>,
+    /// Sizes before truncates that the MDT may still lose, with their transnos.
+    resized: Vec<(u64, u64)>,
+    /// The size that the last truncate gave it, which the MDT knows, and its transno.
+    cut_to: Option<(u64, u64)>,
+    /// Whoever knew the size was lost, and objects may have to prove it.
+    unreliable: bool,
+    /// OSTs whose crash met the file while it was being removed.
+    pub unseen: BTreeSet<u32>,
+    /// Clients that have written since their last fsync.
+    writers: BTreeSet<ClientId>,
+    /// A client wrote that had not heard of a crash of the MDT: neither size nor objects are
+    /// sure to be known.
+    pub late: bool,
+    /// Clients whose fsync may say that something was lost, if it began before or is the
+    /// first that began after this operation.
+    may_hear: BTreeMap<ClientId, u64>,
 }
 
 const NOBODY: ClientId = ClientId(0);
@@ -95,7 +116,33 @@ impl Data {
 
     /// Whether `size` may be the size.
     pub fn may_be_size(&self, size: u64) -> bool {
-        size == self.size() || self.sizes.is_some_and(|(low, high)| low <= size && size <= high)
+        size == self.size()
+            || self.late
+            || self.sizes.is_some_and(|(low, high, _)| low <= size && size <= high)
+    }
+
+    /// A client whose locks are in order was told this size: false if it cannot be. What was
+    /// open is settled.
+    pub fn saw_size(&mut self, size: u64, now_ns: u64) -> bool {
+        if !self.may_be_size(size) {
+            return false;
+        }
+        if self.sizes.map_or(self.late, |(.., from_ns)| now_ns >= from_ns) {
+            self.settle_size(size);
+        }
+        true
+    }
+
+    fn settle_size(&mut self, size: u64) {
+        self.sizes = None;
+        if size < self.size() {
+            self.durable.truncate(size as usize);
+            let all = [&mut self.pending, &mut self.maybe, &mut self.lost, &mut self.under];
+            for pieces in all {
+                subtract(pieces, size, u64::MAX);
+            }
+        }
+        self.content.resize(size as usize, 0);
     }
 
     fn may_be(&self, place: u64, byte: u8) -> bool {
@@ -103,14 +150,15 @@ impl Data {
         content == byte || self.maybe.iter().any(|piece| piece.at(place) == Some(byte))
     }
 
-    fn loosen(&mut self, low: u64, high: u64) {
-        let now = self.sizes.unwrap_or((self.size(), self.size()));
-        self.sizes = Some((now.0.min(low), now.1.max(high)));
+    fn loosen(&mut self, low: u64, high: u64, from_ns: u64) {
+        let now = self.sizes.unwrap_or((self.size(), self.size(), 0));
+        self.sizes = Some((now.0.min(low), now.1.max(high), now.2.max(from_ns)));
     }
 
-    fn also(&mut self, offset: u64, bytes: Vec<u8>) {
+    fn also(&mut self, offset: u64, bytes: Vec<u8>, settles_ns: u64) {
         if !bytes.is_empty() {
-            self.maybe.push(Piece { client: NOBODY, offset, bytes });
+            self.under.push(Piece { client: NOBODY, offset, bytes: bytes.clone(), settles_ns });
+            self.maybe.push(Piece { client: NOBODY, offset, bytes, settles_ns });
         }
     }
 
@@ -120,67 +168,83 @@ impl Data {
         subtract(&mut self.maybe, offset, end);
         subtract(&mut self.lost, offset, end);
         overlay(&mut self.content, offset, bytes);
-        self.pending.push(Piece { client, offset, bytes: bytes.to_vec() });
-        if let Some((low, high)) = &mut self.sizes {
+        self.pending.push(Piece { client, offset, bytes: bytes.to_vec(), settles_ns: 0 });
+        self.writers.insert(client);
+        if let Some((low, high, _)) = &mut self.sizes {
             *low = (*low).max(end);
             *high = (*high).max(end);
         }
     }
 
-    /// A write may have happened, in part. `done` if it was answered as if it had.
-    pub fn may_have_written(&mut self, client: ClientId, offset: u64, bytes: &[u8], done: bool) {
+    /// A write may have happened, in part; whoever reads from `settles_ns` on sees whether it
+    /// did. `done` if it was answered as if it had.
+    pub fn may_have_written(
+        &mut self,
+        client: ClientId,
+        (offset, bytes): (u64, &[u8]),
+        settles_ns: u64,
+        done: bool,
+    ) {
         let end = offset + bytes.len() as u64;
+        self.writers.insert(client);
         let from = (offset as usize).min(self.content.len());
         let to = (end as usize).min(self.content.len());
         let mut old = self.content.get(from..to).unwrap_or_default().to_vec();
         old.resize(bytes.len(), 0);
-        self.loosen(self.size(), end.max(self.size()));
-        self.also(offset, old);
-        self.also(offset, bytes.to_vec());
+        self.loosen(self.size(), end.max(self.size()), settles_ns);
+        self.also(offset, old, settles_ns);
+        self.also(offset, bytes.to_vec(), settles_ns);
         if done {
             overlay(&mut self.content, offset, bytes);
-            self.pending.push(Piece { client, offset, bytes: bytes.to_vec() });
+            self.pending.push(Piece { client, offset, bytes: bytes.to_vec(), settles_ns: 0 });
         }
     }
 
-    /// A truncate was answered, which makes it durable.
-    pub fn cut(&mut self, size: u64) {
+    /// A truncate was answered. One that took something away is durable, because objects are
+    /// cut before it is answered; the MDT may lose another with its transaction.
+    pub fn cut(&mut self, size: u64, transno: u64) {
+        if size != self.size() {
+            self.resized.push((transno, self.size()));
+        }
+        self.cut_to = Some((transno, size));
         self.content.resize(size as usize, 0);
-        self.durable.resize(size as usize, 0);
-        for pieces in [&mut self.pending, &mut self.maybe, &mut self.lost] {
+        self.durable.truncate(size as usize);
+        let all = [&mut self.pending, &mut self.maybe, &mut self.lost, &mut self.under];
+        for pieces in all {
             subtract(pieces, size, u64::MAX);
         }
         self.sizes = None;
-        self.synced_size = size;
+        self.synced_size = self.synced_size.min(size);
     }
 
     /// A truncate may have happened.
-    pub fn may_be_cut(&mut self, size: u64) {
+    pub fn may_be_cut(&mut self, size: u64, settles_ns: u64) {
         let old = self.size();
-        self.loosen(old.min(size), old.max(size));
+        self.loosen(old.min(size), old.max(size), settles_ns);
+        self.synced_size = self.synced_size.min(size);
         if size < old {
-            self.also(size, vec![0; (old - size) as usize]);
+            self.also(size, vec![0; (old - size) as usize], settles_ns);
         }
     }
 
-    /// An fsync of this client was answered.
+    /// An fsync of this client was answered, whose operation had this number.
     ///
     /// # Errors
     /// If a crash took what it claims to be durable.
-    pub fn synced(&mut self, client: ClientId) -> Result<(), String> {
-        if let Some(piece) = self.lost.iter().find(|piece| piece.client == client)
-            && !self.wild
-        {
+    pub fn synced(&mut self, client: ClientId, op: u64) -> Result<(), String> {
+        if let Some(piece) = self.lost.iter().find(|piece| piece.client == client) {
             return Err(format!(
                 "fsync succeeded although {} bytes at {} were lost in a crash",
                 piece.bytes.len(),
                 piece.offset
             ));
         }
+        self.told(client, op);
         let mut left: Vec<Piece> = Vec::new();
         for piece in core::mem::take(&mut self.pending) {
             if piece.client == client {
                 subtract(&mut left, piece.offset, piece.end());
+                subtract(&mut self.under, piece.offset, piece.end());
                 overlay(&mut self.durable, piece.offset, &piece.bytes);
                 self.synced_size = self.synced_size.max(piece.end());
             } else {
@@ -191,30 +255,143 @@ impl Data {
         Ok(())
     }
 
-    /// An fsync of this client failed: it has been told.
-    pub fn told(&mut self, client: ClientId) {
+    /// A write of this client has ended in a crash, and nothing of it is under way any more:
+    /// holds what the objects have now against what they may have, and goes on from there.
+    /// `acked` if it was answered as if it had happened.
+    ///
+    /// # Errors
+    /// If something is there that nobody wrote.
+    pub fn ended(
+        &mut self,
+        client: ClientId,
+        (offset, bytes): (u64, &[u8]),
+        there: &[u8],
+        acked: bool,
+    ) -> Result<(), String> {
+        let end = offset + bytes.len() as u64;
+        for (place, (new, byte)) in (offset..).zip(bytes.iter().zip(there)) {
+            if new != byte && !self.may_be(place, *byte) {
+                return Err(format!("byte {place} is {byte:#04x} after a write that failed"));
+            }
+            if acked && new != byte {
+                let bytes = vec![*byte];
+                match self.lost.last_mut() {
+                    Some(run) if run.end() == place && run.client == client => {
+                        run.bytes.push(*byte);
+                    }
+                    _ => self.lost.push(Piece { client, offset: place, bytes, settles_ns: 0 }),
+                }
+            }
+        }
+        let size = self.size();
+        self.loosen(size, end.max(size), 0);
+        subtract(&mut self.maybe, offset, end);
+        overlay(&mut self.content, offset, there);
+        self.content.resize(if acked { end.max(size) } else { size } as usize, 0);
+        if !acked && end > size {
+            let from = size.max(offset);
+            let beyond = there.get((from - offset) as usize..).unwrap_or_default();
+            self.also(from, beyond.to_vec(), 0);
+        }
+        self.pending.push(Piece { client, offset, bytes: there.to_vec(), settles_ns: 0 });
+        self.writers.insert(client);
+        Ok(())
+    }
+
+    /// Whether an fsync of this client may say that something was lost.
+    pub fn may_hear(&self, client: ClientId) -> bool {
+        self.may_hear.contains_key(&client)
+    }
+
+    /// An fsync of this client, with this number, was answered or failed.
+    pub fn told(&mut self, client: ClientId, op: u64) {
+        self.lost.retain(|piece| piece.client != client);
+        self.writers.remove(&client);
+        if self.may_hear.get(&client).is_some_and(|since| op > *since) {
+            self.may_hear.remove(&client);
+        }
+    }
+
+    /// A synchronous write of this client failed, perhaps in its fsync.
+    pub fn perhaps_told(&mut self, client: ClientId) {
         self.lost.retain(|piece| piece.client != client);
     }
 
-    /// An OST crashed: whoever has unsynced writes may hear of it.
-    pub fn everybody_may_hear_of_a_loss(&mut self) {
-        self.crashed.extend(self.pending.iter().map(|piece| piece.client));
+    /// This client's next fsync may say that something was lost.
+    pub fn let_hear(&mut self, client: ClientId, op: u64) {
+        self.may_hear.insert(client, op);
     }
 
-    /// Checks what a reader got.
+    /// An OST crashed: whoever has unsynced writes may hear of it. `op` is the last operation
+    /// that has begun.
+    pub fn everybody_may_hear_of_a_loss(&mut self, op: u64) {
+        for client in &self.writers {
+            self.may_hear.insert(*client, op);
+        }
+    }
+
+    /// A client is lost, which may have known the size best.
+    pub fn writer_lost(&mut self, client: ClientId, settles_ns: u64) {
+        if self.writers.contains(&client) {
+            self.size_doubtful(settles_ns);
+        }
+    }
+
+    /// What stands in memory of the MDT and of clients about the size is lost, and of the
+    /// MDT's transactions those above `upto`.
+    pub fn mdt_lost(&mut self, upto: u64, settles_ns: u64) {
+        self.cut_to = self.cut_to.filter(|(transno, _)| *transno <= upto);
+        for (transno, size) in core::mem::take(&mut self.resized) {
+            if transno > upto {
+                self.may_be_cut(size, settles_ns);
+            }
+        }
+        self.size_doubtful(settles_ns);
+    }
+
+    /// The MDT is back, and has this size on its disk, or at least this one if it is stale.
+    /// False if it cannot be.
+    pub fn mdt_back(&mut self, size: u64, stale: bool, settles_ns: u64) -> bool {
+        if !stale {
+            let right = self.may_be_size(size);
+            if right {
+                self.unreliable = false;
+                self.settle_size(size);
+            }
+            return right;
+        }
+        if let Some((low, high, _)) = self.sizes {
+            self.sizes = Some((low.max(size.min(high)), high, settles_ns));
+        }
+        true
+    }
+
+    fn size_doubtful(&mut self, settles_ns: u64) {
+        self.unreliable = true;
+        let cut_to = self.cut_to.map_or(0, |(_, size)| size);
+        self.loosen(self.synced_size.max(cut_to).min(self.size()), self.size(), settles_ns);
+    }
+
+    /// Checks what a reader got, and lets it settle what was open.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn check_read(&self, offset: u64, len: u64, got: &[u8]) -> Result<(), String> {
-        if self.wild {
-            return Ok(());
-        }
+    pub fn check_read(
+        &mut self,
+        (offset, len): (u64, u64),
+        got: &[u8],
+        now_ns: u64,
+    ) -> Result<(), String> {
         let end = offset + got.len() as u64;
         let whole = got.len() as u64 == len;
-        let right = if whole {
-            end <= self.size() || self.sizes.is_some_and(|s| end <= s.1)
+        let right = if self.late {
+            true
+        } else if whole {
+            end <= self.size() || self.sizes.is_some_and(|(_, high, _)| end <= high)
+        } else if got.is_empty() {
+            self.size() <= offset || self.sizes.is_some_and(|(low, ..)| low <= offset)
         } else {
-            self.may_be_size(end) || (got.is_empty() && (0..=offset).any(|s| self.may_be_size(s)))
+            self.saw_size(end, now_ns)
         };
         if !right {
             return Err(format!(
@@ -224,6 +401,10 @@ impl Data {
                 self.sizes
             ));
         }
+        let seen = self.content.get(offset as usize..end as usize);
+        if seen == Some(got) && self.maybe.is_empty() {
+            return Ok(());
+        }
         for (index, byte) in got.iter().enumerate() {
             let place = offset + index as u64;
             if !self.may_be(place, *byte) {
@@ -231,79 +412,105 @@ impl Data {
                 return Err(format!("byte {place} is {byte:#04x}, not {expected:#04x}"));
             }
         }
+        self.settle_bytes(offset, got, now_ns);
         Ok(())
     }
 
-    /// An OST has crashed and is back: holds what it has against what it may have, and goes
-    /// on from there. `actual` gives the byte at a place of an object, 0 where there is none.
+    /// What was read is what is there, where nothing is on its way any more.
+    fn settle_bytes(&mut self, offset: u64, got: &[u8], now_ns: u64) {
+        let end = offset + got.len() as u64;
+        let open =
+            self.maybe.iter().any(|p| p.settles_ns > now_ns && p.offset < end && p.end() > offset);
+        if open || end > self.size() {
+            return;
+        }
+        // It is there, but nobody has synced it.
+        for piece in &self.maybe {
+            let (from, to) = (piece.offset.max(offset), piece.end().min(end));
+            if from < to {
+                let range = (from - offset) as usize..(to - offset) as usize;
+                let bytes = got.get(range).unwrap_or_default().to_vec();
+                let piece = Piece { client: NOBODY, offset: from, bytes, settles_ns: 0 };
+                self.pending.insert(0, piece);
+            }
+        }
+        subtract(&mut self.maybe, offset, end);
+        overlay(&mut self.content, offset, got);
+    }
+
+    /// An OST has crashed: holds what it has against what it may have, and goes on from there.
+    /// `images` are its objects by stripe.
     ///
     /// # Errors
     /// If something durable is gone, or something is there that nobody wrote.
-    pub fn survived(&mut self, ost: u32, actual: impl Fn(u32, u64) -> u8) -> Result<(), String> {
-        let Some(layout) = self.layout.clone().filter(|_| !self.wild) else { return Ok(()) };
-        if self.pending.is_empty() && self.maybe.is_empty() && self.durable.is_empty() {
-            return Ok(());
-        }
+    pub fn survived(&mut self, ost: u32, images: &BTreeMap<u32, Vec<u8>>) -> Result<(), String> {
+        let Some(layout) = self.layout.clone() else { return Ok(()) };
         let old = self.content.clone();
         let mut changed = false;
-        let mut lost: Vec<Piece> = Vec::new();
         for chunk in layout.chunks(0, self.size()) {
             if chunk.ost != ost {
                 continue;
             }
-            for step in 0..chunk.len {
-                let place = chunk.file_offset + step;
-                let byte = actual(chunk.stripe, chunk.object_offset + step);
-                let durable = self.durable.get(place as usize).copied().unwrap_or_default();
-                let last = self.pending.iter().rev().find(|piece| piece.at(place).is_some());
-                let right = self.may_be(place, byte)
-                    || durable == byte
-                    || self.pending.iter().any(|piece| piece.at(place) == Some(byte));
-                if !right {
-                    return Err(format!(
-                        "after a crash of OST{ost:04x} byte {place} is {byte:#04x}; durable is \
-                         {durable:#04x}, unsynced {:?}",
-                        last.and_then(|piece| piece.at(place))
-                    ));
-                }
-                let Some(seen) = self.content.get_mut(place as usize) else { continue };
-                if *seen != byte {
-                    changed = true;
-                    if last.is_none() && self.maybe.iter().all(|piece| piece.at(place).is_none()) {
-                        return Err(format!(
-                            "after a crash of OST{ost:04x} byte {place} is {byte:#04x}, but \
-                             {seen:#04x} was synced"
-                        ));
-                    }
-                    if let Some(piece) = last {
-                        match lost.last_mut() {
-                            Some(run) if run.end() == place && run.client == piece.client => {
-                                run.bytes.push(byte);
-                            }
-                            _ => lost.push(Piece {
-                                client: piece.client,
-                                offset: place,
-                                bytes: vec![byte],
-                            }),
-                        }
-                    }
-                    *seen = byte;
-                }
+            let (from, to) = (chunk.file_offset as usize, (chunk.file_offset + chunk.len) as usize);
+            let image = images.get(&chunk.stripe).map_or(&[][..], Vec::as_slice);
+            let at = (chunk.object_offset as usize).min(image.len());
+            let mut there = image.get(at..).unwrap_or_default().to_vec();
+            there.resize(chunk.len as usize, 0);
+            if self.content.get(from..to) != Some(&there[..]) {
+                changed = true;
+                self.compare(ost, chunk.file_offset, &there)?;
+                overlay(&mut self.content, chunk.file_offset, &there);
             }
             // What is there now is durable.
-            let (from, to) = (chunk.file_offset as usize, (chunk.file_offset + chunk.len) as usize);
-            let bytes = self.content.get(from..to).unwrap_or_default().to_vec();
-            overlay(&mut self.durable, chunk.file_offset, &bytes);
-        }
-        let unsynced_size = self.pending.iter().map(Piece::end).max().unwrap_or_default();
-        let chunks: Vec<_> =
-            layout.chunks(0, self.size()).filter(|chunk| chunk.ost == ost).collect();
-        for chunk in chunks {
+            overlay(&mut self.durable, chunk.file_offset, &there);
             subtract(&mut self.pending, chunk.file_offset, chunk.file_offset + chunk.len);
+            subtract(&mut self.under, chunk.file_offset, chunk.file_offset + chunk.len);
         }
-        if changed || unsynced_size >= self.size() {
-            self.loosen(self.synced_size, self.size());
-            self.also(0, old);
+        if changed {
+            // Who has it cached may still see it.
+            self.also(0, old, NEVER);
+        }
+        if self.unreliable {
+            self.size_doubtful(0);
+        }
+        Ok(())
+    }
+
+    /// Every byte must be what is durable, or one of those that were written since; what is
+    /// lost has to be told.
+    fn compare(&mut self, ost: u32, offset: u64, there: &[u8]) -> Result<(), String> {
+        let mut lost: Vec<Piece> = Vec::new();
+        for (place, byte) in (offset..).zip(there.iter().copied()) {
+            let seen = self.content.get(place as usize).copied().unwrap_or_default();
+            if seen == byte {
+                continue;
+            }
+            let durable = self.durable.get(place as usize).copied().unwrap_or_default();
+            let last = self.pending.iter().rev().find(|piece| piece.at(place).is_some());
+            let maybe = self.maybe.iter().any(|piece| piece.at(place) == Some(byte));
+            let unsynced = self.pending.iter().any(|piece| piece.at(place) == Some(byte));
+            let under = self.under.iter().any(|piece| piece.at(place) == Some(byte));
+            if last.is_none() && !maybe {
+                return Err(format!(
+                    "after a crash of OST{ost:04x} byte {place} is {byte:#04x}, but {seen:#04x} \
+                     was synced"
+                ));
+            }
+            if !maybe && !unsynced && !under && durable != byte {
+                return Err(format!(
+                    "after a crash of OST{ost:04x} byte {place} is {byte:#04x}; durable is \
+                     {durable:#04x}, unsynced {:?}",
+                    last.and_then(|piece| piece.at(place))
+                ));
+            }
+            // Of a write under way it is not said yet that it happened.
+            let Some(client) = last.filter(|_| !maybe).map(|piece| piece.client) else {
+                continue;
+            };
+            match lost.last_mut() {
+                Some(run) if run.end() == place && run.client == client => run.bytes.push(byte),
+                _ => lost.push(Piece { client, offset: place, bytes: vec![byte], settles_ns: 0 }),
+            }
         }
         self.lost.extend(lost);
         Ok(())

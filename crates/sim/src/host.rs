@@ -168,6 +168,7 @@ impl Host {
         let (objects, damage) = self.disk.objects.crash(random);
         report.count("object write torn", damage.torn);
         report.count("object change lost", damage.lost);
+        report.count("object name lost", damage.names);
         self.disk.objects = std::sync::Arc::new(objects);
     }
 

@@ -129,6 +129,6 @@ pub fn check_all(
     let records = Records::of(host);
     model::check(&records, model)?;
     orphans::check(&records, open)?;
-    objects::check(&records, hosts)?;
+    objects::check(&records, hosts, &model.late)?;
     sizes::check(&records, hosts, model)
 }

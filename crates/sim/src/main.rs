@@ -77,7 +77,13 @@ fn main() -> ExitCode {
     let elapsed = began.elapsed();
     println!("{} seeds in {:.1} s", args.to - args.from, elapsed.as_secs_f64());
     print!("{total}");
-    if failed.is_empty() {
+    let seeds = args.to - args.from - failed.len() as u64;
+    let full = args.network_faults && args.crashes && args.operations >= 2000;
+    let missing = if full { total.missing(seeds) } else { Vec::new() };
+    for kind in &missing {
+        println!("too few: {kind}");
+    }
+    if failed.is_empty() && missing.is_empty() {
         return ExitCode::SUCCESS;
     }
     println!("failed: {failed:?}");

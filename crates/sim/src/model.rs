@@ -26,6 +26,8 @@ pub struct Model {
     pub promised: u64,
     /// Bytes, also of files without a name.
     pub data: BTreeMap<Fid, Data>,
+    /// Files that a client wrote which had not heard of a crash of the MDT.
+    pub late: BTreeSet<Fid>,
     /// Every FID that was ever made.
     pub made: BTreeSet<Fid>,
 }

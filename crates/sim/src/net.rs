@@ -1,6 +1,6 @@
 //! The network: messages as bytes, with delays, losses, duplicates and partitions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::BytesMut;
 use sateen_types::Endpoint;
@@ -24,6 +24,8 @@ pub(crate) struct Network {
     pub(crate) weather: Weather,
     /// Pairs that do not hear each other.
     cut: BTreeSet<(Endpoint, Endpoint)>,
+    /// When the last message on each way arrives.
+    last_ns: BTreeMap<(Endpoint, Endpoint), u64>,
 }
 
 fn pair(a: Endpoint, b: Endpoint) -> (Endpoint, Endpoint) {
@@ -70,6 +72,7 @@ impl Network {
     pub(crate) fn send(
         &mut self,
         message: &Message,
+        now_ns: u64,
         random: &mut Random,
         report: &mut Report,
     ) -> Result<Vec<(u64, Message)>, String> {
@@ -92,6 +95,9 @@ impl Network {
                 report.count("message delayed", 1);
                 after += random.below(3_000_000_000);
             }
+            let last = self.last_ns.entry((message.header.from, message.header.to)).or_default();
+            report.count("message reordered", u64::from(now_ns + after < *last));
+            *last = (*last).max(now_ns + after);
             arrivals.push((after, carried(message)?));
         }
         Ok(arrivals)

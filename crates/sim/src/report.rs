@@ -21,8 +21,40 @@ pub struct Report {
     pub hash: u64,
 }
 
-/// Kinds of faults: a run of the full world must have this many of them together.
-pub const FAULT_KINDS: &[&str] = &[
+/// Kinds of faults and of recoveries, and how many of each 1000 seeds of the full world must
+/// have at least, a quarter or so of what they usually have.
+pub const MINIMUMS: &[(&str, u64)] = &[
+    ("message dropped", 6000),
+    ("message duplicated", 12_000),
+    ("message delayed", 10_000),
+    ("message reordered", 20_000),
+    ("message cut off", 1500),
+    ("partition", 500),
+    ("crash MGS", 350),
+    ("crash MDT", 700),
+    ("crash OST", 1200),
+    ("crash client", 500),
+    ("frame torn", 50),
+    ("object write torn", 2500),
+    ("object change lost", 4000),
+    ("object name lost", 300),
+    ("transaction lost in a crash", 40),
+    ("MGS restarted", 350),
+    ("MDT restarted", 700),
+    ("OST restarted", 1200),
+    ("client replaced", 500),
+    ("client evicted", 500),
+    ("client reconnected", 2500),
+    ("MDT recovered to a prefix", 300),
+    ("OST held against what was synced", 1200),
+    ("transactions replayed", 60_000),
+    ("loss told by fsync", 400),
+    ("fsync believed", 10_000),
+    ("answer from a kernel cache", 40_000),
+];
+
+/// Kinds of faults: a run of the full world must have enough of them together.
+const FAULT_KINDS: &[&str] = &[
     "message dropped",
     "message duplicated",
     "message delayed",
@@ -53,6 +85,14 @@ impl Report {
     /// All faults together.
     pub fn faults(&self) -> u64 {
         FAULT_KINDS.iter().map(|kind| self.get(kind)).sum()
+    }
+
+    /// What so many seeds of the full world did too little of.
+    pub fn missing(&self, seeds: u64) -> Vec<String> {
+        let short = MINIMUMS.iter().filter(|(kind, least)| self.get(kind) < least * seeds / 1000);
+        short
+            .map(|(kind, least)| format!("{kind}: {} of {}", self.get(kind), least * seeds / 1000))
+            .collect()
     }
 
     pub(crate) fn mix(&mut self, bytes: &[u8]) {

@@ -134,6 +134,14 @@ impl Op {
         )
     }
 
+    /// Whether it may have to ask an OST.
+    pub(crate) fn may_need_objects(&self) -> bool {
+        !matches!(
+            self,
+            Op::Mkdir { .. } | Op::Symlink { .. } | Op::Readdir { .. } | Op::FsyncDir { .. }
+        )
+    }
+
     /// The handle it works on.
     pub(crate) fn handle(&self) -> Option<Handle> {
         match self {

@@ -17,11 +17,13 @@ use sateen_wire::{
     TargetInfo,
 };
 
+use crate::data::Data;
 use crate::disk::Disk;
 use crate::executor::{Executor, Signal, lock};
 use crate::host::{Host, Want};
 use crate::kernel::{Handle, Kernel};
 use crate::model::Model;
+use crate::names::Names;
 use crate::net::Network;
 use crate::port::{SimPort, Wish};
 use crate::random::Random;
@@ -40,6 +42,8 @@ const WORKERS: usize = 3;
 const OST_BYTES: u64 = 1 << 30;
 /// An operation that takes longer than this hangs: 150 s of virtual time.
 const HANG_NS: u64 = 150_000_000_000;
+/// Faults that 2000 operations of the full world must have met.
+const FAULTS_MIN: u64 = 20;
 /// Who registers the targets.
 const REGISTRAR: ClientId = ClientId(0x7e61);
 
@@ -97,6 +101,8 @@ pub(crate) struct Node {
     kernel: Arc<Kernel>,
     port: Arc<SimPort>,
     mounted: bool,
+    /// Its process has died: what still arrives is not heard.
+    dead: bool,
     /// Open files of each program; whether a crash may have lost them.
     open: Vec<Vec<(Handle, bool)>>,
     busy: Vec<bool>,
@@ -111,8 +117,15 @@ pub(crate) struct Running {
     node: usize,
     worker: usize,
     began_ns: u64,
-    /// A crash may have caught it: it may fail, and may have happened all the same.
-    excusable: bool,
+    /// Its number.
+    id: u64,
+    /// Its client lost its connection to the MDT meanwhile, or did not know yet: it may fail,
+    /// may have happened all the same, and may go by what a cache held before.
+    mdt_hit: bool,
+    /// Likewise an OST: it may fail, and write in part.
+    ost_hit: bool,
+    /// Its client is dead, and its last messages are on their way.
+    dead: bool,
     transno: u64,
     /// The transno that it makes durable, if it is an fsync.
     floor: u64,
@@ -153,6 +166,8 @@ pub struct World {
     mounted: Arc<Mutex<Vec<ClientId>>>,
     layouts: BTreeMap<Fid, Arc<Layout>>,
     pub(crate) model: Model,
+    /// The name space before the last crash of the MDT, as caches may still have it.
+    before_crash: Option<Names>,
     pub(crate) report: Report,
     trace: VecDeque<String>,
     failure: Option<String>,
@@ -188,6 +203,7 @@ impl World {
             mounted: Arc::default(),
             layouts: BTreeMap::new(),
             model: Model::default(),
+            before_crash: None,
             report: Report::default(),
             trace: VecDeque::new(),
             failure: None,
@@ -208,6 +224,9 @@ impl World {
         world.report.virtual_ns = world.now_ns;
         let last = world.now_ns.to_le_bytes();
         world.report.mix(&last);
+        if world.failure.is_none() {
+            world.enough();
+        }
         match world.failure.take() {
             None => Ok(world.report),
             Some(what) => Err(Box::new(Failure {
@@ -215,6 +234,17 @@ impl World {
                 trace: world.trace.into_iter().collect(),
                 report: world.report,
             })),
+        }
+    }
+
+    /// A run that did too little proves nothing.
+    fn enough(&mut self) {
+        let (operations, faults) = (self.report.operations, self.report.faults());
+        let faulty = self.config.network_faults && self.config.crashes;
+        if operations < self.config.operations {
+            self.fail(format!("only {operations} operations"));
+        } else if faulty && faults < FAULTS_MIN * operations / 2000 {
+            self.fail(format!("only {faults} faults"));
         }
     }
 
@@ -337,6 +367,7 @@ impl World {
             kernel,
             port,
             mounted: false,
+            dead: false,
             open: vec![Vec::new(); WORKERS],
             busy: vec![false; WORKERS],
             dirty: BTreeSet::new(),
@@ -396,13 +427,16 @@ impl World {
             }
         }
         for running in self.running.values_mut().filter(|running| running.client == client) {
-            running.excusable = true;
+            match target {
+                Endpoint::Mdt(_) => running.mdt_hit = true,
+                _ => running.ost_hit = true,
+            }
         }
     }
 
     pub(crate) fn send(&mut self, message: Message) {
         self.note(|| format!("sent {}", shown_message(&message)));
-        match self.network.send(&message, &mut self.random, &mut self.report) {
+        match self.network.send(&message, self.now_ns, &mut self.random, &mut self.report) {
             Ok(arrivals) => {
                 for (after, message) in arrivals {
                     self.after(after, Event::Deliver(Box::new(message)));
@@ -418,9 +452,8 @@ impl World {
         match message.header.to {
             Endpoint::Client(REGISTRAR) => self.registrar_hears(&message),
             Endpoint::Client(client) => {
-                let Some(index) = self.nodes.iter().position(|node| node.id == client) else {
-                    return;
-                };
+                let alive = |node: &Node| node.id == client && !node.dead;
+                let Some(index) = self.nodes.iter().position(alive) else { return };
                 self.is_clean_again(index, &message);
                 let Some(node) = self.nodes.get(index) else { return };
                 node.port.set_now(now);
@@ -497,6 +530,7 @@ impl World {
         let Some(((at, _), event)) = self.queue.pop_first() else { return false };
         self.now_ns = at;
         self.report.events += 1;
+        self.report.mix(&at.to_le_bytes());
         self.happen(event);
         self.failure.is_none()
     }
@@ -525,7 +559,8 @@ impl World {
             }
             Event::Wake(signal) => signal.raise(()),
             Event::Invalidate(client, what, signal) => {
-                if let Some(node) = self.nodes.iter().find(|node| node.id == client) {
+                let alive = |node: &&Node| node.id == client && !node.dead;
+                if let Some(node) = self.nodes.iter().find(alive) {
                     node.kernel.invalidate(what, signal);
                 }
             }
@@ -588,8 +623,8 @@ impl World {
             .flatten()
             .map(|(handle, _)| {
                 let data = self.model.data.get(&handle.fid);
-                let certain = data.is_none_or(crate::data::Data::is_certain);
-                (*handle, data.map_or(0, crate::data::Data::size), certain)
+                let certain = data.is_none_or(Data::is_certain);
+                (*handle, data.map_or(0, Data::size), certain)
             })
             .collect();
         let mut chooser = Chooser { random: &mut self.random, names: &self.model.now };
@@ -617,7 +652,10 @@ impl World {
             node: index,
             worker,
             began_ns: self.now_ns,
-            excusable: lost || !node.dirty.is_empty(),
+            id,
+            dead: false,
+            mdt_hit: lost || node.dirty.contains(&Endpoint::Mdt(0)),
+            ost_hit: node.dirty.iter().any(|target| matches!(target, Endpoint::Ost(_))),
             transno: 0,
             floor,
             touched,
@@ -649,7 +687,11 @@ impl World {
                 *busy = false;
             }
             self.note(|| {
-                let excuse = if running.excusable { " (caught by a fault)" } else { "" };
+                let excuse = match (running.mdt_hit, running.ost_hit) {
+                    (false, false) => "",
+                    (true, _) => " (the MDT was lost)",
+                    (_, true) => " (an OST was lost)",
+                };
                 format!(
                     "client-{:x}.{} ends {id} {}: {}{excuse}",
                     running.client.0,

@@ -1,41 +1,75 @@
-//! Runs seeds: the same ones in every run, and the one in `SEED`.
+//! Runs seeds of each world: the same ones in every run, and those from `SEED` on.
 
 #![allow(clippy::panic)]
 use sateen_sim::{Config, Report, World};
 
-/// A world without faults. Fewer operations than a full run, because there is nothing to
-/// recover from.
+/// A world without faults.
 fn calm(seed: u64) -> Config {
-    Config { seed, operations: 2000, network_faults: false, crashes: false, trace: 0 }
+    Config { network_faults: false, crashes: false, ..Config::full(seed) }
+}
+
+/// A world in which only the network is bad: no program may notice.
+fn bad_network(seed: u64) -> Config {
+    Config { crashes: false, ..Config::full(seed) }
 }
 
 fn run(config: Config) -> Report {
     match World::run(config) {
         Ok(report) => report,
         Err(failure) => {
-            for line in &failure.trace {
+            let told = World::run(Config { trace: 100, ..config }).err().unwrap_or(failure);
+            for line in &told.trace {
                 eprintln!("{line}");
             }
-            panic!("SEED={}: {}\n{}", config.seed, failure.what, failure.report);
+            panic!("SEED={}: {}\n{}", config.seed, told.what, told.report);
         }
     }
 }
 
+fn first() -> u64 {
+    std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
+}
+
+fn run_all(world: fn(u64) -> Config, seeds: u64) -> Report {
+    let mut total = Report::default();
+    for seed in first()..first() + seeds {
+        total.add(&run(world(seed)));
+    }
+    println!("{seeds} seeds from SEED={}: {total}", first());
+    assert!(total.operations >= seeds * 2000, "{total}");
+    total
+}
+
 #[test]
 fn without_faults_everything_is_as_posix_says() {
-    let first = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let mut total = Report::default();
-    for seed in first..first + 8 {
-        total.add(&run(calm(seed)));
-    }
-    println!("seeds from SEED={first}: {total}");
-    assert!(total.operations >= 8 * 2000, "{total}");
+    let total = run_all(calm, 8);
+    assert_eq!(total.faults(), 0, "{total}");
     assert!(total.get("answer from a kernel cache") > 500, "{total}");
     assert!(total.get("fsync believed") > 200, "{total}");
 }
 
 #[test]
+fn a_bad_network_is_not_noticed() {
+    let total = run_all(bad_network, 30);
+    for kind in ["dropped", "duplicated", "delayed", "reordered"] {
+        assert!(total.get(&format!("message {kind}")) > 100, "{total}");
+    }
+}
+
+#[test]
+fn crashes_lose_only_what_was_not_synced() {
+    let seeds = 60;
+    let total = run_all(Config::full, seeds);
+    let missing = total.missing(seeds);
+    assert!(missing.is_empty(), "too few: {missing:?}\n{total}");
+}
+
+#[test]
 fn a_seed_is_a_run() {
-    let config = Config { operations: 600, ..calm(77) };
-    assert_eq!(run(config), run(config), "the same seed, the same events");
+    for world in [calm, bad_network, Config::full] {
+        let config = Config { operations: 600, ..world(77) };
+        assert_eq!(run(config), run(config), "the same seed, the same events");
+        let other = Config { seed: 78, ..config };
+        assert_ne!(run(config).hash, run(other).hash, "another seed, other events");
+    }
 }

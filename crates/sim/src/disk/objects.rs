@@ -47,6 +47,8 @@ pub struct Damage {
     pub lost: u64,
     /// Writes that were cut.
     pub torn: u64,
+    /// Objects of which not even the name is left.
+    pub names: u64,
 }
 
 impl SimObjects {
@@ -101,8 +103,11 @@ impl SimObjects {
                     damage.lost += 1;
                 }
             }
-            if let Some(image) = image {
-                images.insert(*object, image);
+            match image {
+                Some(image) => {
+                    images.insert(*object, image);
+                }
+                None => damage.names += u64::from(self.image(*object).is_some()),
             }
         }
         drop(durable);

@@ -19,7 +19,8 @@ pub(super) fn check(
             let Some(inode) = records.inodes.get(&stat.object.fid) else { continue };
             let Some(layout) = &inode.layout else { continue };
             let proven = layout.size_proven(stat.object.stripe, stat.size);
-            if !inode.attr.size_stale && proven > inode.attr.size {
+            let late = model.data.get(&stat.object.fid).is_some_and(|data| data.late);
+            if !inode.attr.size_stale && proven > inode.attr.size && !late {
                 return Err(format!(
                     "{} has {} bytes, but its objects reach to {proven}",
                     stat.object.fid, inode.attr.size
@@ -29,7 +30,7 @@ pub(super) fn check(
     }
     for (fid, inode) in &records.inodes {
         let Some(data) = model.data.get(fid) else { continue };
-        let known = !inode.attr.size_stale && !data.wild;
+        let known = !inode.attr.size_stale;
         if known && inode.attr.nlink > 0 && !data.may_be_size(inode.attr.size) {
             return Err(format!("{fid} has {} bytes, not {}", inode.attr.size, data.size()));
         }

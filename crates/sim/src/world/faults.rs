@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sateen_types::{Endpoint, Errno, Fid, ObjectId};
 
 use super::{Event, Running, Settling, World, endpoints};
-use crate::invariants;
+use crate::invariants::{self, Records};
 use crate::net::Weather;
 use crate::work::{Op, Touched};
 
@@ -14,6 +14,8 @@ use crate::work::{Op, Touched};
 const OPERATIONS_PER_FAULT: u64 = 45;
 /// How long the end waits for the cluster to come to rest: 60 s.
 const REST_NS: u64 = 60_000_000_000;
+/// What a lost client has sent arrives within this time, or never: 4 s.
+const LATE_NS: u64 = 4_000_000_000;
 
 impl World {
     pub(super) fn maybe_fault(&mut self) {
@@ -66,9 +68,12 @@ impl World {
     pub(super) fn fault_event(&mut self, event: Event) {
         match event {
             Event::Restart(target) => {
-                self.report.count("target restarted", 1);
+                self.report.count(restarted(target), 1);
                 self.note(|| format!("{target} starts"));
                 self.start_host(target);
+                if target == Endpoint::Mdt(0) {
+                    self.sizes_survived();
+                }
             }
             Event::Mend(a, b) => {
                 self.note(|| format!("{a} and {b} hear each other"));
@@ -113,6 +118,9 @@ impl World {
         for client in clients {
             self.client_is_dirty(client, target);
         }
+        if target == Endpoint::Mdt(0) {
+            self.before_crash = Some(self.model.now.clone());
+        }
         match target {
             Endpoint::Mdt(0) => self.roll_back(),
             Endpoint::Ost(index) => self.objects_survived(index),
@@ -136,30 +144,77 @@ impl World {
         for settling in &mut self.settling {
             settling.durable_from = None;
         }
+        self.running_may_have_written();
+        let settles_ns = self.now_ns + LATE_NS;
+        for data in self.model.data.values_mut() {
+            data.mdt_lost(upto, settles_ns);
+        }
     }
 
-    /// Files in the middle of an operation that a crash makes hard to follow.
-    fn caught_files(&mut self) -> BTreeSet<Fid> {
-        let mut caught = BTreeSet::new();
-        let mut writes = Vec::new();
-        for running in self.running.values() {
-            match &running.op {
-                Op::Write { handle, offset, data } => {
-                    writes.push((running.client, *handle, *offset, data.clone()));
-                }
-                Op::Close { .. } | Op::Read { .. } | Op::Fsync { .. } => {}
-                _ => caught.extend(touched_alone(running)),
+    /// The MDT is back: what its disk says of sizes is held against what it may say.
+    fn sizes_survived(&mut self) {
+        let settles_ns = self.now_ns + LATE_NS;
+        let Some(host) = self.hosts.get_mut(&Endpoint::Mdt(0)) else { return };
+        let records = Records::of(host);
+        let mut wrong = None;
+        for (fid, data) in &mut self.model.data {
+            let Some(record) = records.inodes.get(fid) else { continue };
+            let (size, stale) = (record.attr.size, record.attr.size_stale);
+            if !data.mdt_back(size, stale, settles_ns) {
+                wrong = Some(format!("{fid} has {size} bytes after a crash of the MDT"));
             }
         }
-        for settling in &self.settling {
-            caught.extend(touched_alone(&settling.running));
+        if let Some(what) = wrong {
+            self.fail(what);
         }
-        for (client, handle, offset, bytes) in writes {
-            let data = self.model.data.entry(handle.fid).or_default();
-            let offset = if handle.how.append { data.size() } else { offset };
-            data.may_have_written(client, offset, &bytes, false);
+    }
+
+    /// Writes and truncates that run now have happened, in part, or have not.
+    fn running_may_have_written(&mut self) {
+        let now_ns = self.now_ns;
+        for running in self.running.values() {
+            match &running.op {
+                Op::Write { handle, offset, data: bytes } => {
+                    let data = self.model.data.entry(handle.fid).or_default();
+                    let offset = if handle.how.append { data.size() } else { *offset };
+                    data.may_have_written(running.client, (offset, bytes), now_ns, false);
+                }
+                Op::Truncate { at, size } => {
+                    if let Some(fid) = self.model.now.find(at.dir(), &at.name) {
+                        self.model.data.entry(fid).or_default().may_be_cut(*size, now_ns);
+                    }
+                }
+                Op::Open { at, how, .. } if how.truncate => {
+                    if let Some(fid) = self.model.now.find(at.dir(), &at.name) {
+                        self.model.data.entry(fid).or_default().may_be_cut(0, now_ns);
+                    }
+                }
+                _ => {}
+            }
         }
-        caught
+    }
+
+    /// Files that may be going, or have gone, with an operation that is not judged yet.
+    fn going(&self) -> BTreeSet<Fid> {
+        let settling = self.settling.iter().map(|settling| &settling.running);
+        let all = self.running.values().chain(settling);
+        let going = all.filter(|running| match &running.op {
+            Op::Remove { .. } | Op::Rename { .. } => true,
+            Op::Close { handle } => !self.model.now.inodes.contains_key(&handle.fid),
+            _ => false,
+        });
+        going.flat_map(touched_inodes).collect()
+    }
+
+    /// Files that a program has open, as the MDT knows.
+    fn well_open(&self, fid: Fid) -> bool {
+        let mut open = self.nodes.iter().flat_map(|node| node.open.iter().flatten());
+        open.any(|(handle, lost)| handle.fid == fid && !lost)
+    }
+
+    /// Whether a file should be there.
+    fn is_there(&self, fid: Fid) -> bool {
+        self.model.now.inodes.contains_key(&fid) || self.well_open(fid)
     }
 
     fn open_files(&self) -> BTreeSet<Fid> {
@@ -168,39 +223,58 @@ impl World {
     }
 
     fn objects_survived(&mut self, index: u32) {
-        let caught = self.caught_files();
+        let going = self.going();
+        self.running_may_have_written();
         let open = self.open_files();
-        let Some(host) = self.hosts.get(&Endpoint::Ost(index)) else { return };
-        let objects = host.disk.objects.clone();
-        let mut wrong = None;
         self.model.collect(&open);
-        for (fid, data) in &mut self.model.data {
-            data.everybody_may_hear_of_a_loss();
-            let named =
-                self.model.base.inodes.contains_key(fid) || self.model.now.inodes.contains_key(fid);
-            if caught.contains(fid) || !named {
-                data.wild = true;
-                self.report.count("file given up by the model", 1);
-                continue;
+        let last_op = self.next_op - 1;
+        let fids: Vec<Fid> = self.model.data.keys().copied().collect();
+        for fid in fids {
+            let there = self.is_there(fid);
+            let Some(data) = self.model.data.get_mut(&fid) else { continue };
+            data.everybody_may_hear_of_a_loss(last_op);
+            if going.contains(&fid) || !there {
+                data.unseen.insert(index);
+            } else {
+                self.object_survived(fid, index);
             }
-            let mut images: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
-            for (stripe, ost) in data.layout.iter().flat_map(|layout| layout.objects()) {
-                if ost == index {
-                    let image = objects.image(ObjectId { fid: *fid, stripe });
-                    images.insert(stripe, image.unwrap_or_default());
-                }
-            }
-            let byte = |stripe: u32, at: u64| {
-                let image = images.get(&stripe);
-                image.and_then(|image| image.get(at as usize)).copied().unwrap_or_default()
-            };
-            if let Err(what) = data.survived(index, byte) {
-                wrong = Some(format!("{fid}: {what}"));
+        }
+        for running in self.running.values() {
+            if let Op::Write { handle, .. } = &running.op {
+                let data = self.model.data.entry(handle.fid).or_default();
+                data.let_hear(running.client, last_op);
             }
         }
         self.report.count("OST held against what was synced", 1);
-        if let Some(what) = wrong {
-            self.fail(what);
+    }
+
+    /// Holds a file's objects on an OST that has crashed against what they may be.
+    fn object_survived(&mut self, fid: Fid, index: u32) {
+        let Some(host) = self.hosts.get(&Endpoint::Ost(index)) else { return };
+        let Some(data) = self.model.data.get_mut(&fid) else { return };
+        let objects = &host.disk.objects;
+        let mut images: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+        for (stripe, ost) in data.layout.iter().flat_map(|layout| layout.objects()) {
+            if ost == index {
+                let image = objects.image(ObjectId { fid, stripe });
+                images.insert(stripe, image.unwrap_or_default());
+            }
+        }
+        data.unseen.remove(&index);
+        if let Err(what) = data.survived(index, &images) {
+            self.fail(format!("{fid}: {what}"));
+        }
+    }
+
+    /// A file that might have gone has stayed: what a crash left of its objects is looked at
+    /// now.
+    pub(super) fn look_again(&mut self, fid: Fid) {
+        if self.going().contains(&fid) || !self.is_there(fid) {
+            return;
+        }
+        let unseen = self.model.data.get(&fid).map(|data| data.unseen.clone());
+        for index in unseen.into_iter().flatten() {
+            self.object_survived(fid, index);
         }
     }
 
@@ -209,20 +283,23 @@ impl World {
         if !node.mounted {
             return;
         }
-        node.mounted = false;
+        (node.mounted, node.dead) = (false, true);
         node.open.iter_mut().for_each(Vec::clear);
         let client = node.id;
         self.report.count("crash client", 1);
         self.note(|| format!("client-{:x} crashes", client.0));
         self.executor.kill(client.0);
+        for data in self.model.data.values_mut() {
+            data.writer_lost(client, self.now_ns + LATE_NS);
+        }
         let mine = self.running.iter().filter(|(_, running)| running.client == client);
         let caught: Vec<u64> = mine.map(|(id, _)| *id).collect();
         for id in caught {
             let Some(mut running) = self.running.remove(&id) else { continue };
-            running.excusable = true;
+            running.dead = true;
             self.report.operations += 1;
             let result = Err(Errno::EIO);
-            self.judge_data_leniently(&running, &result);
+            self.judge_failed(&running, &result, self.now_ns + LATE_NS);
             // Its requests may still be on their way.
             let (dead_client, durable_from) = (true, None);
             self.settling.push(Settling { running, result, dead_client, durable_from });
@@ -232,6 +309,7 @@ impl World {
             self.after(after, Event::Evict(client, mdt));
         }
         let after = self.random.within(1_000_000, 500_000_000);
+        self.report.count("client replaced", 1);
         self.after(after, Event::NewClient(index));
     }
 
@@ -277,9 +355,17 @@ impl World {
     }
 }
 
-fn touched_alone(running: &Running) -> impl Iterator<Item = Fid> + '_ {
-    running.touched.iter().filter_map(|(touched, alone)| match touched {
-        Touched::Inode(fid) if *alone => Some(*fid),
+fn restarted(target: Endpoint) -> &'static str {
+    match target {
+        Endpoint::Mdt(_) => "MDT restarted",
+        Endpoint::Ost(_) => "OST restarted",
+        _ => "MGS restarted",
+    }
+}
+
+pub(super) fn touched_inodes(running: &Running) -> impl Iterator<Item = Fid> + '_ {
+    running.touched.iter().filter_map(|(touched, _)| match touched {
+        Touched::Inode(fid) => Some(*fid),
         _ => None,
     })
 }

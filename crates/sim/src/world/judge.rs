@@ -1,8 +1,10 @@
 //! Holds what operations answered against the model.
 
-use sateen_types::{Endpoint, Errno, Fid, Result as Answer};
+use sateen_types::{Endpoint, Errno, Fid, ObjectId, Result as Answer};
 
+use super::faults::touched_inodes;
 use super::{Running, Settling, World};
+use crate::data::NEVER;
 use crate::invariants::Records;
 use crate::names::{Names, Node};
 use crate::work::{At, Op, Out, Touched};
@@ -35,7 +37,7 @@ impl World {
     /// An operation ended.
     pub(super) fn judge(&mut self, running: Running, result: Answer<Out>) {
         if let Ok(Out::Opened(handle)) = &result {
-            let lost = running.excusable;
+            let lost = running.mdt_hit;
             let node = self.nodes.get_mut(running.node).filter(|node| node.id == running.client);
             if let Some(open) = node.and_then(|node| node.open.get_mut(running.worker)) {
                 open.push((*handle, lost));
@@ -48,18 +50,71 @@ impl World {
                 open.retain(|(other, _)| other != handle);
             }
         }
-        if running.excusable {
+        if self.is_excused(&running, &result) {
             self.report.count("operation caught by a fault", 1);
-            self.judge_data_leniently(&running, &result);
+            self.judge_failed(&running, &result, self.now_ns);
+            self.report
+                .count(if result.is_ok() { "caught: answered" } else { "caught: failed" }, 1);
             if running.op.changes_names() {
                 let dead_client = false;
                 self.settling.push(Settling { running, result, dead_client, durable_from: None });
             }
             return;
         }
-        if let Err(what) = self.judge_strictly(&running, &result) {
+        let touched: Vec<Fid> = match &running.op {
+            Op::Remove { .. } | Op::Rename { .. } => touched_inodes(&running).collect(),
+            _ => Vec::new(),
+        };
+        let judged = if running.mdt_hit && !matches!(running.op, Op::Fsync { .. }) {
+            self.judge_cached(&running, &result)
+        } else {
+            self.judge_strictly(&running, &result)
+        };
+        if let Err(what) = judged {
             let shown_result = shown(&result);
             self.fail(format!("{} answered {shown_result}: {what}", shown_op(&running.op)));
+        }
+        for fid in touched {
+            self.look_again(fid);
+        }
+    }
+
+    /// Whether what the operation did is open: it failed because a target was lost, or it
+    /// changed something while the MDT was.
+    fn is_excused(&self, running: &Running, result: &Answer<Out>) -> bool {
+        let op = &running.op;
+        let told = matches!(op, Op::Fsync { .. } if self.may_hear(running));
+        let failed = matches!(result, Err(Errno::EIO)) && !told;
+        let by_ost = running.ost_hit && op.may_need_objects();
+        let changes = match op {
+            Op::Write { .. } | Op::Truncate { .. } => true,
+            Op::Open { how, .. } if how.truncate => true,
+            op => op.changes_names(),
+        };
+        // The MDT has forgotten the open.
+        let void = op.handle().is_some()
+            && running.mdt_hit
+            && matches!(result, Err(Errno::ESTALE | Errno::EBADF));
+        let wrote = running.ost_hit && matches!(op, Op::Write { .. }) && result.is_ok();
+        let ok = wrote || running.mdt_hit && result.is_ok() && changes;
+        failed && (running.mdt_hit || by_ost) || ok || void
+    }
+
+    /// The client may not have heard yet that the MDT was lost: what it answers is so now, or
+    /// was so before.
+    fn judge_cached(&mut self, running: &Running, result: &Answer<Out>) -> Result<(), String> {
+        self.report.count("answer of a client that may not have heard of a crash", 1);
+        let op = &running.op;
+        let fits = |names: &Names| match (result, op.verdict(names)) {
+            (Ok(out), Ok(())) => judge_names(names, op, out),
+            (Err(errno), Err(right)) if *errno == right => Ok(()),
+            (_, verdict) => Err(format!("it should be {verdict:?}")),
+        };
+        let now = fits(&self.model.now);
+        let before = self.before_crash.as_ref().map(fits);
+        match (now, before) {
+            (Err(what), None | Some(Err(_))) => Err(what),
+            _ => Ok(()),
         }
     }
 
@@ -78,12 +133,14 @@ impl World {
             (Err(_), Ok(())) => return Err("it should succeed".to_owned()),
         };
         self.judge_data(running, out)?;
-        let made = match out {
-            Out::Opened(handle) => Some(handle.fid),
-            Out::Attr(attr) => Some(attr.fid),
-            _ => None,
-        };
-        self.judge_names(op, out, made)?;
+        judge_names(&self.model.now, op, out)?;
+        let made = made_by(op, out);
+        if let Some(fid) = made
+            && self.names_new(op)
+            && !self.model.made.insert(fid)
+        {
+            return Err(format!("{fid} was made before"));
+        }
         if let Some(mutation) = op.mutation(&self.model.now, made) {
             if running.transno == 0 {
                 return Err("a change without a transaction".to_owned());
@@ -94,75 +151,41 @@ impl World {
         Ok(())
     }
 
+    /// Whether what it makes is not there yet.
+    fn names_new(&self, op: &Op) -> bool {
+        match op {
+            Op::Open { at, .. } | Op::Mkdir { at } | Op::Symlink { at, .. } => {
+                self.model.now.find(at.dir(), &at.name).is_none()
+            }
+            _ => false,
+        }
+    }
+
+    fn may_hear(&self, running: &Running) -> bool {
+        let data = running.op.handle().and_then(|handle| self.model.data.get(&handle.fid));
+        data.is_some_and(|data| data.may_hear(running.client))
+    }
+
     fn may_tell_loss(&mut self, running: &Running) -> bool {
+        if !self.may_hear(running) {
+            return false;
+        }
+        let now_ns = self.now_ns;
         let handle = match &running.op {
             Op::Fsync { handle } => handle,
             Op::Write { handle, offset, data: bytes } if handle.how.sync => {
                 let data = self.model.data.entry(handle.fid).or_default();
                 let offset = if handle.how.append { data.size() } else { *offset };
-                data.may_have_written(running.client, offset, bytes, true);
+                data.may_have_written(running.client, (offset, bytes), now_ns, true);
                 handle
             }
             _ => return false,
         };
-        let told = self.model.data.get_mut(&handle.fid).is_some_and(|data| {
-            let may = data.crashed.remove(&running.client);
-            data.told(running.client);
-            may
-        });
-        if told {
-            self.report.count("loss told by fsync", 1);
+        if let Some(data) = self.model.data.get_mut(&handle.fid) {
+            data.told(running.client, running.id);
         }
-        told
-    }
-
-    fn judge_names(&mut self, op: &Op, out: &Out, made: Option<Fid>) -> Result<(), String> {
-        if let Out::Strayed(fid) = out {
-            return Err(format!("the path leads to {fid}"));
-        }
-        let expected = |at: &At| self.model.now.find(at.dir(), &at.name);
-        match (op, out) {
-            (Op::Open { at, .. } | Op::Mkdir { at } | Op::Symlink { at, .. }, _) => {
-                let fid = made.ok_or("no inode")?;
-                match expected(at) {
-                    Some(right) if right != fid => Err(format!("{fid} instead of {right}")),
-                    Some(_) => Ok(()),
-                    None if self.model.made.insert(fid) => Ok(()),
-                    None => Err(format!("{fid} was made before")),
-                }
-            }
-            (Op::Stat { at } | Op::Truncate { at, .. } | Op::Chmod { at, .. }, Out::Attr(attr)) => {
-                let fid = if at.name.is_empty() { Some(at.dir()) } else { expected(at) };
-                let inode = fid.and_then(|fid| self.model.now.inodes.get(&fid)).ok_or("gone")?;
-                let mut right = (fid, inode.mode, inode.nlink, Some(inode.kind()));
-                if let Op::Chmod { mode, .. } = op {
-                    right.1 = *mode;
-                }
-                let kind = Some(attr.kind());
-                let got = (Some(attr.fid), attr.mode & 0o7777, attr.nlink, kind);
-                if got != right {
-                    return Err(format!("{got:x?} instead of {right:x?}"));
-                }
-                Ok(())
-            }
-            (Op::Readlink { at }, Out::Bytes(bytes)) => {
-                let inode = expected(at).and_then(|fid| self.model.now.inodes.get(&fid));
-                match inode.map(|inode| &inode.node) {
-                    Some(Node::Symlink(target)) if target == bytes => Ok(()),
-                    other => Err(format!("{bytes:?} instead of {other:?}")),
-                }
-            }
-            (Op::Readdir { at }, Out::Entries(entries)) => {
-                let mut got: Vec<(&[u8], Fid)> =
-                    entries.iter().map(|entry| (entry.name.as_bytes(), entry.fid)).collect();
-                got.sort_unstable();
-                let there = self.model.now.entries(at.dir()).into_iter().flatten();
-                let right: Vec<(&[u8], Fid)> =
-                    there.map(|(name, fid)| (name.as_slice(), *fid)).collect();
-                if got == right { Ok(()) } else { Err(format!("{got:?} instead of {right:?}")) }
-            }
-            _ => Ok(()),
-        }
+        self.report.count("loss told by fsync", 1);
+        true
     }
 
     fn layout(&mut self, fid: Fid) {
@@ -173,13 +196,13 @@ impl World {
     }
 
     fn judge_data(&mut self, running: &Running, out: &Out) -> Result<(), String> {
-        let client = running.client;
+        let (client, now_ns) = (running.client, self.now_ns);
         match (&running.op, out) {
             (Op::Open { how, .. }, Out::Opened(handle)) => {
                 self.layout(handle.fid);
                 let data = self.model.data.entry(handle.fid).or_default();
                 if how.truncate {
-                    data.cut(0);
+                    data.cut(0, running.transno);
                 }
                 Ok(())
             }
@@ -190,29 +213,30 @@ impl World {
                 }
                 let offset = if handle.how.append { data.size() } else { *offset };
                 data.wrote(client, offset, bytes);
-                if handle.how.sync { data.synced(client) } else { Ok(()) }
+                if handle.how.sync { data.synced(client, running.id) } else { Ok(()) }
             }
             (Op::Read { handle, offset, len }, Out::Bytes(bytes)) => {
                 let data = self.model.data.entry(handle.fid).or_default();
-                data.check_read(*offset, *len, bytes)
+                data.check_read((*offset, *len), bytes, now_ns)
             }
             (Op::Truncate { at, size }, Out::Attr(attr)) => {
                 let fid = self.model.now.find(at.dir(), &at.name).ok_or("gone")?;
                 if attr.size != *size {
                     return Err(format!("{} bytes instead of {size}", attr.size));
                 }
-                self.model.data.entry(fid).or_default().cut(*size);
+                self.model.data.entry(fid).or_default().cut(*size, running.transno);
                 Ok(())
             }
             (Op::Stat { .. }, Out::Attr(attr)) => {
-                let Some(data) = self.model.data.get(&attr.fid) else { return Ok(()) };
-                if data.wild || data.may_be_size(attr.size) {
+                let Some(data) = self.model.data.get_mut(&attr.fid) else { return Ok(()) };
+                let right = data.size();
+                if data.saw_size(attr.size, now_ns) {
                     return Ok(());
                 }
-                Err(format!("{} bytes instead of {}", attr.size, data.size()))
+                Err(format!("{} bytes instead of {right}", attr.size))
             }
             (Op::Fsync { handle }, Out::Done) => {
-                self.model.data.entry(handle.fid).or_default().synced(client)?;
+                self.model.data.entry(handle.fid).or_default().synced(client, running.id)?;
                 self.synced(running)
             }
             (Op::FsyncDir { .. }, Out::Done) => self.synced(running),
@@ -232,22 +256,37 @@ impl World {
         Ok(())
     }
 
-    /// A fault caught the operation: it may have happened in part.
-    pub(super) fn judge_data_leniently(&mut self, running: &Running, result: &Answer<Out>) {
+    /// A fault caught the operation: it may have happened in part. What of it can still happen
+    /// has happened at `late_ns`.
+    pub(super) fn judge_failed(&mut self, running: &Running, result: &Answer<Out>, late_ns: u64) {
         let client = running.client;
         match &running.op {
             Op::Write { handle, offset, data: bytes } => {
                 let data = self.model.data.entry(handle.fid).or_default();
                 let offset = if handle.how.append { data.size() } else { *offset };
-                if handle.how.append && !data.is_certain() {
-                    data.wild = true;
+                // Others may have been granted locks by an MDT that has forgotten this one's.
+                if running.dead || running.mdt_hit {
+                    if running.mdt_hit {
+                        data.late = true;
+                        self.model.late.insert(handle.fid);
+                    }
+                    let settles_ns = if running.dead { late_ns } else { NEVER };
+                    data.may_have_written(client, (offset, bytes), settles_ns, result.is_ok());
+                } else {
+                    self.write_ended(running, (handle.fid, offset, bytes), result.is_ok());
                 }
-                data.crashed.insert(client);
-                data.may_have_written(client, offset, bytes, result.is_ok());
+                let data = self.model.data.entry(handle.fid).or_default();
+                if handle.how.sync && result.is_err() {
+                    data.perhaps_told(client);
+                } else if handle.how.sync
+                    && let Err(what) = data.synced(client, running.id)
+                {
+                    self.fail(format!("{}: {what}", shown_op(&running.op)));
+                }
             }
             Op::Truncate { at, size } => {
                 if let Some(fid) = self.model.now.find(at.dir(), &at.name) {
-                    self.may_be_cut(fid, *size, result.is_ok());
+                    self.may_be_cut(fid, (*size, running.transno), result.is_ok(), late_ns);
                 }
             }
             Op::Open { at, how, .. } if how.truncate => {
@@ -256,18 +295,13 @@ impl World {
                     _ => None,
                 };
                 if let Some(fid) = opened.or(self.model.now.find(at.dir(), &at.name)) {
-                    self.may_be_cut(fid, 0, result.is_ok());
+                    self.may_be_cut(fid, (0, running.transno), result.is_ok(), late_ns);
                 }
             }
             Op::Fsync { handle } => {
                 let data = self.model.data.entry(handle.fid).or_default();
-                match result {
-                    Ok(_) => {
-                        if let Err(what) = data.synced(client) {
-                            self.fail(format!("{} in a crash: {what}", shown_op(&running.op)));
-                        }
-                    }
-                    Err(_) => data.told(client),
+                if result.is_err() {
+                    data.told(client, running.id);
                 }
             }
             _ => {}
@@ -277,9 +311,33 @@ impl World {
         }
     }
 
-    fn may_be_cut(&mut self, fid: Fid, size: u64, done: bool) {
+    /// Nothing of a write is under way any more, so what the objects have is what it did.
+    fn write_ended(&mut self, running: &Running, write: (Fid, u64, &[u8]), acked: bool) {
+        let (fid, offset, bytes) = write;
         let data = self.model.data.entry(fid).or_default();
-        if done { data.cut(size) } else { data.may_be_cut(size) }
+        let mut there = vec![0; bytes.len()];
+        let Some(layout) = data.layout.clone() else {
+            return data.may_have_written(running.client, (offset, bytes), self.now_ns, acked);
+        };
+        for chunk in layout.chunks(offset, bytes.len() as u64) {
+            let Some(host) = self.hosts.get(&Endpoint::Ost(chunk.ost)) else { continue };
+            let object = ObjectId { fid, stripe: chunk.stripe };
+            let image = host.disk.objects.image(object).unwrap_or_default();
+            let from = (chunk.object_offset as usize).min(image.len());
+            let to = ((chunk.object_offset + chunk.len) as usize).min(image.len());
+            let at = (chunk.file_offset - offset) as usize;
+            if let Some(place) = there.get_mut(at..at + (to - from)) {
+                place.copy_from_slice(image.get(from..to).unwrap_or_default());
+            }
+        }
+        if let Err(what) = data.ended(running.client, (offset, bytes), &there, acked) {
+            self.fail(format!("{}: {what}", shown_op(&running.op)));
+        }
+    }
+
+    fn may_be_cut(&mut self, fid: Fid, (size, transno): (u64, u64), done: bool, late_ns: u64) {
+        let data = self.model.data.entry(fid).or_default();
+        if done { data.cut(size, transno) } else { data.may_be_cut(size, late_ns) }
     }
 
     /// Looks at the operations that a fault caught, once what the MDT has is durable.
@@ -311,11 +369,16 @@ impl World {
             return;
         }
         let names = Records::of(host).names();
+        let touched: Vec<Fid> =
+            ready.iter().flat_map(|settling| touched_inodes(&settling.running)).collect();
         for settling in ready {
             if let Err(what) = self.settle_one(&settling, &names) {
                 let (op, answer) = (shown_op(&settling.running.op), shown(&settling.result));
                 self.fail(format!("{op}, caught by a fault, answered {answer}: {what}"));
             }
+        }
+        for fid in touched {
+            self.look_again(fid);
         }
     }
 
@@ -360,5 +423,62 @@ impl World {
         self.model.made.extend(made);
         self.model.change(0, mutation);
         Ok(())
+    }
+}
+
+/// What an operation that makes or opens something made or opened.
+fn made_by(op: &Op, out: &Out) -> Option<Fid> {
+    match (op, out) {
+        (Op::Open { .. }, Out::Opened(handle)) => Some(handle.fid),
+        (Op::Mkdir { .. } | Op::Symlink { .. }, Out::Attr(attr)) => Some(attr.fid),
+        _ => None,
+    }
+}
+
+/// Holds an answer against a name space.
+fn judge_names(names: &Names, op: &Op, out: &Out) -> Result<(), String> {
+    if let Out::Strayed(fid) = out {
+        return Err(format!("the path leads to {fid}"));
+    }
+    let expected = |at: &At| names.find(at.dir(), &at.name);
+    match (op, out) {
+        (Op::Open { at, .. } | Op::Mkdir { at } | Op::Symlink { at, .. }, _) => {
+            let fid = made_by(op, out).ok_or("no inode")?;
+            match expected(at) {
+                Some(right) if right != fid => Err(format!("{fid} instead of {right}")),
+                _ => Ok(()),
+            }
+        }
+        (Op::Stat { at } | Op::Truncate { at, .. } | Op::Chmod { at, .. }, Out::Attr(attr)) => {
+            let fid = if at.name.is_empty() { Some(at.dir()) } else { expected(at) };
+            let inode = fid.and_then(|fid| names.inodes.get(&fid)).ok_or("gone")?;
+            let mut right = (fid, inode.mode, inode.nlink, Some(inode.kind()));
+            if let Op::Chmod { mode, .. } = op {
+                right.1 = *mode;
+            }
+            let kind = Some(attr.kind());
+            let got = (Some(attr.fid), attr.mode & 0o7777, attr.nlink, kind);
+            if got != right {
+                return Err(format!("{got:x?} instead of {right:x?}"));
+            }
+            Ok(())
+        }
+        (Op::Readlink { at }, Out::Bytes(bytes)) => {
+            let inode = expected(at).and_then(|fid| names.inodes.get(&fid));
+            match inode.map(|inode| &inode.node) {
+                Some(Node::Symlink(target)) if target == bytes => Ok(()),
+                other => Err(format!("{bytes:?} instead of {other:?}")),
+            }
+        }
+        (Op::Readdir { at }, Out::Entries(entries)) => {
+            let mut got: Vec<(&[u8], Fid)> =
+                entries.iter().map(|entry| (entry.name.as_bytes(), entry.fid)).collect();
+            got.sort_unstable();
+            let there = names.entries(at.dir()).into_iter().flatten();
+            let right: Vec<(&[u8], Fid)> =
+                there.map(|(name, fid)| (name.as_slice(), *fid)).collect();
+            if got == right { Ok(()) } else { Err(format!("{got:?} instead of {right:?}")) }
+        }
+        _ => Ok(()),
     }
 }
