@@ -2,6 +2,7 @@
 # The tests whose worth grows with their length, for as long as one likes: `make test-long`.
 # LONG_ROUNDS rounds (10) of everything random, each with fresh seeds, which a failing test
 # prints (`SEED=` repeats it); LONG_SECONDS (600) for each loop that runs by the clock;
+# LONG_SEEDS (10000) seeds of the simulator, half of them on each of two cores;
 # KILL_ROUNDS (200) crashes of the process and POWER_ROUNDS (50) of the power. The result line at the end
 # says what to repeat it with.
 set -euo pipefail
@@ -9,6 +10,7 @@ set -euo pipefail
 
 rounds=${LONG_ROUNDS:-10}
 seconds=${LONG_SECONDS:-600}
+seeds=${LONG_SEEDS:-10000}
 
 install_compiler
 require_rust
@@ -20,6 +22,21 @@ trap 'release_folder "$run_dir"' EXIT
 trap 'exit 130' INT TERM HUP
 
 started=$SECONDS
+say "== $seeds seeds of the simulator"
+cargo build --locked --release -p sateen-sim
+half=$((seeds / 2))
+target/release/sateen-sim --seeds "1..$((half + 1))" >"$run_dir/sim.0" &
+first=$!
+target/release/sateen-sim --seeds "$((half + 1))..$((seeds + 1))" >"$run_dir/sim.1" &
+second=$!
+failed=0
+wait "$first" || failed=1
+wait "$second" || failed=1
+grep -hv '^seed .* faults$' "$run_dir/sim.0" "$run_dir/sim.1"
+if ((failed)); then
+    exit 1
+fi
+say "== the simulator's seeds 1 to $seeds passed in $((SECONDS - started)) s"
 export COHERENCE_SECONDS=$seconds FUZZ_SECONDS=$seconds PROPTEST_CASES=4096 SEEDS=1000
 say "== decoders and kernel coherence, $seconds s for each loop"
 cargo test --locked --profile ci -p sateen-target --test fuzz -- --nocapture
