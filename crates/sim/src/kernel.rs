@@ -43,6 +43,8 @@ struct State {
     used: BTreeMap<Fid, u64>,
     next_read: u64,
     reads: BTreeMap<u64, Fid>,
+    /// READs whose answers may be older than what the kernel has passed on since.
+    overtaken: BTreeSet<u64>,
     dropping: Vec<Dropping>,
     hits: u64,
 }
@@ -81,6 +83,14 @@ impl State {
                 self.used.remove(&fid);
             }
         }
+    }
+
+    /// This kernel has changed the bytes: pages go, and those of READs in flight are not kept.
+    /// (A kernel has both wait for the pages' locks.)
+    fn drop_pages(&mut self, fid: Fid) {
+        self.pages.remove(&fid);
+        let reads = self.reads.iter().filter(|(_, read)| **read == fid).map(|(id, _)| *id);
+        self.overtaken.extend(reads);
     }
 
     fn drop_attr(&mut self, fid: Fid) {
@@ -272,7 +282,7 @@ impl Kernel {
         let mut state = lock(&self.state);
         state.use_inode(fid);
         if how.truncate {
-            state.pages.remove(&fid);
+            state.drop_pages(fid);
             state.drop_attr(fid);
         }
         Ok(Handle { id, fid, how: kept })
@@ -287,7 +297,7 @@ impl Kernel {
     pub(crate) async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<usize> {
         let written = self.client.write(handle.id, offset, data, handle.how.append).await;
         let mut state = lock(&self.state);
-        state.pages.remove(&handle.fid);
+        state.drop_pages(handle.fid);
         state.drop_attr(handle.fid);
         written
     }
@@ -333,6 +343,7 @@ impl Kernel {
         let got = self.client.read(handle.id, offset, ahead as u32, BytesMut::new()).await;
         let mut state = lock(&self.state);
         state.reads.remove(&read);
+        let keep = !state.overtaken.remove(&read);
         let mut first = Ok(Vec::new());
         match got {
             Ok(data) => {
@@ -340,8 +351,10 @@ impl Kernel {
                     if number == 0 {
                         first = Ok(bytes.to_vec());
                     }
-                    let pages = state.pages.entry(fid).or_default();
-                    pages.insert(page + number as u64, bytes.to_vec());
+                    if keep {
+                        let pages = state.pages.entry(fid).or_default();
+                        pages.insert(page + number as u64, bytes.to_vec());
+                    }
                 }
             }
             Err(errno) => first = Err(errno),
@@ -453,7 +466,7 @@ impl Kernel {
         let mut state = lock(&self.state);
         state.drop_attr(fid);
         if set.size.is_some() {
-            state.pages.remove(&fid);
+            state.drop_pages(fid);
         }
         known.map(|known| known.attr)
     }

@@ -1,4 +1,4 @@
-//! Runs seeds: `--seed N`, `--seeds A..B`.
+//! Runs seeds: `--seed N`, `--seeds A..B`; `--contention` for programs that share files.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -11,15 +11,23 @@ struct Args {
     operations: u64,
     network_faults: bool,
     crashes: bool,
+    contention: bool,
     trace: usize,
 }
 
 const USAGE: &str = "usage: sateen-sim [--seed N | --seeds A..B] [--operations N] [--calm] \
-                     [--no-crashes] [--trace LINES]";
+                     [--no-crashes] [--contention] [--trace LINES]";
 
 fn parse() -> Option<Args> {
-    let mut args =
-        Args { from: 1, to: 2, operations: 2000, network_faults: true, crashes: true, trace: 100 };
+    let mut args = Args {
+        from: 1,
+        to: 2,
+        operations: 2000,
+        network_faults: true,
+        crashes: true,
+        contention: false,
+        trace: 100,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -35,6 +43,7 @@ fn parse() -> Option<Args> {
             "--operations" => args.operations = words.next()?.parse().ok()?,
             "--trace" => args.trace = words.next()?.parse().ok()?,
             "--calm" => (args.network_faults, args.crashes) = (false, false),
+            "--contention" => args.contention = true,
             "--no-crashes" => args.crashes = false,
             _ => return None,
         }
@@ -58,7 +67,8 @@ fn main() -> ExitCode {
             crashes: args.crashes,
             trace: if args.to - args.from == 1 { args.trace } else { 0 },
         };
-        match World::run(config) {
+        let run = if args.contention { World::run_contention } else { World::run };
+        match run(config) {
             Ok(report) => {
                 println!("seed {seed}: {:016x} {} faults", report.hash, report.faults());
                 total.add(&report);
@@ -78,7 +88,7 @@ fn main() -> ExitCode {
     println!("{} seeds in {:.1} s", args.to - args.from, elapsed.as_secs_f64());
     print!("{total}");
     let seeds = args.to - args.from - failed.len() as u64;
-    let full = args.network_faults && args.crashes && args.operations >= 2000;
+    let full = !args.contention && args.network_faults && args.crashes && args.operations >= 2000;
     let missing = if full { total.missing(seeds) } else { Vec::new() };
     for kind in &missing {
         println!("too few: {kind}");

@@ -3,6 +3,7 @@
 //! One thread; whatever happens is an event at a virtual time, and what one event brings
 //! about is put behind it in the queue. The seed decides all delays and all choices.
 
+mod contention;
 mod faults;
 mod judge;
 

@@ -1,0 +1,353 @@
+//! Programs on both clients that share two files, all at once: what the programs of the main
+//! world, each alone with the inode that it changes, never do.
+//!
+//! The first file consists of records; each belongs to one program, which writes it with
+//! rising versions. Records are smaller than pages, so that clients share pages, too. Whoever
+//! reads a record must find a version that was complete before it began or that was begun
+//! before it ended. To the second file all append records, each of which must be there once,
+//! and whole. Nothing crashes; the network may be bad, which must not show.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use sateen_client::OpenHow;
+use sateen_types::{Endpoint, Errno, Fid, Result as Answer, STRIPE_SIZE_MIN, StripePolicy};
+
+use super::{Config, Failure, HANG_NS, WORKERS, World, mounting_id};
+use crate::executor::lock;
+use crate::invariants::Records;
+use crate::kernel::{Handle, Kernel};
+use crate::net::Weather;
+use crate::random::Random;
+use crate::report::Report;
+
+/// Records of each program.
+const RECORDS: usize = 24;
+/// Bytes from one record to the next.
+const SPACING: u64 = 1024;
+/// Bytes of a record.
+const RECORD_BYTES: usize = 1000;
+/// Bytes of what is appended.
+const APPENDED_BYTES: usize = 700;
+/// Between two changes of the weather: 300 ms.
+const WEATHER_NS: u64 = 300_000_000;
+
+/// What has happened to the files.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Of each record: the last version that is complete, and the last that was begun.
+    versions: Vec<(u64, u64)>,
+    /// Records that are appended, and those whose append was begun.
+    appended: u64,
+    appending: u64,
+    operations: u64,
+    ended: usize,
+    failure: Option<String>,
+}
+
+impl Shared {
+    /// Between which ends the file may end now.
+    fn sizes(&self) -> (u64, u64) {
+        let end = |written: fn(&(u64, u64)) -> bool| {
+            let last = self.versions.iter().rposition(written);
+            last.map_or(0, |place| place as u64 * SPACING + RECORD_BYTES as u64)
+        };
+        (end(|versions| versions.0 > 0), end(|versions| versions.1 > 0))
+    }
+}
+
+/// The bytes of a record: each tells of its place and version.
+fn record(place: usize, version: u64, len: usize) -> Vec<u8> {
+    let words = [place as u64 + 1, version];
+    let pattern: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    pattern.iter().copied().cycle().take(len).collect()
+}
+
+/// The version that a record's bytes tell; 0 if nothing was written there.
+fn version_of(place: usize, bytes: &[u8]) -> Result<u64, String> {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Ok(0);
+    }
+    let version = bytes.get(8..16).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes);
+    match version {
+        Some(version) if record(place, version, bytes.len()) == bytes => Ok(version),
+        _ => Err(format!("record {place} is of no single version")),
+    }
+}
+
+fn how(write: bool, append: bool) -> OpenHow {
+    OpenHow { read: true, write, append, ..OpenHow::default() }
+}
+
+/// A program.
+struct Program {
+    kernel: Arc<Kernel>,
+    shared: Arc<Mutex<Shared>>,
+    random: Random,
+    /// Its number, and how many there are.
+    me: usize,
+    all: usize,
+}
+
+impl Program {
+    async fn run(mut self, turns: u64) {
+        if let Err(what) = self.work(turns).await {
+            let mut shared = lock(&self.shared);
+            shared.failure.get_or_insert(format!("program {}: {what}", self.me));
+        }
+        lock(&self.shared).ended += 1;
+    }
+
+    async fn work(&mut self, turns: u64) -> Result<(), String> {
+        let said = |what: &'static str| move |errno: Errno| format!("{what}: {}", errno.name());
+        // On one client most only read, so that its kernel keeps pages.
+        let writes = if self.me.is_multiple_of(2) { 600 } else { 100 };
+        let write = self.random.permille(writes);
+        let mut hot = self.open(b"hot", how(write, false)).await.map_err(said("open"))?;
+        let log = self.open(b"log", how(true, true)).await.map_err(said("open"))?;
+        for _ in 0..turns {
+            match self.random.below(100) {
+                0..=39 if hot.how.write => self.write(hot).await?,
+                40..=69 => {
+                    let place = self.random.index(self.all * RECORDS);
+                    self.read(hot, place).await?;
+                }
+                70..=79 => self.stat(hot.fid).await?,
+                80..=84 => self.kernel.fsync(hot.fid).await.map_err(said("fsync"))?,
+                85..=92 => self.append(log).await?,
+                93 => self.kernel.fsync(log.fid).await.map_err(said("fsync"))?,
+                _ => {
+                    self.kernel.close(hot).await.map_err(said("close"))?;
+                    let write = self.random.permille(writes);
+                    hot = self.open(b"hot", how(write, false)).await.map_err(said("open"))?;
+                }
+            }
+            lock(&self.shared).operations += 1;
+        }
+        self.kernel.close(hot).await.map_err(said("close"))?;
+        self.kernel.close(log).await.map_err(said("close"))
+    }
+
+    async fn open(&self, name: &[u8], how: OpenHow) -> Answer<Handle> {
+        self.kernel.open(Fid::ROOT, name, Some(0o600), how).await
+    }
+
+    async fn write(&mut self, hot: Handle) -> Result<(), String> {
+        // Mine lie between those of others.
+        let place = self.random.index(RECORDS) * self.all + self.me;
+        let version = {
+            let mut shared = lock(&self.shared);
+            let versions = shared.versions.get_mut(place).ok_or("no such record")?;
+            versions.1 += 1;
+            versions.1
+        };
+        let bytes = Bytes::from(record(place, version, RECORD_BYTES));
+        let written = self.kernel.write(hot, place as u64 * SPACING, bytes).await;
+        if written != Ok(RECORD_BYTES) {
+            return Err(format!("write of record {place}: {written:?}"));
+        }
+        if let Some(versions) = lock(&self.shared).versions.get_mut(place) {
+            versions.0 = version;
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self, hot: Handle, place: usize) -> Result<(), String> {
+        let versions =
+            |shared: &Shared| shared.versions.get(place).copied().ok_or("no such record");
+        let (low, _) = versions(&lock(&self.shared))?;
+        let got = self.kernel.read(hot, place as u64 * SPACING, RECORD_BYTES as u64).await;
+        let got = got.map_err(|errno| format!("read: {}", errno.name()))?;
+        let (_, high) = versions(&lock(&self.shared))?;
+        if got.len() < RECORD_BYTES && low > 0 {
+            return Err(format!("record {place} ends after {} bytes", got.len()));
+        }
+        let version = version_of(place, &got)?;
+        if version < low || version > high {
+            return Err(format!("record {place} has version {version}, not {low} to {high}"));
+        }
+        Ok(())
+    }
+
+    async fn stat(&mut self, fid: Fid) -> Result<(), String> {
+        let (low, _) = lock(&self.shared).sizes();
+        let attr = self.kernel.getattr(fid).await;
+        let size = attr.map_err(|errno| format!("stat: {}", errno.name()))?.size;
+        let (_, high) = lock(&self.shared).sizes();
+        if size < low || size > high {
+            return Err(format!("{size} bytes, not {low} to {high}"));
+        }
+        Ok(())
+    }
+
+    async fn append(&mut self, log: Handle) -> Result<(), String> {
+        let number = {
+            let mut shared = lock(&self.shared);
+            shared.appending += 1;
+            shared.appending
+        };
+        let bytes = Bytes::from(record(0, number, APPENDED_BYTES));
+        let written = self.kernel.write(log, 0, bytes).await;
+        if written != Ok(APPENDED_BYTES) {
+            return Err(format!("append: {written:?}"));
+        }
+        lock(&self.shared).appended += 1;
+        Ok(())
+    }
+
+    /// After the work of all: what there is now is exactly what was written.
+    async fn look(mut self) {
+        let result = self.look_at_all().await;
+        let mut shared = lock(&self.shared);
+        if let Err(what) = result {
+            shared.failure.get_or_insert(format!("at the end: {what}"));
+        }
+        shared.ended += 1;
+    }
+
+    async fn look_at_all(&mut self) -> Result<(), String> {
+        let said = |what: &'static str| move |errno: Errno| format!("{what}: {}", errno.name());
+        let hot = self.open(b"hot", how(false, false)).await.map_err(said("open"))?;
+        self.stat(hot.fid).await?;
+        for place in 0..self.all * RECORDS {
+            self.read(hot, place).await?;
+        }
+        self.kernel.close(hot).await.map_err(said("close"))?;
+        let log = self.open(b"log", how(false, false)).await.map_err(said("open"))?;
+        let count = lock(&self.shared).appended;
+        let mut seen = BTreeSet::new();
+        for at in 0..=count {
+            let len = APPENDED_BYTES as u64;
+            let got = self.kernel.read(log, at * len, len).await.map_err(said("read"))?;
+            if got.is_empty() && at == count {
+                break;
+            }
+            let number = version_of(0, &got)?;
+            if got.len() != APPENDED_BYTES || number == 0 || !seen.insert(number) {
+                return Err(format!("appended record {at} of {count} is {number}"));
+            }
+        }
+        self.kernel.close(log).await.map_err(said("close"))
+    }
+}
+
+impl World {
+    /// Runs one seed of contention: `operations` by all programs together.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn run_contention(config: Config) -> Result<Report, Box<Failure>> {
+        let turns = config.operations;
+        // No other work than this.
+        let mut world = World::new(Config { operations: 0, crashes: false, ..config });
+        world.start();
+        while !world.nodes.iter().all(|node| node.mounted) && world.step() {}
+        world.stripe();
+        world.contend(turns);
+        world.report.virtual_ns = world.now_ns;
+        match world.failure.take() {
+            None => Ok(world.report),
+            Some(what) => Err(Box::new(Failure {
+                what,
+                trace: world.trace.into_iter().collect(),
+                report: world.report,
+            })),
+        }
+    }
+
+    /// Stripes are so small that these files have several.
+    fn stripe(&mut self) {
+        let Some(client) = self.nodes.first().map(|node| node.client.clone()) else { return };
+        let owner = mounting_id(&client).0;
+        let policy = StripePolicy { stripe_size: STRIPE_SIZE_MIN, ..StripePolicy::DEFAULT };
+        let done = Arc::new(Mutex::new(None));
+        let answer = done.clone();
+        self.executor.spawn(
+            owner,
+            Box::pin(async move {
+                let set = client.setstripe(Fid::ROOT, policy).await;
+                *lock(&answer) = Some(set);
+            }),
+        );
+        while lock(&done).is_none() && self.step() {}
+        if *lock(&done) != Some(Ok(())) {
+            self.fail("the stripes' size cannot be set".to_owned());
+        }
+    }
+
+    fn contend(&mut self, turns: u64) {
+        let all = self.nodes.len() * WORKERS;
+        let shared = Arc::new(Mutex::new(Shared {
+            versions: vec![(0, 0); all * RECORDS],
+            ..Shared::default()
+        }));
+        let program = |world: &mut World, me: usize| {
+            let node = world.nodes.get(me % world.nodes.len())?;
+            let (kernel, owner) = (node.kernel.clone(), node.id.0);
+            let random = Random::new(world.random.any());
+            Some((owner, Program { kernel, shared: shared.clone(), random, me, all }))
+        };
+        for me in 0..all {
+            if let Some((owner, program)) = program(self, me) {
+                self.executor.spawn(owner, Box::pin(program.run(turns / all as u64)));
+            }
+        }
+        self.until_ended(&shared, all);
+        self.network.weather = Weather::default();
+        for me in 0..self.nodes.len() {
+            if let Some((owner, program)) = program(self, me) {
+                self.executor.spawn(owner, Box::pin(program.look()));
+            }
+        }
+        self.until_ended(&shared, all + self.nodes.len());
+        let shared = lock(&shared);
+        let log = shared.appended * APPENDED_BYTES as u64;
+        self.sizes_are(&[(b"hot", shared.sizes().0), (b"log", log)]);
+        self.report.operations = shared.operations;
+    }
+
+    fn until_ended(&mut self, shared: &Mutex<Shared>, programs: usize) {
+        let mut weather_ns = self.now_ns;
+        let mut progress = (0, self.now_ns);
+        while lock(shared).ended < programs {
+            if self.config.network_faults && self.now_ns >= weather_ns {
+                weather_ns = self.now_ns + WEATHER_NS;
+                let bad = self.random.one_in(2);
+                let mut up_to = |most| if bad { self.random.below(most) } else { 0 };
+                self.network.weather =
+                    Weather { drop: up_to(60), duplicate: up_to(100), delay: up_to(100) };
+            }
+            let operations = lock(shared).operations;
+            if operations > progress.0 {
+                progress = (operations, self.now_ns);
+                self.report.mix(&operations.to_le_bytes());
+                self.report.mix(&self.now_ns.to_le_bytes());
+            }
+            if self.now_ns > progress.1 + HANG_NS {
+                return self.fail("no program gets on".to_owned());
+            }
+            if !self.step() {
+                return;
+            }
+            if let Some(what) = lock(shared).failure.take() {
+                return self.fail(what);
+            }
+        }
+    }
+
+    /// What the MDT says of sizes once nobody has the files open.
+    fn sizes_are(&mut self, right: &[(&[u8], u64)]) {
+        let Some(host) = self.hosts.get_mut(&Endpoint::Mdt(0)) else { return };
+        let records = Records::of(host);
+        for (name, size) in right {
+            let fid = records.entries.get(&(Fid::ROOT, name.to_vec())).map(|(fid, _)| fid);
+            let attr = fid.and_then(|fid| records.inodes.get(fid)).map(|record| record.attr);
+            let known = attr.filter(|attr| !attr.size_stale).map(|attr| attr.size);
+            if known != Some(*size) && self.failure.is_none() {
+                let name = String::from_utf8_lossy(name);
+                self.failure = Some(format!("{name} has {known:?} bytes, not {size}"));
+            }
+        }
+    }
+}

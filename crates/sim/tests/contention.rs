@@ -1,0 +1,31 @@
+//! Programs that share files all at once, calm and on a bad network.
+
+#![allow(clippy::panic)]
+use sateen_sim::{Config, Report, World};
+
+fn run(config: Config) -> Report {
+    match World::run_contention(config) {
+        Ok(report) => report,
+        Err(failure) => {
+            for line in &failure.trace {
+                eprintln!("{line}");
+            }
+            panic!("SEED={}: {}\n{}", config.seed, failure.what, failure.report);
+        }
+    }
+}
+
+#[test]
+fn files_that_all_write_at_once_lose_nothing() {
+    let first = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    for network_faults in [false, true] {
+        let mut total = Report::default();
+        for seed in first..first + 8 {
+            let config = Config { network_faults, crashes: false, ..Config::full(seed) };
+            total.add(&run(config));
+        }
+        println!("seeds from SEED={first}, bad network: {network_faults}: {total}");
+        assert!(total.operations >= 8 * 1900, "{total}");
+        assert_eq!(total.faults() > 0, network_faults, "{total}");
+    }
+}
