@@ -6,7 +6,7 @@
 //!
 //! In a slot a client has one request at a time. The reply of the last one is kept; when the
 //! same sequence comes again its reply is sent again, an older one is dropped, the next is
-//! new. Messages of an older connection generation are dropped, because a delayed duplicate
+//! new. Messages of another connection generation are refused, because a delayed duplicate
 //! could undo a newer write. Generations are therefore never used twice: they are counted
 //! over all clients of a target, from a start that differs with every boot, so that neither
 //! a disconnect nor a restart in between gives an old message a second life.
@@ -71,9 +71,10 @@ pub enum Admission {
     New,
     /// It was executed before: send this again.
     Again(Message),
-    /// A duplicate of something being worked on or long answered, or of an older generation.
+    /// A duplicate of something being worked on or long answered.
     Drop,
-    /// The sender has no export here: it must connect (`ESTALE`), or is fenced for ever.
+    /// The sender has no export here, or one of another generation: it must connect
+    /// (`ESTALE`), or is fenced for ever.
     Refuse,
 }
 
@@ -154,7 +155,13 @@ impl Exports {
     /// is executed again rather than answered from memory.
     pub fn admit(&mut self, header: &Header, repeatable: bool) -> Admission {
         let Some(export) = self.all.get_mut(&header.client) else { return Admission::Refuse };
-        if header.generation != export.generation || header.slot >= SLOTS_MAX {
+        if header.generation != export.generation {
+            // Answered rather than dropped: a `Connect` to an earlier boot that arrives late has
+            // made an export that its client knows nothing of. Who has left the generation
+            // behind does not listen.
+            return Admission::Refuse;
+        }
+        if header.slot >= SLOTS_MAX {
             return Admission::Drop;
         }
         let slot = export.slots.entry(header.slot).or_default();
@@ -255,10 +262,22 @@ mod tests {
         assert!(matches!(exports.admit(&header(1, first), false), Admission::New));
         let second = open(&mut exports, 2);
         assert_ne!(first, second);
-        assert!(matches!(exports.admit(&header(2, first), false), Admission::Drop));
+        assert!(matches!(exports.admit(&header(2, first), false), Admission::Refuse));
         exports.fence(ClientId(1));
         assert_eq!(exports.connect(ClientId(1), 3), Connection::Refused);
         assert!(matches!(exports.admit(&header(2, second), false), Admission::Refuse));
+    }
+
+    #[test]
+    fn a_connect_that_comes_after_a_restart_leaves_nobody_without_an_answer() {
+        let mut before = Exports::new(1);
+        let g = open(&mut before, 1);
+        let mut rebooted = Exports::new(2);
+        // Sent before the client got its answer from the earlier boot, twice.
+        open(&mut rebooted, 1);
+        assert!(matches!(rebooted.admit(&header(1, g), false), Admission::Refuse));
+        let after = open(&mut rebooted, 2);
+        assert!(matches!(rebooted.admit(&header(1, after), false), Admission::New));
     }
 
     #[test]
@@ -279,7 +298,7 @@ mod tests {
         assert!(matches!(exports.admit(&header(1, g), false), Admission::New));
         exports.disconnect(ClientId(1));
         let again = open(&mut exports, 1);
-        assert!(matches!(exports.admit(&header(1, g), false), Admission::Drop));
+        assert!(matches!(exports.admit(&header(1, g), false), Admission::Refuse));
         assert!(matches!(exports.admit(&header(1, again), false), Admission::New));
         exports.answered(&header(1, g), &Reply::ok(ReplyBody::Empty));
         assert!(matches!(exports.admit(&header(1, again), false), Admission::Drop), "not done");
