@@ -222,6 +222,7 @@ impl Data {
         let old = self.size();
         self.loosen(old.min(size), old.max(size), settles_ns);
         self.synced_size = self.synced_size.min(size);
+        self.cut_to = self.cut_to.map(|(transno, to)| (transno, to.min(size)));
         if size < old {
             self.also(size, vec![0; (old - size) as usize], settles_ns);
         }
@@ -244,7 +245,11 @@ impl Data {
         for piece in core::mem::take(&mut self.pending) {
             if piece.client == client {
                 subtract(&mut left, piece.offset, piece.end());
-                subtract(&mut self.under, piece.offset, piece.end());
+                // A cut that may have come after it is as durable.
+                let open = |p: &Piece| p.offset < piece.end() && p.end() > piece.offset;
+                if !self.maybe.iter().any(open) {
+                    subtract(&mut self.under, piece.offset, piece.end());
+                }
                 overlay(&mut self.durable, piece.offset, &piece.bytes);
                 self.synced_size = self.synced_size.max(piece.end());
             } else {
@@ -431,7 +436,8 @@ impl Data {
                 let range = (from - offset) as usize..(to - offset) as usize;
                 let bytes = got.get(range).unwrap_or_default().to_vec();
                 let piece = Piece { client: NOBODY, offset: from, bytes, settles_ns: 0 };
-                self.pending.insert(0, piece);
+                subtract(&mut self.pending, from, to);
+                self.pending.push(piece);
             }
         }
         subtract(&mut self.maybe, offset, end);

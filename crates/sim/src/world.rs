@@ -109,6 +109,8 @@ pub(crate) struct Node {
     busy: Vec<bool>,
     /// Targets that may not know this client any more.
     dirty: BTreeSet<Endpoint>,
+    /// Generations of connections to running targets that were offered to it.
+    offered: BTreeMap<Endpoint, u32>,
 }
 
 /// An operation that runs.
@@ -372,6 +374,7 @@ impl World {
             open: vec![Vec::new(); WORKERS],
             busy: vec![false; WORKERS],
             dirty: BTreeSet::new(),
+            offered: BTreeMap::new(),
         };
         match self.nodes.get_mut(node) {
             Some(place) => *place = new,
@@ -423,6 +426,7 @@ impl World {
     fn client_is_dirty(&mut self, client: ClientId, target: Endpoint) {
         for node in self.nodes.iter_mut().filter(|node| node.id == client) {
             node.dirty.insert(target);
+            node.offered.remove(&target);
             if matches!(target, Endpoint::Mdt(_)) {
                 node.open.iter_mut().flatten().for_each(|(_, lost)| *lost = true);
             }
@@ -455,7 +459,7 @@ impl World {
             Endpoint::Client(client) => {
                 let alive = |node: &Node| node.id == client && !node.dead;
                 let Some(index) = self.nodes.iter().position(alive) else { return };
-                self.is_clean_again(index, &message);
+                self.is_offered(index, &message);
                 let Some(node) = self.nodes.get(index) else { return };
                 node.port.set_now(now);
                 node.client.clone().on_message(message);
@@ -471,17 +475,26 @@ impl World {
         }
     }
 
-    fn is_clean_again(&mut self, index: usize, message: &Message) {
+    fn is_offered(&mut self, index: usize, message: &Message) {
         let from = message.header.from;
         let Body::Reply(reply) = &message.body else { return };
-        let ReplyBody::Connected { boot_epoch, .. } = reply.body else { return };
+        let ReplyBody::Connected { boot_epoch, generation, .. } = reply.body else { return };
         let current = self
             .hosts
             .get(&from)
             .is_some_and(|host| host.process.is_some() && host.boot_epoch == boot_epoch);
-        if current
-            && let Some(node) = self.nodes.get_mut(index)
-            && node.dirty.remove(&from)
+        if current && let Some(node) = self.nodes.get_mut(index) {
+            node.offered.insert(from, generation);
+        }
+    }
+
+    /// A client that uses a connection has accepted it.
+    fn is_clean_again(&mut self, message: &Message) {
+        let Header { client, to, generation, .. } = message.header;
+        let mine = |node: &&mut Node| node.id == client;
+        if let Some(node) = self.nodes.iter_mut().find(mine)
+            && node.offered.get(&to) == Some(&generation)
+            && node.dirty.remove(&to)
         {
             self.report.count("client reconnected", 1);
         }
@@ -499,6 +512,7 @@ impl World {
                         let key = (header.client, header.generation, header.slot, header.seq);
                         self.requests.insert(key, op);
                     }
+                    self.is_clean_again(&message);
                     self.send(*message);
                 }
                 Wish::Spawn(task) => {

@@ -200,21 +200,25 @@ impl World {
         let all = self.running.values().chain(settling);
         let going = all.filter(|running| match &running.op {
             Op::Remove { .. } | Op::Rename { .. } => true,
-            Op::Close { handle } => !self.model.now.inodes.contains_key(&handle.fid),
+            // The last one of a file without a name.
+            Op::Close { handle } => {
+                let fid = handle.fid;
+                !self.model.now.inodes.contains_key(&fid) && self.well_opens(fid) < 2
+            }
             _ => false,
         });
         going.flat_map(touched_inodes).collect()
     }
 
-    /// Files that a program has open, as the MDT knows.
-    fn well_open(&self, fid: Fid) -> bool {
-        let mut open = self.nodes.iter().flat_map(|node| node.open.iter().flatten());
-        open.any(|(handle, lost)| handle.fid == fid && !lost)
+    /// How often programs have a file open, as the MDT knows.
+    fn well_opens(&self, fid: Fid) -> usize {
+        let open = self.nodes.iter().flat_map(|node| node.open.iter().flatten());
+        open.filter(|(handle, lost)| handle.fid == fid && !lost).count()
     }
 
     /// Whether a file should be there.
     fn is_there(&self, fid: Fid) -> bool {
-        self.model.now.inodes.contains_key(&fid) || self.well_open(fid)
+        self.model.now.inodes.contains_key(&fid) || self.well_opens(fid) > 0
     }
 
     fn open_files(&self) -> BTreeSet<Fid> {
