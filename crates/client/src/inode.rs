@@ -259,6 +259,13 @@ impl InodeState {
         self.lost_writes |= before.is_some_and(|before| before.boot_epoch != now.boot_epoch);
     }
 
+    /// An existing file, last changed by transaction `version`, was opened for writing. That
+    /// it may have objects is in this transaction or an older one, perhaps of another client
+    /// that has it open: that must be durable before anything is written.
+    pub(crate) fn will_write(&mut self, version: u64) {
+        self.commit_before_write = self.commit_before_write.max(version);
+    }
+
     /// Data of `len` bytes up to `end` was written.
     pub(crate) fn wrote(&mut self, end: u64, len: u64, mtime: Timespec) {
         // The lock is lost, and the MDT knows that it does not know the size.

@@ -40,6 +40,53 @@ pub(crate) struct File {
     pub(crate) lost: AtomicBool,
 }
 
+/// Nothing is reported of an inode's size, by nobody: while this client cuts a file to nothing,
+/// a report of what the size was must not arrive after the cut.
+struct Quiet {
+    inode: Arc<Inode>,
+    /// Only the holder of the lock for writing reports, also when it gives the lock back.
+    used: Option<DataUse>,
+    over: bool,
+}
+
+impl Quiet {
+    /// Waits until the MDT has heard everything that it will hear.
+    async fn begin(inode: &Arc<Inode>) -> Quiet {
+        let held = until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| {
+                let busy = state.reporting || !state.cancels.is_empty();
+                let held = (!busy).then(|| state.use_quietly()).flatten()?;
+                state.reporting = true;
+                Some(held)
+            },
+        )
+        .await;
+        let used = held.map(|id| DataUse::new(inode, id));
+        Quiet { inode: inode.clone(), used, over: false }
+    }
+
+    /// The file is cut: what was written before, and was not reported, is gone. The lock is
+    /// still in use until the returned use ends.
+    fn emptied(mut self) -> Option<DataUse> {
+        self.over = true;
+        self.inode.update(|state| {
+            state.unreported_mtime = None;
+            state.reporting = false;
+        });
+        self.used.take()
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        if !self.over {
+            self.inode.update(|state| state.reporting = false);
+        }
+    }
+}
+
 /// An open that succeeded.
 #[derive(Debug, Clone, Copy)]
 pub struct Opened {
@@ -65,32 +112,31 @@ impl Client {
         let flags = OpenFlags { write: how.write, truncate: how.truncate, exec: false };
         let want = Ibits::META.union(Ibits::DATA);
         // A report of the size that was must not arrive after the size is none.
-        let quiet = if how.truncate { self.keep_quiet(&inode).await } else { None };
+        let quiet = if how.truncate { Some(Quiet::begin(&inode).await) } else { None };
         let opened =
             match self.mdt(fid, MdtRequest::Open { fid, flags, open_id: id, cred, want }).await {
                 Ok(answer) => match answer.body {
-                    MdtReply::Opened { attr, layout } => {
-                        Ok((attr, layout, answer.transno, answer.stamp))
-                    }
+                    MdtReply::Opened { attr, layout } => Ok((attr, layout, answer.stamp)),
                     _ => Err(Errno::EPROTO),
                 },
                 Err(errno) => Err(errno),
             };
-        let (attr, layout, transno, sent) = match opened {
+        let (attr, layout, sent) = match opened {
             Ok(opened) => opened,
             Err(errno) => {
                 self.end_open(&inode, how);
                 return Err(errno);
             }
         };
-        if how.truncate {
-            self.was_emptied(&inode, attr, sent).await;
+        if let Some(quiet) = quiet {
+            let used = quiet.emptied();
+            self.own_change(&inode, Some(attr), sent).await;
+            drop(used);
         }
-        drop(quiet);
         inode.update(|state| {
             state.layout = layout.clone().or(state.layout.take());
-            if how.write && transno != 0 {
-                state.commit_before_write = transno;
+            if how.write {
+                state.will_write(attr.version);
             }
         });
         let opened = self.finish_open(&inode, id, how, (attr, sent)).await;
@@ -130,8 +176,8 @@ impl Client {
         self.begin_open(&inode, how);
         inode.update(|state| {
             state.layout = made.layout.clone();
-            if made.existed && how.write && made.transno != 0 {
-                state.commit_before_write = made.transno;
+            if made.existed && how.write {
+                state.will_write(made.attr.version);
             }
         });
         debug_assert!(made.grants.iter().count() <= sateen_wire::GRANTS_MAX, "inline grants");
@@ -161,29 +207,6 @@ impl Client {
         let mut entry = self.entry(parent, made.attr, made.stamp).await?;
         entry.inode = Some(opened.known);
         Ok((entry, opened))
-    }
-
-    /// Waits until the MDT has heard everything of the size that it will hear, and sees to it
-    /// that it hears nothing more until the returned use ends. Only the holder of the lock for
-    /// writing reports, and nobody else has a lock then.
-    async fn keep_quiet(&self, inode: &Arc<Inode>) -> Option<DataUse> {
-        until(
-            &inode.state,
-            |state| &mut state.waiters,
-            |state| {
-                let busy = state.reporting || !state.cancels.is_empty();
-                (!busy).then(|| state.use_quietly()).flatten()
-            },
-        )
-        .await
-        .map(|id| DataUse::new(inode, id))
-    }
-
-    /// An open of this client has cut the file to nothing: what it wrote before, and has not
-    /// reported, is gone.
-    async fn was_emptied(&self, inode: &Inode, attr: Attr, sent: u64) {
-        lock(&inode.state).unreported_mtime = None;
-        self.own_change(inode, Some(attr), sent).await;
     }
 
     fn begin_open(&self, inode: &Inode, how: OpenHow) {

@@ -16,7 +16,6 @@ pub(crate) struct Made {
     pub(crate) attr: Attr,
     pub(crate) layout: Option<Arc<Layout>>,
     pub(crate) existed: bool,
-    pub(crate) transno: u64,
     pub(crate) grants: Grants,
     pub(crate) stamp: u64,
 }
@@ -112,14 +111,14 @@ impl Client {
             want,
         };
         let answer = self.mdt(parent, request).await?;
-        let (transno, grants, stamp) = (answer.transno, answer.grants, answer.stamp);
+        let (grants, stamp) = (answer.grants, answer.stamp);
         let MdtReply::Created { attr, layout, existed } = answer.body else {
             return Err(Errno::EPROTO);
         };
         if !existed {
             self.own_change(&self.inode(parent), None, stamp).await;
         }
-        Ok(Made { attr, layout, existed, transno, grants, stamp })
+        Ok(Made { attr, layout, existed, grants, stamp })
     }
 
     /// Makes a directory, symbolic link, device node, FIFO, socket, or an unopened file.

@@ -1,5 +1,7 @@
 //! Answers, callbacks and reports that meet each other on the way.
 
+use sateen_client::OpenHow;
+use sateen_types::Layout;
 use sateen_wire::{Cred, Ibits, LockMode, MdtReply, MdtRequest, SetAttr};
 
 use crate::rig::{FILE, Rig, attr, grant, reply};
@@ -107,7 +109,7 @@ fn a_lock_granted_before_a_cancel_is_not_installed_after_it() {
 fn a_read_that_waits_for_a_lock_takes_one_that_comes_along() {
     let rig = Rig::mounted();
     let client = rig.client.clone();
-    let how = sateen_client::OpenHow { read: true, ..sateen_client::OpenHow::default() };
+    let how = OpenHow { read: true, ..OpenHow::default() };
     let mut open = rig.start(async move { client.open(FILE, how, CRED).await });
     let (header, _) = rig.take_mdt();
     rig.answer(&header, reply(MdtReply::Opened { attr: attr(4, 0), layout: None }, &[]));
@@ -129,4 +131,39 @@ fn a_read_that_waits_for_a_lock_takes_one_that_comes_along() {
     rig.kernel_is_done();
     assert!(matches!(rig.take_mdt().1, MdtRequest::Cancel { .. }));
     rig.answer(&enqueue, reply(inode(4, 0), &[grant(3, LockMode::Pr, DATA)]));
+}
+
+#[test]
+fn a_close_does_not_report_the_size_that_a_truncating_open_is_taking_away() {
+    let rig = Rig::mounted();
+    let write = OpenHow { write: true, ..OpenHow::default() };
+    let client = rig.client.clone();
+    let mut open = rig.start(async move { client.open(FILE, write, CRED).await });
+    let (header, _) = rig.take_mdt();
+    let layout = Some(std::sync::Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
+    let locks = [grant(1, LockMode::Pw, DATA), grant(2, LockMode::Pr, META)];
+    rig.answer(&header, reply(MdtReply::Opened { attr: attr(4, 0), layout }, &locks));
+    let handle = rig.poll(&mut open).unwrap().unwrap().handle;
+    let client = rig.client.clone();
+    let bytes = bytes::Bytes::from_static(b"0123456789");
+    let mut writing = rig.start(async move { client.write(handle, 0, bytes, false).await });
+    let (sync, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Sync { upto: 4 }), "{request:?}");
+    rig.answer(&sync, reply(MdtReply::Done, &[]));
+    // There is no such OST; but what it may have counts, and would be reported.
+    assert!(rig.poll(&mut writing).unwrap().is_err());
+
+    let client = rig.client.clone();
+    let cut = OpenHow { truncate: true, ..write };
+    let mut open = rig.start(async move { client.open(FILE, cut, CRED).await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Open { .. }), "{request:?}");
+    let client = rig.client.clone();
+    let mut close = rig.start(async move { client.close(handle).await });
+    assert!(rig.is_silent(), "nothing is said of the size meanwhile");
+    rig.answer(&header, reply(MdtReply::Opened { attr: attr(5, 0), layout: None }, &[]));
+    assert!(rig.poll(&mut open).unwrap().is_ok());
+    assert!(rig.poll(&mut close).is_none());
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Close { report: None, .. }), "{request:?}");
 }
