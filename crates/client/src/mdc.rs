@@ -13,7 +13,6 @@ use crate::import::{Answer, Import};
 #[derive(Debug)]
 pub(crate) struct MdtAnswer {
     pub(crate) body: MdtReply,
-    pub(crate) transno: u64,
     pub(crate) grants: Grants,
     /// The client's stamp when the request was sent.
     pub(crate) stamp: u64,
@@ -53,8 +52,8 @@ impl Client {
                 (Some(Errno::EAGAIN), _) => self.port.sleep(1_000_000).await,
                 (Some(errno), _) => return Err(errno),
                 (None, ReplyBody::Mdt(body)) => {
-                    let (transno, grants) = (reply.transno, reply.grants);
-                    return Ok(MdtAnswer { body, transno, grants, stamp });
+                    let grants = reply.grants;
+                    return Ok(MdtAnswer { body, grants, stamp });
                 }
                 (None, _) => return Err(Errno::EPROTO),
             }
