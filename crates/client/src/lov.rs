@@ -11,8 +11,10 @@ use crate::client::Client;
 use crate::inode::{Inode, Unsynced};
 use crate::sync::{join_all, lock};
 
-/// Rounds of a glimpse before it gives up: the inode changed under each of them.
-const GLIMPSES_MAX: u32 = 8;
+/// How often a doubtful size is asked for without a pause.
+const ASKED_AT_ONCE: u32 = 8;
+/// The pause from then on: 1 ms.
+const ASK_AGAIN_NS: u64 = 1_000_000;
 
 fn object_of(fid: Fid, stripe: u32) -> ObjectId {
     ObjectId { fid, stripe }
@@ -180,7 +182,9 @@ impl Client {
         inode: &Inode,
         (mut attr, mut stamp): (Attr, u64),
     ) -> Result<(Attr, u64)> {
-        for _ in 0..GLIMPSES_MAX {
+        let mut tries = 0;
+        loop {
+            self.wait_to_ask_again(&mut tries).await;
             let known = lock(&inode.state).size_known;
             if known || !attr.size_stale {
                 return Ok((attr, stamp));
@@ -214,6 +218,16 @@ impl Client {
             }
             (attr, stamp) = (again, asked);
         }
-        Err(Errno::EIO)
+    }
+
+    /// Called before each question whose answer others, or this client's own doings, may make
+    /// doubtful: nobody gives up a size because it changes all the time, but from some time on
+    /// the question is put less often.
+    pub(crate) async fn wait_to_ask_again(&self, tries: &mut u32) {
+        if *tries < ASKED_AT_ONCE {
+            *tries += 1;
+        } else {
+            self.port.sleep(ASK_AGAIN_NS).await;
+        }
     }
 }

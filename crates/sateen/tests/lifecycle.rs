@@ -257,7 +257,7 @@ fn a_disk_that_fills_up_gives_enospc_and_goes_on() {
     }
     let fs_ = Fs::new("filling");
     let small = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=600m", "tmpfs"])
+        .args(["-t", "tmpfs", "-o", "size=2g", "tmpfs"])
         .arg(&fs_.data)
         .status()
         .unwrap();
@@ -271,7 +271,7 @@ fn a_disk_that_fills_up_gives_enospc_and_goes_on() {
     let big = fs_.mnt().join("big");
     let block = vec![7; 1 << 20];
     let mut file = fs::File::create(&big).unwrap();
-    let full = (0..600).find_map(|_| std::io::Write::write_all(&mut file, &block).err());
+    let full = (0..2048).find_map(|_| std::io::Write::write_all(&mut file, &block).err());
     assert_eq!(
         full.and_then(|error| error.raw_os_error()),
         Some(rustix::io::Errno::NOSPC.raw_os_error())
@@ -280,7 +280,7 @@ fn a_disk_that_fills_up_gives_enospc_and_goes_on() {
     // What others put on the disk takes even the room that is kept for names.
     let filler = fs_.data.join("filler");
     let left = rustix::fs::statvfs(&fs_.data).unwrap();
-    let fill = (left.f_bavail * left.f_frsize - (4 << 20)) as usize;
+    let fill = (left.f_bavail * left.f_frsize).saturating_sub(4 << 20) as usize;
     fs::write(&filler, vec![0; fill]).unwrap();
     let full = (0..100_000).find_map(|n| fs::create_dir(fs_.mnt().join(format!("d{n}"))).err());
     assert_eq!(

@@ -253,9 +253,10 @@ fn appended_records_stay_whole() {
     }
 }
 
-/// A file that one mount replaces by rename is always there for the other, and always whole.
+/// A file that one mount replaces by rename is never missing for the other, and always whole.
 #[test]
-fn a_replaced_file_is_always_there() {
+fn a_replaced_file_is_always_whole() {
+    const STALE: i32 = rustix::io::Errno::STALE.raw_os_error();
     if !possible() {
         return;
     }
@@ -275,7 +276,11 @@ fn a_replaced_file_is_always_there() {
         let mut last = 0;
         loop {
             let over = stop.load(Ordering::Acquire);
-            let bytes = fs::read(&there).unwrap();
+            let bytes = match fs::read(&there) {
+                // Replaced twice while it was being opened: docs/semantics.md.
+                Err(error) if error.raw_os_error() == Some(STALE) => continue,
+                bytes => bytes.unwrap(),
+            };
             let now = bytes[0];
             assert_eq!(bytes, version(now), "a mixture");
             assert!(now >= last, "version {now} after {last}");

@@ -14,8 +14,6 @@ use crate::sync::{lock, until};
 
 /// Largest file: what fits into an `off_t`.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
-/// How often a size is asked for that this client's own doings make doubtful meanwhile.
-const SIZES_MAX: u32 = 64;
 
 /// The right to append to an inode; given back on drop.
 struct Turn<'a>(&'a Inode);
@@ -60,7 +58,9 @@ impl Client {
 
     /// The size, while a data lock is in use.
     async fn size_now(&self, inode: &Inode) -> Result<u64> {
-        for _ in 0..SIZES_MAX {
+        let mut tries = 0;
+        loop {
+            self.wait_to_ask_again(&mut tries).await;
             {
                 let state = lock(&inode.state);
                 if let Some(attr) = state.attr.filter(|_| state.size_known) {
@@ -71,7 +71,6 @@ impl Client {
             let (attr, stamp) = self.settle_size(inode, asked).await?;
             lock(&inode.state).learn(attr, stamp);
         }
-        Err(Errno::EIO)
     }
 
     /// Writes all of `data`, or as much as there was room for. With `O_APPEND` the offset is
