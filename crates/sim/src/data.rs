@@ -91,7 +91,8 @@ pub struct Data {
     unreliable: bool,
     /// OSTs whose crash met the file while it was being removed.
     pub unseen: BTreeSet<u32>,
-    /// Clients that have written since their last fsync.
+    /// Clients that have written since their last fsync that succeeded: one that fails has
+    /// told nobody the size.
     writers: BTreeSet<ClientId>,
     /// A client wrote that had not heard of a crash of the MDT: neither size nor objects are
     /// sure to be known.
@@ -241,6 +242,7 @@ impl Data {
             ));
         }
         self.told(client, op);
+        self.writers.remove(&client);
         let mut left: Vec<Piece> = Vec::new();
         for piece in core::mem::take(&mut self.pending) {
             if piece.client == client {
@@ -311,7 +313,6 @@ impl Data {
     /// An fsync of this client, with this number, was answered or failed.
     pub fn told(&mut self, client: ClientId, op: u64) {
         self.lost.retain(|piece| piece.client != client);
-        self.writers.remove(&client);
         if self.may_hear.get(&client).is_some_and(|since| op > *since) {
             self.may_hear.remove(&client);
         }
