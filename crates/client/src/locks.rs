@@ -57,6 +57,40 @@ impl InodeState {
     }
 }
 
+/// What became of a lock that is given back.
+enum LetGo {
+    /// Data was served under it once more: these bits are to be dropped from the kernel again.
+    Served(Ibits),
+    /// It is gone, and this is what the MDT is to be told of the size.
+    Gone(Option<sateen_wire::SizeReport>),
+}
+
+impl InodeState {
+    /// Removes a lock that is given back, unless a report of the size is on its way or somebody
+    /// uses it: `None`, wait. Looking and removing are one step, or a write could begin under
+    /// the lock in between, and end when it is somebody else's.
+    fn let_go(&mut self, id: LockId) -> Option<LetGo> {
+        if self.reporting {
+            return None;
+        }
+        let at = self.locks.iter().position(|held| held.id == id);
+        if let Some(held) = at.and_then(|at| self.locks.get_mut(at)) {
+            if held.users > 0 {
+                return None;
+            }
+            if core::mem::take(&mut held.served) {
+                return Some(LetGo::Served(held.bits));
+            }
+        }
+        self.cancels.push(id);
+        let held = at.map(|at| self.locks.remove(at));
+        let owned = |held: &Held| held.bits.contains(Ibits::DATA) && held.mode.covers(LockMode::Pw);
+        let report = if held.as_ref().is_some_and(owned) { self.report() } else { None };
+        self.lost_locks();
+        Some(LetGo::Gone(report))
+    }
+}
+
 impl Drop for DataUse {
     fn drop(&mut self) {
         self.inode.update(|state| {
@@ -299,18 +333,16 @@ impl Client {
             Some(None) => return,
             Some(Some(begun)) => begun,
         };
-        self.drop_from_kernel(inode, id, bits, dir).await;
-        until(&inode.state, |state| &mut state.waiters, |state| (!state.reporting).then_some(()))
-            .await;
-        let report = inode.update(|state| {
-            state.cancels.push(id);
-            let at = state.locks.iter().position(|held| held.id == id)?;
-            let held = state.locks.remove(at);
-            let owned = held.bits.contains(Ibits::DATA) && held.mode.covers(LockMode::Pw);
-            let report = if owned { state.report() } else { None };
-            state.lost_locks();
-            report
-        });
+        let mut bits = bits;
+        let report = loop {
+            self.drop_from_kernel(inode, id, bits, dir).await;
+            match until(&inode.state, |state| &mut state.waiters, |state| state.let_go(id)).await {
+                LetGo::Served(all) => bits = all,
+                LetGo::Gone(report) => break report,
+            }
+        };
+        // Whoever waited for the lock asks for another.
+        inode.update(|_| ());
         self.cancel_at_mdt(inode, id, report).await;
     }
 
