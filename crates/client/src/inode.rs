@@ -36,6 +36,11 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// Whether the kernel may have pages that were read under it.
+    pub(crate) fn may_have_pages(&self) -> bool {
+        self.readable || self.mode.covers(LockMode::Pw)
+    }
+
     /// Whether data may be read or written under it.
     pub(crate) fn allows(&self, access: Access) -> bool {
         self.mode.covers(LockMode::Pw) || access == Access::Read && self.readable

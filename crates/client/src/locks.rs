@@ -78,7 +78,10 @@ impl InodeState {
             if held.users > 0 {
                 return None;
             }
-            if core::mem::take(&mut held.served) {
+            // A lock without pages may still have come for a request that found no use for it.
+            // The kernel must not be asked for pages then: it would wait for reads that wait
+            // for this lock to be gone.
+            if core::mem::take(&mut held.served) && held.may_have_pages() {
                 return Some(LetGo::Served(held.bits));
             }
         }
@@ -318,12 +321,8 @@ impl Client {
                 return Some(None);
             }
             held.cancelling = true;
-            let bits = if held.readable || held.mode.covers(LockMode::Pw) {
-                held.bits
-            } else {
-                // No page has been read under it.
-                held.bits.without(Ibits::DATA)
-            };
+            let bits =
+                if held.may_have_pages() { held.bits } else { held.bits.without(Ibits::DATA) };
             let dir = state.attr.as_ref().is_some_and(|a| a.kind() == FileKind::Directory);
             Some(Some((bits, dir)))
         });
