@@ -134,6 +134,43 @@ fn a_read_that_waits_for_a_lock_takes_one_that_comes_along() {
 }
 
 #[test]
+fn a_lock_that_nothing_was_read_under_goes_without_waiting_for_reads() {
+    let rig = Rig::mounted();
+    let client = rig.client.clone();
+    let how = OpenHow { read: true, ..OpenHow::default() };
+    let mut open = rig.start(async move { client.open(FILE, how, CRED).await });
+    rig.answer(&rig.take(), reply(MdtReply::Opened { attr: attr(4, 0), layout: None }, &[]));
+    let handle = rig.poll(&mut open).unwrap().unwrap().handle;
+    let client = rig.client.clone();
+    let buffer = bytes::BytesMut::new();
+    let mut read = rig.start(async move { client.read(handle, 0, 10, buffer).await });
+    let (for_reading, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Enqueue { mode: LockMode::Pr, .. }), "{request:?}");
+    // Now the file is open for writing: no page may be read under a lock for reading any more.
+    let client = rig.client.clone();
+    let how = OpenHow { write: true, ..OpenHow::default() };
+    let mut open = rig.start(async move { client.open(FILE, how, CRED).await });
+    rig.answer(&rig.take(), reply(MdtReply::Opened { attr: attr(4, 0), layout: None }, &[]));
+    rig.poll(&mut open).unwrap().unwrap();
+    // Such a lock comes with a stat, is asked back, and is the answer to the read as well.
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    let (header, _) = rig.take_mdt();
+    let locks = [grant(2, LockMode::Pr, DATA)];
+    rig.answer(&header, reply(inode(4, 0), &locks));
+    assert!(rig.poll(&mut stat).is_some());
+    rig.call_back(2, &header);
+    rig.answer(&for_reading, reply(inode(4, 0), &locks));
+    assert!(rig.poll(&mut read).is_none());
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Enqueue { mode: LockMode::Pw, .. }), "{request:?}");
+    // The MDT grants that when the other is cancelled. The kernel has dropped attributes and
+    // must not be asked for pages: it would wait for the read.
+    rig.kernel_goes_on();
+    assert!(matches!(rig.take_mdt().1, MdtRequest::Cancel { .. }));
+}
+
+#[test]
 fn a_close_does_not_report_the_size_that_a_truncating_open_is_taking_away() {
     let rig = Rig::mounted();
     let write = OpenHow { write: true, ..OpenHow::default() };

@@ -213,10 +213,15 @@ impl Rig {
     /// The kernel is done with every invalidation, also with those that follow.
     pub(crate) fn kernel_is_done(&self) {
         for _ in 0..4 {
-            for (_, done) in self.port.0.lock().unwrap().invals.drain(..) {
-                done.store(true, Ordering::Relaxed);
-            }
-            self.run();
+            self.kernel_goes_on();
         }
+    }
+
+    /// The kernel is done with the invalidations that it is at, but not with those that follow.
+    pub(crate) fn kernel_goes_on(&self) {
+        for (_, done) in self.port.0.lock().unwrap().invals.drain(..) {
+            done.store(true, Ordering::Relaxed);
+        }
+        self.run();
     }
 }
