@@ -90,6 +90,8 @@ pub(crate) struct InodeState {
     /// report overtake it.
     pub(crate) reporting: bool,
     pub(crate) unsynced: BTreeMap<u32, Unsynced>,
+    /// Other clients may have written what no sync from here has covered.
+    pub(crate) others_wrote: bool,
     /// Writes that were acknowledged may be lost: the next fsync says so.
     pub(crate) lost_writes: bool,
     /// An append is choosing its place.
@@ -107,7 +109,7 @@ impl Inode {
     /// An inode of which nothing is known; what was asked before `stamp` may be of an earlier
     /// life of it here.
     pub(crate) fn new(fid: Fid, stamp: u64) -> Inode {
-        let state = InodeState { cancelled_at: stamp, ..InodeState::default() };
+        let state = InodeState { cancelled_at: stamp, others_wrote: true, ..InodeState::default() };
         Inode { fid, state: Mutex::new(state) }
     }
 
@@ -255,6 +257,19 @@ impl InodeState {
     pub(crate) fn lost_locks(&mut self) {
         self.meta_known &= self.holds(Ibits::META);
         self.size_known &= self.holds(Ibits::DATA);
+        self.others_wrote |= !self.holds(Ibits::DATA);
+    }
+
+    /// The file was created a moment ago: nobody else has written if nobody else could.
+    pub(crate) fn is_new(&mut self) {
+        self.others_wrote = !self.holds(Ibits::DATA);
+    }
+
+    /// Whether a sync that begins now must look at all objects, and not only at those written
+    /// from here.
+    pub(crate) fn sync_all_objects(&mut self) -> bool {
+        let alone = self.holds(Ibits::DATA);
+        core::mem::replace(&mut self.others_wrote, !alone)
     }
 
     /// An object was changed.

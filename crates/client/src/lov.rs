@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Attr, Errno, Fid, Layout, ObjectId, Result};
+use sateen_types::{Attr, Chunk, Errno, Fid, Layout, ObjectId, Result};
 use sateen_wire::{MdtRequest, OstReply, OstRequest, SizeReport};
 
 use crate::client::Client;
@@ -13,6 +13,8 @@ use crate::sync::{join_all, lock};
 
 /// How often a doubtful size is asked for without a pause.
 const ASKED_AT_ONCE: u32 = 8;
+/// A sync of whatever the OST has, also if it has restarted.
+const ANY_EPOCH: u64 = 0;
 /// The pause from then on: 1 ms.
 const ASK_AGAIN_NS: u64 = 1_000_000;
 
@@ -24,6 +26,9 @@ impl Client {
     /// Writes `data` at `offset`; how much of it is written. An error after some pieces is
     /// kept for later: the next write there meets it again. The number beside it is the end
     /// of what may be in the objects now, also of pieces that failed.
+    ///
+    /// Pieces go side by side if the OSTs have promised room for all of them, and one after
+    /// the other otherwise.
     pub(crate) async fn write_stripes(
         &self,
         inode: &Inode,
@@ -38,13 +43,28 @@ impl Client {
         if chunks.is_empty() {
             return (Err(Errno::EFBIG), 0);
         }
-        let writes = chunks.iter().map(|chunk| {
+        let write = |chunk: &Chunk, grant: u64| {
             let bytes = piece(chunk.file_offset, chunk.file_offset + chunk.len);
             let write: std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> =
-                Box::pin(self.write_chunk(inode, layout.generation, *chunk, bytes));
+                Box::pin(self.write_chunk(inode, layout.generation, *chunk, (bytes, grant)));
             write
-        });
-        let results = join_all(writes.collect()).await;
+        };
+        let covered = self.take_grants(&chunks);
+        let results = if covered {
+            join_all(chunks.iter().map(|chunk| write(chunk, chunk.len)).collect()).await
+        } else {
+            // One that is refused must be the last: behind the end of a short write the file
+            // must not have grown.
+            let mut results = Vec::new();
+            for chunk in &chunks {
+                let grant = self.take_grant(chunk.ost, chunk.len);
+                results.push(write(chunk, grant).await);
+                if results.last().is_some_and(Result::is_err) {
+                    break;
+                }
+            }
+            results
+        };
         let mut done = 0;
         let mut failed = None;
         let mut end = 0;
@@ -71,8 +91,8 @@ impl Client {
         &self,
         inode: &Inode,
         layout_gen: u32,
-        chunk: sateen_types::Chunk,
-        data: Bytes,
+        chunk: Chunk,
+        data: (Bytes, u64),
     ) -> Result<()> {
         let object = object_of(inode.fid, chunk.stripe);
         let write = self.ost_write(chunk.ost, object, layout_gen, chunk.object_offset, data);
@@ -114,11 +134,34 @@ impl Client {
         Ok(buffer)
     }
 
-    /// Makes everything written to a file durable on the OSTs.
+    /// Makes everything that this client has written to a file durable on the OSTs.
     ///
     /// # Errors
     /// `EIO` if acknowledged writes may be lost, once; the OSTs' otherwise.
-    pub(crate) async fn sync_objects(&self, inode: &Inode) -> Result<()> {
+    pub(crate) async fn sync_own(&self, inode: &Inode) -> Result<()> {
+        self.sync_objects(inode, None).await
+    }
+
+    /// Makes everything written to a regular file durable on the OSTs, by whomever.
+    ///
+    /// # Errors
+    /// As [`Client::sync_own`].
+    pub(crate) async fn sync_data(&self, inode: &Inode) -> Result<()> {
+        if !lock(&inode.state).sync_all_objects() {
+            return self.sync_own(inode).await;
+        }
+        let synced = match self.layout_of(inode).await {
+            Ok(layout) => self.sync_objects(inode, layout.as_deref()).await,
+            Err(errno) => Err(errno),
+        };
+        if synced.is_err() {
+            lock(&inode.state).others_wrote = true;
+        }
+        synced
+    }
+
+    /// Syncs the objects written from here, and all others of the layout, if one is given.
+    async fn sync_objects(&self, inode: &Inode, all: Option<&Layout>) -> Result<()> {
         let (unsynced, lost) = {
             let mut state = lock(&inode.state);
             (core::mem::take(&mut state.unsynced), core::mem::take(&mut state.lost_writes))
@@ -127,6 +170,11 @@ impl Client {
         for (stripe, at) in &unsynced {
             let objects = by_ost.entry((at.ost, at.boot_epoch)).or_default();
             objects.push(object_of(inode.fid, *stripe));
+        }
+        let others = all.into_iter().flat_map(Layout::objects);
+        for (stripe, ost) in others.filter(|(stripe, _)| !unsynced.contains_key(stripe)) {
+            // What a restart has lost of others' writes is theirs to hear of.
+            by_ost.entry((ost, ANY_EPOCH)).or_default().push(object_of(inode.fid, stripe));
         }
         let syncs = by_ost.into_iter().map(|((ost, boot_epoch), objects)| {
             let sync: std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> =

@@ -1,7 +1,7 @@
 //! Typed requests to OSTs, and the grants that go with writes.
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Endpoint, Errno, ObjectId, Result};
+use sateen_types::{Chunk, Endpoint, Errno, ObjectId, Result};
 use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, ReplyBody, Request};
 
 use crate::client::Client;
@@ -43,7 +43,8 @@ impl Client {
         }
     }
 
-    /// Writes one piece; the boot epoch of the OST that has it now.
+    /// Writes one piece, using up a grant taken before; the boot epoch of the OST that has it
+    /// now.
     ///
     /// # Errors
     /// As [`Client::ost_call`].
@@ -53,10 +54,9 @@ impl Client {
         object: ObjectId,
         layout_gen: u32,
         offset: u64,
-        data: Bytes,
+        (data, grant_used): (Bytes, u64),
     ) -> Result<u64> {
         loop {
-            let grant_used = self.take_grant(index, data.len() as u64);
             let request = OstRequest::Write { object, layout_gen, offset, grant_used };
             match self.ost(index, request, Bulk::Data(data.clone())).await {
                 Ok((OstReply::Written { boot_epoch, granted, .. }, _)) => {
@@ -104,12 +104,30 @@ impl Client {
         }
     }
 
-    fn take_grant(&self, index: u32, wanted: u64) -> u64 {
+    /// Takes up to so many bytes from the grant of one OST.
+    pub(crate) fn take_grant(&self, index: u32, wanted: u64) -> u64 {
         let mut grants = lock(&self.grants);
         let grant = grants.entry(index).or_default();
         let used = wanted.min(*grant);
         *grant -= used;
         used
+    }
+
+    /// Takes all of these from the grants of the OSTs, or nothing if one of them has less.
+    pub(crate) fn take_grants(&self, wanted: &[Chunk]) -> bool {
+        let mut grants = lock(&self.grants);
+        for (at, chunk) in wanted.iter().enumerate() {
+            let grant = grants.entry(chunk.ost).or_default();
+            if let Some(rest) = grant.checked_sub(chunk.len) {
+                *grant = rest;
+                continue;
+            }
+            for taken in wanted.iter().take(at) {
+                *grants.entry(taken.ost).or_default() += taken.len;
+            }
+            return false;
+        }
+        true
     }
 
     fn add_grant(&self, index: u32, bytes: u64) {

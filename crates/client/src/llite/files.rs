@@ -176,7 +176,9 @@ impl Client {
         self.begin_open(&inode, how);
         inode.update(|state| {
             state.layout = made.layout.clone();
-            if made.existed && how.write {
+            if !made.existed {
+                state.is_new();
+            } else if how.write {
                 state.will_write(made.attr.version);
             }
         });
@@ -304,7 +306,10 @@ impl Client {
     /// `EIO` if acknowledged writes may be lost.
     pub async fn fsync(self: &Arc<Client>, fid: Fid) -> Result<()> {
         let inode = self.inode(fid);
-        self.sync_objects(&inode).await?;
+        let regular = lock(&inode.state).attr.is_none_or(|attr| attr.kind() == FileKind::Regular);
+        if regular {
+            self.sync_data(&inode).await?;
+        }
         self.tell_size(&inode).await?;
         self.mdt_sync(fid, 0).await
     }
@@ -322,7 +327,7 @@ impl Client {
                 state.unsynced.is_empty() && !state.lost_writes && state.unreported_mtime.is_none()
             };
             if !idle {
-                result = result.and(self.sync_objects(&inode).await);
+                result = result.and(self.sync_own(&inode).await);
                 result = result.and(self.tell_size(&inode).await);
             }
         }

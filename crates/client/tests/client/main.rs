@@ -3,3 +3,4 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 mod races;
 mod rig;
+mod striping;

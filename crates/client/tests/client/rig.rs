@@ -11,7 +11,7 @@ use sateen_client::{Client, ClientConfig, KernelInval, Port, Task};
 use sateen_types::{Attr, ClientId, Endpoint, Fid, Nid, Seq, Timespec, Timestamp};
 use sateen_wire::{
     Body, Bulk, Callback, Grant, Grants, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest,
-    Message, MgsReply, Reply, ReplyBody, Request, TargetInfo,
+    Message, MgsReply, OstRequest, Reply, ReplyBody, Request, TargetInfo,
 };
 
 pub(crate) const FILE: Fid = Fid::new(Seq(0x2_0000_0400), 1);
@@ -23,6 +23,7 @@ struct Outside {
     tasks: Vec<Task>,
     /// Invalidations that the kernel is at, until the test lets them end.
     invals: Vec<(KernelInval, Arc<AtomicBool>)>,
+    sleeps: Vec<Arc<AtomicBool>>,
 }
 
 #[derive(Default)]
@@ -47,9 +48,13 @@ impl Port for TestPort {
     fn spawn(&self, task: Task) {
         self.0.lock().unwrap().tasks.push(task);
     }
-    /// Time stands still.
+    /// Time stands still until the test lets it pass.
     fn sleep(&self, _: u64) -> Task {
-        Box::pin(std::future::pending())
+        let over = Arc::new(AtomicBool::new(false));
+        self.0.lock().unwrap().sleeps.push(over.clone());
+        Box::pin(async move {
+            Flag(over).await;
+        })
     }
     fn invalidate(&self, what: KernelInval) -> Pin<Box<dyn Future<Output = bool> + Send>> {
         let done = Arc::new(AtomicBool::new(false));
@@ -114,24 +119,38 @@ pub(crate) fn reply(body: MdtReply, grants: &[Grant]) -> Reply {
 impl Rig {
     /// A client that has mounted a file system of one MDT.
     pub(crate) fn mounted() -> Rig {
+        Rig::with_osts(0)
+    }
+
+    /// The same with OSTs.
+    pub(crate) fn with_osts(osts: u32) -> Rig {
         let port = Arc::new(TestPort::default());
         let client = Client::new(ClientConfig { id: ClientId(7) }, port.clone());
         let rig = Rig { client, port };
         let mounting = rig.client.clone();
         let mut mount = rig.start(async move { mounting.mount().await });
-        for target in [Endpoint::Mgs, MDT] {
+        let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 3 };
+        let connect = rig.take();
+        assert_eq!(connect.to, Endpoint::Mgs);
+        rig.answer(&connect, Reply::ok(connected.clone()));
+        assert!(rig.poll(&mut mount).is_none());
+        let targets: Vec<Endpoint> =
+            [MDT].into_iter().chain((0..osts).map(Endpoint::Ost)).collect();
+        let infos = targets.iter().map(|target| TargetInfo {
+            target: *target,
+            nid: Nid::Lo,
+            inactive: false,
+        });
+        let config = MgsReply::Config { version: 1, targets: infos.collect() };
+        rig.answer(&rig.take(), Reply::ok(ReplyBody::Mgs(config)));
+        let mut mounted = rig.poll(&mut mount);
+        for _ in &targets {
             let connect = rig.take();
-            assert_eq!(connect.to, target);
-            let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 3 };
-            rig.answer(&connect, Reply::ok(connected));
-            assert!(rig.poll(&mut mount).is_none() || target == MDT);
-            if target == Endpoint::Mgs {
-                let info = TargetInfo { target: MDT, nid: Nid::Lo, inactive: false };
-                let config = MgsReply::Config { version: 1, targets: vec![info] };
-                rig.answer(&rig.take(), Reply::ok(ReplyBody::Mgs(config)));
-                assert!(rig.poll(&mut mount).is_none());
-            }
+            assert!(targets.contains(&connect.to), "{:?}", connect.to);
+            rig.answer(&connect, Reply::ok(connected.clone()));
+            mounted = mounted.or_else(|| rig.poll(&mut mount));
         }
+        mounted.unwrap().unwrap();
         rig
     }
 
@@ -139,6 +158,19 @@ impl Rig {
         let mut verb = Verb::<T>(Box::pin(verb));
         assert!(self.poll(&mut verb).is_none(), "it needs an answer");
         verb
+    }
+
+    /// What a verb gives that needs no answer.
+    pub(crate) fn now<T>(&self, verb: impl Future<Output = T> + 'static) -> T {
+        self.poll(&mut Verb(Box::pin(verb))).unwrap()
+    }
+
+    /// Whoever sleeps has slept enough.
+    pub(crate) fn time_passes(&self) {
+        for over in self.port.0.lock().unwrap().sleeps.drain(..) {
+            over.store(true, Ordering::Relaxed);
+        }
+        self.run();
     }
 
     /// Runs everything that can run; what the verb gave, if it has ended.
@@ -184,6 +216,13 @@ impl Rig {
     pub(crate) fn take_mdt(&self) -> (Header, MdtRequest) {
         match self.take_request() {
             (header, Request::Mdt(request)) => (header, request),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn take_ost(&self) -> (Header, OstRequest) {
+        match self.take_request() {
+            (header, Request::Ost(request)) => (header, request),
             other => panic!("{other:?}"),
         }
     }
