@@ -327,11 +327,7 @@ impl Ost {
                 self.client_gone(header.client);
                 return;
             }
-            Body::Request(Request::Ost(OstRequest::Write { grant_used, .. })) if full => {
-                // A grant is used up whatever becomes of the write.
-                self.space.charge(header.client, grant_used, 0);
-                Err(Errno::EAGAIN)
-            }
+            // It comes again, and has used up no grant.
             Body::Request(_) if full => Err(Errno::EAGAIN),
             Body::Request(Request::Ost(request)) => Op::request(header, request, message.bulk),
             _ => Err(Errno::EOPNOTSUPP),
