@@ -38,7 +38,8 @@ pub(crate) struct Report {
 pub(crate) struct MountReport {
     /// Where.
     pub path: PathBuf,
-    /// "mounted", or "lost" if it was unmounted from outside.
+    /// "mounted"; "lost" if it was unmounted from outside; "detached" if it was so while
+    /// somebody uses it (umount -l).
     pub state: String,
 }
 

@@ -4,6 +4,7 @@
 //! a mount that ended, and acts on them one after the other. A mount that is lost from
 //! outside (umount) is reported; with the last one gone the process ends in good order.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,7 @@ use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
 use crate::embedded::{Embedded, Mounted};
 use crate::guard::Guard;
+use crate::mounts;
 use crate::refusal::{Outcome, Refusal};
 use crate::report::{MountReport, Report};
 use crate::state::{self, Ended, State};
@@ -52,6 +54,42 @@ struct Mount {
     lost: bool,
 }
 
+impl Mount {
+    /// What it is to whoever asks.
+    fn state(&self) -> &'static str {
+        match self.lost {
+            true => "lost",
+            // Out of the tree, but somebody is still in it (umount -l).
+            false if !mounts::is_mounted(&self.path) => "detached",
+            false => "mounted",
+        }
+    }
+
+    /// Unmounts it; its path if it is in use, or does not end although it must.
+    fn end(&mut self, force: bool) -> Result<(), PathBuf> {
+        let session = &self.mounted.session;
+        let detached = match session.unmount(UnmountMode::Clean) {
+            Ok(()) => false,
+            Err(_) if !force => return Err(self.path.clone()),
+            Err(_) => {
+                tracing::warn!(mount = %self.path.display(), "in use; programs will get errors");
+                let forced = session.unmount(UnmountMode::Force);
+                if let Err(error) = &forced {
+                    tracing::warn!(%error, mount = %self.path.display(), "cannot unmount");
+                }
+                forced.is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput)
+            }
+        };
+        // A mount that is out of the tree already cannot be aborted from here: the connection
+        // ends with this process.
+        if !detached && session.join_timeout(ABORT_TIMEOUT).is_none() {
+            return Err(self.path.clone());
+        }
+        self.mounted.leave();
+        Ok(())
+    }
+}
+
 /// What the control thread shows.
 struct Shared {
     data: DataDir,
@@ -79,10 +117,7 @@ impl Shared {
             mounts.first().map(|mount| mount.mounted.session.transport().name().to_owned());
         let mounts: Vec<MountReport> = mounts
             .iter()
-            .map(|mount| MountReport {
-                path: mount.path.clone(),
-                state: if mount.lost { "lost" } else { "mounted" }.to_owned(),
-            })
+            .map(|mount| MountReport { path: mount.path.clone(), state: mount.state().to_owned() })
             .collect();
         let targets = lock(&self.embedded).as_ref().map(Embedded::report);
         Report {
@@ -222,7 +257,7 @@ impl Server {
             EndReason::Unmounted => "was unmounted from outside".to_owned(),
             EndReason::Aborted => "was aborted from outside".to_owned(),
             EndReason::Failed(errno) => {
-                format!("failed: {}", std::io::Error::from_raw_os_error(errno))
+                format!("failed: {}", io::Error::from_raw_os_error(errno))
             }
         };
         let what = format!("the mount {} {how}", mount.path.display());
@@ -232,22 +267,8 @@ impl Server {
 
     /// Unmounts everything; the path of the first mount that is in use, if not forced.
     fn unmount_all(&self, force: bool) -> Result<(), PathBuf> {
-        for mount in lock(&self.shared.mounts).iter_mut().filter(|mount| !mount.lost) {
-            if mount.mounted.session.unmount(UnmountMode::Clean).is_err() {
-                if !force {
-                    return Err(mount.path.clone());
-                }
-                tracing::warn!(mount = %mount.path.display(), "in use; programs will get errors");
-                if let Err(error) = mount.mounted.session.unmount(UnmountMode::Force) {
-                    tracing::warn!(%error, mount = %mount.path.display(), "cannot unmount");
-                }
-            }
-            if mount.mounted.session.join_timeout(ABORT_TIMEOUT).is_none() {
-                return Err(mount.path.clone());
-            }
-            mount.mounted.leave();
-        }
-        Ok(())
+        let mut mounts = lock(&self.shared.mounts);
+        mounts.iter_mut().filter(|mount| !mount.lost).try_for_each(|mount| mount.end(force))
     }
 
     fn close(&self) -> Outcome<()> {

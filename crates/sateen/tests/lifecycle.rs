@@ -188,6 +188,24 @@ fn a_mount_lost_from_outside_is_reported() {
 }
 
 #[test]
+fn a_mount_that_was_detached_under_a_program_is_shown_and_can_be_ended() {
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::new("detached");
+    fs_.ok(&["up"]);
+    let open = fs::File::open(fs_.mnt()).unwrap();
+    rustix::mount::unmount(&fs_.mnt(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert_eq!(fs_.status()["mounts"][0]["state"], "detached");
+    let busy = fs_.refused(&["down"]);
+    assert!(busy.contains("in use"), "{busy}");
+    fs_.ok(&["down", "--force"]);
+    assert!(fs_.wait_ended()["ended"]["why"].as_str().unwrap().contains("sateen down"));
+    drop(open);
+    fs_.ok(&["up"]);
+}
+
+#[test]
 fn signals_end_it_in_good_order() {
     if !possible() {
         return;
