@@ -10,7 +10,7 @@ use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Servi
 use sateen_types::{ClientId, Errno, ObjectId, Timestamp};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
-use sateen_wire::{Body, Bulk, Message, OstRequest, Reply, Request};
+use sateen_wire::{Body, Bulk, Message, Reply, Request};
 
 use crate::op::{OPS_MAX, Op, State, Step, Work};
 use crate::order::Order;
