@@ -89,6 +89,7 @@ impl Executor {
 #[derive(Debug)]
 struct SignalState<T> {
     value: Option<T>,
+    raised: bool,
     waker: Option<Waker>,
 }
 
@@ -98,13 +99,19 @@ pub(crate) struct Signal<T>(Mutex<SignalState<T>>);
 
 impl<T> Signal<T> {
     pub(crate) fn new() -> Arc<Signal<T>> {
-        Arc::new(Signal(Mutex::new(SignalState { value: None, waker: None })))
+        Arc::new(Signal(Mutex::new(SignalState { value: None, raised: false, waker: None })))
+    }
+
+    /// Whether it has happened.
+    pub(crate) fn is_raised(&self) -> bool {
+        lock(&self.0).raised
     }
 
     pub(crate) fn raise(&self, value: T) {
         let waker = {
             let mut state = lock(&self.0);
             state.value = Some(value);
+            state.raised = true;
             state.waker.take()
         };
         if let Some(waker) = waker {

@@ -86,7 +86,10 @@ pub(crate) enum Want {
 }
 
 fn delay(pending: &Pending, random: &mut Random) -> u64 {
+    // A device is busy with something else now and then.
+    let is_busy = matches!(pending, Pending::Object(..)) && random.one_in(40);
     let (low, high) = match pending {
+        _ if is_busy => (1_000_000, 30_000_000),
         Pending::Object(_, ObjectOp::Sync { .. } | ObjectOp::Remove { .. }) => (50_000, 3_000_000),
         Pending::Object(..) => (2_000, 300_000),
         Pending::Fetch(..) => (5_000, 400_000),

@@ -245,8 +245,25 @@ impl Kernel {
         Ok(known.attr)
     }
 
-    /// `open` with or without `O_CREAT`; the handle and the attributes behind it.
+    /// `open` with or without `O_CREAT`. If the name was believed and its inode is gone, it is
+    /// looked up again, once.
     pub(crate) async fn open(
+        &self,
+        parent: Fid,
+        name: &[u8],
+        create: Option<u32>,
+        how: OpenHow,
+    ) -> Result<Handle> {
+        match self.open_once(parent, name, create, how).await {
+            Err(Errno::ESTALE) => {
+                lock(&self.state).names.remove(&(parent, name.to_vec()));
+                self.open_once(parent, name, create, how).await
+            }
+            opened => opened,
+        }
+    }
+
+    async fn open_once(
         &self,
         parent: Fid,
         name: &[u8],

@@ -12,7 +12,10 @@ use std::sync::{Arc, Mutex};
 
 use sateen_client::{Client, ClientConfig, KernelInval, Port};
 use sateen_target::TICK_NS;
-use sateen_types::{ClientId, Endpoint, Fid, Layout, Nid, Result as Answer, Timestamp};
+use sateen_types::{
+    ClientId, Endpoint, Fid, Layout, Nid, Result as Answer, STRIPE_SIZE_MIN, StripePolicy,
+    Timestamp,
+};
 use sateen_wire::{
     Body, Bulk, Callback, FEATURES, Header, MdtReply, Message, MgsRequest, ReplyBody, Request,
     TargetInfo,
@@ -111,6 +114,21 @@ pub(crate) struct Node {
     dirty: BTreeSet<Endpoint>,
     /// Generations of connections to running targets that were offered to it.
     offered: BTreeMap<Endpoint, u32>,
+    /// What its kernel is still to forget, and when it was last seen to be at that.
+    forgetting: Vec<Arc<Signal<bool>>>,
+    forgot_ns: u64,
+}
+
+impl Node {
+    /// Whether its kernel has forgotten all that it was told to. One invalidation may follow
+    /// another at the same moment.
+    fn has_forgotten(&mut self, now_ns: u64) -> bool {
+        if !self.forgetting.is_empty() {
+            self.forgot_ns = now_ns;
+            self.forgetting.retain(|signal| !signal.is_raised());
+        }
+        self.forgetting.is_empty() && now_ns > self.forgot_ns
+    }
 }
 
 /// An operation that runs.
@@ -291,7 +309,29 @@ impl World {
         for node in 0..CLIENTS {
             self.new_client(node);
         }
+        while lock(&self.mounted).len() < CLIENTS && self.step() {}
+        self.stripe();
         self.after(0, Event::Work);
+    }
+
+    /// Stripes are so small that many files have several.
+    fn stripe(&mut self) {
+        let Some(client) = self.nodes.first().map(|node| node.client.clone()) else { return };
+        let owner = mounting_id(&client).0;
+        let policy = StripePolicy { stripe_size: STRIPE_SIZE_MIN, ..StripePolicy::DEFAULT };
+        let done = Arc::new(Mutex::new(None));
+        let answer = done.clone();
+        self.executor.spawn(
+            owner,
+            Box::pin(async move {
+                let set = client.setstripe(Fid::ROOT, policy).await;
+                *lock(&answer) = Some(set);
+            }),
+        );
+        while lock(&done).is_none() && self.step() {}
+        if *lock(&done) != Some(Ok(())) {
+            self.fail("the stripes' size cannot be set".to_owned());
+        }
     }
 
     fn registrar_sends(&mut self, request: Request) {
@@ -375,6 +415,8 @@ impl World {
             busy: vec![false; WORKERS],
             dirty: BTreeSet::new(),
             offered: BTreeMap::new(),
+            forgetting: Vec::new(),
+            forgot_ns: 0,
         };
         match self.nodes.get_mut(node) {
             Some(place) => *place = new,
@@ -488,12 +530,15 @@ impl World {
         }
     }
 
-    /// A client that uses a connection has accepted it.
+    /// A client that uses a connection has accepted it; its kernel may still have to forget
+    /// what it knew under the one before.
     fn is_clean_again(&mut self, message: &Message) {
         let Header { client, to, generation, .. } = message.header;
+        let now_ns = self.now_ns;
         let mine = |node: &&mut Node| node.id == client;
         if let Some(node) = self.nodes.iter_mut().find(mine)
             && node.offered.get(&to) == Some(&generation)
+            && node.has_forgotten(now_ns)
             && node.dirty.remove(&to)
         {
             self.report.count("client reconnected", 1);
@@ -520,7 +565,13 @@ impl World {
                 }
                 Wish::Sleep(ns, signal) => self.after(ns, Event::Wake(signal)),
                 Wish::Invalidate(what, signal) => {
-                    let after = self.random.within(1_000, 200_000);
+                    // The kernel may be at something else.
+                    let most = if self.random.one_in(8) { 20_000_000 } else { 200_000 };
+                    let after = self.random.within(1_000, most);
+                    let mine = |node: &&mut Node| node.id == client;
+                    if let Some(node) = self.nodes.iter_mut().find(mine) {
+                        node.forgetting.push(signal.clone());
+                    }
                     self.after(after, Event::Invalidate(client, what, signal));
                 }
             }

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use sateen_client::OpenHow;
-use sateen_types::{Endpoint, Errno, Fid, Result as Answer, STRIPE_SIZE_MIN, StripePolicy};
+use sateen_types::{Endpoint, Errno, Fid, Result as Answer};
 
-use super::{Config, Failure, HANG_NS, WORKERS, World, mounting_id};
+use super::{Config, Failure, HANG_NS, WORKERS, World};
 use crate::executor::lock;
 use crate::invariants::Records;
 use crate::kernel::{Handle, Kernel};
@@ -242,8 +242,6 @@ impl World {
         // No other work than this.
         let mut world = World::new(Config { operations: 0, crashes: false, ..config });
         world.start();
-        while !world.nodes.iter().all(|node| node.mounted) && world.step() {}
-        world.stripe();
         world.contend(turns);
         world.report.virtual_ns = world.now_ns;
         match world.failure.take() {
@@ -253,26 +251,6 @@ impl World {
                 trace: world.trace.into_iter().collect(),
                 report: world.report,
             })),
-        }
-    }
-
-    /// Stripes are so small that these files have several.
-    fn stripe(&mut self) {
-        let Some(client) = self.nodes.first().map(|node| node.client.clone()) else { return };
-        let owner = mounting_id(&client).0;
-        let policy = StripePolicy { stripe_size: STRIPE_SIZE_MIN, ..StripePolicy::DEFAULT };
-        let done = Arc::new(Mutex::new(None));
-        let answer = done.clone();
-        self.executor.spawn(
-            owner,
-            Box::pin(async move {
-                let set = client.setstripe(Fid::ROOT, policy).await;
-                *lock(&answer) = Some(set);
-            }),
-        );
-        while lock(&done).is_none() && self.step() {}
-        if *lock(&done) != Some(Ok(())) {
-            self.fail("the stripes' size cannot be set".to_owned());
         }
     }
 

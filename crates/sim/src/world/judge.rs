@@ -266,16 +266,17 @@ impl World {
             Op::Write { handle, offset, data: bytes } => {
                 let data = self.model.data.entry(handle.fid).or_default();
                 let offset = if handle.how.append { data.size() } else { *offset };
-                // Others may have been granted locks by an MDT that has forgotten this one's.
-                if running.dead || running.mdt_hit {
-                    if running.mdt_hit {
-                        data.late = true;
-                        self.model.late.insert(handle.fid);
+                // A write may end in the middle, at the object that failed.
+                let done = match result {
+                    Ok(Out::Written(done)) => (*done).min(bytes.len()),
+                    _ => 0,
+                };
+                let (acked, rest) = bytes.split_at(done);
+                let rest_at = offset + done as u64;
+                for (offset, bytes, acked) in [(offset, acked, true), (rest_at, rest, false)] {
+                    if !bytes.is_empty() {
+                        self.part_failed(running, (handle.fid, offset, bytes), acked, late_ns);
                     }
-                    let settles_ns = if running.dead { late_ns } else { NEVER };
-                    data.may_have_written(client, (offset, bytes), settles_ns, result.is_ok());
-                } else {
-                    self.write_ended(running, (handle.fid, offset, bytes), result.is_ok());
                 }
                 let data = self.model.data.entry(handle.fid).or_default();
                 if handle.how.sync && result.is_err() {
@@ -311,6 +312,27 @@ impl World {
         if let Ok(Out::Opened(handle)) = result {
             self.layout(handle.fid);
         }
+    }
+
+    /// A part of a write that a fault caught; `acked` if the program was told that it is written.
+    fn part_failed(
+        &mut self,
+        running: &Running,
+        (fid, offset, bytes): (Fid, u64, &[u8]),
+        acked: bool,
+        late_ns: u64,
+    ) {
+        // Others may have been granted locks by an MDT that has forgotten this one's.
+        if !running.dead && !running.mdt_hit {
+            return self.write_ended(running, (fid, offset, bytes), acked);
+        }
+        let data = self.model.data.entry(fid).or_default();
+        if running.mdt_hit {
+            data.late = true;
+            self.model.late.insert(fid);
+        }
+        let settles_ns = if running.dead { late_ns } else { NEVER };
+        data.may_have_written(running.client, (offset, bytes), settles_ns, acked);
     }
 
     /// Nothing of a write is under way any more, so what the objects have is what it did.
