@@ -300,7 +300,10 @@ impl Data {
             let beyond = there.get((from - offset) as usize..).unwrap_or_default();
             self.also(from, beyond.to_vec(), 0);
         }
-        self.pending.push(Piece { client, offset, bytes: there.to_vec(), settles_ns: 0 });
+        // Of what was refused the client need not make anything durable.
+        let whose = if acked { client } else { NOBODY };
+        let bytes = there.to_vec();
+        self.pending.push(Piece { client: whose, offset, bytes, settles_ns: 0 });
         self.writers.insert(client);
         Ok(())
     }

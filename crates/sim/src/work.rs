@@ -80,7 +80,7 @@ pub(crate) enum Touched {
 
 impl Op {
     /// A directory itself is named by its path with an empty name.
-    fn paths(&self) -> Vec<&At> {
+    pub(crate) fn paths(&self) -> Vec<&At> {
         match self {
             Op::Open { at, .. }
             | Op::FsyncDir { at }
@@ -273,6 +273,7 @@ impl Op {
             Op::Open { at, create, how } => match (kind(at), create) {
                 (Some(_), Some(_)) if how.exclusive => Err(Errno::EEXIST),
                 (None, None) => Err(Errno::ENOENT),
+                (Some(Node::Dir(_)), _) if how.write => Err(Errno::EISDIR),
                 _ => Ok(()),
             },
             Op::Stat { at } | Op::Truncate { at, .. } | Op::Chmod { at, .. } => {
@@ -506,6 +507,32 @@ impl Chooser<'_> {
             _ => Op::FsyncDir { at: self.at(true) },
         };
         Some(op)
+    }
+
+    /// Writes to this file, or opens it for that.
+    pub(crate) fn write_to(&mut self, fid: Fid, open: &[(Handle, u64, bool)]) -> Option<Op> {
+        let writes = |(handle, ..): &&(Handle, u64, bool)| handle.fid == fid && handle.how.write;
+        if let Some((handle, size, certain)) = open.iter().find(writes).copied() {
+            return Some(self.on_handle(handle, size, certain));
+        }
+        let at = self.at_of(At { path: Vec::new(), dirs: vec![Fid::ROOT], name: Vec::new() }, fid);
+        let how = OpenHow { read: true, write: true, ..OpenHow::default() };
+        Some(Op::Open { at: at?, create: None, how })
+    }
+
+    /// A name of this inode in or below the directory `dir`.
+    fn at_of(&self, dir: At, fid: Fid) -> Option<At> {
+        let entries = self.names.entries(dir.dir())?;
+        if let Some((name, _)) = entries.iter().find(|(_, found)| **found == fid) {
+            return Some(At { name: name.clone(), ..dir });
+        }
+        let below = entries.iter().filter(|(_, found)| self.names.is_dir(**found));
+        below.into_iter().find_map(|(name, found)| {
+            let mut below = dir.clone();
+            below.path.push(name.clone());
+            below.dirs.push(*found);
+            self.at_of(below, fid)
+        })
     }
 
     fn rename(&mut self) -> Option<Op> {

@@ -17,8 +17,8 @@ use sateen_types::{
     Timestamp,
 };
 use sateen_wire::{
-    Body, Bulk, Callback, FEATURES, Header, MdtReply, Message, MgsRequest, ReplyBody, Request,
-    TargetInfo,
+    Body, Bulk, Callback, FEATURES, Header, MdtReply, Message, MgsRequest, OstRequest, ReplyBody,
+    Request, TargetInfo,
 };
 
 use crate::data::Data;
@@ -42,8 +42,10 @@ pub const OSTS: u32 = 3;
 const CLIENTS: usize = 2;
 /// Programs on each client.
 const WORKERS: usize = 3;
-/// Space of an OST.
-const OST_BYTES: u64 = 1 << 30;
+/// Space of a disk.
+const DISK_BYTES: u64 = 1 << 30;
+/// Space of an OST in the worlds that are short of it: from here to there.
+const SMALL_BYTES: (u64, u64) = (300_000, 1_500_000);
 /// An operation that takes longer than this hangs: 150 s of virtual time.
 const HANG_NS: u64 = 150_000_000_000;
 /// Faults that 2000 operations of the full world must have met.
@@ -90,6 +92,7 @@ pub(crate) enum Event {
     Tick(Endpoint, u64),
     Wake(Arc<Signal<()>>),
     Invalidate(ClientId, KernelInval, Arc<Signal<bool>>),
+    Crash(Endpoint, u64),
     Restart(Endpoint),
     Mend(Endpoint, Endpoint),
     Evict(ClientId, u32),
@@ -187,13 +190,19 @@ pub struct World {
     mounted: Arc<Mutex<Vec<ClientId>>>,
     layouts: BTreeMap<Fid, Arc<Layout>>,
     pub(crate) model: Model,
-    /// The name space before the last crash of the MDT, as caches may still have it.
-    before_crash: Option<Names>,
+    /// The name spaces before the last crashes of the MDT, as caches may still have them.
+    before_crashes: VecDeque<Names>,
     pub(crate) report: Report,
     trace: VecDeque<String>,
     failure: Option<String>,
     registrar: Option<(u32, u64, VecDeque<Endpoint>)>,
     next_fault: u64,
+    /// OSTs are so small that they get full.
+    is_small: bool,
+    /// The next punch that the MDT sends is to be followed by a crash.
+    is_lurking: bool,
+    /// A file that programs should look at while this time has not come.
+    favourite: Option<(Fid, u64)>,
 }
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
@@ -224,12 +233,15 @@ impl World {
             mounted: Arc::default(),
             layouts: BTreeMap::new(),
             model: Model::default(),
-            before_crash: None,
+            before_crashes: VecDeque::new(),
             report: Report::default(),
             trace: VecDeque::new(),
             failure: None,
             registrar: None,
             next_fault: 40,
+            is_small: false,
+            is_lurking: false,
+            favourite: None,
         }
     }
 
@@ -297,8 +309,17 @@ impl World {
     }
 
     fn start(&mut self) {
+        let faulty = self.config.network_faults && self.config.crashes;
+        self.is_small = faulty && self.random.one_in(4);
+        self.report.count("world short of space", u64::from(self.is_small));
         for me in endpoints() {
-            let disk = Disk::new(self.random.any(), OST_BYTES);
+            let bytes_max = match me {
+                Endpoint::Ost(_) if self.is_small => {
+                    self.random.within(SMALL_BYTES.0, SMALL_BYTES.1)
+                }
+                _ => DISK_BYTES,
+            };
+            let disk = Disk::new(self.random.any(), bytes_max);
             self.hosts.insert(me, Host::new(me, disk));
             self.start_host(me);
         }
@@ -456,6 +477,11 @@ impl World {
                 {
                     running.transno = running.transno.max(reply.transno);
                 }
+            }
+            Body::Request(Request::Ost(OstRequest::Punch { object, .. }))
+                if header.from == Endpoint::Mdt(0) && self.is_lurking =>
+            {
+                self.crash_behind_truncate(object.fid, header.to);
             }
             Body::Callback(Callback::Evicted) => {
                 self.report.count("client evicted", 1);
@@ -694,7 +720,12 @@ impl World {
             })
             .collect();
         let mut chooser = Chooser { random: &mut self.random, names: &self.model.now };
-        let Some(op) = chooser.next(&open) else { return };
+        let favourite = self.favourite.filter(|(_, until_ns)| self.now_ns < *until_ns);
+        let op = match favourite {
+            Some((fid, _)) if chooser.random.one_in(2) => chooser.write_to(fid, &open),
+            _ => chooser.next(&open),
+        };
+        let Some(op) = op else { return };
         let touched = op.touches(&self.model.now);
         if self.is_free(&touched) {
             self.begin(index, worker, op, touched);

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::BytesMut;
 use sateen_osd::memory::MemoryObjects;
 use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
-use sateen_types::{Fid, ObjectId, Seq};
+use sateen_types::{Errno, Fid, ObjectId, Seq};
 use sateen_wire::StatFs;
 
 use crate::random::Random;
@@ -53,7 +53,8 @@ pub struct Damage {
 
 impl SimObjects {
     pub(crate) fn new(bytes_max: u64) -> SimObjects {
-        SimObjects { now: MemoryObjects::new(bytes_max), durable: Mutex::default(), bytes_max }
+        // The limit is kept here: what a crash leaves may be more, because removals are lost.
+        SimObjects { now: MemoryObjects::new(u64::MAX), durable: Mutex::default(), bytes_max }
     }
 
     fn durable(&self) -> MutexGuard<'_, Durable> {
@@ -78,6 +79,16 @@ impl SimObjects {
             out.extend(self.now.list(seq, 0, usize::MAX).unwrap_or_default());
         }
         out
+    }
+
+    fn free(&self) -> Result<u64, ObjectError> {
+        Ok(self.bytes_max.saturating_sub(u64::MAX - self.now.statfs()?.bytes_free))
+    }
+
+    /// Bytes by which an object has to grow to reach `end`.
+    fn grows(&self, object: ObjectId, end: u64) -> Result<u64, ObjectError> {
+        let stats = self.now.stat(&[object])?;
+        Ok(end.saturating_sub(stats.first().map_or(0, |stat| stat.size)))
     }
 
     fn note(&self, object: ObjectId, change: Change) {
@@ -118,6 +129,10 @@ impl SimObjects {
         after.durable().images = images;
         (after, damage)
     }
+}
+
+fn no_space() -> ObjectError {
+    ObjectError(std::io::Error::from_raw_os_error(Errno::ENOSPC.raw()))
 }
 
 fn resize(image: &mut Vec<u8>, size: u64) {
@@ -162,6 +177,9 @@ fn apply(image: &mut Option<Vec<u8>>, change: &Change) {
 
 impl ObjectStore for SimObjects {
     fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+        if self.grows(object, offset.saturating_add(data.len() as u64))? > self.free()? {
+            return Err(no_space());
+        }
         self.now.write(object, offset, data)?;
         self.note(object, Change::Write(offset, data.to_vec()));
         Ok(())
@@ -236,6 +254,8 @@ impl ObjectStore for SimObjects {
     }
 
     fn statfs(&self) -> Result<StatFs, ObjectError> {
-        self.now.statfs()
+        let free = self.free()?;
+        let now = self.now.statfs()?;
+        Ok(StatFs { bytes_total: self.bytes_max, bytes_free: free, bytes_avail: free, ..now })
     }
 }

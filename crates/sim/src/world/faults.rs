@@ -12,6 +12,10 @@ use crate::work::{Op, Touched};
 
 /// Operations between two faults, on average.
 const OPERATIONS_PER_FAULT: u64 = 45;
+/// Crashes of the MDT that a client may not have heard of: what was before them is kept.
+const BEFORE_CRASHES_MAX: usize = 4;
+/// How long a target is down at most, if nothing else is said: 3 s.
+const DOWN_NS: u64 = 3_000_000_000;
 /// How long the end waits for the cluster to come to rest: 60 s.
 const REST_NS: u64 = 60_000_000_000;
 /// What a lost client has sent arrives within this time, or never: 4 s.
@@ -36,11 +40,16 @@ impl World {
                 self.after(for_ns, Event::Calm);
             }
             4 if self.config.network_faults => self.partition(),
-            5..=8 if self.config.crashes => {
-                if let Some(target) = self.random.pick(&all).copied() {
-                    self.crash_target(target);
+            5..=8 if self.config.crashes => match self.random.below(12) {
+                0 => self.crash_two(),
+                1 => self.is_lurking = true,
+                _ => {
+                    if let Some(target) = self.random.pick(&all).copied() {
+                        let down_ns = self.random.within(1_000_000, DOWN_NS);
+                        self.crash_target(target, down_ns);
+                    }
                 }
-            }
+            },
             9 if self.config.crashes => {
                 let node = self.random.index(self.nodes.len());
                 self.crash_client(node);
@@ -65,8 +74,33 @@ impl World {
         }
     }
 
+    /// The MDT and an OST crash together; the OST may be away when the MDT is back.
+    fn crash_two(&mut self) {
+        let ost = Endpoint::Ost(self.random.below(u64::from(super::OSTS)) as u32);
+        self.report.count("two targets crash at once", 1);
+        for target in [Endpoint::Mdt(0), ost] {
+            let down_ns = self.random.within(1_000_000, DOWN_NS);
+            self.crash_target(target, down_ns);
+        }
+    }
+
+    /// The MDT is about to have a file's objects cut: it crashes before or after the OST has
+    /// heard of it, and the OST is away for longer. Programs go on with the file.
+    pub(super) fn crash_behind_truncate(&mut self, fid: Fid, ost: Endpoint) {
+        self.is_lurking = false;
+        self.report.count("crash behind a truncate", 1);
+        let mdt_ns = self.random.within(1_000_000, DOWN_NS / 2);
+        let ost_ns = mdt_ns + self.random.within(1_000_000, 2 * DOWN_NS);
+        for (target, down_ns) in [(Endpoint::Mdt(0), mdt_ns), (ost, ost_ns)] {
+            let after = self.random.below(150_000);
+            self.after(after, Event::Crash(target, down_ns));
+        }
+        self.favourite = Some((fid, self.now_ns + ost_ns + 2 * DOWN_NS));
+    }
+
     pub(super) fn fault_event(&mut self, event: Event) {
         match event {
+            Event::Crash(target, down_ns) => self.crash_target(target, down_ns),
             Event::Restart(target) => {
                 self.report.count(restarted(target), 1);
                 self.note(|| format!("{target} starts"));
@@ -95,7 +129,7 @@ impl World {
         }
     }
 
-    fn crash_target(&mut self, target: Endpoint) {
+    fn crash_target(&mut self, target: Endpoint, down_ns: u64) {
         let Some(host) = self.hosts.get_mut(&target) else { return };
         if host.process.is_none() {
             return;
@@ -108,24 +142,32 @@ impl World {
         host.crash(&mut self.random, &mut self.report);
         self.report.count(kind, 1);
         self.note(|| format!("{target} crashes"));
-        let down_ns = self.random.within(1_000_000, 3_000_000_000);
         self.after(down_ns, Event::Restart(target));
         // Nobody talks to the MGS after mounting, nor to an MDT that has no files.
         if !matches!(target, Endpoint::Mdt(0) | Endpoint::Ost(_)) {
             return;
         }
+        if target == Endpoint::Mdt(0) {
+            self.remember_names();
+        }
         let clients: Vec<_> = self.nodes.iter().map(|node| node.id).collect();
         for client in clients {
             self.client_is_dirty(client, target);
-        }
-        if target == Endpoint::Mdt(0) {
-            self.before_crash = Some(self.model.now.clone());
         }
         match target {
             Endpoint::Mdt(0) => self.roll_back(),
             Endpoint::Ost(index) => self.objects_survived(index),
             _ => {}
         }
+    }
+
+    /// Caches of clients that do not hear of the crash soon go by what is there now.
+    fn remember_names(&mut self) {
+        if self.nodes.iter().all(|node| !node.dirty.contains(&Endpoint::Mdt(0))) {
+            self.before_crashes.clear();
+        }
+        self.before_crashes.truncate(BEFORE_CRASHES_MAX - 1);
+        self.before_crashes.push_front(self.model.now.clone());
     }
 
     /// The MDT keeps a prefix of its transactions, and all that it promised.
@@ -148,6 +190,12 @@ impl World {
         let settles_ns = self.now_ns + LATE_NS;
         for data in self.model.data.values_mut() {
             data.mdt_lost(upto, settles_ns);
+        }
+        // Files that were gone may be there again.
+        let unseen = self.model.data.iter().filter(|(_, data)| !data.unseen.is_empty());
+        let back: Vec<Fid> = unseen.map(|(fid, _)| *fid).collect();
+        for fid in back {
+            self.look_again(fid);
         }
     }
 
@@ -340,6 +388,38 @@ impl World {
         self.report.count("answer from a kernel cache", hits);
         if let Err(what) = invariants::check_all(&mut self.hosts, &self.model, &open) {
             self.fail(format!("at the end: {what}"));
+        }
+        self.contents_are_right();
+    }
+
+    /// The objects of every file hold what readers would have to find.
+    fn contents_are_right(&mut self) {
+        let now_ns = self.now_ns;
+        let mut wrong = None;
+        for (fid, data) in &mut self.model.data {
+            if !self.model.now.inodes.contains_key(fid) || !data.unseen.is_empty() {
+                continue;
+            }
+            let Some(layout) = data.layout.clone() else { continue };
+            let mut there = vec![0; data.size() as usize];
+            for chunk in layout.chunks(0, data.size()) {
+                let Some(host) = self.hosts.get(&Endpoint::Ost(chunk.ost)) else { continue };
+                let object = ObjectId { fid: *fid, stripe: chunk.stripe };
+                let image = host.disk.objects.image(object).unwrap_or_default();
+                let from = (chunk.object_offset as usize).min(image.len());
+                let to = ((chunk.object_offset + chunk.len) as usize).min(image.len());
+                let at = chunk.file_offset as usize;
+                if let Some(place) = there.get_mut(at..at + (to - from)) {
+                    place.copy_from_slice(image.get(from..to).unwrap_or_default());
+                }
+            }
+            self.report.count("file looked at in the end", 1);
+            if let Err(what) = data.check_read((0, there.len() as u64), &there, now_ns) {
+                wrong = Some(format!("in the end {fid}: {what}"));
+            }
+        }
+        if let Some(what) = wrong {
+            self.fail(what);
         }
     }
 

@@ -50,6 +50,11 @@ impl World {
                 open.retain(|(other, _)| other != handle);
             }
         }
+        if self.is_refused(&running, &result) {
+            self.report.count("write refused for want of space", 1);
+            self.judge_failed(&running, &result, self.now_ns);
+            return;
+        }
         if self.is_excused(&running, &result) {
             self.report.count("operation caught by a fault", 1);
             self.judge_failed(&running, &result, self.now_ns);
@@ -79,6 +84,16 @@ impl World {
         }
     }
 
+    /// Whether a write found no room, or not for all of it.
+    fn is_refused(&self, running: &Running, result: &Answer<Out>) -> bool {
+        let Op::Write { data, .. } = &running.op else { return false };
+        let refused = match result {
+            Ok(Out::Written(done)) => *done < data.len() && !running.ost_hit && !running.mdt_hit,
+            result => matches!(result, Err(Errno::ENOSPC)),
+        };
+        self.is_small && refused
+    }
+
     /// Whether what the operation did is open: it failed because a target was lost, or it
     /// changed something while the MDT was.
     fn is_excused(&self, running: &Running, result: &Answer<Out>) -> bool {
@@ -105,19 +120,23 @@ impl World {
     fn judge_cached(&mut self, running: &Running, result: &Answer<Out>) -> Result<(), String> {
         self.report.count("answer of a client that may not have heard of a crash", 1);
         let op = &running.op;
-        let fits = |names: &Names| match (result, op.verdict(names)) {
-            (Ok(out), Ok(())) => judge_names(names, op, out),
-            (Err(errno), Err(right)) if *errno == right => Ok(()),
-            // What the path went by is gone. The kernel repeats such a walk, and finds no name.
-            (Err(Errno::ESTALE), Err(Errno::ENOENT)) => Ok(()),
-            (_, verdict) => Err(format!("it should be {verdict:?}")),
+        let fits = |names: &Names| match (led_astray(names, op), result) {
+            (Some(None), Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE)) => Ok(()),
+            (Some(Some(fid)), Ok(Out::Strayed(found))) if fid == *found => Ok(()),
+            (Some(to), _) => Err(format!("its path should lead to {to:?}")),
+            (None, result) => match (result, op.verdict(names)) {
+                (Ok(out), Ok(())) => judge_names(names, op, out),
+                (Err(errno), Err(right)) if *errno == right => Ok(()),
+                // What the path went by is gone. The kernel repeats such a walk, and finds no name.
+                (Err(Errno::ESTALE), Err(Errno::ENOENT)) => Ok(()),
+                (_, verdict) => Err(format!("it should be {verdict:?}")),
+            },
         };
         let now = fits(&self.model.now);
-        let before = self.before_crash.as_ref().map(fits);
-        match (now, before) {
-            (Err(what), None | Some(Err(_))) => Err(what),
-            _ => Ok(()),
+        if now.is_ok() || self.before_crashes.iter().any(|names| fits(names).is_ok()) {
+            return Ok(());
         }
+        now
     }
 
     fn judge_strictly(&mut self, running: &Running, result: &Answer<Out>) -> Result<(), String> {
@@ -448,6 +467,18 @@ impl World {
         self.model.change(0, mutation);
         Ok(())
     }
+}
+
+/// Where the first path of an operation leads that leads somewhere else than it should, or
+/// nowhere.
+fn led_astray(names: &Names, op: &Op) -> Option<Option<Fid>> {
+    op.paths().into_iter().find_map(|at| {
+        let mut to = Some(Fid::ROOT);
+        for name in &at.path {
+            to = to.and_then(|dir| names.find(dir, name));
+        }
+        (to != Some(at.dir())).then_some(to)
+    })
 }
 
 /// What an operation that makes or opens something made or opened.
