@@ -394,6 +394,9 @@ impl Data {
         let end = offset + got.len() as u64;
         let whole = got.len() as u64 == len;
         let right = if self.late {
+            if !whole {
+                self.ends_before(end.max(offset));
+            }
             true
         } else if whole {
             end <= self.size() || self.sizes.is_some_and(|(_, high, _)| end <= high)
@@ -423,6 +426,20 @@ impl Data {
         }
         self.settle_bytes(offset, got, now_ns);
         Ok(())
+    }
+
+    /// Nobody can say what the size is, but a reader saw that it is not above this one. What
+    /// stood behind may come back.
+    fn ends_before(&mut self, size: u64) {
+        let old = self.content.get(size as usize..).unwrap_or_default().to_vec();
+        self.also(size, old, NEVER);
+        for piece in self.pending.clone().into_iter().filter(|piece| piece.end() > size) {
+            self.also(piece.offset, piece.bytes, NEVER);
+        }
+        subtract(&mut self.pending, size, u64::MAX);
+        subtract(&mut self.lost, size, u64::MAX);
+        self.content.truncate(size as usize);
+        self.durable.truncate(size as usize);
     }
 
     /// What was read is what is there, where nothing is on its way any more.
