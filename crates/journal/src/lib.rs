@@ -34,6 +34,7 @@ pub struct Appender {
     epoch: u64,
     buffer: Vec<u8>,
     spare: Vec<u8>,
+    header: Vec<u8>,
     first: u64,
     last: u64,
 }
@@ -52,7 +53,8 @@ pub struct Frame {
 impl Appender {
     /// An empty appender of the journal with this epoch, after transno `last`.
     pub fn new(epoch: u64, last: u64) -> Appender {
-        Appender { epoch, buffer: Vec::new(), spare: Vec::new(), first: 0, last }
+        let (buffer, spare, header) = (Vec::new(), Vec::new(), Vec::new());
+        Appender { epoch, buffer, spare, header, first: 0, last }
     }
 
     /// Transno of the last record ever appended.
@@ -90,16 +92,20 @@ impl Appender {
         }
         let mut bytes = core::mem::replace(&mut self.buffer, core::mem::take(&mut self.spare));
         let payload = bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
-        let mut header = Vec::with_capacity(FRAME_HEADER_BYTES);
-        MAGIC.put(&mut header);
-        (payload.len() as u32).put(&mut header);
-        self.epoch.put(&mut header);
-        self.first.put(&mut header);
-        self.last.put(&mut header);
-        crc32c(payload).put(&mut header);
-        crc32c(&header).put(&mut header);
+        let crc = crc32c(payload);
+        let len = payload.len() as u32;
+        // The scratch is kept: a frame's bytes can only be appended to.
+        let header = &mut self.header;
+        header.clear();
+        MAGIC.put(header);
+        len.put(header);
+        self.epoch.put(header);
+        self.first.put(header);
+        self.last.put(header);
+        crc.put(header);
+        crc32c(header).put(header);
         if let Some(front) = bytes.get_mut(..FRAME_HEADER_BYTES) {
-            front.copy_from_slice(&header);
+            front.copy_from_slice(header);
         }
         Some(Frame { bytes, first: self.first, last: self.last })
     }

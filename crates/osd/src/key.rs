@@ -5,20 +5,27 @@ use core::fmt;
 /// Longest key in bytes. Names never stand in keys (their hashes do), so this suffices.
 pub const KEY_MAX: usize = 30;
 
+/// The bytes of a key with the zeros behind them as big-endian words, the last byte its
+/// length: in the order of keys.
+pub(crate) type Words = [u128; 2];
+
 /// An index key of 1 to [`KEY_MAX`] bytes; the first byte says what kind of record it names.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub struct Key {
-    bytes: [u8; KEY_MAX],
+    bytes: [u8; KEY_MAX + 1],
     len: u8,
 }
 
+const _: () = assert!(size_of::<Key>() == size_of::<Words>());
+
 impl Key {
     /// An empty key, which sorts before every other.
-    pub const EMPTY: Key = Key { bytes: [0; KEY_MAX], len: 0 };
+    pub const EMPTY: Key = Key { bytes: [0; KEY_MAX + 1], len: 0 };
 
     /// A key of one tag byte, to be extended by [`Key::with`].
     pub const fn tag(tag: u8) -> Key {
-        let mut bytes = [0; KEY_MAX];
+        let mut bytes = [0; KEY_MAX + 1];
         bytes[0] = tag;
         Key { bytes, len: 1 }
     }
@@ -32,7 +39,8 @@ impl Key {
     #[expect(clippy::panic, reason = "a key format that does not fit is a programming error")]
     pub fn with(mut self, more: &[u8]) -> Key {
         let start = usize::from(self.len);
-        let Some(room) = self.bytes.get_mut(start..start + more.len()) else {
+        let room = self.bytes.get_mut(..KEY_MAX).and_then(|all| all.get_mut(start..));
+        let Some(room) = room.and_then(|room| room.get_mut(..more.len())) else {
             panic!("key of {} bytes", start + more.len());
         };
         room.copy_from_slice(more);
@@ -43,7 +51,7 @@ impl Key {
     /// From bytes that came from a journal or an index.
     pub fn from_bytes(bytes: &[u8]) -> Option<Key> {
         let mut key = Key::EMPTY;
-        key.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        key.bytes.get_mut(..KEY_MAX)?.get_mut(..bytes.len())?.copy_from_slice(bytes);
         key.len = u8::try_from(bytes.len()).ok()?;
         Some(key)
     }
@@ -53,13 +61,27 @@ impl Key {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 
-    /// The bytes with the zeros behind them as big-endian words, the last two overlapping.
-    fn words(&self) -> [u64; 4] {
-        let word = |at: usize| {
-            let bytes = self.bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
-            bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes))
-        };
-        [word(0), word(8), word(16), word(KEY_MAX - 8)]
+    /// This key as words, which compare as it does.
+    pub(crate) fn words(&self) -> Words {
+        let first = self.bytes.first_chunk::<16>().copied().unwrap_or_default();
+        let rest = self.bytes.last_chunk::<15>().copied().unwrap_or_default();
+        // The last word is the rest and the length.
+        let mut last = [0; 16];
+        if let Some((len, bytes)) = last.split_last_mut() {
+            bytes.copy_from_slice(&rest);
+            *len = self.len;
+        }
+        [u128::from_be_bytes(first), u128::from_be_bytes(last)]
+    }
+
+    /// The key that these are the words of.
+    pub(crate) fn from_words(words: Words) -> Key {
+        let mut key = Key::EMPTY;
+        if let [bytes @ .., len] = words.map(u128::to_be_bytes).as_flattened() {
+            key.bytes.copy_from_slice(bytes);
+            key.len = *len;
+        }
+        key
     }
 
     /// Whether this key starts with `prefix`.
@@ -83,10 +105,10 @@ impl PartialOrd for Key {
 }
 
 impl Ord for Key {
-    /// As bytes. What lies behind the end is zero, so four words and the length decide; every
-    /// search in a memtable comes through here.
+    /// As bytes. What lies behind the end is zero, so four words decide; every search in a
+    /// memtable comes through here.
     fn cmp(&self, other: &Key) -> core::cmp::Ordering {
-        self.words().cmp(&other.words()).then(self.len.cmp(&other.len))
+        self.words().cmp(&other.words())
     }
 }
 
@@ -124,6 +146,7 @@ mod tests {
             for two in &all {
                 assert_eq!(key(one).cmp(&key(two)), one.cmp(two), "{one:?} {two:?}");
                 assert_eq!(key(one) == key(two), one == two);
+                assert_eq!(Key::from_words(key(one).words()), key(one));
             }
         }
     }

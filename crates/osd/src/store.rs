@@ -63,6 +63,9 @@ pub struct Checkpoint {
 pub struct Store {
     active: Memtable,
     frozen: Option<Checkpoint>,
+    /// The memtable that was frozen last, once it is in the index: its memory is the next
+    /// one's.
+    spent: Option<Arc<Memtable>>,
     cache: Cache,
     journal: Appender,
     flushing: bool,
@@ -82,6 +85,7 @@ impl Store {
         Store {
             active: Memtable::new(),
             frozen: None,
+            spent: None,
             cache: Cache::new(limits.cache_bytes_max),
             journal: Appender::new(journal_epoch, checkpointed),
             flushing: false,
@@ -301,7 +305,11 @@ impl Store {
         if self.frozen.is_some() || self.active.is_empty() {
             return None;
         }
-        let table = Arc::new(core::mem::take(&mut self.active));
+        // Nobody else looks at the spent one any more, unless the driver is late.
+        let spent = self.spent.take().and_then(Arc::into_inner);
+        let mut next = spent.unwrap_or_default();
+        next.clear();
+        let table = Arc::new(core::mem::replace(&mut self.active, next));
         let checkpoint = Checkpoint { table, upto: self.transno() };
         self.frozen = Some(checkpoint.clone());
         Some(checkpoint)
@@ -310,7 +318,7 @@ impl Store {
     /// The frozen memtable is in the index, durably. Values fetched earlier are no longer
     /// believed, because they may be older than what was just written.
     pub fn checkpoint_done(&mut self) {
-        self.frozen = None;
+        self.spent = self.frozen.take().map(|frozen| frozen.table);
         self.index_empty = false;
         self.generation += 1;
     }

@@ -2,9 +2,10 @@
 //! shard locks and with owner cores, under three run loops, and behind FUSE with both
 //! transports. The numbers and what follows from them: docs/decisions/0002-core-shape.md.
 //!
-//! `cargo bench -p sateen-bench --features core-shape [--bench core_shape -- FOLDER [ROUNDS]]`,
+//! `cargo bench -p sateen-bench --features core-shape [--bench core_shape -- FOLDER [ROUNDS [PART]]]`,
 //! as root. FOLDER is where the journal of the durable rows lies, and the mount. Variants take
-//! turns, and of the rounds of each the median is printed.
+//! turns, and of the rounds of each the median is printed. PART chooses the tables whose titles
+//! contain it.
 
 mod cost;
 mod loops;
@@ -43,9 +44,19 @@ fn alone() -> Cost {
 
 type Variant<'a> = (&'a str, Box<dyn Fn() -> Cost + 'a>);
 
-fn table(title: &str, rounds: usize, variants: &[Variant<'_>]) {
+/// How often each variant runs, and which tables are wanted.
+struct Wanted {
+    rounds: usize,
+    part: String,
+}
+
+fn table(title: &str, wanted: &Wanted, variants: &[Variant<'_>]) {
+    let Wanted { rounds, part } = wanted;
+    if !title.contains(part.as_str()) {
+        return;
+    }
     let mut all = vec![Vec::new(); variants.len()];
-    for _ in 0..rounds {
+    for _ in 0..*rounds {
         for ((_, run), costs) in variants.iter().zip(&mut all) {
             costs.push(run());
         }
@@ -67,6 +78,7 @@ fn main() -> anyhow::Result<()> {
     }
     let folder = args.first().map_or_else(std::env::temp_dir, PathBuf::from);
     let rounds = args.get(1).map_or(Ok(5), |text| text.parse())?;
+    let rounds = &Wanted { rounds, part: args.get(2).cloned().unwrap_or_default() };
     let folder = folder.as_path();
     table("the seam alone", rounds, &[("one thread, one shard", Box::new(alone))]);
     table(
