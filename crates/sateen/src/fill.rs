@@ -9,14 +9,18 @@
 //!
 //! A probe sleeps for a millisecond again and again: a second in which it overslept by more
 //! than [`QUIET_NS`] is one in which this process had to wait for a processor, and says little
-//! about the file system. `docs/results/files-20m.md` says how to run it within a limit.
+//! about the file system. What the longest operations waited for is printed at the end
+//! ([`stalls`]). `docs/results/files-20m.md` says how to run it within a limit.
+
+mod stalls;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sateen_client::OpenHow;
+use sateen_client::{Client, OpenHow};
 use sateen_types::{Errno, Fid, Result};
 use sateen_wire::Cred;
 
@@ -25,6 +29,7 @@ use crate::data_dir::DataDir;
 use crate::embedded::{Embedded, Native};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets;
+use stalls::Watched;
 
 /// Files in one folder.
 const FILES_PER_FOLDER: u64 = 100_000;
@@ -49,9 +54,14 @@ struct Counts {
     probe_ns: AtomicU64,
     live: AtomicU64,
     stop: AtomicBool,
+    watched: Mutex<Vec<Arc<Watched>>>,
 }
 
 impl Counts {
+    fn watched(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Watched>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn note(&self, kind: usize, took: Duration) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         for (counter, add) in [(&self.done, 1), (&self.spent_ns, ns)] {
@@ -74,6 +84,7 @@ struct Worker {
     next: u64,
     removed: Vec<u64>,
     random: u64,
+    watched: Option<Arc<Watched>>,
 }
 
 /// Runs the command.
@@ -125,7 +136,7 @@ impl Worker {
     fn new(client: Native, counts: Arc<Counts>, number: u64) -> Worker {
         let random = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (folders, removed) = (Vec::new(), Vec::new());
-        Worker { client, counts, number, folders, next: 0, removed, random }
+        Worker { client, counts, number, folders, next: 0, removed, random, watched: None }
     }
 
     fn client_root(&mut self) -> Result<Fid> {
@@ -133,6 +144,9 @@ impl Worker {
     }
 
     fn work(mut self, share: u64, mixed: Duration, pause: Duration) -> Result<()> {
+        let watched = Arc::new(Watched::this_thread());
+        self.counts.watched().push(watched.clone());
+        self.watched = Some(watched);
         let mut live = 0;
         while live < share {
             match self.draw(20) {
@@ -160,6 +174,22 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Runs verbs of the client as an operation that counts.
+    fn timed<T: Send + 'static, F>(
+        &self,
+        kind: usize,
+        verbs: impl FnOnce(Arc<Client>) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let watched = self.watched.as_ref().ok_or(Errno::EIO)?;
+        let begun = watched.begin();
+        let result = self.client.run(verbs)?;
+        self.counts.note(kind, watched.end(&begun, kind));
+        Ok(result)
     }
 
     fn draw(&mut self, below: u64) -> u64 {
@@ -192,8 +222,7 @@ impl Worker {
             self.folders.push(made.inode.ok_or(Errno::EIO)?.attr.fid);
         }
         let (folder, name) = self.place(file)?;
-        let begun = Instant::now();
-        self.client.run(move |client| async move {
+        self.timed(CREATE, move |client| async move {
             let how = OpenHow { write: true, exclusive: true, ..OpenHow::default() };
             let (_, opened) = client.create(folder, &name, 0o644, how, NOBODY).await?;
             let fid = opened.known.attr.fid;
@@ -202,7 +231,6 @@ impl Worker {
             client.forget(fid, 1);
             Ok(())
         })?;
-        self.counts.note(CREATE, begun.elapsed());
         self.counts.live.fetch_add(1, Ordering::Relaxed);
         self.next += 1;
         Ok(())
@@ -213,8 +241,7 @@ impl Worker {
         let file = self.draw(self.next);
         let expected = !self.is_removed(file);
         let (folder, name) = self.place(file)?;
-        let begun = Instant::now();
-        let found = self.client.run(move |client| async move {
+        let found = self.timed(STAT, move |client| async move {
             let entry = client.lookup(folder, &name).await?;
             if let Some(known) = entry.inode {
                 client.introduce(known.attr.fid);
@@ -222,7 +249,6 @@ impl Worker {
             }
             Ok(entry.inode.is_some())
         })?;
-        self.counts.note(STAT, begun.elapsed());
         if found == expected { Ok(()) } else { Err(Errno::EIO) }
     }
 
@@ -233,9 +259,7 @@ impl Worker {
             return Ok(false);
         }
         let (folder, name) = self.place(file)?;
-        let begun = Instant::now();
-        self.client.run(move |client| async move { client.unlink(folder, &name, false).await })?;
-        self.counts.note(UNLINK, begun.elapsed());
+        self.timed(UNLINK, move |client| async move { client.unlink(folder, &name, false).await })?;
         self.counts.live.fetch_sub(1, Ordering::Relaxed);
         let word = (file / 64) as usize;
         if self.removed.len() <= word {
@@ -256,6 +280,9 @@ fn probe(counts: &Counts) {
         std::thread::sleep(nap);
         let over = u64::try_from(begun.elapsed().saturating_sub(nap).as_nanos());
         counts.probe_ns.fetch_max(over.unwrap_or(u64::MAX), Ordering::Relaxed);
+        for watched in counts.watched().iter() {
+            watched.look();
+        }
     }
 }
 
@@ -299,6 +326,9 @@ fn report(counts: &Counts, every: u64) {
             .map(|(kind, ns)| format!("{kind} {:.1} ms", ns as f64 / 1e6))
             .collect();
         println!("longest{what} ({of} s): {}", parts.join(", "));
+    }
+    for watched in counts.watched().iter() {
+        watched.print(&KINDS);
     }
 }
 
