@@ -19,6 +19,7 @@ pub mod objects;
 mod space;
 #[cfg(test)]
 mod testing;
+mod writeback;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -8,7 +8,8 @@
 //! 1. *Absent*: reads find nothing, sizes are zero.
 //! 2. *Born* by its first write or allocation: the file and the folders above it appear
 //!    ([`names`]), and are noted as not yet durable ([`unsynced`]).
-//! 3. *Durable* after [`ObjectStore::sync`]: data first, then the names from below to above.
+//! 3. *Durable* after [`ObjectStore::sync`]: its data, and beside that the names from below to
+//!    above ([`namer`]).
 //! 4. *Removed*: its name goes; that, too, is durable only after a sync.
 //!
 //! What an earlier process left unsynced is not in these notes, so opening syncs the whole
@@ -16,6 +17,7 @@
 //! the last: from then on nothing is written or acknowledged.
 
 mod files;
+mod namer;
 mod names;
 mod unsynced;
 
@@ -32,9 +34,10 @@ use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
 use sateen_types::{Errno, Fid, ObjectId, Seq};
 use sateen_wire::StatFs;
 
-use crate::folder::{create_folder, sync_folder};
-use crate::{lock, space};
+use crate::folder::create_folder;
+use crate::{lock, space, writeback};
 use files::Files;
+use namer::Namer;
 use names::Group;
 use unsynced::{Changing, Place, Unsynced};
 
@@ -64,7 +67,8 @@ pub struct DiskObjects {
     root: File,
     sharers: u32,
     files: Files,
-    unsynced: Unsynced,
+    unsynced: Arc<Unsynced>,
+    namer: Namer,
     /// The group in which an object was born last.
     busy: Mutex<Option<Group>>,
     poisoned: AtomicBool,
@@ -79,12 +83,14 @@ impl DiskObjects {
         create_folder(folder)?;
         let root = File::open(folder)?;
         syncfs(&root)?;
+        let unsynced = Arc::<Unsynced>::default();
         Ok(Self {
+            namer: Namer::start(folder.to_path_buf(), unsynced.clone())?,
+            unsynced,
             folder: folder.to_path_buf(),
             root,
             sharers: options.sharers,
             files: Files::new(options.files_open_max),
-            unsynced: Unsynced::default(),
             busy: Mutex::default(),
             poisoned: AtomicBool::new(false),
         })
@@ -167,33 +173,30 @@ impl DiskObjects {
         }
     }
 
-    /// Writes out the data of several objects at once, so that one commit of the file system
-    /// below makes most of them durable.
-    fn write_out(&self, objects: &[ObjectId]) -> io::Result<()> {
+    /// Starts to write out the data of objects: blocks are found for it now, so that one
+    /// commit of the file system below makes data and names durable.
+    fn start_writing(&self, objects: &[ObjectId]) -> io::Result<()> {
         for object in objects {
             if let Some(file) = self.existing(*object)? {
-                files::start_writing(&file);
-            }
-        }
-        for object in objects {
-            if let Some(file) = self.existing(*object)? {
-                files::wait_written(&file)?;
+                writeback::start(&file, writeback::ALL);
             }
         }
         Ok(())
     }
 
-    /// Makes the names in the folders of these groups durable, from below to above. A folder
-    /// that is gone has nothing to keep; that it is gone is the folder above's matter.
-    fn sync_names(&self, objects: &[ObjectId]) -> io::Result<()> {
-        let marks = self.unsynced.of(objects.iter().map(|object| Group::of(*object)));
-        for (place, _) in &marks {
-            match sync_folder(&place.path(&self.folder)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                other => other?,
+    /// Makes the data of objects durable. Several are waited for together first.
+    fn sync_data(&self, objects: &[ObjectId]) -> io::Result<()> {
+        let several = if objects.len() > 1 { objects } else { &[] };
+        for object in several {
+            if let Some(file) = self.existing(*object)? {
+                writeback::wait(&file, writeback::ALL)?;
             }
         }
-        self.unsynced.synced(&marks);
+        for object in objects {
+            if let Some(file) = self.existing(*object)? {
+                file.sync_data()?;
+            }
+        }
         Ok(())
     }
 
@@ -301,15 +304,10 @@ impl ObjectStore for DiskObjects {
 
     fn sync(&self, objects: &[ObjectId]) -> Result<(), ObjectError> {
         self.guarded(|| {
-            if objects.len() > 1 {
-                self.write_out(objects)?;
-            }
-            for object in objects {
-                if let Some(file) = self.existing(*object)? {
-                    file.sync_data()?;
-                }
-            }
-            self.sync_names(objects)
+            self.start_writing(objects)?;
+            let turn = self.namer.ask(objects.iter().map(|object| Group::of(*object)));
+            let data = self.sync_data(objects);
+            self.namer.wait(turn).and(data)
         })
     }
 

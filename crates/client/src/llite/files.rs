@@ -1,5 +1,6 @@
 //! Open files: open, create, close, fsync.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +12,10 @@ use super::{Entry, Known};
 use crate::client::Client;
 use crate::inode::Inode;
 use crate::locks::DataUse;
-use crate::sync::{lock, until};
+use crate::sync::{join_all, lock, until};
+
+/// A part of an fsync.
+type Part<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
 /// How a program opens a file.
 #[derive(Debug, Clone, Copy, Default)]
@@ -300,18 +304,21 @@ impl Client {
         closed.map(|_| ())
     }
 
-    /// Makes a file durable: data, then size, then whatever else the MDT has.
+    /// Makes a file durable: its data, and beside that its size and whatever else the MDT has.
+    /// Neither needs the other to be first; only both together are believed.
     ///
     /// # Errors
     /// `EIO` if acknowledged writes may be lost.
     pub async fn fsync(self: &Arc<Client>, fid: Fid) -> Result<()> {
         let inode = self.inode(fid);
         let regular = lock(&inode.state).attr.is_none_or(|attr| attr.kind() == FileKind::Regular);
-        if regular {
-            self.sync_data(&inode).await?;
-        }
-        self.tell_size(&inode).await?;
-        self.mdt_sync(fid, 0).await
+        let data: Part<'_> =
+            Box::pin(async { if regular { self.sync_data(&inode).await } else { Ok(()) } });
+        let size: Part<'_> = Box::pin(async {
+            self.tell_size(&inode).await?;
+            self.mdt_sync(fid, 0).await
+        });
+        join_all(vec![data, size]).await.into_iter().collect()
     }
 
     /// Makes everything that this client has written durable.

@@ -125,28 +125,6 @@ pub(super) fn read_behind(
     Ok(read)
 }
 
-/// Starts writing out what a file holds in memory, without waiting. A hint: errors are left
-/// to the sync that follows.
-pub(super) fn start_writing(file: &File) {
-    let _ = sync_file_range(file, libc::SYNC_FILE_RANGE_WRITE);
-}
-
-/// Waits until what a file held in memory is written out. Not yet durable; but its error
-/// counts, because no later call on this descriptor reports it again.
-pub(super) fn wait_written(file: &File) -> io::Result<()> {
-    let wait = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    sync_file_range(file, wait | libc::SYNC_FILE_RANGE_WRITE)
-}
-
-fn sync_file_range(file: &File, flags: libc::c_uint) -> io::Result<()> {
-    use std::os::fd::AsRawFd as _;
-    // SAFETY: a system call on an open descriptor, without memory of ours.
-    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

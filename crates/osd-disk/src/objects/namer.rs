@@ -1,0 +1,144 @@
+//! Makes names durable beside the data.
+//!
+//! A sync has two things to wait for: an object's data, and the folder that holds its name.
+//! Each is a flush of the disk, and neither needs the other to be first. So a thread of the
+//! store's own does the folders' ([`Namer::ask`]) while whoever syncs does the data's, and
+//! then waits for it ([`Namer::wait`]). All who ask while it is at one turn are served by the
+//! next: of many files born in one folder it is synced once for all.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use sateen_types::Errno;
+
+use super::names::Group;
+use super::unsynced::Unsynced;
+use crate::folder::sync_folder;
+use crate::lock;
+
+/// What the thread and its askers share.
+#[derive(Debug, Default)]
+struct Shared {
+    folder: PathBuf,
+    unsynced: Arc<Unsynced>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    wanted: BTreeSet<Group>,
+    /// Turns that have begun, and that have ended.
+    begun: u64,
+    ended: u64,
+    /// The last turn that failed, and the error. What it did is asked for again.
+    failed: Option<(u64, i32)>,
+    stop: bool,
+}
+
+/// The turn that will have synced what was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn(u64);
+
+/// The thread. See the module.
+#[derive(Debug)]
+pub(super) struct Namer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Namer {
+    /// Starts the thread of the store in `folder`.
+    pub(super) fn start(folder: PathBuf, unsynced: Arc<Unsynced>) -> io::Result<Namer> {
+        let shared = Arc::new(Shared { folder, unsynced, ..Shared::default() });
+        let thread = std::thread::Builder::new().name("names".into());
+        let thread = thread.spawn({
+            let shared = shared.clone();
+            move || shared.serve()
+        })?;
+        Ok(Namer { shared, thread: Some(thread) })
+    }
+
+    /// Asks for the names in these groups, as they are now. `None` if all are durable.
+    pub(super) fn ask(&self, groups: impl Iterator<Item = Group> + Clone) -> Option<Turn> {
+        if self.shared.unsynced.of(groups.clone()).is_empty() {
+            return None;
+        }
+        let mut state = lock(&self.shared.state);
+        state.wanted.extend(groups);
+        self.shared.changed.notify_all();
+        Some(Turn(state.begun + 1))
+    }
+
+    /// Waits until what was asked for is durable.
+    pub(super) fn wait(&self, turn: Option<Turn>) -> io::Result<()> {
+        let Some(Turn(turn)) = turn else { return Ok(()) };
+        let mut state = lock(&self.shared.state);
+        while state.ended < turn {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        match state.failed {
+            Some((failed, raw)) if failed >= turn => Err(io::Error::from_raw_os_error(raw)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    fn serve(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            if !state.wanted.is_empty() {
+                state = self.turn(state);
+            } else if state.stop {
+                return;
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    fn turn<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let groups = std::mem::take(&mut state.wanted);
+        state.begun += 1;
+        drop(state);
+        let synced = self.sync(&groups);
+        let mut state = lock(&self.state);
+        state.ended = state.begun;
+        if let Err(error) = synced {
+            let raw = error.raw_os_error().unwrap_or(Errno::EIO.raw());
+            state.failed = Some((state.ended, raw));
+        }
+        self.changed.notify_all();
+        state
+    }
+
+    /// Makes the names in the folders of these groups durable, from below to above. A folder
+    /// that is gone has nothing to keep; that it is gone is the folder above's matter.
+    fn sync(&self, groups: &BTreeSet<Group>) -> io::Result<()> {
+        let marks = self.unsynced.of(groups.iter().copied());
+        for (place, _) in &marks {
+            match sync_folder(&place.path(&self.folder)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => other?,
+            }
+        }
+        self.unsynced.synced(&marks);
+        Ok(())
+    }
+}
+
+impl Drop for Namer {
+    fn drop(&mut self) {
+        lock(&self.shared.state).stop = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that syncs names panicked");
+        }
+    }
+}
