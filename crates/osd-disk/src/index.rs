@@ -12,10 +12,12 @@
 //! checkpoint that returned, or one that was about to. Why this engine and this use of it:
 //! `docs/decisions/0003-metadata-index.md`.
 
+mod pace;
 mod snapshot;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod trash;
 
 use std::fs::File;
 use std::ops::Bound;

@@ -107,6 +107,11 @@ pub enum JournalError {
     Contradiction(u64),
 }
 
+/// Bytes of the pages that a frame takes.
+fn pages(frame: &[u8]) -> u64 {
+    (frame.len() as u64).next_multiple_of(PAGE)
+}
+
 /// A segment in use.
 #[derive(Debug)]
 struct Used {
@@ -385,7 +390,7 @@ impl<S: Shelf> Journal<S> {
         if self.poisoned {
             return Err(io::Error::from_raw_os_error(Errno::EIO.raw()));
         }
-        let fits = PAGE + frame.len() as u64 <= self.options.segment_bytes;
+        let fits = PAGE + pages(frame) <= self.options.segment_bytes;
         if first != self.last + 1 || upto < first || !fits {
             return Err(io::Error::from_raw_os_error(Errno::EINVAL.raw()));
         }
@@ -403,7 +408,7 @@ impl<S: Shelf> Journal<S> {
     }
 
     fn append(&mut self, frame: &[u8]) -> io::Result<()> {
-        if self.at + frame.len() as u64 > self.options.segment_bytes {
+        if self.at + pages(frame) > self.options.segment_bytes {
             self.begin_segment()?;
         }
         let Some(current) = self.used.back() else {
@@ -411,7 +416,7 @@ impl<S: Shelf> Journal<S> {
         };
         self.shelf.write(current.file, self.at, frame)?;
         self.shelf.sync(current.file)?;
-        self.at += (frame.len() as u64).next_multiple_of(PAGE);
+        self.at += pages(frame);
         Ok(())
     }
 

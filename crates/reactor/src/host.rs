@@ -112,6 +112,8 @@ struct State<S> {
     flushing: bool,
     /// Somebody asked for a group commit while one was being written.
     flush_again: bool,
+    /// A worker was asked for a group commit that nobody waits for.
+    flush_soon: bool,
     /// Bytes in the journal since the last checkpoint began.
     journal_bytes: u64,
     poisoned: bool,
@@ -136,6 +138,7 @@ impl<S: Service + 'static> TargetHost<S> {
                 service: parts.service,
                 flushing: false,
                 flush_again: false,
+                flush_soon: false,
                 journal_bytes: 0,
                 poisoned: false,
             }),
@@ -211,13 +214,15 @@ impl<S: Service + 'static> TargetHost<S> {
         }
         let delay_ns = pressure::delay_ns(store.fill_permille(), store.pending_bytes());
         let checkpoint = store.wants_checkpoint() || journal_bytes > flush::JOURNAL_BYTES_MAX;
-        let flush = store.pending_bytes() > flush::PENDING_BYTES_SOON && !state.flushing;
+        let full = store.pending_bytes() > flush::PENDING_BYTES_SOON;
+        let flush = full && !state.flushing && !std::mem::replace(&mut state.flush_soon, full);
         drop(state);
         if checkpoint {
             self.ask_checkpoint();
         }
         if flush {
-            out.push(Effect::Flush);
+            // Nobody waits for this one, and whoever is on this thread shall not either.
+            self.pool.push(Work::Flush(self.clone()));
         }
         delay_ns
     }

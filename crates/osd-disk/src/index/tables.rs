@@ -4,6 +4,7 @@
 //! write side; of the write side, one checkpoint and one merge may run at a time, beside
 //! each other.
 
+use std::fs::File;
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,9 @@ use sateen_osd::IndexError;
 use sateen_types::Errno;
 
 use super::IndexOptions;
+use super::pace::Pacer;
 use super::snapshot::Snapshot;
+use super::trash::Trash;
 use crate::lock;
 
 /// The index's own record sorts before every key of its users, whose first byte is a tag.
@@ -32,6 +35,10 @@ const UPTO_KEY: &[u8] = &[0];
 const UNMERGED_RUNS_MAX: usize = 12;
 /// How many runs of the top level are merged at a time.
 const MERGE_RUNS: u8 = 4;
+/// Where the engine keeps its tables, in files named by numbers.
+const TABLES: &str = "tables";
+/// Bytes that a pair takes in a table beside key and value, roughly.
+const PAIR_BYTES: usize = 12;
 /// Open files per index.
 const OPEN_TABLES_MAX: usize = 256;
 /// How long a retired snapshot is kept for readers that still look at it.
@@ -51,6 +58,8 @@ pub(super) struct Tables {
     snapshot: RwLock<Arc<Snapshot>>,
     /// Held while the snapshot is replaced, so that the newest one stays.
     refreshing: Mutex<()>,
+    /// Where tables go that readers see no more.
+    trash: Trash,
     /// Shared by checkpoints and merges; exclusive while leftovers are swept out.
     working: RwLock<()>,
     poisoned: AtomicBool,
@@ -98,7 +107,10 @@ impl Tables {
             .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
             .filter_block_pinning_policy(upper())
             .filter_block_partitioning_policy(lower())
-            .with_compaction_filter_factory(Some(Arc::new(Stopper(stopping.clone()))));
+            .with_compaction_filter_factory(Some(Arc::new(Merges {
+                stopping: stopping.clone(),
+                tables: folder.join(TABLES),
+            })));
         tree.index_block_pinning_policy = upper();
         tree.index_block_partitioning_policy = lower();
         let ingest = tree.open().map_err(engine)?;
@@ -124,6 +136,7 @@ impl Tables {
             upto: AtomicU64::new(upto),
             stopping,
             refreshing: Mutex::default(),
+            trash: Trash::start()?,
             working: RwLock::default(),
             poisoned: AtomicBool::new(false),
         })
@@ -133,16 +146,28 @@ impl Tables {
         self.snapshot.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shows readers the present tables. Waits for the last reader of the tables before, so
-    /// that files are deleted here and not by a reader.
+    /// Shows readers the present tables, which are durable. Waits for the last reader of the
+    /// tables before, so that files are deleted here and not by a reader.
     fn refresh(&self) {
         let _one = lock(&self.refreshing);
         let next = Arc::new(Snapshot::of(&self.tree));
+        let before = self.snapshot();
+        let gone = before.table_ids().difference(next.table_ids());
+        let path = |id: &u64| self.folder.join(TABLES).join(id.to_string());
+        // One that cannot be opened is deleted all the same, only not little by little.
+        let gone: Vec<File> =
+            gone.filter_map(|id| File::options().write(true).open(path(id)).ok()).collect();
+        drop(before);
         let mut slot = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *slot, next);
         drop(slot);
         while Arc::strong_count(&old) > 1 {
             std::thread::sleep(RETIRE_STEP);
+        }
+        // The engine has let go of them, too: its names go with this.
+        drop(old);
+        for table in gone {
+            self.trash.put(table);
         }
     }
 
@@ -185,12 +210,14 @@ impl Tables {
         changes: impl Iterator<Item = (Slice, Option<&'a [u8]>)>,
     ) -> Result<(), IndexError> {
         self.guarded(|| {
+            let mut pacer = Pacer::new(self.folder.join(TABLES))?;
             let mut ingestion = self.ingest.ingestion().map_err(engine)?;
             ingestion.write(UPTO_KEY, upto.to_le_bytes().as_slice()).map_err(engine)?;
             for (key, value) in changes {
                 if *key <= *UPTO_KEY {
                     return Err(IndexError::Corrupt(format!("key {key:?} is the index's own")));
                 }
+                pacer.wrote(key.len() + value.map_or(0, <[u8]>::len) + PAIR_BYTES)?;
                 match value {
                     Some(value) => ingestion.write(key, value),
                     None => ingestion.write_tombstone(key),
@@ -285,7 +312,7 @@ impl Tables {
             return Err(io::Error::from_raw_os_error(Errno::EIO.raw()));
         }
         let used = snapshot.table_ids();
-        for entry in std::fs::read_dir(self.folder.join("tables"))? {
+        for entry in std::fs::read_dir(self.folder.join(TABLES))? {
             let entry = entry?;
             let id = entry.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
             if id.is_some_and(|id| !used.contains(&id)) {
@@ -297,23 +324,38 @@ impl Tables {
     }
 }
 
-/// Asked by a merge about every pair; keeps all of them, unless the merge is to give up.
-struct Stopper(Arc<AtomicBool>);
+/// Makes what looks on at each merge.
+struct Merges {
+    stopping: Arc<AtomicBool>,
+    tables: PathBuf,
+}
 
-impl Factory for Stopper {
+/// Asked by a merge about every pair; keeps all of them, unless the merge is to give up.
+struct OneMerge {
+    stopping: Arc<AtomicBool>,
+    pacer: io::Result<Pacer>,
+}
+
+impl Factory for Merges {
     fn name(&self) -> &str {
-        "stopper"
+        "pacer"
     }
 
     fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
-        Box::new(Self(self.0.clone()))
+        let pacer = Pacer::new(self.tables.clone());
+        Box::new(OneMerge { stopping: self.stopping.clone(), pacer })
     }
 }
 
-impl CompactionFilter for Stopper {
-    fn filter_item(&mut self, _: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
-        if self.0.load(Ordering::Relaxed) {
+impl CompactionFilter for OneMerge {
+    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> lsm_tree::Result<Verdict> {
+        if self.stopping.load(Ordering::Relaxed) {
             return Err(io::Error::from(io::ErrorKind::Interrupted).into());
+        }
+        match &mut self.pacer {
+            Ok(pacer) => pacer.wrote(item.key().len() + item.value()?.len() + PAIR_BYTES)?,
+            // The merge is likely to meet the same error; it says more of it.
+            Err(error) => tracing::debug!(%error, "a merge is not paced"),
         }
         Ok(Verdict::Keep)
     }

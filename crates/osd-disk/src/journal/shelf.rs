@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::folder::{create_folder, sync_folder};
+use crate::writeback;
 
 const NAME_END: &str = ".segment";
+/// Writes begin on pages.
+const PAGE: usize = super::PAGE as usize;
 /// Zeros are written in pieces of this size.
 const ZEROS: usize = 1 << 20;
 
@@ -23,6 +26,7 @@ pub(super) trait Shelf: Send + Sync + 'static {
     fn len(&self, file: u64) -> io::Result<u64>;
     /// Returns how many bytes there were, at most as many as the buffer takes.
     fn read(&self, file: u64, at: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// What lies behind the bytes in their last page need not be kept.
     fn write(&self, file: u64, at: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes what was written to the file durable.
     fn sync(&self, file: u64) -> io::Result<()>;
@@ -63,11 +67,18 @@ impl DirShelf {
     fn try_create(&self, file: u64, len: u64) -> io::Result<()> {
         let new = OpenOptions::new().write(true).create_new(true).open(self.path(file))?;
         let zeros = vec![0; ZEROS];
-        let mut at = 0;
+        // Piece by piece, so that the sync of a group commit never stands behind all of it.
+        let (mut written, mut at) = (0..0, 0);
         while at < len {
             let piece = usize::try_from(len - at).unwrap_or(ZEROS).min(ZEROS);
             new.write_all_at(zeros.get(..piece).unwrap_or_default(), at)?;
-            at += piece as u64;
+            let range = at..at + piece as u64;
+            writeback::start(&new, range.clone());
+            if !written.is_empty() {
+                writeback::wait(&new, written)?;
+            }
+            at = range.end;
+            written = range;
         }
         new.sync_all()?;
         sync_folder(&self.folder)
@@ -124,7 +135,19 @@ impl Shelf for DirShelf {
     }
 
     fn write(&self, file: u64, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file(file)?.write_all_at(bytes, at)
+        let open = self.file(file)?;
+        let (whole, rest) = bytes.split_at(bytes.len() - bytes.len() % PAGE);
+        if !whole.is_empty() {
+            open.write_all_at(whole, at)?;
+        }
+        // The kernel would read a page that is written in part, if it does not have it, from
+        // a disk that may be busy.
+        let mut last = [0; PAGE];
+        match last.get_mut(..rest.len()) {
+            Some(start) if !rest.is_empty() => start.copy_from_slice(rest),
+            _ => return Ok(()),
+        }
+        open.write_all_at(&last, at + whole.len() as u64)
     }
 
     fn sync(&self, file: u64) -> io::Result<()> {

@@ -53,6 +53,7 @@ impl<S: Service + 'static> TargetHost<S> {
         if state.poisoned {
             return None;
         }
+        state.flush_soon = false;
         if state.flushing {
             state.flush_again = true;
             return None;
@@ -142,7 +143,7 @@ impl<S: Service + 'static> TargetHost<S> {
             return Err(self.give_up("writing a checkpoint", &error));
         }
         lock(&self.state).service.store().checkpoint_done();
-        // The last handle: many megabytes are freed here, not under the lock.
+        // The store keeps the table's memory for the next one, and has it to itself now.
         drop(table);
         let trimmed = lock(&self.journal).trim(upto);
         trimmed.map_err(|error| self.give_up("trimming the journal", &error))
