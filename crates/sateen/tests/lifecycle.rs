@@ -195,7 +195,7 @@ fn a_mount_that_was_detached_under_a_program_is_shown_and_can_be_ended() {
     let fs_ = Fs::new("detached");
     fs_.ok(&["up"]);
     let open = fs::File::open(fs_.mnt()).unwrap();
-    rustix::mount::unmount(&fs_.mnt(), rustix::mount::UnmountFlags::DETACH).unwrap();
+    rustix::mount::unmount(fs_.mnt(), rustix::mount::UnmountFlags::DETACH).unwrap();
     assert_eq!(fs_.status()["mounts"][0]["state"], "detached");
     let busy = fs_.refused(&["down"]);
     assert!(busy.contains("in use"), "{busy}");
