@@ -76,6 +76,8 @@ pub struct Host {
     /// Its process; `None` while it is down.
     pub process: Option<Process>,
     next_token: u64,
+    /// The next write of an object takes long.
+    pub(crate) is_stalling: bool,
 }
 
 /// What a process wants the world to do.
@@ -101,7 +103,7 @@ fn delay(pending: &Pending, random: &mut Random) -> u64 {
 
 impl Host {
     pub(crate) fn new(me: Endpoint, disk: Disk) -> Host {
-        Host { me, boots: 0, boot_epoch: 0, disk, process: None, next_token: 0 }
+        Host { me, boots: 0, boot_epoch: 0, disk, process: None, next_token: 0, is_stalling: false }
     }
 
     /// Starts the target over what its disk holds. Returns how many transactions were
@@ -208,7 +210,11 @@ impl Host {
         let process = self.process.as_mut()?;
         let token = self.next_token;
         self.next_token += 1;
-        let after = delay(&pending, random);
+        let mut after = delay(&pending, random);
+        if matches!(pending, Pending::Object(_, ObjectOp::Write { .. })) && self.is_stalling {
+            self.is_stalling = false;
+            after = random.within(10_000_000, 30_000_000);
+        }
         process.pending.insert(token, pending);
         Some(Want::Disk(token, after))
     }

@@ -36,6 +36,7 @@ pub const MINIMUMS: &[(&str, u64)] = &[
     ("crash OST", 4800),
     ("crash client", 2000),
     ("crash behind a truncate", 600),
+    ("crash behind a write", 300),
     ("two targets crash at once", 700),
     ("frame torn", 300),
     ("checkpoint cut off", 5),

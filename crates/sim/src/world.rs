@@ -93,6 +93,7 @@ pub(crate) enum Event {
     Wake(Arc<Signal<()>>),
     Invalidate(ClientId, KernelInval, Arc<Signal<bool>>),
     Crash(Endpoint, u64),
+    CrashClient(ClientId),
     Restart(Endpoint),
     Mend(Endpoint, Endpoint),
     Evict(ClientId, u32),
@@ -201,6 +202,8 @@ pub struct World {
     is_small: bool,
     /// The next punch that the MDT sends is to be followed by a crash.
     is_lurking: bool,
+    /// The next client whose write arrives is to crash while the OST is at it.
+    is_stalking: bool,
     /// A file that programs should look at while this time has not come.
     favourite: Option<(Fid, u64)>,
 }
@@ -241,6 +244,7 @@ impl World {
             next_fault: 40,
             is_small: false,
             is_lurking: false,
+            is_stalking: false,
             favourite: None,
         }
     }
@@ -534,6 +538,7 @@ impl World {
                 self.wishes(client, None);
             }
             target => {
+                self.stalk(&message);
                 let random = &mut self.random;
                 let Some(host) = self.hosts.get_mut(&target) else { return };
                 let wants =

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sateen_types::{Endpoint, Errno, Fid, ObjectId};
+use sateen_wire::{Body, Header, Message, OstRequest, Request};
 
-use super::{Event, Running, Settling, World, endpoints};
+use super::{Event, Node, Running, Settling, World, endpoints};
 use crate::invariants::{self, Records};
 use crate::net::Weather;
 use crate::work::{Op, Touched};
@@ -51,8 +52,12 @@ impl World {
                 }
             },
             9 if self.config.crashes => {
-                let node = self.random.index(self.nodes.len());
-                self.crash_client(node);
+                if self.random.one_in(3) {
+                    self.is_stalking = true;
+                } else {
+                    let node = self.random.index(self.nodes.len());
+                    self.crash_client(node, 2_000_000_000);
+                }
             }
             _ => {}
         }
@@ -98,8 +103,35 @@ impl World {
         self.favourite = Some((fid, self.now_ns + ost_ns + 2 * DOWN_NS));
     }
 
+    /// A client crashes, and is thrown out, while an OST is still at a write of it. Programs
+    /// go on with the file.
+    pub(super) fn stalk(&mut self, message: &Message) {
+        let Header { client, from, to, .. } = message.header;
+        let Body::Request(Request::Ost(OstRequest::Write { object, .. })) = &message.body else {
+            return;
+        };
+        let is_up = |node: &Node| node.id == client && node.mounted;
+        if !self.is_stalking || from != Endpoint::Client(client) || !self.nodes.iter().any(is_up) {
+            return;
+        }
+        self.is_stalking = false;
+        self.report.count("crash behind a write", 1);
+        if let Some(host) = self.hosts.get_mut(&to) {
+            host.is_stalling = true;
+        }
+        let after = self.random.below(300_000);
+        self.after(after, Event::CrashClient(client));
+        self.favourite = Some((object.fid, self.now_ns + DOWN_NS));
+    }
+
     pub(super) fn fault_event(&mut self, event: Event) {
         match event {
+            Event::CrashClient(client) => {
+                let node = self.nodes.iter().position(|node| node.id == client);
+                if let Some(node) = node {
+                    self.crash_client(node, 4_000_000);
+                }
+            }
             Event::Crash(target, down_ns) => self.crash_target(target, down_ns),
             Event::Restart(target) => {
                 self.report.count(restarted(target), 1);
@@ -330,7 +362,8 @@ impl World {
         }
     }
 
-    fn crash_client(&mut self, index: usize) {
+    /// A client dies; the MDTs hear of it within `heard_ns`.
+    fn crash_client(&mut self, index: usize, heard_ns: u64) {
         let Some(node) = self.nodes.get_mut(index) else { return };
         if !node.mounted {
             return;
@@ -357,7 +390,7 @@ impl World {
             self.settling.push(Settling { running, result, dead_client, durable_from });
         }
         for mdt in 0..super::MDTS {
-            let after = self.random.within(1_000_000, 2_000_000_000);
+            let after = self.random.within(1_000_000, heard_ns);
             self.after(after, Event::Evict(client, mdt));
         }
         let after = self.random.within(1_000_000, 500_000_000);
