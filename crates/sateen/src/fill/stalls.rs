@@ -43,6 +43,8 @@ struct Stall {
     ran: Duration,
     ready: Duration,
     disk: Duration,
+    /// Whether the watcher was in time to see it sleep.
+    seen: bool,
     places: BTreeMap<String, u64>,
 }
 
@@ -105,7 +107,8 @@ impl Watched {
         let kinds = longest.len().max(kind + 1);
         longest.resize_with(kinds, Stall::none);
         if let Some(worst) = longest.get_mut(kind).filter(|worst| worst.took < took) {
-            *worst = Stall { took, ran, ready, disk, places: seen.places };
+            let (seen, places) = (seen.asleep > 0, seen.places);
+            *worst = Stall { took, ran, ready, disk, seen, places };
         }
         took
     }
@@ -146,12 +149,12 @@ impl Watched {
             let ms = |time: Duration| time.as_secs_f64() * 1e3;
             let other = stall.took.saturating_sub(stall.ran + stall.ready + stall.disk);
             println!(
-                "longest {kind}: {:.1} ms: ran {:.1}, ready to run {:.1}, disk {:.1}, other \
-                 threads {:.1}",
+                "longest {kind}: {:.1} ms: ran {:.1}, ready to run {:.1}, disk {:.1}, {} {:.1}",
                 ms(stall.took),
                 ms(stall.ran),
                 ms(stall.ready),
                 ms(stall.disk),
+                if stall.seen { "other threads" } else { "slept unseen" },
                 ms(other)
             );
             for (place, times) in &stall.places {
@@ -164,7 +167,8 @@ impl Watched {
 impl Stall {
     fn none() -> Stall {
         let zero = Duration::ZERO;
-        Stall { took: zero, ran: zero, ready: zero, disk: zero, places: BTreeMap::new() }
+        let places = BTreeMap::new();
+        Stall { took: zero, ran: zero, ready: zero, disk: zero, seen: false, places }
     }
 }
 
