@@ -35,13 +35,13 @@ fn pair(a: Endpoint, b: Endpoint) -> (Endpoint, Endpoint) {
 /// The message as the other side gets it: encoded, decoded, with its bulk beside it.
 fn carried(message: &Message) -> Result<Message, String> {
     let bytes = message.encode();
-    let (decoded, bulk_len) = Message::decode(&bytes).map_err(|e| format!("{message:?}: {e:?}"))?;
+    let (decoded, head) = Message::decode(&bytes).map_err(|e| format!("{message:?}: {e:?}"))?;
     if decoded.header != message.header || decoded.body != message.body {
         return Err(format!("decoded as something else: {message:?}"));
     }
     let bulk = match &message.bulk {
         Bulk::None => Bulk::None,
-        Bulk::Data(data) if data.len() == bulk_len as usize => Bulk::Data(data.clone()),
+        Bulk::Data(data) if data.len() == head.len as usize => Bulk::Data(data.clone()),
         Bulk::Data(_) => return Err(format!("bulk of another length: {message:?}")),
         Bulk::Buffer(buffer) => {
             let room = match &message.body {

@@ -14,6 +14,8 @@ pub const HEADER_BYTES: usize = 128;
 const MAGIC: u32 = 0x4e54_4153;
 /// Flag in an extension's tag: a receiver that does not know it must refuse the message.
 const MANDATORY: u16 = 0x8000;
+/// Tag of the extension with the bulk's CRC-32C.
+const BULK_CRC: u16 = 1;
 
 /// What kind of message a header stands before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,22 +177,32 @@ impl Header {
     }
 }
 
-/// Walks the extensions that follow a header. None is defined yet, so the skippable ones
-/// are skipped and a mandatory one is refused.
+/// Appends the extension that carries the bulk's checksum.
+pub(crate) fn put_bulk_crc(crc: u32, out: &mut Vec<u8>) {
+    BULK_CRC.put(out);
+    4u16.put(out);
+    crc.put(out);
+}
+
+/// Walks the extensions that follow a header: unknown skippable ones are skipped, an unknown
+/// mandatory one is refused. The bulk's checksum, if it is there.
 ///
 /// # Errors
 /// [`HeaderError::Extension`] for a mandatory one, or a decoding error.
-pub(crate) fn check_extensions(bytes: &[u8]) -> Result<(), HeaderError> {
-    let mut input = Input::new(bytes);
+pub(crate) fn bulk_crc(extensions: &[u8]) -> Result<Option<u32>, HeaderError> {
+    let mut input = Input::new(extensions);
+    let mut crc = None;
     while !input.is_empty() {
         let tag = u16::take(&mut input)?;
         let len = usize::from(u16::take(&mut input)?);
-        input.bytes(len)?;
-        if tag & MANDATORY != 0 {
-            return Err(HeaderError::Extension(tag));
+        let bytes = input.bytes(len)?;
+        match tag {
+            BULK_CRC => crc = Some(u32::take(&mut Input::new(bytes))?),
+            tag if tag & MANDATORY != 0 => return Err(HeaderError::Extension(tag)),
+            _ => {}
         }
     }
-    Ok(())
+    Ok(crc)
 }
 
 #[cfg(test)]
@@ -234,8 +246,10 @@ mod tests {
 
     #[test]
     fn extensions_are_skippable_or_mandatory() {
-        assert_eq!(check_extensions(&[1, 0, 2, 0, 9, 9]), Ok(()));
-        assert_eq!(check_extensions(&[1, 0x80, 0, 0]), Err(HeaderError::Extension(0x8001)));
-        assert!(check_extensions(&[1, 0, 9, 0, 0]).is_err());
+        assert_eq!(bulk_crc(&[2, 0, 2, 0, 9, 9]), Ok(None));
+        assert_eq!(bulk_crc(&[2, 0, 0, 0, 1, 0, 4, 0, 7, 0, 0, 0]), Ok(Some(7)));
+        assert_eq!(bulk_crc(&[1, 0x80, 0, 0]), Err(HeaderError::Extension(0x8001)));
+        assert!(bulk_crc(&[2, 0, 9, 0, 0]).is_err(), "cut off");
+        assert!(bulk_crc(&[1, 0, 2, 0, 9, 9]).is_err(), "too short for a checksum");
     }
 }

@@ -20,6 +20,6 @@ pub use mdt::{
     Cred, DIR_ENTRIES_MAX, DirEntry, MdtReply, MdtRequest, OpenFlags, OpenId, RenameFlags,
     SYMLINK_MAX, SetAttr, SizeReport, TimeSet, XATTR_VALUE_MAX, XattrMode,
 };
-pub use message::{BODY_MAX, Body, Bulk, Message, Reply, ReplyBody, Request};
+pub use message::{BODY_MAX, Body, Bulk, BulkHead, Message, Reply, ReplyBody, Request};
 pub use mgs::{MgsReply, MgsRequest, TARGETS_MAX, TargetInfo};
 pub use ost::{BULK_MAX, OBJECTS_PER_RPC_MAX, ObjectAttr, OstReply, OstRequest, StatFs};

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use sateen_types::Errno;
 
 use crate::codec::{DecodeError, Input, Wire};
-use crate::header::{HEADER_BYTES, Header, HeaderError, Kind, Lengths, check_extensions};
+use crate::header::{HEADER_BYTES, Header, HeaderError, Kind, Lengths, bulk_crc, put_bulk_crc};
 use crate::lock::{Callback, Grants};
 use crate::mdt::{MdtReply, MdtRequest};
 use crate::mgs::{MgsReply, MgsRequest};
@@ -159,20 +159,42 @@ impl Wire for Body {
 /// Most bytes of an encoded body: a page of directory entries is the largest.
 pub const BODY_MAX: usize = 4 << 20;
 
+fn check_lengths(lengths: &Lengths) -> Result<(), HeaderError> {
+    if lengths.body as usize > BODY_MAX || lengths.bulk as usize > crate::ost::BULK_MAX {
+        return Err(HeaderError::Decode(DecodeError::TooLong));
+    }
+    Ok(())
+}
+
+/// The bulk that follows a message on a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BulkHead {
+    /// Its length in bytes.
+    pub len: u32,
+    /// Its CRC-32C, if the sender has made one.
+    pub crc: Option<u32>,
+}
+
 impl Message {
-    /// Header and body as they go onto a network; the bulk follows on its own, uncopied.
+    /// Header, extensions and body as they go onto a network; the bulk follows on its own,
+    /// uncopied. Its checksum is in an extension.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![0; HEADER_BYTES];
+        let bulk = match &self.bulk {
+            Bulk::Data(data) => data.as_ref(),
+            Bulk::None | Bulk::Buffer(_) => &[],
+        };
+        if !bulk.is_empty() {
+            put_bulk_crc(crate::disk::crc32c(bulk), &mut out);
+        }
+        let extensions = out.len() - HEADER_BYTES;
         self.body.put(&mut out);
-        let body = out.get(HEADER_BYTES..).unwrap_or_default();
+        let rest = out.get(HEADER_BYTES..).unwrap_or_default();
         let lengths = Lengths {
-            extensions: 0,
-            body: body.len() as u32,
-            bulk: match &self.bulk {
-                Bulk::Data(data) => data.len() as u32,
-                Bulk::None | Bulk::Buffer(_) => 0,
-            },
-            body_crc: crate::disk::crc32c(body),
+            extensions: extensions as u16,
+            body: (rest.len() - extensions) as u32,
+            bulk: bulk.len() as u32,
+            body_crc: crate::disk::crc32c(rest),
         };
         let kind = match self.body {
             Body::Request(_) => Kind::Request,
@@ -186,19 +208,28 @@ impl Message {
         out
     }
 
-    /// The inverse of [`Message::encode`], for bytes that hold exactly one header, its
-    /// extensions and its body. The message comes without bulk; how much follows is in the
-    /// second value and still has to be held against the receiver's limits.
+    /// How many bytes of extensions and body follow a header on a stream, at most
+    /// [`BODY_MAX`] and the extensions' own limit.
     ///
     /// # Errors
     /// Whatever is wrong first.
-    pub fn decode(bytes: &[u8]) -> Result<(Message, u32), HeaderError> {
+    pub fn rest_len(header: &[u8; HEADER_BYTES]) -> Result<usize, HeaderError> {
+        let (_, _, lengths) = Header::decode(header)?;
+        check_lengths(&lengths)?;
+        Ok(usize::from(lengths.extensions) + lengths.body as usize)
+    }
+
+    /// The inverse of [`Message::encode`], for bytes that hold exactly one header, its
+    /// extensions and its body. The message comes without bulk; what follows is in the second
+    /// value, and at most [`BULK_MAX`](crate::BULK_MAX) bytes long.
+    ///
+    /// # Errors
+    /// Whatever is wrong first.
+    pub fn decode(bytes: &[u8]) -> Result<(Message, BulkHead), HeaderError> {
         let short = HeaderError::Decode(DecodeError::Short);
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(short)?;
         let (kind, header, lengths) = Header::decode(header)?;
-        if lengths.body as usize > BODY_MAX || lengths.bulk as usize > crate::ost::BULK_MAX {
-            return Err(HeaderError::Decode(DecodeError::TooLong));
-        }
+        check_lengths(&lengths)?;
         if crate::disk::crc32c(rest) != lengths.body_crc {
             return Err(HeaderError::Checksum);
         }
@@ -207,7 +238,7 @@ impl Message {
         if body.len() != lengths.body as usize {
             return Err(short);
         }
-        check_extensions(extensions)?;
+        let crc = bulk_crc(extensions)?;
         let body = Body::from_bytes(body)?;
         let fits = matches!(
             (kind, &body),
@@ -218,7 +249,8 @@ impl Message {
         if !fits {
             return Err(HeaderError::Decode(DecodeError::Invalid));
         }
-        Ok((Message { header, body, bulk: Bulk::None }, lengths.bulk))
+        let bulk = BulkHead { len: lengths.bulk, crc };
+        Ok((Message { header, body, bulk: Bulk::None }, bulk))
     }
 
     /// The reply to a request, addressed back to its sender in the same slot.

@@ -18,8 +18,8 @@ use sateen_wire::disk::mdt::{Counters, PunchRecord, ReplySlot, SeqGrant, SeqStat
 use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
 use sateen_wire::{
-    Body, Bulk, Callback, Header, MdtReply, MdtRequest, Message, MgsReply, MgsRequest, OstReply,
-    OstRequest, Reply, ReplyBody, Request, TimeSet,
+    Body, Bulk, BulkHead, Callback, Header, MdtReply, MdtRequest, Message, MgsReply, MgsRequest,
+    OstReply, OstRequest, Reply, ReplyBody, Request, TimeSet,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -145,5 +145,5 @@ fn a_whole_message_is_as_it_was() {
     );
     let bytes = message.encode();
     assert_eq!(hex(&bytes), expected);
-    assert_eq!(Message::decode(&bytes), Ok((message, 0)));
+    assert_eq!(Message::decode(&bytes), Ok((message, BulkHead::default())));
 }

@@ -1,0 +1,10 @@
+//! Networks: what carries messages between processes.
+//!
+//! A network knows peers by their addresses and endpoints by where they were heard of. It
+//! promises little: messages on one connection arrive whole and in order, or the connection
+//! ends. Whoever needs more (an answer to each request, exactly one execution) has it from
+//! imports and exports, which send again what was not answered.
+
+mod tcp;
+
+pub use tcp::{CONNECTIONS_MAX, Deliver, QUEUE_BYTES_MAX, Tcp};

@@ -1,0 +1,193 @@
+//! TCP between processes.
+//!
+//! An endpoint is reached over the addresses that [`Tcp::set_route`] was told, which are
+//! tried in turn, or, if it was told none, over the connection on which a request of it came
+//! last: so replies and callbacks find their clients.
+
+mod connection;
+mod frame;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sateen_types::{Endpoint, Errno};
+use sateen_wire::{Body, Message, Reply};
+
+use connection::Connection;
+pub use connection::QUEUE_BYTES_MAX;
+
+/// Most connections of one process; more are closed at once.
+pub const CONNECTIONS_MAX: usize = 8192;
+
+/// Receives what comes in, on the thread of the connection.
+pub type Deliver = Box<dyn Fn(Message) + Send + Sync>;
+
+#[derive(Default)]
+struct Routes {
+    /// Addresses of endpoints, the one to be tried next first.
+    told: BTreeMap<Endpoint, Vec<SocketAddr>>,
+    /// Connections on which endpoints were heard of.
+    heard: BTreeMap<Endpoint, Arc<Connection>>,
+    dialled: BTreeMap<SocketAddr, Arc<Connection>>,
+    accepted: BTreeMap<SocketAddr, Arc<Connection>>,
+}
+
+struct Shared {
+    deliver: Deliver,
+    routes: Mutex<Routes>,
+    closing: AtomicBool,
+}
+
+/// The TCP network of one process. Dropping it ends all connections.
+pub struct Tcp {
+    shared: Arc<Shared>,
+    listening: Vec<SocketAddr>,
+}
+
+impl std::fmt::Debug for Tcp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tcp").field("listening", &self.listening).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn routes(&self) -> MutexGuard<'_, Routes> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heard_of(&self, endpoint: Endpoint, on: &Arc<Connection>) {
+        let mut routes = self.routes();
+        let known = routes.heard.get(&endpoint);
+        if known.is_none_or(|known| !Arc::ptr_eq(known, on)) {
+            let before = routes.heard.insert(endpoint, on.clone());
+            drop(routes);
+            drop(before);
+        }
+    }
+
+    fn closed(&self, connection: &Connection) {
+        let is_it = |other: &Arc<Connection>| std::ptr::eq(Arc::as_ptr(other), connection);
+        let mut routes = self.routes();
+        routes.heard.retain(|_, other| !is_it(other));
+        routes.accepted.retain(|_, other| !is_it(other));
+        if routes.dialled.get(&connection.peer).is_some_and(is_it) {
+            routes.dialled.remove(&connection.peer);
+            // Another address of the same endpoint is next.
+            let meant = |all: &&mut Vec<SocketAddr>| all.first() == Some(&connection.peer);
+            routes.told.values_mut().filter(meant).for_each(|all| all.rotate_left(1));
+        }
+    }
+
+    /// The connection to an endpoint, which is opened if need be.
+    fn connection(self: &Arc<Shared>, to: Endpoint) -> io::Result<Option<Arc<Connection>>> {
+        let mut routes = self.routes();
+        let Some(address) = routes.told.get(&to).and_then(|all| all.first().copied()) else {
+            return Ok(routes.heard.get(&to).cloned());
+        };
+        if let Some(connection) = routes.dialled.get(&address) {
+            return Ok(Some(connection.clone()));
+        }
+        if self.closing.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let connection = Connection::dial(self, address)?;
+        routes.dialled.insert(address, connection.clone());
+        Ok(Some(connection))
+    }
+
+    fn accept(self: &Arc<Shared>, listener: &TcpListener) {
+        while !self.closing.load(Ordering::Relaxed) {
+            let (stream, peer) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of descriptors, for instance: others may end meanwhile.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    continue;
+                }
+            };
+            let mut routes = self.routes();
+            if self.closing.load(Ordering::Relaxed) || routes.accepted.len() >= CONNECTIONS_MAX {
+                tracing::warn!(%peer, "too many connections");
+                continue;
+            }
+            match Connection::accept(self, peer, stream) {
+                Ok(connection) => drop(routes.accepted.insert(peer, connection)),
+                Err(error) => tracing::warn!(%peer, %error, "cannot serve a connection"),
+            }
+        }
+    }
+}
+
+impl Tcp {
+    /// Listens on addresses (port 0: any) and delivers what comes in.
+    ///
+    /// # Errors
+    /// An address cannot be used.
+    pub fn start(listen: &[SocketAddr], deliver: Deliver) -> io::Result<Tcp> {
+        let shared =
+            Arc::new(Shared { deliver, routes: Mutex::default(), closing: AtomicBool::new(false) });
+        let mut tcp = Tcp { shared, listening: Vec::new() };
+        for address in listen {
+            let listener = TcpListener::bind(address)?;
+            tcp.listening.push(listener.local_addr()?);
+            let shared = tcp.shared.clone();
+            let thread = std::thread::Builder::new().name("tcp-accept".to_owned());
+            thread.spawn(move || shared.accept(&listener))?;
+        }
+        Ok(tcp)
+    }
+
+    /// Where it listens, ports included.
+    pub fn listening(&self) -> &[SocketAddr] {
+        &self.listening
+    }
+
+    /// Says where an endpoint is reached; nowhere, if the list is empty.
+    pub fn set_route(&self, endpoint: Endpoint, addresses: Vec<SocketAddr>) {
+        let mut routes = self.shared.routes();
+        if addresses.is_empty() {
+            routes.told.remove(&endpoint);
+        } else {
+            routes.told.insert(endpoint, addresses);
+        }
+    }
+
+    /// Sends a message and waits for nothing. A request that reaches nobody is answered with
+    /// `ESHUTDOWN`; replies and callbacks to nobody get lost, as their receiver did.
+    pub fn send(&self, message: Message) {
+        let to = message.header.to;
+        let lost = match self.shared.connection(to) {
+            Ok(Some(connection)) => connection.send(&self.shared, message).err(),
+            Ok(None) => Some(message),
+            Err(error) => {
+                tracing::warn!(%to, %error, "cannot open a connection");
+                Some(message)
+            }
+        };
+        if let Some(Message { header, body: Body::Request(_), bulk }) = lost {
+            let reply = Reply::error(Errno::ESHUTDOWN);
+            (self.shared.deliver)(Message::reply_to(&header, reply, bulk));
+        }
+    }
+}
+
+impl Drop for Tcp {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::Relaxed);
+        for address in &self.listening {
+            // Wakes the thread that accepts, so that it sees the end.
+            let _ = std::net::TcpStream::connect(address);
+        }
+        let all: Vec<_> = {
+            let routes = self.shared.routes();
+            routes.dialled.values().chain(routes.accepted.values()).cloned().collect()
+        };
+        for connection in all {
+            connection.close(&self.shared);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! One connection: two threads, one that reads and delivers, one that writes what the socket
+//! did not take at once.
+//!
+//! A sender writes to the socket itself if nothing is queued, so that in the usual case no
+//! thread is woken. It never waits: what the socket does not take goes into the queue, and
+//! the writer sends it. Messages leave in the order in which they were handed in.
+//!
+//! Life of a connection: opening (dialled ones; messages queue up), open, closed. Requests
+//! that were still queued when it closes are answered with `ESHUTDOWN`, like those to nobody;
+//! whoever waits for the answer to a request that was sent sends it again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, BufReader};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use sateen_types::{ClientId, Endpoint, Errno};
+use sateen_wire::{Body, Bulk, Header, Message, Reply};
+
+use super::Shared;
+use super::frame::{Frame, Received};
+
+/// Most bytes that wait for a peer that does not read; then it is given up.
+pub const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// How long opening may take.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// A peer that confirms nothing for this long is gone.
+const SILENCE_MAX_MS: u32 = 20_000;
+/// Bytes read ahead of small messages.
+const READ_BUFFER_BYTES: usize = 64 << 10;
+
+/// What names a request among those of everybody who shares the connection.
+type Key = (ClientId, Endpoint, u16, u64);
+
+fn key(header: &Header, target: Endpoint) -> Key {
+    (header.client, target, header.slot, header.seq)
+}
+
+#[derive(Debug)]
+struct Queued {
+    frame: Frame,
+    /// The request's header, to be answered if it is never sent.
+    request: Option<Header>,
+}
+
+#[derive(Debug)]
+enum Link {
+    Opening,
+    Open(Arc<TcpStream>),
+    Closed,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    link: Link,
+    queue: VecDeque<Queued>,
+    queued_bytes: usize,
+    /// The writer is at the first of the queue.
+    writing: bool,
+    /// Readers' buffers, until the answers come.
+    buffers: BTreeMap<Key, BytesMut>,
+}
+
+/// A connection to one peer.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) peer: SocketAddr,
+    out: Mutex<Outgoing>,
+    woken: Condvar,
+}
+
+impl Connection {
+    fn new(peer: SocketAddr, link: Link) -> Arc<Connection> {
+        let out = Outgoing {
+            link,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            writing: false,
+            buffers: BTreeMap::new(),
+        };
+        Arc::new(Connection { peer, out: Mutex::new(out), woken: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Outgoing> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to connect to a peer. Messages may be sent at once.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(super) fn dial(shared: &Arc<Shared>, peer: SocketAddr) -> io::Result<Arc<Connection>> {
+        let connection = Connection::new(peer, Link::Opening);
+        let (dialling, shared) = (connection.clone(), shared.clone());
+        thread("tcp-in", move || {
+            match TcpStream::connect_timeout(&peer, DIAL_TIMEOUT) {
+                Ok(stream) => dialling.run(&shared, stream),
+                Err(error) => tracing::info!(%peer, %error, "cannot connect"),
+            }
+            dialling.close(&shared);
+        })?;
+        Ok(connection)
+    }
+
+    /// Serves a connection that somebody else has opened.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(super) fn accept(
+        shared: &Arc<Shared>,
+        peer: SocketAddr,
+        stream: TcpStream,
+    ) -> io::Result<Arc<Connection>> {
+        let connection = Connection::new(peer, Link::Opening);
+        let (serving, shared) = (connection.clone(), shared.clone());
+        thread("tcp-in", move || {
+            serving.run(&shared, stream);
+            serving.close(&shared);
+        })?;
+        Ok(connection)
+    }
+
+    /// Until the connection ends.
+    fn run(self: &Arc<Connection>, shared: &Arc<Shared>, stream: TcpStream) {
+        let stream = Arc::new(stream);
+        let writer = (self.clone(), shared.clone());
+        let ended = tune(&stream)
+            .and_then(|()| self.open(stream.clone()))
+            .and_then(|()| thread("tcp-out", move || writer.0.write(&writer.1)))
+            .and_then(|()| self.read(shared, &stream));
+        match ended {
+            Ok(()) => tracing::debug!(peer = %self.peer, "the peer closed the connection"),
+            Err(error) => tracing::info!(peer = %self.peer, %error, "the connection is lost"),
+        }
+    }
+
+    fn open(&self, stream: Arc<TcpStream>) -> io::Result<()> {
+        let mut out = self.lock();
+        if matches!(out.link, Link::Closed) {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        out.link = Link::Open(stream);
+        Ok(())
+    }
+
+    /// Takes a message; it comes back if the connection is closed.
+    pub(super) fn send(&self, shared: &Shared, mut message: Message) -> Result<(), Message> {
+        let mut out = self.lock();
+        if matches!(out.link, Link::Closed) {
+            return Err(message);
+        }
+        let header = message.header;
+        let request = matches!(message.body, Body::Request(_)).then_some(header);
+        match (core::mem::take(&mut message.bulk), request) {
+            // A reader's buffer stays at home.
+            (Bulk::Buffer(buffer), Some(_)) => {
+                out.buffers.insert(key(&header, header.to), buffer);
+            }
+            (Bulk::Buffer(buffer), None) => message.bulk = Bulk::Data(buffer.freeze()),
+            (bulk, _) => message.bulk = bulk,
+        }
+        let mut frame = Frame::of(message);
+        if let (Link::Open(stream), true) = (&out.link, out.queue.is_empty() && !out.writing) {
+            match frame.send(stream.as_ref(), false) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The reader hears of it as well, and closes.
+                Err(_) => {}
+            }
+        }
+        out.queued_bytes += frame.left();
+        out.queue.push_back(Queued { frame, request });
+        let too_much = out.queued_bytes > QUEUE_BYTES_MAX;
+        drop(out);
+        self.woken.notify_one();
+        if too_much {
+            tracing::warn!(peer = %self.peer, "the peer does not read; giving it up");
+            self.close(shared);
+        }
+        Ok(())
+    }
+
+    /// The writer's thread.
+    fn write(&self, shared: &Shared) {
+        let mut out = self.lock();
+        loop {
+            let next = match &out.link {
+                Link::Closed => return,
+                Link::Opening => None,
+                Link::Open(stream) => Some(stream.clone()),
+            };
+            let next = next.and_then(|stream| Some((stream, out.queue.pop_front()?)));
+            let Some((stream, mut queued)) = next else {
+                out = self.woken.wait(out).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            out.queued_bytes = out.queued_bytes.saturating_sub(queued.frame.left());
+            out.writing = true;
+            drop(out);
+            let sent = queued.frame.send(stream.as_ref(), true);
+            out = self.lock();
+            out.writing = false;
+            if let Err(error) = sent {
+                tracing::debug!(peer = %self.peer, %error, "cannot send");
+                drop(out);
+                return self.close(shared);
+            }
+        }
+    }
+
+    /// The reader's thread: everything that comes is delivered on it.
+    fn read(self: &Arc<Connection>, shared: &Shared, stream: &TcpStream) -> io::Result<()> {
+        let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
+        let mut scratch = Vec::new();
+        while let Some(received) = Received::read(&mut stream, &mut scratch)? {
+            let header = received.message.header;
+            let reply = matches!(received.message.body, Body::Reply(_));
+            let buffer =
+                if reply { self.lock().buffers.remove(&key(&header, header.from)) } else { None };
+            let message = received.read_bulk(&mut stream, buffer)?;
+            if !reply {
+                shared.heard_of(header.from, self);
+            }
+            (shared.deliver)(message);
+        }
+        Ok(())
+    }
+
+    /// Ends the connection. What was queued and is a request is answered.
+    pub(super) fn close(&self, shared: &Shared) {
+        let queue = {
+            let mut out = self.lock();
+            let link = core::mem::replace(&mut out.link, Link::Closed);
+            if let Link::Open(stream) = link {
+                // It may be closed already, which is as good.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+            out.buffers.clear();
+            out.queued_bytes = 0;
+            core::mem::take(&mut out.queue)
+        };
+        self.woken.notify_all();
+        shared.closed(self);
+        for header in queue.into_iter().filter_map(|queued| queued.request) {
+            let reply = Reply::error(Errno::ESHUTDOWN);
+            (shared.deliver)(Message::reply_to(&header, reply, Bulk::None));
+        }
+    }
+}
+
+/// Small messages go at once, and a peer that has vanished is noticed.
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    rustix::net::sockopt::set_socket_keepalive(stream, true)?;
+    rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(5))?;
+    rustix::net::sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
+    rustix::net::sockopt::set_tcp_keepcnt(stream, 3)?;
+    rustix::net::sockopt::set_tcp_user_timeout(stream, SILENCE_MAX_MS)?;
+    Ok(())
+}
+
+fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
+}

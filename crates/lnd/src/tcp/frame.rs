@@ -1,0 +1,139 @@
+//! Messages as bytes on a stream: header, extensions and body in one piece, then the bulk.
+//!
+//! Nothing that comes in is believed: lengths are held against the protocol's limits before
+//! anything is reserved, checksums before anything is delivered.
+
+use std::io::{self, IoSlice, Read};
+use std::os::fd::AsFd;
+
+use bytes::{Bytes, BytesMut};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use sateen_wire::{Bulk, HEADER_BYTES, Message};
+
+/// A message on its way out.
+#[derive(Debug)]
+pub(super) struct Frame {
+    head: Vec<u8>,
+    bulk: Bytes,
+    sent: usize,
+}
+
+impl Frame {
+    /// The bytes of a message. A reader's buffer in it stays at home.
+    pub(super) fn of(message: Message) -> Frame {
+        let head = message.encode();
+        let bulk = match message.bulk {
+            Bulk::Data(data) => data,
+            Bulk::None | Bulk::Buffer(_) => Bytes::new(),
+        };
+        Frame { head, bulk, sent: 0 }
+    }
+
+    /// Bytes that are still to be sent.
+    pub(super) fn left(&self) -> usize {
+        self.head.len() + self.bulk.len() - self.sent
+    }
+
+    /// Sends as much as the socket takes.
+    ///
+    /// # Errors
+    /// The socket's; `WouldBlock` only if it must not block and takes nothing now.
+    pub(super) fn send(&mut self, socket: impl AsFd, blocking: bool) -> io::Result<()> {
+        let mut flags = SendFlags::NOSIGNAL;
+        flags.set(SendFlags::DONTWAIT, !blocking);
+        while self.left() > 0 {
+            let head = self.head.get(self.sent..).unwrap_or_default();
+            let bulk = self.bulk.get(self.sent.saturating_sub(self.head.len())..);
+            let parts = [IoSlice::new(head), IoSlice::new(bulk.unwrap_or_default())];
+            let sent = sendmsg(&socket, &parts, &mut SendAncillaryBuffer::default(), flags);
+            match sent {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(sent) => self.sent += sent,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A message that came in, and its bulk.
+pub(super) struct Received {
+    pub(super) message: Message,
+    /// Bytes of bulk that follow on the stream.
+    bulk_len: usize,
+    bulk_crc: Option<u32>,
+}
+
+fn invalid(what: impl core::fmt::Debug) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what:?}"))
+}
+
+impl Received {
+    /// Reads everything but the bulk; `None` at the end of the stream. `scratch` is reused.
+    ///
+    /// # Errors
+    /// The socket's; `InvalidData` for what is no message.
+    pub(super) fn read(
+        stream: &mut impl Read,
+        scratch: &mut Vec<u8>,
+    ) -> io::Result<Option<Received>> {
+        let mut header = [0; HEADER_BYTES];
+        let first = loop {
+            match stream.read(&mut header) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        if first == 0 {
+            return Ok(None);
+        }
+        stream.read_exact(header.get_mut(first..).unwrap_or_default())?;
+        let rest = Message::rest_len(&header).map_err(invalid)?;
+        scratch.clear();
+        scratch.extend_from_slice(&header);
+        let read = stream.take(rest as u64).read_to_end(scratch)?;
+        if read < rest {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let (message, bulk) = Message::decode(scratch).map_err(invalid)?;
+        Ok(Some(Received { message, bulk_len: bulk.len as usize, bulk_crc: bulk.crc }))
+    }
+
+    /// Reads the bulk, behind what `buffer` holds if there is one.
+    ///
+    /// # Errors
+    /// As [`Received::read`].
+    pub(super) fn read_bulk(
+        mut self,
+        stream: &mut impl Read,
+        buffer: Option<BytesMut>,
+    ) -> io::Result<Message> {
+        self.message.bulk = match buffer {
+            Some(mut buffer) => {
+                let at = buffer.len();
+                buffer.resize(at + self.bulk_len, 0);
+                let into = buffer.get_mut(at..).unwrap_or_default();
+                stream.read_exact(into)?;
+                self.check(into)?;
+                Bulk::Buffer(buffer)
+            }
+            None if self.bulk_len == 0 => Bulk::None,
+            None => {
+                let mut data = Vec::with_capacity(self.bulk_len);
+                let read = stream.take(self.bulk_len as u64).read_to_end(&mut data)?;
+                if read < self.bulk_len {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                self.check(&data)?;
+                Bulk::Data(Bytes::from(data))
+            }
+        };
+        Ok(self.message)
+    }
+
+    fn check(&self, bulk: &[u8]) -> io::Result<()> {
+        let wrong = self.bulk_crc.is_some_and(|crc| crc != sateen_wire::disk::crc32c(bulk));
+        if wrong { Err(invalid("the bulk's checksum does not match")) } else { Ok(()) }
+    }
+}

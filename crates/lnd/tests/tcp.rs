@@ -1,0 +1,187 @@
+//! TCP between networks in one process: what is sent arrives, whole and in order, and what
+//! cannot be sent is told.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use sateen_lnd::Tcp;
+use sateen_types::{ClientId, Endpoint, Errno, Fid, ObjectId};
+use sateen_wire::{
+    BULK_MAX, Body, Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request,
+};
+
+const CLIENT: Endpoint = Endpoint::Client(ClientId(7));
+const OST: Endpoint = Endpoint::Ost(0);
+const LONG: Duration = Duration::from_secs(30);
+
+fn any_port() -> SocketAddr {
+    ([127, 0, 0, 1], 0).into()
+}
+
+fn header(seq: u64) -> Header {
+    Header {
+        from: CLIENT,
+        to: OST,
+        client: ClientId(7),
+        generation: 1,
+        slot: 3,
+        seq,
+        deadline_ms: 0,
+        project: 0,
+        credential: 0,
+        trace: 0,
+        job: [0; 16],
+    }
+}
+
+fn request(seq: u64, request: OstRequest, bulk: Bulk) -> Message {
+    Message { header: header(seq), body: Body::Request(Request::Ost(request)), bulk }
+}
+
+fn object() -> ObjectId {
+    ObjectId { fid: Fid::ROOT, stripe: 0 }
+}
+
+fn write(seq: u64, data: Bytes) -> Message {
+    let write = OstRequest::Write { object: object(), layout_gen: 1, offset: 0, grant_used: 0 };
+    request(seq, write, Bulk::Data(data))
+}
+
+fn read(seq: u64, len: usize) -> Message {
+    let read = OstRequest::Read { object: object(), offset: 0, len: len as u32 };
+    request(seq, read, Bulk::Buffer(BytesMut::with_capacity(len)))
+}
+
+/// A client's network, and what arrives there.
+fn client() -> (Tcp, Receiver<Message>) {
+    let (sender, arrived) = channel();
+    let sender = std::sync::Mutex::new(sender);
+    let deliver = move |message| drop(sender.lock().unwrap().send(message));
+    (Tcp::start(&[], Box::new(deliver)).unwrap(), arrived)
+}
+
+/// A network that answers as an OST would, with every byte the low byte of the sequence.
+fn server() -> Arc<Tcp> {
+    let me: Arc<OnceLock<std::sync::Weak<Tcp>>> = Arc::default();
+    let answering = me.clone();
+    let deliver = move |message: Message| {
+        let Some(tcp) = answering.get().and_then(std::sync::Weak::upgrade) else { return };
+        let (body, bulk) = match (&message.body, &message.bulk) {
+            (Body::Request(Request::Ost(OstRequest::Write { .. })), Bulk::Data(data)) => {
+                let right = data.iter().all(|byte| *byte == message.header.seq as u8);
+                assert!(right, "{:?} came damaged", message.header);
+                let len = data.len() as u32;
+                (OstReply::Written { len, boot_epoch: 1, granted: 0 }, Bulk::None)
+            }
+            (Body::Request(Request::Ost(OstRequest::Read { len, .. })), Bulk::None) => {
+                let data = vec![message.header.seq as u8; *len as usize];
+                (OstReply::Read { len: *len }, Bulk::Data(data.into()))
+            }
+            other => panic!("{other:?}"),
+        };
+        tcp.send(Message::reply_to(&message.header, Reply::ok(ReplyBody::Ost(body)), bulk));
+    };
+    let tcp = Arc::new(Tcp::start(&[any_port()], Box::new(deliver)).unwrap());
+    me.set(Arc::downgrade(&tcp)).unwrap();
+    tcp
+}
+
+fn error_of(message: &Message) -> Option<Errno> {
+    match &message.body {
+        Body::Reply(reply) => reply.error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn requests_are_answered_in_order_with_their_bulk() {
+    let (server, (client, arrived)) = (server(), client());
+    client.set_route(OST, server.listening().to_vec());
+    // The largest bulk does not fit into any socket: the writer has to help.
+    let sizes = [1, 4096, BULK_MAX, 100, BULK_MAX, 5, 0];
+    for (seq, len) in (1..).zip(sizes) {
+        client.send(write(seq, vec![seq as u8; len.max(1)].into()));
+        client.send(read(seq + 100, len));
+    }
+    for (seq, len) in (1..).zip(sizes) {
+        let written = arrived.recv_timeout(LONG).unwrap();
+        assert_eq!(written.header.seq, seq);
+        let Body::Reply(reply) = &written.body else { panic!("{written:?}") };
+        let ReplyBody::Ost(OstReply::Written { len: done, .. }) = reply.body else {
+            panic!("{reply:?}")
+        };
+        assert_eq!(done as usize, len.max(1));
+        let answer = arrived.recv_timeout(LONG).unwrap();
+        assert_eq!(answer.header.seq, seq + 100);
+        let Bulk::Buffer(buffer) = answer.bulk else { panic!("the buffer stayed at home") };
+        assert_eq!(buffer.len(), len);
+        assert!(buffer.iter().all(|byte| *byte == (seq + 100) as u8));
+    }
+}
+
+#[test]
+fn a_request_to_nobody_is_answered() {
+    let (client, arrived) = client();
+    client.send(write(1, Bytes::from_static(&[1])));
+    assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), Some(Errno::ESHUTDOWN));
+    // Nobody listens there any more.
+    let gone = TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
+    client.set_route(OST, vec![gone]);
+    client.send(write(2, Bytes::from_static(&[2])));
+    let answer = arrived.recv_timeout(LONG).unwrap();
+    assert_eq!((answer.header.seq, error_of(&answer)), (2, Some(Errno::ESHUTDOWN)));
+}
+
+#[test]
+fn the_next_address_is_tried_and_a_server_that_returns_is_found() {
+    let (client, arrived) = client();
+    let gone = TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
+    let first = server();
+    client.set_route(OST, vec![gone, first.listening()[0]]);
+    client.send(write(1, Bytes::from_static(&[1])));
+    assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), Some(Errno::ESHUTDOWN));
+    client.send(write(2, Bytes::from_static(&[2])));
+    assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None, "the second address");
+    drop(first);
+    let second = server();
+    client.set_route(OST, second.listening().to_vec());
+    client.send(write(3, Bytes::from_static(&[3])));
+    assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None);
+}
+
+#[test]
+fn garbage_closes_the_connection_and_nothing_else() {
+    let (server, (client, arrived)) = (server(), client());
+    let address = server.listening()[0];
+    client.set_route(OST, vec![address]);
+    client.send(write(1, Bytes::from_static(&[1])));
+    arrived.recv_timeout(LONG).unwrap();
+    let good = read(2, 8).encode();
+    let mut flipped = good.clone();
+    flipped[20] ^= 1;
+    // A write whose bulk is not what its checksum says.
+    let mut damaged = write(1, Bytes::from_static(&[1; 64])).encode();
+    damaged.extend([2; 64]);
+    let bad: [&[u8]; 5] = [b"GET / HTTP/1.0\r\n\r\n", &[0; 4096], &flipped, &good[..50], &damaged];
+    for bytes in bad {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.write_all(bytes).unwrap();
+        if bytes.len() < 128 {
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        // Closed without an answer; a reset if there was something unread.
+        let mut rest = Vec::new();
+        if let Err(error) = stream.read_to_end(&mut rest) {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        }
+        assert!(rest.is_empty());
+    }
+    client.send(write(2, Bytes::from_static(&[2])));
+    assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None);
+}
