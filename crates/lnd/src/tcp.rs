@@ -161,7 +161,7 @@ impl Tcp {
     pub fn send(&self, message: Message) {
         let to = message.header.to;
         let lost = match self.shared.connection(to) {
-            Ok(Some(connection)) => connection.send(&self.shared, message).err(),
+            Ok(Some(connection)) => connection.send(&self.shared, message),
             Ok(None) => Some(message),
             Err(error) => {
                 tracing::warn!(%to, %error, "cannot open a connection");

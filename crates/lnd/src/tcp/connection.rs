@@ -146,10 +146,10 @@ impl Connection {
     }
 
     /// Takes a message; it comes back if the connection is closed.
-    pub(super) fn send(&self, shared: &Shared, mut message: Message) -> Result<(), Message> {
+    pub(super) fn send(&self, shared: &Shared, mut message: Message) -> Option<Message> {
         let mut out = self.lock();
         if matches!(out.link, Link::Closed) {
-            return Err(message);
+            return Some(message);
         }
         let header = message.header;
         let request = matches!(message.body, Body::Request(_)).then_some(header);
@@ -164,7 +164,7 @@ impl Connection {
         let mut frame = Frame::of(message);
         if let (Link::Open(stream), true) = (&out.link, out.queue.is_empty() && !out.writing) {
             match frame.send(stream.as_ref(), false) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return None,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // The reader hears of it as well, and closes.
                 Err(_) => {}
@@ -179,7 +179,7 @@ impl Connection {
             tracing::warn!(peer = %self.peer, "the peer does not read; giving it up");
             self.close(shared);
         }
-        Ok(())
+        None
     }
 
     /// The writer's thread.
