@@ -106,12 +106,13 @@ impl World {
     /// A client crashes, and is thrown out, while an OST is still at a write of it. Programs
     /// go on with the file.
     pub(super) fn stalk(&mut self, message: &Message) {
-        let Header { client, from, to, .. } = message.header;
+        let Header { from, to, .. } = message.header;
         let Body::Request(Request::Ost(OstRequest::Write { object, .. })) = &message.body else {
             return;
         };
-        let is_up = |node: &Node| node.id == client && node.mounted;
-        if !self.is_stalking || from != Endpoint::Client(client) || !self.nodes.iter().any(is_up) {
+        let is_up = |node: &&Node| Endpoint::Client(node.id) == from && node.mounted;
+        let Some(client) = self.nodes.iter().find(is_up).map(|node| node.id) else { return };
+        if !self.is_stalking {
             return;
         }
         self.is_stalking = false;
