@@ -21,7 +21,7 @@ pub(crate) struct MdtAnswer {
 impl Client {
     /// The import of the MDT that owns a FID.
     fn import_of(&self, fid: Fid) -> Result<Arc<Import>> {
-        self.import(sateen_types::Endpoint::Mdt(seq::mdt_of(fid.seq))).ok_or(Errno::EREMOTEIO)
+        self.import(sateen_types::Endpoint::Mdt(seq::mdt_of(fid.seq))).ok_or(Errno::ESTALE)
     }
 
     /// A request about `fid`.

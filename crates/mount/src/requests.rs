@@ -35,6 +35,7 @@ const WRITE_KILL_SUIDGID: u32 = 4;
 pub(crate) struct Call {
     pub(crate) client: Arc<Client>,
     pub(crate) direct_io: bool,
+    pub(crate) keeps_names: bool,
 }
 
 fn how(flags: u32) -> OpenHow {
@@ -133,14 +134,15 @@ impl Call {
     }
 
     fn answer_entry(&self, entry: Entry, reply: Reply) {
+        let name_held = entry.held && self.keeps_names;
         match entry.inode {
             Some(known) => {
                 let fid = known.attr.fid;
                 // Introduced first: from here on an invalidation finds the inode or waits.
                 let held = self.client.introduce(fid) && known.held;
-                reply.entry(&convert::entry(&known.attr, entry.held, held));
+                reply.entry(&convert::entry(&known.attr, name_held, held));
             }
-            None => reply.no_entry(convert::validity(entry.held)),
+            None => reply.no_entry(convert::validity(name_held)),
         }
     }
 
@@ -218,7 +220,7 @@ impl Call {
                     Ok((entry, opened)) => {
                         let attr = opened.known.attr;
                         let held = self.client.introduce(attr.fid) && opened.known.held;
-                        let out = convert::entry(&attr, entry.held, held);
+                        let out = convert::entry(&attr, entry.held && self.keeps_names, held);
                         let flags = kernel_flags(how, flags, self.direct_io);
                         reply.created(&out, opened.handle, flags);
                     }

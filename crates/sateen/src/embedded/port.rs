@@ -39,8 +39,9 @@ impl ClientPort {
     }
 
     /// The mount is there: what was to be invalidated since it began to be made is now.
-    pub(crate) fn attach(&self, notifier: Notifier) -> io::Result<()> {
-        self.kernel.attach(notifier)
+    /// A kernel that keeps no names need not be told to forget them.
+    pub(crate) fn attach(&self, notifier: Notifier, keeps_names: bool) -> io::Result<()> {
+        self.kernel.attach(Telling { notifier, keeps_names })
     }
 
     /// The mount is gone, and with it all that the kernel believed.
@@ -81,9 +82,16 @@ enum State {
     /// Being mounted: what is to be invalidated is kept.
     Coming(Vec<Job>),
     /// Mounted.
-    Here { notifier: Notifier, jobs: Sender<Job> },
+    Here { telling: Telling, jobs: Sender<Job> },
     /// Unmounted.
     Gone,
+}
+
+/// How the kernel is told.
+#[derive(Clone)]
+struct Telling {
+    notifier: Notifier,
+    keeps_names: bool,
 }
 
 impl Default for State {
@@ -104,13 +112,13 @@ struct Done {
 }
 
 impl Kernel {
-    fn attach(&self, notifier: Notifier) -> io::Result<()> {
+    fn attach(&self, telling: Telling) -> io::Result<()> {
         let (jobs, receiver) = channel();
         let receiver = Arc::new(Mutex::new(receiver));
         for index in 0..NOTIFY_THREADS {
-            let (notifier, receiver) = (notifier.clone(), receiver.clone());
+            let (telling, receiver) = (telling.clone(), receiver.clone());
             let name = format!("notify-{index}");
-            std::thread::Builder::new().name(name).spawn(move || serve(&notifier, &receiver))?;
+            std::thread::Builder::new().name(name).spawn(move || serve(&telling, &receiver))?;
         }
         let mut state = lock(&self.state);
         if let State::Coming(early) = &mut *state {
@@ -118,7 +126,7 @@ impl Kernel {
                 // The threads live as long as the sender, which is still here.
                 let _ = jobs.send(job);
             }
-            *state = State::Here { notifier, jobs };
+            *state = State::Here { telling, jobs };
         }
         Ok(())
     }
@@ -127,8 +135,8 @@ impl Kernel {
         let done = Arc::new(Mutex::new(Done::default()));
         match &mut *lock(&self.state) {
             State::Gone => return Box::pin(ready(true)),
-            State::Here { notifier, .. } if !matches!(what, KernelInval::Data(_)) => {
-                return Box::pin(ready(tell(notifier, what)));
+            State::Here { telling, .. } if !matches!(what, KernelInval::Data(_)) => {
+                return Box::pin(ready(tell(telling, what)));
             }
             State::Here { jobs, .. } => {
                 let _ = jobs.send(Job { what, done: done.clone() });
@@ -140,11 +148,11 @@ impl Kernel {
 }
 
 /// One of the threads.
-fn serve(notifier: &Notifier, jobs: &Mutex<Receiver<Job>>) {
+fn serve(telling: &Telling, jobs: &Mutex<Receiver<Job>>) {
     loop {
         let job = lock(jobs).recv();
         let Ok(Job { what, done }) = job else { return };
-        let known = tell(notifier, what);
+        let known = tell(telling, what);
         let waker = {
             let mut done = lock(&done);
             done.known = Some(known);
@@ -157,8 +165,9 @@ fn serve(notifier: &Notifier, jobs: &Mutex<Receiver<Job>>) {
 }
 
 /// Tells the kernel. Returns whether it knew the inode.
-fn tell(notifier: &Notifier, what: KernelInval) -> bool {
+fn tell(Telling { notifier, keeps_names }: &Telling, what: KernelInval) -> bool {
     let told = match what {
+        KernelInval::Names if !keeps_names => Ok(true),
         KernelInval::Names => notifier.inc_epoch(),
         KernelInval::Attr(ino) => notifier.inval_inode(ino, -1, 0),
         KernelInval::Data(ino) => notifier.inval_inode(ino, 0, 0),
