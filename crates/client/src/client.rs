@@ -1,28 +1,41 @@
 //! The client as a whole: imports, inodes, and what arrives from the network.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
-use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
+use sateen_types::{ClientId, Endpoint, Errno, Fid, Result, seq};
 use sateen_wire::{
-    Body, Bulk, Callback, Message, MgsReply, MgsRequest, Reply, ReplyBody, Request, StatFs,
+    Body, Bulk, Callback, Header, Message, MgsReply, MgsRequest, Reply, ReplyBody, Request, StatFs,
 };
 
 use crate::fids::Fids;
 use crate::import::{Arrival, Import};
 use crate::inode::Inode;
 use crate::port::{KernelInval, Port};
-use crate::sync::lock;
+use crate::sync::{join_all, lock};
 
 /// How often connections are looked after: 250 ms.
 const TICK_NS: u64 = 250_000_000;
+/// How long a client that has lost its locks waits for the kernel to drop pages: 1 s.
+const FORGET_NS: u64 = 1_000_000_000;
 
 /// What a client is started with.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientConfig {
-    /// Its incarnation, drawn at random: never used before.
+    /// Its address, and its first incarnation, drawn at random: never used before.
     pub id: ClientId,
+}
+
+/// The incarnation that follows one that was evicted: as good as drawn at random, by the
+/// finalizer of SplitMix64. The highest bit is that of MDTs.
+fn next_incarnation(old: ClientId) -> ClientId {
+    let mut z = old.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ClientId((z ^ z >> 31) & (u64::MAX >> 1))
 }
 
 /// Space of one target, as `lfs df` shows it.
@@ -52,6 +65,11 @@ impl Inodes {
 pub struct Client {
     pub(crate) config: ClientConfig,
     pub(crate) port: Arc<dyn Port>,
+    /// Who it is to the targets, until one of them evicts it. Locked before the imports.
+    incarnation: Mutex<ClientId>,
+    /// How many incarnations there were before: whatever goes by a lock belongs to the era that
+    /// it was taken in, and is not done in another.
+    era: AtomicU64,
     imports: Mutex<BTreeMap<Endpoint, Arc<Import>>>,
     pub(crate) inodes: Mutex<Inodes>,
     pub(crate) files: Mutex<BTreeMap<u64, Arc<crate::llite::File>>>,
@@ -76,6 +94,8 @@ impl Client {
         Arc::new(Client {
             config,
             port,
+            incarnation: Mutex::new(config.id),
+            era: AtomicU64::new(0),
             imports: Mutex::default(),
             inodes: Mutex::default(),
             files: Mutex::default(),
@@ -93,6 +113,16 @@ impl Client {
         Endpoint::Client(self.config.id)
     }
 
+    /// Who it is to the targets at the moment.
+    pub fn incarnation(&self) -> ClientId {
+        *lock(&self.incarnation)
+    }
+
+    /// The era, to be asked for before any lock is looked at.
+    pub(crate) fn era(&self) -> u64 {
+        self.era.load(Ordering::SeqCst)
+    }
+
     /// Learns from the MGS which targets there are, and connects to all of them.
     ///
     /// # Errors
@@ -103,7 +133,7 @@ impl Client {
         mgs.connect(self.port.as_ref());
         mgs.opened().await;
         let request = Request::Mgs(MgsRequest::GetConfig);
-        let call = mgs.call(self.port.as_ref(), request, Bulk::None, || 0, false);
+        let call = mgs.call(self.port.as_ref(), request, Bulk::None, || 0, false, None);
         let reply = call.await?.reply;
         if let Some(errno) = reply.error {
             return Err(errno);
@@ -126,8 +156,10 @@ impl Client {
     pub async fn unmount(self: &Arc<Client>) {
         self.stopped.store(true, Ordering::Relaxed);
         let imports: Vec<_> = lock(&self.imports).values().cloned().collect();
-        for import in imports {
-            let bye = import.call(self.port.as_ref(), Request::Disconnect, Bulk::None, || 0, false);
+        // The OSTs, which sort last, before the MDTs: those give the locks to others at once.
+        for import in imports.into_iter().rev().filter(|import| import.is_open()) {
+            let (port, request) = (self.port.as_ref(), Request::Disconnect);
+            let bye = import.call(port, request, Bulk::None, || 0, false, Some(self.era()));
             // The connection may be gone already, which is as good.
             if let Err(error) = bye.await {
                 tracing::debug!(%error, "a target did not hear the goodbye");
@@ -136,8 +168,9 @@ impl Client {
     }
 
     fn add_import(&self, target: Endpoint) -> Arc<Import> {
+        let me = lock(&self.incarnation);
         let mut imports = lock(&self.imports);
-        let new = || Arc::new(Import::new(self.config.id, target));
+        let new = || Arc::new(Import::new(self.endpoint(), target, (*me, self.era())));
         imports.entry(target).or_insert_with(new).clone()
     }
 
@@ -183,17 +216,16 @@ impl Client {
         match message.body {
             Body::Reply(reply) => self.on_reply(&header, reply, message.bulk),
             Body::Callback(Callback::Blocking { fid, id }) => {
-                let current = self.import(header.from).map(|import| import.generation());
-                if current == Some(header.generation) {
+                if self.import(header.from).is_some_and(|import| import.is_current(&header)) {
                     self.on_blocking(fid, id);
                 }
             }
-            Body::Callback(Callback::Evicted) => self.on_lost(header.from, header.generation),
+            Body::Callback(Callback::Evicted) => self.on_evicted(header.from, header.client),
             Body::Request(_) => tracing::debug!(from = %header.from, "a request to a client"),
         }
     }
 
-    fn on_reply(self: &Arc<Client>, header: &sateen_wire::Header, reply: Reply, bulk: Bulk) {
+    fn on_reply(self: &Arc<Client>, header: &Header, reply: Reply, bulk: Bulk) {
         let Some(import) = self.import(header.from) else { return };
         let install = |reply: &Reply, stamp: u64, pin: bool| {
             for grant in reply.grants.iter() {
@@ -207,44 +239,102 @@ impl Client {
                     tracing::warn!(target = %header.from, "the target has restarted");
                 }
             }
-            Arrival::Lost => self.on_lost(header.from, header.generation),
+            Arrival::Lost => self.on_lost(header),
+            Arrival::Refused(incarnation) => self.on_evicted(header.from, incarnation),
+        }
+    }
+
+    /// A target has thrown an incarnation of this client out, or will not have it after a
+    /// restart: it is refused everywhere, or soon will be. Whatever it holds is void, and the
+    /// client goes on as another.
+    fn on_evicted(self: &Arc<Client>, target: Endpoint, incarnation: ClientId) {
+        let imports: Vec<_> = {
+            let mut me = lock(&self.incarnation);
+            if *me != incarnation {
+                return;
+            }
+            *me = next_incarnation(incarnation);
+            let imports: Vec<_> = lock(&self.imports).values().cloned().collect();
+            for import in &imports {
+                import.renew(*me, self.era() + 1);
+            }
+            imports
+        };
+        tracing::warn!(%target, "evicted: what was open is lost, connecting anew");
+        let stale = self.drop_everything(None);
+        lock(&self.grants).clear();
+        // Only now can what stands under the locks of before be told from what will.
+        self.era.fetch_add(1, Ordering::SeqCst);
+        if !self.stopped.load(Ordering::Relaxed) {
+            self.connect_without(stale, imports);
         }
     }
 
     /// A target does not know us any more: requests in flight fail, and what stood under its
     /// locks is dropped.
-    fn on_lost(self: &Arc<Client>, target: Endpoint, generation: u32) {
+    fn on_lost(self: &Arc<Client>, header: &Header) {
+        let target = header.from;
         let Some(import) = self.import(target) else { return };
-        if !import.lost(generation) {
+        if !import.lost(header) {
             return;
         }
         tracing::warn!(%target, "connection lost: connecting again");
         match target {
-            Endpoint::Mdt(_) => self.drop_everything(),
+            Endpoint::Mdt(index) => {
+                let stale = self.drop_everything(Some(index));
+                return self.connect_without(stale, vec![import]);
+            }
             Endpoint::Ost(index) => self.drop_grant(index),
             Endpoint::Mgs | Endpoint::Client(_) => {}
         }
         import.connect(self.port.as_ref());
     }
 
+    /// Connects once the kernel has forgotten the names, and what it knows of these inodes.
+    /// Their pages may be waiting for reads that wait for the connection: not for long.
+    fn connect_without(self: &Arc<Client>, stale: Vec<Fid>, imports: Vec<Arc<Import>>) {
+        let port = self.port.clone();
+        self.port.spawn(Box::pin(async move {
+            port.invalidate(KernelInval::Names).await;
+            for fid in &stale {
+                port.invalidate(KernelInval::Attr(fid.ino())).await;
+            }
+            let pages = stale.iter().map(|fid| port.invalidate(KernelInval::Data(fid.ino())));
+            let mut forgotten = Box::pin(join_all(pages.collect()));
+            let mut limit = port.sleep(FORGET_NS);
+            poll_fn(|context| {
+                let done = forgotten.as_mut().poll(context).is_ready()
+                    || limit.as_mut().poll(context).is_ready();
+                if done { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            for import in imports {
+                import.connect(port.as_ref());
+            }
+        }));
+    }
+
     /// All locks are void, and so are the opens: files that are open answer `EIO` from now on.
-    fn drop_everything(self: &Arc<Client>) {
+    /// Those of one MDT, or all. Returns the inodes of which the kernel may know something.
+    fn drop_everything(self: &Arc<Client>, mdt: Option<u32>) -> Vec<Fid> {
+        let concerned = |fid: Fid| mdt.is_none_or(|mdt| mdt == seq::mdt_of(fid.seq));
         self.fids.forget();
-        self.lost_at.store(self.stamp(), Ordering::Relaxed);
+        self.lost_at.store(self.stamp(), Ordering::SeqCst);
         let inodes: Vec<_> = {
             let mut inodes = lock(&self.inodes);
             inodes.dropped_at = self.stamp();
-            inodes.all.values().cloned().collect()
+            inodes.all.values().filter(|inode| concerned(inode.fid)).cloned().collect()
         };
-        for file in lock(&self.files).values() {
-            file.lost.store(true, Ordering::Relaxed);
+        let files: Vec<_> = lock(&self.files).values().cloned().collect();
+        for file in files.iter().filter(|file| concerned(file.inode.fid)) {
+            file.lose();
         }
         let mut stale = Vec::new();
         for inode in inodes {
             let stamp = self.stamp();
             let held = inode.update(|state| {
                 state.cancelled_at = stamp;
-                state.unreported_mtime = None;
+                state.forgotten();
                 let held = !core::mem::take(&mut state.locks).is_empty();
                 state.lost_locks();
                 held
@@ -253,12 +343,6 @@ impl Client {
                 stale.push(inode.fid);
             }
         }
-        let port = self.port.clone();
-        self.port.spawn(Box::pin(async move {
-            port.invalidate(KernelInval::Names).await;
-            for fid in stale {
-                port.invalidate(KernelInval::Data(fid.ino())).await;
-            }
-        }));
+        stale
     }
 }

@@ -11,6 +11,8 @@ struct State {
     seq: Option<Seq>,
     next: u32,
     asking: bool,
+    /// How often everything was forgotten: a sequence asked for before is not ours any more.
+    life: u64,
     waiters: Waiters,
 }
 
@@ -24,8 +26,8 @@ pub(crate) struct Fids {
 pub(crate) enum Draw {
     /// Here it is.
     Fid(Fid),
-    /// Ask the MDT for a sequence, and put it into [`Fids::refill`].
-    Ask,
+    /// Ask the MDT for a sequence, and put it into [`Fids::refill`] with this number.
+    Ask(u64),
 }
 
 impl Fids {
@@ -45,18 +47,18 @@ impl Fids {
                     return None;
                 }
                 s.asking = true;
-                Some(Draw::Ask)
+                Some(Draw::Ask(s.life))
             },
         )
         .await
     }
 
     /// What the MDT answered; `None` if it failed, and the next one asks again.
-    pub(crate) fn refill(&self, seq: Option<Seq>) {
+    pub(crate) fn refill(&self, life: u64, seq: Option<Seq>) {
         let woken = {
             let mut state = lock(&self.state);
             state.asking = false;
-            if seq.is_some() {
+            if seq.is_some() && life == state.life {
                 state.seq = seq;
                 state.next = 1;
             }
@@ -65,8 +67,10 @@ impl Fids {
         woken.wake();
     }
 
-    /// The sequence is no longer ours: the MDT restarted.
+    /// The sequence is no longer ours: the MDT restarted, or has thrown us out.
     pub(crate) fn forget(&self) {
-        lock(&self.state).seq = None;
+        let mut state = lock(&self.state);
+        state.seq = None;
+        state.life += 1;
     }
 }

@@ -1,9 +1,10 @@
 //! Imports: the client's side of a connection to one target.
 //!
 //! Life of an import: closed, connecting, open; back to connecting when the target says that
-//! it does not know us (it restarted or evicted us). Life of a slot: free, busy with one
-//! request (sent again until it is answered), answered, free. Sequences of a slot rise by
-//! one, so that the target executes each request once.
+//! it does not know us (it restarted or evicted us). One that evicted us refuses the
+//! incarnation for ever: the client goes on as another, and all its imports with it. Life of
+//! a slot: free, busy with one request (sent again until it is answered), answered, free.
+//! Sequences of a slot rise by one, so that the target executes each request once.
 
 use std::sync::Mutex;
 
@@ -12,7 +13,7 @@ use sateen_types::{ClientId, Endpoint, Errno, Result};
 use sateen_wire::{Body, Bulk, FEATURES, Header, Message, OstRequest, Reply, ReplyBody, Request};
 
 use crate::port::Port;
-use crate::sync::{Waiters, lock, until};
+use crate::sync::{Waiters, Woken, lock, until};
 
 /// Requests in flight to one target, at most.
 pub(crate) const RPCS_IN_FLIGHT_MAX: usize = 64;
@@ -53,7 +54,13 @@ enum Link {
 
 #[derive(Debug)]
 struct State {
+    /// The incarnation that requests are made as, and which of the client's eras it is.
+    me: ClientId,
+    era: u64,
     link: Link,
+    /// Nothing is to be connected until what the last connection stood for is forgotten.
+    held: bool,
+    /// Attempts to connect, of all incarnations: the target tells them apart by it.
     attempts: u64,
     generation: u32,
     boot_epoch: u64,
@@ -69,7 +76,8 @@ struct State {
 /// One import.
 #[derive(Debug)]
 pub(crate) struct Import {
-    me: ClientId,
+    /// Where the client is reached.
+    address: Endpoint,
     target: Endpoint,
     state: Mutex<State>,
 }
@@ -92,17 +100,38 @@ pub(crate) enum Arrival {
     Connected { restarted: bool },
     /// The target does not know us: whatever we hold from it is void.
     Lost,
+    /// The target will never again know this incarnation.
+    Refused(ClientId),
     /// Old, repeated, or not understood.
     Ignored,
 }
 
+impl State {
+    /// Ends the connection; who is to be woken.
+    fn close(&mut self) -> (Woken, Woken) {
+        self.link = Link::Closed;
+        self.held = true;
+        self.last_committed = 0;
+        for slot in &mut self.slots {
+            slot.seq = 0;
+            if matches!(slot.state, SlotState::Busy(_)) {
+                slot.state = SlotState::Answered(Box::new((Err(Errno::EIO), Bulk::None)));
+            }
+        }
+        (self.answers.take(), self.line.take())
+    }
+}
+
 impl Import {
-    pub(crate) fn new(me: ClientId, target: Endpoint) -> Import {
+    pub(crate) fn new(address: Endpoint, target: Endpoint, (me, era): (ClientId, u64)) -> Import {
         let slots = (0..RPCS_IN_FLIGHT_MAX).map(|_| Slot { seq: 0, state: SlotState::Free });
         Import {
-            me,
+            address,
             target,
             state: Mutex::new(State {
+                me,
+                era,
+                held: false,
                 link: Link::Closed,
                 attempts: 0,
                 generation: 0,
@@ -116,11 +145,11 @@ impl Import {
         }
     }
 
-    fn header(&self, generation: u32, slot: u16, seq: u64) -> Header {
+    fn header(&self, client: ClientId, (generation, slot): (u32, u16), seq: u64) -> Header {
         Header {
-            from: Endpoint::Client(self.me),
+            from: self.address,
             to: self.target,
-            client: self.me,
+            client,
             generation,
             slot,
             seq,
@@ -142,29 +171,43 @@ impl Import {
         lock(&self.state).boot_epoch
     }
 
-    /// The generation of the connection, to tell a lost one from its successor.
-    pub(crate) fn generation(&self) -> u32 {
-        lock(&self.state).generation
+    /// Whether a message was sent on the connection that there is now.
+    pub(crate) fn is_current(&self, header: &Header) -> bool {
+        let state = lock(&self.state);
+        state.link == Link::Open
+            && state.me == header.client
+            && state.generation == header.generation
     }
 
-    /// Starts to connect, unless that is under way or done.
+    /// Whether there is a connection.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.state).link == Link::Open
+    }
+
+    /// Starts to connect, also if that had to wait.
     pub(crate) fn connect(&self, port: &dyn Port) {
+        lock(&self.state).held = false;
+        self.try_connect(port);
+    }
+
+    /// Starts to connect, unless that has to wait, is under way, or done.
+    fn try_connect(&self, port: &dyn Port) {
         let message = {
             let mut state = lock(&self.state);
-            if state.link != Link::Closed {
+            if state.link != Link::Closed || state.held {
                 return;
             }
             state.attempts += 1;
             let attempt = state.attempts;
             state.link = Link::Connecting { attempt, sent_ns: port.now().mono_ns };
-            self.connect_message(attempt)
+            self.connect_message(state.me, attempt)
         };
         port.send(message);
     }
 
-    fn connect_message(&self, attempt: u64) -> Message {
+    fn connect_message(&self, me: ClientId, attempt: u64) -> Message {
         Message {
-            header: self.header(0, 0, attempt),
+            header: self.header(me, (0, 0), attempt),
             body: Body::Request(Request::Connect { features: FEATURES }),
             bulk: Bulk::None,
         }
@@ -178,6 +221,8 @@ impl Import {
     /// Sends a request and waits for its answer. `pin` marks requests whose data lock must be
     /// in use from the moment it is granted. Locks in the answer are handled on arrival.
     ///
+    /// A request of an `era` is made in that era, or not at all: what it goes by ends with it.
+    ///
     /// # Errors
     /// `EIO` if the connection was lost on the way: it may or may not have been executed.
     /// What the target answered otherwise is in the reply.
@@ -188,22 +233,26 @@ impl Import {
         bulk: Bulk,
         stamp: impl Fn() -> u64,
         pin: bool,
+        era: Option<u64>,
     ) -> Result<Answer> {
         let mut asked = Some((request, bulk));
         let (slot, stamp, message) = until(
             &self.state,
             |s| &mut s.line,
             |s| {
+                if era.is_some_and(|era| era != s.era) {
+                    return Some(Err(Errno::EIO));
+                }
                 if s.link != Link::Open {
                     return None;
                 }
                 let slot = s.free.pop()?;
                 let stamp = stamp();
                 let message = self.begin(s, port, slot, asked.take()?, (stamp, pin))?;
-                Some((slot, stamp, message))
+                Some(Ok((slot, stamp, message)))
             },
         )
-        .await;
+        .await?;
         port.send(message);
         let (answer, woken) = until(
             &self.state,
@@ -239,7 +288,7 @@ impl Import {
         let generation = state.generation;
         let entry = state.slots.get_mut(usize::from(slot))?;
         entry.seq += 1;
-        let header = self.header(generation, slot, entry.seq);
+        let header = self.header(state.me, (generation, slot), entry.seq);
         let buffer_len = match (&request, &bulk) {
             (Request::Ost(OstRequest::Read { len, .. }), Bulk::Buffer(_)) => *len as usize,
             _ => 0,
@@ -270,14 +319,21 @@ impl Import {
         install: impl FnOnce(&Reply, u64, bool),
     ) -> Arrival {
         if let ReplyBody::Connected { boot_epoch, generation, .. } = reply.body {
-            return self.on_connected(header.seq, boot_epoch, generation);
+            return self.on_connected(header, boot_epoch, generation);
         }
         let (woken, arrival) = {
             let mut state = lock(&self.state);
+            if header.client != state.me {
+                return Arrival::Ignored;
+            }
             if let Link::Connecting { attempt, .. } = state.link {
+                if header.generation != 0 || header.seq != attempt {
+                    return Arrival::Ignored;
+                }
                 // A refused connect; tried again at the next tick.
-                if header.generation == 0 && header.seq == attempt {
-                    state.link = Link::Closed;
+                state.link = Link::Closed;
+                if reply.error == Some(Errno::ESTALE) {
+                    return Arrival::Refused(state.me);
                 }
                 return Arrival::Ignored;
             }
@@ -310,11 +366,12 @@ impl Import {
         reply.last_committed == 0 && reply.transno == 0 && reply.body == ReplyBody::Empty
     }
 
-    fn on_connected(&self, seq: u64, boot_epoch: u64, generation: u32) -> Arrival {
+    fn on_connected(&self, header: &Header, boot_epoch: u64, generation: u32) -> Arrival {
         let (woken, restarted) = {
             let mut state = lock(&self.state);
             match state.link {
-                Link::Connecting { attempt, .. } if attempt == seq => {}
+                Link::Connecting { attempt, .. }
+                    if attempt == header.seq && state.me == header.client => {}
                 _ => return Arrival::Ignored,
             }
             let restarted = state.boot_epoch != 0 && state.boot_epoch != boot_epoch;
@@ -327,27 +384,33 @@ impl Import {
         Arrival::Connected { restarted }
     }
 
-    /// The connection is void: every request in flight fails with `EIO`, slots begin anew.
-    /// False if that has been done for this generation.
-    pub(crate) fn lost(&self, generation: u32) -> bool {
+    /// The connection is void: every request in flight fails with `EIO`, slots begin anew, and
+    /// there will be no other before [`Import::connect`]. False if that has been done for this
+    /// connection.
+    pub(crate) fn lost(&self, header: &Header) -> bool {
         let (answers, line) = {
             let mut state = lock(&self.state);
-            if state.link != Link::Open || state.generation != generation {
+            let current = state.me == header.client && state.generation == header.generation;
+            if state.link != Link::Open || !current {
                 return false;
             }
-            state.link = Link::Closed;
-            state.last_committed = 0;
-            for slot in &mut state.slots {
-                slot.seq = 0;
-                if matches!(slot.state, SlotState::Busy(_)) {
-                    slot.state = SlotState::Answered(Box::new((Err(Errno::EIO), Bulk::None)));
-                }
-            }
-            (state.answers.take(), state.line.take())
+            state.close()
         };
         answers.wake();
         line.wake();
         true
+    }
+
+    /// The client goes on as another incarnation: whatever there was is void, and there will be
+    /// no connection before [`Import::connect`].
+    pub(crate) fn renew(&self, me: ClientId, era: u64) {
+        let (answers, line) = {
+            let mut state = lock(&self.state);
+            (state.me, state.era) = (me, era);
+            state.close()
+        };
+        answers.wake();
+        line.wake();
     }
 
     /// Sends again what has waited too long, and connects again if that was refused.
@@ -360,7 +423,7 @@ impl Import {
                 && now >= sent_ns + RESEND_NS
             {
                 state.link = Link::Connecting { attempt, sent_ns: now };
-                again.push(self.connect_message(attempt));
+                again.push(self.connect_message(state.me, attempt));
             }
             for slot in &mut state.slots {
                 if let SlotState::Busy(pending) = &mut slot.state
@@ -379,7 +442,7 @@ impl Import {
             port.send(message);
         }
         if lock(&self.state).attempts > 0 {
-            self.connect(port);
+            self.try_connect(port);
         }
     }
 }

@@ -94,6 +94,8 @@ pub(crate) struct InodeState {
     pub(crate) others_wrote: bool,
     /// Writes that were acknowledged may be lost: the next fsync says so.
     pub(crate) lost_writes: bool,
+    /// The MDT has forgotten this client since: a restart may have taken the inode with it.
+    pub(crate) doubtful: bool,
     /// An append is choosing its place.
     pub(crate) appending: bool,
     pub(crate) waiters: Waiters,
@@ -143,6 +145,25 @@ impl Inode {
 }
 
 impl InodeState {
+    /// Whether data was written that may not be durable, or of which the MDT may not know.
+    pub(crate) fn is_unsaved(&self) -> bool {
+        let told = self.unreported_mtime.is_none() && !self.reporting;
+        !told || !self.unsynced.is_empty() || self.lost_writes
+    }
+
+    /// The MDT has forgotten this client.
+    pub(crate) fn forgotten(&mut self) {
+        self.unreported_mtime = None;
+        self.commit_before_write = 0;
+        self.doubtful = true;
+    }
+
+    /// A sync was cut short: it has to be made again.
+    pub(crate) fn not_synced(&mut self, stripe: u32, at: Unsynced) {
+        let now = *self.unsynced.entry(stripe).or_insert(at);
+        self.lost_writes |= now.boot_epoch != at.boot_epoch;
+    }
+
     /// Whether locks that are not being given back cover these bits for reading.
     pub(crate) fn covers(&self, bits: Ibits) -> bool {
         let held = self.locks.iter().filter(|held| !held.cancelling);

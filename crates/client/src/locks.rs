@@ -36,6 +36,11 @@ pub(crate) struct DataUse {
 }
 
 impl DataUse {
+    /// Whether the lock is there yet: it goes under its users if the MDT forgets this client.
+    pub(crate) fn is_there(&self, state: &InodeState) -> bool {
+        state.locks.iter().any(|held| held.id == self.id)
+    }
+
     /// Of a lock that was just counted as used once more.
     pub(crate) fn new(inode: &Arc<Inode>, id: LockId) -> DataUse {
         DataUse { inode: inode.clone(), id }
@@ -307,6 +312,7 @@ impl Client {
 
     /// Gives one lock back: kernel first, then the MDT.
     pub(crate) async fn give_back(self: &Arc<Client>, inode: &Arc<Inode>, id: LockId) {
+        let era = self.era();
         let begun = inode.update(|state| {
             if state.cancels.contains(&id) {
                 // The callback was repeated: the cancel that is on its way answers it, with
@@ -327,7 +333,7 @@ impl Client {
             Some(Some((bits, dir)))
         });
         let (bits, dir) = match begun {
-            None => return self.cancel_at_mdt(inode, id, None).await,
+            None => return self.cancel_at_mdt(inode, (id, era), None).await,
             // Somebody else is at it.
             Some(None) => return,
             Some(Some(begun)) => begun,
@@ -342,7 +348,7 @@ impl Client {
         };
         // Whoever waited for the lock asks for another.
         inode.update(|_| ());
-        self.cancel_at_mdt(inode, id, report).await;
+        self.cancel_at_mdt(inode, (id, era), report).await;
     }
 
     async fn drop_from_kernel(
@@ -401,16 +407,16 @@ impl Client {
         }
     }
 
-    /// Cancels a lock that stands in `cancels`.
+    /// Cancels a lock that stands in `cancels`, and was given in this era.
     pub(crate) async fn cancel_at_mdt(
         self: &Arc<Client>,
         inode: &Arc<Inode>,
-        id: LockId,
+        (id, era): (LockId, u64),
         report: Option<sateen_wire::SizeReport>,
     ) {
         let fid = inode.fid;
         // A lost connection has voided the lock, so there is nobody to tell then.
-        if let Err(error) = self.mdt(fid, MdtRequest::Cancel { fid, id, report }).await {
+        if let Err(error) = self.mdt_in(era, fid, MdtRequest::Cancel { fid, id, report }).await {
             tracing::debug!(%fid, %error, "a cancel did not reach the MDT");
         }
         inode.update(|state| {

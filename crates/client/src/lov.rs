@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use sateen_types::{Attr, Chunk, Errno, Fid, Layout, ObjectId, Result};
-use sateen_wire::{MdtRequest, OstReply, OstRequest, SizeReport};
+use sateen_wire::{MdtRequest, SizeReport};
 
 use crate::client::Client;
 use crate::inode::{Inode, Unsynced};
@@ -17,6 +17,8 @@ const ASKED_AT_ONCE: u32 = 8;
 const ANY_EPOCH: u64 = 0;
 /// The pause from then on: 1 ms.
 const ASK_AGAIN_NS: u64 = 1_000_000;
+/// How often at most: for 10 s and more.
+const ASKED_MAX: u32 = 10_000;
 
 fn object_of(fid: Fid, stripe: u32) -> ObjectId {
     ObjectId { fid, stripe }
@@ -25,7 +27,8 @@ fn object_of(fid: Fid, stripe: u32) -> ObjectId {
 impl Client {
     /// Writes `data` at `offset`; how much of it is written. An error after some pieces is
     /// kept for later: the next write there meets it again. The number beside it is the end
-    /// of what may be in the objects now, also of pieces that failed.
+    /// of what may be in the objects now, also of pieces that failed. The lock that allows it
+    /// was taken in `era`.
     ///
     /// Pieces go side by side if the OSTs have promised room for all of them, and one after
     /// the other otherwise.
@@ -35,6 +38,7 @@ impl Client {
         layout: &Arc<Layout>,
         offset: u64,
         data: Bytes,
+        era: u64,
     ) -> (Result<usize>, u64) {
         let len = data.len();
         let piece =
@@ -46,7 +50,7 @@ impl Client {
         let write = |chunk: &Chunk, grant: u64| {
             let bytes = piece(chunk.file_offset, chunk.file_offset + chunk.len);
             let write: std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> =
-                Box::pin(self.write_chunk(inode, layout.generation, *chunk, (bytes, grant)));
+                Box::pin(self.write_chunk(inode, layout.generation, *chunk, (bytes, grant), era));
             write
         };
         let covered = self.take_grants(&chunks);
@@ -93,9 +97,10 @@ impl Client {
         layout_gen: u32,
         chunk: Chunk,
         data: (Bytes, u64),
+        era: u64,
     ) -> Result<()> {
-        let object = object_of(inode.fid, chunk.stripe);
-        let write = self.ost_write(chunk.ost, object, layout_gen, chunk.object_offset, data);
+        let object = (object_of(inode.fid, chunk.stripe), layout_gen);
+        let write = self.ost_write(chunk.ost, object, chunk.object_offset, data, era);
         let boot_epoch = write.await?;
         lock(&inode.state).changed_object(chunk.stripe, Unsynced { ost: chunk.ost, boot_epoch });
         Ok(())
@@ -162,6 +167,7 @@ impl Client {
 
     /// Syncs the objects written from here, and all others of the layout, if one is given.
     async fn sync_objects(&self, inode: &Inode, all: Option<&Layout>) -> Result<()> {
+        let era = self.era();
         let (unsynced, lost) = {
             let mut state = lock(&inode.state);
             (core::mem::take(&mut state.unsynced), core::mem::take(&mut state.lost_writes))
@@ -179,11 +185,18 @@ impl Client {
         let syncs = by_ost.into_iter().map(|((ost, boot_epoch), objects)| {
             let sync: std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> =
                 Box::pin(async move {
-                    let request = OstRequest::Sync { objects, boot_epoch };
-                    match self.ost_call(ost, request).await? {
-                        OstReply::Done => Ok(()),
-                        _ => Err(Errno::EPROTO),
+                    if let Some(synced) = self.ost_sync(ost, &objects, boot_epoch).await {
+                        return synced;
                     }
+                    // If it is this client that was thrown out, the OST has what was written,
+                    // and the next sync makes it durable.
+                    if era != self.era() && boot_epoch != ANY_EPOCH {
+                        let mut state = lock(&inode.state);
+                        for object in &objects {
+                            state.not_synced(object.stripe, Unsynced { ost, boot_epoch });
+                        }
+                    }
+                    Err(Errno::EIO)
                 });
             sync
         });
@@ -232,7 +245,7 @@ impl Client {
     ) -> Result<(Attr, u64)> {
         let mut tries = 0;
         loop {
-            self.wait_to_ask_again(&mut tries).await;
+            self.wait_to_ask_again(&mut tries).await?;
             let known = lock(&inode.state).size_known;
             if known || !attr.size_stale {
                 return Ok((attr, stamp));
@@ -271,11 +284,17 @@ impl Client {
     /// Called before each question whose answer others, or this client's own doings, may make
     /// doubtful: nobody gives up a size because it changes all the time, but from some time on
     /// the question is put less often.
-    pub(crate) async fn wait_to_ask_again(&self, tries: &mut u32) {
-        if *tries < ASKED_AT_ONCE {
-            *tries += 1;
-        } else {
+    ///
+    /// # Errors
+    /// `EIO` after many seconds: then it is not others who get on so well, but nobody.
+    pub(crate) async fn wait_to_ask_again(&self, tries: &mut u32) -> Result<()> {
+        *tries += 1;
+        if *tries > ASKED_MAX {
+            return Err(Errno::EIO);
+        }
+        if *tries > ASKED_AT_ONCE {
             self.port.sleep(ASK_AGAIN_NS).await;
         }
+        Ok(())
     }
 }

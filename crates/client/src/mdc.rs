@@ -29,7 +29,20 @@ impl Client {
     /// # Errors
     /// The MDT's, or `EIO` if the connection was lost.
     pub(crate) async fn mdt(&self, fid: Fid, request: MdtRequest) -> Result<MdtAnswer> {
-        self.mdt_call(fid, request, false).await
+        self.mdt_call(fid, request, false, None).await
+    }
+
+    /// A request that goes by what the client was given in this era.
+    ///
+    /// # Errors
+    /// As [`Client::mdt`]; `EIO` in any other era.
+    pub(crate) async fn mdt_in(
+        &self,
+        era: u64,
+        fid: Fid,
+        request: MdtRequest,
+    ) -> Result<MdtAnswer> {
+        self.mdt_call(fid, request, false, Some(era)).await
     }
 
     /// A request whose data lock is in use from the moment it arrives.
@@ -37,15 +50,22 @@ impl Client {
     /// # Errors
     /// As [`Client::mdt`].
     pub(crate) async fn mdt_pinned(&self, fid: Fid, request: MdtRequest) -> Result<MdtAnswer> {
-        self.mdt_call(fid, request, true).await
+        self.mdt_call(fid, request, true, None).await
     }
 
-    async fn mdt_call(&self, fid: Fid, request: MdtRequest, pin: bool) -> Result<MdtAnswer> {
+    async fn mdt_call(
+        &self,
+        fid: Fid,
+        request: MdtRequest,
+        pin: bool,
+        era: Option<u64>,
+    ) -> Result<MdtAnswer> {
         let import = self.import_of(fid)?;
         loop {
             let again = Request::Mdt(request.clone());
             let stamp = || self.stamp();
-            let answer = import.call(self.port.as_ref(), again, Bulk::None, stamp, pin).await?;
+            let port = self.port.as_ref();
+            let answer = import.call(port, again, Bulk::None, stamp, pin, era).await?;
             let Answer { reply, stamp, .. } = answer;
             match (reply.error, reply.body) {
                 // Not executed: the target had too much to do.
@@ -71,25 +91,25 @@ impl Client {
         self.mdt(fid, MdtRequest::Sync { upto }).await.map(|_| ())
     }
 
-    /// A FID for a new file in the directory `parent`.
+    /// A FID for a new file in the directory `parent`, to be made in this era.
     ///
     /// # Errors
-    /// As [`Client::mdt`].
-    pub(crate) async fn new_fid(&self, parent: Fid) -> Result<Fid> {
+    /// As [`Client::mdt_in`].
+    pub(crate) async fn new_fid(&self, parent: Fid, era: u64) -> Result<Fid> {
         loop {
             match self.fids.draw().await {
                 Draw::Fid(fid) => return Ok(fid),
-                Draw::Ask => {
-                    let granted = self.grant_seq(parent).await;
-                    self.fids.refill(granted.as_ref().ok().copied());
+                Draw::Ask(life) => {
+                    let granted = self.grant_seq(parent, era).await;
+                    self.fids.refill(life, granted.as_ref().ok().copied());
                     granted?;
                 }
             }
         }
     }
 
-    async fn grant_seq(&self, parent: Fid) -> Result<Seq> {
-        match self.mdt(parent, MdtRequest::GrantSeq).await?.body {
+    async fn grant_seq(&self, parent: Fid, era: u64) -> Result<Seq> {
+        match self.mdt_in(era, parent, MdtRequest::GrantSeq).await?.body {
             MdtReply::Sequence(seq) => Ok(seq),
             _ => Err(Errno::EPROTO),
         }

@@ -2,16 +2,23 @@
 
 use bytes::{Bytes, BytesMut};
 use sateen_types::{Chunk, Endpoint, Errno, ObjectId, Result};
-use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, ReplyBody, Request};
+use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, Reply, ReplyBody, Request};
 
 use crate::client::Client;
 use crate::import::Answer;
 use crate::sync::lock;
 
 impl Client {
-    async fn ost(&self, index: u32, request: OstRequest, bulk: Bulk) -> Result<(OstReply, Bulk)> {
+    async fn ost(
+        &self,
+        index: u32,
+        request: OstRequest,
+        bulk: Bulk,
+        era: Option<u64>,
+    ) -> Result<(OstReply, Bulk)> {
         let import = self.import(Endpoint::Ost(index)).ok_or(Errno::EIO)?;
-        let call = import.call(self.port.as_ref(), Request::Ost(request), bulk, || 0, false);
+        let (port, request) = (self.port.as_ref(), Request::Ost(request));
+        let call = import.call(port, request, bulk, || 0, false, era);
         let Answer { reply, bulk, .. } = call.await?;
         match (reply.error, reply.body) {
             (Some(errno), _) => Err(errno),
@@ -35,30 +42,43 @@ impl Client {
     /// # Errors
     /// The OST's, or `EIO` if the connection was lost.
     pub(crate) async fn ost_call(&self, index: u32, request: OstRequest) -> Result<OstReply> {
+        self.ost_call_in(None, index, request).await
+    }
+
+    /// The same for what goes by a lock of an era.
+    ///
+    /// # Errors
+    /// As [`Client::ost_call`].
+    pub(crate) async fn ost_call_in(
+        &self,
+        era: Option<u64>,
+        index: u32,
+        request: OstRequest,
+    ) -> Result<OstReply> {
         loop {
-            match self.ost(index, request.clone(), Bulk::None).await {
+            match self.ost(index, request.clone(), Bulk::None, era).await {
                 Err(Errno::EAGAIN) => self.port.sleep(1_000_000).await,
                 answer => return answer.map(|(body, _)| body),
             }
         }
     }
 
-    /// Writes one piece, using up a grant taken before; the boot epoch of the OST that has it
-    /// now.
+    /// Writes one piece under a lock of this era, using up a grant taken before; the boot epoch
+    /// of the OST that has it now.
     ///
     /// # Errors
     /// As [`Client::ost_call`].
     pub(crate) async fn ost_write(
         &self,
         index: u32,
-        object: ObjectId,
-        layout_gen: u32,
+        (object, layout_gen): (ObjectId, u32),
         offset: u64,
         (data, grant_used): (Bytes, u64),
+        era: u64,
     ) -> Result<u64> {
         loop {
             let request = OstRequest::Write { object, layout_gen, offset, grant_used };
-            match self.ost(index, request, Bulk::Data(data.clone())).await {
+            match self.ost(index, request, Bulk::Data(data.clone()), Some(era)).await {
                 Ok((OstReply::Written { boot_epoch, granted, .. }, _)) => {
                     self.add_grant(index, granted);
                     return Ok(boot_epoch);
@@ -83,9 +103,30 @@ impl Client {
         buffer: BytesMut,
     ) -> Result<(BytesMut, u32)> {
         let request = OstRequest::Read { object, offset, len };
-        match self.ost(index, request, Bulk::Buffer(buffer)).await? {
+        match self.ost(index, request, Bulk::Buffer(buffer), None).await? {
             (OstReply::Read { len }, Bulk::Buffer(buffer)) => Ok((buffer, len)),
             _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Makes objects of one OST durable. `None` if the connection was lost on the way.
+    pub(crate) async fn ost_sync(
+        &self,
+        index: u32,
+        objects: &[ObjectId],
+        boot_epoch: u64,
+    ) -> Option<Result<()>> {
+        let import = self.import(Endpoint::Ost(index))?;
+        loop {
+            let request = OstRequest::Sync { objects: objects.to_vec(), boot_epoch };
+            let (port, request) = (self.port.as_ref(), Request::Ost(request));
+            let call = import.call(port, request, Bulk::None, || 0, false, None);
+            match call.await.ok()?.reply {
+                Reply { error: Some(Errno::EAGAIN), .. } => self.port.sleep(1_000_000).await,
+                Reply { error: Some(errno), .. } => return Some(Err(errno)),
+                Reply { body: ReplyBody::Ost(OstReply::Done), .. } => return Some(Ok(())),
+                _ => return Some(Err(Errno::EPROTO)),
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use sateen_osd::Key;
 use sateen_types::{Fid, Layout, seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::{
-    Inode, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord, Xattr, tag,
+    ClientRecord, Inode, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord, Xattr, tag,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -14,7 +14,7 @@ use crate::{Check, Kind, REMEMBERED_MAX, Step, keys};
 
 const RESTORE: &str = "restore it from a backup";
 const TARGET: &str = "the target may refuse to start: restore it from a backup";
-const KNOWN: [u8; 10] = [
+const KNOWN: [u8; 11] = [
     tag::INODE,
     tag::ENTRY,
     tag::XATTR,
@@ -23,6 +23,7 @@ const KNOWN: [u8; 10] = [
     tag::PUNCH,
     tag::GRANT,
     tag::SLOT,
+    tag::CLIENT,
     tag::COUNTERS,
     tag::SEQ,
 ];
@@ -44,6 +45,13 @@ pub(crate) fn check<'a>(check: &mut Check<'a>, image: &'a Image) -> Step {
         let slot = ReplySlot::from_bytes(&value).ok();
         if key.as_bytes().len() != 11 || slot.is_none_or(|slot| slot.transno > image.last()) {
             check.damage(format!("the reply slot {key:?} makes no sense"), TARGET);
+        }
+    }
+    let mut clients = image.scan(Key::tag(tag::CLIENT));
+    while let Some((key, value)) = clients.next()? {
+        check.tick();
+        if keys::number_of(&key).is_none() || ClientRecord::from_bytes(&value).is_err() {
+            check.damage(format!("the client {key:?} makes no sense"), TARGET);
         }
     }
     Ok(())

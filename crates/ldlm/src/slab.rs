@@ -53,11 +53,21 @@ pub(crate) struct Lock {
 /// All locks.
 #[derive(Debug, Default)]
 pub(crate) struct Slab {
+    /// Lives of new slots begin here.
+    first_life: u64,
     locks: Vec<Lock>,
     free: Vec<u32>,
 }
 
 impl Slab {
+    /// Lock ids of different boots are different, but for one chance in many: a client that
+    /// still has one in its hands must not take it for another.
+    pub(crate) fn of_boot(boot_epoch: u64) -> Slab {
+        // Fibonacci hashing; half of the lives are left to be lived.
+        let first_life = boot_epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (SLOT_BITS + 1);
+        Slab { first_life, ..Slab::default() }
+    }
+
     pub(crate) fn get(&self, slot: u32) -> Option<&Lock> {
         self.locks.get(slot as usize)
     }
@@ -94,7 +104,8 @@ impl Slab {
     ) -> Option<u32> {
         let [by_inode, by_client] = heads;
         let links = [Link { prev: NIL, next: *by_inode }, Link { prev: NIL, next: *by_client }];
-        let mut lock = Lock { fid, client, mode, bits, state, live: true, life: 1, links };
+        let mut lock =
+            Lock { fid, client, mode, bits, state, live: true, life: self.first_life + 1, links };
         let slot = match self.free.pop() {
             Some(slot) => {
                 let place = self.locks.get_mut(slot as usize)?;

@@ -67,12 +67,24 @@ pub struct LockTable {
     called: BTreeMap<LockId, Clock>,
     callbacks: Vec<CalledBack>,
     woken: VecDeque<Ticket>,
+    /// Instead of [`CALLBACK_LIMIT_NS`].
+    limit_ns: Option<u64>,
 }
 
 impl LockTable {
     /// An empty table.
     pub fn new() -> LockTable {
         LockTable::default()
+    }
+
+    /// An empty table, whose lock ids are not those of other boots.
+    pub fn of_boot(boot_epoch: u64) -> LockTable {
+        LockTable { slab: Slab::of_boot(boot_epoch), ..LockTable::default() }
+    }
+
+    /// Evicts who does not answer a callback within another time.
+    pub fn set_callback_limit(&mut self, limit_ns: u64) {
+        self.limit_ns = Some(limit_ns);
     }
 
     /// Locks that exist.
@@ -370,14 +382,16 @@ impl LockTable {
     }
 
     /// Queues callbacks again that were not answered for [`CALLBACK_REPEAT_NS`], and names a
-    /// client that did not answer one for [`CALLBACK_LIMIT_NS`], if there is one.
+    /// client that did not answer one for [`CALLBACK_LIMIT_NS`], or the limit set, if there is
+    /// one.
     pub fn overdue(&mut self, now_ns: u64) -> Option<ClientId> {
         let mut late = None;
+        let limit_ns = self.limit_ns.unwrap_or(CALLBACK_LIMIT_NS);
         for (id, clock) in &mut self.called {
             let Some(lock) = self.slab.find(*id).and_then(|slot| self.slab.get(slot)) else {
                 continue;
             };
-            if now_ns.saturating_sub(clock.called_ns) >= CALLBACK_LIMIT_NS {
+            if now_ns.saturating_sub(clock.called_ns) >= limit_ns {
                 late = late.or(Some(lock.client));
             } else if now_ns.saturating_sub(clock.repeated_ns) >= CALLBACK_REPEAT_NS {
                 clock.repeated_ns = now_ns;

@@ -1,10 +1,16 @@
 //! What the MDT keeps per client incarnation, and what becomes of it when the client goes.
+//!
+//! Life of an incarnation: its first request that may bring it locks is recorded, and nothing
+//! is answered before that is durable; it says good-bye, or is evicted, or the MDT restarts.
+//! In the last two cases the OSTs have to refuse it before anybody else gets at what it could
+//! still be writing to; the record then says that they do, and stays: it is refused for ever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sateen_target::Outbox;
 use sateen_types::{ClientId, Errno, Fid, Seq};
-use sateen_wire::{Callback, OpenId};
+use sateen_wire::disk::mdt::ClientRecord;
+use sateen_wire::{Callback, MdtRequest, Message, OpenId};
 
 use crate::keys;
 use crate::mdt::Mdt;
@@ -19,21 +25,37 @@ struct Client {
     seqs: Vec<Seq>,
     /// One past the highest slot used.
     slots: u16,
+    /// The transaction that recorded it.
+    since: u64,
 }
 
 /// All clients.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     all: BTreeMap<ClientId, Client>,
-    /// Evicted clients, and how many OSTs have yet to refuse them.
+    /// Lost clients, and how many OSTs have yet to refuse them.
     fencing: BTreeMap<ClientId, usize>,
+    /// Those among them that the last run had: which locks they held is not known.
+    old: BTreeSet<ClientId>,
 }
 
 impl Clients {
-    /// A request came in a slot.
-    pub(crate) fn used_slot(&mut self, client: ClientId, slot: u16) {
-        let client = self.all.entry(client).or_default();
+    /// A request came in a slot. Returns the transaction that recorded the client; `None` if
+    /// there is none yet.
+    fn used_slot(&mut self, client: ClientId, slot: u16) -> Option<u64> {
+        let client = self.all.get_mut(&client)?;
         client.slots = client.slots.max(slot.saturating_add(1));
+        Some(client.since)
+    }
+
+    /// Whether all clients of the last run are refused by all OSTs.
+    pub(crate) fn old_are_fenced(&self) -> bool {
+        self.old.is_empty()
+    }
+
+    /// Whether no OST has a client to refuse.
+    pub(crate) fn all_are_fenced(&self) -> bool {
+        self.fencing.is_empty()
     }
 
     /// Whether a client may open a file under this name.
@@ -70,6 +92,51 @@ impl Clients {
 }
 
 impl Mdt {
+    /// A request came. Returns how far the journal must be durable before it is answered: an
+    /// MDT that restarts has to know who may be writing.
+    pub(crate) fn record_client(
+        &mut self,
+        client: ClientId,
+        slot: u16,
+        request: &MdtRequest,
+    ) -> u64 {
+        if matches!(request, MdtRequest::StatFs | MdtRequest::Sync { .. }) {
+            return 0;
+        }
+        if let Some(since) = self.clients.used_slot(client, slot) {
+            return since;
+        }
+        self.batch.clear();
+        self.batch.put(&keys::client(client), &ClientRecord { refused: false });
+        let since = self.core.commit(&self.batch);
+        let slots = slot.saturating_add(1);
+        self.clients.all.insert(client, Client { slots, since, ..Client::default() });
+        since
+    }
+
+    /// A client connects, perhaps as the successor of one that it does not trust any more.
+    pub(crate) fn connect(&mut self, message: Message, out: &mut Outbox) {
+        let header = message.header;
+        self.core.admit(message, out);
+        while let Some(old) = self.core.exports.predecessor(header.client, header.from) {
+            self.evict(old, out);
+        }
+    }
+
+    /// A client of the last run, or of one before: it is refused here, and if it is not yet by
+    /// the OSTs, it shall be.
+    pub(crate) fn fence_old(&mut self, client: ClientId, record: ClientRecord) {
+        self.core.exports.fence(client);
+        if record.refused {
+            return;
+        }
+        let osts = self.osp.fence(client);
+        if osts > 0 {
+            self.clients.fencing.insert(client, osts);
+            self.clients.old.insert(client);
+        }
+    }
+
     /// A client did not answer: it loses everything here, and the OSTs refuse it from now on.
     pub(crate) fn evict(&mut self, client: ClientId, out: &mut Outbox) {
         tracing::warn!(
@@ -82,10 +149,9 @@ impl Mdt {
         self.core.exports.fence(client);
         let osts = self.osp.fence(client);
         self.gone(client);
+        self.clients.fencing.insert(client, osts);
         if osts == 0 {
-            self.locks.release_client(client);
-        } else {
-            self.clients.fencing.insert(client, osts);
+            self.refused(client);
         }
     }
 
@@ -94,15 +160,27 @@ impl Mdt {
         let Some(left) = self.clients.fencing.get_mut(&client) else { return };
         *left -= 1;
         if *left == 0 {
-            self.clients.fencing.remove(&client);
-            self.locks.release_client(client);
+            self.refused(client);
         }
+    }
+
+    /// All OSTs refuse a lost client.
+    fn refused(&mut self, client: ClientId) {
+        self.clients.fencing.remove(&client);
+        self.clients.old.remove(&client);
+        self.locks.release_client(client);
+        self.batch.clear();
+        self.batch.put(&keys::client(client), &ClientRecord { refused: true });
+        self.core.commit(&self.batch);
     }
 
     /// A client said good-bye.
     pub(crate) fn disconnected(&mut self, client: ClientId) {
         self.gone(client);
         self.locks.release_client(client);
+        if !self.clients.fencing.contains_key(&client) {
+            self.llog.remove(keys::client(client));
+        }
     }
 
     fn gone(&mut self, client: ClientId) {
@@ -112,6 +190,7 @@ impl Mdt {
             self.tickets.retain(|_, other| *other != ticket);
         }
         self.held.retain(|message| message.header.client != client);
+        self.unfenced.retain(|(message, _, _)| message.header.client != client);
         let Some(gone) = self.clients.all.remove(&client) else { return };
         for (fid, write) in gone.opens.into_values() {
             if self.opens.close(fid, write) {

@@ -20,12 +20,15 @@ pub struct MdtConfig {
     pub osts: Vec<OstConfig>,
     /// Most inodes, as `statfs` shows it.
     pub inodes_max: u64,
+    /// How long a client may take to answer a callback before it is evicted.
+    pub callback_limit_ns: u64,
 }
 
 impl MdtConfig {
     /// An MDT over OSTs whose space is not known yet.
     pub fn new(index: u32, osts: impl IntoIterator<Item = u32>) -> MdtConfig {
         let osts = osts.into_iter().map(|index| OstConfig { index, statfs: None }).collect();
-        MdtConfig { index, osts, inodes_max: 1 << 32 }
+        let callback_limit_ns = sateen_ldlm::CALLBACK_LIMIT_NS;
+        MdtConfig { index, osts, inodes_max: 1 << 32, callback_limit_ns }
     }
 }

@@ -54,6 +54,10 @@ pub(crate) fn slot(client: ClientId, slot: u16) -> Key {
     Key::tag(tag::SLOT).with(&client.0.to_be_bytes()).with(&slot.to_be_bytes())
 }
 
+pub(crate) fn client(client: ClientId) -> Key {
+    Key::tag(tag::CLIENT).with(&client.0.to_be_bytes())
+}
+
 pub(crate) fn counters() -> Key {
     Key::tag(tag::COUNTERS)
 }

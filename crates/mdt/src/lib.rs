@@ -34,4 +34,5 @@ pub use clients::OPENS_PER_CLIENT_MAX;
 pub use config::{MdtConfig, OstConfig};
 pub use mdt::{HELD_MAX, Mdt};
 pub use osp::{OSP_QUEUE_SLOTS, RESEND_NS};
+pub use sateen_ldlm::CALLBACK_LIMIT_NS;
 pub use seqs::SEQS_PER_CLIENT_MAX;

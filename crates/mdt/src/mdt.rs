@@ -54,6 +54,8 @@ pub struct Mdt {
     pub(crate) parked: BTreeMap<Ticket, (Message, Prefetched)>,
     /// Tickets of requests that wait for the index.
     pub(crate) tickets: BTreeMap<ParkId, Ticket>,
+    /// Requests that wait until the clients of the last run are fenced.
+    pub(crate) unfenced: Vec<(Message, Prefetched, Option<Ticket>)>,
     /// Requests that wait for the start, or for memory.
     pub(crate) held: VecDeque<Message>,
 }
@@ -71,7 +73,7 @@ impl Mdt {
         let state = sateen_wire::disk::mdt::SeqState { round: 0, next: sateen_types::seq::END };
         let mut mdt = Mdt {
             core: Core::new(core, store),
-            locks: LockTable::new(),
+            locks: LockTable::of_boot(core.boot_epoch),
             opens: Opens::default(),
             clients: Clients::default(),
             seqs: Seqs::new(config.index, state),
@@ -88,9 +90,11 @@ impl Mdt {
             working: BTreeMap::new(),
             parked: BTreeMap::new(),
             tickets: BTreeMap::new(),
+            unfenced: Vec::new(),
             held: VecDeque::new(),
             config,
         };
+        mdt.locks.set_callback_limit(mdt.config.callback_limit_ns);
         mdt.settle(now, out);
         mdt.osp.pump(now, out);
         mdt
@@ -101,6 +105,7 @@ impl Mdt {
         self.startup.finished()
             && self.works.is_empty()
             && self.working.is_empty()
+            && self.clients.all_are_fenced()
             && self.llog.is_idle()
     }
 
@@ -131,7 +136,10 @@ impl Mdt {
     fn accept(&mut self, now: Timestamp, message: Message, out: &mut Outbox) {
         if self.held.is_empty() && !self.must_hold() {
             self.execute(now, (message, Prefetched::default()), None, out);
-        } else if self.held.len() < HELD_MAX {
+        } else if self.held.len() < HELD_MAX
+            || matches!(message.body, Body::Request(Request::Disconnect))
+        {
+            // A good-bye has closed its export already: there is one of each client.
             out.push(Effect::Flush);
             self.held.push_back(message);
         } else {
@@ -158,24 +166,46 @@ impl Mdt {
         let header = message.header;
         let Body::Request(request) = &message.body else { return };
         let Request::Mdt(request) = request else {
-            if matches!(request, Request::Disconnect) {
-                self.disconnected(header.client);
-            } else {
-                self.core.answer(&header, Reply::error(Errno::EOPNOTSUPP), Bulk::None, out);
+            match request {
+                Request::Connect { .. } => self.connect(message, out),
+                Request::Disconnect => self.disconnected(header.client),
+                _ => {
+                    self.core.answer(&header, Reply::error(Errno::EOPNOTSUPP), Bulk::None, out);
+                }
             }
             return;
         };
+        if !self.core.is_current(&header) {
+            if let Some(ticket) = ticket {
+                self.locks.finish(ticket);
+            }
+            return;
+        }
         let client = header.client;
-        self.clients.used_slot(client, header.slot);
-        let mut op = Op { now, header: &header, client, fetched: &fetched, ticket };
+        let since = self.record_client(client, header.slot, request);
+        let fenced = self.clients.old_are_fenced();
+        let waits_for_fences = false;
+        let mut op = Op {
+            now,
+            header: &header,
+            client,
+            fetched: &fetched,
+            ticket,
+            fenced,
+            waits_for_fences,
+        };
         let result = ops::run(self, &mut op, request);
-        let ticket = op.ticket;
+        let (ticket, waits_for_fences) = (op.ticket, op.waits_for_fences);
         match result {
             Err(Fault::Miss) => {
                 let id = self.core.park_for_index(message, fetched, out);
                 if let Some(ticket) = ticket {
                     self.tickets.insert(id, ticket);
                 }
+                return;
+            }
+            Err(Fault::Blocked) if waits_for_fences => {
+                self.unfenced.push((message, fetched, ticket));
                 return;
             }
             Err(Fault::Blocked) => {
@@ -187,9 +217,9 @@ impl Mdt {
             Err(Fault::Errno(error)) => {
                 self.core.answer(&header, Reply::error(error), Bulk::None, out);
             }
-            Ok(Outcome::Reply(reply)) => self.core.answer(&header, reply, Bulk::None, out),
+            Ok(Outcome::Reply(reply)) => self.core.answer_durable(&header, reply, since, out),
             Ok(Outcome::Durable(reply, upto)) => {
-                self.core.answer_durable(&header, reply, upto, out);
+                self.core.answer_durable(&header, reply, upto.max(since), out);
             }
             Ok(Outcome::Punch(reply, punch)) => self.cut(punch, &header, reply, out),
         }
@@ -219,6 +249,11 @@ impl Mdt {
     fn settle(&mut self, now: Timestamp, out: &mut Outbox) {
         loop {
             self.run_works(now, out);
+            if self.clients.old_are_fenced() {
+                for (message, fetched, ticket) in core::mem::take(&mut self.unfenced) {
+                    self.execute(now, (message, fetched), ticket, out);
+                }
+            }
             let Some(ticket) = self.locks.take_woken() else { break };
             if let Some(parked) = self.parked.remove(&ticket) {
                 self.execute(now, parked, Some(ticket), out);
@@ -284,6 +319,15 @@ impl Service for Mdt {
                 self.settle(now, out);
                 self.osp.pump(now, out);
             }
+            Body::Request(Request::Connect { .. }) if !self.core.is_poisoned() => {
+                if self.startup.knows_clients() {
+                    self.connect(message, out);
+                } else if self.held.len() < HELD_MAX {
+                    self.held.push_back(message);
+                }
+                self.settle(now, out);
+                self.osp.pump(now, out);
+            }
             Body::Request(_) => {
                 let Some(message) = self.core.admit(message, out) else { return };
                 self.accept(now, message, out);
@@ -305,10 +349,7 @@ impl Service for Mdt {
             self.run_work(now, (work, fetched), out);
         } else if let Some((message, fetched)) = self.core.unpark(id, view) {
             let ticket = self.tickets.remove(&id);
-            // Its client may have been evicted meanwhile: then it is not executed any more.
-            if self.core.exports.is_connected(message.header.client) {
-                self.execute(now, (message, fetched), ticket, out);
-            }
+            self.execute(now, (message, fetched), ticket, out);
         }
         self.settle(now, out);
     }
@@ -349,8 +390,9 @@ impl Mdt {
         self.core.poison(out);
         let parked = core::mem::take(&mut self.parked).into_values().map(|(m, _)| m.header);
         let held = core::mem::take(&mut self.held).into_iter().map(|m| m.header);
+        let unfenced = core::mem::take(&mut self.unfenced).into_iter().map(|(m, _, _)| m.header);
         let cutting = self.llog.take_answers();
-        let waiting: Vec<Header> = parked.chain(held).chain(cutting).collect();
+        let waiting: Vec<Header> = parked.chain(held).chain(unfenced).chain(cutting).collect();
         for header in waiting {
             self.core.answer(&header, Reply::error(Errno::EIO), Bulk::None, out);
         }

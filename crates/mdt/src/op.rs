@@ -20,6 +20,10 @@ pub(crate) struct Op<'a> {
     pub(crate) fetched: &'a Prefetched,
     /// Its place among those that wait for locks; having one means that it met contention.
     pub(crate) ticket: Option<Ticket>,
+    /// Nobody who is not known here can be writing.
+    pub(crate) fenced: bool,
+    /// It waits for that.
+    pub(crate) waits_for_fences: bool,
 }
 
 /// Objects that have to be cut before a request can be answered.
@@ -50,6 +54,13 @@ impl Op<'_> {
         }
     }
 
+    /// Goes on only if no client of the last run can be writing any more: for whatever opens
+    /// data to others, or makes a size the truth.
+    pub(crate) fn need_fences(&mut self) -> Result<(), Fault> {
+        self.waits_for_fences = !self.fenced;
+        if self.fenced { Ok(()) } else { Err(Fault::Blocked) }
+    }
+
     /// Time and number of the transaction that this operation is about to become.
     pub(crate) fn stamp(&self, core: &Core) -> Stamp {
         Stamp { time: self.now.wall(), transno: core.store.transno() + 1 }
@@ -71,6 +82,7 @@ impl Op<'_> {
         fid: Fid,
         (mode, bits): (LockMode, Ibits),
     ) {
+        let bits = if self.fenced { bits } else { bits.without(Ibits::DATA) };
         if self.ticket.is_some() || bits.is_empty() {
             return;
         }

@@ -250,11 +250,28 @@ impl Ost {
         Some((slot.seq, slot.flight.as_ref()?.request.clone()))
     }
 
-    /// The next new request. Destroys wait until the fences asked for before are in place.
+    /// The next new request. Whatever cuts, removes or looks at objects waits until the fences
+    /// asked for before are in place, or a late write could undo it.
     fn take(&mut self, now_ns: u64) -> Option<OstRequest> {
         if let Some(client) = self.fences.pop_front() {
             return Some(OstRequest::Fence { client });
         }
+        let fencing = |slot: &Slot| {
+            slot.flight.as_ref().is_some_and(|f| matches!(f.request, OstRequest::Fence { .. }))
+        };
+        if !self.slots.iter().any(fencing)
+            && let Some(request) = self.take_job()
+        {
+            return Some(request);
+        }
+        if self.statfs_ns.is_none_or(|asked| now_ns - asked >= STATFS_NS) {
+            self.statfs_ns = Some(now_ns);
+            return Some(OstRequest::StatFs);
+        }
+        None
+    }
+
+    fn take_job(&mut self) -> Option<OstRequest> {
         match self.queue.pop_front() {
             Some(Job::Punch { version, object, size }) => {
                 return Some(OstRequest::Punch { object, size, version });
@@ -265,27 +282,16 @@ impl Ost {
             }
             None => {}
         }
-        let fencing = |slot: &Slot| {
-            slot.flight.as_ref().is_some_and(|f| matches!(f.request, OstRequest::Fence { .. }))
-        };
-        if !self.slots.iter().any(fencing)
-            && let Some((first, late_writers)) = self.destroys.pop_front()
+        let (first, late_writers) = self.destroys.pop_front()?;
+        let mut objects = vec![first];
+        while objects.len() < OBJECTS_PER_RPC_MAX
+            && let Some((object, _)) =
+                self.destroys.front().copied().filter(|next| next.1 == late_writers)
         {
-            let mut objects = vec![first];
-            while objects.len() < OBJECTS_PER_RPC_MAX
-                && let Some((object, _)) =
-                    self.destroys.front().copied().filter(|next| next.1 == late_writers)
-            {
-                self.destroys.pop_front();
-                objects.push(object);
-            }
-            return Some(OstRequest::Destroy { objects, late_writers });
+            self.destroys.pop_front();
+            objects.push(object);
         }
-        if self.statfs_ns.is_none_or(|asked| now_ns - asked >= STATFS_NS) {
-            self.statfs_ns = Some(now_ns);
-            return Some(OstRequest::StatFs);
-        }
-        None
+        Some(OstRequest::Destroy { objects, late_writers })
     }
 
     fn answered(&mut self, slot: u16, ost: u32, body: ReplyBody) -> Option<Done> {

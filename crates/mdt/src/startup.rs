@@ -1,7 +1,7 @@
 //! The start of an MDT: what the last run left is found and finished.
 //!
 //! In steps, each of which may stop for the index: the base records (made if this is the
-//! first start); orphans, whose opens ended with the last run; the unlink and punch llogs;
+//! first start); the clients of that run, none of whom may write any more; orphans, whose opens ended with the last run; the unlink and punch llogs;
 //! reply slots and granted sequences of clients that all have to come anew. Requests are
 //! held until these are through. The objects of granted sequences are then compared with the
 //! inodes while requests are served: nobody creates under those sequences any more.
@@ -11,10 +11,12 @@ use std::collections::BTreeMap;
 use sateen_ldlm::Need;
 use sateen_osd::{Batch, Key, Prefetched};
 use sateen_target::Fault;
-use sateen_types::{Attr, Errno, Fid, ObjectId, Seq, Timestamp};
+use sateen_types::{Attr, ClientId, Errno, Fid, ObjectId, Seq, Timestamp};
 use sateen_wire::Ibits;
 use sateen_wire::codec::Wire;
-use sateen_wire::disk::mdt::{Counters, Inode, PunchRecord, SeqState, UnlinkRecord, tag};
+use sateen_wire::disk::mdt::{
+    ClientRecord, Counters, Inode, PunchRecord, SeqState, UnlinkRecord, tag,
+};
 
 use crate::keys;
 use crate::mdt::Mdt;
@@ -41,6 +43,7 @@ pub(crate) struct Startup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Base,
+    Clients,
     Orphans,
     Unlinks,
     Punches,
@@ -59,6 +62,11 @@ impl Startup {
         self.phase == Phase::Serving
     }
 
+    /// Whether it is known who was a client of the last run.
+    pub(crate) fn knows_clients(&self) -> bool {
+        !matches!(self.phase, Phase::Base | Phase::Clients)
+    }
+
     /// Whether nothing of the last run is left.
     pub(crate) fn finished(&self) -> bool {
         self.serving() && self.listing.is_empty()
@@ -66,6 +74,7 @@ impl Startup {
 
     fn tag(&self) -> Option<(u8, Phase)> {
         Some(match self.phase {
+            Phase::Clients => (tag::CLIENT, Phase::Orphans),
             Phase::Orphans => (tag::ORPHAN, Phase::Unlinks),
             Phase::Unlinks => (tag::UNLINK, Phase::Punches),
             Phase::Punches => (tag::PUNCH, Phase::Slots),
@@ -141,7 +150,7 @@ impl Mdt {
                 self.seqs = Seqs::new(self.config.index, state);
             }
         }
-        self.startup.phase = Phase::Orphans;
+        self.startup.phase = Phase::Clients;
         Ok(())
     }
 
@@ -170,6 +179,10 @@ impl Mdt {
     fn leftover(&mut self, key: &Key, value: &[u8], tx: &mut Batch) -> Result<(), Fault> {
         let damaged = |_| Errno::EIO;
         match self.startup.phase {
+            Phase::Clients => {
+                let client = keys::number_of(key).map(ClientId).ok_or(Errno::EIO)?;
+                self.fence_old(client, ClientRecord::from_bytes(value).map_err(damaged)?);
+            }
             Phase::Orphans => {
                 let fid = keys::fid_of(key).ok_or(Errno::EIO)?;
                 self.works.push_back(Work::Orphan(fid));

@@ -141,7 +141,12 @@ impl Service for Mgs {
     }
 
     fn on_message(&mut self, _now: Timestamp, message: Message, out: &mut Outbox) {
-        let Some(message) = self.core.admit(message, out) else { return };
+        let header = message.header;
+        let admitted = self.core.admit(message, out);
+        while let Some(old) = self.core.exports.predecessor(header.client, header.from) {
+            self.core.exports.disconnect(old);
+        }
+        let Some(message) = admitted else { return };
         if !matches!(message.body, Body::Request(Request::Disconnect)) {
             self.handle(message, Prefetched::default(), out);
         }

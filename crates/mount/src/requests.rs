@@ -373,9 +373,8 @@ impl Call {
                 client.rename(from, to, flags).await
             }
             Op::Release { fh, .. } => client.close(fh).await,
-            Op::Fsync { ino, .. } | Op::Fsyncdir { ino, .. } => {
-                client.fsync(convert::fid_of(ino)?).await
-            }
+            Op::Fsync { fh, .. } => client.fsync_file(fh).await,
+            Op::Fsyncdir { ino, .. } => client.fsync(convert::fid_of(ino)?).await,
             Op::Syncfs { .. } => client.sync_all().await,
             Op::Flush { .. } | Op::Releasedir { .. } => Ok(()),
             Op::Setxattr { ino, name, value, flags, acl_kill_sgid } => {

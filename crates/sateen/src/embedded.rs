@@ -9,6 +9,8 @@ pub(crate) mod backend;
 mod mounted;
 mod port;
 mod registrar;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 
 use rustix::fs::syncfs;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use sateen_mdt::{Mdt, MdtConfig};
+use sateen_mdt::{CALLBACK_LIMIT_NS, Mdt, MdtConfig};
 use sateen_mgs::Mgs;
 use sateen_osd::{ObjectStore, Store};
 use sateen_osd_disk::folder::TargetFolder;
@@ -37,6 +39,8 @@ use crate::targets::Target;
 pub(crate) struct Embedded {
     reactor: Arc<Reactor>,
     targets: Vec<Running>,
+    /// How long a client may take to answer an MDT's callback.
+    callback_limit_ns: u64,
 }
 
 /// A running target.
@@ -71,10 +75,15 @@ impl<S: Service + 'static> Host for Arc<TargetHost<S>> {
 impl Embedded {
     /// Starts all targets.
     pub(crate) fn start(targets: &[Target]) -> Outcome<Embedded> {
+        Embedded::start_with(targets, CALLBACK_LIMIT_NS)
+    }
+
+    /// Starts all targets; the MDTs evict clients that take longer to answer a callback.
+    fn start_with(targets: &[Target], callback_limit_ns: u64) -> Outcome<Embedded> {
         raise_file_limit();
         let reactor = Arc::new(Reactor::default());
         reactor.start().map_err(|error| Refusal::io("start threads", &error))?;
-        let mut embedded = Embedded { reactor, targets: Vec::new() };
+        let mut embedded = Embedded { reactor, targets: Vec::new(), callback_limit_ns };
         let osts: Vec<u32> = targets.iter().filter_map(Target::ost_index).collect();
         let mut in_order: Vec<&Target> = targets.iter().collect();
         // An MDT talks to its OSTs from the first moment.
@@ -98,7 +107,9 @@ impl Embedded {
             Endpoint::Ost(_) => self.host(target, opened, |store, _, _| Ost::new(config, store)),
             Endpoint::Mdt(index) => self.host(target, opened, |store, now, out| {
                 let osts = osts.iter().copied();
-                Mdt::new(config, store, MdtConfig::new(index, osts), now, out)
+                let callback_limit_ns = self.callback_limit_ns;
+                let mdt = MdtConfig { callback_limit_ns, ..MdtConfig::new(index, osts) };
+                Mdt::new(config, store, mdt, now, out)
             }),
             Endpoint::Mgs | Endpoint::Client(_) => {
                 self.host(target, opened, |store, _, _| Mgs::new(config, store))

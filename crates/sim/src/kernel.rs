@@ -397,7 +397,13 @@ impl Kernel {
         first
     }
 
-    /// The inode behind an open file or a directory is made durable.
+    /// An open file is made durable.
+    pub(crate) async fn fsync_file(&self, handle: Handle) -> Result<()> {
+        let _used = self.hold(handle.fid);
+        self.client.fsync_file(handle.id).await
+    }
+
+    /// The inode behind a directory is made durable.
     pub(crate) async fn fsync(&self, fid: Fid) -> Result<()> {
         let _used = self.hold(fid);
         self.client.fsync(fid).await

@@ -12,11 +12,12 @@ struct Args {
     network_faults: bool,
     crashes: bool,
     contention: bool,
+    long_partitions: bool,
     trace: usize,
 }
 
 const USAGE: &str = "usage: sateen-sim [--seed N | --seeds A..B] [--operations N] [--calm] \
-                     [--no-crashes] [--contention] [--trace LINES]";
+                     [--no-crashes] [--contention] [--long-partitions] [--trace LINES]";
 
 fn parse() -> Option<Args> {
     let mut args = Args {
@@ -26,6 +27,7 @@ fn parse() -> Option<Args> {
         network_faults: true,
         crashes: true,
         contention: false,
+        long_partitions: false,
         trace: 100,
     };
     let mut words = std::env::args().skip(1);
@@ -44,6 +46,7 @@ fn parse() -> Option<Args> {
             "--trace" => args.trace = words.next()?.parse().ok()?,
             "--calm" => (args.network_faults, args.crashes) = (false, false),
             "--contention" => args.contention = true,
+            "--long-partitions" => args.long_partitions = true,
             "--no-crashes" => args.crashes = false,
             _ => return None,
         }
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
             operations: args.operations,
             network_faults: args.network_faults,
             crashes: args.crashes,
+            long_partitions: args.long_partitions,
             trace: if args.to - args.from == 1 { args.trace } else { 0 },
         };
         let run = if args.contention { World::run_contention } else { World::run };

@@ -332,7 +332,7 @@ impl Op {
             Op::Read { handle, offset, len } => {
                 kernel.read(handle, offset, len).await.map(Out::Bytes)
             }
-            Op::Fsync { handle } => kernel.fsync(handle.fid).await.map(|()| Out::Done),
+            Op::Fsync { handle } => kernel.fsync_file(handle).await.map(|()| Out::Done),
             Op::FsyncDir { at } => kernel.fsync(at.dir()).await.map(|()| Out::Done),
             Op::Stat { at } if at.name.is_empty() => kernel.getattr(at.dir()).await.map(Out::Attr),
             Op::Stat { at } => kernel.stat(at.dir(), &at.name).await.map(Out::Attr),

@@ -64,6 +64,8 @@ pub struct Config {
     pub network_faults: bool,
     /// Processes crash.
     pub crashes: bool,
+    /// Clients are cut off from the MDT until it evicts them.
+    pub long_partitions: bool,
     /// How many of the last events are told when something is wrong.
     pub trace: usize,
 }
@@ -71,7 +73,14 @@ pub struct Config {
 impl Config {
     /// The full world.
     pub fn full(seed: u64) -> Config {
-        Config { seed, operations: 2000, network_faults: true, crashes: true, trace: 0 }
+        Config {
+            seed,
+            operations: 2000,
+            network_faults: true,
+            crashes: true,
+            long_partitions: false,
+            trace: 0,
+        }
     }
 }
 
@@ -161,8 +170,9 @@ pub(crate) struct Running {
 pub(crate) struct Settling {
     running: Running,
     result: Answer<Out>,
-    /// Nobody must be able to execute it any more before it is looked at.
-    dead_client: bool,
+    /// The incarnation that must not be able to have it executed any more before it is looked
+    /// at.
+    dead_client: Option<ClientId>,
     durable_from: Option<(u64, u64)>,
 }
 
@@ -489,7 +499,19 @@ impl World {
             }
             Body::Callback(Callback::Evicted) => {
                 self.report.count("client evicted", 1);
-                self.client_is_dirty(header.client, header.from);
+                // Whom a client that has gone on was before does not matter to it any more.
+                if let Endpoint::Client(at) = header.to {
+                    let current =
+                        |node: &Node| node.id == at && node.client.incarnation() == header.client;
+                    if self.nodes.iter().any(current) {
+                        self.remember_names();
+                        self.client_is_dirty(at, header.from);
+                        let settles_ns = self.now_ns + faults::LATE_NS;
+                        for data in self.model.data.values_mut() {
+                            data.writer_lost(at, settles_ns);
+                        }
+                    }
+                }
             }
             _ => {}
         }
@@ -564,9 +586,9 @@ impl World {
     /// A client that uses a connection has accepted it; its kernel may still have to forget
     /// what it knew under the one before.
     fn is_clean_again(&mut self, message: &Message) {
-        let Header { client, to, generation, .. } = message.header;
+        let Header { from, to, generation, .. } = message.header;
         let now_ns = self.now_ns;
-        let mine = |node: &&mut Node| node.id == client;
+        let mine = |node: &&mut Node| Endpoint::Client(node.id) == from;
         if let Some(node) = self.nodes.iter_mut().find(mine)
             && node.offered.get(&to) == Some(&generation)
             && node.has_forgotten(now_ns)

@@ -97,14 +97,15 @@ impl Core {
             return None;
         }
         if matches!(request, Request::Connect { .. }) {
-            let reply = match self.exports.connect(header.client, header.seq) {
+            let reply = match self.exports.connect(header.client, header.from, header.seq) {
                 Connection::Overtaken => return None,
                 Connection::Open(generation) => Reply::ok(ReplyBody::Connected {
                     features: FEATURES,
                     boot_epoch: self.config.boot_epoch,
                     generation,
                 }),
-                Connection::Refused => Reply::error(Errno::ESTALE),
+                Connection::Fenced => Reply::error(Errno::ESTALE),
+                Connection::Full => Reply::error(Errno::EAGAIN),
             };
             self.send_reply(&header, reply, Bulk::None, out);
             return None;
@@ -137,14 +138,15 @@ impl Core {
     }
 
     /// Last step of a request: notes the answer for duplicates and sends it. Fills in
-    /// `last_committed`.
+    /// `last_committed`. A `Connect`, which belongs to no connection yet, is in no slot.
     pub fn answer(&mut self, header: &Header, mut reply: Reply, bulk: Bulk, out: &mut Outbox) {
         reply.last_committed = self.store.committed();
         // Pages are large, and cheaper made again than kept for a duplicate.
         if !matches!(
             reply.body,
             ReplyBody::Mdt(MdtReply::Entries { .. }) | ReplyBody::Ost(OstReply::Objects(_))
-        ) {
+        ) && header.generation != 0
+        {
             self.exports.answered(header, &reply);
         }
         self.send_reply(header, reply, bulk, out);
@@ -211,12 +213,20 @@ impl Core {
         id
     }
 
-    /// Takes a parked request back, with everything that was fetched for it.
+    /// Takes a parked request back, with everything that was fetched for it. Whether its client
+    /// is still there is for [`Core::is_current`] to say.
     pub fn unpark(&mut self, id: ParkId, view: Prefetched) -> Option<(Message, Prefetched)> {
         self.store.keep(&view);
         let (message, mut fetched) = self.parked.remove(&id)?;
         fetched.extend(view);
         Some((message, fetched))
+    }
+
+    /// Whether a request that was admitted earlier may still be executed. One whose client has
+    /// gone, or has connected anew since, may not: the client has given it up, and may have
+    /// asked for the same again.
+    pub fn is_current(&self, header: &Header) -> bool {
+        self.exports.generation(header.client) == Some(header.generation)
     }
 
     /// Commits a batch and returns its transno.
@@ -229,7 +239,7 @@ impl Core {
         let generation = self.exports.generation(client)?;
         let header = Header {
             from: self.config.me,
-            to: Endpoint::Client(client),
+            to: self.exports.peer(client)?,
             client,
             generation,
             slot: 0,
@@ -308,7 +318,7 @@ mod tests {
         let config = CoreConfig { me: Endpoint::Mdt(0), boot_epoch: 1, hash_key: 2 };
         let mut core = Core::new(config, Store::new(1, 0, StoreLimits::default()));
         let mut out = Outbox::new();
-        core.exports.connect(ClientId(1), 1);
+        core.exports.connect(ClientId(1), Endpoint::Client(ClientId(1)), 1);
         let mut batch = Batch::new();
         batch.put(&Key::tag(b'k'), &1u32);
         let transno = core.commit(&batch);

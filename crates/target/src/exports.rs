@@ -14,10 +14,14 @@
 //! A `Connect` carries the number of the attempt in its sequence, rising with each. One that
 //! the network repeats is answered with the generation it got before, and one that was
 //! overtaken is dropped; neither takes the connection away from its owner.
+//!
+//! A client that was evicted goes on as a new incarnation at the address it had, counting its
+//! attempts on. So whoever connects from the address of an older incarnation has succeeded
+//! it: see [`Exports::predecessor`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sateen_types::ClientId;
+use sateen_types::{ClientId, Endpoint};
 use sateen_wire::{Bulk, Header, Message, Reply};
 
 /// Most clients of one target.
@@ -34,6 +38,8 @@ struct Slot {
 
 #[derive(Debug)]
 struct Export {
+    /// Where its client is reached.
+    peer: Endpoint,
     generation: u32,
     /// The generation it was opened with: requests of older ones were made in an earlier life
     /// of the incarnation, with other slots.
@@ -57,8 +63,10 @@ pub struct Exports {
 pub enum Connection {
     /// The connection has this generation.
     Open(u32),
-    /// The incarnation is fenced, or there are too many clients.
-    Refused,
+    /// The incarnation is fenced.
+    Fenced,
+    /// There are too many clients.
+    Full,
     /// A later attempt has overtaken it: it deserves no answer.
     Overtaken,
 }
@@ -87,11 +95,19 @@ impl Exports {
         Exports { last: start, ..Exports::default() }
     }
 
-    /// Opens or renews an export. `attempt` is the sequence of the `Connect`; 0 is from a
-    /// client that does not count, and always a new attempt.
-    pub fn connect(&mut self, client: ClientId, attempt: u64) -> Connection {
+    /// Opens or renews an export of a client that is reached at `peer`. `attempt` is the
+    /// sequence of the `Connect`; 0 is from a client that does not count, and always a new
+    /// attempt.
+    pub fn connect(&mut self, client: ClientId, peer: Endpoint, attempt: u64) -> Connection {
         if self.fenced.contains(&client) {
-            return Connection::Refused;
+            return Connection::Fenced;
+        }
+        let succeeded = |export: &Export| export.peer == peer && attempt < export.attempt;
+        if attempt != 0
+            && matches!(peer, Endpoint::Client(_))
+            && self.all.iter().any(|(other, export)| *other != client && succeeded(export))
+        {
+            return Connection::Overtaken;
         }
         if let Some(export) = self.all.get(&client)
             && attempt != 0
@@ -104,12 +120,13 @@ impl Exports {
             };
         }
         if !self.all.contains_key(&client) && self.all.len() >= EXPORTS_MAX {
-            return Connection::Refused;
+            return Connection::Full;
         }
         // 0 stands in the headers of those who have no connection.
         self.last = self.last.wrapping_add(1).max(1);
         let generation = self.last;
         let export = self.all.entry(client).or_insert(Export {
+            peer,
             generation,
             born: generation,
             attempt,
@@ -118,6 +135,16 @@ impl Exports {
         export.generation = generation;
         export.attempt = export.attempt.max(attempt);
         Connection::Open(generation)
+    }
+
+    /// An earlier incarnation of the client at `peer` that still has an export: it is over,
+    /// because the client goes on as `client`.
+    pub fn predecessor(&self, client: ClientId, peer: Endpoint) -> Option<ClientId> {
+        let attempt = self.all.get(&client).filter(|export| export.peer == peer)?.attempt;
+        let before =
+            |export: &Export| export.peer == peer && attempt != 0 && export.attempt < attempt;
+        let mut others = self.all.iter().filter(|(other, _)| **other != client);
+        others.find(|(_, export)| before(export)).map(|(other, _)| *other)
     }
 
     /// Ends an export; false if there was none.
@@ -146,9 +173,14 @@ impl Exports {
         self.all.keys().copied()
     }
 
-    /// The generation of a client's connection, for callbacks to it.
+    /// The generation of a client's connection.
     pub fn generation(&self, client: ClientId) -> Option<u32> {
         self.all.get(&client).map(|export| export.generation)
+    }
+
+    /// Where a connected client is reached.
+    pub fn peer(&self, client: ClientId) -> Option<Endpoint> {
+        self.all.get(&client).map(|export| export.peer)
     }
 
     /// Judges a request other than `Connect`. One that only reads and answers with bulk data
@@ -214,8 +246,9 @@ fn in_this_life(born: u32, now: u32, then: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sateen_types::Endpoint;
     use sateen_wire::ReplyBody;
+
+    const AT: Endpoint = Endpoint::Client(ClientId(1));
 
     fn header(seq: u64, generation: u32) -> Header {
         let client = ClientId(1);
@@ -235,7 +268,7 @@ mod tests {
     }
 
     fn open(exports: &mut Exports, attempt: u64) -> u32 {
-        match exports.connect(ClientId(1), attempt) {
+        match exports.connect(ClientId(1), AT, attempt) {
             Connection::Open(generation) => generation,
             other => panic!("{other:?}"),
         }
@@ -264,7 +297,7 @@ mod tests {
         assert_ne!(first, second);
         assert!(matches!(exports.admit(&header(2, first), false), Admission::Refuse));
         exports.fence(ClientId(1));
-        assert_eq!(exports.connect(ClientId(1), 3), Connection::Refused);
+        assert_eq!(exports.connect(ClientId(1), AT, 3), Connection::Fenced);
         assert!(matches!(exports.admit(&header(2, second), false), Admission::Refuse));
     }
 
@@ -285,8 +318,8 @@ mod tests {
         let mut exports = Exports::new(7);
         open(&mut exports, 4);
         let g = open(&mut exports, 5);
-        assert_eq!(exports.connect(ClientId(1), 5), Connection::Open(g));
-        assert_eq!(exports.connect(ClientId(1), 4), Connection::Overtaken);
+        assert_eq!(exports.connect(ClientId(1), AT, 5), Connection::Open(g));
+        assert_eq!(exports.connect(ClientId(1), AT, 4), Connection::Overtaken);
         assert!(matches!(exports.admit(&header(1, g), false), Admission::New));
         assert_ne!(open(&mut exports, 0), g, "one that does not count is always new");
     }
@@ -305,5 +338,22 @@ mod tests {
         let mut rebooted = Exports::new(2);
         let after = open(&mut rebooted, 1);
         assert!(after != g && after != again, "boots do not share generations");
+    }
+
+    #[test]
+    fn a_new_incarnation_succeeds_the_old_one_at_its_address() {
+        let mut exports = Exports::new(1);
+        let (old, new) = (ClientId(1), ClientId(9));
+        open(&mut exports, 3);
+        let elsewhere = Endpoint::Client(ClientId(2));
+        assert!(matches!(exports.connect(ClientId(2), elsewhere, 1), Connection::Open(_)));
+        assert!(matches!(exports.connect(new, AT, 4), Connection::Open(_)));
+        assert_eq!(exports.peer(new), Some(AT));
+        assert_eq!(exports.predecessor(new, AT), Some(old));
+        assert_eq!(exports.predecessor(old, AT), None, "nobody succeeds who came before");
+        exports.disconnect(old);
+        assert_eq!(exports.predecessor(new, AT), None);
+        // Sent before, and late.
+        assert_eq!(exports.connect(old, AT, 3), Connection::Overtaken);
     }
 }

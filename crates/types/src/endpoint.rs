@@ -16,7 +16,7 @@ pub enum Endpoint {
     Mdt(u32),
     /// An object target by index.
     Ost(u32),
-    /// A client incarnation.
+    /// A client, under the name of its first incarnation, whatever it is called now.
     Client(ClientId),
 }
 

@@ -238,7 +238,7 @@ wire_enum! {
             /// `rmdir`: the name must be an empty directory; otherwise it must not be one.
             directory: bool,
         },
-        /// Renames. Answer: `Removed` (the inode that was replaced, if any).
+        /// Renames. Answer: `Renamed`.
         7 => Rename {
             /// Directory of the old name.
             parent: Fid,
@@ -417,10 +417,19 @@ pub enum MdtReply {
         /// Its layout; `None` if it is no regular file.
         layout: Option<Arc<Layout>>,
     },
-    /// Answer to `Unlink` and `Rename`: the inode that lost a name, as it is now.
+    /// Answer to `Unlink`: the inode that lost a name, as it is now.
     Removed {
-        /// `None` if nothing was replaced.
+        /// `None` if it is not told.
         attr: Option<Attr>,
+    },
+    /// Answer to `Rename`: whose names and times have changed.
+    Renamed {
+        /// The inode that was moved.
+        moved: Fid,
+        /// The one that it changed places with.
+        swapped: Option<Fid>,
+        /// The one that it replaced, as it is now.
+        replaced: Option<Attr>,
     },
     /// A page of a directory.
     Entries {
@@ -469,6 +478,12 @@ impl Wire for MdtReply {
                 5u16.put(out);
                 attr.put(out);
             }
+            MdtReply::Renamed { moved, swapped, replaced } => {
+                11u16.put(out);
+                moved.put(out);
+                swapped.put(out);
+                replaced.put(out);
+            }
             MdtReply::Entries { entries, end, parent } => {
                 6u16.put(out);
                 put_vec(out, entries);
@@ -515,6 +530,11 @@ impl Wire for MdtReply {
             8 => MdtReply::Striping { layout: Wire::take(input)?, policy: Wire::take(input)? },
             9 => MdtReply::Sequence(Seq::take(input)?),
             10 => MdtReply::StatFs(StatFs::take(input)?),
+            11 => MdtReply::Renamed {
+                moved: Fid::take(input)?,
+                swapped: Wire::take(input)?,
+                replaced: Wire::take(input)?,
+            },
             _ => return Err(DecodeError::Invalid),
         })
     }

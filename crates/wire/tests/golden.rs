@@ -14,7 +14,9 @@ use std::fmt::Debug;
 use common::{Any, Entropy, EntryRecord, InodeRecord, Random, Variants, XattrRecord};
 use sateen_types::{ClientId, Endpoint};
 use sateen_wire::codec::Wire;
-use sateen_wire::disk::mdt::{Counters, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord};
+use sateen_wire::disk::mdt::{
+    ClientRecord, Counters, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord,
+};
 use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
 use sateen_wire::{

@@ -15,7 +15,9 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use sateen_types::Endpoint;
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::crc32c;
-use sateen_wire::disk::mdt::{Counters, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord};
+use sateen_wire::disk::mdt::{
+    ClientRecord, Counters, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord,
+};
 use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
 use sateen_wire::{

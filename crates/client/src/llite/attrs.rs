@@ -158,9 +158,10 @@ impl Client {
     /// Tells the MDT what this client has written, keeping the lock.
     pub(crate) async fn tell_size(&self, inode: &Inode) -> Result<()> {
         let fid = inode.fid;
+        let era = self.era();
         let Some(report) = inode.next_report().await else { return Ok(()) };
         let tell = MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 };
-        let told = self.mdt(fid, tell).await;
+        let told = self.mdt_in(era, fid, tell).await;
         self.reported(inode, report, told.is_ok());
         told.map(|_| ())
     }

@@ -9,7 +9,7 @@ use sateen_wire::{OstReply, OstRequest};
 use super::files::File;
 use crate::client::Client;
 use crate::inode::{Inode, Unsynced};
-use crate::locks::Access;
+use crate::locks::{Access, DataUse};
 use crate::sync::{lock, until};
 
 /// Largest file: what fits into an `off_t`.
@@ -39,7 +39,7 @@ impl Client {
         let file = self.file(handle)?;
         let inode = &file.inode;
         let used = self.use_data(inode, Access::Read).await?;
-        let size = self.size_now(inode).await?;
+        let size = self.size_now(inode, &used).await?;
         let len = u64::from(len).min(size.saturating_sub(offset));
         if len == 0 {
             return Ok(buffer);
@@ -57,12 +57,16 @@ impl Client {
     }
 
     /// The size, while a data lock is in use.
-    async fn size_now(&self, inode: &Inode) -> Result<u64> {
+    async fn size_now(&self, inode: &Inode, used: &DataUse) -> Result<u64> {
         let mut tries = 0;
         loop {
-            self.wait_to_ask_again(&mut tries).await;
+            self.wait_to_ask_again(&mut tries).await?;
             {
                 let state = lock(&inode.state);
+                if !used.is_there(&state) {
+                    // Nothing would be known under it any more, however often it is asked for.
+                    return Err(Errno::EIO);
+                }
                 if let Some(attr) = state.attr.filter(|_| state.size_known) {
                     return Ok(attr.size);
                 }
@@ -85,10 +89,11 @@ impl Client {
         data: Bytes,
         append: bool,
     ) -> Result<usize> {
+        let era = self.era();
         let file = self.file(handle)?;
         let inode = &file.inode;
         let used = self.use_data(inode, Access::Write).await?;
-        let size = self.size_now(inode).await?;
+        let size = self.size_now(inode, &used).await?;
         let turn = if append { Some(self.turn(inode).await) } else { None };
         let offset = if append {
             let now = lock(&inode.state).attr.map(|attr| attr.size);
@@ -106,7 +111,7 @@ impl Client {
         }
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
-        let (done, end) = self.write_stripes(inode, &layout, offset, data).await;
+        let (done, end) = self.write_stripes(inode, &layout, offset, data, era).await;
         if end > 0 {
             // Also what may have been written without an answer counts: no byte may lie beyond
             // the size, where it would come to light as the file grows.
@@ -117,7 +122,7 @@ impl Client {
         drop(turn);
         drop(used);
         if file.how.sync {
-            self.fsync(inode.fid).await?;
+            self.fsync_file(handle).await?;
         }
         Ok(done)
     }
@@ -159,6 +164,7 @@ impl Client {
         punch_hole: bool,
         keep_size: bool,
     ) -> Result<()> {
+        let era = self.era();
         let file: Arc<File> = self.file(handle)?;
         let inode = &file.inode;
         if len == 0 {
@@ -167,7 +173,7 @@ impl Client {
         let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Errno::EFBIG)?;
         let used = self.use_data(inode, Access::Write).await?;
-        self.size_now(inode).await?;
+        self.size_now(inode, &used).await?;
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
         for (stripe, ost) in layout.objects() {
@@ -189,7 +195,7 @@ impl Client {
             // A request that a restart catches in the middle fails, so that this is the epoch
             // of the answer, too.
             let boot_epoch = self.ost_epoch(ost).await?;
-            let OstReply::Done = self.ost_call(ost, request).await? else {
+            let OstReply::Done = self.ost_call_in(Some(era), ost, request).await? else {
                 return Err(Errno::EPROTO);
             };
             lock(&inode.state).changed_object(stripe, Unsynced { ost, boot_epoch });

@@ -42,6 +42,17 @@ pub(crate) struct File {
     pub(crate) how: OpenHow,
     /// The MDT no longer knows of it.
     pub(crate) lost: AtomicBool,
+    /// So far as it was lost with data that may not have been saved.
+    unsaved: AtomicBool,
+}
+
+impl File {
+    /// The MDT has forgotten it. To be called before its inode forgets what was written.
+    pub(crate) fn lose(&self) {
+        let unsaved = self.how.write && lock(&self.inode.state).is_unsaved();
+        self.unsaved.fetch_or(unsaved, Ordering::Relaxed);
+        self.lost.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Nothing is reported of an inode's size, by nobody: while this client cuts a file to nothing,
@@ -248,10 +259,16 @@ impl Client {
             self.leave_read_locks(inode).await;
         }
         let known = self.know(inode, attr, sent).await?;
-        let file = File { inode: inode.clone(), id, how, lost: AtomicBool::new(false) };
+        let file = File {
+            inode: inode.clone(),
+            id,
+            how,
+            lost: AtomicBool::new(false),
+            unsaved: AtomicBool::new(false),
+        };
         let mut files = lock(&self.files);
         // Whoever loses the opens marks those in the table, after having set this.
-        file.lost.store(sent < self.lost_at.load(Ordering::Relaxed), Ordering::Relaxed);
+        file.lost.store(sent < self.lost_at.load(Ordering::SeqCst), Ordering::SeqCst);
         files.insert(id.id, Arc::new(file));
         Ok(Opened { handle: id.id, known })
     }
@@ -278,7 +295,7 @@ impl Client {
 
     pub(crate) fn file(&self, handle: u64) -> Result<Arc<File>> {
         let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::EBADF)?;
-        if file.lost.load(Ordering::Relaxed) {
+        if file.lost.load(Ordering::SeqCst) {
             return Err(Errno::EIO);
         }
         Ok(file)
@@ -287,30 +304,56 @@ impl Client {
     /// The last descriptor of an open is gone.
     ///
     /// # Errors
-    /// The MDT's; the file is closed all the same.
+    /// The MDT's; `EIO` if the client was evicted, and with it what was written may be lost.
+    /// The file is closed all the same.
     pub async fn close(self: &Arc<Client>, handle: u64) -> Result<()> {
+        let era = self.era();
         let Some(file) = lock(&self.files).remove(&handle) else { return Err(Errno::EBADF) };
         let inode = &file.inode;
         self.end_open(inode, file.how);
-        if file.lost.load(Ordering::Relaxed) {
-            return Ok(());
+        if file.lost.load(Ordering::SeqCst) {
+            let unsaved = file.unsaved.load(Ordering::Relaxed);
+            return if unsaved { Err(Errno::EIO) } else { Ok(()) };
         }
         let report = if file.how.write { inode.next_report().await } else { None };
         let close = MdtRequest::Close { fid: inode.fid, open_id: file.id, report };
-        let closed = self.mdt(inode.fid, close).await;
+        let closed = self.mdt_in(era, inode.fid, close).await;
         if let Some(report) = report {
             self.reported(inode, report, closed.is_ok());
         }
         closed.map(|_| ())
     }
 
-    /// Makes a file durable: its data, and beside that its size and whatever else the MDT has.
-    /// Neither needs the other to be first; only both together are believed.
+    /// Makes an open file durable.
     ///
     /// # Errors
-    /// `EIO` if acknowledged writes may be lost.
+    /// As [`Client::fsync`]; `EIO` if the MDT has forgotten that it is open.
+    pub async fn fsync_file(self: &Arc<Client>, handle: u64) -> Result<()> {
+        let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::EBADF)?;
+        if file.lost.load(Ordering::SeqCst) {
+            // What is lost is told here, and what is there is made durable: whoever opens the
+            // file anew has nothing to do with either.
+            return self.sync_own(&file.inode).await.and(Err(Errno::EIO));
+        }
+        self.fsync(file.inode.fid).await?;
+        if file.lost.load(Ordering::SeqCst) { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// Makes a file or directory durable: its data, and beside that its size and whatever else
+    /// the MDT has. Neither needs the other to be first; only both together are believed.
+    ///
+    /// # Errors
+    /// `EIO` if acknowledged writes may be lost, or an MDT that restarted has lost the inode.
     pub async fn fsync(self: &Arc<Client>, fid: Fid) -> Result<()> {
+        let lost_at = self.lost_at.load(Ordering::SeqCst);
         let inode = self.inode(fid);
+        if lock(&inode.state).doubtful {
+            match self.fetch_attr(fid).await {
+                Ok(_) => lock(&inode.state).doubtful = false,
+                Err(Errno::ENOENT | Errno::ESTALE) => return Err(Errno::EIO),
+                Err(errno) => return Err(errno),
+            }
+        }
         let regular = lock(&inode.state).attr.is_none_or(|attr| attr.kind() == FileKind::Regular);
         let data: Part<'_> =
             Box::pin(async { if regular { self.sync_data(&inode).await } else { Ok(()) } });
@@ -318,7 +361,10 @@ impl Client {
             self.tell_size(&inode).await?;
             self.mdt_sync(fid, 0).await
         });
-        join_all(vec![data, size]).await.into_iter().collect()
+        join_all(vec![data, size]).await.into_iter().collect::<Result<()>>()?;
+        // An MDT that restarted meanwhile has synced what it still had.
+        let same = lost_at == self.lost_at.load(Ordering::SeqCst);
+        if same { Ok(()) } else { Err(Errno::EIO) }
     }
 
     /// Makes everything that this client has written durable.
@@ -329,11 +375,8 @@ impl Client {
         let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
         let mut result = Ok(());
         for inode in inodes {
-            let idle = {
-                let state = lock(&inode.state);
-                state.unsynced.is_empty() && !state.lost_writes && state.unreported_mtime.is_none()
-            };
-            if !idle {
+            let unsaved = lock(&inode.state).is_unsaved();
+            if unsaved {
                 result = result.and(self.sync_own(&inode).await);
                 result = result.and(self.tell_size(&inode).await);
             }

@@ -89,7 +89,8 @@ impl Client {
         make: Make<'_>,
     ) -> Result<Made> {
         let name = Name::new(name)?;
-        let fid = self.new_fid(parent).await?;
+        let era = self.era();
+        let fid = self.new_fid(parent, era).await?;
         let (open, open_id) = match make.open {
             Some((flags, id)) => (Some(flags), id),
             None => (None, OpenId { id: 0 }),
@@ -110,7 +111,7 @@ impl Client {
             exclusive: make.exclusive,
             want,
         };
-        let answer = self.mdt(parent, request).await?;
+        let answer = self.mdt_in(era, parent, request).await?;
         let (grants, stamp) = (answer.grants, answer.stamp);
         let MdtReply::Created { attr, layout, existed } = answer.body else {
             return Err(Errno::EPROTO);
@@ -190,22 +191,28 @@ impl Client {
         let new_name = Name::new(to.1)?;
         let request = MdtRequest::Rename { parent, name, new_parent, new_name, flags };
         let answer = self.mdt(parent, request).await?;
-        let MdtReply::Removed { attr } = answer.body else { return Err(Errno::EPROTO) };
+        let MdtReply::Renamed { moved, swapped, replaced } = answer.body else {
+            return Err(Errno::EPROTO);
+        };
         let sent = answer.stamp;
         self.own_change(&self.inode(parent), None, sent).await;
         if new_parent != parent {
             self.own_change(&self.inode(new_parent), None, sent).await;
         }
-        self.lost_a_name(attr, sent).await;
+        self.touched(moved, sent).await;
+        if let Some(swapped) = swapped {
+            self.touched(swapped, sent).await;
+        }
+        self.lost_a_name(replaced, sent).await;
         Ok(())
     }
 
-    /// After a rename or a link the moved inode's ctime is new: what was known of it is old.
-    pub async fn touched(&self, fid: Fid) {
+    /// An inode was moved by a request sent at `sent`: its ctime is new, and what was known of
+    /// it is old.
+    async fn touched(&self, fid: Fid, sent: u64) {
         let inode = lock(&self.inodes).all.get(&fid).cloned();
         if let Some(inode) = inode {
-            let now = self.stamp();
-            self.own_change(&inode, None, now).await;
+            self.own_change(&inode, None, sent).await;
         }
     }
 
@@ -241,6 +248,7 @@ impl Client {
             let Some(inode) = inodes.all.get(&fid).cloned() else { return };
             inode
         };
+        let era = self.era();
         let locks = inode.update(|state| {
             state.lookups = state.lookups.saturating_sub(count);
             if !state.is_idle() || fid == Fid::ROOT {
@@ -257,7 +265,7 @@ impl Client {
         let client = self.clone();
         self.port.spawn(Box::pin(async move {
             for id in locks {
-                client.cancel_at_mdt(&inode, id, None).await;
+                client.cancel_at_mdt(&inode, (id, era), None).await;
             }
             client.drop_idle(inode);
         }));

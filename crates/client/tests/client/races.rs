@@ -204,3 +204,25 @@ fn a_close_does_not_report_the_size_that_a_truncating_open_is_taking_away() {
     let (_, request) = rig.take_mdt();
     assert!(matches!(request, MdtRequest::Close { report: None, .. }), "{request:?}");
 }
+
+#[test]
+fn the_times_of_what_was_renamed_are_asked_for_anew() {
+    let rig = Rig::mounted();
+    known(&rig, &[grant(1, LockMode::Pr, META), grant(2, LockMode::Pr, DATA)], 4);
+    let client = rig.client.clone();
+    let root = sateen_types::Fid::ROOT;
+    let mut rename = rig.start(async move {
+        client.rename((root, b"old"), (root, b"new"), sateen_wire::RenameFlags::default()).await
+    });
+    let (header, _) = rig.take_mdt();
+    let renamed = MdtReply::Renamed { moved: FILE, swapped: None, replaced: None };
+    rig.answer(&header, reply(renamed, &[]));
+    rig.kernel_is_done();
+    assert_eq!(rig.poll(&mut rename), Some(Ok(())));
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::GetAttr { .. }), "{request:?}");
+    rig.answer(&header, reply(inode(5, 10), &[]));
+    assert_eq!(rig.poll(&mut stat).unwrap().unwrap().attr.version, 5);
+}

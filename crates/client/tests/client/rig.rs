@@ -154,6 +154,22 @@ impl Rig {
         rig
     }
 
+    /// The next thing that the client wants is a connection to this target, and it gets it.
+    pub(crate) fn accept(&self, target: Endpoint) {
+        let (connect, request) = self.take_request();
+        assert_eq!(connect.to, target, "{request:?}");
+        assert!(matches!(request, Request::Connect { .. }), "{request:?}");
+        let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 3 };
+        self.answer(&connect, Reply::ok(connected));
+    }
+
+    /// The MDT has thrown the client out.
+    pub(crate) fn evict(&self, like: &Header) {
+        let (header, body) = (like.reply(), Body::Callback(Callback::Evicted));
+        self.client.on_message(Message { header, body, bulk: Bulk::None });
+        self.run();
+    }
+
     pub(crate) fn start<T>(&self, verb: impl Future<Output = T> + 'static) -> Verb<T> {
         let mut verb = Verb::<T>(Box::pin(verb));
         assert!(self.poll(&mut verb).is_none(), "it needs an answer");
@@ -211,6 +227,11 @@ impl Rig {
             Body::Request(request) => (message.header, request),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The same, if there is one.
+    pub(crate) fn take_if_any(&self) -> Option<(Header, Request)> {
+        (!self.is_silent()).then(|| self.take_request())
     }
 
     pub(crate) fn take_mdt(&self) -> (Header, MdtRequest) {

@@ -3,7 +3,7 @@
 use sateen_ldlm::Need;
 use sateen_target::Fault;
 use sateen_types::{Errno, Fid};
-use sateen_wire::{Grants, LockId, MdtReply, SizeReport};
+use sateen_wire::{Grants, Ibits, LockId, MdtReply, SizeReport};
 
 use super::report::{apply, changes, wrote};
 use super::{put_inode, shown, writes_data};
@@ -14,6 +14,9 @@ use crate::view::View;
 pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, need: Need) -> Result<Outcome, Fault> {
     if need.bits.is_empty() {
         return Err(Errno::EINVAL.into());
+    }
+    if need.bits.intersects(Ibits::DATA) {
+        op.need_fences()?;
     }
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let attr = view.file(need.fid)?.attr;

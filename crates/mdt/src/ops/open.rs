@@ -62,6 +62,7 @@ pub(super) fn open_file(
     let truncate = truncate && regular;
     let write = write && regular;
     if write || truncate {
+        op.need_fences()?;
         op.need(&mut mdt.locks, &[Need::all_gone(fid, Ibits::DATA)])?;
     }
     let made = first_layout(mdt, op, fid, write)?;

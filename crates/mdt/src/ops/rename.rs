@@ -47,9 +47,11 @@ pub(super) fn run(
     }
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let found = gather(&view, from, to, flags)?;
-    if found.target.as_ref().is_some_and(|target| target.attr.fid == found.source.attr.fid) {
+    let moved = found.source.attr.fid;
+    if found.target.as_ref().is_some_and(|target| target.attr.fid == moved) {
         // Two names of one file: nothing happens.
-        return Ok(Outcome::ok(MdtReply::Removed { attr: None }, 0, Grants::NONE));
+        let nothing = MdtReply::Renamed { moved, swapped: None, replaced: None };
+        return Ok(Outcome::ok(nothing, 0, Grants::NONE));
     }
     check(&view, &found, flags)?;
     let name = Ibits::LOOKUP.union(Ibits::UPDATE);
@@ -68,9 +70,11 @@ pub(super) fn run(
     let stamp = op.stamp(&mdt.core);
     mdt.batch.clear();
     if flags.exchange {
+        let swapped = found.target.as_ref().map(|target| target.attr.fid);
         exchange(&mut mdt.batch, &mut mdt.scratch, found, &stamp)?;
         let transno = op.commit(&mut mdt.core, &mut mdt.batch);
-        return Ok(Outcome::ok(MdtReply::Removed { attr: None }, transno, Grants::NONE));
+        let done = MdtReply::Renamed { moved, swapped, replaced: None };
+        return Ok(Outcome::ok(done, transno, Grants::NONE));
     }
     let mut lost: (Option<Attr>, Option<Doomed>) = (None, None);
     if let (Some(victim), Some(target)) = (victim, found.target) {
@@ -97,7 +101,8 @@ pub(super) fn run(
     if let (Some(attr), doomed) = &mut lost {
         mdt.lost_name(attr, doomed.take(), transno);
     }
-    Ok(Outcome::ok(MdtReply::Removed { attr: lost.0 }, transno, Grants::NONE))
+    let done = MdtReply::Renamed { moved, swapped: None, replaced: lost.0 };
+    Ok(Outcome::ok(done, transno, Grants::NONE))
 }
 
 fn gather<'a>(

@@ -47,6 +47,9 @@ pub(super) fn run(
     if report.size > FILE_SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
+    if glimpsed.is_some() {
+        op.need_fences()?;
+    }
     let mut report = *report;
     let mut holder = mdt.locks.covers(op.client, &writes_data(fid));
     let mut settles = false;

@@ -30,6 +30,9 @@ pub(super) fn run(
         None => None,
     };
     let hash_key = view.hash_key;
+    if set.size.is_some() {
+        op.need_fences()?;
+    }
     op.need(&mut mdt.locks, &[Need::all_gone(fid, bits(set))])?;
     let stamp = op.stamp(&mdt.core);
     let tx = &mut mdt.batch;

@@ -96,6 +96,8 @@ impl FakeOst {
 /// One client.
 #[derive(Default)]
 pub struct FakeClient {
+    /// Its incarnation.
+    pub id: u64,
     pub generation: u32,
     pub seqs: BTreeMap<u16, u64>,
     pub replies: BTreeMap<(u16, u64), Reply>,
@@ -182,7 +184,9 @@ impl World {
 
     pub fn connect(&mut self, client: ClientId) {
         let fake = self.clients.entry(client).or_default();
-        *fake = FakeClient { obliging: true, ..FakeClient::default() };
+        // Whoever comes after a restart is somebody new.
+        let id = client.0 + 100 * (self.boots - 1);
+        *fake = FakeClient { id, obliging: true, ..FakeClient::default() };
         let header = self.header(Call { client, slot: 0, seq: 0 });
         self.deliver(header, Request::Connect { features: 0 });
         let MdtReply::Sequence(seq) = self.ok(client, MdtRequest::GrantSeq) else { panic!() };
@@ -205,7 +209,7 @@ impl World {
         Header {
             from: Endpoint::Client(call.client),
             to: Endpoint::Mdt(0),
-            client: call.client,
+            client: ClientId(self.clients[&call.client].id),
             generation: self.clients[&call.client].generation,
             slot: call.slot,
             seq: call.seq,

@@ -10,6 +10,7 @@
 
 mod acl;
 mod basic;
+mod clients;
 mod fsck;
 mod harness;
 mod locks;

@@ -53,17 +53,19 @@ fn renames_obey_every_rule() {
     assert_eq!((world.stat(A, b).nlink, world.stat(A, ROOT).nlink), (3, 3));
     // Swapping a file with a directory across directories.
     let g = world.mknod(A, ROOT, "g");
-    world.ok(A, World::rename2((ROOT, "g"), (b, "a"), EXCHANGE));
+    let swapped = world.ok(A, World::rename2((ROOT, "g"), (b, "a"), EXCHANGE));
+    assert_eq!(swapped, MdtReply::Renamed { moved: g, swapped: Some(a), replaced: None });
     assert_eq!(world.lookup(A, b, "a").unwrap().fid, g);
     assert_eq!(world.lookup(A, ROOT, "g").unwrap().fid, a);
     assert_eq!((world.stat(A, b).nlink, world.stat(A, ROOT).nlink), (2, 4));
     // An empty directory replaces an empty one.
     let e = world.mkdir(A, ROOT, "e");
     let h = world.mkdir(A, ROOT, "h");
-    let MdtReply::Removed { attr: Some(gone) } = world.ok(A, go((ROOT, "e"), (ROOT, "h"))) else {
+    let renamed = world.ok(A, go((ROOT, "e"), (ROOT, "h")));
+    let MdtReply::Renamed { moved, swapped: None, replaced: Some(gone) } = renamed else {
         panic!()
     };
-    assert_eq!((gone.fid, gone.nlink), (h, 0));
+    assert_eq!((moved, gone.fid, gone.nlink), (e, h, 0));
     assert_eq!(world.lookup(A, ROOT, "h").unwrap().fid, e);
     finish(world);
 }
@@ -76,16 +78,16 @@ fn a_rename_over_a_file_removes_it_and_links_count() {
     assert_eq!(world.stat(A, g).nlink, 2);
     // Two names of one inode: nothing happens.
     let same = world.ok(A, World::rename_request((ROOT, "g"), (a, "g2")));
-    assert_eq!(same, MdtReply::Removed { attr: None });
+    assert_eq!(same, MdtReply::Renamed { moved: g, swapped: None, replaced: None });
     assert_eq!(world.lookup(A, ROOT, "g").unwrap().fid, g);
-    let MdtReply::Removed { attr: Some(old) } =
+    let MdtReply::Renamed { replaced: Some(old), .. } =
         world.ok(A, World::rename_request((a, "f"), (a, "g2")))
     else {
         panic!()
     };
     assert_eq!((old.fid, old.nlink), (g, 1));
     assert_eq!(world.lookup(A, a, "g2").unwrap().fid, f);
-    let MdtReply::Removed { attr: Some(old) } =
+    let MdtReply::Renamed { replaced: Some(old), .. } =
         world.ok(A, World::rename_request((a, "g2"), (ROOT, "g")))
     else {
         panic!()

@@ -382,7 +382,8 @@ impl Future for Answer {
 /// Opens the exports of clients 1 to `count`, whose generations are their ids then.
 pub fn connect(toy: &mut Toy, count: u64) {
     for client in 1..=count {
-        let connection = toy.core.exports.connect(ClientId(client), 0);
+        let connection =
+            toy.core.exports.connect(ClientId(client), Endpoint::Client(ClientId(client)), 0);
         assert_eq!(connection, Connection::Open(client as u32));
     }
 }

@@ -66,6 +66,19 @@ impl Mounted {
     }
 }
 
+#[cfg(test)]
+impl Mounted {
+    /// Nothing that is sent to the client arrives, until it hears again.
+    pub(crate) fn deafen(&self) {
+        self.reactor.router.remove(self.client.endpoint());
+    }
+
+    pub(crate) fn hear_again(&self) {
+        let receiver = Arc::new(ToClient(self.client.clone()));
+        self.reactor.router.add(self.client.endpoint(), receiver);
+    }
+}
+
 /// A client that no mount stands before: its verbs are called from here.
 pub(crate) struct Native {
     reactor: Arc<Reactor>,

@@ -114,9 +114,9 @@ impl Program {
                     self.read(hot, place).await?;
                 }
                 70..=79 => self.stat(hot.fid).await?,
-                80..=84 => self.kernel.fsync(hot.fid).await.map_err(said("fsync"))?,
+                80..=84 => self.kernel.fsync_file(hot).await.map_err(said("fsync"))?,
                 85..=92 => self.append(log).await?,
-                93 => self.kernel.fsync(log.fid).await.map_err(said("fsync"))?,
+                93 => self.kernel.fsync_file(log).await.map_err(said("fsync"))?,
                 _ => {
                     self.kernel.close(hot).await.map_err(said("close"))?;
                     let write = self.random.permille(writes);

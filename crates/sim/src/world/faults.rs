@@ -17,10 +17,12 @@ const OPERATIONS_PER_FAULT: u64 = 45;
 const BEFORE_CRASHES_MAX: usize = 4;
 /// How long a target is down at most, if nothing else is said: 3 s.
 const DOWN_NS: u64 = 3_000_000_000;
+/// More than a client may take to give a lock back: 21 s.
+const LONG_NS: u64 = 21_000_000_000;
 /// How long the end waits for the cluster to come to rest: 60 s.
 const REST_NS: u64 = 60_000_000_000;
 /// What a lost client has sent arrives within this time, or never: 4 s.
-const LATE_NS: u64 = 4_000_000_000;
+pub(super) const LATE_NS: u64 = 4_000_000_000;
 
 impl World {
     pub(super) fn maybe_fault(&mut self) {
@@ -63,7 +65,25 @@ impl World {
         }
     }
 
+    /// A client and the MDT do not hear each other for longer than a client may take to give a
+    /// lock back: if anybody wants one of its locks it is evicted, and comes back as another.
+    pub(super) fn long_partition(&mut self) {
+        let node = self.random.index(self.nodes.len());
+        let Some(client) = self.nodes.get(node).map(|node| Endpoint::Client(node.id)) else {
+            return;
+        };
+        let mdt = Endpoint::Mdt(0);
+        self.report.count("long partition", 1);
+        self.note(|| format!("{client} and {mdt} do not hear each other for long"));
+        self.network.cut(client, mdt);
+        let for_ns = self.random.within(LONG_NS, 2 * LONG_NS);
+        self.after(for_ns, Event::Mend(client, mdt));
+    }
+
     fn partition(&mut self) {
+        if self.config.long_partitions && self.random.one_in(2) {
+            return self.long_partition();
+        }
         let clients = self.nodes.iter().map(|node| Endpoint::Client(node.id));
         let everybody: Vec<Endpoint> = clients.chain(endpoints()).collect();
         let a = self.random.pick(&everybody).copied();
@@ -195,7 +215,7 @@ impl World {
     }
 
     /// Caches of clients that do not hear of the crash soon go by what is there now.
-    fn remember_names(&mut self) {
+    pub(super) fn remember_names(&mut self) {
         if self.nodes.iter().all(|node| !node.dirty.contains(&Endpoint::Mdt(0))) {
             self.before_crashes.clear();
         }
@@ -371,7 +391,7 @@ impl World {
         }
         (node.mounted, node.dead) = (false, true);
         node.open.iter_mut().for_each(Vec::clear);
-        let client = node.id;
+        let (client, incarnation) = (node.id, node.client.incarnation());
         self.report.count("crash client", 1);
         self.note(|| format!("client-{:x} crashes", client.0));
         self.executor.kill(client.0);
@@ -387,12 +407,12 @@ impl World {
             let result = Err(Errno::EIO);
             self.judge_failed(&running, &result, self.now_ns + LATE_NS);
             // Its requests may still be on their way.
-            let (dead_client, durable_from) = (true, None);
+            let (dead_client, durable_from) = (Some(incarnation), None);
             self.settling.push(Settling { running, result, dead_client, durable_from });
         }
         for mdt in 0..super::MDTS {
             let after = self.random.within(1_000_000, heard_ns);
-            self.after(after, Event::Evict(client, mdt));
+            self.after(after, Event::Evict(incarnation, mdt));
         }
         let after = self.random.within(1_000_000, 500_000_000);
         self.report.count("client replaced", 1);

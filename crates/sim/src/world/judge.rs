@@ -61,7 +61,7 @@ impl World {
             self.report
                 .count(if result.is_ok() { "caught: answered" } else { "caught: failed" }, 1);
             if running.op.changes_names() {
-                let dead_client = false;
+                let dead_client = None;
                 self.settling.push(Settling { running, result, dead_client, durable_from: None });
             }
             return;
@@ -322,7 +322,11 @@ impl World {
             }
             Op::Fsync { handle } => {
                 let data = self.model.data.entry(handle.fid).or_default();
-                if result.is_err() {
+                if result.is_err() && running.mdt_hit {
+                    // It may have failed because the client was thrown out, before any OST
+                    // could say what is lost: the next one does.
+                    data.perhaps_told(client);
+                } else if result.is_err() {
                     data.told(client, running.id);
                 }
             }
@@ -394,7 +398,7 @@ impl World {
         let mut ready = Vec::new();
         let mut waiting = Vec::new();
         for mut settling in core::mem::take(&mut self.settling) {
-            if settling.dead_client && mdt.is_connected(settling.running.client) {
+            if settling.dead_client.is_some_and(|dead| mdt.is_connected(dead)) {
                 waiting.push(settling);
                 continue;
             }

@@ -12,6 +12,7 @@
 //! | `P` | transno | [`PunchRecord`] |
 //! | `G` | sequence | [`SeqGrant`] |
 //! | `S` | client, slot | [`ReplySlot`] |
+//! | `K` | client | [`ClientRecord`] |
 //! | `C` | nothing | [`Counters`] |
 //! | `Q` | nothing | [`SeqState`] |
 
@@ -38,6 +39,8 @@ pub mod tag {
     pub const GRANT: u8 = b'G';
     /// Reply slots.
     pub const SLOT: u8 = b'S';
+    /// Clients.
+    pub const CLIENT: u8 = b'K';
     /// Counters.
     pub const COUNTERS: u8 = b'C';
     /// Where granting sequences stands.
@@ -213,6 +216,15 @@ impl<'a> Xattr<'a> {
         let len = usize::from(u8::take(&mut input)?);
         let name = input.bytes(len)?;
         Ok(Xattr { name, value: input.bytes(input.remaining())? })
+    }
+}
+
+wire_struct! {
+    /// A client incarnation that may have been given something.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct ClientRecord {
+        /// It was lost, and all OSTs refuse it. Otherwise they have to if the MDT restarts.
+        pub refused: bool,
     }
 }
 

@@ -15,7 +15,8 @@ use sateen_types::{
 };
 use sateen_wire::codec::{DecodeError, Input, Wire};
 use sateen_wire::disk::mdt::{
-    Counters, Entry, Inode, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord, Xattr,
+    ClientRecord, Counters, Entry, Inode, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord,
+    Xattr,
 };
 use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectRecord, ObjectState, Tombstone, WriterRecord};
@@ -407,6 +408,7 @@ any_enum!(MdtReply {
     Created { attr, layout, existed },
     Opened { attr, layout },
     Removed { attr },
+    Renamed { moved, swapped, replaced },
     Entries { entries, end, parent },
     Bytes(bytes),
     Striping { layout, policy },
@@ -444,6 +446,7 @@ any_enum!(ObjectState { Live(record), Dead(tombstone) });
 any_struct!(UnlinkRecord { late_writers, layout });
 any_struct!(PunchRecord { fid, size, layout });
 any_struct!(SeqGrant { client });
+any_struct!(ClientRecord { refused });
 any_struct!(ReplySlot { seq, transno });
 any_struct!(Counters { inodes });
 any_struct!(SeqState { round, next });
@@ -579,6 +582,7 @@ macro_rules! for_every_type {
         $with!(UnlinkRecord);
         $with!(PunchRecord);
         $with!(SeqGrant);
+        $with!(ClientRecord);
         $with!(ReplySlot);
         $with!(Counters);
         $with!(SeqState);

@@ -1,0 +1,301 @@
+//! A client that was thrown out: what was going on fails, and then it goes on as another.
+
+use bytes::{Bytes, BytesMut};
+use sateen_client::OpenHow;
+use sateen_types::{ClientId, Endpoint, Errno, Layout, Seq};
+use sateen_wire::{
+    Cred, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody,
+    Request,
+};
+
+use crate::rig::{FILE, Rig, attr, grant, reply};
+
+const META: Ibits = Ibits::META;
+const DATA: Ibits = Ibits::DATA;
+const CRED: Cred = Cred { uid: 0, gid: 0, umask: 0 };
+const WRITE: OpenHow = OpenHow {
+    read: true,
+    write: true,
+    append: false,
+    truncate: false,
+    exclusive: false,
+    sync: false,
+};
+const TARGETS: [Endpoint; 3] = [Endpoint::Mgs, Endpoint::Mdt(0), Endpoint::Ost(0)];
+
+/// The file is open for writing under a lock for it; the handle, and the open's header.
+fn open(rig: &Rig) -> (u64, Header) {
+    let client = rig.client.clone();
+    let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Open { .. }), "{request:?}");
+    let layout = Some(std::sync::Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
+    let locks = [grant(1, LockMode::Pw, DATA), grant(2, LockMode::Pr, META)];
+    // Nothing has to be durable before it is written to.
+    let attr = attr(0, 0);
+    rig.answer(&header, reply(MdtReply::Opened { attr, layout }, &locks));
+    (rig.poll(&mut open).unwrap().unwrap().handle, header)
+}
+
+/// Ten bytes are written.
+fn write(rig: &Rig, handle: u64) {
+    let client = rig.client.clone();
+    let bytes = Bytes::from_static(b"0123456789");
+    let mut writing = rig.start(async move { client.write(handle, 0, bytes, false).await });
+    let (header, request) = rig.take_request();
+    assert!(matches!(request, Request::Ost(OstRequest::Write { .. })), "{request:?}");
+    let written = OstReply::Written { len: 10, boot_epoch: 5, granted: 0 };
+    rig.answer(&header, Reply::ok(ReplyBody::Ost(written)));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+}
+
+/// The client connects to all targets as somebody new.
+fn comes_back(rig: &Rig, before: ClientId) -> ClientId {
+    let now = rig.client.incarnation();
+    assert_ne!(now, before, "the old one is refused for ever");
+    assert!(rig.is_silent(), "the kernel believes things that are not so any more");
+    rig.kernel_is_done();
+    TARGETS.iter().for_each(|target| rig.accept(*target));
+    now
+}
+
+fn stat(rig: &Rig) -> Header {
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::GetAttr { .. }), "nothing is cached: {request:?}");
+    rig.answer(&header, reply(MdtReply::Inode { attr: attr(9, 10) }, &[]));
+    assert_eq!(rig.poll(&mut stat).unwrap().unwrap().attr.version, 9);
+    header
+}
+
+#[test]
+fn an_evicted_client_goes_on_as_another() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let (_, header) = open(&rig);
+    rig.evict(&header);
+    let now = comes_back(&rig, before);
+    let header = stat(&rig);
+    assert_eq!((header.client, header.from), (now, Endpoint::Client(before)));
+    assert_eq!((header.seq, header.slot), (1, header.slot), "slots begin anew");
+    // What was said to the old one is not for the new one.
+    rig.evict(&Header { client: before, ..header });
+    rig.call_back(1, &Header { client: before, ..header });
+    assert!(rig.is_silent());
+    assert_eq!(rig.client.incarnation(), now);
+}
+
+#[test]
+fn a_refused_connection_tells_of_an_eviction_too() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let client = rig.client.clone();
+    let mut asks = rig.start(async move { client.getattr(FILE).await });
+    let (header, _) = rig.take_mdt();
+    // The MDT has restarted: it knows nobody, and that this one was there before.
+    rig.answer(&header, Reply::error(Errno::ESTALE));
+    assert!(rig.poll(&mut asks).unwrap().is_err_and(|errno| errno == Errno::EIO));
+    rig.kernel_is_done();
+    let (connect, request) = rig.take_request();
+    assert!(matches!(request, Request::Connect { .. }));
+    assert_eq!(connect.client, before);
+    rig.answer(&connect, Reply::error(Errno::ESTALE));
+    comes_back(&rig, before);
+    stat(&rig);
+}
+
+#[test]
+fn what_is_in_flight_fails_and_is_not_done_by_the_successor() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let (handle, header) = open(&rig);
+    let client = rig.client.clone();
+    let bytes = Bytes::from_static(b"0123456789");
+    let mut writing = rig.start(async move { client.write(handle, 0, bytes, false).await });
+    rig.take();
+    let client = rig.client.clone();
+    let mut asks = rig.start(async move { client.listxattr(FILE).await });
+    rig.take();
+    rig.evict(&header);
+    assert_eq!(rig.poll(&mut writing), Some(Err(Errno::EIO)));
+    assert_eq!(rig.poll(&mut asks), Some(Err(Errno::EIO)));
+    comes_back(&rig, before);
+    assert!(rig.is_silent());
+}
+
+#[test]
+fn a_write_that_waits_for_the_connection_goes_with_its_lock() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let (handle, header) = open(&rig);
+    // The OST is lost first: the write waits until it is there again.
+    write(&rig, handle);
+    let client = rig.client.clone();
+    let mut seek = rig.start(async move { client.statfs().await });
+    let lost = loop {
+        let header = rig.take();
+        if header.to == Endpoint::Ost(0) {
+            break header;
+        }
+        rig.answer(&header, Reply::error(Errno::EIO));
+        assert!(rig.poll(&mut seek).is_none());
+    };
+    rig.answer(&lost, Reply::error(Errno::ESTALE));
+    assert!(rig.poll(&mut seek).is_some());
+    let connect = rig.take();
+    assert_eq!(connect.to, Endpoint::Ost(0));
+    let client = rig.client.clone();
+    let bytes = Bytes::from_static(b"too late");
+    let mut writing = rig.start(async move { client.write(handle, 0, bytes, false).await });
+    rig.evict(&header);
+    assert_eq!(rig.poll(&mut writing), Some(Err(Errno::EIO)));
+    comes_back(&rig, before);
+    assert!(rig.is_silent(), "somebody else may hold the lock by now");
+}
+
+#[test]
+fn what_was_open_is_lost_and_says_so() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let (handle, header) = open(&rig);
+    write(&rig, handle);
+    rig.evict(&header);
+    comes_back(&rig, before);
+    let client = rig.client.clone();
+    let calls = rig.now(async move {
+        let read = client.read(handle, 0, 10, BytesMut::new()).await.map(|bytes| bytes.len());
+        let wrote = client.write(handle, 0, Bytes::from_static(b"x"), false).await;
+        (read, wrote, client.close(handle).await, client.close(handle).await)
+    });
+    let eio = Errno::EIO;
+    let gone = Err(Errno::EBADF);
+    let all = (Err(eio), Err(eio), Err(eio), gone);
+    assert_eq!(calls, all);
+    // Opened anew it works.
+    let (handle, _) = open(&rig);
+    write(&rig, handle);
+}
+
+#[test]
+fn a_loss_is_looked_into_once_by_whoever_syncs_first() {
+    for told in [true, false] {
+        let rig = Rig::with_osts(1);
+        let before = rig.client.incarnation();
+        let (old, header) = open(&rig);
+        write(&rig, old);
+        rig.evict(&header);
+        comes_back(&rig, before);
+        if told {
+            let client = rig.client.clone();
+            let mut sync = rig.start(async move { client.fsync_file(old).await });
+            let (header, request) = rig.take_request();
+            let epoch = |request| match request {
+                Request::Ost(OstRequest::Sync { boot_epoch, .. }) => boot_epoch,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(epoch(request), 5);
+            rig.answer(&header, Reply::ok(ReplyBody::Ost(OstReply::Done)));
+            assert_eq!(rig.poll(&mut sync), Some(Err(Errno::EIO)));
+        }
+        let (new, _) = open(&rig);
+        let client = rig.client.clone();
+        let mut sync = rig.start(async move { client.fsync_file(new).await });
+        let (header, _) = rig.take_mdt();
+        rig.answer(&header, reply(MdtReply::Inode { attr: attr(9, 10) }, &[]));
+        assert!(rig.poll(&mut sync).is_none());
+        let mut epochs = Vec::new();
+        while let Some((header, Request::Ost(request))) = rig.take_if_any() {
+            let OstRequest::Sync { boot_epoch, .. } = request else { panic!("{request:?}") };
+            epochs.push(boot_epoch);
+            rig.answer(&header, Reply::ok(ReplyBody::Ost(OstReply::Done)));
+        }
+        // The epoch says whether the OST has restarted since, and lost it.
+        assert_eq!(epochs.contains(&5), !told, "{epochs:?}");
+    }
+}
+
+#[test]
+fn a_close_has_nothing_to_tell_of_what_was_saved() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let (handle, header) = open(&rig);
+    rig.evict(&header);
+    comes_back(&rig, before);
+    let client = rig.client.clone();
+    assert_eq!(rig.now(async move { client.close(handle).await }), Ok(()));
+}
+
+#[test]
+fn an_fsync_does_not_answer_for_what_a_restart_has_lost() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let (handle, header) = open(&rig);
+    rig.evict(&header);
+    comes_back(&rig, before);
+    let client = rig.client.clone();
+    assert_eq!(rig.now(async move { client.fsync_file(handle).await }), Err(Errno::EIO));
+    // A directory, or whatever is synced by its name.
+    let client = rig.client.clone();
+    let mut sync = rig.start(async move { client.fsync(FILE).await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::GetAttr { .. }), "{request:?}");
+    let gone = Reply { last_committed: 1, ..Reply::error(Errno::ESTALE) };
+    rig.answer(&header, gone);
+    assert_eq!(rig.poll(&mut sync), Some(Err(Errno::EIO)));
+}
+
+#[test]
+fn a_sequence_granted_to_the_old_one_is_not_used() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let (_, header) = open(&rig);
+    let client = rig.client.clone();
+    let make = |client: std::sync::Arc<sateen_client::Client>| async move {
+        client.mknod(sateen_types::Fid::ROOT, b"dir", 0o040_755, 0, b"", CRED).await.map(|_| ())
+    };
+    let mut first = rig.start(make(client));
+    let (asked, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::GrantSeq), "{request:?}");
+    rig.answer(&asked, reply(MdtReply::Sequence(Seq(0x2_0000_0500)), &[]));
+    rig.evict(&header);
+    assert_eq!(rig.poll(&mut first), Some(Err(Errno::EIO)));
+    comes_back(&rig, before);
+    let mut second = rig.start(make(rig.client.clone()));
+    assert!(rig.poll(&mut second).is_none());
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::GrantSeq), "{request:?}");
+}
+
+#[test]
+fn a_size_that_is_never_settled_is_given_up_at_last() {
+    let rig = Rig::with_osts(1);
+    let client = rig.client.clone();
+    let mut asks = rig.start(async move { client.getattr(FILE).await });
+    let mut version = 1;
+    let end = loop {
+        if let Some(end) = rig.poll(&mut asks) {
+            break end;
+        }
+        if rig.is_silent() {
+            rig.time_passes();
+            continue;
+        }
+        let (header, request) = rig.take_mdt();
+        // Whatever is reported, the file has changed once more.
+        let body = match request {
+            MdtRequest::GetAttr { .. } => {
+                version += 1;
+                MdtReply::Inode {
+                    attr: sateen_types::Attr { size_stale: true, ..attr(version, 0) },
+                }
+            }
+            MdtRequest::GetStripe { .. } => MdtReply::Striping { policy: None, layout: None },
+            MdtRequest::ReportSize { .. } => MdtReply::Done,
+            other => panic!("{other:?}"),
+        };
+        rig.answer(&header, reply(body, &[]));
+        assert!(version < 100_000, "it never ends");
+    };
+    assert!(end.is_err_and(|errno| errno == Errno::EIO));
+}

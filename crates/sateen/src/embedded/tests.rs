@@ -1,0 +1,82 @@
+//! A mount whose client is thrown out: what was open is lost, and then it works again. Needs
+//! root and /dev/fuse.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use sateen_fuse::UnmountMode;
+
+use super::Embedded;
+use crate::data_dir::DataDir;
+use crate::targets;
+use crate::testing::Scratch;
+
+/// What whoever does not answer gets: 1 s.
+const LIMIT_NS: u64 = 1_000_000_000;
+
+/// Whether the test can run here. In CI it must.
+fn possible() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    let possible = root && fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    assert!(possible || !ci, "CI must run as root with /dev/fuse");
+    if !possible {
+        eprintln!("skipped: needs root and /dev/fuse");
+    }
+    possible
+}
+
+fn is_eio<T>(result: std::io::Result<T>) -> bool {
+    result.is_err_and(|error| error.raw_os_error() == Some(5))
+}
+
+#[test]
+fn a_mount_that_was_thrown_out_comes_back() {
+    if !possible() {
+        return;
+    }
+    let scratch = Scratch::new("evicted");
+    let data = DataDir::at(&scratch.path().join("data")).unwrap();
+    let lock = data.open().unwrap();
+    let targets = targets::open_or_make(&data, Some(1), Some(2)).unwrap();
+    let embedded = Embedded::start_with(&targets, LIMIT_NS).unwrap();
+    let (a, b) = (scratch.path().join("a"), scratch.path().join("b"));
+    for point in [&a, &b] {
+        fs::create_dir(point).unwrap();
+    }
+    let deaf = embedded.mount(&a, false).unwrap();
+    let other = embedded.mount(&b, false).unwrap();
+
+    let mut open = fs::File::create(a.join("file")).unwrap();
+    open.write_all(b"written by a").unwrap();
+    deaf.deafen();
+    // Waits until the lock is taken from a, which does not hear that it is wanted.
+    fs::write(b.join("file"), b"b").unwrap();
+    deaf.hear_again();
+
+    // The file was open, and its size not told: whoever has it open hears of it.
+    assert!(is_eio(open.write_at(b"late", 0)), "nothing is written behind b's back");
+    assert!(is_eio(open.sync_all()));
+    assert!(is_eio(fs::File::open(a.join("file")).and_then(|mut file| {
+        // Opened anew it is there, as b made it.
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        assert_eq!(text, "b");
+        open.sync_all()
+    })));
+    drop(open);
+    fs::write(a.join("file"), b"a again").unwrap();
+    assert_eq!(fs::read(b.join("file")).unwrap(), b"a again");
+    fs::rename(a.join("file"), a.join("moved")).unwrap();
+    assert!(!b.join("file").exists());
+
+    for mounted in [&deaf, &other] {
+        mounted.session.unmount(UnmountMode::Clean).unwrap();
+        mounted.session.join_timeout(Duration::from_secs(10)).unwrap();
+        mounted.leave();
+    }
+    embedded.close().unwrap();
+    drop(lock);
+}
