@@ -29,7 +29,7 @@ use lsm_tree::Slice;
 use sateen_osd::{Index, IndexError, Key, Memtable};
 use sateen_wire::StatFs;
 
-use crate::folder::{create_folder, sync_parent};
+use crate::folder::{create_folder, sync_folder, sync_parent};
 use crate::{lock, space};
 use tables::Tables;
 
@@ -88,6 +88,9 @@ impl DiskIndex {
         create_folder(folder)?;
         sync_parent(folder)?;
         let tables = Arc::new(Tables::open(folder, options)?);
+        // The journal before the checkpoint found here is about to be given up, and whoever
+        // wrote the checkpoint may have died before its name was durable.
+        sync_folder(folder)?;
         let state = Mutex::new(Merging { wanted: true, busy: true, stop: false });
         let signal = Arc::new(Signal { state, changed: Condvar::new() });
         let thread = std::thread::Builder::new().name("index-merge".into());

@@ -18,7 +18,7 @@
 //! Only one frame is under way at a time. Therefore, at the first place where no next frame
 //! stands, either the log ends (a write was cut off, or nothing was written), or something
 //! acknowledged is damaged, and then newer frames or segments lie behind it: recovery looks
-//! for them, and refuses.
+//! for them, and refuses. What it believes it syncs before anything is built upon it.
 
 mod header;
 mod scan;
@@ -270,7 +270,18 @@ impl<S: Shelf> Journal<S> {
             poisoned: false,
         };
         journal.keep(free).map_err(JournalError::Io)?;
+        journal.make_durable().map_err(JournalError::Io)?;
         Ok(journal)
+    }
+
+    /// Makes what was found as durable as it will be taken for. A process that was killed
+    /// between a write and its sync leaves a frame, or a spare and its name, that only the
+    /// page cache has; the next segment's header would vouch for it.
+    fn make_durable(&self) -> io::Result<()> {
+        for file in self.used.iter().map(|used| &used.file).chain(&self.free) {
+            self.shelf.sync(*file)?;
+        }
+        self.shelf.sync_names()
     }
 
     /// Reads what the index may lack. Changes nothing.

@@ -30,6 +30,8 @@ pub(super) trait Shelf: Send + Sync + 'static {
     fn write(&self, file: u64, at: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes what was written to the file durable.
     fn sync(&self, file: u64) -> io::Result<()>;
+    /// Makes the names of all files durable.
+    fn sync_names(&self) -> io::Result<()>;
 }
 
 /// The shelf in a folder. Keeps its few files open.
@@ -152,5 +154,9 @@ impl Shelf for DirShelf {
 
     fn sync(&self, file: u64) -> io::Result<()> {
         self.file(file)?.sync_data()
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        sync_folder(&self.folder)
     }
 }

@@ -20,6 +20,9 @@ const OPTIONS: JournalOptions = JournalOptions { segment_bytes: 5 * PAGE, segmen
 #[derive(Debug, Clone)]
 enum Step {
     Create(u64, u64),
+    /// As `Create`, but the process died before the name was durable.
+    CreateUnnamed(u64, u64),
+    SyncNames,
     Remove(u64),
     Write(u64, u64, Vec<u8>),
     Sync(u64),
@@ -88,6 +91,10 @@ impl Shelf for MemoryShelf {
         lock(&self.state).1.push(Step::Sync(file));
         Ok(())
     }
+    fn sync_names(&self) -> io::Result<()> {
+        lock(&self.state).1.push(Step::SyncNames);
+        Ok(())
+    }
 }
 
 fn open(
@@ -136,8 +143,14 @@ impl Writer {
 fn after_power_loss(steps: &[Step], cut: usize, earlier_arrive: bool) -> Disk {
     let mut disk = Disk::new();
     let mut pending: Vec<(u64, u64, Vec<u8>)> = Vec::new();
+    let mut unnamed = BTreeSet::new();
     for step in steps {
         match step {
+            Step::CreateUnnamed(file, len) => {
+                disk.insert(*file, vec![0; *len as usize]);
+                unnamed.insert(*file);
+            }
+            Step::SyncNames => unnamed.clear(),
             Step::Create(file, len) => drop(disk.insert(*file, vec![0; *len as usize])),
             Step::Remove(file) => drop(disk.remove(file)),
             Step::Write(file, at, bytes) => pending.push((*file, *at, bytes.clone())),
@@ -157,6 +170,7 @@ fn after_power_loss(steps: &[Step], cut: usize, earlier_arrive: bool) -> Disk {
     if let Some((file, at, bytes)) = last {
         apply(&mut disk, file, at, &bytes[..cut.min(bytes.len())]);
     }
+    disk.retain(|file, _| !unnamed.contains(file));
     disk
 }
 
@@ -220,6 +234,47 @@ fn power_may_go_at_any_byte_of_any_write() {
     }
     println!("{opened} crashes over {} steps", steps.len());
     assert!(opened > 2000, "{opened}");
+}
+
+/// A process that is killed between a write and its sync leaves a frame in the page cache.
+/// The next one believes it, goes on behind it, and then the power goes.
+#[test]
+fn a_frame_that_only_the_page_cache_had_is_durable_once_it_is_believed() {
+    let shelf = MemoryShelf::default();
+    Journal::create(&shelf, EPOCH, OPTIONS).unwrap();
+    let mut writer = Writer::new(&shelf, 0);
+    writer.commit(&[10, 20]);
+    writer.appender.append(&[3; 30]);
+    let frame = writer.appender.take().unwrap();
+    shelf.write(writer.journal.used.back().unwrap().file, writer.journal.at, &frame.bytes).unwrap();
+    drop(writer);
+
+    let mut writer = Writer::new(&shelf, 0);
+    assert_eq!(writer.appender.last(), 3);
+    let acked = writer.commit(&[40]);
+    let disk = after_power_loss(&shelf.steps(), 0, false);
+    let (_, found) = open(&MemoryShelf::of(disk), 0).unwrap();
+    check_log(&found, acked, 0, "after both");
+}
+
+/// A process that is killed while it makes a spare leaves it whole, but maybe without a
+/// durable name.
+#[test]
+fn a_spare_without_a_durable_name_is_not_lost_with_what_it_is_used_for() {
+    let shelf = MemoryShelf::default();
+    Journal::create(&shelf, EPOCH, JournalOptions { segments_min: 1, ..OPTIONS }).unwrap();
+    let len = OPTIONS.segment_bytes;
+    {
+        let mut state = lock(&shelf.state);
+        state.0.insert(1, vec![0; len as usize]);
+        state.1.push(Step::CreateUnnamed(1, len));
+    }
+    let mut writer = Writer::new(&shelf, 0);
+    let acked = writer.commit(&[10]);
+    assert_eq!(writer.journal.used.back().unwrap().file, 1);
+    let disk = after_power_loss(&shelf.steps(), 0, false);
+    let (_, found) = open(&MemoryShelf::of(disk), 0).unwrap();
+    check_log(&found, acked, 0, "after power loss");
 }
 
 /// The found records follow each other, reach back to the checkpoint, and lack nothing that
@@ -393,6 +448,9 @@ impl Shelf for FailingShelf {
         self.tick(file)?;
         self.inner.sync(file)
     }
+    fn sync_names(&self) -> io::Result<()> {
+        self.inner.sync_names()
+    }
 }
 
 #[test]
@@ -400,9 +458,10 @@ fn the_first_failure_is_the_last_write() {
     for good in 0..12 {
         let inner = MemoryShelf::default();
         Journal::create(&inner, EPOCH, OPTIONS).unwrap();
-        let shelf = FailingShelf { inner, left: Mutex::new(good), failed: Mutex::default() };
+        let shelf = FailingShelf { inner, left: Mutex::new(u32::MAX), failed: Mutex::default() };
         let replay = |_: &[u8]| Ok::<_, JournalError>(());
         let mut journal = Journal::open(shelf, EPOCH, 0, OPTIONS, false, replay).unwrap();
+        *lock(&journal.shelf.left) = good;
         let mut appender = Appender::new(EPOCH, 0);
         let mut failed = false;
         for _ in 0..12 {
