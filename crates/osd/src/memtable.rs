@@ -15,11 +15,13 @@ use tree::{Place, Tree};
 
 /// Marks a removed key, which hides an older value below.
 const REMOVED: Place = Place { start: 0, len: u32::MAX };
+/// Where all empty values are: they need no block, and the one being filled may be full.
+const EMPTY: Place = Place { start: 0, len: 0 };
 
 /// Bytes of a block of values: what one allocation brings. A value lies in one block.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Memory of a key in the tree, roughly: leaves are two thirds full.
+/// Memory of a key in the tree while there are few, whose leaves are hardly filled yet.
 const KEY_BYTES: usize = 56;
 
 /// An ordered map from keys to values or removals.
@@ -72,9 +74,9 @@ impl Memtable {
         self.places.range(from).map(|(key, place)| (key, self.values.get(place)))
     }
 
-    /// Bytes of memory in use, roughly.
+    /// Bytes of memory in use: nodes of the tree, and blocks up to where they are filled.
     pub fn bytes(&self) -> usize {
-        self.values.bytes + self.places.len() * KEY_BYTES
+        self.values.bytes() + self.places.bytes().max(self.places.len() * KEY_BYTES)
     }
 
     /// Number of keys.
@@ -94,19 +96,26 @@ struct Values {
     blocks: Vec<Vec<u8>>,
     /// The block that is being filled.
     filling: usize,
-    /// Bytes of all values, also of those that were replaced.
-    bytes: usize,
 }
 
 impl Values {
     fn clear(&mut self) {
         self.blocks.iter_mut().for_each(Vec::clear);
-        (self.filling, self.bytes) = (0, 0);
+        self.filling = 0;
+    }
+
+    /// Bytes of all values, also of those that were replaced, and what was left of blocks
+    /// that the next value did not fit into.
+    fn bytes(&self) -> usize {
+        self.filling * BLOCK_BYTES + self.blocks.get(self.filling).map_or(0, Vec::len)
     }
 
     fn get(&self, place: Place) -> Option<&[u8]> {
         if place == REMOVED {
             return None;
+        }
+        if place.len == 0 {
+            return Some(&[]);
         }
         let (block, start) =
             (place.start as usize / BLOCK_BYTES, place.start as usize % BLOCK_BYTES);
@@ -116,6 +125,9 @@ impl Values {
     /// Puts a value where the old one stood if it fits there, and else behind all others.
     fn replace(&mut self, old: Place, value: &[u8]) -> Place {
         let len = value.len() as u32;
+        if len == 0 {
+            return EMPTY;
+        }
         if old == REMOVED || len > old.len {
             return self.push(value);
         }
@@ -128,7 +140,6 @@ impl Values {
     }
 
     fn push(&mut self, value: &[u8]) -> Place {
-        self.bytes += value.len();
         let room = |block: &Vec<u8>| block.len() + value.len() <= BLOCK_BYTES;
         if self.blocks.get(self.filling).is_some_and(|block| !room(block)) {
             self.filling += 1;
@@ -179,6 +190,21 @@ mod tests {
             assert!(table.is_empty() && table.bytes() == 0);
             assert_eq!(table.get(&key(3)), None);
         }
+    }
+
+    /// Empty values beside blocks that are exactly full.
+    #[test]
+    fn an_empty_value_needs_no_room() {
+        let mut table = Memtable::new();
+        let key = |n: u8| Key::tag(b'k').with(&[n]);
+        (2..18).for_each(|n| put(&mut table, &key(n), &[7; BLOCK_BYTES / 16]));
+        put(&mut table, &key(1), b"");
+        assert_eq!(table.get(&key(1)), Some(Some(&b""[..])));
+        put(&mut table, &key(2), b"");
+        assert_eq!(table.get(&key(2)), Some(Some(&b""[..])));
+        put(&mut table, &key(1), b"grown");
+        assert_eq!(table.get(&key(1)), Some(Some(&b"grown"[..])));
+        assert_eq!(table.get(&key(2)), Some(Some(&b""[..])));
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::key::Words;
 const LEAF_KEYS: usize = 32;
 /// Keys in an inner node, which has one child more.
 const INNER_KEYS: usize = 32;
+/// A leaf with fewer keys is nearly empty: no other such leaf is made before it.
+const LEAF_KEYS_FEW: usize = LEAF_KEYS / 4;
 /// Bytes of a block of nodes, roughly: what one allocation brings.
 const BLOCK_BYTES: usize = 1 << 20;
 /// No such node.
@@ -134,6 +136,12 @@ impl Tree {
         self.len
     }
 
+    /// Bytes of all nodes but the first leaf, which is there however few keys it has.
+    pub(super) fn bytes(&self) -> usize {
+        let leaves = self.leaves.len.saturating_sub(1) as usize * size_of::<Leaf>();
+        leaves + self.inners.len as usize * size_of::<Inner>()
+    }
+
     /// Forgets all keys and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.leaves.clear();
@@ -222,9 +230,13 @@ impl Tree {
     }
 
     fn split_leaf(&mut self, number: u32, key: &Words) -> (Words, u32) {
+        let next = self.leaves.at(number).next;
+        let before_few = next != NONE && self.leaves.at(next).len < LEAF_KEYS_FEW;
         let left = self.leaves.at_mut(number);
-        // Keys often come in ascending order: then the left leaf stays full.
-        let ascending = is_below(&left.keys[LEAF_KEYS - 1], key);
+        // Keys often come in ascending order: then the left leaf stays full, and the right one
+        // begins with the new key alone. If those that follow descend, they come to the left
+        // leaf again, and must not get such a leaf each.
+        let ascending = is_below(&left.keys[LEAF_KEYS - 1], key) && !before_few;
         let keep = if ascending { LEAF_KEYS } else { LEAF_KEYS / 2 };
         let mut right = EMPTY_LEAF;
         right.len = LEAF_KEYS - keep;
@@ -352,6 +364,22 @@ mod tests {
             tree.clear();
             assert_eq!(tree.range(Bound::Unbounded).count(), 0);
             assert_eq!(tree.range(Bound::Included(key(3))).count(), 0);
+        }
+    }
+
+    /// Runs that descend behind a full leaf, also several of them in turn.
+    #[test]
+    fn keys_that_descend_between_leaves_share_them() {
+        for runs in [1, 7] {
+            let mut tree = Tree::default();
+            for n in 0..32u64 {
+                tree.entry(&key(n), NOWHERE);
+            }
+            for n in 0..20_000u64 {
+                tree.entry(&key((1 + n % runs) * 1_000_000 - n), NOWHERE);
+            }
+            let least = tree.len().div_ceil(LEAF_KEYS) as u32;
+            assert!(tree.leaves.len <= 3 * least, "{runs} runs: {} leaves", tree.leaves.len);
         }
     }
 
