@@ -31,7 +31,7 @@ use sateen_wire::StatFs;
 
 use crate::folder::{create_folder, sync_folder, sync_parent};
 use crate::{lock, space};
-use tables::Tables;
+use tables::{Tables, out_of_space};
 
 /// How much less often than others the merging thread gets the processor.
 const MERGE_NICE: i32 = 10;
@@ -257,8 +257,19 @@ impl Index for DiskIndex {
     }
 
     fn checkpoint(&self, table: &Memtable, upto: u64) -> Result<(), IndexError> {
-        let changes = table.range(Bound::Unbounded);
-        self.write(upto, changes.map(|(key, value)| (Slice::from(key.as_bytes()), value)))
+        let write = || {
+            let changes = table.range(Bound::Unbounded);
+            self.write(upto, changes.map(|(key, value)| (Slice::from(key.as_bytes()), value)))
+        };
+        match write() {
+            Err(error) if out_of_space(&error) => {
+                // What it left is gone. Who asked gives the target up if this fails, too.
+                tracing::warn!(%error, "a checkpoint needs what old tables still occupy");
+                self.tables.empty_trash();
+                write()
+            }
+            other => other,
+        }
     }
 
     fn checkpointed(&self) -> u64 {

@@ -7,6 +7,8 @@
 //! piece before is written out: never more than two are dirty or under way. The engine's own
 //! sync then finds little left to do, and is as necessary as before.
 //!
+//! This is a courtesy: where it does not work, tables are written without it.
+//!
 //! The engine does not say which files it writes. They are those that appear: tables have
 //! rising numbers. That a checkpoint and a merge find each other's tables does no harm.
 
@@ -14,6 +16,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use sateen_types::Errno;
 
 use crate::writeback;
 
@@ -29,6 +33,8 @@ pub(super) struct Pacer {
     growing: BTreeMap<u64, Growing>,
     /// Bytes since the last piece.
     bytes: usize,
+    /// It did not work.
+    stopped: bool,
 }
 
 struct Growing {
@@ -41,23 +47,46 @@ struct Growing {
 
 impl Pacer {
     /// Paces what will be written into the folder of tables from now on.
-    pub(super) fn new(folder: PathBuf) -> io::Result<Pacer> {
-        let last = numbers(&folder)?.into_iter().max();
-        let first = last.map_or(0, |last| last + 1);
-        Ok(Pacer { folder, first, growing: BTreeMap::new(), bytes: 0 })
+    pub(super) fn new(folder: PathBuf) -> Pacer {
+        let before = numbers(&folder);
+        let growing = BTreeMap::new();
+        let mut pacer = Pacer { folder, first: 0, growing, bytes: 0, stopped: false };
+        match before {
+            Ok(numbers) => pacer.first = numbers.into_iter().max().map_or(0, |last| last + 1),
+            Err(error) => pacer.stop(&error),
+        }
+        pacer
     }
 
     /// So many bytes were written, roughly.
+    ///
+    /// # Errors
+    /// Something of a table could not be written out.
     pub(super) fn wrote(&mut self, bytes: usize) -> io::Result<()> {
         self.bytes += bytes;
-        if self.bytes < PIECE_BYTES {
+        if self.bytes < PIECE_BYTES || self.stopped {
             return Ok(());
         }
         self.bytes = 0;
-        self.next_piece()
+        let mut paced = self.look_for_new();
+        for growing in self.growing.values_mut() {
+            paced = paced.and_then(|()| growing.next_piece());
+        }
+        match paced {
+            Err(error) if is_loss(&error) => return Err(error),
+            Err(error) => self.stop(&error),
+            Ok(()) => {}
+        }
+        Ok(())
     }
 
-    fn next_piece(&mut self) -> io::Result<()> {
+    fn stop(&mut self, error: &io::Error) {
+        tracing::warn!(%error, "tables are written without a pace");
+        self.stopped = true;
+        self.growing.clear();
+    }
+
+    fn look_for_new(&mut self) -> io::Result<()> {
         for number in numbers(&self.folder)? {
             if number >= self.first && !self.growing.contains_key(&number) {
                 let table = match File::open(self.folder.join(number.to_string())) {
@@ -68,11 +97,15 @@ impl Pacer {
                 self.growing.insert(number, Growing { table, written: 0, started: 0 });
             }
         }
-        for growing in self.growing.values_mut() {
-            growing.next_piece()?;
-        }
         Ok(())
     }
+}
+
+/// Whether an error says that written bytes did not reach the disk. The table's own sync
+/// meets that, too, and the step is over.
+fn is_loss(error: &io::Error) -> bool {
+    let loss = [Errno::EIO.raw(), Errno::ENOSPC.raw(), Errno::EDQUOT.raw()];
+    error.raw_os_error().is_some_and(|raw| loss.contains(&raw))
 }
 
 impl Growing {
@@ -116,7 +149,7 @@ mod tests {
         };
         grow(6);
         File::create(folder.path().join("other")).unwrap();
-        let mut pacer = Pacer::new(folder.path().to_path_buf()).unwrap();
+        let mut pacer = Pacer::new(folder.path().to_path_buf());
         let state = |pacer: &Pacer| -> Vec<(u64, u64, u64)> {
             let each = |(number, growing): (&u64, &Growing)| {
                 (*number, growing.written / PIECE, growing.started / PIECE)
@@ -135,5 +168,21 @@ mod tests {
         assert_eq!(step(7), [(7, 2, 3), (9, 1, 1)]);
         fs::remove_file(folder.path().join("9")).unwrap();
         assert_eq!(step(6), [(7, 3, 3), (9, 1, 1)]);
+    }
+
+    /// Tables that cannot be found or opened are the engine's to complain of.
+    #[test]
+    fn where_pacing_does_not_work_there_is_none() {
+        let scratch = crate::testing::Scratch::new("pace-not");
+        let folder = scratch.path().join("tables");
+        let mut absent = Pacer::new(folder.clone());
+        absent.wrote(PIECE_BYTES).unwrap();
+        fs::create_dir(&folder).unwrap();
+        let mut pacer = Pacer::new(folder.clone());
+        // A link to itself cannot be opened, even by root.
+        std::os::unix::fs::symlink("7", folder.join("7")).unwrap();
+        pacer.wrote(PIECE_BYTES).unwrap();
+        pacer.wrote(PIECE_BYTES).unwrap();
+        assert!(pacer.stopped && pacer.growing.is_empty());
     }
 }

@@ -82,7 +82,8 @@ fn engine(error: lsm_tree::Error) -> IndexError {
     }
 }
 
-fn out_of_space(error: &IndexError) -> bool {
+/// Whether a step failed for want of space: then it may be tried again.
+pub(super) fn out_of_space(error: &IndexError) -> bool {
     let full = [Errno::ENOSPC.raw(), Errno::EDQUOT.raw()];
     matches!(error, IndexError::Io(error) if error.raw_os_error().is_some_and(|e| full.contains(&e)))
 }
@@ -210,7 +211,7 @@ impl Tables {
         changes: impl Iterator<Item = (Slice, Option<&'a [u8]>)>,
     ) -> Result<(), IndexError> {
         self.guarded(|| {
-            let mut pacer = Pacer::new(self.folder.join(TABLES))?;
+            let mut pacer = Pacer::new(self.folder.join(TABLES));
             let mut ingestion = self.ingest.ingestion().map_err(engine)?;
             ingestion.write(UPTO_KEY, upto.to_le_bytes().as_slice()).map_err(engine)?;
             for (key, value) in changes {
@@ -299,6 +300,17 @@ impl Tables {
         result
     }
 
+    /// Frees at once what merged tables are freeing little by little.
+    pub(super) fn empty_trash(&self) {
+        self.trash.empty();
+    }
+
+    /// Puts a file into the trash.
+    #[cfg(test)]
+    pub(super) fn put_into_trash(&self, file: File) {
+        self.trash.put(file);
+    }
+
     /// Deletes tables that a failed step left, which otherwise only the next opening does.
     /// Steps hold `working` until readers see what they did, so the snapshot names all
     /// tables that anybody uses.
@@ -333,7 +345,7 @@ struct Merges {
 /// Asked by a merge about every pair; keeps all of them, unless the merge is to give up.
 struct OneMerge {
     stopping: Arc<AtomicBool>,
-    pacer: io::Result<Pacer>,
+    pacer: Pacer,
 }
 
 impl Factory for Merges {
@@ -352,11 +364,7 @@ impl CompactionFilter for OneMerge {
         if self.stopping.load(Ordering::Relaxed) {
             return Err(io::Error::from(io::ErrorKind::Interrupted).into());
         }
-        match &mut self.pacer {
-            Ok(pacer) => pacer.wrote(item.key().len() + item.value()?.len() + PAIR_BYTES)?,
-            // The merge is likely to meet the same error; it says more of it.
-            Err(error) => tracing::debug!(%error, "a merge is not paced"),
-        }
+        self.pacer.wrote(item.key().len() + item.value()?.len() + PAIR_BYTES)?;
         Ok(Verdict::Keep)
     }
 }

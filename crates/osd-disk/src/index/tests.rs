@@ -204,6 +204,65 @@ fn sweeping_takes_what_failed_steps_left_and_nothing_else() {
     assert_eq!(everything(&DiskIndex::open(scratch.path(), SMALL).unwrap(), 77), model);
 }
 
+/// A small file system that goes with the test.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    /// `None` if the test may not make one. In CI it must.
+    fn new(scratch: &Scratch, size: &str) -> Option<SmallDisk> {
+        let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+        if !rustix::process::geteuid().is_root() && !ci {
+            eprintln!("skipped: needs root");
+            return None;
+        }
+        let path = scratch.path().join("small");
+        std::fs::create_dir(&path).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path);
+        assert!(mount.status().unwrap().success());
+        Some(SmallDisk(path))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// The disk is full of tables that were merged away: a checkpoint gets their space. It is full
+/// of what is not the index's: the checkpoint fails, and can be repeated when there is room.
+#[test]
+fn a_full_disk_does_not_end_the_index() {
+    let scratch = Scratch::new("index-full");
+    let Some(disk) = SmallDisk::new(&scratch, "32m") else { return };
+    let index = DiskIndex::open(&disk.0.join("index"), IndexOptions::default()).unwrap();
+    let (mut model, mut table) = (Model::new(), Memtable::new());
+    for n in 0..300 {
+        let mut batch = Batch::new();
+        batch.put_with(&key(n), |out| out.extend([n as u8; 50_000]));
+        table.apply(batch.as_bytes()).unwrap();
+        model.insert(key(n), vec![n as u8; 50_000]);
+    }
+    let filler = disk.0.join("filler");
+    std::fs::write(&filler, vec![1; 24 << 20]).unwrap();
+    let error = index.checkpoint(&table, 1).unwrap_err();
+    assert!(out_of_space(&error), "{error}");
+    assert_eq!(index.checkpointed(), 0);
+
+    // The same data in the trash, at the front of a file so long that its turn never comes.
+    let trash = File::options().write(true).open(&filler).unwrap();
+    trash.set_len(1 << 40).unwrap();
+    std::fs::remove_file(&filler).unwrap();
+    index.tables.put_into_trash(trash);
+    index.checkpoint(&table, 1).unwrap();
+    assert_eq!(index.checkpointed(), 1);
+    assert!(everything(&index, 99) == model);
+    drop(index);
+    let index = DiskIndex::open(&disk.0.join("index"), IndexOptions::default()).unwrap();
+    assert!(everything(&index, 99) == model);
+}
+
 #[test]
 fn tables_that_are_named_on_disk_only_stop_the_index() {
     let scratch = Scratch::new("index-named");
