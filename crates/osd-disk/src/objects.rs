@@ -41,6 +41,8 @@ use namer::Namer;
 use names::Group;
 use unsynced::{Changing, Place, Unsynced};
 
+/// Locks that objects share for their syncs; so many that two rarely share one.
+const SYNC_LOCKS: usize = 1024;
 /// Tries at bringing a file into a folder that others remove whenever it is empty.
 const BIRTH_TRIES_MAX: u32 = 16;
 
@@ -72,6 +74,8 @@ pub struct DiskObjects {
     /// The group in which an object was born last.
     busy: Mutex<Option<Group>>,
     poisoned: AtomicBool,
+    /// Held while an object is synced. See [`DiskObjects::vouch`].
+    syncing: [Mutex<()>; SYNC_LOCKS],
 }
 
 impl DiskObjects {
@@ -93,6 +97,7 @@ impl DiskObjects {
             files: Files::new(options.files_open_max),
             busy: Mutex::default(),
             poisoned: AtomicBool::new(false),
+            syncing: [const { Mutex::new(()) }; SYNC_LOCKS],
         })
     }
 
@@ -184,18 +189,37 @@ impl DiskObjects {
         Ok(())
     }
 
+    /// Runs a step that waits until an object's data is written out. Linux reports that it was
+    /// not only once per open file: whoever comes second would hear that all is well. So they
+    /// come one after the other, and behind a failure nobody comes.
+    fn vouch(
+        &self,
+        object: ObjectId,
+        step: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Fid { seq, oid, .. } = object.fid;
+        let at = (seq.0 as usize).wrapping_add(oid as usize).wrapping_add(object.stripe as usize);
+        let _one = self.syncing.get(at % SYNC_LOCKS).map(lock);
+        if self.poisoned.load(Ordering::Acquire) {
+            return Err(io::Error::from_raw_os_error(Errno::EIO.raw()));
+        }
+        let Some(file) = self.existing(object)? else { return Ok(()) };
+        let result = step(&file);
+        if result.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
+            // Also for want of space: it was promised, and what was written is lost.
+            self.poisoned.store(true, Ordering::Release);
+        }
+        result
+    }
+
     /// Makes the data of objects durable. Several are waited for together first.
     fn sync_data(&self, objects: &[ObjectId]) -> io::Result<()> {
         let several = if objects.len() > 1 { objects } else { &[] };
         for object in several {
-            if let Some(file) = self.existing(*object)? {
-                writeback::wait(&file, writeback::ALL)?;
-            }
+            self.vouch(*object, |file| writeback::wait(file, writeback::ALL))?;
         }
         for object in objects {
-            if let Some(file) = self.existing(*object)? {
-                file.sync_data()?;
-            }
+            self.vouch(*object, File::sync_data)?;
         }
         Ok(())
     }

@@ -34,8 +34,9 @@ struct State {
     /// Turns that have begun, and that have ended.
     begun: u64,
     ended: u64,
-    /// The last turn that failed, and the error. What it did is asked for again.
-    failed: Option<(u64, i32)>,
+    /// The error of the first turn that failed. It is that of all later ones, too: the file
+    /// system below may report it only once.
+    failed: Option<i32>,
     stop: bool,
 }
 
@@ -81,8 +82,8 @@ impl Namer {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         match state.failed {
-            Some((failed, raw)) if failed >= turn => Err(io::Error::from_raw_os_error(raw)),
-            _ => Ok(()),
+            Some(raw) => Err(io::Error::from_raw_os_error(raw)),
+            None => Ok(()),
         }
     }
 }
@@ -110,7 +111,7 @@ impl Shared {
         state.ended = state.begun;
         if let Err(error) = synced {
             let raw = error.raw_os_error().unwrap_or(Errno::EIO.raw());
-            state.failed = Some((state.ended, raw));
+            state.failed.get_or_insert(raw);
         }
         self.changed.notify_all();
         state

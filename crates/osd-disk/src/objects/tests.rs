@@ -183,3 +183,48 @@ fn a_full_disk_is_survived_and_other_errors_are_not() {
     assert_eq!(store.sync(&[one]).unwrap_err().errno(), Errno::EIO);
     assert_eq!(read(&store, one, 0, 99), b"still alive");
 }
+
+/// Two sync the same object, and only the first is told that its data was not written out.
+#[test]
+fn who_syncs_beside_a_failure_fails_too() {
+    let scratch = Scratch::new("objects-two-syncs");
+    let store = store(&scratch);
+    let one = object(0, 1, 0);
+    store.write(one, 0, b"x").unwrap();
+    let told = std::sync::Barrier::new(2);
+    let (first, second) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            store.vouch(one, |_| {
+                told.wait();
+                // Time for the other one to overtake, if it can.
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                Err(io::Error::from_raw_os_error(Errno::EIO.raw()))
+            })
+        });
+        let second = scope.spawn(|| {
+            told.wait();
+            store.vouch(one, |_| Ok(()))
+        });
+        (first.join().unwrap(), second.join().unwrap())
+    });
+    assert!(first.is_err() && second.is_err());
+    assert_eq!(store.sync(&[one]).unwrap_err().errno(), Errno::EIO);
+}
+
+/// A folder that could not be synced may have lost names; a later sync does not tell.
+#[test]
+fn names_that_failed_once_are_not_vouched_for_later() {
+    let scratch = Scratch::new("objects-names-fail");
+    let store = store(&scratch);
+    let one = object(0, 1, 0);
+    store.write(one, 0, b"x").unwrap();
+    let group = Group::of(one);
+    let (path, aside) = (group.path(&store.folder), store.folder.join("aside"));
+    std::fs::rename(&path, &aside).unwrap();
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    let sync = || store.namer.wait(store.namer.ask([group].into_iter()));
+    assert!(sync().is_err());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::rename(&aside, &path).unwrap();
+    assert!(sync().is_err());
+}
