@@ -10,7 +10,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -54,6 +54,7 @@ impl TargetFolder {
     pub fn open(path: &Path) -> Result<Self, FolderError> {
         let failed = |error| FolderError::Io { folder: path.to_path_buf(), error };
         create_folder(path).map_err(failed)?;
+        keep_others_out(path).map_err(failed)?;
         // Also if it exists: whoever created it may have died before its name was durable.
         sync_parent(path).map_err(failed)?;
         let name = path.join("lock");
@@ -123,6 +124,16 @@ impl TargetFolder {
     }
 }
 
+/// Lets nobody but the owner of a target's folder enter it: what is below has modes of its own,
+/// and they are not those of the files whose data it is.
+fn keep_others_out(path: &Path) -> io::Result<()> {
+    let mode = std::fs::metadata(path)?.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
+}
+
 /// Creates a folder with its parents, all names durable.
 pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
@@ -165,6 +176,18 @@ mod tests {
         let path = folder.path().to_path_buf();
         drop(folder);
         TargetFolder::open(&path).unwrap();
+    }
+
+    #[test]
+    fn others_are_kept_out_also_of_an_old_folder() {
+        let scratch = Scratch::new("folder-mode");
+        let path = scratch.path().join("a");
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        drop(TargetFolder::open(&path).unwrap());
+        assert_eq!(mode(), 0o700);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        drop(TargetFolder::open(&path).unwrap());
+        assert_eq!(mode(), 0o700);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The control socket: how `down` and `status` talk to the serving process.
 //!
 //! One line of JSON each way, one command per connection. The socket lies in the data
-//! folder, which only its owner can enter.
+//! folder, which others can enter; its mode keeps them from it.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, for_owner_only};
 use crate::report::Report;
 
 /// Longest line of either side.
@@ -69,7 +69,9 @@ fn address(data: &DataDir) -> io::Result<(File, PathBuf)> {
 pub(crate) fn listen(data: &DataDir) -> io::Result<UnixListener> {
     remove(data);
     let (_folder, path) = address(data)?;
-    UnixListener::bind(path)
+    let listener = UnixListener::bind(&path)?;
+    for_owner_only(&path)?;
+    Ok(listener)
 }
 
 /// Removes the socket.

@@ -9,10 +9,12 @@
 //! | `guard.lock` | held by the guard of the serving process |
 //! | `state.json` | what the serving process was, or how it ended |
 //! | `log`, `log.old` | its log |
+//!
+//! Others may pass through it, because `mnt` lies in it; what else is in it is its owner's.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -229,11 +231,28 @@ pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Writes a small file so that a crash leaves the old one or the new one, durably.
+/// Opens a log in a data folder to append to it.
+pub(crate) fn open_log(path: &Path) -> io::Result<File> {
+    let log = File::options().append(true).create(true).mode(0o600).open(path)?;
+    // It may be a link to something that is everybody's, as /dev/null.
+    if log.metadata()?.is_file() {
+        log.set_permissions(fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(log)
+}
+
+/// Keeps others from a file or socket, also if it was made otherwise.
+pub(crate) fn for_owner_only(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+}
+
+/// Writes a small file of its owner's so that a crash leaves the old one or the new one, durably.
 pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
-    let mut file =
-        File::options().read(true).write(true).create(true).truncate(true).open(&temporary)?;
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(&temporary)?;
+    for_owner_only(&temporary)?;
     file.write_all(bytes)?;
     file.rewind()?;
     file.sync_all()?;

@@ -27,7 +27,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::cli::GuardArgs;
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, open_log};
 use crate::mounts;
 use crate::refusal::{Outcome, Refusal};
 
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &GuardArgs) -> Outcome<ExitCode> {
         return Err(failed(io::Error::other("the serving process has died already")));
     }
     // From here on whoever started the serving process is not to be bothered.
-    let log = File::options().append(true).create(true).open(data.join("log")).map_err(failed)?;
+    let log = open_log(&data.join("log")).map_err(failed)?;
     rustix::stdio::dup2_stderr(&log).map_err(|errno| failed(errno.into()))?;
     let mut stdout = io::stdout();
     writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).map_err(failed)?;

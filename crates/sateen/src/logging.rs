@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, open_log};
 use crate::refusal::{Outcome, Refusal};
 
 /// Size at which the log is moved to `log.old` and begun anew.
@@ -58,7 +58,7 @@ impl Log {
 
 impl Open {
     fn at(path: &Path) -> io::Result<Open> {
-        let file = File::options().create(true).append(true).open(path)?;
+        let file = open_log(path)?;
         let len = file.metadata()?.len();
         Ok(Open { file, len })
     }

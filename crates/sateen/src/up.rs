@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::cli::UpArgs;
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, open_log};
 use crate::refusal::{Outcome, Refusal};
 use crate::{logging, mounts, serve, targets};
 
@@ -117,9 +117,7 @@ fn announce(args: &UpArgs, server: &serve::Server) -> Outcome<()> {
     stdout.write_all(ready.as_bytes()).map_err(|error| failed(&error))?;
     stdout.flush().map_err(|error| failed(&error))?;
     // Nobody reads these any more; what is written there by mistake belongs into the log.
-    let log = server.data().join("log");
-    let log = std::fs::File::options().append(true).create(true).open(log);
-    let log = log.map_err(|error| failed(&error))?;
+    let log = open_log(&server.data().join("log")).map_err(|error| failed(&error))?;
     rustix::stdio::dup2_stdout(&log)
         .and_then(|()| rustix::stdio::dup2_stderr(&log))
         .map_err(|error| failed(&error.into()))

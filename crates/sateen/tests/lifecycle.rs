@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -144,6 +146,38 @@ fn up_status_down() {
     assert!(fs_.refused(&["up", "--osts", "1"]).contains("--osts 2"));
     fs_.ok(&["up", "--osts", "3"]);
     assert!(fs_.status()["targets"].as_array().unwrap().len() > names.len());
+}
+
+/// On the mount its own modes decide who reads what. Below the data folder nobody else does.
+#[test]
+fn other_users_read_through_the_mount_only() {
+    if !possible() {
+        return;
+    }
+    let fs_ = Fs::new("others");
+    fs_.ok(&["up", "--osts", "1"]);
+    let cat = |path: &Path| Command::new("cat").arg(path).uid(65534).gid(65534).output().unwrap();
+    for (name, mode) in [("public", 0o644), ("secret", 0o600)] {
+        let path = fs_.mnt().join(name);
+        fs::write(&path, name).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        fs::File::open(&path).unwrap().sync_all().unwrap();
+        assert_eq!(cat(&path).stdout, if mode == 0o644 { b"public".as_slice() } else { b"" });
+    }
+    let found = Command::new("find").arg(fs_.data.join("ost0000/objects")).output().unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    let objects: Vec<&Path> = found.lines().map(Path::new).filter(|path| path.is_file()).collect();
+    assert!(objects.iter().any(|path| fs::read(path).unwrap() == b"secret"), "{found}");
+    let (log, state) = (fs_.data.join("log"), fs_.data.join("state.json"));
+    for path in objects.into_iter().chain([log.as_path(), &state]) {
+        let refused = cat(path);
+        assert!(!refused.status.success() && refused.stdout.is_empty(), "{}", path.display());
+    }
+    let mode = |name: &str| fs::metadata(fs_.data.join(name)).unwrap().permissions().mode() & 0o777;
+    for target in ["mgt", "mdt0000", "ost0000"] {
+        assert_eq!(mode(target), 0o700, "{target}");
+    }
+    assert_eq!(mode("control.sock"), 0o600);
 }
 
 #[test]
