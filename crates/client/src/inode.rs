@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use sateen_types::{Attr, Fid, Layout, Timespec};
+use sateen_types::{Attr, Errno, Fid, Layout, Timespec};
 use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
 
 use crate::locks::Access;
@@ -90,6 +90,11 @@ pub(crate) struct InodeState {
     /// report overtake it.
     pub(crate) reporting: bool,
     pub(crate) unsynced: BTreeMap<u32, Unsynced>,
+    /// Syncs of the objects: one at a time, each with a number.
+    pub(crate) syncing: bool,
+    pub(crate) sync_round: u64,
+    /// The last of them that failed.
+    pub(crate) sync_failed: Option<(u64, Errno)>,
     /// Other clients may have written what no sync from here has covered.
     pub(crate) others_wrote: bool,
     /// Writes that were acknowledged may be lost: the next fsync says so.
@@ -148,7 +153,7 @@ impl InodeState {
     /// Whether data was written that may not be durable, or of which the MDT may not know.
     pub(crate) fn is_unsaved(&self) -> bool {
         let told = self.unreported_mtime.is_none() && !self.reporting;
-        !told || !self.unsynced.is_empty() || self.lost_writes
+        !told || !self.unsynced.is_empty() || self.lost_writes || self.syncing
     }
 
     /// The MDT has forgotten this client.
@@ -326,6 +331,7 @@ impl InodeState {
             && self.unreported_mtime.is_none()
             && !self.reporting
             && self.unsynced.is_empty()
+            && !self.syncing
             && !self.locks.iter().any(|held| held.users > 0 || held.cancelling)
     }
 

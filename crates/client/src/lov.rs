@@ -8,8 +8,8 @@ use sateen_types::{Attr, Chunk, Errno, Fid, Layout, ObjectId, Result};
 use sateen_wire::{MdtRequest, SizeReport};
 
 use crate::client::Client;
-use crate::inode::{Inode, Unsynced};
-use crate::sync::{join_all, lock};
+use crate::inode::{Inode, InodeState, Unsynced};
+use crate::sync::{join_all, lock, until};
 
 /// How often a doubtful size is asked for without a pause.
 const ASKED_AT_ONCE: u32 = 8;
@@ -19,6 +19,15 @@ const ANY_EPOCH: u64 = 0;
 const ASK_AGAIN_NS: u64 = 1_000_000;
 /// How often at most: for 10 s and more.
 const ASKED_MAX: u32 = 10_000;
+
+/// The right to sync an inode; given back on drop.
+struct SyncTurn<'a>(&'a Inode);
+
+impl Drop for SyncTurn<'_> {
+    fn drop(&mut self) {
+        self.0.update(|state| state.syncing = false);
+    }
+}
 
 fn object_of(fid: Fid, stripe: u32) -> ObjectId {
     ObjectId { fid, stripe }
@@ -144,7 +153,7 @@ impl Client {
     /// # Errors
     /// `EIO` if acknowledged writes may be lost, once; the OSTs' otherwise.
     pub(crate) async fn sync_own(&self, inode: &Inode) -> Result<()> {
-        self.sync_objects(inode, None).await
+        self.sync_in_turn(inode, self.sync_objects(inode, None)).await
     }
 
     /// Makes everything written to a regular file durable on the OSTs, by whomever.
@@ -152,17 +161,52 @@ impl Client {
     /// # Errors
     /// As [`Client::sync_own`].
     pub(crate) async fn sync_data(&self, inode: &Inode) -> Result<()> {
-        if !lock(&inode.state).sync_all_objects() {
-            return self.sync_own(inode).await;
-        }
-        let synced = match self.layout_of(inode).await {
-            Ok(layout) => self.sync_objects(inode, layout.as_deref()).await,
-            Err(errno) => Err(errno),
+        let sync = async {
+            if !lock(&inode.state).sync_all_objects() {
+                return self.sync_objects(inode, None).await;
+            }
+            let synced = match self.layout_of(inode).await {
+                Ok(layout) => self.sync_objects(inode, layout.as_deref()).await,
+                Err(errno) => Err(errno),
+            };
+            if synced.is_err() {
+                lock(&inode.state).others_wrote = true;
+            }
+            synced
         };
-        if synced.is_err() {
-            lock(&inode.state).others_wrote = true;
+        self.sync_in_turn(inode, sync).await
+    }
+
+    /// Syncs of one inode come one after the other: each takes with it what was written until
+    /// it began, also by those who then wait, and who must not return before it has, nor
+    /// better than it.
+    async fn sync_in_turn(
+        &self,
+        inode: &Inode,
+        sync: impl Future<Output = Result<()>>,
+    ) -> Result<()> {
+        let mut since = None;
+        let take_turn = |state: &mut InodeState| {
+            // The one that is under way may have what is to be synced here.
+            let first = *since.get_or_insert(state.sync_round + u64::from(!state.syncing));
+            if state.syncing {
+                return None;
+            }
+            state.syncing = true;
+            state.sync_round += 1;
+            Some((first, state.sync_round))
+        };
+        let (first, round) = until(&inode.state, |state| &mut state.waiters, take_turn).await;
+        let turn = SyncTurn(inode);
+        let synced = sync.await;
+        let mut state = lock(&inode.state);
+        if let Err(errno) = synced {
+            state.sync_failed = Some((round, errno));
         }
-        synced
+        let failed = state.sync_failed.filter(|(round, _)| *round >= first);
+        drop(state);
+        drop(turn);
+        failed.map_or(Ok(()), |(_, errno)| Err(errno))
     }
 
     /// Syncs the objects written from here, and all others of the layout, if one is given.

@@ -19,6 +19,8 @@ use sateen_wire::StatFs;
 pub(crate) const GRANT_CLIENT_MAX: u64 = 256 * MIB;
 /// What one client may be promised even when many share little space.
 const GRANT_CLIENT_MIN: u64 = 2 * MIB;
+/// What is left must be so many times what is promised unasked.
+const PLENTY: u64 = 256;
 /// Most bytes kept back for the file system below and for our own metadata.
 const RESERVE_MAX: u64 = 256 * MIB;
 /// The reserve is at most this part of a small store.
@@ -134,6 +136,12 @@ impl Space {
             self.scarce = true;
         }
         given
+    }
+
+    /// Whether so many bytes may be promised to somebody who has not asked, and may never use
+    /// them.
+    pub(crate) fn is_plenty_for(&self, bytes: u64) -> bool {
+        self.available().is_some_and(|available| bytes <= available / PLENTY)
     }
 
     /// The client is gone, or has forgotten: its grant goes back.

@@ -335,6 +335,23 @@ fn tombstones_of_writers_who_do_not_come_back_go_in_time() {
 }
 
 #[test]
+fn a_write_brings_a_grant_for_the_next_while_there_is_plenty() {
+    for (disk, expected) in [(1 << 40, MIB), (64 * MIB, 0)] {
+        let mut world = World::new(1, disk);
+        let mut peer = world.client(1);
+        // The store was asked for its space by then.
+        world.now.mono_ns += 10_000_000_000;
+        world.tick();
+        world.settle();
+        let block = vec![7u8; MIB as usize];
+        match world.write(&mut peer, object(1, 0), 0, &block) {
+            Ok(OstReply::Written { granted, .. }) => assert_eq!(granted, expected, "{disk}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn space_is_promised_once_and_refused_early() {
     let mut world = World::new(1, 16 * MIB);
     let (mut one, mut two) = (world.client(1), world.client(2));

@@ -5,7 +5,7 @@ use sateen_client::{OpenHow, Opened};
 use sateen_types::{Errno, Layout};
 use sateen_wire::{
     Cred, Grant, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply,
-    ReplyBody,
+    ReplyBody, Request,
 };
 
 use crate::rig::{FILE, Rig, attr, grant, reply};
@@ -131,4 +131,54 @@ fn a_sync_covers_what_others_may_have_written() {
     let mut sync = start();
     mdt_syncs(&rig);
     assert_eq!(rig.poll(&mut sync), Some(Ok(())));
+}
+
+#[test]
+fn a_sync_that_finds_another_under_way_ends_no_sooner_and_no_better() {
+    let rig = Rig::with_osts(2);
+    let locks = [grant(1, LockMode::Pw, Ibits::DATA), grant(2, LockMode::Pr, Ibits::META)];
+    let handle = open(&rig, &locks).handle;
+    let client = rig.client.clone();
+    let data = Bytes::from_static(&[1; 100]);
+    let mut write = rig.start(async move { client.write(handle, 0, data, false).await });
+    mdt_syncs(&rig);
+    assert!(rig.poll(&mut write).is_none());
+    rig.answer(&take_write(&rig, 0).0, written(0));
+    assert_eq!(rig.poll(&mut write), Some(Ok(100)));
+    let start = || {
+        let client = rig.client.clone();
+        rig.start(async move { client.fsync(FILE).await })
+    };
+    let mut first = start();
+    let mut second = start();
+    // The MDT is quick.
+    let mut syncs = Vec::new();
+    loop {
+        while !rig.is_silent() {
+            match rig.take_request() {
+                (header, Request::Mdt(_)) => rig.answer(&header, reply(MdtReply::Done, &[])),
+                (header, Request::Ost(OstRequest::Sync { .. })) => syncs.push(header),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(rig.poll(&mut first).is_none() && rig.poll(&mut second).is_none());
+        if rig.is_silent() {
+            break;
+        }
+    }
+    assert_eq!(syncs.len(), 2, "one for each OST");
+    for header in syncs {
+        rig.answer(&header, Reply::error(Errno::EIO));
+    }
+    assert_eq!(rig.poll(&mut first), Some(Err(Errno::EIO)));
+    let mut ended = rig.poll(&mut second);
+    while ended.is_none() {
+        match rig.take_request() {
+            (header, Request::Mdt(_)) => rig.answer(&header, reply(MdtReply::Done, &[])),
+            (header, Request::Ost(_)) => rig.answer(&header, ost(OstReply::Done)),
+            other => panic!("{other:?}"),
+        }
+        ended = rig.poll(&mut second);
+    }
+    assert_eq!(ended, Some(Err(Errno::EIO)), "its bytes were among those that failed");
 }
