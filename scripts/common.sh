@@ -45,11 +45,13 @@ require_rust() {
         die "Rust $found is too old: $wanted or newer is needed"
 }
 
-# The programs that tests run on a mount. fsx comes from crates.io, once for all clones.
+# The programs that tests run on a mount. Two come from crates.io, once for all clones.
 install_programs() {
     install_missing dbench=dbench sqlite3=sqlite3 rsync=rsync setfacl=acl setfattr=attr git=git
     local tools=${XDG_CACHE_HOME:-$HOME/.cache}/sateen-tools
     [[ -x $tools/bin/fsx ]] || cargo install -q fsx --version 0.3.2 --locked --root "$tools"
+    [[ -x $tools/bin/pjdfstest ]] ||
+        cargo install -q pjdfstest --version 0.2.2 --locked --root "$tools"
 }
 
 require_fuse() {

@@ -1,5 +1,5 @@
-//! Real programs on a mount: fsx, dbench, SQLite, rsync, tar, git. They come from Debian, and
-//! fsx from crates.io; `scripts/test.sh` installs them. `FSX_OPERATIONS` operations of fsx,
+//! Real programs on a mount: fsx, pjdfstest, dbench, SQLite, rsync, tar, git. They come from
+//! Debian, and the first two from crates.io; `scripts/test.sh` installs them. `FSX_OPERATIONS` operations of fsx,
 //! `SEED` repeats them. Needs root and /dev/fuse.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
@@ -113,6 +113,61 @@ fn fsx_through_the_page_cache() {
 #[test]
 fn fsx_with_direct_io() {
     fsx("fsx-direct", &["--direct-io"]);
+}
+
+/// What pjdfstest makes of a folder: how many of its tests passed, and which failed.
+fn pjdfstest(program: &Program, folder: &Path) -> (usize, Vec<String>) {
+    let config = program.scratch().join("pjdfstest.toml");
+    fs::write(&config, PJDFSTEST_CONFIG).unwrap();
+    // Some tests act as another user, who must get at the folder, whatever lies above it.
+    let script = "mount --bind \"$1\" /mnt && cd / && exec \"$2\" -c \"$3\" -p /mnt";
+    let output = Command::new("unshare")
+        .args(["--mount", "bash", "-euc", script, "pjdfstest"])
+        .arg(folder)
+        .arg(tool("pjdfstest").unwrap())
+        .arg(&config)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let failed = text.lines().filter_map(|line| line.strip_suffix("FAILED"));
+    let failed: Vec<String> = failed.map(|name| name.trim().to_owned()).collect();
+    let passed = text.lines().filter(|line| line.trim_end().ends_with(" ok")).count();
+    let summary = format!("Summary: {} failed", failed.len());
+    assert!(text.contains(&summary), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    (passed, failed)
+}
+
+/// Two users that every Debian has.
+const PJDFSTEST_CONFIG: &str = "
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+utimensat = {}
+utime_now = {}
+[settings]
+naptime = 0.01
+[dummy_auth]
+entries = [ [\"nobody\", \"nogroup\"], [\"daemon\", \"daemon\"] ]
+";
+
+/// It has 398 tests. Some are for other systems, and one for those with few hard links.
+const PJDFSTEST_PASSED_MIN: usize = 370;
+
+#[test]
+fn posix_calls_do_what_they_do_on_the_local_disk() {
+    if tool("pjdfstest").is_none() {
+        return;
+    }
+    let Some(program) = started("pjdfstest", &[]) else { return };
+    let local = program.scratch().join("local");
+    fs::create_dir_all(&local).unwrap();
+    let (_, there) = pjdfstest(&program, &local);
+    let (passed, here) = pjdfstest(&program, program.mnt());
+    println!("pjdfstest: {passed} passed");
+    let only_here: Vec<_> = here.iter().filter(|name| !there.contains(name)).collect();
+    assert!(only_here.is_empty(), "{only_here:?}");
+    assert!(passed >= PJDFSTEST_PASSED_MIN, "{passed} of pjdfstest's tests were executed");
+    ended(&program);
 }
 
 #[test]
