@@ -241,7 +241,7 @@ impl Data {
                 piece.offset
             ));
         }
-        self.told(client, op);
+        self.heard(client, op);
         self.writers.remove(&client);
         let mut left: Vec<Piece> = Vec::new();
         for piece in core::mem::take(&mut self.pending) {
@@ -313,17 +313,26 @@ impl Data {
         self.may_hear.contains_key(&client)
     }
 
-    /// An fsync of this client, with this number, was answered or failed.
+    /// An fsync of this client, with this number, failed.
     pub fn told(&mut self, client: ClientId, op: u64) {
-        self.lost.retain(|piece| piece.client != client);
+        self.perhaps_told(client);
+        self.heard(client, op);
+    }
+
+    /// An fsync of this client, with this number, has said all there was to say.
+    fn heard(&mut self, client: ClientId, op: u64) {
         if self.may_hear.get(&client).is_some_and(|since| op > *since) {
             self.may_hear.remove(&client);
         }
     }
 
-    /// A synchronous write of this client failed, perhaps in its fsync.
+    /// An fsync of this client failed, or a synchronous write, perhaps in its fsync. As in
+    /// Linux, the next one speaks of later writes only.
     pub fn perhaps_told(&mut self, client: ClientId) {
         self.lost.retain(|piece| piece.client != client);
+        for piece in self.pending.iter_mut().filter(|piece| piece.client == client) {
+            piece.client = NOBODY;
+        }
     }
 
     /// This client's next fsync may say that something was lost.

@@ -202,8 +202,12 @@ impl World {
             }
             _ => return false,
         };
-        if let Some(data) = self.model.data.get_mut(&handle.fid) {
-            data.told(running.client, running.id);
+        match self.model.data.get_mut(&handle.fid) {
+            // Perhaps because the client was thrown out, before any OST could say what is lost:
+            // the next one does.
+            Some(data) if running.mdt_hit => data.perhaps_told(running.client),
+            Some(data) => data.told(running.client, running.id),
+            None => {}
         }
         self.report.count("loss told by fsync", 1);
         true
