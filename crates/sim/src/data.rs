@@ -459,14 +459,13 @@ impl Data {
         if open || end > self.size() {
             return;
         }
-        // It is there, but nobody has synced it.
+        // It is there, but nobody has synced it: the disk may still have what stood there before.
         for piece in &self.maybe {
             let (from, to) = (piece.offset.max(offset), piece.end().min(end));
             if from < to {
                 let range = (from - offset) as usize..(to - offset) as usize;
                 let bytes = got.get(range).unwrap_or_default().to_vec();
                 let piece = Piece { client: NOBODY, offset: from, bytes, settles_ns: 0 };
-                subtract(&mut self.pending, from, to);
                 self.pending.push(piece);
             }
         }
