@@ -51,7 +51,7 @@ impl Filesystem for KernelFs {
                     self.forget(ino, nlookup);
                 }
             }
-            // What waits, waits for locks that others give back within seconds.
+            // What waits, waits for locks, which others give back, or lose, within seconds.
             Op::Interrupt { .. } => {}
             _ => {
                 let call = Call {

@@ -40,7 +40,7 @@ const KINDS: [&str; 3] = ["create", "stat", "unlink"];
 const CREATE: usize = 0;
 const STAT: usize = 1;
 const UNLINK: usize = 2;
-const NOBODY: Cred = Cred { uid: 0, gid: 0, umask: 0 };
+const ROOT_CRED: Cred = Cred { uid: 0, gid: 0, umask: 0 };
 
 /// What all threads count.
 #[derive(Default)]
@@ -217,14 +217,14 @@ impl Worker {
             let name = format!("t{}.{}.{random:x}", self.number, self.folders.len());
             let made = self.client.run(move |client| async move {
                 let mode = 0o40_755;
-                client.mknod(Fid::ROOT, name.as_bytes(), mode, 0, b"", NOBODY).await
+                client.mknod(Fid::ROOT, name.as_bytes(), mode, 0, b"", ROOT_CRED).await
             })?;
             self.folders.push(made.inode.ok_or(Errno::EIO)?.attr.fid);
         }
         let (folder, name) = self.place(file)?;
         self.timed(CREATE, move |client| async move {
             let how = OpenHow { write: true, exclusive: true, ..OpenHow::default() };
-            let (_, opened) = client.create(folder, &name, 0o644, how, NOBODY).await?;
+            let (_, opened) = client.create(folder, &name, 0o644, how, ROOT_CRED).await?;
             let fid = opened.known.attr.fid;
             client.introduce(fid);
             client.close(opened.handle).await?;

@@ -1,6 +1,6 @@
 //! The serving process: from the mount's first answer to the last checkpoint.
 //!
-//! The main thread waits for one of four things: a command on the control socket, a signal,
+//! The main thread waits for one of three things: a command on the control socket, a signal,
 //! a mount that ended, and acts on them one after the other. A mount that is lost from
 //! outside (umount) is reported; with the last one gone the process ends in good order.
 

@@ -7,7 +7,7 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ClientId(pub u64);
 
-/// One party of a file system. `lnet` knows which NID it is reached at.
+/// One party of a file system. Where it is reached is the network's to know.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Endpoint {
     /// The management target.
