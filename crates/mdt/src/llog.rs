@@ -50,6 +50,9 @@ pub(crate) struct Llog {
     destroying: FidMap<Vec<u32>>,
     /// Objects that the start found without a file, and what they were found under.
     strays: BTreeMap<ObjectId, Seq>,
+    /// Those of them that are not destroyed yet: an inode that is gone may have gone with a
+    /// transaction that a crash takes back. From this one on it cannot.
+    waiting: VecDeque<(u64, u32, ObjectId)>,
     punches: BTreeMap<u64, Cutting>,
     done: Vec<Key>,
 }
@@ -89,6 +92,10 @@ impl Llog {
                 self.destroying.insert(unlink.fid, sent);
             }
         }
+        while self.waiting.front().is_some_and(|(transno, ..)| *transno <= committed) {
+            let Some((_, ost, object)) = self.waiting.pop_front() else { break };
+            osp.destroy(ost, object, true);
+        }
         let mut idle = Vec::new();
         for (transno, cutting) in self.punches.range_mut(..=committed) {
             if core::mem::replace(&mut cutting.sent, true) {
@@ -108,9 +115,14 @@ impl Llog {
         idle
     }
 
-    /// An object without a file is about to be destroyed; false if it is already.
-    pub(crate) fn stray(&mut self, object: ObjectId, seq: Seq) -> bool {
-        self.strays.insert(object, seq).is_none()
+    /// An object on an OST was found to have no file as of a transaction, and is destroyed
+    /// once that is durable; false if it is already known.
+    pub(crate) fn stray(&mut self, transno: u64, (ost, object): (u32, ObjectId), seq: Seq) -> bool {
+        let new = self.strays.insert(object, seq).is_none();
+        if new {
+            self.waiting.push_back((transno, ost, object));
+        }
+        new
     }
 
     /// OSTs have destroyed objects, durably. Returns the sequences of those that were strays,

@@ -220,9 +220,9 @@ impl Mdt {
 
     /// An object of a sequence has no file.
     pub(crate) fn startup_stray(&mut self, ost: u32, object: ObjectId, seq: Seq) {
-        if self.llog.stray(object, seq) {
+        let now = self.core.store.transno();
+        if self.llog.stray(now, (ost, object), seq) {
             *self.startup.listing.entry(seq).or_default() += 1;
-            self.osp.destroy(ost, object, true);
         }
     }
 

@@ -167,6 +167,37 @@ fn an_object_without_a_file_goes_also_if_the_next_start_is_cut_short() {
 }
 
 #[test]
+fn objects_do_not_go_before_the_unlink_that_a_start_finds_is_durable() {
+    let mut world = life(false);
+    world.cut_off = true;
+    world.crash(world.frames.len());
+    world.connect(A);
+    world.rest();
+    let dir = world.lookup(A, ROOT, "dir").unwrap().fid;
+    let fid = world.lookup(A, dir, "f4").unwrap().fid;
+    let objects = |world: &World| {
+        world.osts.values().flat_map(|ost| ost.objects.keys()).filter(|o| o.fid == fid).count()
+    };
+    let before = objects(&world);
+    assert!(before > 0);
+    // The objects are listed when the inode is gone, but its going is not durable.
+    let durable = world.frames.len();
+    world.ok(A, World::unlink_request(dir, "f4", false));
+    world.cut_off = false;
+    world.restart_osts();
+    for _ in 0..3 {
+        world.tick(2_100);
+    }
+    assert_eq!(world.frames.len(), durable, "nothing was committed meanwhile");
+    assert_eq!(objects(&world), before);
+    world.crash(durable);
+    world.rest();
+    world.connect(A);
+    assert_eq!(world.lookup(A, dir, "f4").unwrap().fid, fid);
+    assert_eq!(objects(&world), before, "the file is there, and all of it");
+}
+
+#[test]
 fn an_unlink_record_stays_until_each_object_is_destroyed() {
     let mut world = World::with_clients(2);
     let (reply, id) = world.creat(A, ROOT, "wide", Ibits::DATA);
