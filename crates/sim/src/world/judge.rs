@@ -285,6 +285,8 @@ impl World {
     /// has happened at `late_ns`.
     pub(super) fn judge_failed(&mut self, running: &Running, result: &Answer<Out>, late_ns: u64) {
         let client = running.client;
+        // The MDT may have lost the transaction that it had answered.
+        let holds = result.is_ok() && !running.mdt_hit;
         match &running.op {
             Op::Write { handle, offset, data: bytes } => {
                 let data = self.model.data.entry(handle.fid).or_default();
@@ -312,7 +314,7 @@ impl World {
             }
             Op::Truncate { at, size } => {
                 if let Some(fid) = self.model.now.find(at.dir(), &at.name) {
-                    self.may_be_cut(fid, (*size, running.transno), result.is_ok(), late_ns);
+                    self.may_be_cut(fid, (*size, running.transno), holds, late_ns);
                 }
             }
             Op::Open { at, how, .. } if how.truncate => {
@@ -321,7 +323,7 @@ impl World {
                     _ => None,
                 };
                 if let Some(fid) = opened.or(self.model.now.find(at.dir(), &at.name)) {
-                    self.may_be_cut(fid, (0, running.transno), result.is_ok(), late_ns);
+                    self.may_be_cut(fid, (0, running.transno), holds, late_ns);
                 }
             }
             Op::Fsync { handle } => {

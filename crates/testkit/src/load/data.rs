@@ -11,6 +11,9 @@ use anyhow::{Result, bail, ensure};
 
 use crate::random::mix;
 
+/// What the disk below writes at once.
+const PAGE: u64 = 4096;
+
 /// A change of a file's data that was begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
@@ -101,15 +104,17 @@ impl Data {
             match change {
                 Change::Write { range, .. } if range.end > before => {
                     good |= (range.start.max(before)..=range.end).contains(&size);
-                    // Also without what was written before it.
-                    good |= (range.start + 1..=range.end).contains(&size);
+                    // Also without what was written before it, and the disk below writes whole
+                    // pages, with zeros before the range.
+                    good |= (range.start / PAGE * PAGE + 1..=range.end).contains(&size);
                     allowed += &format!(", up to {} (write)", range.end);
                     before = range.end;
                 }
                 Change::Write { range, .. } => {
                     // It makes the file longer if what is before it is lost.
                     let synced = self.synced.len() as u64;
-                    good |= range.end > synced && (range.start + 1..=range.end).contains(&size);
+                    let written = range.start / PAGE * PAGE + 1..=range.end;
+                    good |= range.end > synced && written.contains(&size);
                 }
                 Change::Resize { size: new } => {
                     good |= size == *new;
