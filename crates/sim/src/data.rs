@@ -204,8 +204,10 @@ impl Data {
     /// A truncate was answered. One that took something away is durable, because objects are
     /// cut before it is answered; the MDT may lose another with its transaction.
     pub fn cut(&mut self, size: u64, transno: u64) {
-        if size != self.size() {
-            self.resized.push((transno, self.size()));
+        // What comes back if the MDT loses it.
+        let before = self.sizes.map_or(self.size(), |(_, high, _)| high);
+        if size != before {
+            self.resized.push((transno, before));
         }
         self.cut_to = Some((transno, size));
         self.content.resize(size as usize, 0);

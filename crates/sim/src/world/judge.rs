@@ -241,7 +241,14 @@ impl World {
                 if handle.how.sync { data.synced(client, running.id) } else { Ok(()) }
             }
             (Op::Read { handle, offset, len }, Out::Bytes(bytes)) => {
+                // An OST crashed when the file was perhaps going, and what is left of it was not
+                // looked at yet.
+                self.look_again(handle.fid);
                 let data = self.model.data.entry(handle.fid).or_default();
+                if !data.unseen.is_empty() {
+                    self.report.count("read before a crash was looked into", 1);
+                    return Ok(());
+                }
                 data.check_read((*offset, *len), bytes, now_ns)
             }
             (Op::Truncate { at, size }, Out::Attr(attr)) => {
