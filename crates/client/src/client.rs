@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -13,14 +14,19 @@ use sateen_wire::{
 
 use crate::fids::Fids;
 use crate::import::{Arrival, Import};
-use crate::inode::Inode;
+use crate::inode::{Inode, InodeState};
 use crate::port::{KernelInval, Port};
 use crate::sync::{join_all, lock};
+use crate::unsynced::UnsyncedObjects;
 
 /// How often connections are looked after: 250 ms.
 const TICK_NS: u64 = 250_000_000;
 /// How long a client that has lost its locks waits for the kernel to drop pages: 1 s.
 const FORGET_NS: u64 = 1_000_000_000;
+/// Stamps for inodes that were dropped.
+const DROPPED_PLACES: usize = 256;
+/// Inodes looked at in one tick: the search holds up the others for some 10 µs.
+const SCRUB_MAX: usize = 1024;
 
 /// What a client is started with.
 #[derive(Debug, Clone, Copy)]
@@ -47,17 +53,61 @@ pub struct TargetSpace {
     pub space: Option<StatFs>,
 }
 
-#[derive(Debug, Default)]
+/// How many entries the tables have, for tests that want them bounded.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Census {
+    /// Inodes, with the root.
+    pub inodes: usize,
+    /// Locks, also those being given back.
+    pub locks: usize,
+    /// Open files.
+    pub files: usize,
+    /// Objects that dropped inodes have written and not synced.
+    pub unsynced: usize,
+    /// Files dropped of which acknowledged writes may be lost.
+    pub lost: usize,
+}
+
+#[derive(Debug)]
 pub(crate) struct Inodes {
     pub(crate) all: BTreeMap<Fid, Arc<Inode>>,
-    /// Stamp of the last time that an inode was dropped.
-    pub(crate) dropped_at: u64,
+    /// Stamps of the last time that an inode was dropped, each for all FIDs that share a place:
+    /// what was asked before says nothing of an inode's next life here. With one stamp for all
+    /// a busy client would believe no answer that another file's end overtook.
+    dropped_at: [u64; DROPPED_PLACES],
+    /// The last inode that [`Client::scrub`] has looked at.
+    scrubbed: Fid,
+}
+
+impl Default for Inodes {
+    fn default() -> Inodes {
+        let dropped_at = [0; DROPPED_PLACES];
+        Inodes { all: BTreeMap::new(), dropped_at, scrubbed: Fid::default() }
+    }
 }
 
 impl Inodes {
     pub(crate) fn get(&mut self, fid: Fid) -> Arc<Inode> {
-        let dropped_at = self.dropped_at;
+        let dropped_at = self.dropped_at(fid);
         self.all.entry(fid).or_insert_with(|| Arc::new(Inode::new(fid, dropped_at))).clone()
+    }
+
+    fn place(fid: Fid) -> usize {
+        (fid.seq.0 as usize ^ fid.oid as usize) % DROPPED_PLACES
+    }
+
+    /// Stamp of the last time that this inode may have been dropped.
+    pub(crate) fn dropped_at(&self, fid: Fid) -> u64 {
+        self.dropped_at.get(Inodes::place(fid)).copied().unwrap_or(u64::MAX)
+    }
+
+    /// Removes an inode, as is known from `stamp` on.
+    pub(crate) fn remove(&mut self, fid: Fid, stamp: u64) {
+        if let Some(at) = self.dropped_at.get_mut(Inodes::place(fid)) {
+            *at = stamp;
+        }
+        self.all.remove(&fid);
     }
 }
 
@@ -74,6 +124,7 @@ pub struct Client {
     pub(crate) inodes: Mutex<Inodes>,
     pub(crate) files: Mutex<BTreeMap<u64, Arc<crate::llite::File>>>,
     pub(crate) fids: Fids,
+    pub(crate) unsynced: UnsyncedObjects,
     pub(crate) grants: Mutex<BTreeMap<u32, u64>>,
     pub(crate) next_open: AtomicU64,
     /// Stamp of the last time that the MDT forgot this client: opens answered before are void.
@@ -100,6 +151,7 @@ impl Client {
             inodes: Mutex::default(),
             files: Mutex::default(),
             fids: Fids::default(),
+            unsynced: UnsyncedObjects::default(),
             grants: Mutex::default(),
             next_open: AtomicU64::new(1),
             lost_at: AtomicU64::new(0),
@@ -188,8 +240,45 @@ impl Client {
                 for import in imports {
                     import.tick(client.port.as_ref());
                 }
+                client.scrub();
             }
         }));
+    }
+
+    /// Looks at some inodes, others each time, and lets go of those that nobody needs. Most are
+    /// let go by whoever was the last to need them; this is for those that were met by a request
+    /// and never told to the kernel, and for two who were both the last.
+    fn scrub(self: &Arc<Client>) {
+        let idle: Vec<_> = {
+            let mut inodes = lock(&self.inodes);
+            let from = (Bound::Excluded(inodes.scrubbed), Bound::Unbounded);
+            let seen: Vec<_> = inodes.all.range(from).map(|(_, i)| i).take(SCRUB_MAX).collect();
+            let last = seen.last().filter(|_| seen.len() == SCRUB_MAX).map(|inode| inode.fid);
+            // A request that is using it may be about to tell the kernel of it.
+            let unused =
+                |inode: &&Arc<Inode>| Arc::strong_count(inode) == 1 && lock(&inode.state).is_idle();
+            let idle: Vec<_> = seen.into_iter().filter(unused).cloned().collect();
+            inodes.scrubbed = last.unwrap_or_default();
+            idle
+        };
+        for inode in idle {
+            self.retire(inode);
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// How many entries the tables have.
+    #[doc(hidden)]
+    pub fn census(&self) -> Census {
+        let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
+        let count = |state: &InodeState| state.locks.len() + state.cancels.len();
+        let locks = inodes.iter().map(|inode| count(&lock(&inode.state))).sum();
+        let files = lock(&self.files).len();
+        let (unsynced, lost) = self.unsynced.census();
+        Census { inodes: inodes.len(), locks, files, unsynced, lost }
     }
 
     pub(crate) fn import(&self, target: Endpoint) -> Option<Arc<Import>> {
@@ -322,12 +411,12 @@ impl Client {
         self.lost_at.store(self.stamp(), Ordering::SeqCst);
         let inodes: Vec<_> = {
             let mut inodes = lock(&self.inodes);
-            inodes.dropped_at = self.stamp();
+            inodes.dropped_at.fill(self.stamp());
             inodes.all.values().filter(|inode| concerned(inode.fid)).cloned().collect()
         };
         let files: Vec<_> = lock(&self.files).values().cloned().collect();
         for file in files.iter().filter(|file| concerned(file.inode.fid)) {
-            file.lose();
+            file.lose(&self.unsynced);
         }
         let mut stale = Vec::new();
         for inode in inodes {

@@ -41,6 +41,11 @@ impl Held {
         self.readable || self.mode.covers(LockMode::Pw)
     }
 
+    /// Whether the size is this client's to tell under it.
+    pub(crate) fn owns_data(&self) -> bool {
+        self.bits.contains(Ibits::DATA) && self.mode.covers(LockMode::Pw)
+    }
+
     /// Whether data may be read or written under it.
     pub(crate) fn allows(&self, access: Access) -> bool {
         self.mode.covers(LockMode::Pw) || access == Access::Read && self.readable
@@ -99,6 +104,8 @@ pub(crate) struct InodeState {
     pub(crate) others_wrote: bool,
     /// Writes that were acknowledged may be lost: the next fsync says so.
     pub(crate) lost_writes: bool,
+    /// It has no name any more: once it is closed nobody can ask whether it was synced.
+    pub(crate) nameless: bool,
     /// The MDT has forgotten this client since: a restart may have taken the inode with it.
     pub(crate) doubtful: bool,
     /// An append is choosing its place.
@@ -163,6 +170,14 @@ impl InodeState {
         self.doubtful = true;
     }
 
+    /// Takes over what an earlier life of this inode has left to be synced.
+    pub(crate) fn inherit(&mut self, (left, lost): (BTreeMap<u32, Unsynced>, bool)) {
+        self.lost_writes |= lost;
+        for (stripe, at) in left {
+            self.not_synced(stripe, at);
+        }
+    }
+
     /// A sync was cut short: it has to be made again.
     pub(crate) fn not_synced(&mut self, stripe: u32, at: Unsynced) {
         let now = *self.unsynced.entry(stripe).or_insert(at);
@@ -198,9 +213,7 @@ impl InodeState {
     /// Whether this client holds the data for writing, perhaps not for long any more: its
     /// size is then the truth.
     pub(crate) fn owns_size(&self) -> bool {
-        self.locks
-            .iter()
-            .any(|held| held.bits.contains(Ibits::DATA) && held.mode.covers(LockMode::Pw))
+        self.locks.iter().any(Held::owns_data)
     }
 
     /// Whether this client has written under its lock what the MDT may not have heard of: it
@@ -324,13 +337,13 @@ impl InodeState {
         self.unreported_mtime = Some(mtime);
     }
 
-    /// Whether neither the kernel nor an open file refers to it, and nothing is to be told.
+    /// Whether neither the kernel nor an open file refers to it, and nothing is under way. What
+    /// is then still to be told goes with the lock; what is to be synced is kept elsewhere
+    /// ([`crate::unsynced`]).
     pub(crate) fn is_idle(&self) -> bool {
         self.lookups == 0
             && self.opens == 0
-            && self.unreported_mtime.is_none()
             && !self.reporting
-            && self.unsynced.is_empty()
             && !self.syncing
             && !self.locks.iter().any(|held| held.users > 0 || held.cancelling)
     }

@@ -12,6 +12,7 @@
 //! | `mdc`, `osc` | typed requests to MDTs and OSTs |
 //! | `import` | connections: slots, resends, reconnects |
 //! | `fids` | FIDs out of granted sequences |
+//! | `unsynced` | what dropped inodes leave to be synced |
 
 mod client;
 mod fids;
@@ -24,7 +25,10 @@ mod mdc;
 mod osc;
 mod port;
 mod sync;
+mod unsynced;
 
+#[doc(hidden)]
+pub use client::Census;
 pub use client::{Client, ClientConfig, TargetSpace};
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal};
 pub use port::{KernelInval, Port, Task};

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use sateen_types::{Errno, Fid, FileKind, Result};
-use sateen_wire::{Grant, Ibits, LockId, LockMode, MdtReply, MdtRequest};
+use sateen_wire::{Grant, Ibits, LockId, LockMode, MdtReply, MdtRequest, SizeReport};
 
 use crate::client::Client;
 use crate::inode::{Held, Inode, InodeState};
@@ -67,7 +67,7 @@ enum LetGo {
     /// Data was served under it once more: these bits are to be dropped from the kernel again.
     Served(Ibits),
     /// It is gone, and this is what the MDT is to be told of the size.
-    Gone(Option<sateen_wire::SizeReport>),
+    Gone(Option<SizeReport>),
 }
 
 impl InodeState {
@@ -92,10 +92,24 @@ impl InodeState {
         }
         self.cancels.push(id);
         let held = at.map(|at| self.locks.remove(at));
-        let owned = |held: &Held| held.bits.contains(Ibits::DATA) && held.mode.covers(LockMode::Pw);
-        let report = if held.as_ref().is_some_and(owned) { self.report() } else { None };
+        let report = if held.as_ref().is_some_and(Held::owns_data) { self.report() } else { None };
         self.lost_locks();
         Some(LetGo::Gone(report))
+    }
+
+    /// Removes all locks of an inode that nobody needs. Each is to be cancelled with what the
+    /// MDT is still to be told of the size: a report that failed is made again by this.
+    pub(crate) fn let_all_go(&mut self) -> Vec<(LockId, Option<SizeReport>)> {
+        let report = if self.owns_size() { self.report() } else { None };
+        // Without the lock there is nobody who would believe it.
+        self.unreported_mtime = None;
+        let (mut report, mut gone) = (report, Vec::new());
+        for held in core::mem::take(&mut self.locks) {
+            self.cancels.push(held.id);
+            gone.push((held.id, if held.owns_data() { report.take() } else { None }));
+        }
+        self.lost_locks();
+        gone
     }
 }
 
@@ -162,7 +176,7 @@ impl Client {
             let mut inodes = lock(&self.inodes);
             match inodes.all.get(&grant.fid) {
                 Some(inode) => inode.clone(),
-                None if stamp < inodes.dropped_at => return,
+                None if stamp < inodes.dropped_at(grant.fid) => return,
                 None => inodes.get(grant.fid),
             }
         };
@@ -306,7 +320,7 @@ impl Client {
         let client = self.clone();
         self.port.spawn(Box::pin(async move {
             client.give_back(&inode, id).await;
-            client.drop_idle(inode);
+            client.retire(inode);
         }));
     }
 
@@ -412,7 +426,7 @@ impl Client {
         self: &Arc<Client>,
         inode: &Arc<Inode>,
         (id, era): (LockId, u64),
-        report: Option<sateen_wire::SizeReport>,
+        report: Option<SizeReport>,
     ) {
         let fid = inode.fid;
         // A lost connection has voided the lock, so there is nobody to tell then.

@@ -108,6 +108,7 @@ impl Client {
         data: (Bytes, u64),
         era: u64,
     ) -> Result<()> {
+        self.unsynced.room(chunk.ost).await;
         let object = (object_of(inode.fid, chunk.stripe), layout_gen);
         let write = self.ost_write(chunk.ost, object, chunk.object_offset, data, era);
         let boot_epoch = write.await?;
@@ -213,7 +214,9 @@ impl Client {
     async fn sync_objects(&self, inode: &Inode, all: Option<&Layout>) -> Result<()> {
         let era = self.era();
         let (unsynced, lost) = {
+            let left = self.unsynced.take(inode.fid);
             let mut state = lock(&inode.state);
+            state.inherit(left);
             (core::mem::take(&mut state.unsynced), core::mem::take(&mut state.lost_writes))
         };
         let mut by_ost: BTreeMap<(u32, u64), Vec<ObjectId>> = BTreeMap::new();

@@ -192,6 +192,7 @@ impl Client {
                 punch_hole,
                 keep_size,
             };
+            self.unsynced.room(ost).await;
             // A request that a restart catches in the middle fails, so that this is the epoch
             // of the answer, too.
             let boot_epoch = self.ost_epoch(ost).await?;

@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::inode::Inode;
 use crate::locks::DataUse;
 use crate::sync::{join_all, lock, until};
+use crate::unsynced::UnsyncedObjects;
 
 /// A part of an fsync.
 type Part<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
@@ -48,8 +49,9 @@ pub(crate) struct File {
 
 impl File {
     /// The MDT has forgotten it. To be called before its inode forgets what was written.
-    pub(crate) fn lose(&self) {
-        let unsaved = self.how.write && lock(&self.inode.state).is_unsaved();
+    pub(crate) fn lose(&self, left: &UnsyncedObjects) {
+        let unsaved =
+            self.how.write && (lock(&self.inode.state).is_unsaved() || left.has(self.inode.fid));
         self.unsaved.fetch_or(unsaved, Ordering::Relaxed);
         self.lost.store(true, Ordering::SeqCst);
     }
@@ -139,7 +141,9 @@ impl Client {
         let (attr, layout, sent) = match opened {
             Ok(opened) => opened,
             Err(errno) => {
+                drop(quiet);
                 self.end_open(&inode, how);
+                self.retire(inode);
                 return Err(errno);
             }
         };
@@ -156,7 +160,7 @@ impl Client {
         });
         let opened = self.finish_open(&inode, id, how, (attr, sent)).await;
         if opened.is_err() {
-            self.drop_open(&inode, id, how).await;
+            self.drop_open(inode, id, how).await;
         }
         opened
     }
@@ -202,7 +206,7 @@ impl Client {
             Ok(created) => Ok(created),
             Err(errno) => {
                 lock(&self.files).remove(&id.id);
-                self.drop_open(&inode, id, how).await;
+                self.drop_open(inode, id, how).await;
                 Err(errno)
             }
         }
@@ -240,12 +244,13 @@ impl Client {
         });
     }
 
-    async fn drop_open(self: &Arc<Client>, inode: &Arc<Inode>, id: OpenId, how: OpenHow) {
-        self.end_open(inode, how);
+    async fn drop_open(self: &Arc<Client>, inode: Arc<Inode>, id: OpenId, how: OpenHow) {
+        self.end_open(&inode, how);
         let close = MdtRequest::Close { fid: inode.fid, open_id: id, report: None };
         if let Err(error) = self.mdt(inode.fid, close).await {
             tracing::debug!(fid = %inode.fid, %error, "a close did not reach the MDT");
         }
+        self.retire(inode);
     }
 
     async fn finish_open(
@@ -309,6 +314,15 @@ impl Client {
     pub async fn close(self: &Arc<Client>, handle: u64) -> Result<()> {
         let era = self.era();
         let Some(file) = lock(&self.files).remove(&handle) else { return Err(Errno::EBADF) };
+        let closed = self.close_file(&file, era).await;
+        // The kernel may have forgotten the inode meanwhile, because it waits for no close.
+        let inode = file.inode.clone();
+        drop(file);
+        self.retire(inode);
+        closed
+    }
+
+    async fn close_file(self: &Arc<Client>, file: &File, era: u64) -> Result<()> {
         let inode = &file.inode;
         self.end_open(inode, file.how);
         if file.lost.load(Ordering::SeqCst) {
@@ -345,8 +359,15 @@ impl Client {
     /// # Errors
     /// `EIO` if acknowledged writes may be lost, or an MDT that restarted has lost the inode.
     pub async fn fsync(self: &Arc<Client>, fid: Fid) -> Result<()> {
-        let lost_at = self.lost_at.load(Ordering::SeqCst);
         let inode = self.inode(fid);
+        let synced = self.fsync_inode(&inode).await;
+        self.retire(inode);
+        synced
+    }
+
+    async fn fsync_inode(self: &Arc<Client>, inode: &Arc<Inode>) -> Result<()> {
+        let lost_at = self.lost_at.load(Ordering::SeqCst);
+        let fid = inode.fid;
         if lock(&inode.state).doubtful {
             match self.fetch_attr(fid).await {
                 Ok(_) => lock(&inode.state).doubtful = false,
@@ -356,9 +377,9 @@ impl Client {
         }
         let regular = lock(&inode.state).attr.is_none_or(|attr| attr.kind() == FileKind::Regular);
         let data: Part<'_> =
-            Box::pin(async { if regular { self.sync_data(&inode).await } else { Ok(()) } });
+            Box::pin(async { if regular { self.sync_data(inode).await } else { Ok(()) } });
         let size: Part<'_> = Box::pin(async {
-            self.tell_size(&inode).await?;
+            self.tell_size(inode).await?;
             self.mdt_sync(fid, 0).await
         });
         join_all(vec![data, size]).await.into_iter().collect::<Result<()>>()?;
@@ -380,7 +401,10 @@ impl Client {
                 result = result.and(self.sync_own(&inode).await);
                 result = result.and(self.tell_size(&inode).await);
             }
+            self.retire(inode);
         }
+        // After the inodes: one that is dropped meanwhile is here then.
+        result = result.and(self.sync_left().await);
         result.and(self.mdt_sync(Fid::ROOT, 0).await)
     }
 

@@ -8,7 +8,7 @@ use sateen_wire::{Cred, Grants, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, 
 
 use super::{Entry, Known};
 use crate::client::Client;
-use crate::inode::Inode;
+use crate::inode::{Inode, InodeState};
 use crate::sync::lock;
 
 /// A new inode, or the one that a create found.
@@ -162,18 +162,26 @@ impl Client {
     async fn lost_a_name(self: &Arc<Client>, attr: Option<Attr>, sent: u64) {
         let Some(attr) = attr else { return };
         let inode = lock(&self.inodes).all.get(&attr.fid).cloned();
-        if let Some(inode) = inode {
-            self.own_change(&inode, Some(attr), sent).await;
-            if attr.nlink == 0 && lock(&inode.state).opens == 0 {
-                // The MDT has forgotten all locks on it.
-                let stamp = self.stamp();
-                inode.update(|state| {
+        let Some(inode) = inode else {
+            if attr.nlink == 0 {
+                self.unsynced.take(attr.fid);
+            }
+            return;
+        };
+        self.own_change(&inode, Some(attr), sent).await;
+        if attr.nlink == 0 {
+            let stamp = self.stamp();
+            inode.update(|state| {
+                state.nameless = true;
+                if state.opens == 0 {
+                    // The MDT has forgotten all locks on it.
                     state.locks.clear();
                     state.lost_locks();
                     state.cancelled_at = stamp;
-                });
-            }
+                }
+            });
         }
+        self.retire(inode);
     }
 
     /// Renames, with the flags of `renameat2`.
@@ -243,47 +251,67 @@ impl Client {
     /// The kernel has forgotten `count` references. The last one drops the inode, and gives
     /// its locks back.
     pub fn forget(self: &Arc<Client>, fid: Fid, count: u64) {
-        let inode = {
-            let inodes = lock(&self.inodes);
-            let Some(inode) = inodes.all.get(&fid).cloned() else { return };
-            inode
-        };
+        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        let Some(inode) = inode else { return };
+        inode.update(|state| state.lookups = state.lookups.saturating_sub(count));
+        self.retire(inode);
+    }
+
+    /// Lets go of an inode that neither the kernel nor an open file refers to: gives its locks
+    /// back, and drops it. Called with the handle of whoever may have been the last to need it,
+    /// at the end of what could have been its last use: a FORGET, a close, an open that failed,
+    /// a sync, a callback, a removal.
+    pub(crate) fn retire(self: &Arc<Client>, inode: Arc<Inode>) {
         let era = self.era();
-        let locks = inode.update(|state| {
-            state.lookups = state.lookups.saturating_sub(count);
-            if !state.is_idle() || fid == Fid::ROOT {
-                return Vec::new();
-            }
-            let locks: Vec<_> = state.locks.drain(..).map(|held| held.id).collect();
-            state.lost_locks();
-            state.cancels.extend(&locks);
-            locks
-        });
+        if inode.fid == Fid::ROOT || !lock(&inode.state).is_idle() {
+            return;
+        }
+        let again = |state: &mut InodeState| state.is_idle().then(|| state.let_all_go());
+        let locks = inode.update(again).unwrap_or_default();
         if locks.is_empty() {
             return self.drop_idle(inode);
         }
         let client = self.clone();
         self.port.spawn(Box::pin(async move {
-            for id in locks {
-                client.cancel_at_mdt(&inode, (id, era), None).await;
+            for (id, report) in locks {
+                client.cancel_at_mdt(&inode, (id, era), report).await;
             }
-            client.drop_idle(inode);
+            // Somebody may have come for it meanwhile, and gone.
+            client.retire(inode);
         }));
     }
 
-    /// Lets go of an inode about which nothing is known that anybody could need. Takes the
-    /// caller's handle, because any but the table's own says that somebody needs it.
-    pub(crate) fn drop_idle(&self, inode: Arc<Inode>) {
+    /// Drops an inode about which nothing is known that anybody could need. Takes the caller's
+    /// handle, because any but the table's own says that somebody needs it.
+    fn drop_idle(self: &Arc<Client>, inode: Arc<Inode>) {
         let fid = inode.fid;
         drop(inode);
-        let mut inodes = lock(&self.inodes);
-        let Some(inode) = inodes.all.get(&fid).cloned() else { return };
-        let state = lock(&inode.state);
-        // One for the table, one here: a task that is using it may be about to note something.
-        let unused = Arc::strong_count(&inode) == 2 && state.is_idle() && state.locks.is_empty();
-        if unused && state.cancels.is_empty() && fid != Fid::ROOT {
-            inodes.dropped_at = self.stamp();
-            inodes.all.remove(&fid);
+        let due = {
+            let mut inodes = lock(&self.inodes);
+            let Some(inode) = inodes.all.get(&fid).cloned() else { return };
+            let mut state = lock(&inode.state);
+            // One for the table, one here: a task that is using it may be about to note
+            // something.
+            let unused = Arc::strong_count(&inode) == 2 && state.is_idle();
+            if !unused || !state.locks.is_empty() || !state.cancels.is_empty() {
+                return;
+            }
+            let stamp = self.stamp();
+            inodes.remove(fid, stamp);
+            // Before anybody can meet a new inode, and sync the file without knowing of this.
+            let (unsynced, lost) = (core::mem::take(&mut state.unsynced), state.lost_writes);
+            if state.nameless {
+                None
+            } else {
+                Some(self.unsynced.leave(fid, unsynced, lost, stamp))
+            }
+        };
+        let Some(due) = due else {
+            self.unsynced.take(fid);
+            return;
+        };
+        for ost in due {
+            self.sync_in_background(ost);
         }
     }
 

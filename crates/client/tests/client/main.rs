@@ -2,6 +2,7 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 mod evicted;
+mod memory;
 mod races;
 mod rig;
 mod striping;

@@ -14,7 +14,7 @@ fn inode(version: u64, size: u64) -> MdtReply {
     MdtReply::Inode { attr: attr(version, size) }
 }
 
-/// The client knows the file under these locks.
+/// The client and its kernel know the file under these locks.
 fn known(rig: &Rig, locks: &[sateen_wire::Grant], version: u64) -> sateen_wire::Header {
     let client = rig.client.clone();
     let mut stat = rig.start(async move { client.getattr(FILE).await });
@@ -22,6 +22,7 @@ fn known(rig: &Rig, locks: &[sateen_wire::Grant], version: u64) -> sateen_wire::
     rig.answer(&header, reply(inode(version, 10), locks));
     let known = rig.poll(&mut stat).unwrap().unwrap();
     assert_eq!(known.attr.version, version);
+    rig.client.introduce(FILE);
     header
 }
 

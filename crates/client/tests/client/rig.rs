@@ -171,9 +171,14 @@ impl Rig {
     }
 
     pub(crate) fn start<T>(&self, verb: impl Future<Output = T> + 'static) -> Verb<T> {
-        let mut verb = Verb::<T>(Box::pin(verb));
+        let mut verb = self.begin(verb);
         assert!(self.poll(&mut verb).is_none(), "it needs an answer");
         verb
+    }
+
+    /// A verb that has not begun.
+    pub(crate) fn begin<T>(&self, verb: impl Future<Output = T> + 'static) -> Verb<T> {
+        Verb(Box::pin(verb))
     }
 
     /// What a verb gives that needs no answer.

@@ -1,0 +1,348 @@
+//! Objects that were written and not synced, of inodes that this client has dropped.
+//!
+//! An inode goes when the kernel has forgotten it and its last handle is closed; what it wrote
+//! may still be in the memory of OSTs. One line per object stays here: that it was written, and
+//! under which boot epoch. That is enough, because
+//! - an fsync of the file under a new inode syncs all objects of its layout anyhow (nothing says
+//!   that nobody else has written); from here it only learns which answers it must not believe:
+//!   those of an OST that has restarted since;
+//! - a sync of the whole mount needs the objects' names and no more;
+//! - the size was reported by the close, or goes with the lock as the inode is dropped.
+//!
+//! A line goes when its object is synced, by whomever, or its file has lost its last name. An
+//! OST's `last_committed` does not tell: it speaks of the records about objects, not of their
+//! bytes. Therefore, when there are too many lines, the client begins to sync them itself, and
+//! when that is too slow, writes to the OST that is behind wait for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use sateen_types::{Errno, Fid, ObjectId, Result};
+
+use crate::client::Client;
+use crate::inode::Unsynced;
+use crate::sync::{Waiters, join_all, lock, until};
+
+/// With more lines than this the client begins to sync. A line is about 100 bytes, so that
+/// this is a few megabytes.
+const OBJECTS_MAX: usize = 65_536;
+/// With more than this, writes to OSTs that have more than their share of them wait.
+const OBJECTS_LIMIT: usize = 2 * OBJECTS_MAX;
+/// Objects in one request of the client's own. What cuts or removes one of them waits for all.
+const SYNC_OBJECTS_MAX: usize = 256;
+/// After a sync that failed, the next one waits so long: 1 s.
+const SYNC_AGAIN_NS: u64 = 1_000_000_000;
+
+/// The last writes of one object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Written {
+    boot_epoch: u64,
+    /// When the inode was dropped, to tell these writes from later ones of the same object.
+    stamp: u64,
+}
+
+#[derive(Debug, Default)]
+struct OfOst {
+    objects: BTreeMap<ObjectId, Written>,
+    /// The client is syncing them.
+    syncing: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    osts: BTreeMap<u32, OfOst>,
+    /// Files of which acknowledged writes may be lost: their next fsync says so. There are as
+    /// many as an OST lost by a restart, however much is written otherwise.
+    lost: BTreeSet<Fid>,
+    waiters: Waiters,
+}
+
+impl State {
+    fn count(&self) -> usize {
+        self.osts.values().map(|ost| ost.objects.len()).sum()
+    }
+}
+
+/// The objects of all OSTs.
+#[derive(Debug, Default)]
+pub(crate) struct UnsyncedObjects {
+    state: Mutex<State>,
+    /// How many there are, to be looked at by every write.
+    count: AtomicUsize,
+}
+
+fn objects_of(fid: Fid) -> core::ops::RangeInclusive<ObjectId> {
+    ObjectId { fid, stripe: 0 }..=ObjectId { fid, stripe: u32::MAX }
+}
+
+impl OfOst {
+    fn remove(&mut self, fid: Fid) -> Vec<(ObjectId, Written)> {
+        let found: Vec<_> = self.objects.range(objects_of(fid)).map(|(o, w)| (*o, *w)).collect();
+        for (object, _) in &found {
+            self.objects.remove(object);
+        }
+        found
+    }
+
+    /// Whether these are still the last writes of the object.
+    fn is_last(&self, (object, written): &(ObjectId, Written)) -> bool {
+        self.objects.get(object) == Some(written)
+    }
+}
+
+impl UnsyncedObjects {
+    /// Changes the table, counts anew, and wakes those who wait for room.
+    fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let (value, woken) = {
+            let mut state = lock(&self.state);
+            let value = change(&mut state);
+            self.count.store(state.count(), Ordering::Relaxed);
+            (value, state.waiters.take())
+        };
+        woken.wake();
+        value
+    }
+
+    /// An inode is dropped, with what it leaves to be synced. Returns the OSTs that the client
+    /// is now to sync itself, by [`Client::sync_in_background`].
+    pub(crate) fn leave(
+        &self,
+        fid: Fid,
+        unsynced: BTreeMap<u32, Unsynced>,
+        lost: bool,
+        stamp: u64,
+    ) -> Vec<u32> {
+        if unsynced.is_empty() && !lost {
+            return Vec::new();
+        }
+        // Nobody is to be woken: there is less room than before. The caller holds locks.
+        let mut state = lock(&self.state);
+        if lost {
+            state.lost.insert(fid);
+        }
+        for (stripe, at) in unsynced {
+            let ost = state.osts.entry(at.ost).or_default();
+            let written = Written { boot_epoch: at.boot_epoch, stamp };
+            let before = ost.objects.insert(ObjectId { fid, stripe }, written);
+            // Written before and after a restart.
+            if before.is_some_and(|before| before.boot_epoch != at.boot_epoch) {
+                state.lost.insert(fid);
+            }
+        }
+        let count = state.count();
+        self.count.store(count, Ordering::Relaxed);
+        let mut due = Vec::new();
+        for (index, ost) in state.osts.iter_mut().filter(|_| count > OBJECTS_MAX) {
+            if !ost.syncing && !ost.objects.is_empty() {
+                ost.syncing = true;
+                due.push(*index);
+            }
+        }
+        due
+    }
+
+    /// What was left of a file, and whether some of it may be lost: whoever asks syncs it, and
+    /// says so.
+    pub(crate) fn take(&self, fid: Fid) -> (BTreeMap<u32, Unsynced>, bool) {
+        self.update(|state| {
+            let mut unsynced = BTreeMap::new();
+            for (index, ost) in &mut state.osts {
+                for (object, written) in ost.remove(fid) {
+                    let at = Unsynced { ost: *index, boot_epoch: written.boot_epoch };
+                    unsynced.insert(object.stripe, at);
+                }
+            }
+            (unsynced, state.lost.remove(&fid))
+        })
+    }
+
+    /// Whether anything is left of a file.
+    pub(crate) fn has(&self, fid: Fid) -> bool {
+        let state = lock(&self.state);
+        let mut osts = state.osts.values();
+        state.lost.contains(&fid)
+            || osts.any(|ost| ost.objects.range(objects_of(fid)).next().is_some())
+    }
+
+    /// Objects that are left, and files that lost some.
+    pub(crate) fn census(&self) -> (usize, usize) {
+        (self.count.load(Ordering::Relaxed), lock(&self.state).lost.len())
+    }
+
+    /// Waits until there is room to write to an OST.
+    pub(crate) async fn room(&self, ost: u32) {
+        if self.count.load(Ordering::Relaxed) <= OBJECTS_LIMIT {
+            return;
+        }
+        let has_room = |state: &mut State| {
+            let count = state.count();
+            let share = OBJECTS_MAX / state.osts.len().max(1);
+            let own = state.osts.get(&ost).map_or(0, |ost| ost.objects.len());
+            (count <= OBJECTS_LIMIT || own <= share).then_some(())
+        };
+        until(&self.state, |state| &mut state.waiters, has_room).await;
+    }
+
+    /// Some objects of one OST are durable, or the OST could not make them so.
+    fn synced(&self, ost: u32, objects: &[(ObjectId, Written)], lost: bool) {
+        self.update(|state| {
+            let Some(of_ost) = state.osts.get_mut(&ost) else { return };
+            for line in objects {
+                if of_ost.is_last(line) {
+                    of_ost.objects.remove(&line.0);
+                    if lost {
+                        state.lost.insert(line.0.fid);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Whether the client need not sync more by itself; then it has ended.
+    fn is_enough(&self, ost: u32, stopped: bool) -> bool {
+        self.update(|state| {
+            let count = state.count();
+            let Some(of_ost) = state.osts.get_mut(&ost) else { return true };
+            let enough = stopped || count <= OBJECTS_MAX || of_ost.objects.is_empty();
+            of_ost.syncing = !enough;
+            enough
+        })
+    }
+}
+
+impl Client {
+    /// Syncs what inodes that were dropped have left on one OST. Objects stay in the table
+    /// until they are durable: a file's own fsync asks for them once more and gets the OST's
+    /// own word.
+    ///
+    /// # Errors
+    /// The first one met. What may be lost is noted, to be told by the file's next fsync.
+    async fn sync_left_on(&self, ost: u32) -> Result<()> {
+        let mut by_epoch: BTreeMap<u64, Vec<(ObjectId, Written)>> = BTreeMap::new();
+        if let Some(of_ost) = lock(&self.unsynced.state).osts.get(&ost) {
+            for (object, written) in &of_ost.objects {
+                by_epoch.entry(written.boot_epoch).or_default().push((*object, *written));
+            }
+        }
+        let mut result = Ok(());
+        for (boot_epoch, all) in by_epoch {
+            for part in all.chunks(SYNC_OBJECTS_MAX) {
+                let objects: Vec<_> = part.iter().map(|(object, _)| *object).collect();
+                match self.ost_sync(ost, &objects, boot_epoch).await {
+                    Some(synced) => {
+                        self.unsynced.synced(ost, part, synced.is_err());
+                        result = result.and(synced);
+                    }
+                    // The connection was lost: the next sync learns whether the OST, too.
+                    None => return Err(Errno::EIO),
+                }
+            }
+        }
+        result
+    }
+
+    /// Syncs what inodes that were dropped have left on all OSTs.
+    ///
+    /// # Errors
+    /// `EIO` if some of it may be lost, also if that was found earlier and not told yet; the
+    /// OSTs' otherwise.
+    pub(crate) async fn sync_left(&self) -> Result<()> {
+        let osts: Vec<u32> = lock(&self.unsynced.state).osts.keys().copied().collect();
+        let syncs = osts.into_iter().map(|ost| {
+            let sync: std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> =
+                Box::pin(self.sync_left_on(ost));
+            sync
+        });
+        let synced: Result<()> = join_all(syncs.collect()).await.into_iter().collect();
+        let lost = self.unsynced.update(|state| core::mem::take(&mut state.lost));
+        if lost.is_empty() { synced } else { synced.and(Err(Errno::EIO)) }
+    }
+
+    /// Syncs what dropped inodes have left on one OST until there is room again. One such task
+    /// per OST: one that does not answer keeps back nobody else's.
+    pub(crate) fn sync_in_background(self: &Arc<Client>, ost: u32) {
+        let client = self.clone();
+        self.port.spawn(Box::pin(async move {
+            loop {
+                let synced = client.sync_left_on(ost).await;
+                if client.unsynced.is_enough(ost, client.is_stopped()) {
+                    return;
+                }
+                if let Err(error) = synced {
+                    tracing::warn!(ost, %error, "closed files could not be synced");
+                    client.port.sleep(SYNC_AGAIN_NS).await;
+                }
+            }
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::pin::pin;
+    use core::task::{Context, Waker};
+
+    use sateen_types::Seq;
+
+    use super::*;
+
+    fn fid(oid: usize) -> Fid {
+        Fid::new(Seq(0x2_0000_0400), oid as u32)
+    }
+
+    /// A file with an object on one OST is dropped.
+    fn leave(left: &UnsyncedObjects, oid: usize, (ost, boot_epoch): (u32, u64)) -> Vec<u32> {
+        left.leave(fid(oid), BTreeMap::from([(0, Unsynced { ost, boot_epoch })]), false, 1)
+    }
+
+    fn has_room(left: &UnsyncedObjects, ost: u32) -> bool {
+        pin!(left.room(ost)).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn writes_wait_for_the_ost_that_is_behind() {
+        let left = UnsyncedObjects::default();
+        leave(&left, 1, (1, 5));
+        let due: Vec<_> =
+            (2..OBJECTS_LIMIT + 1).flat_map(|oid| leave(&left, oid, (0, 5))).collect();
+        assert_eq!(due, [0, 1], "each is synced by one task");
+        assert!(has_room(&left, 0) && has_room(&left, 1));
+        leave(&left, OBJECTS_LIMIT + 1, (0, 5));
+        assert!(!has_room(&left, 0));
+        assert!(has_room(&left, 1), "it is another's fault");
+        left.synced(
+            0,
+            &[(ObjectId { fid: fid(2), stripe: 0 }, Written { boot_epoch: 5, stamp: 1 })],
+            false,
+        );
+        assert!(has_room(&left, 0));
+        assert!(!left.is_enough(0, false) && left.is_enough(0, true));
+    }
+
+    #[test]
+    fn a_sync_speaks_only_for_the_writes_before_it() {
+        let left = UnsyncedObjects::default();
+        leave(&left, 1, (0, 5));
+        let (object, before) =
+            (ObjectId { fid: fid(1), stripe: 0 }, Written { boot_epoch: 5, stamp: 1 });
+        // Opened, written and dropped again while the sync was on its way.
+        left.leave(fid(1), BTreeMap::from([(0, Unsynced { ost: 0, boot_epoch: 5 })]), false, 2);
+        left.synced(0, &[(object, before)], false);
+        assert!(left.has(fid(1)));
+        left.synced(0, &[(object, Written { stamp: 2, ..before })], false);
+        assert!(!left.has(fid(1)));
+    }
+
+    #[test]
+    fn writes_before_and_after_a_restart_may_be_lost() {
+        let left = UnsyncedObjects::default();
+        leave(&left, 1, (0, 5));
+        leave(&left, 1, (0, 6));
+        let (unsynced, lost) = left.take(fid(1));
+        assert!(lost);
+        assert_eq!(unsynced.get(&0).map(|at| at.boot_epoch), Some(6));
+        assert!(!left.has(fid(1)));
+        assert_eq!(left.census(), (0, 0));
+    }
+}
