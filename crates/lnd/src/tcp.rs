@@ -12,15 +12,20 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sateen_types::{Endpoint, Errno};
-use sateen_wire::{Body, Message, Reply};
+use sateen_wire::{Body, Bulk, Message, Reply};
 
 use connection::Connection;
 pub use connection::QUEUE_BYTES_MAX;
 
 /// Most connections of one process; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 8192;
+/// Most endpoints that are reached over connections of theirs; who speaks for more is closed.
+pub const ENDPOINTS_MAX: usize = 1 << 16;
+/// How long nobody is accepted after that has failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Receives what comes in, on the thread of the connection.
 pub type Deliver = Box<dyn Fn(Message) + Send + Sync>;
@@ -58,14 +63,19 @@ impl Shared {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heard_of(&self, endpoint: Endpoint, on: &Arc<Connection>) {
+    /// A request of this endpoint came on a connection. False if there is no room for more.
+    fn heard_of(&self, endpoint: Endpoint, on: &Arc<Connection>) -> bool {
         let mut routes = self.routes();
-        let known = routes.heard.get(&endpoint);
-        if known.is_none_or(|known| !Arc::ptr_eq(known, on)) {
-            let before = routes.heard.insert(endpoint, on.clone());
-            drop(routes);
-            drop(before);
+        match routes.heard.get(&endpoint) {
+            Some(known) if Arc::ptr_eq(known, on) => return true,
+            None if routes.heard.len() >= ENDPOINTS_MAX => return false,
+            _ => {}
         }
+        let before = routes.heard.insert(endpoint, on.clone());
+        drop(routes);
+        // The last one to know a connection closes its socket.
+        drop(before);
+        true
     }
 
     fn closed(&self, connection: &Connection) {
@@ -105,7 +115,7 @@ impl Shared {
                 Err(error) => {
                     // Out of descriptors, for instance: others may end meanwhile.
                     tracing::warn!(%error, "cannot accept a connection");
-                    std::thread::sleep(std::time::Duration::from_millis(100));
+                    std::thread::sleep(ACCEPT_PAUSE);
                     continue;
                 }
             };
@@ -160,17 +170,18 @@ impl Tcp {
     /// `ESHUTDOWN`; replies and callbacks to nobody get lost, as their receiver did.
     pub fn send(&self, message: Message) {
         let to = message.header.to;
+        let request = matches!(message.body, Body::Request(_)).then_some(message.header);
         let lost = match self.shared.connection(to) {
             Ok(Some(connection)) => connection.send(&self.shared, message),
-            Ok(None) => Some(message),
+            Ok(None) => request,
             Err(error) => {
                 tracing::warn!(%to, %error, "cannot open a connection");
-                Some(message)
+                request
             }
         };
-        if let Some(Message { header, body: Body::Request(_), bulk }) = lost {
+        if let Some(header) = lost {
             let reply = Reply::error(Errno::ESHUTDOWN);
-            (self.shared.deliver)(Message::reply_to(&header, reply, bulk));
+            (self.shared.deliver)(Message::reply_to(&header, reply, Bulk::None));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use sateen_lnd::Tcp;
+use sateen_lnd::{ENDPOINTS_MAX, QUEUE_BYTES_MAX, Tcp};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, ObjectId};
 use sateen_wire::{
     BULK_MAX, Body, Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request,
@@ -24,19 +24,7 @@ fn any_port() -> SocketAddr {
 }
 
 fn header(seq: u64) -> Header {
-    Header {
-        from: CLIENT,
-        to: OST,
-        client: ClientId(7),
-        generation: 1,
-        slot: 3,
-        seq,
-        deadline_ms: 0,
-        project: 0,
-        credential: 0,
-        trace: 0,
-        job: [0; 16],
-    }
+    Header { generation: 1, slot: 3, seq, ..Header::between(CLIENT, OST, ClientId(7)) }
 }
 
 fn request(seq: u64, request: OstRequest, bulk: Bulk) -> Message {
@@ -184,4 +172,46 @@ fn garbage_closes_the_connection_and_nothing_else() {
     }
     client.send(write(2, Bytes::from_static(&[2])));
     assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None);
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_given_up() {
+    let (client, arrived) = client();
+    let deaf = TcpListener::bind(any_port()).unwrap();
+    client.set_route(OST, vec![deaf.local_addr().unwrap()]);
+    let data = Bytes::from(vec![1; BULK_MAX]);
+    // More than the queue takes, beside what the sockets and the writer have.
+    let all = (QUEUE_BYTES_MAX / BULK_MAX) as u64 + 3;
+    for seq in 1..=all {
+        client.send(write(seq, data.clone()));
+    }
+    let answer = arrived.recv_timeout(LONG).unwrap();
+    assert_eq!(error_of(&answer), Some(Errno::ESHUTDOWN), "whoever waited in the queue is told");
+    drop(deaf);
+    // It comes back elsewhere.
+    let server = server();
+    client.set_route(OST, server.listening().to_vec());
+    client.send(write(200, Bytes::from_static(&[200])));
+    let found = |message: Message| message.header.seq == 200 && error_of(&message).is_none();
+    assert!(arrived.iter().any(found));
+}
+
+#[test]
+fn a_peer_cannot_speak_for_endlessly_many() {
+    let server = server();
+    let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
+    let mut reading = stream.try_clone().unwrap();
+    let drain = std::thread::spawn(move || {
+        let mut sink = [0; 1 << 16];
+        while reading.read(&mut sink).is_ok_and(|read| read > 0) {}
+    });
+    for client in 0..=ENDPOINTS_MAX as u64 {
+        let mut message = read(1, 0);
+        message.header.from = Endpoint::Client(ClientId(client));
+        if stream.write_all(&message.encode()).is_err() {
+            break;
+        }
+    }
+    // The reader ends when the server closes the connection.
+    drain.join().unwrap();
 }

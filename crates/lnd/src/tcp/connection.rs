@@ -145,23 +145,25 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a message; it comes back if the connection is closed.
-    pub(super) fn send(&self, shared: &Shared, mut message: Message) -> Option<Message> {
-        let mut out = self.lock();
-        if matches!(out.link, Link::Closed) {
-            return Some(message);
-        }
+    /// Takes a message. A request comes back as its header if the connection is closed.
+    pub(super) fn send(&self, shared: &Shared, mut message: Message) -> Option<Header> {
         let header = message.header;
         let request = matches!(message.body, Body::Request(_)).then_some(header);
+        let mut buffer = None;
         match (core::mem::take(&mut message.bulk), request) {
-            // A reader's buffer stays at home.
-            (Bulk::Buffer(buffer), Some(_)) => {
-                out.buffers.insert(key(&header, header.to), buffer);
-            }
-            (Bulk::Buffer(buffer), None) => message.bulk = Bulk::Data(buffer.freeze()),
+            (Bulk::Buffer(readers), Some(_)) => buffer = Some(readers),
+            (Bulk::Buffer(filled), None) => message.bulk = Bulk::Data(filled.freeze()),
             (bulk, _) => message.bulk = bulk,
         }
+        // Encoded, and its checksum made, before anybody has to wait for it.
         let mut frame = Frame::of(message);
+        let mut out = self.lock();
+        if matches!(out.link, Link::Closed) {
+            return request;
+        }
+        if let Some(buffer) = buffer {
+            out.buffers.insert(key(&header, header.to), buffer);
+        }
         if let (Link::Open(stream), true) = (&out.link, out.queue.is_empty() && !out.writing) {
             match frame.send(stream.as_ref(), false) {
                 Ok(()) => return None,
@@ -220,8 +222,8 @@ impl Connection {
             let buffer =
                 if reply { self.lock().buffers.remove(&key(&header, header.from)) } else { None };
             let message = received.read_bulk(&mut stream, buffer)?;
-            if !reply {
-                shared.heard_of(header.from, self);
+            if !reply && !shared.heard_of(header.from, self) {
+                return Err(io::Error::other("it speaks for too many"));
             }
             (shared.deliver)(message);
         }
