@@ -136,7 +136,10 @@ impl Data {
 
     fn settle_size(&mut self, size: u64) {
         self.sizes = None;
-        if size < self.size() {
+        if size < self.size() && self.late {
+            // Bytes may lie behind it of which nobody knows: they come to light if it grows.
+            self.ends_before(size);
+        } else if size < self.size() {
             self.durable.truncate(size as usize);
             let all = [&mut self.pending, &mut self.maybe, &mut self.lost, &mut self.under];
             for pieces in all {

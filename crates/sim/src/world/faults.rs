@@ -14,7 +14,7 @@ use crate::work::{Op, Touched};
 /// Operations between two faults, on average.
 const OPERATIONS_PER_FAULT: u64 = 45;
 /// Crashes of the MDT that a client may not have heard of: what was before them is kept.
-const BEFORE_CRASHES_MAX: usize = 4;
+pub(super) const BEFORE_CRASHES_MAX: usize = 8;
 /// How long a target is down at most, if nothing else is said: 3 s.
 const DOWN_NS: u64 = 3_000_000_000;
 /// More than a client may take to give a lock back: 21 s.

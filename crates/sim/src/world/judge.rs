@@ -2,7 +2,7 @@
 
 use sateen_types::{Endpoint, Errno, Fid, ObjectId, Result as Answer};
 
-use super::faults::touched_inodes;
+use super::faults::{BEFORE_CRASHES_MAX, touched_inodes};
 use super::{Running, Settling, World};
 use crate::data::NEVER;
 use crate::invariants::Records;
@@ -61,6 +61,7 @@ impl World {
             self.report
                 .count(if result.is_ok() { "caught: answered" } else { "caught: failed" }, 1);
             if running.op.changes_names() {
+                self.may_be_remembered(&running, &result);
                 let dead_client = None;
                 self.settling.push(Settling { running, result, dead_client, durable_from: None });
             }
@@ -113,6 +114,21 @@ impl World {
         let wrote = running.ost_hit && matches!(op, Op::Write { .. }) && result.is_ok();
         let ok = wrote || running.mdt_hit && result.is_ok() && changes;
         failed && (running.mdt_hit || by_ost) || ok || void
+    }
+
+    /// A change was answered as the MDT was lost, perhaps with it: the caches of clients that
+    /// have not heard of that go by the change all the same.
+    fn may_be_remembered(&mut self, running: &Running, result: &Answer<Out>) {
+        let (Ok(out), Some(before)) = (result, self.before_crashes.front()) else { return };
+        let made = made_by(&running.op, out);
+        if running.op.verdict(before).is_ok()
+            && let Some(mutation) = running.op.mutation(before, made)
+        {
+            let mut after = before.clone();
+            after.apply(&mutation);
+            self.before_crashes.truncate(BEFORE_CRASHES_MAX - 1);
+            self.before_crashes.push_front(after);
+        }
     }
 
     /// The client may not have heard yet that the MDT was lost: what it answers is so now, or
