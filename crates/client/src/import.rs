@@ -146,19 +146,7 @@ impl Import {
     }
 
     fn header(&self, client: ClientId, (generation, slot): (u32, u16), seq: u64) -> Header {
-        Header {
-            from: self.address,
-            to: self.target,
-            client,
-            generation,
-            slot,
-            seq,
-            deadline_ms: 0,
-            project: 0,
-            credential: 0,
-            trace: 0,
-            job: [0; 16],
-        }
+        Header { generation, slot, seq, ..Header::between(self.address, self.target, client) }
     }
 
     /// Everything up to this transno is known to be durable.

@@ -135,17 +135,9 @@ impl World {
         *seq += 1;
         let seq = *seq;
         let header = Header {
-            from: Endpoint::Client(CLIENT),
-            to,
-            client: CLIENT,
             generation: self.generations.get(&to).copied().unwrap_or(0),
-            slot: 0,
             seq,
-            deadline_ms: 0,
-            project: 0,
-            credential: 0,
-            trace: 0,
-            job: [0; 16],
+            ..Header::between(Endpoint::Client(CLIENT), to, CLIENT)
         };
         let message = Message { header, body: Body::Request(request), bulk };
         let (now, mut out) = (self.now, Outbox::new());

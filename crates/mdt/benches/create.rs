@@ -55,17 +55,9 @@ impl Bench {
 
     fn send(&mut self, seq: u64, request: Request) {
         let header = Header {
-            from: Endpoint::Client(CLIENT),
-            to: Endpoint::Mdt(0),
-            client: CLIENT,
             generation: self.generation,
-            slot: 0,
             seq,
-            deadline_ms: 0,
-            project: 0,
-            credential: 0,
-            trace: 0,
-            job: [0; 16],
+            ..Header::between(Endpoint::Client(CLIENT), Endpoint::Mdt(0), CLIENT)
         };
         self.answer = None;
         let message = Message { header, body: Body::Request(request), bulk: Bulk::None };

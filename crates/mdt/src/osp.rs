@@ -120,17 +120,11 @@ impl Osp {
 
     fn header(&self, ost: u32, (generation, slot, seq): (u32, u16, u64)) -> Header {
         Header {
-            from: self.me,
-            to: Endpoint::Ost(ost),
-            client: self.client,
             generation,
             slot,
             seq,
-            deadline_ms: 0,
-            project: 0,
-            credential: 0,
-            trace: 0,
             job: *b"mdt\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            ..Header::between(self.me, Endpoint::Ost(ost), self.client)
         }
     }
 

@@ -206,17 +206,9 @@ mod tests {
         fn call(&mut self, request: Request) -> Reply {
             self.seq += 1;
             let header = Header {
-                from: Endpoint::Ost(0),
-                to: Endpoint::Mgs,
-                client: ClientId(5),
                 generation: self.generation,
-                slot: 0,
                 seq: self.seq,
-                deadline_ms: 0,
-                project: 0,
-                credential: 0,
-                trace: 0,
-                job: [0; 16],
+                ..Header::between(Endpoint::Ost(0), Endpoint::Mgs, ClientId(5))
             };
             let message = Message { header, body: Body::Request(request), bulk: Bulk::None };
             let now = Timestamp::default();

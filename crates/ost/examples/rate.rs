@@ -24,17 +24,9 @@ impl World {
         self.seq += 1;
         let client = ClientId(1);
         let header = Header {
-            from: Endpoint::Client(client),
-            to: Endpoint::Ost(0),
-            client,
             generation: self.generation,
-            slot: 0,
             seq: self.seq,
-            deadline_ms: 0,
-            project: 0,
-            credential: 0,
-            trace: 0,
-            job: [0; 16],
+            ..Header::between(Endpoint::Client(client), Endpoint::Ost(0), client)
         };
         let now = Timestamp { mono_ns: 1, wall_ns: 1 };
         self.ost.on_message(

@@ -6,17 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Whether the test can run here. In CI it must.
-fn possible() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    let possible = root && fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(possible || !ci, "CI must run as root with /dev/fuse");
-    if !possible {
-        eprintln!("skipped: needs root and /dev/fuse");
-    }
-    possible
-}
+use sateen_testkit::can_mount;
 
 /// A data folder that is taken down and removed in the end, however the test ends.
 struct Fs {
@@ -71,7 +61,7 @@ fn good(args: &[&str], path: &Path) -> String {
 
 #[test]
 fn striping_and_space_of_a_mount() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::new("tools");

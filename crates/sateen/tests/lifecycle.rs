@@ -8,19 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use sateen_testkit::can_mount;
 use serde_json::Value;
-
-/// Whether the test can run here. In CI it must.
-fn possible() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    let possible = root && fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(possible || !ci, "CI must run as root with /dev/fuse");
-    if !possible {
-        eprintln!("skipped: needs root and /dev/fuse");
-    }
-    possible
-}
 
 /// A data folder that is taken down and removed in the end, however the test ends.
 struct Fs {
@@ -100,7 +89,7 @@ fn umount(path: &Path) {
 
 #[test]
 fn up_status_down() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::new("plain");
@@ -150,7 +139,7 @@ fn up_status_down() {
 /// On the mount its own modes decide who reads what. Below the data folder nobody else does.
 #[test]
 fn other_users_read_through_the_mount_only() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::new("others");
@@ -186,7 +175,7 @@ fn other_users_read_through_the_mount_only() {
 
 #[test]
 fn a_killed_process_is_no_obstacle() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::new("killed");
@@ -205,7 +194,7 @@ fn a_killed_process_is_no_obstacle() {
 
 #[test]
 fn a_mount_lost_from_outside_is_reported() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::new("lost");
@@ -227,7 +216,7 @@ fn a_mount_lost_from_outside_is_reported() {
 
 #[test]
 fn a_mount_that_was_detached_under_a_program_is_shown_and_can_be_ended() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::new("detached");
@@ -245,7 +234,7 @@ fn a_mount_that_was_detached_under_a_program_is_shown_and_can_be_ended() {
 
 #[test]
 fn signals_end_it_in_good_order() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::new("signal");
@@ -260,7 +249,7 @@ fn signals_end_it_in_good_order() {
 
 #[test]
 fn what_cannot_work_is_refused_with_advice() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::new("refused");
@@ -289,7 +278,7 @@ fn what_cannot_work_is_refused_with_advice() {
 
 #[test]
 fn a_full_disk_is_refused_with_advice() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::new("full");
@@ -308,7 +297,7 @@ fn a_full_disk_is_refused_with_advice() {
 /// what there is, and what is removed can be used again.
 #[test]
 fn a_disk_that_fills_up_gives_enospc_and_goes_on() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::new("filling");
@@ -362,7 +351,7 @@ fn a_disk_that_fills_up_gives_enospc_and_goes_on() {
 /// programs on the mount.
 #[test]
 fn programs_do_not_hang_when_the_process_dies_badly() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::new("guard");

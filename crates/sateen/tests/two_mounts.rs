@@ -13,13 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the test can run here. In CI it must.
-fn possible() -> bool {
-    let possible = rustix::process::geteuid().is_root()
-        && OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
-    assert!(possible || std::env::var_os("CI").is_none(), "CI needs root and /dev/fuse");
-    possible
-}
+use sateen_testkit::can_mount;
 
 /// A file system with two mounts, stopped and removed at the end.
 struct Fs {
@@ -188,7 +182,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 
 #[test]
 fn what_one_mount_does_the_other_sees() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::up("steps");
@@ -222,7 +216,7 @@ fn what_one_mount_does_the_other_sees() {
 #[test]
 fn appended_records_stay_whole() {
     const RECORD_BYTES: usize = 4000;
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::up("append");
@@ -257,7 +251,7 @@ fn appended_records_stay_whole() {
 #[test]
 fn a_replaced_file_is_always_whole() {
     const STALE: i32 = rustix::io::Errno::STALE.raw_os_error();
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let fs_ = Fs::up("replace");

@@ -373,17 +373,9 @@ impl World {
         let Some((generation, seq, _)) = &mut self.registrar else { return };
         *seq += 1;
         let header = Header {
-            from: Endpoint::Client(REGISTRAR),
-            to: Endpoint::Mgs,
-            client: REGISTRAR,
             generation: *generation,
-            slot: 0,
             seq: if *generation == 0 { 1 } else { *seq },
-            deadline_ms: 0,
-            project: 0,
-            credential: 0,
-            trace: 0,
-            job: [0; 16],
+            ..Header::between(Endpoint::Client(REGISTRAR), Endpoint::Mgs, REGISTRAR)
         };
         self.send(Message { header, body: Body::Request(request), bulk: Bulk::None });
     }

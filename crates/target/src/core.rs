@@ -238,17 +238,8 @@ impl Core {
     pub fn callback(&self, client: ClientId, callback: Callback) -> Option<Message> {
         let generation = self.exports.generation(client)?;
         let header = Header {
-            from: self.config.me,
-            to: self.exports.peer(client)?,
-            client,
             generation,
-            slot: 0,
-            seq: 0,
-            deadline_ms: 0,
-            project: 0,
-            credential: 0,
-            trace: 0,
-            job: [0; 16],
+            ..Header::between(self.config.me, self.exports.peer(client)?, client)
         };
         Some(Message { header, body: Body::Callback(callback), bulk: Bulk::None })
     }
@@ -295,17 +286,10 @@ mod tests {
     fn header(slot: u16) -> Header {
         let client = ClientId(1);
         Header {
-            from: Endpoint::Client(client),
-            to: Endpoint::Mdt(0),
-            client,
             generation: 1,
             slot,
             seq: 1,
-            deadline_ms: 0,
-            project: 0,
-            credential: 0,
-            trace: 0,
-            job: [0; 16],
+            ..Header::between(Endpoint::Client(client), Endpoint::Mdt(0), client)
         }
     }
 

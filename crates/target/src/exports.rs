@@ -253,17 +253,9 @@ mod tests {
     fn header(seq: u64, generation: u32) -> Header {
         let client = ClientId(1);
         Header {
-            from: Endpoint::Client(client),
-            to: Endpoint::Mdt(0),
-            client,
             generation,
-            slot: 0,
             seq,
-            deadline_ms: 0,
-            project: 0,
-            credential: 0,
-            trace: 0,
-            job: [0; 16],
+            ..Header::between(Endpoint::Client(client), Endpoint::Mdt(0), client)
         }
     }
 

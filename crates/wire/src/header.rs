@@ -92,6 +92,23 @@ pub struct Lengths {
 }
 
 impl Header {
+    /// A header that says only who, to whom, and on whose export.
+    pub const fn between(from: Endpoint, to: Endpoint, client: ClientId) -> Header {
+        Header {
+            from,
+            to,
+            client,
+            generation: 0,
+            slot: 0,
+            seq: 0,
+            deadline_ms: 0,
+            project: 0,
+            credential: 0,
+            trace: 0,
+            job: [0; 16],
+        }
+    }
+
     /// The header of the answer: the same slot and sequence, the other way.
     pub const fn reply(&self) -> Header {
         Header { from: self.to, to: self.from, ..*self }

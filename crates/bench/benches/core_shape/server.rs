@@ -115,17 +115,10 @@ pub(crate) fn message(
     request: Request,
 ) -> Message {
     let header = Header {
-        from: Endpoint::Client(client),
-        to: Endpoint::Mdt(0),
-        client,
         generation,
         slot,
         seq,
-        deadline_ms: 0,
-        project: 0,
-        credential: 0,
-        trace: 0,
-        job: [0; 16],
+        ..Header::between(Endpoint::Client(client), Endpoint::Mdt(0), client)
     };
     Message { header, body: Body::Request(request), bulk: Bulk::None }
 }

@@ -8,7 +8,7 @@ use sateen_wire::{
     ReplyBody, Request,
 };
 
-use crate::rig::{FILE, Rig, attr, grant, reply};
+use crate::rig::{FILE, Rig, Verb, attr, grant, reply};
 
 const CRED: Cred = Cred { uid: 0, gid: 0, umask: 0 };
 const STRIPE: u64 = 64 << 10;
@@ -39,6 +39,12 @@ fn mdt_syncs(rig: &Rig) {
     rig.answer(&header, reply(MdtReply::Done, &[]));
 }
 
+/// A write of two stripes begins.
+fn start_write(rig: &Rig, handle: u64, at: u64) -> Verb<sateen_types::Result<usize>> {
+    let (client, both) = (rig.client.clone(), Bytes::from(vec![1; 2 * STRIPE as usize]));
+    rig.start(async move { client.write(handle, at, both, false).await })
+}
+
 fn take_write(rig: &Rig, from: u32) -> (Header, u64) {
     let (header, request) = rig.take_ost();
     assert_eq!(header.to, sateen_types::Endpoint::Ost(from));
@@ -51,11 +57,7 @@ fn without_grants_a_refused_piece_is_the_last_one() {
     let rig = Rig::with_osts(2);
     let locks = [grant(1, LockMode::Pw, Ibits::DATA), grant(2, LockMode::Pr, Ibits::META)];
     let handle = open(&rig, &locks).handle;
-    let both = Bytes::from(vec![1; 2 * STRIPE as usize]);
-    let start = |at: u64| {
-        let (client, both) = (rig.client.clone(), both.clone());
-        rig.start(async move { client.write(handle, at, both, false).await })
-    };
+    let start = |at: u64| start_write(&rig, handle, at);
     let mut write = start(0);
     mdt_syncs(&rig);
     assert!(rig.poll(&mut write).is_none());
@@ -81,11 +83,7 @@ fn pieces_that_have_grants_go_side_by_side() {
     let rig = Rig::with_osts(2);
     let locks = [grant(1, LockMode::Pw, Ibits::DATA), grant(2, LockMode::Pr, Ibits::META)];
     let handle = open(&rig, &locks).handle;
-    let both = Bytes::from(vec![1; 2 * STRIPE as usize]);
-    let start = |at: u64| {
-        let (client, both) = (rig.client.clone(), both.clone());
-        rig.start(async move { client.write(handle, at, both, false).await })
-    };
+    let start = |at: u64| start_write(&rig, handle, at);
     let mut write = start(0);
     mdt_syncs(&rig);
     for index in 0..2 {
@@ -93,7 +91,7 @@ fn pieces_that_have_grants_go_side_by_side() {
         let (header, _) = take_write(&rig, index);
         rig.answer(&header, written(STRIPE + u64::from(index)));
     }
-    assert_eq!(rig.poll(&mut write), Some(Ok(both.len())));
+    assert_eq!(rig.poll(&mut write), Some(Ok(2 * STRIPE as usize)));
     let mut write = start(2 * STRIPE);
     let (first, second) = (take_write(&rig, 0), take_write(&rig, 1));
     assert_eq!((first.1, second.1), (STRIPE, STRIPE), "both claim their grants");
@@ -106,7 +104,7 @@ fn pieces_that_have_grants_go_side_by_side() {
     assert_eq!(again.1, STRIPE);
     rig.answer(&first.0, written(0));
     rig.answer(&again.0, written(0));
-    assert_eq!(rig.poll(&mut write), Some(Ok(both.len())));
+    assert_eq!(rig.poll(&mut write), Some(Ok(2 * STRIPE as usize)));
 }
 
 #[test]

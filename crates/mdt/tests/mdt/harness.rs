@@ -207,17 +207,14 @@ impl World {
 
     pub fn header(&self, call: Call) -> Header {
         Header {
-            from: Endpoint::Client(call.client),
-            to: Endpoint::Mdt(0),
-            client: ClientId(self.clients[&call.client].id),
             generation: self.clients[&call.client].generation,
             slot: call.slot,
             seq: call.seq,
-            deadline_ms: 0,
-            project: 0,
-            credential: 0,
-            trace: 0,
-            job: [0; 16],
+            ..Header::between(
+                Endpoint::Client(call.client),
+                Endpoint::Mdt(0),
+                ClientId(self.clients[&call.client].id),
+            )
         }
     }
 

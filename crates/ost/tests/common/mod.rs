@@ -505,17 +505,11 @@ pub fn write(object: ObjectId, layout_gen: u32, offset: u64, data: &[u8]) -> (Os
 
 pub fn message(peer: &Peer, slot: u16, seq: u64, request: Request, bulk: Bulk) -> Message {
     let header = Header {
-        from: peer.from,
-        to: Endpoint::Ost(0),
-        client: peer.client,
         generation: peer.generation,
         slot,
         seq,
-        deadline_ms: 0,
         project: 7,
-        credential: 0,
-        trace: 0,
-        job: [0; 16],
+        ..Header::between(peer.from, Endpoint::Ost(0), peer.client)
     };
     Message { header, body: Body::Request(request), bulk }
 }

@@ -286,19 +286,8 @@ pub fn request_to(
     seq: u64,
     request: Request,
 ) -> Message {
-    let header = Header {
-        from,
-        to,
-        client,
-        generation: client.0 as u32,
-        slot,
-        seq,
-        deadline_ms: 0,
-        project: 0,
-        credential: 0,
-        trace: 0,
-        job: [0; 16],
-    };
+    let header =
+        Header { generation: client.0 as u32, slot, seq, ..Header::between(from, to, client) };
     Message { header, body: Body::Request(request), bulk: Bulk::None }
 }
 

@@ -52,19 +52,7 @@ pub(crate) fn register(reactor: &Reactor, targets: &[Target]) -> Outcome<()> {
     let me = Endpoint::Client(client);
     let (sender, answers) = channel();
     reactor.router.add(me, Arc::new(Answers(Mutex::new(sender))));
-    let header = Header {
-        from: me,
-        to: Endpoint::Mgs,
-        client,
-        generation: 0,
-        slot: 0,
-        seq: 0,
-        deadline_ms: 0,
-        project: 0,
-        credential: 0,
-        trace: 0,
-        job: [0; 16],
-    };
+    let header = Header::between(me, Endpoint::Mgs, client);
     let mut connection = Connection { reactor, header, answers };
     let registered = register_all(&mut connection, targets);
     reactor.router.remove(me);

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use sateen_fuse::UnmountMode;
+use sateen_testkit::can_mount;
 
 use super::Embedded;
 use crate::data_dir::DataDir;
@@ -16,25 +17,13 @@ use crate::testing::Scratch;
 /// What whoever does not answer gets: 1 s.
 const LIMIT_NS: u64 = 1_000_000_000;
 
-/// Whether the test can run here. In CI it must.
-fn possible() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    let possible = root && fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(possible || !ci, "CI must run as root with /dev/fuse");
-    if !possible {
-        eprintln!("skipped: needs root and /dev/fuse");
-    }
-    possible
-}
-
 fn is_eio<T>(result: std::io::Result<T>) -> bool {
     result.is_err_and(|error| error.raw_os_error() == Some(5))
 }
 
 #[test]
 fn a_mount_that_was_thrown_out_comes_back() {
-    if !possible() {
+    if !can_mount() {
         return;
     }
     let scratch = Scratch::new("evicted");
