@@ -274,6 +274,8 @@ impl Op {
                 (Some(_), Some(_)) if how.exclusive => Err(Errno::EEXIST),
                 (None, None) => Err(Errno::ENOENT),
                 (Some(Node::Dir(_)), _) if how.write => Err(Errno::EISDIR),
+                // The kernel goes where it leads before it opens; here nobody does.
+                (Some(Node::Symlink(_)), None) => Err(Errno::ELOOP),
                 _ => Ok(()),
             },
             Op::Stat { at } | Op::Truncate { at, .. } | Op::Chmod { at, .. } => {

@@ -216,7 +216,9 @@ impl World {
 
     /// Caches of clients that do not hear of the crash soon go by what is there now.
     pub(super) fn remember_names(&mut self) {
-        if self.nodes.iter().all(|node| !node.dirty.contains(&Endpoint::Mdt(0))) {
+        let unheard = self.nodes.iter().any(|node| node.dirty.contains(&Endpoint::Mdt(0)));
+        // What began before its client heard goes by what the client knew then.
+        if !unheard && !self.running.values().any(|running| running.mdt_hit) {
             self.before_crashes.clear();
         }
         self.before_crashes.truncate(BEFORE_CRASHES_MAX - 1);
