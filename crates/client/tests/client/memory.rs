@@ -285,6 +285,12 @@ fn temporary_files_leave_nothing() {
         targets.forget(fid);
         targets.leave("forgotten");
         targets.unlink("forgotten");
+        // And after it was forgotten, and opened again.
+        targets.leave("again");
+        let (fid, handle) = targets.open_again("again");
+        targets.unlink("again");
+        targets.close(handle);
+        targets.forget(fid);
         assert_eq!(targets.census(), ROOT_ONLY, "round {n}");
     }
     assert!(targets.synced.borrow().is_empty(), "nobody wants them on a disk");
