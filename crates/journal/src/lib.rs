@@ -18,20 +18,26 @@
 //! | 4 | CRC-32C of the 36 bytes before |
 //! | n | records: u32 length, u64 transno, bytes |
 
+use std::collections::VecDeque;
+
 use sateen_wire::codec::{Input, Wire};
 use sateen_wire::disk::crc32c;
 
 /// Bytes of a frame before its payload.
 pub const FRAME_HEADER_BYTES: usize = 40;
-/// Largest payload of a frame; a full appender asks its owner to flush before it takes more.
+/// Largest payload of a frame, unless one record alone is larger: what does not fit goes into
+/// the next one.
 pub const FRAME_PAYLOAD_MAX: usize = 16 << 20;
 
+const RECORD_HEADER_BYTES: usize = 12;
 const MAGIC: u32 = 0x3146_4a53;
 
 /// Collects records between two group commits.
 #[derive(Debug)]
 pub struct Appender {
     epoch: u64,
+    /// Frames that are full, oldest first: bytes with room for the header, first, last.
+    full: VecDeque<(Vec<u8>, u64, u64)>,
     buffer: Vec<u8>,
     spare: Vec<u8>,
     header: Vec<u8>,
@@ -54,7 +60,7 @@ impl Appender {
     /// An empty appender of the journal with this epoch, after transno `last`.
     pub fn new(epoch: u64, last: u64) -> Appender {
         let (buffer, spare, header) = (Vec::new(), Vec::new(), Vec::new());
-        Appender { epoch, buffer, spare, header, first: 0, last }
+        Appender { epoch, full: VecDeque::new(), buffer, spare, header, first: 0, last }
     }
 
     /// Transno of the last record ever appended.
@@ -69,11 +75,16 @@ impl Appender {
 
     /// Bytes waiting to be written.
     pub fn pending_bytes(&self) -> usize {
-        self.buffer.len()
+        self.full.iter().fold(self.buffer.len(), |sum, (bytes, ..)| sum + bytes.len())
     }
 
     /// Appends the record of the next transaction and returns its transno.
     pub fn append(&mut self, record: &[u8]) -> u64 {
+        let len = self.buffer.len() + RECORD_HEADER_BYTES + record.len();
+        if !self.buffer.is_empty() && len > FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX {
+            let full = core::mem::take(&mut self.buffer);
+            self.full.push_back((full, self.first, self.last));
+        }
         if self.buffer.is_empty() {
             self.buffer.resize(FRAME_HEADER_BYTES, 0);
             self.first = self.last + 1;
@@ -85,12 +96,16 @@ impl Appender {
         self.last
     }
 
-    /// Takes everything appended so far as one frame.
+    /// Takes everything appended so far as one frame, or as much as fits into one.
     pub fn take(&mut self) -> Option<Frame> {
-        if self.buffer.is_empty() {
-            return None;
-        }
-        let mut bytes = core::mem::replace(&mut self.buffer, core::mem::take(&mut self.spare));
+        let (mut bytes, first, last) = match self.full.pop_front() {
+            Some(full) => full,
+            None if self.buffer.is_empty() => return None,
+            None => {
+                let next = core::mem::take(&mut self.spare);
+                (core::mem::replace(&mut self.buffer, next), self.first, self.last)
+            }
+        };
         let payload = bytes.get(FRAME_HEADER_BYTES..).unwrap_or_default();
         let crc = crc32c(payload);
         let len = payload.len() as u32;
@@ -100,14 +115,14 @@ impl Appender {
         MAGIC.put(header);
         len.put(header);
         self.epoch.put(header);
-        self.first.put(header);
-        self.last.put(header);
+        first.put(header);
+        last.put(header);
         crc.put(header);
         crc32c(header).put(header);
         if let Some(front) = bytes.get_mut(..FRAME_HEADER_BYTES) {
             front.copy_from_slice(header);
         }
-        Some(Frame { bytes, first: self.first, last: self.last })
+        Some(Frame { bytes, first, last })
     }
 
     /// Gives a written frame's buffer back, so that steady work allocates nothing.
@@ -219,6 +234,35 @@ mod tests {
         let all: Vec<_> = records(payload).map(|r| r.unwrap()).collect();
         assert_eq!(all, [(5, &b"one"[..]), (6, b""), (7, b"three")]);
         assert_eq!(decode_frame(8, &frame.bytes), Decoded::End);
+    }
+
+    #[test]
+    fn what_does_not_fit_goes_into_the_next_frame() {
+        let mut appender = Appender::new(9, 0);
+        let record = vec![7; 5 << 20];
+        for transno in 1..=7 {
+            assert_eq!(appender.append(&record), transno);
+        }
+        let mut next = 1;
+        let mut frames = 0;
+        while let Some(frame) = appender.take() {
+            let Decoded::Frame { first, last, payload, .. } = decode_frame(9, &frame.bytes) else {
+                panic!("a whole frame");
+            };
+            assert!(payload.len() <= FRAME_PAYLOAD_MAX);
+            assert_eq!((first, next), (frame.first, frame.first));
+            for found in records(payload) {
+                assert_eq!(found, Ok((next, &record[..])));
+                next += 1;
+            }
+            assert_eq!(last, next - 1);
+            frames += 1;
+            appender.recycle(frame.bytes);
+        }
+        assert_eq!((next, frames, appender.pending_bytes()), (8, 3, 0));
+        assert_eq!(appender.append(b"after"), 8);
+        let frame = appender.take().unwrap();
+        assert_eq!((frame.first, frame.last), (8, 8));
     }
 
     #[test]

@@ -263,7 +263,8 @@ impl Store {
         self.journal.pending_bytes()
     }
 
-    /// Starts a group commit of everything queued; `None` if one is running or there is
+    /// Starts a group commit of everything queued, or of as much as one frame takes
+    /// ([`Flush::upto`] is below [`Store::transno`] then, and another has to follow); `None` if one is running or there is
     /// nothing to do. The driver writes and syncs the frame and calls
     /// [`Store::flush_done`]. A failed write poisons the target: nothing may be acknowledged
     /// as durable afterwards.

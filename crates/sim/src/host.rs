@@ -227,6 +227,7 @@ impl Host {
         }
         let service = process.served.service();
         let flush = service.store().begin_flush()?;
+        process.flush_again = service.store().transno() > flush.upto;
         let before = service.sync_before_flush();
         process.flushing = true;
         self.begin(Pending::Flush(flush, before), random)

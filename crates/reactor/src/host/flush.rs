@@ -59,6 +59,8 @@ impl<S: Service + 'static> TargetHost<S> {
             return None;
         }
         let flush = state.service.store().begin_flush()?;
+        // Whoever asked for this one wants what did not fit into it as well.
+        state.flush_again = state.service.store().transno() > flush.upto;
         let objects = state.service.sync_before_flush();
         state.flushing = true;
         Some((flush, objects))
