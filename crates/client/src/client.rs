@@ -10,6 +10,7 @@ use std::task::Poll;
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result, seq};
 use sateen_wire::{
     Body, Bulk, Callback, Header, Message, MgsReply, MgsRequest, Reply, ReplyBody, Request, StatFs,
+    TargetInfo,
 };
 
 use crate::fids::Fids;
@@ -21,6 +22,10 @@ use crate::unsynced::UnsyncedObjects;
 
 /// How often connections are looked after: 250 ms.
 const TICK_NS: u64 = 250_000_000;
+/// How long and how often an OST is waited for that a layout names and the MGS has not told of
+/// yet: 10 s.
+const LEARN_TRIES: u32 = 200;
+const LEARN_PAUSE_NS: u64 = 50_000_000;
 /// How long a client that has lost its locks waits for the kernel to drop pages: 1 s.
 const FORGET_NS: u64 = 1_000_000_000;
 /// Stamps for inodes that were dropped.
@@ -178,7 +183,7 @@ impl Client {
     /// Learns from the MGS which targets there are, and connects to all of them.
     ///
     /// # Errors
-    /// The MGS's. A target that does not answer is waited for.
+    /// The MGS's. An MDT that does not answer is waited for; OSTs are by whoever uses them.
     pub async fn mount(self: &Arc<Client>) -> Result<()> {
         let mgs = self.add_import(Endpoint::Mgs);
         self.spawn_ticker();
@@ -193,15 +198,26 @@ impl Client {
         let ReplyBody::Mgs(MgsReply::Config { targets, .. }) = reply.body else {
             return Err(Errno::EPROTO);
         };
-        let active = targets.iter().filter(|info| !info.inactive && info.target != Endpoint::Mgs);
-        let imports: Vec<_> = active.map(|info| self.add_import(info.target)).collect();
-        for import in &imports {
-            import.connect(self.port.as_ref());
-        }
-        for import in &imports {
+        self.learn(&targets);
+        for import in self.imports_of(|target| matches!(target, Endpoint::Mdt(_))) {
             import.opened().await;
         }
         Ok(())
+    }
+
+    /// Connects to those of these targets that are new, when the MGS says that there are more.
+    pub fn learn(&self, targets: &[TargetInfo]) {
+        let active = targets.iter().filter(|info| !info.inactive && info.target != Endpoint::Mgs);
+        for info in active {
+            if self.import(info.target).is_none() {
+                self.add_import(info.target).connect(self.port.as_ref());
+            }
+        }
+    }
+
+    fn imports_of(&self, which: impl Fn(Endpoint) -> bool) -> Vec<Arc<Import>> {
+        let imports = lock(&self.imports);
+        imports.iter().filter(|(target, _)| which(**target)).map(|(_, i)| i.clone()).collect()
     }
 
     /// Gives everything back and closes the connections. Files that are still open are lost.
@@ -283,6 +299,21 @@ impl Client {
 
     pub(crate) fn import(&self, target: Endpoint) -> Option<Arc<Import>> {
         lock(&self.imports).get(&target).cloned()
+    }
+
+    /// The import of an OST that a layout names. The MDT may have heard of it before us.
+    ///
+    /// # Errors
+    /// `EIO` if nobody tells of it.
+    pub(crate) async fn ost_import(&self, index: u32) -> Result<Arc<Import>> {
+        for _ in 0..LEARN_TRIES {
+            if let Some(import) = self.import(Endpoint::Ost(index)) {
+                return Ok(import);
+            }
+            self.port.sleep(LEARN_PAUSE_NS).await;
+        }
+        tracing::warn!(ost = index, "a file lies on an OST that the MGS does not tell of");
+        Err(Errno::EIO)
     }
 
     /// The targets of the mounted file system.

@@ -5,6 +5,11 @@
 //! incarnation for ever: the client goes on as another, and all its imports with it. Life of
 //! a slot: free, busy with one request (sent again until it is answered), answered, free.
 //! Sequences of a slot rise by one, so that the target executes each request once.
+//!
+//! What an OST had not answered when the connection was lost is asked again on the next one:
+//! it changes nothing to execute it twice, as long as the client is the one that holds the
+//! locks, and it says itself which run of the OST it is about. What an MDT had not answered
+//! fails: the locks and opens that it went by are gone.
 
 use std::sync::Mutex;
 
@@ -107,14 +112,14 @@ pub(crate) enum Arrival {
 }
 
 impl State {
-    /// Ends the connection; who is to be woken.
-    fn close(&mut self) -> (Woken, Woken) {
+    /// Ends the connection; who is to be woken. What is `kept` waits for the next.
+    fn close(&mut self, kept: bool) -> (Woken, Woken) {
         self.link = Link::Closed;
         self.held = true;
         self.last_committed = 0;
         for slot in &mut self.slots {
             slot.seq = 0;
-            if matches!(slot.state, SlotState::Busy(_)) {
+            if matches!(slot.state, SlotState::Busy(_)) && !kept {
                 slot.state = SlotState::Answered(Box::new((Err(Errno::EIO), Bulk::None)));
             }
         }
@@ -331,6 +336,13 @@ impl Import {
             if reply.error == Some(Errno::ESTALE) && self.unknown_to_target(&reply) {
                 return Arrival::Lost;
             }
+            // From the network: the target cannot be reached, and the request is sent again
+            // until it can.
+            if matches!(reply.error, Some(Errno::ESHUTDOWN | Errno::ENODEV))
+                && self.unknown_to_target(&reply)
+            {
+                return Arrival::Ignored;
+            }
             state.last_committed = state.last_committed.max(reply.last_committed);
             let Some(slot) = state.slots.get_mut(usize::from(header.slot)) else {
                 return Arrival::Ignored;
@@ -366,14 +378,22 @@ impl Import {
             state.link = Link::Open;
             state.generation = generation;
             state.boot_epoch = boot_epoch;
+            for slot in &mut state.slots {
+                if let SlotState::Busy(pending) = &mut slot.state {
+                    slot.seq = 1;
+                    (pending.message.header.generation, pending.message.header.seq) =
+                        (generation, slot.seq);
+                    pending.resend_at_ns = 0;
+                }
+            }
             (state.line.take(), restarted)
         };
         woken.wake();
         Arrival::Connected { restarted }
     }
 
-    /// The connection is void: every request in flight fails with `EIO`, slots begin anew, and
-    /// there will be no other before [`Import::connect`]. False if that has been done for this
+    /// The connection is void: slots begin anew, every request in flight fails with `EIO` or, at
+    /// an OST, waits for the next connection, and there will be no other before [`Import::connect`]. False if that has been done for this
     /// connection.
     pub(crate) fn lost(&self, header: &Header) -> bool {
         let (answers, line) = {
@@ -382,7 +402,7 @@ impl Import {
             if state.link != Link::Open || !current {
                 return false;
             }
-            state.close()
+            state.close(matches!(self.target, Endpoint::Ost(_)))
         };
         answers.wake();
         line.wake();
@@ -395,7 +415,7 @@ impl Import {
         let (answers, line) = {
             let mut state = lock(&self.state);
             (state.me, state.era) = (me, era);
-            state.close()
+            state.close(false)
         };
         answers.wake();
         line.wake();
@@ -413,8 +433,10 @@ impl Import {
                 state.link = Link::Connecting { attempt, sent_ns: now };
                 again.push(self.connect_message(state.me, attempt));
             }
+            let open = state.link == Link::Open;
             for slot in &mut state.slots {
                 if let SlotState::Busy(pending) = &mut slot.state
+                    && open
                     && now >= pending.resend_at_ns
                 {
                     pending.resend_at_ns = now + RESEND_NS;

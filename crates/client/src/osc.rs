@@ -1,7 +1,7 @@
 //! Typed requests to OSTs, and the grants that go with writes.
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Chunk, Endpoint, Errno, ObjectId, Result};
+use sateen_types::{Chunk, Errno, ObjectId, Result};
 use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, Reply, ReplyBody, Request};
 
 use crate::client::Client;
@@ -16,7 +16,7 @@ impl Client {
         bulk: Bulk,
         era: Option<u64>,
     ) -> Result<(OstReply, Bulk)> {
-        let import = self.import(Endpoint::Ost(index)).ok_or(Errno::EIO)?;
+        let import = self.ost_import(index).await?;
         let (port, request) = (self.port.as_ref(), Request::Ost(request));
         let call = import.call(port, request, bulk, || 0, false, era);
         let Answer { reply, bulk, .. } = call.await?;
@@ -32,7 +32,7 @@ impl Client {
     /// # Errors
     /// `EIO` if there is no such OST.
     pub(crate) async fn ost_epoch(&self, index: u32) -> Result<u64> {
-        let import = self.import(Endpoint::Ost(index)).ok_or(Errno::EIO)?;
+        let import = self.ost_import(index).await?;
         import.opened().await;
         Ok(import.boot_epoch())
     }
@@ -116,7 +116,7 @@ impl Client {
         objects: &[ObjectId],
         boot_epoch: u64,
     ) -> Option<Result<()>> {
-        let import = self.import(Endpoint::Ost(index))?;
+        let import = self.ost_import(index).await.ok()?;
         loop {
             let request = OstRequest::Sync { objects: objects.to_vec(), boot_epoch };
             let (port, request) = (self.port.as_ref(), Request::Ost(request));

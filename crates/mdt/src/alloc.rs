@@ -26,6 +26,12 @@ struct Target {
     credit: i128,
 }
 
+impl Target {
+    fn new(ost: &OstConfig) -> Target {
+        Target { index: ost.index, statfs: ost.statfs, silent: false, credit: 0 }
+    }
+}
+
 /// Chooses OSTs.
 #[derive(Debug)]
 pub(crate) struct Allocator {
@@ -50,14 +56,8 @@ pub(crate) fn resolve(wish: Option<StripePolicy>, inherited: Option<StripePolicy
 
 impl Allocator {
     pub(crate) fn new(osts: &[OstConfig]) -> Allocator {
-        let target = |ost: &OstConfig| Target {
-            index: ost.index,
-            statfs: ost.statfs,
-            silent: false,
-            credit: 0,
-        };
         let mut allocator = Allocator {
-            targets: osts.iter().map(target).collect(),
+            targets: osts.iter().map(Target::new).collect(),
             usable: Vec::new(),
             balanced: true,
             start: 0,
@@ -65,6 +65,17 @@ impl Allocator {
         };
         allocator.refresh();
         allocator
+    }
+
+    /// Another OST, which new files may use at once.
+    pub(crate) fn add(&mut self, ost: &OstConfig) {
+        if !self.has(ost.index) {
+            self.targets.push(Target::new(ost));
+            self.targets.sort_by_key(|target| target.index);
+            // Positions mean others now.
+            self.usable.clear();
+            self.refresh();
+        }
     }
 
     /// What an OST said of its space.
@@ -262,6 +273,18 @@ mod tests {
         allocator.set_silent(1, true);
         assert_eq!(firsts(&mut allocator, &ONE, 1), [0], "full is better than silent");
         assert!(Allocator::new(&[]).choose(&ONE, 1).unwrap().is_none());
+    }
+
+    #[test]
+    fn an_ost_that_comes_later_is_used() {
+        let mut allocator = osts(&[500, 500]);
+        allocator.add(&OstConfig { index: 7, statfs: None });
+        allocator.add(&OstConfig { index: 5, statfs: None });
+        allocator.add(&OstConfig { index: 5, statfs: None });
+        assert_eq!(firsts(&mut allocator, &ONE, 5), [0, 1, 5, 7, 0]);
+        let mut none = Allocator::new(&[]);
+        none.add(&OstConfig { index: 3, statfs: None });
+        assert_eq!(firsts(&mut none, &ONE, 1), [3]);
     }
 
     #[test]

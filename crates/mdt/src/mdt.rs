@@ -10,7 +10,7 @@ use sateen_wire::{Body, Bulk, Callback, Header, Ibits, Message, Reply, Request, 
 
 use crate::alloc::Allocator;
 use crate::clients::Clients;
-use crate::config::MdtConfig;
+use crate::config::{MdtConfig, OstConfig};
 use crate::layouts::LayoutCache;
 use crate::llog::{Cutting, Llog};
 use crate::op::{Op, Outcome, Punch};
@@ -107,6 +107,19 @@ impl Mdt {
             && self.working.is_empty()
             && self.clients.all_are_fenced()
             && self.llog.is_idle()
+    }
+
+    /// An OST has been added to the file system: it is connected to at the next tick, and new
+    /// files may lie on it. One that is known stays as it is.
+    ///
+    /// It needs no list of what the last run left, and no fences of it: no file had a stripe
+    /// there. An MDT must be started with all OSTs that were ever registered.
+    pub fn add_ost(&mut self, index: u32) {
+        if self.osp.add(index) {
+            let ost = OstConfig { index, statfs: None };
+            self.alloc.add(&ost);
+            self.config.osts.push(ost);
+        }
     }
 
     /// The incarnations that hold locks on a file, for whoever looks in from outside.

@@ -85,6 +85,13 @@ impl Osp {
         Osp { me, client: ClientId(id), osts }
     }
 
+    /// An OST that was registered since the start; false if it is known.
+    pub(crate) fn add(&mut self, ost: u32) -> bool {
+        let new = !self.osts.contains_key(&ost);
+        self.osts.entry(ost).or_default();
+        new
+    }
+
     pub(crate) fn indices(&self) -> Vec<u32> {
         self.osts.keys().copied().collect()
     }
@@ -173,6 +180,10 @@ impl Osp {
             return None;
         }
         let ost = self.osts.get_mut(&index)?;
+        // From the network: the OST cannot be reached, and has heard nothing.
+        if matches!(reply.error, Some(Errno::ESHUTDOWN | Errno::ENODEV)) {
+            return None;
+        }
         ost.heard_ns = Some(now.mono_ns);
         if header.generation == 0 {
             if let ReplyBody::Connected { boot_epoch, generation, .. } = reply.body

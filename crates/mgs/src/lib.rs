@@ -3,7 +3,8 @@
 //! Pure: an [`Mgs`] is a [`sateen_target::Service`]. Targets register with it when they
 //! start; clients ask it for the configuration when they mount. The configuration is small
 //! and kept in memory; every change is journaled before it is told to anybody, so that the
-//! version a client has seen never comes back with another meaning.
+//! version a client has seen never comes back with another meaning. Whoever waits for a newer
+//! one than it has is answered as soon as there is.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +14,29 @@ use sateen_types::{Endpoint, Errno, OST_INDEX_MAX, Timestamp, seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
 use sateen_wire::{
-    Body, Bulk, Message, MgsReply, MgsRequest, Reply, ReplyBody, Request, TARGETS_MAX, TargetInfo,
+    Body, Bulk, FsName, Header, Message, MgsReply, MgsRequest, Reply, ReplyBody, Request,
+    TARGETS_MAX, TargetInfo,
 };
 
 const TARGETS: Key = Key::tag(b't');
 const CONFIG: Key = Key::tag(b'c');
 
+/// Which file system an MGS manages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Its name.
+    pub fsname: FsName,
+    /// Its id.
+    pub uuid: u64,
+}
+
 /// The management target.
 #[derive(Debug)]
 pub struct Mgs {
     core: Core,
+    file_system: FileSystem,
+    /// Whoever waits for a configuration newer than the one it has.
+    waiting: Vec<(Header, u64)>,
     /// `None` until it was read from the store.
     config: Option<Config>,
     batch: Batch,
@@ -46,13 +60,32 @@ fn target_key(target: Endpoint) -> Option<Key> {
 impl Mgs {
     /// An MGS over a recovered store.
     pub fn new(config: CoreConfig, store: Store) -> Mgs {
-        Mgs { core: Core::new(config, store), config: None, batch: Batch::new() }
+        Mgs {
+            core: Core::new(config, store),
+            file_system: FileSystem::default(),
+            waiting: Vec::new(),
+            config: None,
+            batch: Batch::new(),
+        }
+    }
+
+    /// The same, of this file system.
+    #[must_use]
+    pub fn of(self, file_system: FileSystem) -> Mgs {
+        Mgs { file_system, ..self }
     }
 
     fn handle(&mut self, message: Message, fetched: Prefetched, out: &mut Outbox) {
         let header = message.header;
         match self.execute(&message, &fetched) {
-            Ok((reply, upto)) => self.core.answer_durable(&header, reply, upto, out),
+            Ok(Some((reply, upto))) => {
+                let changed = reply.transno != 0;
+                self.core.answer_durable(&header, reply, upto, out);
+                if changed {
+                    self.tell_waiting(out);
+                }
+            }
+            Ok(None) => {}
             Err(Fault::Miss) => {
                 self.core.park_for_index(message, fetched, out);
             }
@@ -66,8 +99,13 @@ impl Mgs {
         }
     }
 
-    /// The answer, and how far the journal has to be durable before it is given.
-    fn execute(&mut self, message: &Message, fetched: &Prefetched) -> Result<(Reply, u64), Fault> {
+    /// The answer, and how far the journal has to be durable before it is given; `None` if it is
+    /// given later.
+    fn execute(
+        &mut self,
+        message: &Message,
+        fetched: &Prefetched,
+    ) -> Result<Option<(Reply, u64)>, Fault> {
         let Body::Request(request) = &message.body else { return Err(Errno::EPROTO.into()) };
         if self.config.is_none() {
             self.config = Some(self.load(fetched)?);
@@ -75,14 +113,47 @@ impl Mgs {
         let transno = match request {
             Request::Mgs(MgsRequest::GetConfig) => 0,
             Request::Mgs(MgsRequest::Register { info, uuid }) => self.register(*info, *uuid)?,
+            Request::Mgs(MgsRequest::GetFileSystem) => {
+                let FileSystem { fsname, uuid } = self.file_system;
+                let body = ReplyBody::Mgs(MgsReply::FileSystem { fsname, uuid });
+                return Ok(Some((Reply::ok(body), 0)));
+            }
+            Request::Mgs(MgsRequest::WaitConfig { version }) => {
+                if self.config.as_ref().is_none_or(|config| config.version <= *version) {
+                    self.waiting.push((message.header, *version));
+                    return Ok(None);
+                }
+                0
+            }
             _ => return Err(Errno::EOPNOTSUPP.into()),
         };
+        let reply = Reply { transno, ..Reply::ok(self.told()) };
+        Ok(Some((reply, self.core.store.transno())))
+    }
+
+    fn told(&self) -> ReplyBody {
         let (version, targets) = match &self.config {
             Some(config) => (config.version, config.targets.values().map(|t| t.info).collect()),
             None => (0, Vec::new()),
         };
-        let body = ReplyBody::Mgs(MgsReply::Config { version, targets });
-        Ok((Reply { transno, ..Reply::ok(body) }, self.core.store.transno()))
+        ReplyBody::Mgs(MgsReply::Config { version, targets })
+    }
+
+    /// The configuration has changed: those who wait for that are told, once it is durable.
+    fn tell_waiting(&mut self, out: &mut Outbox) {
+        let upto = self.core.store.transno();
+        for (header, _) in core::mem::take(&mut self.waiting) {
+            if self.core.is_current(&header) {
+                let told = Reply::ok(self.told());
+                self.core.answer_durable(&header, told, upto, out);
+            }
+        }
+    }
+
+    /// A client is gone, or has connected anew: nobody listens for its answers.
+    fn forget_waiting(&mut self) {
+        let core = &self.core;
+        self.waiting.retain(|(header, _)| core.is_current(header));
     }
 
     fn load(&self, fetched: &Prefetched) -> Result<Config, Fault> {
@@ -142,9 +213,14 @@ impl Service for Mgs {
 
     fn on_message(&mut self, _now: Timestamp, message: Message, out: &mut Outbox) {
         let header = message.header;
+        let comes_or_goes =
+            matches!(message.body, Body::Request(Request::Connect { .. } | Request::Disconnect));
         let admitted = self.core.admit(message, out);
         while let Some(old) = self.core.exports.predecessor(header.client, header.from) {
             self.core.exports.disconnect(old);
+        }
+        if comes_or_goes {
+            self.forget_waiting();
         }
         let Some(message) = admitted else { return };
         if !matches!(message.body, Body::Request(Request::Disconnect)) {
@@ -168,6 +244,9 @@ impl Service for Mgs {
 
     fn on_poisoned(&mut self, _now: Timestamp, out: &mut Outbox) {
         self.core.poison(out);
+        for (header, _) in core::mem::take(&mut self.waiting) {
+            self.core.answer(&header, Reply::error(Errno::EIO), Bulk::None, out);
+        }
     }
 }
 
@@ -178,7 +257,6 @@ mod tests {
     use sateen_osd::{Index, StoreLimits};
     use sateen_target::Effect;
     use sateen_types::{ClientId, Nid};
-    use sateen_wire::Header;
 
     /// An MGS whose driver does everything at once.
     struct World {
@@ -187,13 +265,26 @@ mod tests {
         generation: u32,
         seq: u64,
         flushes: u32,
+        /// What went out in other slots.
+        told: Vec<(u16, Reply)>,
+    }
+
+    fn bare() -> Mgs {
+        let config = CoreConfig { me: Endpoint::Mgs, boot_epoch: 4, hash_key: 0 };
+        Mgs::new(config, Store::new(1, 0, StoreLimits::default()))
     }
 
     fn world(index: MemoryIndex) -> World {
         let config = CoreConfig { me: Endpoint::Mgs, boot_epoch: 4, hash_key: 0 };
         let store = Store::new(1, index.checkpointed(), StoreLimits::default());
-        let mut world =
-            World { mgs: Mgs::new(config, store), index, generation: 0, seq: 0, flushes: 0 };
+        let mut world = World {
+            mgs: Mgs::new(config, store),
+            index,
+            generation: 0,
+            seq: 0,
+            flushes: 0,
+            told: Vec::new(),
+        };
         match world.call(Request::Connect { features: 0 }).body {
             ReplyBody::Connected { generation, .. } => world.generation = generation,
             other => panic!("{other:?}"),
@@ -203,32 +294,47 @@ mod tests {
     }
 
     impl World {
-        fn call(&mut self, request: Request) -> Reply {
-            self.seq += 1;
-            let header = Header {
+        fn header(&self) -> Header {
+            Header {
                 generation: self.generation,
                 seq: self.seq,
                 ..Header::between(Endpoint::Ost(0), Endpoint::Mgs, ClientId(5))
-            };
+            }
+        }
+
+        fn call(&mut self, request: Request) -> Reply {
+            self.seq += 1;
+            let header = self.header();
             let message = Message { header, body: Body::Request(request), bulk: Bulk::None };
             let now = Timestamp::default();
             let mut out = Outbox::new();
             self.mgs.on_message(now, message, &mut out);
+            let mut answer = None;
             loop {
                 let effects: Vec<Effect> = out.drain().collect();
+                if let (true, Some(reply)) = (effects.is_empty(), answer.take()) {
+                    return reply;
+                }
                 assert!(!effects.is_empty(), "an answer comes");
                 for effect in effects {
                     match effect {
-                        Effect::Send(Message { body: Body::Reply(reply), .. }) => return reply,
+                        Effect::Send(Message { header, body: Body::Reply(reply), .. }) => {
+                            if header.slot == 0 {
+                                answer = Some(reply);
+                            } else {
+                                self.told.push((header.slot, reply));
+                            }
+                        }
                         Effect::Prefetch { id, wants, generation } => {
                             let view = Prefetched::read(&self.index, &wants, generation).unwrap();
                             self.mgs.on_prefetched(now, id, view, &mut out);
                         }
                         Effect::Flush => {
                             self.flushes += 1;
-                            let flush = self.mgs.store().begin_flush().unwrap();
-                            self.mgs.store().flush_done(flush);
-                            self.mgs.on_flushed(now, &mut out);
+                            if let Some(flush) = self.mgs.store().begin_flush() {
+                                self.mgs.store().flush_done(flush);
+                                self.mgs.on_flushed(now, &mut out);
+                            }
                         }
                         other => panic!("{other:?}"),
                     }
@@ -267,7 +373,7 @@ mod tests {
         assert_eq!(world.config(register(ost, 8)), Err(Errno::EEXIST));
         assert_eq!(world.config(register(mdt, 9)), Ok((2, vec![info(mdt), info(ost)])));
         let moved = TargetInfo {
-            nid: Nid::Tcp { addr: [10, 0, 0, 1].into(), net: 0 },
+            nid: Nid::Tcp { addr: [10, 0, 0, 1].into(), port: 7988, net: 0 },
             inactive: true,
             ..info(ost)
         };
@@ -278,6 +384,43 @@ mod tests {
             assert_eq!(world.config(register(bad, 1)), Err(Errno::EINVAL));
         }
         assert_eq!(world.call(Request::Ping).error, None);
+    }
+
+    #[test]
+    fn it_says_which_file_system_it_manages() {
+        let mut world = world(MemoryIndex::default());
+        let fsname = FsName::new("scratch").unwrap();
+        world.mgs = core::mem::replace(&mut world.mgs, bare()).of(FileSystem { fsname, uuid: 3 });
+        let reply = world.call(Request::Mgs(MgsRequest::GetFileSystem));
+        assert_eq!(reply.body, ReplyBody::Mgs(MgsReply::FileSystem { fsname, uuid: 3 }));
+    }
+
+    #[test]
+    fn who_waits_is_told_of_a_change_once_it_is_durable() {
+        let mut world = world(MemoryIndex::default());
+        let ost = Endpoint::Ost(1);
+        // What is newer already is told at once.
+        world.config(register(ost, 7)).unwrap();
+        let newer = MgsRequest::WaitConfig { version: 0 };
+        assert_eq!(world.config(newer), Ok((1, vec![info(ost)])));
+
+        let mut out = Outbox::new();
+        let header = Header { slot: 3, seq: 1, ..world.header() };
+        let wait = Body::Request(Request::Mgs(MgsRequest::WaitConfig { version: 1 }));
+        let message = Message { header, body: wait, bulk: Bulk::None };
+        world.mgs.on_message(Timestamp::default(), message.clone(), &mut out);
+        assert!(out.is_empty(), "nothing is newer");
+        world.mgs.on_message(Timestamp::default(), message, &mut out);
+        assert!(out.is_empty(), "it is not asked twice");
+        world.config(register(ost, 7)).unwrap();
+        assert!(world.told.is_empty(), "nothing has changed");
+        world.config(register(Endpoint::Ost(2), 8)).unwrap();
+        assert_eq!(world.told.len(), 1, "told once");
+        let (slot, reply) = world.told.remove(0);
+        let told =
+            MgsReply::Config { version: 2, targets: vec![info(ost), info(Endpoint::Ost(2))] };
+        assert_eq!((slot, reply.body), (3, ReplyBody::Mgs(told)));
+        assert_eq!(world.mgs.waiting.len(), 0);
     }
 
     #[test]

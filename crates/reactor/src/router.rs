@@ -3,6 +3,10 @@
 //! Sending moves the message into the sender's run loop; it is received on the same thread
 //! once the sender has returned there. Messages between two parties stay in order as long
 //! as they are sent from one thread.
+//!
+//! What is for nobody here goes up, if there is an uplink: a network that reaches other
+//! processes. What comes from there is for somebody here or for nobody: see
+//! [`Router::deliver`].
 
 use std::collections::BTreeMap;
 
@@ -24,13 +28,19 @@ pub trait Receiver: Send + Sync {
 /// Who is reached where. Shared by everything in the process.
 #[derive(Default)]
 pub struct Router {
-    table: RwLock<BTreeMap<Endpoint, Arc<dyn Receiver>>>,
+    table: RwLock<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    here: BTreeMap<Endpoint, Arc<dyn Receiver>>,
+    uplink: Option<Arc<dyn Receiver>>,
 }
 
 impl std::fmt::Debug for Router {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        f.debug_set().entries(table.keys()).finish()
+        f.debug_set().entries(table.here.keys()).finish()
     }
 }
 
@@ -38,10 +48,10 @@ impl Router {
     /// Adds an endpoint, replacing what was there. False if there is no room.
     pub fn add(&self, endpoint: Endpoint, receiver: Arc<dyn Receiver>) -> bool {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        if table.len() >= ENDPOINTS_MAX && !table.contains_key(&endpoint) {
+        if table.here.len() >= ENDPOINTS_MAX && !table.here.contains_key(&endpoint) {
             return false;
         }
-        table.insert(endpoint, receiver);
+        table.here.insert(endpoint, receiver);
         true
     }
 
@@ -49,10 +59,34 @@ impl Router {
     pub fn remove(&self, endpoint: Endpoint) {
         let gone = {
             let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-            table.remove(&endpoint)
+            table.here.remove(&endpoint)
         };
         // Its destructor may send.
         drop(gone);
+    }
+
+    /// Whatever is for nobody here goes to the uplink from now on; with `None`, nowhere.
+    pub fn set_uplink(&self, uplink: Option<Arc<dyn Receiver>>) {
+        let before = {
+            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            core::mem::replace(&mut table.uplink, uplink)
+        };
+        // Its destructor may send.
+        drop(before);
+    }
+
+    /// Takes a message that came from the uplink. It never goes back there: a request to
+    /// nobody is answered with `ENODEV`, so that the sender tells a process without that
+    /// target from none at all; replies and callbacks to nobody get lost.
+    pub fn deliver(&self, message: Message) {
+        if let Some(receiver) = self.here(message.header.to) {
+            return run_loop::run(Work::Deliver(receiver, message));
+        }
+        tracing::debug!(to = %message.header.to, from = %message.header.from, "to nobody here");
+        if matches!(message.body, Body::Request(_)) {
+            let reply = Reply::error(Errno::ENODEV);
+            self.send(Message::reply_to(&message.header, reply, message.bulk));
+        }
     }
 
     /// Sends a message. A request to nobody is answered with `ESHUTDOWN`; replies and
@@ -77,7 +111,13 @@ impl Router {
         Some(Work::Deliver(self.receiver(answer.header.to)?, answer))
     }
 
+    fn here(&self, endpoint: Endpoint) -> Option<Arc<dyn Receiver>> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.here.get(&endpoint).cloned()
+    }
+
     fn receiver(&self, endpoint: Endpoint) -> Option<Arc<dyn Receiver>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).get(&endpoint).cloned()
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.here.get(&endpoint).or(table.uplink.as_ref()).cloned()
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use sateen_types::Nid;
 
 /// Sateen: a parallel file system in user space.
 #[derive(Debug, Parser)]
@@ -35,6 +36,13 @@ pub(crate) enum Command {
     Sync(SyncArgs),
     /// Striping and space of mounted files; the same as this program under the name lfs.
     Lfs(crate::lfs::Lfs),
+    /// Makes one target of a file system; the same as this program under the name mkfs.sateen.
+    Mkfs(MkfsArgs),
+    /// Serves targets to clients on other hosts, in the foreground.
+    Serve(ServeArgs),
+    /// Mounts a file system whose servers are elsewhere; the same as this program under the
+    /// name mount.sateen, which mount(8) runs for `mount -t sateen`.
+    Mount(MountArgs),
     /// Started by `up` itself: aborts the mounts if the serving process dies.
     #[command(hide = true)]
     Guard(GuardArgs),
@@ -75,6 +83,98 @@ pub(crate) struct UpArgs {
     /// Set by `up` itself for the process that it leaves behind.
     #[arg(long, hide = true)]
     pub daemon: bool,
+}
+
+/// Arguments of `mkfs.sateen`.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "mkfs.sateen", version, about = "Makes one target of a Sateen file system")]
+#[command(group = clap::ArgGroup::new("kind").required(true))]
+pub(crate) struct MkfsArgs {
+    /// The management target: one for each file system, made first.
+    #[arg(long, group = "kind")]
+    pub mgs: bool,
+    /// A metadata target; the one with index 0 holds the root.
+    #[arg(long, group = "kind")]
+    pub mdt: bool,
+    /// An object target.
+    #[arg(long, group = "kind")]
+    pub ost: bool,
+    /// Name of the file system: 1 to 8 letters, digits, - and _.
+    #[arg(long, value_name = "NAME")]
+    pub fsname: String,
+    /// Index of the target among those of its kind, never used before.
+    #[arg(long, value_name = "N")]
+    pub index: Option<u32>,
+    /// Where the MGS is, as ADDRESS[:PORT]@tcp; several with colons between.
+    #[arg(long, value_name = "NID[:NID]")]
+    pub mgsnode: Option<String>,
+    /// The target's folder: an empty one, or the mount point of an empty disk.
+    #[arg(value_name = "DIR")]
+    pub target: PathBuf,
+}
+
+/// Arguments of `serve`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServeArgs {
+    /// Where this server is reached, as ADDRESS[:PORT]@tcp; it listens there. May be given
+    /// several times; clients are told the first [default: this host's address towards the
+    /// MGS, port 988].
+    #[arg(long, value_name = "NID")]
+    pub nid: Vec<Nid>,
+    /// Folders of targets, made with mkfs.sateen.
+    #[arg(value_name = "DIR", required = true)]
+    pub targets: Vec<PathBuf>,
+}
+
+/// Arguments of `mount.sateen`.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "mount.sateen", version, about = "Mounts a Sateen file system")]
+pub(crate) struct MountArgs {
+    /// The MGS and the file system, as NID[:NID]:/FSNAME.
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+    /// Where to mount it.
+    #[arg(value_name = "DIR")]
+    pub point: PathBuf,
+    /// Options with commas between: ro, rw, sync, dirsync, and atime, diratime, relatime, dev,
+    /// suid, exec with or without `no`, strictatime; direct_io: programs' reads and writes go
+    /// past the kernel's page cache.
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    pub options: Vec<String>,
+    /// As `-o ro`.
+    #[arg(short = 'r')]
+    pub read_only: bool,
+    /// Check everything, and mount nothing.
+    #[arg(short = 'f')]
+    pub fake: bool,
+    /// Stay in the foreground and log to the terminal.
+    #[arg(long)]
+    pub foreground: bool,
+    /// Set by `mount.sateen` itself for the process that it leaves behind.
+    #[arg(long, hide = true)]
+    pub daemon: bool,
+    #[command(flatten)]
+    pub ignored: MountIgnored,
+}
+
+/// What mount(8) may pass to any helper.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct MountIgnored {
+    /// Accepted for mount(8): unknown options are refused all the same.
+    #[arg(short = 's', hide = true)]
+    pub sloppy: bool,
+    /// Accepted for mount(8): /etc/mtab is the kernel's.
+    #[arg(short = 'n', hide = true)]
+    pub no_mtab: bool,
+    /// Accepted for mount(8): there is nothing more to say.
+    #[arg(short = 'v', hide = true)]
+    pub verbose: bool,
+    /// As `-o rw`, the default.
+    #[arg(short = 'w', hide = true)]
+    pub read_write: bool,
+    /// Accepted for mount(8).
+    #[arg(short = 't', value_name = "TYPE", hide = true)]
+    pub fs_type: Option<String>,
 }
 
 /// Arguments of `down`.

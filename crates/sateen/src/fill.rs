@@ -26,7 +26,7 @@ use sateen_wire::Cred;
 
 use crate::cli::FillArgs;
 use crate::data_dir::DataDir;
-use crate::embedded::{Embedded, Native};
+use crate::node::{Native, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets;
 use stalls::Watched;
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &FillArgs) -> Outcome<ExitCode> {
     let lock = data.open()?;
     let begun = Instant::now();
     let targets = targets::open_or_make(&data, Some(args.mdts), Some(args.osts))?;
-    let embedded = Embedded::start(&targets)?;
+    let embedded = Node::embedded(&targets)?;
     let counts = Arc::new(Counts::default());
     let mut workers = Vec::new();
     for number in 0..args.threads {

@@ -3,24 +3,31 @@
 //! | file | is |
 //! |---|---|
 //! | `cli` | the arguments |
-//! | `up`, `serve`, `guard`, `down`, `status`, `sync` | the commands |
-//! | `embedded` | a whole file system in one process |
+//! | `up`, `guard`, `down`, `status`, `sync` | the commands for a file system in one process |
+//! | `mkfs`, `serve`, `mount_helper` | the commands for one whose servers are elsewhere |
+//! | `daemon`, `background`, `notify` | the process behind mounts, and how others hear of it |
+//! | `node` | what one process runs: targets, clients, or both |
 //! | `fill` | a measurement of it with very many files |
 //! | `data_dir`, `targets`, `mounts`, `state`, `control` | what they share |
 //!
 //! Every refusal says what is wrong and what to do, on standard error, with exit code 1.
 
+mod background;
 mod cli;
 mod control;
+mod daemon;
 mod data_dir;
 mod down;
-mod embedded;
 mod fill;
 mod fsck;
 mod guard;
 mod lfs;
 mod logging;
+mod mkfs;
+mod mount_helper;
 mod mounts;
+mod node;
+mod notify;
 mod refusal;
 mod report;
 mod serve;
@@ -37,14 +44,21 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, MkfsArgs, MountArgs};
 
 fn main() -> ExitCode {
-    let name = std::env::args_os().next().map(PathBuf::from);
-    if name.as_deref().and_then(Path::file_name).is_some_and(|name| name == "lfs") {
-        return lfs::run(&lfs::Lfs::parse());
-    }
-    let done = match Cli::parse().command {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let name = called.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+    let command = match name {
+        Some("lfs") => Command::Lfs(lfs::Lfs::parse()),
+        Some("mkfs.sateen") => Command::Mkfs(MkfsArgs::parse()),
+        Some("mount.sateen") => Command::Mount(MountArgs::parse()),
+        _ => Cli::parse().command,
+    };
+    let done = match command {
+        Command::Mkfs(args) => mkfs::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Mount(args) => mount_helper::run(&args),
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Status(args) => status::run(&args),

@@ -169,7 +169,7 @@ pub(crate) struct Ours {
 /// All mounts of ours, in the order they were mounted.
 pub(crate) fn ours() -> io::Result<Vec<Ours>> {
     let all = mounts()?.into_iter().filter(|mount| mount.fs_type == FS_TYPE);
-    Ok(all.map(|mount| Ours { point: mount.point, fsname: mount.source }).collect())
+    Ok(all.map(|mount| Ours { fsname: fsname_of(&mount.source), point: mount.point }).collect())
 }
 
 /// The mount of ours that a path lies in, if it lies in one. Symbolic links are not followed.
@@ -178,7 +178,12 @@ pub(crate) fn ours_of(path: &Path) -> io::Result<Option<Ours>> {
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
     let all = mounts()?;
     let found = all.into_iter().rfind(|mount| mount.device == device && mount.fs_type == FS_TYPE);
-    Ok(found.map(|mount| Ours { point: mount.point, fsname: mount.source }))
+    Ok(found.map(|mount| Ours { fsname: fsname_of(&mount.source), point: mount.point }))
+}
+
+/// Name of the file system in what is mounted: `NID:/FSNAME`, or the name alone.
+fn fsname_of(source: &str) -> String {
+    source.rsplit_once(":/").map_or(source, |(_, name)| name.trim_matches('/')).to_owned()
 }
 
 /// Whether a path is a mount of ours now.

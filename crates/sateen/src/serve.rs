@@ -1,351 +1,109 @@
-//! The serving process: from the mount's first answer to the last checkpoint.
-//!
-//! The main thread waits for one of three things: a command on the control socket, a signal,
-//! a mount that ended, and acts on them one after the other. A mount that is lost from
-//! outside (umount) is reported; with the last one gone the process ends in good order.
+//! `sateen serve`: runs targets for clients elsewhere, in the foreground.
 
-use std::io;
+use std::os::unix::process::parent_id;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, channel};
 
-use sateen_fuse::{EndReason, UnmountMode};
+use sateen_types::{Endpoint, Nid, parse_nids};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::control::{self, Answer, Command};
-use crate::data_dir::DataDir;
-use crate::embedded::{Embedded, Mounted};
-use crate::guard::Guard;
-use crate::mounts;
+use crate::cli::ServeArgs;
+use crate::node::Node;
+use crate::node::mgc::Stop;
 use crate::refusal::{Outcome, Refusal};
-use crate::report::{MountReport, Report};
-use crate::state::{self, Ended, State};
-use crate::targets::{FSNAME, Target};
+use crate::targets::{self, Target};
+use crate::{logging, notify};
 
-/// How long an aborted connection may take to end.
-const ABORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the caller of `down` may take to read its answer.
-const ANSWER_GRACE: Duration = Duration::from_secs(2);
-
-/// What the main thread waits for.
-enum Event {
-    /// Unmount and end; the answer goes back once it is done.
-    Down { force: bool, caller: Caller },
-    /// SIGTERM, SIGINT or SIGHUP.
-    Signal(i32),
-    /// A mount ended.
-    Ended { mount: usize, reason: EndReason },
+/// Runs the command.
+pub(crate) fn run(args: &ServeArgs) -> Outcome<ExitCode> {
+    logging::to_terminal();
+    logging::abort_on_panic();
+    let targets = open(&args.targets)?;
+    let mgs = mgs_of(&targets)?;
+    let names: Vec<String> = targets.iter().map(|target| target.label.target.to_string()).collect();
+    let fsname = targets.first().map(|target| target.label.fsname.clone()).unwrap_or_default();
+    let stop = Stop::default();
+    let signals = watch_signals(&stop)?;
+    let node = match Node::serve(targets, mgs, &args.nid, &stop) {
+        // Told to end while it waited for the MGS.
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::SUCCESS),
+        other => other?,
+    };
+    tracing::info!(targets = names.join(" "), fsname, parent = parent_id(), "serving");
+    println!("serving {} of {fsname}", names.join(" "));
+    notify::tell("READY=1");
+    let signal = signals.recv().unwrap_or(SIGTERM);
+    tracing::info!(signal, "ending");
+    notify::tell("STOPPING=1");
+    node.close().map(|()| ExitCode::SUCCESS)
 }
 
-/// Whoever asked for the end, on the control thread.
-struct Caller {
-    answer: Sender<Answer>,
-    /// Closed once the answer has been written to the socket.
-    written: Receiver<()>,
-}
-
-/// A mount and whether it is still there.
-struct Mount {
-    path: PathBuf,
-    mounted: Arc<Mounted>,
-    /// Ended, and not because we wanted it to.
-    lost: bool,
-}
-
-impl Mount {
-    /// What it is to whoever asks.
-    fn state(&self) -> &'static str {
-        match self.lost {
-            true => "lost",
-            // Out of the tree, but somebody is still in it (umount -l).
-            false if !mounts::is_mounted(&self.path) => "detached",
-            false => "mounted",
+/// The targets in these folders: of one file system, each there once.
+fn open(paths: &[PathBuf]) -> Outcome<Vec<Target>> {
+    let mut found: Vec<Target> = Vec::new();
+    for path in paths {
+        let target = targets::at(path)?;
+        let me = target.label.target;
+        if let Some(other) = found.iter().find(|other| other.label.fsname != target.label.fsname) {
+            return Err(Refusal::new(
+                format!(
+                    "{} belongs to {}, and {} to {}",
+                    other.path.display(),
+                    other.label.fsname,
+                    path.display(),
+                    target.label.fsname
+                ),
+                "serve each file system with a process of its own",
+            ));
         }
-    }
-
-    /// Unmounts it; its path if it is in use, or does not end although it must.
-    fn end(&mut self, force: bool) -> Result<(), PathBuf> {
-        let session = &self.mounted.session;
-        let detached = match session.unmount(UnmountMode::Clean) {
-            Ok(()) => false,
-            Err(_) if !force => return Err(self.path.clone()),
-            Err(_) => {
-                tracing::warn!(mount = %self.path.display(), "in use; programs will get errors");
-                let forced = session.unmount(UnmountMode::Force);
-                if let Err(error) = &forced {
-                    tracing::warn!(%error, mount = %self.path.display(), "cannot unmount");
-                }
-                forced.is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput)
-            }
-        };
-        // A mount that is out of the tree already cannot be aborted from here: the connection
-        // ends with this process.
-        if !detached && session.join_timeout(ABORT_TIMEOUT).is_none() {
-            return Err(self.path.clone());
+        if let Some(other) = found.iter().find(|other| other.label.target == me) {
+            return Err(Refusal::new(
+                format!("{} and {} are both {me}", other.path.display(), path.display()),
+                "name each folder once; of two targets with one index, make one with another",
+            ));
         }
-        self.mounted.leave();
-        Ok(())
+        found.push(target);
     }
+    Ok(found)
 }
 
-/// What the control thread shows.
-struct Shared {
-    data: DataDir,
-    started: Instant,
-    mounts: Mutex<Vec<Mount>>,
-    embedded: Mutex<Option<Embedded>>,
+/// Where the MGS is; nowhere, if it is among the targets.
+fn mgs_of(targets: &[Target]) -> Outcome<Vec<Nid>> {
+    if targets.iter().any(|target| target.label.target == Endpoint::Mgs) {
+        return Ok(Vec::new());
+    }
+    let nodes = targets.iter().map(|target| target.label.mgs_nodes.as_str());
+    let Some(nodes) = nodes.clone().find(|nodes| !nodes.is_empty()) else {
+        return Err(Refusal::new(
+            "nothing says where the MGS is",
+            "serve the MGT in the same process, or make targets with --mgsnode=NID",
+        ));
+    };
+    parse_nids(nodes).map_err(|error| {
+        Refusal::new(format!("cannot use --mgsnode={nodes}: {error}"), "make the target anew")
+    })
 }
 
-/// A running file system with its mounts and its control socket.
-pub(crate) struct Server {
-    shared: Arc<Shared>,
-    state: State,
-    events: Receiver<Event>,
-    guard: Guard,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    fn report(&self) -> Report {
-        let mounts = lock(&self.mounts);
-        let transport =
-            mounts.first().map(|mount| mount.mounted.session.transport().name().to_owned());
-        let mounts: Vec<MountReport> = mounts
-            .iter()
-            .map(|mount| MountReport { path: mount.path.clone(), state: mount.state().to_owned() })
-            .collect();
-        let targets = lock(&self.embedded).as_ref().map(Embedded::report);
-        Report {
-            running: true,
-            pid: Some(std::process::id()),
-            fsname: FSNAME.to_owned(),
-            data: self.data.path().to_owned(),
-            mount: mounts.first().map(|mount| mount.path.clone()),
-            mounts,
-            transport,
-            uptime_s: self.started.elapsed().as_secs(),
-            targets: targets.unwrap_or_default(),
-            ended: None,
-        }
-    }
-}
-
-impl Server {
-    /// Starts the targets, mounts, and returns when every mount has answered.
-    pub(crate) fn start(
-        data: DataDir,
-        targets: &[Target],
-        points: Vec<PathBuf>,
-        direct_io: bool,
-    ) -> Outcome<Server> {
-        let (sender, events) = channel();
-        watch_signals(sender.clone())?;
-        let embedded = Embedded::start(targets)?;
-        let guard = Guard::start(&data, &points)?;
-        let mut mounts = Vec::new();
-        for path in points {
-            let mounted = Arc::new(embedded.mount(&path, direct_io)?);
-            // The first answer; from here on the mount works for everybody.
-            std::fs::metadata(&path).map_err(|error| {
-                Refusal::io(format!("use the mount {}", path.display()), &error)
-            })?;
-            mounts.push(Mount { path, mounted, lost: false });
-        }
-        let first = mounts.first().map(|mount| mount.mounted.session.transport().name());
-        let state = State {
-            pid: std::process::id(),
-            mounts: mounts.iter().map(|mount| mount.path.clone()).collect(),
-            transport: first.unwrap_or_default().to_owned(),
-            ended: None,
-        };
-        for (index, mount) in mounts.iter().enumerate() {
-            watch_mount(index, mount.mounted.clone(), sender.clone())?;
-        }
-        let shared = Arc::new(Shared {
-            data,
-            started: Instant::now(),
-            mounts: Mutex::new(mounts),
-            embedded: Mutex::new(Some(embedded)),
-        });
-        state.save(&shared.data).map_err(|error| Refusal::io("write state.json", &error))?;
-        watch_control(shared.clone(), sender)?;
-        tracing::info!(mounts = ?state.mounts, transport = state.transport, "serving");
-        Ok(Server { shared, state, events, guard })
-    }
-
-    /// The data folder.
-    pub(crate) fn data(&self) -> &DataDir {
-        &self.shared.data
-    }
-
-    /// What the user is told when it runs.
-    pub(crate) fn greeting(&self) -> String {
-        let mounts: Vec<String> =
-            self.state.mounts.iter().map(|path| path.display().to_string()).collect();
-        let targets = lock(&self.shared.embedded).as_ref().map_or(0, |e| e.report().len());
-        format!(
-            "{FSNAME} is mounted on {} ({targets} targets, {}, process {})",
-            mounts.join(" and "),
-            self.state.transport,
-            self.state.pid
-        )
-    }
-
-    /// Serves until it is told to end, or the last mount is gone.
-    pub(crate) fn run(mut self) -> Outcome<()> {
-        let (why, caller) = self.wait();
-        tracing::info!("ending: {why}");
-        let closed = self.close();
-        self.guard.dismiss();
-        self.state.ended = Some(Ended { at: state::now(), why });
-        if let Err(error) = self.state.save(&self.shared.data) {
-            tracing::warn!(%error, "cannot write state.json");
-        }
-        control::remove(&self.shared.data);
-        if let Some(caller) = caller {
-            let answer = match &closed {
-                Ok(()) => Answer::Down,
-                Err(refusal) => Answer::Failed { what: refusal.what.clone() },
-            };
-            // The control thread carries it to the caller, unless that has gone away; the
-            // process must not end before.
-            if caller.answer.send(answer).is_ok() {
-                let _ = caller.written.recv_timeout(ANSWER_GRACE);
-            }
-        }
-        closed
-    }
-
-    /// Waits for the reason to end. Everything is unmounted then.
-    fn wait(&mut self) -> (String, Option<Caller>) {
-        while let Ok(event) = self.events.recv() {
-            match event {
-                Event::Down { force, caller } => match self.unmount_all(force) {
-                    Ok(()) => return ("it was told to (sateen down)".to_owned(), Some(caller)),
-                    Err(mount) => {
-                        // A caller that has gone away needs no answer.
-                        let _ = caller.answer.send(Answer::Busy { mount });
-                    }
-                },
-                Event::Signal(signal) => {
-                    if let Err(mount) = self.unmount_all(true) {
-                        tracing::warn!(mount = %mount.display(), "still busy, left behind");
-                    }
-                    return (format!("signal {}", signal_name(signal)), None);
-                }
-                Event::Ended { mount, reason } => {
-                    if let Some(why) = self.mount_ended(mount, reason) {
-                        return (why, None);
-                    }
-                }
-            }
-        }
-        ("internal error: nobody can tell it anything any more".to_owned(), None)
-    }
-
-    /// A mount ended by itself. Returns why to end if it was the last.
-    fn mount_ended(&mut self, index: usize, reason: EndReason) -> Option<String> {
-        let mut mounts = lock(&self.shared.mounts);
-        let mount = mounts.get_mut(index)?;
-        mount.lost = true;
-        let how = match reason {
-            EndReason::Unmounted => "was unmounted from outside".to_owned(),
-            EndReason::Aborted => "was aborted from outside".to_owned(),
-            EndReason::Failed(errno) => {
-                format!("failed: {}", io::Error::from_raw_os_error(errno))
-            }
-        };
-        let what = format!("the mount {} {how}", mount.path.display());
-        tracing::warn!("{what}");
-        mounts.iter().all(|mount| mount.lost).then_some(what)
-    }
-
-    /// Unmounts everything; the path of the first mount that is in use, if not forced.
-    fn unmount_all(&self, force: bool) -> Result<(), PathBuf> {
-        let mut mounts = lock(&self.shared.mounts);
-        mounts.iter_mut().filter(|mount| !mount.lost).try_for_each(|mount| mount.end(force))
-    }
-
-    fn close(&self) -> Outcome<()> {
-        let embedded = lock(&self.shared.embedded).take();
-        embedded.map_or(Ok(()), Embedded::close)
-    }
-}
-
-fn signal_name(signal: i32) -> &'static str {
-    signal_hook::low_level::signal_name(signal).unwrap_or("?")
-}
-
-fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> Outcome<()> {
-    let started = std::thread::Builder::new().name(name.to_owned()).spawn(body);
-    started.map(drop).map_err(|error| Refusal::io("start a thread", &error))
-}
-
-fn watch_signals(events: Sender<Event>) -> Outcome<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
-        .map_err(|error| Refusal::io("take signals", &error))?;
-    thread("signals", move || {
+/// The first signal ends it in good order, the second one at once.
+fn watch_signals(stop: &Stop) -> Outcome<Receiver<i32>> {
+    let failed = |error: std::io::Error| Refusal::io("take signals", &error);
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
+    let (sender, receiver) = channel();
+    let stop = stop.clone();
+    let watch = move || {
         for (count, signal) in signals.forever().enumerate() {
             if count > 0 {
                 tracing::error!("a second signal: ending at once, as in a crash");
                 std::process::exit(1);
             }
-            // Without a main thread there is nothing left to end.
-            let _ = events.send(Event::Signal(signal));
+            stop.store(true, Ordering::Relaxed);
+            // Nobody listens while it starts, and then the stop is enough.
+            let _ = sender.send(signal);
         }
-    })
-}
-
-fn watch_mount(mount: usize, mounted: Arc<Mounted>, events: Sender<Event>) -> Outcome<()> {
-    thread("mount", move || {
-        let reason = mounted.session.join();
-        mounted.leave();
-        // The main thread may have ended first, having unmounted it.
-        let _ = events.send(Event::Ended { mount, reason });
-    })
-}
-
-fn watch_control(shared: Arc<Shared>, events: Sender<Event>) -> Outcome<()> {
-    let listener = control::listen(&shared.data)
-        .map_err(|error| Refusal::io("make the control socket", &error))?;
-    thread("control", move || {
-        for stream in listener.incoming() {
-            let mut writing = None;
-            let served = stream.and_then(|stream| {
-                let answer = |command| answer(&shared, &events, command, &mut writing);
-                control::serve_one(stream, answer)
-            });
-            drop(writing);
-            if let Err(error) = served {
-                tracing::debug!(%error, "a command was not understood");
-            }
-        }
-    })
-}
-
-/// Answers a command. `writing` is to be dropped when the answer has been written.
-fn answer(
-    shared: &Shared,
-    events: &Sender<Event>,
-    command: Command,
-    writing: &mut Option<Sender<()>>,
-) -> Answer {
-    match command {
-        Command::Status => Answer::Status(shared.report()),
-        Command::Down { force } => {
-            let (answer, answered) = channel();
-            let (open, written) = channel();
-            *writing = Some(open);
-            let asked = events.send(Event::Down { force, caller: Caller { answer, written } });
-            match asked.map(|()| answered.recv()) {
-                Ok(Ok(answer)) => answer,
-                _ => Answer::Failed { what: "it is ending already".to_owned() },
-            }
-        }
-    }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(watch).map_err(failed)?;
+    Ok(receiver)
 }

@@ -7,13 +7,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sateen_target::{Label, LabelError};
 use sateen_types::Endpoint;
 
 use crate::data_dir::{DataDir, sync_dir};
-use crate::embedded::backend;
+use crate::node::backend;
 use crate::refusal::{Outcome, Refusal};
 
 /// Name of file systems made by `up`.
@@ -89,7 +89,7 @@ pub(crate) fn open_or_make(
     let template = existing.first().map_or_else(new_file_system, |target| target.label.clone());
     let wanted: Vec<Endpoint> = all(counts).collect();
     let missing = wanted.iter().filter(|target| !has(&existing, **target)).count();
-    require_space(data, missing as u64)?;
+    require_space(data.path(), missing as u64)?;
     let mut targets = Vec::new();
     for target in wanted {
         let found = existing.iter().find(|found| found.label.target == target);
@@ -150,7 +150,18 @@ pub(crate) fn existing(data: &DataDir) -> Outcome<Vec<Target>> {
     Ok(targets)
 }
 
-fn read_label(folder: &std::path::Path) -> Outcome<Option<Label>> {
+/// The target in a folder.
+pub(crate) fn at(path: &Path) -> Outcome<Target> {
+    match read_label(path)? {
+        Some(label) => Ok(Target { path: path.to_owned(), label }),
+        None => Err(Refusal::new(
+            format!("{} holds no target", path.display()),
+            "make one there with mkfs.sateen, or name the right folder",
+        )),
+    }
+}
+
+fn read_label(folder: &Path) -> Outcome<Option<Label>> {
     let path = folder.join("label");
     let mut bytes = Vec::new();
     let read =
@@ -234,12 +245,16 @@ fn new_file_system() -> Label {
         compat: 0,
         ro_compat: 0,
         incompat: 0,
+        mgs_nodes: String::new(),
     }
 }
 
-fn require_space(data: &DataDir, targets: u64) -> Outcome<()> {
-    let space = rustix::fs::statvfs(data.path()).map_err(|error| {
-        Refusal::io(format!("look at the space of {}", data.path().display()), &error.into())
+/// Refuses a disk on which so many new targets do not fit. The folder need not exist.
+pub(crate) fn require_space(folder: &Path, targets: u64) -> Outcome<()> {
+    let there = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+    let space = rustix::fs::statvfs(there).map_err(|error| {
+        Refusal::io(format!("look at the space of {}", folder.display()), &error.into())
     })?;
     let (free, need) = (space.f_bavail * space.f_frsize, targets * SPACE_PER_TARGET_MIN);
     if free >= need {
@@ -249,7 +264,7 @@ fn require_space(data: &DataDir, targets: u64) -> Outcome<()> {
     Err(Refusal::new(
         format!(
             "the disk of {} has {} free, and {targets} new targets need {}",
-            data.path().display(),
+            folder.display(),
             size(free),
             size(need)
         ),

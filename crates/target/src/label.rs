@@ -13,6 +13,11 @@ const INCOMPAT_KNOWN: u64 = 0;
 /// Features whose ignorance forbids writing: none yet.
 const RO_COMPAT_KNOWN: u64 = 0;
 
+/// Feature that older builds may ignore: the NIDs of the MGS stand behind the other fields.
+const COMPAT_MGS_NODES: u64 = 1;
+/// Most bytes of the MGS's NIDs.
+const MGS_NODES_BYTES_MAX: usize = 1024;
+
 /// What kind of target it is.
 pub type TargetKind = Endpoint;
 
@@ -25,7 +30,8 @@ pub struct Label {
     pub target: TargetKind,
     /// The target's own id, drawn when it was made.
     pub uuid: u64,
-    /// Id of the file system, the same in all its targets.
+    /// Id of the file system, the same in all its targets; 0 in one that was made and has not
+    /// met its MGS yet.
     pub fs_uuid: u64,
     /// Epoch of the journal.
     pub journal_epoch: u64,
@@ -37,6 +43,8 @@ pub struct Label {
     pub ro_compat: u64,
     /// Features without which nothing may be touched.
     pub incompat: u64,
+    /// NIDs of the MGS as the administrator wrote them; empty if it is in the same process.
+    pub mgs_nodes: String,
 }
 
 /// Why a label was refused.
@@ -86,13 +94,17 @@ impl Label {
         let mut out = Vec::new();
         MAGIC.put(&mut out);
         FORMAT_VERSION.put(&mut out);
-        for number in [self.compat, self.ro_compat, self.incompat] {
+        let mgs_nodes = if self.mgs_nodes.is_empty() { 0 } else { COMPAT_MGS_NODES };
+        for number in [self.compat & !COMPAT_MGS_NODES | mgs_nodes, self.ro_compat, self.incompat] {
             number.put(&mut out);
         }
         sateen_wire::codec::put_block(&mut out, self.fsname.as_bytes());
         self.target.put(&mut out);
         for number in [self.uuid, self.fs_uuid, self.journal_epoch, self.hash_key] {
             number.put(&mut out);
+        }
+        if mgs_nodes != 0 {
+            sateen_wire::codec::put_block(&mut out, self.mgs_nodes.as_bytes());
         }
         crc32c(&out).put(&mut out);
         out
@@ -124,17 +136,23 @@ impl Label {
         }
         let fsname =
             String::from_utf8(input.block(8)?.to_vec()).map_err(|_| LabelError::Damaged)?;
-        Ok(Label {
+        let mut label = Label {
             fsname,
             target: Endpoint::take(&mut input)?,
             uuid: u64::take(&mut input)?,
             fs_uuid: u64::take(&mut input)?,
             journal_epoch: u64::take(&mut input)?,
             hash_key: u64::take(&mut input)?,
-            compat,
+            compat: compat & !COMPAT_MGS_NODES,
             ro_compat,
             incompat,
-        })
+            mgs_nodes: String::new(),
+        };
+        if compat & COMPAT_MGS_NODES != 0 {
+            let nodes = input.block(MGS_NODES_BYTES_MAX)?.to_vec();
+            label.mgs_nodes = String::from_utf8(nodes).map_err(|_| LabelError::Damaged)?;
+        }
+        Ok(label)
     }
 }
 
@@ -154,7 +172,10 @@ mod tests {
             compat: 0,
             ro_compat: 0,
             incompat: 0,
+            mgs_nodes: String::new(),
         };
+        let remote = Label { mgs_nodes: "10.0.0.1@tcp:10.0.0.2@tcp".into(), ..label.clone() };
+        assert_eq!(Label::decode(&remote.encode()), Ok(remote));
         let bytes = label.encode();
         assert_eq!(Label::decode(&bytes), Ok(label.clone()));
         for at in 0..bytes.len() {

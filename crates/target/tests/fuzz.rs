@@ -164,6 +164,7 @@ fn run_batch(bytes: &[u8]) -> bool {
 fn make_label(random: &mut Random) -> Vec<u8> {
     let target = Endpoint::any(&mut Entropy::new(&random.bytes(20)));
     let fsname = "sateenfs".chars().take(random.below(9)).collect();
+    let mgs_nodes = "10.0.0.1@tcp".chars().take(random.below(13)).collect();
     let mut next = || random.next();
     Label {
         fsname,
@@ -175,6 +176,7 @@ fn make_label(random: &mut Random) -> Vec<u8> {
         compat: next(),
         ro_compat: 0,
         incompat: 0,
+        mgs_nodes,
     }
     .encode()
 }

@@ -26,5 +26,5 @@ pub use layout::{
     STRIPE_COUNT_MAX, STRIPE_SIZE_DEFAULT, STRIPE_SIZE_MIN, StripePolicy,
 };
 pub use name::{NAME_MAX, Name};
-pub use nid::{Nid, NidError};
+pub use nid::{Nid, NidError, PORT_DEFAULT, parse_nids};
 pub use time::{Timespec, Timestamp};

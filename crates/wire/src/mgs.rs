@@ -1,6 +1,6 @@
 //! Requests to the MGS and its replies: which targets there are.
 
-use sateen_types::{Endpoint, Nid};
+use sateen_types::{Endpoint, Nid, PORT_DEFAULT};
 
 use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
 use crate::{wire_enum, wire_struct};
@@ -12,9 +12,15 @@ impl Wire for Nid {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
             Nid::Lo => 0u8.put(out),
-            Nid::Tcp { addr, net } => {
+            Nid::Tcp { addr, port: PORT_DEFAULT, net } => {
                 1u8.put(out);
                 out.extend_from_slice(&addr.octets());
+                net.put(out);
+            }
+            Nid::Tcp { addr, port, net } => {
+                2u8.put(out);
+                out.extend_from_slice(&addr.octets());
+                port.put(out);
                 net.put(out);
             }
         }
@@ -22,7 +28,18 @@ impl Wire for Nid {
     fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
         Ok(match u8::take(input)? {
             0 => Nid::Lo,
-            1 => Nid::Tcp { addr: input.array::<4>()?.into(), net: u16::take(input)? },
+            1 => {
+                let addr = input.array::<4>()?.into();
+                Nid::Tcp { addr, port: PORT_DEFAULT, net: u16::take(input)? }
+            }
+            2 => {
+                let addr = input.array::<4>()?.into();
+                match u16::take(input)? {
+                    // One way to write each.
+                    0 | PORT_DEFAULT => return Err(DecodeError::Invalid),
+                    port => Nid::Tcp { addr, port, net: u16::take(input)? },
+                }
+            }
             _ => return Err(DecodeError::Invalid),
         })
     }
@@ -38,6 +55,48 @@ wire_struct! {
         pub nid: Nid,
         /// Taken out of use by the administrator.
         pub inactive: bool,
+    }
+}
+
+/// Most bytes of a file system's name.
+pub const FSNAME_BYTES_MAX: usize = 8;
+
+/// A file system's name: 1 to 8 letters, digits, `_` and `-`, as Lustre has them; or empty, if
+/// it is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FsName([u8; FSNAME_BYTES_MAX]);
+
+impl FsName {
+    /// The name, if it is one.
+    pub fn new(name: &str) -> Option<FsName> {
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        if name.len() > FSNAME_BYTES_MAX || !name.bytes().all(good) {
+            return None;
+        }
+        let mut bytes = [0; FSNAME_BYTES_MAX];
+        for (to, from) in bytes.iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        Some(FsName(bytes))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(FSNAME_BYTES_MAX);
+        core::str::from_utf8(self.0.get(..len).unwrap_or_default()).unwrap_or_default()
+    }
+}
+
+impl Wire for FsName {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        let name = FsName(input.array()?);
+        match FsName::new(name.as_str()) {
+            Some(good) if good == name => Ok(name),
+            _ => Err(DecodeError::Invalid),
+        }
     }
 }
 
@@ -64,6 +123,14 @@ wire_enum! {
             /// The target's own id, written when it was made.
             uuid: u64,
         },
+        /// Which file system this is. Asked before anything is believed or told. Answer:
+        /// `FileSystem`.
+        3 => GetFileSystem,
+        /// The configuration as soon as it is newer than this one. Answer: `Config`.
+        4 => WaitConfig {
+            /// What the asker has.
+            version: u64,
+        },
     }
 }
 
@@ -77,6 +144,13 @@ wire_enum! {
             version: u64,
             /// The targets, by kind and index.
             targets: Vec<TargetInfo>,
+        },
+        /// Which file system it is.
+        2 => FileSystem {
+            /// Its name.
+            fsname: FsName,
+            /// Its id, the same in all its targets; 0 if it is not known.
+            uuid: u64,
         },
     }
 }

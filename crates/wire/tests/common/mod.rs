@@ -21,10 +21,10 @@ use sateen_wire::disk::mdt::{
 use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectRecord, ObjectState, Tombstone, WriterRecord};
 use sateen_wire::{
-    Body, Bulk, Callback, Cred, DirEntry, GRANTS_MAX, Grant, Grants, Header, Ibits, LockId,
-    LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest, ObjectAttr, OpenFlags, OpenId,
-    OstReply, OstRequest, RenameFlags, Reply, ReplyBody, Request, SetAttr, SizeReport, StatFs,
-    TargetInfo, TimeSet, XattrMode,
+    Body, Bulk, Callback, Cred, DirEntry, FSNAME_BYTES_MAX, FsName, GRANTS_MAX, Grant, Grants,
+    Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest,
+    ObjectAttr, OpenFlags, OpenId, OstReply, OstRequest, RenameFlags, Reply, ReplyBody, Request,
+    SetAttr, SizeReport, StatFs, TargetInfo, TimeSet, XattrMode,
 };
 
 /// Bytes that decide everything; zeros follow the last.
@@ -299,7 +299,20 @@ impl Any for Attr {
 
 impl Any for Nid {
     fn any(e: &mut Entropy<'_>) -> Self {
-        if bool::any(e) { Nid::Tcp { addr: u32::any(e).into(), net: u16::any(e) } } else { Nid::Lo }
+        if !bool::any(e) {
+            return Nid::Lo;
+        }
+        let (addr, net) = (u32::any(e).into(), u16::any(e));
+        let port = if bool::any(e) { u16::any(e).max(1) } else { sateen_types::PORT_DEFAULT };
+        Nid::Tcp { addr, port, net }
+    }
+}
+
+impl Any for FsName {
+    fn any(e: &mut Entropy<'_>) -> Self {
+        let len = e.below(FSNAME_BYTES_MAX + 1);
+        let letters: String = (0..len).map(|_| char::from(b'a' + e.below(26) as u8)).collect();
+        FsName::new(&letters).unwrap()
     }
 }
 
@@ -439,8 +452,13 @@ any_enum!(OstReply {
     Granted { bytes },
     Offset { offset },
 });
-any_enum!(MgsRequest { GetConfig, Register { info, uuid } });
-any_enum!(MgsReply { Config { version, targets } });
+any_enum!(MgsRequest {
+    GetConfig,
+    Register { info, uuid },
+    GetFileSystem,
+    WaitConfig { version },
+});
+any_enum!(MgsReply { Config { version, targets }, FileSystem { fsname, uuid } });
 any_enum!(ObjectState { Live(record), Dead(tombstone) });
 
 any_struct!(UnlinkRecord { late_writers, layout });

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sateen_fuse::UnmountMode;
 use sateen_testkit::can_mount;
 
-use super::Embedded;
+use super::{How, Node};
 use crate::data_dir::DataDir;
 use crate::targets;
 use crate::testing::Scratch;
@@ -30,13 +30,13 @@ fn a_mount_that_was_thrown_out_comes_back() {
     let data = DataDir::at(&scratch.path().join("data")).unwrap();
     let lock = data.open().unwrap();
     let targets = targets::open_or_make(&data, Some(1), Some(2)).unwrap();
-    let embedded = Embedded::start_with(&targets, LIMIT_NS).unwrap();
+    let embedded = Node::embedded_with(&targets, LIMIT_NS).unwrap();
     let (a, b) = (scratch.path().join("a"), scratch.path().join("b"));
     for point in [&a, &b] {
         fs::create_dir(point).unwrap();
     }
-    let deaf = embedded.mount(&a, false).unwrap();
-    let other = embedded.mount(&b, false).unwrap();
+    let deaf = embedded.mount(&a, How::new(false)).unwrap();
+    let other = embedded.mount(&b, How::new(false)).unwrap();
 
     let mut open = fs::File::create(a.join("file")).unwrap();
     open.write_all(b"written by a").unwrap();

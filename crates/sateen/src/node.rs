@@ -1,46 +1,71 @@
-//! A whole file system in one process: opens the targets, starts their services, mounts.
+//! What one process runs on one reactor: targets, clients, or both.
 //!
-//! Life: [`Embedded::start`] recovers every target and registers it with the MGS;
-//! [`Embedded::mount`] makes a client and mounts it; [`Embedded::close`] makes everything
-//! durable and ends. A process that dies anywhere in between is a crash, which the journals
-//! are for.
+//! | made by | runs |
+//! |---|---|
+//! | [`Node::embedded`] | a whole file system: all its targets, and clients, in one process |
+//! | [`Node::serve`] | some targets of a file system, for clients elsewhere: see `serving` |
+//! | [`Node::remote`] | clients of targets elsewhere |
+//!
+//! Life: it is made, which recovers every target and registers it with the MGS;
+//! [`Node::mount`] makes a client and mounts it; [`Node::close`] makes everything durable and
+//! ends. A process that dies anywhere in between is a crash, which the journals are for.
 
 pub(crate) mod backend;
+pub(crate) mod mgc;
 mod mounted;
+mod network;
 mod port;
-mod registrar;
+mod serving;
 #[cfg(test)]
 mod tests;
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use rustix::fs::syncfs;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use sateen_client::Client;
 use sateen_mdt::{CALLBACK_LIMIT_NS, Mdt, MdtConfig};
-use sateen_mgs::Mgs;
+use sateen_mgs::{FileSystem, Mgs};
 use sateen_osd::{ObjectStore, Store};
 use sateen_osd_disk::folder::TargetFolder;
 use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
 use sateen_target::{CoreConfig, Outbox, Service};
-use sateen_types::{Endpoint, Timestamp};
-use sateen_wire::StatFs;
+use sateen_types::{Endpoint, Nid, Timestamp};
+use sateen_wire::{FsName, StatFs};
 
 use self::backend::Opened;
-pub(crate) use self::mounted::{Mounted, Native};
+use self::mgc::Mgc;
+pub(crate) use self::mounted::{How, Mounted, Native};
+use self::network::Network;
+use self::serving::Follower;
 use crate::refusal::{Outcome, Refusal};
 use crate::report::TargetReport;
-use crate::targets::Target;
+use crate::targets::{FSNAME, Target};
 
-/// A running file system.
-pub(crate) struct Embedded {
+/// How long the MGS of the same process may take for one answer; its disk may be busy.
+const LOCAL_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What this process runs.
+pub(crate) struct Node {
     reactor: Arc<Reactor>,
     targets: Vec<Running>,
+    /// The MDTs among them, which are told of OSTs that come later.
+    mdts: Vec<Arc<TargetHost<Mdt>>>,
+    /// Clients in this process, which are told of targets that come later.
+    clients: Arc<Mutex<Vec<Weak<Client>>>>,
     /// How long a client may take to answer an MDT's callback.
     callback_limit_ns: u64,
+    fsname: String,
+    /// Name of what is mounted, as `df` shows it.
+    source: String,
+    follower: Option<Follower>,
+    network: Option<Arc<Network>>,
 }
 
 /// A running target.
@@ -72,57 +97,81 @@ impl<S: Service + 'static> Host for Arc<TargetHost<S>> {
     }
 }
 
-impl Embedded {
-    /// Starts all targets.
-    pub(crate) fn start(targets: &[Target]) -> Outcome<Embedded> {
-        Embedded::start_with(targets, CALLBACK_LIMIT_NS)
-    }
-
-    /// Starts all targets; the MDTs evict clients that take longer to answer a callback.
-    fn start_with(targets: &[Target], callback_limit_ns: u64) -> Outcome<Embedded> {
+impl Node {
+    fn new(fsname: &str, source: String, callback_limit_ns: u64) -> Outcome<Node> {
         raise_file_limit();
         let reactor = Arc::new(Reactor::default());
         reactor.start().map_err(|error| Refusal::io("start threads", &error))?;
-        let mut embedded = Embedded { reactor, targets: Vec::new(), callback_limit_ns };
+        Ok(Node {
+            reactor,
+            targets: Vec::new(),
+            mdts: Vec::new(),
+            clients: Arc::default(),
+            callback_limit_ns,
+            fsname: fsname.to_owned(),
+            source,
+            follower: None,
+            network: None,
+        })
+    }
+
+    /// Starts all targets of a file system.
+    pub(crate) fn embedded(targets: &[Target]) -> Outcome<Node> {
+        Node::embedded_with(targets, CALLBACK_LIMIT_NS)
+    }
+
+    /// Starts all targets; the MDTs evict clients that take longer to answer a callback.
+    fn embedded_with(targets: &[Target], callback_limit_ns: u64) -> Outcome<Node> {
+        let mut node = Node::new(FSNAME, FSNAME.to_owned(), callback_limit_ns)?;
         let osts: Vec<u32> = targets.iter().filter_map(Target::ost_index).collect();
         let mut in_order: Vec<&Target> = targets.iter().collect();
         // An MDT talks to its OSTs from the first moment.
         in_order.sort_by_key(|target| matches!(target.label.target, Endpoint::Mdt(_)));
         for (target, opened) in open_all(&in_order)? {
-            let running = embedded.start_target(target, opened, &osts)?;
-            embedded.targets.push(running);
+            node.start_target(target, opened, &osts)?;
         }
-        embedded.targets.sort_by_key(|running| running.target);
-        registrar::register(&embedded.reactor, targets)?;
-        Ok(embedded)
+        node.targets.sort_by_key(|running| running.target);
+        let mut mgc = Mgc::new(&node.reactor, Vec::new(), Arc::new(AtomicBool::new(false)));
+        mgc.register(targets, Nid::Lo, Some(LOCAL_PATIENCE))?;
+        mgc.leave();
+        Ok(node)
     }
 
-    fn start_target(&self, target: &Target, opened: Opened, osts: &[u32]) -> Outcome<Running> {
+    fn start_target(&mut self, target: &Target, opened: Opened, osts: &[u32]) -> Outcome<()> {
         let config = CoreConfig {
             me: target.label.target,
             boot_epoch: sateen_reactor::random(),
             hash_key: target.label.hash_key,
         };
         match target.label.target {
-            Endpoint::Ost(_) => self.host(target, opened, |store, _, _| Ost::new(config, store)),
-            Endpoint::Mdt(index) => self.host(target, opened, |store, now, out| {
-                let osts = osts.iter().copied();
+            Endpoint::Ost(_) => {
+                self.host(target, opened, |store, _, _| Ost::new(config, store)).map(drop)
+            }
+            Endpoint::Mdt(index) => {
                 let callback_limit_ns = self.callback_limit_ns;
-                let mdt = MdtConfig { callback_limit_ns, ..MdtConfig::new(index, osts) };
-                Mdt::new(config, store, mdt, now, out)
-            }),
+                let osts = osts.iter().copied();
+                let host = self.host(target, opened, |store, now, out| {
+                    let mdt = MdtConfig { callback_limit_ns, ..MdtConfig::new(index, osts) };
+                    Mdt::new(config, store, mdt, now, out)
+                });
+                self.mdts.push(host?);
+                Ok(())
+            }
             Endpoint::Mgs | Endpoint::Client(_) => {
-                self.host(target, opened, |store, _, _| Mgs::new(config, store))
+                let fsname = FsName::new(&target.label.fsname).unwrap_or_default();
+                let file_system = FileSystem { fsname, uuid: target.label.fs_uuid };
+                let mgs = |store, _, _: &mut Outbox| Mgs::new(config, store).of(file_system);
+                self.host(target, opened, mgs).map(drop)
             }
         }
     }
 
     fn host<S: Service + 'static>(
-        &self,
+        &mut self,
         target: &Target,
         opened: Opened,
         service: impl FnOnce(Store, Timestamp, &mut Outbox) -> S,
-    ) -> Outcome<Running> {
+    ) -> Outcome<Arc<TargetHost<S>>> {
         let me = target.label.target;
         let objects = opened.objects.clone();
         let mut first = Outbox::new();
@@ -136,24 +185,32 @@ impl Embedded {
         };
         let host = TargetHost::start(&self.reactor, parts)
             .map_err(|error| Refusal::new(format!("cannot start {me}: {error}"), "use fewer"))?;
-        Ok(Running {
+        self.targets.push(Running {
             target: me,
             path: target.path.clone(),
-            host: Box::new(host),
+            host: Box::new(host.clone()),
             objects,
             _folder: opened.folder,
-        })
+        });
+        Ok(host)
     }
 
-    /// Makes a client and mounts it; with `direct_io` nothing but mappings uses the kernel's
-    /// page cache.
-    pub(crate) fn mount(&self, path: &Path, direct_io: bool) -> Outcome<Mounted> {
-        Mounted::new(&self.reactor, path, direct_io)
+    /// Makes a client and mounts it.
+    pub(crate) fn mount(&self, path: &Path, how: How) -> Outcome<Mounted> {
+        let mounted = Mounted::new(&self.reactor, path, &self.source, how)?;
+        let mut clients = self.clients.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        clients.push(mounted.client());
+        Ok(mounted)
     }
 
     /// Makes a client that is not mounted.
     pub(crate) fn client(&self) -> Outcome<Native> {
         Native::new(&self.reactor)
+    }
+
+    /// Name of the file system.
+    pub(crate) fn fsname(&self) -> &str {
+        &self.fsname
     }
 
     /// The targets' states and space.
@@ -162,7 +219,12 @@ impl Embedded {
     }
 
     /// Makes everything durable and ends all threads. Call it when nothing is mounted.
-    pub(crate) fn close(self) -> Outcome<()> {
+    pub(crate) fn close(mut self) -> Outcome<()> {
+        if let Some(follower) = self.follower.take() {
+            follower.stop();
+        }
+        // Whoever sends anything from now on sends it again to the next process.
+        drop(self.network.take());
         let mut failed = Vec::new();
         for running in &self.targets {
             // Also what no program has synced: a stop in good order leaves nothing to luck.

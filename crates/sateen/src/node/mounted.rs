@@ -2,21 +2,36 @@
 
 use std::path::Path;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::Duration;
 
 use sateen_client::{Client, ClientConfig, Port, Task};
-use sateen_fuse::{MountOptions, Session};
+use sateen_fuse::{MountFlags, MountOptions, Session};
 use sateen_reactor::Reactor;
 use sateen_types::ClientId;
 
 use super::port::{ClientPort, ToClient};
 use crate::refusal::{Outcome, Refusal};
-use crate::targets::FSNAME;
 use sateen_mount::KernelFs;
 
 /// How long connecting to all targets, or saying goodbye to them, may take.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How to mount.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    /// Nothing but mappings uses the kernel's page cache.
+    pub direct_io: bool,
+    /// The kernel's own flags.
+    pub flags: MountFlags,
+}
+
+impl How {
+    /// As file systems that users bring along are mounted.
+    pub(crate) fn new(direct_io: bool) -> How {
+        How { direct_io, flags: MountOptions::new("/").flags }
+    }
+}
 
 /// A mount. It stays connected until [`Mounted::leave`].
 pub(crate) struct Mounted {
@@ -30,11 +45,18 @@ pub(crate) struct Mounted {
 
 impl Mounted {
     /// Connects a new client and mounts it.
-    pub(crate) fn new(reactor: &Arc<Reactor>, path: &Path, direct_io: bool) -> Outcome<Mounted> {
+    pub(crate) fn new(
+        reactor: &Arc<Reactor>,
+        path: &Path,
+        source: &str,
+        how: How,
+    ) -> Outcome<Mounted> {
         let (client, port) = connect(reactor)?;
         let mut options = MountOptions::new(path);
-        options.fsname = FSNAME.to_owned();
-        let fs = Arc::new(KernelFs::new(client.clone(), reactor.executor.clone(), direct_io));
+        options.fsname = source.to_owned();
+        options.flags = how.flags;
+        let executor = reactor.executor.clone();
+        let fs = Arc::new(KernelFs::new(client.clone(), executor, how.direct_io));
         let session = Session::mount(options, fs).map_err(|error| {
             Refusal::new(
                 format!("cannot mount: {error}"),
@@ -50,6 +72,11 @@ impl Mounted {
             .map_err(|error| Refusal::io("start threads", &error))?;
         let left = Once::new();
         Ok(Mounted { session, reactor: reactor.clone(), client, port, left })
+    }
+
+    /// Its client, for whoever has something to tell it.
+    pub(crate) fn client(&self) -> Weak<Client> {
+        Arc::downgrade(&self.client)
     }
 
     /// The mount is gone: the client gives everything back. Returns when it has, whoever

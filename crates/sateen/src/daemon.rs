@@ -1,0 +1,354 @@
+//! The serving process: from the mount's first answer to the last checkpoint.
+//!
+//! The main thread waits for one of three things: a command on the control socket, a signal,
+//! a mount that ended, and acts on them one after the other. A mount that is lost from
+//! outside (umount) is reported; with the last one gone the process ends in good order.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sateen_fuse::{EndReason, UnmountMode};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::control::{self, Answer, Command};
+use crate::data_dir::DataDir;
+use crate::guard::Guard;
+use crate::mounts;
+use crate::node::{How, Mounted, Node};
+use crate::refusal::{Outcome, Refusal};
+use crate::report::{MountReport, Report};
+use crate::state::{self, Ended, State};
+
+/// How long an aborted connection may take to end.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the caller of `down` may take to read its answer.
+const ANSWER_GRACE: Duration = Duration::from_secs(2);
+
+/// What the main thread waits for.
+enum Event {
+    /// Unmount and end; the answer goes back once it is done.
+    Down { force: bool, caller: Caller },
+    /// SIGTERM, SIGINT or SIGHUP.
+    Signal(i32),
+    /// A mount ended.
+    Ended { mount: usize, reason: EndReason },
+}
+
+/// Whoever asked for the end, on the control thread.
+struct Caller {
+    answer: Sender<Answer>,
+    /// Closed once the answer has been written to the socket.
+    written: Receiver<()>,
+}
+
+/// A mount and whether it is still there.
+struct Mount {
+    path: PathBuf,
+    mounted: Arc<Mounted>,
+    /// Ended, and not because we wanted it to.
+    lost: bool,
+}
+
+impl Mount {
+    /// What it is to whoever asks.
+    fn state(&self) -> &'static str {
+        match self.lost {
+            true => "lost",
+            // Out of the tree, but somebody is still in it (umount -l).
+            false if !mounts::is_mounted(&self.path) => "detached",
+            false => "mounted",
+        }
+    }
+
+    /// Unmounts it; its path if it is in use, or does not end although it must.
+    fn end(&mut self, force: bool) -> Result<(), PathBuf> {
+        let session = &self.mounted.session;
+        let detached = match session.unmount(UnmountMode::Clean) {
+            Ok(()) => false,
+            Err(_) if !force => return Err(self.path.clone()),
+            Err(_) => {
+                tracing::warn!(mount = %self.path.display(), "in use; programs will get errors");
+                let forced = session.unmount(UnmountMode::Force);
+                if let Err(error) = &forced {
+                    tracing::warn!(%error, mount = %self.path.display(), "cannot unmount");
+                }
+                forced.is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput)
+            }
+        };
+        // A mount that is out of the tree already cannot be aborted from here: the connection
+        // ends with this process.
+        if !detached && session.join_timeout(ABORT_TIMEOUT).is_none() {
+            return Err(self.path.clone());
+        }
+        self.mounted.leave();
+        Ok(())
+    }
+}
+
+/// What the control thread shows.
+struct Shared {
+    data: DataDir,
+    started: Instant,
+    mounts: Mutex<Vec<Mount>>,
+    node: Mutex<Option<Node>>,
+    fsname: String,
+}
+
+/// A running node with its mounts and its control socket.
+pub(crate) struct Server {
+    shared: Arc<Shared>,
+    state: State,
+    events: Receiver<Event>,
+    guard: Guard,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn report(&self) -> Report {
+        let mounts = lock(&self.mounts);
+        let transport =
+            mounts.first().map(|mount| mount.mounted.session.transport().name().to_owned());
+        let mounts: Vec<MountReport> = mounts
+            .iter()
+            .map(|mount| MountReport { path: mount.path.clone(), state: mount.state().to_owned() })
+            .collect();
+        let targets = lock(&self.node).as_ref().map(Node::report);
+        Report {
+            running: true,
+            pid: Some(std::process::id()),
+            fsname: self.fsname.clone(),
+            data: self.data.path().to_owned(),
+            mount: mounts.first().map(|mount| mount.path.clone()),
+            mounts,
+            transport,
+            uptime_s: self.started.elapsed().as_secs(),
+            targets: targets.unwrap_or_default(),
+            ended: None,
+        }
+    }
+}
+
+impl Server {
+    /// Starts the node, mounts, and returns when every mount has answered.
+    pub(crate) fn start(
+        data: DataDir,
+        node: impl FnOnce() -> Outcome<Node>,
+        points: Vec<PathBuf>,
+        how: How,
+    ) -> Outcome<Server> {
+        let (sender, events) = channel();
+        watch_signals(sender.clone())?;
+        let node = node()?;
+        let guard = Guard::start(&data, &points)?;
+        let mut mounts = Vec::new();
+        for path in points {
+            let mounted = Arc::new(node.mount(&path, how)?);
+            // The first answer; from here on the mount works for everybody.
+            std::fs::metadata(&path).map_err(|error| {
+                Refusal::io(format!("use the mount {}", path.display()), &error)
+            })?;
+            mounts.push(Mount { path, mounted, lost: false });
+        }
+        let first = mounts.first().map(|mount| mount.mounted.session.transport().name());
+        let state = State {
+            pid: std::process::id(),
+            mounts: mounts.iter().map(|mount| mount.path.clone()).collect(),
+            transport: first.unwrap_or_default().to_owned(),
+            ended: None,
+        };
+        for (index, mount) in mounts.iter().enumerate() {
+            watch_mount(index, mount.mounted.clone(), sender.clone())?;
+        }
+        let shared = Arc::new(Shared {
+            data,
+            started: Instant::now(),
+            mounts: Mutex::new(mounts),
+            fsname: node.fsname().to_owned(),
+            node: Mutex::new(Some(node)),
+        });
+        state.save(&shared.data).map_err(|error| Refusal::io("write state.json", &error))?;
+        watch_control(shared.clone(), sender)?;
+        tracing::info!(mounts = ?state.mounts, transport = state.transport, "serving");
+        Ok(Server { shared, state, events, guard })
+    }
+
+    /// The data folder.
+    pub(crate) fn data(&self) -> &DataDir {
+        &self.shared.data
+    }
+
+    /// What the user is told when it runs.
+    pub(crate) fn greeting(&self) -> String {
+        let mounts: Vec<String> =
+            self.state.mounts.iter().map(|path| path.display().to_string()).collect();
+        let targets = lock(&self.shared.node).as_ref().map_or(0, |node| node.report().len());
+        let targets = if targets > 0 { format!("{targets} targets, ") } else { String::new() };
+        format!(
+            "{} is mounted on {} ({targets}{}, process {})",
+            self.shared.fsname,
+            mounts.join(" and "),
+            self.state.transport,
+            self.state.pid
+        )
+    }
+
+    /// Serves until it is told to end, or the last mount is gone.
+    pub(crate) fn run(mut self) -> Outcome<()> {
+        let (why, caller) = self.wait();
+        tracing::info!("ending: {why}");
+        let closed = self.close();
+        self.guard.dismiss();
+        self.state.ended = Some(Ended { at: state::now(), why });
+        if let Err(error) = self.state.save(&self.shared.data) {
+            tracing::warn!(%error, "cannot write state.json");
+        }
+        control::remove(&self.shared.data);
+        if let Some(caller) = caller {
+            let answer = match &closed {
+                Ok(()) => Answer::Down,
+                Err(refusal) => Answer::Failed { what: refusal.what.clone() },
+            };
+            // The control thread carries it to the caller, unless that has gone away; the
+            // process must not end before.
+            if caller.answer.send(answer).is_ok() {
+                let _ = caller.written.recv_timeout(ANSWER_GRACE);
+            }
+        }
+        closed
+    }
+
+    /// Waits for the reason to end. Everything is unmounted then.
+    fn wait(&mut self) -> (String, Option<Caller>) {
+        while let Ok(event) = self.events.recv() {
+            match event {
+                Event::Down { force, caller } => match self.unmount_all(force) {
+                    Ok(()) => return ("it was told to (sateen down)".to_owned(), Some(caller)),
+                    Err(mount) => {
+                        // A caller that has gone away needs no answer.
+                        let _ = caller.answer.send(Answer::Busy { mount });
+                    }
+                },
+                Event::Signal(signal) => {
+                    if let Err(mount) = self.unmount_all(true) {
+                        tracing::warn!(mount = %mount.display(), "still busy, left behind");
+                    }
+                    return (format!("signal {}", signal_name(signal)), None);
+                }
+                Event::Ended { mount, reason } => {
+                    if let Some(why) = self.mount_ended(mount, reason) {
+                        return (why, None);
+                    }
+                }
+            }
+        }
+        ("internal error: nobody can tell it anything any more".to_owned(), None)
+    }
+
+    /// A mount ended by itself. Returns why to end if it was the last.
+    fn mount_ended(&mut self, index: usize, reason: EndReason) -> Option<String> {
+        let mut mounts = lock(&self.shared.mounts);
+        let mount = mounts.get_mut(index)?;
+        mount.lost = true;
+        let how = match reason {
+            EndReason::Unmounted => "was unmounted from outside".to_owned(),
+            EndReason::Aborted => "was aborted from outside".to_owned(),
+            EndReason::Failed(errno) => {
+                format!("failed: {}", io::Error::from_raw_os_error(errno))
+            }
+        };
+        let what = format!("the mount {} {how}", mount.path.display());
+        tracing::warn!("{what}");
+        mounts.iter().all(|mount| mount.lost).then_some(what)
+    }
+
+    /// Unmounts everything; the path of the first mount that is in use, if not forced.
+    fn unmount_all(&self, force: bool) -> Result<(), PathBuf> {
+        let mut mounts = lock(&self.shared.mounts);
+        mounts.iter_mut().filter(|mount| !mount.lost).try_for_each(|mount| mount.end(force))
+    }
+
+    fn close(&self) -> Outcome<()> {
+        let node = lock(&self.shared.node).take();
+        node.map_or(Ok(()), Node::close)
+    }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    signal_hook::low_level::signal_name(signal).unwrap_or("?")
+}
+
+fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> Outcome<()> {
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+    started.map(drop).map_err(|error| Refusal::io("start a thread", &error))
+}
+
+fn watch_signals(events: Sender<Event>) -> Outcome<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|error| Refusal::io("take signals", &error))?;
+    thread("signals", move || {
+        for (count, signal) in signals.forever().enumerate() {
+            if count > 0 {
+                tracing::error!("a second signal: ending at once, as in a crash");
+                std::process::exit(1);
+            }
+            // Without a main thread there is nothing left to end.
+            let _ = events.send(Event::Signal(signal));
+        }
+    })
+}
+
+fn watch_mount(mount: usize, mounted: Arc<Mounted>, events: Sender<Event>) -> Outcome<()> {
+    thread("mount", move || {
+        let reason = mounted.session.join();
+        mounted.leave();
+        // The main thread may have ended first, having unmounted it.
+        let _ = events.send(Event::Ended { mount, reason });
+    })
+}
+
+fn watch_control(shared: Arc<Shared>, events: Sender<Event>) -> Outcome<()> {
+    let listener = control::listen(&shared.data)
+        .map_err(|error| Refusal::io("make the control socket", &error))?;
+    thread("control", move || {
+        for stream in listener.incoming() {
+            let mut writing = None;
+            let served = stream.and_then(|stream| {
+                let answer = |command| answer(&shared, &events, command, &mut writing);
+                control::serve_one(stream, answer)
+            });
+            drop(writing);
+            if let Err(error) = served {
+                tracing::debug!(%error, "a command was not understood");
+            }
+        }
+    })
+}
+
+/// Answers a command. `writing` is to be dropped when the answer has been written.
+fn answer(
+    shared: &Shared,
+    events: &Sender<Event>,
+    command: Command,
+    writing: &mut Option<Sender<()>>,
+) -> Answer {
+    match command {
+        Command::Status => Answer::Status(shared.report()),
+        Command::Down { force } => {
+            let (answer, answered) = channel();
+            let (open, written) = channel();
+            *writing = Some(open);
+            let asked = events.send(Event::Down { force, caller: Caller { answer, written } });
+            match asked.map(|()| answered.recv()) {
+                Ok(Ok(answer)) => answer,
+                _ => Answer::Failed { what: "it is ending already".to_owned() },
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `mkfs.sateen`: makes one target of a file system.
+//!
+//! The folder may be a disk's mount point, so it is used as it is; the label is written last,
+//! and a making that was cut off before is begun anew.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use sateen_target::Label;
+use sateen_types::{Endpoint, Nid, OST_INDEX_MAX, parse_nids, seq};
+use sateen_wire::FsName;
+
+use crate::cli::MkfsArgs;
+use crate::node::backend;
+use crate::refusal::{Outcome, Refusal};
+use crate::targets;
+
+/// What a making that was cut off may have left.
+const LEFTOVERS: [&str; 5] = ["lock", "label.new", "index", "journal", "objects"];
+/// What a disk's own file system may hold.
+const LOST_AND_FOUND: &str = "lost+found";
+
+/// Runs the command.
+pub(crate) fn run(args: &MkfsArgs) -> Outcome<ExitCode> {
+    let label = label(args)?;
+    let path = &args.target;
+    clear(path)?;
+    targets::require_space(path, 1)?;
+    backend::make(path, &label)?;
+    println!("made {} of {} in {}", label.target, label.fsname, path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn label(args: &MkfsArgs) -> Outcome<Label> {
+    let wrong = |what: String, hint: &str| Err(Refusal::new(what, hint));
+    if args.fsname.is_empty() || FsName::new(&args.fsname).is_none() {
+        return wrong(
+            format!("{:?} cannot be the name of a file system", args.fsname),
+            "use 1 to 8 letters, digits, - and _",
+        );
+    }
+    let target = target(args)?;
+    if target == Endpoint::Mgs && args.mgsnode.is_some() {
+        return wrong("an MGS needs no --mgsnode".to_owned(), "leave it away");
+    }
+    if target != Endpoint::Mgs && args.mgsnode.is_none() {
+        return wrong(
+            format!("{target} needs to know its MGS"),
+            "say where it is: --mgsnode=ADDRESS@tcp",
+        );
+    }
+    let nodes = args.mgsnode.clone().unwrap_or_default();
+    if !nodes.is_empty() && parse_nids(&nodes).is_ok_and(|nids| nids.contains(&Nid::Lo)) {
+        return wrong(format!("{nodes} cannot be reached"), "use --mgsnode=ADDRESS@tcp");
+    }
+    if !nodes.is_empty()
+        && let Err(error) = parse_nids(&nodes)
+    {
+        return wrong(
+            format!("--mgsnode={nodes}: {error}"),
+            "separate several NIDs with colons: 10.0.0.1@tcp:10.0.0.2@tcp",
+        );
+    }
+    Ok(Label {
+        fsname: args.fsname.clone(),
+        target,
+        uuid: sateen_reactor::random(),
+        fs_uuid: if target == Endpoint::Mgs { sateen_reactor::random() | 1 } else { 0 },
+        journal_epoch: sateen_reactor::random(),
+        hash_key: sateen_reactor::random(),
+        compat: 0,
+        ro_compat: 0,
+        incompat: 0,
+        mgs_nodes: nodes,
+    })
+}
+
+/// Which target is wanted.
+fn target(args: &MkfsArgs) -> Outcome<Endpoint> {
+    if args.mgs {
+        return match args.index {
+            None | Some(0) => Ok(Endpoint::Mgs),
+            Some(_) => Err(Refusal::new("there is one MGS", "leave --index away")),
+        };
+    }
+    let (kind, index_max) =
+        if args.mdt { ("MDT", seq::MDTS_MAX - 1) } else { ("OST", OST_INDEX_MAX) };
+    let Some(index) = args.index else {
+        return Err(Refusal::new(
+            format!("an {kind} needs an index"),
+            "give each its own: --index=0, --index=1 and so on",
+        ));
+    };
+    if index > index_max {
+        return Err(Refusal::new(
+            format!("--index={index} is more than an {kind} can have"),
+            format!("use one from 0 to {index_max}"),
+        ));
+    }
+    Ok(if args.mdt { Endpoint::Mdt(index) } else { Endpoint::Ost(index) })
+}
+
+/// Makes sure that nothing is in the folder that anybody may want.
+fn clear(path: &Path) -> Outcome<()> {
+    let failed = |error: &io::Error| Refusal::io(format!("look into {}", path.display()), error);
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(&error)),
+    };
+    if path.join("label").exists() {
+        let who = match targets::at(path) {
+            Ok(target) => format!("{} of {}", target.label.target, target.label.fsname),
+            Err(_) => "a target".to_owned(),
+        };
+        return Err(Refusal::new(
+            format!("{} holds {who}", path.display()),
+            "choose another folder; if nobody needs that target any more, remove it first",
+        ));
+    }
+    let mut leftovers = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(|error| failed(&error))?.file_name();
+        if name == LOST_AND_FOUND {
+            continue;
+        }
+        if !LEFTOVERS.iter().any(|ours| name == *ours) {
+            return Err(Refusal::new(
+                format!("{} is not empty: {}", path.display(), name.display()),
+                "choose an empty folder, or the mount point of an empty disk",
+            ));
+        }
+        leftovers.push(path.join(name));
+    }
+    // Whole, or not ours: without a lock file no making has begun here.
+    if !leftovers.is_empty() && !path.join("lock").exists() {
+        return Err(Refusal::new(
+            format!("{} is not empty", path.display()),
+            "choose an empty folder, or the mount point of an empty disk",
+        ));
+    }
+    for leftover in leftovers {
+        let removed = if leftover.is_dir() {
+            fs::remove_dir_all(&leftover)
+        } else {
+            fs::remove_file(&leftover)
+        };
+        removed.map_err(|error| failed(&error))?;
+    }
+    Ok(())
+}

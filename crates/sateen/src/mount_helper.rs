@@ -1,0 +1,211 @@
+//! `mount.sateen`: mounts a file system whose servers are elsewhere.
+//!
+//! It starts a process that serves the mount, waits until that answers, and leaves it behind;
+//! `umount` ends it. What the process needs of the disk (log, control socket, locks) lies in a
+//! folder of its own below `/run/sateen`, which `sateen status --data` shows too.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use sateen_types::{Nid, parse_nids};
+use sateen_wire::FsName;
+
+use crate::cli::MountArgs;
+use crate::daemon::Server;
+use crate::data_dir::DataDir;
+use crate::node::{How, Node};
+use crate::refusal::{Outcome, Refusal};
+use crate::{background, logging, mounts};
+
+/// Where the processes behind mounts keep what they need.
+const RUN: &str = "/run/sateen";
+/// How long the process of a mount that has just ended may take to say goodbye.
+const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
+/// What mount(8) passes on without a meaning for a file system, or what is so anyway.
+const IGNORED: [&str; 9] =
+    ["defaults", "_netdev", "auto", "noauto", "nofail", "nouser", "nousers", "localflock", "users"];
+
+/// Runs the command.
+pub(crate) fn run(args: &MountArgs) -> Outcome<ExitCode> {
+    let source = Source::parse(&args.source)?;
+    let how = options(args)?;
+    mounts::require_fuse()?;
+    let data = folder(&args.point)?;
+    if args.fake {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.daemon || args.foreground {
+        serve(args, &source, how, &data)
+    } else {
+        start(args, &data)
+    }
+}
+
+fn start(args: &MountArgs, data: &DataDir) -> Outcome<ExitCode> {
+    let mut command = background::program()?;
+    command.arg("mount").arg("--daemon");
+    for options in &args.options {
+        command.arg("-o").arg(options);
+    }
+    command.arg("--").arg(&args.source).arg(&args.point);
+    background::leave_behind(command, &data.join("log"))
+}
+
+fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome<ExitCode> {
+    if args.daemon {
+        background::leave_terminal();
+    }
+    // The last mount there is gone from the tree before its process has said goodbye.
+    data.wait_unused(PREDECESSOR_TIMEOUT)
+        .map_err(|error| Refusal::io(format!("use {}", data.path().display()), &error))?;
+    let lock = data.open()?;
+    if args.daemon {
+        logging::to_file(data)?;
+    } else {
+        logging::to_terminal();
+    }
+    logging::abort_on_panic();
+    let point = mounts::prepare(&args.point)?;
+    let node = || Node::remote(&source.mgs, &source.fsname, args.source.clone());
+    let server = Server::start(data.clone(), node, vec![point], how)?;
+    background::announce(&server, args.daemon)?;
+    let ended = server.run();
+    drop(lock);
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// What is to be mounted.
+#[derive(Debug, PartialEq, Eq)]
+struct Source {
+    mgs: Vec<Nid>,
+    fsname: String,
+}
+
+impl Source {
+    fn parse(text: &str) -> Outcome<Source> {
+        let wrong = |what: String| {
+            Refusal::new(what, "write it like 10.0.0.1@tcp:/scratch, with the MGS's NID first")
+        };
+        let Some((nids, path)) = text.split_once(":/") else {
+            return Err(wrong(format!("{text:?} names no file system")));
+        };
+        let mgs = parse_nids(nids).map_err(|error| wrong(format!("{nids:?}: {error}")))?;
+        if mgs.contains(&Nid::Lo) {
+            return Err(wrong(format!("{nids} is reached by its own process only")));
+        }
+        let (fsname, below) = path.split_once('/').unwrap_or((path, ""));
+        if fsname.is_empty() || FsName::new(fsname).is_none() {
+            return Err(wrong(format!("{fsname:?} is no name of a file system")));
+        }
+        if !below.trim_matches('/').is_empty() {
+            return Err(Refusal::new(
+                "a part of a file system cannot be mounted yet",
+                format!("mount {nids}:/{fsname} and bind-mount /{below} of it"),
+            ));
+        }
+        Ok(Source { mgs, fsname: fsname.to_owned() })
+    }
+}
+
+fn options(args: &MountArgs) -> Outcome<How> {
+    let mut how = How::new(false);
+    how.flags.read_only = args.read_only;
+    for option in args.options.iter().flat_map(|list| list.split(',')) {
+        let known = option.is_empty()
+            || IGNORED.contains(&option)
+            || option.starts_with("x-")
+            || how.flags.set(option);
+        match option {
+            "direct_io" => how.direct_io = true,
+            _ if known => {}
+            _ => {
+                return Err(Refusal::new(
+                    format!("the option {option:?} is not known"),
+                    "see mount.sateen --help for those that are",
+                ));
+            }
+        }
+    }
+    Ok(how)
+}
+
+/// The folder of a mount's process: its name is made of the mount point's, as systemd makes
+/// the names of mount units.
+fn folder(point: &Path) -> Outcome<DataDir> {
+    let shown = point.display();
+    let path = point.canonicalize().map_err(|error| match error.raw_os_error() {
+        // What is mounted there answers no more, and is cleared away later.
+        Some(107 | 103) => Refusal::io(format!("use {shown}"), &error),
+        _ => Refusal::io(format!("use the mount point {shown}"), &error),
+    });
+    let path = match path {
+        Ok(path) => path,
+        Err(_) if is_left_behind(point) => {
+            std::path::absolute(point).map_err(|e| Refusal::io(format!("use {shown}"), &e))?
+        }
+        Err(refusal) => return Err(refusal),
+    };
+    let mut name = String::new();
+    for byte in path.as_os_str().as_encoded_bytes().iter().skip(1) {
+        match byte {
+            b'/' => name.push('-'),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'.' => name.push(char::from(*byte)),
+            other => name.push_str(&format!("\\x{other:02x}")),
+        }
+    }
+    let name = if name.is_empty() { "-".to_owned() } else { name };
+    DataDir::at(&PathBuf::from(RUN).join(name))
+}
+
+/// Whether a mount is there whose process is dead.
+fn is_left_behind(point: &Path) -> bool {
+    std::path::absolute(point).is_ok_and(|path| mounts::is_mounted(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(options: &[&str]) -> MountArgs {
+        MountArgs {
+            source: String::new(),
+            point: "/".into(),
+            options: options.iter().map(|&option| option.to_owned()).collect(),
+            read_only: false,
+            fake: false,
+            foreground: false,
+            daemon: false,
+            ignored: crate::cli::MountIgnored::default(),
+        }
+    }
+
+    #[test]
+    fn sources_are_understood() {
+        let source = Source::parse("10.0.0.1:7988@tcp:10.0.0.2@tcp1:/scratch").unwrap();
+        assert_eq!(source.fsname, "scratch");
+        assert_eq!(source.mgs.len(), 2);
+        assert!(Source::parse("10.0.0.1@tcp:/scratch/").is_ok());
+        for bad in [
+            "",
+            "10.0.0.1@tcp",
+            "10.0.0.1:/scratch",
+            "10.0.0.1@tcp:/",
+            "10.0.0.1@tcp:/toolongname",
+            "10.0.0.1@tcp:/a b",
+            "0@lo:/scratch",
+            "10.0.0.1@tcp:/scratch/below",
+        ] {
+            assert!(Source::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn options_are_known_or_refused() {
+        let how = options(&args(&["ro,noatime", "defaults,_netdev,direct_io"])).unwrap();
+        assert!(how.flags.read_only && how.flags.noatime && how.direct_io);
+        assert!(!options(&args(&["ro,rw"])).unwrap().flags.read_only);
+        let refused = options(&args(&["rw,frobnicate"])).unwrap_err();
+        assert!(refused.what.contains("frobnicate"));
+    }
+}

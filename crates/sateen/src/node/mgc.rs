@@ -1,0 +1,267 @@
+//! The MGS's client: who it is, registering targets, and the configuration as it changes.
+//!
+//! One request at a time, sent again until it is answered, over any number of connections: an
+//! MGS that is not there yet, or not any more, is waited for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver as Inbox, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sateen_reactor::{Reactor, Receiver};
+use sateen_types::{ClientId, Endpoint, Errno, Nid};
+use sateen_wire::{
+    Body, Bulk, FEATURES, FsName, Header, Message, MgsReply, MgsRequest, Reply, ReplyBody, Request,
+    TargetInfo,
+};
+
+use super::network::why_silent;
+use crate::refusal::{Outcome, Refusal};
+use crate::targets::Target;
+
+/// A request without an answer is sent again after this.
+const RESEND: Duration = Duration::from_secs(1);
+/// How long to wait before asking an MGS again that could not be reached.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How often to say that the MGS does not answer.
+const COMPLAIN: Duration = Duration::from_secs(60);
+
+/// Takes the answers.
+struct Answers(Mutex<Sender<(Header, Reply)>>);
+
+impl Receiver for Answers {
+    fn receive(self: Arc<Self>, message: Message) {
+        if let Body::Reply(reply) = message.body {
+            let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // Nobody listens any more only after a timeout, which was reported.
+            let _ = sender.send((message.header, reply));
+        }
+    }
+}
+
+/// Tells an [`Mgc`] that waits that it shall not.
+pub(crate) type Stop = Arc<AtomicBool>;
+
+/// A client of the MGS.
+pub(crate) struct Mgc {
+    reactor: Arc<Reactor>,
+    /// Where the MGS is; nowhere, if it is in this process.
+    nids: Vec<Nid>,
+    header: Header,
+    attempt: u64,
+    answers: Inbox<(Header, Reply)>,
+    stop: Stop,
+}
+
+/// A configuration.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Config {
+    pub version: u64,
+    pub targets: Vec<TargetInfo>,
+}
+
+/// How one attempt at a request ended.
+enum Attempt {
+    Answered(Box<Reply>),
+    /// Nobody is there, or it does not know us: to be tried from the start.
+    Nobody,
+    Silence,
+}
+
+impl Mgc {
+    /// One that is not connected yet. `stop` ends every waiting.
+    pub(crate) fn new(reactor: &Arc<Reactor>, nids: Vec<Nid>, stop: Stop) -> Mgc {
+        let client = ClientId(sateen_reactor::random());
+        let me = Endpoint::Client(client);
+        let (sender, answers) = channel();
+        reactor.router.add(me, Arc::new(Answers(Mutex::new(sender))));
+        let header = Header::between(me, Endpoint::Mgs, client);
+        Mgc { reactor: reactor.clone(), nids, header, attempt: 0, answers, stop }
+    }
+
+    /// Sends one message and waits for its answer, a while.
+    fn once(&self, header: Header, request: Request) -> Attempt {
+        let body = Body::Request(request);
+        self.reactor.router.send(Message { header, body, bulk: Bulk::None });
+        let until = Instant::now() + RESEND;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.answers.recv_timeout(left) {
+                Ok((answer, reply)) => {
+                    if (answer.generation, answer.seq) != (header.generation, header.seq) {
+                        continue;
+                    }
+                    return match reply.error {
+                        Some(Errno::ESHUTDOWN | Errno::ENODEV | Errno::ESTALE) => Attempt::Nobody,
+                        _ => Attempt::Answered(Box::new(reply)),
+                    };
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    return Attempt::Silence;
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self) -> bool {
+        self.attempt += 1;
+        self.header.generation = 0;
+        let header = Header { seq: self.attempt, ..self.header };
+        let Attempt::Answered(reply) = self.once(header, Request::Connect { features: FEATURES })
+        else {
+            return false;
+        };
+        let ReplyBody::Connected { generation, .. } = reply.body else { return false };
+        (self.header.generation, self.header.seq) = (generation, 0);
+        true
+    }
+
+    /// Asks until there is an answer, `patience` is over, or it is told to stop. Who waits for
+    /// something to happen has no reason to complain.
+    fn ask(&mut self, request: &Request, patience: Option<Duration>) -> Outcome<Reply> {
+        let begun = Instant::now();
+        let mut complained: Option<Instant> = None;
+        let mut sent = false;
+        let waits = matches!(request, Request::Mgs(MgsRequest::WaitConfig { .. }));
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Refusal::new("it was told to end", "start it again"));
+            }
+            if self.header.generation == 0 && !self.connect() {
+                if patience.is_some_and(|patience| begun.elapsed() >= patience) {
+                    return Err(self.silent());
+                }
+                if complained.is_none_or(|at| at.elapsed() >= COMPLAIN) {
+                    complained = Some(Instant::now());
+                    let why = why_silent(&self.nids);
+                    tracing::warn!("the MGS does not answer, waiting for it ({why})");
+                }
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            if complained.take().is_some() {
+                tracing::info!("the MGS answers");
+            }
+            if !sent {
+                self.header.seq += 1;
+                sent = true;
+            }
+            match self.once(self.header, request.clone()) {
+                Attempt::Answered(reply) if reply.error == Some(Errno::EAGAIN) => {
+                    // It was not executed.
+                    sent = false;
+                    std::thread::sleep(PAUSE);
+                }
+                Attempt::Answered(reply) => return Ok(*reply),
+                Attempt::Nobody => {
+                    self.header.generation = 0;
+                    sent = false;
+                    std::thread::sleep(PAUSE);
+                }
+                Attempt::Silence if waits => {}
+                Attempt::Silence => {
+                    if patience.is_some_and(|patience| begun.elapsed() >= patience) {
+                        return Err(self.silent());
+                    }
+                }
+            }
+        }
+    }
+
+    fn silent(&self) -> Refusal {
+        if self.nids.is_empty() {
+            return Refusal::new("the MGS does not answer", "look at the disk: it may be hanging");
+        }
+        Refusal::new(
+            format!("the MGS does not answer ({})", why_silent(&self.nids)),
+            "see whether its server runs (sateen serve) and listens on that NID",
+        )
+    }
+
+    fn mgs(&mut self, request: MgsRequest, patience: Option<Duration>) -> Outcome<MgsReply> {
+        let reply = self.ask(&Request::Mgs(request), patience)?;
+        match (reply.error, reply.body) {
+            (None, ReplyBody::Mgs(reply)) => Ok(reply),
+            (error, _) => {
+                let error = error.unwrap_or(Errno::EPROTO);
+                Err(Refusal::new(format!("the MGS refused: {error}"), "look at its log"))
+            }
+        }
+    }
+
+    /// Which file system the MGS manages.
+    pub(crate) fn file_system(&mut self, patience: Option<Duration>) -> Outcome<(FsName, u64)> {
+        match self.mgs(MgsRequest::GetFileSystem, patience)? {
+            MgsReply::FileSystem { fsname, uuid } => Ok((fsname, uuid)),
+            MgsReply::Config { .. } => Err(Refusal::new("the MGS speaks nonsense", "update it")),
+        }
+    }
+
+    fn config_of(reply: MgsReply) -> Outcome<Config> {
+        match reply {
+            MgsReply::Config { version, targets } => Ok(Config { version, targets }),
+            MgsReply::FileSystem { .. } => {
+                Err(Refusal::new("the MGS speaks nonsense", "update it"))
+            }
+        }
+    }
+
+    /// The configuration, now.
+    pub(crate) fn config(&mut self, patience: Option<Duration>) -> Outcome<Config> {
+        Mgc::config_of(self.mgs(MgsRequest::GetConfig, patience)?)
+    }
+
+    /// The configuration once it is newer than this; only a stop ends the waiting.
+    pub(crate) fn newer(&mut self, version: u64) -> Outcome<Config> {
+        Mgc::config_of(self.mgs(MgsRequest::WaitConfig { version }, None)?)
+    }
+
+    /// Registers targets, which are reached at `nid`.
+    pub(crate) fn register(
+        &mut self,
+        targets: &[Target],
+        nid: Nid,
+        patience: Option<Duration>,
+    ) -> Outcome<()> {
+        for target in targets.iter().filter(|target| target.label.target != Endpoint::Mgs) {
+            let info = TargetInfo { target: target.label.target, nid, inactive: false };
+            let uuid = target.label.uuid;
+            let request = Request::Mgs(MgsRequest::Register { info, uuid });
+            match self.ask(&request, patience)?.error {
+                None => {}
+                Some(Errno::EEXIST) => {
+                    return Err(Refusal::new(
+                        format!("{} is not the target that this file system knows", info.target),
+                        format!(
+                            "bring back the folder that was {} before, or make this one with \
+                             another --index",
+                            target.path.display()
+                        ),
+                    ));
+                }
+                Some(errno) => {
+                    return Err(Refusal::new(
+                        format!("the MGS refused {}: {errno}", info.target),
+                        "look at its log",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says goodbye, if there is anybody to hear it.
+    pub(crate) fn leave(mut self) {
+        if self.header.generation != 0 {
+            self.header.seq += 1;
+            // An MGS that is gone has forgotten us already.
+            let _ = self.once(self.header, Request::Disconnect);
+        }
+    }
+}
+
+impl Drop for Mgc {
+    fn drop(&mut self) {
+        self.reactor.router.remove(self.header.from);
+    }
+}

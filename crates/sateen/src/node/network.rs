@@ -1,0 +1,105 @@
+//! The network of this process: TCP as the uplink of its router.
+//!
+//! Messages to endpoints of this process never come here. What comes in from others is for
+//! somebody here or for nobody; nothing is passed on from one process to another.
+
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sateen_lnd::Tcp;
+use sateen_reactor::{Receiver, Router};
+use sateen_types::{Endpoint, Nid, PORT_DEFAULT};
+use sateen_wire::Message;
+
+use crate::refusal::{Outcome, Refusal};
+
+/// How long to try a connection only to say why there is no answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// An address that is never reached: no packet is sent to it, but there is a route.
+const ELSEWHERE: &str = "192.0.2.1:9";
+
+/// The network. Dropping it ends all connections.
+pub(crate) struct Network {
+    tcp: Arc<Tcp>,
+    router: Arc<Router>,
+}
+
+struct Uplink(Arc<Tcp>);
+
+impl Receiver for Uplink {
+    fn receive(self: Arc<Self>, message: Message) {
+        self.0.send(message);
+    }
+}
+
+/// Where a NID is reached; `None` for the process itself.
+pub(crate) fn address(nid: Nid) -> Option<SocketAddr> {
+    match nid {
+        Nid::Lo => None,
+        Nid::Tcp { addr, port, .. } => Some((addr, port).into()),
+    }
+}
+
+impl Network {
+    /// Listens on these NIDs, on none for a client, and takes what the router has for others.
+    pub(crate) fn start(router: &Arc<Router>, nids: &[Nid]) -> Outcome<Network> {
+        let listen: Vec<SocketAddr> = nids.iter().copied().filter_map(address).collect();
+        let inward = Arc::downgrade(router);
+        let deliver = Box::new(move |message| {
+            if let Some(router) = inward.upgrade() {
+                router.deliver(message);
+            }
+        });
+        let tcp = Tcp::start(&listen, deliver).map_err(|error| {
+            let shown: Vec<String> = nids.iter().map(Nid::to_string).collect();
+            Refusal::new(
+                format!("cannot listen on {}: {error}", shown.join(" and ")),
+                "end the server that listens there, or give another address or port of this \
+                 host with --nid ADDRESS[:PORT]@tcp",
+            )
+        })?;
+        let tcp = Arc::new(tcp);
+        router.set_uplink(Some(Arc::new(Uplink(tcp.clone()))));
+        Ok(Network { tcp, router: router.clone() })
+    }
+
+    /// Says where an endpoint is reached: these NIDs are tried in turn.
+    pub(crate) fn set_route(&self, endpoint: Endpoint, nids: &[Nid]) {
+        self.tcp.set_route(endpoint, nids.iter().copied().filter_map(address).collect());
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.router.set_uplink(None);
+    }
+}
+
+/// The NID that a host has towards a peer, or towards the world if the peer is itself.
+pub(crate) fn own_nid(towards: Option<Nid>) -> Outcome<Nid> {
+    let peer = towards.and_then(address).map_or_else(|| ELSEWHERE.to_owned(), |a| a.to_string());
+    let own = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.connect(peer)?;
+        socket.local_addr()
+    });
+    match own {
+        Ok(SocketAddr::V4(own)) => Ok(Nid::Tcp { addr: *own.ip(), port: PORT_DEFAULT, net: 0 }),
+        _ => Err(Refusal::new(
+            "it is not clear by which address this host is reached",
+            "say it with --nid ADDRESS@tcp",
+        )),
+    }
+}
+
+/// Why nobody answers at these NIDs, as far as can be seen from here.
+pub(crate) fn why_silent(nids: &[Nid]) -> String {
+    let probe = |nid: &Nid| {
+        let Some(address) = address(*nid) else { return format!("{nid} is this process") };
+        match TcpStream::connect_timeout(&address, PROBE_TIMEOUT) {
+            Ok(_) => format!("{nid} takes connections, but does not answer as an MGS"),
+            Err(error) => format!("{nid}: {error}"),
+        }
+    };
+    nids.iter().map(probe).collect::<Vec<_>>().join("; ")
+}

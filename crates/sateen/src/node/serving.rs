@@ -1,0 +1,236 @@
+//! Targets for clients elsewhere, and clients of targets elsewhere: what a process with a
+//! network does beyond running what it has.
+//!
+//! A server starts in this order:
+//!
+//! 1. All its targets are opened, and thereby locked.
+//! 2. Its MGT runs, if it has one, and the network.
+//! 3. The MGS says which file system it is. Targets of another are refused; those that were
+//!    just made belong to this one from now on.
+//! 4. OSTs run, then everything is registered, and the configuration comes back.
+//! 5. MDTs run: they must know all OSTs that were ever registered, or what the last run left
+//!    there would not be found.
+//! 6. A thread follows the configuration: targets that are added are used at once.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sateen_client::Client;
+use sateen_mdt::{CALLBACK_LIMIT_NS, Mdt};
+use sateen_reactor::TargetHost;
+use sateen_target::Label;
+use sateen_types::{Endpoint, Nid};
+use sateen_wire::{FsName, TargetInfo};
+
+use super::backend::Opened;
+use super::mgc::{Config, Mgc, Stop};
+use super::network::{self, Network};
+use super::{Node, open_all};
+use crate::refusal::{Outcome, Refusal};
+use crate::targets::Target;
+
+/// How long a client that mounts waits for the MGS.
+const MOUNT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait before asking again for a configuration that was refused.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Follows the configuration, on a thread of its own.
+pub(super) struct Follower {
+    stop: Stop,
+    thread: JoinHandle<()>,
+}
+
+impl Follower {
+    /// Ends it.
+    pub(super) fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // A panic has been reported by the thread itself.
+        let _ = self.thread.join();
+    }
+}
+
+/// Whoever is told of a configuration.
+struct Followers {
+    network: Weak<Network>,
+    mdts: Vec<Arc<TargetHost<Mdt>>>,
+    clients: Arc<Mutex<Vec<Weak<Client>>>>,
+}
+
+fn set_routes(network: &Network, config: &Config) {
+    for info in &config.targets {
+        network.set_route(info.target, &[info.nid]);
+    }
+}
+
+fn osts(targets: &[TargetInfo]) -> Vec<u32> {
+    let index = |info: &TargetInfo| match info.target {
+        Endpoint::Ost(index) => Some(index),
+        _ => None,
+    };
+    targets.iter().filter_map(index).collect()
+}
+
+impl Followers {
+    fn learn(&self, config: &Config) {
+        if let Some(network) = self.network.upgrade() {
+            set_routes(&network, config);
+        }
+        for mdt in &self.mdts {
+            for ost in osts(&config.targets) {
+                mdt.inspect(|mdt| mdt.add_ost(ost));
+            }
+        }
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|client| client.strong_count() > 0);
+        for client in clients.iter().filter_map(Weak::upgrade) {
+            client.learn(&config.targets);
+        }
+    }
+
+    fn follow(&self, mut mgc: Mgc, mut version: u64, stop: &Stop) {
+        while !stop.load(Ordering::Relaxed) {
+            match mgc.newer(version) {
+                Ok(config) => {
+                    tracing::info!(
+                        version = config.version,
+                        targets = config.targets.len(),
+                        "the configuration has changed"
+                    );
+                    version = config.version;
+                    self.learn(&config);
+                }
+                Err(_) if stop.load(Ordering::Relaxed) => {}
+                Err(refusal) => {
+                    tracing::warn!("cannot follow the configuration: {}", refusal.what);
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        }
+        mgc.leave();
+    }
+}
+
+impl Node {
+    /// Runs targets that lie on this host, listening on `nids`; `mgs` is where the MGS is, and
+    /// empty if it is among them. Waits for the MGS until `stop` says otherwise.
+    pub(crate) fn serve(
+        targets: Vec<Target>,
+        mgs: Vec<Nid>,
+        nids: &[Nid],
+        stop: &Stop,
+    ) -> Outcome<Node> {
+        let fsname = targets.first().map(|target| target.label.fsname.clone()).unwrap_or_default();
+        let mut node = Node::new(&fsname, fsname.clone(), CALLBACK_LIMIT_NS)?;
+        let in_order: Vec<&Target> = targets.iter().collect();
+        let mut opened: Vec<(Target, Opened)> =
+            open_all(&in_order)?.into_iter().map(|(target, open)| (target.clone(), open)).collect();
+        node.start_those(&mut opened, &[], |target| target == Endpoint::Mgs)?;
+        let nids = match nids {
+            [] => vec![network::own_nid(mgs.first().copied())?],
+            nids => nids.to_vec(),
+        };
+        let network = Arc::new(Network::start(&node.reactor.router, &nids)?);
+        if !mgs.is_empty() {
+            network.set_route(Endpoint::Mgs, &mgs);
+        }
+        node.network = Some(network.clone());
+
+        let mut mgc = Mgc::new(&node.reactor, mgs, stop.clone());
+        let file_system = mgc.file_system(None)?;
+        for (target, open) in &mut opened {
+            join(target, open, file_system)?;
+        }
+        node.start_those(&mut opened, &[], |target| matches!(target, Endpoint::Ost(_)))?;
+        let nid = nids.first().copied().unwrap_or(Nid::Lo);
+        mgc.register(&targets, nid, None)?;
+        let config = mgc.config(None)?;
+        set_routes(&network, &config);
+        node.start_those(&mut opened, &osts(&config.targets), |_| true)?;
+        node.targets.sort_by_key(|running| running.target);
+        node.follow(mgc, config.version, stop)?;
+        Ok(node)
+    }
+
+    fn start_those(
+        &mut self,
+        opened: &mut Vec<(Target, Opened)>,
+        osts: &[u32],
+        which: impl Fn(Endpoint) -> bool,
+    ) -> Outcome<()> {
+        let (now, later): (Vec<_>, Vec<_>) =
+            opened.drain(..).partition(|(target, _)| which(target.label.target));
+        *opened = later;
+        for (target, open) in now {
+            self.start_target(&target, open, osts)?;
+        }
+        Ok(())
+    }
+
+    /// Clients only, of the file system that the MGS at `mgs` manages.
+    pub(crate) fn remote(mgs: &[Nid], fsname: &str, source: String) -> Outcome<Node> {
+        let mut node = Node::new(fsname, source, CALLBACK_LIMIT_NS)?;
+        let network = Arc::new(Network::start(&node.reactor.router, &[])?);
+        network.set_route(Endpoint::Mgs, mgs);
+        node.network = Some(network.clone());
+        let stop = Stop::default();
+        let mut mgc = Mgc::new(&node.reactor, mgs.to_vec(), stop.clone());
+        let (known, _) = mgc.file_system(Some(MOUNT_PATIENCE))?;
+        if known.as_str() != fsname {
+            return Err(Refusal::new(
+                format!("the MGS there manages {}, not {fsname}", known.as_str()),
+                format!("mount {}, or name the MGS of {fsname}", known.as_str()),
+            ));
+        }
+        let config = mgc.config(Some(MOUNT_PATIENCE))?;
+        if !config.targets.iter().any(|info| matches!(info.target, Endpoint::Mdt(0))) {
+            return Err(Refusal::new(
+                format!("{fsname} has no MDT0000 yet"),
+                "make one with mkfs.sateen --mdt --index=0 and serve it",
+            ));
+        }
+        set_routes(&network, &config);
+        node.follow(mgc, config.version, &stop)?;
+        Ok(node)
+    }
+
+    fn follow(&mut self, mgc: Mgc, version: u64, stop: &Stop) -> Outcome<()> {
+        let followers = Followers {
+            network: self.network.as_ref().map(Arc::downgrade).unwrap_or_default(),
+            mdts: self.mdts.clone(),
+            clients: self.clients.clone(),
+        };
+        let told = stop.clone();
+        let body = move || followers.follow(mgc, version, &told);
+        let thread = std::thread::Builder::new().name("mgc".to_owned()).spawn(body);
+        let thread = thread.map_err(|error| Refusal::io("start threads", &error))?;
+        self.follower = Some(Follower { stop: stop.clone(), thread });
+        Ok(())
+    }
+}
+
+/// A target belongs to the file system of its MGS, or does from now on.
+fn join(target: &mut Target, open: &Opened, (fsname, uuid): (FsName, u64)) -> Outcome<()> {
+    let Label { fs_uuid, fsname: own, target: me, .. } = &target.label;
+    let path = target.path.display();
+    if own != fsname.as_str() {
+        return Err(Refusal::new(
+            format!("{path} is {me} of {own}, and the MGS manages {}", fsname.as_str()),
+            format!("serve it with the MGS of {own}: make it with --mgsnode naming that"),
+        ));
+    }
+    if *fs_uuid != 0 && *fs_uuid != uuid {
+        return Err(Refusal::new(
+            format!("{path} is {me} of another file system with the name {own}"),
+            "serve it with the MGS that it was first served with",
+        ));
+    }
+    if *fs_uuid != uuid {
+        target.label.fs_uuid = uuid;
+        open.folder
+            .set_label(&target.label.encode())
+            .map_err(|error| Refusal::io(format!("write the label of {path}"), &error))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,497 @@
+//! Servers and mounts as processes of their own, over TCP: what works across them, what a
+//! crash of one of them does to the others, and what is refused. Needs root and /dev/fuse.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sateen_testkit::can_mount;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_sateen");
+/// How long anything may take before the test gives it up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn as_program(name: &str) -> Command {
+    let mut command = Command::new(BINARY);
+    command.arg0(name);
+    command
+}
+
+fn text(output: &Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    format!("{}{errors}", String::from_utf8_lossy(&output.stdout))
+}
+
+fn ok(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", text(&output));
+    text(&output)
+}
+
+/// What a refused command says.
+fn refused(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
+    assert!(said.contains("what to do:"), "{said}");
+    said
+}
+
+/// A server: some targets in one process.
+struct Server {
+    child: Child,
+}
+
+impl Server {
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Kills it as a crash does.
+    fn crash(mut self) {
+        kill_process(self.pid(), Signal::KILL).unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends it in good order.
+    fn end(mut self) {
+        kill_process(self.pid(), Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success(), "it ends in good order");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file system of several servers, in a folder that is removed in the end.
+struct Cluster {
+    folder: PathBuf,
+    port: u16,
+    mounts: Vec<PathBuf>,
+}
+
+impl Cluster {
+    fn new(name: &str) -> Cluster {
+        let folder = std::env::temp_dir().join(format!("sateen-srv-{name}-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        // Whoever had it a moment ago will hardly be followed by another.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Cluster { folder, port, mounts: Vec::new() }
+    }
+
+    /// NID of the server with this number.
+    fn nid(&self, host: u8) -> String {
+        format!("127.0.0.{host}:{}@tcp", self.port)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn mkfs(&self, kind: &str, index: Option<u32>, folder: &str) -> Command {
+        let mut command = as_program("mkfs.sateen");
+        command.arg(format!("--{kind}")).arg("--fsname=scratch");
+        if let Some(index) = index {
+            command.arg(format!("--index={index}"));
+            command.arg(format!("--mgsnode={}", self.nid(1)));
+        }
+        command.arg(self.path(folder));
+        command
+    }
+
+    fn command(&self, host: u8, folders: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command.arg("serve").arg("--nid").arg(self.nid(host));
+        command.args(folders.iter().map(|folder| self.path(folder)));
+        command
+    }
+
+    /// Starts a server and does not wait for it.
+    fn begin(&self, host: u8, folders: &[&str]) -> Server {
+        let log = self.path(&format!("log{host}"));
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        let mut command = self.command(host, folders);
+        let child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        Server { child }
+    }
+
+    fn wait_ready(&self, server: &mut Server) {
+        let mut line = String::new();
+        BufReader::new(server.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("serving "), "{line:?}\n{}", self.logs());
+    }
+
+    fn serve(&self, host: u8, folders: &[&str]) -> Server {
+        let mut server = self.begin(host, folders);
+        self.wait_ready(&mut server);
+        server
+    }
+
+    /// Makes and starts the usual one: MGS and MDT in one process, two OSTs in another.
+    fn start(&self) -> (Server, Server) {
+        ok(&mut self.mkfs("mgs", None, "mgt"));
+        ok(&mut self.mkfs("mdt", Some(0), "mdt0"));
+        ok(&mut self.mkfs("ost", Some(0), "ost0"));
+        ok(&mut self.mkfs("ost", Some(1), "ost1"));
+        (self.serve(1, &["mgt", "mdt0"]), self.serve(2, &["ost0", "ost1"]))
+    }
+
+    fn source(&self) -> String {
+        format!("{}:/scratch", self.nid(1))
+    }
+
+    fn mount_command(&self, name: &str) -> Command {
+        let point = self.path(name);
+        fs::create_dir_all(&point).unwrap();
+        let mut command = as_program("mount.sateen");
+        command.arg(self.source()).arg(point);
+        command
+    }
+
+    fn mount(&mut self, name: &str) -> PathBuf {
+        let point = self.path(name);
+        self.mounts.push(point.clone());
+        let output = self.mount_command(name).output().unwrap();
+        assert!(output.status.success(), "{}\n{}", text(&output), self.logs());
+        point
+    }
+
+    fn umount(&mut self, point: &Path) {
+        ok(Command::new("umount").arg(point));
+        self.mounts.retain(|other| other != point);
+    }
+
+    /// What the servers and the mounts have said, for whoever has to find out why.
+    fn logs(&self) -> String {
+        let mut out = String::new();
+        for host in 1..5 {
+            let log = fs::read_to_string(self.path(&format!("log{host}"))).unwrap_or_default();
+            out.push_str(&format!("--- server {host}\n{log}"));
+        }
+        for point in &self.mounts {
+            let log = fs::read_to_string(run_folder(point).join("log")).unwrap_or_default();
+            out.push_str(&format!("--- {}\n{log}", point.display()));
+        }
+        out
+    }
+}
+
+/// What a mount's process keeps.
+fn run_folder(point: &Path) -> PathBuf {
+    let name = point.to_str().unwrap().trim_start_matches('/');
+    Path::new("/run/sateen").join(name.replace('-', "\\x2d").replace('/', "-"))
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+        }
+        for point in &self.mounts {
+            let _ = Command::new("umount").arg("-f").arg("-l").arg(point).status();
+        }
+        for point in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let run = run_folder(&point.path());
+            let down = ["down", "--force", "--data"];
+            if run.exists() {
+                let _ = Command::new(BINARY).args(down).arg(&run).output();
+                let _ = fs::remove_dir_all(run);
+            }
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Bytes that repeat nowhere near.
+fn bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn write_durably(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// Waits until something is so.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn osts_of(path: &Path) -> Vec<u32> {
+    let shown = ok(as_program("lfs").arg("getstripe").arg(path));
+    let rows = shown.lines().skip_while(|line| !line.contains("obdidx")).skip(1);
+    rows.filter_map(|row| row.split_whitespace().next()?.parse().ok()).collect()
+}
+
+#[test]
+fn files_go_over_the_network() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new("files");
+    let (mds, oss) = cluster.start();
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let content = bytes(9 << 20, 7);
+    fs::create_dir(a.join("dir")).unwrap();
+    write_durably(&a.join("dir/large"), &content).unwrap();
+    fs::write(a.join("dir/small"), b"small").unwrap();
+    assert!(fs::read(b.join("dir/large")).unwrap() == content, "the other mount reads the same");
+    let mut osts = osts_of(&b.join("dir/large"));
+    osts.sort_unstable();
+    assert_eq!(osts, [0, 1]);
+
+    fs::rename(b.join("dir/small"), b.join("dir/moved")).unwrap();
+    assert!(!a.join("dir/small").exists());
+    File::options().append(true).open(a.join("dir/moved")).unwrap().write_all(b" more").unwrap();
+    assert_eq!(fs::read(b.join("dir/moved")).unwrap(), b"small more");
+    fs::remove_file(a.join("dir/large")).unwrap();
+    assert!(!b.join("dir/large").exists());
+
+    let spaces = ok(as_program("lfs").arg("df").arg(&a));
+    assert!(spaces.contains("scratch-OST0001_UUID"), "{spaces}");
+
+    // One that is added is used at once, by mounts that are there.
+    ok(&mut cluster.mkfs("ost", Some(7), "ost7"));
+    let added = cluster.serve(3, &["ost7"]);
+    let number = std::cell::Cell::new(0);
+    until("the new OST is used", || {
+        number.set(number.get() + 1);
+        let path = a.join(format!("wide{}", number.get()));
+        fs::write(&path, &content).unwrap();
+        osts_of(&path).contains(&7)
+    });
+    let wide = format!("wide{}", number.get());
+    assert!(fs::read(b.join(&wide)).unwrap() == content);
+
+    // In good order everything may end in any order, and come back.
+    oss.end();
+    added.end();
+    mds.end();
+    let mds = cluster.begin(1, &["mgt", "mdt0"]);
+    let oss = cluster.begin(2, &["ost0", "ost1", "ost7"]);
+    until("the files are there again", || fs::read(b.join(&wide)).is_ok_and(|is| is == content));
+    for mount in [a, b] {
+        cluster.umount(&mount);
+    }
+    oss.end();
+    mds.end();
+}
+
+#[test]
+fn servers_may_crash_under_a_mount() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new("crash");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let content = bytes(5 << 20, 3);
+    write_durably(&mnt.join("before"), &content).unwrap();
+
+    // A writer waits for its OST, and goes on when it is back.
+    oss.crash();
+    let path = mnt.join("during");
+    let data = content.clone();
+    let writer = std::thread::spawn(move || write_durably(&path, &data));
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(!writer.is_finished(), "there is nothing to write to");
+    let oss = cluster.serve(2, &["ost0", "ost1"]);
+    writer.join().unwrap().unwrap();
+    assert!(fs::read(mnt.join("during")).unwrap() == content);
+    assert!(fs::read(mnt.join("before")).unwrap() == content);
+
+    // Of the MDT the mount is a new client afterwards, and goes on as well.
+    mds.crash();
+    let looker = {
+        let path = mnt.join("not there");
+        std::thread::spawn(move || fs::metadata(path).unwrap_err())
+    };
+    std::thread::sleep(Duration::from_millis(500));
+    let mds = cluster.serve(1, &["mgt", "mdt0"]);
+    let error = looker.join().unwrap();
+    assert!([Some(2), Some(5)].contains(&error.raw_os_error()), "{error}");
+    until("the mount goes on", || write_durably(&mnt.join("after"), b"after").is_ok());
+    for name in ["before", "during"] {
+        assert!(fs::read(mnt.join(name)).unwrap() == content, "{name}");
+    }
+    assert_eq!(fs::read(mnt.join("after")).unwrap(), b"after");
+    cluster.umount(&mnt);
+    oss.end();
+    mds.end();
+}
+
+#[test]
+fn servers_start_in_any_order_and_say_when_they_are_ready() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = Cluster::new("order");
+    ok(&mut cluster.mkfs("mgs", None, "mgt"));
+    ok(&mut cluster.mkfs("mdt", Some(0), "mdt0"));
+    ok(&mut cluster.mkfs("ost", Some(0), "ost0"));
+    let socket = cluster.path("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
+    let mut command = cluster.command(2, &["ost0"]);
+    let log = File::create(cluster.path("log2")).unwrap();
+    let child = command.env("NOTIFY_SOCKET", &socket).stdout(Stdio::piped()).stderr(log);
+    let mut oss = Server { child: child.spawn().unwrap() };
+    let mut mdt = cluster.begin(3, &["mdt0"]);
+    let mut told = [0; 64];
+    assert!(manager.recv(&mut told).is_err(), "it is not ready without its MGS");
+    let said = || fs::read_to_string(cluster.path("log2")).unwrap();
+    until("it says whom it waits for", || said().contains("the MGS does not answer"));
+
+    let mgs = cluster.serve(1, &["mgt"]);
+    cluster.wait_ready(&mut oss);
+    cluster.wait_ready(&mut mdt);
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let len = manager.recv(&mut told).unwrap();
+    assert_eq!(&told[..len], b"READY=1");
+    oss.end();
+    let len = manager.recv(&mut told).unwrap();
+    assert_eq!(&told[..len], b"STOPPING=1");
+
+    // Who waits can be told to end.
+    mgs.end();
+    mdt.end();
+    let waiting = cluster.begin(2, &["ost0"]);
+    std::thread::sleep(Duration::from_millis(500));
+    waiting.end();
+}
+
+#[test]
+fn targets_that_do_not_fit_are_refused() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = Cluster::new("targets");
+    let (mds, oss) = cluster.start();
+    let serve = |host, folder| refused(&mut cluster.command(host, &[folder]));
+
+    let said = refused(&mut cluster.mkfs("ost", Some(5), "ost0"));
+    assert!(said.contains("OST0000 of scratch"), "{said}");
+    assert!(serve(4, "ost0").contains("in use by another server"));
+    assert!(serve(4, "nowhere").contains("holds no target"));
+    // Another target under an index that is taken.
+    ok(&mut cluster.mkfs("ost", Some(1), "second"));
+    assert!(serve(4, "second").contains("not the target that this file system knows"));
+    // Other file systems, by name and by descent.
+    let mut other = as_program("mkfs.sateen");
+    other.args(["--ost", "--fsname=other", "--index=3"]);
+    ok(other.arg(format!("--mgsnode={}", cluster.nid(1))).arg(cluster.path("other")));
+    assert!(serve(4, "other").contains("the MGS manages scratch"));
+    oss.end();
+    mds.end();
+    ok(&mut cluster.mkfs("mgs", None, "newmgt"));
+    let mgs = cluster.serve(1, &["newmgt"]);
+    assert!(serve(4, "ost0").contains("another file system with the name scratch"));
+    // A disk format of the future.
+    let label = cluster.path("ost1/label");
+    let mut bytes = fs::read(&label).unwrap();
+    bytes[8] = 99;
+    fs::write(&label, bytes).unwrap();
+    assert!(serve(4, "ost1").contains("newer sateen"));
+    // An address that is taken.
+    assert!(serve(1, "ost0").contains("cannot listen"));
+    mgs.end();
+
+    let bad =
+        |args: &[&str]| refused(as_program("mkfs.sateen").args(args).arg(cluster.path("bad")));
+    let node = "--mgsnode=127.0.0.1@tcp";
+    assert!(bad(&["--ost", "--fsname=scratch", node]).contains("index"));
+    assert!(bad(&["--ost", "--fsname=scratch", "--index=4294967295", node]).contains("more than"));
+    assert!(bad(&["--mdt", "--fsname=scratch", "--index=0"]).contains("--mgsnode"));
+    assert!(bad(&["--mgs", "--fsname=muchtoolong"]).contains("name"));
+    assert!(bad(&["--ost", "--fsname=scratch", "--index=0", "--mgsnode=10.0.0.1"]).contains("NID"));
+    assert!(!cluster.path("bad").exists(), "nothing was made");
+    fs::create_dir(cluster.path("bad")).unwrap();
+    fs::write(cluster.path("bad/thesis"), b"").unwrap();
+    assert!(bad(&["--mgs", "--fsname=scratch"]).contains("not empty"));
+}
+
+#[test]
+fn mounts_that_cannot_be_are_refused() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new("mounts");
+    let mut mount = cluster.mount_command("mnt");
+    let said = refused(&mut mount);
+    assert!(said.contains("the MGS does not answer") && said.contains("refused"), "{said}");
+    // Something else listens there.
+    let other = TcpListener::bind(("127.0.0.1", cluster.port)).unwrap();
+    let talk = std::thread::spawn(move || {
+        for stream in other.incoming() {
+            let mut stream = stream.unwrap();
+            let mut first = [0; 1];
+            if stream.read(&mut first).unwrap_or(0) == 1 && first[0] == b'!' {
+                return;
+            }
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    assert!(refused(&mut mount).contains("does not answer as an MGS"));
+    TcpStream::connect(("127.0.0.1", cluster.port)).unwrap().write_all(b"!").unwrap();
+    talk.join().unwrap();
+
+    let (mds, oss) = cluster.start();
+    // Garbage on the port harms nobody.
+    for host in ["127.0.0.1", "127.0.0.2"] {
+        for garbage in [bytes(1 << 20, 5), b"GET / HTTP/1.1\r\n\r\n".to_vec(), Vec::new()] {
+            let mut stream = TcpStream::connect((host, cluster.port)).unwrap();
+            let _ = stream.write_all(&garbage);
+        }
+    }
+    // A server, but not the MGS.
+    let source = |nid: String| format!("{nid}:/scratch");
+    let at = |source: String| {
+        let mut command = as_program("mount.sateen");
+        command.arg(source).arg(cluster.path("mnt"));
+        command
+    };
+    assert!(refused(&mut at(source(cluster.nid(2)))).contains("does not answer as an MGS"));
+    assert!(refused(&mut at(format!("{}:/other", cluster.nid(1)))).contains("manages scratch"));
+    assert!(refused(&mut at(cluster.nid(1))).contains("names no file system"));
+    assert!(refused(&mut at("10.0.0.1:/scratch".to_owned())).contains("NID"));
+    let said = refused(at(source(cluster.nid(1))).args(["-o", "rw,frobnicate"]));
+    assert!(said.contains("frobnicate"), "{said}");
+    let nowhere =
+        as_program("mount.sateen").arg(cluster.source()).arg("/nowhere").output().unwrap();
+    assert!(text(&nowhere).contains("check the path"), "{}", text(&nowhere));
+
+    let mnt = cluster.mount("mnt");
+    assert!(refused(&mut cluster.mount_command("mnt")).contains("already"));
+    fs::write(mnt.join("file"), b"file").unwrap();
+    cluster.umount(&mnt);
+    ok(cluster.mount_command("mnt").args(["-o", "ro,noatime,_netdev"]));
+    cluster.mounts.push(mnt.clone());
+    assert_eq!(fs::write(mnt.join("file"), b"").unwrap_err().raw_os_error(), Some(30));
+    assert_eq!(fs::read(mnt.join("file")).unwrap(), b"file");
+    cluster.umount(&mnt);
+    oss.end();
+    mds.end();
+}
