@@ -135,6 +135,8 @@ pub struct Client {
     /// Stamp of the last time that the MDT forgot this client: opens answered before are void.
     pub(crate) lost_at: AtomicU64,
     clock: AtomicU64,
+    /// How long an MDT may hear nothing; 0 is for ever.
+    ping_ns: AtomicU64,
     stopped: AtomicBool,
 }
 
@@ -161,6 +163,7 @@ impl Client {
             next_open: AtomicU64::new(1),
             lost_at: AtomicU64::new(0),
             clock: AtomicU64::new(1),
+            ping_ns: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
         })
     }
@@ -205,6 +208,13 @@ impl Client {
         Ok(())
     }
 
+    /// MDTs that heard nothing for so long are asked whether they are there. Over a network this
+    /// is how an idle client finds out that one has restarted, and with it that its caches are
+    /// void; and how it stays within reach of callbacks when a connection broke.
+    pub fn ping_every(&self, ns: u64) {
+        self.ping_ns.store(ns, Ordering::Relaxed);
+    }
+
     /// Connects to those of these targets that are new, when the MGS says that there are more.
     pub fn learn(&self, targets: &[TargetInfo]) {
         let active = targets.iter().filter(|info| !info.inactive && info.target != Endpoint::Mgs);
@@ -213,6 +223,10 @@ impl Client {
                 self.add_import(info.target).connect(self.port.as_ref());
             }
         }
+    }
+
+    fn all_imports(&self) -> Vec<(Endpoint, Arc<Import>)> {
+        lock(&self.imports).iter().map(|(target, import)| (*target, import.clone())).collect()
     }
 
     fn imports_of(&self, which: impl Fn(Endpoint) -> bool) -> Vec<Arc<Import>> {
@@ -252,9 +266,10 @@ impl Client {
                 if client.stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                let imports: Vec<_> = lock(&client.imports).values().cloned().collect();
-                for import in imports {
-                    import.tick(client.port.as_ref());
+                let ping_ns = client.ping_ns.load(Ordering::Relaxed);
+                for (target, import) in client.all_imports() {
+                    let ping_ns = if matches!(target, Endpoint::Mdt(_)) { ping_ns } else { 0 };
+                    import.tick(client.port.as_ref(), ping_ns);
                 }
                 client.scrub();
             }

@@ -35,6 +35,8 @@ struct Pending {
     /// The client's stamp when it was sent; see [`crate::locks`].
     stamp: u64,
     pin: bool,
+    /// Nobody waits for the answer: a ping.
+    unheard: bool,
 }
 
 #[derive(Debug)]
@@ -76,6 +78,8 @@ struct State {
     /// Waiting for answers.
     answers: Waiters,
     last_committed: u64,
+    /// When the last new request was sent.
+    asked_ns: u64,
 }
 
 /// One import.
@@ -117,10 +121,17 @@ impl State {
         self.link = Link::Closed;
         self.held = true;
         self.last_committed = 0;
-        for slot in &mut self.slots {
+        for (number, slot) in (0..).zip(&mut self.slots) {
             slot.seq = 0;
-            if matches!(slot.state, SlotState::Busy(_)) && !kept {
-                slot.state = SlotState::Answered(Box::new((Err(Errno::EIO), Bulk::None)));
+            match &slot.state {
+                SlotState::Busy(pending) if pending.unheard => {
+                    slot.state = SlotState::Free;
+                    self.free.push(number);
+                }
+                SlotState::Busy(_) if !kept => {
+                    slot.state = SlotState::Answered(Box::new((Err(Errno::EIO), Bulk::None)));
+                }
+                _ => {}
             }
         }
         (self.answers.take(), self.line.take())
@@ -146,6 +157,7 @@ impl Import {
                 line: Waiters::default(),
                 answers: Waiters::default(),
                 last_committed: 0,
+                asked_ns: 0,
             }),
         }
     }
@@ -279,6 +291,7 @@ impl Import {
         (stamp, pin): (u64, bool),
     ) -> Option<Message> {
         let generation = state.generation;
+        state.asked_ns = port.now().mono_ns;
         let entry = state.slots.get_mut(usize::from(slot))?;
         entry.seq += 1;
         let header = self.header(state.me, (generation, slot), entry.seq);
@@ -290,6 +303,7 @@ impl Import {
             Bulk::Data(data) => Bulk::Data(data.clone()),
             Bulk::None | Bulk::Buffer(_) => Bulk::None,
         };
+        let unheard = matches!(request, Request::Ping);
         let body = Body::Request(request);
         let kept = Message { header, body: body.clone(), bulk: kept_bulk };
         entry.state = SlotState::Busy(Box::new(Pending {
@@ -298,8 +312,14 @@ impl Import {
             resend_at_ns: port.now().mono_ns + RESEND_NS,
             stamp,
             pin,
+            unheard,
         }));
         Some(Message { header, body, bulk })
+    }
+
+    fn ping(&self, state: &mut State, port: &dyn Port) -> Option<Message> {
+        let slot = state.free.pop()?;
+        self.begin(state, port, slot, (Request::Ping, Bulk::None), (0, false))
     }
 
     /// A reply arrived. `install` is called for the locks it grants, with the request's
@@ -352,9 +372,15 @@ impl Import {
                 return Arrival::Ignored;
             }
             let (stamp, pin) = (pending.stamp, pending.pin);
-            install(&reply, stamp, pin);
-            slot.state = SlotState::Answered(Box::new((Ok(reply), bulk)));
-            (state.answers.take(), Arrival::Answer)
+            if pending.unheard {
+                slot.state = SlotState::Free;
+                state.free.push(header.slot);
+                (state.line.take(), Arrival::Answer)
+            } else {
+                install(&reply, stamp, pin);
+                slot.state = SlotState::Answered(Box::new((Ok(reply), bulk)));
+                (state.answers.take(), Arrival::Answer)
+            }
         };
         woken.wake();
         arrival
@@ -421,12 +447,16 @@ impl Import {
         line.wake();
     }
 
-    /// Sends again what has waited too long, and connects again if that was refused.
-    pub(crate) fn tick(&self, port: &dyn Port) {
+    /// Sends again what has waited too long, and connects again if that was refused. A target
+    /// that was asked nothing for `ping_ns`, if that is not 0, is asked whether it is there.
+    pub(crate) fn tick(&self, port: &dyn Port, ping_ns: u64) {
         let now = port.now().mono_ns;
         let mut again = Vec::new();
         {
             let mut state = lock(&self.state);
+            if ping_ns > 0 && state.link == Link::Open && now >= state.asked_ns + ping_ns {
+                again.extend(self.ping(&mut state, port));
+            }
             if let Link::Connecting { attempt, sent_ns } = state.link
                 && now >= sent_ns + RESEND_NS
             {

@@ -23,7 +23,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use rustix::fs::syncfs;
@@ -50,6 +50,9 @@ use crate::targets::{FSNAME, Target};
 
 /// How long the MGS of the same process may take for one answer; its disk may be busy.
 const LOCAL_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the MDT hears nothing of a client at most.
+const PING: Duration = Duration::from_secs(2);
 
 /// What this process runs.
 pub(crate) struct Node {
@@ -198,7 +201,10 @@ impl Node {
     /// Makes a client and mounts it.
     pub(crate) fn mount(&self, path: &Path, how: How) -> Outcome<Mounted> {
         let mounted = Mounted::new(&self.reactor, path, &self.source, how)?;
-        let mut clients = self.clients.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if self.network.is_some() {
+            mounted.ping_every(PING);
+        }
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.push(mounted.client());
         Ok(mounted)
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 mod evicted;
 mod memory;
+mod network;
 mod races;
 mod rig;
 mod striping;

@@ -24,6 +24,8 @@ struct Outside {
     /// Invalidations that the kernel is at, until the test lets them end.
     invals: Vec<(KernelInval, Arc<AtomicBool>)>,
     sleeps: Vec<Arc<AtomicBool>>,
+    /// How much later it is than at the start.
+    passed_ns: u64,
 }
 
 #[derive(Default)]
@@ -40,7 +42,8 @@ impl Future for Flag {
 
 impl Port for TestPort {
     fn now(&self) -> Timestamp {
-        Timestamp { mono_ns: 1, wall_ns: 1 }
+        let passed_ns = self.0.lock().unwrap().passed_ns;
+        Timestamp { mono_ns: 1 + passed_ns, wall_ns: 1 }
     }
     fn send(&self, message: Message) {
         self.0.lock().unwrap().sent.push(message);
@@ -192,6 +195,12 @@ impl Rig {
             over.store(true, Ordering::Relaxed);
         }
         self.run();
+    }
+
+    /// The clock goes on, and whoever sleeps has slept enough.
+    pub(crate) fn later(&self, ns: u64) {
+        self.port.0.lock().unwrap().passed_ns += ns;
+        self.time_passes();
     }
 
     /// Runs everything that can run; what the verb gave, if it has ended.

@@ -74,6 +74,11 @@ impl Mounted {
         Ok(Mounted { session, reactor: reactor.clone(), client, port, left })
     }
 
+    /// MDTs that heard nothing for so long are asked whether they are there.
+    pub(crate) fn ping_every(&self, interval: Duration) {
+        self.client.ping_every(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX));
+    }
+
     /// Its client, for whoever has something to tell it.
     pub(crate) fn client(&self) -> Weak<Client> {
         Arc::downgrade(&self.client)

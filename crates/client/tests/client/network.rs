@@ -1,0 +1,129 @@
+//! Targets that cannot be reached for a while, or restart: what waits and what is asked again.
+
+use bytes::Bytes;
+use sateen_client::OpenHow;
+use sateen_types::{Endpoint, Errno, Layout, Nid};
+use sateen_wire::{
+    Cred, Header, LockMode, MdtReply, OstReply, OstRequest, Reply, ReplyBody, Request, TargetInfo,
+};
+
+use crate::rig::{FILE, Rig, attr, grant, reply};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const WRITE: OpenHow = OpenHow {
+    read: true,
+    write: true,
+    append: false,
+    truncate: false,
+    exclusive: false,
+    sync: false,
+};
+
+/// A file on this OST is open for writing under a lock for it.
+fn open(rig: &Rig, ost: u32) -> u64 {
+    let client = rig.client.clone();
+    let cred = Cred { uid: 0, gid: 0, umask: 0 };
+    let mut open = rig.start(async move { client.open(FILE, WRITE, cred).await });
+    let layout = Some(std::sync::Arc::new(Layout::raid0(1 << 20, vec![ost]).unwrap()));
+    let lock = grant(1, LockMode::Pw, sateen_wire::Ibits::DATA);
+    let opened = MdtReply::Opened { attr: attr(0, 0), layout };
+    rig.answer(&rig.take(), reply(opened, &[lock]));
+    rig.poll(&mut open).unwrap().unwrap().handle
+}
+
+fn take_write(rig: &Rig) -> Header {
+    let (header, request) = rig.take_ost();
+    assert!(matches!(request, OstRequest::Write { .. }), "{request:?}");
+    header
+}
+
+fn written(boot_epoch: u64) -> Reply {
+    Reply::ok(ReplyBody::Ost(OstReply::Written { len: 10, boot_epoch, granted: 0 }))
+}
+
+#[test]
+fn a_request_that_reached_nobody_is_sent_again() {
+    let rig = Rig::with_osts(1);
+    let handle = open(&rig, 0);
+    let client = rig.client.clone();
+    let data = Bytes::from_static(b"0123456789");
+    let mut writing = rig.start(async move { client.write(handle, 0, data, false).await });
+    let first = take_write(&rig);
+    for nobody in [Errno::ESHUTDOWN, Errno::ENODEV] {
+        rig.answer(&first, Reply::error(nobody));
+        assert!(rig.poll(&mut writing).is_none() && rig.is_silent(), "it waits");
+        rig.later(SECOND_NS);
+        assert_eq!(take_write(&rig), first, "the same request");
+    }
+    rig.answer(&first, written(5));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+}
+
+#[test]
+fn what_an_ost_had_not_answered_is_asked_again_after_its_restart() {
+    let rig = Rig::with_osts(1);
+    let handle = open(&rig, 0);
+    let client = rig.client.clone();
+    let data = Bytes::from_static(b"0123456789");
+    let mut writing = rig.start(async move { client.write(handle, 0, data, false).await });
+    let before = take_write(&rig);
+    rig.answer(&before, Reply::error(Errno::ESTALE));
+    let connect = rig.take();
+    assert_eq!((connect.to, connect.generation), (Endpoint::Ost(0), 0));
+    rig.later(SECOND_NS / 2);
+    assert!(rig.is_silent(), "there is no connection to ask on");
+    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9 };
+    rig.answer(&connect, Reply::ok(connected));
+    rig.later(SECOND_NS / 2);
+    let again = take_write(&rig);
+    assert_eq!((again.generation, again.seq, again.slot), (9, 1, before.slot));
+    // Of the connection before: nobody cares.
+    rig.answer(&before, written(5));
+    assert!(rig.poll(&mut writing).is_none());
+    rig.answer(&again, written(6));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+}
+
+#[test]
+fn an_ost_that_comes_later_is_used_once_the_mgs_has_told_of_it() {
+    let rig = Rig::with_osts(1);
+    let handle = open(&rig, 7);
+    let client = rig.client.clone();
+    let data = Bytes::from_static(b"0123456789");
+    let mut writing = rig.start(async move { client.write(handle, 0, data, false).await });
+    assert!(rig.is_silent(), "nobody knows where that is");
+    let info = |target| TargetInfo { target, nid: Nid::Lo, inactive: false };
+    rig.client.learn(&[info(Endpoint::Ost(0)), info(Endpoint::Ost(7))]);
+    rig.accept(Endpoint::Ost(7));
+    assert!(rig.poll(&mut writing).is_none());
+    rig.time_passes();
+    assert!(rig.poll(&mut writing).is_none());
+    rig.answer(&take_write(&rig), written(5));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+}
+
+#[test]
+fn an_idle_client_asks_the_mdt_whether_it_is_there() {
+    let rig = Rig::with_osts(1);
+    rig.later(60 * SECOND_NS);
+    assert!(rig.is_silent(), "within one process there is no need");
+    rig.client.ping_every(2 * SECOND_NS);
+    rig.time_passes();
+    let (ping, request) = rig.take_request();
+    assert_eq!((ping.to, request), (Endpoint::Mdt(0), Request::Ping));
+    assert!(rig.is_silent(), "OSTs never call back");
+    rig.answer(&ping, Reply::ok(ReplyBody::Empty));
+    rig.later(SECOND_NS);
+    assert!(rig.is_silent());
+    rig.later(SECOND_NS);
+    // This one hears that the MDT has restarted.
+    let (ping, request) = rig.take_request();
+    assert_eq!(request, Request::Ping);
+    rig.answer(&ping, Reply::error(Errno::ESTALE));
+    rig.kernel_is_done();
+    let connect = rig.take();
+    assert_eq!((connect.to, connect.generation), (Endpoint::Mdt(0), 0));
+    let before = rig.client.incarnation();
+    rig.answer(&connect, Reply::error(Errno::ESTALE));
+    assert_ne!(rig.client.incarnation(), before, "and goes on as another");
+}
