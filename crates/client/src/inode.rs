@@ -84,6 +84,7 @@ pub(crate) struct InodeState {
     /// Open files, and those among them that may write.
     pub(crate) opens: u32,
     pub(crate) write_opens: u32,
+    pub(crate) exec_opens: u32,
     /// References of the kernel.
     pub(crate) lookups: u64,
     /// The transno that must be durable before the first write.

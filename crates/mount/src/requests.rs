@@ -23,6 +23,8 @@ const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
 const O_APPEND: u32 = 0o2000;
 const O_DSYNC: u32 = 0o10000;
+/// Only the kernel itself sets it: the file is to be executed.
+const FMODE_EXEC: u32 = 0o40;
 const O_DIRECT: u32 = 0o40000;
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
@@ -47,6 +49,7 @@ fn how(flags: u32) -> OpenHow {
         truncate: flags & O_TRUNC != 0,
         exclusive: flags & O_EXCL != 0,
         sync: flags & O_DSYNC != 0,
+        exec: flags & FMODE_EXEC != 0,
     }
 }
 

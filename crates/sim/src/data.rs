@@ -252,11 +252,7 @@ impl Data {
         for piece in core::mem::take(&mut self.pending) {
             if piece.client == client {
                 subtract(&mut left, piece.offset, piece.end());
-                // A cut that may have come after it is as durable.
-                let open = |p: &Piece| p.offset < piece.end() && p.end() > piece.offset;
-                if !self.maybe.iter().any(open) {
-                    subtract(&mut self.under, piece.offset, piece.end());
-                }
+                self.forget_under(piece.offset, piece.end());
                 overlay(&mut self.durable, piece.offset, &piece.bytes);
                 self.synced_size = self.synced_size.max(piece.end());
             } else {
@@ -265,6 +261,19 @@ impl Data {
         }
         self.pending = left;
         Ok(())
+    }
+
+    /// What is there is durable, and nothing else can come to light: but where a cut or a write
+    /// is open that may still come after it, and is as durable then.
+    fn forget_under(&mut self, from: u64, to: u64) {
+        let bytes = vec![0; (to - from) as usize];
+        let mut sure = vec![Piece { client: NOBODY, offset: from, bytes, settles_ns: 0 }];
+        for open in &self.maybe {
+            subtract(&mut sure, open.offset, open.end());
+        }
+        for piece in sure {
+            subtract(&mut self.under, piece.offset, piece.end());
+        }
     }
 
     /// A write of this client has ended in a crash, and nothing of it is under way any more:
@@ -504,7 +513,7 @@ impl Data {
             // What is there now is durable.
             overlay(&mut self.durable, chunk.file_offset, &there);
             subtract(&mut self.pending, chunk.file_offset, chunk.file_offset + chunk.len);
-            subtract(&mut self.under, chunk.file_offset, chunk.file_offset + chunk.len);
+            self.forget_under(chunk.file_offset, chunk.file_offset + chunk.len);
         }
         if changed {
             // Who has it cached may still see it.

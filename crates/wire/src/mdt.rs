@@ -51,7 +51,8 @@ wire_struct! {
         pub write: bool,
         /// Cut to nothing (`O_TRUNC`).
         pub truncate: bool,
-        /// Opened to execute; refused with `ETXTBSY` while there are writers.
+        /// Opened to execute. Clients keep programs that run from being cut; an MDT goes by
+        /// this nowhere.
         pub exec: bool,
     }
 }

@@ -33,6 +33,8 @@ pub struct OpenHow {
     pub exclusive: bool,
     /// `O_SYNC` or `O_DSYNC`.
     pub sync: bool,
+    /// To be executed.
+    pub exec: bool,
 }
 
 /// An open file of this client.
@@ -125,8 +127,14 @@ impl Client {
     pub async fn open(self: &Arc<Client>, fid: Fid, how: OpenHow, cred: Cred) -> Result<Opened> {
         let inode = self.inode(fid);
         let id = self.next_open_id();
+        if how.truncate && !how.write && lock(&inode.state).exec_opens > 0 {
+            // Of those who open it for writing the kernel keeps it; this open it would let cut
+            // a running program before it looks.
+            self.retire(inode);
+            return Err(Errno::ETXTBSY);
+        }
         self.begin_open(&inode, how);
-        let flags = OpenFlags { write: how.write, truncate: how.truncate, exec: false };
+        let flags = OpenFlags { write: how.write, truncate: how.truncate, exec: how.exec };
         let want = Ibits::META.union(Ibits::DATA);
         // A report of the size that was must not arrive after the size is none.
         let quiet = if how.truncate { Some(Quiet::begin(&inode).await) } else { None };
@@ -234,6 +242,7 @@ impl Client {
         inode.update(|state| {
             state.opens += 1;
             state.write_opens += u32::from(how.write);
+            state.exec_opens += u32::from(how.exec);
         });
     }
 
@@ -241,6 +250,7 @@ impl Client {
         inode.update(|state| {
             state.opens -= 1;
             state.write_opens -= u32::from(how.write);
+            state.exec_opens -= u32::from(how.exec);
         });
     }
 

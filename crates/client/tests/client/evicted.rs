@@ -20,6 +20,7 @@ const WRITE: OpenHow = OpenHow {
     truncate: false,
     exclusive: false,
     sync: false,
+    exec: false,
 };
 const TARGETS: [Endpoint; 3] = [Endpoint::Mgs, Endpoint::Mdt(0), Endpoint::Ost(0)];
 

@@ -24,6 +24,7 @@ const WRITE: OpenHow = OpenHow {
     truncate: false,
     exclusive: false,
     sync: false,
+    exec: false,
 };
 const STRIPE: u64 = 64 << 10;
 /// The OSTs' boot epoch.

@@ -1,7 +1,7 @@
 //! Answers, callbacks and reports that meet each other on the way.
 
 use sateen_client::OpenHow;
-use sateen_types::Layout;
+use sateen_types::{Errno, Layout};
 use sateen_wire::{Cred, Ibits, LockMode, MdtReply, MdtRequest, SetAttr};
 
 use crate::rig::{FILE, Rig, attr, grant, reply};
@@ -233,4 +233,34 @@ fn the_times_of_what_was_renamed_are_asked_for_anew() {
     assert!(matches!(request, MdtRequest::GetAttr { .. }), "{request:?}");
     rig.answer(&header, reply(inode(5, 10), &[]));
     assert_eq!(rig.poll(&mut stat).unwrap().unwrap().attr.version, 5);
+}
+
+#[test]
+fn a_program_that_runs_is_not_cut_by_an_open_for_reading() {
+    let rig = Rig::mounted();
+    let open = |how: OpenHow| {
+        let client = rig.client.clone();
+        rig.begin(async move { client.open(FILE, how, CRED).await.map(|opened| opened.handle) })
+    };
+    let read = OpenHow { read: true, ..OpenHow::default() };
+    let cut = OpenHow { truncate: true, ..read };
+    let mut exec = open(OpenHow { exec: true, ..read });
+    assert_eq!(rig.poll(&mut exec), None);
+    let (header, _) = rig.take_mdt();
+    let held = [grant(1, LockMode::Pr, Ibits::META.union(Ibits::DATA))];
+    let body = MdtReply::Opened { attr: attr(4, 0), layout: None };
+    rig.answer(&header, reply(body, &held));
+    let running = rig.poll(&mut exec).unwrap().unwrap();
+    rig.client.introduce(FILE);
+    assert_eq!(rig.poll(&mut open(cut)), Some(Err(Errno::ETXTBSY)));
+    assert!(rig.is_silent(), "nobody is asked to cut it");
+    let client = rig.client.clone();
+    let mut close = rig.start(async move { client.close(running).await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Close { .. }), "{request:?}");
+    rig.answer(&header, reply(MdtReply::Done, &[]));
+    assert_eq!(rig.poll(&mut close), Some(Ok(())));
+    assert_eq!(rig.poll(&mut open(cut)), None);
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Open { flags, .. } if flags.truncate), "{request:?}");
 }
