@@ -488,11 +488,17 @@ impl Data {
     }
 
     /// An OST has crashed: holds what it has against what it may have, and goes on from there.
-    /// `images` are its objects by stripe.
+    /// `images` are its objects by stripe. If that is not at once, what was written since is
+    /// in them, and nobody knows what of them is durable.
     ///
     /// # Errors
     /// If something durable is gone, or something is there that nobody wrote.
-    pub fn survived(&mut self, ost: u32, images: &BTreeMap<u32, Vec<u8>>) -> Result<(), String> {
+    pub fn survived(
+        &mut self,
+        ost: u32,
+        images: &BTreeMap<u32, Vec<u8>>,
+        at_once: bool,
+    ) -> Result<(), String> {
         let Some(layout) = self.layout.clone() else { return Ok(()) };
         let old = self.content.clone();
         let mut changed = false;
@@ -509,6 +515,13 @@ impl Data {
                 changed = true;
                 self.compare(ost, chunk.file_offset, &there)?;
                 overlay(&mut self.content, chunk.file_offset, &there);
+                if !at_once {
+                    let (offset, bytes) = (chunk.file_offset, there.clone());
+                    self.pending.push(Piece { client: NOBODY, offset, bytes, settles_ns: 0 });
+                }
+            }
+            if !at_once {
+                continue;
             }
             // What is there now is durable.
             overlay(&mut self.durable, chunk.file_offset, &there);

@@ -343,7 +343,7 @@ impl World {
             if going.contains(&fid) || !there {
                 data.unseen.insert(index);
             } else {
-                self.object_survived(fid, index);
+                self.object_survived(fid, index, true);
             }
         }
         for running in self.running.values() {
@@ -355,8 +355,9 @@ impl World {
         self.report.count("OST held against what was synced", 1);
     }
 
-    /// Holds a file's objects on an OST that has crashed against what they may be.
-    fn object_survived(&mut self, fid: Fid, index: u32) {
+    /// Holds a file's objects on an OST that has crashed, just now if `at_once`, against what
+    /// they may be.
+    fn object_survived(&mut self, fid: Fid, index: u32, at_once: bool) {
         let Some(host) = self.hosts.get(&Endpoint::Ost(index)) else { return };
         let Some(data) = self.model.data.get_mut(&fid) else { return };
         let objects = &host.disk.objects;
@@ -368,7 +369,7 @@ impl World {
             }
         }
         data.unseen.remove(&index);
-        if let Err(what) = data.survived(index, &images) {
+        if let Err(what) = data.survived(index, &images, at_once) {
             self.fail(format!("{fid}: {what}"));
         }
     }
@@ -381,7 +382,7 @@ impl World {
         }
         let unseen = self.model.data.get(&fid).map(|data| data.unseen.clone());
         for index in unseen.into_iter().flatten() {
-            self.object_survived(fid, index);
+            self.object_survived(fid, index, false);
         }
     }
 
