@@ -124,6 +124,12 @@ impl Names {
         self.entries(dir)?.get(name).copied()
     }
 
+    /// The file of this name. A crash may have given the name to something that has no bytes.
+    pub fn find_file(&self, dir: Fid, name: &[u8]) -> Option<Fid> {
+        let fid = self.find(dir, name)?;
+        matches!(self.inodes.get(&fid)?.node, Node::File).then_some(fid)
+    }
+
     /// Whether an inode is a directory.
     pub fn is_dir(&self, fid: Fid) -> bool {
         self.entries(fid).is_some()

@@ -283,12 +283,12 @@ impl World {
                     data.may_have_written(running.client, (offset, bytes), now_ns, false);
                 }
                 Op::Truncate { at, size } => {
-                    if let Some(fid) = self.model.now.find(at.dir(), &at.name) {
+                    if let Some(fid) = self.model.now.find_file(at.dir(), &at.name) {
                         self.model.data.entry(fid).or_default().may_be_cut(*size, now_ns);
                     }
                 }
                 Op::Open { at, how, .. } if how.truncate => {
-                    if let Some(fid) = self.model.now.find(at.dir(), &at.name) {
+                    if let Some(fid) = self.model.now.find_file(at.dir(), &at.name) {
                         self.model.data.entry(fid).or_default().may_be_cut(0, now_ns);
                     }
                 }

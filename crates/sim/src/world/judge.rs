@@ -336,7 +336,7 @@ impl World {
                 }
             }
             Op::Truncate { at, size } => {
-                if let Some(fid) = self.model.now.find(at.dir(), &at.name) {
+                if let Some(fid) = self.model.now.find_file(at.dir(), &at.name) {
                     self.may_be_cut(fid, (*size, running.transno), holds, late_ns);
                 }
             }
@@ -345,7 +345,7 @@ impl World {
                     Ok(Out::Opened(handle)) => Some(handle.fid),
                     _ => None,
                 };
-                if let Some(fid) = opened.or(self.model.now.find(at.dir(), &at.name)) {
+                if let Some(fid) = opened.or(self.model.now.find_file(at.dir(), &at.name)) {
                     self.may_be_cut(fid, (0, running.transno), holds, late_ns);
                 }
             }
