@@ -17,6 +17,7 @@ const WRITE: OpenHow = OpenHow {
     truncate: false,
     exclusive: false,
     sync: false,
+    exec: false,
 };
 
 /// A file on this OST is open for writing under a lock for it.
