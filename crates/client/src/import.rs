@@ -356,19 +356,20 @@ impl Import {
             if reply.error == Some(Errno::ESTALE) && self.unknown_to_target(&reply) {
                 return Arrival::Lost;
             }
-            // From the network: the target cannot be reached, and the request is sent again
-            // until it can.
-            if matches!(reply.error, Some(Errno::ESHUTDOWN | Errno::ENODEV))
-                && self.unknown_to_target(&reply)
-            {
-                return Arrival::Ignored;
-            }
             state.last_committed = state.last_committed.max(reply.last_committed);
             let Some(slot) = state.slots.get_mut(usize::from(header.slot)) else {
                 return Arrival::Ignored;
             };
             let SlotState::Busy(pending) = &slot.state else { return Arrival::Ignored };
             if slot.seq != header.seq {
+                return Arrival::Ignored;
+            }
+            // From the network: the target cannot be reached, and the request is sent again
+            // until it can. A goodbye need not be: who is not there has forgotten us.
+            if matches!(reply.error, Some(Errno::ESHUTDOWN | Errno::ENODEV))
+                && self.unknown_to_target(&reply)
+                && pending.message.body != Body::Request(Request::Disconnect)
+            {
                 return Arrival::Ignored;
             }
             let (stamp, pin) = (pending.stamp, pending.pin);

@@ -120,7 +120,10 @@ impl Shared {
                 }
             };
             let mut routes = self.routes();
-            if self.closing.load(Ordering::Relaxed) || routes.accepted.len() >= CONNECTIONS_MAX {
+            if self.closing.load(Ordering::Relaxed) {
+                return;
+            }
+            if routes.accepted.len() >= CONNECTIONS_MAX {
                 tracing::warn!(%peer, "too many connections");
                 continue;
             }

@@ -28,6 +28,8 @@ pub struct FileSystem {
     pub fsname: FsName,
     /// Its id.
     pub uuid: u64,
+    /// Key of the directory hash in its targets.
+    pub hash_key: u64,
 }
 
 /// The management target.
@@ -114,8 +116,8 @@ impl Mgs {
             Request::Mgs(MgsRequest::GetConfig) => 0,
             Request::Mgs(MgsRequest::Register { info, uuid }) => self.register(*info, *uuid)?,
             Request::Mgs(MgsRequest::GetFileSystem) => {
-                let FileSystem { fsname, uuid } = self.file_system;
-                let body = ReplyBody::Mgs(MgsReply::FileSystem { fsname, uuid });
+                let FileSystem { fsname, uuid, hash_key } = self.file_system;
+                let body = ReplyBody::Mgs(MgsReply::FileSystem { fsname, uuid, hash_key });
                 return Ok(Some((Reply::ok(body), 0)));
             }
             Request::Mgs(MgsRequest::WaitConfig { version }) => {
@@ -390,9 +392,13 @@ mod tests {
     fn it_says_which_file_system_it_manages() {
         let mut world = world(MemoryIndex::default());
         let fsname = FsName::new("scratch").unwrap();
-        world.mgs = core::mem::replace(&mut world.mgs, bare()).of(FileSystem { fsname, uuid: 3 });
+        let file_system = FileSystem { fsname, uuid: 3, hash_key: 4 };
+        world.mgs = core::mem::replace(&mut world.mgs, bare()).of(file_system);
         let reply = world.call(Request::Mgs(MgsRequest::GetFileSystem));
-        assert_eq!(reply.body, ReplyBody::Mgs(MgsReply::FileSystem { fsname, uuid: 3 }));
+        assert_eq!(
+            reply.body,
+            ReplyBody::Mgs(MgsReply::FileSystem { fsname, uuid: 3, hash_key: 4 })
+        );
     }
 
     #[test]

@@ -251,6 +251,10 @@ pub(crate) struct FillArgs {
 pub(crate) struct FsckArgs {
     #[command(flatten)]
     pub data: DataArgs,
+    /// Folders of targets that separate servers serve: all of one file system, none of them
+    /// being served.
+    #[arg(value_name = "DIR", conflicts_with = "data")]
+    pub targets: Vec<PathBuf>,
     /// As JSON, for programs.
     #[arg(long)]
     pub json: bool,

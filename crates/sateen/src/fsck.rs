@@ -49,12 +49,18 @@ pub(crate) fn run(args: &FsckArgs) -> ExitCode {
 }
 
 fn check(args: &FsckArgs) -> Outcome<ExitCode> {
-    let data = DataDir::at(&args.data.data)?;
-    data.require()?;
-    let _lock = data.open()?;
-    let targets = targets::existing(&data)?;
     let mut report = Report::new(args.json);
+    let mut lock = None;
+    let targets = if args.targets.is_empty() {
+        let data = DataDir::at(&args.data.data)?;
+        data.require()?;
+        lock = Some(data.open()?);
+        targets::existing(&data)?
+    } else {
+        args.targets.iter().map(|path| targets::at(path)).collect::<Outcome<Vec<_>>>()?
+    };
     labels(&targets, &mut report);
+    missing(&targets, lock.is_some(), &mut report);
     let mut fs = FileSystem { hash_key: 0, mdts: BTreeMap::new(), osts: BTreeMap::new() };
     let mut folders = Vec::new();
     let mut whole = true;
@@ -74,10 +80,11 @@ fn check(args: &FsckArgs) -> Outcome<ExitCode> {
         Counts::default()
     };
     report.end(&counts)?;
+    drop(lock);
     Ok(if report.damaged > 0 { ExitCode::from(DAMAGED) } else { ExitCode::SUCCESS })
 }
 
-/// All labels are of one file system, and no target is missing or there twice.
+/// All labels are of one file system, and no target is there twice.
 fn labels(targets: &[Target], report: &mut Report) {
     let Some(Target { label: first, .. }) = targets.first() else { return };
     let mut uuids = BTreeMap::new();
@@ -95,9 +102,14 @@ fn labels(targets: &[Target], report: &mut Report) {
             report.damage(label.target, what, "move the copy away and bring the original back");
         }
     }
+}
+
+/// The MGT and all MDTs are there; so are all OSTs, if their numbers have no gaps.
+fn missing(targets: &[Target], gapless: bool, report: &mut Report) {
     let has = |wanted: Endpoint| targets.iter().any(|target| target.label.target == wanted);
     let mdts = targets.iter().filter(|t| matches!(t.label.target, Endpoint::Mdt(_))).count();
-    let osts = targets.iter().filter(|t| matches!(t.label.target, Endpoint::Ost(_))).count();
+    let is_ost = |target: &&Target| gapless && matches!(target.label.target, Endpoint::Ost(_));
+    let osts = targets.iter().filter(is_ost).count();
     let all = (0..mdts.max(1) as u32).map(Endpoint::Mdt).chain((0..osts as u32).map(Endpoint::Ost));
     for wanted in all.chain([Endpoint::Mgs]).filter(|wanted| !has(*wanted)) {
         report.damage(wanted, "it is missing", "bring its folder back, or restore it");

@@ -35,7 +35,7 @@ use sateen_osd::{ObjectStore, Store};
 use sateen_osd_disk::folder::TargetFolder;
 use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
-use sateen_target::{CoreConfig, Outbox, Service};
+use sateen_target::{CoreConfig, Label, Outbox, Service};
 use sateen_types::{Endpoint, Nid, Timestamp};
 use sateen_wire::{FsName, StatFs};
 
@@ -162,7 +162,8 @@ impl Node {
             }
             Endpoint::Mgs | Endpoint::Client(_) => {
                 let fsname = FsName::new(&target.label.fsname).unwrap_or_default();
-                let file_system = FileSystem { fsname, uuid: target.label.fs_uuid };
+                let Label { fs_uuid: uuid, hash_key, .. } = target.label;
+                let file_system = FileSystem { fsname, uuid, hash_key };
                 let mgs = |store, _, _: &mut Outbox| Mgs::new(config, store).of(file_system);
                 self.host(target, opened, mgs).map(drop)
             }

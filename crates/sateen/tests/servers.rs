@@ -334,6 +334,15 @@ fn servers_may_crash_under_a_mount() {
     let error = looker.join().unwrap();
     assert!([Some(2), Some(5)].contains(&error.raw_os_error()), "{error}");
     until("the mount goes on", || write_durably(&mnt.join("after"), b"after").is_ok());
+    // A mount may go while a server is gone.
+    let other = cluster.mount("other");
+    assert!(fs::read(other.join("before")).unwrap() == content);
+    oss.crash();
+    cluster.umount(&other);
+    let mut status = Command::new(BINARY);
+    status.args(["status", "--data"]).arg(run_folder(&other));
+    until("its process leaves", || status.output().unwrap().status.code() == Some(3));
+    let oss = cluster.serve(2, &["ost0", "ost1"]);
     for name in ["before", "during"] {
         assert!(fs::read(mnt.join(name)).unwrap() == content, "{name}");
     }
@@ -341,6 +350,9 @@ fn servers_may_crash_under_a_mount() {
     cluster.umount(&mnt);
     oss.end();
     mds.end();
+    let folders = ["mgt", "mdt0", "ost0", "ost1"].map(|folder| cluster.path(folder));
+    let found = ok(Command::new(BINARY).arg("fsck").args(&folders));
+    assert!(found.contains("objects checked"), "{found}");
 }
 
 #[test]

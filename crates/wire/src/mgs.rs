@@ -151,6 +151,8 @@ wire_enum! {
             fsname: FsName,
             /// Its id, the same in all its targets; 0 if it is not known.
             uuid: u64,
+            /// Key of the directory hash, the same in all its targets.
+            hash_key: u64,
         },
     }
 }

@@ -128,3 +128,18 @@ fn an_idle_client_asks_the_mdt_whether_it_is_there() {
     rig.answer(&connect, Reply::error(Errno::ESTALE));
     assert_ne!(rig.client.incarnation(), before, "and goes on as another");
 }
+
+#[test]
+fn a_goodbye_to_nobody_is_said() {
+    let rig = Rig::with_osts(2);
+    let client = rig.client.clone();
+    let mut leaving = rig.start(async move { client.unmount().await });
+    for target in [Endpoint::Ost(1), Endpoint::Ost(0), Endpoint::Mdt(0), Endpoint::Mgs] {
+        let (goodbye, request) = rig.take_request();
+        assert_eq!((goodbye.to, request), (target, Request::Disconnect));
+        assert!(rig.is_silent(), "one after the other");
+        rig.answer(&goodbye, Reply::error(Errno::ESHUTDOWN));
+        let left = rig.poll(&mut leaving).is_some();
+        assert_eq!(left, target == Endpoint::Mgs);
+    }
+}

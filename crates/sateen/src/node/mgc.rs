@@ -8,10 +8,11 @@ use std::sync::mpsc::{Receiver as Inbox, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use sateen_mgs::FileSystem;
 use sateen_reactor::{Reactor, Receiver};
 use sateen_types::{ClientId, Endpoint, Errno, Nid};
 use sateen_wire::{
-    Body, Bulk, FEATURES, FsName, Header, Message, MgsReply, MgsRequest, Reply, ReplyBody, Request,
+    Body, Bulk, FEATURES, Header, Message, MgsReply, MgsRequest, Reply, ReplyBody, Request,
     TargetInfo,
 };
 
@@ -190,9 +191,11 @@ impl Mgc {
     }
 
     /// Which file system the MGS manages.
-    pub(crate) fn file_system(&mut self, patience: Option<Duration>) -> Outcome<(FsName, u64)> {
+    pub(crate) fn file_system(&mut self, patience: Option<Duration>) -> Outcome<FileSystem> {
         match self.mgs(MgsRequest::GetFileSystem, patience)? {
-            MgsReply::FileSystem { fsname, uuid } => Ok((fsname, uuid)),
+            MgsReply::FileSystem { fsname, uuid, hash_key } => {
+                Ok(FileSystem { fsname, uuid, hash_key })
+            }
             MgsReply::Config { .. } => Err(Refusal::new("the MGS speaks nonsense", "update it")),
         }
     }

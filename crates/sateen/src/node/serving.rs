@@ -19,10 +19,11 @@ use std::time::Duration;
 
 use sateen_client::Client;
 use sateen_mdt::{CALLBACK_LIMIT_NS, Mdt};
+use sateen_mgs::FileSystem;
 use sateen_reactor::TargetHost;
 use sateen_target::Label;
 use sateen_types::{Endpoint, Nid};
-use sateen_wire::{FsName, TargetInfo};
+use sateen_wire::TargetInfo;
 
 use super::backend::Opened;
 use super::mgc::{Config, Mgc, Stop};
@@ -176,7 +177,7 @@ impl Node {
         node.network = Some(network.clone());
         let stop = Stop::default();
         let mut mgc = Mgc::new(&node.reactor, mgs.to_vec(), stop.clone());
-        let (known, _) = mgc.file_system(Some(MOUNT_PATIENCE))?;
+        let known = mgc.file_system(Some(MOUNT_PATIENCE))?.fsname;
         if known.as_str() != fsname {
             return Err(Refusal::new(
                 format!("the MGS there manages {}, not {fsname}", known.as_str()),
@@ -211,7 +212,8 @@ impl Node {
 }
 
 /// A target belongs to the file system of its MGS, or does from now on.
-fn join(target: &mut Target, open: &Opened, (fsname, uuid): (FsName, u64)) -> Outcome<()> {
+fn join(target: &mut Target, open: &Opened, file_system: FileSystem) -> Outcome<()> {
+    let FileSystem { fsname, uuid, hash_key } = file_system;
     let Label { fs_uuid, fsname: own, target: me, .. } = &target.label;
     let path = target.path.display();
     if own != fsname.as_str() {
@@ -227,7 +229,8 @@ fn join(target: &mut Target, open: &Opened, (fsname, uuid): (FsName, u64)) -> Ou
         ));
     }
     if *fs_uuid != uuid {
-        target.label.fs_uuid = uuid;
+        // Nothing is in it yet that was put in place by another key.
+        (target.label.fs_uuid, target.label.hash_key) = (uuid, hash_key);
         open.folder
             .set_label(&target.label.encode())
             .map_err(|error| Refusal::io(format!("write the label of {path}"), &error))?;

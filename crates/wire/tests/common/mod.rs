@@ -458,7 +458,7 @@ any_enum!(MgsRequest {
     GetFileSystem,
     WaitConfig { version },
 });
-any_enum!(MgsReply { Config { version, targets }, FileSystem { fsname, uuid } });
+any_enum!(MgsReply { Config { version, targets }, FileSystem { fsname, uuid, hash_key } });
 any_enum!(ObjectState { Live(record), Dead(tombstone) });
 
 any_struct!(UnlinkRecord { late_writers, layout });
