@@ -16,6 +16,7 @@ use sateen_wire::{
 use crate::fids::Fids;
 use crate::import::{Arrival, Import};
 use crate::inode::{Inode, InodeState};
+use crate::llite::Spaces;
 use crate::port::{KernelInval, Port};
 use crate::sync::{join_all, lock};
 use crate::unsynced::UnsyncedObjects;
@@ -131,6 +132,7 @@ pub struct Client {
     pub(crate) fids: Fids,
     pub(crate) unsynced: UnsyncedObjects,
     pub(crate) grants: Mutex<BTreeMap<u32, u64>>,
+    pub(crate) spaces: Mutex<Spaces>,
     pub(crate) next_open: AtomicU64,
     /// Stamp of the last time that the MDT forgot this client: opens answered before are void.
     pub(crate) lost_at: AtomicU64,
@@ -160,6 +162,7 @@ impl Client {
             fids: Fids::default(),
             unsynced: UnsyncedObjects::default(),
             grants: Mutex::default(),
+            spaces: Mutex::default(),
             next_open: AtomicU64::new(1),
             lost_at: AtomicU64::new(0),
             clock: AtomicU64::new(1),

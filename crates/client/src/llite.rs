@@ -16,6 +16,7 @@ pub(crate) use files::File;
 pub use dirs::Listing;
 pub use files::{OpenHow, Opened};
 pub use space::SpaceTotal;
+pub(crate) use space::Spaces;
 
 use sateen_types::Attr;
 

@@ -1,11 +1,27 @@
 //! Space: per target, and summed up.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use sateen_types::{Endpoint, Errno, Fid, Result};
 use sateen_wire::{MdtReply, MdtRequest, OstReply, OstRequest, StatFs};
 
 use crate::client::{Client, TargetSpace};
+use crate::sync::{Waiters, lock, until};
+
+/// How long a target is waited for that does not say how much space it has: 1 s.
+const ANSWER_NS: u64 = 1_000_000_000;
+
+/// What targets have said of their space. Each is asked once at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Spaces {
+    known: BTreeMap<Endpoint, StatFs>,
+    asking: BTreeSet<Endpoint>,
+    failed: BTreeSet<Endpoint>,
+    waiters: Waiters,
+}
 
 /// Space of the whole file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,18 +39,65 @@ pub struct SpaceTotal {
 }
 
 impl Client {
-    /// The space of each target, MDTs first.
+    /// The space of each target, MDTs first. One that does not answer is not waited for long.
     pub async fn target_spaces(self: &Arc<Client>) -> Vec<TargetSpace> {
-        let mut out = Vec::new();
-        for target in self.targets() {
-            let space = match target {
-                Endpoint::Mdt(index) => self.mdt_space(index).await,
-                Endpoint::Ost(index) => self.ost_space(index).await,
-                Endpoint::Mgs | Endpoint::Client(_) => continue,
-            };
-            out.push(TargetSpace { target, space: space.ok() });
+        let targets = self.ask_spaces().await;
+        let spaces = lock(&self.spaces);
+        let silent =
+            |target: &Endpoint| spaces.asking.contains(target) || spaces.failed.contains(target);
+        let space = |target: Endpoint| {
+            let space = spaces.known.get(&target).copied().filter(|_| !silent(&target));
+            TargetSpace { target, space }
+        };
+        targets.into_iter().map(space).collect()
+    }
+
+    /// Asks all targets, and waits until they have answered, or have had the time to.
+    async fn ask_spaces(self: &Arc<Client>) -> Vec<Endpoint> {
+        let mut targets = self.targets();
+        targets.retain(|target| matches!(target, Endpoint::Mdt(_) | Endpoint::Ost(_)));
+        for target in &targets {
+            if lock(&self.spaces).asking.insert(*target) {
+                let (client, target) = (self.clone(), *target);
+                self.port.spawn(Box::pin(async move { client.ask_space(target).await }));
+            }
         }
-        out
+        let answered = until(
+            &self.spaces,
+            |s| &mut s.waiters,
+            |s| (!targets.iter().any(|target| s.asking.contains(target))).then_some(()),
+        );
+        let mut answered = Box::pin(answered);
+        let mut limit = self.port.sleep(ANSWER_NS);
+        poll_fn(|context| {
+            let done = answered.as_mut().poll(context).is_ready()
+                || limit.as_mut().poll(context).is_ready();
+            if done { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        drop(answered);
+        targets
+    }
+
+    async fn ask_space(&self, target: Endpoint) {
+        let space = match target {
+            Endpoint::Mdt(index) => self.mdt_space(index).await,
+            Endpoint::Ost(index) => self.ost_space(index).await,
+            Endpoint::Mgs | Endpoint::Client(_) => Err(Errno::EINVAL),
+        };
+        let woken = {
+            let mut spaces = lock(&self.spaces);
+            spaces.asking.remove(&target);
+            match space {
+                Ok(space) => {
+                    spaces.failed.remove(&target);
+                    spaces.known.insert(target, space);
+                }
+                Err(_) => drop(spaces.failed.insert(target)),
+            }
+            spaces.waiters.take()
+        };
+        woken.wake();
     }
 
     async fn mdt_space(&self, index: u32) -> Result<StatFs> {
@@ -53,18 +116,19 @@ impl Client {
         }
     }
 
-    /// Bytes of all OSTs, inodes of all MDTs.
+    /// Bytes of all OSTs, inodes of all MDTs: of those that do not answer, what they said last.
     ///
     /// # Errors
     /// `EIO` if no target answers.
     pub async fn statfs(self: &Arc<Client>) -> Result<SpaceTotal> {
         let mut total = SpaceTotal::default();
-        let spaces = self.target_spaces().await;
-        if spaces.iter().all(|target| target.space.is_none()) {
+        let targets = self.ask_spaces().await;
+        let spaces = lock(&self.spaces);
+        if spaces.known.is_empty() {
             return Err(Errno::EIO);
         }
-        for TargetSpace { target, space } in spaces {
-            let Some(space) = space else { continue };
+        for target in targets {
+            let Some(space) = spaces.known.get(&target) else { continue };
             if matches!(target, Endpoint::Ost(_)) {
                 total.bytes_total += space.bytes_total;
                 total.bytes_free += space.bytes_free;

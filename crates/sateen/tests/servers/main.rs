@@ -2,216 +2,22 @@
 //! crash of one of them does to the others, and what is refused. Needs root and /dev/fuse.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
+mod cluster;
+mod rounds;
+
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
 
-const BINARY: &str = env!("CARGO_BIN_EXE_sateen");
-/// How long anything may take before the test gives it up.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn as_program(name: &str) -> Command {
-    let mut command = Command::new(BINARY);
-    command.arg0(name);
-    command
-}
-
-fn text(output: &Output) -> String {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    format!("{}{errors}", String::from_utf8_lossy(&output.stdout))
-}
-
-fn ok(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", text(&output));
-    text(&output)
-}
-
-/// What a refused command says.
-fn refused(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
-    assert!(said.contains("what to do:"), "{said}");
-    said
-}
-
-/// A server: some targets in one process.
-struct Server {
-    child: Child,
-}
-
-impl Server {
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
-    }
-
-    /// Kills it as a crash does.
-    fn crash(mut self) {
-        kill_process(self.pid(), Signal::KILL).unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Ends it in good order.
-    fn end(mut self) {
-        kill_process(self.pid(), Signal::TERM).unwrap();
-        assert!(self.child.wait().unwrap().success(), "it ends in good order");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A file system of several servers, in a folder that is removed in the end.
-struct Cluster {
-    folder: PathBuf,
-    port: u16,
-    mounts: Vec<PathBuf>,
-}
-
-impl Cluster {
-    fn new(name: &str) -> Cluster {
-        let folder = std::env::temp_dir().join(format!("sateen-srv-{name}-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
-        // Whoever had it a moment ago will hardly be followed by another.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Cluster { folder, port, mounts: Vec::new() }
-    }
-
-    /// NID of the server with this number.
-    fn nid(&self, host: u8) -> String {
-        format!("127.0.0.{host}:{}@tcp", self.port)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    fn mkfs(&self, kind: &str, index: Option<u32>, folder: &str) -> Command {
-        let mut command = as_program("mkfs.sateen");
-        command.arg(format!("--{kind}")).arg("--fsname=scratch");
-        if let Some(index) = index {
-            command.arg(format!("--index={index}"));
-            command.arg(format!("--mgsnode={}", self.nid(1)));
-        }
-        command.arg(self.path(folder));
-        command
-    }
-
-    fn command(&self, host: u8, folders: &[&str]) -> Command {
-        let mut command = Command::new(BINARY);
-        command.arg("serve").arg("--nid").arg(self.nid(host));
-        command.args(folders.iter().map(|folder| self.path(folder)));
-        command
-    }
-
-    /// Starts a server and does not wait for it.
-    fn begin(&self, host: u8, folders: &[&str]) -> Server {
-        let log = self.path(&format!("log{host}"));
-        let log = File::options().create(true).append(true).open(log).unwrap();
-        let mut command = self.command(host, folders);
-        let child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        Server { child }
-    }
-
-    fn wait_ready(&self, server: &mut Server) {
-        let mut line = String::new();
-        BufReader::new(server.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.starts_with("serving "), "{line:?}\n{}", self.logs());
-    }
-
-    fn serve(&self, host: u8, folders: &[&str]) -> Server {
-        let mut server = self.begin(host, folders);
-        self.wait_ready(&mut server);
-        server
-    }
-
-    /// Makes and starts the usual one: MGS and MDT in one process, two OSTs in another.
-    fn start(&self) -> (Server, Server) {
-        ok(&mut self.mkfs("mgs", None, "mgt"));
-        ok(&mut self.mkfs("mdt", Some(0), "mdt0"));
-        ok(&mut self.mkfs("ost", Some(0), "ost0"));
-        ok(&mut self.mkfs("ost", Some(1), "ost1"));
-        (self.serve(1, &["mgt", "mdt0"]), self.serve(2, &["ost0", "ost1"]))
-    }
-
-    fn source(&self) -> String {
-        format!("{}:/scratch", self.nid(1))
-    }
-
-    fn mount_command(&self, name: &str) -> Command {
-        let point = self.path(name);
-        fs::create_dir_all(&point).unwrap();
-        let mut command = as_program("mount.sateen");
-        command.arg(self.source()).arg(point);
-        command
-    }
-
-    fn mount(&mut self, name: &str) -> PathBuf {
-        let point = self.path(name);
-        self.mounts.push(point.clone());
-        let output = self.mount_command(name).output().unwrap();
-        assert!(output.status.success(), "{}\n{}", text(&output), self.logs());
-        point
-    }
-
-    fn umount(&mut self, point: &Path) {
-        ok(Command::new("umount").arg(point));
-        self.mounts.retain(|other| other != point);
-    }
-
-    /// What the servers and the mounts have said, for whoever has to find out why.
-    fn logs(&self) -> String {
-        let mut out = String::new();
-        for host in 1..5 {
-            let log = fs::read_to_string(self.path(&format!("log{host}"))).unwrap_or_default();
-            out.push_str(&format!("--- server {host}\n{log}"));
-        }
-        for point in &self.mounts {
-            let log = fs::read_to_string(run_folder(point).join("log")).unwrap_or_default();
-            out.push_str(&format!("--- {}\n{log}", point.display()));
-        }
-        out
-    }
-}
-
-/// What a mount's process keeps.
-fn run_folder(point: &Path) -> PathBuf {
-    let name = point.to_str().unwrap().trim_start_matches('/');
-    Path::new("/run/sateen").join(name.replace('-', "\\x2d").replace('/', "-"))
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.logs());
-        }
-        for point in &self.mounts {
-            let _ = Command::new("umount").arg("-f").arg("-l").arg(point).status();
-        }
-        for point in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let run = run_folder(&point.path());
-            let down = ["down", "--force", "--data"];
-            if run.exists() {
-                let _ = Command::new(BINARY).args(down).arg(&run).output();
-                let _ = fs::remove_dir_all(run);
-            }
-        }
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
+use crate::cluster::{
+    BINARY, Cluster, PATIENCE, Server, as_program, ok, refused, run_folder, text, until,
+};
 
 /// Bytes that repeat nowhere near.
 fn bytes(len: usize, seed: u64) -> Vec<u8> {
@@ -229,15 +35,6 @@ fn write_durably(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(content)?;
     file.sync_all()
-}
-
-/// Waits until something is so.
-fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 fn osts_of(path: &Path) -> Vec<u32> {
@@ -370,7 +167,7 @@ fn servers_start_in_any_order_and_say_when_they_are_ready() {
     let mut command = cluster.command(2, &["ost0"]);
     let log = File::create(cluster.path("log2")).unwrap();
     let child = command.env("NOTIFY_SOCKET", &socket).stdout(Stdio::piped()).stderr(log);
-    let mut oss = Server { child: child.spawn().unwrap() };
+    let mut oss = Server::of(child.spawn().unwrap());
     let mut mdt = cluster.begin(3, &["mdt0"]);
     let mut told = [0; 64];
     assert!(manager.recv(&mut told).is_err(), "it is not ready without its MGS");
