@@ -349,6 +349,15 @@ impl Data {
         }
     }
 
+    /// The file was removed, and a crash has brought it back: what its clients wrote before and
+    /// did not sync, nobody remembers any more.
+    pub fn is_back(&mut self) {
+        self.lost.clear();
+        for piece in &mut self.pending {
+            piece.client = NOBODY;
+        }
+    }
+
     /// This client's next fsync may say that something was lost.
     pub fn let_hear(&mut self, client: ClientId, op: u64) {
         self.may_hear.insert(client, op);

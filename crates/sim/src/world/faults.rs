@@ -235,7 +235,12 @@ impl World {
             let promised = self.model.promised;
             return self.fail(format!("transno {promised} was durable, now {upto} is the last"));
         }
+        let before: BTreeSet<Fid> = self.model.now.inodes.keys().copied().collect();
         let lost = self.model.rolled_back(upto);
+        let now = &self.model.now.inodes;
+        let back = self.model.data.iter_mut();
+        back.filter(|(fid, _)| now.contains_key(fid) && !before.contains(fid))
+            .for_each(|(_, data)| data.is_back());
         self.report.count("transaction lost in a crash", lost);
         self.report.count("MDT recovered to a prefix", 1);
         for settling in &mut self.settling {

@@ -6,7 +6,7 @@ use super::faults::{BEFORE_CRASHES_MAX, touched_inodes};
 use super::{Running, Settling, World};
 use crate::data::NEVER;
 use crate::invariants::Records;
-use crate::names::{Names, Node};
+use crate::names::{Mutation, Names, Node};
 use crate::work::{At, Op, Out, Touched};
 
 /// A short form of what an operation is.
@@ -62,7 +62,8 @@ impl World {
                 .count(if result.is_ok() { "caught: answered" } else { "caught: failed" }, 1);
             if running.op.changes_names() {
                 self.may_be_remembered(&running, &result);
-                let dead_client = None;
+                let (dead_client, mut running) = (None, running);
+                running.touched.extend(strayed_to(&running.op, &result).map(touched_alone));
                 self.settling.push(Settling { running, result, dead_client, durable_from: None });
             }
             return;
@@ -336,7 +337,8 @@ impl World {
                 }
             }
             Op::Truncate { at, size } => {
-                if let Some(fid) = self.model.now.find_file(at.dir(), &at.name) {
+                let strayed = strayed_to(&running.op, result);
+                if let Some(fid) = strayed.or(self.model.now.find_file(at.dir(), &at.name)) {
                     self.may_be_cut(fid, (*size, running.transno), holds, late_ns);
                 }
             }
@@ -483,9 +485,10 @@ impl World {
             })
         };
         let Some(not_before) = agree(before) else { return Ok(()) };
-        let mutation = match running.op.verdict(before) {
-            Ok(()) => running.op.mutation(before, made),
-            Err(_) => None,
+        let mutation = match (&running.op, strayed_to(&running.op, &settling.result)) {
+            (Op::Chmod { mode, .. }, Some(fid)) => Some(Mutation::Mode { fid, mode: *mode }),
+            (op, _) if op.verdict(before).is_ok() => op.mutation(before, made),
+            _ => None,
         };
         let Some(mutation) = mutation else {
             return Err(format!("it could not change anything, but {not_before}"));
@@ -512,6 +515,19 @@ fn led_astray(names: &Names, op: &Op) -> Option<Option<Fid>> {
         }
         (to != Some(at.dir())).then_some(to)
     })
+}
+
+/// The inode that was changed under a name: a client that has not heard of a crash may have
+/// gone by a name that is another's now.
+fn strayed_to(op: &Op, result: &Answer<Out>) -> Option<Fid> {
+    match (op, result) {
+        (Op::Chmod { .. } | Op::Truncate { .. }, Ok(Out::Attr(attr))) => Some(attr.fid),
+        _ => None,
+    }
+}
+
+fn touched_alone(fid: Fid) -> (Touched, bool) {
+    (Touched::Inode(fid), true)
 }
 
 /// What an operation that makes or opens something made or opened.
