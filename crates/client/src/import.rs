@@ -37,6 +37,18 @@ struct Pending {
     pin: bool,
     /// Nobody waits for the answer: a ping.
     unheard: bool,
+    /// It was asked on a connection before this one, and may have been executed there.
+    asked_before: bool,
+}
+
+impl Pending {
+    /// A write that is refused now may have been done before: it did not simply not happen,
+    /// as the program would conclude from what the refusal says.
+    fn is_doubtful(&self, reply: &Reply) -> bool {
+        let write =
+            matches!(self.message.body, Body::Request(Request::Ost(OstRequest::Write { .. })));
+        self.asked_before && write && reply.error.is_some_and(|errno| errno != Errno::EAGAIN)
+    }
 }
 
 #[derive(Debug)]
@@ -313,6 +325,7 @@ impl Import {
             stamp,
             pin,
             unheard,
+            asked_before: false,
         }));
         Some(Message { header, body, bulk })
     }
@@ -327,7 +340,7 @@ impl Import {
     pub(crate) fn on_reply(
         &self,
         header: &Header,
-        reply: Reply,
+        mut reply: Reply,
         bulk: Bulk,
         install: impl FnOnce(&Reply, u64, bool),
     ) -> Arrival {
@@ -373,6 +386,9 @@ impl Import {
                 return Arrival::Ignored;
             }
             let (stamp, pin) = (pending.stamp, pending.pin);
+            if pending.is_doubtful(&reply) {
+                reply.error = Some(Errno::EIO);
+            }
             if pending.unheard {
                 slot.state = SlotState::Free;
                 state.free.push(header.slot);
@@ -411,6 +427,7 @@ impl Import {
                     (pending.message.header.generation, pending.message.header.seq) =
                         (generation, slot.seq);
                     pending.resend_at_ns = 0;
+                    pending.asked_before = true;
                 }
             }
             (state.line.take(), restarted)
@@ -420,8 +437,8 @@ impl Import {
     }
 
     /// The connection is void: slots begin anew, every request in flight fails with `EIO` or, at
-    /// an OST, waits for the next connection, and there will be no other before [`Import::connect`]. False if that has been done for this
-    /// connection.
+    /// an OST, waits for the next connection, and there will be no other before
+    /// [`Import::connect`]. False if that has been done for this connection.
     pub(crate) fn lost(&self, header: &Header) -> bool {
         let (answers, line) = {
             let mut state = lock(&self.state);

@@ -86,6 +86,21 @@ fn what_an_ost_had_not_answered_is_asked_again_after_its_restart() {
 }
 
 #[test]
+fn a_write_that_may_have_been_done_before_is_not_simply_refused() {
+    let rig = Rig::with_osts(1);
+    let handle = open(&rig, 0);
+    let client = rig.client.clone();
+    let data = Bytes::from_static(b"0123456789");
+    let mut writing = rig.start(async move { client.write(handle, 0, data, false).await });
+    rig.answer(&take_write(&rig), Reply::error(Errno::ESTALE));
+    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9 };
+    rig.answer(&rig.take(), Reply::ok(connected));
+    rig.later(SECOND_NS);
+    rig.answer(&take_write(&rig), Reply::error(Errno::ENOSPC));
+    assert_eq!(rig.poll(&mut writing), Some(Err(Errno::EIO)));
+}
+
+#[test]
 fn an_ost_that_comes_later_is_used_once_the_mgs_has_told_of_it() {
     let rig = Rig::with_osts(1);
     let handle = open(&rig, 7);
