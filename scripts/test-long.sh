@@ -3,8 +3,8 @@
 # LONG_ROUNDS rounds (10) of everything random, each with fresh seeds, which a failing test
 # prints (`SEED=` repeats it); LONG_SECONDS (600) for each loop that runs by the clock;
 # LONG_SEEDS (10000) seeds of the simulator, half of them on each of two cores;
-# KILL_ROUNDS (200) crashes of the process and POWER_ROUNDS (50) of the power, SERVER_ROUNDS (50) of single servers. The result line at the end
-# says what to repeat it with.
+# KILL_ROUNDS (200) crashes of the process and POWER_ROUNDS (50) of the power, SERVER_ROUNDS
+# (50) of single servers. The result line at the end says what to repeat it with.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -46,7 +46,7 @@ say "== crashes: ${KILL_ROUNDS:=200} of the process, ${POWER_ROUNDS:=50} of the 
 ROUNDS=$KILL_ROUNDS cargo test --locked --profile ci -p sateen --test kill9 -- --nocapture
 ROUNDS=$POWER_ROUNDS cargo test --locked --profile ci -p sateen --test power_cut -- --nocapture
 say "== crashes of single servers under mounts: ${SERVER_ROUNDS:=50}"
-ROUNDS=$SERVER_ROUNDS cargo test --locked --profile ci -p sateen --test servers -- --ignored --nocapture
+ROUNDS=$SERVER_ROUNDS cargo test --locked --profile ci -p sateen --test servers rounds -- --nocapture
 say "== fsx, ${FSX_OPERATIONS:=100000} operations both ways"
 export FSX_OPERATIONS
 cargo test --locked --profile ci -p sateen --test programs -- --nocapture fsx

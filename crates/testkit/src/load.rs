@@ -38,6 +38,7 @@ pub struct Load {
 pub struct Running {
     threads: Vec<JoinHandle<(Worker, io::Error, bool)>>,
     killed: Arc<AtomicBool>,
+    over: Arc<AtomicBool>,
 }
 
 /// What one check found.
@@ -87,15 +88,17 @@ impl Load {
     /// Starts working. What is done follows from the seed, how far it gets does not.
     pub fn start(&mut self, seed: u64) -> Running {
         let killed = Arc::new(AtomicBool::new(false));
+        let over = Arc::new(AtomicBool::new(false));
         let workers = std::mem::take(&mut self.workers).into_iter().enumerate();
         let threads = workers.map(|(number, mut worker)| {
             let killed = killed.clone();
+            worker.over = over.clone();
             std::thread::spawn(move || {
                 let error = worker.run(mix(seed ^ mix(number as u64)));
                 (worker, error, !killed.load(Ordering::SeqCst))
             })
         });
-        Running { threads: threads.collect(), killed }
+        Running { threads: threads.collect(), killed, over }
     }
 
     /// Waits until the work has ended because the file system died.
@@ -137,6 +140,12 @@ impl Running {
     /// From now on calls may fail.
     pub fn killed(&self) {
         self.killed.store(true, Ordering::SeqCst);
+    }
+
+    /// The MDT has crashed, and may have lost changes that it had answered for: whoever syncs
+    /// only after its restart is promised nothing, and stops.
+    pub fn over(&self) {
+        self.over.store(true, Ordering::SeqCst);
     }
 }
 

@@ -9,6 +9,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags};
 
@@ -45,6 +47,8 @@ pub(super) struct Worker {
     pub(super) trace: Vec<String>,
     pub(super) syncs: u64,
     pub(super) held: Vec<(Ino, File)>,
+    /// See [`super::Running::over`].
+    pub(super) over: Arc<AtomicBool>,
 }
 
 impl Worker {
@@ -55,6 +59,9 @@ impl Worker {
         let error = loop {
             if let Err(error) = self.step(&mut random) {
                 break error;
+            }
+            if self.over.load(Ordering::SeqCst) {
+                break io::Error::other("the MDT has crashed");
             }
         };
         self.note(format!("failed: {error}"));
@@ -415,8 +422,17 @@ impl Worker {
         let offset = random.below(self.size_of(ino) + 1);
         let max = SMALL_BYTES_MAX.min(FILE_BYTES_MAX - offset.min(FILE_BYTES_MAX - 1));
         self.write_at(ino, &file, offset, 1 + random.below(max))?;
+        self.promised()?;
         self.note(format!("  {ino} is written through"));
         self.files.entry(ino).or_default().sync();
+        Ok(())
+    }
+
+    /// A call that promises something has returned.
+    fn promised(&mut self) -> io::Result<()> {
+        if self.over.load(Ordering::SeqCst) {
+            return Err(io::Error::other("the MDT had crashed when it returned"));
+        }
         self.syncs += 1;
         Ok(())
     }
@@ -427,10 +443,10 @@ impl Worker {
         } else {
             file.sync_all()?
         }
+        self.promised()?;
         self.note(format!("  {ino} is synced"));
         self.files.entry(ino).or_default().sync();
         self.names.sync_inode(ino);
-        self.syncs += 1;
         Ok(())
     }
 
@@ -446,9 +462,9 @@ impl Worker {
     fn sync_dir_of(&mut self, dir: Ino) -> io::Result<()> {
         let path = self.dir_path(dir);
         File::open(&path)?.sync_all()?;
+        self.promised()?;
         self.note(format!("folder {} ({dir}) is synced", path.display()));
         self.names.sync_dir(dir);
-        self.syncs += 1;
         Ok(())
     }
 
@@ -461,10 +477,10 @@ impl Worker {
         // What `sateen sync` does; the kernel would not tell of syncfs.
         let all = rustix::fs::XattrFlags::empty();
         rustix::fs::setxattr(self.dir_path(self.root), "sateen.sync", b"", all)?;
+        self.promised()?;
         self.note("everything is synced".to_owned());
         self.names.sync_all();
         self.files.values_mut().for_each(Data::sync);
-        self.syncs += 1;
         Ok(())
     }
 
