@@ -54,6 +54,8 @@ pub(crate) enum Answer {
     Failed {
         /// How.
         what: String,
+        /// What to do about it.
+        hint: String,
     },
 }
 

@@ -213,7 +213,9 @@ impl Server {
         if let Some(caller) = caller {
             let answer = match &closed {
                 Ok(()) => Answer::Down,
-                Err(refusal) => Answer::Failed { what: refusal.what.clone() },
+                Err(Refusal { what, hint }) => {
+                    Answer::Failed { what: what.clone(), hint: hint.clone() }
+                }
             };
             // The control thread carries it to the caller, unless that has gone away; the
             // process must not end before.
@@ -347,7 +349,10 @@ fn answer(
             let asked = events.send(Event::Down { force, caller: Caller { answer, written } });
             match asked.map(|()| answered.recv()) {
                 Ok(Ok(answer)) => answer,
-                _ => Answer::Failed { what: "it is ending already".to_owned() },
+                _ => Answer::Failed {
+                    what: "it was ending already".to_owned(),
+                    hint: "ask `sateen status` in a moment".to_owned(),
+                },
             }
         }
     }

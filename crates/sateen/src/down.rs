@@ -33,11 +33,8 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
     match control::ask(&data, Command::Down { force: args.force }) {
         Ok(Answer::Down) => {}
         Ok(Answer::Busy { mount }) => return Err(busy(&mount)),
-        Ok(Answer::Failed { what }) => {
-            return Err(Refusal::new(
-                format!("it ended, but {what}"),
-                format!("look at the log: {}", data.join("log").display()),
-            ));
+        Ok(Answer::Failed { what, hint }) => {
+            return Err(Refusal::new(format!("it ended, but {what}"), hint));
         }
         Ok(Answer::Status(_)) | Err(_) => end_by_signal(&data, pid)?,
     }

@@ -28,6 +28,7 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::GuardArgs;
 use crate::data_dir::{DataDir, open_log};
+use crate::logging;
 use crate::mounts;
 use crate::refusal::{Outcome, Refusal};
 
@@ -71,7 +72,7 @@ impl Guard {
         let status = child.wait().map_err(|error| failed(&error))?;
         Err(Refusal::new(
             format!("the guard process ended at once ({status})"),
-            "look at the log; after a crash, wait a little and try again",
+            format!("{}; after a crash, wait a little and try again", logging::advice()),
         ))
     }
 

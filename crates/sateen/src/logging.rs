@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -27,9 +27,21 @@ pub(crate) fn to_terminal() {
     let _ = logger.with_writer(io::stderr).try_init();
 }
 
+/// The file that this process logs to, if it is one.
+static FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Advice to a user: where to find what this process has logged.
+pub(crate) fn advice() -> String {
+    match FILE.get() {
+        Some(path) => format!("look at the log, {}", path.display()),
+        None => "look at the lines above".to_owned(),
+    }
+}
+
 /// Logs to the data folder's `log`.
 pub(crate) fn to_file(data: &DataDir) -> Outcome<()> {
     let path = data.join("log");
+    let _ = FILE.set(path.clone());
     let log = Log::open(&path, LOG_BYTES_MAX)
         .map_err(|error| Refusal::io(format!("write the log {}", path.display()), &error))?;
     let logger = tracing_subscriber::fmt().with_env_filter(filter()).with_ansi(false);

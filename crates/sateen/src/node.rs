@@ -44,6 +44,7 @@ use self::mgc::Mgc;
 pub(crate) use self::mounted::{How, Mounted, Native};
 use self::network::Network;
 use self::serving::Follower;
+use crate::logging;
 use crate::refusal::{Outcome, Refusal};
 use crate::report::TargetReport;
 use crate::targets::{FSNAME, Target};
@@ -246,7 +247,7 @@ impl Node {
         }
         Err(Refusal::new(
             format!("{} had stopped after a disk error", failed.join(", ")),
-            "look at the log and at the disk, then start the file system again",
+            format!("{}, and at the disk; then start the file system again", logging::advice()),
         ))
     }
 }
@@ -273,7 +274,7 @@ fn open_all<'a>(targets: &[&'a Target]) -> Outcome<Vec<(&'a Target, Opened)>> {
             let store = thread.join().unwrap_or_else(|_| {
                 Err(Refusal::new(
                     format!("opening {} failed", target.label.target),
-                    "look at the log",
+                    logging::advice(),
                 ))
             })?;
             opened.push((target, store));

@@ -11,6 +11,7 @@ use sateen_reactor::Reactor;
 use sateen_types::ClientId;
 
 use super::port::{ClientPort, ToClient};
+use crate::logging;
 use crate::refusal::{Outcome, Refusal};
 use sateen_mount::KernelFs;
 
@@ -153,11 +154,11 @@ fn connect(reactor: &Arc<Reactor>) -> Outcome<(Arc<Client>, Arc<ClientPort>)> {
     match wait_for(reactor, async move { mounting.mount().await }) {
         Some(Ok(())) => Ok((client, port)),
         Some(Err(errno)) => {
-            Err(Refusal::new(format!("the client cannot connect: {errno}"), "look at the log"))
+            Err(Refusal::new(format!("the client cannot connect: {errno}"), logging::advice()))
         }
         None => Err(Refusal::new(
             "the targets do not answer",
-            "look at the log and at the disk: it may be hanging",
+            format!("{}, and at the disk: it may be hanging", logging::advice()),
         )),
     }
 }
