@@ -228,7 +228,7 @@ impl Client {
         }
     }
 
-    fn all_imports(&self) -> Vec<(Endpoint, Arc<Import>)> {
+    pub(crate) fn all_imports(&self) -> Vec<(Endpoint, Arc<Import>)> {
         lock(&self.imports).iter().map(|(target, import)| (*target, import.clone())).collect()
     }
 

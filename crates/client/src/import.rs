@@ -14,11 +14,12 @@
 use std::sync::Mutex;
 
 use bytes::BytesMut;
-use sateen_types::{ClientId, Endpoint, Errno, Result};
+use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{Body, Bulk, FEATURES, Header, Message, OstRequest, Reply, ReplyBody, Request};
 
 use crate::port::Port;
 use crate::sync::{Waiters, Woken, lock, until};
+use crate::uncommitted::Uncommitted;
 
 /// Requests in flight to one target, at most.
 pub(crate) const RPCS_IN_FLIGHT_MAX: usize = 64;
@@ -42,6 +43,10 @@ struct Pending {
 }
 
 impl Pending {
+    fn is_goodbye(&self) -> bool {
+        matches!(self.message.body, Body::Request(Request::Disconnect))
+    }
+
     /// A write that is refused now may have been done before: it did not simply not happen,
     /// as the program would conclude from what the refusal says.
     fn is_doubtful(&self, reply: &Reply) -> bool {
@@ -90,6 +95,7 @@ struct State {
     /// Waiting for answers.
     answers: Waiters,
     last_committed: u64,
+    uncommitted: Uncommitted,
     /// When the last new request was sent.
     asked_ns: u64,
 }
@@ -140,7 +146,8 @@ impl State {
                     slot.state = SlotState::Free;
                     self.free.push(number);
                 }
-                SlotState::Busy(_) if !kept => {
+                // A goodbye to somebody who knows us no more is said.
+                SlotState::Busy(pending) if !kept || pending.is_goodbye() => {
                     slot.state = SlotState::Answered(Box::new((Err(Errno::EIO), Bulk::None)));
                 }
                 _ => {}
@@ -169,6 +176,7 @@ impl Import {
                 line: Waiters::default(),
                 answers: Waiters::default(),
                 last_committed: 0,
+                uncommitted: Uncommitted::default(),
                 asked_ns: 0,
             }),
         }
@@ -176,6 +184,15 @@ impl Import {
 
     fn header(&self, client: ClientId, (generation, slot): (u32, u16), seq: u64) -> Header {
         Header { generation, slot, seq, ..Header::between(self.address, self.target, client) }
+    }
+
+    /// Whether changes of this inode may be lost, or of any; whoever asks tells.
+    pub(crate) fn take_lost_changes(&self, fid: Option<Fid>) -> bool {
+        let mut state = lock(&self.state);
+        match fid {
+            Some(fid) => state.uncommitted.take_lost(fid),
+            None => state.uncommitted.take_all_lost(),
+        }
     }
 
     /// Everything up to this transno is known to be durable.
@@ -370,7 +387,8 @@ impl Import {
                 return Arrival::Lost;
             }
             state.last_committed = state.last_committed.max(reply.last_committed);
-            let Some(slot) = state.slots.get_mut(usize::from(header.slot)) else {
+            let State { slots, uncommitted, .. } = &mut *state;
+            let Some(slot) = slots.get_mut(usize::from(header.slot)) else {
                 return Arrival::Ignored;
             };
             let SlotState::Busy(pending) = &slot.state else { return Arrival::Ignored };
@@ -385,6 +403,7 @@ impl Import {
             {
                 return Arrival::Ignored;
             }
+            uncommitted.answered(&pending.message.body, &reply);
             let (stamp, pin) = (pending.stamp, pending.pin);
             if pending.is_doubtful(&reply) {
                 reply.error = Some(Errno::EIO);
@@ -418,6 +437,9 @@ impl Import {
                 _ => return Arrival::Ignored,
             }
             let restarted = state.boot_epoch != 0 && state.boot_epoch != boot_epoch;
+            if restarted {
+                state.uncommitted.restarted();
+            }
             state.link = Link::Open;
             state.generation = generation;
             state.boot_epoch = boot_epoch;
@@ -472,7 +494,11 @@ impl Import {
         let mut again = Vec::new();
         {
             let mut state = lock(&self.state);
-            if ping_ns > 0 && state.link == Link::Open && now >= state.asked_ns + ping_ns {
+            let due = ping_ns > 0 && state.link == Link::Open && now >= state.asked_ns + ping_ns;
+            // One is enough: it is sent again like any other request.
+            let pings =
+                |slot: &Slot| matches!(&slot.state, SlotState::Busy(pending) if pending.unheard);
+            if due && !state.slots.iter().any(pings) {
                 again.extend(self.ping(&mut state, port));
             }
             if let Link::Connecting { attempt, sent_ns } = state.link

@@ -12,6 +12,7 @@
 //! | `mdc`, `osc` | typed requests to MDTs and OSTs |
 //! | `import` | connections: slots, resends, reconnects |
 //! | `fids` | FIDs out of granted sequences |
+//! | `uncommitted` | changes that a restart of an MDT may lose |
 //! | `unsynced` | what dropped inodes leave to be synced |
 
 mod client;
@@ -25,6 +26,7 @@ mod mdc;
 mod osc;
 mod port;
 mod sync;
+mod uncommitted;
 mod unsynced;
 
 #[doc(hidden)]

@@ -91,6 +91,16 @@ impl Client {
         self.mdt(fid, MdtRequest::Sync { upto }).await.map(|_| ())
     }
 
+    /// Tells, once, that a restart of the MDT may have lost changes of this inode that it had
+    /// answered for.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub(crate) fn tell_lost_changes(&self, fid: Fid) -> Result<()> {
+        let import = self.import_of(fid)?;
+        if import.take_lost_changes(Some(fid)) { Err(Errno::EIO) } else { Ok(()) }
+    }
+
     /// A FID for a new file in the directory `parent`, to be made in this era.
     ///
     /// # Errors

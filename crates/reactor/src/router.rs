@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use sateen_types::{Endpoint, Errno};
-use sateen_wire::{Body, Message, Reply};
+use sateen_wire::{Body, Bulk, Message, Reply};
 
 use crate::run_loop::{self, Work};
 use crate::sync::{Arc, PoisonError, RwLock};
@@ -85,7 +85,7 @@ impl Router {
         tracing::debug!(to = %message.header.to, from = %message.header.from, "to nobody here");
         if matches!(message.body, Body::Request(_)) {
             let reply = Reply::error(Errno::ENODEV);
-            self.send(Message::reply_to(&message.header, reply, message.bulk));
+            self.send(Message::reply_to(&message.header, reply, Bulk::None));
         }
     }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use sateen_target::Label;
+use sateen_target::{Label, MGS_NODES_BYTES_MAX};
 use sateen_types::{Endpoint, Nid, OST_INDEX_MAX, parse_nids, seq};
 use sateen_wire::FsName;
 
@@ -17,8 +17,9 @@ use crate::node::backend;
 use crate::refusal::{Outcome, Refusal};
 use crate::targets;
 
-/// What a making that was cut off may have left.
-const LEFTOVERS: [&str; 5] = ["lock", "label.new", "index", "journal", "objects"];
+/// What a making that was cut off may have left. No more: an index or objects are there only
+/// once a target was served, and then they are somebody's data.
+const LEFTOVERS: [&str; 3] = ["lock", "label.new", "journal"];
 /// What a disk's own file system may hold.
 const LOST_AND_FOUND: &str = "lost+found";
 
@@ -61,6 +62,12 @@ fn label(args: &MkfsArgs) -> Outcome<Label> {
         return wrong(
             format!("--mgsnode={nodes}: {error}"),
             "separate several NIDs with colons: 10.0.0.1@tcp:10.0.0.2@tcp",
+        );
+    }
+    if nodes.len() > MGS_NODES_BYTES_MAX {
+        return wrong(
+            format!("--mgsnode has {} bytes, more than {MGS_NODES_BYTES_MAX}", nodes.len()),
+            "name fewer NIDs",
         );
     }
     Ok(Label {

@@ -45,6 +45,9 @@ pub(crate) fn run(args: &MountArgs) -> Outcome<ExitCode> {
 fn start(args: &MountArgs, data: &DataDir) -> Outcome<ExitCode> {
     let mut command = background::program()?;
     command.arg("mount").arg("--daemon");
+    if args.read_only {
+        command.arg("-r");
+    }
     for options in &args.options {
         command.arg("-o").arg(options);
     }

@@ -37,7 +37,7 @@ use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
 use sateen_target::{CoreConfig, Label, Outbox, Service};
 use sateen_types::{Endpoint, Nid, Timestamp};
-use sateen_wire::{FsName, StatFs};
+use sateen_wire::{FsName, StatFs, TargetInfo};
 
 use self::backend::Opened;
 use self::mgc::Mgc;
@@ -55,14 +55,36 @@ const LOCAL_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the MDT hears nothing of a client at most.
 const PING: Duration = Duration::from_secs(2);
 
+/// Clients in this process, which are told of targets that come later.
+#[derive(Default)]
+struct Clients {
+    all: Vec<Weak<Client>>,
+    /// What they were told last: one that comes later may have asked the MGS before that.
+    told: Vec<TargetInfo>,
+}
+
+impl Clients {
+    fn add(&mut self, client: &Arc<Client>) {
+        client.learn(&self.told);
+        self.all.push(Arc::downgrade(client));
+    }
+
+    fn learn(&mut self, targets: &[TargetInfo]) {
+        self.told = targets.to_vec();
+        self.all.retain(|client| client.strong_count() > 0);
+        for client in self.all.iter().filter_map(Weak::upgrade) {
+            client.learn(targets);
+        }
+    }
+}
+
 /// What this process runs.
 pub(crate) struct Node {
     reactor: Arc<Reactor>,
     targets: Vec<Running>,
     /// The MDTs among them, which are told of OSTs that come later.
     mdts: Vec<Arc<TargetHost<Mdt>>>,
-    /// Clients in this process, which are told of targets that come later.
-    clients: Arc<Mutex<Vec<Weak<Client>>>>,
+    clients: Arc<Mutex<Clients>>,
     /// How long a client may take to answer an MDT's callback.
     callback_limit_ns: u64,
     fsname: String,
@@ -207,7 +229,7 @@ impl Node {
             mounted.ping_every(PING);
         }
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.push(mounted.client());
+        clients.add(mounted.client());
         Ok(mounted)
     }
 

@@ -21,6 +21,12 @@ use crate::{logging, notify};
 pub(crate) fn run(args: &ServeArgs) -> Outcome<ExitCode> {
     logging::to_terminal();
     logging::abort_on_panic();
+    if args.nid.contains(&Nid::Lo) {
+        return Err(Refusal::new(
+            "0@lo is reached by nobody outside this process",
+            "give an address of this host, like --nid 10.0.0.2@tcp",
+        ));
+    }
     let targets = open(&args.targets)?;
     let mgs = mgs_of(&targets)?;
     let names: Vec<String> = targets.iter().map(|target| target.label.target.to_string()).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sateen_types::Fid;
+use sateen_types::{ClientId, Fid};
 
 use crate::data::Data;
 use crate::names::{Mutation, Names};
@@ -10,6 +10,7 @@ use crate::names::{Mutation, Names};
 /// A change that the MDT may still lose.
 #[derive(Debug, Clone)]
 struct Logged {
+    client: ClientId,
     transno: u64,
     mutation: Mutation,
 }
@@ -28,19 +29,22 @@ pub struct Model {
     pub data: BTreeMap<Fid, Data>,
     /// Files that a client wrote which had not heard of a crash of the MDT.
     pub late: BTreeSet<Fid>,
+    /// Who must not be told by an fsync of this inode that all is well, because the MDT has lost
+    /// a change of it that this client made and was answered for.
+    pub must_hear: BTreeSet<(ClientId, Fid)>,
     /// Every FID that was ever made.
     pub made: BTreeSet<Fid>,
 }
 
 impl Model {
-    /// A change became this transaction; 0 if it is durable already.
-    pub fn change(&mut self, transno: u64, mutation: Mutation) {
+    /// A client's change became this transaction; 0 if it is durable already.
+    pub fn change(&mut self, client: ClientId, transno: u64, mutation: Mutation) {
         self.now.apply(&mutation);
         if transno == 0 {
             self.base.apply(&mutation);
         } else {
             let at = self.log.partition_point(|logged| logged.transno < transno);
-            self.log.insert(at, Logged { transno, mutation });
+            self.log.insert(at, Logged { client, transno, mutation });
         }
     }
 
@@ -57,7 +61,10 @@ impl Model {
     pub fn rolled_back(&mut self, upto: u64) -> u64 {
         self.committed(upto);
         let lost = self.log.len() as u64;
-        self.log.clear();
+        for logged in self.log.drain(..) {
+            let about = logged.mutation.about().into_iter();
+            self.must_hear.extend(about.map(|fid| (logged.client, fid)));
+        }
         self.now = self.base.clone();
         lost
     }

@@ -89,6 +89,18 @@ pub enum Mutation {
     },
 }
 
+impl Mutation {
+    /// The inodes whose fsync promises that it is there.
+    pub fn about(&self) -> Vec<Fid> {
+        match self {
+            Mutation::Make { parent, .. } | Mutation::Remove { parent, .. } => vec![*parent],
+            Mutation::Rename { parent, new_parent, .. } => vec![*parent, *new_parent],
+            Mutation::Link { fid, parent, .. } => vec![*fid, *parent],
+            Mutation::Mode { fid, .. } => vec![*fid],
+        }
+    }
+}
+
 /// A name space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {

@@ -263,6 +263,15 @@ impl Op {
         }
     }
 
+    /// The inode that it is to make durable.
+    pub(crate) fn synced(&self) -> Option<Fid> {
+        match self {
+            Op::Fsync { handle } => Some(handle.fid),
+            Op::FsyncDir { at } => Some(at.dir()),
+            _ => None,
+        }
+    }
+
     /// Whether it should succeed, in a name space like this.
     pub(crate) fn verdict(&self, names: &Names) -> Result<()> {
         let find = |at: &At| {

@@ -201,6 +201,8 @@ pub struct World {
     mounted: Arc<Mutex<Vec<ClientId>>>,
     layouts: BTreeMap<Fid, Arc<Layout>>,
     pub(crate) model: Model,
+    /// In which run of the MDT a client was told that a change of an inode may be lost.
+    told_in: BTreeMap<(ClientId, Fid), u64>,
     /// The name spaces before the last crashes of the MDT, as caches may still have them.
     before_crashes: VecDeque<Names>,
     pub(crate) report: Report,
@@ -246,6 +248,7 @@ impl World {
             mounted: Arc::default(),
             layouts: BTreeMap::new(),
             model: Model::default(),
+            told_in: BTreeMap::new(),
             before_crashes: VecDeque::new(),
             report: Report::default(),
             trace: VecDeque::new(),

@@ -15,8 +15,8 @@ const RO_COMPAT_KNOWN: u64 = 0;
 
 /// Feature that older builds may ignore: the NIDs of the MGS stand behind the other fields.
 const COMPAT_MGS_NODES: u64 = 1;
-/// Most bytes of the MGS's NIDs.
-const MGS_NODES_BYTES_MAX: usize = 1024;
+/// Most bytes of the MGS's NIDs, as text.
+pub const MGS_NODES_BYTES_MAX: usize = 1024;
 
 /// What kind of target it is.
 pub type TargetKind = Endpoint;

@@ -122,7 +122,7 @@ impl Client {
         drop(turn);
         drop(used);
         if file.how.sync {
-            self.fsync_file(handle).await?;
+            self.sync_file(&file).await?;
         }
         Ok(done)
     }

@@ -354,12 +354,21 @@ impl Client {
     /// As [`Client::fsync`]; `EIO` if the MDT has forgotten that it is open.
     pub async fn fsync_file(self: &Arc<Client>, handle: u64) -> Result<()> {
         let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::EBADF)?;
+        self.sync_file(&file).await?;
+        self.tell_lost_changes(file.inode.fid)
+    }
+
+    /// What a write with `O_SYNC` promises: its data, and nothing of changes before it.
+    ///
+    /// # Errors
+    /// As [`Client::fsync_file`].
+    pub(crate) async fn sync_file(self: &Arc<Client>, file: &File) -> Result<()> {
         if file.lost.load(Ordering::SeqCst) {
             // What is lost is told here, and what is there is made durable: whoever opens the
             // file anew has nothing to do with either.
             return self.sync_own(&file.inode).await.and(Err(Errno::EIO));
         }
-        self.fsync(file.inode.fid).await?;
+        self.fsync_inode(&file.inode).await?;
         if file.lost.load(Ordering::SeqCst) { Err(Errno::EIO) } else { Ok(()) }
     }
 
@@ -367,12 +376,14 @@ impl Client {
     /// the MDT has. Neither needs the other to be first; only both together are believed.
     ///
     /// # Errors
-    /// `EIO` if acknowledged writes may be lost, or an MDT that restarted has lost the inode.
+    /// `EIO` if acknowledged writes may be lost, or an MDT that restarted has lost the inode, or
+    /// may have lost changes of it.
     pub async fn fsync(self: &Arc<Client>, fid: Fid) -> Result<()> {
         let inode = self.inode(fid);
         let synced = self.fsync_inode(&inode).await;
         self.retire(inode);
-        synced
+        synced?;
+        self.tell_lost_changes(fid)
     }
 
     async fn fsync_inode(self: &Arc<Client>, inode: &Arc<Inode>) -> Result<()> {
@@ -415,7 +426,13 @@ impl Client {
         }
         // After the inodes: one that is dropped meanwhile is here then.
         result = result.and(self.sync_left().await);
-        result.and(self.mdt_sync(Fid::ROOT, 0).await)
+        result = result.and(self.mdt_sync(Fid::ROOT, 0).await);
+        for (_, import) in self.all_imports() {
+            if import.take_lost_changes(None) {
+                result = result.and(Err(Errno::EIO));
+            }
+        }
+        result
     }
 
     /// The layout of a regular file; `None` if it has none yet.

@@ -49,6 +49,8 @@ pub(crate) struct Mgc {
     /// Where the MGS is; nowhere, if it is in this process.
     nids: Vec<Nid>,
     header: Header,
+    /// The run of the MGS that the requests are counted for.
+    boot_epoch: u64,
     attempt: u64,
     answers: Inbox<(Header, Reply)>,
     stop: Stop,
@@ -77,7 +79,7 @@ impl Mgc {
         let (sender, answers) = channel();
         reactor.router.add(me, Arc::new(Answers(Mutex::new(sender))));
         let header = Header::between(me, Endpoint::Mgs, client);
-        Mgc { reactor: reactor.clone(), nids, header, attempt: 0, answers, stop }
+        Mgc { reactor: reactor.clone(), nids, header, boot_epoch: 0, attempt: 0, answers, stop }
     }
 
     /// Sends one message and waits for its answer, a while.
@@ -112,8 +114,12 @@ impl Mgc {
         else {
             return false;
         };
-        let ReplyBody::Connected { generation, .. } = reply.body else { return false };
-        (self.header.generation, self.header.seq) = (generation, 0);
+        let ReplyBody::Connected { generation, boot_epoch, .. } = reply.body else { return false };
+        self.header.generation = generation;
+        // The same run of the MGS goes on counting our requests.
+        if self.boot_epoch != boot_epoch {
+            (self.boot_epoch, self.header.seq) = (boot_epoch, 0);
+        }
         true
     }
 

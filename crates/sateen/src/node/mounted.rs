@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use sateen_client::{Client, ClientConfig, Port, Task};
@@ -81,8 +81,8 @@ impl Mounted {
     }
 
     /// Its client, for whoever has something to tell it.
-    pub(crate) fn client(&self) -> Weak<Client> {
-        Arc::downgrade(&self.client)
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
     }
 
     /// The mount is gone: the client gives everything back. Returns when it has, whoever

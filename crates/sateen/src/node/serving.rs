@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sateen_client::Client;
 use sateen_mdt::{CALLBACK_LIMIT_NS, Mdt};
 use sateen_mgs::FileSystem;
 use sateen_reactor::TargetHost;
@@ -28,7 +27,7 @@ use sateen_wire::TargetInfo;
 use super::backend::Opened;
 use super::mgc::{Config, Mgc, Stop};
 use super::network::{self, Network};
-use super::{Node, open_all};
+use super::{Clients, Node, open_all};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::Target;
 
@@ -56,7 +55,7 @@ impl Follower {
 struct Followers {
     network: Weak<Network>,
     mdts: Vec<Arc<TargetHost<Mdt>>>,
-    clients: Arc<Mutex<Vec<Weak<Client>>>>,
+    clients: Arc<Mutex<Clients>>,
 }
 
 fn set_routes(network: &Network, config: &Config) {
@@ -83,11 +82,7 @@ impl Followers {
                 mdt.inspect(|mdt| mdt.add_ost(ost));
             }
         }
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.retain(|client| client.strong_count() > 0);
-        for client in clients.iter().filter_map(Weak::upgrade) {
-            client.learn(&config.targets);
-        }
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).learn(&config.targets);
     }
 
     fn follow(&self, mut mgc: Mgc, mut version: u64, stop: &Stop) {

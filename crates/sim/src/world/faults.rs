@@ -399,6 +399,8 @@ impl World {
         }
         (node.mounted, node.dead) = (false, true);
         node.open.iter_mut().for_each(Vec::clear);
+        let dead = node.id;
+        self.model.must_hear.retain(|(client, _)| *client != dead);
         let (client, incarnation) = (node.id, node.client.incarnation());
         self.report.count("crash client", 1);
         self.note(|| format!("client-{:x} crashes", client.0));

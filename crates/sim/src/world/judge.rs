@@ -50,6 +50,9 @@ impl World {
                 open.retain(|(other, _)| other != handle);
             }
         }
+        if let (Some(fid), Err(Errno::EIO)) = (running.op.synced(), &result) {
+            self.model.must_hear.remove(&(running.client, fid));
+        }
         if self.is_refused(&running, &result) {
             self.report.count("write refused for want of space", 1);
             self.judge_failed(&running, &result, self.now_ns);
@@ -168,6 +171,7 @@ impl World {
             (Ok(_), Err(right)) => return Err(format!("it should be {}", right.name())),
             // Written data was lost in a crash, and this is how the program hears of it.
             (Err(Errno::EIO), Ok(())) if self.may_tell_loss(running) => return Ok(()),
+            (Err(Errno::EIO), Ok(())) if self.may_tell_change(running) => return Ok(()),
             (Err(_), Ok(())) => return Err("it should succeed".to_owned()),
         };
         self.judge_data(running, out)?;
@@ -183,7 +187,7 @@ impl World {
             if running.transno == 0 {
                 return Err("a change without a transaction".to_owned());
             }
-            self.model.change(running.transno, mutation);
+            self.model.change(running.client, running.transno, mutation);
             self.commit_model(Endpoint::Mdt(0));
         }
         Ok(())
@@ -228,6 +232,16 @@ impl World {
         }
         self.report.count("loss told by fsync", 1);
         true
+    }
+
+    /// A client that made changes just before the MDT crashed cannot know which are lost: once
+    /// after each crash an fsync may say that some are.
+    fn may_tell_change(&mut self, running: &Running) -> bool {
+        let boots = self.hosts.get(&Endpoint::Mdt(0)).map_or(0, |host| host.boots);
+        let Some(fid) = running.op.synced() else { return false };
+        let may = boots > 1 && self.told_in.insert((running.client, fid), boots) != Some(boots);
+        self.report.count("lost change told by fsync", u64::from(may));
+        may
     }
 
     fn layout(&mut self, fid: Fid) {
@@ -295,6 +309,12 @@ impl World {
 
     /// What was done before an fsync began is durable now.
     fn synced(&mut self, running: &Running) -> Result<(), String> {
+        // One that began before its client heard of a crash may have been answered before that.
+        if let Some(fid) = running.op.synced().filter(|_| !running.mdt_hit)
+            && self.model.must_hear.contains(&(running.client, fid))
+        {
+            return Err("a change of it was lost with the MDT".to_owned());
+        }
         let Some(host) = self.hosts.get_mut(&Endpoint::Mdt(0)) else { return Ok(()) };
         let durable = host.disk_transno();
         if durable < running.floor {
@@ -500,7 +520,7 @@ impl World {
         }
         self.report.count("caught operation had happened", 1);
         self.model.made.extend(made);
-        self.model.change(0, mutation);
+        self.model.change(running.client, 0, mutation);
         Ok(())
     }
 }
