@@ -171,7 +171,8 @@ fn a_full_disk_is_survived_and_other_errors_are_not() {
     let store = store(&scratch);
     let one = object(0, 1, 0);
     // A tmpfs has room for it, ext4 has not.
-    if let Err(too_large) = store.write(one, i64::MAX as u64 - 10, b"0123456789") {
+    let far = store.write(object(0, 2, 0), i64::MAX as u64 - 10, b"0123456789");
+    if let Err(too_large) = far {
         assert_eq!(too_large.errno(), Errno::EFBIG);
         assert!(!too_large.poisons());
     }
