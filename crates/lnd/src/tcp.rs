@@ -22,7 +22,8 @@ pub use connection::QUEUE_BYTES_MAX;
 
 /// Most connections of one process; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 8192;
-/// Most endpoints that are reached over connections of theirs; who speaks for more is closed.
+/// Most endpoints that are reached over connections of theirs, all together; a connection that
+/// speaks for one more is closed.
 pub const ENDPOINTS_MAX: usize = 1 << 16;
 /// How long nobody is accepted after that has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

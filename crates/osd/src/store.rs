@@ -264,8 +264,8 @@ impl Store {
     }
 
     /// Starts a group commit of everything queued, or of as much as one frame takes
-    /// ([`Flush::upto`] is below [`Store::transno`] then, and another has to follow); `None` if one is running or there is
-    /// nothing to do. The driver writes and syncs the frame and calls
+    /// ([`Flush::upto`] is below [`Store::transno`] then, and another has to follow); `None` if
+    /// one is running or there is nothing to do. The driver writes and syncs the frame and calls
     /// [`Store::flush_done`]. A failed write poisons the target: nothing may be acknowledged
     /// as durable afterwards.
     pub fn begin_flush(&mut self) -> Option<Flush> {

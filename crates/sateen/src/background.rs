@@ -7,7 +7,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use crate::daemon::Server;
 use crate::data_dir::open_log;
@@ -31,15 +31,21 @@ pub(crate) fn program() -> Outcome<Command> {
     Ok(command)
 }
 
-/// Starts the process, waits until it is ready or has ended, and leaves it behind.
-pub(crate) fn leave_behind(mut command: Command, log: &Path) -> Outcome<ExitCode> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| failed(&error))?;
+/// Starts a process and waits for the first line that it prints, which is cut off at `max`
+/// bytes; empty if it has ended without one.
+pub(crate) fn first_line(command: &mut Command, max: u64) -> io::Result<(Child, String)> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
-        let mut lines = BufReader::new(stdout.take(READY_BYTES_MAX));
-        lines.read_line(&mut line).map_err(|error| failed(&error))?;
+        BufReader::new(stdout.take(max)).read_line(&mut line)?;
     }
+    Ok((child, line))
+}
+
+/// Starts the process, waits until it is ready or has ended, and leaves it behind.
+pub(crate) fn leave_behind(mut command: Command, log: &Path) -> Outcome<ExitCode> {
+    let (mut child, line) =
+        first_line(&mut command, READY_BYTES_MAX).map_err(|error| failed(&error))?;
     if let Some(text) = line.strip_prefix(READY) {
         print!("{text}");
         return Ok(ExitCode::SUCCESS);

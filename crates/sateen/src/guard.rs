@@ -15,10 +15,9 @@
 //!    mounts of a successor.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -26,6 +25,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
+use crate::background;
 use crate::cli::GuardArgs;
 use crate::data_dir::{DataDir, open_log};
 use crate::logging;
@@ -52,20 +52,14 @@ impl Guard {
     /// as the mounts.
     pub(crate) fn start(data: &DataDir, points: &[PathBuf]) -> Outcome<Guard> {
         let failed = |error: &io::Error| Refusal::io("start the guard process", error);
-        let program = std::env::current_exe().map_err(|error| failed(&error))?;
-        let mut command = Command::new(program);
-        command.arg0("sateen").arg("guard").arg("--data").arg(data.path());
+        let mut command = background::program()?;
+        command.arg("guard").arg("--data").arg(data.path());
         command.arg("--parent").arg(std::process::id().to_string());
         for point in points {
             command.arg("--mount").arg(point);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| failed(&error))?;
-        let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            let mut lines = BufReader::new(stdout.take(LINE_BYTES_MAX));
-            lines.read_line(&mut line).map_err(|error| failed(&error))?;
-        }
+        let (mut child, line) =
+            background::first_line(&mut command, LINE_BYTES_MAX).map_err(|error| failed(&error))?;
         if line.trim() == READY {
             return Ok(Guard { child });
         }

@@ -41,11 +41,12 @@ pub(crate) fn advice() -> String {
 /// Logs to the data folder's `log`.
 pub(crate) fn to_file(data: &DataDir) -> Outcome<()> {
     let path = data.join("log");
-    let _ = FILE.set(path.clone());
     let log = Log::open(&path, LOG_BYTES_MAX)
         .map_err(|error| Refusal::io(format!("write the log {}", path.display()), &error))?;
     let logger = tracing_subscriber::fmt().with_env_filter(filter()).with_ansi(false);
     let _ = logger.with_writer(log).try_init();
+    // A second call names the same file.
+    let _ = FILE.set(path);
     Ok(())
 }
 

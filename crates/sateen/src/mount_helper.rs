@@ -137,13 +137,10 @@ fn options(args: &MountArgs) -> Outcome<How> {
 /// the names of mount units.
 fn folder(point: &Path) -> Outcome<DataDir> {
     let shown = point.display();
-    let path = point.canonicalize().map_err(|error| match error.raw_os_error() {
-        // What is mounted there answers no more, and is cleared away later.
-        Some(107 | 103) => Refusal::io(format!("use {shown}"), &error),
-        _ => Refusal::io(format!("use the mount point {shown}"), &error),
-    });
-    let path = match path {
+    let path = point.canonicalize();
+    let path = match path.map_err(|e| Refusal::io(format!("use the mount point {shown}"), &e)) {
         Ok(path) => path,
+        // What is mounted there answers no more, and is cleared away later.
         Err(_) if is_left_behind(point) => {
             std::path::absolute(point).map_err(|e| Refusal::io(format!("use {shown}"), &e))?
         }

@@ -1,27 +1,15 @@
 //! A client that was thrown out: what was going on fails, and then it goes on as another.
 
 use bytes::{Bytes, BytesMut};
-use sateen_client::OpenHow;
 use sateen_types::{ClientId, Endpoint, Errno, Layout, Seq};
 use sateen_wire::{
-    Cred, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody,
-    Request,
+    Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request,
 };
 
-use crate::rig::{FILE, Rig, attr, grant, reply};
+use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
 
 const META: Ibits = Ibits::META;
 const DATA: Ibits = Ibits::DATA;
-const CRED: Cred = Cred { uid: 0, gid: 0, umask: 0 };
-const WRITE: OpenHow = OpenHow {
-    read: true,
-    write: true,
-    append: false,
-    truncate: false,
-    exclusive: false,
-    sync: false,
-    exec: false,
-};
 const TARGETS: [Endpoint; 3] = [Endpoint::Mgs, Endpoint::Mdt(0), Endpoint::Ost(0)];
 
 /// The file is open for writing under a lock for it; the handle, and the open's header.

@@ -10,22 +10,12 @@ use bytes::Bytes;
 use sateen_client::{Census, Client, OpenHow};
 use sateen_types::{Attr, Endpoint, Errno, Fid, Layout, ObjectId, Result};
 use sateen_wire::{
-    Cred, Grant, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, OstReply, OstRequest,
-    Reply, ReplyBody, Request,
+    Grant, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply,
+    ReplyBody, Request,
 };
 
-use crate::rig::{FILE, Rig, attr, reply};
+use crate::rig::{CRED, FILE, Rig, WRITE, attr, reply};
 
-const CRED: Cred = Cred { uid: 0, gid: 0, umask: 0 };
-const WRITE: OpenHow = OpenHow {
-    read: true,
-    write: true,
-    append: false,
-    truncate: false,
-    exclusive: false,
-    sync: false,
-    exec: false,
-};
 const STRIPE: u64 = 64 << 10;
 /// The OSTs' boot epoch.
 const EPOCH: u64 = 5;

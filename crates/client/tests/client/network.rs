@@ -1,35 +1,30 @@
 //! Targets that cannot be reached for a while, or restart: what waits and what is asked again.
 
 use bytes::Bytes;
-use sateen_client::OpenHow;
-use sateen_types::{Endpoint, Errno, Layout, Nid};
+use sateen_types::{Endpoint, Errno, Layout, Nid, Result};
 use sateen_wire::{
-    Cred, Header, LockMode, MdtReply, OstReply, OstRequest, Reply, ReplyBody, Request, TargetInfo,
+    Header, LockMode, MdtReply, OstReply, OstRequest, Reply, ReplyBody, Request, TargetInfo,
 };
 
-use crate::rig::{FILE, Rig, attr, grant, reply};
+use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
 
 const SECOND_NS: u64 = 1_000_000_000;
-const WRITE: OpenHow = OpenHow {
-    read: true,
-    write: true,
-    append: false,
-    truncate: false,
-    exclusive: false,
-    sync: false,
-    exec: false,
-};
 
 /// A file on this OST is open for writing under a lock for it.
 fn open(rig: &Rig, ost: u32) -> u64 {
     let client = rig.client.clone();
-    let cred = Cred { uid: 0, gid: 0, umask: 0 };
-    let mut open = rig.start(async move { client.open(FILE, WRITE, cred).await });
+    let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
     let layout = Some(std::sync::Arc::new(Layout::raid0(1 << 20, vec![ost]).unwrap()));
     let lock = grant(1, LockMode::Pw, sateen_wire::Ibits::DATA);
     let opened = MdtReply::Opened { attr: attr(0, 0), layout };
     rig.answer(&rig.take(), reply(opened, &[lock]));
     rig.poll(&mut open).unwrap().unwrap().handle
+}
+
+/// A write of ten bytes waits for its OST.
+fn start_write(rig: &Rig, handle: u64) -> Verb<Result<usize>> {
+    let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+    rig.start(async move { client.write(handle, 0, data, false).await })
 }
 
 fn take_write(rig: &Rig) -> Header {
@@ -46,9 +41,7 @@ fn written(boot_epoch: u64) -> Reply {
 fn a_request_that_reached_nobody_is_sent_again() {
     let rig = Rig::with_osts(1);
     let handle = open(&rig, 0);
-    let client = rig.client.clone();
-    let data = Bytes::from_static(b"0123456789");
-    let mut writing = rig.start(async move { client.write(handle, 0, data, false).await });
+    let mut writing = start_write(&rig, handle);
     let first = take_write(&rig);
     for nobody in [Errno::ESHUTDOWN, Errno::ENODEV] {
         rig.answer(&first, Reply::error(nobody));
@@ -64,9 +57,7 @@ fn a_request_that_reached_nobody_is_sent_again() {
 fn what_an_ost_had_not_answered_is_asked_again_after_its_restart() {
     let rig = Rig::with_osts(1);
     let handle = open(&rig, 0);
-    let client = rig.client.clone();
-    let data = Bytes::from_static(b"0123456789");
-    let mut writing = rig.start(async move { client.write(handle, 0, data, false).await });
+    let mut writing = start_write(&rig, handle);
     let before = take_write(&rig);
     rig.answer(&before, Reply::error(Errno::ESTALE));
     let connect = rig.take();
@@ -89,9 +80,7 @@ fn what_an_ost_had_not_answered_is_asked_again_after_its_restart() {
 fn a_write_that_may_have_been_done_before_is_not_simply_refused() {
     let rig = Rig::with_osts(1);
     let handle = open(&rig, 0);
-    let client = rig.client.clone();
-    let data = Bytes::from_static(b"0123456789");
-    let mut writing = rig.start(async move { client.write(handle, 0, data, false).await });
+    let mut writing = start_write(&rig, handle);
     rig.answer(&take_write(&rig), Reply::error(Errno::ESTALE));
     let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9 };
     rig.answer(&rig.take(), Reply::ok(connected));
@@ -104,9 +93,7 @@ fn a_write_that_may_have_been_done_before_is_not_simply_refused() {
 fn an_ost_that_comes_later_is_used_once_the_mgs_has_told_of_it() {
     let rig = Rig::with_osts(1);
     let handle = open(&rig, 7);
-    let client = rig.client.clone();
-    let data = Bytes::from_static(b"0123456789");
-    let mut writing = rig.start(async move { client.write(handle, 0, data, false).await });
+    let mut writing = start_write(&rig, handle);
     assert!(rig.is_silent(), "nobody knows where that is");
     let info = |target| TargetInfo { target, nid: Nid::Lo, inactive: false };
     rig.client.learn(&[info(Endpoint::Ost(0)), info(Endpoint::Ost(7))]);
@@ -128,6 +115,11 @@ fn an_idle_client_asks_the_mdt_whether_it_is_there() {
     let (ping, request) = rig.take_request();
     assert_eq!((ping.to, request), (Endpoint::Mdt(0), Request::Ping));
     assert!(rig.is_silent(), "OSTs never call back");
+    // One that reaches nobody is sent again, and stays the only one.
+    rig.answer(&ping, Reply::error(Errno::ESHUTDOWN));
+    rig.later(4 * SECOND_NS);
+    assert_eq!(rig.take_request().0, ping);
+    assert!(rig.is_silent());
     rig.answer(&ping, Reply::ok(ReplyBody::Empty));
     rig.later(SECOND_NS);
     assert!(rig.is_silent());
@@ -157,4 +149,24 @@ fn a_goodbye_to_nobody_is_said() {
         let left = rig.poll(&mut leaving).is_some();
         assert_eq!(left, target == Endpoint::Mgs);
     }
+}
+
+#[test]
+fn a_goodbye_to_one_that_has_restarted_is_said() {
+    let rig = Rig::with_osts(1);
+    let client = rig.client.clone();
+    let mut leaving = rig.start(async move { client.unmount().await });
+    let (goodbye, _) = rig.take_request();
+    assert_eq!(goodbye.to, Endpoint::Ost(0));
+    rig.answer(&goodbye, Reply::error(Errno::ESTALE));
+    assert!(rig.poll(&mut leaving).is_none());
+    let mut told = Vec::new();
+    while let Some((header, request)) = rig.take_if_any() {
+        if request == Request::Disconnect {
+            told.push(header.to);
+            rig.answer(&header, Reply::ok(ReplyBody::Empty));
+        }
+        let _ = rig.poll(&mut leaving);
+    }
+    assert_eq!(told, [Endpoint::Mdt(0), Endpoint::Mgs], "the others hear it");
 }

@@ -2,13 +2,12 @@
 
 use sateen_client::OpenHow;
 use sateen_types::{Errno, Layout};
-use sateen_wire::{Cred, Ibits, LockMode, MdtReply, MdtRequest, SetAttr};
+use sateen_wire::{Ibits, LockMode, MdtReply, MdtRequest, SetAttr};
 
-use crate::rig::{FILE, Rig, attr, grant, reply};
+use crate::rig::{CRED, FILE, Rig, attr, grant, reply};
 
 const META: Ibits = Ibits::META;
 const DATA: Ibits = Ibits::DATA;
-const CRED: Cred = Cred { uid: 0, gid: 0, umask: 0 };
 
 fn inode(version: u64, size: u64) -> MdtReply {
     MdtReply::Inode { attr: attr(version, size) }

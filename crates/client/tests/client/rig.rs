@@ -7,14 +7,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use sateen_client::{Client, ClientConfig, KernelInval, Port, Task};
+use sateen_client::{Client, ClientConfig, KernelInval, OpenHow, Port, Task};
 use sateen_types::{Attr, ClientId, Endpoint, Fid, Nid, Seq, Timespec, Timestamp};
 use sateen_wire::{
-    Body, Bulk, Callback, Grant, Grants, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest,
-    Message, MgsReply, OstRequest, Reply, ReplyBody, Request, TargetInfo,
+    Body, Bulk, Callback, Cred, Grant, Grants, Header, Ibits, LockId, LockMode, MdtReply,
+    MdtRequest, Message, MgsReply, OstRequest, Reply, ReplyBody, Request, TargetInfo,
 };
 
 pub(crate) const FILE: Fid = Fid::new(Seq(0x2_0000_0400), 1);
+pub(crate) const CRED: Cred = Cred { uid: 0, gid: 0, umask: 0 };
+/// For reading and writing.
+pub(crate) const WRITE: OpenHow = OpenHow {
+    read: true,
+    write: true,
+    append: false,
+    truncate: false,
+    exclusive: false,
+    sync: false,
+    exec: false,
+};
 const MDT: Endpoint = Endpoint::Mdt(0);
 
 #[derive(Default)]

@@ -4,13 +4,12 @@ use bytes::Bytes;
 use sateen_client::{OpenHow, Opened};
 use sateen_types::{Errno, Layout};
 use sateen_wire::{
-    Cred, Grant, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply,
-    ReplyBody, Request,
+    Grant, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody,
+    Request,
 };
 
-use crate::rig::{FILE, Rig, Verb, attr, grant, reply};
+use crate::rig::{CRED, FILE, Rig, Verb, attr, grant, reply};
 
-const CRED: Cred = Cred { uid: 0, gid: 0, umask: 0 };
 const STRIPE: u64 = 64 << 10;
 
 fn ost(body: OstReply) -> Reply {

@@ -274,3 +274,30 @@ impl Drop for Mgc {
         self.reactor.router.remove(self.header.from);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data_dir::DataDir;
+    use crate::node::Node;
+    use crate::targets;
+    use crate::testing::Scratch;
+
+    #[test]
+    fn a_second_connection_to_the_same_run_goes_on_counting() {
+        let scratch = Scratch::new("mgc");
+        let data = DataDir::at(&scratch.path().join("data")).unwrap();
+        let _lock = data.open().unwrap();
+        let targets = targets::open_or_make(&data, Some(1), Some(1)).unwrap();
+        let node = Node::embedded(&targets).unwrap();
+        let mut mgc = Mgc::new(&node.reactor, Vec::new(), Stop::default());
+        let patience = Some(Duration::from_secs(5));
+        let before = mgc.config(patience).unwrap();
+        assert_eq!(before.targets.len(), 2);
+        // As when the network broke it.
+        mgc.header.generation = 0;
+        assert_eq!(mgc.config(patience).unwrap().version, before.version);
+        mgc.leave();
+        node.close().unwrap();
+    }
+}

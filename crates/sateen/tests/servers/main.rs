@@ -224,6 +224,13 @@ fn targets_that_do_not_fit_are_refused() {
     bytes[8] = 99;
     fs::write(&label, bytes).unwrap();
     assert!(serve(4, "ost1").contains("newer sateen"));
+    // Without its label it is not anybody's to make anew.
+    fs::rename(cluster.path("ost0/label"), cluster.path("kept")).unwrap();
+    assert!(refused(&mut cluster.mkfs("ost", Some(0), "ost0")).contains("not empty"));
+    fs::rename(cluster.path("kept"), cluster.path("ost0/label")).unwrap();
+    let mut nowhere = Command::new(BINARY);
+    nowhere.args(["serve", "--nid", "0@lo"]).arg(cluster.path("ost0"));
+    assert!(refused(&mut nowhere).contains("reached by nobody"));
     // An address that is taken.
     assert!(serve(1, "ost0").contains("cannot listen"));
     mgs.end();
@@ -236,6 +243,8 @@ fn targets_that_do_not_fit_are_refused() {
     assert!(bad(&["--mdt", "--fsname=scratch", "--index=0"]).contains("--mgsnode"));
     assert!(bad(&["--mgs", "--fsname=muchtoolong"]).contains("name"));
     assert!(bad(&["--ost", "--fsname=scratch", "--index=0", "--mgsnode=10.0.0.1"]).contains("NID"));
+    let many = format!("--mgsnode={}", ["10.0.0.1@tcp"; 99].join(":"));
+    assert!(bad(&["--ost", "--fsname=scratch", "--index=0", &many]).contains("more than 1024"));
     assert!(!cluster.path("bad").exists(), "nothing was made");
     fs::create_dir(cluster.path("bad")).unwrap();
     fs::write(cluster.path("bad/thesis"), b"").unwrap();
@@ -296,11 +305,13 @@ fn mounts_that_cannot_be_are_refused() {
     assert!(refused(&mut cluster.mount_command("mnt")).contains("already"));
     fs::write(mnt.join("file"), b"file").unwrap();
     cluster.umount(&mnt);
-    ok(cluster.mount_command("mnt").args(["-o", "ro,noatime,_netdev"]));
-    cluster.mounts.push(mnt.clone());
-    assert_eq!(fs::write(mnt.join("file"), b"").unwrap_err().raw_os_error(), Some(30));
-    assert_eq!(fs::read(mnt.join("file")).unwrap(), b"file");
-    cluster.umount(&mnt);
+    for read_only in [&["-o", "ro,noatime,_netdev"][..], &["-r"]] {
+        ok(cluster.mount_command("mnt").args(read_only));
+        cluster.mounts.push(mnt.clone());
+        assert_eq!(fs::write(mnt.join("file"), b"").unwrap_err().raw_os_error(), Some(30));
+        assert_eq!(fs::read(mnt.join("file")).unwrap(), b"file");
+        cluster.umount(&mnt);
+    }
     oss.end();
     mds.end();
 }

@@ -519,6 +519,9 @@ impl World {
         let Some(not_before) = agree(before) else { return Ok(()) };
         let mutation = match (&running.op, strayed_to(&running.op, &settling.result)) {
             (Op::Chmod { mode, .. }, Some(fid)) => Some(Mutation::Mode { fid, mode: *mode }),
+            (Op::Link { to, .. }, Some(fid)) => {
+                Some(Mutation::Link { fid, parent: to.dir(), name: to.name.clone() })
+            }
             (op, _) if op.verdict(before).is_ok() => op.mutation(before, made),
             _ => None,
         };
@@ -553,7 +556,9 @@ fn led_astray(names: &Names, op: &Op) -> Option<Option<Fid>> {
 /// gone by a name that is another's now.
 fn strayed_to(op: &Op, result: &Answer<Out>) -> Option<Fid> {
     match (op, result) {
-        (Op::Chmod { .. } | Op::Truncate { .. }, Ok(Out::Attr(attr))) => Some(attr.fid),
+        (Op::Chmod { .. } | Op::Truncate { .. } | Op::Link { .. }, Ok(Out::Attr(attr))) => {
+            Some(attr.fid)
+        }
         _ => None,
     }
 }
