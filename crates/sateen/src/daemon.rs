@@ -2,10 +2,12 @@
 //!
 //! The main thread waits for one of three things: a command on the control socket, a signal,
 //! a mount that ended, and acts on them one after the other. A mount that is lost from
-//! outside (umount) is reported; with the last one gone the process ends in good order.
+//! outside (umount) is reported; with the last one gone the process ends in good order. One
+//! without mounts serves clients elsewhere.
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,11 +19,12 @@ use signal_hook::iterator::Signals;
 use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
 use crate::guard::Guard;
-use crate::mounts;
+use crate::node::mgc::Stop;
 use crate::node::{How, Mounted, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::report::{MountReport, Report};
 use crate::state::{self, Ended, State};
+use crate::{mounts, notify};
 
 /// How long an aborted connection may take to end.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -103,7 +106,8 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
     state: State,
     events: Receiver<Event>,
-    guard: Guard,
+    /// Of its mounts, if it has any.
+    guard: Option<Guard>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -136,17 +140,19 @@ impl Shared {
 }
 
 impl Server {
-    /// Starts the node, mounts, and returns when every mount has answered.
+    /// Starts the node, mounts, and returns when every mount has answered. A signal sets `stop`,
+    /// for a node that waits for others to start.
     pub(crate) fn start(
         data: DataDir,
         node: impl FnOnce() -> Outcome<Node>,
         points: Vec<PathBuf>,
         how: How,
+        stop: &Stop,
     ) -> Outcome<Server> {
         let (sender, events) = channel();
-        watch_signals(sender.clone())?;
+        watch_signals(sender.clone(), stop.clone())?;
         let node = node()?;
-        let guard = Guard::start(&data, &points)?;
+        let guard = if points.is_empty() { None } else { Some(Guard::start(&data, &points)?) };
         let mut mounts = Vec::new();
         for path in points {
             let mounted = Arc::new(node.mount(&path, how)?);
@@ -203,8 +209,11 @@ impl Server {
     pub(crate) fn run(mut self) -> Outcome<()> {
         let (why, caller) = self.wait();
         tracing::info!("ending: {why}");
+        notify::tell("STOPPING=1");
         let closed = self.close();
-        self.guard.dismiss();
+        if let Some(guard) = self.guard {
+            guard.dismiss();
+        }
         self.state.ended = Some(Ended { at: state::now(), why });
         if let Err(error) = self.state.save(&self.shared.data) {
             tracing::warn!(%error, "cannot write state.json");
@@ -291,7 +300,8 @@ fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> Outcome<()> {
     started.map(drop).map_err(|error| Refusal::io("start a thread", &error))
 }
 
-fn watch_signals(events: Sender<Event>) -> Outcome<()> {
+/// The first signal ends it in good order, the second one at once.
+fn watch_signals(events: Sender<Event>, stop: Stop) -> Outcome<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Refusal::io("take signals", &error))?;
     thread("signals", move || {
@@ -300,6 +310,7 @@ fn watch_signals(events: Sender<Event>) -> Outcome<()> {
                 tracing::error!("a second signal: ending at once, as in a crash");
                 std::process::exit(1);
             }
+            stop.store(true, Ordering::Relaxed);
             // Without a main thread there is nothing left to end.
             let _ = events.send(Event::Signal(signal));
         }

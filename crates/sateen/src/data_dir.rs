@@ -187,7 +187,7 @@ impl DataDir {
 
 /// Makes a folder with its parents, all names durable: what is synced inside a folder is lost
 /// with the folder's own name.
-fn make_durably(path: &Path) -> io::Result<()> {
+pub(crate) fn make_durably(path: &Path) -> io::Result<()> {
     let Some(parent) = path.parent() else { return Ok(()) };
     if !path.is_dir() {
         make_durably(parent)?;

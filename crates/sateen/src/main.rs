@@ -5,10 +5,10 @@
 //! | `cli` | the arguments |
 //! | `up`, `guard`, `down`, `status`, `sync` | the commands for a file system in one process |
 //! | `mkfs`, `serve`, `mount_helper` | the commands for one whose servers are elsewhere |
-//! | `daemon`, `background`, `notify` | the process behind mounts, and how others hear of it |
+//! | `daemon`, `background`, `notify` | the process behind mounts or targets, and how others hear of it |
 //! | `node` | what one process runs: targets, clients, or both |
 //! | `fill` | a measurement of it with very many files |
-//! | `data_dir`, `targets`, `mounts`, `state`, `control` | what they share |
+//! | `data_dir`, `run_dir`, `targets`, `mounts`, `state`, `control` | what they share |
 //!
 //! Every refusal says what is wrong and what to do, on standard error, with exit code 1.
 
@@ -30,6 +30,7 @@ mod node;
 mod notify;
 mod refusal;
 mod report;
+mod run_dir;
 mod serve;
 mod state;
 mod status;

@@ -4,7 +4,7 @@
 //! `umount` ends it. What the process needs of the disk (log, control socket, locks) lies in a
 //! folder of its own below `/run/sateen`, which `sateen status --data` shows too.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,12 +14,11 @@ use sateen_wire::FsName;
 use crate::cli::MountArgs;
 use crate::daemon::Server;
 use crate::data_dir::DataDir;
+use crate::node::mgc::Stop;
 use crate::node::{How, Node};
 use crate::refusal::{Outcome, Refusal};
-use crate::{background, logging, mounts};
+use crate::{background, logging, mounts, run_dir};
 
-/// Where the processes behind mounts keep what they need.
-const RUN: &str = "/run/sateen";
 /// How long the process of a mount that has just ended may take to say goodbye.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
 /// What mount(8) passes on without a meaning for a file system, or what is so anyway.
@@ -71,7 +70,7 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
     logging::abort_on_panic();
     let point = mounts::prepare(&args.point)?;
     let node = || Node::remote(&source.mgs, &source.fsname, args.source.clone());
-    let server = Server::start(data.clone(), node, vec![point], how)?;
+    let server = Server::start(data.clone(), node, vec![point], how, &Stop::default())?;
     background::announce(&server, args.daemon)?;
     let ended = server.run();
     drop(lock);
@@ -133,8 +132,7 @@ fn options(args: &MountArgs) -> Outcome<How> {
     Ok(how)
 }
 
-/// The folder of a mount's process: its name is made of the mount point's, as systemd makes
-/// the names of mount units.
+/// The folder of a mount's process.
 fn folder(point: &Path) -> Outcome<DataDir> {
     let shown = point.display();
     let path = point.canonicalize();
@@ -146,16 +144,7 @@ fn folder(point: &Path) -> Outcome<DataDir> {
         }
         Err(refusal) => return Err(refusal),
     };
-    let mut name = String::new();
-    for byte in path.as_os_str().as_encoded_bytes().iter().skip(1) {
-        match byte {
-            b'/' => name.push('-'),
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'.' => name.push(char::from(*byte)),
-            other => name.push_str(&format!("\\x{other:02x}")),
-        }
-    }
-    let name = if name.is_empty() { "-".to_owned() } else { name };
-    DataDir::at(&PathBuf::from(RUN).join(name))
+    run_dir::of_mount(&path)
 }
 
 /// Whether a mount is there whose process is dead.

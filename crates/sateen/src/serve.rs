@@ -1,21 +1,19 @@
 //! `sateen serve`: runs targets for clients elsewhere, in the foreground.
 
 use std::os::unix::process::parent_id;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, channel};
 
 use sateen_types::{Endpoint, Nid, parse_nids};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::cli::ServeArgs;
-use crate::node::Node;
+use crate::daemon::Server;
 use crate::node::mgc::Stop;
+use crate::node::{How, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::{self, Target};
-use crate::{logging, notify};
+use crate::{logging, notify, run_dir};
 
 /// Runs the command.
 pub(crate) fn run(args: &ServeArgs) -> Outcome<ExitCode> {
@@ -31,9 +29,17 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome<ExitCode> {
     let mgs = mgs_of(&targets)?;
     let names: Vec<String> = targets.iter().map(|target| target.label.target.to_string()).collect();
     let fsname = targets.first().map(|target| target.label.fsname.clone()).unwrap_or_default();
+    let first = args.targets.first().map(PathBuf::as_path).unwrap_or(Path::new("/"));
+    let data = run_dir::of_server(first)?;
     let stop = Stop::default();
-    let signals = watch_signals(&stop)?;
-    let node = match Node::serve(targets, mgs, &args.nid, &stop) {
+    let mut lock = None;
+    let node = || {
+        let node = Node::serve(targets, mgs, &args.nid, &stop)?;
+        // Only now: a target that is in use says better by whom.
+        lock = Some(data.open()?);
+        Ok(node)
+    };
+    let server = match Server::start(data.clone(), node, Vec::new(), How::new(false), &stop) {
         // Told to end while it waited for the MGS.
         Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::SUCCESS),
         other => other?,
@@ -41,10 +47,9 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome<ExitCode> {
     tracing::info!(targets = names.join(" "), fsname, parent = parent_id(), "serving");
     println!("serving {} of {fsname}", names.join(" "));
     notify::tell("READY=1");
-    let signal = signals.recv().unwrap_or(SIGTERM);
-    tracing::info!(signal, "ending");
-    notify::tell("STOPPING=1");
-    node.close().map(|()| ExitCode::SUCCESS)
+    let ended = server.run();
+    drop(lock);
+    ended.map(|()| ExitCode::SUCCESS)
 }
 
 /// The targets in these folders: of one file system, each there once.
@@ -91,25 +96,4 @@ fn mgs_of(targets: &[Target]) -> Outcome<Vec<Nid>> {
     parse_nids(nodes).map_err(|error| {
         Refusal::new(format!("cannot use --mgsnode={nodes}: {error}"), "make the target anew")
     })
-}
-
-/// The first signal ends it in good order, the second one at once.
-fn watch_signals(stop: &Stop) -> Outcome<Receiver<i32>> {
-    let failed = |error: std::io::Error| Refusal::io("take signals", &error);
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
-    let (sender, receiver) = channel();
-    let stop = stop.clone();
-    let watch = move || {
-        for (count, signal) in signals.forever().enumerate() {
-            if count > 0 {
-                tracing::error!("a second signal: ending at once, as in a crash");
-                std::process::exit(1);
-            }
-            stop.store(true, Ordering::Relaxed);
-            // Nobody listens while it starts, and then the stop is enough.
-            let _ = sender.send(signal);
-        }
-    };
-    std::thread::Builder::new().name("signals".to_owned()).spawn(watch).map_err(failed)?;
-    Ok(receiver)
 }

@@ -10,9 +10,10 @@ use std::process::ExitCode;
 
 use crate::cli::UpArgs;
 use crate::data_dir::DataDir;
+use crate::node::mgc::Stop;
 use crate::node::{How, Node};
 use crate::refusal::{Outcome, Refusal};
-use crate::{background, daemon, logging, mounts, targets};
+use crate::{background, daemon, logging, mounts, run_dir, targets};
 
 /// Runs the command.
 pub(crate) fn run(args: &UpArgs) -> Outcome<ExitCode> {
@@ -56,7 +57,9 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
         || Node::embedded(&targets),
         points,
         How::new(args.direct_io),
+        &Stop::default(),
     )?;
+    let _entered = run_dir::enter(&data);
     background::announce(&server, args.daemon)?;
     let ended = server.run();
     drop(lock);

@@ -61,8 +61,13 @@ impl Server {
     }
 
     /// Ends it in good order.
-    pub(crate) fn end(mut self) {
+    pub(crate) fn end(self) {
         kill_process(self.pid(), Signal::TERM).unwrap();
+        self.ended();
+    }
+
+    /// Waits for one that was told to end.
+    pub(crate) fn ended(mut self) {
         assert!(self.child.wait().unwrap().success(), "it ends in good order");
     }
 }
@@ -189,8 +194,18 @@ impl Cluster {
 
 /// What a mount's process keeps.
 pub(crate) fn run_folder(point: &Path) -> PathBuf {
-    let name = point.to_str().unwrap().trim_start_matches('/');
-    Path::new("/run/sateen").join(name.replace('-', "\\x2d").replace('/', "-"))
+    named_after(point, "")
+}
+
+/// What a server keeps; by its first target.
+pub(crate) fn server_folder(target: &Path) -> PathBuf {
+    named_after(target, "serve:")
+}
+
+fn named_after(path: &Path, kind: &str) -> PathBuf {
+    let name = path.to_str().unwrap().trim_start_matches('/');
+    let name = name.replace('-', "\\x2d").replace('/', "-");
+    Path::new("/run/sateen").join(format!("{kind}{name}"))
 }
 
 impl Drop for Cluster {
@@ -202,6 +217,7 @@ impl Drop for Cluster {
             let _ = Command::new("umount").arg("-f").arg("-l").arg(point).status();
         }
         for point in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let _ = fs::remove_dir_all(server_folder(&point.path()));
             let run = run_folder(&point.path());
             let down = ["down", "--force", "--data"];
             if run.exists() {

@@ -16,7 +16,8 @@ use std::time::Duration;
 use sateen_testkit::can_mount;
 
 use crate::cluster::{
-    BINARY, Cluster, PATIENCE, Server, as_program, ok, refused, run_folder, text, until,
+    BINARY, Cluster, PATIENCE, Server, as_program, ok, refused, run_folder, server_folder, text,
+    until,
 };
 
 /// Bytes that repeat nowhere near.
@@ -190,6 +191,36 @@ fn servers_start_in_any_order_and_say_when_they_are_ready() {
     let waiting = cluster.begin(2, &["ost0"]);
     std::thread::sleep(Duration::from_millis(500));
     waiting.end();
+}
+
+#[test]
+fn servers_take_commands() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = Cluster::new("commands");
+    let (mds, oss) = cluster.start();
+    let at = |name: &str, folder: &str| {
+        let mut command = Command::new(BINARY);
+        command.args([name, "--data"]).arg(server_folder(&cluster.path(folder)));
+        command
+    };
+    let said = ok(at("status", "ost0").arg("--json"));
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&report["running"], &report["fsname"]), (&true.into(), &"scratch".into()));
+    let names: Vec<&str> =
+        report["targets"].as_array().unwrap().iter().filter_map(|t| t["name"].as_str()).collect();
+    assert_eq!(names, ["OST0000", "OST0001"]);
+    assert!(ok(&mut at("down", "ost0")).contains("everything is on the disk"));
+    oss.ended();
+    let status = at("status", "ost0").output().unwrap();
+    assert!(text(&status).contains("sateen down"), "{}", text(&status));
+    // One that was killed leaves nothing behind that is in the way of the next.
+    mds.crash();
+    let mds = cluster.serve(1, &["mgt", "mdt0"]);
+    assert!(ok(&mut at("status", "mgt")).contains("running"));
+    mds.end();
+    assert_eq!(at("status", "mgt").output().unwrap().status.code(), Some(3));
 }
 
 #[test]

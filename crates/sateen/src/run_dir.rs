@@ -1,0 +1,104 @@
+//! `/run/sateen`: where the processes of this host that serve or mount something are found.
+//!
+//! | entry | is |
+//! |---|---|
+//! | `mnt-data` | the folder of the process behind the mount `/mnt/data`; names are made as systemd makes those of mount units |
+//! | `serve:srv-ost0` | the folder of the server whose first target is `/srv/ost0` |
+//! | `up:home-me-data` | a link to the data folder `/home/me/data` of a file system in one process |
+//!
+//! Each folder is a [`DataDir`]: its lock says whether the process lives, its control socket
+//! is where that takes commands. Users other than root have a place of their own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::data_dir::{DataDir, make_durably};
+use crate::refusal::{Outcome, Refusal};
+
+/// Names another place, for hosts on which `/run` cannot be used.
+const VARIABLE: &str = "SATEEN_RUN";
+/// Whose folder it is, before the name.
+const SERVE: &str = "serve:";
+const UP: &str = "up:";
+
+/// The place.
+pub(crate) fn root() -> PathBuf {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(path) = named(VARIABLE) {
+        return path.into();
+    }
+    let user = rustix::process::geteuid();
+    match (user.is_root(), named("XDG_RUNTIME_DIR")) {
+        (true, _) => "/run/sateen".into(),
+        (false, Some(path)) => PathBuf::from(path).join("sateen"),
+        (false, None) => std::env::temp_dir().join(format!("sateen-{}", user.as_raw())),
+    }
+}
+
+/// An absolute path as a name, as systemd makes the names of mount units.
+fn name_of(path: &Path) -> String {
+    let mut name = String::new();
+    for byte in path.as_os_str().as_encoded_bytes().iter().skip(1) {
+        match byte {
+            b'/' => name.push('-'),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'.' => name.push(char::from(*byte)),
+            other => name.push_str(&format!("\\x{other:02x}")),
+        }
+    }
+    if name.is_empty() { "-".to_owned() } else { name }
+}
+
+/// The folder of the process behind a mount, by the absolute path of its mount point.
+pub(crate) fn of_mount(point: &Path) -> Outcome<DataDir> {
+    DataDir::at(&root().join(name_of(point)))
+}
+
+/// The folder of a server, by its first target.
+pub(crate) fn of_server(target: &Path) -> Outcome<DataDir> {
+    let path = target
+        .canonicalize()
+        .map_err(|error| Refusal::io(format!("use {}", target.display()), &error))?;
+    DataDir::at(&root().join(format!("{SERVE}{}", name_of(&path))))
+}
+
+/// A link to the data folder of a file system in one process; gone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Entered(PathBuf);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // One that stays leads to a folder that nobody has locked, which is not shown.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Makes a file system in one process known; nothing depends on it but `lctl` without `--data`.
+pub(crate) fn enter(data: &DataDir) -> Option<Entered> {
+    let link = root().join(format!("{UP}{}", name_of(data.path())));
+    // Of a process that was killed.
+    let _ = fs::remove_file(&link);
+    let made = make_durably(&root()).and_then(|()| std::os::unix::fs::symlink(data.path(), &link));
+    match made {
+        Ok(()) => Some(Entered(link)),
+        Err(error) => {
+            tracing::warn!(%error, link = %link.display(), "lctl will need --data");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_mount_units() {
+        for (path, name) in
+            [("/", "-"), ("/mnt/data", "mnt-data"), ("/srv/a-b c", "srv-a\\x2db\\x20c")]
+        {
+            assert_eq!(name_of(Path::new(path)), name);
+        }
+        let mount = of_mount(Path::new("/serve/x")).unwrap();
+        assert!(mount.path().ends_with("serve-x"), "no mount has a server's name");
+    }
+}
