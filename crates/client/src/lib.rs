@@ -32,5 +32,5 @@ mod unsynced;
 #[doc(hidden)]
 pub use client::Census;
 pub use client::{Client, ClientConfig, TargetSpace};
-pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal};
+pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, TargetState};
 pub use port::{KernelInval, Port, Task};

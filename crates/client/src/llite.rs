@@ -9,6 +9,7 @@ mod dirs;
 mod files;
 mod names;
 mod space;
+mod targets;
 mod xattrs;
 
 pub(crate) use files::File;
@@ -17,6 +18,7 @@ pub use dirs::Listing;
 pub use files::{OpenHow, Opened};
 pub use space::SpaceTotal;
 pub(crate) use space::Spaces;
+pub use targets::TargetState;
 
 use sateen_types::Attr;
 

@@ -154,6 +154,15 @@ impl Allocator {
         Self::make(size, osts, generation).map(Some)
     }
 
+    /// A layout over just these OSTs, full or silent as they may be.
+    pub(crate) fn on(&self, size: u32, osts: &[u32], generation: u32) -> Result<Made, Errno> {
+        if !osts.iter().all(|index| self.has(*index)) {
+            return Err(Errno::EINVAL);
+        }
+        let size = if size == 0 { STRIPE_SIZE_DEFAULT } else { size };
+        Self::make(size, osts.to_vec(), generation)
+    }
+
     fn make(size: u32, osts: Vec<u32>, generation: u32) -> Result<Made, Errno> {
         let mut layout = Layout::raid0(size, osts).map_err(|_| Errno::EINVAL)?;
         layout.generation = generation;

@@ -8,6 +8,7 @@ mod enqueue;
 mod getattr;
 mod grant_seq;
 mod link;
+mod links;
 mod lookup;
 mod open;
 mod readdir;
@@ -101,6 +102,10 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         MdtRequest::Sync { upto } => Ok(sync::run(mdt, *upto)),
         MdtRequest::GrantSeq => grant_seq::run(mdt, op),
         MdtRequest::StatFs => Ok(statfs::run(mdt)),
+        MdtRequest::SetLayout { fid, stripe_size, osts } => {
+            stripe::set_layout(mdt, op, *fid, (*stripe_size, osts))
+        }
+        MdtRequest::GetLinks { fid } => links::run(mdt, op, *fid),
     }
 }
 

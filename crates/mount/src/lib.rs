@@ -9,4 +9,7 @@ mod requests;
 mod virtual_xattr;
 
 pub use fs::KernelFs;
-pub use virtual_xattr::{SPACE_XATTR, STRIPE_XATTR, SYNC_XATTR, SpaceRow};
+pub use virtual_xattr::{
+    CHECK_XATTR, LINKS_XATTR, OSTS_XATTR, SPACE_XATTR, STRIPE_XATTR, SYNC_XATTR, SpaceRow,
+    TARGETS_XATTR, TargetRow,
+};

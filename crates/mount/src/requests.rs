@@ -128,7 +128,9 @@ impl Call {
                     Err(errno) => reply.error(errno.raw()),
                 }
             }
-            Op::Getxattr { .. } | Op::Listxattr { .. } => self.xattr(request.op, reply).await,
+            Op::Getxattr { .. } | Op::Listxattr { .. } => {
+                self.xattr(request.op, request.uid, reply).await;
+            }
             op => match self.plain(op).await {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.error(errno.raw()),
@@ -316,9 +318,11 @@ impl Call {
         }
     }
 
-    async fn xattr(&self, op: Op, reply: Reply) {
+    async fn xattr(&self, op: Op, uid: u32, reply: Reply) {
         let (value, size) = match op {
-            Op::Getxattr { ino, name, size } => (self.get_xattr(ino, name.as_bytes()).await, size),
+            Op::Getxattr { ino, name, size } => {
+                (self.get_xattr(ino, (name.as_bytes(), uid)).await, size)
+            }
             Op::Listxattr { ino, size } => {
                 let names = match convert::fid_of(ino) {
                     Ok(fid) => self.client.listxattr(fid).await.map(|names| names.to_vec()),
@@ -335,12 +339,12 @@ impl Call {
         }
     }
 
-    async fn get_xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+    async fn get_xattr(&self, ino: u64, named: (&[u8], u32)) -> Result<Vec<u8>> {
         let fid = convert::fid_of(ino)?;
-        if let Some(value) = virtual_xattr::get(&self.client, fid, name).await {
+        if let Some(value) = virtual_xattr::get(&self.client, fid, named).await {
             return value;
         }
-        Ok(self.client.getxattr(fid, name).await?.to_vec())
+        Ok(self.client.getxattr(fid, named.0).await?.to_vec())
     }
 
     /// An ACL set by somebody outside the file's group takes the set-group-id bit away.

@@ -1,20 +1,40 @@
 //! Attributes that no file has and every file answers: how tools ask a mount about striping
 //! and space, without any other connection to it.
 
-use sateen_client::Client;
+use sateen_client::{Client, TargetState};
 use sateen_types::{Errno, Fid, Layout, Result, StripePolicy};
-use sateen_wire::codec::Wire;
+use sateen_wire::codec::{Input, Wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Get: layout and policy, encoded. Set: an encoded policy.
 pub const STRIPE_XATTR: &str = "sateen.stripe";
+/// Set: an encoded stripe size and the OSTs, one for each stripe.
+pub const OSTS_XATTR: &str = "sateen.osts";
+/// Get: the targets of the file system as JSON, rows of [`TargetRow`].
+pub const TARGETS_XATTR: &str = "sateen.targets";
+/// Get: the same, after each was asked whether it is there.
+pub const CHECK_XATTR: &str = "sateen.check";
+/// Get, with a FID behind it and for root alone: under which names that inode stands, as a
+/// link-EA.
+pub const LINKS_XATTR: &str = "sateen.links.";
 /// Get: the targets' space as JSON, rows of [`SpaceRow`].
 pub const SPACE_XATTR: &str = "sateen.space";
 
 /// Set: everything written on the mount becomes durable. The kernel does not tell FUSE of
 /// `syncfs` and `sync`.
 pub const SYNC_XATTR: &str = "sateen.sync";
+
+/// One target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetRow {
+    /// For instance `OST0003`.
+    pub target: String,
+    /// Whether it is in use.
+    pub active: bool,
+    /// Whether there is a connection to it, or, if it was asked, whether it has answered.
+    pub connected: bool,
+}
 
 /// Space of one target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +55,11 @@ pub struct SpaceRow {
     pub files_free: u64,
 }
 
-pub(crate) async fn get(client: &Arc<Client>, fid: Fid, name: &[u8]) -> Option<Result<Vec<u8>>> {
+pub(crate) async fn get(
+    client: &Arc<Client>,
+    fid: Fid,
+    (name, uid): (&[u8], u32),
+) -> Option<Result<Vec<u8>>> {
     if name == STRIPE_XATTR.as_bytes() {
         return Some(client.getstripe(fid).await.map(|striping| {
             let (layout, policy): (Option<Arc<Layout>>, Option<StripePolicy>) = striping;
@@ -47,7 +71,32 @@ pub(crate) async fn get(client: &Arc<Client>, fid: Fid, name: &[u8]) -> Option<R
     if name == SPACE_XATTR.as_bytes() {
         return Some(space(client).await);
     }
-    None
+    if name == TARGETS_XATTR.as_bytes() {
+        return Some(rows(client.target_states()));
+    }
+    if name == CHECK_XATTR.as_bytes() {
+        return Some(rows(client.check_targets().await));
+    }
+    let named = name.strip_prefix(LINKS_XATTR.as_bytes())?;
+    if uid != 0 {
+        // Names in folders that not everybody may read.
+        return Some(Err(Errno::EPERM));
+    }
+    let named = core::str::from_utf8(named).ok().and_then(|text| text.parse().ok());
+    Some(match named {
+        Some(named) => client.links(named).await.map(Vec::from),
+        None => Err(Errno::EINVAL),
+    })
+}
+
+fn rows(states: Vec<TargetState>) -> Result<Vec<u8>> {
+    let row = |TargetState { target, active, connected }: TargetState| TargetRow {
+        target: target.to_string(),
+        active,
+        connected,
+    };
+    let rows: Vec<TargetRow> = states.into_iter().map(row).collect();
+    serde_json::to_vec(&rows).map_err(|_| Errno::EIO)
 }
 
 async fn space(client: &Arc<Client>) -> Result<Vec<u8>> {
@@ -84,8 +133,18 @@ pub(crate) async fn set(
             Err(errno) => Err(errno),
         });
     }
+    if name == OSTS_XATTR.as_bytes() {
+        let mut input = Input::new(value);
+        let both = Wire::take(&mut input).and_then(|size| Ok((size, Wire::take(&mut input)?)));
+        return Some(match both {
+            Ok((size, osts)) => client.setlayout(fid, size, osts).await,
+            Err(_) => Err(Errno::EINVAL),
+        });
+    }
     if name == SYNC_XATTR.as_bytes() {
         return Some(client.sync_all().await);
     }
-    (name == SPACE_XATTR.as_bytes()).then_some(Err(Errno::EPERM))
+    let read_only = [SPACE_XATTR, TARGETS_XATTR, CHECK_XATTR].map(str::as_bytes);
+    (read_only.contains(&name) || name.starts_with(LINKS_XATTR.as_bytes()))
+        .then_some(Err(Errno::EPERM))
 }

@@ -6,8 +6,10 @@
 //! in the field.
 
 mod df;
+mod fid2path;
 mod getstripe;
 mod setstripe;
+mod targets;
 
 use std::fmt;
 use std::io;
@@ -19,8 +21,10 @@ use clap::{Args, Parser, Subcommand};
 use sateen_mount::STRIPE_XATTR;
 use sateen_types::{Fid, Layout, StripePolicy};
 use sateen_wire::codec::{Input, Wire};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use crate::mounts;
+use crate::mounts::{self, Ours};
 
 /// Largest answer of a mount to one question.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -44,8 +48,16 @@ enum Command {
     Getstripe(getstripe::GetStripeArgs),
     /// Shows the space of every target.
     Df(df::DfArgs),
+    /// Lists the object targets, and whether they are in use.
+    Osts(targets::ListArgs),
+    /// Lists the metadata targets, and whether they are in use.
+    Mdts(targets::ListArgs),
+    /// Asks targets whether they are there.
+    Check(targets::CheckArgs),
     /// Shows the FIDs of files.
     Path2fid(Path2FidArgs),
+    /// Shows the paths of FIDs, all hard links of each.
+    Fid2path(fid2path::Fid2PathArgs),
 }
 
 #[derive(Debug, Clone, Args)]
@@ -82,7 +94,11 @@ pub(crate) fn run(lfs: &Lfs) -> ExitCode {
         Command::Setstripe(args) => ("setstripe", setstripe::run(args)),
         Command::Getstripe(args) => ("getstripe", getstripe::run(args)),
         Command::Df(args) => ("df", df::run(args)),
+        Command::Osts(args) => ("osts", targets::osts(args)),
+        Command::Mdts(args) => ("mdts", targets::mdts(args)),
+        Command::Check(args) => ("check", targets::check(args)),
         Command::Path2fid(args) => ("path2fid", path2fid(args)),
+        Command::Fid2path(args) => ("fid2path", fid2path::run(args)),
     };
     let mut code = ExitCode::SUCCESS;
     for failure in done {
@@ -115,6 +131,66 @@ fn ask(path: &Path, attribute: &str) -> io::Result<Vec<u8>> {
     let len = rustix::fs::lgetxattr(path, attribute, &mut answer)?;
     answer.truncate(len);
     Ok(answer)
+}
+
+/// The same, as JSON that it answers.
+fn answer<T: DeserializeOwned>(path: &Path, attribute: &str, doing: &str) -> Result<T, Failure> {
+    let answer = ask(path, attribute).map_err(|error| Failure::io(doing, &error))?;
+    serde_json::from_slice(&answer).map_err(|error| Failure::io(doing, &error.into()))
+}
+
+/// The mount that a path lies in, those of the file system with this name, or all there are.
+fn mounts_of(path: Option<&Path>) -> Result<Vec<Ours>, Failure> {
+    let all = mounts::ours().map_err(|error| Failure::io("cannot list mounts", &error))?;
+    let Some(path) = path else {
+        if all.is_empty() {
+            let what = "no Sateen file system is mounted; mount one with: sateen up, or mount -t \
+                        sateen";
+            return Err(Failure { what: what.to_owned(), code: 2 });
+        }
+        return Ok(all);
+    };
+    let named: Vec<Ours> = all.into_iter().filter(|ours| Path::new(&ours.fsname) == path).collect();
+    if !named.is_empty() && !path.exists() {
+        return Ok(named);
+    }
+    let failed =
+        |error: &io::Error| Failure::io(format!("cannot look at '{}'", path.display()), error);
+    let path = path.canonicalize().map_err(|error| failed(&error))?;
+    require_ours(&path)?;
+    let found = mounts::ours_of(&path).map_err(|error| failed(&error))?;
+    Ok(found.into_iter().collect())
+}
+
+/// What a command shows: lines for people, or one JSON array for programs.
+struct Rows {
+    json: bool,
+    lines: Vec<String>,
+    values: Vec<serde_json::Value>,
+}
+
+impl Rows {
+    fn new(json: bool) -> Rows {
+        Rows { json, lines: Vec::new(), values: Vec::new() }
+    }
+
+    /// Something for people alone.
+    fn add(&mut self, line: String) {
+        self.lines.push(line);
+    }
+
+    fn row(&mut self, line: String, value: &impl Serialize) {
+        self.lines.push(line);
+        self.values.extend(serde_json::to_value(value));
+    }
+
+    fn print(self) {
+        if self.json {
+            println!("{:#}", serde_json::Value::Array(self.values));
+        } else {
+            self.lines.iter().for_each(|line| println!("{line}"));
+        }
+    }
 }
 
 /// The layout of a file, the policy of a directory.

@@ -91,7 +91,7 @@ fn striping_and_space_of_a_mount() {
     );
     assert_eq!(code, 17);
     let (code, _, errors) = lfs(&["setstripe", "-i", "9"], &fs_.path("g"));
-    assert!(code == 22 && errors.contains("lfs df"), "{code} {errors}");
+    assert!(code == 22 && errors.contains("lfs osts"), "{code} {errors}");
     assert!(!fs_.path("g").exists(), "nothing is left of it");
     assert_eq!(lfs(&["setstripe", "-S", "1k"], &fs_.path("g")).0, 22);
     assert_eq!(lfs(&["getstripe"], &fs_.path("g")).0, 2);
@@ -139,4 +139,134 @@ fn striping_and_space_of_a_mount() {
     let text = String::from_utf8_lossy(&damaged.stdout).into_owned();
     assert_eq!(damaged.status.code(), Some(1), "{text}");
     assert!(text.contains("OST0000: damage: object [0x2ffffffff:0x1:0x0].0 of 4 bytes"), "{text}");
+}
+
+/// Runs `lfs` with several paths.
+fn many(args: &[&str], paths: &[&Path]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sateen"));
+    let output = command.arg0("lfs").args(args).args(paths).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn striping_is_inherited_and_chosen_ost_by_ost() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("striping");
+    fs_.ok(&["up", "--osts", "4"]);
+    let (dir, sub) = (fs_.path("d"), fs_.path("d/sub"));
+    fs::create_dir(&dir).unwrap();
+    good(&["setstripe", "-c", "2", "-S", "128K", "-i", "3"], &dir);
+    fs::create_dir(&sub).unwrap();
+    assert_eq!(good(&["getstripe", "-d", "-c"], &sub), "2\n", "directories inherit it, too");
+    // A file says some of it, its directory the rest.
+    good(&["setstripe", "-c", "3"], &sub.join("three"));
+    let text = good(&["getstripe", "-c", "-S", "-i"], &sub.join("three"));
+    let expected = "lmm_stripe_count:  3\nlmm_stripe_size:   131072\nlmm_stripe_offset: 3\n";
+    assert!(text.ends_with(expected), "{text}");
+    let objects = |path: &Path| -> Vec<u32> {
+        let text = good(&["getstripe", "-q"], path);
+        text.lines()
+            .skip(1)
+            .filter_map(|line| line.split_whitespace().next()?.parse().ok())
+            .collect()
+    };
+    good(&["setstripe", "-o", "2,0-1"], &sub.join("chosen"));
+    assert_eq!(objects(&sub.join("chosen")), [2, 0, 1]);
+    assert_eq!(good(&["getstripe", "-S"], &sub.join("chosen")), "131072\n");
+    good(&["setstripe", "-o", "0-3", "-i", "2", "-S", "64K"], &sub.join("turned"));
+    assert_eq!(objects(&sub.join("turned")), [2, 3, 0, 1]);
+    let content: Vec<u8> = (0..1_000_000u32).map(|n| n as u8 ^ (n >> 8) as u8).collect();
+    fs::write(sub.join("turned"), &content).unwrap();
+    assert!(fs::read(sub.join("turned")).unwrap() == content);
+
+    // Several paths: those that can be are done, and the code is the last failure's.
+    let (code, text, errors) =
+        many(&["getstripe", "-c"], &[&sub.join("chosen"), &sub.join("none"), &sub.join("turned")]);
+    assert_eq!((code, text.as_str()), (2, "3\n4\n"), "{errors}");
+    assert!(errors.starts_with("lfs getstripe: ") && errors.contains("none"), "{errors}");
+    let (code, _, errors) =
+        many(&["setstripe", "-c", "1"], &[&sub.join("one"), &sub.join("turned"), &sub.join("two")]);
+    assert!(code == 17 && errors.contains("stripe already set"), "{errors}");
+    assert_eq!(objects(&sub.join("two")).len(), 1);
+    let recursive = good(&["getstripe", "-r", "-q"], &dir);
+    assert_eq!(recursive.matches("obdidx").count(), 5, "{recursive}");
+    assert_eq!(good(&["getstripe", "-q"], &dir).matches("obdidx").count(), 0);
+    let only = good(&["getstripe", "-r", "-O", "3"], &dir);
+    assert!(only.contains("turned") && !only.contains("chosen"), "{only}");
+
+    good(&["setstripe", "-d"], &dir);
+    let raw = good(&["getstripe", "-d", "-R"], &dir);
+    assert!(raw.starts_with("stripe_count:  0 stripe_size:   0 "), "{raw}");
+    assert!(good(&["getstripe", "-d"], &dir).starts_with("stripe_count:  -1 "));
+    for (args, path, code, says) in [
+        (&["setstripe", "-d"][..], sub.join("one"), 22, "for directories"),
+        (&["setstripe", "-o", "0"], dir.clone(), 22, "for files"),
+        (&["setstripe", "-o", "9"], dir.join("nine"), 22, "lfs osts"),
+        (&["setstripe", "-o", "1,1"], dir.join("nine"), 22, "twice"),
+        (&["setstripe", "-c", "2001"], dir.join("nine"), 22, "1 to 2000"),
+        (&["setstripe", "-S", "100K"], dir.join("nine"), 22, "multiple of 64K"),
+        (&["setstripe", "-i", "-7"], dir.join("nine"), 22, "lfs osts"),
+    ] {
+        let (was, _, errors) = lfs(args, &path);
+        assert!(was == code && errors.contains(says), "{args:?}: {was} {errors}");
+    }
+    assert!(!dir.join("nine").exists());
+    fs_.ok(&["down"]);
+    assert!(fs_.ok(&["fsck"]).starts_with("clean"));
+}
+
+#[test]
+fn fids_lead_to_all_their_names_and_targets_answer() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("names");
+    fs_.ok(&["up", "--osts", "2"]);
+    let mnt = fs_.data.join("mnt").canonicalize().unwrap();
+    fs::create_dir_all(mnt.join("a/b c")).unwrap();
+    fs::write(mnt.join("a/b c/file"), b"x").unwrap();
+    fs::hard_link(mnt.join("a/b c/file"), mnt.join("a/other")).unwrap();
+    let fid = good(&["path2fid"], &mnt.join("a/other")).trim().to_owned();
+    let paths = |args: &[&str], fid: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sateen"));
+        let output =
+            command.arg0("lfs").arg("fid2path").args(args).arg(&mnt).arg(fid).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    };
+    let shown = mnt.display();
+    assert_eq!(paths(&[], &fid).1, format!("{shown}/a/b c/file\n{shown}/a/other\n"));
+    assert_eq!(paths(&["-l", "1", "-n"], &fid).1, "other\n");
+    assert_eq!(paths(&["-f", "-l", "0"], &fid).1, format!("{fid} {shown}/a/b c/file\n"));
+    // Names follow.
+    fs::rename(mnt.join("a/b c"), mnt.join("moved")).unwrap();
+    fs::remove_file(mnt.join("a/other")).unwrap();
+    assert_eq!(paths(&[], fid.trim_matches(['[', ']'])).1, format!("{shown}/moved/file\n"));
+    let dir = good(&["path2fid"], &mnt.join("moved")).trim().to_owned();
+    assert_eq!(paths(&[], &dir).1, format!("{shown}/moved\n"));
+    let root = good(&["path2fid"], &mnt).trim().to_owned();
+    assert_eq!(paths(&[], &root).1, format!("{shown}\n"));
+    fs::remove_file(mnt.join("moved/file")).unwrap();
+    let (code, _, errors) = paths(&[], &fid);
+    assert!(code == 2 && errors.contains(&fid), "{code} {errors}");
+    let (code, _, errors) = paths(&[], "nonsense");
+    assert!(code == 22 && errors.contains("is no FID"), "{errors}");
+
+    assert_eq!(
+        good(&["osts"], &mnt),
+        "OBDS:\n0: sateen-OST0000_UUID ACTIVE\n1: sateen-OST0001_UUID ACTIVE\n"
+    );
+    assert_eq!(good(&["mdts"], &mnt), "MDTS:\n0: sateen-MDT0000_UUID ACTIVE\n");
+    assert_eq!(good(&["check", "osts"], &mnt), "sateen-OST0000 active.\nsateen-OST0001 active.\n");
+    assert_eq!(good(&["check", "all"], &mnt).lines().count(), 4);
+    assert_eq!(good(&["check", "mgts"], &mnt), "MGS active.\n");
+    let json: serde_json::Value = serde_json::from_str(&good(&["osts", "--json"], &mnt)).unwrap();
+    assert_eq!((&json[1]["target"], &json[1]["active"]), (&"OST0001".into(), &true.into()));
+    let json: serde_json::Value = serde_json::from_str(&good(&["df", "--json"], &mnt)).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), 3);
+    let (code, _, errors) = lfs(&["osts"], Path::new("/proc"));
+    assert!(code == 25 && errors.contains("not on a Sateen"), "{errors}");
 }

@@ -414,6 +414,16 @@ impl Wire for StripePolicy {
     }
 }
 
+/// OSTs, one for each stripe.
+impl Wire for Vec<u32> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_vec(out, self);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        take_vec(input, sateen_types::STRIPE_COUNT_MAX as usize)
+    }
+}
+
 impl Wire for Component {
     fn put(&self, out: &mut Vec<u8>) {
         self.id.put(out);

@@ -372,6 +372,22 @@ wire_enum! {
         22 => GrantSeq,
         /// Space and inodes. Answer: `StatFs`.
         23 => StatFs,
+        /// Puts a file that has no objects yet on these OSTs (`EEXIST` if it may have some,
+        /// `EINVAL` if there is no such OST or it is not in use). Answer: `Done`.
+        40 => SetLayout {
+            /// The file.
+            fid: Fid,
+            /// Bytes of one stripe; 0 for the directory's default.
+            stripe_size: u32,
+            /// The OST of each stripe.
+            osts: Vec<u32>,
+        },
+        /// Under which names an inode stands. Answer: `Bytes`, a link-EA: see
+        /// [`crate::disk::mdt::links`].
+        41 => GetLinks {
+            /// The inode.
+            fid: Fid,
+        },
     }
 }
 

@@ -23,6 +23,15 @@ pub(crate) struct Spaces {
     waiters: Waiters,
 }
 
+impl Spaces {
+    /// Whether a target said something when it was asked last.
+    pub(crate) fn answered(&self, target: Endpoint) -> bool {
+        self.known.contains_key(&target)
+            && !self.asking.contains(&target)
+            && !self.failed.contains(&target)
+    }
+}
+
 /// Space of the whole file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpaceTotal {
@@ -43,19 +52,24 @@ impl Client {
     pub async fn target_spaces(self: &Arc<Client>) -> Vec<TargetSpace> {
         let targets = self.ask_spaces().await;
         let spaces = lock(&self.spaces);
-        let silent =
-            |target: &Endpoint| spaces.asking.contains(target) || spaces.failed.contains(target);
         let space = |target: Endpoint| {
-            let space = spaces.known.get(&target).copied().filter(|_| !silent(&target));
+            let space = spaces.known.get(&target).copied().filter(|_| spaces.answered(target));
             TargetSpace { target, space }
         };
         targets.into_iter().map(space).collect()
     }
 
-    /// Asks all targets, and waits until they have answered, or have had the time to.
     async fn ask_spaces(self: &Arc<Client>) -> Vec<Endpoint> {
+        self.ask_all(|target| matches!(target, Endpoint::Mdt(_) | Endpoint::Ost(_))).await
+    }
+
+    /// Asks these targets, and waits until they have answered, or have had the time to.
+    pub(crate) async fn ask_all(
+        self: &Arc<Client>,
+        which: impl Fn(Endpoint) -> bool,
+    ) -> Vec<Endpoint> {
         let mut targets = self.targets();
-        targets.retain(|target| matches!(target, Endpoint::Mdt(_) | Endpoint::Ost(_)));
+        targets.retain(|target| which(*target));
         for target in &targets {
             if lock(&self.spaces).asking.insert(*target) {
                 let (client, target) = (self.clone(), *target);
@@ -83,7 +97,8 @@ impl Client {
         let space = match target {
             Endpoint::Mdt(index) => self.mdt_space(index).await,
             Endpoint::Ost(index) => self.ost_space(index).await,
-            Endpoint::Mgs | Endpoint::Client(_) => Err(Errno::EINVAL),
+            Endpoint::Mgs => self.ask_mgs().await.map(|()| StatFs::default()),
+            Endpoint::Client(_) => Err(Errno::EINVAL),
         };
         let woken = {
             let mut spaces = lock(&self.spaces);
@@ -124,7 +139,7 @@ impl Client {
         let mut total = SpaceTotal::default();
         let targets = self.ask_spaces().await;
         let spaces = lock(&self.spaces);
-        if spaces.known.is_empty() {
+        if spaces.known.keys().all(|target| *target == Endpoint::Mgs) {
             return Err(Errno::EIO);
         }
         for target in targets {

@@ -86,6 +86,34 @@ impl Client {
         Ok(())
     }
 
+    /// Puts a file that has no objects yet on these OSTs.
+    ///
+    /// # Errors
+    /// `EEXIST` for a file that may have objects, `EINVAL` for an OST that is not there; the MDT's.
+    pub async fn setlayout(
+        self: &Arc<Client>,
+        fid: Fid,
+        stripe_size: u32,
+        osts: Vec<u32>,
+    ) -> Result<()> {
+        let answer = self.mdt(fid, MdtRequest::SetLayout { fid, stripe_size, osts }).await?;
+        let inode = self.inode(fid);
+        lock(&inode.state).layout = None;
+        self.own_change(&inode, None, answer.stamp).await;
+        Ok(())
+    }
+
+    /// The names of an inode, as a link-EA.
+    ///
+    /// # Errors
+    /// `ENOENT` if it has none; the MDT's.
+    pub async fn links(&self, fid: Fid) -> Result<Bytes> {
+        match self.mdt(fid, MdtRequest::GetLinks { fid }).await?.body {
+            MdtReply::Bytes(links) => Ok(links),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
     /// The layout of a file, the policy of a directory.
     ///
     /// # Errors

@@ -1,13 +1,16 @@
-//! `SetStripe` and `GetStripe`: the default policy of a directory, the layout of a file.
+//! `SetStripe`, `SetLayout` and `GetStripe`: the default policy of a directory, the layout of a
+//! file. What is not said of a file comes from its directory.
 
 use sateen_ldlm::Need;
 use sateen_target::Fault;
-use sateen_types::{Errno, Fid, StripePolicy};
+use sateen_types::{Attr, Errno, Fid, StripePolicy};
 use sateen_wire::{Grants, Ibits, MdtReply};
 
 use super::{is_regular, put_inode};
 use crate::alloc::resolve;
+use crate::layouts::Made;
 use crate::mdt::Mdt;
+use crate::names::parent_of;
 use crate::op::{Op, Outcome};
 use crate::view::View;
 
@@ -24,23 +27,67 @@ pub(super) fn set(
     if policy.stripe_offset.is_some_and(|index| !mdt.alloc.has(index)) {
         return Err(Errno::EINVAL.into());
     }
+    let (attr, inherited) = without_objects(mdt, op, fid)?;
+    let mut made = None;
+    if is_regular(&attr) {
+        made = mdt.alloc.choose(&resolve(Some(*policy), inherited), attr.layout_gen + 1)?;
+    }
+    let policy = (made.is_none() && *policy != NOTHING).then_some(*policy);
+    put(mdt, op, fid, (made, policy))
+}
+
+/// Puts a file on the OSTs that its owner has chosen one by one.
+pub(super) fn set_layout(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    fid: Fid,
+    (stripe_size, osts): (u32, &[u32]),
+) -> Result<Outcome, Fault> {
+    let (attr, inherited) = without_objects(mdt, op, fid)?;
+    if !is_regular(&attr) {
+        return Err(Errno::EISDIR.into());
+    }
+    let wish = StripePolicy { stripe_size, ..NOTHING };
+    let size = resolve(Some(wish), inherited).stripe_size;
+    let made = mdt.alloc.on(size, osts, attr.layout_gen + 1)?;
+    put(mdt, op, fid, (Some(made), None))
+}
+
+/// A file without objects, or a directory, that nobody else believes anything of; and what its
+/// directory hands to new files.
+fn without_objects(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    fid: Fid,
+) -> Result<(Attr, Option<StripePolicy>), Fault> {
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
-    let attr = view.file(fid)?.attr;
-    let regular = is_regular(&attr);
-    if !regular && !attr.is_dir() {
+    let inode = view.file(fid)?;
+    let attr = inode.attr;
+    if !is_regular(&attr) && !attr.is_dir() {
         return Err(Errno::EINVAL.into());
     }
     if attr.maybe_objects {
         return Err(Errno::EEXIST.into());
     }
-    op.need(&mut mdt.locks, &[Need::all_gone(fid, Ibits::UPDATE.union(Ibits::LAYOUT))])?;
-    let mut made = None;
-    if regular {
-        made = mdt.alloc.choose(&resolve(Some(*policy), None), attr.layout_gen + 1)?;
+    let mut inherited = None;
+    if is_regular(&attr) {
+        let parent = view.inode(parent_of(inode.links))?;
+        inherited = parent.and_then(|parent| parent.policy);
     }
+    op.need(&mut mdt.locks, &[Need::all_gone(fid, Ibits::UPDATE.union(Ibits::LAYOUT))])?;
+    Ok((attr, inherited))
+}
+
+/// Writes a layout, or a policy.
+fn put(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    fid: Fid,
+    (made, policy): (Option<Made>, Option<StripePolicy>),
+) -> Result<Outcome, Fault> {
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let mut inode = view.file(fid)?;
-    inode.policy = (made.is_none() && *policy != NOTHING).then_some(*policy);
+    inode.policy = policy;
     if let Some(made) = &made {
         inode.layout = &made.bytes;
         inode.attr.layout_gen = made.layout.generation;

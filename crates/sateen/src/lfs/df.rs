@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args};
 use sateen_mount::{SPACE_XATTR, SpaceRow};
 use sateen_types::units::format_size;
+use serde::Serialize;
 
-use super::{Failure, ask, require_ours};
-use crate::mounts::{self, Ours};
+use super::{Failure, Rows, answer, mounts_of};
+use crate::mounts::Ours;
 
 #[derive(Debug, Clone, Args)]
 #[command(disable_help_flag = true)]
@@ -22,47 +23,46 @@ pub(super) struct DfArgs {
     /// Print help.
     #[arg(long, action = ArgAction::HelpLong)]
     help: Option<bool>,
-    /// A path on the file system [default: all that are mounted].
+    /// As JSON, for programs: all numbers in bytes.
+    #[arg(long)]
+    json: bool,
+    /// A path on the file system, or its name [default: all that are mounted].
     path: Option<PathBuf>,
 }
 
+/// A row, for programs.
+#[derive(Debug, Serialize)]
+struct Shown<'a> {
+    mount: &'a Path,
+    fsname: &'a str,
+    #[serde(flatten)]
+    row: &'a SpaceRow,
+}
+
 pub(super) fn run(args: &DfArgs) -> Vec<Failure> {
-    let found = match &args.path {
-        Some(path) => of_path(path).map(|ours| vec![ours]),
-        None => mounts::ours().map_err(|error| Failure::io("cannot list mounts", &error)),
-    };
-    let all = match found {
+    let all = match mounts_of(args.path.as_deref()) {
         Ok(all) => all,
         Err(failure) => return vec![failure],
     };
-    if all.is_empty() {
-        let what = "no Sateen file system is mounted; mount one with: sateen up".to_owned();
-        return vec![Failure { what, code: 2 }];
-    }
     let mut failures = Vec::new();
+    let mut out = Rows::new(args.json);
     for ours in all {
-        match rows(&ours.point) {
+        let doing = format!("cannot get the space of '{}'", ours.point.display());
+        match answer::<Vec<SpaceRow>>(&ours.point, SPACE_XATTR, &doing) {
+            Ok(rows) if args.json => {
+                for row in &rows {
+                    let shown = Shown { mount: &ours.point, fsname: &ours.fsname, row };
+                    out.row(String::new(), &shown);
+                }
+            }
             Ok(rows) => print!("{}", table(args, &ours, &rows)),
             Err(failure) => failures.push(failure),
         }
     }
+    if args.json {
+        out.print();
+    }
     failures
-}
-
-fn of_path(path: &Path) -> Result<Ours, Failure> {
-    let path = path
-        .canonicalize()
-        .map_err(|error| Failure::io(format!("cannot look at '{}'", path.display()), &error))?;
-    require_ours(&path)?;
-    let found = mounts::ours_of(&path);
-    let failed = |error| Failure::io(format!("cannot look at '{}'", path.display()), &error);
-    found.and_then(|found| found.ok_or(std::io::ErrorKind::NotFound.into())).map_err(failed)
-}
-
-fn rows(point: &Path) -> Result<Vec<SpaceRow>, Failure> {
-    let doing = format!("cannot get the space of '{}'", point.display());
-    let answer = ask(point, SPACE_XATTR).map_err(|error| Failure::io(&doing, &error))?;
-    serde_json::from_slice(&answer).map_err(|error| Failure::io(&doing, &error.into()))
 }
 
 /// Total, free and available.
@@ -149,7 +149,7 @@ mod tests {
             row("OST0001", 0, 0),
         ];
         let ours = Ours { point: "/mnt".into(), fsname: "testfs".into() };
-        let args = DfArgs { inodes: false, human: false, help: None, path: None };
+        let args = DfArgs { inodes: false, human: false, help: None, json: false, path: None };
         let text = "\
 UUID                   1K-blocks        Used   Available Use% Mounted on
 testfs-MDT0000_UUID      1048576      524288      524288  50% /mnt[MDT:0]

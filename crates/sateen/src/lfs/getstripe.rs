@@ -8,14 +8,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use sateen_types::{Component, Fid, Layout, Pattern, STRIPE_SIZE_DEFAULT, StripePolicy};
+use sateen_types::{Component, Fid, Layout, Pattern, STRIPE_SIZE_DEFAULT, StripePolicy, seq};
 
 use super::{Failure, fid_of, striping};
 
 /// The magic number of a plain layout, as `-v` shows it.
 const LAYOUT_MAGIC: u32 = 0x0BD1_0BD0;
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(super) struct GetStripeArgs {
     /// Show the stripe count.
     #[arg(short = 'c', long = "stripe-count")]
@@ -24,8 +25,23 @@ pub(super) struct GetStripeArgs {
     #[arg(short = 'S', long = "stripe-size")]
     size: bool,
     /// Show the index of the first OST.
-    #[arg(short = 'i', long = "stripe-index")]
+    #[arg(short = 'i', long = "stripe-index", alias = "stripe-offset")]
     index: bool,
+    /// Show the pattern.
+    #[arg(short = 'L', long = "layout")]
+    layout: bool,
+    /// Show the generation of the layout.
+    #[arg(short = 'g', long = "generation")]
+    generation: bool,
+    /// Show the FID.
+    #[arg(short = 'F', long = "fid")]
+    fid: bool,
+    /// Show the index of the MDT that has the inode.
+    #[arg(short = 'm', long = "mdt-index", visible_alias = "mdt")]
+    mdt: bool,
+    /// Show only files that have an object on this OST, and that object.
+    #[arg(short = 'O', long = "ost", value_name = "IDX")]
+    ost: Option<u32>,
     /// Show the objects only.
     #[arg(short = 'q', long = "quiet")]
     quiet: bool,
@@ -38,9 +54,15 @@ pub(super) struct GetStripeArgs {
     /// Show a directory itself, not what is in it.
     #[arg(short = 'd', long = "directory")]
     directory: bool,
+    /// Of directories, show what they say themselves: 0, 0 and -1 where they say nothing.
+    #[arg(short = 'R', long = "raw")]
+    raw: bool,
     /// As YAML.
     #[arg(short = 'y', long = "yaml")]
     yaml: bool,
+    /// Show symbolic links themselves, which have no striping.
+    #[arg(long = "no-follow")]
+    no_follow: bool,
     /// Files and directories.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
@@ -49,7 +71,15 @@ pub(super) struct GetStripeArgs {
 pub(super) fn run(args: &GetStripeArgs) -> Vec<Failure> {
     let mut failures = Vec::new();
     for path in &args.paths {
-        visit(args, path, 0, &mut failures);
+        let link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+        let followed = (link && !args.no_follow).then(|| path.canonicalize());
+        match followed {
+            Some(Err(error)) => {
+                failures.push(Failure::io(format!("cannot follow '{}'", path.display()), &error));
+            }
+            Some(Ok(target)) => visit(args, &target, 0, &mut failures),
+            None => visit(args, path, 0, &mut failures),
+        }
     }
     failures
 }
@@ -61,14 +91,16 @@ fn visit(args: &GetStripeArgs, path: &Path, depth: u32, failures: &mut Vec<Failu
         Err(failure) => return failures.push(failure),
     };
     let directory = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
-    let shown = match (directory, striping) {
-        (true, (_, policy)) => Ok(of_directory(args, path, policy)),
-        (false, (Some(layout), _)) => fid_of(path).map(|fid| of_file(args, path, fid, &layout)),
-        (false, (None, _)) => Ok(format!("{} has no stripe info\n", path.display())),
+    let fid = match fid_of(path) {
+        Ok(fid) => fid,
+        Err(failure) => return failures.push(failure),
     };
-    match shown {
-        Ok(text) => print!("{text}"),
-        Err(failure) => failures.push(failure),
+    match (directory, striping) {
+        // Where one OST is looked for, directories are only on the way.
+        (true, _) if args.ost.is_some() => {}
+        (true, (_, policy)) => print!("{}", of_directory(args, path, fid, policy)),
+        (false, (Some(layout), _)) => print!("{}", of_file(args, path, fid, &layout)),
+        (false, (None, _)) => println!("{} has no stripe info", path.display()),
     }
     if !directory || args.directory || (depth > 0 && !args.recursive) {
         return;
@@ -91,49 +123,79 @@ fn visit(args: &GetStripeArgs, path: &Path, depth: u32, failures: &mut Vec<Failu
     }
 }
 
+/// What can be asked for by itself: label and value.
+type Fields = [(&'static str, String); 7];
+
 impl GetStripeArgs {
-    /// The fields asked for one by one: count, size, index.
-    fn chosen(&self) -> [bool; 3] {
-        [self.count, self.size, self.index]
+    /// The fields asked for one by one, in the order of [`Fields`].
+    fn chosen(&self) -> [bool; 7] {
+        let own = [self.count, self.size, self.layout, self.generation, self.index];
+        let [count, size, layout, generation, index] = own;
+        [count, size, layout, generation, index, self.fid, self.mdt]
+    }
+
+    fn chooses(&self) -> bool {
+        self.chosen().contains(&true)
+    }
+
+    fn chooses_one(&self) -> bool {
+        self.chosen().iter().filter(|chosen| **chosen).count() == 1
     }
 }
 
 /// Fields as lines with labels; one that was asked for alone, as its value.
-fn fields(args: &GetStripeArgs, prefix: &str, end: &str, fields: [(&str, String); 3]) -> String {
-    let chosen = args.chosen();
-    let alone = chosen.iter().filter(|chosen| **chosen).count() == 1;
+fn fields(args: &GetStripeArgs, prefix: &str, end: &str, fields: Fields) -> String {
     let mut out = String::new();
-    for ((label, value), _) in fields.into_iter().zip(chosen).filter(|(_, chosen)| *chosen) {
-        if alone {
+    let chosen = fields.into_iter().zip(args.chosen()).filter(|(_, chosen)| *chosen);
+    for (at, ((label, value), _)) in chosen.enumerate() {
+        if args.chooses_one() {
             let _ = writeln!(out, "{value}");
         } else {
-            let _ = write!(out, "{prefix}{label:<15}{value}{end}");
+            let _ = write!(out, "{}{prefix}{label:<15}{value}", if at > 0 { end } else { "" });
         }
+    }
+    if !args.chooses_one() {
+        out.push('\n');
     }
     out
 }
 
-fn of_directory(args: &GetStripeArgs, path: &Path, policy: Option<StripePolicy>) -> String {
-    let own = policy.unwrap_or(StripePolicy::DEFAULT);
-    let count =
-        if own.stripe_count == 0 { StripePolicy::DEFAULT.stripe_count } else { own.stripe_count };
-    let size = if own.stripe_size == 0 { STRIPE_SIZE_DEFAULT } else { own.stripe_size };
+fn of_directory(
+    args: &GetStripeArgs,
+    path: &Path,
+    fid: Fid,
+    policy: Option<StripePolicy>,
+) -> String {
+    let nothing = StripePolicy { stripe_count: 0, stripe_size: 0, stripe_offset: None };
+    let own = policy.unwrap_or(nothing);
+    let or = |own: i64, default: i64| if own == 0 && !args.raw { default } else { own };
+    let count = or(own.stripe_count.into(), StripePolicy::DEFAULT.stripe_count.into());
+    let size = or(own.stripe_size.into(), STRIPE_SIZE_DEFAULT.into());
     let offset = own.stripe_offset.map_or_else(|| "-1".to_owned(), |index| index.to_string());
+    let pattern = Pattern::Raid0.name();
     let values = [
         ("stripe_count:", count.to_string()),
         ("stripe_size:", size.to_string()),
+        ("pattern:", pattern.to_owned()),
+        ("layout_gen:", "0".to_owned()),
         ("stripe_offset:", offset.clone()),
+        ("fid:", fid.to_string()),
+        ("mdt_index:", seq::mdt_of(fid.seq).to_string()),
     ];
-    if args.chosen().contains(&true) {
-        let text = fields(args, "", " ", values);
-        return if text.ends_with(' ') { format!("{}\n", text.trim_end()) } else { text };
+    if args.chooses() {
+        return fields(args, "", " ", values);
     }
     let header = if args.directory || args.yaml || args.quiet {
         String::new()
     } else {
         format!("{}\n", path.display())
     };
-    let pattern = Pattern::Raid0.name();
+    if args.yaml {
+        return format!(
+            "lmm_stripe_count:  {count}\nlmm_stripe_size:   {size}\nlmm_pattern:       {pattern}\n\
+             lmm_stripe_offset: {offset}\n"
+        );
+    }
     format!(
         "{header}stripe_count:  {count} stripe_size:   {size} pattern:       {pattern} \
          stripe_offset: {offset}\n{}",
@@ -145,23 +207,30 @@ fn of_file(args: &GetStripeArgs, path: &Path, fid: Fid, layout: &Layout) -> Stri
     let Some(first) = layout.components.first() else {
         return format!("{} has no stripe info\n", path.display());
     };
+    if args.ost.is_some_and(|ost| !first.osts.contains(&ost)) {
+        return String::new();
+    }
     let count = first.osts.len();
     let offset = first.osts.first().map_or_else(|| "-1".to_owned(), u32::to_string);
-    if args.chosen().contains(&true) {
+    if args.chooses() {
         let values = [
             ("stripe_count:", count.to_string()),
             ("stripe_size:", first.stripe_size.to_string()),
+            ("pattern:", first.pattern.name().to_owned()),
+            ("layout_gen:", layout.generation.to_string()),
             ("stripe_offset:", offset),
+            ("fid:", fid.to_string()),
+            ("mdt_index:", seq::mdt_of(fid.seq).to_string()),
         ];
         let text = fields(args, "lmm_", "\n", values);
-        let alone = args.chosen().iter().filter(|chosen| **chosen).count() == 1;
+        let alone = args.chooses_one() || args.yaml;
         return if alone { text } else { format!("{}\n{text}", path.display()) };
     }
     let mut out = String::new();
+    if !args.yaml && (!args.quiet || args.ost.is_some()) {
+        let _ = writeln!(out, "{}", path.display());
+    }
     if !args.quiet {
-        if !args.yaml {
-            let _ = writeln!(out, "{}", path.display());
-        }
         if args.verbose {
             let _ = writeln!(out, "lmm_magic:         {LAYOUT_MAGIC:#010X}");
             let _ = writeln!(out, "lmm_seq:           {:#x}", fid.seq.0);
@@ -185,7 +254,11 @@ fn objects(args: &GetStripeArgs, out: &mut String, fid: Fid, component: &Compone
     } else {
         let _ = writeln!(out, "\tobdidx\t\t objid\t\t objid\t\t group");
     }
+    let shown = |ost: u32| args.ost.is_none_or(|only| only == ost);
     for (ost, stripe) in component.osts.iter().zip(component.stripe_base..) {
+        if !shown(*ost) {
+            continue;
+        }
         let _ = if args.yaml {
             writeln!(
                 out,
@@ -206,17 +279,7 @@ mod tests {
     use sateen_types::Seq;
 
     fn args() -> GetStripeArgs {
-        GetStripeArgs {
-            count: false,
-            size: false,
-            index: false,
-            quiet: false,
-            verbose: false,
-            recursive: false,
-            directory: false,
-            yaml: false,
-            paths: Vec::new(),
-        }
+        GetStripeArgs::default()
     }
 
     fn file(args: &GetStripeArgs) -> String {
@@ -241,6 +304,13 @@ mod tests {
         assert!(quiet.starts_with("\tobdidx") && quiet.lines().count() == 4, "{quiet}");
         let yaml = file(&GetStripeArgs { yaml: true, ..args() });
         assert!(yaml.contains("lmm_objects:\n      - l_ost_idx: 1\n        l_fid:     0x28"));
+        let field = |args| file(&args);
+        assert_eq!(field(GetStripeArgs { layout: true, ..args() }), "raid0\n");
+        assert_eq!(field(GetStripeArgs { generation: true, ..args() }), "1\n");
+        assert_eq!(field(GetStripeArgs { fid: true, ..args() }), "[0x280000401:0x2:0x0]\n");
+        let only = field(GetStripeArgs { ost: Some(0), quiet: true, ..args() });
+        assert_eq!(only.lines().count(), 4, "{only}");
+        assert_eq!(field(GetStripeArgs { ost: Some(7), ..args() }), "");
         let verbose = file(&GetStripeArgs { verbose: true, ..args() });
         assert!(verbose.contains("lmm_magic:         0x0BD10BD0\nlmm_seq:           0x280000401"));
     }
@@ -251,11 +321,20 @@ mod tests {
         let line =
             "stripe_count:  1 stripe_size:   4194304 pattern:       raid0 stripe_offset: -1\n";
         let path = Path::new("/mnt");
-        let alone = of_directory(&GetStripeArgs { directory: true, ..args() }, path, Some(policy));
+        let show = |args: &GetStripeArgs, policy| of_directory(args, path, Fid::ROOT, policy);
+        let alone = show(&GetStripeArgs { directory: true, ..args() }, Some(policy));
         assert_eq!(alone, line);
-        assert_eq!(of_directory(&args(), path, Some(policy)), format!("/mnt\n{line}\n"));
+        assert_eq!(show(&args(), Some(policy)), format!("/mnt\n{line}\n"));
         let count = GetStripeArgs { count: true, ..args() };
-        assert_eq!(of_directory(&count, path, Some(policy)), "1\n");
-        assert_eq!(of_directory(&count, path, None), "-1\n");
+        assert_eq!(show(&count, Some(policy)), "1\n");
+        assert_eq!(show(&count, None), "-1\n");
+        let two = GetStripeArgs { count: true, size: true, ..args() };
+        assert_eq!(show(&two, None), "stripe_count:  -1 stripe_size:   1048576\n");
+        let raw = GetStripeArgs { raw: true, directory: true, ..args() };
+        let nothing = "stripe_count:  0 stripe_size:   0 pattern:       raid0 stripe_offset: -1\n";
+        assert_eq!(show(&raw, None), nothing);
+        assert_eq!(show(&raw, Some(policy)), line);
+        let yaml = GetStripeArgs { yaml: true, directory: true, ..args() };
+        assert!(show(&yaml, Some(policy)).starts_with("lmm_stripe_count:  1\nlmm_stripe_size:"));
     }
 }

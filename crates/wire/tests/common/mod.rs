@@ -414,6 +414,8 @@ any_enum!(MdtRequest {
     Sync { upto },
     GrantSeq,
     StatFs,
+    SetLayout { fid, stripe_size, osts },
+    GetLinks { fid },
 });
 any_enum!(MdtReply {
     Done,
