@@ -7,6 +7,7 @@ mod attrs;
 mod data;
 mod dirs;
 mod files;
+mod holes;
 mod names;
 mod space;
 mod targets;

@@ -149,6 +149,41 @@ impl Client {
         Ok(buffer)
     }
 
+    /// Where the next data, or with `hole` the next hole, of a file of `size` bytes begins at
+    /// or after `offset`, which is below that; `None` if no data follows.
+    ///
+    /// # Errors
+    /// The first one met.
+    pub(crate) async fn seek_stripes(
+        &self,
+        fid: Fid,
+        layout: &Layout,
+        (offset, size): (u64, u64),
+        hole: bool,
+    ) -> Result<Option<u64>> {
+        let places = layout.objects().filter_map(|(stripe, ost)| {
+            let from = layout.object_offset(stripe, offset)?;
+            // One that has no byte of what is looked at is not asked.
+            layout.file_offset(stripe, from).filter(|first| *first < size)?;
+            Some((stripe, ost, from))
+        });
+        let asks = places.map(|(stripe, ost, from)| {
+            let ask: std::pin::Pin<Box<dyn Future<Output = _> + Send + '_>> = Box::pin(async move {
+                let found = self.ost_seek(ost, object_of(fid, stripe), from, hole).await?;
+                // Behind the end of an object everything is a hole.
+                let found = if hole { found.or(Some(from)) } else { found };
+                Ok(found.and_then(|found| layout.file_offset(stripe, found)))
+            });
+            ask
+        });
+        let mut next = hole.then_some(size);
+        for found in join_all(asks.collect()).await {
+            let found: Result<Option<u64>> = found;
+            next = found?.filter(|found| *found < next.unwrap_or(size)).or(next);
+        }
+        Ok(next)
+    }
+
     /// Makes everything that this client has written to a file durable on the OSTs.
     ///
     /// # Errors

@@ -109,6 +109,26 @@ impl Client {
         }
     }
 
+    /// Where the next data or hole of an object begins; `None` where nothing follows.
+    ///
+    /// # Errors
+    /// As [`Client::ost_call`].
+    pub(crate) async fn ost_seek(
+        &self,
+        index: u32,
+        object: ObjectId,
+        offset: u64,
+        hole: bool,
+    ) -> Result<Option<u64>> {
+        match self.ost_call(index, OstRequest::Seek { object, offset, hole }).await? {
+            // An answer that goes back would lead a program in circles.
+            OstReply::Offset { offset: found } if found.is_none_or(|found| found >= offset) => {
+                Ok(found)
+            }
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
     /// Makes objects of one OST durable. `None` if the connection was lost on the way.
     pub(crate) async fn ost_sync(
         &self,

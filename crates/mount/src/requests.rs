@@ -28,6 +28,8 @@ const FMODE_EXEC: u32 = 0o40;
 const O_DIRECT: u32 = 0o40000;
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
 const FALLOC_KEEP_SIZE: u32 = 1;
 const FALLOC_PUNCH_HOLE: u32 = 2;
 /// The WRITE must take set-id bits away (`FUSE_WRITE_KILL_SUIDGID`).
@@ -116,6 +118,10 @@ impl Call {
             Op::Open { .. } | Op::Create { .. } => self.open(request.op, cred, reply).await,
             Op::Read { fh, offset, size, .. } => self.read(fh, offset, size, reply).await,
             Op::Write { .. } => self.write(request.op, cred, reply).await,
+            Op::Lseek { fh, offset, whence, .. } => match self.seek(fh, offset, whence).await {
+                Ok(found) => reply.lseek(found),
+                Err(errno) => reply.error(errno.raw()),
+            },
             Op::Readdir { ino, offset, .. } => self.readdir(ino, offset, reply).await,
             Op::Statfs { .. } => self.statfs(reply).await,
             Op::Readlink { ino } => {
@@ -261,6 +267,14 @@ impl Call {
         match self.client.write(fh, offset, data, flags & O_APPEND != 0).await {
             Ok(written) => reply.written(written as u32),
             Err(errno) => reply.error(errno.raw()),
+        }
+    }
+
+    async fn seek(&self, fh: u64, offset: u64, whence: u32) -> Result<u64> {
+        match whence {
+            SEEK_DATA => self.client.seek(fh, offset, false).await,
+            SEEK_HOLE => self.client.seek(fh, offset, true).await,
+            _ => Err(Errno::EINVAL),
         }
     }
 

@@ -97,6 +97,9 @@ impl JournalDevice for MemoryJournal {
     }
 }
 
+/// What `seek` looks at: a block of nothing but zeros counts as a hole.
+const BLOCK_BYTES: usize = 4096;
+
 /// Objects in memory.
 #[derive(Debug)]
 pub struct MemoryObjects {
@@ -199,12 +202,21 @@ impl ObjectStore for MemoryObjects {
 
     fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Result<Option<u64>, ObjectError> {
         let objects = lock(&self.objects);
-        let size = objects.get(&object).map_or(0, |data| data.len() as u64);
-        Ok(match (offset < size, hole) {
-            (true, true) => Some(size),
-            (true, false) => Some(offset),
-            (false, _) => None,
-        })
+        let data = objects.get(&object).map(Vec::as_slice).unwrap_or_default();
+        let Some(rest) = usize::try_from(offset).ok().and_then(|at| data.get(at..)) else {
+            return Ok(None);
+        };
+        // Up to the end of the block that the offset lies in, and then block by block.
+        let first = (BLOCK_BYTES - offset as usize % BLOCK_BYTES).min(rest.len());
+        let (first, blocks) = rest.split_at(first);
+        let mut at = offset;
+        for block in core::iter::once(first).chain(blocks.chunks(BLOCK_BYTES)) {
+            if !block.is_empty() && block.iter().all(|byte| *byte == 0) == hole {
+                return Ok(Some(at));
+            }
+            at += block.len() as u64;
+        }
+        Ok((hole && !rest.is_empty()).then_some(at))
     }
 
     fn remove(&self, object: ObjectId) -> Result<(), ObjectError> {
@@ -263,6 +275,20 @@ impl ObjectStore for MemoryObjects {
 mod tests {
     use super::*;
     use crate::{Batch, Store, StoreLimits};
+
+    #[test]
+    fn blocks_of_zeros_are_holes() {
+        let objects = MemoryObjects::new(1 << 20);
+        let object = ObjectId { fid: Fid::ROOT, stripe: 0 };
+        let seek = |offset, hole| objects.seek(object, offset, hole).unwrap();
+        assert_eq!((seek(0, false), seek(0, true)), (None, None));
+        objects.write(object, 10_000, b"x").unwrap();
+        assert_eq!((seek(0, false), seek(0, true)), (Some(8192), Some(0)));
+        assert_eq!((seek(9000, false), seek(9000, true)), (Some(9000), Some(10_001)));
+        assert_eq!((seek(10_001, false), seek(10_001, true)), (None, None));
+        objects.write(object, 20_000, b"x").unwrap();
+        assert_eq!((seek(9000, true), seek(12_288, false)), (Some(12_288), Some(16_384)));
+    }
 
     #[test]
     fn journal_keeps_what_trim_does_not_cover() {

@@ -397,6 +397,20 @@ impl Kernel {
         first
     }
 
+    /// Where the next data or hole begins.
+    pub(crate) async fn seek(
+        &self,
+        handle: Handle,
+        offset: u64,
+        hole: bool,
+    ) -> Result<Option<u64>> {
+        match self.client.seek(handle.id, offset, hole).await {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::ENXIO) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
     /// An open file is made durable.
     pub(crate) async fn fsync_file(&self, handle: Handle) -> Result<()> {
         let _used = self.hold(handle.fid);

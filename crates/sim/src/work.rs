@@ -40,6 +40,7 @@ pub(crate) enum Op {
     Close { handle: Handle },
     Write { handle: Handle, offset: u64, data: Vec<u8> },
     Read { handle: Handle, offset: u64, len: u64 },
+    Seek { handle: Handle, offset: u64, hole: bool },
     Fsync { handle: Handle },
     FsyncDir { at: At },
     Stat { at: At },
@@ -62,6 +63,8 @@ pub(crate) enum Out {
     Attr(Attr),
     Bytes(Vec<u8>),
     Written(usize),
+    /// Where data or a hole begins, if any follows.
+    Offset(Option<u64>),
     Entries(Vec<DirEntry>),
     /// The path led somewhere else than it should.
     Strayed(Fid),
@@ -93,7 +96,11 @@ impl Op {
             | Op::Remove { at, .. }
             | Op::Readdir { at } => vec![at],
             Op::Rename { from, to, .. } | Op::Link { from, to } => vec![from, to],
-            Op::Close { .. } | Op::Write { .. } | Op::Read { .. } | Op::Fsync { .. } => Vec::new(),
+            Op::Close { .. }
+            | Op::Write { .. }
+            | Op::Read { .. }
+            | Op::Seek { .. }
+            | Op::Fsync { .. } => Vec::new(),
         }
     }
 
@@ -104,6 +111,7 @@ impl Op {
             Op::Close { .. } => "op close",
             Op::Write { .. } => "op write",
             Op::Read { .. } => "op read",
+            Op::Seek { .. } => "op seek",
             Op::Fsync { .. } => "op fsync",
             Op::FsyncDir { .. } => "op fsync dir",
             Op::Stat { .. } => "op stat",
@@ -148,6 +156,7 @@ impl Op {
             Op::Close { handle }
             | Op::Write { handle, .. }
             | Op::Read { handle, .. }
+            | Op::Seek { handle, .. }
             | Op::Fsync { handle } => Some(*handle),
             _ => None,
         }
@@ -174,7 +183,7 @@ impl Op {
             Op::Open { at, create, how } => {
                 name(at, create.is_some(), how.truncate || create.is_some());
             }
-            Op::Close { handle } | Op::Read { handle, .. } => {
+            Op::Close { handle } | Op::Read { handle, .. } | Op::Seek { handle, .. } => {
                 out.push((Touched::Inode(handle.fid), false));
             }
             Op::Write { handle, .. } | Op::Fsync { handle } => {
@@ -318,6 +327,7 @@ impl Op {
             Op::Close { .. }
             | Op::Write { .. }
             | Op::Read { .. }
+            | Op::Seek { .. }
             | Op::Fsync { .. }
             | Op::FsyncDir { .. }
             | Op::Readdir { .. } => Ok(()),
@@ -342,6 +352,9 @@ impl Op {
             }
             Op::Read { handle, offset, len } => {
                 kernel.read(handle, offset, len).await.map(Out::Bytes)
+            }
+            Op::Seek { handle, offset, hole } => {
+                kernel.seek(handle, offset, hole).await.map(Out::Offset)
             }
             Op::Fsync { handle } => kernel.fsync_file(handle).await.map(|()| Out::Done),
             Op::FsyncDir { at } => kernel.fsync(at.dir()).await.map(|()| Out::Done),
@@ -452,7 +465,11 @@ impl Chooser<'_> {
                 let data = (0..len).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i as u8).collect();
                 Op::Write { handle, offset, data }
             }
-            45..=79 => {
+            45..=48 => {
+                let offset = self.random.below(size + 5000);
+                Op::Seek { handle, offset, hole: self.random.one_in(2) }
+            }
+            49..=79 => {
                 let offset = self.random.below(size + 5000);
                 Op::Read { handle, offset, len: self.random.within(1, 60_000) }
             }

@@ -294,6 +294,22 @@ impl Layout {
         c.object_size(u64::from(stripe - c.stripe_base), file_size.min(c.extent.end))
     }
 
+    /// The first byte of object `stripe` that stands for byte `offset` of the file or for one
+    /// behind it; `None` if none does.
+    pub fn object_offset(&self, stripe: u32, offset: u64) -> Option<u64> {
+        let c = self.component_of(stripe)?;
+        let index = u64::from(stripe - c.stripe_base);
+        (offset < c.extent.end).then(|| c.object_size(index, offset.max(c.extent.start)))
+    }
+
+    /// The byte of the file that a byte of object `stripe` stands for; `None` behind the part
+    /// of the file that its component covers.
+    pub fn file_offset(&self, stripe: u32, object_offset: u64) -> Option<u64> {
+        let c = self.component_of(stripe)?;
+        let offset = c.file_offset(u64::from(stripe - c.stripe_base), object_offset);
+        (offset < c.extent.end).then_some(offset)
+    }
+
     fn component_of(&self, stripe: u32) -> Option<&Component> {
         self.components
             .iter()
@@ -377,6 +393,34 @@ mod tests {
                 assert_eq!(layout.object_size(i, size), objects[i as usize]);
             }
         }
+    }
+
+    #[test]
+    fn every_byte_is_found_from_its_object_and_back() {
+        let s = u64::from(STRIPE_SIZE_MIN);
+        let mut two = three();
+        two.components.push(Component {
+            id: 2,
+            extent: Extent { start: 6 * s, end: u64::MAX },
+            stripe_base: 3,
+            osts: vec![7, 8],
+            ..two.components[0].clone()
+        });
+        two.components[0].extent.end = 6 * s;
+        two.check().unwrap();
+        for layout in [three(), two] {
+            for offset in (0..12 * s).step_by(7919) {
+                let at = layout.chunks(offset, 1).next().unwrap();
+                assert_eq!(layout.file_offset(at.stripe, at.object_offset), Some(offset));
+                for (stripe, _) in layout.objects() {
+                    let object = layout.object_offset(stripe, offset);
+                    let next = object.and_then(|object| layout.file_offset(stripe, object));
+                    let right = layout.chunks(offset, 4 * s).find(|c| c.stripe == stripe);
+                    assert_eq!(next, right.map(|c| c.file_offset), "{stripe} from {offset}");
+                }
+            }
+        }
+        assert_eq!(three().file_offset(9, 0), None);
     }
 
     #[test]

@@ -4,16 +4,14 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use sateen_types::{Errno, Fid, Result};
-use sateen_wire::{OstReply, OstRequest};
 
-use super::files::File;
 use crate::client::Client;
-use crate::inode::{Inode, Unsynced};
+use crate::inode::Inode;
 use crate::locks::{Access, DataUse};
 use crate::sync::{lock, until};
 
 /// Largest file: what fits into an `off_t`.
-const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+pub(super) const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
 /// The right to append to an inode; given back on drop.
 struct Turn<'a>(&'a Inode);
@@ -57,7 +55,7 @@ impl Client {
     }
 
     /// The size, while a data lock is in use.
-    async fn size_now(&self, inode: &Inode, used: &DataUse) -> Result<u64> {
+    pub(super) async fn size_now(&self, inode: &Inode, used: &DataUse) -> Result<u64> {
         let mut tries = 0;
         loop {
             self.wait_to_ask_again(&mut tries).await?;
@@ -128,7 +126,7 @@ impl Client {
     }
 
     /// Waits until the MDT has durably noted that the file may have objects.
-    async fn recorded(&self, inode: &Inode) -> Result<()> {
+    pub(super) async fn recorded(&self, inode: &Inode) -> Result<()> {
         let upto = lock(&inode.state).commit_before_write;
         if upto == 0 {
             return Ok(());
@@ -150,62 +148,6 @@ impl Client {
         )
         .await;
         Turn(inode)
-    }
-
-    /// Allocates or frees a range, as `fallocate` does.
-    ///
-    /// # Errors
-    /// `EINVAL` for an empty range, `EFBIG`, and the OSTs'.
-    pub async fn allocate(
-        self: &Arc<Client>,
-        handle: u64,
-        offset: u64,
-        len: u64,
-        punch_hole: bool,
-        keep_size: bool,
-    ) -> Result<()> {
-        let era = self.era();
-        let file: Arc<File> = self.file(handle)?;
-        let inode = &file.inode;
-        if len == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX);
-        let end = end.ok_or(Errno::EFBIG)?;
-        let used = self.use_data(inode, Access::Write).await?;
-        self.size_now(inode, &used).await?;
-        self.recorded(inode).await?;
-        let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
-        for (stripe, ost) in layout.objects() {
-            // Of a contiguous range each object has a contiguous part.
-            let from = layout.object_size(stripe, offset);
-            let to = layout.object_size(stripe, end);
-            if from == to {
-                continue;
-            }
-            let object = sateen_types::ObjectId { fid: inode.fid, stripe };
-            let request = OstRequest::Allocate {
-                object,
-                layout_gen: layout.generation,
-                offset: from,
-                len: to - from,
-                punch_hole,
-                keep_size,
-            };
-            self.unsynced.room(ost).await;
-            // A request that a restart catches in the middle fails, so that this is the epoch
-            // of the answer, too.
-            let boot_epoch = self.ost_epoch(ost).await?;
-            let OstReply::Done = self.ost_call_in(Some(era), ost, request).await? else {
-                return Err(Errno::EPROTO);
-            };
-            lock(&inode.state).changed_object(stripe, Unsynced { ost, boot_epoch });
-        }
-        let mtime = self.port.now().wall();
-        let grown = if keep_size || punch_hole { 0 } else { end };
-        inode.update(|state| state.wrote(grown, 0, mtime));
-        drop(used);
-        Ok(())
     }
 
     /// Whether a write must take set-id bits away first.

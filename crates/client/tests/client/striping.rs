@@ -179,3 +179,76 @@ fn a_sync_that_finds_another_under_way_ends_no_sooner_and_no_better() {
     }
     assert_eq!(ended, Some(Err(Errno::EIO)), "its bytes were among those that failed");
 }
+
+/// The client wants to know where something begins in the objects of the test's file.
+fn answer_seeks(rig: &Rig, answers: [(u64, Option<u64>); 2]) {
+    let mut asked: Vec<_> = (0..2).map(|_| rig.take_ost()).collect();
+    asked.sort_by_key(|(header, _)| header.to);
+    for ((header, request), (from, found)) in asked.into_iter().zip(answers) {
+        let OstRequest::Seek { offset, .. } = request else { panic!("{request:?}") };
+        assert_eq!(offset, from, "{:?}", header.to);
+        rig.answer(&header, ost(OstReply::Offset { offset: found }));
+    }
+}
+
+#[test]
+fn data_and_holes_are_found_over_the_stripes() {
+    let rig = Rig::with_osts(2);
+    let locks = [grant(1, LockMode::Pr, Ibits::DATA), grant(2, LockMode::Pr, Ibits::META)];
+    let client = rig.client.clone();
+    let how = OpenHow { read: true, ..OpenHow::default() };
+    let mut open = rig.start(async move { client.open(FILE, how, CRED).await });
+    let layout = Some(std::sync::Arc::new(Layout::raid0(STRIPE as u32, vec![0, 1]).unwrap()));
+    let size = 4 * STRIPE + 10;
+    let opened = MdtReply::Opened { attr: attr(4, size), layout };
+    rig.answer(&rig.take(), reply(opened, &locks));
+    let handle = rig.poll(&mut open).unwrap().unwrap().handle;
+    let seek = |from: u64, hole: bool, answers| {
+        let client = rig.client.clone();
+        let mut seek = rig.start(async move { client.seek(handle, from, hole).await });
+        answer_seeks(&rig, answers);
+        rig.poll(&mut seek).unwrap()
+    };
+    let s = STRIPE;
+    // In the second stripe of the file, which is the first of the second object.
+    assert_eq!(seek(s + 5, false, [(s, None), (5, Some(7))]), Ok(s + 7));
+    assert_eq!(seek(s + 5, false, [(s, Some(s)), (5, Some(s))]), Ok(2 * s));
+    assert_eq!(seek(s + 5, false, [(s, None), (5, None)]), Err(Errno::ENXIO));
+    // The first object goes on, the second ends in the middle of the file.
+    assert_eq!(seek(0, true, [(0, Some(2 * s + 10)), (0, Some(s + 9))]), Ok(3 * s + 9));
+    assert_eq!(seek(0, true, [(0, Some(2 * s + 10)), (0, Some(2 * s))]), Ok(size));
+    assert_eq!(seek(2 * s, true, [(s, Some(2 * s)), (s, None)]), Ok(3 * s));
+    // Bytes behind the end of the file are none of its data.
+    assert_eq!(seek(3 * s, false, [(2 * s, Some(2 * s + 10)), (s, None)]), Err(Errno::ENXIO));
+    let client = rig.client.clone();
+    assert_eq!(rig.now(async move { client.seek(handle, size, true).await }), Err(Errno::ENXIO));
+    assert!(rig.is_silent());
+}
+
+#[test]
+fn what_was_stored_through_a_mapping_is_no_hole() {
+    let rig = Rig::with_osts(2);
+    let locks = [grant(1, LockMode::Pw, Ibits::DATA), grant(2, LockMode::Pr, Ibits::META)];
+    let handle = open(&rig, &locks).handle;
+    let mut write = start_write(&rig, handle, 0);
+    mdt_syncs(&rig);
+    for index in 0..2 {
+        assert!(rig.poll(&mut write).is_none());
+        rig.answer(&take_write(&rig, index).0, written(0));
+    }
+    assert!(rig.poll(&mut write).unwrap().is_ok());
+    let start = |from: u64| {
+        let client = rig.client.clone();
+        rig.start(async move { client.seek(handle, from, false).await })
+    };
+    let mut seek = start(0);
+    answer_seeks(&rig, [(0, Some(0)), (0, Some(0))]);
+    assert_eq!(rig.poll(&mut seek), Some(Ok(0)), "there is nothing to be asked of the kernel");
+    let mut seek = start(10);
+    answer_seeks(&rig, [(10, None), (0, Some(5))]);
+    assert!(rig.poll(&mut seek).is_none() && rig.is_silent(), "the kernel writes its pages out");
+    rig.kernel_goes_on();
+    assert!(rig.poll(&mut seek).is_none());
+    answer_seeks(&rig, [(10, Some(20)), (0, Some(5))]);
+    assert_eq!(rig.poll(&mut seek), Some(Ok(20)));
+}

@@ -284,15 +284,17 @@ impl World {
                 if handle.how.sync { data.synced(client, running.id) } else { Ok(()) }
             }
             (Op::Read { handle, offset, len }, Out::Bytes(bytes)) => {
-                // An OST crashed when the file was perhaps going, and what is left of it was not
-                // looked at yet.
-                self.look_again(handle.fid);
-                let data = self.model.data.entry(handle.fid).or_default();
-                if !data.unseen.is_empty() {
-                    self.report.count("read before a crash was looked into", 1);
-                    return Ok(());
-                }
-                data.check_read((*offset, *len), bytes, now_ns)
+                self.judge_read(handle.fid, (*offset, *len), bytes)
+            }
+            (Op::Seek { handle, offset, hole }, Out::Offset(Some(found))) => {
+                // What lies before the data, and a byte in the hole, read as zeros.
+                let size = self.model.data.entry(handle.fid).or_default().size();
+                let (from, len) = match hole {
+                    true if *found < size => (*found, 1),
+                    true => return Ok(()),
+                    false => (*offset, found.checked_sub(*offset).ok_or("it went back")?),
+                };
+                self.judge_read(handle.fid, (from, len), &vec![0; len as usize])
             }
             (Op::Truncate { at, size }, Out::Attr(attr)) => {
                 let fid = self.model.now.find(at.dir(), &at.name).ok_or("gone")?;
@@ -317,6 +319,19 @@ impl World {
             (Op::FsyncDir { .. }, Out::Done) => self.synced(running),
             _ => Ok(()),
         }
+    }
+
+    fn judge_read(&mut self, fid: Fid, range: (u64, u64), bytes: &[u8]) -> Result<(), String> {
+        // An OST crashed when the file was perhaps going, and what is left of it was not looked
+        // at yet.
+        self.look_again(fid);
+        let now_ns = self.now_ns;
+        let data = self.model.data.entry(fid).or_default();
+        if !data.unseen.is_empty() {
+            self.report.count("read before a crash was looked into", 1);
+            return Ok(());
+        }
+        data.check_read(range, bytes, now_ns)
     }
 
     /// What was done before an fsync began is durable now.

@@ -1,0 +1,112 @@
+//! Calls that few programs make, on a real mount, held against the local disk. `SEED` repeats
+//! a run. Needs root and /dev/fuse.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use sateen_testkit::program::Program;
+use sateen_testkit::random::Random;
+use sateen_testkit::{can_mount, env_number};
+
+/// What file systems reckon holes in.
+const BLOCK: u64 = 4096;
+
+fn started(name: &str, mounts: usize, options: &[&str]) -> Option<Program> {
+    if !can_mount() {
+        return None;
+    }
+    let program = Program::new(env!("CARGO_BIN_EXE_sateen"), name, mounts, options).unwrap();
+    program.up().unwrap();
+    Some(program)
+}
+
+/// Ends it, and checks what the work has left.
+fn ended(program: &Program) {
+    program.down().unwrap();
+    program.fsck().unwrap();
+}
+
+fn seed(name: &str) -> Random {
+    let seed = env_number("SEED", u64::from(std::process::id()));
+    println!("{name}: SEED={seed}");
+    Random::new(seed)
+}
+
+fn read_write(path: &Path) -> File {
+    File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+/// An empty file with so many stripes of 64 KiB.
+fn striped(path: &Path, stripes: u64) -> File {
+    let mut lfs = Command::new(env!("CARGO_BIN_EXE_sateen"));
+    lfs.args(["lfs", "setstripe", "-S", "65536", "-c", &stripes.to_string()]).arg(path);
+    let output = lfs.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    read_write(path)
+}
+
+/// The pieces of a file that have data, as `lseek` finds them.
+fn pieces(file: &File) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    loop {
+        let data = match seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(rustix::io::Errno::NXIO) => return found,
+            Err(error) => panic!("{error} at {at}"),
+        };
+        at = seek(file, SeekFrom::Hole(data)).unwrap();
+        assert!(data < at, "a piece of data is not empty");
+        found.push((data, at));
+    }
+}
+
+/// The same change of both.
+fn change(files: [&File; 2], random: &mut Random) -> String {
+    let offset = random.below(200) * BLOCK;
+    let len = (1 + random.below(40)) * BLOCK;
+    let what = random.below(12);
+    for file in files {
+        match what {
+            0..=5 => file.write_all_at(&vec![7; len as usize], offset).unwrap(),
+            6..=8 => {
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(file, hole, offset, len).unwrap();
+            }
+            9 => file.set_len(offset).unwrap(),
+            10 => file.set_len(offset + len).unwrap(),
+            _ => file.sync_all().unwrap(),
+        }
+    }
+    format!("{what} {offset}+{len}")
+}
+
+#[test]
+fn holes_are_where_the_local_disk_has_them() {
+    let Some(program) = started("holes", 2, &["--osts", "4"]) else { return };
+    let mut random = seed("holes");
+    for stripes in 1..=4 {
+        let name = format!("file{stripes}");
+        let here = striped(&program.mnt().join(&name), stripes);
+        let there = read_write(&program.scratch().join(&name));
+        let other = program.mounts()[1].join(&name);
+        let mut done = Vec::new();
+        for round in 0..60 {
+            done.push(change([&here, &there], &mut random));
+            assert_eq!(pieces(&here), pieces(&there), "{stripes} stripes: {done:?}");
+            if round % 10 == 0 {
+                assert_eq!(pieces(&File::open(&other).unwrap()), pieces(&there), "elsewhere");
+            }
+        }
+        for at in [0, BLOCK + 1, here.metadata().unwrap().len(), 1 << 62] {
+            for to in [SeekFrom::Data(at), SeekFrom::Hole(at)] {
+                assert_eq!(seek(&here, to), seek(&there, to), "{to:?}");
+            }
+        }
+    }
+    ended(&program);
+}
