@@ -338,6 +338,13 @@ impl InodeState {
         self.unreported_mtime = Some(mtime);
     }
 
+    /// The OSTs say how many blocks it has.
+    pub(crate) fn takes_up(&mut self, blocks: u64) {
+        if let Some(attr) = self.attr.as_mut().filter(|_| self.size_known) {
+            attr.blocks = blocks;
+        }
+    }
+
     /// Whether neither the kernel nor an open file refers to it, and nothing is under way. What
     /// is then still to be told goes with the lock; what is to be synced is kept elsewhere
     /// ([`crate::unsynced`]).

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sateen_client::{Client, Entry, Known, OpenHow};
 use sateen_fuse::{FileKind, Op, Reply, Request, SetattrIn, StatfsOut, open_flags};
-use sateen_types::{DirCookie, Errno, Fid, Result};
+use sateen_types::{DirCookie, Errno, Falloc, Fid, Result};
 use sateen_wire::{Cred, RenameFlags, SetAttr, TimeSet, XattrMode};
 
 use crate::convert;
@@ -32,6 +32,7 @@ const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 const FALLOC_KEEP_SIZE: u32 = 1;
 const FALLOC_PUNCH_HOLE: u32 = 2;
+const FALLOC_ZERO_RANGE: u32 = 16;
 /// The WRITE must take set-id bits away (`FUSE_WRITE_KILL_SUIDGID`).
 const WRITE_KILL_SUIDGID: u32 = 4;
 
@@ -419,12 +420,14 @@ impl Call {
                 client.removexattr(convert::fid_of(ino)?, name.as_bytes()).await
             }
             Op::Fallocate { fh, offset, length, mode, .. } => {
-                let punch = mode & FALLOC_PUNCH_HOLE != 0;
                 let keep = mode & FALLOC_KEEP_SIZE != 0;
-                if mode & !(FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE) != 0 || punch && !keep {
-                    return Err(Errno::EOPNOTSUPP);
-                }
-                client.allocate(fh, offset, length, punch, keep).await
+                let how = match mode & !FALLOC_KEEP_SIZE {
+                    0 => Falloc::Allocate,
+                    FALLOC_PUNCH_HOLE if keep => Falloc::PunchHole,
+                    FALLOC_ZERO_RANGE => Falloc::ZeroRange,
+                    _ => return Err(Errno::EOPNOTSUPP),
+                };
+                client.allocate(fh, (offset, length), how, keep).await
             }
             // The kernel then does it itself, or says so to the program.
             _ => Err(Errno::ENOSYS),

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex};
 use bytes::BytesMut;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek, syncfs};
 use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
-use sateen_types::{Errno, Fid, ObjectId, Seq};
+use sateen_types::{Errno, Falloc, Fid, ObjectId, Seq};
 use sateen_wire::StatFs;
 
 use crate::folder::create_folder;
@@ -278,21 +278,33 @@ impl ObjectStore for DiskObjects {
     fn allocate(
         &self,
         object: ObjectId,
-        offset: u64,
-        len: u64,
-        punch_hole: bool,
+        (offset, len): (u64, u64),
+        how: Falloc,
         keep_size: bool,
     ) -> Result<(), ObjectError> {
         self.guarded(|| {
-            if punch_hole {
-                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                return match self.existing(object)? {
-                    Some(file) => Ok(fallocate(&*file, hole, offset, len)?),
-                    None => Ok(()),
-                };
-            }
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let keep = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
-            Ok(fallocate(&*self.born(object)?, keep, offset, len)?)
+            match how {
+                Falloc::Allocate => fallocate(&*self.born(object)?, keep, offset, len)?,
+                Falloc::PunchHole => {
+                    if let Some(file) = self.existing(object)? {
+                        fallocate(&*file, hole, offset, len)?;
+                    }
+                }
+                Falloc::ZeroRange => {
+                    let file = self.born(object)?;
+                    match fallocate(&*file, FallocateFlags::ZERO_RANGE | keep, offset, len) {
+                        // tmpfs has no such call.
+                        Err(rustix::io::Errno::OPNOTSUPP) => {
+                            fallocate(&*file, hole, offset, len)?;
+                            fallocate(&*file, keep, offset, len)?;
+                        }
+                        result => result?,
+                    }
+                }
+            }
+            Ok(())
         })
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::BytesMut;
 use sateen_journal::{Decoded, decode_frame};
-use sateen_types::{Fid, ObjectId, Seq};
+use sateen_types::{Falloc, Fid, ObjectId, Seq};
 use sateen_wire::StatFs;
 
 use crate::{
@@ -171,22 +171,20 @@ impl ObjectStore for MemoryObjects {
     fn allocate(
         &self,
         object: ObjectId,
-        offset: u64,
-        len: u64,
-        punch_hole: bool,
+        (offset, len): (u64, u64),
+        how: Falloc,
         keep_size: bool,
     ) -> Result<(), ObjectError> {
         let mut objects = lock(&self.objects);
         let end = offset.checked_add(len).ok_or_else(no_space)?;
-        if punch_hole {
-            if let Some(data) = objects.get_mut(&object) {
-                let start = usize::try_from(offset).unwrap_or(usize::MAX).min(data.len());
-                let end = usize::try_from(end).unwrap_or(usize::MAX).min(data.len());
-                data.get_mut(start..end).unwrap_or_default().fill(0);
-            }
-            return Ok(());
+        if how != Falloc::Allocate
+            && let Some(data) = objects.get_mut(&object)
+        {
+            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(data.len());
+            let end = usize::try_from(end).unwrap_or(usize::MAX).min(data.len());
+            data.get_mut(start..end).unwrap_or_default().fill(0);
         }
-        if keep_size {
+        if how == Falloc::PunchHole || keep_size {
             return Ok(());
         }
         let size = objects.get(&object).map_or(0, |data| data.len() as u64);

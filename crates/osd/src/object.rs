@@ -3,7 +3,7 @@
 use std::io;
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Errno, Fid, ObjectId, Seq};
+use sateen_types::{Errno, Falloc, Fid, ObjectId, Seq};
 use sateen_wire::StatFs;
 
 /// Why an object call failed.
@@ -83,16 +83,16 @@ pub trait ObjectStore: Send + Sync {
     /// The device's.
     fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError>;
 
-    /// Allocates or frees a range; the object is born if it must be.
+    /// Allocates, frees or empties a range (offset and length); the object is born if it must be. With `keep_size`
+    /// it does not grow.
     ///
     /// # Errors
     /// The device's; `EOPNOTSUPP` if the file system below cannot.
     fn allocate(
         &self,
         object: ObjectId,
-        offset: u64,
-        len: u64,
-        punch_hole: bool,
+        range: (u64, u64),
+        how: Falloc,
         keep_size: bool,
     ) -> Result<(), ObjectError>;
 
@@ -177,7 +177,7 @@ pub enum ObjectOp {
         /// To this size.
         size: u64,
     },
-    /// Allocate or free.
+    /// Allocate, free or empty.
     Allocate {
         /// The object.
         object: ObjectId,
@@ -185,8 +185,8 @@ pub enum ObjectOp {
         offset: u64,
         /// How much.
         len: u64,
-        /// Free instead.
-        punch_hole: bool,
+        /// Which of them.
+        how: Falloc,
         /// Do not grow.
         keep_size: bool,
     },
@@ -268,8 +268,8 @@ impl ObjectOp {
                 return Ok(ObjectDone::Read { buffer, len });
             }
             ObjectOp::Punch { object, size } => store.punch(object, size)?,
-            ObjectOp::Allocate { object, offset, len, punch_hole, keep_size } => {
-                store.allocate(object, offset, len, punch_hole, keep_size)?;
+            ObjectOp::Allocate { object, offset, len, how, keep_size } => {
+                store.allocate(object, (offset, len), how, keep_size)?;
             }
             ObjectOp::Seek { object, offset, hole } => {
                 return Ok(ObjectDone::Offset(store.seek(object, offset, hole)?));

@@ -171,6 +171,7 @@ fn places(request: &OstRequest) -> (Class, Vec<ObjectId>) {
         OstRequest::Allocate { object, punch_hole, .. } => {
             (if *punch_hole { Class::Exclusive } else { Class::Write }, vec![*object])
         }
+        OstRequest::ZeroRange { object, .. } => (Class::Exclusive, vec![*object]),
         OstRequest::Sync { objects, .. } => (Class::Sync, objects.clone()),
         OstRequest::Punch { object, .. } => (Class::Exclusive, vec![*object]),
         OstRequest::Destroy { objects, .. } => (Class::Exclusive, objects.clone()),

@@ -58,7 +58,7 @@ pub(crate) fn begin(ost: &mut Ost, id: u64, op: &mut Op, out: &mut Outbox) -> Re
         OstRequest::StatFs => Ok(statfs::ask(ost, op)),
         OstRequest::Grant { .. } => Ok(grant::begin(ost, op)),
         OstRequest::Seek { object, offset, hole } => Ok(seek::begin(*object, *offset, *hole)),
-        OstRequest::Allocate { .. } => allocate::begin(ost, op),
+        OstRequest::Allocate { .. } | OstRequest::ZeroRange { .. } => allocate::begin(ost, op),
     }
 }
 
@@ -87,7 +87,9 @@ pub(crate) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
         OstRequest::StatFs => statfs::done(ost, op, done),
         OstRequest::Grant { .. } => grant::done(ost, op, done),
         OstRequest::Seek { .. } => seek::done(done),
-        OstRequest::Allocate { .. } => allocate::done(ost, op, done),
+        OstRequest::Allocate { .. } | OstRequest::ZeroRange { .. } => {
+            allocate::done(ost, op, done)
+        }
         OstRequest::Fence { .. } => Err(unexpected()),
     }
 }

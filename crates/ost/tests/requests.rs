@@ -144,6 +144,38 @@ fn a_sync_of_an_earlier_boot_fails() {
     assert_eq!(world.call(&mut client, sync(0)), Ok(OstReply::Done));
 }
 
+#[test]
+fn a_range_that_is_emptied_keeps_its_space() {
+    let mut world = World::new(1, 16 * MIB);
+    let mut one = world.client(1);
+    let a = object(1, 0);
+    world.write(&mut one, a, 0, &[7; 100]).unwrap();
+    let zero = |offset, len, keep_size, layout_gen| OstRequest::ZeroRange {
+        object: a,
+        layout_gen,
+        offset,
+        len,
+        keep_size,
+    };
+    assert_eq!(world.call(&mut one, zero(10, 50, false, 1)), Ok(OstReply::Done));
+    let read = OstRequest::Read { object: a, offset: 0, len: 100 };
+    let ticket = world.send(&mut one, read, Bulk::Buffer(BytesMut::with_capacity(100)));
+    let (_, Bulk::Buffer(found)) = world.wait(ticket) else { panic!("bytes") };
+    assert_eq!(
+        (&found[..10], &found[10..60], &found[60..]),
+        (&[7; 10][..], &[0; 50][..], &[7; 40][..])
+    );
+    assert_eq!(world.call(&mut one, zero(90, 200, true, 1)), Ok(OstReply::Done));
+    assert_eq!(size(&mut world, &mut one, a), 100);
+    assert_eq!(world.call(&mut one, zero(90, 200, false, 1)), Ok(OstReply::Done));
+    assert_eq!(size(&mut world, &mut one, a), 290);
+    assert_eq!(world.call(&mut one, zero(0, 0, false, 1)), Err(Errno::EINVAL));
+    assert_eq!(world.call(&mut one, zero(0, 20 * MIB, false, 1)), Err(Errno::ENOSPC));
+    // Whoever comes with an older layout is too late, also for an object that is not there yet.
+    assert_eq!(world.call(&mut one, zero(0, 10, false, 2)), Ok(OstReply::Done));
+    assert_eq!(world.call(&mut one, zero(0, 10, false, 1)), Err(Errno::ESTALE));
+}
+
 /// The bytes are there, but the record that was to be journaled with them is not.
 #[test]
 fn a_hole_is_punched_into_what_a_killed_process_left() {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -69,7 +69,7 @@ fn pieces(file: &File) -> Vec<(u64, u64)> {
 fn change(files: [&File; 2], random: &mut Random) -> String {
     let offset = random.below(200) * BLOCK;
     let len = (1 + random.below(40)) * BLOCK;
-    let what = random.below(12);
+    let what = random.below(15);
     for file in files {
         match what {
             0..=5 => file.write_all_at(&vec![7; len as usize], offset).unwrap(),
@@ -77,8 +77,14 @@ fn change(files: [&File; 2], random: &mut Random) -> String {
                 let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 fallocate(file, hole, offset, len).unwrap();
             }
-            9 => file.set_len(offset).unwrap(),
-            10 => file.set_len(offset + len).unwrap(),
+            9 => fallocate(file, FallocateFlags::ZERO_RANGE, offset, len).unwrap(),
+            10 => fallocate(file, FallocateFlags::KEEP_SIZE, offset, len).unwrap(),
+            11 => {
+                let keep = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+                fallocate(file, keep, offset, len).unwrap();
+            }
+            12 => file.set_len(offset).unwrap(),
+            13 => file.set_len(offset + len).unwrap(),
             _ => file.sync_all().unwrap(),
         }
     }
@@ -97,6 +103,8 @@ fn holes_are_where_the_local_disk_has_them() {
         let mut done = Vec::new();
         for round in 0..60 {
             done.push(change([&here, &there], &mut random));
+            let size = |file: &File| file.metadata().unwrap().len();
+            assert_eq!(size(&here), size(&there), "{stripes} stripes: {done:?}");
             assert_eq!(pieces(&here), pieces(&there), "{stripes} stripes: {done:?}");
             if round % 10 == 0 {
                 assert_eq!(pieces(&File::open(&other).unwrap()), pieces(&there), "elsewhere");
@@ -108,5 +116,46 @@ fn holes_are_where_the_local_disk_has_them() {
             }
         }
     }
+    ended(&program);
+}
+
+/// What is set aside, emptied and freed is counted, and reads as it should everywhere.
+#[test]
+fn space_is_set_aside_and_given_back() {
+    let Some(program) = started("space", 2, &["--osts", "2"]) else { return };
+    let path = program.mnt().join("file");
+    let file = striped(&path, 2);
+    let other = program.mounts()[1].join("file");
+    let blocks = || file.metadata().unwrap().blocks() / 8;
+    file.write_all_at(&[7; 64 << 12], 0).unwrap();
+    assert_eq!(blocks(), 64);
+    let change = |flags, at: u64, len: u64| fallocate(&file, flags, at * BLOCK, len * BLOCK);
+    let (keep, hole) = (FallocateFlags::KEEP_SIZE, FallocateFlags::PUNCH_HOLE);
+    let zero = FallocateFlags::ZERO_RANGE;
+    change(hole | keep, 8, 32).unwrap();
+    assert_eq!(blocks(), 32);
+    change(zero, 0, 4).unwrap();
+    assert_eq!(blocks(), 32, "it keeps its space");
+    change(zero | keep, 60, 10).unwrap();
+    assert_eq!((blocks(), file.metadata().unwrap().len()), (38, 64 * BLOCK));
+    change(zero, 60, 10).unwrap();
+    assert_eq!((blocks(), file.metadata().unwrap().len()), (38, 70 * BLOCK));
+    let mut right = vec![7; 64 << 12];
+    right.resize(70 << 12, 0);
+    for emptied in [0..4, 8..40, 60..64] {
+        right[emptied.start << 12..emptied.end << 12].fill(0);
+    }
+    assert!(fs::read(&path).unwrap() == right && fs::read(&other).unwrap() == right);
+    assert_eq!(fs::metadata(&other).unwrap().blocks() / 8, 38);
+    let refused = Err(rustix::io::Errno::OPNOTSUPP);
+    assert_eq!(change(hole, 0, 1), refused);
+    assert_eq!(change(FallocateFlags::COLLAPSE_RANGE, 0, 1), refused);
+    assert_eq!(change(FallocateFlags::INSERT_RANGE, 0, 1), refused);
+    assert_eq!(change(zero, 0, 0), Err(rustix::io::Errno::INVAL));
+    let too_far = fallocate(&file, zero, i64::MAX as u64 - 10, 100);
+    assert_eq!(too_far, Err(rustix::io::Errno::FBIG));
+    let read_only = File::open(&path).unwrap();
+    assert_eq!(fallocate(&read_only, zero, 0, BLOCK), Err(rustix::io::Errno::BADF));
+    drop((file, read_only));
     ended(&program);
 }

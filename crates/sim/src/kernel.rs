@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
 use sateen_client::{Client, Entry, KernelInval, Known, OpenHow};
-use sateen_types::{Attr, DirCookie, Errno, Fid, Result};
+use sateen_types::{Attr, DirCookie, Errno, Falloc, Fid, Result};
 use sateen_wire::{Cred, DirEntry, RenameFlags, SetAttr};
 
 use crate::executor::{Signal, lock};
@@ -395,6 +395,16 @@ impl Kernel {
             signal.raise(true);
         }
         first
+    }
+
+    /// `fallocate` with `FALLOC_FL_ZERO_RANGE`.
+    pub(crate) async fn zero_range(&self, handle: Handle, offset: u64, len: u64) -> Result<()> {
+        let range = (offset, len);
+        let done = self.client.allocate(handle.id, range, Falloc::ZeroRange, false).await;
+        let mut state = lock(&self.state);
+        state.drop_pages(handle.fid);
+        state.drop_attr(handle.fid);
+        done
     }
 
     /// Where the next data or hole begins.

@@ -38,7 +38,8 @@ impl At {
 pub(crate) enum Op {
     Open { at: At, create: Option<u32>, how: OpenHow },
     Close { handle: Handle },
-    Write { handle: Handle, offset: u64, data: Vec<u8> },
+    /// With `zero_range` its bytes are zeros, and are made by that call.
+    Write { handle: Handle, offset: u64, data: Vec<u8>, zero_range: bool },
     Read { handle: Handle, offset: u64, len: u64 },
     Seek { handle: Handle, offset: u64, hole: bool },
     Fsync { handle: Handle },
@@ -109,6 +110,7 @@ impl Op {
             Op::Open { create: Some(_), .. } => "op create",
             Op::Open { .. } => "op open",
             Op::Close { .. } => "op close",
+            Op::Write { zero_range: true, .. } => "op zero range",
             Op::Write { .. } => "op write",
             Op::Read { .. } => "op read",
             Op::Seek { .. } => "op seek",
@@ -347,7 +349,11 @@ impl Op {
                 kernel.open(at.dir(), &at.name, create, how).await.map(Out::Opened)
             }
             Op::Close { handle } => kernel.close(handle).await.map(|()| Out::Done),
-            Op::Write { handle, offset, data } => {
+            Op::Write { handle, offset, data, zero_range: true } => {
+                let len = data.len();
+                kernel.zero_range(handle, offset, len as u64).await.map(|()| Out::Written(len))
+            }
+            Op::Write { handle, offset, data, .. } => {
                 kernel.write(handle, offset, Bytes::from(data)).await.map(Out::Written)
             }
             Op::Read { handle, offset, len } => {
@@ -461,9 +467,13 @@ impl Chooser<'_> {
                     return Op::Close { handle };
                 }
                 let offset = offset.min(FILE_BYTES_MAX);
+                if !handle.how.append && !handle.how.sync && self.random.one_in(8) {
+                    let data = vec![0; len as usize];
+                    return Op::Write { handle, offset, data, zero_range: true };
+                }
                 let seed = self.random.any();
                 let data = (0..len).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i as u8).collect();
-                Op::Write { handle, offset, data }
+                Op::Write { handle, offset, data, zero_range: false }
             }
             45..=48 => {
                 let offset = self.random.below(size + 5000);

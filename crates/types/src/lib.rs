@@ -7,6 +7,7 @@ mod attr;
 mod cookie;
 mod endpoint;
 mod errno;
+mod falloc;
 mod fid;
 mod hash;
 mod layout;
@@ -19,6 +20,7 @@ pub use attr::{Attr, FileKind};
 pub use cookie::{COLLISION_MAX, DirCookie, name_hash};
 pub use endpoint::{ClientId, Endpoint};
 pub use errno::{Errno, Result};
+pub use falloc::Falloc;
 pub use fid::{Fid, FidError, Ino, ObjectId, SEQ_OBJECTS_MAX, Seq, seq};
 pub use hash::{FastHasher, FastMap, FidMap};
 pub use layout::{

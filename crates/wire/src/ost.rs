@@ -167,6 +167,20 @@ wire_enum! {
             /// The file.
             fid: Fid,
         },
+        /// Makes a range read as zeros, and keeps space for it (`FALLOC_FL_ZERO_RANGE`).
+        /// Answer: `Done`.
+        14 => ZeroRange {
+            /// The object.
+            object: ObjectId,
+            /// Generation of the layout.
+            layout_gen: u32,
+            /// Where, in the object.
+            offset: u64,
+            /// How many bytes.
+            len: u64,
+            /// Do not let the object grow.
+            keep_size: bool,
+        },
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sateen_types::{Errno, Result};
+use sateen_types::{Errno, Falloc, Layout, ObjectId, Result};
 use sateen_wire::{OstReply, OstRequest};
 
 use super::data::FILE_BYTES_MAX;
@@ -52,16 +52,16 @@ impl Client {
         }
     }
 
-    /// Allocates or frees a range, as `fallocate` does.
+    /// Allocates, frees or empties a range, as `fallocate` does. With `keep_size` the file does
+    /// not grow.
     ///
     /// # Errors
     /// `EINVAL` for an empty range, `EFBIG`, and the OSTs'.
     pub async fn allocate(
         self: &Arc<Client>,
         handle: u64,
-        offset: u64,
-        len: u64,
-        punch_hole: bool,
+        (offset, len): (u64, u64),
+        how: Falloc,
         keep_size: bool,
     ) -> Result<()> {
         let era = self.era();
@@ -76,22 +76,41 @@ impl Client {
         self.size_now(inode, &used).await?;
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
+        let change = self.change_range(inode, &layout, (offset, end), (how, keep_size), era);
+        let changed = change.await;
+        if matches!(changed, Err(Errno::ENOSPC | Errno::EOPNOTSUPP | Errno::EFBIG)) {
+            return changed;
+        }
+        // As a write that fails: what may have happened counts, also for the size.
+        let mtime = self.port.now().wall();
+        let grown = if keep_size || how == Falloc::PunchHole { 0 } else { end };
+        inode.update(|state| state.wrote(grown, 0, mtime));
+        changed?;
+        // How much space came or went, only the OSTs know.
+        let (_, blocks) = self.glimpse(inode.fid, &layout).await?;
+        inode.update(|state| state.takes_up(blocks));
+        drop(used);
+        Ok(())
+    }
+
+    /// Of a contiguous range each object has a contiguous part.
+    async fn change_range(
+        &self,
+        inode: &Inode,
+        layout: &Layout,
+        (start, end): (u64, u64),
+        (how, keep_size): (Falloc, bool),
+        era: u64,
+    ) -> Result<()> {
         for (stripe, ost) in layout.objects() {
-            // Of a contiguous range each object has a contiguous part.
-            let from = layout.object_size(stripe, offset);
+            let from = layout.object_size(stripe, start);
             let to = layout.object_size(stripe, end);
             if from == to {
                 continue;
             }
-            let object = sateen_types::ObjectId { fid: inode.fid, stripe };
-            let request = OstRequest::Allocate {
-                object,
-                layout_gen: layout.generation,
-                offset: from,
-                len: to - from,
-                punch_hole,
-                keep_size,
-            };
+            let object = ObjectId { fid: inode.fid, stripe };
+            let range = (from, to - from);
+            let request = range_request(object, layout.generation, range, (how, keep_size));
             self.unsynced.room(ost).await;
             // A request that a restart catches in the middle fails, so that this is the epoch
             // of the answer, too.
@@ -101,10 +120,19 @@ impl Client {
             };
             lock(&inode.state).changed_object(stripe, Unsynced { ost, boot_epoch });
         }
-        let mtime = self.port.now().wall();
-        let grown = if keep_size || punch_hole { 0 } else { end };
-        inode.update(|state| state.wrote(grown, 0, mtime));
-        drop(used);
         Ok(())
     }
+}
+
+fn range_request(
+    object: ObjectId,
+    layout_gen: u32,
+    (offset, len): (u64, u64),
+    (how, keep_size): (Falloc, bool),
+) -> OstRequest {
+    if how == Falloc::ZeroRange {
+        return OstRequest::ZeroRange { object, layout_gen, offset, len, keep_size };
+    }
+    let punch_hole = how == Falloc::PunchHole;
+    OstRequest::Allocate { object, layout_gen, offset, len, punch_hole, keep_size }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sateen_client::{Census, Client, OpenHow};
-use sateen_types::{Attr, Endpoint, Errno, Fid, Layout, ObjectId, Result};
+use sateen_types::{Attr, Endpoint, Errno, Falloc, Fid, Layout, ObjectId, Result};
 use sateen_wire::{
-    Grant, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply,
+    Grant, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, ObjectAttr, OstReply, OstRequest, Reply,
     ReplyBody, Request,
 };
 
@@ -108,6 +108,10 @@ impl Targets {
                 OstReply::Done
             }
             OstRequest::Allocate { .. } => OstReply::Done,
+            OstRequest::GetAttr { objects } => {
+                let attr = |object| ObjectAttr { object, size: STRIPE, blocks: STRIPE / 512 };
+                OstReply::Objects(objects.into_iter().map(attr).collect())
+            }
             other => panic!("{other:?}"),
         };
         Reply::ok(ReplyBody::Ost(body))
@@ -386,7 +390,7 @@ fn too_much_that_is_unsynced_is_synced_without_being_asked() {
         let (fid, handle) = targets.create(&format!("file{n}"));
         let len = u64::from(stripes) * STRIPE;
         let allocate = move |client: Arc<Client>| async move {
-            client.allocate(handle, 0, len, false, false).await
+            client.allocate(handle, (0, len), Falloc::Allocate, false).await
         };
         assert_eq!(targets.run(allocate), Ok(()));
         targets.close(handle);

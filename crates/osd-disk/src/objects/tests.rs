@@ -46,12 +46,13 @@ fn agrees_with_the_memory_backend() {
                 memory.punch(object, offset).unwrap();
             }
             7 => {
-                let hole = random.below(2) == 0;
-                let keep = hole || random.below(2) == 0;
-                disk.allocate(object, offset, len + 1, hole, keep).unwrap();
-                memory.allocate(object, offset, len + 1, hole, keep).unwrap();
+                let ways = [Falloc::Allocate, Falloc::PunchHole, Falloc::ZeroRange];
+                let how = ways[random.below(3) as usize];
+                let keep = how == Falloc::PunchHole || random.below(2) == 0;
+                disk.allocate(object, (offset, len + 1), how, keep).unwrap();
+                memory.allocate(object, (offset, len + 1), how, keep).unwrap();
                 // Memory has no object without bytes; the disk may.
-                if keep && !hole {
+                if keep && how != Falloc::PunchHole {
                     disk.write(object, 0, b"x").unwrap();
                     memory.write(object, 0, b"x").unwrap();
                 }
@@ -100,10 +101,15 @@ fn holes_are_found_and_take_no_space() {
     assert_eq!(store.seek(object, 9 << 20, true).unwrap(), None);
     store.sync(&[object]).unwrap();
     assert!(store.stat(&[object]).unwrap()[0].blocks < 1000);
-    store.allocate(object, 0, 4 << 20, false, false).unwrap();
+    let range = (0, 4 << 20);
+    store.allocate(object, range, Falloc::Allocate, false).unwrap();
     assert!(store.stat(&[object]).unwrap()[0].blocks >= 8192);
-    store.allocate(object, 0, 4 << 20, true, true).unwrap();
+    store.allocate(object, range, Falloc::PunchHole, true).unwrap();
     assert!(store.stat(&[object]).unwrap()[0].blocks < 1000);
+    store.write(object, 0, &[1; 8192]).unwrap();
+    store.allocate(object, range, Falloc::ZeroRange, true).unwrap();
+    assert!(store.stat(&[object]).unwrap()[0].blocks >= 8192);
+    assert_eq!(read(&store, object, 0, 8192), [0; 8192]);
 }
 
 /// What must be synced for an object to be found after power loss: every folder in which a

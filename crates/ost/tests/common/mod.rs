@@ -136,12 +136,11 @@ impl ObjectStore for Disk {
     fn allocate(
         &self,
         object: ObjectId,
-        offset: u64,
-        len: u64,
-        punch_hole: bool,
+        range: (u64, u64),
+        how: Falloc,
         keep_size: bool,
     ) -> Result<(), ObjectError> {
-        self.now.allocate(object, offset, len, punch_hole, keep_size)?;
+        self.now.allocate(object, range, how, keep_size)?;
         self.note(object);
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::BytesMut;
 use sateen_osd::memory::MemoryObjects;
 use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
-use sateen_types::{Errno, Fid, ObjectId, Seq};
+use sateen_types::{Errno, Falloc, Fid, ObjectId, Seq};
 use sateen_wire::StatFs;
 
 use crate::random::Random;
@@ -22,7 +22,7 @@ const OBJECT_BYTES_MAX: usize = 64 << 20;
 enum Change {
     Write(u64, Vec<u8>),
     Punch(u64),
-    Allocate { offset: u64, len: u64, punch_hole: bool, keep_size: bool },
+    Allocate { offset: u64, len: u64, how: Falloc, keep_size: bool },
     Remove,
 }
 
@@ -156,15 +156,16 @@ fn apply(image: &mut Option<Vec<u8>>, change: &Change) {
                 bytes.truncate(*size as usize);
             }
         }
-        Change::Allocate { offset, len, punch_hole, keep_size } => {
+        Change::Allocate { offset, len, how, keep_size } => {
             let end = offset + len;
-            if *punch_hole {
-                if let Some(bytes) = image {
-                    let start = (*offset as usize).min(bytes.len());
-                    let end = (end as usize).min(bytes.len());
-                    bytes.get_mut(start..end).unwrap_or_default().fill(0);
-                }
-            } else if !keep_size {
+            if *how != Falloc::Allocate
+                && let Some(bytes) = image
+            {
+                let start = (*offset as usize).min(bytes.len());
+                let end = (end as usize).min(bytes.len());
+                bytes.get_mut(start..end).unwrap_or_default().fill(0);
+            }
+            if *how != Falloc::PunchHole && !keep_size {
                 let bytes = image.get_or_insert_default();
                 if (bytes.len() as u64) < end {
                     resize(bytes, end);
@@ -204,13 +205,12 @@ impl ObjectStore for SimObjects {
     fn allocate(
         &self,
         object: ObjectId,
-        offset: u64,
-        len: u64,
-        punch_hole: bool,
+        (offset, len): (u64, u64),
+        how: Falloc,
         keep_size: bool,
     ) -> Result<(), ObjectError> {
-        self.now.allocate(object, offset, len, punch_hole, keep_size)?;
-        self.note(object, Change::Allocate { offset, len, punch_hole, keep_size });
+        self.now.allocate(object, (offset, len), how, keep_size)?;
+        self.note(object, Change::Allocate { offset, len, how, keep_size });
         Ok(())
     }
 

@@ -444,6 +444,7 @@ any_enum!(OstRequest {
     Seek { object, offset, hole },
     Allocate { object, layout_gen, offset, len, punch_hole, keep_size },
     ListFile { fid },
+    ZeroRange { object, layout_gen, offset, len, keep_size },
 });
 any_enum!(OstReply {
     Done,
