@@ -67,6 +67,7 @@ fn changed_by(request: &MdtRequest) -> Option<Changed> {
         MdtRequest::Unlink { parent, .. } => Some([*parent, *parent]),
         MdtRequest::Rename { parent, new_parent, .. } => Some([*parent, *new_parent]),
         MdtRequest::SetAttr { fid, .. }
+        | MdtRequest::Tmpfile { fid, .. }
         | MdtRequest::SetXattr { fid, .. }
         | MdtRequest::RemoveXattr { fid, .. }
         | MdtRequest::SetStripe { fid, .. } => Some([*fid, *fid]),

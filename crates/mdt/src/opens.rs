@@ -14,6 +14,8 @@ pub(crate) struct OpenFile {
     pub(crate) writers: u32,
     /// It has no name any more and goes with the last close.
     pub(crate) orphan: bool,
+    /// It never had a name, and may be given one.
+    pub(crate) linkable: bool,
     /// Nobody was lost who could have known the size better than the inode.
     pub(crate) known: bool,
     /// Somebody reported having written.

@@ -19,6 +19,7 @@ mod setattr;
 mod statfs;
 mod stripe;
 mod sync;
+mod tmpfile;
 mod unlink;
 mod xattr;
 
@@ -106,6 +107,7 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
             stripe::set_layout(mdt, op, *fid, (*stripe_size, osts))
         }
         MdtRequest::GetLinks { fid } => links::run(mdt, op, *fid),
+        MdtRequest::Tmpfile { .. } => tmpfile::run(mdt, op, request),
     }
 }
 

@@ -71,9 +71,10 @@ fn kernel_flags(how: OpenHow, flags: u32, direct_io: bool) -> u32 {
 /// The kernel leaves the umask to us, because a default ACL takes its place.
 fn umask_of(op: &Op) -> u32 {
     match op {
-        Op::Mkdir { umask, .. } | Op::Mknod { umask, .. } | Op::Create { umask, .. } => {
-            *umask & 0o777
-        }
+        Op::Mkdir { umask, .. }
+        | Op::Mknod { umask, .. }
+        | Op::Create { umask, .. }
+        | Op::Tmpfile { umask, .. } => *umask & 0o777,
         _ => 0,
     }
 }
@@ -116,7 +117,9 @@ impl Call {
                 Ok(known) => reply.attr(&convert::attr(&known.attr), convert::validity(false)),
                 Err(errno) => reply.error(errno.raw()),
             },
-            Op::Open { .. } | Op::Create { .. } => self.open(request.op, cred, reply).await,
+            Op::Open { .. } | Op::Create { .. } | Op::Tmpfile { .. } => {
+                self.open(request.op, cred, reply).await;
+            }
             Op::Read { fh, offset, size, .. } => self.read(fh, offset, size, reply).await,
             Op::Write { .. } => self.write(request.op, cred, reply).await,
             Op::Lseek { fh, offset, whence, .. } => match self.seek(fh, offset, whence).await {
@@ -234,6 +237,23 @@ impl Call {
                         let held = self.client.introduce(attr.fid) && opened.known.held;
                         let out = convert::entry(&attr, entry.held && self.keeps_names, held);
                         let flags = kernel_flags(how, flags, self.direct_io);
+                        reply.created(&out, opened.handle, flags);
+                    }
+                    Err(errno) => reply.error(errno.raw()),
+                }
+            }
+            Op::Tmpfile { parent, mode, flags, .. } => {
+                let how = how(flags);
+                let made = match convert::fid_of(parent) {
+                    Ok(parent) => self.client.tmpfile(parent, mode, how, cred).await,
+                    Err(errno) => Err(errno),
+                };
+                match made {
+                    Ok(opened) => {
+                        let attr = opened.known.attr;
+                        let held = self.client.introduce(attr.fid) && opened.known.held;
+                        let flags = kernel_flags(how, flags, self.direct_io);
+                        let out = convert::entry(&attr, false, held);
                         reply.created(&out, opened.handle, flags);
                     }
                     Err(errno) => reply.error(errno.raw()),

@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, fallocate, linkat, openat, seek,
+};
 use sateen_testkit::program::Program;
 use sateen_testkit::random::Random;
 use sateen_testkit::{can_mount, env_number};
@@ -157,5 +160,76 @@ fn space_is_set_aside_and_given_back() {
     let read_only = File::open(&path).unwrap();
     assert_eq!(fallocate(&read_only, zero, 0, BLOCK), Err(rustix::io::Errno::BADF));
     drop((file, read_only));
+    ended(&program);
+}
+
+/// What lies in a folder.
+fn names(path: &Path) -> Vec<String> {
+    let all = fs::read_dir(path).unwrap();
+    let mut all: Vec<_> =
+        all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    all.sort();
+    all
+}
+
+fn tmpfile(folder: &Path, flags: OFlags) -> File {
+    let flags = flags | OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    File::from(openat(CWD, folder, flags, Mode::from(0o640)).unwrap())
+}
+
+/// Gives an open file a name by way of its descriptor.
+fn link_open(file: &File, to: &Path) -> rustix::io::Result<()> {
+    let fd = format!("/proc/self/fd/{}", file.as_raw_fd());
+    linkat(CWD, fd, CWD, to, AtFlags::SYMLINK_FOLLOW)
+}
+
+#[test]
+fn files_without_a_name() {
+    let Some(program) = started("tmpfile", 2, &[]) else { return };
+    let (mnt, other) = (program.mnt(), &program.mounts()[1]);
+    let file = tmpfile(mnt, OFlags::empty());
+    file.write_all_at(b"secret", 0).unwrap();
+    assert_eq!((file.metadata().unwrap().nlink(), file.metadata().unwrap().len()), (0, 6));
+    assert!(names(mnt).is_empty());
+    drop(file);
+    // It gets a name, and another one, in both ways.
+    let file = tmpfile(mnt, OFlags::empty());
+    file.write_all_at(b"kept", 0).unwrap();
+    link_open(&file, &mnt.join("one")).unwrap();
+    assert_eq!(fs::read(other.join("one")).unwrap(), b"kept");
+    assert_eq!(file.metadata().unwrap().nlink(), 1);
+    linkat(&file, "", CWD, mnt.join("two"), AtFlags::EMPTY_PATH).unwrap();
+    assert_eq!(fs::metadata(other.join("one")).unwrap().nlink(), 2);
+    file.write_all_at(b"more", 4).unwrap();
+    drop(file);
+    assert_eq!(fs::read(other.join("two")).unwrap(), b"keptmore");
+    assert_eq!(fs::metadata(mnt.join("two")).unwrap().mode() & 0o777, 0o640);
+    // Not if it was opened so, and not if another has the name.
+    let file = tmpfile(mnt, OFlags::EXCL);
+    assert_eq!(link_open(&file, &mnt.join("three")), Err(rustix::io::Errno::NOENT));
+    let taken = tmpfile(mnt, OFlags::empty());
+    assert_eq!(link_open(&taken, &mnt.join("one")), Err(rustix::io::Errno::EXIST));
+    link_open(&taken, &mnt.join("three")).unwrap();
+    fs::remove_file(mnt.join("three")).unwrap();
+    assert_eq!(link_open(&taken, &mnt.join("four")), Err(rustix::io::Errno::NOENT));
+    for at in ["one", "nothing"] {
+        let flags = OFlags::TMPFILE | OFlags::RDWR;
+        let there = openat(CWD, mnt.join(at), flags, Mode::from(0o600)).map(drop);
+        let right = openat(CWD, program.scratch().join("disk/nothing"), flags, Mode::from(0o600));
+        let right = if at == "one" { Err(rustix::io::Errno::NOTDIR) } else { right.map(drop) };
+        assert_eq!(there, right, "{at}");
+    }
+    // All of it is gone after kill -9, but for what has a name and was synced.
+    let synced = tmpfile(mnt, OFlags::empty());
+    synced.write_all_at(&[5; 3 << 20], 0).unwrap();
+    link_open(&synced, &mnt.join("synced")).unwrap();
+    synced.sync_all().unwrap();
+    File::open(mnt).unwrap().sync_all().unwrap();
+    program.kill().unwrap();
+    program.fsck().unwrap();
+    drop((file, taken, synced));
+    program.up().unwrap();
+    assert_eq!(names(mnt), ["one", "synced", "two"]);
+    assert!(fs::read(mnt.join("synced")).unwrap() == [5; 3 << 20]);
     ended(&program);
 }

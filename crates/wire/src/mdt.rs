@@ -388,6 +388,27 @@ wire_enum! {
             /// The inode.
             fid: Fid,
         },
+        /// Makes a regular file without a name and opens it (`O_TMPFILE`). It goes with its
+        /// last close, unless it has been given a name by then. Answer: `Created`.
+        24 => Tmpfile {
+            /// The directory whose file system, group, policy and default ACL it gets.
+            parent: Fid,
+            /// The new inode's FID.
+            fid: Fid,
+            /// Permissions as asked for.
+            mode: u32,
+            /// The creator.
+            cred: Cred,
+            /// What it is opened for.
+            flags: OpenFlags,
+            /// The name of the open.
+            open_id: OpenId,
+            /// `Link` may give it its first name (no `O_EXCL`).
+            linkable: bool,
+            /// Locks wanted on the inode: `DATA` in PW if it is opened for writing, the rest
+            /// in PR.
+            want: Ibits,
+        },
     }
 }
 

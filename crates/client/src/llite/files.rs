@@ -238,6 +238,42 @@ impl Client {
         Ok((entry, opened))
     }
 
+    /// Makes a file without a name in the directory `parent`, and opens it. Unless `how` is
+    /// exclusive, a link may give it a name.
+    ///
+    /// # Errors
+    /// As `open` with `O_TMPFILE`.
+    pub async fn tmpfile(
+        self: &Arc<Client>,
+        parent: Fid,
+        mode: u32,
+        how: OpenHow,
+        cred: Cred,
+    ) -> Result<Opened> {
+        let era = self.era();
+        let open_id = self.next_open_id();
+        let fid = self.new_fid(parent, era).await?;
+        let flags = OpenFlags { write: how.write, truncate: false, exec: false };
+        let want = Ibits::META.union(Ibits::DATA);
+        let linkable = !how.exclusive;
+        let request =
+            MdtRequest::Tmpfile { parent, fid, mode, cred, flags, open_id, linkable, want };
+        let answer = self.mdt_in(era, parent, request).await?;
+        let MdtReply::Created { attr, layout, .. } = answer.body else { return Err(Errno::EPROTO) };
+        let inode = self.inode(fid);
+        self.begin_open(&inode, how);
+        inode.update(|state| {
+            state.layout = layout;
+            state.nameless = true;
+            state.is_new();
+        });
+        let opened = self.finish_open(&inode, open_id, how, (attr, answer.stamp)).await;
+        if opened.is_err() {
+            self.drop_open(inode, open_id, how).await;
+        }
+        opened
+    }
+
     fn begin_open(&self, inode: &Inode, how: OpenHow) {
         inode.update(|state| {
             state.opens += 1;

@@ -234,7 +234,9 @@ impl Client {
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         let sent = answer.stamp;
         self.own_change(&self.inode(parent), None, sent).await;
-        self.own_change(&self.inode(fid), Some(attr), sent).await;
+        let inode = self.inode(fid);
+        inode.update(|state| state.nameless = false);
+        self.own_change(&inode, Some(attr), sent).await;
         self.entry(parent, attr, sent).await
     }
 

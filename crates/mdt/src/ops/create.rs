@@ -3,7 +3,7 @@
 use sateen_ldlm::Need;
 use sateen_osd::Batch;
 use sateen_target::Fault;
-use sateen_types::{Attr, Errno, Fid, FileKind, StripePolicy};
+use sateen_types::{Attr, ClientId, Errno, Fid, FileKind, StripePolicy};
 use sateen_wire::disk::mdt::{Inode, put_link};
 use sateen_wire::{Grants, Ibits, LockMode, MdtReply, MdtRequest, SYMLINK_MAX};
 
@@ -16,17 +16,18 @@ use crate::layouts::Made;
 use crate::mdt::Mdt;
 use crate::names::{Found, find, insert};
 use crate::op::{Op, Outcome};
+use crate::seqs::Seqs;
 use crate::view::{Stamp, View};
 
 /// What the new inode shall be.
-struct New<'a> {
-    fid: Fid,
-    mode: u32,
-    rdev: u32,
-    symlink: &'a [u8],
-    policy: Option<StripePolicy>,
-    intent: Intent,
-    open: bool,
+pub(super) struct New<'a> {
+    pub(super) fid: Fid,
+    pub(super) mode: u32,
+    pub(super) rdev: u32,
+    pub(super) symlink: &'a [u8],
+    pub(super) policy: Option<StripePolicy>,
+    pub(super) intent: Intent,
+    pub(super) open: bool,
 }
 
 pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Result<Outcome, Fault> {
@@ -64,9 +65,7 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     }
     let kind = check(&new)?;
     mdt.room.require()?;
-    if !mdt.seqs.check(op.client, new.fid)? && view.inode(new.fid)?.is_some() {
-        return Err(Errno::EEXIST.into());
-    }
+    is_unused(&mdt.seqs, &view, op.client, new.fid)?;
     if new.open {
         mdt.clients.may_open(op.client, new.intent.id)?;
     }
@@ -98,14 +97,14 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
 
 /// The lists of permissions that a new inode gets from its directory.
 #[derive(Default)]
-struct Lists {
+pub(super) struct Lists {
     access: Option<Acl>,
     default: Option<Acl>,
 }
 
 impl Lists {
     /// They, or else the umask, cut down the mode that was asked for.
-    fn of(
+    pub(super) fn of(
         view: &View<'_>,
         dir: &Inode<'_>,
         kind: FileKind,
@@ -127,7 +126,7 @@ impl Lists {
     }
 
     /// How many there are.
-    fn put(&self, tx: &mut Batch, hash_key: u64, fid: Fid) -> u32 {
+    pub(super) fn put(&self, tx: &mut Batch, hash_key: u64, fid: Fid) -> u32 {
         let lists = [(acl::ACCESS, &self.access), (acl::DEFAULT, &self.default)];
         let mut count = 0;
         for (name, list) in lists {
@@ -162,7 +161,20 @@ fn existing(
     }
 }
 
-fn check(new: &New<'_>) -> Result<FileKind, Errno> {
+/// Refuses a FID that is not the client's to use, or was used before.
+pub(super) fn is_unused(
+    seqs: &Seqs,
+    view: &View<'_>,
+    client: ClientId,
+    fid: Fid,
+) -> Result<(), Fault> {
+    if !seqs.check(client, fid)? && view.inode(fid)?.is_some() {
+        return Err(Errno::EEXIST.into());
+    }
+    Ok(())
+}
+
+pub(super) fn check(new: &New<'_>) -> Result<FileKind, Errno> {
     let kind = FileKind::from_mode(new.mode).ok_or(Errno::EINVAL)?;
     if new.mode & !0o177_777 != 0 || !new.fid.is_valid() {
         return Err(Errno::EINVAL);
@@ -177,7 +189,7 @@ fn check(new: &New<'_>) -> Result<FileKind, Errno> {
 }
 
 /// The new inode's record.
-fn inode<'a>(
+pub(super) fn inode<'a>(
     new: &New<'a>,
     kind: FileKind,
     (dir, made): (&Inode<'_>, Option<&'a Made>),
@@ -200,7 +212,7 @@ fn inode<'a>(
 }
 
 /// What changes in memory, and the answer.
-fn created(
+pub(super) fn created(
     mdt: &mut Mdt,
     op: &Op<'_>,
     new: &New<'_>,
@@ -223,7 +235,7 @@ fn created(
 }
 
 /// The layout of a new regular file. Without any OST it gets one when it is first written.
-fn layout_for(
+pub(super) fn layout_for(
     alloc: &mut Allocator,
     kind: FileKind,
     new: &New<'_>,

@@ -7,6 +7,7 @@ use sateen_wire::disk::mdt::Inode;
 use sateen_wire::{Grants, Ibits, MdtReply};
 
 use super::{LINK_MAX, put_inode, shown};
+use crate::keys;
 use crate::mdt::Mdt;
 use crate::names::{Found, find, insert, with_link};
 use crate::op::{Op, Outcome};
@@ -27,7 +28,8 @@ pub(super) fn run(
     if inode.attr.is_dir() {
         return Err(Errno::EPERM.into());
     }
-    if inode.attr.nlink == 0 {
+    let nameless = inode.attr.nlink == 0;
+    if nameless && !mdt.opens.get(fid).is_some_and(|file| file.linkable) {
         return Err(Errno::ENOENT.into());
     }
     if inode.attr.nlink >= LINK_MAX {
@@ -50,8 +52,15 @@ pub(super) fn run(
     with_link(inode.links, parent, name, &mut mdt.scratch);
     let inode = Inode { links: &mdt.scratch, ..inode };
     put_inode(tx, &inode);
+    if nameless {
+        tx.remove(&keys::orphan(fid));
+    }
     let attr = inode.attr;
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);
+    if let Some(file) = mdt.opens.get_mut(fid) {
+        // As in Linux, what has had a name is not given another once it has lost its last.
+        (file.orphan, file.linkable) = (false, false);
+    }
     let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
     Ok(Outcome::ok(MdtReply::Inode { attr }, transno, Grants::NONE))
 }

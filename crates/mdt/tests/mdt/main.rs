@@ -17,3 +17,4 @@ mod locks;
 mod model;
 mod posix;
 mod restart;
+mod tmpfile;

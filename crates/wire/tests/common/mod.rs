@@ -416,6 +416,7 @@ any_enum!(MdtRequest {
     StatFs,
     SetLayout { fid, stripe_size, osts },
     GetLinks { fid },
+    Tmpfile { parent, fid, mode, cred, flags, open_id, linkable, want },
 });
 any_enum!(MdtReply {
     Done,

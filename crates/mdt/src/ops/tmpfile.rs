@@ -1,0 +1,51 @@
+//! `Tmpfile`: an open file without a name, an orphan from birth. Its directory only says where
+//! it is made, and what it inherits: it is not changed.
+
+use sateen_target::Fault;
+use sateen_types::{Errno, FileKind};
+use sateen_wire::MdtRequest;
+
+use super::create::{Lists, New, check, created, inode, is_unused, layout_for};
+use super::open::Intent;
+use super::put_inode;
+use crate::destroy::count;
+use crate::keys;
+use crate::mdt::Mdt;
+use crate::op::{Op, Outcome};
+use crate::view::View;
+
+pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Result<Outcome, Fault> {
+    let MdtRequest::Tmpfile { parent, fid, mode, cred, flags, open_id, linkable, want } = request
+    else {
+        return Err(Errno::EINVAL.into());
+    };
+    let (fid, linkable) = (*fid, *linkable);
+    let intent = Intent { flags: *flags, id: *open_id, cred: *cred, want: *want };
+    let mode = FileKind::Regular.mode_bits() | mode & 0o7777;
+    let mut new = New { fid, mode, rdev: 0, symlink: &[], policy: None, intent, open: true };
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let dir = view.dir(*parent)?;
+    let kind = check(&new)?;
+    mdt.room.require()?;
+    is_unused(&mdt.seqs, &view, op.client, fid)?;
+    mdt.clients.may_open(op.client, new.intent.id)?;
+    let lists = Lists::of(&view, &dir, kind, &mut new)?;
+    let made = layout_for(&mut mdt.alloc, kind, &new, dir.policy)?;
+
+    let stamp = op.stamp(&mdt.core);
+    let tx = &mut mdt.batch;
+    tx.clear();
+    let mut inode = inode(&new, kind, (&dir, made.as_ref()), (&stamp, &[]));
+    inode.attr.nlink = 0;
+    inode.xattrs = lists.put(tx, view.hash_key, fid);
+    put_inode(tx, &inode);
+    tx.put_with(&keys::orphan(fid), |_| ());
+    let attr = inode.attr;
+    mdt.inodes = count(tx, mdt.inodes, 1);
+    let transno = op.commit(&mut mdt.core, &mut mdt.batch);
+    let outcome = created(mdt, op, &new, (attr, made), transno);
+    if let Some(file) = mdt.opens.get_mut(fid) {
+        file.linkable = linkable;
+    }
+    Ok(outcome)
+}
