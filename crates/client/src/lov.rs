@@ -168,12 +168,13 @@ impl Client {
             Some((stripe, ost, from))
         });
         let asks = places.map(|(stripe, ost, from)| {
-            let ask: std::pin::Pin<Box<dyn Future<Output = _> + Send + '_>> = Box::pin(async move {
-                let found = self.ost_seek(ost, object_of(fid, stripe), from, hole).await?;
-                // Behind the end of an object everything is a hole.
-                let found = if hole { found.or(Some(from)) } else { found };
-                Ok(found.and_then(|found| layout.file_offset(stripe, found)))
-            });
+            let ask: std::pin::Pin<Box<dyn Future<Output = _> + Send + '_>> =
+                Box::pin(async move {
+                    let found = self.ost_seek(ost, object_of(fid, stripe), from, hole).await?;
+                    // Behind the end of an object everything is a hole.
+                    let found = if hole { found.or(Some(from)) } else { found };
+                    Ok(found.and_then(|found| layout.file_offset(stripe, found)))
+                });
             ask
         });
         let mut next = hole.then_some(size);

@@ -65,7 +65,8 @@ fn changed_by(request: &MdtRequest) -> Option<Changed> {
             Some([*parent, *fid])
         }
         MdtRequest::Unlink { parent, .. } => Some([*parent, *parent]),
-        MdtRequest::Rename { parent, new_parent, .. } => Some([*parent, *new_parent]),
+        MdtRequest::Rename { parent, new_parent, .. }
+        | MdtRequest::RenameWhiteout { parent, new_parent, .. } => Some([*parent, *new_parent]),
         MdtRequest::SetAttr { fid, .. }
         | MdtRequest::Tmpfile { fid, .. }
         | MdtRequest::SetXattr { fid, .. }

@@ -22,6 +22,19 @@ pub(crate) struct Place {
     more: bool,
 }
 
+impl Place {
+    /// The same place, once the next index is in use.
+    pub(crate) const fn followed(self) -> Place {
+        Place { more: true, ..self }
+    }
+
+    /// Whether it is the next one of the same chain.
+    pub(crate) fn follows(&self, before: &Place) -> bool {
+        let chained = (self.parent, self.hash) == (before.parent, before.hash);
+        chained && self.collision == before.collision + 1
+    }
+}
+
 /// What a lookup found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Found {

@@ -28,7 +28,7 @@ use sateen_osd::Batch;
 use sateen_target::Fault;
 use sateen_types::{Attr, ClientId, Fid, FileKind};
 use sateen_wire::disk::mdt::Inode;
-use sateen_wire::{Ibits, LockMode, MdtRequest};
+use sateen_wire::{Ibits, LockMode, MdtRequest, RenameFlags};
 
 use crate::keys;
 use crate::mdt::Mdt;
@@ -73,7 +73,7 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
             op,
             (*parent, name.as_bytes()),
             (*new_parent, new_name.as_bytes()),
-            *flags,
+            (*flags, None),
         ),
         MdtRequest::Link { fid, parent, name } => {
             link::run(mdt, op, *fid, (*parent, name.as_bytes()))
@@ -108,6 +108,19 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         }
         MdtRequest::GetLinks { fid } => links::run(mdt, op, *fid),
         MdtRequest::Tmpfile { .. } => tmpfile::run(mdt, op, request),
+        MdtRequest::RenameWhiteout {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            no_replace,
+            fid,
+            cred,
+        } => {
+            let flags = RenameFlags { no_replace: *no_replace, exchange: false };
+            let (from, to) = ((*parent, name.as_bytes()), (*new_parent, new_name.as_bytes()));
+            rename::run(mdt, op, from, to, (flags, Some((*fid, *cred))))
+        }
     }
 }
 

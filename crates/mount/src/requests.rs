@@ -28,6 +28,7 @@ const FMODE_EXEC: u32 = 0o40;
 const O_DIRECT: u32 = 0o40000;
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 const FALLOC_KEEP_SIZE: u32 = 1;
@@ -141,7 +142,7 @@ impl Call {
             Op::Getxattr { .. } | Op::Listxattr { .. } => {
                 self.xattr(request.op, request.uid, reply).await;
             }
-            op => match self.plain(op).await {
+            op => match self.plain(op, cred).await {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.error(errno.raw()),
             },
@@ -393,7 +394,7 @@ impl Call {
     }
 
     /// Requests whose answer is only whether they went well.
-    async fn plain(&self, op: Op) -> Result<()> {
+    async fn plain(&self, op: Op, cred: Cred) -> Result<()> {
         let client = &self.client;
         match op {
             Op::Unlink { parent, name } => {
@@ -403,16 +404,18 @@ impl Call {
                 client.unlink(convert::fid_of(parent)?, name.as_bytes(), true).await
             }
             Op::Rename { parent, name, new_parent, new_name, flags } => {
-                if flags & !(RENAME_NOREPLACE | RENAME_EXCHANGE) != 0 {
+                if flags & !(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT) != 0 {
                     return Err(Errno::EINVAL);
                 }
-                let flags = RenameFlags {
-                    no_replace: flags & RENAME_NOREPLACE != 0,
-                    exchange: flags & RENAME_EXCHANGE != 0,
-                };
+                let no_replace = flags & RENAME_NOREPLACE != 0;
+                let exchange = flags & RENAME_EXCHANGE != 0;
                 let from = (convert::fid_of(parent)?, name.as_bytes());
                 let to = (convert::fid_of(new_parent)?, new_name.as_bytes());
-                client.rename(from, to, flags).await
+                match flags & RENAME_WHITEOUT != 0 {
+                    true if exchange => Err(Errno::EINVAL),
+                    true => client.rename_whiteout(from, to, no_replace, cred).await,
+                    false => client.rename(from, to, RenameFlags { no_replace, exchange }).await,
+                }
             }
             Op::Release { fh, .. } => client.close(fh).await,
             Op::Fsync { fh, .. } => client.fsync_file(fh).await,

@@ -87,9 +87,7 @@ pub(crate) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
         OstRequest::StatFs => statfs::done(ost, op, done),
         OstRequest::Grant { .. } => grant::done(ost, op, done),
         OstRequest::Seek { .. } => seek::done(done),
-        OstRequest::Allocate { .. } | OstRequest::ZeroRange { .. } => {
-            allocate::done(ost, op, done)
-        }
+        OstRequest::Allocate { .. } | OstRequest::ZeroRange { .. } => allocate::done(ost, op, done),
         OstRequest::Fence { .. } => Err(unexpected()),
     }
 }

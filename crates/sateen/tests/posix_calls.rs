@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, fallocate, linkat, openat, seek,
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, fallocate, linkat, openat,
+    renameat_with, seek,
 };
 use sateen_testkit::program::Program;
 use sateen_testkit::random::Random;
@@ -68,11 +69,11 @@ fn pieces(file: &File) -> Vec<(u64, u64)> {
     }
 }
 
-/// The same change of both.
-fn change(files: [&File; 2], random: &mut Random) -> String {
+/// One of the first so many changes, the same of both.
+fn change(files: [&File; 2], random: &mut Random, ways: u64) -> String {
     let offset = random.below(200) * BLOCK;
     let len = (1 + random.below(40)) * BLOCK;
-    let what = random.below(15);
+    let what = random.below(ways);
     for file in files {
         match what {
             0..=5 => file.write_all_at(&vec![7; len as usize], offset).unwrap(),
@@ -80,15 +81,15 @@ fn change(files: [&File; 2], random: &mut Random) -> String {
                 let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 fallocate(file, hole, offset, len).unwrap();
             }
-            9 => fallocate(file, FallocateFlags::ZERO_RANGE, offset, len).unwrap(),
-            10 => fallocate(file, FallocateFlags::KEEP_SIZE, offset, len).unwrap(),
-            11 => {
+            9 => file.set_len(offset).unwrap(),
+            10 => file.set_len(offset + len).unwrap(),
+            11 => file.sync_all().unwrap(),
+            12 => fallocate(file, FallocateFlags::ZERO_RANGE, offset, len).unwrap(),
+            13 => fallocate(file, FallocateFlags::KEEP_SIZE, offset, len).unwrap(),
+            _ => {
                 let keep = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
                 fallocate(file, keep, offset, len).unwrap();
             }
-            12 => file.set_len(offset).unwrap(),
-            13 => file.set_len(offset + len).unwrap(),
-            _ => file.sync_all().unwrap(),
         }
     }
     format!("{what} {offset}+{len}")
@@ -105,9 +106,7 @@ fn holes_are_where_the_local_disk_has_them() {
         let other = program.mounts()[1].join(&name);
         let mut done = Vec::new();
         for round in 0..60 {
-            done.push(change([&here, &there], &mut random));
-            let size = |file: &File| file.metadata().unwrap().len();
-            assert_eq!(size(&here), size(&there), "{stripes} stripes: {done:?}");
+            done.push(change([&here, &there], &mut random, 12));
             assert_eq!(pieces(&here), pieces(&there), "{stripes} stripes: {done:?}");
             if round % 10 == 0 {
                 assert_eq!(pieces(&File::open(&other).unwrap()), pieces(&there), "elsewhere");
@@ -117,6 +116,19 @@ fn holes_are_where_the_local_disk_has_them() {
             for to in [SeekFrom::Data(at), SeekFrom::Hole(at)] {
                 assert_eq!(seek(&here, to), seek(&there, to), "{to:?}");
             }
+        }
+        // Where space is set aside file systems may find a hole or data, but never lose any.
+        for round in 0..60 {
+            done.push(change([&here, &there], &mut random, 15));
+            let right = fs::read(program.scratch().join(&name)).unwrap();
+            assert!(fs::read(program.mnt().join(&name)).unwrap() == right, "{done:?}");
+            let mut kept = vec![0; right.len()];
+            let seen = if round % 10 == 0 { &File::open(&other).unwrap() } else { &here };
+            for (from, to) in pieces(seen) {
+                let range = from as usize..to as usize;
+                kept[range.clone()].copy_from_slice(&right[range]);
+            }
+            assert!(kept == right, "{stripes} stripes: {done:?}");
         }
     }
     ended(&program);
@@ -225,11 +237,37 @@ fn files_without_a_name() {
     link_open(&synced, &mnt.join("synced")).unwrap();
     synced.sync_all().unwrap();
     File::open(mnt).unwrap().sync_all().unwrap();
-    program.kill().unwrap();
+    program.kill(program.pid().unwrap(), || ()).unwrap();
     program.fsck().unwrap();
     drop((file, taken, synced));
     program.up().unwrap();
     assert_eq!(names(mnt), ["one", "synced", "two"]);
     assert!(fs::read(mnt.join("synced")).unwrap() == [5; 3 << 20]);
+    ended(&program);
+}
+
+#[test]
+fn a_rename_leaves_a_whiteout() {
+    let Some(program) = started("whiteout", 2, &[]) else { return };
+    let (mnt, other) = (program.mnt(), &program.mounts()[1]);
+    fs::write(mnt.join("old"), "text").unwrap();
+    fs::create_dir(mnt.join("dir")).unwrap();
+    assert_eq!(fs::read(other.join("old")).unwrap(), b"text");
+    let rename =
+        |from: &str, to: &str, flags| renameat_with(CWD, mnt.join(from), CWD, mnt.join(to), flags);
+    let whiteout = RenameFlags::WHITEOUT;
+    rename("old", "dir/new", whiteout).unwrap();
+    for folder in [mnt, other] {
+        let left = fs::symlink_metadata(folder.join("old")).unwrap();
+        assert_eq!((left.mode(), left.rdev(), left.nlink()), (0o020_000, 0, 1));
+        assert_eq!(fs::read(folder.join("dir/new")).unwrap(), b"text");
+    }
+    let exists = Err(rustix::io::Errno::EXIST);
+    assert_eq!(rename("dir/new", "old", whiteout | RenameFlags::NOREPLACE), exists);
+    let invalid = Err(rustix::io::Errno::INVAL);
+    assert_eq!(rename("dir/new", "old", whiteout | RenameFlags::EXCHANGE), invalid);
+    rename("dir/new", "old", RenameFlags::empty()).unwrap();
+    assert_eq!(fs::read(other.join("old")).unwrap(), b"text");
+    assert!(names(&other.join("dir")).is_empty());
     ended(&program);
 }

@@ -38,8 +38,7 @@ impl At {
 pub(crate) enum Op {
     Open { at: At, create: Option<u32>, how: OpenHow },
     Close { handle: Handle },
-    /// With `zero_range` its bytes are zeros, and are made by that call.
-    Write { handle: Handle, offset: u64, data: Vec<u8>, zero_range: bool },
+    Write { handle: Handle, offset: u64, data: Vec<u8> },
     Read { handle: Handle, offset: u64, len: u64 },
     Seek { handle: Handle, offset: u64, hole: bool },
     Fsync { handle: Handle },
@@ -82,6 +81,11 @@ pub(crate) enum Touched {
     Place(Fid),
 }
 
+/// Whether a write is made by `fallocate`, with `FALLOC_FL_ZERO_RANGE`, because that does the same.
+fn is_zero_range(handle: &Handle, data: &[u8]) -> bool {
+    !handle.how.append && !handle.how.sync && data.iter().all(|byte| *byte == 0)
+}
+
 impl Op {
     /// A directory itself is named by its path with an empty name.
     pub(crate) fn paths(&self) -> Vec<&At> {
@@ -110,7 +114,7 @@ impl Op {
             Op::Open { create: Some(_), .. } => "op create",
             Op::Open { .. } => "op open",
             Op::Close { .. } => "op close",
-            Op::Write { zero_range: true, .. } => "op zero range",
+            Op::Write { handle, data, .. } if is_zero_range(handle, data) => "op zero range",
             Op::Write { .. } => "op write",
             Op::Read { .. } => "op read",
             Op::Seek { .. } => "op seek",
@@ -349,11 +353,11 @@ impl Op {
                 kernel.open(at.dir(), &at.name, create, how).await.map(Out::Opened)
             }
             Op::Close { handle } => kernel.close(handle).await.map(|()| Out::Done),
-            Op::Write { handle, offset, data, zero_range: true } => {
+            Op::Write { handle, offset, data } if is_zero_range(&handle, &data) => {
                 let len = data.len();
                 kernel.zero_range(handle, offset, len as u64).await.map(|()| Out::Written(len))
             }
-            Op::Write { handle, offset, data, .. } => {
+            Op::Write { handle, offset, data } => {
                 kernel.write(handle, offset, Bytes::from(data)).await.map(Out::Written)
             }
             Op::Read { handle, offset, len } => {
@@ -467,13 +471,9 @@ impl Chooser<'_> {
                     return Op::Close { handle };
                 }
                 let offset = offset.min(FILE_BYTES_MAX);
-                if !handle.how.append && !handle.how.sync && self.random.one_in(8) {
-                    let data = vec![0; len as usize];
-                    return Op::Write { handle, offset, data, zero_range: true };
-                }
                 let seed = self.random.any();
                 let data = (0..len).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i as u8).collect();
-                Op::Write { handle, offset, data, zero_range: false }
+                Op::Write { handle, offset, data }
             }
             45..=48 => {
                 let offset = self.random.below(size + 5000);

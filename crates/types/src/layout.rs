@@ -415,7 +415,7 @@ mod tests {
                 for (stripe, _) in layout.objects() {
                     let object = layout.object_offset(stripe, offset);
                     let next = object.and_then(|object| layout.file_offset(stripe, object));
-                    let right = layout.chunks(offset, 4 * s).find(|c| c.stripe == stripe);
+                    let right = layout.chunks(offset, 18 * s).find(|c| c.stripe == stripe);
                     assert_eq!(next, right.map(|c| c.file_offset), "{stripe} from {offset}");
                 }
             }

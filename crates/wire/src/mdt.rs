@@ -372,22 +372,6 @@ wire_enum! {
         22 => GrantSeq,
         /// Space and inodes. Answer: `StatFs`.
         23 => StatFs,
-        /// Puts a file that has no objects yet on these OSTs (`EEXIST` if it may have some,
-        /// `EINVAL` if there is no such OST or it is not in use). Answer: `Done`.
-        40 => SetLayout {
-            /// The file.
-            fid: Fid,
-            /// Bytes of one stripe; 0 for the directory's default.
-            stripe_size: u32,
-            /// The OST of each stripe.
-            osts: Vec<u32>,
-        },
-        /// Under which names an inode stands. Answer: `Bytes`, a link-EA: see
-        /// [`crate::disk::mdt::links`].
-        41 => GetLinks {
-            /// The inode.
-            fid: Fid,
-        },
         /// Makes a regular file without a name and opens it (`O_TMPFILE`). It goes with its
         /// last close, unless it has been given a name by then. Answer: `Created`.
         24 => Tmpfile {
@@ -408,6 +392,40 @@ wire_enum! {
             /// Locks wanted on the inode: `DATA` in PW if it is opened for writing, the rest
             /// in PR.
             want: Ibits,
+        },
+        /// `Rename` that leaves a character device 0:0 under the old name
+        /// (`RENAME_WHITEOUT`). Answer: `Renamed`.
+        25 => RenameWhiteout {
+            /// Directory of the old name.
+            parent: Fid,
+            /// Old name.
+            name: Name,
+            /// Directory of the new name.
+            new_parent: Fid,
+            /// New name.
+            new_name: Name,
+            /// Fail with `EEXIST` if the new name exists.
+            no_replace: bool,
+            /// The device's FID.
+            fid: Fid,
+            /// Its creator.
+            cred: Cred,
+        },
+        /// Puts a file that has no objects yet on these OSTs (`EEXIST` if it may have some,
+        /// `EINVAL` if there is no such OST or it is not in use). Answer: `Done`.
+        40 => SetLayout {
+            /// The file.
+            fid: Fid,
+            /// Bytes of one stripe; 0 for the directory's default.
+            stripe_size: u32,
+            /// The OST of each stripe.
+            osts: Vec<u32>,
+        },
+        /// Under which names an inode stands. Answer: `Bytes`, a link-EA: see
+        /// [`crate::disk::mdt::links`].
+        41 => GetLinks {
+            /// The inode.
+            fid: Fid,
         },
     }
 }

@@ -9,6 +9,7 @@ use sateen_wire::{Cred, Grants, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, 
 use super::{Entry, Known};
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
+use crate::mdc::MdtAnswer;
 use crate::sync::lock;
 
 /// A new inode, or the one that a create found.
@@ -199,6 +200,42 @@ impl Client {
         let new_name = Name::new(to.1)?;
         let request = MdtRequest::Rename { parent, name, new_parent, new_name, flags };
         let answer = self.mdt(parent, request).await?;
+        self.renamed((parent, new_parent), answer).await
+    }
+
+    /// Renames, and leaves a whiteout under the old name.
+    ///
+    /// # Errors
+    /// As `renameat2` with `RENAME_WHITEOUT`.
+    pub async fn rename_whiteout(
+        self: &Arc<Client>,
+        from: (Fid, &[u8]),
+        to: (Fid, &[u8]),
+        no_replace: bool,
+        cred: Cred,
+    ) -> Result<()> {
+        let (parent, new_parent) = (from.0, to.0);
+        let (name, new_name) = (Name::new(from.1)?, Name::new(to.1)?);
+        let era = self.era();
+        let fid = self.new_fid(parent, era).await?;
+        let request = MdtRequest::RenameWhiteout {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            no_replace,
+            fid,
+            cred,
+        };
+        let answer = self.mdt_in(era, parent, request).await?;
+        self.renamed((parent, new_parent), answer).await
+    }
+
+    async fn renamed(
+        self: &Arc<Client>,
+        (parent, new_parent): (Fid, Fid),
+        answer: MdtAnswer,
+    ) -> Result<()> {
         let MdtReply::Renamed { moved, swapped, replaced } = answer.body else {
             return Err(Errno::EPROTO);
         };

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use sateen_client::{Census, Client, OpenHow};
 use sateen_types::{Attr, Endpoint, Errno, Falloc, Fid, Layout, ObjectId, Result};
 use sateen_wire::{
-    Grant, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, ObjectAttr, OstReply, OstRequest, Reply,
-    ReplyBody, Request,
+    Grant, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, ObjectAttr, OstReply, OstRequest,
+    Reply, ReplyBody, Request,
 };
 
 use crate::rig::{CRED, FILE, Rig, WRITE, attr, reply};

@@ -1,12 +1,14 @@
-//! `Rename`: `renameat2` with its flags.
+//! `Rename` and `RenameWhiteout`: `renameat2` with its flags.
 
 use sateen_ldlm::Need;
 use sateen_osd::Batch;
 use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Fid, FileKind};
-use sateen_wire::disk::mdt::Inode;
-use sateen_wire::{Grants, Ibits, MdtReply, RenameFlags};
+use sateen_wire::disk::mdt::{Inode, put_link};
+use sateen_wire::{Cred, Grants, Ibits, MdtReply, OpenFlags, OpenId, RenameFlags};
 
+use super::create::{Lists, New, check as check_new, inode, is_unused};
+use super::open::Intent;
 use super::put_inode;
 use super::unlink::{Losing, Victim};
 use crate::destroy::{Doomed, count};
@@ -40,7 +42,7 @@ pub(super) fn run(
     op: &mut Op<'_>,
     from: Spot<'_>,
     to: Spot<'_>,
-    flags: RenameFlags,
+    (flags, whiteout): (RenameFlags, Option<(Fid, Cred)>),
 ) -> Result<Outcome, Fault> {
     if flags.exchange && flags.no_replace {
         return Err(Errno::EINVAL.into());
@@ -54,6 +56,10 @@ pub(super) fn run(
         return Ok(Outcome::ok(nothing, 0, Grants::NONE));
     }
     check(&view, &found, flags)?;
+    if let Some((fid, _)) = whiteout {
+        mdt.room.require()?;
+        is_unused(&mdt.seqs, &view, op.client, fid)?;
+    }
     let name = Ibits::LOOKUP.union(Ibits::UPDATE);
     let victim = found.target.as_ref().map(|target| Victim::new(&target.attr, &mdt.opens));
     let source = Need::all_gone(found.source.attr.fid, name);
@@ -90,14 +96,21 @@ pub(super) fn run(
         let (attr, doomed) = victim.lose(&mut cx, target, to)?;
         lost = (Some(attr), doomed);
     }
-    move_entry(&view, &mut mdt.batch, &found)?;
-    move_inode(&mut mdt.batch, &mut mdt.scratch, found, &stamp);
+    if let Some(whiteout) = whiteout {
+        make_whiteout(&view, (&mut mdt.batch, &mut mdt.scratch), &found, whiteout, &stamp)?;
+    }
+    let left = whiteout.map(|(fid, _)| fid);
+    move_entry(&view, &mut mdt.batch, &found, left)?;
+    move_inode(&mut mdt.batch, &mut mdt.scratch, found, left, &stamp);
     let mut inodes = mdt.inodes;
-    if lost.1.is_some() {
-        inodes = count(&mut mdt.batch, inodes, -1);
+    if lost.1.is_some() != left.is_some() {
+        inodes = count(&mut mdt.batch, inodes, if left.is_some() { 1 } else { -1 });
     }
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);
     mdt.inodes = inodes;
+    if let Some(fid) = left {
+        mdt.seqs.used(fid);
+    }
     if let (Some(attr), doomed) = &mut lost {
         mdt.lost_name(attr, doomed.take(), transno);
     }
@@ -167,7 +180,14 @@ fn check(view: &View<'_>, found: &Move<'_>, flags: RenameFlags) -> Result<(), Fa
 
 /// The entry under its new name, and no more under the old. Two names in one chain of equal
 /// hashes are never tidied up in the same batch: each change is made from the store.
-fn move_entry(view: &View<'_>, tx: &mut Batch, found: &Move<'_>) -> Result<(), Fault> {
+///
+/// With a whiteout `left` behind the old name stays where it is.
+fn move_entry(
+    view: &View<'_>,
+    tx: &mut Batch,
+    found: &Move<'_>,
+    left: Option<Fid>,
+) -> Result<(), Fault> {
     let attr = &found.source.attr;
     let what = (attr.fid, attr.kind());
     let new = found.found.place();
@@ -175,11 +195,18 @@ fn move_entry(view: &View<'_>, tx: &mut Batch, found: &Move<'_>) -> Result<(), F
     let chained = (new.parent, new.hash) == (old.parent, old.hash);
     match found.found {
         Found::Entry { .. } => put(tx, &new, found.to.1, what),
-        Found::Absent { .. } if chained => {
+        Found::Absent { .. } if chained && left.is_none() => {
             put(tx, old, found.to.1, what);
             return Ok(());
         }
         Found::Absent { extends, .. } => insert(view, tx, (&new, extends), found.to.1, what)?,
+    }
+    if let Some(fid) = left {
+        // Whoever looks for the new name may have to come by here.
+        let is_new = matches!(found.found, Found::Absent { .. });
+        let place = if is_new && new.follows(old) { old.followed() } else { *old };
+        put(tx, &place, found.from.1, (fid, FileKind::CharDevice));
+        return Ok(());
     }
     if chained {
         white_out(tx, old);
@@ -189,7 +216,13 @@ fn move_entry(view: &View<'_>, tx: &mut Batch, found: &Move<'_>) -> Result<(), F
 }
 
 /// The inode's link-EA and times, and both directories.
-fn move_inode(tx: &mut Batch, scratch: &mut Vec<u8>, found: Move<'_>, stamp: &Stamp) {
+fn move_inode(
+    tx: &mut Batch,
+    scratch: &mut Vec<u8>,
+    found: Move<'_>,
+    left: Option<Fid>,
+    stamp: &Stamp,
+) {
     let Move { from, to, mut source, mut old_dir, new_dir, target, .. } = found;
     let directory = u32::from(source.attr.is_dir());
     stamp.touch(&mut source.attr);
@@ -200,7 +233,7 @@ fn move_inode(tx: &mut Batch, scratch: &mut Vec<u8>, found: Move<'_>, stamp: &St
     let replaced = u64::from(target.is_some());
     let replaced_dir = u32::from(target.is_some_and(|target| target.attr.is_dir()));
     stamp.touch_content(&mut old_dir.attr);
-    old_dir.entries -= 1;
+    old_dir.entries -= u64::from(left.is_none());
     match new_dir {
         Some(mut new_dir) => {
             old_dir.attr.nlink -= directory;
@@ -215,6 +248,29 @@ fn move_inode(tx: &mut Batch, scratch: &mut Vec<u8>, found: Move<'_>, stamp: &St
         }
     }
     put_inode(tx, &old_dir);
+}
+
+/// The device that is left under the old name.
+fn make_whiteout(
+    view: &View<'_>,
+    (tx, scratch): (&mut Batch, &mut Vec<u8>),
+    found: &Move<'_>,
+    (fid, cred): (Fid, Cred),
+    stamp: &Stamp,
+) -> Result<(), Fault> {
+    let kind = FileKind::CharDevice;
+    let intent =
+        Intent { flags: OpenFlags::default(), id: OpenId { id: 0 }, cred, want: Ibits::NONE };
+    let mode = kind.mode_bits();
+    let mut new = New { fid, mode, rdev: 0, symlink: &[], policy: None, intent, open: false };
+    check_new(&new)?;
+    let lists = Lists::of(view, &found.old_dir, kind, &mut new)?;
+    scratch.clear();
+    put_link(scratch, found.from.0, found.from.1);
+    let mut inode = inode(&new, kind, (&found.old_dir, None), (stamp, scratch));
+    inode.xattrs = lists.put(tx, view.hash_key, fid);
+    put_inode(tx, &inode);
+    Ok(())
 }
 
 fn relink(scratch: &mut Vec<u8>, links: &[u8], from: Spot<'_>, to: Spot<'_>) {

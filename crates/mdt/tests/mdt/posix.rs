@@ -303,6 +303,58 @@ fn opens_truncate_and_refuse_what_cannot_be_opened() {
     finish(world);
 }
 
+fn whiteout(world: &mut World, from: (Fid, &str), to: (Fid, &str)) -> MdtRequest {
+    MdtRequest::RenameWhiteout {
+        parent: from.0,
+        name: name(from.1),
+        new_parent: to.0,
+        new_name: name(to.1),
+        no_replace: false,
+        fid: world.fid(A),
+        cred: Cred { uid: 3, gid: 4, umask: 0 },
+    }
+}
+
+#[test]
+fn a_rename_leaves_a_whiteout_if_it_is_told_to() {
+    let (mut world, a, b, f) = tree();
+    let is_whiteout = |world: &mut World, dir, text: &str| {
+        let left = world.lookup(B, dir, text).unwrap();
+        assert_eq!((left.mode, left.rdev, left.nlink, left.uid), (0o020_000, 0, 1, 3));
+    };
+    let entries = world.list(A, a, 9).len();
+    let request = whiteout(&mut world, (a, "f"), (ROOT, "g"));
+    let renamed = world.ok(A, request);
+    assert_eq!(renamed, MdtReply::Renamed { moved: f, swapped: None, replaced: None });
+    is_whiteout(&mut world, a, "f");
+    assert_eq!(world.lookup(A, ROOT, "g").unwrap().fid, f);
+    assert_eq!(world.list(A, a, 9).len(), entries);
+    // A directory, over an empty one of the same parent.
+    let c = world.mkdir(A, a, "c");
+    let request = whiteout(&mut world, (a, "b"), (a, "c"));
+    let MdtReply::Renamed { moved, replaced: Some(gone), .. } = world.ok(A, request) else {
+        panic!()
+    };
+    assert_eq!((moved, gone.fid), (b, c));
+    is_whiteout(&mut world, a, "b");
+    assert_eq!((world.stat(A, a).nlink, world.list(A, a, 9).len()), (3, entries + 1));
+    let mut taken = whiteout(&mut world, (ROOT, "g"), (a, "f"));
+    if let MdtRequest::RenameWhiteout { no_replace, .. } = &mut taken {
+        *no_replace = true;
+    }
+    assert_eq!(world.err(A, taken), Errno::EEXIST);
+    let mut used = whiteout(&mut world, (ROOT, "g"), (ROOT, "h"));
+    if let MdtRequest::RenameWhiteout { fid, .. } = &mut used {
+        *fid = f;
+    }
+    assert_eq!(world.err(A, used), Errno::EEXIST, "a FID that is in use");
+    // Back over the whiteout.
+    world.ok(A, World::rename_request((ROOT, "g"), (a, "f")));
+    assert_eq!(world.lookup(A, a, "f").unwrap().fid, f);
+    world.ok(A, World::unlink_request(a, "b", false));
+    finish(world);
+}
+
 /// Two names with one 48-bit hash under the file system key 42, found by search.
 #[test]
 fn names_with_one_hash_live_side_by_side() {
@@ -331,6 +383,24 @@ fn names_with_one_hash_live_side_by_side() {
         world.rest();
         fsck::check(&fsck::image(&world.frames));
         world.ok(A, World::unlink_request(a, two, false));
+        // A whiteout stays in its place, before or behind the new name.
+        for (one, two) in [(one, two), (two, one)] {
+            let file = world.mknod(A, a, one);
+            let request = whiteout(&mut world, (a, one), (a, two));
+            world.ok(A, request);
+            assert_eq!(world.lookup(A, a, two).unwrap().fid, file);
+            assert_eq!(world.lookup(A, a, one).unwrap().mode, 0o020_000);
+            // Over each other.
+            let request = whiteout(&mut world, (a, two), (a, one));
+            world.ok(A, request);
+            assert_eq!(world.lookup(A, a, one).unwrap().fid, file);
+            assert_eq!(world.lookup(A, a, two).unwrap().mode, 0o020_000);
+            world.rest();
+            fsck::check(&fsck::image(&world.frames));
+            world.ok(A, World::unlink_request(a, one, false));
+            assert_eq!(world.lookup(A, a, two).unwrap().mode, 0o020_000);
+            world.ok(A, World::unlink_request(a, two, false));
+        }
     }
     finish(world);
 }

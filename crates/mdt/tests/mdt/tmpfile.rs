@@ -76,7 +76,7 @@ fn a_link_keeps_it_and_there_is_one_first_name_only() {
     world.ok(B, World::unlink_request(ROOT, "name", false));
     assert_eq!(link(&mut world, fid, "again"), Some(Errno::ENOENT));
     check(&mut world);
-    world.close(A, fid, open_id, None);
+    world.close(A, fid, open_id, Some(report(3 << 20, true)));
     check(&mut world);
     assert_eq!((inodes(&world), world.objects()), (1, 0));
 }

@@ -15,7 +15,7 @@ use sateen_osd::{
 };
 use sateen_ost::Ost;
 use sateen_target::{CoreConfig, Effect, IoId, Outbox, Recovery, Service};
-use sateen_types::{ClientId, Endpoint, Errno, Fid, ObjectId, Seq, Timestamp};
+use sateen_types::{ClientId, Endpoint, Errno, Falloc, Fid, ObjectId, Seq, Timestamp};
 use sateen_wire::{
     Body, Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request, StatFs,
 };

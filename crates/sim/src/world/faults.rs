@@ -282,7 +282,7 @@ impl World {
         let now_ns = self.now_ns;
         for running in self.running.values() {
             match &running.op {
-                Op::Write { handle, offset, data: bytes, .. } => {
+                Op::Write { handle, offset, data: bytes } => {
                     let data = self.model.data.entry(handle.fid).or_default();
                     let offset = if handle.how.append { data.size() } else { *offset };
                     data.may_have_written(running.client, (offset, bytes), now_ns, false);

@@ -12,7 +12,7 @@ use crate::work::{At, Op, Out, Touched};
 /// A short form of what an operation is.
 pub(super) fn shown_op(op: &Op) -> String {
     match op {
-        Op::Write { handle, offset, data, .. } => {
+        Op::Write { handle, offset, data } => {
             format!("write {} {offset}+{} {:?}", handle.fid, data.len(), handle.how)
         }
         op => format!("{op:?}"),
@@ -227,7 +227,7 @@ impl World {
         let now_ns = self.now_ns;
         let handle = match &running.op {
             Op::Fsync { handle } => handle,
-            Op::Write { handle, offset, data: bytes, .. } if handle.how.sync => {
+            Op::Write { handle, offset, data: bytes } if handle.how.sync => {
                 let data = self.model.data.entry(handle.fid).or_default();
                 let offset = if handle.how.append { data.size() } else { *offset };
                 data.may_have_written(running.client, (offset, bytes), now_ns, true);
@@ -274,7 +274,7 @@ impl World {
                 }
                 Ok(())
             }
-            (Op::Write { handle, offset, data: bytes, .. }, Out::Written(written)) => {
+            (Op::Write { handle, offset, data: bytes }, Out::Written(written)) => {
                 let data = self.model.data.entry(handle.fid).or_default();
                 if *written != bytes.len() {
                     return Err(format!("only {written} bytes"));
@@ -359,7 +359,7 @@ impl World {
         // The MDT may have lost the transaction that it had answered.
         let holds = result.is_ok() && !running.mdt_hit;
         match &running.op {
-            Op::Write { handle, offset, data: bytes, .. } => {
+            Op::Write { handle, offset, data: bytes } => {
                 let data = self.model.data.entry(handle.fid).or_default();
                 let offset = if handle.how.append { data.size() } else { *offset };
                 // A write may end in the middle, at the object that failed.

@@ -417,6 +417,7 @@ any_enum!(MdtRequest {
     SetLayout { fid, stripe_size, osts },
     GetLinks { fid },
     Tmpfile { parent, fid, mode, cred, flags, open_id, linkable, want },
+    RenameWhiteout { parent, name, new_parent, new_name, no_replace, fid, cred },
 });
 any_enum!(MdtReply {
     Done,
