@@ -57,7 +57,7 @@ pub(crate) fn begin(ost: &mut Ost, id: u64, op: &mut Op, out: &mut Outbox) -> Re
         }
         OstRequest::StatFs => Ok(statfs::ask(ost, op)),
         OstRequest::Grant { .. } => Ok(grant::begin(ost, op)),
-        OstRequest::Seek { object, offset, hole } => Ok(seek::begin(*object, *offset, *hole)),
+        OstRequest::Seek { object, offset, hole } => seek::begin(*object, *offset, *hole),
         OstRequest::Allocate { .. } | OstRequest::ZeroRange { .. } => allocate::begin(ost, op),
     }
 }

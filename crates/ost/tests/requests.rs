@@ -64,6 +64,14 @@ fn impossible_requests_are_refused() {
     let a = object(1, 0);
     assert_eq!(world.write(&mut client, a, i64::MAX as u64, b"x"), Err(Errno::EFBIG));
     assert_eq!(world.write(&mut client, a, u64::MAX, b"xx"), Err(Errno::EFBIG));
+    // A disk that says EINVAL would stop the target.
+    let offset = 1 << 63;
+    for request in [
+        OstRequest::Read { object: a, offset, len: 1 },
+        OstRequest::Seek { object: a, offset, hole: false },
+    ] {
+        assert_eq!(world.call(&mut client, request), Err(Errno::EINVAL));
+    }
     let (no_bulk, _) = write(a, 1, 0, b"");
     assert_eq!(world.call(&mut client, no_bulk), Err(Errno::EPROTO));
     let huge = OstRequest::Read { object: a, offset: 0, len: u32::MAX };

@@ -7,7 +7,7 @@ use sateen_target::Fault;
 use sateen_types::Errno;
 use sateen_wire::{BULK_MAX, Bulk, OstReply, OstRequest};
 
-use super::unexpected;
+use super::{OBJECT_BYTES_MAX, unexpected};
 use crate::op::{Op, Step, Work, good};
 use crate::ost::Ost;
 
@@ -18,7 +18,7 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     let Work::Request { request, bulk, .. } = &mut op.work else { return Err(unexpected()) };
     let OstRequest::Read { object, offset, len } = *request else { return Err(unexpected()) };
     let len = len as usize;
-    if len > BULK_MAX {
+    if len > BULK_MAX || offset > OBJECT_BYTES_MAX {
         return Err(Fault::Errno(Errno::EINVAL));
     }
     // The bulk keeps its kind, so that the answer goes back in the same shape.
