@@ -17,6 +17,7 @@ use crate::fids::Fids;
 use crate::import::{Arrival, Import};
 use crate::inode::{Inode, InodeState};
 use crate::llite::Spaces;
+use crate::lru::Lru;
 use crate::port::{KernelInval, Port};
 use crate::sync::{join_all, lock};
 use crate::unsynced::UnsyncedObjects;
@@ -128,6 +129,8 @@ pub struct Client {
     era: AtomicU64,
     imports: Mutex<BTreeMap<Endpoint, Arc<Import>>>,
     pub(crate) inodes: Mutex<Inodes>,
+    /// Locked before the inodes.
+    pub(crate) lru: Mutex<Lru>,
     pub(crate) files: Mutex<BTreeMap<u64, Arc<crate::llite::File>>>,
     pub(crate) fids: Fids,
     pub(crate) unsynced: UnsyncedObjects,
@@ -158,6 +161,7 @@ impl Client {
             era: AtomicU64::new(0),
             imports: Mutex::default(),
             inodes: Mutex::default(),
+            lru: Mutex::default(),
             files: Mutex::default(),
             fids: Fids::default(),
             unsynced: UnsyncedObjects::default(),
@@ -275,6 +279,7 @@ impl Client {
                     import.tick(client.port.as_ref(), ping_ns);
                 }
                 client.scrub();
+                client.prune();
             }
         }));
     }
@@ -345,7 +350,9 @@ impl Client {
     }
 
     pub(crate) fn inode(&self, fid: Fid) -> Arc<Inode> {
-        lock(&self.inodes).get(fid)
+        let inode = lock(&self.inodes).get(fid);
+        inode.used.store(true, Ordering::Relaxed);
+        inode
     }
 
     /// A message for this client arrived.

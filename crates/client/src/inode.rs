@@ -2,6 +2,7 @@
 //! written.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use sateen_types::{Attr, Errno, Fid, Layout, Timespec};
@@ -117,6 +118,8 @@ pub(crate) struct InodeState {
 #[derive(Debug)]
 pub(crate) struct Inode {
     pub(crate) fid: Fid,
+    /// Somebody has asked for it since [`Client::prune`](crate::Client) came by.
+    pub(crate) used: AtomicBool,
     pub(crate) state: Mutex<InodeState>,
 }
 
@@ -125,7 +128,7 @@ impl Inode {
     /// life of it here.
     pub(crate) fn new(fid: Fid, stamp: u64) -> Inode {
         let state = InodeState { cancelled_at: stamp, others_wrote: true, ..InodeState::default() };
-        Inode { fid, state: Mutex::new(state) }
+        Inode { fid, used: AtomicBool::new(true), state: Mutex::new(state) }
     }
 
     /// Wakes everyone who waits for this inode after `change`.

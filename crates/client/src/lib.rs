@@ -11,6 +11,7 @@
 //! | `lov` | striping: a file range over objects |
 //! | `mdc`, `osc` | typed requests to MDTs and OSTs |
 //! | `import` | connections: slots, resends, reconnects |
+//! | `lru` | a limit to what is kept |
 //! | `fids` | FIDs out of granted sequences |
 //! | `uncommitted` | changes that a restart of an MDT may lose |
 //! | `unsynced` | what dropped inodes leave to be synced |
@@ -22,6 +23,7 @@ mod inode;
 mod llite;
 mod locks;
 mod lov;
+mod lru;
 mod mdc;
 mod osc;
 mod port;
@@ -33,4 +35,5 @@ mod unsynced;
 pub use client::Census;
 pub use client::{Client, ClientConfig, TargetSpace};
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, TargetState};
+pub use lru::INODES_DEFAULT;
 pub use port::{KernelInval, Port, Task};

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
 use sateen_client::{Client, Entry, KernelInval, Known, OpenHow};
-use sateen_types::{Attr, DirCookie, Errno, Falloc, Fid, Result};
+use sateen_types::{Attr, DirCookie, Errno, Falloc, Fid, Ino, Result};
 use sateen_wire::{Cred, DirEntry, RenameFlags, SetAttr};
 
 use crate::executor::{Signal, lock};
@@ -536,11 +536,20 @@ impl Kernel {
 
     /// Memory is short: inodes that nobody uses are forgotten.
     pub(crate) fn shrink(&self, random: &mut Random) {
+        self.forget(|_| random.one_in(3));
+    }
+
+    /// Forgets those of these inodes that nobody uses.
+    pub(crate) fn prune(&self, inodes: &[Ino]) {
+        self.forget(|fid| inodes.contains(&fid.ino()));
+    }
+
+    fn forget(&self, mut which: impl FnMut(Fid) -> bool) {
         let mut state = lock(&self.state);
         let idle: Vec<(Fid, u64)> = state
             .refs
             .iter()
-            .filter(|(fid, _)| !state.used.contains_key(fid) && random.one_in(3))
+            .filter(|(fid, _)| !state.used.contains_key(fid) && which(**fid))
             .map(|(fid, refs)| (*fid, *refs))
             .collect();
         for (fid, _) in &idle {

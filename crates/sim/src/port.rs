@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use sateen_client::{KernelInval, Port, Task};
-use sateen_types::Timestamp;
+use sateen_types::{Ino, Timestamp};
 use sateen_wire::Message;
 
 use crate::executor::{Raised, Signal, lock};
@@ -16,6 +16,7 @@ pub(crate) enum Wish {
     Spawn(Task),
     Sleep(u64, Arc<Signal<()>>),
     Invalidate(KernelInval, Arc<Signal<bool>>),
+    Prune(Vec<Ino>),
 }
 
 #[derive(Default)]
@@ -65,5 +66,9 @@ impl Port for SimPort {
         let signal = Signal::new();
         self.wish(Wish::Invalidate(what, signal.clone()));
         Box::pin(Raised(signal))
+    }
+
+    fn prune(&self, inodes: Vec<Ino>) {
+        self.wish(Wish::Prune(inodes));
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use sateen_client::{Client, ClientConfig, KernelInval, Port};
 use sateen_target::TICK_NS;
 use sateen_types::{
-    ClientId, Endpoint, Fid, Layout, Nid, Result as Answer, STRIPE_SIZE_MIN, StripePolicy,
+    ClientId, Endpoint, Fid, Ino, Layout, Nid, Result as Answer, STRIPE_SIZE_MIN, StripePolicy,
     Timestamp,
 };
 use sateen_wire::{
@@ -42,6 +42,8 @@ pub const OSTS: u32 = 3;
 const CLIENTS: usize = 2;
 /// Programs on each client.
 const WORKERS: usize = 3;
+/// Inodes that a client may keep, in one world of four.
+const INODES_FEW: usize = 8;
 /// Space of a disk.
 const DISK_BYTES: u64 = 1 << 30;
 /// Space of an OST in the worlds that are short of it: from here to there.
@@ -101,6 +103,7 @@ pub(crate) enum Event {
     Tick(Endpoint, u64),
     Wake(Arc<Signal<()>>),
     Invalidate(ClientId, KernelInval, Arc<Signal<bool>>),
+    Prune(ClientId, Vec<Ino>),
     Crash(Endpoint, u64),
     CrashClient(ClientId),
     Restart(Endpoint),
@@ -423,6 +426,9 @@ impl World {
         port.set_now(self.now());
         let as_port: Arc<dyn Port> = port.clone();
         let client = Client::new(ClientConfig { id }, as_port);
+        if self.config.seed % 4 == 1 {
+            client.set_inodes_max(INODES_FEW);
+        }
         let kernel = Arc::new(Kernel::new(client.clone()));
         let mounting = client.clone();
         let mounted = self.mounted.clone();
@@ -612,6 +618,11 @@ impl World {
                     self.executor.spawn(client.0, task);
                 }
                 Wish::Sleep(ns, signal) => self.after(ns, Event::Wake(signal)),
+                Wish::Prune(inodes) => {
+                    self.report.count("inodes to be forgotten", inodes.len() as u64);
+                    let after = self.random.within(1_000, 20_000_000);
+                    self.after(after, Event::Prune(client, inodes));
+                }
                 Wish::Invalidate(what, signal) => {
                     // The kernel may be at something else.
                     let most = if self.random.one_in(8) { 20_000_000 } else { 200_000 };
@@ -676,6 +687,12 @@ impl World {
                 let alive = |node: &&Node| node.id == client && !node.dead;
                 if let Some(node) = self.nodes.iter().find(alive) {
                     node.kernel.invalidate(what, signal);
+                }
+            }
+            Event::Prune(client, inodes) => {
+                let alive = |node: &&Node| node.id == client && !node.dead;
+                if let Some(node) = self.nodes.iter().find(alive) {
+                    node.kernel.prune(&inodes);
                 }
             }
             Event::Work => {

@@ -394,6 +394,7 @@ mod tests {
         ) -> core::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
             Box::pin(ready(true))
         }
+        fn prune(&self, _: Vec<sateen_types::Ino>) {}
     }
 
     #[test]

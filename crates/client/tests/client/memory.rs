@@ -431,3 +431,34 @@ fn too_much_that_is_unsynced_is_synced_without_being_asked() {
     targets.forget(fid);
     assert_eq!(targets.census(), ROOT_ONLY);
 }
+
+/// Beyond its limit a client asks the kernel to forget what was not used for longest; what is
+/// open or was just used stays.
+#[test]
+fn what_is_not_used_is_to_be_forgotten() {
+    let targets = Targets::new(1);
+    targets.rig.client.set_inodes_max(4);
+    let files: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(|name| targets.create(name)).into();
+    for (_, handle) in &files[1..] {
+        targets.close(*handle);
+    }
+    // The hand comes by for the first time; then two are used once more.
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), [], "all are new");
+    for name in ["c", "d"] {
+        let name = name.as_bytes();
+        let look = |client: Arc<Client>| async move { client.lookup(Fid::ROOT, name).await };
+        let fid = targets.run(look).unwrap().inode.unwrap().attr.fid;
+        targets.rig.client.introduce(fid);
+    }
+    targets.rig.time_passes();
+    let ino = |at: usize| files[at].0.ino();
+    assert_eq!(targets.rig.unused(), [ino(1), ino(4), ino(5)], "seven with the root, and four");
+    for at in [1, 4, 5] {
+        targets.forget(files[at].0);
+    }
+    assert_eq!(targets.census().inodes, 4);
+    assert_eq!(targets.cancels.borrow().len(), 6, "their locks are given back");
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), [], "there is room again");
+}

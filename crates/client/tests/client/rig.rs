@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use sateen_client::{Client, ClientConfig, KernelInval, OpenHow, Port, Task};
-use sateen_types::{Attr, ClientId, Endpoint, Fid, Nid, Seq, Timespec, Timestamp};
+use sateen_types::{Attr, ClientId, Endpoint, Fid, Ino, Nid, Seq, Timespec, Timestamp};
 use sateen_wire::{
     Body, Bulk, Callback, Cred, Grant, Grants, Header, Ibits, LockId, LockMode, MdtReply,
     MdtRequest, Message, MgsReply, OstRequest, Reply, ReplyBody, Request, TargetInfo,
@@ -35,6 +35,8 @@ struct Outside {
     /// Invalidations that the kernel is at, until the test lets them end.
     invals: Vec<(KernelInval, Arc<AtomicBool>)>,
     sleeps: Vec<Arc<AtomicBool>>,
+    /// Inodes that the kernel was asked to forget.
+    unused: Vec<Ino>,
     /// How much later it is than at the start.
     passed_ns: u64,
 }
@@ -74,6 +76,9 @@ impl Port for TestPort {
         let done = Arc::new(AtomicBool::new(false));
         self.0.lock().unwrap().invals.push((what, done.clone()));
         Box::pin(Flag(done))
+    }
+    fn prune(&self, inodes: Vec<Ino>) {
+        self.0.lock().unwrap().unused.extend(inodes);
     }
 }
 
@@ -212,6 +217,11 @@ impl Rig {
     pub(crate) fn later(&self, ns: u64) {
         self.port.0.lock().unwrap().passed_ns += ns;
         self.time_passes();
+    }
+
+    /// The inodes that the kernel was asked to forget since the last time.
+    pub(crate) fn unused(&self) -> Vec<Ino> {
+        core::mem::take(&mut self.port.0.lock().unwrap().unused)
     }
 
     /// Runs everything that can run; what the verb gave, if it has ended.

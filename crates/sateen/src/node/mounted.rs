@@ -65,11 +65,10 @@ impl Mounted {
                  it with --device /dev/fuse --cap-add SYS_ADMIN",
             )
         })?;
-        let keeps_names = session.offer().has_inc_epoch();
-        if !keeps_names {
+        if !session.offer().has_inc_epoch() {
             tracing::warn!("this kernel lacks FUSE_NOTIFY_INC_EPOCH (7.44): it keeps no names");
         }
-        port.attach(session.notifier(), keeps_names)
+        port.attach(session.notifier(), &session.offer())
             .map_err(|error| Refusal::io("start threads", &error))?;
         let left = Once::new();
         Ok(Mounted { session, reactor: reactor.clone(), client, port, left })

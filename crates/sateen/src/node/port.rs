@@ -7,14 +7,14 @@
 use std::future::{Future, ready};
 use std::io;
 use std::pin::Pin;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use sateen_client::{Client, KernelInval, Port, Task};
-use sateen_fuse::Notifier;
+use sateen_fuse::{KernelOffer, NOTIFY_PRUNE_MAX, Notifier};
 use sateen_reactor::Reactor;
-use sateen_types::Timestamp;
+use sateen_types::{Ino, Timestamp};
 use sateen_wire::Message;
 
 /// Threads that drop pages, per mount: as many inodes can be dropped at once.
@@ -40,8 +40,9 @@ impl ClientPort {
 
     /// The mount is there: what was to be invalidated since it began to be made is now.
     /// A kernel that keeps no names need not be told to forget them.
-    pub(crate) fn attach(&self, notifier: Notifier, keeps_names: bool) -> io::Result<()> {
-        self.kernel.attach(Telling { notifier, keeps_names })
+    pub(crate) fn attach(&self, notifier: Notifier, offer: &KernelOffer) -> io::Result<()> {
+        let keeps_names = offer.has_inc_epoch();
+        self.kernel.attach(Telling { notifier, keeps_names }, offer.has_prune())
     }
 
     /// The mount is gone, and with it all that the kernel believed.
@@ -70,6 +71,10 @@ impl Port for ClientPort {
     fn invalidate(&self, what: KernelInval) -> Known {
         self.kernel.invalidate(what)
     }
+
+    fn prune(&self, inodes: Vec<Ino>) {
+        self.kernel.prune(inodes);
+    }
 }
 
 /// The kernel's side of one mount.
@@ -82,7 +87,7 @@ enum State {
     /// Being mounted: what is to be invalidated is kept.
     Coming(Vec<Job>),
     /// Mounted.
-    Here { telling: Telling, jobs: Sender<Job> },
+    Here { telling: Telling, jobs: Sender<Job>, unused: Option<SyncSender<Vec<Ino>>> },
     /// Unmounted.
     Gone,
 }
@@ -112,7 +117,8 @@ struct Done {
 }
 
 impl Kernel {
-    fn attach(&self, telling: Telling) -> io::Result<()> {
+    fn attach(&self, telling: Telling, prunes: bool) -> io::Result<()> {
+        let unused = if prunes { Some(start_pruning(telling.notifier.clone())?) } else { None };
         let (jobs, receiver) = channel();
         let receiver = Arc::new(Mutex::new(receiver));
         for index in 0..NOTIFY_THREADS {
@@ -126,7 +132,7 @@ impl Kernel {
                 // The threads live as long as the sender, which is still here.
                 let _ = jobs.send(job);
             }
-            *state = State::Here { telling, jobs };
+            *state = State::Here { telling, jobs, unused };
         }
         Ok(())
     }
@@ -145,6 +151,31 @@ impl Kernel {
         }
         Box::pin(Told(done))
     }
+
+    fn prune(&self, inodes: Vec<Ino>) {
+        if let State::Here { unused: Some(unused), .. } = &*lock(&self.state) {
+            // If the thread is behind, the same will be asked for again.
+            let _ = unused.try_send(inodes);
+        }
+    }
+}
+
+/// A thread that asks the kernel to forget inodes. Their pages are dropped, too, which waits for
+/// READs in flight: no invalidation may wait behind that, because READs wait for those.
+fn start_pruning(notifier: Notifier) -> io::Result<SyncSender<Vec<Ino>>> {
+    let (sender, receiver) = sync_channel::<Vec<Ino>>(1);
+    let prune = move || {
+        for inodes in receiver {
+            for some in inodes.chunks(NOTIFY_PRUNE_MAX) {
+                if let Err(error) = notifier.prune(some) {
+                    // It is going, or does not know all of them any more.
+                    tracing::debug!(%error, "the kernel was not asked to forget inodes");
+                }
+            }
+        }
+    };
+    std::thread::Builder::new().name("prune".to_owned()).spawn(prune)?;
+    Ok(sender)
 }
 
 /// One of the threads.

@@ -1,0 +1,89 @@
+//! A limit to what a client keeps: of inodes that only the kernel's cache still refers to, those
+//! not used for longest are to go, and their locks with them.
+//!
+//! The client cannot drop an inode that the kernel refers to. It asks the kernel to forget some,
+//! and drops them when that says that it has. "Not used" is what a hand that goes round finds
+//! not used since it came by the last time; what the kernel answers from its own cache counts
+//! as no use, because the client does not hear of it.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sateen_types::{Fid, Ino};
+
+use crate::client::Client;
+use crate::inode::Inode;
+use crate::sync::lock;
+
+/// Inodes that a client keeps, about 600 bytes each, and as much at the MDT for their locks.
+pub const INODES_DEFAULT: usize = 200_000;
+/// Most inodes that the kernel is asked to forget in one tick: it answers each with a FORGET,
+/// and each costs a cancel.
+const PRUNE_MAX: usize = 8192;
+/// Most inodes looked at in one tick.
+const LOOK_MAX: usize = 4 * PRUNE_MAX;
+
+/// Where the hand stands, and how much is allowed.
+#[derive(Debug)]
+pub(crate) struct Lru {
+    pub(crate) inodes_max: usize,
+    hand: Fid,
+}
+
+impl Default for Lru {
+    fn default() -> Lru {
+        Lru { inodes_max: INODES_DEFAULT, hand: Fid::default() }
+    }
+}
+
+impl Client {
+    /// How many inodes the client keeps at most, apart from those in use.
+    pub fn set_inodes_max(&self, inodes: usize) {
+        lock(&self.lru).inodes_max = inodes;
+    }
+
+    /// If there are too many inodes, asks the kernel to forget some.
+    pub(crate) fn prune(&self) {
+        let unused = self.unused();
+        if !unused.is_empty() {
+            self.port.prune(unused);
+        }
+    }
+
+    fn unused(&self) -> Vec<Ino> {
+        let mut lru = lock(&self.lru);
+        let mut unused = Vec::new();
+        let inodes = lock(&self.inodes);
+        let surplus = inodes.all.len().saturating_sub(lru.inodes_max).min(PRUNE_MAX);
+        if surplus == 0 {
+            return unused;
+        }
+        let mut from = Bound::Excluded(lru.hand);
+        for _ in 0..LOOK_MAX {
+            if unused.len() == surplus {
+                break;
+            }
+            let Some((fid, inode)) = inodes.all.range((from, Bound::Unbounded)).next() else {
+                // Once round, and no further: what was passed over has been used.
+                lru.hand = Fid::default();
+                break;
+            };
+            (lru.hand, from) = (*fid, Bound::Excluded(*fid));
+            if is_unused(inode) {
+                unused.push(fid.ino());
+            }
+        }
+        unused
+    }
+}
+
+/// Whether only the kernel refers to it, and has not asked for it since the hand came by. From
+/// now on it counts as not used.
+fn is_unused(inode: &Arc<Inode>) -> bool {
+    if inode.used.swap(false, Ordering::Relaxed) || inode.fid == Fid::ROOT {
+        return false;
+    }
+    let state = lock(&inode.state);
+    state.lookups > 0 && state.opens == 0
+}
