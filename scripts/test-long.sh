@@ -47,10 +47,10 @@ ROUNDS=$KILL_ROUNDS cargo test --locked --profile ci -p sateen --test kill9 -- -
 ROUNDS=$POWER_ROUNDS cargo test --locked --profile ci -p sateen --test power_cut -- --nocapture
 say "== crashes of single servers under mounts: ${SERVER_ROUNDS:=50}"
 ROUNDS=$SERVER_ROUNDS cargo test --locked --profile ci -p sateen --test servers rounds -- --nocapture
-say "== fsx, ${FSX_OPERATIONS:=100000} operations both ways"
-export FSX_OPERATIONS
-cargo test --locked --profile ci -p sateen --test programs -- --nocapture fsx
-unset FSX_OPERATIONS
+say "== fsx, ${FSX_OPERATIONS:=100000} operations each way; two mounts, ${STEPS:=10000} steps"
+export FSX_OPERATIONS STEPS
+cargo test --locked --profile ci -p sateen --test mounted -- --nocapture fsx two_mounts
+unset FSX_OPERATIONS STEPS
 say "== a build of the project on a mount"
 cargo build --locked --profile ci -p sateen
 sateen=${CARGO_TARGET_DIR:-target}/ci/sateen

@@ -13,7 +13,7 @@ use std::alloc::System;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use common::{Any, Entropy, EntryRecord, InodeRecord, Random, XattrRecord};
+use common::{Any, Entropy, EntryRecord, InodeRecord, Random, XattrRecord, mutate, put_u32};
 use sateen_journal::{Appender, Decoded, decode_frame, records};
 use sateen_osd::{Batch, Key};
 use sateen_target::Label;
@@ -67,12 +67,6 @@ fn run<T: Wire + PartialEq + Debug>(bytes: &[u8]) -> bool {
     let Ok(value) = measured(bytes, T::from_bytes) else { return false };
     assert_eq!(T::from_bytes(&value.to_vec()), Ok(value));
     true
-}
-
-fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
-    if let Some(place) = bytes.get_mut(at..at + 4) {
-        place.copy_from_slice(&value.to_le_bytes());
-    }
 }
 
 fn make_message(random: &mut Random) -> Vec<u8> {
@@ -213,33 +207,6 @@ fn decoders() -> Vec<Decoder> {
     for_every_type!(add);
     for_every_open_ended_type!(add);
     all
-}
-
-/// Damages bytes in one to four ways.
-fn mutate(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len() + 1);
-        match random.below(8) {
-            0 => bytes.truncate(at),
-            1 => bytes.insert(at, random.next() as u8),
-            2 if at < bytes.len() => drop(bytes.remove(at)),
-            3 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-            4 if at < bytes.len() => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
-            5 => {
-                let number = [0, 1, 4096, u32::MAX, 1 << 31, 1 << 20][random.below(6)];
-                put_u32(bytes, at, number);
-            }
-            6 => {
-                let from = random.below(other.len() + 1);
-                bytes.truncate(at);
-                bytes.extend_from_slice(&other[from..]);
-            }
-            _ => {
-                let len = random.below(64);
-                bytes.extend(random.bytes(len));
-            }
-        }
-    }
 }
 
 /// Prints the input if the decoder panics.

@@ -2,7 +2,7 @@
 //! crash of one of them does to the others, and what is refused. Needs root and /dev/fuse.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
-mod cluster;
+mod fuzz;
 mod rounds;
 
 use std::fs::{self, File};
@@ -14,11 +14,15 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use sateen_testkit::can_mount;
-
-use crate::cluster::{
-    BINARY, Cluster, PATIENCE, Server, as_program, ok, refused, run_folder, server_folder, text,
-    until,
+use sateen_testkit::cluster::{
+    self, Cluster, PATIENCE, Server, ok, refused, run_folder, server_folder, text, until,
 };
+
+const BINARY: &str = env!("CARGO_BIN_EXE_sateen");
+
+fn as_program(name: &str) -> Command {
+    cluster::as_program(BINARY, name)
+}
 
 /// Bytes that repeat nowhere near.
 fn bytes(len: usize, seed: u64) -> Vec<u8> {
@@ -49,7 +53,7 @@ fn files_go_over_the_network() {
     if !can_mount() {
         return;
     }
-    let mut cluster = Cluster::new("files");
+    let mut cluster = Cluster::new(BINARY, "files");
     let (mds, oss) = cluster.start();
     let (a, b) = (cluster.mount("a"), cluster.mount("b"));
     let content = bytes(9 << 20, 7);
@@ -103,7 +107,7 @@ fn servers_may_crash_under_a_mount() {
     if !can_mount() {
         return;
     }
-    let mut cluster = Cluster::new("crash");
+    let mut cluster = Cluster::new(BINARY, "crash");
     let (mds, oss) = cluster.start();
     let mnt = cluster.mount("mnt");
     let content = bytes(5 << 20, 3);
@@ -158,7 +162,7 @@ fn servers_start_in_any_order_and_say_when_they_are_ready() {
     if !can_mount() {
         return;
     }
-    let cluster = Cluster::new("order");
+    let cluster = Cluster::new(BINARY, "order");
     ok(&mut cluster.mkfs("mgs", None, "mgt"));
     ok(&mut cluster.mkfs("mdt", Some(0), "mdt0"));
     ok(&mut cluster.mkfs("ost", Some(0), "ost0"));
@@ -198,7 +202,7 @@ fn servers_take_commands() {
     if !can_mount() {
         return;
     }
-    let cluster = Cluster::new("commands");
+    let cluster = Cluster::new(BINARY, "commands");
     let (mds, oss) = cluster.start();
     let at = |name: &str, folder: &str| {
         let mut command = Command::new(BINARY);
@@ -228,7 +232,7 @@ fn targets_that_do_not_fit_are_refused() {
     if !can_mount() {
         return;
     }
-    let cluster = Cluster::new("targets");
+    let cluster = Cluster::new(BINARY, "targets");
     let (mds, oss) = cluster.start();
     let serve = |host, folder| refused(&mut cluster.command(host, &[folder]));
 
@@ -287,7 +291,7 @@ fn mounts_that_cannot_be_are_refused() {
     if !can_mount() {
         return;
     }
-    let mut cluster = Cluster::new("mounts");
+    let mut cluster = Cluster::new(BINARY, "mounts");
     let mut mount = cluster.mount_command("mnt");
     let said = refused(&mut mount);
     assert!(said.contains("the MGS does not answer") && said.contains("refused"), "{said}");

@@ -10,11 +10,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use sateen_testkit::cluster::{Cluster, Server, ok, until};
 use sateen_testkit::load::{Checked, Load};
 use sateen_testkit::random::{Random, mix};
 use sateen_testkit::{can_mount, env_number};
 
-use crate::cluster::{BINARY, Cluster, Server, ok, until};
+use crate::BINARY;
 
 const ROUNDS: u64 = 2;
 const WORKERS: usize = 4;
@@ -89,12 +90,8 @@ fn nothing_synced_is_lost_when_servers_are_killed() {
     let rounds = env_number("ROUNDS", ROUNDS);
     let seed = env_number("SEED", mix(u64::from(std::process::id())) >> 32);
     println!("SEED={seed} ROUNDS={rounds}");
-    let mut cluster = Cluster::new("rounds");
-    ok(&mut cluster.mkfs("mgs", None, "mgt"));
-    ok(&mut cluster.mkfs("mdt", Some(0), "mdt0"));
-    for (index, folder) in [(0, "ost0"), (1, "ost1"), (2, "ost2")] {
-        ok(&mut cluster.mkfs("ost", Some(index), folder));
-    }
+    let mut cluster = Cluster::new(BINARY, "rounds");
+    cluster.make(3);
     let mds = cluster.serve(1, MDS);
     let oss = [cluster.serve(2, OSS[0]), cluster.serve(3, OSS[1])];
     let mut servers = Servers { mds: Some(mds), oss: oss.map(Some) };

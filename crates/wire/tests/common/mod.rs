@@ -656,6 +656,40 @@ impl Random {
     }
 }
 
+/// Puts a number at a place, if it is there.
+pub fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    if let Some(place) = bytes.get_mut(at..at + 4) {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Damages bytes in one to four ways.
+pub fn mutate(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        match random.below(8) {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at, random.next() as u8),
+            2 if at < bytes.len() => drop(bytes.remove(at)),
+            3 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            4 if at < bytes.len() => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+            5 => {
+                let number = [0, 1, 4096, u32::MAX, 1 << 31, 1 << 20][random.below(6)];
+                put_u32(bytes, at, number);
+            }
+            6 => {
+                let from = random.below(other.len() + 1);
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[from..]);
+            }
+            _ => {
+                let len = random.below(64);
+                bytes.extend(random.bytes(len));
+            }
+        }
+    }
+}
+
 /// The seed of this run: `SEED`, or the time. It is printed.
 pub fn seed() -> u64 {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());

@@ -1,81 +1,30 @@
 //! Two mounts of one file system, and a folder of the local disk that is done the same to:
 //! whatever one mount does, the other must see at once, and both must look like the local
-//! folder, error numbers included. Needs root and /dev/fuse.
-//!
-//! `SATEEN_SEED` and `SATEEN_STEPS` choose another or a longer run.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
+//! folder, error numbers included. `STEPS` steps; `SEED` repeats them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sateen_testkit::can_mount;
+use sateen_testkit::env_number;
+use sateen_testkit::random::Random;
 
-/// A file system with two mounts, stopped and removed at the end.
-struct Fs {
-    root: PathBuf,
-}
+use crate::rig::{Rig, Servers, on_both};
 
-impl Fs {
-    fn up(name: &str) -> Fs {
-        let root = std::env::temp_dir().join(format!("sateen-two-{name}-{}", std::process::id()));
-        fs::create_dir(&root).unwrap();
-        let fs_ = Fs { root };
-        let mounts = ["a", "b"].map(|name| fs_.root.join(name));
-        let up = Command::new(env!("CARGO_BIN_EXE_sateen"))
-            .args(["up", "--osts", "3", "--data"])
-            .arg(fs_.root.join("data"))
-            .args(mounts.iter().flat_map(|mount| ["--mount".as_ref(), mount.as_os_str()]))
-            .output()
-            .unwrap();
-        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
-        fs_
-    }
+on_both!(
+    what_one_mount_does_the_other_sees,
+    appended_records_stay_whole,
+    a_replaced_file_is_always_whole,
+);
 
-    fn sateen(&self, command: &str) -> bool {
-        let data = self.root.join("data");
-        let ran = Command::new(env!("CARGO_BIN_EXE_sateen"))
-            .args([command, "--data"])
-            .arg(data)
-            .output()
-            .unwrap();
-        ran.status.success()
-    }
-}
-
-impl Drop for Fs {
-    fn drop(&mut self) {
-        self.sateen("down");
-        let _ = fs::remove_dir_all(&self.root);
-    }
-}
-
-/// SplitMix64, so that a seed is enough to repeat a run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn bytes(&mut self) -> Vec<u8> {
-        // Often small, sometimes over several stripes' pages.
-        let len = if self.below(4) == 0 { self.below(200_000) } else { self.below(6000) };
-        let start = self.next();
-        (0..len).map(|at| (start.wrapping_add(at) % 251) as u8).collect()
-    }
+fn bytes(random: &mut Random) -> Vec<u8> {
+    // Often small, sometimes over several stripes' pages.
+    let len = if random.one_in(4) { random.below(200_000) } else { random.below(6000) };
+    let start = random.number();
+    (0..len).map(|at| (start.wrapping_add(at) % 251) as u8).collect()
 }
 
 /// One thing to do; paths are below a root.
@@ -106,10 +55,10 @@ fn random_op(random: &mut Random) -> Op {
     let one = path(random);
     match random.below(16) {
         0 => Op::Create(one),
-        1..=3 => Op::Write(one, random.below(300_000), random.bytes()),
-        4 | 5 => Op::Append(one, random.bytes()),
+        1..=3 => Op::Write(one, random.below(300_000), bytes(random)),
+        4 | 5 => Op::Append(one, bytes(random)),
         6 => Op::Truncate(one, random.below(300_000)),
-        7 => Op::Rewrite(one, random.bytes()),
+        7 => Op::Rewrite(one, bytes(random)),
         8 | 9 => Op::Rename(one, path(random)),
         10 => Op::Unlink(one),
         11 | 12 => Op::Mkdir(one),
@@ -176,23 +125,16 @@ fn seen(root: &Path) -> Vec<String> {
     lines
 }
 
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().map_or(otherwise, |text| text.parse().unwrap())
-}
-
-#[test]
-fn what_one_mount_does_the_other_sees() {
-    if !can_mount() {
-        return;
-    }
-    let fs_ = Fs::up("steps");
-    let local = fs_.root.join("local");
-    fs::create_dir(&local).unwrap();
-    let mounts = ["a", "b"].map(|name| fs_.root.join(name));
-    let seed = number("SATEEN_SEED", 1);
-    let mut random = Random(seed);
+fn what_one_mount_does_the_other_sees(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "two-steps", 2, false) else { return };
+    let local = rig.local();
+    let mounts = rig.mounts();
+    let seed = env_number("SEED", u64::from(std::process::id()));
+    let steps = env_number("STEPS", 1500);
+    println!("SEED={seed} STEPS={steps}");
+    let mut random = Random::new(seed);
     let mut done = 0;
-    for step in 0..number("SATEEN_STEPS", 1500) {
+    for step in 0..steps {
         let op = random_op(&mut random);
         let actor = random.below(2) as usize;
         let here = perform(&mounts[actor], &op).map_err(|error| error.raw_os_error());
@@ -207,23 +149,18 @@ fn what_one_mount_does_the_other_sees() {
             }
         }
     }
-    assert!(done > 100, "only {done} steps did anything");
-    assert!(fs_.sateen("down"), "it stops");
-    assert!(fs_.sateen("fsck"), "and is whole");
+    assert!(done > steps / 15, "only {done} steps did anything");
+    rig.end();
 }
 
 /// Records appended by both mounts at once: none is torn, lost, or lies over another.
-#[test]
-fn appended_records_stay_whole() {
+fn appended_records_stay_whole(servers: Servers) {
     const RECORD_BYTES: usize = 4000;
-    if !can_mount() {
-        return;
-    }
-    let fs_ = Fs::up("append");
+    let Some(rig) = Rig::start(servers, "two-append", 2, false) else { return };
     let records = 150;
     std::thread::scope(|scope| {
-        for (who, mount) in ["a", "b"].into_iter().enumerate() {
-            let path = fs_.root.join(mount).join("log");
+        for (who, mount) in rig.mounts().iter().enumerate() {
+            let path = mount.join("log");
             scope.spawn(move || {
                 let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
                 for n in 0..records {
@@ -234,8 +171,8 @@ fn appended_records_stay_whole() {
             });
         }
     });
-    for mount in ["a", "b"] {
-        let bytes = fs::read(fs_.root.join(mount).join("log")).unwrap();
+    for mount in rig.mounts() {
+        let bytes = fs::read(mount.join("log")).unwrap();
         assert_eq!(bytes.len(), 2 * records * RECORD_BYTES);
         let mut next = [0_usize; 2];
         for record in bytes.chunks(RECORD_BYTES) {
@@ -245,17 +182,14 @@ fn appended_records_stay_whole() {
         }
         assert_eq!(next, [records; 2]);
     }
+    rig.end();
 }
 
 /// A file that one mount replaces by rename is never missing for the other, and always whole.
-#[test]
-fn a_replaced_file_is_always_whole() {
+fn a_replaced_file_is_always_whole(servers: Servers) {
     const STALE: i32 = rustix::io::Errno::STALE.raw_os_error();
-    if !can_mount() {
-        return;
-    }
-    let fs_ = Fs::up("replace");
-    let (here, there) = (fs_.root.join("a"), fs_.root.join("b/config"));
+    let Some(rig) = Rig::start(servers, "two-replace", 2, false) else { return };
+    let (here, there) = (rig.mnt(), rig.mounts()[1].join("config"));
     let version = |n: u8| vec![n; 1000 + usize::from(n) * 40];
     fs::write(here.join("config"), version(0)).unwrap();
     let stop = AtomicBool::new(false);
@@ -285,4 +219,5 @@ fn a_replaced_file_is_always_whole() {
         }
         assert_eq!(last, 100, "the last version is seen");
     });
+    rig.end();
 }

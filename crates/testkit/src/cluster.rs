@@ -1,4 +1,9 @@
-//! A file system of several server processes, and mounts of it, as a test drives them.
+//! A file system of several server processes, and mounts of it, as a test drives them. What goes
+//! wrong here ends the test.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed; where it did says more than an error"
+)]
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -10,29 +15,31 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_sateen");
 /// How long anything may take before the test gives it up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) fn as_program(name: &str) -> Command {
-    let mut command = Command::new(BINARY);
+/// The binary, under another of its names.
+pub fn as_program(binary: &str, name: &str) -> Command {
+    let mut command = Command::new(binary);
     command.arg0(name);
     command
 }
 
-pub(crate) fn text(output: &Output) -> String {
+/// What a command said, on both channels.
+pub fn text(output: &Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     format!("{}{errors}", String::from_utf8_lossy(&output.stdout))
 }
 
-pub(crate) fn ok(command: &mut Command) -> String {
+/// What a command says, which must succeed.
+pub fn ok(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", text(&output));
     text(&output)
 }
 
 /// What a refused command says.
-pub(crate) fn refused(command: &mut Command) -> String {
+pub fn refused(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let said = text(&output);
     assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
@@ -41,33 +48,36 @@ pub(crate) fn refused(command: &mut Command) -> String {
 }
 
 /// A server: some targets in one process.
-pub(crate) struct Server {
+#[derive(Debug)]
+pub struct Server {
     child: Child,
 }
 
 impl Server {
-    pub(crate) fn of(child: Child) -> Server {
+    /// The server that a process is.
+    pub fn of(child: Child) -> Server {
         Server { child }
     }
 
-    fn pid(&self) -> Pid {
+    /// The process.
+    pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
     /// Kills it as a crash does.
-    pub(crate) fn crash(mut self) {
+    pub fn crash(mut self) {
         kill_process(self.pid(), Signal::KILL).unwrap();
         self.child.wait().unwrap();
     }
 
     /// Ends it in good order.
-    pub(crate) fn end(self) {
+    pub fn end(self) {
         kill_process(self.pid(), Signal::TERM).unwrap();
         self.ended();
     }
 
     /// Waits for one that was told to end.
-    pub(crate) fn ended(mut self) {
+    pub fn ended(mut self) {
         assert!(self.child.wait().unwrap().success(), "it ends in good order");
     }
 }
@@ -80,32 +90,39 @@ impl Drop for Server {
 }
 
 /// A file system of several servers, in a folder that is removed in the end.
-pub(crate) struct Cluster {
+#[derive(Debug)]
+pub struct Cluster {
+    binary: &'static str,
     folder: PathBuf,
-    pub(crate) port: u16,
-    pub(crate) mounts: Vec<PathBuf>,
+    /// Of every server; their addresses differ.
+    pub port: u16,
+    /// The mount points in use.
+    pub mounts: Vec<PathBuf>,
 }
 
 impl Cluster {
-    pub(crate) fn new(name: &str) -> Cluster {
+    /// Of the binary at `binary`, nothing made or started yet.
+    pub fn new(binary: &'static str, name: &str) -> Cluster {
         let folder = std::env::temp_dir().join(format!("sateen-srv-{name}-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         // Whoever had it a moment ago will hardly be followed by another.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Cluster { folder, port, mounts: Vec::new() }
+        Cluster { binary, folder, port, mounts: Vec::new() }
     }
 
     /// NID of the server with this number.
-    pub(crate) fn nid(&self, host: u8) -> String {
+    pub fn nid(&self, host: u8) -> String {
         format!("127.0.0.{host}:{}@tcp", self.port)
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    /// A folder or file of the test's own.
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    pub(crate) fn mkfs(&self, kind: &str, index: Option<u32>, folder: &str) -> Command {
-        let mut command = as_program("mkfs.sateen");
+    /// The command that makes a target in a folder.
+    pub fn mkfs(&self, kind: &str, index: Option<u32>, folder: &str) -> Command {
+        let mut command = as_program(self.binary, "mkfs.sateen");
         command.arg(format!("--{kind}")).arg("--fsname=scratch");
         if let Some(index) = index {
             command.arg(format!("--index={index}"));
@@ -115,15 +132,16 @@ impl Cluster {
         command
     }
 
-    pub(crate) fn command(&self, host: u8, folders: &[&str]) -> Command {
-        let mut command = Command::new(BINARY);
+    /// The command that serves folders.
+    pub fn command(&self, host: u8, folders: &[&str]) -> Command {
+        let mut command = Command::new(self.binary);
         command.arg("serve").arg("--nid").arg(self.nid(host));
         command.args(folders.iter().map(|folder| self.path(folder)));
         command
     }
 
     /// Starts a server and does not wait for it.
-    pub(crate) fn begin(&self, host: u8, folders: &[&str]) -> Server {
+    pub fn begin(&self, host: u8, folders: &[&str]) -> Server {
         let log = self.path(&format!("log{host}"));
         let log = File::options().create(true).append(true).open(log).unwrap();
         let mut command = self.command(host, folders);
@@ -131,40 +149,51 @@ impl Cluster {
         Server { child }
     }
 
-    pub(crate) fn wait_ready(&self, server: &mut Server) {
+    /// Waits until a server says that it serves.
+    pub fn wait_ready(&self, server: &mut Server) {
         let mut line = String::new();
         BufReader::new(server.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("serving "), "{line:?}\n{}", self.logs());
     }
 
-    pub(crate) fn serve(&self, host: u8, folders: &[&str]) -> Server {
+    /// Starts a server, and waits for it.
+    pub fn serve(&self, host: u8, folders: &[&str]) -> Server {
         let mut server = self.begin(host, folders);
         self.wait_ready(&mut server);
         server
     }
 
-    /// Makes and starts the usual one: MGS and MDT in one process, two OSTs in another.
-    pub(crate) fn start(&self) -> (Server, Server) {
+    /// Makes an MGS, an MDT and that many OSTs.
+    pub fn make(&self, osts: u32) {
         ok(&mut self.mkfs("mgs", None, "mgt"));
         ok(&mut self.mkfs("mdt", Some(0), "mdt0"));
-        ok(&mut self.mkfs("ost", Some(0), "ost0"));
-        ok(&mut self.mkfs("ost", Some(1), "ost1"));
+        for index in 0..osts {
+            ok(&mut self.mkfs("ost", Some(index), &format!("ost{index}")));
+        }
+    }
+
+    /// Makes and starts the usual one: MGS and MDT in one process, two OSTs in another.
+    pub fn start(&self) -> (Server, Server) {
+        self.make(2);
         (self.serve(1, &["mgt", "mdt0"]), self.serve(2, &["ost0", "ost1"]))
     }
 
-    pub(crate) fn source(&self) -> String {
+    /// What is mounted.
+    pub fn source(&self) -> String {
         format!("{}:/scratch", self.nid(1))
     }
 
-    pub(crate) fn mount_command(&self, name: &str) -> Command {
+    /// The command that mounts it at a folder of that name.
+    pub fn mount_command(&self, name: &str) -> Command {
         let point = self.path(name);
         fs::create_dir_all(&point).unwrap();
-        let mut command = as_program("mount.sateen");
+        let mut command = as_program(self.binary, "mount.sateen");
         command.arg(self.source()).arg(point);
         command
     }
 
-    pub(crate) fn mount(&mut self, name: &str) -> PathBuf {
+    /// Mounts it at a folder of that name.
+    pub fn mount(&mut self, name: &str) -> PathBuf {
         let point = self.path(name);
         self.mounts.push(point.clone());
         let output = self.mount_command(name).output().unwrap();
@@ -172,13 +201,14 @@ impl Cluster {
         point
     }
 
-    pub(crate) fn umount(&mut self, point: &Path) {
+    /// Unmounts it, in good order.
+    pub fn umount(&mut self, point: &Path) {
         ok(Command::new("umount").arg(point));
         self.mounts.retain(|other| other != point);
     }
 
     /// What the servers and the mounts have said, for whoever has to find out why.
-    pub(crate) fn logs(&self) -> String {
+    pub fn logs(&self) -> String {
         let mut out = String::new();
         for host in 1..5 {
             let log = fs::read_to_string(self.path(&format!("log{host}"))).unwrap_or_default();
@@ -193,12 +223,12 @@ impl Cluster {
 }
 
 /// What a mount's process keeps.
-pub(crate) fn run_folder(point: &Path) -> PathBuf {
+pub fn run_folder(point: &Path) -> PathBuf {
     named_after(point, "")
 }
 
 /// What a server keeps; by its first target.
-pub(crate) fn server_folder(target: &Path) -> PathBuf {
+pub fn server_folder(target: &Path) -> PathBuf {
     named_after(target, "serve:")
 }
 
@@ -221,7 +251,7 @@ impl Drop for Cluster {
             let run = run_folder(&point.path());
             let down = ["down", "--force", "--data"];
             if run.exists() {
-                let _ = Command::new(BINARY).args(down).arg(&run).output();
+                let _ = Command::new(self.binary).args(down).arg(&run).output();
                 let _ = fs::remove_dir_all(run);
             }
         }
@@ -230,7 +260,7 @@ impl Drop for Cluster {
 }
 
 /// Waits until something is so.
-pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !so() {
         assert!(Instant::now() < deadline, "{what}");

@@ -1,0 +1,201 @@
+//! Real programs on a mount: dbench, fio, bonnie++, SQLite, rsync, tar, git, ACLs.
+
+use std::path::Path;
+
+use crate::rig::{Rig, Servers, on_both, tools};
+
+on_both!(
+    dbench,
+    fio,
+    bonnie,
+    sqlite,
+    rsync_there_and_back,
+    tar_and_git,
+    space_set_aside_is_written,
+    acls,
+);
+
+fn dbench(servers: Servers) {
+    if !tools(&["dbench"]) {
+        return;
+    }
+    let Some(rig) = Rig::start(servers, "dbench", 1, false) else { return };
+    let text = rig.shell("dbench -s -t 5 -D . -c /usr/share/dbench/client.txt 4");
+    assert!(text.contains("Throughput"), "{text}");
+    assert!(!text.contains("ERROR"), "{text}");
+    rig.end();
+}
+
+/// Every block is written with a checksum of its own and read again: one after the other and at
+/// random, by several jobs, through the page cache and past it.
+fn fio(servers: Servers) {
+    if !tools(&["fio"]) {
+        return;
+    }
+    let Some(rig) = Rig::start(servers, "fio", 1, false) else { return };
+    let text = rig.shell(
+        "
+        verified() {
+            fio --name=$1 --directory=$MNT --filename_format='$jobname.$jobnum' --verify=crc32c \
+                --verify_fatal=1 --randrepeat=0 --fallocate=none --minimal \"${@:2}\" >$LOCAL/$1
+            rm $MNT/$1.*
+            echo $1
+        }
+        verified sequential --rw=write --bs=1M --size=48M --end_fsync=1
+        verified direct --rw=write --bs=256k --size=32M --direct=1
+        verified random --rw=randwrite --bs=4k-64k --bs_unaligned --size=16M --numjobs=3
+        verified random-direct --rw=randwrite --bs=4k --size=4M --numjobs=3 --direct=1
+        verified mixed --rw=randrw --bs=8k --size=16M --ioengine=mmap
+        verified queued --rw=randwrite --bs=16k --size=16M --ioengine=libaio --iodepth=16 --direct=1
+        ",
+    );
+    assert_eq!(text, "sequential\ndirect\nrandom\nrandom-direct\nmixed\nqueued\n");
+    rig.end();
+}
+
+/// Blocks, seeks, and thousands of files made, looked up and removed.
+fn bonnie(servers: Servers) {
+    if !tools(&["bonnie++"]) {
+        return;
+    }
+    let Some(rig) = Rig::start(servers, "bonnie", 1, false) else { return };
+    // A file of 64 MiB, 2048 files of up to 1000 bytes in 4 folders; its result is the last line.
+    let text = rig.shell("bonnie++ -q -f -d $MNT -u root -s 64M -r 32M -n 2:1000:0:4 -x 1");
+    let fields = text.lines().last().unwrap_or_default().split(',').count();
+    assert!(fields > 40, "{text}");
+    assert_eq!(rig.shell("ls"), "", "it removes what it made");
+    rig.end();
+}
+
+/// A rollback journal, and a write-ahead log whose index two processes share as a mapping.
+fn sqlite(servers: Servers) {
+    if !tools(&["sqlite3"]) {
+        return;
+    }
+    let Some(rig) = Rig::start(servers, "sqlite", 1, false) else { return };
+    for mode in ["delete", "wal"] {
+        let script = format!(
+            "
+            db=$MNT/{mode}.db
+            sqlite3 $db 'pragma journal_mode={mode}; create table t(a integer primary key, b)'
+            work() {{
+                for i in $(seq 15); do
+                    echo \"begin immediate; insert into t(b) select hex(randomblob(500)) from
+                        (with recursive n(x) as (select 1 union all select x+1 from n where x<40)
+                        select x from n); update t set b=hex(randomblob(300)) where a%7=$i%7;
+                        commit;\"
+                done | sqlite3 -cmd '.timeout 60000' -cmd 'pragma mmap_size=1000000' $db >/dev/null
+            }}
+            work & one=$!
+            work & two=$!
+            wait $one; wait $two
+            sqlite3 $db 'pragma integrity_check; select count(*) from t'
+            "
+        );
+        assert_eq!(rig.shell(&script), format!("{mode}\nok\n1200\n"));
+    }
+    rig.end();
+}
+
+/// Owner, modes, times, links, attributes and ACLs survive a copy there and back.
+fn rsync_there_and_back(servers: Servers) {
+    if !tools(&["rsync", "setfacl", "setfattr"]) {
+        return;
+    }
+    let Some(rig) = Rig::start(servers, "rsync", 1, false) else { return };
+    let text = rig.shell(
+        "
+        mkdir $LOCAL/from $LOCAL/back; cd $LOCAL/from
+        mkdir -p a/b/c empty; chmod 2750 a; chmod 1777 empty
+        for i in $(seq 200); do head -c $((i * 777)) /dev/urandom >a/b/f$i; done
+        head -c 9M /dev/urandom >a/large; truncate -s 5M a/sparse
+        ln a/b/f1 a/hard; ln -s ../nowhere a/soft; mkfifo a/fifo; mknod a/null c 1 3
+        chown 12:34 a/b/f2; chmod 4755 a/b/f3; touch -d '2001-02-03 04:05:06.789' a/b/f4
+        setfattr -n user.colour -v blue a/b/f5; setfattr -n trusted.secret -v x a/b
+        setfacl -m u:12:rw,g:34:r,m::rw a/b/f6; setfacl -m u:99:rwx a; setfacl -d -m u:7:rx a/b/c
+        rsync -aHAX --numeric-ids . $MNT/copy/
+        rsync -aHAX --numeric-ids --checksum --delete --itemize-changes . $MNT/copy/
+        echo 3 >/proc/sys/vm/drop_caches
+        rsync -aHAX --numeric-ids --checksum --itemize-changes --dry-run $MNT/copy/ .
+        rsync -aHAX --numeric-ids $MNT/copy/ $LOCAL/back/
+        rsync -aHAX --numeric-ids --checksum --itemize-changes --dry-run . $LOCAL/back/
+        ",
+    );
+    assert_eq!(text, "", "the second run finds nothing to do");
+    rig.end();
+}
+
+/// The sources of this repository, unpacked, compared, and put under git.
+fn tar_and_git(servers: Servers) {
+    if !tools(&["tar", "git"]) {
+        return;
+    }
+    let Some(rig) = Rig::start(servers, "git", 1, false) else { return };
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    rig.shell(
+        &format!(
+            "
+            mkdir $LOCAL/tree tree
+            tar -C {} -cf $LOCAL/tree.tar --exclude=target .
+            tar -C $LOCAL/tree -xf $LOCAL/tree.tar
+            tar -C tree -xf $LOCAL/tree.tar
+            diff -r $LOCAL/tree tree
+            tar -C tree -df $LOCAL/tree.tar
+            cd tree; git init -q; git config user.name n; git config user.email e
+            git add .; git commit -qm one; git mv osd moved; git commit -qam two
+            git gc -q; git fsck --strict; git checkout -q HEAD^; git status --porcelain >$LOCAL/status
+            test ! -s $LOCAL/status
+            rm -r .git; diff -r $LOCAL/tree .
+            ",
+            crates.display()
+        ),
+    );
+    rig.end();
+}
+
+/// Space that was set aside is written and synced like any other.
+fn space_set_aside_is_written(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "fallocate", 1, false) else { return };
+    let text = rig.shell(
+        "
+        fallocate -l 5M file
+        dd if=/dev/zero of=file bs=1M count=3 conv=notrunc,fsync status=none
+        fallocate -p -o 1M -l 1M file
+        dd if=/dev/urandom of=file bs=1M seek=1 count=1 conv=notrunc,fsync status=none
+        stat -c %s file
+        ",
+    );
+    assert_eq!(text, "5242880\n");
+    rig.end();
+}
+
+/// The kernel decides by ACLs, on every mount, and they follow the mode as on ext4.
+fn acls(servers: Servers) {
+    if !tools(&["setfacl", "getfacl", "setpriv"]) {
+        return;
+    }
+    let Some(rig) = Rig::start(servers, "acl", 2, false) else { return };
+    // By a way that leads through no folder of somebody else's, such as TMPDIR.
+    let other = format!("../{}", rig.mounts()[1].file_name().unwrap().display());
+    let text = rig.shell(&format!(
+        "
+            as() {{ setpriv --reuid=$1 --regid=$1 --clear-groups \"${{@:2}}\"; }}
+            echo secret >f; chmod 600 f
+            ! as 12 cat f 2>/dev/null; ! as 12 cat {other}/f 2>/dev/null
+            setfacl -m u:12:r f; stat -c %a f; as 12 cat f; as 12 cat {other}/f
+            ! as 13 cat f 2>/dev/null
+            chmod 600 f; getfacl -cE f; ! as 12 cat f 2>/dev/null; ! as 12 cat {other}/f 2>/dev/null
+            chmod g+r f; as 12 cat {other}/f; setfacl -b f; getfacl -c f
+            mkdir d; setfacl -d -m u:12:rwx d; umask 077; touch d/f; mkdir d/below; touch g
+            stat -c %a d/f d/below g; getfacl -cE d/f; getfacl -cE d/below
+            "
+    ));
+    let expected = "640 secret secret user::rw- user:12:r-- group::--- mask::--- other::--- \
+        secret user::rw- group::--- other::--- 664 775 600 \
+        user::rw- user:12:rwx group::r-x mask::rw- other::r-- \
+        user::rwx user:12:rwx group::r-x mask::rwx other::r-x default:user::rwx \
+        default:user:12:rwx default:group::r-x default:mask::rwx default:other::r-x";
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&text), words(expected));
+    rig.end();
+}

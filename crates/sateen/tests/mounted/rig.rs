@@ -1,0 +1,149 @@
+//! A mounted file system for a test to work on, in one process or of several servers: what
+//! programs see must be the same.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use sateen_testkit::can_mount;
+use sateen_testkit::cluster::{Cluster, Server, ok, text};
+use sateen_testkit::program::Program;
+
+use crate::BINARY;
+
+/// Who serves a file system.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Servers {
+    /// Everything is in one process.
+    Embedded,
+    /// An MGS and an MDT in one process, two OSTs in another; over TCP.
+    Separate,
+}
+
+/// Declares each of these functions as two tests: one with the servers embedded, one with them
+/// separate.
+macro_rules! on_both {
+    ($($name:ident),* $(,)?) => {
+        mod embedded {
+            $(#[test] fn $name() { super::$name($crate::rig::Servers::Embedded) })*
+        }
+        mod separate {
+            $(#[test] fn $name() { super::$name($crate::rig::Servers::Separate) })*
+        }
+    };
+}
+pub(crate) use on_both;
+
+/// A file system with mounts, which is taken down and removed in the end, however that comes.
+pub(crate) enum Rig {
+    Embedded(Program),
+    Separate { cluster: Cluster, mds: Server, oss: Server },
+}
+
+impl Rig {
+    /// Nothing, where nothing can be mounted.
+    pub(crate) fn start(servers: Servers, name: &str, mounts: u8, direct_io: bool) -> Option<Rig> {
+        if !can_mount() {
+            return None;
+        }
+        Some(match servers {
+            Servers::Embedded => {
+                let options: &[&str] = if direct_io { &["--direct-io"] } else { &[] };
+                let program = Program::new(BINARY, name, usize::from(mounts), options).unwrap();
+                program.up().unwrap();
+                Rig::Embedded(program)
+            }
+            Servers::Separate => {
+                let mut cluster = Cluster::new(BINARY, name);
+                let (mds, oss) = cluster.start();
+                for number in 0..mounts {
+                    let name = format!("mnt{number}");
+                    let mut command = cluster.mount_command(&name);
+                    if direct_io {
+                        command.args(["-o", "direct_io"]);
+                    }
+                    cluster.mounts.push(cluster.path(&name));
+                    ok(&mut command);
+                }
+                Rig::Separate { cluster, mds, oss }
+            }
+        })
+    }
+
+    pub(crate) fn mounts(&self) -> &[PathBuf] {
+        match self {
+            Rig::Embedded(program) => program.mounts(),
+            Rig::Separate { cluster, .. } => &cluster.mounts,
+        }
+    }
+
+    /// The first mount point.
+    pub(crate) fn mnt(&self) -> &Path {
+        &self.mounts()[0]
+    }
+
+    /// A folder of the local disk for the test's own.
+    pub(crate) fn local(&self) -> PathBuf {
+        let local = self.mnt().with_file_name("local");
+        fs::create_dir_all(&local).unwrap();
+        local
+    }
+
+    /// Runs a shell script on the mount, with `$MNT`, and `$LOCAL` of the local disk; its output
+    /// if it went well.
+    pub(crate) fn shell(&self, script: &str) -> String {
+        let local = self.local();
+        let output = Command::new("bash")
+            .args(["-euo", "pipefail", "-c", script])
+            .env("MNT", self.mnt())
+            .env("LOCAL", &local)
+            .env("HOME", &local)
+            .current_dir(self.mnt())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{script}\n{}", text(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Ends it, and checks what the work has left.
+    pub(crate) fn end(self) {
+        match self {
+            Rig::Embedded(program) => {
+                program.down().unwrap();
+                program.fsck().unwrap();
+            }
+            Rig::Separate { mut cluster, mds, oss } => {
+                for mount in cluster.mounts.clone() {
+                    cluster.umount(&mount);
+                }
+                oss.end();
+                mds.end();
+                let targets = ["mgt", "mdt0", "ost0", "ost1"].map(|name| cluster.path(name));
+                ok(Command::new(BINARY).arg("fsck").args(targets));
+            }
+        }
+    }
+}
+
+/// Where a program is, or nothing if it is missing and need not be there.
+pub(crate) fn tool(name: &str) -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    folders.extend(cache.map(|cache| cache.join("sateen-tools/bin")));
+    let found = folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file());
+    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    assert!(found.is_some() || !ci, "CI must have {name}");
+    if found.is_none() {
+        eprintln!("skipped: there is no {name}");
+    }
+    found
+}
+
+/// Whether all of these programs are there.
+pub(crate) fn tools(names: &[&str]) -> bool {
+    names.iter().all(|name| tool(name).is_some())
+}

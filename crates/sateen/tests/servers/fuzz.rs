@@ -1,0 +1,383 @@
+//! Servers under fire from the wire: requests that are well formed and make no sense, and such
+//! as were damaged, from a peer that is connected as it should be. No server may crash, hang
+//! or grow, and afterwards an honest mount works.
+//!
+//! `MESSAGES` for each server; `SEED` repeats them.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
+
+#[path = "../../../wire/tests/common/mod.rs"]
+mod common;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use sateen_testkit::cluster::{Cluster, PATIENCE, Server};
+use sateen_testkit::{can_mount, env_number};
+use sateen_types::{ClientId, Endpoint, Fid, Name, Nid, Seq};
+use sateen_wire::codec::Wire;
+use sateen_wire::{
+    Body, Bulk, HEADER_BYTES, Header, MdtReply, MdtRequest, Message, MgsRequest, OstRequest, Reply,
+    ReplyBody, Request,
+};
+
+use crate::BINARY;
+use common::{Any, Entropy, Random, mutate, seed};
+
+const MESSAGES: u64 = 20_000;
+/// Requests between a `Connect` and its `Disconnect`, if the server does not end it before.
+const LIFE_REQUESTS: u64 = 4000;
+const SLOTS: usize = 32;
+/// A request that is not answered for so long may never be: its slot is used again.
+const SLOT_PATIENCE: Duration = Duration::from_millis(2);
+/// A server that answers nothing for so long has nothing more to answer.
+const ANSWERS_PAUSE: Duration = Duration::from_millis(200);
+/// Files that requests are about, in the peer's own sequence.
+const FILES: usize = 60;
+/// Space that one request may take.
+const ALLOCATE_MAX: u64 = 1 << 20;
+/// How much larger a server may be at the end than after the first tenth: what its allocator
+/// and its caches keep, but nothing for each message.
+const GROWTH_MIB_MAX: u64 = 48;
+
+/// Reads one message, and drops its bulk.
+fn receive(stream: &mut impl Read) -> io::Result<Message> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    stream.read_exact(&mut bytes)?;
+    let rest = Message::rest_len(bytes.first_chunk().unwrap()).unwrap();
+    bytes.resize(HEADER_BYTES + rest, 0);
+    stream.read_exact(&mut bytes[HEADER_BYTES..])?;
+    let (message, bulk) = Message::decode(&bytes).unwrap();
+    io::copy(&mut stream.take(u64::from(bulk.len)), &mut io::sink())?;
+    Ok(message)
+}
+
+/// Somebody who is connected to one target.
+struct Peer {
+    address: SocketAddr,
+    target: Endpoint,
+    /// Its endpoint, and who it is at the moment.
+    name: ClientId,
+    client: ClientId,
+    attempt: u64,
+    random: Random,
+    /// Where it may name new files.
+    seq: Seq,
+    answered: u64,
+    sent: u64,
+}
+
+/// One connection of a peer.
+struct Connection {
+    stream: TcpStream,
+    header: Header,
+    seqs: [u64; SLOTS],
+    /// The last answer in each slot, and how many there were.
+    answers: Arc<Answers>,
+}
+
+#[derive(Default)]
+struct Answers {
+    seqs: [AtomicU64; SLOTS],
+    all: AtomicU64,
+}
+
+impl Answers {
+    /// Notes answers until the connection ends.
+    fn listen(&self, mut stream: TcpStream) {
+        while let Ok(message) = receive(&mut stream) {
+            if let Some(seq) = self.seqs.get(usize::from(message.header.slot)) {
+                seq.store(message.header.seq, Ordering::Relaxed);
+            }
+            self.all.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Connection {
+    /// A slot in which nothing is under way, if the server is not too slow.
+    fn free_slot(&self, random: &mut Random) -> usize {
+        let since = Instant::now();
+        loop {
+            let slot = random.below(SLOTS);
+            let answered = self.answers.seqs[slot].load(Ordering::Relaxed);
+            if answered >= self.seqs[slot] || since.elapsed() > SLOT_PATIENCE {
+                return slot;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// The next request's header, in its slot.
+    fn header(&mut self, slot: usize) -> Header {
+        self.seqs[slot] += 1;
+        Header { slot: slot as u16, seq: self.seqs[slot], ..self.header }
+    }
+
+    fn ask(&mut self, request: Request) -> io::Result<Reply> {
+        let header = self.header(0);
+        let message = Message { header, body: Body::Request(request), bulk: Bulk::None };
+        self.stream.write_all(&message.encode())?;
+        loop {
+            let message = receive(&mut self.stream)?;
+            if let (true, Body::Reply(reply)) = (message.header.seq == header.seq, message.body) {
+                return Ok(reply);
+            }
+        }
+    }
+}
+
+impl Peer {
+    fn new(target: Endpoint, nid: &str, seed: u64) -> Peer {
+        let Nid::Tcp { addr, port, .. } = nid.parse().unwrap() else { panic!("{nid}") };
+        // None that a request which fences somebody hits by chance.
+        let id = ClientId(Random::new(seed ^ 1).next() << 12);
+        Peer {
+            address: SocketAddr::from((addr, port)),
+            target,
+            name: id,
+            client: id,
+            attempt: 0,
+            random: Random::new(seed),
+            seq: Seq(0),
+            answered: 0,
+            sent: 0,
+        }
+    }
+
+    /// Connects as an honest client does. It must be answered, whatever came before.
+    fn connect(&mut self) -> Connection {
+        let stream = TcpStream::connect(self.address).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        // As after an eviction: what the target still knows of the one before is over.
+        self.client.0 += 1;
+        let from = Endpoint::Client(self.name);
+        let header = Header::between(from, self.target, self.client);
+        let mut connection =
+            Connection { stream, header, seqs: [0; SLOTS], answers: Arc::default() };
+        // Above any that a damaged message may have named: a target ignores lower ones.
+        self.attempt += 1 << 32;
+        connection.seqs[0] = self.attempt - 1;
+        let reply = connection.ask(Request::Connect { features: 0 }).expect("it answers");
+        let ReplyBody::Connected { generation, .. } = reply.body else { panic!("{reply:?}") };
+        connection.header.generation = generation;
+        connection.seqs = [0; SLOTS];
+        if matches!(self.target, Endpoint::Mdt(_)) {
+            let reply = connection.ask(Request::Mdt(MdtRequest::GrantSeq)).expect("it answers");
+            if let ReplyBody::Mdt(MdtReply::Sequence(seq)) = reply.body {
+                self.seq = seq;
+            }
+        }
+        connection
+    }
+
+    fn fid(&mut self) -> Fid {
+        match self.random.below(8) {
+            0 => Fid::any(&mut Entropy::new(&self.random.bytes(20))),
+            1..=3 => Fid::ROOT,
+            _ => Fid::new(self.seq, 1 + self.random.below(FILES) as u32),
+        }
+    }
+
+    /// A request of the target's kind. Most are about things that can be there.
+    fn request(&mut self) -> Request {
+        let bytes = self.random.bytes(300);
+        let mut e = Entropy::new(&bytes);
+        match self.target {
+            Endpoint::Mgs => Request::Mgs(Any::any(&mut e)),
+            Endpoint::Mdt(_) => {
+                let mut request = MdtRequest::any(&mut e);
+                self.aim(&mut request);
+                Request::Mdt(request)
+            }
+            Endpoint::Ost(_) | Endpoint::Client(_) => {
+                let mut request = OstRequest::any(&mut e);
+                let fid = self.fid();
+                if let OstRequest::Write { object, offset, .. }
+                | OstRequest::Read { object, offset, .. }
+                | OstRequest::Seek { object, offset, .. }
+                | OstRequest::Allocate { object, offset, .. } = &mut request
+                {
+                    object.fid = fid;
+                    object.stripe %= 4;
+                    if !self.random.next().is_multiple_of(16) {
+                        *offset %= 1 << 30;
+                    }
+                }
+                Request::Ost(request)
+            }
+        }
+    }
+
+    fn aim(&mut self, request: &mut MdtRequest) {
+        let (one, two) = (self.fid(), self.fid());
+        let names: [&[u8]; 5] = [b"a", b"b", b"c", b"user.d", b"system.posix_acl_access"];
+        let some = Name::new(names[self.random.below(names.len())]).unwrap();
+        use MdtRequest as R;
+        match request {
+            R::Create { parent, name, fid, .. } => {
+                (*parent, *name, *fid) = (one, some, two);
+            }
+            R::Lookup { parent, name, .. } | R::Unlink { parent, name, .. } => {
+                (*parent, *name) = (one, some);
+            }
+            R::Rename { parent, name, new_parent, .. } => {
+                (*parent, *name, *new_parent) = (one, some, two);
+            }
+            R::Link { fid, parent, name } => (*fid, *parent, *name) = (one, two, some),
+            R::GetXattr { fid, name }
+            | R::SetXattr { fid, name, .. }
+            | R::RemoveXattr { fid, name } => (*fid, *name) = (one, some),
+            R::GetAttr { fid, .. }
+            | R::Open { fid, .. }
+            | R::Close { fid, .. }
+            | R::SetAttr { fid, .. }
+            | R::ReadDir { fid, .. }
+            | R::ReadLink { fid }
+            | R::ListXattr { fid }
+            | R::SetStripe { fid, .. }
+            | R::GetStripe { fid }
+            | R::SetLayout { fid, .. }
+            | R::GetLinks { fid, .. }
+            | R::Enqueue { fid, .. }
+            | R::Cancel { fid, .. }
+            | R::ReportSize { fid, .. } => *fid = one,
+            // Those that are about no file, or about whichever comes.
+            _ => {}
+        }
+    }
+
+    /// The bytes of the next message, and whether the server has to take them for one.
+    fn message(&mut self, connection: &mut Connection) -> (Vec<u8>, bool) {
+        let slot = connection.free_slot(&mut self.random);
+        let body = Body::Request(self.request());
+        let bulk = match &body {
+            Body::Request(Request::Ost(OstRequest::Write { .. })) => {
+                let len = [0, 1, 100, 4096, 70_000][self.random.below(5)];
+                Bulk::Data(Bytes::from(self.random.bytes(len)))
+            }
+            _ => Bulk::None,
+        };
+        let mut body = body;
+        if self.random.below(4) == 0 {
+            let other = Body::Request(self.request()).to_vec();
+            for _ in 0..20 {
+                let mut bytes = body.to_vec();
+                mutate(&mut self.random, &mut bytes, &other);
+                if let Ok(damaged) = Body::from_bytes(&bytes) {
+                    body = damaged;
+                    break;
+                }
+            }
+        }
+        // What would leave the test's own network and disk, is not sent.
+        if let Body::Request(Request::Mgs(MgsRequest::Register { info, .. })) = &mut body {
+            info.nid = Nid::Lo;
+            info.target = [Endpoint::Mgs, Endpoint::Mdt(0), Endpoint::Ost(0), Endpoint::Ost(1)]
+                [self.random.below(4)];
+        }
+        if let Body::Request(Request::Ost(
+            OstRequest::Allocate { len, .. } | OstRequest::ZeroRange { len, .. },
+        )) = &mut body
+        {
+            *len %= ALLOCATE_MAX;
+        }
+        let mut header = connection.header(slot);
+        if self.random.below(200) == 0 {
+            header = Header::any(&mut Entropy::new(&self.random.bytes(120)));
+            (header.from, header.to) = (connection.header.from, self.target);
+            header.seq %= 1 << 32;
+        }
+        let message = Message { header, body, bulk };
+        let mut bytes = message.encode();
+        if let Bulk::Data(data) = &message.bulk {
+            bytes.extend_from_slice(data);
+        }
+        let whole = self.random.below(500) != 0;
+        if !whole {
+            let other = self.random.bytes(200);
+            mutate(&mut self.random, &mut bytes, &other);
+        }
+        (bytes, whole)
+    }
+
+    /// Connects, sends many requests, and goes, in good order if the server still listens.
+    fn live(&mut self, messages: u64) {
+        let mut connection = self.connect();
+        let (reading, answers) =
+            (connection.stream.try_clone().unwrap(), connection.answers.clone());
+        let reader = std::thread::spawn(move || answers.listen(reading));
+        let mut alive = true;
+        for _ in 0..messages.min(LIFE_REQUESTS) {
+            let (bytes, whole) = self.message(&mut connection);
+            self.sent += 1;
+            if connection.stream.write_all(&bytes).is_err() || !whole {
+                alive = false;
+                break;
+            }
+        }
+        // A server that still listens works off what it was asked. Some of it is never answered.
+        let (answers, mut before) = (connection.answers.clone(), u64::MAX);
+        while alive && answers.all.load(Ordering::Relaxed) != before {
+            before = answers.all.load(Ordering::Relaxed);
+            std::thread::sleep(ANSWERS_PAUSE);
+        }
+        // Fails if the server has closed it.
+        let _ = connection.stream.shutdown(Shutdown::Write);
+        reader.join().unwrap();
+        self.answered += answers.all.load(Ordering::Relaxed);
+        if alive {
+            self.connect().ask(Request::Disconnect).expect("it answers");
+        }
+    }
+}
+
+fn resident_mib(server: &Server) -> u64 {
+    let pid = server.pid().as_raw_nonzero();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it has not crashed");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn nonsense_does_no_harm() {
+    if !can_mount() {
+        return;
+    }
+    let messages = env_number("MESSAGES", MESSAGES);
+    let seed = seed();
+    let mut cluster = Cluster::new(BINARY, "fuzz");
+    let (mds, oss) = cluster.start();
+    let targets =
+        [(Endpoint::Mgs, 1, &mds), (Endpoint::Mdt(0), 1, &mds), (Endpoint::Ost(0), 2, &oss)];
+    for (number, (target, host, server)) in (0..).zip(targets) {
+        // Another for each: OSTs hear from the MDT whom it has thrown out.
+        let mut peer = Peer::new(target, &cluster.nid(host), seed + number);
+        let mut early = None;
+        while peer.sent < messages {
+            peer.live(messages - peer.sent);
+            if early.is_none() && peer.sent >= messages / 10 {
+                early = Some(resident_mib(server));
+            }
+        }
+        let (early, late) = (early.unwrap(), resident_mib(server));
+        let answered = peer.answered;
+        println!(
+            "{target}: {} messages, {answered} answers, {early} MiB early, {late} MiB late",
+            peer.sent
+        );
+        assert!(answered > messages / 4, "most are answered");
+        assert!(late <= early + GROWTH_MIB_MAX, "{target} grows from {early} to {late} MiB");
+    }
+    let mount = cluster.mount("a");
+    fs::write(mount.join("honest"), b"still served").unwrap();
+    assert_eq!(fs::read(mount.join("honest")).unwrap(), b"still served");
+    cluster.umount(&mount);
+    oss.end();
+    mds.end();
+}
