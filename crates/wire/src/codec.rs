@@ -243,6 +243,16 @@ macro_rules! wire_enum {
         pub enum $name {
             $($(#[$vmeta])* $variant $({ $($(#[$fmeta])* $field: $ty,)* })? $(($inner))?,)*
         }
+        impl $name {
+            /// The names of all variants.
+            pub const VARIANTS: &'static [&'static str] = &[$(stringify!($variant)),*];
+            /// The name of this variant.
+            pub const fn variant(&self) -> &'static str {
+                match self {
+                    $($name::$variant { .. } => stringify!($variant),)*
+                }
+            }
+        }
         impl $crate::codec::Wire for $name {
             #[allow(irrefutable_let_patterns, reason = "an enum may have one variant")]
             fn put(&self, out: &mut Vec<u8>) {

@@ -8,6 +8,7 @@
 pub mod codec;
 pub mod disk;
 mod header;
+mod kind;
 mod lock;
 mod mdt;
 mod message;
@@ -15,6 +16,7 @@ mod mgs;
 mod ost;
 
 pub use header::{FEATURES, HEADER_BYTES, Header, HeaderError, Kind, Lengths, PROTOCOL_VERSION};
+pub use kind::MessageKind;
 pub use lock::{Callback, GRANTS_MAX, Grant, Grants, Ibits, LockId, LockMode};
 pub use mdt::{
     Cred, DIR_ENTRIES_MAX, DirEntry, MdtReply, MdtRequest, OpenFlags, OpenId, RenameFlags,

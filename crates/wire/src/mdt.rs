@@ -447,151 +447,78 @@ wire_struct! {
     }
 }
 
-/// What an MDT answers.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum MdtReply {
-    /// Nothing to say.
-    Done,
-    /// An inode.
-    Inode {
-        /// Its attributes.
-        attr: Attr,
-    },
-    /// Answer to `Create`.
-    Created {
-        /// The inode, new or found.
-        attr: Attr,
-        /// The layout of a regular file.
-        layout: Option<Arc<Layout>>,
-        /// It existed before.
-        existed: bool,
-    },
-    /// Answer to `Open`.
-    Opened {
-        /// The inode.
-        attr: Attr,
-        /// Its layout; `None` if it is no regular file.
-        layout: Option<Arc<Layout>>,
-    },
-    /// Answer to `Unlink`: the inode that lost a name, as it is now.
-    Removed {
-        /// `None` if it is not told.
-        attr: Option<Attr>,
-    },
-    /// Answer to `Rename`: whose names and times have changed.
-    Renamed {
-        /// The inode that was moved.
-        moved: Fid,
-        /// The one that it changed places with.
-        swapped: Option<Fid>,
-        /// The one that it replaced, as it is now.
-        replaced: Option<Attr>,
-    },
-    /// A page of a directory.
-    Entries {
-        /// The entries, by rising cookie.
-        entries: Vec<DirEntry>,
-        /// No entry follows.
-        end: bool,
-        /// The parent directory's FID, for `..`.
-        parent: Fid,
-    },
-    /// A symlink target, an xattr value, a list of xattr names.
-    Bytes(Bytes),
-    /// Answer to `GetStripe`.
-    Striping {
-        /// The layout of a regular file.
-        layout: Option<Arc<Layout>>,
-        /// The default policy of a directory, if it has its own.
-        policy: Option<StripePolicy>,
-    },
-    /// A sequence, durably the client's.
-    Sequence(Seq),
-    /// Space and inodes.
-    StatFs(StatFs),
+/// A page of at most [`DIR_ENTRIES_MAX`] entries.
+impl Wire for Vec<DirEntry> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_vec(out, self);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        take_vec(input, DIR_ENTRIES_MAX)
+    }
 }
 
-impl Wire for MdtReply {
-    fn put(&self, out: &mut Vec<u8>) {
-        match self {
-            MdtReply::Done => 1u16.put(out),
-            MdtReply::Inode { attr } => {
-                2u16.put(out);
-                attr.put(out);
-            }
-            MdtReply::Created { attr, layout, existed } => {
-                3u16.put(out);
-                attr.put(out);
-                layout.put(out);
-                existed.put(out);
-            }
-            MdtReply::Opened { attr, layout } => {
-                4u16.put(out);
-                attr.put(out);
-                layout.put(out);
-            }
-            MdtReply::Removed { attr } => {
-                5u16.put(out);
-                attr.put(out);
-            }
-            MdtReply::Renamed { moved, swapped, replaced } => {
-                11u16.put(out);
-                moved.put(out);
-                swapped.put(out);
-                replaced.put(out);
-            }
-            MdtReply::Entries { entries, end, parent } => {
-                6u16.put(out);
-                put_vec(out, entries);
-                end.put(out);
-                parent.put(out);
-            }
-            MdtReply::Bytes(bytes) => {
-                7u16.put(out);
-                bytes.put(out);
-            }
-            MdtReply::Striping { layout, policy } => {
-                8u16.put(out);
-                layout.put(out);
-                policy.put(out);
-            }
-            MdtReply::Sequence(seq) => {
-                9u16.put(out);
-                seq.put(out);
-            }
-            MdtReply::StatFs(statfs) => {
-                10u16.put(out);
-                statfs.put(out);
-            }
-        }
-    }
-
-    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
-        Ok(match u16::take(input)? {
-            1 => MdtReply::Done,
-            2 => MdtReply::Inode { attr: Attr::take(input)? },
-            3 => MdtReply::Created {
-                attr: Attr::take(input)?,
-                layout: Wire::take(input)?,
-                existed: bool::take(input)?,
-            },
-            4 => MdtReply::Opened { attr: Attr::take(input)?, layout: Wire::take(input)? },
-            5 => MdtReply::Removed { attr: Wire::take(input)? },
-            6 => MdtReply::Entries {
-                entries: take_vec(input, DIR_ENTRIES_MAX)?,
-                end: bool::take(input)?,
-                parent: Fid::take(input)?,
-            },
-            7 => MdtReply::Bytes(Bytes::take(input)?),
-            8 => MdtReply::Striping { layout: Wire::take(input)?, policy: Wire::take(input)? },
-            9 => MdtReply::Sequence(Seq::take(input)?),
-            10 => MdtReply::StatFs(StatFs::take(input)?),
-            11 => MdtReply::Renamed {
-                moved: Fid::take(input)?,
-                swapped: Wire::take(input)?,
-                replaced: Wire::take(input)?,
-            },
-            _ => return Err(DecodeError::Invalid),
-        })
+wire_enum! {
+    /// What an MDT answers.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum MdtReply {
+        /// Nothing to say.
+        1 => Done,
+        /// An inode.
+        2 => Inode {
+            /// Its attributes.
+            attr: Attr,
+        },
+        /// Answer to `Create`.
+        3 => Created {
+            /// The inode, new or found.
+            attr: Attr,
+            /// The layout of a regular file.
+            layout: Option<Arc<Layout>>,
+            /// It existed before.
+            existed: bool,
+        },
+        /// Answer to `Open`.
+        4 => Opened {
+            /// The inode.
+            attr: Attr,
+            /// Its layout; `None` if it is no regular file.
+            layout: Option<Arc<Layout>>,
+        },
+        /// Answer to `Unlink`: the inode that lost a name, as it is now.
+        5 => Removed {
+            /// `None` if it is not told.
+            attr: Option<Attr>,
+        },
+        /// Answer to `Rename`: whose names and times have changed.
+        11 => Renamed {
+            /// The inode that was moved.
+            moved: Fid,
+            /// The one that it changed places with.
+            swapped: Option<Fid>,
+            /// The one that it replaced, as it is now.
+            replaced: Option<Attr>,
+        },
+        /// A page of a directory.
+        6 => Entries {
+            /// The entries, by rising cookie.
+            entries: Vec<DirEntry>,
+            /// No entry follows.
+            end: bool,
+            /// The parent directory's FID, for `..`.
+            parent: Fid,
+        },
+        /// A symlink target, an xattr value, a list of xattr names.
+        7 => Bytes(Bytes),
+        /// Answer to `GetStripe`.
+        8 => Striping {
+            /// The layout of a regular file.
+            layout: Option<Arc<Layout>>,
+            /// The default policy of a directory, if it has its own.
+            policy: Option<StripePolicy>,
+        },
+        /// A sequence, durably the client's.
+        9 => Sequence(Seq),
+        /// Space and inodes.
+        10 => StatFs(StatFs),
     }
 }
