@@ -19,6 +19,7 @@ use crate::inode::{Inode, InodeState};
 use crate::llite::Spaces;
 use crate::lru::Lru;
 use crate::port::{KernelInval, Port};
+use crate::stats::Verbs;
 use crate::sync::{join_all, lock};
 use crate::unsynced::UnsyncedObjects;
 
@@ -137,6 +138,7 @@ pub struct Client {
     pub(crate) grants: Mutex<BTreeMap<u32, u64>>,
     pub(crate) spaces: Mutex<Spaces>,
     pub(crate) next_open: AtomicU64,
+    pub(crate) verbs: Verbs,
     /// Stamp of the last time that the MDT forgot this client: opens answered before are void.
     pub(crate) lost_at: AtomicU64,
     clock: AtomicU64,
@@ -168,11 +170,17 @@ impl Client {
             grants: Mutex::default(),
             spaces: Mutex::default(),
             next_open: AtomicU64::new(1),
+            verbs: Verbs::default(),
             lost_at: AtomicU64::new(0),
             clock: AtomicU64::new(1),
             ping_ns: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
         })
+    }
+
+    /// Its name: that of its first incarnation.
+    pub fn id(&self) -> ClientId {
+        self.config.id
     }
 
     /// The endpoint that messages to this client name.
@@ -198,7 +206,7 @@ impl Client {
         let mgs = self.add_import(Endpoint::Mgs);
         self.spawn_ticker();
         mgs.connect(self.port.as_ref());
-        mgs.opened().await;
+        mgs.opened().await?;
         let request = Request::Mgs(MgsRequest::GetConfig);
         let call = mgs.call(self.port.as_ref(), request, Bulk::None, || 0, false, None);
         let reply = call.await?.reply;
@@ -210,7 +218,7 @@ impl Client {
         };
         self.learn(&targets);
         for import in self.imports_of(|target| matches!(target, Endpoint::Mdt(_))) {
-            import.opened().await;
+            import.opened().await?;
         }
         Ok(())
     }

@@ -17,12 +17,16 @@ use bytes::BytesMut;
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{Body, Bulk, FEATURES, Header, Message, OstRequest, Reply, ReplyBody, Request};
 
+use crate::inspect::ImportInfo;
 use crate::port::Port;
+use crate::stats::{self, RequestStats};
 use crate::sync::{Waiters, Woken, lock, until};
 use crate::uncommitted::Uncommitted;
 
-/// Requests in flight to one target, at most.
-pub(crate) const RPCS_IN_FLIGHT_MAX: usize = 64;
+/// Requests in flight to one target, at most, unless it is set otherwise.
+pub(crate) const RPCS_IN_FLIGHT: usize = 64;
+/// What it can be set to, at most.
+pub(crate) const RPCS_IN_FLIGHT_MAX: usize = 512;
 /// A request that is not answered is sent again after this: 1 s.
 const RESEND_NS: u64 = 1_000_000_000;
 
@@ -66,6 +70,8 @@ enum SlotState {
 #[derive(Debug)]
 struct Slot {
     seq: u64,
+    /// The call that waits for its answer; 0 if nobody does.
+    owner: u64,
     state: SlotState,
 }
 
@@ -98,6 +104,16 @@ struct State {
     uncommitted: Uncommitted,
     /// When the last new request was sent.
     asked_ns: u64,
+    /// Calls so far: each has a number of its own.
+    calls: u64,
+    /// The administrator has taken the target out of use.
+    inactive: bool,
+    /// The last connection was given up from here: the target may go on counting in the slots.
+    slots_kept: bool,
+    /// Requests in flight, at most.
+    rpcs_max: usize,
+    /// What was answered.
+    stats: RequestStats,
 }
 
 /// One import.
@@ -133,11 +149,18 @@ pub(crate) enum Arrival {
     Ignored,
 }
 
+impl Slot {
+    fn new() -> Slot {
+        Slot { seq: 0, owner: 0, state: SlotState::Free }
+    }
+}
+
 impl State {
     /// Ends the connection; who is to be woken. What is `kept` waits for the next.
     fn close(&mut self, kept: bool) -> (Woken, Woken) {
         self.link = Link::Closed;
         self.held = true;
+        self.slots_kept = false;
         self.last_committed = 0;
         for (number, slot) in (0..).zip(&mut self.slots) {
             slot.seq = 0;
@@ -157,9 +180,19 @@ impl State {
     }
 }
 
+impl State {
+    fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn take_slot(&mut self) -> Option<u16> {
+        if self.in_flight() >= self.rpcs_max { None } else { self.free.pop() }
+    }
+}
+
 impl Import {
     pub(crate) fn new(address: Endpoint, target: Endpoint, (me, era): (ClientId, u64)) -> Import {
-        let slots = (0..RPCS_IN_FLIGHT_MAX).map(|_| Slot { seq: 0, state: SlotState::Free });
+        let slots = (0..RPCS_IN_FLIGHT).map(|_| Slot::new());
         Import {
             address,
             target,
@@ -172,12 +205,17 @@ impl Import {
                 generation: 0,
                 boot_epoch: 0,
                 slots: slots.collect(),
-                free: (0..RPCS_IN_FLIGHT_MAX as u16).rev().collect(),
+                free: (0..RPCS_IN_FLIGHT as u16).rev().collect(),
                 line: Waiters::default(),
                 answers: Waiters::default(),
                 last_committed: 0,
                 uncommitted: Uncommitted::default(),
                 asked_ns: 0,
+                calls: 0,
+                inactive: false,
+                slots_kept: false,
+                rpcs_max: RPCS_IN_FLIGHT,
+                stats: RequestStats::default(),
             }),
         }
     }
@@ -213,6 +251,47 @@ impl Import {
             && state.generation == header.generation
     }
 
+    /// What there is to be seen of it from outside.
+    pub(crate) fn info(&self) -> ImportInfo {
+        let state = lock(&self.state);
+        ImportInfo {
+            target: self.target,
+            active: !state.inactive,
+            connected: state.link == Link::Open,
+            generation: state.generation,
+            attempts: state.attempts,
+            in_flight: state.in_flight(),
+            rpcs_max: state.rpcs_max,
+            stats: state.stats,
+        }
+    }
+
+    /// Counts anew.
+    pub(crate) fn clear_stats(&self) {
+        lock(&self.state).stats = RequestStats::default();
+    }
+
+    /// How many requests may be in flight.
+    ///
+    /// # Errors
+    /// `ERANGE` unless it is 1 to [`RPCS_IN_FLIGHT_MAX`].
+    pub(crate) fn set_rpcs_max(&self, max: usize) -> Result<()> {
+        if !(1..=RPCS_IN_FLIGHT_MAX).contains(&max) {
+            return Err(Errno::ERANGE);
+        }
+        let woken = {
+            let mut state = lock(&self.state);
+            for slot in state.slots.len()..max {
+                state.slots.push(Slot::new());
+                state.free.push(slot as u16);
+            }
+            state.rpcs_max = max;
+            state.line.take()
+        };
+        woken.wake();
+        Ok(())
+    }
+
     /// Whether there is a connection.
     pub(crate) fn is_open(&self) -> bool {
         lock(&self.state).link == Link::Open
@@ -228,7 +307,7 @@ impl Import {
     fn try_connect(&self, port: &dyn Port) {
         let message = {
             let mut state = lock(&self.state);
-            if state.link != Link::Closed || state.held {
+            if state.link != Link::Closed || state.held || state.inactive {
                 return;
             }
             state.attempts += 1;
@@ -248,8 +327,55 @@ impl Import {
     }
 
     /// Waits until the connection is open.
-    pub(crate) async fn opened(&self) {
-        until(&self.state, |s| &mut s.line, |s| (s.link == Link::Open).then_some(())).await;
+    ///
+    /// # Errors
+    /// `EIO` if the target is not in use.
+    pub(crate) async fn opened(&self) -> Result<()> {
+        let opened = |s: &mut State| match (s.inactive, s.link) {
+            (true, _) => Some(Err(Errno::EIO)),
+            (false, Link::Open) => Some(Ok(())),
+            (false, _) => None,
+        };
+        until(&self.state, |s| &mut s.line, opened).await
+    }
+
+    /// Whether the target is in use.
+    pub(crate) fn is_active(&self) -> bool {
+        !lock(&self.state).inactive
+    }
+
+    /// Takes the target out of use: whoever waits for it gets `EIO` now, and so does whoever asks
+    /// from now on. What was sent may still be executed; it is never sent again. In its place
+    /// the next connection asks something harmless in the same slot, and is in step with the
+    /// target again when that is answered.
+    ///
+    /// Back into use it is connected to anew, by [`Import::connect`].
+    pub(crate) fn set_active(&self, active: bool) {
+        let (answers, line) = {
+            let mut state = lock(&self.state);
+            if state.inactive != active {
+                return;
+            }
+            state.inactive = !active;
+            if active {
+                return;
+            }
+            // Of one that was closed by the target nothing goes on.
+            state.slots_kept |= state.link == Link::Open;
+            state.link = Link::Closed;
+            for slot in &mut state.slots {
+                slot.owner = 0;
+                if let SlotState::Busy(pending) = &mut slot.state {
+                    pending.message.body = Body::Request(Request::Ping);
+                    pending.message.bulk = Bulk::None;
+                    pending.buffer_len = 0;
+                    pending.unheard = true;
+                }
+            }
+            (state.answers.take(), state.line.take())
+        };
+        answers.wake();
+        line.wake();
     }
 
     /// Sends a request and waits for its answer. `pin` marks requests whose data lock must be
@@ -258,7 +384,8 @@ impl Import {
     /// A request of an `era` is made in that era, or not at all: what it goes by ends with it.
     ///
     /// # Errors
-    /// `EIO` if the connection was lost on the way: it may or may not have been executed.
+    /// `EIO` if the connection was lost on the way: it may or may not have been executed; or if
+    /// the target is not in use.
     /// What the target answered otherwise is in the reply.
     pub(crate) async fn call(
         &self,
@@ -270,20 +397,20 @@ impl Import {
         era: Option<u64>,
     ) -> Result<Answer> {
         let mut asked = Some((request, bulk));
-        let (slot, stamp, message) = until(
+        let (slot, owner, stamp, message) = until(
             &self.state,
             |s| &mut s.line,
             |s| {
-                if era.is_some_and(|era| era != s.era) {
+                if s.inactive || era.is_some_and(|era| era != s.era) {
                     return Some(Err(Errno::EIO));
                 }
                 if s.link != Link::Open {
                     return None;
                 }
-                let slot = s.free.pop()?;
+                let slot = s.take_slot()?;
                 let stamp = stamp();
                 let message = self.begin(s, port, slot, asked.take()?, (stamp, pin))?;
-                Some(Ok((slot, stamp, message)))
+                Some(Ok((slot, s.calls, stamp, message)))
             },
         )
         .await?;
@@ -293,9 +420,13 @@ impl Import {
             |s| &mut s.answers,
             |s| {
                 let entry = s.slots.get_mut(usize::from(slot))?;
+                if entry.owner != owner {
+                    return Some(((Err(Errno::EIO), Bulk::None), s.line.take()));
+                }
                 if !matches!(entry.state, SlotState::Answered(_)) {
                     return None;
                 }
+                entry.owner = 0;
                 let state = core::mem::replace(&mut entry.state, SlotState::Free);
                 s.free.push(slot);
                 match state {
@@ -323,6 +454,8 @@ impl Import {
         state.asked_ns = port.now().mono_ns;
         let entry = state.slots.get_mut(usize::from(slot))?;
         entry.seq += 1;
+        state.calls += 1;
+        entry.owner = state.calls;
         let header = self.header(state.me, (generation, slot), entry.seq);
         let buffer_len = match (&request, &bulk) {
             (Request::Ost(OstRequest::Read { len, .. }), Bulk::Buffer(_)) => *len as usize,
@@ -387,7 +520,7 @@ impl Import {
                 return Arrival::Lost;
             }
             state.last_committed = state.last_committed.max(reply.last_committed);
-            let State { slots, uncommitted, .. } = &mut *state;
+            let State { slots, uncommitted, stats: request_stats, .. } = &mut *state;
             let Some(slot) = slots.get_mut(usize::from(header.slot)) else {
                 return Arrival::Ignored;
             };
@@ -404,6 +537,9 @@ impl Import {
                 return Arrival::Ignored;
             }
             uncommitted.answered(&pending.message.body, &reply);
+            if let Body::Request(request) = &pending.message.body {
+                stats::answered(request_stats, self.target, request, &reply);
+            }
             let (stamp, pin) = (pending.stamp, pending.pin);
             if pending.is_doubtful(&reply) {
                 reply.error = Some(Errno::EIO);
@@ -443,9 +579,16 @@ impl Import {
             state.link = Link::Open;
             state.generation = generation;
             state.boot_epoch = boot_epoch;
+            // Given up from here, and met again as it was: it goes on counting.
+            let goes_on = core::mem::take(&mut state.slots_kept) && !restarted;
             for slot in &mut state.slots {
+                if !goes_on {
+                    slot.seq = 0;
+                }
                 if let SlotState::Busy(pending) = &mut slot.state {
-                    slot.seq = 1;
+                    if !goes_on {
+                        slot.seq = 1;
+                    }
                     (pending.message.header.generation, pending.message.header.seq) =
                         (generation, slot.seq);
                     pending.resend_at_ns = 0;

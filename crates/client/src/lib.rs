@@ -13,6 +13,7 @@
 //! | `import` | connections: slots, resends, reconnects |
 //! | `lru` | a limit to what is kept |
 //! | `fids` | FIDs out of granted sequences |
+//! | `stats`, `inspect` | what was counted, and what can be set, from outside |
 //! | `uncommitted` | changes that a restart of an MDT may lose |
 //! | `unsynced` | what dropped inodes leave to be synced |
 
@@ -20,6 +21,7 @@ mod client;
 mod fids;
 mod import;
 mod inode;
+mod inspect;
 mod llite;
 mod locks;
 mod lov;
@@ -27,6 +29,7 @@ mod lru;
 mod mdc;
 mod osc;
 mod port;
+mod stats;
 mod sync;
 mod uncommitted;
 mod unsynced;
@@ -34,6 +37,8 @@ mod unsynced;
 #[doc(hidden)]
 pub use client::Census;
 pub use client::{Client, ClientConfig, TargetSpace};
+pub use inspect::ImportInfo;
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, TargetState};
 pub use lru::INODES_DEFAULT;
 pub use port::{KernelInval, Port, Task};
+pub use stats::{LLITE_STATS, MDC_STATS, OSC_STATS, RequestStats, Verb, VerbStats};

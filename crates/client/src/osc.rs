@@ -33,7 +33,7 @@ impl Client {
     /// `EIO` if there is no such OST.
     pub(crate) async fn ost_epoch(&self, index: u32) -> Result<u64> {
         let import = self.ost_import(index).await?;
-        import.opened().await;
+        import.opened().await?;
         Ok(import.boot_epoch())
     }
 

@@ -160,6 +160,11 @@ impl Tcp {
         &self.listening
     }
 
+    /// The address from which an endpoint was heard of last.
+    pub fn peer(&self, endpoint: Endpoint) -> Option<SocketAddr> {
+        self.shared.routes().heard.get(&endpoint).map(|connection| connection.peer)
+    }
+
     /// Says where an endpoint is reached; nowhere, if the list is empty.
     pub fn set_route(&self, endpoint: Endpoint, addresses: Vec<SocketAddr>) {
         let mut routes = self.shared.routes();

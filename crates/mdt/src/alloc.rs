@@ -4,16 +4,22 @@
 
 use std::collections::BTreeMap;
 
+use sateen_types::units::MIB;
 use sateen_types::{Errno, Layout, STRIPE_COUNT_MAX, STRIPE_SIZE_DEFAULT, StripePolicy};
 use sateen_wire::StatFs;
 
 use crate::config::OstConfig;
 use crate::layouts::Made;
 
-/// Beyond this difference in free space, in per cent, files are placed by free space.
+/// The difference in free space, in per cent, beyond which files are placed by it, unless that
+/// is set otherwise.
 const BALANCED_PERCENT: u64 = 17;
-/// An OST with less than this part of its space free counts as full: 1/1000.
+/// An OST with less than this part of its space free counts as full: 1/1000; or with less than
+/// so many bytes, unless that is much of a small one. A file over all OSTs would soon meet its
+/// end there.
 const FULL_PART: u64 = 1000;
+const FULL_BYTES: u64 = 64 * MIB;
+const FULL_PART_SMALL: u64 = 32;
 /// Most layouts kept ready.
 const READY_MAX: usize = 4096;
 
@@ -22,13 +28,15 @@ struct Target {
     index: u32,
     statfs: Option<StatFs>,
     silent: bool,
+    /// Taken out of use by the administrator.
+    inactive: bool,
     /// Weighted placement: who has waited longest in proportion to its free space.
     credit: i128,
 }
 
 impl Target {
     fn new(ost: &OstConfig) -> Target {
-        Target { index: ost.index, statfs: ost.statfs, silent: false, credit: 0 }
+        Target { index: ost.index, statfs: ost.statfs, silent: false, inactive: false, credit: 0 }
     }
 }
 
@@ -36,6 +44,8 @@ impl Target {
 #[derive(Debug)]
 pub(crate) struct Allocator {
     targets: Vec<Target>,
+    /// Beyond this difference in free space, in per cent, files are placed by free space.
+    balanced_percent: u64,
     /// Positions in `targets` that new files may use.
     usable: Vec<usize>,
     balanced: bool,
@@ -58,6 +68,7 @@ impl Allocator {
     pub(crate) fn new(osts: &[OstConfig]) -> Allocator {
         let mut allocator = Allocator {
             targets: osts.iter().map(Target::new).collect(),
+            balanced_percent: BALANCED_PERCENT,
             usable: Vec::new(),
             balanced: true,
             start: 0,
@@ -97,6 +108,29 @@ impl Allocator {
         }
     }
 
+    /// Takes an OST out of use, or back into it; false if it was so, or there is none.
+    pub(crate) fn set_active(&mut self, index: u32, active: bool) -> bool {
+        let target = self.targets.iter_mut().find(|target| target.index == index);
+        let Some(target) = target.filter(|target| target.inactive == active) else { return false };
+        target.inactive = !active;
+        self.refresh();
+        true
+    }
+
+    /// Whether there is such an OST, and it is in use.
+    pub(crate) fn is_active(&self, index: u32) -> bool {
+        self.targets.iter().any(|target| target.index == index && !target.inactive)
+    }
+
+    pub(crate) fn balanced_percent(&self) -> u64 {
+        self.balanced_percent
+    }
+
+    pub(crate) fn set_balanced_percent(&mut self, percent: u64) {
+        self.balanced_percent = percent;
+        self.refresh();
+    }
+
     /// Whether there is such an OST at all.
     pub(crate) fn has(&self, index: u32) -> bool {
         self.targets.iter().any(|target| target.index == index)
@@ -104,18 +138,21 @@ impl Allocator {
 
     fn refresh(&mut self) {
         let full = |target: &Target| {
-            target.statfs.is_some_and(|s| s.bytes_avail <= s.bytes_total / FULL_PART)
+            target.statfs.is_some_and(|s| {
+                let little = FULL_BYTES.min(s.bytes_total / FULL_PART_SMALL);
+                s.bytes_avail <= little.max(s.bytes_total / FULL_PART)
+            })
         };
         let among = |allowed: &dyn Fn(&Target) -> bool| -> Vec<usize> {
             let all = self.targets.iter().enumerate();
             all.filter(|(_, target)| allowed(target)).map(|(at, _)| at).collect()
         };
-        let mut usable = among(&|target| !target.silent && !full(target));
+        let mut usable = among(&|t| !t.inactive && !t.silent && !full(t));
         if usable.is_empty() {
-            usable = among(&|target| !target.silent);
+            usable = among(&|target| !target.inactive && !target.silent);
         }
         if usable.is_empty() {
-            usable = among(&|_| true);
+            usable = among(&|target| !target.inactive);
         }
         if usable != self.usable {
             self.usable = usable;
@@ -126,7 +163,8 @@ impl Allocator {
             targets.filter_map(|target| target.statfs).map(|statfs| statfs.bytes_avail)
         };
         let (most, least) = (free().max().unwrap_or(0), free().min().unwrap_or(0));
-        self.balanced = (most - least).saturating_mul(100) <= most.saturating_mul(BALANCED_PERCENT);
+        self.balanced =
+            (most - least).saturating_mul(100) <= most.saturating_mul(self.balanced_percent);
     }
 
     /// A layout after a policy that [`resolve`] completed; `None` while there is no OST.
@@ -156,7 +194,7 @@ impl Allocator {
 
     /// A layout over just these OSTs, full or silent as they may be.
     pub(crate) fn on(&self, size: u32, osts: &[u32], generation: u32) -> Result<Made, Errno> {
-        if !osts.iter().all(|index| self.has(*index)) {
+        if !osts.iter().all(|index| self.is_active(*index)) {
             return Err(Errno::EINVAL);
         }
         let size = if size == 0 { STRIPE_SIZE_DEFAULT } else { size };
@@ -201,7 +239,9 @@ impl Allocator {
         let others: Vec<u32> = others.filter(|index| *index != first).collect();
         let split = others.iter().position(|index| *index > first).unwrap_or(0);
         let turn = others.iter().cycle().skip(split).take(others.len()).copied();
-        Ok(core::iter::once(first).chain(turn).take(count).collect())
+        // Whoever asked for a full one must have it; one that is not in use nobody gets.
+        let head = self.is_active(first).then_some(first);
+        Ok(head.into_iter().chain(turn).take(count).collect())
     }
 
     fn by_weight(&mut self, count: usize) -> Vec<u32> {
@@ -282,6 +322,55 @@ mod tests {
         allocator.set_silent(1, true);
         assert_eq!(firsts(&mut allocator, &ONE, 1), [0], "full is better than silent");
         assert!(Allocator::new(&[]).choose(&ONE, 1).unwrap().is_none());
+    }
+
+    #[test]
+    fn an_ost_that_is_not_in_use_gets_nothing() {
+        let mut allocator = osts(&[500, 500, 500]);
+        assert!(allocator.set_active(1, false) && !allocator.set_active(1, false));
+        assert_eq!(firsts(&mut allocator, &ONE, 4), [0, 2, 0, 2]);
+        let all = allocator.choose(&resolve(None, None), 1).unwrap().unwrap();
+        assert_eq!(all.layout.components[0].osts.len(), 2);
+        // A directory may ask for it: its files lie elsewhere then.
+        let at = StripePolicy { stripe_count: 2, stripe_size: 0, stripe_offset: Some(1) };
+        let made = allocator.choose(&at, 1).unwrap().unwrap();
+        assert_eq!(made.layout.components[0].osts, [2, 0]);
+        assert_eq!(allocator.on(0, &[0, 1], 1).unwrap_err(), Errno::EINVAL);
+        for index in [0, 2] {
+            allocator.set_active(index, false);
+        }
+        assert!(allocator.choose(&ONE, 1).unwrap().is_none(), "not even as a last resort");
+        allocator.set_active(1, true);
+        assert_eq!(firsts(&mut allocator, &ONE, 2), [1, 1]);
+    }
+
+    #[test]
+    fn a_full_ost_is_for_those_who_must_have_it() {
+        let mut allocator = osts(&[0, 500, 500]);
+        assert!(!firsts(&mut allocator, &ONE, 20).contains(&0));
+        let at = StripePolicy { stripe_count: 1, stripe_size: 0, stripe_offset: Some(0) };
+        assert_eq!(firsts(&mut allocator, &at, 1), [0]);
+        assert_eq!(allocator.on(0, &[0], 1).unwrap().layout.components[0].osts, [0]);
+    }
+
+    #[test]
+    fn stripes_and_files_are_balanced_by_free_space() {
+        let mut allocator = osts(&[800, 400, 200, 200]);
+        let two = StripePolicy { stripe_count: 2, ..ONE };
+        let mut counts = [0u32; 4];
+        for _ in 0..800 {
+            let made = allocator.choose(&two, 1).unwrap().unwrap();
+            let osts = &made.layout.components[0].osts;
+            assert!(osts.len() == 2 && osts[0] != osts[1], "{osts:?}");
+            osts.iter().for_each(|ost| counts[*ost as usize] += 1);
+        }
+        // The emptiest can have one stripe of each file at most.
+        assert!(counts[0] >= 780 && counts[1] > counts[2] + 100, "{counts:?}");
+        assert!(counts[2].abs_diff(counts[3]) <= 8, "{counts:?}");
+        // By how much they may differ can be set.
+        let mut allocator = osts(&[500, 450, 400]);
+        allocator.set_balanced_percent(100);
+        assert_eq!(firsts(&mut allocator, &ONE, 6), [0, 1, 2, 0, 1, 2]);
     }
 
     #[test]

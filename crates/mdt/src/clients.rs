@@ -33,8 +33,8 @@ struct Client {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     all: BTreeMap<ClientId, Client>,
-    /// Lost clients, and how many OSTs have yet to refuse them.
-    fencing: BTreeMap<ClientId, usize>,
+    /// Lost clients, and the OSTs that have yet to refuse them.
+    fencing: BTreeMap<ClientId, BTreeSet<u32>>,
     /// Those among them that the last run had: which locks they held is not known.
     old: BTreeSet<ClientId>,
 }
@@ -130,8 +130,8 @@ impl Mdt {
         if record.refused {
             return;
         }
-        let osts = self.osp.fence(client);
-        if osts > 0 {
+        let osts = self.fence_everywhere(client);
+        if !osts.is_empty() {
             self.clients.fencing.insert(client, osts);
             self.clients.old.insert(client);
         }
@@ -147,20 +147,41 @@ impl Mdt {
             out.send(message);
         }
         self.core.exports.fence(client);
-        let osts = self.osp.fence(client);
+        let osts = self.fence_everywhere(client);
         self.gone(client);
+        let nowhere = osts.is_empty();
         self.clients.fencing.insert(client, osts);
-        if osts == 0 {
+        if nowhere {
             self.refused(client);
         }
     }
 
+    /// Has a client refused by all OSTs; those that are waited for. One that is not in use is told
+    /// as soon as it can be: nobody reads there before.
+    fn fence_everywhere(&mut self, client: ClientId) -> BTreeSet<u32> {
+        self.osp.fence(client);
+        let osts = self.osp.indices().into_iter();
+        osts.filter(|ost| self.alloc.is_active(*ost)).collect()
+    }
+
     /// An OST refuses an evicted client from now on.
-    pub(crate) fn fenced(&mut self, client: ClientId) {
+    pub(crate) fn fenced(&mut self, ost: u32, client: ClientId) {
         let Some(left) = self.clients.fencing.get_mut(&client) else { return };
-        *left -= 1;
-        if *left == 0 {
+        left.remove(&ost);
+        if left.is_empty() {
             self.refused(client);
+        }
+    }
+
+    /// Takes an OST out of use, or back into it: out of use it gets no new objects, and nobody
+    /// waits for it. What it has to remove it is told when it can be reached.
+    pub fn set_ost_active(&mut self, ost: u32, active: bool) {
+        if !self.alloc.set_active(ost, active) || active {
+            return;
+        }
+        let waiting: Vec<ClientId> = self.clients.fencing.keys().copied().collect();
+        for client in waiting {
+            self.fenced(ost, client);
         }
     }
 
@@ -184,6 +205,7 @@ impl Mdt {
     }
 
     fn gone(&mut self, client: ClientId) {
+        self.counters.gone(client);
         let opens = &mut self.opens;
         for ticket in self.locks.drop_client(client, |fid| opens.lost(fid)) {
             self.parked.remove(&ticket);

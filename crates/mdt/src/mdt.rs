@@ -20,6 +20,7 @@ use crate::osp::{Done, Osp};
 use crate::room::Room;
 use crate::seqs::Seqs;
 use crate::startup::Startup;
+use crate::stats::Counters;
 use crate::work::Work;
 
 /// Most requests held while the MDT starts or its memory is full.
@@ -58,6 +59,7 @@ pub struct Mdt {
     pub(crate) unfenced: Vec<(Message, Prefetched, Option<Ticket>)>,
     /// Requests that wait for the start, or for memory.
     pub(crate) held: VecDeque<Message>,
+    pub(crate) counters: Counters,
 }
 
 impl Mdt {
@@ -92,6 +94,7 @@ impl Mdt {
             tickets: BTreeMap::new(),
             unfenced: Vec::new(),
             held: VecDeque::new(),
+            counters: Counters::default(),
             config,
         };
         mdt.locks.set_callback_limit(mdt.config.callback_limit_ns);
@@ -230,11 +233,18 @@ impl Mdt {
             Err(Fault::Errno(error)) => {
                 self.core.answer(&header, Reply::error(error), Bulk::None, out);
             }
-            Ok(Outcome::Reply(reply)) => self.core.answer_durable(&header, reply, since, out),
+            Ok(Outcome::Reply(reply)) => {
+                self.counters.done(client, request, &reply);
+                self.core.answer_durable(&header, reply, since, out);
+            }
             Ok(Outcome::Durable(reply, upto)) => {
+                self.counters.done(client, request, &reply);
                 self.core.answer_durable(&header, reply, upto.max(since), out);
             }
-            Ok(Outcome::Punch(reply, punch)) => self.cut(punch, &header, reply, out),
+            Ok(Outcome::Punch(reply, punch)) => {
+                self.counters.done(client, request, &reply);
+                self.cut(punch, &header, reply, out);
+            }
         }
         if let Some(ticket) = ticket {
             self.locks.finish(ticket);
@@ -291,7 +301,7 @@ impl Mdt {
                 }
             }
             Done::Punched(transno) => self.was_cut(transno, out),
-            Done::Fenced(client) => self.fenced(client),
+            Done::Fenced { ost, client } => self.fenced(ost, client),
             Done::Listed { ost, seq, objects } => {
                 self.works.push_back(Work::Reconcile { ost, seq, objects });
             }

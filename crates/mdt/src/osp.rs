@@ -27,7 +27,7 @@ const SILENT_NS: u64 = 10_000_000_000;
 pub(crate) enum Done {
     Destroyed(Vec<ObjectId>),
     Punched(u64),
-    Fenced(ClientId),
+    Fenced { ost: u32, client: ClientId },
     Listed { ost: u32, seq: Seq, objects: Vec<ObjectAttr> },
     StatFs { ost: u32, statfs: StatFs },
 }
@@ -110,12 +110,11 @@ impl Osp {
         true
     }
 
-    /// Has a client refused by all OSTs; how many there are.
-    pub(crate) fn fence(&mut self, client: ClientId) -> usize {
+    /// Has a client refused by all OSTs.
+    pub(crate) fn fence(&mut self, client: ClientId) {
         for ost in self.osts.values_mut() {
             ost.fences.push_back(client);
         }
-        self.osts.len()
     }
 
     /// OSTs that are silent, and those that are not.
@@ -304,7 +303,7 @@ impl Ost {
         match (flight.request, body) {
             (OstRequest::Destroy { objects, .. }, _) => Some(Done::Destroyed(objects)),
             (OstRequest::Punch { version, .. }, _) => Some(Done::Punched(version)),
-            (OstRequest::Fence { client }, _) => Some(Done::Fenced(client)),
+            (OstRequest::Fence { client }, _) => Some(Done::Fenced { ost, client }),
             (OstRequest::List { seq, .. }, ReplyBody::Ost(OstReply::Objects(objects))) => {
                 Some(Done::Listed { ost, seq, objects })
             }

@@ -10,16 +10,17 @@ use std::collections::BTreeMap;
 
 use sateen_osd::{Batch, Key, ObjectDone, Prefetched, Store};
 use sateen_target::{Core, CoreConfig, Fault, IoId, Outbox, ParkId, Service};
-use sateen_types::{Endpoint, Errno, OST_INDEX_MAX, Timestamp, seq};
+use sateen_types::{ClientId, Endpoint, Errno, Name, OST_INDEX_MAX, Timestamp, seq};
 use sateen_wire::codec::Wire;
-use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
+use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::{
-    Body, Bulk, FsName, Header, Message, MgsReply, MgsRequest, Reply, ReplyBody, Request,
-    TARGETS_MAX, TargetInfo,
+    Body, Bulk, FsName, Header, Message, MgsReply, MgsRequest, PARAMS_MAX, ParamInfo, Reply,
+    ReplyBody, Request, TARGETS_MAX, TargetInfo,
 };
 
 const TARGETS: Key = Key::tag(b't');
 const CONFIG: Key = Key::tag(b'c');
+const PARAMS: Key = Key::tag(b'p');
 
 /// Which file system an MGS manages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct Mgs {
 struct Config {
     version: u64,
     targets: BTreeMap<Endpoint, TargetRecord>,
+    /// By name.
+    params: Vec<ParamInfo>,
 }
 
 fn target_key(target: Endpoint) -> Option<Key> {
@@ -113,6 +116,14 @@ impl Mgs {
             self.config = Some(self.load(fetched)?);
         }
         let transno = match request {
+            Request::Mgs(MgsRequest::GetParams) => {
+                return Ok(Some((Reply::ok(self.params()), self.core.store.transno())));
+            }
+            Request::Mgs(MgsRequest::SetParam { name, value }) => {
+                let transno = self.set_param(name, value.as_ref())?;
+                let reply = Reply { transno, ..Reply::ok(self.params()) };
+                return Ok(Some((reply, self.core.store.transno())));
+            }
             Request::Mgs(MgsRequest::GetConfig) => 0,
             Request::Mgs(MgsRequest::Register { info, uuid }) => self.register(*info, *uuid)?,
             Request::Mgs(MgsRequest::GetFileSystem) => {
@@ -139,6 +150,57 @@ impl Mgs {
             None => (0, Vec::new()),
         };
         ReplyBody::Mgs(MgsReply::Config { version, targets })
+    }
+
+    fn params(&self) -> ReplyBody {
+        let (version, params) = match &self.config {
+            Some(config) => (config.version, config.params.clone()),
+            None => (0, Vec::new()),
+        };
+        ReplyBody::Mgs(MgsReply::Params { version, params })
+    }
+
+    /// Keeps a parameter, or none any more; the transno, or 0 if nothing had to be changed.
+    fn set_param(&mut self, name: &Name, value: Option<&Name>) -> Result<u64, Fault> {
+        if self.core.store.must_wait() {
+            return Err(Fault::Blocked);
+        }
+        let Some(config) = &mut self.config else { return Err(Errno::EIO.into()) };
+        let key = |param: &ParamInfo| param.name.as_bytes().cmp(name.as_bytes());
+        match (config.params.binary_search_by(key), value) {
+            (Ok(at), Some(value)) => {
+                let Some(param) = config.params.get_mut(at).filter(|p| p.value != *value) else {
+                    return Ok(0);
+                };
+                param.value = value.clone();
+            }
+            (Ok(at), None) => drop(config.params.remove(at)),
+            (Err(_), None) => return Ok(0),
+            (Err(_), Some(_)) if config.params.len() >= PARAMS_MAX => {
+                return Err(Errno::ENOSPC.into());
+            }
+            (Err(at), Some(value)) => {
+                let param = ParamInfo { name: name.clone(), value: value.clone() };
+                config.params.insert(at, param);
+            }
+        }
+        config.version += 1;
+        self.batch.clear();
+        self.batch.put(&PARAMS, &ParamsRecord { params: config.params.clone() });
+        self.batch.put(&CONFIG, &ConfigRecord { version: config.version });
+        Ok(self.core.commit(&self.batch))
+    }
+
+    /// The clients and targets that are connected, for whoever looks in from outside.
+    pub fn exports(&self) -> impl Iterator<Item = (ClientId, Endpoint)> + '_ {
+        let exports = &self.core.exports;
+        exports.clients().filter_map(move |id| Some((id, exports.peer(id)?)))
+    }
+
+    /// The configuration, if it has been read: its version, the targets, the parameters.
+    pub fn live(&self) -> Option<(u64, Vec<TargetInfo>, Vec<ParamInfo>)> {
+        let Config { version, targets, params } = self.config.as_ref()?;
+        Some((*version, targets.values().map(|t| t.info).collect(), params.clone()))
     }
 
     /// The configuration has changed: those who wait for that are told, once it is durable.
@@ -175,6 +237,9 @@ impl Mgs {
         for record in all {
             let record = record.map_err(damaged)?;
             config.targets.insert(record.info.target, record);
+        }
+        if let Some(bytes) = self.core.store.get(&PARAMS, fetched)? {
+            config.params = ParamsRecord::from_bytes(bytes).map_err(damaged)?.params;
         }
         Ok(config)
     }
@@ -258,7 +323,7 @@ mod tests {
     use sateen_osd::memory::MemoryIndex;
     use sateen_osd::{Index, StoreLimits};
     use sateen_target::Effect;
-    use sateen_types::{ClientId, Nid};
+    use sateen_types::Nid;
 
     /// An MGS whose driver does everything at once.
     struct World {
@@ -427,6 +492,49 @@ mod tests {
             MgsReply::Config { version: 2, targets: vec![info(ost), info(Endpoint::Ost(2))] };
         assert_eq!((slot, reply.body), (3, ReplyBody::Mgs(told)));
         assert_eq!(world.mgs.waiting.len(), 0);
+    }
+
+    fn params(world: &mut World, request: MgsRequest) -> Result<(u64, Vec<ParamInfo>), Errno> {
+        let reply = world.call(Request::Mgs(request));
+        match (reply.error, reply.body) {
+            (Some(errno), _) => Err(errno),
+            (None, ReplyBody::Mgs(MgsReply::Params { version, params })) => Ok((version, params)),
+            (None, other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn parameters_are_kept_and_told_of() {
+        let mut old = world(MemoryIndex::default());
+        let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+        let set = |text: &str, value: Option<&str>| MgsRequest::SetParam {
+            name: name(text),
+            value: value.map(name),
+        };
+        let inactive = "osc.*-OST0001*.active";
+        let kept = vec![ParamInfo { name: name(inactive), value: name("0") }];
+        let mut out = Outbox::new();
+        old.config(MgsRequest::GetConfig).unwrap();
+        let header = Header { slot: 3, seq: 1, ..old.header() };
+        let wait = Body::Request(Request::Mgs(MgsRequest::WaitConfig { version: 0 }));
+        let message = Message { header, body: wait, bulk: Bulk::None };
+        old.mgs.on_message(Timestamp::default(), message, &mut out);
+        assert_eq!(params(&mut old, set(inactive, Some("0"))), Ok((1, kept.clone())));
+        assert_eq!(old.told.len(), 1, "who waits is told that there is something new");
+        assert_eq!(params(&mut old, set(inactive, Some("0"))), Ok((1, kept.clone())), "it was so");
+        assert_eq!(params(&mut old, set("other", None)).unwrap().0, 1);
+        for number in 1..PARAMS_MAX {
+            params(&mut old, set(&format!("p{number}"), Some("1"))).unwrap();
+        }
+        assert_eq!(params(&mut old, set("one.more", Some("1"))), Err(Errno::ENOSPC));
+        for number in 1..PARAMS_MAX {
+            params(&mut old, set(&format!("p{number}"), None)).unwrap();
+        }
+        let checkpoint = old.mgs.store().begin_checkpoint().unwrap();
+        old.index.checkpoint(&checkpoint.table, checkpoint.upto).unwrap();
+        let mut new = world(old.index);
+        assert_eq!(params(&mut new, MgsRequest::GetParams).unwrap().1, kept);
+        assert!(params(&mut new, set(inactive, None)).unwrap().1.is_empty());
     }
 
     #[test]

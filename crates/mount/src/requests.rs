@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sateen_client::{Client, Entry, Known, OpenHow};
+use sateen_client::{Client, Entry, Known, OpenHow, Verb};
 use sateen_fuse::{FileKind, Op, Reply, Request, SetattrIn, StatfsOut, open_flags};
 use sateen_types::{DirCookie, Errno, Falloc, Fid, Result};
 use sateen_wire::{Cred, RenameFlags, SetAttr, TimeSet, XattrMode};
@@ -80,6 +80,33 @@ fn umask_of(op: &Op) -> u32 {
     }
 }
 
+/// What a request counts as; bytes are counted by whoever moves them.
+fn verb_of(op: &Op) -> Option<Verb> {
+    Some(match op {
+        Op::Open { .. } => Verb::Open,
+        Op::Release { .. } => Verb::Close,
+        Op::Lseek { .. } => Verb::Seek,
+        Op::Fsync { .. } | Op::Fsyncdir { .. } => Verb::Fsync,
+        Op::Readdir { .. } => Verb::Readdir,
+        Op::Setattr { .. } => Verb::Setattr,
+        Op::Fallocate { .. } => Verb::Fallocate,
+        Op::Getattr { .. } => Verb::Getattr,
+        Op::Lookup { .. } => Verb::Lookup,
+        Op::Create { .. } => Verb::Create,
+        Op::Link { .. } => Verb::Link,
+        Op::Unlink { .. } => Verb::Unlink,
+        Op::Symlink { .. } => Verb::Symlink,
+        Op::Mkdir { .. } => Verb::Mkdir,
+        Op::Rmdir { .. } => Verb::Rmdir,
+        Op::Mknod { .. } => Verb::Mknod,
+        Op::Rename { .. } => Verb::Rename,
+        Op::Statfs { .. } => Verb::Statfs,
+        Op::Setxattr { .. } | Op::Removexattr { .. } => Verb::Setxattr,
+        Op::Getxattr { .. } | Op::Listxattr { .. } => Verb::Getxattr,
+        _ => return None,
+    })
+}
+
 fn set_attr(from: &SetattrIn) -> SetAttr {
     let time = |now: bool, at: Option<sateen_fuse::Time>| match (now, at) {
         (true, _) => Some(TimeSet::Now),
@@ -98,6 +125,9 @@ fn set_attr(from: &SetattrIn) -> SetAttr {
 
 impl Call {
     pub(crate) async fn run(self, request: Request, reply: Reply) {
+        if let Some(verb) = verb_of(&request.op) {
+            self.client.count(verb);
+        }
         let umask = umask_of(&request.op);
         let cred = Cred { uid: request.uid, gid: request.gid, umask };
         match request.op {

@@ -16,7 +16,9 @@ mod ops;
 mod order;
 mod ost;
 mod space;
+mod stats;
 mod writers;
 
 pub use op::OPS_MAX;
 pub use ost::Ost;
+pub use stats::{OST_STATS, OstStats};

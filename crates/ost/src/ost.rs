@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sateen_osd::{Batch, Key, ObjectDone, Prefetched, Store};
 use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Service};
-use sateen_types::{ClientId, Errno, ObjectId, Timestamp};
+use sateen_types::{ClientId, Endpoint, Errno, ObjectId, Timestamp};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
-use sateen_wire::{Body, Bulk, Message, Reply, Request};
+use sateen_wire::{Body, Bulk, Message, Reply, Request, StatFs};
 
 use crate::op::{OPS_MAX, Op, State, Step, Work};
 use crate::order::Order;
 use crate::space::Space;
+use crate::stats::{Counters, OstStats};
 use crate::writers::{RECONNECT_NS, Writers};
 use crate::{keys, ops};
 
@@ -63,6 +64,7 @@ pub struct Ost {
     sweeping: bool,
     refreshing: bool,
     refreshed_ns: u64,
+    counters: Counters,
 }
 
 impl Ost {
@@ -92,7 +94,34 @@ impl Ost {
             sweeping: false,
             refreshing: false,
             refreshed_ns: 0,
+            counters: Counters::default(),
         }
+    }
+
+    /// The connected clients, for whoever looks in from outside: where each is reached, what it
+    /// was promised, and what it has had done.
+    pub fn exports(&self) -> impl Iterator<Item = (ClientId, Endpoint, u64, OstStats)> + '_ {
+        let of = |client| self.counters.clients.get(&client).copied().unwrap_or_default();
+        let exports = &self.core.exports;
+        let space = &self.space;
+        exports
+            .clients()
+            .filter_map(move |id| Some((id, exports.peer(id)?, space.granted(id), of(id))))
+    }
+
+    /// What was done for all clients since the start, or since this was cleared.
+    pub fn stats(&self) -> OstStats {
+        self.counters.all
+    }
+
+    /// Counts anew.
+    pub fn clear_stats(&mut self) {
+        self.counters.clear();
+    }
+
+    /// The space as clients are told, if the store has said how much there is.
+    pub fn statfs(&self) -> Option<StatFs> {
+        self.space.shown()
     }
 
     /// What every event begins with: the time, and at the first one the start.
@@ -200,9 +229,11 @@ impl Ost {
             self.buffered -= op.buffered;
             self.ready.extend(self.stalled.drain(..));
         }
-        if let (Some((reply, bulk, upto)), Work::Request { header, .. }) = (answer, &op.work)
+        if let (Some((reply, bulk, upto)), Work::Request { header, request, .. }) =
+            (answer, &op.work)
             && !op.orphaned
         {
+            self.counters.done(header.client, request, &reply);
             if upto > self.core.store.committed() {
                 self.core.answer_durable(header, reply, upto, out);
             } else {
@@ -310,6 +341,7 @@ impl Ost {
             op.orphaned |= op.client() == Some(client);
         }
         self.space.release(client);
+        self.counters.gone(client);
         if !self.writers.gone(client) {
             return None;
         }

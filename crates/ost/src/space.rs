@@ -138,6 +138,11 @@ impl Space {
         given
     }
 
+    /// What a client was promised and has not used.
+    pub(crate) fn granted(&self, client: ClientId) -> u64 {
+        self.grants.get(&client).copied().unwrap_or(0)
+    }
+
     /// Whether so many bytes may be promised to somebody who has not asked, and may never use
     /// them.
     pub(crate) fn is_plenty_for(&self, bytes: u64) -> bool {

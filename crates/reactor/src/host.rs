@@ -169,6 +169,11 @@ impl<S: Service + 'static> TargetHost<S> {
         }
     }
 
+    /// Which target it is.
+    pub const fn me(&self) -> Endpoint {
+        self.me
+    }
+
     /// Looks at the service under its lock, for status displays and tests. Effects are not
     /// possible.
     pub fn inspect<T>(&self, look: impl FnOnce(&mut S) -> T) -> T {

@@ -36,6 +36,9 @@ pub(crate) enum Command {
     Sync(SyncArgs),
     /// Striping and space of mounted files; the same as this program under the name lfs.
     Lfs(crate::lfs::Lfs),
+    /// Devices, parameters and statistics of the processes of this host; the same as this program
+    /// under the name lctl.
+    Lctl(crate::lctl::Lctl),
     /// Makes one target of a file system; the same as this program under the name mkfs.sateen.
     Mkfs(MkfsArgs),
     /// Serves targets to clients on other hosts, in the foreground.

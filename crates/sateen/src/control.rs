@@ -1,4 +1,4 @@
-//! The control socket: how `down` and `status` talk to the serving process.
+//! The control socket: how `down`, `status` and `lctl` talk to the serving process.
 //!
 //! One line of JSON each way, one command per connection. The socket lies in the data
 //! folder, which others can enter; its mode keeps them from it.
@@ -13,10 +13,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::data_dir::{DataDir, for_owner_only};
+use crate::params::{Device, Shown, WasSet};
 use crate::report::Report;
 
-/// Longest line of either side.
-const LINE_BYTES_MAX: u64 = 4 << 20;
+/// Longest line of either side: the statistics of very many clients.
+const LINE_BYTES_MAX: u64 = 64 << 20;
 /// How long the serving process waits for a caller's line.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a caller waits for an answer: `down` ends with a checkpoint of every target.
@@ -25,7 +26,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 const NAME: &str = "control.sock";
 
 /// What is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Command {
     /// How are you.
@@ -35,6 +36,29 @@ pub(crate) enum Command {
         /// Even if programs use a mount.
         force: bool,
     },
+    /// Which devices there are.
+    Devices,
+    /// Where is it reached.
+    Nids,
+    /// Which parameters there are; with their values, those that fit a pattern.
+    Params {
+        /// The pattern; without one all names, and no values.
+        pattern: Option<String>,
+    },
+    /// Set those that fit.
+    SetParam {
+        /// The pattern.
+        pattern: String,
+        /// The value.
+        value: String,
+    },
+    /// Have the MGS keep a value under this pattern, or none any more.
+    KeepParam {
+        /// The pattern.
+        pattern: String,
+        /// The value.
+        value: Option<String>,
+    },
 }
 
 /// What is answered.
@@ -43,6 +67,16 @@ pub(crate) enum Command {
 pub(crate) enum Answer {
     /// To `Status`.
     Status(Report),
+    /// To `Devices`.
+    Devices(Vec<Device>),
+    /// To `Nids`.
+    Nids(Vec<String>),
+    /// To `Params`.
+    Params(Vec<Shown>),
+    /// To `SetParam`.
+    Set(Vec<WasSet>),
+    /// To `KeepParam`: the MGS has it.
+    Kept,
     /// To `Down`: everything is unmounted and durable; the process is about to end.
     Down,
     /// To `Down`: programs use this mount.

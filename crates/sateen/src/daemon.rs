@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sateen_fuse::{EndReason, UnmountMode};
+use sateen_types::{Name, Nid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -20,7 +21,8 @@ use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
 use crate::guard::Guard;
 use crate::node::mgc::Stop;
-use crate::node::{How, Mounted, Node};
+use crate::node::{How, Keeper, Mounted, Node};
+use crate::params::{Param, Shown, fits};
 use crate::refusal::{Outcome, Refusal};
 use crate::report::{MountReport, Report};
 use crate::state::{self, Ended, State};
@@ -344,6 +346,52 @@ fn watch_control(shared: Arc<Shared>, events: Sender<Event>) -> Outcome<()> {
     })
 }
 
+/// Answers `lctl`.
+fn for_lctl(shared: &Shared, command: Command) -> Answer {
+    let ending = || Answer::Failed {
+        what: "it is ending".to_owned(),
+        hint: "start it again first".to_owned(),
+    };
+    if let Command::KeepParam { pattern, value } = command {
+        // Not under the lock: the MGS may take its time, and the node shall be able to end.
+        let keeper = lock(&shared.node).as_ref().map(Node::keeper);
+        return keeper.map_or_else(ending, |keeper| keep(&keeper, &pattern, value.as_deref()));
+    }
+    let node = lock(&shared.node);
+    let Some(node) = node.as_ref() else { return ending() };
+    let devices = node.devices();
+    match command {
+        Command::Devices => Answer::Devices(devices.list()),
+        Command::Nids => Answer::Nids(node.nids().iter().map(Nid::to_string).collect()),
+        Command::SetParam { pattern, value } => Answer::Set(devices.set(&pattern, &value)),
+        Command::Params { pattern } => {
+            let mut all = devices.params();
+            all.retain(|param| pattern.as_deref().is_none_or(|pattern| fits(pattern, &param.name)));
+            let shown = |param: Param<'_>| Shown {
+                value: pattern.is_some().then(|| param.value()),
+                writable: param.writable(),
+                name: param.name,
+            };
+            Answer::Params(all.into_iter().map(shown).collect())
+        }
+        Command::Status | Command::Down { .. } | Command::KeepParam { .. } => ending(),
+    }
+}
+
+fn keep(keeper: &Keeper, pattern: &str, value: Option<&str>) -> Answer {
+    let name = |text: &str| Name::new(text.as_bytes());
+    let (Ok(name), Ok(value)) = (name(pattern), value.map(name).transpose()) else {
+        return Answer::Failed {
+            what: format!("{pattern:?} or its value cannot be kept"),
+            hint: "names and values have 1 to 255 bytes, and no slashes".to_owned(),
+        };
+    };
+    match keeper.keep(name, value) {
+        Ok(()) => Answer::Kept,
+        Err(Refusal { what, hint }) => Answer::Failed { what, hint },
+    }
+}
+
 /// Answers a command. `writing` is to be dropped when the answer has been written.
 fn answer(
     shared: &Shared,
@@ -353,6 +401,11 @@ fn answer(
 ) -> Answer {
     match command {
         Command::Status => Answer::Status(shared.report()),
+        Command::Devices
+        | Command::Nids
+        | Command::Params { .. }
+        | Command::SetParam { .. }
+        | Command::KeepParam { .. } => for_lctl(shared, command),
         Command::Down { force } => {
             let (answer, answered) = channel();
             let (open, written) = channel();

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
         Ok(Answer::Failed { what, hint }) => {
             return Err(Refusal::new(format!("it ended, but {what}"), hint));
         }
-        Ok(Answer::Status(_)) | Err(_) => end_by_signal(&data, pid)?,
+        Ok(_) | Err(_) => end_by_signal(&data, pid)?,
     }
     if !data.wait_unused(END_TIMEOUT).map_err(reading)? {
         return Err(still_there(&data, pid));

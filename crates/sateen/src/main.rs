@@ -7,6 +7,7 @@
 //! | `mkfs`, `serve`, `mount_helper` | the commands for one whose servers are elsewhere |
 //! | `daemon`, `background`, `notify` | the process behind mounts or targets, and how others hear of it |
 //! | `node` | what one process runs: targets, clients, or both |
+//! | `lfs`, `lctl`, `params` | the field's tools: striping and space; devices and parameters |
 //! | `fill` | a measurement of it with very many files |
 //! | `data_dir`, `run_dir`, `targets`, `mounts`, `state`, `control` | what they share |
 //!
@@ -21,6 +22,7 @@ mod down;
 mod fill;
 mod fsck;
 mod guard;
+mod lctl;
 mod lfs;
 mod logging;
 mod mkfs;
@@ -28,6 +30,7 @@ mod mount_helper;
 mod mounts;
 mod node;
 mod notify;
+mod params;
 mod refusal;
 mod report;
 mod run_dir;
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
     let name = called.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
     let command = match name {
         Some("lfs") => Command::Lfs(lfs::Lfs::parse()),
+        Some("lctl") => Command::Lctl(lctl::Lctl::parse()),
         Some("mkfs.sateen") => Command::Mkfs(MkfsArgs::parse()),
         Some("mount.sateen") => Command::Mount(MountArgs::parse()),
         _ => Cli::parse().command,
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Command::Sync(args) => sync::run(&args),
         Command::Fsck(args) => return fsck::run(&args),
         Command::Lfs(args) => return lfs::run(&args),
+        Command::Lctl(args) => return lctl::run(&args),
         Command::Guard(args) => guard::run(&args),
         Command::Fill(args) => fill::run(&args),
     };

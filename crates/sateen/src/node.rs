@@ -11,6 +11,7 @@
 //! ends. A process that dies anywhere in between is a crash, which the journals are for.
 
 pub(crate) mod backend;
+pub(crate) mod devices;
 pub(crate) mod mgc;
 mod mounted;
 mod network;
@@ -35,16 +36,19 @@ use sateen_osd::{ObjectStore, Store};
 use sateen_osd_disk::folder::TargetFolder;
 use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
-use sateen_target::{CoreConfig, Label, Outbox, Service};
-use sateen_types::{Endpoint, Nid, Timestamp};
+use sateen_target::{CoreConfig, Label, Outbox};
+use sateen_types::{Endpoint, Name, Nid, Timestamp};
 use sateen_wire::{FsName, StatFs, TargetInfo};
 
 use self::backend::Opened;
-use self::mgc::Mgc;
+use self::devices::{Devices, Naming, Shows};
+use self::mgc::{Mgc, Stop};
 pub(crate) use self::mounted::{How, Mounted, Native};
 use self::network::Network;
+pub(crate) use self::network::ping;
 use self::serving::Follower;
 use crate::logging;
+use crate::params::{Device, Param};
 use crate::refusal::{Outcome, Refusal};
 use crate::report::TargetReport;
 use crate::targets::{FSNAME, Target};
@@ -92,27 +96,35 @@ pub(crate) struct Node {
     source: String,
     follower: Option<Follower>,
     network: Option<Arc<Network>>,
+    devices: Arc<Devices>,
+    /// Where it is reached, and where the MGS is; nowhere, if that is in this process.
+    nids: Vec<Nid>,
+    mgs: Vec<Nid>,
 }
 
 /// A running target.
 struct Running {
     target: Endpoint,
     path: PathBuf,
-    host: Box<dyn Host>,
+    host: Arc<dyn Host>,
     objects: Option<Arc<dyn ObjectStore>>,
     /// Locked as long as the target runs.
     _folder: TargetFolder,
 }
 
 /// A host, whatever its service.
-trait Host: Send + Sync {
+pub(crate) trait Host: Send + Sync {
     /// Makes everything durable and leaves nothing to replay.
     fn close(&self) -> Result<(), HostError>;
     /// Whether a disk error stopped it.
     fn is_poisoned(&self) -> bool;
+    /// Its parameters.
+    fn params(&self, naming: &Naming, out: &mut Vec<Param<'static>>);
+    /// Its devices.
+    fn devices(&self, naming: &Naming, out: &mut Vec<Device>);
 }
 
-impl<S: Service + 'static> Host for Arc<TargetHost<S>> {
+impl<S: Shows + 'static> Host for Arc<TargetHost<S>> {
     fn close(&self) -> Result<(), HostError> {
         self.commit_all()?;
         self.write_checkpoint()
@@ -121,6 +133,14 @@ impl<S: Service + 'static> Host for Arc<TargetHost<S>> {
     fn is_poisoned(&self) -> bool {
         TargetHost::is_poisoned(self)
     }
+
+    fn params(&self, naming: &Naming, out: &mut Vec<Param<'static>>) {
+        S::params(self, naming, out);
+    }
+
+    fn devices(&self, naming: &Naming, out: &mut Vec<Device>) {
+        S::devices(self, naming, out);
+    }
 }
 
 impl Node {
@@ -128,11 +148,15 @@ impl Node {
         raise_file_limit();
         let reactor = Arc::new(Reactor::default());
         reactor.start().map_err(|error| Refusal::io("start threads", &error))?;
+        let clients = Arc::<Mutex<Clients>>::default();
         Ok(Node {
+            devices: Arc::new(Devices::new(fsname, clients.clone())),
+            clients,
+            nids: Vec::new(),
+            mgs: Vec::new(),
             reactor,
             targets: Vec::new(),
             mdts: Vec::new(),
-            clients: Arc::default(),
             callback_limit_ns,
             fsname: fsname.to_owned(),
             source,
@@ -159,6 +183,7 @@ impl Node {
         node.targets.sort_by_key(|running| running.target);
         let mut mgc = Mgc::new(&node.reactor, Vec::new(), Arc::new(AtomicBool::new(false)));
         mgc.register(targets, Nid::Lo, Some(LOCAL_PATIENCE))?;
+        node.devices.keep(mgc.params(Some(LOCAL_PATIENCE))?);
         mgc.leave();
         Ok(node)
     }
@@ -193,7 +218,7 @@ impl Node {
         }
     }
 
-    fn host<S: Service + 'static>(
+    fn host<S: Shows + 'static>(
         &mut self,
         target: &Target,
         opened: Opened,
@@ -212,10 +237,12 @@ impl Node {
         };
         let host = TargetHost::start(&self.reactor, parts)
             .map_err(|error| Refusal::new(format!("cannot start {me}: {error}"), "use fewer"))?;
+        let any: Arc<dyn Host> = Arc::new(host.clone());
+        self.devices.add(any.clone());
         self.targets.push(Running {
             target: me,
             path: target.path.clone(),
-            host: Box::new(host.clone()),
+            host: any,
             objects,
             _folder: opened.folder,
         });
@@ -230,7 +257,28 @@ impl Node {
         }
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.add(mounted.client());
+        drop(clients);
+        self.devices.apply();
         Ok(mounted)
+    }
+
+    /// What `lctl` sees of it.
+    pub(crate) fn devices(&self) -> &Arc<Devices> {
+        &self.devices
+    }
+
+    /// Where it is reached.
+    pub(crate) fn nids(&self) -> Vec<Nid> {
+        if self.nids.is_empty() { vec![Nid::Lo] } else { self.nids.clone() }
+    }
+
+    /// What sets parameters for good: it is asked after the node's owner has let go of it.
+    pub(crate) fn keeper(&self) -> Keeper {
+        Keeper {
+            reactor: self.reactor.clone(),
+            mgs: self.mgs.clone(),
+            devices: self.devices.clone(),
+        }
     }
 
     /// Makes a client that is not mounted.
@@ -303,6 +351,24 @@ fn open_all<'a>(targets: &[&'a Target]) -> Outcome<Vec<(&'a Target, Opened)>> {
         }
         Ok(opened)
     })
+}
+
+/// Sets parameters for good.
+pub(crate) struct Keeper {
+    reactor: Arc<Reactor>,
+    mgs: Vec<Nid>,
+    devices: Arc<Devices>,
+}
+
+impl Keeper {
+    /// Has the MGS keep a parameter, or none of this name any more. Everybody else is told by it.
+    pub(crate) fn keep(&self, name: Name, value: Option<Name>) -> Outcome<()> {
+        let mut mgc = Mgc::new(&self.reactor, self.mgs.clone(), Stop::default());
+        let kept = mgc.set_param(name, value, LOCAL_PATIENCE);
+        mgc.leave();
+        self.devices.keep(kept?);
+        Ok(())
+    }
 }
 
 /// How many OSTs lie on the disk of this target.

@@ -9,10 +9,12 @@
 //! Each folder is a [`DataDir`]: its lock says whether the process lives, its control socket
 //! is where that takes commands. Users other than root have a place of their own.
 
+use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::data_dir::{DataDir, make_durably};
+use crate::data_dir::{DataDir, User, make_durably};
 use crate::refusal::{Outcome, Refusal};
 
 /// Names another place, for hosts on which `/run` cannot be used.
@@ -85,6 +87,20 @@ pub(crate) fn enter(data: &DataDir) -> Option<Entered> {
             None
         }
     }
+}
+
+/// The folders of all processes that live, by name.
+pub(crate) fn all() -> io::Result<Vec<DataDir>> {
+    let entries = match fs::read_dir(root()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut names: Vec<OsString> =
+        entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+    names.sort();
+    let folders = names.into_iter().filter_map(|name| DataDir::at(&root().join(name)).ok());
+    let lives = |data: &DataDir| data.user().is_ok_and(|user| user != User::Nobody);
+    Ok(folders.filter(lives).collect())
 }
 
 #[cfg(test)]

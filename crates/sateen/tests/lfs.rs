@@ -1,4 +1,4 @@
-//! `lfs` and `fsck` on a real file system, as a user types them. Needs root and /dev/fuse.
+//! `lfs`, `lctl` and `fsck` on a real file system, as a user types them. Needs root and /dev/fuse.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs;
@@ -269,4 +269,202 @@ fn fids_lead_to_all_their_names_and_targets_answer() {
     assert_eq!(json.as_array().unwrap().len(), 3);
     let (code, _, errors) = lfs(&["osts"], Path::new("/proc"));
     assert!(code == 25 && errors.contains("not on a Sateen"), "{errors}");
+}
+
+impl Fs {
+    /// Runs `lctl` for this file system alone: its exit code and what it said.
+    fn lctl(&self, args: &[&str]) -> (i32, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sateen"));
+        let output =
+            command.arg0("lctl").arg("--data").arg(&self.data).args(args).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+
+    fn good_lctl(&self, args: &[&str]) -> String {
+        let (code, text, errors) = self.lctl(args);
+        assert_eq!(code, 0, "{args:?}: {text}{errors}");
+        text
+    }
+}
+
+/// The number of samples of one statistic.
+fn samples(stats: &str, name: &str) -> u64 {
+    let lines = stats.lines().filter(|line| line.split_whitespace().next() == Some(name));
+    lines.map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn statistics_say_what_was_done() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("stats");
+    fs_.ok(&["up", "--osts", "2"]);
+    fs::create_dir(fs_.path("d")).unwrap();
+    fs::write(fs_.path("d/f"), vec![5; 3 << 20]).unwrap();
+    fs::rename(fs_.path("d/f"), fs_.path("d/g")).unwrap();
+    assert_eq!(fs::read(fs_.path("d/g")).unwrap().len(), 3 << 20);
+    fs::remove_file(fs_.path("d/g")).unwrap();
+    fs::remove_dir(fs_.path("d")).unwrap();
+
+    let md = fs_.good_lctl(&["get_param", "mdt.*.md_stats"]);
+    assert!(md.starts_with("mdt.sateen-MDT0000.md_stats=\nsnapshot_time             "), "{md}");
+    for name in ["mkdir", "mknod", "open", "rename", "unlink", "rmdir"] {
+        assert!(samples(&md, name) >= 1, "{name}: {md}");
+    }
+    assert_eq!(samples(&md, "mkdir"), 1);
+    let ost = fs_.good_lctl(&["get_param", "obdfilter.*.stats"]);
+    let bytes: u64 = ost
+        .lines()
+        .filter(|line| line.starts_with("write_bytes"))
+        .map(|line| line.split_whitespace().nth(6).unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(bytes, 3 << 20, "{ost}");
+    assert!(ost.contains("samples [bytes]"), "{ost}");
+    // The same of each client, and as the client saw it.
+    let own = fs_.good_lctl(&["get_param", "obdfilter.*.exports.0@lo.stats"]);
+    assert_eq!(samples(&own, "write_bytes"), samples(&ost, "write_bytes"), "{own}");
+    let own = fs_.good_lctl(&["get_param", "mdt.*.exports.*.stats"]);
+    assert_eq!(samples(&own, "rename"), 1, "{own}");
+    let osc = fs_.good_lctl(&["get_param", "osc.*.stats"]);
+    assert_eq!(samples(&osc, "write_bytes"), samples(&ost, "write_bytes"), "{osc}");
+    let llite = fs_.good_lctl(&["get_param", "llite.*.stats"]);
+    let written = llite.lines().find(|line| line.starts_with("write_bytes")).unwrap();
+    assert_eq!(written.split_whitespace().nth(6), Some("3145728"), "{llite}");
+    assert_eq!((samples(&llite, "rename"), samples(&llite, "mkdir")), (1, 1));
+    let mdc = fs_.good_lctl(&["get_param", "mdc.*.stats"]);
+    assert_eq!(samples(&mdc, "mds_reint_rename"), 1, "{mdc}");
+    // Cleared, they begin anew.
+    fs_.good_lctl(&["set_param", "mdt.*.md_stats=clear", "llite.*.stats=clear"]);
+    let md = fs_.good_lctl(&["get_param", "-n", "mdt.*.md_stats"]);
+    assert!(md.starts_with("snapshot_time") && samples(&md, "rename") == 0, "{md}");
+    let numbers = ["num_exports", "kbytestotal", "kbytesfree", "filesfree"];
+    for name in numbers.map(|name| format!("*.*.{name}")) {
+        let text = fs_.good_lctl(&["get_param", &name]);
+        assert!(
+            text.contains("obdfilter.sateen-OST0001.") && text.contains("mdt.sateen"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn parameters_are_listed_set_and_kept() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("params");
+    fs_.ok(&["up", "--osts", "2"]);
+    let devices = fs_.good_lctl(&["dl"]);
+    for device in [
+        "UP mgs MGS MGS ",
+        "UP mdt sateen-MDT0000 sateen-MDT0000_UUID ",
+        "UP osp sateen-OST0001-osc-MDT0000 sateen-MDT0000-mdtlov_UUID ",
+        "UP obdfilter sateen-OST0000 sateen-OST0000_UUID ",
+        "UP osc sateen-OST0001-osc-",
+    ] {
+        assert!(devices.contains(device), "{device}: {devices}");
+    }
+    assert!(devices.starts_with("  0 UP "), "{devices}");
+    let json: serde_json::Value = serde_json::from_str(&fs_.good_lctl(&["dl", "--json"])).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), devices.lines().count());
+
+    let one = "osc.*-OST0000-*.max_rpcs_in_flight";
+    assert!(fs_.good_lctl(&["get_param", one]).ends_with(".max_rpcs_in_flight=64\n"));
+    assert!(fs_.good_lctl(&["set_param", &format!("{one}=8")]).ends_with("_flight=8\n"));
+    assert_eq!(fs_.good_lctl(&["get_param", "-n", "osc.*.max_rpcs_in_flight"]), "8\n64\n");
+    fs::write(fs_.path("file"), vec![1; 9 << 20]).unwrap();
+    let names = fs_.good_lctl(&["list_param", "-F", "osc.*-OST0000-*.*"]);
+    assert!(names.lines().any(|name| name.ends_with(".max_rpcs_in_flight=")), "{names}");
+    let above = fs_.good_lctl(&["list_param", "obdfilter.*"]);
+    assert_eq!(above, "obdfilter.sateen-OST0000\nobdfilter.sateen-OST0001\n");
+    for (args, code, says) in [
+        (&["set_param", "osc.*.max_rpcs_in_flight=0"][..], 22, "use 1 to 512"),
+        (&["set_param", "osc.*.max_rpcs=8"], 22, "max_rpcs_in_flight"),
+        (&["set_param", "osc.*.max_rpcs_in_flight"], 22, "PARAM=VALUE"),
+        (&["set_param", "mdt.*.max_rpcs_in_flight=8"], 2, "list_param"),
+        (&["set_param", "-P", "osc.*.max_rpcs_in_flight=many"], 22, "use 1 to 512"),
+        (&["get_param", "osc.*.nothing"], 2, "No such file"),
+        (&["list_param", "nothing"], 2, "No such file"),
+    ] {
+        let (was, _, errors) = fs_.lctl(args);
+        assert!(was == code && errors.contains(says), "{args:?}: {was} {errors}");
+        assert!(errors.starts_with(&format!("error: {}:", args[0])), "{errors}");
+    }
+    assert_eq!(fs_.good_lctl(&["get_param", "-n", "lod.*.qos_threshold_rr"]), "17%\n");
+    assert_eq!(fs_.good_lctl(&["list_nids"]), "0@lo\n");
+    assert_eq!(fs_.good_lctl(&["get_param", "health_check"]), "health_check=healthy\n");
+
+    // For good: over a restart, for mounts to come.
+    fs_.good_lctl(&["set_param", "-P", "osc.*.max_rpcs_in_flight=16", "lod.*.qos_threshold_rr=20"]);
+    fs_.ok(&["down"]);
+    fs_.ok(&["up"]);
+    assert_eq!(fs_.good_lctl(&["get_param", "-n", "osc.*.max_rpcs_in_flight"]), "16\n16\n");
+    assert_eq!(fs_.good_lctl(&["get_param", "-n", "lod.*.qos_threshold_rr"]), "20%\n");
+    let live = fs_.good_lctl(&["get_param", "mgs.MGS.live.sateen"]);
+    assert!(live.contains("- osc.*.max_rpcs_in_flight=16\n"), "{live}");
+    fs_.good_lctl(&["set_param", "-P", "-d", "osc.*.max_rpcs_in_flight"]);
+    fs_.ok(&["down"]);
+    fs_.ok(&["up"]);
+    assert_eq!(fs_.good_lctl(&["get_param", "-n", "osc.*.max_rpcs_in_flight"]), "64\n64\n");
+    assert_eq!(fs_.good_lctl(&["get_param", "-n", "lod.*.qos_threshold_rr"]), "20%\n");
+}
+
+#[test]
+fn an_ost_out_of_use_is_shown_and_avoided() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("inactive");
+    fs_.ok(&["up", "--osts", "3"]);
+    let mnt = fs_.data.join("mnt").canonicalize().unwrap();
+    for name in ["there", "wide"] {
+        let (count, index) = if name == "wide" { ("3", "0") } else { ("1", "1") };
+        good(&["setstripe", "-c", count, "-i", index, "-S", "64K"], &mnt.join(name));
+        fs::write(mnt.join(name), vec![8; 400_000]).unwrap();
+    }
+    let set = fs_.good_lctl(&["set_param", "osc.*-OST0001*.active=0"]);
+    assert!(set.contains("osc.sateen-OST0001-osc-MDT0000.active=0\n"), "{set}");
+    assert!(good(&["df"], &mnt).contains("\nOST0001             : inactive device\n"));
+    assert!(good(&["osts"], &mnt).contains("\n1: sateen-OST0001_UUID INACTIVE\n"));
+    assert!(good(&["check", "osts"], &mnt).contains("sateen-OST0001 inactive.\n"));
+    let devices = fs_.good_lctl(&["dl"]);
+    assert!(devices.contains(" IN osp sateen-OST0001-osc-MDT0000 "), "{devices}");
+    assert!(devices.contains(" IN osc sateen-OST0001-osc-"), "{devices}");
+
+    let is_eio = |error: std::io::Error| error.raw_os_error() == Some(5);
+    for name in ["there", "wide"] {
+        assert!(is_eio(fs::read(mnt.join(name)).unwrap_err()), "{name}");
+        let mut options = fs::File::options();
+        let file = options.write(true).open(mnt.join(name)).unwrap();
+        assert!(is_eio(file.set_len(5).unwrap_err()), "what is to be cut cannot be reached");
+    }
+    for number in 0..6 {
+        let path = mnt.join(format!("new{number}"));
+        fs::write(&path, vec![1; 200_000]).unwrap();
+        let objects = good(&["getstripe", "-O", "1"], &path);
+        assert_eq!(objects, "", "nothing new lies there");
+    }
+    let (code, _, errors) = lfs(&["setstripe", "-i", "1"], &mnt.join("wanted"));
+    assert!(code == 22 && errors.contains("active"), "{errors}");
+    let (code, ..) = lfs(&["setstripe", "-o", "1"], &mnt.join("wanted"));
+    assert_eq!(code, 22);
+    fs::remove_file(mnt.join("wide")).unwrap();
+
+    fs_.good_lctl(&["set_param", "osc.*-OST0001*.active=1"]);
+    assert_eq!(fs::read(mnt.join("there")).unwrap(), vec![8; 400_000]);
+    assert!(!good(&["df"], &mnt).contains("inactive device"));
+    fs::write(mnt.join("there"), b"again").unwrap();
+    assert_eq!(fs::read(mnt.join("there")).unwrap(), b"again");
+    // For good it is out of use after a restart, too.
+    fs_.good_lctl(&["set_param", "-P", "osc.*-OST0001*.active=0"]);
+    fs_.ok(&["down"]);
+    fs_.ok(&["up"]);
+    assert!(good(&["osts"], &mnt).contains("1: sateen-OST0001_UUID INACTIVE"));
+    assert!(fs_.good_lctl(&["dl"]).contains(" IN osp sateen-OST0001-osc-MDT0000 "));
+    fs_.good_lctl(&["set_param", "-P", "osc.*-OST0001*.active=1"]);
+    assert_eq!(fs::read(mnt.join("there")).unwrap(), b"again");
+    fs_.ok(&["down"]);
+    assert!(fs_.ok(&["fsck"]).starts_with("clean"));
 }

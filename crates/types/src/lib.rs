@@ -13,6 +13,7 @@ mod hash;
 mod layout;
 mod name;
 mod nid;
+mod stats;
 mod time;
 pub mod units;
 
@@ -29,4 +30,5 @@ pub use layout::{
 };
 pub use name::{NAME_MAX, Name};
 pub use nid::{Nid, NidError, PORT_DEFAULT, parse_nids};
+pub use stats::{StatName, Stats, Tally};
 pub use time::{Timespec, Timestamp};

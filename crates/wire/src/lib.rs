@@ -23,5 +23,7 @@ pub use mdt::{
     SYMLINK_MAX, SetAttr, SizeReport, TimeSet, XATTR_VALUE_MAX, XattrMode,
 };
 pub use message::{BODY_MAX, Body, Bulk, BulkHead, Message, Reply, ReplyBody, Request};
-pub use mgs::{FSNAME_BYTES_MAX, FsName, MgsReply, MgsRequest, TARGETS_MAX, TargetInfo};
+pub use mgs::{
+    FSNAME_BYTES_MAX, FsName, MgsReply, MgsRequest, PARAMS_MAX, ParamInfo, TARGETS_MAX, TargetInfo,
+};
 pub use ost::{BULK_MAX, OBJECTS_PER_RPC_MAX, ObjectAttr, OstReply, OstRequest, StatFs};

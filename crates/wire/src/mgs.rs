@@ -1,6 +1,6 @@
 //! Requests to the MGS and its replies: which targets there are.
 
-use sateen_types::{Endpoint, Nid, PORT_DEFAULT};
+use sateen_types::{Endpoint, Name, Nid, PORT_DEFAULT};
 
 use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
 use crate::{wire_enum, wire_struct};
@@ -109,6 +109,29 @@ impl Wire for Vec<TargetInfo> {
     }
 }
 
+/// Most parameters that an MGS keeps.
+pub const PARAMS_MAX: usize = 256;
+
+wire_struct! {
+    /// A parameter that everybody whom it fits is to set.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct ParamInfo {
+        /// Its name, perhaps with wildcards, as `osc.*-OST0001*.active`.
+        pub name: Name,
+        /// What it is set to.
+        pub value: Name,
+    }
+}
+
+impl Wire for Vec<ParamInfo> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_vec(out, self);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        take_vec(input, PARAMS_MAX)
+    }
+}
+
 wire_enum! {
     /// A request to the MGS.
     #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,6 +153,16 @@ wire_enum! {
         4 => WaitConfig {
             /// What the asker has.
             version: u64,
+        },
+        /// The parameters, which are part of the configuration. Answer: `Params`.
+        5 => GetParams,
+        /// Keeps a parameter under its name, or none any more. `ENOSPC` if there are too many.
+        /// Answer: `Params`, when it is durable.
+        6 => SetParam {
+            /// Its name.
+            name: Name,
+            /// What it is set to.
+            value: Option<Name>,
         },
     }
 }
@@ -153,6 +186,13 @@ wire_enum! {
             uuid: u64,
             /// Key of the directory hash, the same in all its targets.
             hash_key: u64,
+        },
+        /// The parameters.
+        3 => Params {
+            /// The configuration's.
+            version: u64,
+            /// By name.
+            params: Vec<ParamInfo>,
         },
     }
 }

@@ -8,6 +8,7 @@ use sateen_types::{Errno, Fid, Result};
 use crate::client::Client;
 use crate::inode::Inode;
 use crate::locks::{Access, DataUse};
+use crate::stats::Verb;
 use crate::sync::{lock, until};
 
 /// Largest file: what fits into an `off_t`.
@@ -51,6 +52,7 @@ impl Client {
             }
         };
         drop(used);
+        self.verbs.moved(Verb::Read, len);
         Ok(buffer)
     }
 
@@ -117,6 +119,7 @@ impl Client {
             inode.update(|state| state.wrote(end, end - offset, mtime));
         }
         let done = done?;
+        self.verbs.moved(Verb::Write, done as u64);
         drop(turn);
         drop(used);
         if file.how.sync {

@@ -142,7 +142,8 @@ impl Client {
         if spaces.known.keys().all(|target| *target == Endpoint::Mgs) {
             return Err(Errno::EIO);
         }
-        for target in targets {
+        let active = |target: Endpoint| self.import(target).is_some_and(|i| i.is_active());
+        for target in targets.into_iter().filter(|target| active(*target)) {
             let Some(space) = spaces.known.get(&target) else { continue };
             if matches!(target, Endpoint::Ost(_)) {
                 total.bytes_total += space.bytes_total;

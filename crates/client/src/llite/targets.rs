@@ -25,7 +25,7 @@ impl Client {
     pub fn target_states(&self) -> Vec<TargetState> {
         let state = |(target, import): (Endpoint, Arc<Import>)| TargetState {
             target,
-            active: true,
+            active: import.is_active(),
             connected: import.is_open(),
         };
         self.all_imports().into_iter().map(state).collect()

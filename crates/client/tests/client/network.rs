@@ -77,6 +77,45 @@ fn what_an_ost_had_not_answered_is_asked_again_after_its_restart() {
 }
 
 #[test]
+fn an_ost_out_of_use_fails_at_once_and_comes_back_in_step() {
+    let rig = Rig::with_osts(1);
+    let ost = Endpoint::Ost(0);
+    let handle = open(&rig, 0);
+    let mut writing = start_write(&rig, handle);
+    let sent = take_write(&rig);
+    rig.client.set_active(ost, false).unwrap();
+    assert_eq!(rig.poll(&mut writing), Some(Err(Errno::EIO)), "nobody waits for it");
+    let client = rig.client.clone();
+    let later = async move { client.write(handle, 0, Bytes::from_static(b"x"), false).await };
+    assert_eq!(rig.now(later), Err(Errno::EIO));
+    rig.later(4 * SECOND_NS);
+    assert!(rig.is_silent(), "what was written is not sent again");
+    assert!(rig.client.set_active(Endpoint::Mdt(0), false).is_err());
+    rig.client.set_active(ost, true).unwrap();
+    let connect = rig.take();
+    assert_eq!((connect.to, connect.generation), (ost, 0));
+    let mut writing = start_write(&rig, handle);
+    let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9 };
+    rig.answer(&connect, Reply::ok(connected));
+    assert!(rig.poll(&mut writing).is_none());
+    let new = take_write(&rig);
+    assert_ne!(new.slot, sent.slot, "it is not known yet whether the other was executed");
+    rig.answer(&new, written(5));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+    rig.later(SECOND_NS / 2);
+    let (ping, request) = rig.take_request();
+    assert_eq!(request, Request::Ping);
+    assert_eq!((ping.generation, ping.slot, ping.seq), (9, sent.slot, sent.seq));
+    // It was: the OST answers as it did then.
+    rig.answer(&ping, written(5));
+    let mut writing = start_write(&rig, handle);
+    let next = take_write(&rig);
+    assert_eq!((next.slot, next.seq), (sent.slot, sent.seq + 1), "and the slot goes on");
+    rig.answer(&next, written(5));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+}
+
+#[test]
 fn a_write_that_may_have_been_done_before_is_not_simply_refused() {
     let rig = Rig::with_osts(1);
     let handle = open(&rig, 0);

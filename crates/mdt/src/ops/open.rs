@@ -9,7 +9,7 @@ use sateen_types::{Attr, Errno, Fid, FileKind, Layout};
 use sateen_wire::disk::mdt::Inode;
 use sateen_wire::{Cred, Grants, Ibits, LockMode, MdtReply, OpenFlags, OpenId};
 
-use super::setattr::{cuts, drop_set_id, log_punch, set_size};
+use super::setattr::{can_cut, cuts, drop_set_id, log_punch, set_size};
 use super::{is_regular, put_inode, shown};
 use crate::alloc::resolve;
 use crate::layouts::Made;
@@ -72,6 +72,9 @@ pub(super) fn open_file(
         inode.layout = &made.bytes;
         inode.policy = None;
         inode.attr.layout_gen = made.layout.generation;
+    }
+    if truncate && cuts(&inode, 0) {
+        can_cut(&mut mdt.layouts, &mdt.alloc, &inode)?;
     }
     let stamp = op.stamp(&mdt.core);
     let tx = &mut mdt.batch;

@@ -10,7 +10,9 @@ use sateen_wire::{Cred, Grants, Ibits, MdtReply, SetAttr, TimeSet};
 
 use super::{FILE_SIZE_MAX, S_ISGID, S_ISUID, S_IXGRP, put_inode, shown, xattr};
 use crate::acl;
+use crate::alloc::Allocator;
 use crate::keys;
+use crate::layouts::LayoutCache;
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome, Punch, reply};
 use crate::view::{Stamp, View};
@@ -40,6 +42,9 @@ pub(super) fn run(
     let mut cut = false;
     if let Some(size) = set.size {
         cut = cuts(&inode, size);
+        if cut {
+            can_cut(&mut mdt.layouts, &mdt.alloc, &inode)?;
+        }
         set_size(&mut inode.attr, size);
         inode.attr.size_stale &= mdt.opens.writers(fid) > 0;
         if cred.uid != 0 {
@@ -132,6 +137,17 @@ pub(super) fn cuts(inode: &Inode<'_>, size: u64) -> bool {
     inode.attr.maybe_objects
         && !inode.layout.is_empty()
         && (size < inode.attr.size || inode.attr.size_stale)
+}
+
+/// Refuses to cut objects on OSTs that are not in use: nobody knows when that would be done.
+pub(super) fn can_cut(
+    layouts: &mut LayoutCache,
+    alloc: &Allocator,
+    inode: &Inode<'_>,
+) -> Result<(), Fault> {
+    let layout = layouts.get(inode.layout)?;
+    let mut osts = layout.iter().flat_map(|layout| layout.objects()).map(|(_, ost)| ost);
+    if osts.all(|ost| alloc.is_active(ost)) { Ok(()) } else { Err(Errno::EIO.into()) }
 }
 
 /// Sets the size, and what can be said of the space.

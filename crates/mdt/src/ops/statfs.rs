@@ -6,7 +6,13 @@ use crate::mdt::Mdt;
 use crate::op::Outcome;
 
 pub(super) fn run(mdt: &Mdt) -> Outcome {
-    let files_total = mdt.config.inodes_max.max(mdt.inodes);
-    let statfs = StatFs { files_total, files_free: files_total - mdt.inodes, ..mdt.room.statfs() };
-    Outcome::ok(MdtReply::StatFs(statfs), 0, Grants::NONE)
+    Outcome::ok(MdtReply::StatFs(mdt.statfs()), 0, Grants::NONE)
+}
+
+impl Mdt {
+    /// The space of its disk, and its inodes.
+    pub fn statfs(&self) -> StatFs {
+        let files_total = self.config.inodes_max.max(self.inodes);
+        StatFs { files_total, files_free: files_total - self.inodes, ..self.room.statfs() }
+    }
 }

@@ -24,7 +24,7 @@ pub(super) fn set(
     policy: &StripePolicy,
 ) -> Result<Outcome, Fault> {
     policy.check().map_err(|_| Errno::EINVAL)?;
-    if policy.stripe_offset.is_some_and(|index| !mdt.alloc.has(index)) {
+    if policy.stripe_offset.is_some_and(|index| !mdt.alloc.is_active(index)) {
         return Err(Errno::EINVAL.into());
     }
     let (attr, inherited) = without_objects(mdt, op, fid)?;

@@ -272,6 +272,48 @@ fn striping_is_chosen_inherited_and_fixed_once_written() {
 }
 
 #[test]
+fn files_lie_where_their_owner_says_and_know_their_names() {
+    let mut world = World::with_clients(4);
+    let dir = world.mkdir(A, ROOT, "dir");
+    let policy = StripePolicy { stripe_count: 2, stripe_size: 1 << 17, stripe_offset: None };
+    world.ok(A, MdtRequest::SetStripe { fid: dir, policy });
+    let file = world.mknod(A, dir, "f");
+    let set = |osts: &[u32]| MdtRequest::SetLayout { fid: file, stripe_size: 0, osts: osts.into() };
+    let get = MdtRequest::GetStripe { fid: file };
+    world.ok(A, set(&[3, 0, 1]));
+    let MdtReply::Striping { layout: Some(layout), .. } = world.ok(A, get.clone()) else {
+        panic!()
+    };
+    let component = &layout.components[0];
+    assert_eq!((component.osts.as_slice(), component.stripe_size), (&[3, 0, 1][..], 1 << 17));
+    // What is not said comes from the directory.
+    let wish = StripePolicy { stripe_count: 1, stripe_size: 0, stripe_offset: None };
+    world.ok(A, MdtRequest::SetStripe { fid: file, policy: wish });
+    let MdtReply::Striping { layout: Some(layout), .. } = world.ok(A, get) else { panic!() };
+    let component = &layout.components[0];
+    assert_eq!((component.osts.len(), component.stripe_size), (1, 1 << 17));
+    assert_eq!(world.err(A, set(&[0, 9])), Errno::EINVAL);
+    assert_eq!(world.err(A, set(&[])), Errno::EINVAL);
+    let on_dir = MdtRequest::SetLayout { fid: dir, stripe_size: 0, osts: vec![0] };
+    assert_eq!(world.err(A, on_dir), Errno::EISDIR);
+
+    world.ok(A, MdtRequest::Link { fid: file, parent: ROOT, name: name("g") });
+    let links = |world: &mut World, fid| match world.ok(A, MdtRequest::GetLinks { fid }) {
+        MdtReply::Bytes(links) => links,
+        other => panic!("{other:?}"),
+    };
+    let ea = links(&mut world, file);
+    let names: Vec<_> = disk::mdt::links(&ea).collect();
+    assert_eq!(names, [(dir, &b"f"[..]), (ROOT, b"g")]);
+    world.ok(A, World::unlink_request(dir, "f", false));
+    let ea = links(&mut world, file);
+    assert_eq!(disk::mdt::links(&ea).collect::<Vec<_>>(), [(ROOT, &b"g"[..])]);
+    world.ok(A, World::unlink_request(ROOT, "g", false));
+    assert_eq!(world.err(A, MdtRequest::GetLinks { fid: file }), Errno::ENOENT);
+    finish(world);
+}
+
+#[test]
 fn opens_truncate_and_refuse_what_cannot_be_opened() {
     let (mut world, a, _, f) = tree();
     let flags = OpenFlags { write: true, truncate: true, exec: false };

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use sateen_mgs::FileSystem;
 use sateen_reactor::{Reactor, Receiver};
-use sateen_types::{ClientId, Endpoint, Errno, Nid};
+use sateen_types::{ClientId, Endpoint, Errno, Name, Nid};
 use sateen_wire::{
-    Body, Bulk, FEATURES, Header, Message, MgsReply, MgsRequest, Reply, ReplyBody, Request,
-    TargetInfo,
+    Body, Bulk, FEATURES, Header, Message, MgsReply, MgsRequest, ParamInfo, Reply, ReplyBody,
+    Request, TargetInfo,
 };
 
 use super::network::why_silent;
@@ -38,6 +38,10 @@ impl Receiver for Answers {
             let _ = sender.send((message.header, reply));
         }
     }
+}
+
+fn nonsense() -> Refusal {
+    Refusal::new("the MGS speaks nonsense", "update it")
 }
 
 /// Tells an [`Mgc`] that waits that it shall not.
@@ -202,22 +206,50 @@ impl Mgc {
             MgsReply::FileSystem { fsname, uuid, hash_key } => {
                 Ok(FileSystem { fsname, uuid, hash_key })
             }
-            MgsReply::Config { .. } => Err(Refusal::new("the MGS speaks nonsense", "update it")),
+            MgsReply::Config { .. } | MgsReply::Params { .. } => Err(nonsense()),
         }
     }
 
     fn config_of(reply: MgsReply) -> Outcome<Config> {
         match reply {
             MgsReply::Config { version, targets } => Ok(Config { version, targets }),
-            MgsReply::FileSystem { .. } => {
-                Err(Refusal::new("the MGS speaks nonsense", "update it"))
-            }
+            MgsReply::FileSystem { .. } | MgsReply::Params { .. } => Err(nonsense()),
         }
     }
 
     /// The configuration, now.
     pub(crate) fn config(&mut self, patience: Option<Duration>) -> Outcome<Config> {
         Mgc::config_of(self.mgs(MgsRequest::GetConfig, patience)?)
+    }
+
+    /// The parameters that were set for good.
+    pub(crate) fn params(&mut self, patience: Option<Duration>) -> Outcome<Vec<ParamInfo>> {
+        match self.mgs(MgsRequest::GetParams, patience)? {
+            MgsReply::Params { params, .. } => Ok(params),
+            MgsReply::FileSystem { .. } | MgsReply::Config { .. } => Err(nonsense()),
+        }
+    }
+
+    /// Sets a parameter for good, or no more. Returns all there are then.
+    pub(crate) fn set_param(
+        &mut self,
+        name: Name,
+        value: Option<Name>,
+        patience: Duration,
+    ) -> Outcome<Vec<ParamInfo>> {
+        let request = Request::Mgs(MgsRequest::SetParam { name, value });
+        let reply = self.ask(&request, Some(patience))?;
+        match (reply.error, reply.body) {
+            (None, ReplyBody::Mgs(MgsReply::Params { params, .. })) => Ok(params),
+            (Some(Errno::ENOSPC), _) => Err(Refusal::new(
+                "the MGS keeps as many parameters as it can",
+                "take some back with lctl set_param -P -d NAME",
+            )),
+            (error, _) => {
+                let error = error.unwrap_or(Errno::EPROTO);
+                Err(Refusal::new(format!("the MGS refused: {error}"), "look at its log"))
+            }
+        }
     }
 
     /// The configuration once it is newer than this; only a stop ends the waiting.

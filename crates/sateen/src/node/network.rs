@@ -4,13 +4,14 @@
 //! somebody here or for nobody; nothing is passed on from one process to another.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sateen_lnd::Tcp;
 use sateen_reactor::{Receiver, Router};
-use sateen_types::{Endpoint, Nid, PORT_DEFAULT};
-use sateen_wire::Message;
+use sateen_types::{ClientId, Endpoint, Errno, Nid, PORT_DEFAULT};
+use sateen_wire::{Body, Bulk, Header, Message, Request};
 
 use crate::refusal::{Outcome, Refusal};
 
@@ -64,6 +65,15 @@ impl Network {
         Ok(Network { tcp, router: router.clone() })
     }
 
+    /// The NID, without its port, of whoever speaks as this endpoint; of the process itself, if it
+    /// was never heard of.
+    pub(crate) fn nid_of(&self, endpoint: Endpoint) -> Nid {
+        match self.tcp.peer(endpoint) {
+            Some(SocketAddr::V4(peer)) => Nid::Tcp { addr: *peer.ip(), port: PORT_DEFAULT, net: 0 },
+            _ => Nid::Lo,
+        }
+    }
+
     /// Says where an endpoint is reached: these NIDs are tried in turn.
     pub(crate) fn set_route(&self, endpoint: Endpoint, nids: &[Nid]) {
         self.tcp.set_route(endpoint, nids.iter().copied().filter_map(address).collect());
@@ -89,6 +99,35 @@ pub(crate) fn own_nid(towards: Option<Nid>) -> Outcome<Nid> {
             "it is not clear by which address this host is reached",
             "say it with --nid ADDRESS@tcp",
         )),
+    }
+}
+
+/// Asks whether a server of ours listens on a NID: whatever it serves, it answers.
+///
+/// # Errors
+/// Why there is no answer.
+pub(crate) fn ping(nid: Nid) -> Result<(), String> {
+    let Some(address) = address(nid) else { return Ok(()) };
+    TcpStream::connect_timeout(&address, PROBE_TIMEOUT).map_err(|error| error.to_string())?;
+    let (sender, answers) = channel();
+    let sender = Mutex::new(sender);
+    let deliver = Box::new(move |message: Message| {
+        // Nobody listens any more only after the first answer, or none.
+        let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(message.body);
+    });
+    let tcp = Tcp::start(&[], deliver).map_err(|error| error.to_string())?;
+    tcp.set_route(Endpoint::Mgs, vec![address]);
+    let client = ClientId(sateen_reactor::random());
+    let header =
+        Header { seq: 1, ..Header::between(Endpoint::Client(client), Endpoint::Mgs, client) };
+    tcp.send(Message { header, body: Body::Request(Request::Ping), bulk: Bulk::None });
+    match answers.recv_timeout(PROBE_TIMEOUT) {
+        // From this side of the network: the connection ended.
+        Ok(Body::Reply(reply)) if reply.error == Some(Errno::ESHUTDOWN) => {
+            Err("what listens there is no Sateen server".to_owned())
+        }
+        Ok(_) => Ok(()),
+        Err(_) => Err("what listens there does not answer".to_owned()),
     }
 }
 

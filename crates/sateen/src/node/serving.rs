@@ -25,6 +25,7 @@ use sateen_types::{Endpoint, Nid};
 use sateen_wire::TargetInfo;
 
 use super::backend::Opened;
+use super::devices::Devices;
 use super::mgc::{Config, Mgc, Stop};
 use super::network::{self, Network};
 use super::{Clients, Node, open_all};
@@ -56,6 +57,7 @@ struct Followers {
     network: Weak<Network>,
     mdts: Vec<Arc<TargetHost<Mdt>>>,
     clients: Arc<Mutex<Clients>>,
+    devices: Arc<Devices>,
 }
 
 fn set_routes(network: &Network, config: &Config) {
@@ -96,6 +98,11 @@ impl Followers {
                     );
                     version = config.version;
                     self.learn(&config);
+                    match mgc.params(None) {
+                        Ok(params) => self.devices.keep(params),
+                        Err(_) if stop.load(Ordering::Relaxed) => {}
+                        Err(refusal) => tracing::warn!("no parameters: {}", refusal.what),
+                    }
                 }
                 Err(_) if stop.load(Ordering::Relaxed) => {}
                 Err(refusal) => {
@@ -131,7 +138,9 @@ impl Node {
         if !mgs.is_empty() {
             network.set_route(Endpoint::Mgs, &mgs);
         }
+        node.devices.set_network(&network);
         node.network = Some(network.clone());
+        (node.nids, node.mgs) = (nids.clone(), mgs.clone());
 
         let mut mgc = Mgc::new(&node.reactor, mgs, stop.clone());
         let file_system = mgc.file_system(None)?;
@@ -145,6 +154,7 @@ impl Node {
         set_routes(&network, &config);
         node.start_those(&mut opened, &osts(&config.targets), |_| true)?;
         node.targets.sort_by_key(|running| running.target);
+        node.devices.keep(mgc.params(None)?);
         node.follow(mgc, config.version, stop)?;
         Ok(node)
     }
@@ -169,7 +179,10 @@ impl Node {
         let mut node = Node::new(fsname, source, CALLBACK_LIMIT_NS)?;
         let network = Arc::new(Network::start(&node.reactor.router, &[])?);
         network.set_route(Endpoint::Mgs, mgs);
+        node.devices.set_network(&network);
         node.network = Some(network.clone());
+        node.nids = network::own_nid(mgs.first().copied()).into_iter().collect();
+        node.mgs = mgs.to_vec();
         let stop = Stop::default();
         let mut mgc = Mgc::new(&node.reactor, mgs.to_vec(), stop.clone());
         let known = mgc.file_system(Some(MOUNT_PATIENCE))?.fsname;
@@ -187,6 +200,7 @@ impl Node {
             ));
         }
         set_routes(&network, &config);
+        node.devices.keep(mgc.params(Some(MOUNT_PATIENCE))?);
         node.follow(mgc, config.version, &stop)?;
         Ok(node)
     }
@@ -196,6 +210,7 @@ impl Node {
             network: self.network.as_ref().map(Arc::downgrade).unwrap_or_default(),
             mdts: self.mdts.clone(),
             clients: self.clients.clone(),
+            devices: self.devices.clone(),
         };
         let told = stop.clone();
         let body = move || followers.follow(mgc, version, &told);

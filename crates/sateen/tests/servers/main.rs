@@ -228,6 +228,95 @@ fn servers_take_commands() {
 }
 
 #[test]
+fn parameters_are_told_to_every_process() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "params");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let lctl =
+        |folder: &Path, args: &[&str]| ok(as_program("lctl").arg("--data").arg(folder).args(args));
+    let (at_mds, at_oss) =
+        (server_folder(&cluster.path("mgt")), server_folder(&cluster.path("ost0")));
+    // Said at a server, heard at the mount; and at one that comes later.
+    lctl(&at_oss, &["set_param", "-P", "osc.*OST0001*.max_rpcs_in_flight=9"]);
+    let at =
+        |point: &Path| lctl(&run_folder(point), &["get_param", "-n", "osc.*.max_rpcs_in_flight"]);
+    until("the mount has heard of it", || at(&mnt) == "64\n9\n");
+    let other = cluster.mount("other");
+    assert_eq!(at(&other), "64\n9\n");
+    fs::write(mnt.join("file"), bytes(3 << 20, 1)).unwrap();
+    let own = lctl(&at_oss, &["get_param", "obdfilter.*.exports.127.0.0.1@tcp.stats"]);
+    assert!(own.contains("write_bytes"), "{own}");
+    let devices = lctl(&at_mds, &["dl"]);
+    assert!(devices.contains(" UP osp scratch-OST0000-osc-MDT0000 "), "{devices}");
+    assert_eq!(lctl(&at_oss, &["list_nids"]), format!("{}\n", cluster.nid(2)));
+    let pinged = ok(as_program("lctl").arg("ping").arg(cluster.nid(2)));
+    assert_eq!(pinged, format!("12345-{}\n", cluster.nid(2)));
+    for mount in [mnt, other] {
+        cluster.umount(&mount);
+    }
+    oss.end();
+    mds.end();
+    let silent = as_program("lctl").arg("ping").arg(cluster.nid(2)).output().unwrap();
+    assert!(text(&silent).contains("failed to ping"), "{}", text(&silent));
+}
+
+/// A small disk in memory, gone in the end.
+struct SmallDisk(std::path::PathBuf);
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_ost_is_for_those_who_must_have_it() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "full");
+    let disk = SmallDisk(cluster.path("ost0"));
+    fs::create_dir(&disk.0).unwrap();
+    ok(Command::new("mount").args(["-t", "tmpfs", "-o", "size=300m", "none"]).arg(&disk.0));
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let on_ost0 = |name: &str| {
+        let mut lfs = as_program("lfs");
+        ok(lfs.args(["setstripe", "-c", "1", "-i", "0"]).arg(mnt.join(name)));
+    };
+    on_ost0("filler");
+    let mut filler = File::options().write(true).open(mnt.join("filler")).unwrap();
+    let piece = bytes(1 << 20, 5);
+    let full = (0..300).find_map(|_| filler.write_all(&piece).err()).unwrap();
+    assert_eq!(full.raw_os_error(), Some(28), "{full}");
+    drop(filler);
+    let number = std::cell::Cell::new(0);
+    let next = || {
+        number.set(number.get() + 1);
+        let path = mnt.join(format!("new{}", number.get()));
+        let written = fs::write(&path, bytes(3 << 20, 9));
+        (written, osts_of(&path))
+    };
+    until("the MDT knows that it is full", || !next().1.contains(&0));
+    for _ in 0..5 {
+        let (written, osts) = next();
+        written.unwrap();
+        assert_eq!(osts, [1], "there is room elsewhere");
+    }
+    on_ost0("must");
+    let refused = fs::write(mnt.join("must"), bytes(8 << 20, 1)).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(28), "{refused}");
+    fs::remove_file(mnt.join("filler")).unwrap();
+    until("there is room again", || fs::write(mnt.join("must"), bytes(8 << 20, 1)).is_ok());
+    cluster.umount(&mnt);
+    oss.end();
+    mds.end();
+}
+
+#[test]
 fn targets_that_do_not_fit_are_refused() {
     if !can_mount() {
         return;

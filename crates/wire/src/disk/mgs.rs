@@ -1,7 +1,7 @@
 //! Records in the MGS's metadata store. Their keys stand in crate `mgs`.
 
-use crate::TargetInfo;
 use crate::wire_struct;
+use crate::{ParamInfo, TargetInfo};
 
 wire_struct! {
     /// A target that has registered.
@@ -11,6 +11,15 @@ wire_struct! {
         pub info: TargetInfo,
         /// The target's own id: an index belongs to the first that came with it.
         pub uuid: u64,
+    }
+}
+
+wire_struct! {
+    /// The parameters that were set for good.
+    #[derive(Clone, PartialEq, Eq, Debug, Default)]
+    pub struct ParamsRecord {
+        /// By name.
+        pub params: Vec<ParamInfo>,
     }
 }
 

@@ -23,8 +23,8 @@ use sateen_wire::disk::ost::{FenceRecord, ObjectRecord, ObjectState, Tombstone, 
 use sateen_wire::{
     Body, Bulk, Callback, Cred, DirEntry, FSNAME_BYTES_MAX, FsName, GRANTS_MAX, Grant, Grants,
     Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest,
-    ObjectAttr, OpenFlags, OpenId, OstReply, OstRequest, RenameFlags, Reply, ReplyBody, Request,
-    SetAttr, SizeReport, StatFs, TargetInfo, TimeSet, XattrMode,
+    ObjectAttr, OpenFlags, OpenId, OstReply, OstRequest, ParamInfo, RenameFlags, Reply, ReplyBody,
+    Request, SetAttr, SizeReport, StatFs, TargetInfo, TimeSet, XattrMode,
 };
 
 /// Bytes that decide everything; zeros follow the last.
@@ -462,8 +462,15 @@ any_enum!(MgsRequest {
     Register { info, uuid },
     GetFileSystem,
     WaitConfig { version },
+    GetParams,
+    SetParam { name, value },
 });
-any_enum!(MgsReply { Config { version, targets }, FileSystem { fsname, uuid, hash_key } });
+any_enum!(MgsReply {
+    Config { version, targets },
+    FileSystem { fsname, uuid, hash_key },
+    Params { version, params },
+});
+any_struct!(ParamInfo { name, value });
 any_enum!(ObjectState { Live(record), Dead(tombstone) });
 
 any_struct!(UnlinkRecord { late_writers, layout });

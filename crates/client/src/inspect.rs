@@ -1,0 +1,102 @@
+//! What there is to be seen and set of a client from outside: statistics, and what is worth
+//! tuning of its connections.
+
+use std::sync::Arc;
+
+use sateen_types::{Endpoint, Errno, Result};
+
+use crate::client::Client;
+use crate::import::{Import, RPCS_IN_FLIGHT_MAX};
+use crate::stats::{RequestStats, Verb, VerbStats};
+use crate::sync::lock;
+
+/// A connection to a target.
+#[derive(Debug, Clone, Copy)]
+pub struct ImportInfo {
+    /// Which.
+    pub target: Endpoint,
+    /// Whether the target is in use.
+    pub active: bool,
+    /// Whether there is one.
+    pub connected: bool,
+    /// Its generation.
+    pub generation: u32,
+    /// How often it was tried.
+    pub attempts: u64,
+    /// Requests that are not answered yet.
+    pub in_flight: usize,
+    /// How many there may be at most.
+    pub rpcs_max: usize,
+    /// What was answered.
+    pub stats: RequestStats,
+}
+
+impl Client {
+    /// Most requests that may be in flight to one target.
+    pub const RPCS_IN_FLIGHT_MAX: usize = RPCS_IN_FLIGHT_MAX;
+
+    /// A verb was asked for.
+    pub fn count(&self, verb: Verb) {
+        self.verbs.count(verb);
+    }
+
+    /// What was asked for, and how many bytes were read and written.
+    pub fn verb_stats(&self) -> VerbStats {
+        self.verbs.stats()
+    }
+
+    /// Counts verbs anew.
+    pub fn clear_verb_stats(&self) {
+        self.verbs.clear();
+    }
+
+    /// The connections, by target.
+    pub fn imports(&self) -> Vec<ImportInfo> {
+        self.all_imports().into_iter().map(|(_, import)| import.info()).collect()
+    }
+
+    /// What an OST has promised room for and is not used yet.
+    pub fn grant(&self, ost: u32) -> u64 {
+        lock(&self.grants).get(&ost).copied().unwrap_or(0)
+    }
+
+    fn named(&self, target: Endpoint) -> Result<Arc<Import>> {
+        self.import(target).ok_or(Errno::ENOENT)
+    }
+
+    /// Counts requests to a target anew.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such target.
+    pub fn clear_request_stats(&self, target: Endpoint) -> Result<()> {
+        self.named(target)?.clear_stats();
+        Ok(())
+    }
+
+    /// Takes an OST out of use, or back into it.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such target, `EOPNOTSUPP` for one that nobody can do without.
+    pub fn set_active(&self, target: Endpoint, active: bool) -> Result<()> {
+        let Endpoint::Ost(index) = target else { return Err(Errno::EOPNOTSUPP) };
+        let import = self.named(target)?;
+        if active == import.is_active() {
+            return Ok(());
+        }
+        // A new connection begins without a grant.
+        self.drop_grant(index);
+        import.set_active(active);
+        if active {
+            import.connect(self.port.as_ref());
+        }
+        Ok(())
+    }
+
+    /// How many requests to a target may be in flight.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such target, `ERANGE` for a number that cannot be.
+    pub fn set_rpcs_max(&self, target: Endpoint, max: usize) -> Result<()> {
+        self.named(target)?.set_rpcs_max(max)
+    }
+}

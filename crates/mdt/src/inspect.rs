@@ -1,0 +1,52 @@
+//! What there is to be seen and set of an MDT from outside: statistics, its clients, and what is
+//! worth tuning.
+
+use sateen_types::{ClientId, Endpoint};
+
+use crate::mdt::Mdt;
+use crate::stats::MdStats;
+
+impl Mdt {
+    /// The connected clients: where each is reached, and what it has had done.
+    pub fn exports(&self) -> impl Iterator<Item = (ClientId, Endpoint, MdStats)> + '_ {
+        let of = |client| self.counters.clients.get(&client).copied().unwrap_or_default();
+        let exports = &self.core.exports;
+        exports.clients().filter_map(move |id| Some((id, exports.peer(id)?, of(id))))
+    }
+
+    /// What was done for all clients since the start, or since this was cleared.
+    pub fn stats(&self) -> MdStats {
+        self.counters.all
+    }
+
+    /// Counts anew.
+    pub fn clear_stats(&mut self) {
+        self.counters.clear();
+    }
+
+    /// The OSTs that it knows, and whether they are in use.
+    pub fn osts(&self) -> Vec<(u32, bool)> {
+        self.osp.indices().into_iter().map(|ost| (ost, self.alloc.is_active(ost))).collect()
+    }
+
+    /// How long a client may take to answer a callback before it is evicted.
+    pub fn callback_limit_ns(&self) -> u64 {
+        self.config.callback_limit_ns
+    }
+
+    /// The same for callbacks from now on.
+    pub fn set_callback_limit_ns(&mut self, limit_ns: u64) {
+        self.config.callback_limit_ns = limit_ns;
+        self.locks.set_callback_limit(limit_ns);
+    }
+
+    /// Beyond which difference in free space, in per cent, new files are placed by it.
+    pub fn balanced_percent(&self) -> u64 {
+        self.alloc.balanced_percent()
+    }
+
+    /// The same for files made from now on.
+    pub fn set_balanced_percent(&mut self, percent: u64) {
+        self.alloc.set_balanced_percent(percent);
+    }
+}

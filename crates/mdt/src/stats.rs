@@ -1,0 +1,122 @@
+//! How often what was done, by all clients and by each. Plain counters: the MDT has one owner
+//! at a time.
+
+use std::collections::BTreeMap;
+
+use sateen_types::{ClientId, FileKind, StatName, Stats};
+use sateen_wire::{MdtReply, MdtRequest, Reply, ReplyBody};
+
+/// How many kinds of operations are counted.
+const KINDS: usize = 17;
+
+/// What an MDT counts.
+pub type MdStats = Stats<KINDS>;
+
+/// The names of what is counted, as the field's `md_stats` has them.
+pub const MD_STATS: [StatName; KINDS] = [
+    StatName::reqs("open"),
+    StatName::reqs("close"),
+    StatName::reqs("mknod"),
+    StatName::reqs("link"),
+    StatName::reqs("unlink"),
+    StatName::reqs("mkdir"),
+    StatName::reqs("rmdir"),
+    StatName::reqs("rename"),
+    StatName::reqs("getattr"),
+    StatName::reqs("setattr"),
+    StatName::reqs("getxattr"),
+    StatName::reqs("setxattr"),
+    StatName::reqs("statfs"),
+    StatName::reqs("sync"),
+    StatName::reqs("samedir_rename"),
+    StatName::reqs("crossdir_rename"),
+    StatName::reqs("readdir"),
+];
+
+/// Their places.
+#[derive(Clone, Copy)]
+enum Kind {
+    Open,
+    Close,
+    Mknod,
+    Link,
+    Unlink,
+    Mkdir,
+    Rmdir,
+    Rename,
+    Getattr,
+    Setattr,
+    Getxattr,
+    Setxattr,
+    Statfs,
+    Sync,
+    SamedirRename,
+    CrossdirRename,
+    Readdir,
+}
+
+/// The counters of an MDT.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) all: MdStats,
+    pub(crate) clients: BTreeMap<ClientId, MdStats>,
+}
+
+/// What one request that went well counts as: mostly one thing, two if it opened what it made.
+fn kinds(request: &MdtRequest, reply: &Reply) -> [Option<Kind>; 2] {
+    let one = |kind| [Some(kind), None];
+    match request {
+        MdtRequest::Create { mode, open, .. } => {
+            let made = match FileKind::from_mode(*mode) {
+                Some(FileKind::Directory) => Kind::Mkdir,
+                _ => Kind::Mknod,
+            };
+            let existed =
+                matches!(reply.body, ReplyBody::Mdt(MdtReply::Created { existed: true, .. }));
+            [(!existed).then_some(made), open.map(|_| Kind::Open)]
+        }
+        MdtRequest::Open { .. } => one(Kind::Open),
+        MdtRequest::Close { .. } => one(Kind::Close),
+        MdtRequest::Link { .. } => one(Kind::Link),
+        MdtRequest::Unlink { directory, .. } => {
+            one(if *directory { Kind::Rmdir } else { Kind::Unlink })
+        }
+        MdtRequest::Rename { parent, new_parent, .. } => {
+            let how = if parent == new_parent { Kind::SamedirRename } else { Kind::CrossdirRename };
+            [Some(Kind::Rename), Some(how)]
+        }
+        MdtRequest::GetAttr { .. } | MdtRequest::Lookup { .. } => one(Kind::Getattr),
+        MdtRequest::SetAttr { .. } => one(Kind::Setattr),
+        MdtRequest::GetXattr { .. } | MdtRequest::ListXattr { .. } => one(Kind::Getxattr),
+        MdtRequest::SetXattr { .. } | MdtRequest::RemoveXattr { .. } => one(Kind::Setxattr),
+        MdtRequest::StatFs => one(Kind::Statfs),
+        MdtRequest::Sync { .. } => one(Kind::Sync),
+        MdtRequest::ReadDir { .. } => one(Kind::Readdir),
+        _ => [None, None],
+    }
+}
+
+impl Counters {
+    /// A request went well.
+    pub(crate) fn done(&mut self, client: ClientId, request: &MdtRequest, reply: &Reply) {
+        let kinds = kinds(request, reply);
+        if kinds.iter().all(Option::is_none) {
+            return;
+        }
+        let own = self.clients.entry(client).or_default();
+        for kind in kinds.into_iter().flatten() {
+            self.all.count(kind as usize);
+            own.count(kind as usize);
+        }
+    }
+
+    /// A client has gone.
+    pub(crate) fn gone(&mut self, client: ClientId) {
+        self.clients.remove(&client);
+    }
+
+    /// Begins anew.
+    pub(crate) fn clear(&mut self) {
+        *self = Counters::default();
+    }
+}

@@ -1,0 +1,446 @@
+//! `lctl`: devices, parameters and statistics of the processes of this host, with the commands
+//! and the output that users of the field know. It asks each process through its control
+//! socket, which it finds in `/run/sateen` (see `run_dir`).
+//!
+//! Messages begin with `error: COMMAND:`, as in the field.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use sateen_types::Nid;
+
+use crate::control::{self, Answer, Command};
+use crate::data_dir::DataDir;
+use crate::node;
+use crate::params::{Device, Shown, WasSet, check, dotted, fits};
+use crate::run_dir;
+
+/// "No such file or directory", "invalid argument", "input/output error".
+const ENOENT: u8 = 2;
+const EINVAL: u8 = 22;
+const EIO: u8 = 5;
+
+/// Devices, parameters and statistics of the processes of this host.
+#[derive(Debug, Parser)]
+#[command(name = "lctl", version, disable_help_subcommand = true)]
+pub(crate) struct Lctl {
+    /// Ask only the process with this folder: a data folder, or one of /run/sateen.
+    #[arg(long, value_name = "DIR", global = true)]
+    data: Vec<PathBuf>,
+    /// The command.
+    #[command(subcommand)]
+    command: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Lists devices: targets, clients, and their connections.
+    #[command(visible_alias = "device_list")]
+    Dl(DlArgs),
+    /// Lists the NIDs by which the processes of this host are reached.
+    #[command(name = "list_nids")]
+    ListNids,
+    /// Asks whether a server listens on a NID.
+    Ping(PingArgs),
+    /// Shows the values of parameters.
+    #[command(name = "get_param")]
+    GetParam(GetArgs),
+    /// Sets parameters.
+    #[command(name = "set_param")]
+    SetParam(SetArgs),
+    /// Lists the names of parameters.
+    #[command(name = "list_param")]
+    ListParam(ListArgs),
+}
+
+#[derive(Debug, Args)]
+struct DlArgs {
+    /// As JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct PingArgs {
+    /// The NID, as ADDRESS[:PORT]@tcp.
+    nid: Nid,
+}
+
+#[derive(Debug, Args)]
+struct GetArgs {
+    /// Values without names.
+    #[arg(short = 'n', long = "no-name")]
+    no_name: bool,
+    /// Names without values.
+    #[arg(short = 'N', long = "only-name", conflicts_with = "no_name")]
+    only_name: bool,
+    /// With -N, a = behind those that can be set.
+    #[arg(short = 'F', long = "classify")]
+    classify: bool,
+    /// As JSON, for programs.
+    #[arg(long)]
+    json: bool,
+    /// Names, with * for anything between two dots.
+    #[arg(required = true, value_name = "PARAM")]
+    patterns: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct SetArgs {
+    /// Show values without names.
+    #[arg(short = 'n', long = "no-name")]
+    no_name: bool,
+    /// Also for good, everywhere: the MGS keeps it and tells all servers and mounts.
+    #[arg(short = 'P', long = "permanent")]
+    permanent: bool,
+    /// Have the MGS keep it no more; what it was set to stays until the restart.
+    #[arg(short = 'd', long = "delete")]
+    delete: bool,
+    /// Names, with * for anything between two dots, and their values; with -d only names.
+    #[arg(required = true, value_name = "PARAM=VALUE")]
+    settings: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// A = behind those that can be set, a / behind those that have others below them.
+    #[arg(short = 'F', long = "classify")]
+    classify: bool,
+    /// Also what is below.
+    #[arg(short = 'R', long = "recursive")]
+    recursive: bool,
+    /// Names, with * for anything between two dots.
+    #[arg(required = true, value_name = "PARAM")]
+    patterns: Vec<String>,
+}
+
+/// What went wrong.
+struct Failure {
+    what: String,
+    code: u8,
+}
+
+/// Runs a command line.
+pub(crate) fn run(lctl: &Lctl) -> ExitCode {
+    let (name, failures) = match &lctl.command {
+        What::Dl(args) => ("dl", dl(lctl, args)),
+        What::ListNids => ("list_nids", list_nids(lctl)),
+        What::Ping(args) => ("ping", ping(args)),
+        What::GetParam(args) => ("get_param", get_param(lctl, args)),
+        What::SetParam(args) => ("set_param", set_param(lctl, args)),
+        What::ListParam(args) => ("list_param", list_param(lctl, args)),
+    };
+    let mut code = ExitCode::SUCCESS;
+    for failure in failures {
+        eprintln!("error: {name}: {}", failure.what);
+        code = ExitCode::from(failure.code);
+    }
+    code
+}
+
+/// The answers of all processes that are asked.
+struct Asked {
+    answers: Vec<Answer>,
+    failures: Vec<Failure>,
+}
+
+fn ask(lctl: &Lctl, command: &Command) -> Asked {
+    let mut asked = Asked { answers: Vec::new(), failures: Vec::new() };
+    let named = lctl.data.iter().map(|path| DataDir::at(path));
+    let folders = if lctl.data.is_empty() {
+        run_dir::all()
+            .map_err(|error| format!("cannot list {}: {error}", run_dir::root().display()))
+    } else {
+        named.collect::<Result<_, _>>().map_err(|refusal| refusal.what)
+    };
+    let folders: Vec<DataDir> = match folders {
+        Ok(folders) => folders,
+        Err(what) => {
+            asked.failures.push(Failure { what, code: ENOENT });
+            return asked;
+        }
+    };
+    if folders.is_empty() {
+        let what = "no Sateen process runs on this host; start one with sateen serve, sateen up \
+                    or mount -t sateen, or name its folder with --data"
+            .to_owned();
+        asked.failures.push(Failure { what, code: ENOENT });
+    }
+    for data in folders {
+        match control::ask(&data, command.clone()) {
+            Ok(Answer::Failed { what, hint }) => {
+                asked.failures.push(Failure { what: format!("{what}: {hint}"), code: EIO });
+            }
+            Ok(answer) => asked.answers.push(answer),
+            // One that is starting or ending has nothing to show; one that was named should.
+            Err(_) if lctl.data.is_empty() => {}
+            Err(error) => {
+                let what = format!("{} does not answer: {error}", data.path().display());
+                asked.failures.push(Failure { what, code: EIO });
+            }
+        }
+    }
+    asked
+}
+
+fn dl(lctl: &Lctl, args: &DlArgs) -> Vec<Failure> {
+    let Asked { answers, failures } = ask(lctl, &Command::Devices);
+    let mut devices: Vec<Device> = Vec::new();
+    for answer in answers {
+        if let Answer::Devices(more) = answer {
+            devices.extend(more);
+        }
+    }
+    if args.json {
+        println!("{:#}", serde_json::to_value(&devices).unwrap_or_default());
+        return failures;
+    }
+    for (index, Device { status, kind, name, uuid, refcount }) in devices.iter().enumerate() {
+        println!("{index:3} {status} {kind} {name} {uuid} {refcount}");
+    }
+    failures
+}
+
+fn list_nids(lctl: &Lctl) -> Vec<Failure> {
+    let Asked { answers, failures } = ask(lctl, &Command::Nids);
+    let mut all: BTreeSet<String> = BTreeSet::new();
+    for answer in answers {
+        if let Answer::Nids(nids) = answer {
+            all.extend(nids);
+        }
+    }
+    all.iter().for_each(|nid| println!("{nid}"));
+    failures
+}
+
+fn ping(args: &PingArgs) -> Vec<Failure> {
+    match node::ping(args.nid) {
+        Ok(()) => {
+            // As in the field: the number that stands for a process, and its NID.
+            println!("12345-{}", args.nid);
+            Vec::new()
+        }
+        Err(why) => {
+            vec![Failure { what: format!("failed to ping {}: {why}", args.nid), code: EIO }]
+        }
+    }
+}
+
+/// Parameters of all processes, by name.
+fn params(asked: &mut Asked) -> Vec<Shown> {
+    let mut all: Vec<Shown> = Vec::new();
+    for answer in std::mem::take(&mut asked.answers) {
+        if let Answer::Params(more) = answer {
+            all.extend(more);
+        }
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+fn none_fits(pattern: &str) -> Failure {
+    Failure {
+        what: format!(
+            "param_path '{pattern}': No such file or directory (see: lctl list_param -R '*')"
+        ),
+        code: ENOENT,
+    }
+}
+
+fn get_param(lctl: &Lctl, args: &GetArgs) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    let mut json = Vec::new();
+    for pattern in &args.patterns {
+        let mut asked = ask(lctl, &Command::Params { pattern: Some(pattern.clone()) });
+        let all = params(&mut asked);
+        let nobody = !asked.failures.is_empty();
+        failures.append(&mut asked.failures);
+        if all.is_empty() && !nobody {
+            failures.push(none_fits(pattern));
+        }
+        for Shown { name, value, writable } in all {
+            let (name, value) = (dotted(&name), value.unwrap_or_default());
+            if args.json {
+                json.push(
+                    serde_json::json!({ "name": name, "value": value, "writable": writable }),
+                );
+            } else if args.only_name {
+                println!("{name}{}", if args.classify && writable { "=" } else { "" });
+            } else if args.no_name {
+                println!("{}", value.trim_end());
+            } else if value.contains('\n') {
+                println!("{name}=\n{}", value.trim_end());
+            } else {
+                println!("{name}={value}");
+            }
+        }
+    }
+    if args.json {
+        println!("{:#}", serde_json::Value::Array(json));
+    }
+    failures
+}
+
+fn list_param(lctl: &Lctl, args: &ListArgs) -> Vec<Failure> {
+    let mut asked = ask(lctl, &Command::Params { pattern: None });
+    let all = params(&mut asked);
+    let mut failures = asked.failures;
+    for pattern in &args.patterns {
+        let found = listed(pattern, &all, args);
+        if found.is_empty() && failures.is_empty() {
+            failures.push(none_fits(pattern));
+        }
+        found.iter().for_each(|name| println!("{name}"));
+    }
+    failures
+}
+
+/// The names that fit, and those of whatever has names below it.
+fn listed(pattern: &str, all: &[Shown], args: &ListArgs) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for Shown { name, writable, .. } in all {
+        let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
+        let mut above = false;
+        for end in ends {
+            let part = name.get(..end).unwrap_or(name);
+            let fitting = fits(pattern, part);
+            if fitting || above && args.recursive {
+                let mark = match (args.classify, end < name.len(), writable) {
+                    (true, true, _) => "/",
+                    (true, false, true) => "=",
+                    _ => "",
+                };
+                found.insert(format!("{}{mark}", dotted(part)));
+            }
+            above |= fitting;
+        }
+    }
+    found
+}
+
+fn set_param(lctl: &Lctl, args: &SetArgs) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    for setting in &args.settings {
+        let (pattern, value) = match setting.split_once('=') {
+            Some((pattern, value)) => (pattern, Some(value)),
+            None => (setting.as_str(), None),
+        };
+        let done = match (args.delete, value) {
+            (true, _) => keep(lctl, pattern, None),
+            (false, Some(value)) => set_one(lctl, args, pattern, value),
+            (false, None) => {
+                let what = format!("'{setting}' has no value: write it as PARAM=VALUE");
+                vec![Failure { what, code: EINVAL }]
+            }
+        };
+        failures.extend(done);
+    }
+    failures
+}
+
+fn set_one(lctl: &Lctl, args: &SetArgs, pattern: &str, value: &str) -> Vec<Failure> {
+    if let Err(wrong) = check(pattern, value) {
+        return vec![Failure { what: format!("setting '{pattern}': {wrong}"), code: EINVAL }];
+    }
+    let command = Command::SetParam { pattern: pattern.to_owned(), value: value.to_owned() };
+    let Asked { answers, mut failures } = ask(lctl, &command);
+    let mut found = false;
+    for answer in answers {
+        let Answer::Set(all) = answer else { continue };
+        for WasSet { name, error } in all {
+            found = true;
+            match error {
+                None if args.no_name => println!("{value}"),
+                None => println!("{}={value}", dotted(&name)),
+                Some(error) => failures.push(Failure {
+                    what: format!("setting '{}': {error}", dotted(&name)),
+                    code: EINVAL,
+                }),
+            }
+        }
+    }
+    if args.permanent && failures.is_empty() {
+        failures.extend(keep(lctl, pattern, Some(value)));
+    } else if !found && failures.is_empty() {
+        failures.push(none_fits(pattern));
+    }
+    failures
+}
+
+/// Any process of the file system can tell its MGS. Of several file systems on one host one has
+/// to be chosen.
+fn keep(lctl: &Lctl, pattern: &str, value: Option<&str>) -> Vec<Failure> {
+    let Asked { answers, failures } = ask(lctl, &Command::Status);
+    let names: BTreeSet<&str> = answers
+        .iter()
+        .filter_map(|answer| match answer {
+            Answer::Status(report) => Some(report.fsname.as_str()),
+            _ => None,
+        })
+        .collect();
+    if names.len() > 1 {
+        let names: Vec<&str> = names.into_iter().collect();
+        let what =
+            format!("processes of {} run here: name one of them with --data", names.join(" and "));
+        return vec![Failure { what, code: EINVAL }];
+    }
+    let folder = answers.iter().find_map(|answer| match answer {
+        Answer::Status(report) => DataDir::at(&report.data).ok(),
+        _ => None,
+    });
+    let Some(folder) = folder else { return failures };
+    let command =
+        Command::KeepParam { pattern: pattern.to_owned(), value: value.map(str::to_owned) };
+    match control::ask(&folder, command) {
+        Ok(Answer::Kept) => Vec::new(),
+        Ok(Answer::Failed { what, hint }) => {
+            vec![Failure { what: format!("'{pattern}' is not kept: {what}: {hint}"), code: EIO }]
+        }
+        Ok(_) => vec![Failure { what: "it answers something else".to_owned(), code: EIO }],
+        Err(error) => {
+            let what = format!("{} does not answer: {error}", folder.path().display());
+            vec![Failure { what, code: EIO }]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Lctl::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_show_what_has_names_below_it() {
+        let shown = |name: &str, writable| Shown { name: name.to_owned(), value: None, writable };
+        let all = [
+            shown("osc/fs-OST0000/active", true),
+            shown("osc/fs-OST0000/stats", true),
+            shown("osc/fs-OST0000/import", false),
+            shown("version", false),
+        ];
+        let list = |pattern: &str, classify, recursive| -> Vec<String> {
+            let args = ListArgs { classify, recursive, patterns: Vec::new() };
+            listed(pattern, &all, &args).into_iter().collect()
+        };
+        assert_eq!(list("osc.*", false, false), ["osc.fs-OST0000"]);
+        assert_eq!(list("*", true, false), ["osc/", "version"]);
+        let below = list("osc.*", true, true);
+        assert_eq!(
+            below,
+            [
+                "osc.fs-OST0000.active=",
+                "osc.fs-OST0000.import",
+                "osc.fs-OST0000.stats=",
+                "osc.fs-OST0000/"
+            ]
+        );
+        assert!(list("osd.*", false, true).is_empty());
+    }
+}

@@ -1,0 +1,417 @@
+//! What `lctl` sees of a process: its targets and clients as devices, with their parameters
+//! under the field's names.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use sateen_client::{Client, ImportInfo, LLITE_STATS, MDC_STATS, OSC_STATS};
+use sateen_mdt::{MD_STATS, Mdt};
+use sateen_mgs::Mgs;
+use sateen_ost::{OST_STATS, Ost};
+use sateen_reactor::TargetHost;
+use sateen_target::Service;
+use sateen_types::units::KIB;
+use sateen_types::{ClientId, Endpoint, Nid, StatName, Stats};
+use sateen_wire::{ParamInfo, StatFs};
+
+use super::network::Network;
+use super::{Clients, Host};
+use crate::params::{Device, Param, WasSet, fits, number, stats_text};
+
+/// The devices of a process.
+#[derive(Default)]
+pub(crate) struct Devices {
+    fsname: String,
+    hosts: Mutex<Vec<Arc<dyn Host>>>,
+    clients: Arc<Mutex<Clients>>,
+    network: Mutex<Weak<Network>>,
+    /// What was set for good: also for whoever comes later.
+    kept: Mutex<Vec<ParamInfo>>,
+}
+
+/// What names are made of.
+pub(crate) struct Naming {
+    fsname: String,
+    network: Weak<Network>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Devices {
+    pub(super) fn new(fsname: &str, clients: Arc<Mutex<Clients>>) -> Devices {
+        Devices { fsname: fsname.to_owned(), clients, ..Devices::default() }
+    }
+
+    pub(super) fn add(&self, host: Arc<dyn Host>) {
+        lock(&self.hosts).push(host);
+    }
+
+    pub(super) fn set_network(&self, network: &Arc<Network>) {
+        *lock(&self.network) = Arc::downgrade(network);
+    }
+
+    fn clients(&self) -> Vec<Arc<Client>> {
+        lock(&self.clients).all.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn naming(&self) -> Naming {
+        Naming { fsname: self.fsname.clone(), network: lock(&self.network).clone() }
+    }
+
+    /// All parameters, by name.
+    pub(crate) fn params(&self) -> Vec<Param<'static>> {
+        let naming = self.naming();
+        let version = || format!("sateen: {}", env!("CARGO_PKG_VERSION"));
+        let mut all = vec![Param::shown("version".to_owned(), version)];
+        let hosts = lock(&self.hosts).clone();
+        for host in &hosts {
+            host.params(&naming, &mut all);
+        }
+        for client in self.clients() {
+            of_client(&client, &self.fsname, &mut all);
+        }
+        let healthy = !hosts.iter().any(|host| host.is_poisoned());
+        let health = move || if healthy { "healthy" } else { "NOT HEALTHY" }.to_owned();
+        all.push(Param::shown("health_check".to_owned(), health));
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// All devices, in the order of `lctl dl`.
+    pub(crate) fn list(&self) -> Vec<Device> {
+        let naming = self.naming();
+        let mut all = Vec::new();
+        for host in lock(&self.hosts).iter() {
+            host.devices(&naming, &mut all);
+        }
+        for client in self.clients() {
+            client_devices(&client, &self.fsname, &mut all);
+        }
+        all
+    }
+
+    /// Sets all parameters that fit a pattern.
+    pub(crate) fn set(&self, pattern: &str, value: &str) -> Vec<WasSet> {
+        let fitting = self.params().into_iter().filter(|param| fits(pattern, &param.name));
+        fitting
+            .map(|param| {
+                let error = param.set(value).err();
+                if error.is_none() {
+                    tracing::info!(param = param.name, value, "set");
+                }
+                WasSet { name: param.name, error }
+            })
+            .collect()
+    }
+
+    /// What was set for good is set here, too.
+    pub(crate) fn keep(&self, params: Vec<ParamInfo>) {
+        *lock(&self.kept) = params;
+        self.apply();
+    }
+
+    /// The same for those who have come since.
+    pub(crate) fn apply(&self) {
+        let kept = lock(&self.kept).clone();
+        if kept.is_empty() {
+            return;
+        }
+        let all = self.params();
+        for ParamInfo { name, value } in &kept {
+            let name = String::from_utf8_lossy(name.as_bytes());
+            let value = String::from_utf8_lossy(value.as_bytes());
+            let fitting = all.iter().filter(|param| param.writable() && fits(&name, &param.name));
+            for param in fitting.filter(|param| param.value() != value) {
+                match param.set(&value) {
+                    Ok(()) => tracing::info!(param = param.name, %value, "set for good"),
+                    Err(error) => tracing::warn!(param = param.name, %value, error, "not set"),
+                }
+            }
+        }
+    }
+}
+
+/// What of a service is shown.
+pub(crate) trait Shows: Service + Sized {
+    /// Its parameters.
+    fn params(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Param<'static>>);
+    /// Its devices.
+    fn devices(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Device>);
+}
+
+impl Naming {
+    /// `scratch-OST0000`.
+    fn of(&self, target: Endpoint) -> String {
+        format!("{}-{target}", self.fsname)
+    }
+
+    fn nid(&self, peer: Endpoint) -> Nid {
+        self.network.upgrade().map_or(Nid::Lo, |network| network.nid_of(peer))
+    }
+}
+
+fn uuid_of(client: ClientId) -> String {
+    format!("{:016x}", client.0)
+}
+
+fn up(kind: &str, name: String, uuid: String, refcount: usize) -> Device {
+    Device { status: "UP".to_owned(), kind: kind.to_owned(), name, uuid, refcount }
+}
+
+impl Device {
+    fn or_inactive(self, active: bool) -> Device {
+        if active { self } else { Device { status: "IN".to_owned(), ..self } }
+    }
+}
+
+/// The numbers of a `statfs`, as parameters.
+fn space(
+    prefix: &str,
+    space: impl Fn() -> StatFs + Clone + 'static,
+    out: &mut Vec<Param<'static>>,
+) {
+    type Pick = fn(&StatFs) -> u64;
+    let fields: [(&str, Pick); 5] = [
+        ("kbytestotal", |s| s.bytes_total / KIB),
+        ("kbytesfree", |s| s.bytes_free / KIB),
+        ("kbytesavail", |s| s.bytes_avail / KIB),
+        ("filestotal", |s| s.files_total),
+        ("filesfree", |s| s.files_free),
+    ];
+    for (name, pick) in fields {
+        let space = space.clone();
+        out.push(Param::shown(format!("{prefix}/{name}"), move || pick(&space()).to_string()));
+    }
+}
+
+/// The clients of a target by their NIDs: who they are, and what they have had done together.
+fn exports<const N: usize>(
+    prefix: &str,
+    clients: impl Iterator<Item = (Nid, ClientId, Stats<N>)>,
+    names: &'static [StatName; N],
+    out: &mut Vec<Param<'static>>,
+) {
+    let mut by_nid: BTreeMap<Nid, (Vec<String>, Stats<N>)> = BTreeMap::new();
+    for (nid, client, stats) in clients {
+        let (uuids, sum) = by_nid.entry(nid).or_default();
+        uuids.push(uuid_of(client));
+        sum.merge(&stats);
+    }
+    for (nid, (uuids, stats)) in by_nid {
+        let name = |leaf: &str| format!("{prefix}/exports/{nid}/{leaf}");
+        out.push(Param::shown(name("uuid"), move || uuids.join("\n")));
+        let text = move || stats_text(|out| stats.write(names, out));
+        out.push(Param::shown(name("stats"), text));
+    }
+}
+
+impl Shows for Mgs {
+    fn params(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Param<'static>>) {
+        let count = host.inspect(|mgs| mgs.exports().count());
+        out.push(Param::shown("mgs/MGS/num_exports".to_owned(), move || count.to_string()));
+        let (host, name) = (host.clone(), naming.fsname.clone());
+        let live = move || {
+            let Some((version, targets, params)) = host.inspect(|mgs| mgs.live()) else {
+                return String::new();
+            };
+            let mut text = format!("fsname: {name}\nversion: {version}\ntargets:\n");
+            for info in targets {
+                text.push_str(&format!("- {name}-{} {}\n", info.target, info.nid));
+            }
+            text.push_str("params:\n");
+            for ParamInfo { name, value } in params {
+                let [name, value] = [&name, &value].map(|n| String::from_utf8_lossy(n.as_bytes()));
+                text.push_str(&format!("- {name}={value}\n"));
+            }
+            text
+        };
+        out.push(Param::shown(format!("mgs/MGS/live/{}", naming.fsname), live));
+    }
+
+    fn devices(host: &Arc<TargetHost<Self>>, _: &Naming, out: &mut Vec<Device>) {
+        let count = host.inspect(|mgs| mgs.exports().count());
+        out.push(up("mgs", "MGS".to_owned(), "MGS".to_owned(), count));
+    }
+}
+
+impl Shows for Mdt {
+    fn params(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Param<'static>>) {
+        let me = host.me();
+        let prefix = format!("mdt/{}", naming.of(me));
+        let clients: Vec<_> = host.inspect(|mdt| mdt.exports().collect());
+        let count = clients.len();
+        out.push(Param::shown(format!("{prefix}/num_exports"), move || count.to_string()));
+        let of = clients.into_iter().map(|(id, peer, stats)| (naming.nid(peer), id, stats));
+        exports(&prefix, of, &MD_STATS, out);
+        let (shown, cleared) = (host.clone(), host.clone());
+        let stats = move || {
+            let stats = shown.inspect(|mdt| mdt.stats());
+            stats_text(|out| stats.write(&MD_STATS, out))
+        };
+        out.push(Param::shown(format!("{prefix}/md_stats"), stats).set_by(move |_| {
+            cleared.inspect(Mdt::clear_stats);
+            Ok(())
+        }));
+        let seen = host.clone();
+        space(&prefix, move || seen.inspect(|mdt| mdt.statfs()), out);
+        let (shown, set) = (host.clone(), host.clone());
+        let limit =
+            move || (shown.inspect(|mdt| mdt.callback_limit_ns()) / 1_000_000_000).to_string();
+        out.push(Param::shown(format!("{prefix}/ldlm_timeout"), limit).set_by(move |value| {
+            let seconds = number(value).unwrap_or(1);
+            set.inspect(|mdt| mdt.set_callback_limit_ns(seconds.saturating_mul(1_000_000_000)));
+            Ok(())
+        }));
+        let lod = format!("lod/{}-mdtlov", naming.of(me));
+        let (shown, set, known) = (host.clone(), host.clone(), host.clone());
+        let percent = move || format!("{}%", shown.inspect(|mdt| mdt.balanced_percent()));
+        out.push(Param::shown(format!("{lod}/qos_threshold_rr"), percent).set_by(move |value| {
+            let percent = number(value).unwrap_or(0);
+            set.inspect(|mdt| mdt.set_balanced_percent(percent));
+            Ok(())
+        }));
+        let osts = known.inspect(|mdt| mdt.osts());
+        let (all, used) = (osts.len(), osts.iter().filter(|(_, active)| *active).count());
+        out.push(Param::shown(format!("{lod}/numobd"), move || all.to_string()));
+        out.push(Param::shown(format!("{lod}/activeobd"), move || used.to_string()));
+        for (ost, active) in osts {
+            // Under both names that the field has had for it.
+            for kind in ["osp", "osc"] {
+                let name = format!("{kind}/{}-osc-{me}/active", naming.of(Endpoint::Ost(ost)));
+                let set = host.clone();
+                let shown = move || u8::from(active).to_string();
+                out.push(Param::shown(name, shown).set_by(move |value| {
+                    set.inspect(|mdt| mdt.set_ost_active(ost, value == "1"));
+                    Ok(())
+                }));
+            }
+        }
+    }
+
+    fn devices(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Device>) {
+        let me = host.me();
+        let name = naming.of(me);
+        let (count, osts) = host.inspect(|mdt| (mdt.exports().count(), mdt.osts()));
+        out.push(up("mdt", name.clone(), format!("{name}_UUID"), count));
+        for (ost, active) in osts {
+            let osp = format!("{}-osc-{me}", naming.of(Endpoint::Ost(ost)));
+            out.push(up("osp", osp, format!("{name}-mdtlov_UUID"), 1).or_inactive(active));
+        }
+    }
+}
+
+impl Shows for Ost {
+    fn params(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Param<'static>>) {
+        let me = host.me();
+        let prefix = format!("obdfilter/{}", naming.of(me));
+        let clients: Vec<_> = host.inspect(|ost| ost.exports().collect());
+        let count = clients.len();
+        out.push(Param::shown(format!("{prefix}/num_exports"), move || count.to_string()));
+        let granted: u64 = clients.iter().map(|(_, _, granted, _)| granted).sum();
+        out.push(Param::shown(format!("{prefix}/tot_granted"), move || granted.to_string()));
+        let of = clients.into_iter().map(|(id, peer, _, stats)| (naming.nid(peer), id, stats));
+        exports(&prefix, of, &OST_STATS, out);
+        let (shown, cleared) = (host.clone(), host.clone());
+        let stats = move || {
+            let stats = shown.inspect(|ost| ost.stats());
+            stats_text(|out| stats.write(&OST_STATS, out))
+        };
+        out.push(Param::shown(format!("{prefix}/stats"), stats).set_by(move |_| {
+            cleared.inspect(Ost::clear_stats);
+            Ok(())
+        }));
+        let seen = host.clone();
+        space(&prefix, move || seen.inspect(|ost| ost.statfs()).unwrap_or_default(), out);
+    }
+
+    fn devices(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Device>) {
+        let me = host.me();
+        let name = naming.of(me);
+        let count = host.inspect(|ost| ost.exports().count());
+        out.push(up("obdfilter", name.clone(), format!("{name}_UUID"), count));
+    }
+}
+
+/// Kind and name of a client's connection to a target: `osc`, `scratch-OST0000-osc-2f…`.
+fn connection(client: &Client, fsname: &str, target: Endpoint) -> Option<(&'static str, String)> {
+    let kind = match target {
+        Endpoint::Mdt(_) => "mdc",
+        Endpoint::Ost(_) => "osc",
+        Endpoint::Mgs | Endpoint::Client(_) => return None,
+    };
+    Some((kind, format!("{fsname}-{target}-{kind}-{}", uuid_of(client.id()))))
+}
+
+fn client_devices(client: &Client, fsname: &str, out: &mut Vec<Device>) {
+    let uuid = uuid_of(client.id());
+    out.push(up("llite", format!("{fsname}-{uuid}"), uuid.clone(), 1));
+    for info in client.imports() {
+        if let Some((kind, name)) = connection(client, fsname, info.target) {
+            out.push(up(kind, name, uuid.clone(), info.in_flight).or_inactive(info.active));
+        }
+    }
+}
+
+fn of_client(client: &Arc<Client>, fsname: &str, out: &mut Vec<Param<'static>>) {
+    let uuid = uuid_of(client.id());
+    let prefix = format!("llite/{fsname}-{uuid}");
+    let (shown, cleared) = (client.clone(), client.clone());
+    let stats = move || {
+        let stats = shown.verb_stats();
+        stats_text(|out| stats.write(&LLITE_STATS, out))
+    };
+    out.push(Param::shown(format!("{prefix}/stats"), stats).set_by(move |_| {
+        cleared.clear_verb_stats();
+        Ok(())
+    }));
+    out.push(Param::shown(format!("{prefix}/uuid"), move || uuid.clone()));
+    for info in client.imports() {
+        if let Some((kind, name)) = connection(client, fsname, info.target) {
+            of_import(client, &format!("{kind}/{name}"), info, out);
+        }
+    }
+}
+
+fn of_import(client: &Arc<Client>, prefix: &str, info: ImportInfo, out: &mut Vec<Param<'static>>) {
+    let target = info.target;
+    let names = if matches!(target, Endpoint::Ost(_)) { &OSC_STATS } else { &MDC_STATS };
+    let stats = move || stats_text(|out| info.stats.write(names, out));
+    let cleared = client.clone();
+    out.push(
+        Param::shown(format!("{prefix}/stats"), stats).set_by(move |_| {
+            cleared.clear_request_stats(target).map_err(|errno| errno.to_string())
+        }),
+    );
+    let set = client.clone();
+    let max =
+        Param::shown(format!("{prefix}/max_rpcs_in_flight"), move || info.rpcs_max.to_string());
+    out.push(max.set_by(move |value| {
+        let max = number(value).and_then(|max| usize::try_from(max).ok()).unwrap_or(0);
+        set.set_rpcs_max(target, max).map_err(|errno| errno.to_string())
+    }));
+    out.push(Param::shown(format!("{prefix}/rpcs_in_flight"), move || info.in_flight.to_string()));
+    out.push(Param::shown(format!("{prefix}/import"), move || {
+        let state = match (info.active, info.connected) {
+            (false, _) => "INACTIVE",
+            (true, true) => "FULL",
+            (true, false) => "CONNECTING",
+        };
+        format!(
+            "import:\n    target: {target}\n    state: {state}\n    connection:\n       \
+             connection_attempts: {}\n       generation: {}",
+            info.attempts, info.generation
+        )
+    }));
+    if let Endpoint::Ost(index) = target {
+        let set = client.clone();
+        let active = move || u8::from(info.active).to_string();
+        out.push(Param::shown(format!("{prefix}/active"), active).set_by(move |value| {
+            set.set_active(target, value == "1").map_err(|errno| errno.to_string())
+        }));
+        let client = client.clone();
+        let grant = move || client.grant(index).to_string();
+        out.push(Param::shown(format!("{prefix}/cur_grant_bytes"), grant));
+    }
+}

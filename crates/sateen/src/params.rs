@@ -1,0 +1,232 @@
+//! Parameters: names with a value that can be looked at, and some that can be set, as `lctl`
+//! knows them.
+//!
+//! Within this program the parts of a name are separated by `/`, because a part may have dots
+//! of its own (`obdfilter/scratch-OST0000/exports/10.0.0.1@tcp/stats`); people see and type
+//! dots for both. In a pattern `*` and `?` stand for anything within one part.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+/// What shows a parameter.
+type Get<'a> = Box<dyn Fn() -> String + 'a>;
+/// What sets one; what is wrong with the value, if it is not set.
+type Set<'a> = Box<dyn Fn(&str) -> Result<(), String> + 'a>;
+
+/// One parameter.
+pub(crate) struct Param<'a> {
+    /// Its name, with `/`.
+    pub name: String,
+    get: Get<'a>,
+    set: Option<Set<'a>>,
+}
+
+impl<'a> Param<'a> {
+    /// One that can be looked at.
+    pub(crate) fn shown(name: String, get: impl Fn() -> String + 'a) -> Param<'a> {
+        Param { name, get: Box::new(get), set: None }
+    }
+
+    /// One that can be set. The value was checked against [`TUNABLES`].
+    pub(crate) fn set_by(self, set: impl Fn(&str) -> Result<(), String> + 'a) -> Param<'a> {
+        Param { set: Some(Box::new(set)), ..self }
+    }
+
+    /// Its value.
+    pub(crate) fn value(&self) -> String {
+        (self.get)()
+    }
+
+    /// Whether it can be set.
+    pub(crate) fn writable(&self) -> bool {
+        self.set.is_some()
+    }
+
+    /// Sets it.
+    ///
+    /// # Errors
+    /// What is wrong with the value.
+    pub(crate) fn set(&self, value: &str) -> Result<(), String> {
+        match &self.set {
+            Some(set) => {
+                check(&self.name, value)?;
+                set(value)
+            }
+            None => Err("it cannot be set".to_owned()),
+        }
+    }
+}
+
+/// A parameter, as it is told to `lctl`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shown {
+    /// Its name, with `/`.
+    pub name: String,
+    /// Its value, if that was asked for; of what was set, `None` if it was.
+    pub value: Option<String>,
+    /// Whether it can be set.
+    pub writable: bool,
+}
+
+/// What becomes of setting one parameter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WasSet {
+    /// Its name, with `/`.
+    pub name: String,
+    /// Why it was not.
+    pub error: Option<String>,
+}
+
+/// A device, as `lctl dl` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Device {
+    /// `UP`, or `IN` if it is not in use.
+    pub status: String,
+    /// Its kind.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub uuid: String,
+    /// How many use it.
+    pub refcount: usize,
+}
+
+/// What can be set: the last part of its name, its smallest and largest value, and the value
+/// with a meaning of its own.
+const TUNABLES: [(&str, u64, u64); 4] = [
+    ("active", 0, 1),
+    ("max_rpcs_in_flight", 1, 512),
+    ("qos_threshold_rr", 0, 100),
+    ("ldlm_timeout", 1, 3600),
+];
+/// Those that can be cleared, and nothing else.
+const CLEARED: [&str; 2] = ["stats", "md_stats"];
+
+fn leaf(name: &str) -> &str {
+    name.rsplit(['/', '.']).next().unwrap_or(name)
+}
+
+/// Checks a value against what any parameter of this name takes.
+///
+/// # Errors
+/// What would be right.
+pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
+    let leaf = leaf(name);
+    if CLEARED.contains(&leaf) {
+        return match value {
+            "clear" | "0" => Ok(()),
+            _ => Err(format!("bad value '{value}': statistics can only be cleared, with: clear")),
+        };
+    }
+    let Some((_, least, most)) = TUNABLES.iter().find(|(known, ..)| *known == leaf) else {
+        let known: Vec<&str> = TUNABLES.iter().map(|(known, ..)| *known).collect();
+        return Err(format!(
+            "there is no parameter that ends so and can be set; these can: {}",
+            known.join(", ")
+        ));
+    };
+    match number(value) {
+        Some(number) if (*least..=*most).contains(&number) => Ok(()),
+        _ => Err(format!("bad value '{value}': use {least} to {most}")),
+    }
+}
+
+/// A number, perhaps with the sign of per cent.
+pub(crate) fn number(value: &str) -> Option<u64> {
+    let value = value.trim();
+    value.strip_suffix('%').unwrap_or(value).parse().ok()
+}
+
+/// Whether a name fits a pattern. `.` in the pattern stands for a dot or for the end of a part.
+pub(crate) fn fits(pattern: &str, name: &str) -> bool {
+    let one = |wanted: u8, byte: u8| {
+        wanted == byte || wanted == b'?' && byte != b'/' || wanted == b'.' && byte == b'/'
+    };
+    // Which beginnings of the name fit the beginning of the pattern so far, the empty one first.
+    let mut ends = vec![false; name.len()];
+    ends.insert(0, true);
+    for wanted in pattern.bytes() {
+        let (mut before, mut last) = (false, false);
+        let bytes = std::iter::once(None).chain(name.bytes().map(Some));
+        for (end, byte) in ends.iter_mut().zip(bytes) {
+            let was = *end;
+            last = match (wanted, byte) {
+                (b'*', None) => was,
+                (b'*', Some(byte)) => was || last && byte != b'/',
+                (_, None) => false,
+                (wanted, Some(byte)) => before && one(wanted, byte),
+            };
+            (*end, before) = (last, was);
+        }
+    }
+    ends.last() == Some(&true)
+}
+
+/// As people see it.
+pub(crate) fn dotted(name: &str) -> String {
+    name.replace('/', ".")
+}
+
+/// Statistics as the field shows them: with the time.
+pub(crate) fn stats_text(write: impl FnOnce(&mut String) -> std::fmt::Result) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.unwrap_or_default();
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{:<25} {}.{:09} secs.nsecs",
+        "snapshot_time",
+        now.as_secs(),
+        now.subsec_nanos()
+    );
+    // Writing to a string does not fail.
+    let _ = write(&mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_stay_within_parts() {
+        let name = "obdfilter/fs-OST0000/exports/10.0.0.1@tcp/stats";
+        for good in [
+            "obdfilter.fs-OST0000.exports.10.0.0.1@tcp.stats",
+            "obdfilter.*.exports.*.stats",
+            "obdfilter.*OST*.exports.10.0.0.?@tcp.stats",
+            "*.*.*.*.*",
+            "obdfilter.fs-*0.exports.*tcp.s*",
+        ] {
+            assert!(fits(good, name), "{good}");
+        }
+        for bad in
+            ["obdfilter.*.stats", "*", "*.*.*.*", "obdfilter.*.exports.*.stat", "osc.*.*.*.*"]
+        {
+            assert!(!fits(bad, name), "{bad}");
+        }
+        assert!(fits("osc.*-OST0001*.active", "osc/fs-OST0001-osc-2f/active"));
+        assert!(fits("version", "version") && !fits("", "version") && fits("*", "version"));
+        assert!(!fits("osc.*", "osc/a/b"));
+    }
+
+    #[test]
+    fn values_are_checked_before_anything_is_set() {
+        assert_eq!(check("osc.*.active", "0"), Ok(()));
+        assert_eq!(check("lod/x/qos_threshold_rr", "17%"), Ok(()));
+        assert_eq!(check("mdt.*.md_stats", "clear"), Ok(()));
+        for (name, value, says) in [
+            ("osc.*.active", "2", "0 to 1"),
+            ("osc.*.max_rpcs_in_flight", "0", "1 to 512"),
+            ("osc.*.max_rpcs_in_flight", "many", "1 to 512"),
+            ("osc.*.stats", "7", "clear"),
+            ("osc.*.acttive", "1", "max_rpcs_in_flight"),
+        ] {
+            let wrong = check(name, value).unwrap_err();
+            assert!(wrong.contains(says), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Statistics: how often something was done and, where it has a size, how large it was. Each
+//! is counted by whoever owns it, without locks; who shows them knows the time.
+
+use core::fmt::{self, Write};
+
+/// What was counted of one thing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// How often.
+    pub samples: u64,
+    /// Smallest size; 0 without samples.
+    pub min: u64,
+    /// Largest size.
+    pub max: u64,
+    /// Sum of the sizes.
+    pub sum: u64,
+    /// Sum of their squares; it may wrap around.
+    pub sumsq: u64,
+}
+
+impl Tally {
+    /// One more of this size.
+    pub fn add(&mut self, size: u64) {
+        self.min = if self.samples == 0 { size } else { self.min.min(size) };
+        self.max = self.max.max(size);
+        self.samples += 1;
+        self.sum = self.sum.wrapping_add(size);
+        self.sumsq = self.sumsq.wrapping_add(size.wrapping_mul(size));
+    }
+
+    /// One more of something without a size.
+    pub fn count(&mut self) {
+        self.samples += 1;
+    }
+
+    /// What two of them counted.
+    pub fn merge(&mut self, other: &Tally) {
+        if other.samples == 0 {
+            return;
+        }
+        self.min = if self.samples == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.samples += other.samples;
+        self.sum = self.sum.wrapping_add(other.sum);
+        self.sumsq = self.sumsq.wrapping_add(other.sumsq);
+    }
+}
+
+/// What is counted: its name, and the unit of its size (`reqs` for those without one).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StatName {
+    /// As users of the field know it.
+    pub name: &'static str,
+    /// `bytes`, or `reqs`.
+    pub unit: &'static str,
+}
+
+impl StatName {
+    /// Something counted by its bytes.
+    pub const fn bytes(name: &'static str) -> StatName {
+        StatName { name, unit: "bytes" }
+    }
+
+    /// Something only counted.
+    pub const fn reqs(name: &'static str) -> StatName {
+        StatName { name, unit: "reqs" }
+    }
+}
+
+/// A set of statistics, each in the place that an enumeration of the owner gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stats<const N: usize> {
+    all: [Tally; N],
+}
+
+impl<const N: usize> Default for Stats<N> {
+    fn default() -> Stats<N> {
+        Stats { all: [Tally::default(); N] }
+    }
+}
+
+impl<const N: usize> Stats<N> {
+    /// Those that were counted elsewhere.
+    pub const fn of(all: [Tally; N]) -> Stats<N> {
+        Stats { all }
+    }
+
+    /// One more in this place.
+    pub fn count(&mut self, place: usize) {
+        if let Some(tally) = self.all.get_mut(place) {
+            tally.count();
+        }
+    }
+
+    /// One more of this size.
+    pub fn add(&mut self, place: usize, size: u64) {
+        if let Some(tally) = self.all.get_mut(place) {
+            tally.add(size);
+        }
+    }
+
+    /// What two sets counted.
+    pub fn merge(&mut self, other: &Stats<N>) {
+        for (mine, theirs) in self.all.iter_mut().zip(&other.all) {
+            mine.merge(theirs);
+        }
+    }
+
+    /// The lines of those that have samples, in the field's format.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn write(&self, names: &[StatName; N], out: &mut impl Write) -> fmt::Result {
+        let counted = names.iter().zip(&self.all).filter(|(_, tally)| tally.samples > 0);
+        for (StatName { name, unit }, tally) in counted {
+            let Tally { samples, min, max, sum, sumsq } = tally;
+            write!(out, "{name:<25} {samples} samples [{unit}]")?;
+            if *unit != "reqs" {
+                write!(out, " {min} {max} {sum} {sumsq}")?;
+            }
+            out.write_char('\n')?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_shown_as_in_the_field() {
+        const NAMES: [StatName; 3] =
+            [StatName::bytes("read_bytes"), StatName::reqs("punch"), StatName::reqs("sync")];
+        let (mut a, mut b) = (Stats::default(), Stats::default());
+        for size in [4096, 10] {
+            a.add(0, size);
+        }
+        b.add(0, 5000);
+        b.count(2);
+        a.merge(&b);
+        let mut text = String::new();
+        a.write(&NAMES, &mut text).unwrap();
+        assert_eq!(
+            text,
+            "read_bytes                3 samples [bytes] 10 5000 9106 41777316\n\
+             sync                      1 samples [reqs]\n"
+        );
+    }
+}
