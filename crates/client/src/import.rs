@@ -229,7 +229,7 @@ impl Import {
         let mut state = lock(&self.state);
         match fid {
             Some(fid) => state.uncommitted.take_lost(fid),
-            None => state.uncommitted.take_all_lost(),
+            None => state.uncommitted.show_all_lost(),
         }
     }
 

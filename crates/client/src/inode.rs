@@ -9,6 +9,7 @@ use sateen_types::{Attr, Errno, Fid, Layout, Timespec};
 use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
 
 use crate::locks::Access;
+use crate::loss::Loss;
 use crate::sync::{Waiters, lock, until};
 
 /// One lock that the client holds.
@@ -104,8 +105,8 @@ pub(crate) struct InodeState {
     pub(crate) sync_failed: Option<(u64, Errno)>,
     /// Other clients may have written what no sync from here has covered.
     pub(crate) others_wrote: bool,
-    /// Writes that were acknowledged may be lost: the next fsync says so.
-    pub(crate) lost_writes: bool,
+    /// Writes that were acknowledged may be lost.
+    pub(crate) loss: Loss,
     /// It has no name any more: once it is closed nobody can ask whether it was synced.
     pub(crate) nameless: bool,
     /// The MDT has forgotten this client since: a restart may have taken the inode with it.
@@ -164,7 +165,7 @@ impl InodeState {
     /// Whether data was written that may not be durable, or of which the MDT may not know.
     pub(crate) fn is_unsaved(&self) -> bool {
         let told = self.unreported_mtime.is_none() && !self.reporting;
-        !told || !self.unsynced.is_empty() || self.lost_writes || self.syncing
+        !told || !self.unsynced.is_empty() || self.loss != Loss::None || self.syncing
     }
 
     /// The MDT has forgotten this client.
@@ -175,8 +176,8 @@ impl InodeState {
     }
 
     /// Takes over what an earlier life of this inode has left to be synced.
-    pub(crate) fn inherit(&mut self, (left, lost): (BTreeMap<u32, Unsynced>, bool)) {
-        self.lost_writes |= lost;
+    pub(crate) fn inherit(&mut self, (left, loss): (BTreeMap<u32, Unsynced>, Loss)) {
+        self.loss.add(loss);
         for (stripe, at) in left {
             self.not_synced(stripe, at);
         }
@@ -185,7 +186,7 @@ impl InodeState {
     /// A sync was cut short: it has to be made again.
     pub(crate) fn not_synced(&mut self, stripe: u32, at: Unsynced) {
         let now = *self.unsynced.entry(stripe).or_insert(at);
-        self.lost_writes |= now.boot_epoch != at.boot_epoch;
+        self.loss.add(Loss::found(now.boot_epoch != at.boot_epoch));
     }
 
     /// Whether locks that are not being given back cover these bits for reading.
@@ -319,7 +320,8 @@ impl InodeState {
     pub(crate) fn changed_object(&mut self, stripe: u32, now: Unsynced) {
         let before = self.unsynced.insert(stripe, now);
         // Changed before and after a restart: the earlier bytes may be gone.
-        self.lost_writes |= before.is_some_and(|before| before.boot_epoch != now.boot_epoch);
+        let lost = before.is_some_and(|before| before.boot_epoch != now.boot_epoch);
+        self.loss.add(Loss::found(lost));
     }
 
     /// An existing file, last changed by transaction `version`, was opened for writing. That

@@ -15,6 +15,7 @@
 //! | `fids` | FIDs out of granted sequences |
 //! | `stats`, `inspect` | what was counted, and what can be set, from outside |
 //! | `uncommitted` | changes that a restart of an MDT may lose |
+//! | `loss` | who has been told of what may be lost |
 //! | `unsynced` | what dropped inodes leave to be synced |
 
 mod client;
@@ -24,6 +25,7 @@ mod inode;
 mod inspect;
 mod llite;
 mod locks;
+mod loss;
 mod lov;
 mod lru;
 mod mdc;

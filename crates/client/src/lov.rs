@@ -9,6 +9,7 @@ use sateen_wire::{MdtRequest, SizeReport};
 
 use crate::client::Client;
 use crate::inode::{Inode, InodeState, Unsynced};
+use crate::loss::{Asker, Loss};
 use crate::sync::{join_all, lock, until};
 
 /// How often a doubtful size is asked for without a pause.
@@ -189,8 +190,8 @@ impl Client {
     ///
     /// # Errors
     /// `EIO` if acknowledged writes may be lost, once; the OSTs' otherwise.
-    pub(crate) async fn sync_own(&self, inode: &Inode) -> Result<()> {
-        self.sync_in_turn(inode, self.sync_objects(inode, None)).await
+    pub(crate) async fn sync_own(&self, inode: &Inode, asker: Asker) -> Result<()> {
+        self.sync_in_turn(inode, self.sync_objects(inode, None, asker)).await
     }
 
     /// Makes everything written to a regular file durable on the OSTs, by whomever.
@@ -200,10 +201,10 @@ impl Client {
     pub(crate) async fn sync_data(&self, inode: &Inode) -> Result<()> {
         let sync = async {
             if !lock(&inode.state).sync_all_objects() {
-                return self.sync_objects(inode, None).await;
+                return self.sync_objects(inode, None, Asker::Owner).await;
             }
             let synced = match self.layout_of(inode).await {
-                Ok(layout) => self.sync_objects(inode, layout.as_deref()).await,
+                Ok(layout) => self.sync_objects(inode, layout.as_deref(), Asker::Owner).await,
                 Err(errno) => Err(errno),
             };
             if synced.is_err() {
@@ -247,13 +248,13 @@ impl Client {
     }
 
     /// Syncs the objects written from here, and all others of the layout, if one is given.
-    async fn sync_objects(&self, inode: &Inode, all: Option<&Layout>) -> Result<()> {
+    async fn sync_objects(&self, inode: &Inode, all: Option<&Layout>, asker: Asker) -> Result<()> {
         let era = self.era();
         let (unsynced, lost) = {
             let left = self.unsynced.take(inode.fid);
             let mut state = lock(&inode.state);
             state.inherit(left);
-            (core::mem::take(&mut state.unsynced), core::mem::take(&mut state.lost_writes))
+            (core::mem::take(&mut state.unsynced), state.loss.tell(asker))
         };
         let mut by_ost: BTreeMap<(u32, u64), Vec<ObjectId>> = BTreeMap::new();
         for (stripe, at) in &unsynced {
@@ -285,8 +286,14 @@ impl Client {
         });
         let failed = join_all(syncs.collect()).await.into_iter().find_map(Result::err);
         match failed {
-            // The error was told; as in Linux, the next fsync speaks of later writes only.
-            Some(errno) => Err(errno),
+            Some(errno) => {
+                // Who is told now is not told again; as in Linux, the next fsync speaks of later
+                // writes only.
+                let mut loss = Loss::New;
+                loss.tell(asker);
+                lock(&inode.state).loss.add(loss);
+                Err(errno)
+            }
             None if lost => Err(Errno::EIO),
             None => Ok(()),
         }

@@ -9,10 +9,12 @@
 //!
 //! With replay the requests themselves will be kept here, and made again.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use sateen_types::Fid;
 use sateen_wire::{Body, MdtRequest, Reply, Request};
+
+use crate::loss::{Asker, Loss};
 
 /// What one transaction changed: directories, or an inode itself.
 type Changed = [Fid; 2];
@@ -24,7 +26,7 @@ pub(crate) struct Uncommitted {
     /// every few milliseconds: there are few.
     lines: VecDeque<(u64, Changed)>,
     /// Inodes of which changes may be lost. As many as were changed just before a restart.
-    lost: BTreeSet<Fid>,
+    lost: BTreeMap<Fid, Loss>,
 }
 
 impl Uncommitted {
@@ -44,17 +46,20 @@ impl Uncommitted {
 
     /// The MDT has restarted.
     pub(crate) fn restarted(&mut self) {
-        self.lost.extend(self.lines.drain(..).flat_map(|(_, changed)| changed));
+        let changed = self.lines.drain(..).flat_map(|(_, changed)| changed);
+        self.lost.extend(changed.map(|fid| (fid, Loss::New)));
     }
 
     /// Whether a change of this inode may be lost, to be told to one who syncs it.
     pub(crate) fn take_lost(&mut self, fid: Fid) -> bool {
-        self.lost.remove(&fid)
+        self.lost.remove(&fid).is_some()
     }
 
-    /// Whether any change may be lost, to be told to one who syncs everything.
-    pub(crate) fn take_all_lost(&mut self) -> bool {
-        !core::mem::take(&mut self.lost).is_empty()
+    /// Whether any change may be lost, to be told to one who syncs everything. Those who sync
+    /// an inode are told all the same.
+    pub(crate) fn show_all_lost(&mut self) -> bool {
+        let told = self.lost.values_mut().map(|loss| loss.tell(Asker::Everybody));
+        told.fold(false, |any, told| any | told)
     }
 }
 
@@ -107,6 +112,7 @@ mod tests {
         assert!(all.take_lost(fid(3)) && !all.take_lost(fid(3)));
         answered(&mut all, fid(4), 1, 0);
         all.restarted();
-        assert!(all.take_all_lost() && !all.take_all_lost());
+        assert!(all.show_all_lost() && !all.show_all_lost());
+        assert!(all.take_lost(fid(4)), "whoever made it is told as well");
     }
 }

@@ -14,7 +14,7 @@
 //! bytes. Therefore, when there are too many lines, the client begins to sync them itself, and
 //! when that is too slow, writes to the OST that is behind wait for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -22,6 +22,7 @@ use sateen_types::{Errno, Fid, ObjectId, Result};
 
 use crate::client::Client;
 use crate::inode::Unsynced;
+use crate::loss::{Asker, Loss};
 use crate::sync::{Waiters, join_all, lock, until};
 
 /// With more lines than this the client begins to sync. A line is about 100 bytes, so that
@@ -52,13 +53,19 @@ struct OfOst {
 #[derive(Debug, Default)]
 struct State {
     osts: BTreeMap<u32, OfOst>,
-    /// Files of which acknowledged writes may be lost: their next fsync says so. There are as
-    /// many as an OST lost by a restart, however much is written otherwise.
-    lost: BTreeSet<Fid>,
+    /// Files of which acknowledged writes may be lost. There are as many as an OST lost by a
+    /// restart, however much is written otherwise.
+    lost: BTreeMap<Fid, Loss>,
     waiters: Waiters,
 }
 
 impl State {
+    fn lose(&mut self, fid: Fid, loss: Loss) {
+        if loss != Loss::None {
+            self.lost.entry(fid).or_default().add(loss);
+        }
+    }
+
     fn count(&self) -> usize {
         self.osts.values().map(|ost| ost.objects.len()).sum()
     }
@@ -110,25 +117,22 @@ impl UnsyncedObjects {
         &self,
         fid: Fid,
         unsynced: BTreeMap<u32, Unsynced>,
-        lost: bool,
+        loss: Loss,
         stamp: u64,
     ) -> Vec<u32> {
-        if unsynced.is_empty() && !lost {
+        if unsynced.is_empty() && loss == Loss::None {
             return Vec::new();
         }
         // Nobody is to be woken: there is less room than before. The caller holds locks.
         let mut state = lock(&self.state);
-        if lost {
-            state.lost.insert(fid);
-        }
+        state.lose(fid, loss);
         for (stripe, at) in unsynced {
             let ost = state.osts.entry(at.ost).or_default();
             let written = Written { boot_epoch: at.boot_epoch, stamp };
             let before = ost.objects.insert(ObjectId { fid, stripe }, written);
             // Written before and after a restart.
-            if before.is_some_and(|before| before.boot_epoch != at.boot_epoch) {
-                state.lost.insert(fid);
-            }
+            let lost = before.is_some_and(|before| before.boot_epoch != at.boot_epoch);
+            state.lose(fid, Loss::found(lost));
         }
         let count = state.count();
         self.count.store(count, Ordering::Relaxed);
@@ -144,7 +148,7 @@ impl UnsyncedObjects {
 
     /// What was left of a file, and whether some of it may be lost: whoever asks syncs it, and
     /// says so.
-    pub(crate) fn take(&self, fid: Fid) -> (BTreeMap<u32, Unsynced>, bool) {
+    pub(crate) fn take(&self, fid: Fid) -> (BTreeMap<u32, Unsynced>, Loss) {
         self.update(|state| {
             let mut unsynced = BTreeMap::new();
             for (index, ost) in &mut state.osts {
@@ -153,7 +157,7 @@ impl UnsyncedObjects {
                     unsynced.insert(object.stripe, at);
                 }
             }
-            (unsynced, state.lost.remove(&fid))
+            (unsynced, state.lost.remove(&fid).unwrap_or_default())
         })
     }
 
@@ -161,7 +165,7 @@ impl UnsyncedObjects {
     pub(crate) fn has(&self, fid: Fid) -> bool {
         let state = lock(&self.state);
         let mut osts = state.osts.values();
-        state.lost.contains(&fid)
+        state.lost.contains_key(&fid)
             || osts.any(|ost| ost.objects.range(objects_of(fid)).next().is_some())
     }
 
@@ -187,13 +191,11 @@ impl UnsyncedObjects {
     /// Some objects of one OST are durable, or the OST could not make them so.
     fn synced(&self, ost: u32, objects: &[(ObjectId, Written)], lost: bool) {
         self.update(|state| {
-            let Some(of_ost) = state.osts.get_mut(&ost) else { return };
             for line in objects {
+                let Some(of_ost) = state.osts.get_mut(&ost) else { return };
                 if of_ost.is_last(line) {
                     of_ost.objects.remove(&line.0);
-                    if lost {
-                        state.lost.insert(line.0.fid);
-                    }
+                    state.lose(line.0.fid, Loss::found(lost));
                 }
             }
         });
@@ -246,7 +248,7 @@ impl Client {
     ///
     /// # Errors
     /// `EIO` if some of it may be lost, also if that was found earlier and not told yet; the
-    /// OSTs' otherwise.
+    /// file's own fsync is told all the same. The OSTs' otherwise.
     pub(crate) async fn sync_left(&self) -> Result<()> {
         let osts: Vec<u32> = lock(&self.unsynced.state).osts.keys().copied().collect();
         let syncs = osts.into_iter().map(|ost| {
@@ -255,8 +257,11 @@ impl Client {
             sync
         });
         let synced: Result<()> = join_all(syncs.collect()).await.into_iter().collect();
-        let lost = self.unsynced.update(|state| core::mem::take(&mut state.lost));
-        if lost.is_empty() { synced } else { synced.and(Err(Errno::EIO)) }
+        let lost = self.unsynced.update(|state| {
+            let told = state.lost.values_mut().map(|loss| loss.tell(Asker::Everybody));
+            told.fold(false, |any, told| any | told)
+        });
+        if lost { synced.and(Err(Errno::EIO)) } else { synced }
     }
 
     /// Syncs what dropped inodes have left on one OST until there is room again. One such task
@@ -293,7 +298,7 @@ mod tests {
 
     /// A file with an object on one OST is dropped.
     fn leave(left: &UnsyncedObjects, oid: usize, (ost, boot_epoch): (u32, u64)) -> Vec<u32> {
-        left.leave(fid(oid), BTreeMap::from([(0, Unsynced { ost, boot_epoch })]), false, 1)
+        left.leave(fid(oid), BTreeMap::from([(0, Unsynced { ost, boot_epoch })]), Loss::None, 1)
     }
 
     fn has_room(left: &UnsyncedObjects, ost: u32) -> bool {
@@ -327,7 +332,8 @@ mod tests {
         let (object, before) =
             (ObjectId { fid: fid(1), stripe: 0 }, Written { boot_epoch: 5, stamp: 1 });
         // Opened, written and dropped again while the sync was on its way.
-        left.leave(fid(1), BTreeMap::from([(0, Unsynced { ost: 0, boot_epoch: 5 })]), false, 2);
+        let again = BTreeMap::from([(0, Unsynced { ost: 0, boot_epoch: 5 })]);
+        left.leave(fid(1), again, Loss::None, 2);
         left.synced(0, &[(object, before)], false);
         assert!(left.has(fid(1)));
         left.synced(0, &[(object, Written { stamp: 2, ..before })], false);
@@ -339,8 +345,8 @@ mod tests {
         let left = UnsyncedObjects::default();
         leave(&left, 1, (0, 5));
         leave(&left, 1, (0, 6));
-        let (unsynced, lost) = left.take(fid(1));
-        assert!(lost);
+        let (unsynced, loss) = left.take(fid(1));
+        assert_eq!(loss, Loss::New);
         assert_eq!(unsynced.get(&0).map(|at| at.boot_epoch), Some(6));
         assert!(!left.has(fid(1)));
         assert_eq!(left.census(), (0, 0));

@@ -133,7 +133,7 @@ impl Mgs {
             }
             Request::Mgs(MgsRequest::WaitConfig { version }) => {
                 if self.config.as_ref().is_none_or(|config| config.version <= *version) {
-                    self.waiting.push((message.header, *version));
+                    self.wait(message.header, *version);
                     return Ok(None);
                 }
                 0
@@ -142,6 +142,13 @@ impl Mgs {
         };
         let reply = Reply { transno, ..Reply::ok(self.told()) };
         Ok(Some((reply, self.core.store.transno())))
+    }
+
+    /// Somebody waits, in a slot where nobody else does any more.
+    fn wait(&mut self, header: Header, version: u64) {
+        let slot = |header: &Header| (header.client, header.slot);
+        self.waiting.retain(|(other, _)| slot(other) != slot(&header));
+        self.waiting.push((header, version));
     }
 
     fn told(&self) -> ReplyBody {
@@ -535,6 +542,25 @@ mod tests {
         let mut new = world(old.index);
         assert_eq!(params(&mut new, MgsRequest::GetParams).unwrap().1, kept);
         assert!(params(&mut new, set(inactive, None)).unwrap().1.is_empty());
+    }
+
+    #[test]
+    fn a_configuration_is_not_kept_for_duplicates_but_told_again() {
+        let mut world = world(MemoryIndex::default());
+        let ost = Endpoint::Ost(1);
+        for request in [register(ost, 7), MgsRequest::GetConfig] {
+            let first = world.config(request.clone());
+            assert_eq!(first, Ok((1, vec![info(ost)])));
+            // The same once more: its answer was lost.
+            world.seq -= 1;
+            assert_eq!(world.config(request), first);
+            let mut header = world.header();
+            header.seq -= 1;
+            let before = world.mgs.core.exports.admit(&header, false);
+            assert!(matches!(before, sateen_target::Admission::Drop), "{before:?}");
+            let kept = world.mgs.core.exports.admit(&world.header(), false);
+            assert!(matches!(kept, sateen_target::Admission::Drop), "{kept:?}");
+        }
     }
 
     #[test]

@@ -65,11 +65,16 @@ fn check(args: &FsckArgs) -> Outcome<ExitCode> {
     let mut folders = Vec::new();
     let mut whole = true;
     for target in &targets {
-        fs.hash_key = target.label.hash_key;
         let folder = TargetFolder::open(&target.path).map_err(|error| {
             Refusal::new(error.to_string(), "stop it, or look at the disk; then check again")
         })?;
-        whole &= open(target, &folder, &mut fs, &mut report)?;
+        if was_served(target) {
+            fs.hash_key = target.label.hash_key;
+            whole &= open(target, &folder, &mut fs, &mut report)?;
+        } else {
+            // There is nothing in it, and nobody knows of it.
+            report.note(target.label.target, "it was made and never served");
+        }
         folders.push(folder);
     }
     let counts = if whole {
@@ -84,14 +89,21 @@ fn check(args: &FsckArgs) -> Outcome<ExitCode> {
     Ok(if report.damaged > 0 { ExitCode::from(DAMAGED) } else { ExitCode::SUCCESS })
 }
 
+/// Whether the target has met its MGS: before that it is of no file system but by name.
+fn was_served(target: &Target) -> bool {
+    target.label.fs_uuid != 0
+}
+
 /// All labels are of one file system, and no target is there twice.
 fn labels(targets: &[Target], report: &mut Report) {
-    let Some(Target { label: first, .. }) = targets.first() else { return };
+    let first = targets.iter().find(|target| was_served(target)).or(targets.first());
+    let Some(Target { label: first, .. }) = first else { return };
     let mut uuids = BTreeMap::new();
-    for Target { label, .. } in targets {
+    for target in targets {
+        let label = &target.label;
         let same = |other: &Label| {
-            (other.hash_key, &other.fsname, other.fs_uuid)
-                == (first.hash_key, &first.fsname, first.fs_uuid)
+            let born = (other.hash_key, other.fs_uuid) == (first.hash_key, first.fs_uuid);
+            other.fsname == first.fsname && (born || !was_served(target))
         };
         if !same(label) {
             let what = "its label is not that of the same file system";
@@ -237,6 +249,10 @@ impl Report {
 
     fn damage(&mut self, target: Endpoint, what: impl Into<String>, fix: &str) {
         self.finding(finding(Kind::Damage, target, what, fix));
+    }
+
+    fn note(&mut self, target: Endpoint, what: &str) {
+        self.finding(finding(Kind::Note, target, what, "nothing has to be done"));
     }
 
     fn wipe(&mut self) {

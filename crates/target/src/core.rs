@@ -10,8 +10,8 @@ use sateen_osd::{Batch, Miss, Prefetched, Store};
 use sateen_types::{ClientId, Endpoint, Errno};
 use sateen_wire::Body;
 use sateen_wire::{
-    Bulk, Callback, FEATURES, Header, MdtReply, MdtRequest, Message, OstReply, OstRequest, Reply,
-    ReplyBody, Request,
+    Bulk, Callback, FEATURES, Header, MdtReply, MdtRequest, Message, MgsReply, MgsRequest,
+    OstReply, OstRequest, Reply, ReplyBody, Request,
 };
 
 use crate::exports::{Admission, Connection, Exports};
@@ -142,11 +142,13 @@ impl Core {
     pub fn answer(&mut self, header: &Header, mut reply: Reply, bulk: Bulk, out: &mut Outbox) {
         reply.last_committed = self.store.committed();
         // Pages are large, and cheaper made again than kept for a duplicate.
-        if !matches!(
+        let large = matches!(
             reply.body,
-            ReplyBody::Mdt(MdtReply::Entries { .. }) | ReplyBody::Ost(OstReply::Objects(_))
-        ) && header.generation != 0
-        {
+            ReplyBody::Mdt(MdtReply::Entries { .. })
+                | ReplyBody::Ost(OstReply::Objects(_))
+                | ReplyBody::Mgs(MgsReply::Config { .. })
+        );
+        if !large && header.generation != 0 {
             self.exports.answered(header, &reply);
         }
         self.send_reply(header, reply, bulk, out);
@@ -263,8 +265,8 @@ impl Core {
     }
 }
 
-/// Requests that change nothing and may be answered with much data: a duplicate is executed
-/// again.
+/// Requests that may be answered with much data, and that change nothing when they are executed
+/// again, as a duplicate is.
 fn is_repeatable(request: &Request) -> bool {
     matches!(
         request,
@@ -274,6 +276,9 @@ fn is_repeatable(request: &Request) -> bool {
                     | OstRequest::GetAttr { .. }
                     | OstRequest::List { .. }
                     | OstRequest::ListFile { .. }
+            )
+            | Request::Mgs(
+                MgsRequest::GetConfig | MgsRequest::WaitConfig { .. } | MgsRequest::Register { .. }
             )
     )
 }

@@ -12,6 +12,7 @@ use super::{Entry, Known};
 use crate::client::Client;
 use crate::inode::Inode;
 use crate::locks::DataUse;
+use crate::loss::Asker;
 use crate::sync::{join_all, lock, until};
 use crate::unsynced::UnsyncedObjects;
 
@@ -402,7 +403,7 @@ impl Client {
         if file.lost.load(Ordering::SeqCst) {
             // What is lost is told here, and what is there is made durable: whoever opens the
             // file anew has nothing to do with either.
-            return self.sync_own(&file.inode).await.and(Err(Errno::EIO));
+            return self.sync_own(&file.inode, Asker::Owner).await.and(Err(Errno::EIO));
         }
         self.fsync_inode(&file.inode).await?;
         if file.lost.load(Ordering::SeqCst) { Err(Errno::EIO) } else { Ok(()) }
@@ -455,7 +456,7 @@ impl Client {
         for inode in inodes {
             let unsaved = lock(&inode.state).is_unsaved();
             if unsaved {
-                result = result.and(self.sync_own(&inode).await);
+                result = result.and(self.sync_own(&inode, Asker::Everybody).await);
                 result = result.and(self.tell_size(&inode).await);
             }
             self.retire(inode);

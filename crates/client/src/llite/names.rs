@@ -338,11 +338,11 @@ impl Client {
             let stamp = self.stamp();
             inodes.remove(fid, stamp);
             // Before anybody can meet a new inode, and sync the file without knowing of this.
-            let (unsynced, lost) = (core::mem::take(&mut state.unsynced), state.lost_writes);
+            let (unsynced, loss) = (core::mem::take(&mut state.unsynced), state.loss);
             if state.nameless {
                 None
             } else {
-                Some(self.unsynced.leave(fid, unsynced, lost, stamp))
+                Some(self.unsynced.leave(fid, unsynced, loss, stamp))
             }
         };
         let Some(due) = due else {

@@ -6,6 +6,7 @@
 //! that comes after its restart does not tell of that. What is found afterwards is synced, so
 //! that the next round has to keep it.
 
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -34,6 +35,21 @@ fn pause(random: &mut Random, least_ms: u64, more_ms: u64) {
 fn sync(mount: &Path) -> bool {
     // What a crash has lost is told to one of them, once.
     Command::new(BINARY).arg("sync").arg(mount).output().unwrap().status.success()
+}
+
+/// What a crash has lost is told to whoever syncs the file or directory, too: here, so that no
+/// program of the next round hears of it.
+fn hear(path: &Path) {
+    let Ok(found) = fs::symlink_metadata(path) else { return };
+    if !found.is_dir() && !found.is_file() {
+        return;
+    }
+    if let Ok(file) = File::open(path) {
+        let _ = file.sync_all();
+    }
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        hear(&entry.path());
+    }
 }
 
 /// The processes; `None` while one is gone.
@@ -78,6 +94,7 @@ fn one_round(cluster: &Cluster, servers: &mut Servers, load: &mut Load, seed: u6
     load.join(running).unwrap();
     for mount in &cluster.mounts {
         until("the mount goes on", || sync(mount));
+        hear(mount);
     }
     load.check().unwrap()
 }
