@@ -17,7 +17,7 @@ use crate::fids::Fids;
 use crate::import::{Arrival, Import};
 use crate::inode::{Inode, InodeState};
 use crate::llite::Spaces;
-use crate::lru::Lru;
+use crate::lru::{Lru, Retiring};
 use crate::port::{KernelInval, Port};
 use crate::stats::Verbs;
 use crate::sync::{join_all, lock};
@@ -132,6 +132,7 @@ pub struct Client {
     pub(crate) inodes: Mutex<Inodes>,
     /// Locked before the inodes.
     pub(crate) lru: Mutex<Lru>,
+    pub(crate) retiring: Mutex<Retiring>,
     pub(crate) files: Mutex<BTreeMap<u64, Arc<crate::llite::File>>>,
     pub(crate) fids: Fids,
     pub(crate) unsynced: UnsyncedObjects,
@@ -164,6 +165,7 @@ impl Client {
             imports: Mutex::default(),
             inodes: Mutex::default(),
             lru: Mutex::default(),
+            retiring: Mutex::default(),
             files: Mutex::default(),
             fids: Fids::default(),
             unsynced: UnsyncedObjects::default(),

@@ -6,6 +6,7 @@
 //! not used since it came by the last time; what the kernel answers from its own cache counts
 //! as no use, because the client does not hear of it.
 
+use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,6 +24,36 @@ pub const INODES_DEFAULT: usize = 200_000;
 const PRUNE_MAX: usize = 8192;
 /// Most inodes looked at in one tick.
 const LOOK_MAX: usize = 4 * PRUNE_MAX;
+
+/// Tasks that cancel the locks of inodes that nobody needs. A kernel that is short of memory
+/// forgets a million inodes at once; each with a task of its own would wait for a slot of the
+/// MDT's import, and all be woken whenever one is free.
+const CANCELLERS_MAX: usize = 32;
+
+/// Inodes whose locks nobody needs, in order, and how many tasks are at them. Until its turn has
+/// come an inode keeps its locks: a callback for one of them does not wait.
+#[derive(Debug, Default)]
+pub(crate) struct Retiring {
+    line: VecDeque<Arc<Inode>>,
+    cancellers: usize,
+}
+
+impl Retiring {
+    /// Puts one into the line. True if it takes one more task to work it off.
+    pub(crate) fn begin(&mut self, inode: Arc<Inode>) -> bool {
+        self.line.push_back(inode);
+        let more = self.cancellers < CANCELLERS_MAX;
+        self.cancellers += usize::from(more);
+        more
+    }
+
+    /// The next of them; without one, the task that asks ends.
+    pub(crate) fn next(&mut self) -> Option<Arc<Inode>> {
+        let next = self.line.pop_front();
+        self.cancellers -= usize::from(next.is_none());
+        next
+    }
+}
 
 /// Where the hand stands, and how much is allowed.
 #[derive(Debug)]

@@ -301,23 +301,35 @@ impl Client {
     /// at the end of what could have been its last use: a FORGET, a close, an open that failed,
     /// a sync, a callback, a removal.
     pub(crate) fn retire(self: &Arc<Client>, inode: Arc<Inode>) {
-        let era = self.era();
-        if inode.fid == Fid::ROOT || !lock(&inode.state).is_idle() {
-            return;
-        }
-        let again = |state: &mut InodeState| state.is_idle().then(|| state.let_all_go());
-        let locks = inode.update(again).unwrap_or_default();
-        if locks.is_empty() {
+        let has_locks = {
+            let state = lock(&inode.state);
+            if inode.fid == Fid::ROOT || !state.is_idle() {
+                return;
+            }
+            !state.locks.is_empty()
+        };
+        if !has_locks {
             return self.drop_idle(inode);
         }
-        let client = self.clone();
-        self.port.spawn(Box::pin(async move {
-            for (id, report) in locks {
-                client.cancel_at_mdt(&inode, (id, era), report).await;
+        if lock(&self.retiring).begin(inode) {
+            let client = self.clone();
+            self.port.spawn(Box::pin(async move { client.cancel_retired().await }));
+        }
+    }
+
+    /// Cancels the locks of inodes that nobody needs, one after the other, until there are none.
+    async fn cancel_retired(self: &Arc<Client>) {
+        loop {
+            let Some(inode) = lock(&self.retiring).next() else { return };
+            let era = self.era();
+            // Somebody may have come for it meanwhile.
+            let idle = |state: &mut InodeState| state.is_idle().then(|| state.let_all_go());
+            for (id, report) in inode.update(idle).unwrap_or_default() {
+                self.cancel_at_mdt(&inode, (id, era), report).await;
             }
-            // Somebody may have come for it meanwhile, and gone.
-            client.retire(inode);
-        }));
+            // Or come, and gone.
+            self.retire(inode);
+        }
     }
 
     /// Drops an inode about which nothing is known that anybody could need. Takes the caller's
