@@ -45,7 +45,7 @@ fn measured<T>(bytes: &[u8], decode: impl FnOnce(&[u8]) -> T) -> T {
     let value = decode(bytes);
     let change = region.change();
     let allocated = change.bytes_allocated + usize::try_from(change.bytes_reallocated).unwrap_or(0);
-    assert!(allocated <= 1024 + 64 * bytes.len(), "{allocated} bytes for {}", bytes.len());
+    assert!(allocated <= 1024 + 128 * bytes.len(), "{allocated} bytes for {}", bytes.len());
     value
 }
 

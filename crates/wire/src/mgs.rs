@@ -111,6 +111,8 @@ impl Wire for Vec<TargetInfo> {
 
 /// Most parameters that an MGS keeps.
 pub const PARAMS_MAX: usize = 256;
+/// Bytes of the shortest parameter: two names of a length and a letter.
+const PARAM_BYTES_MIN: usize = 4;
 
 wire_struct! {
     /// A parameter that everybody whom it fits is to set.
@@ -128,7 +130,16 @@ impl Wire for Vec<ParamInfo> {
         put_vec(out, self);
     }
     fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
-        take_vec(input, PARAMS_MAX)
+        let count = u32::take(input)? as usize;
+        if count > PARAMS_MAX {
+            return Err(DecodeError::TooLong);
+        }
+        // Names are large in memory: room for as many as there can be, and no growing on top.
+        let mut params = Vec::with_capacity(count.min(input.remaining() / PARAM_BYTES_MIN));
+        for _ in 0..count {
+            params.push(ParamInfo::take(input)?);
+        }
+        Ok(params)
     }
 }
 
