@@ -364,8 +364,9 @@ impl Import {
             state.slots_kept |= state.link == Link::Open;
             state.link = Link::Closed;
             for slot in &mut state.slots {
-                slot.owner = 0;
+                // What was answered is still fetched by who asked.
                 if let SlotState::Busy(pending) = &mut slot.state {
+                    slot.owner = 0;
                     pending.message.body = Body::Request(Request::Ping);
                     pending.message.bulk = Bulk::None;
                     pending.buffer_len = 0;
