@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::inode::Inode;
 use crate::sync::lock;
 
-/// Inodes that a client keeps, about 600 bytes each, and as much at the MDT for their locks.
+/// Inodes that a client keeps: 200 000 of them, empty files, take some 200 MiB with their locks.
 pub const INODES_DEFAULT: usize = 200_000;
 /// Most inodes that the kernel is asked to forget in one tick: it answers each with a FORGET,
 /// and each costs a cancel.

@@ -17,6 +17,17 @@ fn size(world: &mut World, peer: &mut common::Peer, object: sateen_types::Object
     }
 }
 
+/// Of 100 bytes of 7, those from 10 to 60 are a hole.
+fn has_hole(world: &mut World, peer: &mut common::Peer, object: sateen_types::ObjectId) {
+    let read = OstRequest::Read { object, offset: 0, len: 100 };
+    let ticket = world.send(peer, read, Bulk::Buffer(BytesMut::with_capacity(100)));
+    let (_, Bulk::Buffer(found)) = world.wait(ticket) else { panic!("bytes") };
+    assert_eq!(
+        (&found[..10], &found[10..60], &found[60..]),
+        (&[7; 10][..], &[0; 50][..], &[7; 40][..])
+    );
+}
+
 #[test]
 fn objects_are_born_written_read_and_listed() {
     let mut world = World::new(1, 64 * MIB);
@@ -166,13 +177,7 @@ fn a_range_that_is_emptied_keeps_its_space() {
         keep_size,
     };
     assert_eq!(world.call(&mut one, zero(10, 50, false, 1)), Ok(OstReply::Done));
-    let read = OstRequest::Read { object: a, offset: 0, len: 100 };
-    let ticket = world.send(&mut one, read, Bulk::Buffer(BytesMut::with_capacity(100)));
-    let (_, Bulk::Buffer(found)) = world.wait(ticket) else { panic!("bytes") };
-    assert_eq!(
-        (&found[..10], &found[10..60], &found[60..]),
-        (&[7; 10][..], &[0; 50][..], &[7; 40][..])
-    );
+    has_hole(&mut world, &mut one, a);
     assert_eq!(world.call(&mut one, zero(90, 200, true, 1)), Ok(OstReply::Done));
     assert_eq!(size(&mut world, &mut one, a), 100);
     assert_eq!(world.call(&mut one, zero(90, 200, false, 1)), Ok(OstReply::Done));
@@ -197,13 +202,7 @@ fn a_hole_is_punched_into_what_a_killed_process_left() {
     let (punch_hole, keep_size) = (true, true);
     let punch = OstRequest::Allocate { object, layout_gen, offset, len, punch_hole, keep_size };
     assert_eq!(world.call(&mut one, punch), Ok(OstReply::Done));
-    let read = OstRequest::Read { object: a, offset: 0, len: 100 };
-    let ticket = world.send(&mut one, read, Bulk::Buffer(BytesMut::with_capacity(100)));
-    let (_, Bulk::Buffer(found)) = world.wait(ticket) else { panic!("bytes") };
-    assert_eq!(
-        (&found[..10], &found[10..60], &found[60..]),
-        (&[7; 10][..], &[0; 50][..], &[7; 40][..])
-    );
+    has_hole(&mut world, &mut one, a);
 }
 
 #[test]

@@ -175,6 +175,7 @@ pub(crate) fn stats_text(write: impl FnOnce(&mut String) -> std::fmt::Result) ->
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.unwrap_or_default();
     let mut out = String::new();
+    // Writing to a string does not fail.
     let _ = writeln!(
         out,
         "{:<25} {}.{:09} secs.nsecs",
@@ -182,7 +183,6 @@ pub(crate) fn stats_text(write: impl FnOnce(&mut String) -> std::fmt::Result) ->
         now.as_secs(),
         now.subsec_nanos()
     );
-    // Writing to a string does not fail.
     let _ = write(&mut out);
     out
 }

@@ -77,7 +77,7 @@ impl Drop for Entered {
 /// Makes a file system in one process known; nothing depends on it but `lctl` without `--data`.
 pub(crate) fn enter(data: &DataDir) -> Option<Entered> {
     let link = root().join(format!("{UP}{}", name_of(data.path())));
-    // Of a process that was killed.
+    // Of a process that was killed, if there is one.
     let _ = fs::remove_file(&link);
     let made = make_durably(&root()).and_then(|()| std::os::unix::fs::symlink(data.path(), &link));
     match made {

@@ -203,6 +203,7 @@ fn a_goodbye_to_one_that_has_restarted_is_said() {
             told.push(header.to);
             rig.answer(&header, Reply::ok(ReplyBody::Empty));
         }
+        // It ends with the last goodbye, which is what is looked at.
         let _ = rig.poll(&mut leaving);
     }
     assert_eq!(told, [Endpoint::Mdt(0), Endpoint::Mgs], "the others hear it");

@@ -109,6 +109,16 @@ fn it_inherits_as_a_file_with_a_name_does() {
     check(&mut world);
 }
 
+/// Once the MDT has cleared away, there is the root alone.
+fn nothing_is_left(world: &mut World) {
+    for _ in 0..3 {
+        world.tick(2_100);
+        world.rest();
+    }
+    check(world);
+    assert_eq!((inodes(world), world.objects()), (1, 0));
+}
+
 #[test]
 fn it_goes_with_a_crash_and_with_whoever_had_it_open() {
     let mut world = World::with_clients(3);
@@ -117,12 +127,7 @@ fn it_goes_with_a_crash_and_with_whoever_had_it_open() {
     assert_eq!(world.objects(), 3);
     world.crash(world.frames.len());
     world.restart_osts();
-    for _ in 0..3 {
-        world.tick(2_100);
-        world.rest();
-    }
-    check(&mut world);
-    assert_eq!((inodes(&world), world.objects()), (1, 0));
+    nothing_is_left(&mut world);
     world.connect(A);
     world.connect(B);
     tmpfile(&mut world, ROOT, true);
@@ -130,12 +135,7 @@ fn it_goes_with_a_crash_and_with_whoever_had_it_open() {
     let (now, mut out) = (world.now, Outbox::new());
     world.mdt.evict_client(now, sateen_types::ClientId(world.clients[&A].id), &mut out);
     world.clients.get_mut(&A).unwrap().obliging = false;
-    for _ in 0..3 {
-        world.tick(2_100);
-        world.rest();
-    }
-    check(&mut world);
-    assert_eq!((inodes(&world), world.objects()), (1, 0));
+    nothing_is_left(&mut world);
     // A link that was answered and lost with the MDT: the file is gone, and no name leads to it.
     let mut world = World::with_clients(3);
     let (fid, _) = tmpfile(&mut world, ROOT, true);
@@ -144,10 +144,5 @@ fn it_goes_with_a_crash_and_with_whoever_had_it_open() {
     assert_eq!(link(&mut world, fid, "name"), None);
     world.crash(frames);
     world.restart_osts();
-    for _ in 0..3 {
-        world.tick(2_100);
-        world.rest();
-    }
-    check(&mut world);
-    assert_eq!((inodes(&world), world.objects()), (1, 0));
+    nothing_is_left(&mut world);
 }

@@ -143,6 +143,8 @@ impl GetStripeArgs {
     }
 }
 
+// Text is written into strings here, which does not fail: that is what `let _` passes over.
+
 /// Fields as lines with labels; one that was asked for alone, as its value.
 fn fields(args: &GetStripeArgs, prefix: &str, end: &str, fields: Fields) -> String {
     let mut out = String::new();

@@ -45,6 +45,7 @@ fn hear(path: &Path) {
         return;
     }
     if let Ok(file) = File::open(path) {
+        // It may say that something was lost, which is what it is here for.
         let _ = file.sync_all();
     }
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
