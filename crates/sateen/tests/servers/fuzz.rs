@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use sateen_testkit::cluster::{Cluster, PATIENCE, Server};
 use sateen_testkit::{can_mount, env_number};
-use sateen_types::{ClientId, Endpoint, Fid, Name, Nid, Seq};
+use sateen_types::{ClientId, Endpoint, Fid, Name, Nid, Seq, seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::{
     Body, Bulk, HEADER_BYTES, Header, MdtReply, MdtRequest, Message, MgsRequest, OstRequest, Reply,
@@ -26,7 +26,7 @@ use sateen_wire::{
 };
 
 use crate::BINARY;
-use common::{Any, Entropy, Random, mutate, seed};
+use common::{Any, Entropy, Random, mutate};
 
 const MESSAGES: u64 = 20_000;
 /// Requests between a `Connect` and its `Disconnect`, if the server does not end it before.
@@ -143,7 +143,7 @@ impl Peer {
             client: id,
             attempt: 0,
             random: Random::new(seed),
-            seq: Seq(0),
+            seq: seq::NORMAL_FIRST,
             answered: 0,
             sent: 0,
         }
@@ -350,7 +350,7 @@ fn nonsense_does_no_harm() {
         return;
     }
     let messages = env_number("MESSAGES", MESSAGES);
-    let seed = seed();
+    let seed = common::seed();
     let mut cluster = Cluster::new(BINARY, "fuzz");
     let (mds, oss) = cluster.start();
     let targets =
