@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use sateen_types::{Attr, Errno, Fid, Layout, Timespec};
 use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
 
+use crate::atime::AtimePolicy;
 use crate::locks::Access;
 use crate::loss::Loss;
 use crate::sync::{Waiters, lock, until};
@@ -93,6 +94,8 @@ pub(crate) struct InodeState {
     pub(crate) commit_before_write: u64,
     /// When the data was last written, if the MDT has not heard of it.
     pub(crate) unreported_mtime: Option<Timespec>,
+    /// The atime that reading from here has set, if the MDT has not heard of it.
+    pub(crate) unreported_atime: Option<Timespec>,
     /// A report is on its way to the MDT. The lock it stands under must not be given back
     /// before it has arrived: nobody else may see the size that it corrects. Nor must another
     /// report overtake it.
@@ -170,7 +173,7 @@ impl InodeState {
 
     /// The MDT has forgotten this client.
     pub(crate) fn forgotten(&mut self) {
-        self.unreported_mtime = None;
+        (self.unreported_mtime, self.unreported_atime) = (None, None);
         self.commit_before_write = 0;
         self.doubtful = true;
     }
@@ -260,6 +263,7 @@ impl InodeState {
                 attr.size_stale = false;
             }
         }
+        attr.atime = attr.atime.max(self.unreported_atime.unwrap_or(attr.atime));
         self.size_known = !attr.size_stale && self.holds(Ibits::DATA);
         self.meta_known = self.holds(Ibits::META);
         self.attr = Some(attr);
@@ -343,6 +347,24 @@ impl InodeState {
         self.unreported_mtime = Some(mtime);
     }
 
+    /// It is read, under a data lock.
+    pub(crate) fn accessed(&mut self, policy: AtimePolicy, now: Timespec) {
+        if self.size_known {
+            self.listed(policy, now);
+        }
+    }
+
+    /// The same for a directory, of which the last that was heard has to do. Whether that sets
+    /// the atime.
+    pub(crate) fn listed(&mut self, policy: AtimePolicy, now: Timespec) -> bool {
+        let Some(attr) = self.attr.as_mut().filter(|attr| policy.sets(attr, now)) else {
+            return false;
+        };
+        attr.atime = now;
+        self.unreported_atime = Some(now);
+        true
+    }
+
     /// The OSTs say how many blocks it has.
     pub(crate) fn takes_up(&mut self, blocks: u64) {
         if let Some(attr) = self.attr.as_mut().filter(|_| self.size_known) {
@@ -377,12 +399,17 @@ impl InodeState {
         if !arrived && self.unreported_mtime.is_none() && self.size_known {
             self.unreported_mtime = report.mtime;
         }
+        if !arrived && self.unreported_atime.is_none() && self.size_known {
+            self.unreported_atime = report.atime;
+        }
     }
 
-    /// What the MDT is to be told of the size, if there is anything to tell.
+    /// What the MDT is to be told of the size and of the times of reading and writing, if there
+    /// is anything to tell.
     pub(crate) fn report(&mut self) -> Option<SizeReport> {
-        let mtime = self.unreported_mtime.take()?;
+        let (mtime, atime) = (self.unreported_mtime.take(), self.unreported_atime.take());
         let attr = self.attr.as_ref().filter(|_| self.size_known)?;
-        Some(SizeReport { size: attr.size, blocks: attr.blocks, mtime: Some(mtime), atime: None })
+        let report = SizeReport { size: attr.size, blocks: attr.blocks, mtime, atime };
+        (mtime.is_some() || atime.is_some()).then_some(report)
     }
 }

@@ -10,6 +10,7 @@
 //! | `locks` | which lock covers what, and how one is given back |
 //! | `lov` | striping: a file range over objects |
 //! | `mdc`, `osc` | typed requests to MDTs and OSTs |
+//! | `atime` | when reading sets the atime |
 //! | `import` | connections: slots, resends, reconnects |
 //! | `lru` | a limit to what is kept |
 //! | `fids` | FIDs out of granted sequences |
@@ -18,6 +19,7 @@
 //! | `loss` | who has been told of what may be lost |
 //! | `unsynced` | what dropped inodes leave to be synced |
 
+mod atime;
 mod client;
 mod fids;
 mod import;
@@ -36,6 +38,7 @@ mod sync;
 mod uncommitted;
 mod unsynced;
 
+pub use atime::AtimePolicy;
 #[doc(hidden)]
 pub use client::Census;
 pub use client::{Client, ClientConfig, TargetSpace};

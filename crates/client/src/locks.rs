@@ -75,10 +75,13 @@ impl InodeState {
     /// uses it: `None`, wait. Looking and removing are one step, or a write could begin under
     /// the lock in between, and end when it is somebody else's.
     fn let_go(&mut self, id: LockId) -> Option<LetGo> {
-        if self.reporting {
+        let at = self.locks.iter().position(|held| held.id == id);
+        // Only what says something of the data: the MDT may ask for the rest before it takes a
+        // report of the atime.
+        let data = at.and_then(|at| self.locks.get(at));
+        if self.reporting && data.is_none_or(|held| held.bits.intersects(Ibits::DATA)) {
             return None;
         }
-        let at = self.locks.iter().position(|held| held.id == id);
         if let Some(held) = at.and_then(|at| self.locks.get_mut(at)) {
             if held.users > 0 {
                 return None;
@@ -92,7 +95,11 @@ impl InodeState {
         }
         self.cancels.push(id);
         let held = at.map(|at| self.locks.remove(at));
-        let report = if held.as_ref().is_some_and(Held::owns_data) { self.report() } else { None };
+        let tells = held.as_ref().is_some_and(|held| {
+            // A reader tells the atime. Who may write as well tells all of it under that lock.
+            held.owns_data() || held.bits.intersects(Ibits::DATA) && !self.owns_size()
+        });
+        let report = if tells { self.report() } else { None };
         self.lost_locks();
         Some(LetGo::Gone(report))
     }
@@ -100,13 +107,12 @@ impl InodeState {
     /// Removes all locks of an inode that nobody needs. Each is to be cancelled with what the
     /// MDT is still to be told of the size: a report that failed is made again by this.
     pub(crate) fn let_all_go(&mut self) -> Vec<(LockId, Option<SizeReport>)> {
-        let report = if self.owns_size() { self.report() } else { None };
-        // Without the lock there is nobody who would believe it.
-        self.unreported_mtime = None;
-        let (mut report, mut gone) = (report, Vec::new());
+        let (owner, mut report) = (self.owns_size(), self.report());
+        let mut gone = Vec::new();
         for held in core::mem::take(&mut self.locks) {
             self.cancels.push(held.id);
-            gone.push((held.id, if held.owns_data() { report.take() } else { None }));
+            let tells = if owner { held.owns_data() } else { held.bits.intersects(Ibits::DATA) };
+            gone.push((held.id, if tells { report.take() } else { None }));
         }
         self.lost_locks();
         gone

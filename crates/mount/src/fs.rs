@@ -3,18 +3,42 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sateen_client::Client;
-use sateen_fuse::{Caps, Filesystem, KernelOffer, Op, Reply, Request};
+use sateen_client::{AtimePolicy, Client};
+use sateen_fuse::{Caps, Filesystem, KernelOffer, MountFlags, Op, Reply, Request};
 use sateen_reactor::Executor;
 use sateen_types::Fid;
 
 use crate::requests::Call;
+
+/// What reading does to atimes on a mount.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Atime {
+    /// To those of files.
+    pub files: AtimePolicy,
+    /// To those of directories.
+    pub folders: AtimePolicy,
+}
+
+impl Atime {
+    /// What the flags of a mount ask for. The kernel leaves atimes to us.
+    pub fn of(flags: &MountFlags) -> Atime {
+        let files = match flags {
+            MountFlags { read_only: true, .. } | MountFlags { noatime: true, .. } => {
+                AtimePolicy::Never
+            }
+            MountFlags { strictatime: true, .. } => AtimePolicy::Strict,
+            _ => AtimePolicy::Relative,
+        };
+        Atime { files, folders: if flags.nodiratime { AtimePolicy::Never } else { files } }
+    }
+}
 
 /// One mount's file system.
 pub struct KernelFs {
     client: Arc<Client>,
     executor: Executor,
     direct_io: bool,
+    atime: Atime,
     /// The kernel can be told to forget names. Otherwise it must not keep any: each use of one
     /// asks again, and what it is told is right.
     keeps_names: AtomicBool,
@@ -22,8 +46,8 @@ pub struct KernelFs {
 
 impl KernelFs {
     /// Serves a client that is connected. With `direct_io` reads bypass the page cache, too.
-    pub fn new(client: Arc<Client>, executor: Executor, direct_io: bool) -> KernelFs {
-        KernelFs { client, executor, direct_io, keeps_names: AtomicBool::new(false) }
+    pub fn new(client: Arc<Client>, executor: Executor, direct_io: bool, atime: Atime) -> KernelFs {
+        KernelFs { client, executor, direct_io, atime, keeps_names: AtomicBool::new(false) }
     }
 
     fn forget(&self, ino: u64, count: u64) {
@@ -57,10 +81,32 @@ impl Filesystem for KernelFs {
                 let call = Call {
                     client: self.client.clone(),
                     direct_io: self.direct_io,
+                    atime: self.atime,
                     keeps_names: self.keeps_names.load(Ordering::Relaxed),
                 };
                 self.executor.spawn(Box::pin(call.run(request, reply)));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_decide_what_reading_does() {
+        let atime = |options: &str| {
+            let mut flags = MountFlags::default();
+            assert!(options.split(',').all(|option| flags.set(option)));
+            let Atime { files, folders } = Atime::of(&flags);
+            (files, folders)
+        };
+        use AtimePolicy::{Never, Relative, Strict};
+        assert_eq!(atime("rw"), (Relative, Relative));
+        assert_eq!(atime("relatime,nodiratime"), (Relative, Never));
+        assert_eq!(atime("strictatime"), (Strict, Strict));
+        assert_eq!(atime("noatime"), (Never, Never));
+        assert_eq!(atime("ro,strictatime"), (Never, Never));
     }
 }

@@ -8,7 +8,7 @@ mod fs;
 mod requests;
 mod virtual_xattr;
 
-pub use fs::KernelFs;
+pub use fs::{Atime, KernelFs};
 pub use virtual_xattr::{
     CHECK_XATTR, LINKS_XATTR, OSTS_XATTR, SPACE_XATTR, STRIPE_XATTR, SYNC_XATTR, SpaceRow,
     TARGETS_XATTR, TargetRow,

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use sateen_client::{Client, Entry, Known, OpenHow, Verb};
+use sateen_client::{AtimePolicy, Client, Entry, Known, OpenHow, Verb};
 use sateen_fuse::{FileKind, Op, Reply, Request, SetattrIn, StatfsOut, open_flags};
-use sateen_types::{DirCookie, Errno, Falloc, Fid, Result};
+use sateen_types::{Attr, DirCookie, Errno, Falloc, Fid, Result};
 use sateen_wire::{Cred, RenameFlags, SetAttr, TimeSet, XattrMode};
 
 use crate::convert;
+use crate::fs::Atime;
 use crate::virtual_xattr;
 
 /// Units that statfs counts in, in bytes.
@@ -26,6 +27,7 @@ const O_DSYNC: u32 = 0o10000;
 /// Only the kernel itself sets it: the file is to be executed.
 const FMODE_EXEC: u32 = 0o40;
 const O_DIRECT: u32 = 0o40000;
+const O_NOATIME: u32 = 0o1_000_000;
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
@@ -42,9 +44,10 @@ pub(crate) struct Call {
     pub(crate) client: Arc<Client>,
     pub(crate) direct_io: bool,
     pub(crate) keeps_names: bool,
+    pub(crate) atime: Atime,
 }
 
-fn how(flags: u32) -> OpenHow {
+fn how(flags: u32, atime: AtimePolicy) -> OpenHow {
     let access = flags & O_ACCMODE;
     OpenHow {
         read: access != O_WRONLY,
@@ -54,10 +57,11 @@ fn how(flags: u32) -> OpenHow {
         exclusive: flags & O_EXCL != 0,
         sync: flags & O_DSYNC != 0,
         exec: flags & FMODE_EXEC != 0,
+        atime: if flags & O_NOATIME != 0 { AtimePolicy::Never } else { atime },
     }
 }
 
-fn kernel_flags(how: OpenHow, flags: u32, direct_io: bool) -> u32 {
+fn kernel_flags(how: OpenHow, flags: u32, direct_io: bool, attr: &Attr) -> u32 {
     // A close has nothing to wait for, and what was stored through mappings is written when
     // they go.
     let always = open_flags::NOFLUSH;
@@ -65,6 +69,11 @@ fn kernel_flags(how: OpenHow, flags: u32, direct_io: bool) -> u32 {
         // Writers go past the page cache: no copy, and appends find their place under the
         // data lock. Mappings still work.
         return always | open_flags::DIRECT_IO | open_flags::PARALLEL_DIRECT_WRITES;
+    }
+    if how.atime.is_unread(attr) {
+        // Pages from before the file was changed, by a chmod perhaps, would be read without a
+        // call, and the atime would stay as it is.
+        return always;
     }
     always | open_flags::KEEP_CACHE
 }
@@ -227,7 +236,7 @@ impl Call {
     }
 
     async fn dot_dot(&self, fid: Fid) -> Result<Entry> {
-        let page = self.client.readdir(fid, DirCookie::START, 1).await?;
+        let page = self.client.readdir(fid, DirCookie::START, 1, AtimePolicy::Never).await?;
         self.dot(page.parent).await
     }
 
@@ -242,20 +251,21 @@ impl Call {
     async fn open(&self, op: Op, cred: Cred, reply: Reply) {
         match op {
             Op::Open { ino, flags, .. } => {
-                let how = how(flags);
+                let how = how(flags, self.atime.files);
                 let opened = match convert::fid_of(ino) {
                     Ok(fid) => self.client.open(fid, how, cred).await,
                     Err(errno) => Err(errno),
                 };
                 match opened {
                     Ok(opened) => {
-                        reply.opened(opened.handle, kernel_flags(how, flags, self.direct_io));
+                        let attr = &opened.known.attr;
+                        reply.opened(opened.handle, kernel_flags(how, flags, self.direct_io, attr));
                     }
                     Err(errno) => reply.error(errno.raw()),
                 }
             }
             Op::Create { parent, name, mode, flags, .. } => {
-                let how = how(flags);
+                let how = how(flags, self.atime.files);
                 let created = match convert::fid_of(parent) {
                     Ok(parent) => {
                         self.client.create(parent, name.as_bytes(), mode, how, cred).await
@@ -267,14 +277,14 @@ impl Call {
                         let attr = opened.known.attr;
                         let held = self.client.introduce(attr.fid) && opened.known.held;
                         let out = convert::entry(&attr, entry.held && self.keeps_names, held);
-                        let flags = kernel_flags(how, flags, self.direct_io);
+                        let flags = kernel_flags(how, flags, self.direct_io, &attr);
                         reply.created(&out, opened.handle, flags);
                     }
                     Err(errno) => reply.error(errno.raw()),
                 }
             }
             Op::Tmpfile { parent, mode, flags, .. } => {
-                let how = how(flags);
+                let how = how(flags, self.atime.files);
                 let made = match convert::fid_of(parent) {
                     Ok(parent) => self.client.tmpfile(parent, mode, how, cred).await,
                     Err(errno) => Err(errno),
@@ -283,7 +293,7 @@ impl Call {
                     Ok(opened) => {
                         let attr = opened.known.attr;
                         let held = self.client.introduce(attr.fid) && opened.known.held;
-                        let flags = kernel_flags(how, flags, self.direct_io);
+                        let flags = kernel_flags(how, flags, self.direct_io, &attr);
                         let out = convert::entry(&attr, false, held);
                         reply.created(&out, opened.handle, flags);
                     }
@@ -336,7 +346,7 @@ impl Call {
             let fid = convert::fid_of(ino)?;
             let mut after = DirCookie::from_raw(offset);
             let count = out.room() / DIRENT_BYTES;
-            let mut page = self.client.readdir(fid, after, count).await?;
+            let mut page = self.client.readdir(fid, after, count, self.atime.folders).await?;
             let dots = [(DirCookie::DOT, fid, &b"."[..]), (DirCookie::DOT_DOT, page.parent, b"..")];
             for (cookie, fid, name) in dots {
                 let kind = FileKind::Directory;
@@ -358,7 +368,7 @@ impl Call {
                     return Ok(());
                 }
                 // A page without entries that is not the last: nothing but removed ones.
-                page = self.client.readdir(fid, after, count).await?;
+                page = self.client.readdir(fid, after, count, self.atime.folders).await?;
             }
         };
         let result: Result<()> = filled.await;

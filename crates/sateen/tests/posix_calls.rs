@@ -271,3 +271,60 @@ fn a_rename_leaves_a_whiteout() {
     assert!(names(&other.join("dir")).is_empty());
     ended(&program);
 }
+
+/// Waits until something is so: what the kernel does not wait for takes a moment.
+fn soon(what: impl Fn() -> bool) -> bool {
+    (0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        what()
+    })
+}
+
+#[test]
+fn reading_sets_the_atime() {
+    let Some(program) = started("atime", 2, &[]) else { return };
+    let (path, other) = (program.mnt().join("file"), program.mounts()[1].join("file"));
+    fs::write(&path, [1; 10_000]).unwrap();
+    let meta = || fs::metadata(&path).unwrap();
+    let written = meta();
+    assert_eq!(written.accessed().unwrap(), written.modified().unwrap());
+    assert_eq!(fs::metadata(&other).unwrap().accessed().unwrap(), written.accessed().unwrap());
+    fs::read(&path).unwrap();
+    let read = meta();
+    assert!(read.accessed().unwrap() > written.accessed().unwrap(), "at once");
+    assert_eq!(read.modified().unwrap(), written.modified().unwrap());
+    assert_eq!((read.ctime(), read.ctime_nsec()), (written.ctime(), written.ctime_nsec()));
+    let seen = || fs::metadata(&other).unwrap().accessed().unwrap() == read.accessed().unwrap();
+    assert!(soon(seen), "after the close on another mount, too");
+    fs::read(&path).unwrap();
+    fs::read(&other).unwrap();
+    assert_eq!(meta().accessed().unwrap(), read.accessed().unwrap(), "it was newer than the rest");
+    // It is set if it is a day old, or if the inode was changed; not with O_NOATIME.
+    let day = std::time::Duration::from_secs(25 * 3600);
+    let set = |atime| {
+        let times = fs::FileTimes::new().set_accessed(atime).set_modified(atime - day);
+        File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
+    };
+    let yesterday = read.accessed().unwrap() - day;
+    set(yesterday);
+    assert_eq!(meta().accessed().unwrap(), yesterday);
+    let quiet = openat(CWD, &path, OFlags::RDONLY | OFlags::NOATIME, Mode::empty()).unwrap();
+    File::from(quiet).read_at(&mut [0; 10], 0).unwrap();
+    assert_eq!(meta().accessed().unwrap(), yesterday);
+    File::open(&path).unwrap().read_at(&mut [0; 10], 0).unwrap();
+    assert!(meta().accessed().unwrap() > yesterday + day);
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let changed = meta();
+    File::open(&path).unwrap().read_at(&mut [0; 10], 0).unwrap();
+    assert!(meta().accessed().unwrap() > changed.accessed().unwrap());
+    // Directories.
+    let dir = program.mnt().join("dir");
+    fs::create_dir(&dir).unwrap();
+    let made = fs::metadata(&dir).unwrap().accessed().unwrap();
+    names(&dir);
+    let listed = fs::metadata(&dir).unwrap().accessed().unwrap();
+    assert!(listed > made);
+    names(&dir);
+    assert_eq!(fs::metadata(&dir).unwrap().accessed().unwrap(), listed);
+    ended(&program);
+}

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
-use sateen_client::{Client, Entry, KernelInval, Known, OpenHow};
+use sateen_client::{AtimePolicy, Client, Entry, KernelInval, Known, OpenHow};
 use sateen_types::{Attr, DirCookie, Errno, Falloc, Fid, Ino, Result};
 use sateen_wire::{Cred, DirEntry, RenameFlags, SetAttr};
 
@@ -523,7 +523,8 @@ impl Kernel {
         let mut after = DirCookie::START;
         let mut out = Vec::new();
         loop {
-            let page = self.client.readdir(fid, after, READDIR_COUNT).await?;
+            let page =
+                self.client.readdir(fid, after, READDIR_COUNT, AtimePolicy::Relative).await?;
             if let Some(last) = page.entries.last() {
                 after = last.cookie;
             }

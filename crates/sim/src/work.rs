@@ -447,7 +447,7 @@ impl Chooser<'_> {
             truncate: write && self.random.one_in(8),
             exclusive: false,
             sync: write && self.random.one_in(20),
-            exec: false,
+            ..OpenHow::default()
         }
     }
 

@@ -39,6 +39,9 @@ impl Client {
         let inode = &file.inode;
         let used = self.use_data(inode, Access::Read).await?;
         let size = self.size_now(inode, &used).await?;
+        // Also at the end of the file: it was asked for.
+        let now = self.port.now().wall();
+        inode.update(|state| state.accessed(file.how.atime, now));
         let len = u64::from(len).min(size.saturating_sub(offset));
         if len == 0 {
             return Ok(buffer);

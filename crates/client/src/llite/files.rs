@@ -9,6 +9,7 @@ use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, SetAttr}
 
 use super::names::{Made, Make};
 use super::{Entry, Known};
+use crate::atime::AtimePolicy;
 use crate::client::Client;
 use crate::inode::Inode;
 use crate::locks::DataUse;
@@ -36,6 +37,8 @@ pub struct OpenHow {
     pub sync: bool,
     /// To be executed.
     pub exec: bool,
+    /// What reading does to the atime.
+    pub atime: AtimePolicy,
 }
 
 /// An open file of this client.
@@ -376,7 +379,8 @@ impl Client {
             let unsaved = file.unsaved.load(Ordering::Relaxed);
             return if unsaved { Err(Errno::EIO) } else { Ok(()) };
         }
-        let report = if file.how.write { inode.next_report().await } else { None };
+        let reports = file.how.write || lock(&inode.state).unreported_atime.is_some();
+        let report = if reports { inode.next_report().await } else { None };
         let close = MdtRequest::Close { fid: inode.fid, open_id: file.id, report };
         let closed = self.mdt_in(era, inode.fid, close).await;
         if let Some(report) = report {

@@ -1,6 +1,7 @@
 //! The client against scripted targets: messages come in just the order that a test wants.
 
 #![allow(clippy::panic, clippy::unwrap_used)]
+mod atime;
 mod evicted;
 mod memory;
 mod network;

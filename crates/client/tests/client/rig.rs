@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use sateen_client::{Client, ClientConfig, KernelInval, OpenHow, Port, Task};
+use sateen_client::{AtimePolicy, Client, ClientConfig, KernelInval, OpenHow, Port, Task};
 use sateen_types::{Attr, ClientId, Endpoint, Fid, Ino, Nid, Seq, Timespec, Timestamp};
 use sateen_wire::{
     Body, Bulk, Callback, Cred, Grant, Grants, Header, Ibits, LockId, LockMode, MdtReply,
@@ -25,6 +25,7 @@ pub(crate) const WRITE: OpenHow = OpenHow {
     exclusive: false,
     sync: false,
     exec: false,
+    atime: AtimePolicy::Relative,
 };
 const MDT: Endpoint = Endpoint::Mdt(0);
 
@@ -56,7 +57,7 @@ impl Future for Flag {
 impl Port for TestPort {
     fn now(&self) -> Timestamp {
         let passed_ns = self.0.lock().unwrap().passed_ns;
-        Timestamp { mono_ns: 1 + passed_ns, wall_ns: 1 }
+        Timestamp { mono_ns: 1 + passed_ns, wall_ns: 1 + passed_ns as i64 }
     }
     fn send(&self, message: Message) {
         self.0.lock().unwrap().sent.push(message);

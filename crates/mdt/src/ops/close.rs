@@ -4,7 +4,7 @@ use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Fid};
 use sateen_wire::{OpenId, SizeReport};
 
-use super::report::{apply, changes, wrote};
+use super::report::{accessed, apply, changes, read_at, wrote};
 use super::{put_inode, writes_data};
 use crate::destroy::{count, destroy};
 use crate::keys;
@@ -26,7 +26,15 @@ pub(super) fn run(
         return Err(Errno::EBADF.into());
     };
     let last = file.opens == 1 && file.orphan;
-    if !write && !last {
+    let mut atime = None;
+    if !last && report.is_some_and(|report| report.atime.is_some()) {
+        let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+        if let Some(inode) = view.inode(fid)? {
+            atime = read_at(&mut mdt.locks, op, &inode.attr, report)?;
+        }
+    }
+    let Some(file) = mdt.opens.get(fid) else { return Err(Errno::EBADF.into()) };
+    if !write && !last && atime.is_none() {
         mdt.clients.close(op.client, id);
         mdt.opens.close(fid, write);
         return Ok(Outcome::done(0));
@@ -44,6 +52,7 @@ pub(super) fn run(
         if let Some(report) = report.filter(|report| changes(&before, report)) {
             apply(&mut inode.attr, report, &stamp);
         }
+        accessed(&mut inode.attr, atime, &stamp);
         if write && file.writers == 1 {
             end_session(&mut inode.attr, file, report);
         }

@@ -5,8 +5,8 @@ use sateen_target::Fault;
 use sateen_types::{Errno, Fid};
 use sateen_wire::{Grants, Ibits, LockId, MdtReply, SizeReport};
 
-use super::report::{apply, changes, wrote};
-use super::{put_inode, shown, writes_data};
+use super::report::{accessed, apply, changes, wrote};
+use super::{put_inode, reads_size, shown, writes_data};
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
 use crate::view::View;
@@ -37,20 +37,28 @@ pub(super) fn cancel(
     report: Option<&SizeReport>,
 ) -> Result<Outcome, Fault> {
     let mut transno = 0;
-    if let Some(report) = report
-        && mdt.locks.covers(op.client, &writes_data(fid))
-    {
+    let writer = mdt.locks.covers(op.client, &writes_data(fid));
+    let reader = mdt.locks.covers(op.client, &reads_size(fid));
+    if let Some(report) = report.filter(|_| reader) {
         let view = View::new(&mdt.core, op.fetched, mdt.config.index);
-        if let Some(mut inode) = view.inode(fid)?
-            && changes(&inode.attr, report)
-        {
-            let stamp = op.stamp(&mdt.core);
-            apply(&mut inode.attr, report, &stamp);
-            mdt.batch.clear();
-            put_inode(&mut mdt.batch, &inode);
-            transno = op.commit(&mut mdt.core, &mut mdt.batch);
+        if let Some(mut inode) = view.inode(fid)? {
+            let (before, stamp) = (inode.attr, op.stamp(&mdt.core));
+            if writer && changes(&before, report) {
+                apply(&mut inode.attr, report, &stamp);
+            } else if !writer {
+                // Nobody is asked to forget the old atime: a cancel must not wait.
+                let news = report.atime.filter(|at| *at > before.atime);
+                accessed(&mut inode.attr, news, &stamp);
+            }
+            if inode.attr != before {
+                mdt.batch.clear();
+                put_inode(&mut mdt.batch, &inode);
+                transno = op.commit(&mut mdt.core, &mut mdt.batch);
+            }
         }
-        mdt.opens.reported(fid, wrote(report));
+        if writer {
+            mdt.opens.reported(fid, wrote(report));
+        }
     }
     mdt.locks.cancel(op.client, fid, id);
     Ok(Outcome::done(transno))

@@ -1,8 +1,9 @@
 //! `ReportSize`, and what a report in a cancel or close does: the size comes home.
 
+use sateen_ldlm::{LockTable, Need};
 use sateen_target::Fault;
-use sateen_types::{Attr, Errno, Fid};
-use sateen_wire::SizeReport;
+use sateen_types::{Attr, Errno, Fid, Timespec};
+use sateen_wire::{Ibits, SizeReport};
 
 use super::{FILE_SIZE_MAX, put_inode, reads_size, writes_data};
 use crate::mdt::Mdt;
@@ -14,7 +15,7 @@ pub(super) fn changes(attr: &Attr, report: &SizeReport) -> bool {
     report.size != attr.size
         || report.blocks != attr.blocks
         || report.mtime.is_some()
-        || report.atime.is_some()
+        || report.atime.is_some_and(|at| at > attr.atime)
 }
 
 /// Takes a report over into the attributes. The times are the reporter's: it has seen the
@@ -22,7 +23,7 @@ pub(super) fn changes(attr: &Attr, report: &SizeReport) -> bool {
 pub(super) fn apply(attr: &mut Attr, report: &SizeReport, stamp: &Stamp) {
     attr.size = report.size.min(FILE_SIZE_MAX);
     attr.blocks = report.blocks;
-    attr.atime = report.atime.unwrap_or(attr.atime);
+    attr.atime = attr.atime.max(report.atime.unwrap_or(attr.atime));
     attr.version = stamp.transno;
     if let Some(mtime) = report.mtime {
         attr.mtime = mtime;
@@ -30,9 +31,45 @@ pub(super) fn apply(attr: &mut Attr, report: &SizeReport, stamp: &Stamp) {
     }
 }
 
+/// Takes over what [`read_at`] has found.
+pub(super) fn accessed(attr: &mut Attr, read_at: Option<Timespec>, stamp: &Stamp) {
+    if let Some(at) = read_at {
+        attr.atime = attr.atime.max(at);
+        attr.version = stamp.transno;
+    }
+}
+
 /// Whether a report says that something was written.
 pub(super) fn wrote(report: &SizeReport) -> bool {
     report.mtime.is_some() || report.size > 0
+}
+
+/// The atime that a reader reports, if it is news. Who does not hold a file's data any more may
+/// be telling what is older than the atime that somebody has set since.
+///
+/// Others may show the old one only as long as they hold both the attributes and the data, and
+/// a reader does not take their data away: it is the attributes that they have to give back.
+pub(super) fn read_at(
+    locks: &mut LockTable,
+    op: &mut Op<'_>,
+    attr: &Attr,
+    report: Option<&SizeReport>,
+) -> Result<Option<Timespec>, Fault> {
+    let Some(at) = report.and_then(|report| report.atime).filter(|at| *at > attr.atime) else {
+        return Ok(None);
+    };
+    let fid = attr.fid;
+    if attr.is_dir() {
+        // All who look names up there hold its attributes: they are left in peace.
+        return Ok(Some(at));
+    }
+    if !locks.covers(op.client, &reads_size(fid)) {
+        return Ok(None);
+    }
+    if locks.in_conflict(op.client, &Need::all_gone(fid, Ibits::DATA)) {
+        op.need(locks, &[Need::all_gone(fid, Ibits::UPDATE)])?;
+    }
+    Ok(Some(at))
 }
 
 pub(super) fn run(
@@ -64,15 +101,25 @@ pub(super) fn run(
         // Beyond what the objects prove lies a hole: only truncates make files smaller.
         report.size = report.size.max(inode.attr.size);
     }
-    if !settles && (!holder || !changes(&inode.attr, &report)) {
+    let told = holder && changes(&inode.attr, &report);
+    let read_at = if glimpsed.is_none() {
+        read_at(&mut mdt.locks, op, &inode.attr, Some(&report))?
+    } else {
+        None
+    };
+    if !settles && !told && read_at.is_none() {
         if holder {
             mdt.opens.reported(fid, wrote(&report));
         }
         return Ok(Outcome::done(0));
     }
     let stamp = op.stamp(&mdt.core);
-    apply(&mut inode.attr, &report, &stamp);
-    inode.attr.size_stale &= !settles;
+    if settles || told {
+        apply(&mut inode.attr, &report, &stamp);
+        inode.attr.size_stale &= !settles;
+    } else {
+        accessed(&mut inode.attr, read_at, &stamp);
+    }
     mdt.batch.clear();
     put_inode(&mut mdt.batch, &inode);
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);

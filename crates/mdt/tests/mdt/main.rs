@@ -9,6 +9,7 @@
 )]
 
 mod acl;
+mod atime;
 mod basic;
 mod clients;
 mod fsck;

@@ -13,7 +13,7 @@ use sateen_types::ClientId;
 use super::port::{ClientPort, ToClient};
 use crate::logging;
 use crate::refusal::{Outcome, Refusal};
-use sateen_mount::KernelFs;
+use sateen_mount::{Atime, KernelFs};
 
 /// How long connecting to all targets, or saying goodbye to them, may take.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -57,7 +57,8 @@ impl Mounted {
         options.fsname = source.to_owned();
         options.flags = how.flags;
         let executor = reactor.executor.clone();
-        let fs = Arc::new(KernelFs::new(client.clone(), executor, how.direct_io));
+        let atime = Atime::of(&how.flags);
+        let fs = Arc::new(KernelFs::new(client.clone(), executor, how.direct_io, atime));
         let session = Session::mount(options, fs).map_err(|error| {
             Refusal::new(
                 format!("cannot mount: {error}"),
