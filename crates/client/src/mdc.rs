@@ -9,6 +9,10 @@ use crate::client::Client;
 use crate::fids::Draw;
 use crate::import::{Answer, Import};
 
+/// How long, and how often, it is waited for that a program which has ended is closed: 500 ms.
+const RUNNING_PAUSE_NS: u64 = 10_000_000;
+const RUNNING_TRIES: u32 = 50;
+
 /// A good answer of an MDT.
 #[derive(Debug)]
 pub(crate) struct MdtAnswer {
@@ -30,6 +34,25 @@ impl Client {
     /// The MDT's, or `EIO` if the connection was lost.
     pub(crate) async fn mdt(&self, fid: Fid, request: MdtRequest) -> Result<MdtAnswer> {
         self.mdt_call(fid, request, false, None).await
+    }
+
+    /// A request that writes to a file: while it is being executed elsewhere, it is refused. A
+    /// program that has just ended may not be closed yet: no kernel waits for that.
+    ///
+    /// # Errors
+    /// As [`Client::mdt`]; `ETXTBSY` if the program goes on running.
+    pub(crate) async fn mdt_unless_it_runs(
+        &self,
+        fid: Fid,
+        request: MdtRequest,
+    ) -> Result<MdtAnswer> {
+        for _ in 0..RUNNING_TRIES {
+            match self.mdt(fid, request.clone()).await {
+                Err(Errno::ETXTBSY) => self.port.sleep(RUNNING_PAUSE_NS).await,
+                answer => return answer,
+            }
+        }
+        self.mdt(fid, request).await
     }
 
     /// A request that goes by what the client was given in this era.

@@ -14,6 +14,7 @@ use sateen_wire::{Callback, MdtRequest, Message, OpenId};
 
 use crate::keys;
 use crate::mdt::Mdt;
+use crate::opens::Purpose;
 use crate::work::Work;
 
 /// Most files that one client has open.
@@ -21,7 +22,7 @@ pub const OPENS_PER_CLIENT_MAX: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 struct Client {
-    opens: BTreeMap<OpenId, (Fid, bool)>,
+    opens: BTreeMap<OpenId, (Fid, Purpose)>,
     seqs: Vec<Seq>,
     /// One past the highest slot used.
     slots: u16,
@@ -67,12 +68,12 @@ impl Clients {
         if client.opens.len() >= OPENS_PER_CLIENT_MAX { Err(Errno::ENFILE) } else { Ok(()) }
     }
 
-    pub(crate) fn open(&mut self, client: ClientId, id: OpenId, file: (Fid, bool)) {
+    pub(crate) fn open(&mut self, client: ClientId, id: OpenId, file: (Fid, Purpose)) {
         self.all.entry(client).or_default().opens.insert(id, file);
     }
 
-    /// The file of an open, and whether it writes.
-    pub(crate) fn opened(&self, client: ClientId, id: OpenId) -> Option<(Fid, bool)> {
+    /// The file of an open, and what for.
+    pub(crate) fn opened(&self, client: ClientId, id: OpenId) -> Option<(Fid, Purpose)> {
         self.all.get(&client)?.opens.get(&id).copied()
     }
 
@@ -214,8 +215,8 @@ impl Mdt {
         self.held.retain(|message| message.header.client != client);
         self.unfenced.retain(|(message, _, _)| message.header.client != client);
         let Some(gone) = self.clients.all.remove(&client) else { return };
-        for (fid, write) in gone.opens.into_values() {
-            if self.opens.close(fid, write) {
+        for (fid, purpose) in gone.opens.into_values() {
+            if self.opens.close(fid, client, purpose) {
                 self.works.push_back(Work::Orphan(fid));
             }
         }

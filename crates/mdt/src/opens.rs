@@ -5,13 +5,26 @@
 //! of a writer. In between it is noted whether the MDT knows the size (as of the last lock
 //! given up), and whether anything was written at all.
 
-use sateen_types::{Attr, Fid, FidMap};
+use std::collections::BTreeMap;
+
+use sateen_types::{Attr, ClientId, Fid, FidMap};
+
+/// What an open is for, beside reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Purpose {
+    /// For writing.
+    pub(crate) write: bool,
+    /// To execute it.
+    pub(crate) exec: bool,
+}
 
 /// One inode that somebody has open.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFile {
     pub(crate) opens: u32,
     pub(crate) writers: u32,
+    /// Who executes it, and how often.
+    execs: BTreeMap<ClientId, u32>,
     /// It has no name any more and goes with the last close.
     pub(crate) orphan: bool,
     /// It never had a name, and may be given one.
@@ -47,12 +60,22 @@ impl Opens {
         self.files.get(&fid).map_or(0, |file| file.writers)
     }
 
+    /// Whether another client executes it: nobody may write to a program that runs. Its own
+    /// programs a client's kernel watches itself, and knows sooner when they have ended.
+    pub(crate) fn runs_elsewhere(&self, fid: Fid, client: ClientId) -> bool {
+        let file = self.files.get(&fid);
+        file.is_some_and(|file| file.execs.keys().any(|other| *other != client))
+    }
+
     /// One more open. `before` is the inode as it was before this open changed it.
-    pub(crate) fn open(&mut self, before: &Attr, write: bool) {
+    pub(crate) fn open(&mut self, before: &Attr, client: ClientId, purpose: Purpose) {
         let file = self.files.entry(before.fid).or_default();
         file.opens += 1;
         file.orphan = before.nlink == 0;
-        if write {
+        if purpose.exec {
+            *file.execs.entry(client).or_default() += 1;
+        }
+        if purpose.write {
             if file.writers == 0 {
                 file.known = !before.size_stale;
                 file.wrote = false;
@@ -63,10 +86,18 @@ impl Opens {
     }
 
     /// One less. Returns whether it was the last of an orphan.
-    pub(crate) fn close(&mut self, fid: Fid, write: bool) -> bool {
+    pub(crate) fn close(&mut self, fid: Fid, client: ClientId, purpose: Purpose) -> bool {
         let Some(file) = self.files.get_mut(&fid) else { return false };
         file.opens -= 1;
-        file.writers -= u32::from(write);
+        file.writers -= u32::from(purpose.write);
+        if purpose.exec
+            && let Some(count) = file.execs.get_mut(&client)
+        {
+            *count -= 1;
+            if *count == 0 {
+                file.execs.remove(&client);
+            }
+        }
         let (last, orphan) = (file.opens == 0, file.orphan);
         if last {
             self.files.remove(&fid);

@@ -328,3 +328,23 @@ fn reading_sets_the_atime() {
     assert_eq!(fs::metadata(&dir).unwrap().accessed().unwrap(), listed);
     ended(&program);
 }
+
+#[test]
+fn a_program_that_runs_is_not_written_from_another_mount() {
+    let Some(program) = started("busy", 2, &[]) else { return };
+    let (here, there) = (program.mnt().join("sleep"), program.mounts()[1].join("sleep"));
+    fs::copy("/bin/sleep", &here).unwrap();
+    let mut running = Command::new(&here).arg("600").spawn().unwrap();
+    let write = || File::options().write(true).open(&there).map(drop);
+    let busy = |result: std::io::Result<()>| {
+        result.unwrap_err().raw_os_error() == Some(rustix::io::Errno::TXTBSY.raw_os_error())
+    };
+    assert!(busy(write()));
+    assert!(busy(File::create(&there).map(drop)));
+    assert!(fs::read(&there).unwrap() == fs::read("/bin/sleep").unwrap());
+    running.kill().unwrap();
+    running.wait().unwrap();
+    write().unwrap();
+    assert!(Command::new(&there).arg("0").status().unwrap().success());
+    ended(&program);
+}

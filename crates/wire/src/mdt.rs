@@ -51,8 +51,7 @@ wire_struct! {
         pub write: bool,
         /// Cut to nothing (`O_TRUNC`).
         pub truncate: bool,
-        /// Opened to execute. Clients keep programs that run from being cut; an MDT goes by
-        /// this nowhere.
+        /// Opened to execute: until it is closed nobody else may write to it (`ETXTBSY`).
         pub exec: bool,
     }
 }

@@ -141,7 +141,8 @@ impl Client {
         } else {
             None
         };
-        let answer = self.mdt(fid, MdtRequest::SetAttr { fid, set, cred }).await?;
+        let request = MdtRequest::SetAttr { fid, set, cred };
+        let answer = self.mdt_unless_it_runs(fid, request).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         let sent = answer.stamp;
         self.own_change(&inode, Some(attr), sent).await;

@@ -142,14 +142,14 @@ impl Client {
         let want = Ibits::META.union(Ibits::DATA);
         // A report of the size that was must not arrive after the size is none.
         let quiet = if how.truncate { Some(Quiet::begin(&inode).await) } else { None };
-        let opened =
-            match self.mdt(fid, MdtRequest::Open { fid, flags, open_id: id, cred, want }).await {
-                Ok(answer) => match answer.body {
-                    MdtReply::Opened { attr, layout } => Ok((attr, layout, answer.stamp)),
-                    _ => Err(Errno::EPROTO),
-                },
-                Err(errno) => Err(errno),
-            };
+        let request = MdtRequest::Open { fid, flags, open_id: id, cred, want };
+        let opened = match self.mdt_unless_it_runs(fid, request).await {
+            Ok(answer) => match answer.body {
+                MdtReply::Opened { attr, layout } => Ok((attr, layout, answer.stamp)),
+                _ => Err(Errno::EPROTO),
+            },
+            Err(errno) => Err(errno),
+        };
         let (attr, layout, sent) = match opened {
             Ok(opened) => opened,
             Err(errno) => {

@@ -19,12 +19,13 @@ pub(super) fn run(
     (fid, id): (Fid, OpenId),
     report: Option<&SizeReport>,
 ) -> Result<Outcome, Fault> {
-    let Some((opened, write)) = mdt.clients.opened(op.client, id) else {
+    let Some((opened, purpose)) = mdt.clients.opened(op.client, id) else {
         return Err(Errno::EBADF.into());
     };
     let Some(file) = mdt.opens.get(fid).filter(|_| opened == fid) else {
         return Err(Errno::EBADF.into());
     };
+    let write = purpose.write;
     let last = file.opens == 1 && file.orphan;
     let mut atime = None;
     if !last && report.is_some_and(|report| report.atime.is_some()) {
@@ -36,7 +37,7 @@ pub(super) fn run(
     let Some(file) = mdt.opens.get(fid) else { return Err(Errno::EBADF.into()) };
     if !write && !last && atime.is_none() {
         mdt.clients.close(op.client, id);
-        mdt.opens.close(fid, write);
+        mdt.opens.close(fid, op.client, purpose);
         return Ok(Outcome::done(0));
     }
     let holder = mdt.locks.covers(op.client, &writes_data(fid));
@@ -76,7 +77,7 @@ pub(super) fn run(
         mdt.opens.reported(fid, wrote(report));
     }
     mdt.clients.close(op.client, id);
-    mdt.opens.close(fid, write);
+    mdt.opens.close(fid, op.client, purpose);
     if let Some(doomed) = doomed {
         mdt.destroyed(doomed, transno);
     }

@@ -16,6 +16,7 @@ use crate::layouts::Made;
 use crate::mdt::Mdt;
 use crate::names::{Found, find, insert};
 use crate::op::{Op, Outcome};
+use crate::opens::Purpose;
 use crate::seqs::Seqs;
 use crate::view::{Stamp, View};
 
@@ -223,8 +224,9 @@ pub(super) fn created(
     let write = new.intent.flags.write;
     if new.open {
         let before = Attr { size_stale: false, maybe_objects: false, ..attr };
-        mdt.opens.open(&before, write);
-        mdt.clients.open(op.client, new.intent.id, (new.fid, write));
+        let purpose = Purpose { write, exec: false };
+        mdt.opens.open(&before, op.client, purpose);
+        mdt.clients.open(op.client, new.intent.id, (new.fid, purpose));
     }
     let mut grants = Grants::NONE;
     let data = if new.open && write { LockMode::Pw } else { LockMode::Pr };

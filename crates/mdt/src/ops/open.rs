@@ -15,6 +15,7 @@ use crate::alloc::resolve;
 use crate::layouts::Made;
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome, Punch, reply};
+use crate::opens::Purpose;
 use crate::view::{Stamp, View};
 
 /// How a file is to be opened.
@@ -62,6 +63,9 @@ pub(super) fn open_file(
     let truncate = truncate && regular;
     let write = write && regular;
     if write || truncate {
+        if mdt.opens.runs_elsewhere(fid, op.client) {
+            return Err(Errno::ETXTBSY.into());
+        }
         op.need_fences()?;
         op.need(&mut mdt.locks, &[Need::all_gone(fid, Ibits::DATA)])?;
     }
@@ -100,8 +104,9 @@ pub(super) fn open_file(
     if truncate {
         mdt.opens.reported(fid, true);
     }
-    mdt.opens.open(&settled, write);
-    mdt.clients.open(op.client, intent.id, (fid, write));
+    let purpose = Purpose { write, exec: intent.flags.exec && regular };
+    mdt.opens.open(&settled, op.client, purpose);
+    mdt.clients.open(op.client, intent.id, (fid, purpose));
     let mut grants = Grants::NONE;
     let data = if write { LockMode::Pw } else { LockMode::Pr };
     op.grant_inode(&mut mdt.locks, &mut grants, fid, (intent.want, data));

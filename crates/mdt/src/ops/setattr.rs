@@ -33,6 +33,9 @@ pub(super) fn run(
     };
     let hash_key = view.hash_key;
     if set.size.is_some() {
+        if mdt.opens.runs_elsewhere(fid, op.client) {
+            return Err(Errno::ETXTBSY.into());
+        }
         op.need_fences()?;
     }
     op.need(&mut mdt.locks, &[Need::all_gone(fid, bits(set))])?;

@@ -345,6 +345,44 @@ fn opens_truncate_and_refuse_what_cannot_be_opened() {
     finish(world);
 }
 
+#[test]
+fn a_program_that_runs_is_written_by_nobody_else() {
+    let (mut world, _, _, f) = tree();
+    let open = |flags, id| MdtRequest::Open {
+        fid: f,
+        flags,
+        open_id: OpenId { id },
+        cred: Cred::default(),
+        want: Ibits::META,
+    };
+    let exec = OpenFlags { exec: true, ..OpenFlags::default() };
+    let write = OpenFlags { write: true, ..OpenFlags::default() };
+    let cut = OpenFlags { truncate: true, ..OpenFlags::default() };
+    let set = SetAttr { size: Some(3), ..SetAttr::default() };
+    let size = MdtRequest::SetAttr { fid: f, set, cred: Cred::default() };
+    world.ok(A, open(exec, 1));
+    world.ok(A, open(exec, 2));
+    assert_eq!(world.err(B, open(write, 1)), Errno::ETXTBSY);
+    assert_eq!(world.err(B, open(cut, 1)), Errno::ETXTBSY);
+    assert_eq!(world.err(B, size.clone()), Errno::ETXTBSY);
+    world.ok(B, open(OpenFlags::default(), 1));
+    // The kernel that runs it knows best whether it still does.
+    world.ok(A, open(write, 3));
+    world.close(A, f, OpenId { id: 3 }, None);
+    world.close(A, f, OpenId { id: 1 }, None);
+    assert_eq!(world.err(B, open(write, 2)), Errno::ETXTBSY);
+    world.close(A, f, OpenId { id: 2 }, None);
+    world.ok(B, open(write, 2));
+    world.ok(B, size);
+    // It goes with whoever ran it.
+    world.ok(A, open(exec, 4));
+    assert_eq!(world.err(B, open(write, 3)), Errno::ETXTBSY);
+    let (now, mut out) = (world.now, sateen_target::Outbox::new());
+    world.mdt.evict_client(now, A, &mut out);
+    world.rest();
+    world.ok(B, open(write, 3));
+}
+
 fn whiteout(world: &mut World, from: (Fid, &str), to: (Fid, &str)) -> MdtRequest {
     MdtRequest::RenameWhiteout {
         parent: from.0,
