@@ -43,6 +43,10 @@ pub(crate) fn attr(from: &Attr) -> KernelAttr {
     }
 }
 
+pub(crate) fn btime(from: &Attr) -> Time {
+    time(from.btime)
+}
+
 pub(crate) fn entry(from: &Attr, name_held: bool, attr_held: bool) -> EntryOut {
     EntryOut {
         ino: from.fid.ino(),

@@ -7,6 +7,7 @@ mod convert;
 mod fs;
 mod requests;
 mod virtual_xattr;
+mod xattr_names;
 
 pub use fs::{Atime, KernelFs};
 pub use virtual_xattr::{

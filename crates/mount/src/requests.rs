@@ -10,6 +10,7 @@ use sateen_wire::{Cred, RenameFlags, SetAttr, TimeSet, XattrMode};
 use crate::convert;
 use crate::fs::Atime;
 use crate::virtual_xattr;
+use crate::xattr_names;
 
 /// Units that statfs counts in, in bytes.
 const FRAGMENT_BYTES: u64 = 4096;
@@ -150,6 +151,13 @@ impl Call {
             },
             Op::Getattr { ino, .. } => match self.getattr(ino).await {
                 Ok(known) => reply.attr(&convert::attr(&known.attr), convert::validity(known.held)),
+                Err(errno) => reply.error(errno.raw()),
+            },
+            Op::Statx { ino, .. } => match self.getattr(ino).await {
+                Ok(known) => {
+                    let (attr, btime) = (convert::attr(&known.attr), convert::btime(&known.attr));
+                    reply.statx(&attr, Some(btime), convert::validity(known.held));
+                }
                 Err(errno) => reply.error(errno.raw()),
             },
             Op::Setattr { ino, attr } => match self.setattr(ino, &attr, cred).await {
@@ -327,6 +335,10 @@ impl Call {
             }
         }
         match self.client.write(fh, offset, data, flags & O_APPEND != 0).await {
+            Ok(written) if flags & O_DSYNC != 0 => match self.client.sync_written(fh).await {
+                Ok(()) => reply.written(written as u32),
+                Err(errno) => reply.error(errno.raw()),
+            },
             Ok(written) => reply.written(written as u32),
             Err(errno) => reply.error(errno.raw()),
         }
@@ -401,7 +413,10 @@ impl Call {
             }
             Op::Listxattr { ino, size } => {
                 let names = match convert::fid_of(ino) {
-                    Ok(fid) => self.client.listxattr(fid).await.map(|names| names.to_vec()),
+                    Ok(fid) => {
+                        let names = self.client.listxattr(fid).await;
+                        names.map(|names| xattr_names::visible(&names, uid))
+                    }
                     Err(errno) => Err(errno),
                 };
                 (names, size)
@@ -420,6 +435,7 @@ impl Call {
         if let Some(value) = virtual_xattr::get(&self.client, fid, named).await {
             return value;
         }
+        xattr_names::check(named.0)?;
         Ok(self.client.getxattr(fid, named.0).await?.to_vec())
     }
 
@@ -468,6 +484,7 @@ impl Call {
                 if let Some(result) = virtual_xattr::set(client, fid, name, &value).await {
                     return result;
                 }
+                xattr_names::check(name)?;
                 let mode = match flags {
                     0 => XattrMode::Any,
                     1 => XattrMode::Create,
@@ -480,6 +497,7 @@ impl Call {
                 client.setxattr(fid, name, value, mode).await
             }
             Op::Removexattr { ino, name } => {
+                xattr_names::check(name.as_bytes())?;
                 client.removexattr(convert::fid_of(ino)?, name.as_bytes()).await
             }
             Op::Fallocate { fh, offset, length, mode, .. } => {

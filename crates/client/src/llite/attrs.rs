@@ -49,7 +49,17 @@ impl Client {
             }
         }
         let want = Ibits::META.union(Ibits::DATA);
-        let answer = self.mdt(fid, MdtRequest::GetAttr { fid, want }).await?;
+        let answer = match self.mdt(fid, MdtRequest::GetAttr { fid, want }).await {
+            Ok(answer) => answer,
+            // A working directory, or what was opened with `O_PATH`, may have been removed from
+            // here: programs see the last of it.
+            Err(errno @ (Errno::ESTALE | Errno::ENOENT)) => {
+                let last = lock(&inode.state);
+                let last = last.attr.filter(|attr| last.nameless && attr.nlink == 0);
+                return last.map(Client::unheld).ok_or(errno);
+            }
+            Err(errno) => return Err(errno),
+        };
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         self.know(&inode, attr, answer.stamp).await
     }

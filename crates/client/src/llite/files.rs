@@ -399,6 +399,17 @@ impl Client {
         self.tell_lost_changes(file.inode.fid)
     }
 
+    /// A write is to be as durable as one with `O_SYNC` (`RWF_DSYNC`), whatever the file was
+    /// opened with.
+    ///
+    /// # Errors
+    /// As [`Client::fsync_file`].
+    pub async fn sync_written(self: &Arc<Client>, handle: u64) -> Result<()> {
+        let file = self.file(handle)?;
+        // Then the write has seen to that.
+        if file.how.sync { Ok(()) } else { self.sync_file(&file).await }
+    }
+
     /// What a write with `O_SYNC` promises: its data, and nothing of changes before it.
     ///
     /// # Errors
