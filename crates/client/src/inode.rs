@@ -13,6 +13,9 @@ use crate::locks::Access;
 use crate::loss::Loss;
 use crate::sync::{Waiters, lock, until};
 
+/// What local file systems give space in.
+const BLOCK_BYTES: u64 = 4096;
+
 /// One lock that the client holds.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
@@ -96,6 +99,8 @@ pub(crate) struct InodeState {
     pub(crate) unreported_mtime: Option<Timespec>,
     /// The atime that reading from here has set, if the MDT has not heard of it.
     pub(crate) unreported_atime: Option<Timespec>,
+    /// How much space the file takes up was guessed, because something in it was overwritten.
+    pub(crate) blocks_doubtful: bool,
     /// A report is on its way to the MDT. The lock it stands under must not be given back
     /// before it has arrived: nobody else may see the size that it corrects. Nor must another
     /// report overtake it.
@@ -339,8 +344,12 @@ impl InodeState {
     pub(crate) fn wrote(&mut self, end: u64, len: u64, mtime: Timespec) {
         // The lock is lost, and the MDT knows that it does not know the size.
         let Some(attr) = self.attr.as_mut().filter(|_| self.size_known) else { return };
+        let (start, all) = (end.saturating_sub(len), attr.size.max(end).div_ceil(BLOCK_BYTES) * 8);
+        // Where there may have been a hole, only the OSTs know.
+        self.blocks_doubtful |= start < attr.size && attr.blocks < all;
+        let touched = end.div_ceil(BLOCK_BYTES) - start / BLOCK_BYTES;
         attr.size = attr.size.max(end);
-        attr.blocks = (attr.blocks + len.div_ceil(512)).min(attr.size.div_ceil(4096) * 8);
+        attr.blocks = attr.blocks.saturating_add(touched * 8).min(all);
         attr.mtime = attr.mtime.max(mtime);
         attr.ctime = attr.ctime.max(mtime);
         attr.maybe_objects = true;
@@ -369,6 +378,7 @@ impl InodeState {
     pub(crate) fn takes_up(&mut self, blocks: u64) {
         if let Some(attr) = self.attr.as_mut().filter(|_| self.size_known) {
             attr.blocks = blocks;
+            self.blocks_doubtful = false;
         }
     }
 

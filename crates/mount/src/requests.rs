@@ -122,7 +122,7 @@ fn set_attr(from: &SetattrIn) -> SetAttr {
         (true, _) => Some(TimeSet::Now),
         (false, at) => at.map(|at| TimeSet::At(convert::timespec(at))),
     };
-    SetAttr {
+    let set = SetAttr {
         mode: from.mode.map(|mode| mode & 0o7777),
         uid: from.uid,
         gid: from.gid,
@@ -130,7 +130,11 @@ fn set_attr(from: &SetattrIn) -> SetAttr {
         atime: time(from.atime_now, from.atime),
         mtime: time(from.mtime_now, from.mtime),
         kill_suid: from.kill_suidgid,
-    }
+    };
+    // A request that changes nothing is what is left of `chown` to nobody, and of an `fallocate`
+    // that takes the set-id bits away: these the kernel leaves to us.
+    let nothing = set == SetAttr::default();
+    SetAttr { kill_suid: set.kill_suid || nothing, ..set }
 }
 
 impl Call {
@@ -489,6 +493,8 @@ impl Call {
                     0 => XattrMode::Any,
                     1 => XattrMode::Create,
                     2 => XattrMode::Replace,
+                    // It must not be there, and it must.
+                    3 => return client.getxattr(fid, name).await.and(Err(Errno::EEXIST)),
                     _ => return Err(Errno::EINVAL),
                 };
                 if acl_kill_sgid {

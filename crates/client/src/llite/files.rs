@@ -11,7 +11,7 @@ use super::names::{Made, Make};
 use super::{Entry, Known};
 use crate::atime::AtimePolicy;
 use crate::client::Client;
-use crate::inode::Inode;
+use crate::inode::{Inode, InodeState};
 use crate::locks::DataUse;
 use crate::loss::Asker;
 use crate::sync::{join_all, lock, until};
@@ -380,6 +380,7 @@ impl Client {
             return if unsaved { Err(Errno::EIO) } else { Ok(()) };
         }
         let reports = file.how.write || lock(&inode.state).unreported_atime.is_some();
+        self.count_blocks(inode).await;
         let report = if reports { inode.next_report().await } else { None };
         let close = MdtRequest::Close { fid: inode.fid, open_id: file.id, report };
         let closed = self.mdt_in(era, inode.fid, close).await;
@@ -387,6 +388,25 @@ impl Client {
             self.reported(inode, report, closed.is_ok());
         }
         closed.map(|_| ())
+    }
+
+    /// Asks the OSTs for the space that a file takes up, if it was overwritten, and is to be
+    /// reported by a close. Nobody waits for one, and without an answer the guess has to do.
+    async fn count_blocks(&self, inode: &Inode) {
+        let asks = |state: &InodeState| {
+            state.blocks_doubtful && state.unreported_mtime.is_some() && state.owns_size()
+        };
+        if !asks(&lock(&inode.state)) {
+            return;
+        }
+        let Ok(Some(layout)) = self.layout_of(inode).await else { return };
+        if let Ok((_, blocks)) = self.glimpse(inode.fid, &layout).await {
+            inode.update(|state| {
+                if asks(state) {
+                    state.takes_up(blocks)
+                }
+            });
+        }
     }
 
     /// Makes an open file durable.

@@ -115,7 +115,7 @@ fn apply(attr: &mut Attr, set: &SetAttr, stamp: &Stamp) {
     attr.gid = set.gid.unwrap_or(attr.gid);
     // As Linux: a change of owner takes the set-id bits from whatever can be executed.
     let owner = set.uid.is_some() || set.gid.is_some();
-    if set.kill_suid || owner && !attr.is_dir() && set.mode.is_none() {
+    if !attr.is_dir() && (set.kill_suid || owner && set.mode.is_none()) {
         drop_set_id(attr);
     }
     let time = |set: Option<TimeSet>, old: Timespec| match set {
