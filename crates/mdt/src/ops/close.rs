@@ -35,13 +35,14 @@ pub(super) fn run(
         }
     }
     let Some(file) = mdt.opens.get(fid) else { return Err(Errno::EBADF.into()) };
-    if !write && !last && atime.is_none() {
+    // A reader's close may bring what the same client has written through another open.
+    let holder = mdt.locks.covers(op.client, &writes_data(fid));
+    let report = report.filter(|_| holder);
+    if !write && !last && atime.is_none() && report.is_none() {
         mdt.clients.close(op.client, id);
         mdt.opens.close(fid, op.client, purpose);
         return Ok(Outcome::done(0));
     }
-    let holder = mdt.locks.covers(op.client, &writes_data(fid));
-    let report = report.filter(|_| holder && write);
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let stamp = op.stamp(&mdt.core);
     let tx = &mut mdt.batch;
