@@ -33,6 +33,9 @@ const LEARN_PAUSE_NS: u64 = 50_000_000;
 const FORGET_NS: u64 = 1_000_000_000;
 /// Stamps for inodes that were dropped.
 const DROPPED_PLACES: usize = 256;
+/// How long a client that goes waits for targets to hear its goodbye: 5 s for the OSTs, and as
+/// long again for the others. One that hears none evicts it when somebody wants its locks.
+const GOODBYE_NS: u64 = 5_000_000_000;
 /// Inodes looked at in one tick: the search holds up the others for some 10 µs.
 const SCRUB_MAX: usize = 1024;
 
@@ -59,6 +62,17 @@ pub struct TargetSpace {
     pub target: Endpoint,
     /// Its space; `None` if it does not answer or is inactive.
     pub space: Option<StatFs>,
+}
+
+/// How a connection to a target stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connection {
+    /// There is one.
+    Open,
+    /// The target does not answer, or has not yet.
+    Waiting,
+    /// It has stopped after a disk error.
+    Failed,
 }
 
 /// How many entries the tables have, for tests that want them bounded.
@@ -123,8 +137,9 @@ impl Inodes {
 pub struct Client {
     pub(crate) config: ClientConfig,
     pub(crate) port: Arc<dyn Port>,
-    /// Who it is to the targets, until one of them evicts it. Locked before the imports.
-    incarnation: Mutex<ClientId>,
+    /// Who it is to the targets, until one of them evicts it, and the era that its imports
+    /// belong to. Locked before the imports.
+    incarnation: Mutex<(ClientId, u64)>,
     /// How many incarnations there were before: whatever goes by a lock belongs to the era that
     /// it was taken in, and is not done in another.
     era: AtomicU64,
@@ -146,6 +161,8 @@ pub struct Client {
     /// How long an MDT may hear nothing; 0 is for ever.
     ping_ns: AtomicU64,
     stopped: AtomicBool,
+    /// It has said goodbye.
+    left: AtomicBool,
 }
 
 impl std::fmt::Debug for Client {
@@ -160,7 +177,7 @@ impl Client {
         Arc::new(Client {
             config,
             port,
-            incarnation: Mutex::new(config.id),
+            incarnation: Mutex::new((config.id, 0)),
             era: AtomicU64::new(0),
             imports: Mutex::default(),
             inodes: Mutex::default(),
@@ -177,6 +194,7 @@ impl Client {
             clock: AtomicU64::new(1),
             ping_ns: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
+            left: AtomicBool::new(false),
         })
     }
 
@@ -192,7 +210,7 @@ impl Client {
 
     /// Who it is to the targets at the moment.
     pub fn incarnation(&self) -> ClientId {
-        *lock(&self.incarnation)
+        lock(&self.incarnation).0
     }
 
     /// The era, to be asked for before any lock is looked at.
@@ -203,7 +221,8 @@ impl Client {
     /// Learns from the MGS which targets there are, and connects to all of them.
     ///
     /// # Errors
-    /// The MGS's. An MDT that does not answer is waited for; OSTs are by whoever uses them.
+    /// The MGS's; `EIO` if an MDT has stopped after a disk error. One that does not answer is
+    /// waited for; OSTs are by whoever uses them.
     pub async fn mount(self: &Arc<Client>) -> Result<()> {
         let mgs = self.add_import(Endpoint::Mgs);
         self.spawn_ticker();
@@ -232,6 +251,16 @@ impl Client {
         self.ping_ns.store(ns, Ordering::Relaxed);
     }
 
+    /// How the connections to its targets stand.
+    pub fn connections(&self) -> Vec<(Endpoint, Connection)> {
+        let state = |import: &Import| match (import.is_open(), import.has_failed()) {
+            (true, _) => Connection::Open,
+            (false, true) => Connection::Failed,
+            (false, false) => Connection::Waiting,
+        };
+        self.all_imports().iter().map(|(target, import)| (*target, state(import))).collect()
+    }
+
     /// Connects to those of these targets that are new, when the MGS says that there are more.
     pub fn learn(&self, targets: &[TargetInfo]) {
         let active = targets.iter().filter(|info| !info.inactive && info.target != Endpoint::Mgs);
@@ -254,22 +283,52 @@ impl Client {
     /// Gives everything back and closes the connections. Files that are still open are lost.
     pub async fn unmount(self: &Arc<Client>) {
         self.stopped.store(true, Ordering::Relaxed);
-        let imports: Vec<_> = lock(&self.imports).values().cloned().collect();
-        // The OSTs, which sort last, before the MDTs: those give the locks to others at once.
-        for import in imports.into_iter().rev().filter(|import| import.is_open()) {
-            let (port, request) = (self.port.as_ref(), Request::Disconnect);
-            let bye = import.call(port, request, Bulk::None, || 0, false, Some(self.era()));
-            // The connection may be gone already, which is as good.
-            if let Err(error) = bye.await {
-                tracing::debug!(%error, "a target did not hear the goodbye");
+        let is_ost = |target: Endpoint| matches!(target, Endpoint::Ost(_));
+        // The OSTs before the MDTs: those give the locks to others at once.
+        self.say_goodbye(self.imports_of(is_ost)).await;
+        self.say_goodbye(self.imports_of(|target| !is_ost(target))).await;
+        self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// To all of these at once; those that do not hear it are not waited for long.
+    async fn say_goodbye(&self, imports: Vec<Arc<Import>>) {
+        let era = self.era();
+        let goodbyes = imports.iter().filter(|import| import.is_open()).map(|import| {
+            let goodbye: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
+                Box::pin(async move {
+                    let (port, request) = (self.port.as_ref(), Request::Disconnect);
+                    let call = import.call(port, request, Bulk::None, || 0, false, Some(era));
+                    // The connection may be gone already, which is as good.
+                    if let Err(error) = call.await {
+                        tracing::debug!(%error, "a target did not hear the goodbye");
+                    }
+                });
+            goodbye
+        });
+        self.not_longer_than(GOODBYE_NS, join_all(goodbyes.collect())).await;
+    }
+
+    /// Waits for something, but not longer than this; whether it has ended.
+    pub(crate) async fn not_longer_than<T>(
+        &self,
+        limit_ns: u64,
+        what: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut what = core::pin::pin!(what);
+        let mut limit = self.port.sleep(limit_ns);
+        poll_fn(|context| {
+            if let Poll::Ready(value) = what.as_mut().poll(context) {
+                return Poll::Ready(Some(value));
             }
-        }
+            limit.as_mut().poll(context).map(|()| None)
+        })
+        .await
     }
 
     fn add_import(&self, target: Endpoint) -> Arc<Import> {
         let me = lock(&self.incarnation);
         let mut imports = lock(&self.imports);
-        let new = || Arc::new(Import::new(self.endpoint(), target, (*me, self.era())));
+        let new = || Arc::new(Import::new(self.endpoint(), target, *me));
         imports.entry(target).or_insert_with(new).clone()
     }
 
@@ -280,7 +339,7 @@ impl Client {
             loop {
                 port.sleep(TICK_NS).await;
                 let Some(client) = weak.upgrade() else { return };
-                if client.stopped.load(Ordering::Relaxed) {
+                if client.left.load(Ordering::Relaxed) {
                     return;
                 }
                 let ping_ns = client.ping_ns.load(Ordering::Relaxed);
@@ -387,8 +446,12 @@ impl Client {
                 self.install(grant, stamp, pin);
             }
         };
-        match import.on_reply(header, reply, bulk, install) {
+        match import.on_reply(self.port.as_ref(), header, (reply, bulk), install) {
             Arrival::Answer | Arrival::Ignored => {}
+            Arrival::Failed => {
+                let target = header.from;
+                tracing::warn!(%target, "it has stopped after a disk error: who needs it gets EIO");
+            }
             Arrival::Connected { restarted } => {
                 if restarted {
                     tracing::warn!(target = %header.from, "the target has restarted");
@@ -403,18 +466,20 @@ impl Client {
     /// restart: it is refused everywhere, or soon will be. Whatever it holds is void, and the
     /// client goes on as another.
     fn on_evicted(self: &Arc<Client>, target: Endpoint, incarnation: ClientId) {
-        let imports: Vec<_> = {
+        let (imports, woken): (Vec<_>, Vec<_>) = {
             let mut me = lock(&self.incarnation);
-            if *me != incarnation {
+            if me.0 != incarnation {
                 return;
             }
-            *me = next_incarnation(incarnation);
-            let imports: Vec<_> = lock(&self.imports).values().cloned().collect();
-            for import in &imports {
-                import.renew(*me, self.era() + 1);
-            }
-            imports
+            // Also of imports that are made from now on.
+            *me = (next_incarnation(incarnation), me.1 + 1);
+            let imports = lock(&self.imports);
+            imports.values().map(|import| (import.clone(), import.renew(me.0, me.1))).unzip()
         };
+        for (answers, line) in woken {
+            answers.wake();
+            line.wake();
+        }
         tracing::warn!(%target, "evicted: what was open is lost, connecting anew");
         let stale = self.drop_everything(None);
         lock(&self.grants).clear();
@@ -433,6 +498,9 @@ impl Client {
         if !import.lost(header) {
             return;
         }
+        if self.stopped.load(Ordering::Relaxed) {
+            return;
+        }
         tracing::warn!(%target, "connection lost: connecting again");
         match target {
             Endpoint::Mdt(index) => {
@@ -448,21 +516,14 @@ impl Client {
     /// Connects once the kernel has forgotten the names, and what it knows of these inodes.
     /// Their pages may be waiting for reads that wait for the connection: not for long.
     fn connect_without(self: &Arc<Client>, stale: Vec<Fid>, imports: Vec<Arc<Import>>) {
-        let port = self.port.clone();
+        let (client, port) = (self.clone(), self.port.clone());
         self.port.spawn(Box::pin(async move {
             port.invalidate(KernelInval::Names).await;
             for fid in &stale {
                 port.invalidate(KernelInval::Attr(fid.ino())).await;
             }
             let pages = stale.iter().map(|fid| port.invalidate(KernelInval::Data(fid.ino())));
-            let mut forgotten = Box::pin(join_all(pages.collect()));
-            let mut limit = port.sleep(FORGET_NS);
-            poll_fn(|context| {
-                let done = forgotten.as_mut().poll(context).is_ready()
-                    || limit.as_mut().poll(context).is_ready();
-                if done { Poll::Ready(()) } else { Poll::Pending }
-            })
-            .await;
+            client.not_longer_than(FORGET_NS, join_all(pages.collect())).await;
             for import in imports {
                 import.connect(port.as_ref());
             }

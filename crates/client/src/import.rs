@@ -27,8 +27,11 @@ use crate::uncommitted::Uncommitted;
 pub(crate) const RPCS_IN_FLIGHT: usize = 64;
 /// What it can be set to, at most.
 pub(crate) const RPCS_IN_FLIGHT_MAX: usize = 512;
-/// A request that is not answered is sent again after this: 1 s.
+/// A request that is not answered is sent again after this: 1 s. While the connection stands,
+/// it is sent again after twice as long each time, since the target most likely has it.
 const RESEND_NS: u64 = 1_000_000_000;
+/// But not less often than this: 8 s.
+const RESEND_MAX_NS: u64 = 8_000_000_000;
 
 /// What is kept of a request until its answer.
 #[derive(Debug)]
@@ -36,7 +39,8 @@ struct Pending {
     message: Message,
     /// Length of a reader's buffer, to make another for a resend.
     buffer_len: usize,
-    resend_at_ns: u64,
+    sent_ns: u64,
+    resend_after_ns: u64,
     /// The client's stamp when it was sent; see [`crate::locks`].
     stamp: u64,
     pin: bool,
@@ -47,6 +51,34 @@ struct Pending {
 }
 
 impl Pending {
+    /// Whether it is to be sent again.
+    fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.sent_ns + self.resend_after_ns
+    }
+
+    /// The message once more, at `now_ns`.
+    fn again(&mut self, now_ns: u64) -> Message {
+        self.sent_ns = now_ns;
+        let mut message = self.message.clone();
+        if self.buffer_len > 0 {
+            message.bulk = Bulk::Buffer(BytesMut::with_capacity(self.buffer_len));
+        }
+        message
+    }
+
+    /// The connection that it was sent on is gone, and there is another: it belongs to that.
+    fn move_to(&mut self, generation: u32, seq: u64) {
+        (self.message.header.generation, self.message.header.seq) = (generation, seq);
+        self.resend_after_ns = RESEND_NS;
+        self.asked_before = true;
+        // A new connection begins without a grant, and what comes on top of none is others'.
+        if let Body::Request(Request::Ost(OstRequest::Write { grant_used, .. })) =
+            &mut self.message.body
+        {
+            *grant_used = 0;
+        }
+    }
+
     fn is_goodbye(&self) -> bool {
         matches!(self.message.body, Body::Request(Request::Disconnect))
     }
@@ -64,7 +96,15 @@ impl Pending {
 enum SlotState {
     Free,
     Busy(Box<Pending>),
-    Answered(Box<(Result<Reply>, Bulk)>),
+    Answered(Box<Answered>),
+}
+
+#[derive(Debug)]
+struct Answered {
+    reply: Result<Reply>,
+    bulk: Bulk,
+    /// The target's, when it answered.
+    boot_epoch: u64,
 }
 
 #[derive(Debug)]
@@ -90,8 +130,12 @@ struct State {
     link: Link,
     /// Nothing is to be connected until what the last connection stood for is forgotten.
     held: bool,
+    /// The target has stopped after a disk error, and refuses everybody until it is started
+    /// again: whoever needs it gets `EIO`.
+    failed: bool,
     /// Attempts to connect, of all incarnations: the target tells them apart by it.
     attempts: u64,
+    attempted_ns: u64,
     generation: u32,
     boot_epoch: u64,
     slots: Vec<Slot>,
@@ -132,6 +176,8 @@ pub(crate) struct Answer {
     pub(crate) bulk: Bulk,
     /// The client's stamp when the request was sent.
     pub(crate) stamp: u64,
+    /// The target's, when it answered.
+    pub(crate) boot_epoch: u64,
 }
 
 /// What an arriving message means to the client above.
@@ -145,6 +191,8 @@ pub(crate) enum Arrival {
     Lost,
     /// The target will never again know this incarnation.
     Refused(ClientId),
+    /// The target has stopped after a disk error, as was not known.
+    Failed,
     /// Old, repeated, or not understood.
     Ignored,
 }
@@ -162,8 +210,16 @@ impl State {
         self.held = true;
         self.slots_kept = false;
         self.last_committed = 0;
-        for (number, slot) in (0..).zip(&mut self.slots) {
+        for slot in &mut self.slots {
             slot.seq = 0;
+        }
+        self.give_up(kept)
+    }
+
+    /// Fails what is in flight, but not what is `kept`; who is to be woken.
+    fn give_up(&mut self, kept: bool) -> (Woken, Woken) {
+        let boot_epoch = self.boot_epoch;
+        for (number, slot) in (0..).zip(&mut self.slots) {
             match &slot.state {
                 SlotState::Busy(pending) if pending.unheard => {
                     slot.state = SlotState::Free;
@@ -171,7 +227,9 @@ impl State {
                 }
                 // A goodbye to somebody who knows us no more is said.
                 SlotState::Busy(pending) if !kept || pending.is_goodbye() => {
-                    slot.state = SlotState::Answered(Box::new((Err(Errno::EIO), Bulk::None)));
+                    let (reply, bulk) = (Err(Errno::EIO), Bulk::None);
+                    let answered = Answered { reply, bulk, boot_epoch };
+                    slot.state = SlotState::Answered(Box::new(answered));
                 }
                 _ => {}
             }
@@ -200,8 +258,10 @@ impl Import {
                 me,
                 era,
                 held: false,
+                failed: false,
                 link: Link::Closed,
                 attempts: 0,
+                attempted_ns: 0,
                 generation: 0,
                 boot_epoch: 0,
                 slots: slots.collect(),
@@ -236,11 +296,6 @@ impl Import {
     /// Everything up to this transno is known to be durable.
     pub(crate) fn last_committed(&self) -> u64 {
         lock(&self.state).last_committed
-    }
-
-    /// The boot epoch of the target that the connection was made with.
-    pub(crate) fn boot_epoch(&self) -> u64 {
-        lock(&self.state).boot_epoch
     }
 
     /// Whether a message was sent on the connection that there is now.
@@ -297,6 +352,11 @@ impl Import {
         lock(&self.state).link == Link::Open
     }
 
+    /// Whether the target has stopped after a disk error.
+    pub(crate) fn has_failed(&self) -> bool {
+        lock(&self.state).failed
+    }
+
     /// Starts to connect, also if that had to wait.
     pub(crate) fn connect(&self, port: &dyn Port) {
         lock(&self.state).held = false;
@@ -310,9 +370,14 @@ impl Import {
             if state.link != Link::Closed || state.held || state.inactive {
                 return;
             }
+            let now = port.now().mono_ns;
+            if state.failed && now < state.attempted_ns + RESEND_NS {
+                return;
+            }
             state.attempts += 1;
+            state.attempted_ns = now;
             let attempt = state.attempts;
-            state.link = Link::Connecting { attempt, sent_ns: port.now().mono_ns };
+            state.link = Link::Connecting { attempt, sent_ns: now };
             self.connect_message(state.me, attempt)
         };
         port.send(message);
@@ -329,12 +394,12 @@ impl Import {
     /// Waits until the connection is open.
     ///
     /// # Errors
-    /// `EIO` if the target is not in use.
+    /// `EIO` if the target is not in use, or has stopped after a disk error.
     pub(crate) async fn opened(&self) -> Result<()> {
         let opened = |s: &mut State| match (s.inactive, s.link) {
             (true, _) => Some(Err(Errno::EIO)),
             (false, Link::Open) => Some(Ok(())),
-            (false, _) => None,
+            (false, _) => s.failed.then_some(Err(Errno::EIO)),
         };
         until(&self.state, |s| &mut s.line, opened).await
     }
@@ -358,6 +423,8 @@ impl Import {
             }
             state.inactive = !active;
             if active {
+                // It is asked anew.
+                state.failed = false;
                 return;
             }
             // Of one that was closed by the target nothing goes on.
@@ -385,9 +452,9 @@ impl Import {
     /// A request of an `era` is made in that era, or not at all: what it goes by ends with it.
     ///
     /// # Errors
-    /// `EIO` if the connection was lost on the way: it may or may not have been executed; or if
-    /// the target is not in use.
-    /// What the target answered otherwise is in the reply.
+    /// `EIO` if the connection was lost on the way: it may or may not have been executed. Or if
+    /// the target is not in use, or has stopped. What the target answered otherwise is in the
+    /// reply.
     pub(crate) async fn call(
         &self,
         port: &dyn Port,
@@ -406,7 +473,7 @@ impl Import {
                     return Some(Err(Errno::EIO));
                 }
                 if s.link != Link::Open {
-                    return None;
+                    return s.failed.then_some(Err(Errno::EIO));
                 }
                 let slot = s.take_slot()?;
                 let stamp = stamp();
@@ -422,7 +489,7 @@ impl Import {
             |s| {
                 let entry = s.slots.get_mut(usize::from(slot))?;
                 if entry.owner != owner {
-                    return Some(((Err(Errno::EIO), Bulk::None), s.line.take()));
+                    return Some((Err(Errno::EIO), s.line.take()));
                 }
                 if !matches!(entry.state, SlotState::Answered(_)) {
                     return None;
@@ -431,15 +498,15 @@ impl Import {
                 let state = core::mem::replace(&mut entry.state, SlotState::Free);
                 s.free.push(slot);
                 match state {
-                    SlotState::Answered(answer) => Some((*answer, s.line.take())),
+                    SlotState::Answered(answer) => Some((Ok(*answer), s.line.take())),
                     _ => None,
                 }
             },
         )
         .await;
         woken.wake();
-        let (reply, bulk) = answer;
-        reply.map(|reply| Answer { reply, bulk, stamp })
+        let Answered { reply, bulk, boot_epoch } = answer?;
+        reply.map(|reply| Answer { reply, bulk, stamp, boot_epoch })
     }
 
     /// Puts a request into a slot; the message to be sent.
@@ -472,7 +539,8 @@ impl Import {
         entry.state = SlotState::Busy(Box::new(Pending {
             message: kept,
             buffer_len,
-            resend_at_ns: port.now().mono_ns + RESEND_NS,
+            sent_ns: state.asked_ns,
+            resend_after_ns: RESEND_NS,
             stamp,
             pin,
             unheard,
@@ -490,28 +558,20 @@ impl Import {
     /// stamp and pin, before anybody is woken.
     pub(crate) fn on_reply(
         &self,
+        port: &dyn Port,
         header: &Header,
-        mut reply: Reply,
-        bulk: Bulk,
+        (mut reply, bulk): (Reply, Bulk),
         install: impl FnOnce(&Reply, u64, bool),
     ) -> Arrival {
         if let ReplyBody::Connected { boot_epoch, generation, .. } = reply.body {
-            return self.on_connected(header, boot_epoch, generation);
+            return self.on_connected(port, header, boot_epoch, generation);
+        }
+        if header.generation == 0 {
+            return self.on_refused(header, &reply);
         }
         let (woken, arrival) = {
             let mut state = lock(&self.state);
             if header.client != state.me {
-                return Arrival::Ignored;
-            }
-            if let Link::Connecting { attempt, .. } = state.link {
-                if header.generation != 0 || header.seq != attempt {
-                    return Arrival::Ignored;
-                }
-                // A refused connect; tried again at the next tick.
-                state.link = Link::Closed;
-                if reply.error == Some(Errno::ESTALE) {
-                    return Arrival::Refused(state.me);
-                }
                 return Arrival::Ignored;
             }
             if header.generation != state.generation || state.link != Link::Open {
@@ -521,21 +581,27 @@ impl Import {
                 return Arrival::Lost;
             }
             state.last_committed = state.last_committed.max(reply.last_committed);
-            let State { slots, uncommitted, stats: request_stats, .. } = &mut *state;
+            let State { slots, uncommitted, boot_epoch, stats: request_stats, .. } = &mut *state;
             let Some(slot) = slots.get_mut(usize::from(header.slot)) else {
                 return Arrival::Ignored;
             };
-            let SlotState::Busy(pending) = &slot.state else { return Arrival::Ignored };
+            let SlotState::Busy(pending) = &mut slot.state else { return Arrival::Ignored };
             if slot.seq != header.seq {
                 return Arrival::Ignored;
             }
             // From the network: the target cannot be reached, and the request is sent again
             // until it can. A goodbye need not be: who is not there has forgotten us.
-            if matches!(reply.error, Some(Errno::ESHUTDOWN | Errno::ENODEV))
-                && self.unknown_to_target(&reply)
-                && pending.message.body != Body::Request(Request::Disconnect)
-            {
-                return Arrival::Ignored;
+            if self.unknown_to_target(&reply) && !pending.is_goodbye() {
+                let again_ns = match reply.error {
+                    Some(Errno::ESHUTDOWN | Errno::ENODEV) => Some(RESEND_NS),
+                    // It may have arrived, but the answer cannot any more.
+                    Some(Errno::ECONNRESET) => Some(0),
+                    _ => None,
+                };
+                if let Some(again_ns) = again_ns {
+                    pending.resend_after_ns = again_ns;
+                    return Arrival::Ignored;
+                }
             }
             uncommitted.answered(&pending.message.body, &reply);
             if let Body::Request(request) = &pending.message.body {
@@ -551,7 +617,8 @@ impl Import {
                 (state.line.take(), Arrival::Answer)
             } else {
                 install(&reply, stamp, pin);
-                slot.state = SlotState::Answered(Box::new((Ok(reply), bulk)));
+                let answered = Answered { reply: Ok(reply), bulk, boot_epoch: *boot_epoch };
+                slot.state = SlotState::Answered(Box::new(answered));
                 (state.answers.take(), Arrival::Answer)
             }
         };
@@ -565,7 +632,41 @@ impl Import {
         reply.last_committed == 0 && reply.transno == 0 && reply.body == ReplyBody::Empty
     }
 
-    fn on_connected(&self, header: &Header, boot_epoch: u64, generation: u32) -> Arrival {
+    /// A connection was refused. It is tried again at a later tick.
+    fn on_refused(&self, header: &Header, reply: &Reply) -> Arrival {
+        let (answers, line) = {
+            let mut state = lock(&self.state);
+            let attempt = match state.link {
+                Link::Connecting { attempt, .. } => attempt,
+                Link::Closed | Link::Open => return Arrival::Ignored,
+            };
+            if header.client != state.me || header.seq != attempt {
+                return Arrival::Ignored;
+            }
+            state.link = Link::Closed;
+            let failed = reply.error == Some(Errno::EIO);
+            let news = failed != core::mem::replace(&mut state.failed, failed);
+            if reply.error == Some(Errno::ESTALE) {
+                return Arrival::Refused(state.me);
+            }
+            if !(failed && news) {
+                return Arrival::Ignored;
+            }
+            state.give_up(false)
+        };
+        answers.wake();
+        line.wake();
+        Arrival::Failed
+    }
+
+    fn on_connected(
+        &self,
+        port: &dyn Port,
+        header: &Header,
+        boot_epoch: u64,
+        generation: u32,
+    ) -> Arrival {
+        let mut again = Vec::new();
         let (woken, restarted) = {
             let mut state = lock(&self.state);
             match state.link {
@@ -578,10 +679,12 @@ impl Import {
                 state.uncommitted.restarted();
             }
             state.link = Link::Open;
+            state.failed = false;
             state.generation = generation;
             state.boot_epoch = boot_epoch;
             // Given up from here, and met again as it was: it goes on counting.
             let goes_on = core::mem::take(&mut state.slots_kept) && !restarted;
+            let now = port.now().mono_ns;
             for slot in &mut state.slots {
                 if !goes_on {
                     slot.seq = 0;
@@ -590,14 +693,15 @@ impl Import {
                     if !goes_on {
                         slot.seq = 1;
                     }
-                    (pending.message.header.generation, pending.message.header.seq) =
-                        (generation, slot.seq);
-                    pending.resend_at_ns = 0;
-                    pending.asked_before = true;
+                    pending.move_to(generation, slot.seq);
+                    again.push(pending.again(now));
                 }
             }
             (state.line.take(), restarted)
         };
+        for message in again {
+            port.send(message);
+        }
         woken.wake();
         Arrival::Connected { restarted }
     }
@@ -620,15 +724,11 @@ impl Import {
     }
 
     /// The client goes on as another incarnation: whatever there was is void, and there will be
-    /// no connection before [`Import::connect`].
-    pub(crate) fn renew(&self, me: ClientId, era: u64) {
-        let (answers, line) = {
-            let mut state = lock(&self.state);
-            (state.me, state.era) = (me, era);
-            state.close(false)
-        };
-        answers.wake();
-        line.wake();
+    /// no connection before [`Import::connect`]. Returns who is to be woken.
+    pub(crate) fn renew(&self, me: ClientId, era: u64) -> (Woken, Woken) {
+        let mut state = lock(&self.state);
+        (state.me, state.era) = (me, era);
+        state.close(false)
     }
 
     /// Sends again what has waited too long, and connects again if that was refused. A target
@@ -655,14 +755,11 @@ impl Import {
             for slot in &mut state.slots {
                 if let SlotState::Busy(pending) = &mut slot.state
                     && open
-                    && now >= pending.resend_at_ns
+                    && pending.is_due(now)
                 {
-                    pending.resend_at_ns = now + RESEND_NS;
-                    let mut message = pending.message.clone();
-                    if pending.buffer_len > 0 {
-                        message.bulk = Bulk::Buffer(BytesMut::with_capacity(pending.buffer_len));
-                    }
-                    again.push(message);
+                    let twice = (2 * pending.resend_after_ns).clamp(RESEND_NS, RESEND_MAX_NS);
+                    pending.resend_after_ns = twice;
+                    again.push(pending.again(now));
                 }
             }
         }

@@ -41,7 +41,7 @@ mod unsynced;
 pub use atime::AtimePolicy;
 #[doc(hidden)]
 pub use client::Census;
-pub use client::{Client, ClientConfig, TargetSpace};
+pub use client::{Client, ClientConfig, Connection, TargetSpace};
 pub use inspect::ImportInfo;
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, TargetState};
 pub use lru::INODES_DEFAULT;

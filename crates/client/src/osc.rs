@@ -9,32 +9,23 @@ use crate::import::Answer;
 use crate::sync::lock;
 
 impl Client {
+    /// The answer, with the OST's boot epoch when it gave it.
     async fn ost(
         &self,
         index: u32,
         request: OstRequest,
         bulk: Bulk,
         era: Option<u64>,
-    ) -> Result<(OstReply, Bulk)> {
+    ) -> Result<(OstReply, Bulk, u64)> {
         let import = self.ost_import(index).await?;
         let (port, request) = (self.port.as_ref(), Request::Ost(request));
         let call = import.call(port, request, bulk, || 0, false, era);
-        let Answer { reply, bulk, .. } = call.await?;
+        let Answer { reply, bulk, boot_epoch, .. } = call.await?;
         match (reply.error, reply.body) {
             (Some(errno), _) => Err(errno),
-            (None, ReplyBody::Ost(body)) => Ok((body, bulk)),
+            (None, ReplyBody::Ost(body)) => Ok((body, bulk, boot_epoch)),
             (None, _) => Err(Errno::EPROTO),
         }
-    }
-
-    /// The boot epoch that the OST had when the connection was made.
-    ///
-    /// # Errors
-    /// `EIO` if there is no such OST.
-    pub(crate) async fn ost_epoch(&self, index: u32) -> Result<u64> {
-        let import = self.ost_import(index).await?;
-        import.opened().await?;
-        Ok(import.boot_epoch())
     }
 
     /// A request without bulk.
@@ -42,10 +33,10 @@ impl Client {
     /// # Errors
     /// The OST's, or `EIO` if the connection was lost.
     pub(crate) async fn ost_call(&self, index: u32, request: OstRequest) -> Result<OstReply> {
-        self.ost_call_in(None, index, request).await
+        self.ost_call_in(None, index, request).await.map(|(reply, _)| reply)
     }
 
-    /// The same for what goes by a lock of an era.
+    /// The same for what goes by a lock of an era, with the OST's boot epoch at the answer.
     ///
     /// # Errors
     /// As [`Client::ost_call`].
@@ -54,11 +45,11 @@ impl Client {
         era: Option<u64>,
         index: u32,
         request: OstRequest,
-    ) -> Result<OstReply> {
+    ) -> Result<(OstReply, u64)> {
         loop {
             match self.ost(index, request.clone(), Bulk::None, era).await {
                 Err(Errno::EAGAIN) => self.port.sleep(1_000_000).await,
-                answer => return answer.map(|(body, _)| body),
+                answer => return answer.map(|(body, _, boot_epoch)| (body, boot_epoch)),
             }
         }
     }
@@ -79,7 +70,7 @@ impl Client {
         loop {
             let request = OstRequest::Write { object, layout_gen, offset, grant_used };
             match self.ost(index, request, Bulk::Data(data.clone()), Some(era)).await {
-                Ok((OstReply::Written { boot_epoch, granted, .. }, _)) => {
+                Ok((OstReply::Written { boot_epoch, granted, .. }, _, _)) => {
                     self.add_grant(index, granted);
                     return Ok(boot_epoch);
                 }
@@ -104,7 +95,7 @@ impl Client {
     ) -> Result<(BytesMut, u32)> {
         let request = OstRequest::Read { object, offset, len };
         match self.ost(index, request, Bulk::Buffer(buffer), None).await? {
-            (OstReply::Read { len }, Bulk::Buffer(buffer)) => Ok((buffer, len)),
+            (OstReply::Read { len }, Bulk::Buffer(buffer), _) => Ok((buffer, len)),
             _ => Err(Errno::EPROTO),
         }
     }

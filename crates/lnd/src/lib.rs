@@ -7,4 +7,4 @@
 
 mod tcp;
 
-pub use tcp::{CONNECTIONS_MAX, Deliver, ENDPOINTS_MAX, QUEUE_BYTES_MAX, Tcp};
+pub use tcp::{BULK_BYTES_MAX, CONNECTIONS_MAX, Deliver, ENDPOINTS_MAX, QUEUE_BYTES_MAX, Tcp};

@@ -4,6 +4,7 @@
 //! tried in turn, or, if it was told none, over the connection on which a request of it came
 //! last: so replies and callbacks find their clients.
 
+mod budget;
 mod connection;
 mod frame;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 use sateen_types::{Endpoint, Errno};
 use sateen_wire::{Body, Bulk, Message, Reply};
 
+use budget::Budget;
 use connection::Connection;
 pub use connection::QUEUE_BYTES_MAX;
 
@@ -25,6 +27,9 @@ pub const CONNECTIONS_MAX: usize = 8192;
 /// Most endpoints that are reached over connections of theirs, all together; a connection that
 /// speaks for one more is closed.
 pub const ENDPOINTS_MAX: usize = 1 << 16;
+/// Most bytes of bulk that came in and that somebody in the process still holds; beyond that no
+/// more is read. A write under way is held.
+pub const BULK_BYTES_MAX: usize = 256 << 20;
 /// How long nobody is accepted after that has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -43,6 +48,7 @@ struct Routes {
 
 struct Shared {
     deliver: Deliver,
+    bulk: Arc<Budget>,
     routes: Mutex<Routes>,
     closing: AtomicBool,
 }
@@ -142,8 +148,24 @@ impl Tcp {
     /// # Errors
     /// An address cannot be used.
     pub fn start(listen: &[SocketAddr], deliver: Deliver) -> io::Result<Tcp> {
-        let shared =
-            Arc::new(Shared { deliver, routes: Mutex::default(), closing: AtomicBool::new(false) });
+        Tcp::start_with(listen, deliver, BULK_BYTES_MAX)
+    }
+
+    /// The same with another limit than [`BULK_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// As [`Tcp::start`].
+    pub fn start_with(
+        listen: &[SocketAddr],
+        deliver: Deliver,
+        bulk_bytes_max: usize,
+    ) -> io::Result<Tcp> {
+        let shared = Arc::new(Shared {
+            deliver,
+            bulk: Budget::new(bulk_bytes_max),
+            routes: Mutex::default(),
+            closing: AtomicBool::new(false),
+        });
         let mut tcp = Tcp { shared, listening: Vec::new() };
         for address in listen {
             let listener = TcpListener::bind(address)?;
@@ -176,7 +198,8 @@ impl Tcp {
     }
 
     /// Sends a message and waits for nothing. A request that reaches nobody is answered with
-    /// `ESHUTDOWN`; replies and callbacks to nobody get lost, as their receiver did.
+    /// `ESHUTDOWN`, one whose connection broke, so that it may have arrived, with `ECONNRESET`;
+    /// replies and callbacks to nobody get lost, as their receiver did.
     pub fn send(&self, message: Message) {
         let to = message.header.to;
         let request = matches!(message.body, Body::Request(_)).then_some(message.header);

@@ -143,6 +143,61 @@ fn the_next_address_is_tried_and_a_server_that_returns_is_found() {
 }
 
 #[test]
+fn who_waits_for_an_answer_is_told_that_the_connection_broke() {
+    let (client, arrived) = client();
+    let deaf = TcpListener::bind(any_port()).unwrap();
+    client.set_route(OST, vec![deaf.local_addr().unwrap()]);
+    // One to a connection: another might still be queued when it breaks.
+    for request in [write(1, Bytes::from_static(&[1])), read(2, 8)] {
+        client.send(request);
+        let (mut stream, _) = deaf.accept().unwrap();
+        stream.read_exact(&mut [0; 1]).unwrap();
+        drop(stream);
+        // It may have been executed.
+        assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), Some(Errno::ECONNRESET));
+    }
+    // What was answered is not waited for any more.
+    let server = server();
+    client.set_route(OST, server.listening().to_vec());
+    client.send(write(3, Bytes::from_static(&[3])));
+    assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None);
+    drop(server);
+    drop(client);
+    assert!(arrived.recv_timeout(LONG).is_err(), "nothing more comes");
+}
+
+#[test]
+fn no_more_bulk_comes_in_than_somebody_gets_rid_of() {
+    const LIMIT: usize = 4 << 20;
+    let (sender, held) = channel();
+    let sender = std::sync::Mutex::new(sender);
+    let deliver = move |message| drop(sender.lock().unwrap().send(message));
+    let server = Tcp::start_with(&[any_port()], Box::new(deliver), LIMIT).unwrap();
+    let (client, _arrived) = client();
+    client.set_route(OST, server.listening().to_vec());
+    let data = Bytes::from(vec![1; 1 << 20]);
+    for seq in 1..=16 {
+        client.send(write(seq, data.clone()));
+    }
+    let mut holding: Vec<Message> = (0..4).map(|_| held.recv_timeout(LONG).unwrap()).collect();
+    let more = held.recv_timeout(Duration::from_millis(300));
+    assert!(more.is_err(), "the fifth megabyte has to wait");
+    for _ in 4..16 {
+        holding.remove(0);
+        holding.push(held.recv_timeout(LONG).unwrap());
+    }
+    // A piece of it is all of it.
+    let Bulk::Data(last) = &holding[3].bulk else { panic!("{holding:?}") };
+    let piece = last.slice(..1);
+    holding.clear();
+    client.send(write(17, Bytes::from(vec![1; LIMIT])));
+    let more = held.recv_timeout(Duration::from_millis(300));
+    assert!(more.is_err(), "a megabyte is held");
+    drop(piece);
+    assert!(held.recv_timeout(LONG).is_ok());
+}
+
+#[test]
 fn garbage_closes_the_connection_and_nothing_else() {
     let (server, (client, arrived)) = (server(), client());
     let address = server.listening()[0];

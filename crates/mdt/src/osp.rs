@@ -179,8 +179,8 @@ impl Osp {
             return None;
         }
         let ost = self.osts.get_mut(&index)?;
-        // From the network: the OST cannot be reached, and has heard nothing.
-        if matches!(reply.error, Some(Errno::ESHUTDOWN | Errno::ENODEV)) {
+        // From the network: the OST cannot be reached.
+        if matches!(reply.error, Some(Errno::ESHUTDOWN | Errno::ENODEV | Errno::ECONNRESET)) {
             return None;
         }
         ost.heard_ns = Some(now.mono_ns);

@@ -24,7 +24,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rustix::fs::syncfs;
@@ -58,6 +58,10 @@ const LOCAL_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the MDT hears nothing of a client at most.
 const PING: Duration = Duration::from_secs(2);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Clients in this process, which are told of targets that come later.
 #[derive(Default)]
@@ -251,11 +255,15 @@ impl Node {
 
     /// Makes a client and mounts it.
     pub(crate) fn mount(&self, path: &Path, how: How) -> Outcome<Mounted> {
-        let mounted = Mounted::new(&self.reactor, path, &self.source, how)?;
+        let elsewhere = match self.network {
+            Some(_) => lock(&self.clients).told.clone(),
+            None => Vec::new(),
+        };
+        let mounted = Mounted::new(&self.reactor, path, (&self.source, &elsewhere), how)?;
         if self.network.is_some() {
             mounted.ping_every(PING);
         }
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = lock(&self.clients);
         clients.add(mounted.client());
         drop(clients);
         self.devices.apply();

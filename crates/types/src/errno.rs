@@ -65,6 +65,7 @@ errnos! {
     EPROTO = 71, "protocol error";
     EOVERFLOW = 75, "value too large for defined data type";
     EOPNOTSUPP = 95, "operation not supported";
+    ECONNRESET = 104, "connection reset by peer";
     ESHUTDOWN = 108, "endpoint has shut down";
     ETIMEDOUT = 110, "connection timed out";
     ESTALE = 116, "stale file handle";

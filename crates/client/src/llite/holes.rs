@@ -112,10 +112,10 @@ impl Client {
             let range = (from, to - from);
             let request = range_request(object, layout.generation, range, (how, keep_size));
             self.unsynced.room(ost).await;
-            // A request that a restart catches in the middle fails, so that this is the epoch
-            // of the answer, too.
-            let boot_epoch = self.ost_epoch(ost).await?;
-            let OstReply::Done = self.ost_call_in(Some(era), ost, request).await? else {
+            // Of the run that answers: one that the OST's restart catches in the middle is asked
+            // for again.
+            let (OstReply::Done, boot_epoch) = self.ost_call_in(Some(era), ost, request).await?
+            else {
                 return Err(Errno::EPROTO);
             };
             lock(&inode.state).changed_object(stripe, Unsynced { ost, boot_epoch });

@@ -1,9 +1,7 @@
 //! Space: per target, and summed up.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use sateen_types::{Endpoint, Errno, Fid, Result};
 use sateen_wire::{MdtReply, MdtRequest, OstReply, OstRequest, StatFs};
@@ -81,15 +79,7 @@ impl Client {
             |s| &mut s.waiters,
             |s| (!targets.iter().any(|target| s.asking.contains(target))).then_some(()),
         );
-        let mut answered = Box::pin(answered);
-        let mut limit = self.port.sleep(ANSWER_NS);
-        poll_fn(|context| {
-            let done = answered.as_mut().poll(context).is_ready()
-                || limit.as_mut().poll(context).is_ready();
-            if done { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        drop(answered);
+        self.not_longer_than(ANSWER_NS, answered).await;
         targets
     }
 

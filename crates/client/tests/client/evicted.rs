@@ -1,9 +1,14 @@
 //! A client that was thrown out: what was going on fails, and then it goes on as another.
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{ClientId, Endpoint, Errno, Layout, Seq};
+use std::sync::Arc;
+use std::task::Wake;
+
+use sateen_client::Client;
+use sateen_types::{ClientId, Endpoint, Errno, Layout, Nid, Seq};
 use sateen_wire::{
     Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request,
+    TargetInfo,
 };
 
 use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
@@ -14,11 +19,16 @@ const TARGETS: [Endpoint; 3] = [Endpoint::Mgs, Endpoint::Mdt(0), Endpoint::Ost(0
 
 /// The file is open for writing under a lock for it; the handle, and the open's header.
 fn open(rig: &Rig) -> (u64, Header) {
+    open_on(rig, 0)
+}
+
+/// The same, on this OST.
+fn open_on(rig: &Rig, ost: u32) -> (u64, Header) {
     let client = rig.client.clone();
     let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
     let (header, request) = rig.take_mdt();
     assert!(matches!(request, MdtRequest::Open { .. }), "{request:?}");
-    let layout = Some(std::sync::Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
+    let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![ost]).unwrap()));
     let locks = [grant(1, LockMode::Pw, DATA), grant(2, LockMode::Pr, META)];
     // Nothing has to be durable before it is written to.
     let attr = attr(0, 0);
@@ -111,6 +121,31 @@ fn what_is_in_flight_fails_and_is_not_done_by_the_successor() {
     assert_eq!(rig.poll(&mut asks), Some(Err(Errno::EIO)));
     comes_back(&rig, before);
     assert!(rig.is_silent());
+}
+
+/// Learns of an OST as soon as it is woken.
+struct Learner(Arc<Client>);
+
+impl Wake for Learner {
+    fn wake(self: Arc<Self>) {
+        let target = Endpoint::Ost(7);
+        self.0.learn(&[TargetInfo { target, nid: Nid::Lo, inactive: false }]);
+    }
+}
+
+#[test]
+fn an_ost_that_is_learned_of_meanwhile_is_of_the_new_era() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let client = rig.client.clone();
+    let mut asks = rig.begin(async move { client.listxattr(FILE).await });
+    assert!(rig.poll_for(&mut asks, Arc::new(Learner(rig.client.clone()))).is_none());
+    let asked = rig.take();
+    rig.evict(&asked);
+    rig.accept(Endpoint::Ost(7));
+    comes_back(&rig, before);
+    let (handle, _) = open_on(&rig, 7);
+    write(&rig, handle);
 }
 
 #[test]
@@ -240,7 +275,7 @@ fn a_sequence_granted_to_the_old_one_is_not_used() {
     let before = rig.client.incarnation();
     let (_, header) = open(&rig);
     let client = rig.client.clone();
-    let make = |client: std::sync::Arc<sateen_client::Client>| async move {
+    let make = |client: Arc<Client>| async move {
         client.mknod(sateen_types::Fid::ROOT, b"dir", 0o040_755, 0, b"", CRED).await.map(|_| ())
     };
     let mut first = rig.start(make(client));

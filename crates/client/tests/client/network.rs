@@ -1,7 +1,10 @@
 //! Targets that cannot be reached for a while, or restart: what waits and what is asked again.
 
+#![allow(clippy::indexing_slicing)]
+
 use bytes::Bytes;
-use sateen_types::{Endpoint, Errno, Layout, Nid, Result};
+use sateen_client::Connection;
+use sateen_types::{Endpoint, Errno, Falloc, Layout, Nid, Result};
 use sateen_wire::{
     Header, LockMode, MdtReply, OstReply, OstRequest, Reply, ReplyBody, Request, TargetInfo,
 };
@@ -97,22 +100,22 @@ fn an_ost_out_of_use_fails_at_once_and_comes_back_in_step() {
     let mut writing = start_write(&rig, handle);
     let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9 };
     rig.answer(&connect, Reply::ok(connected));
+    let (ping, request) = rig.take_request();
+    assert_eq!(request, Request::Ping);
+    assert_eq!((ping.generation, ping.slot, ping.seq), (9, sent.slot, sent.seq));
     assert!(rig.poll(&mut writing).is_none());
     let new = take_write(&rig);
     assert_ne!(new.slot, sent.slot, "it is not known yet whether the other was executed");
     rig.answer(&new, written(5));
     assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
-    rig.later(SECOND_NS / 2);
-    let (ping, request) = rig.take_request();
-    assert_eq!(request, Request::Ping);
-    assert_eq!((ping.generation, ping.slot, ping.seq), (9, sent.slot, sent.seq));
     // It was: the OST answers as it did then.
     rig.answer(&ping, written(5));
     let mut writing = start_write(&rig, handle);
     let next = take_write(&rig);
     assert_eq!((next.slot, next.seq), (sent.slot, sent.seq + 1), "and the slot goes on");
     rig.answer(&next, written(5));
-    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+    rig.client.set_active(ost, false).unwrap();
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)), "what it has answered counts");
 }
 
 #[test]
@@ -173,38 +176,218 @@ fn an_idle_client_asks_the_mdt_whether_it_is_there() {
     assert_ne!(rig.client.incarnation(), before, "and goes on as another");
 }
 
+/// The client leaves; the goodbyes that it says at once.
+fn leave(rig: &Rig) -> (Verb<()>, Vec<Header>) {
+    let client = rig.client.clone();
+    let leaving = rig.start(async move { client.unmount().await });
+    (leaving, take_goodbyes(rig))
+}
+
+fn take_goodbyes(rig: &Rig) -> Vec<Header> {
+    let mut goodbyes = Vec::new();
+    while let Some((header, request)) = rig.take_if_any() {
+        assert_eq!(request, Request::Disconnect);
+        goodbyes.push(header);
+    }
+    goodbyes.sort_by_key(|header| header.to);
+    goodbyes
+}
+
+fn targets(headers: &[Header]) -> Vec<Endpoint> {
+    headers.iter().map(|header| header.to).collect()
+}
+
 #[test]
 fn a_goodbye_to_nobody_is_said() {
     let rig = Rig::with_osts(2);
-    let client = rig.client.clone();
-    let mut leaving = rig.start(async move { client.unmount().await });
-    for target in [Endpoint::Ost(1), Endpoint::Ost(0), Endpoint::Mdt(0), Endpoint::Mgs] {
-        let (goodbye, request) = rig.take_request();
-        assert_eq!((goodbye.to, request), (target, Request::Disconnect));
-        assert!(rig.is_silent(), "one after the other");
-        rig.answer(&goodbye, Reply::error(Errno::ESHUTDOWN));
-        let left = rig.poll(&mut leaving).is_some();
-        assert_eq!(left, target == Endpoint::Mgs);
+    let (mut leaving, to_osts) = leave(&rig);
+    assert_eq!(targets(&to_osts), [Endpoint::Ost(0), Endpoint::Ost(1)], "the OSTs first");
+    for goodbye in &to_osts {
+        assert!(rig.poll(&mut leaving).is_none() && rig.is_silent());
+        rig.answer(goodbye, Reply::error(Errno::ESHUTDOWN));
     }
+    assert!(rig.poll(&mut leaving).is_none());
+    let others = take_goodbyes(&rig);
+    assert_eq!(targets(&others), [Endpoint::Mgs, Endpoint::Mdt(0)]);
+    rig.answer(&others[0], Reply::error(Errno::ESHUTDOWN));
+    assert!(rig.poll(&mut leaving).is_none());
+    rig.answer(&others[1], Reply::error(Errno::ECONNRESET));
+    assert!(rig.poll(&mut leaving).is_some());
 }
 
 #[test]
 fn a_goodbye_to_one_that_has_restarted_is_said() {
     let rig = Rig::with_osts(1);
-    let client = rig.client.clone();
-    let mut leaving = rig.start(async move { client.unmount().await });
-    let (goodbye, _) = rig.take_request();
-    assert_eq!(goodbye.to, Endpoint::Ost(0));
-    rig.answer(&goodbye, Reply::error(Errno::ESTALE));
+    let (mut leaving, to_osts) = leave(&rig);
+    rig.answer(&to_osts[0], Reply::error(Errno::ESTALE));
     assert!(rig.poll(&mut leaving).is_none());
-    let mut told = Vec::new();
-    while let Some((header, request)) = rig.take_if_any() {
-        if request == Request::Disconnect {
-            told.push(header.to);
-            rig.answer(&header, Reply::ok(ReplyBody::Empty));
-        }
-        // It ends with the last goodbye, which is what is looked at.
-        let _ = rig.poll(&mut leaving);
+    let others = take_goodbyes(&rig);
+    assert_eq!(targets(&others), [Endpoint::Mgs, Endpoint::Mdt(0)], "the others hear it");
+    for goodbye in &others {
+        rig.answer(goodbye, Reply::ok(ReplyBody::Empty));
     }
-    assert_eq!(told, [Endpoint::Mdt(0), Endpoint::Mgs], "the others hear it");
+    assert!(rig.poll(&mut leaving).is_some());
+}
+
+#[test]
+fn a_goodbye_is_repeated_and_not_waited_for_long() {
+    let rig = Rig::with_osts(1);
+    let (mut leaving, to_osts) = leave(&rig);
+    // The answer was lost.
+    rig.pass(SECOND_NS);
+    rig.tick();
+    assert_eq!(rig.take(), to_osts[0]);
+    // It never comes, and whoever waits at most so long has waited.
+    rig.time_passes();
+    assert!(rig.poll(&mut leaving).is_none());
+    assert_eq!(take_goodbyes(&rig).len(), 2);
+    rig.time_passes();
+    assert!(rig.poll(&mut leaving).is_some());
+}
+
+#[test]
+fn what_is_not_answered_is_sent_again_less_and_less_often() {
+    let rig = Rig::with_osts(1);
+    let handle = open(&rig, 0);
+    let mut writing = start_write(&rig, handle);
+    let first = take_write(&rig);
+    let mut seconds = Vec::new();
+    for second in 1..=40 {
+        rig.later(SECOND_NS);
+        if let Some((header, _)) = rig.take_if_any() {
+            assert_eq!(header, first);
+            seconds.push(second);
+        }
+    }
+    assert_eq!(seconds, [1, 3, 7, 15, 23, 31, 39]);
+    // The connection broke: the target may never have had it.
+    rig.answer(&first, Reply::error(Errno::ECONNRESET));
+    rig.time_passes();
+    assert_eq!(take_write(&rig), first);
+    rig.later(SECOND_NS);
+    assert_eq!(take_write(&rig), first);
+    rig.answer(&first, written(5));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+}
+
+#[test]
+fn a_new_connection_brings_the_request_at_once_and_without_its_grant() {
+    let rig = Rig::with_osts(1);
+    let handle = open(&rig, 0);
+    // So many bytes are granted by the answer.
+    let mut writing = start_write(&rig, handle);
+    let granted = OstReply::Written { len: 10, boot_epoch: 5, granted: 1 << 20 };
+    rig.answer(&take_write(&rig), Reply::ok(ReplyBody::Ost(granted)));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+    let used = |request: &OstRequest| match request {
+        OstRequest::Write { grant_used, .. } => *grant_used,
+        other => panic!("{other:?}"),
+    };
+    let mut writing = start_write(&rig, handle);
+    let (before, request) = rig.take_ost();
+    assert_eq!(used(&request), 10);
+    rig.answer(&before, Reply::error(Errno::ESTALE));
+    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9 };
+    rig.answer(&rig.take(), Reply::ok(connected));
+    let (again, request) = rig.take_ost();
+    assert_eq!(used(&request), 0, "the new connection has none");
+    rig.answer(&again, written(6));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+}
+
+#[test]
+fn a_target_that_has_failed_is_not_waited_for() {
+    let rig = Rig::with_osts(1);
+    let handle = open(&rig, 0);
+    let mut waiting = start_write(&rig, handle);
+    rig.answer(&take_write(&rig), Reply::error(Errno::ESTALE));
+    let connect = rig.take();
+    rig.answer(&connect, Reply::error(Errno::EIO));
+    assert_eq!(rig.poll(&mut waiting), Some(Err(Errno::EIO)));
+    let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+    assert_eq!(rig.now(async move { client.write(handle, 0, data, false).await }), Err(Errno::EIO));
+    let stands = |rig: &Rig| {
+        let all = rig.client.connections();
+        all.iter().find(|(target, _)| *target == Endpoint::Ost(0)).map(|(_, how)| *how)
+    };
+    assert_eq!(stands(&rig), Some(Connection::Failed));
+    // Somebody has started it again.
+    rig.later(SECOND_NS);
+    rig.accept(Endpoint::Ost(0));
+    assert_eq!(stands(&rig), Some(Connection::Open));
+    let mut writing = start_write(&rig, handle);
+    rig.answer(&take_write(&rig), written(5));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+}
+
+#[test]
+fn an_allocation_is_of_the_run_that_answered() {
+    let rig = Rig::with_osts(1);
+    let handle = open(&rig, 0);
+    let client = rig.client.clone();
+    let mut allocating =
+        rig.start(async move { client.allocate(handle, (0, 4096), Falloc::Allocate, false).await });
+    rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
+    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9 };
+    rig.answer(&rig.take(), Reply::ok(connected));
+    let (again, request) = rig.take_ost();
+    assert!(matches!(request, OstRequest::Allocate { .. }), "{request:?}");
+    rig.answer(&again, Reply::ok(ReplyBody::Ost(OstReply::Done)));
+    assert!(rig.poll(&mut allocating).is_none(), "it asks how much space that took");
+    rig.answer(&rig.take(), Reply::ok(ReplyBody::Ost(OstReply::Objects(Vec::new()))));
+    assert_eq!(rig.poll(&mut allocating), Some(Ok(())));
+    assert_eq!(fsync(&rig, handle), (Ok(()), vec![6]));
+}
+
+/// Answers whatever is asked well until the verb has ended; the boot epochs that OSTs were asked
+/// to sync.
+fn finish<T>(rig: &Rig, verb: &mut Verb<T>) -> (T, Vec<u64>) {
+    let mut epochs = Vec::new();
+    loop {
+        if let Some(value) = rig.poll(verb) {
+            return (value, epochs);
+        }
+        while let Some((header, request)) = rig.take_if_any() {
+            let body = match request {
+                Request::Ost(OstRequest::Sync { boot_epoch, .. }) => {
+                    epochs.push(boot_epoch);
+                    ReplyBody::Ost(OstReply::Done)
+                }
+                Request::Mdt(_) => ReplyBody::Mdt(MdtReply::Done),
+                other => panic!("{other:?}"),
+            };
+            rig.answer(&header, Reply::ok(body));
+        }
+    }
+}
+
+fn fsync(rig: &Rig, handle: u64) -> (Result<()>, Vec<u64>) {
+    let client = rig.client.clone();
+    finish(rig, &mut rig.start(async move { client.fsync_file(handle).await }))
+}
+
+fn sync_all(rig: &Rig) -> Result<()> {
+    let client = rig.client.clone();
+    finish(rig, &mut rig.start(async move { client.sync_all().await })).0
+}
+
+#[test]
+fn a_sync_of_everything_leaves_a_loss_to_the_program_that_had_it() {
+    for everybody_first in [true, false] {
+        let rig = Rig::with_osts(1);
+        let handle = open(&rig, 0);
+        // The OST has restarted between them.
+        for boot_epoch in [5, 6] {
+            let mut writing = start_write(&rig, handle);
+            rig.answer(&take_write(&rig), written(boot_epoch));
+            assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+        }
+        if everybody_first {
+            assert_eq!(sync_all(&rig), Err(Errno::EIO));
+            assert_eq!(sync_all(&rig), Ok(()), "once is enough");
+        }
+        assert_eq!(fsync(&rig, handle).0, Err(Errno::EIO));
+        assert_eq!(fsync(&rig, handle).0, Ok(()));
+        assert_eq!(sync_all(&rig), Ok(()), "whoever it belongs to knows");
+    }
 }

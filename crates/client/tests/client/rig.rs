@@ -216,7 +216,7 @@ impl Rig {
 
     /// The clock goes on, and whoever sleeps has slept enough.
     pub(crate) fn later(&self, ns: u64) {
-        self.port.0.lock().unwrap().passed_ns += ns;
+        self.pass(ns);
         self.time_passes();
     }
 
@@ -225,9 +225,31 @@ impl Rig {
         core::mem::take(&mut self.port.0.lock().unwrap().unused)
     }
 
+    /// The clock goes on, and nobody has noticed.
+    pub(crate) fn pass(&self, ns: u64) {
+        self.port.0.lock().unwrap().passed_ns += ns;
+    }
+
+    /// The client looks after its connections; others who sleep go on sleeping. Its ticker was
+    /// the first to sleep.
+    pub(crate) fn tick(&self) {
+        let ticker = self.port.0.lock().unwrap().sleeps.remove(0);
+        ticker.store(true, Ordering::Relaxed);
+        self.run();
+    }
+
     /// Runs everything that can run; what the verb gave, if it has ended.
     pub(crate) fn poll<T>(&self, verb: &mut Verb<T>) -> Option<T> {
-        let waker = Waker::from(Arc::new(Nobody));
+        self.poll_for(verb, Arc::new(Nobody))
+    }
+
+    /// The same; whenever it may go on, somebody is told.
+    pub(crate) fn poll_for<T>(
+        &self,
+        verb: &mut Verb<T>,
+        told: Arc<impl Wake + Send + Sync + 'static>,
+    ) -> Option<T> {
+        let waker = Waker::from(told);
         let mut context = Context::from_waker(&waker);
         for _ in 0..8 {
             if let Poll::Ready(value) = verb.0.as_mut().poll(&mut context) {

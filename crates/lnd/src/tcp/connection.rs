@@ -7,7 +7,7 @@
 //!
 //! Life of a connection: opening (dialled ones; messages queue up), open, closed. Requests
 //! that were still queued when it closes are answered with `ESHUTDOWN`, like those to nobody;
-//! whoever waits for the answer to a request that was sent sends it again.
+//! those that were sent, and not answered, with `ECONNRESET`: they may have been executed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufReader};
@@ -30,6 +30,10 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 const SILENCE_MAX_MS: u32 = 20_000;
 /// Bytes read ahead of small messages.
 const READ_BUFFER_BYTES: usize = 64 << 10;
+
+/// Most requests of a connection of which it is remembered that they are not answered; whoever
+/// sent one more hears nothing if the connection breaks, and sends it again some time.
+const ASKED_MAX: usize = 1 << 16;
 
 /// What names a request among those of everybody who shares the connection.
 type Key = (ClientId, Endpoint, u16, u64);
@@ -59,6 +63,8 @@ struct Outgoing {
     queued_bytes: usize,
     /// The writer is at the first of the queue.
     writing: bool,
+    /// Requests that were sent or wait for it, until the answers come.
+    asked: BTreeMap<Key, Header>,
     /// Readers' buffers, until the answers come.
     buffers: BTreeMap<Key, BytesMut>,
 }
@@ -78,6 +84,7 @@ impl Connection {
             queue: VecDeque::new(),
             queued_bytes: 0,
             writing: false,
+            asked: BTreeMap::new(),
             buffers: BTreeMap::new(),
         };
         Arc::new(Connection { peer, out: Mutex::new(out), woken: Condvar::new() })
@@ -161,6 +168,9 @@ impl Connection {
         if matches!(out.link, Link::Closed) {
             return request;
         }
+        if request.is_some() && out.asked.len() < ASKED_MAX {
+            out.asked.insert(key(&header, header.to), header);
+        }
         if let Some(buffer) = buffer {
             out.buffers.insert(key(&header, header.to), buffer);
         }
@@ -219,9 +229,10 @@ impl Connection {
         while let Some(received) = Received::read(&mut stream, &mut scratch)? {
             let header = received.message.header;
             let reply = matches!(received.message.body, Body::Reply(_));
-            let buffer =
-                if reply { self.lock().buffers.remove(&key(&header, header.from)) } else { None };
-            let message = received.read_bulk(&mut stream, buffer)?;
+            let buffer = if reply { self.answered(&header) } else { None };
+            let message = received.read_bulk(&mut stream, buffer, |len| {
+                shared.bulk.take(len, || matches!(self.lock().link, Link::Closed))
+            })?;
             if !reply && !shared.heard_of(header.from, self) {
                 return Err(io::Error::other("it speaks for too many"));
             }
@@ -230,9 +241,17 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the connection. What was queued and is a request is answered.
+    /// An answer has come; the buffer that waits for it.
+    fn answered(&self, header: &Header) -> Option<BytesMut> {
+        let mut out = self.lock();
+        let key = key(header, header.from);
+        out.asked.remove(&key);
+        out.buffers.remove(&key)
+    }
+
+    /// Ends the connection. Requests that were not answered are answered here.
     pub(super) fn close(&self, shared: &Shared) {
-        let queue = {
+        let (queue, mut asked) = {
             let mut out = self.lock();
             let link = core::mem::replace(&mut out.link, Link::Closed);
             if let Link::Open(stream) = link {
@@ -241,13 +260,19 @@ impl Connection {
             }
             out.buffers.clear();
             out.queued_bytes = 0;
-            core::mem::take(&mut out.queue)
+            (core::mem::take(&mut out.queue), core::mem::take(&mut out.asked))
         };
         self.woken.notify_all();
         shared.closed(self);
+        let answer = |header: &Header, errno| {
+            (shared.deliver)(Message::reply_to(header, Reply::error(errno), Bulk::None));
+        };
         for header in queue.into_iter().filter_map(|queued| queued.request) {
-            let reply = Reply::error(Errno::ESHUTDOWN);
-            (shared.deliver)(Message::reply_to(&header, reply, Bulk::None));
+            asked.remove(&key(&header, header.to));
+            answer(&header, Errno::ESHUTDOWN);
+        }
+        for header in asked.values() {
+            answer(header, Errno::ECONNRESET);
         }
     }
 }

@@ -10,6 +10,8 @@ use bytes::{Bytes, BytesMut};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use sateen_wire::{Bulk, HEADER_BYTES, Message};
 
+use super::budget::Held;
+
 /// A message on its way out.
 #[derive(Debug)]
 pub(super) struct Frame {
@@ -100,7 +102,8 @@ impl Received {
         Ok(Some(Received { message, bulk_len: bulk.len as usize, bulk_crc: bulk.crc }))
     }
 
-    /// Reads the bulk, behind what `buffer` holds if there is one.
+    /// Reads the bulk, behind what `buffer` holds if there is one, or into what there is `room`
+    /// for.
     ///
     /// # Errors
     /// As [`Received::read`].
@@ -108,6 +111,7 @@ impl Received {
         mut self,
         stream: &mut impl Read,
         buffer: Option<BytesMut>,
+        room: impl FnOnce(usize) -> Option<Held>,
     ) -> io::Result<Message> {
         self.message.bulk = match buffer {
             Some(mut buffer) => {
@@ -120,13 +124,13 @@ impl Received {
             }
             None if self.bulk_len == 0 => Bulk::None,
             None => {
-                let mut data = Vec::with_capacity(self.bulk_len);
-                let read = stream.take(self.bulk_len as u64).read_to_end(&mut data)?;
+                let mut held = room(self.bulk_len).ok_or(io::ErrorKind::NotConnected)?;
+                let read = stream.take(self.bulk_len as u64).read_to_end(held.data())?;
                 if read < self.bulk_len {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                self.check(&data)?;
-                Bulk::Data(Bytes::from(data))
+                self.check(held.as_ref())?;
+                Bulk::Data(held.into_bytes())
             }
         };
         Ok(self.message)

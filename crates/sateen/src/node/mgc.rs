@@ -99,7 +99,9 @@ impl Mgc {
                         continue;
                     }
                     return match reply.error {
-                        Some(Errno::ESHUTDOWN | Errno::ENODEV | Errno::ESTALE) => Attempt::Nobody,
+                        Some(
+                            Errno::ESHUTDOWN | Errno::ENODEV | Errno::ECONNRESET | Errno::ESTALE,
+                        ) => Attempt::Nobody,
                         _ => Attempt::Answered(Box::new(reply)),
                     };
                 }
@@ -144,7 +146,7 @@ impl Mgc {
                 }
                 if complained.is_none_or(|at| at.elapsed() >= COMPLAIN) {
                     complained = Some(Instant::now());
-                    let why = why_silent(&self.nids);
+                    let why = why_silent(&self.nids, "an MGS");
                     tracing::warn!("the MGS does not answer, waiting for it ({why})");
                 }
                 std::thread::sleep(PAUSE);
@@ -153,7 +155,9 @@ impl Mgc {
             if complained.take().is_some() {
                 tracing::info!("the MGS answers");
             }
-            if !sent {
+            // Another run of the MGS counts from the start. The same one may not have got it, and
+            // waits for this number.
+            if !sent || self.header.seq == 0 {
                 self.header.seq += 1;
                 sent = true;
             }
@@ -166,7 +170,6 @@ impl Mgc {
                 Attempt::Answered(reply) => return Ok(*reply),
                 Attempt::Nobody => {
                     self.header.generation = 0;
-                    sent = false;
                     std::thread::sleep(PAUSE);
                 }
                 Attempt::Silence if waits => {}
@@ -184,7 +187,7 @@ impl Mgc {
             return Refusal::new("the MGS does not answer", "look at the disk: it may be hanging");
         }
         Refusal::new(
-            format!("the MGS does not answer ({})", why_silent(&self.nids)),
+            format!("the MGS does not answer ({})", why_silent(&self.nids, "an MGS")),
             "see whether its server runs (sateen serve) and listens on that NID",
         )
     }
@@ -331,5 +334,44 @@ mod tests {
         assert_eq!(mgc.config(patience).unwrap().version, before.version);
         mgc.leave();
         node.close().unwrap();
+    }
+
+    /// An MGS that the first request does not reach.
+    struct Unreached {
+        reactor: Arc<Reactor>,
+        asked: Mutex<Vec<u64>>,
+    }
+
+    impl Receiver for Unreached {
+        fn receive(self: Arc<Self>, message: Message) {
+            let mut asked = self.asked.lock().unwrap();
+            let reply = match message.body {
+                Body::Request(Request::Connect { features, .. }) => {
+                    let generation = message.header.seq as u32;
+                    Reply::ok(ReplyBody::Connected { features, boot_epoch: 4, generation })
+                }
+                _ => {
+                    asked.push(message.header.seq);
+                    let told = MgsReply::Config { version: 3, targets: Vec::new() };
+                    match asked.len() {
+                        1 => Reply::error(Errno::ESHUTDOWN),
+                        _ => Reply::ok(ReplyBody::Mgs(told)),
+                    }
+                }
+            };
+            let answer = Message::reply_to(&message.header, reply, Bulk::None);
+            self.reactor.router.send(answer);
+        }
+    }
+
+    #[test]
+    fn what_did_not_arrive_is_sent_again_under_its_number() {
+        let reactor = Arc::new(Reactor::default());
+        let mgs = Arc::new(Unreached { reactor: reactor.clone(), asked: Mutex::default() });
+        reactor.router.add(Endpoint::Mgs, mgs.clone());
+        let mut mgc = Mgc::new(&reactor, Vec::new(), Stop::default());
+        assert_eq!(mgc.config(Some(Duration::from_secs(5))).unwrap().version, 3);
+        // The run that was connected to before waits for this number and no other.
+        assert_eq!(*mgs.asked.lock().unwrap(), [1, 1]);
     }
 }

@@ -5,18 +5,22 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
-use sateen_client::{Client, ClientConfig, Port, Task};
+use sateen_client::{Client, ClientConfig, Connection, Port, Task};
 use sateen_fuse::{MountFlags, MountOptions, Session};
 use sateen_reactor::Reactor;
-use sateen_types::ClientId;
+use sateen_types::{ClientId, Endpoint, Errno};
+use sateen_wire::TargetInfo;
 
+use super::network::why_silent;
 use super::port::{ClientPort, ToClient};
 use crate::logging;
 use crate::refusal::{Outcome, Refusal};
 use sateen_mount::{Atime, KernelFs};
 
-/// How long connecting to all targets, or saying goodbye to them, may take.
+/// How long connecting to all targets of this process, or saying goodbye to any, may take.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long connecting to targets elsewhere may take: they may be starting.
+const REMOTE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How to mount.
 #[derive(Debug, Clone, Copy)]
@@ -45,14 +49,14 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Connects a new client and mounts it.
+    /// Connects a new client to targets of this process, or to those `elsewhere`, and mounts it.
     pub(crate) fn new(
         reactor: &Arc<Reactor>,
         path: &Path,
-        source: &str,
+        (source, elsewhere): (&str, &[TargetInfo]),
         how: How,
     ) -> Outcome<Mounted> {
-        let (client, port) = connect(reactor)?;
+        let (client, port) = connect(reactor, elsewhere)?;
         let mut options = MountOptions::new(path);
         options.fsname = source.to_owned();
         options.flags = how.flags;
@@ -91,7 +95,8 @@ impl Mounted {
         self.left.call_once(|| {
             self.port.detach();
             let client = self.client.clone();
-            if wait_for(&self.reactor, async move { client.unmount().await }).is_none() {
+            let goodbye = async move { client.unmount().await };
+            if wait_for(&self.reactor, CLIENT_TIMEOUT, goodbye).is_none() {
                 tracing::warn!("the targets did not hear the client's goodbye");
             }
             self.reactor.router.remove(self.client.endpoint());
@@ -121,7 +126,7 @@ pub(crate) struct Native {
 impl Native {
     /// Connects a new client.
     pub(crate) fn new(reactor: &Arc<Reactor>) -> Outcome<Native> {
-        let (client, port) = connect(reactor)?;
+        let (client, port) = connect(reactor, &[])?;
         // No kernel believes anything.
         port.detach();
         Ok(Native { reactor: reactor.clone(), client })
@@ -138,34 +143,71 @@ impl Native {
     where
         F: Future<Output = sateen_types::Result<T>> + Send + 'static,
     {
-        let done = wait_for(&self.reactor, verbs(self.client.clone()));
-        done.unwrap_or(Err(sateen_types::Errno::ETIMEDOUT))
+        let done = wait_for(&self.reactor, CLIENT_TIMEOUT, verbs(self.client.clone()));
+        done.unwrap_or(Err(Errno::ETIMEDOUT))
     }
 }
 
 /// A new client, connected to all targets.
-fn connect(reactor: &Arc<Reactor>) -> Outcome<(Arc<Client>, Arc<ClientPort>)> {
+fn connect(
+    reactor: &Arc<Reactor>,
+    elsewhere: &[TargetInfo],
+) -> Outcome<(Arc<Client>, Arc<ClientPort>)> {
     let port = Arc::new(ClientPort::new(reactor.clone()));
     let id = ClientId(sateen_reactor::random());
     let as_port: Arc<dyn Port> = port.clone();
     let client = Client::new(ClientConfig { id }, as_port);
     reactor.router.add(client.endpoint(), Arc::new(ToClient(client.clone())));
     let mounting = client.clone();
-    match wait_for(reactor, async move { mounting.mount().await }) {
-        Some(Ok(())) => Ok((client, port)),
-        Some(Err(errno)) => {
-            Err(Refusal::new(format!("the client cannot connect: {errno}"), logging::advice()))
-        }
-        None => Err(Refusal::new(
-            "the targets do not answer",
+    let patience = if elsewhere.is_empty() { CLIENT_TIMEOUT } else { REMOTE_PATIENCE };
+    let refusal = match wait_for(reactor, patience, async move { mounting.mount().await }) {
+        Some(Ok(())) => return Ok((client, port)),
+        Some(Err(errno)) => refused(&client, errno),
+        None => silent(&client, elsewhere),
+    };
+    reactor.router.remove(client.endpoint());
+    Err(refusal)
+}
+
+/// The targets without which there can be no client, and whose connection stands like this.
+fn needed(client: &Client, how: Connection) -> Vec<Endpoint> {
+    let mut all = client.connections();
+    all.retain(|(target, now)| *now == how && !matches!(target, Endpoint::Ost(_)));
+    all.into_iter().map(|(target, _)| target).collect()
+}
+
+fn refused(client: &Client, errno: Errno) -> Refusal {
+    match needed(client, Connection::Failed).first() {
+        Some(failed) => Refusal::new(
+            format!("{failed} has stopped after a disk error"),
+            "look at the log of its server and at its disk, and start it again",
+        ),
+        None => Refusal::new(format!("the client cannot connect: {errno}"), logging::advice()),
+    }
+}
+
+fn silent(client: &Client, elsewhere: &[TargetInfo]) -> Refusal {
+    let missing = needed(client, Connection::Waiting);
+    let found = elsewhere.iter().find(|info| missing.contains(&info.target));
+    match (found, missing.first()) {
+        (Some(info), _) => Refusal::new(
+            format!("{} does not answer ({})", info.target, why_silent(&[info.nid], "it")),
+            "see whether its server runs (sateen serve) and listens on that NID",
+        ),
+        (None, missing) => Refusal::new(
+            match missing {
+                Some(missing) => format!("{missing} does not answer"),
+                None => "the targets do not answer".to_owned(),
+            },
             format!("{}, and at the disk: it may be hanging", logging::advice()),
-        )),
+        ),
     }
 }
 
 /// Runs a future to its end; `None` if that takes too long. Not for threads of a run loop.
 fn wait_for<T: Send + 'static>(
     reactor: &Reactor,
+    patience: Duration,
     future: impl Future<Output = T> + Send + 'static,
 ) -> Option<T> {
     let (sender, receiver) = channel();
@@ -176,5 +218,5 @@ fn wait_for<T: Send + 'static>(
         let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(result);
     });
     reactor.executor.spawn(task);
-    receiver.recv_timeout(CLIENT_TIMEOUT).ok()
+    receiver.recv_timeout(patience).ok()
 }

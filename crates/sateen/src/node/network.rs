@@ -123,7 +123,9 @@ pub(crate) fn ping(nid: Nid) -> Result<(), String> {
     tcp.send(Message { header, body: Body::Request(Request::Ping), bulk: Bulk::None });
     match answers.recv_timeout(PROBE_TIMEOUT) {
         // From this side of the network: the connection ended.
-        Ok(Body::Reply(reply)) if reply.error == Some(Errno::ESHUTDOWN) => {
+        Ok(Body::Reply(reply))
+            if matches!(reply.error, Some(Errno::ESHUTDOWN | Errno::ECONNRESET)) =>
+        {
             Err("what listens there is no Sateen server".to_owned())
         }
         Ok(_) => Ok(()),
@@ -131,12 +133,12 @@ pub(crate) fn ping(nid: Nid) -> Result<(), String> {
     }
 }
 
-/// Why nobody answers at these NIDs, as far as can be seen from here.
-pub(crate) fn why_silent(nids: &[Nid]) -> String {
+/// Why `who` does not answer at these NIDs, as far as can be seen from here.
+pub(crate) fn why_silent(nids: &[Nid], who: &str) -> String {
     let probe = |nid: &Nid| {
         let Some(address) = address(*nid) else { return format!("{nid} is this process") };
         match TcpStream::connect_timeout(&address, PROBE_TIMEOUT) {
-            Ok(_) => format!("{nid} takes connections, but does not answer as an MGS"),
+            Ok(_) => format!("{nid} takes connections, but does not answer as {who}"),
             Err(error) => format!("{nid}: {error}"),
         }
     };

@@ -13,7 +13,7 @@
 //! 6. A thread follows the configuration: targets that are added are used at once.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use super::backend::Opened;
 use super::devices::Devices;
 use super::mgc::{Config, Mgc, Stop};
 use super::network::{self, Network};
-use super::{Clients, Node, open_all};
+use super::{Clients, Node, lock, open_all};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::Target;
 
@@ -84,7 +84,7 @@ impl Followers {
                 mdt.inspect(|mdt| mdt.add_ost(ost));
             }
         }
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner).learn(&config.targets);
+        lock(&self.clients).learn(&config.targets);
     }
 
     fn follow(&self, mut mgc: Mgc, mut version: u64, stop: &Stop) {
@@ -201,6 +201,7 @@ impl Node {
         }
         set_routes(&network, &config);
         node.devices.keep(mgc.params(Some(MOUNT_PATIENCE))?);
+        lock(&node.clients).told.clone_from(&config.targets);
         node.follow(mgc, config.version, &stop)?;
         Ok(node)
     }
