@@ -37,7 +37,7 @@ if ((failed)); then
     exit 1
 fi
 say "== the simulator's seeds 1 to $seeds passed in $((SECONDS - started)) s"
-export COHERENCE_SECONDS=$seconds FUZZ_SECONDS=$seconds PROPTEST_CASES=4096 SEEDS=1000
+export SEED=random COHERENCE_SECONDS=$seconds FUZZ_SECONDS=$seconds PROPTEST_CASES=4096 SEEDS=1000
 say "== decoders and kernel coherence, $seconds s for each loop"
 cargo test --locked --profile ci -p sateen-target --test fuzz -- --nocapture
 cargo test --locked --profile ci -p sateen-fuse --test coherence -- --nocapture

@@ -57,8 +57,8 @@ use crate::sync::{Arc, Ordering};
 use crate::toy::{Client, Toy, ToyIndex, ToyJournal, connect, object, register};
 
 fn check(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
-    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
-    let seed = seed.unwrap_or_else(clock::random);
+    let text = std::env::var("SEED").unwrap_or_default();
+    let seed = if text == "random" { clock::random() } else { text.parse().unwrap_or(1) };
     println!("SEED={seed}");
     let scheduler = RandomScheduler::new_from_seed(seed, schedules);
     let mut config = shuttle::Config::new();

@@ -12,9 +12,9 @@ use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, fallocate, linkat, openat,
     renameat_with, seek,
 };
+use sateen_testkit::can_mount;
 use sateen_testkit::program::Program;
 use sateen_testkit::random::Random;
-use sateen_testkit::{can_mount, env_number};
 
 /// What file systems reckon holes in.
 const BLOCK: u64 = 4096;
@@ -35,9 +35,8 @@ fn ended(program: &Program) {
 }
 
 fn seed(name: &str) -> Random {
-    let seed = env_number("SEED", u64::from(std::process::id()));
-    println!("{name}: SEED={seed}");
-    Random::new(seed)
+    println!("{name}:");
+    Random::new(sateen_testkit::seed())
 }
 
 fn read_write(path: &Path) -> File {

@@ -32,6 +32,23 @@ pub fn can_mount() -> bool {
     possible
 }
 
+/// What chance goes by in a test, which is printed: `SEED`, or always the same, so that a test
+/// that passes passes again. With `SEED=random` it is another each time.
+///
+/// # Panics
+/// If it is anything else.
+pub fn seed() -> u64 {
+    let seed = match std::env::var("SEED") {
+        Ok(text) if text == "random" => {
+            let now = std::time::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64);
+            random::mix(now) >> 32
+        }
+        _ => env_number("SEED", 1),
+    };
+    println!("SEED={seed}");
+    seed
+}
+
 /// A number from the environment, or the default.
 ///
 /// # Panics

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::env_number;
 use crate::forgetfs::Loss;
 use crate::load::{Checked, Load};
 use crate::program::Program;
 use crate::random::{Random, mix};
+use crate::{env_number, seed};
 
 /// Rounds, unless the environment (`ROUNDS`) says otherwise.
 const ROUNDS: u64 = 5;
@@ -47,9 +47,8 @@ impl Rounds {
     /// Something was lost or damaged.
     pub fn run(self) -> Result<()> {
         let rounds = env_number("ROUNDS", ROUNDS);
-        let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-        let seed = env_number("SEED", mix(clock.as_nanos() as u64) >> 32);
-        println!("{}: SEED={seed} ROUNDS={rounds}", self.name);
+        println!("{}: ROUNDS={rounds}", self.name);
+        let seed = seed();
         let started = Instant::now();
         let options = ["--mdts", "2", "--osts", "4"];
         let mut program = Program::new(&self.binary, &self.name, 2, &options)?;

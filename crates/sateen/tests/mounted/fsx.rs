@@ -19,6 +19,7 @@ on_both!(through_the_page_cache, with_direct_io, through_two_mounts_by_turns);
 const FSX_CONFIG: &str = "
 flen = 3000000
 [opsize]
+min = 1
 max = 200000
 [weights]
 close_open = CLOSE_OPEN
@@ -49,8 +50,8 @@ impl Fsx {
     fn start(rig: &Rig, file: &Path, close_open: f32) -> Option<Fsx> {
         let fsx = tool("fsx")?;
         let operations = env_number("FSX_OPERATIONS", 20_000);
-        let seed = env_number("SEED", u64::from(std::process::id()));
-        println!("SEED={seed} FSX_OPERATIONS={operations}");
+        println!("FSX_OPERATIONS={operations}");
+        let seed = sateen_testkit::seed();
         let local = rig.local();
         let (config, log) = (local.join("fsx.toml"), local.join("fsx.log"));
         fs::write(&config, FSX_CONFIG.replace("CLOSE_OPEN", &format!("{close_open:.1}"))).unwrap();

@@ -129,9 +129,9 @@ fn what_one_mount_does_the_other_sees(servers: Servers) {
     let Some(rig) = Rig::start(servers, "two-steps", 2, false) else { return };
     let local = rig.local();
     let mounts = rig.mounts();
-    let seed = env_number("SEED", u64::from(std::process::id()));
     let steps = env_number("STEPS", 1500);
-    println!("SEED={seed} STEPS={steps}");
+    println!("STEPS={steps}");
+    let seed = sateen_testkit::seed();
     let mut random = Random::new(seed);
     let mut done = 0;
     for step in 0..steps {

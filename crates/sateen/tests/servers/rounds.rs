@@ -106,8 +106,8 @@ fn nothing_synced_is_lost_when_servers_are_killed() {
         return;
     }
     let rounds = env_number("ROUNDS", ROUNDS);
-    let seed = env_number("SEED", mix(u64::from(std::process::id())) >> 32);
-    println!("SEED={seed} ROUNDS={rounds}");
+    println!("ROUNDS={rounds}");
+    let seed = sateen_testkit::seed();
     let mut cluster = Cluster::new(BINARY, "rounds");
     cluster.make(3);
     let mds = cluster.serve(1, MDS);

@@ -697,13 +697,15 @@ pub fn mutate(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
     }
 }
 
-/// The seed of this run: `SEED`, or the time. It is printed.
+/// The seed of this run, which is printed: `SEED`, or always the same; `random` is another each
+/// time.
 pub fn seed() -> u64 {
-    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.unwrap().as_nanos() as u64
-    });
+    let text = std::env::var("SEED").unwrap_or_default();
+    let seed = if text == "random" {
+        std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64
+    } else {
+        text.parse().unwrap_or(1)
+    };
     println!("SEED={seed}");
     seed
 }
