@@ -50,6 +50,11 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command, MkfsArgs, MountArgs};
 
+/// The C library's keeps what short-lived threads have freed, connection for connection, and a
+/// server's memory grew with every client that had ever been there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let called = std::env::args_os().next().map(PathBuf::from);
     let name = called.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
