@@ -51,6 +51,14 @@ say "== fsx, ${FSX_OPERATIONS:=100000} operations each way; two mounts, ${STEPS:
 export FSX_OPERATIONS STEPS
 cargo test --locked --profile ci -p sateen --test mounted -- --nocapture fsx two_mounts
 unset FSX_OPERATIONS STEPS
+say "== ${FILES:=1000000} files in a directory; ${SECONDS_LONG:=3600} s of making and removing"
+export FILES SECONDS_LONG
+cargo test --locked --profile ci -p sateen --test servers -- --nocapture many
+unset FILES SECONDS_LONG
+say "== ${MESSAGES:=1000000} messages that make no sense, to each server"
+export MESSAGES
+cargo test --locked --profile ci -p sateen --test servers -- --nocapture fuzz
+unset MESSAGES
 say "== a build of the project on a mount"
 cargo build --locked --profile ci -p sateen
 sateen=${CARGO_TARGET_DIR:-target}/ci/sateen

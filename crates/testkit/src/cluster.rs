@@ -207,6 +207,13 @@ impl Cluster {
         self.mounts.retain(|other| other != point);
     }
 
+    /// The process behind a mount.
+    pub fn mount_pid(&self, point: &Path) -> u32 {
+        let state = fs::read_to_string(run_folder(point).join("state.json")).unwrap();
+        let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+        state["pid"].as_u64().unwrap() as u32
+    }
+
     /// What the servers and the mounts have said, for whoever has to find out why.
     pub fn logs(&self) -> String {
         let mut out = String::new();
@@ -220,6 +227,16 @@ impl Cluster {
         }
         out
     }
+}
+
+/// What a process has in memory.
+///
+/// # Panics
+/// If it is not there: it has crashed.
+pub fn resident_mib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it has not crashed");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
 }
 
 /// What a mount's process keeps.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sateen_testkit::cluster::{Cluster, PATIENCE, Server};
+use sateen_testkit::cluster::{Cluster, PATIENCE, resident_mib};
 use sateen_testkit::{can_mount, env_number};
 use sateen_types::{ClientId, Endpoint, Fid, Name, Nid, Seq, seq};
 use sateen_wire::codec::Wire;
@@ -337,13 +337,6 @@ impl Peer {
     }
 }
 
-fn resident_mib(server: &Server) -> u64 {
-    let pid = server.pid().as_raw_nonzero();
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it has not crashed");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
-}
-
 #[test]
 fn nonsense_does_no_harm() {
     if !can_mount() {
@@ -358,14 +351,15 @@ fn nonsense_does_no_harm() {
     for (number, (target, host, server)) in (0..).zip(targets) {
         // Another for each: OSTs hear from the MDT whom it has thrown out.
         let mut peer = Peer::new(target, &cluster.nid(host), seed + number);
+        let pid = server.pid().as_raw_nonzero().get() as u32;
         let mut early = None;
         while peer.sent < messages {
             peer.live(messages - peer.sent);
             if early.is_none() && peer.sent >= messages / 10 {
-                early = Some(resident_mib(server));
+                early = Some(resident_mib(pid));
             }
         }
-        let (early, late) = (early.unwrap(), resident_mib(server));
+        let (early, late) = (early.unwrap(), resident_mib(pid));
         let answered = peer.answered;
         println!(
             "{target}: {} messages, {answered} answers, {early} MiB early, {late} MiB late",

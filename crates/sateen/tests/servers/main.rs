@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
 mod fuzz;
+mod many;
 mod rounds;
 
 use std::fs::{self, File};

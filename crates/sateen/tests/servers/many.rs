@@ -1,0 +1,200 @@
+//! Very many files: a directory that is read while others change it, what servers and mounts
+//! keep in memory for it, and that they keep nothing of what is gone.
+//!
+//! `FILES` in the directory; `SECONDS_LONG` of making and removing. In CI both are small, and
+//! the limits with them; `scripts/test-long.sh` has the million and the hour.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{RawDir, SeekFrom, seek};
+use sateen_testkit::cluster::{Cluster, resident_mib};
+use sateen_testkit::random::Random;
+use sateen_testkit::{can_mount, env_number};
+
+use crate::BINARY;
+
+const FILES: u64 = 20_000;
+const SECONDS_LONG: u64 = 20;
+/// Two threads make the files: even and odd numbers.
+const MAKERS: u64 = 2;
+/// What a process may take before there is any file.
+const EMPTY_MIB_MAX: u64 = 60;
+/// For each file: a server with a million stays below 600 MiB.
+const SERVER_FILE_BYTES: u64 = 560;
+/// For each file that a mount may know, and how many that are: one that has walked a million
+/// stays below 300 MiB.
+const MOUNT_FILE_BYTES: u64 = 1200;
+const MOUNT_FILES_MAX: u64 = 200_000;
+/// Growth over the second half of making and removing: what an allocator keeps for later.
+const GROWTH_MIB_MAX: u64 = 16;
+/// Files that come and go at any time.
+const PASSING: usize = 200;
+/// Places in the directory that are sought again later.
+const PLACES: usize = 50;
+
+fn name(number: u64) -> String {
+    format!("file.{number:07}")
+}
+
+/// The number of a file that stays.
+fn number(name: &[u8]) -> Option<u64> {
+    std::str::from_utf8(name).ok()?.strip_prefix("file.")?.parse().ok()
+}
+
+fn make(dir: &Path, files: u64) {
+    thread::scope(|scope| {
+        for maker in 0..MAKERS {
+            scope.spawn(move || {
+                for number in (maker..files).step_by(MAKERS as usize) {
+                    File::create_new(dir.join(name(number))).unwrap();
+                }
+            });
+        }
+    });
+}
+
+/// Makes and removes files until told to stop; how many.
+fn pass(dir: &Path, seed: u64, stop: &AtomicBool) -> u64 {
+    let mut random = Random::new(seed);
+    let mut there: Vec<u64> = Vec::new();
+    let mut made = 0;
+    while !stop.load(Ordering::Relaxed) {
+        if there.len() == PASSING {
+            let gone = there.swap_remove(random.below(PASSING as u64) as usize);
+            fs::remove_file(dir.join(format!("passing.{gone}"))).unwrap();
+        }
+        File::create_new(dir.join(format!("passing.{made}"))).unwrap();
+        there.push(made);
+        made += 1;
+    }
+    for gone in there {
+        fs::remove_file(dir.join(format!("passing.{gone}"))).unwrap();
+    }
+    made
+}
+
+/// The numbers of the files that stay from where the directory's descriptor is, at most so
+/// many, each with the place behind it.
+fn read_on(dir: &File, at_most: usize) -> Vec<(u64, u64)> {
+    let mut room = vec![MaybeUninit::uninit(); 32 << 10];
+    let mut raw = RawDir::new(dir, &mut room);
+    let mut found = Vec::new();
+    while let Some(entry) = raw.next() {
+        let entry = entry.unwrap();
+        if let Some(number) = number(entry.file_name().to_bytes()) {
+            found.push((number, entry.next_entry_cookie()));
+            if found.len() == at_most {
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// Reads the directory while it changes: who stays is there once, and a place remains where it
+/// was (`telldir`, `seekdir`).
+fn read_and_seek(dir: &Path, files: u64) {
+    let handle = File::open(dir).unwrap();
+    let all = read_on(&handle, usize::MAX);
+    let mut times: BTreeMap<u64, u32> = BTreeMap::new();
+    for (number, _) in &all {
+        *times.entry(*number).or_default() += 1;
+    }
+    assert!(times.values().all(|times| *times == 1), "some came twice");
+    assert_eq!(times.len() as u64, files, "some never came");
+    let mut random = Random::new(files);
+    for _ in 0..PLACES {
+        let at = random.below(all.len() as u64 - 1) as usize;
+        seek(&handle, SeekFrom::Start(all[at].1)).unwrap();
+        let next = read_on(&handle, 1);
+        assert_eq!(next[0].0, all[at + 1].0, "after entry {at}");
+    }
+}
+
+#[test]
+fn a_directory_of_many_files_is_read_while_it_changes() {
+    if !can_mount() {
+        return;
+    }
+    let files = env_number("FILES", FILES);
+    let mut cluster = Cluster::new(BINARY, "many");
+    let (mds, oss) = cluster.start();
+    let (a, b) = (cluster.mount("a"), cluster.mount("b"));
+    let dir = a.join("dir");
+    fs::create_dir(&dir).unwrap();
+    let started = Instant::now();
+    make(&dir, files);
+    println!("{files} files made in {:.1?}", started.elapsed());
+    let stop = AtomicBool::new(false);
+    let started = Instant::now();
+    let passed = thread::scope(|scope| {
+        let passing = scope.spawn(|| pass(&dir, files, &stop));
+        // A panic must not leave the other running for ever.
+        let read = scope.spawn(|| read_and_seek(&b.join("dir"), files)).join();
+        stop.store(true, Ordering::Relaxed);
+        let passed = passing.join().unwrap();
+        read.map(|()| passed).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    println!("read in {:.1?}, while {passed} came and went", started.elapsed());
+    let started = Instant::now();
+    for number in 0..files {
+        assert!(fs::metadata(b.join("dir").join(name(number))).unwrap().is_file());
+    }
+    println!("looked at in {:.1?}", started.elapsed());
+    let server = EMPTY_MIB_MAX + ((files * SERVER_FILE_BYTES) >> 20);
+    let mount = EMPTY_MIB_MAX + ((files.min(MOUNT_FILES_MAX) * MOUNT_FILE_BYTES) >> 20);
+    let sizes = [
+        ("MGS and MDT", mds.pid().as_raw_nonzero().get() as u32, server),
+        ("OSTs", oss.pid().as_raw_nonzero().get() as u32, server),
+        ("the mount that made them", cluster.mount_pid(&a), mount),
+        ("the mount that walked them", cluster.mount_pid(&b), mount),
+    ]
+    .map(|(what, pid, limit)| (what, resident_mib(pid), limit));
+    for (what, size, limit) in sizes {
+        println!("{what}: {size} MiB of {limit}");
+    }
+    for (what, size, limit) in sizes {
+        assert!(size <= limit, "{what}: {size} MiB, more than {limit}");
+    }
+    for mount in [a, b] {
+        cluster.umount(&mount);
+    }
+    oss.end();
+    mds.end();
+}
+
+#[test]
+fn what_is_gone_takes_no_memory() {
+    if !can_mount() {
+        return;
+    }
+    let time = Duration::from_secs(env_number("SECONDS_LONG", SECONDS_LONG));
+    let mut cluster = Cluster::new(BINARY, "gone");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("a");
+    let pids = [&mds, &oss].map(|server| server.pid().as_raw_nonzero().get() as u32);
+    let pids = [pids[0], pids[1], cluster.mount_pid(&mnt)];
+    let stop = AtomicBool::new(false);
+    let (passed, half, whole) = thread::scope(|scope| {
+        let passing = scope.spawn(|| pass(&mnt, 1, &stop));
+        thread::sleep(time / 2);
+        let half = pids.map(resident_mib);
+        thread::sleep(time / 2);
+        let whole = pids.map(resident_mib);
+        stop.store(true, Ordering::Relaxed);
+        (passing.join().unwrap(), half, whole)
+    });
+    println!("{passed} made and removed; MGS and MDT, OSTs, mount: {half:?}, {whole:?} MiB");
+    for (half, whole) in half.into_iter().zip(whole) {
+        assert!(whole <= half + GROWTH_MIB_MAX, "it grows from {half} to {whole} MiB");
+    }
+    cluster.umount(&mnt);
+    oss.end();
+    mds.end();
+}
