@@ -211,7 +211,7 @@ impl Cluster {
     pub fn mount_pid(&self, point: &Path) -> u32 {
         let state = fs::read_to_string(run_folder(point).join("state.json")).unwrap();
         let state: serde_json::Value = serde_json::from_str(&state).unwrap();
-        state["pid"].as_u64().unwrap() as u32
+        state.get("pid").and_then(serde_json::Value::as_u64).unwrap() as u32
     }
 
     /// What the servers and the mounts have said, for whoever has to find out why.
