@@ -93,7 +93,9 @@ impl Client {
         Ok(())
     }
 
-    /// Of a contiguous range each object has a contiguous part.
+    /// Of a contiguous range each object has a contiguous part. Only the object with the last byte
+    /// says that the file has grown, and it comes last: if there is no room in another, the file
+    /// is as long as it was.
     async fn change_range(
         &self,
         inode: &Inode,
@@ -102,7 +104,11 @@ impl Client {
         (how, keep_size): (Falloc, bool),
         era: u64,
     ) -> Result<()> {
-        for (stripe, ost) in layout.objects() {
+        let last = layout.chunks(end.saturating_sub(1), 1).next().map(|chunk| chunk.stripe);
+        let is_last = |stripe| Some(stripe) == last;
+        let others = layout.objects().filter(|(stripe, _)| !is_last(*stripe));
+        let at_the_end = layout.objects().filter(|(stripe, _)| is_last(*stripe));
+        for (stripe, ost) in others.chain(at_the_end) {
             let from = layout.object_size(stripe, start);
             let to = layout.object_size(stripe, end);
             if from == to {
@@ -110,7 +116,8 @@ impl Client {
             }
             let object = ObjectId { fid: inode.fid, stripe };
             let range = (from, to - from);
-            let request = range_request(object, layout.generation, range, (how, keep_size));
+            let keep_size = keep_size || !is_last(stripe);
+            let request = range_request(object, layout.generation, range, how, keep_size);
             self.unsynced.room(ost).await;
             // Of the run that answers: one that the OST's restart catches in the middle is asked
             // for again.
@@ -128,7 +135,8 @@ fn range_request(
     object: ObjectId,
     layout_gen: u32,
     (offset, len): (u64, u64),
-    (how, keep_size): (Falloc, bool),
+    how: Falloc,
+    keep_size: bool,
 ) -> OstRequest {
     if how == Falloc::ZeroRange {
         return OstRequest::ZeroRange { object, layout_gen, offset, len, keep_size };

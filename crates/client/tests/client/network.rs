@@ -15,9 +15,13 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// A file on this OST is open for writing under a lock for it.
 fn open(rig: &Rig, ost: u32) -> u64 {
+    open_striped(rig, vec![ost])
+}
+
+fn open_striped(rig: &Rig, osts: Vec<u32>) -> u64 {
     let client = rig.client.clone();
     let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
-    let layout = Some(std::sync::Arc::new(Layout::raid0(1 << 20, vec![ost]).unwrap()));
+    let layout = Some(std::sync::Arc::new(Layout::raid0(1 << 20, osts).unwrap()));
     let lock = grant(1, LockMode::Pw, sateen_wire::Ibits::DATA);
     let opened = MdtReply::Opened { attr: attr(0, 0), layout };
     rig.answer(&rig.take(), reply(opened, &[lock]));
@@ -337,6 +341,27 @@ fn an_allocation_is_of_the_run_that_answered() {
     rig.answer(&rig.take(), Reply::ok(ReplyBody::Ost(OstReply::Objects(Vec::new()))));
     assert_eq!(rig.poll(&mut allocating), Some(Ok(())));
     assert_eq!(fsync(&rig, handle), (Ok(()), vec![6]));
+}
+
+#[test]
+fn a_file_grows_with_its_last_object_when_all_have_room() {
+    let rig = Rig::with_osts(2);
+    let handle = open_striped(&rig, vec![0, 1]);
+    let client = rig.client.clone();
+    let end = 3 << 20;
+    let mut allocating =
+        rig.start(async move { client.allocate(handle, (0, end), Falloc::Allocate, false).await });
+    // The third MiB is in the first object again.
+    let (second, request) = rig.take_ost();
+    let OstRequest::Allocate { keep_size, len, .. } = request else { panic!("{request:?}") };
+    assert_eq!((second.to, keep_size, len), (Endpoint::Ost(1), true, 1 << 20));
+    rig.answer(&second, Reply::ok(ReplyBody::Ost(OstReply::Done)));
+    assert!(rig.poll(&mut allocating).is_none());
+    let (first, request) = rig.take_ost();
+    let OstRequest::Allocate { keep_size, len, .. } = request else { panic!("{request:?}") };
+    assert_eq!((first.to, keep_size, len), (Endpoint::Ost(0), false, 2 << 20));
+    rig.answer(&first, Reply::error(Errno::ENOSPC));
+    assert_eq!(rig.poll(&mut allocating), Some(Err(Errno::ENOSPC)));
 }
 
 /// Answers whatever is asked well until the verb has ended; the boot epochs that OSTs were asked
