@@ -1,12 +1,14 @@
 # What can be done with a clone. Everything is built by cargo; these are only the ways in.
 .POSIX:
-.PHONY: help test test-long bench demo clean
+.PHONY: help test test-long bench demo install uninstall clean
 
 help:
 	@echo "make demo       a file system with 2 MDTs and 4 OSTs: real work on it, a crash, a table of rates"
 	@echo "make test       every check and test (root and /dev/fuse; under 40 minutes on 2 cores)"
 	@echo "make test-long  the same tests with more rounds, for hours rather than minutes"
 	@echo "make bench      the benchmarks that need no mount, and those of the FUSE transports"
+	@echo "make install    the program, its other names, units, manual pages and completions; PREFIX, DESTDIR"
+	@echo "make uninstall  takes them away"
 	@echo "make clean      removes what was built"
 
 test:
@@ -20,6 +22,14 @@ bench:
 
 demo:
 	@scripts/demo.sh
+
+# PREFIX is /usr/local and DESTDIR nothing, if nothing else is said.
+install:
+	cargo build --release -p sateen
+	@scripts/install.sh install
+
+uninstall:
+	@scripts/install.sh uninstall
 
 clean:
 	cargo clean

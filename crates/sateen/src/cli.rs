@@ -52,6 +52,9 @@ pub(crate) enum Command {
     /// Measures how a file system bears very many files.
     #[command(hide = true)]
     Fill(FillArgs),
+    /// Writes manual pages and completions, for `make install`.
+    #[command(hide = true)]
+    Generate(GenerateArgs),
 }
 
 /// Where the file system keeps everything.
@@ -247,6 +250,17 @@ pub(crate) struct FillArgs {
     /// Object targets.
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub osts: u32,
+}
+
+/// Arguments of `generate`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GenerateArgs {
+    /// The folder `share`.
+    #[arg(value_name = "DIR")]
+    pub share: PathBuf,
+    /// Only say which files there would be.
+    #[arg(long)]
+    pub list: bool,
 }
 
 /// Arguments of `fsck`.

@@ -8,6 +8,7 @@
 //! | `daemon`, `background`, `notify` | the process behind mounts or targets, and how others hear of it |
 //! | `node` | what one process runs: targets, clients, or both |
 //! | `lfs`, `lctl`, `params` | the field's tools: striping and space; devices and parameters |
+//! | `generate` | manual pages and completions |
 //! | `fill` | a measurement of it with very many files |
 //! | `data_dir`, `run_dir`, `targets`, `mounts`, `state`, `control` | what they share |
 //!
@@ -21,6 +22,7 @@ mod data_dir;
 mod down;
 mod fill;
 mod fsck;
+mod generate;
 mod guard;
 mod lctl;
 mod lfs;
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Lctl(args) => return lctl::run(&args),
         Command::Guard(args) => guard::run(&args),
         Command::Fill(args) => fill::run(&args),
+        Command::Generate(args) => generate::run(&args),
     };
     done.unwrap_or_else(|refusal| {
         eprintln!("sateen: {refusal}");
