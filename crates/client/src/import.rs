@@ -18,6 +18,7 @@ use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{Body, Bulk, FEATURES, Header, Message, OstRequest, Reply, ReplyBody, Request};
 
 use crate::inspect::ImportInfo;
+use crate::patience;
 use crate::port::Port;
 use crate::stats::{self, RequestStats};
 use crate::sync::{Waiters, Woken, lock, until};
@@ -293,6 +294,11 @@ impl Import {
         }
     }
 
+    /// A change of this inode may be lost, and whoever was told of it did not hear it.
+    pub(crate) fn lose_change(&self, fid: Fid) {
+        lock(&self.state).uncommitted.lose(fid);
+    }
+
     /// Everything up to this transno is known to be durable.
     pub(crate) fn last_committed(&self) -> u64 {
         lock(&self.state).last_committed
@@ -453,8 +459,8 @@ impl Import {
     ///
     /// # Errors
     /// `EIO` if the connection was lost on the way: it may or may not have been executed. Or if
-    /// the target is not in use, or has stopped. What the target answered otherwise is in the
-    /// reply.
+    /// the target is not in use, or has stopped. `EINTR` if nobody waits any more, and it was not
+    /// sent. What the target answered otherwise is in the reply.
     pub(crate) async fn call(
         &self,
         port: &dyn Port,
@@ -472,10 +478,11 @@ impl Import {
                 if s.inactive || era.is_some_and(|era| era != s.era) {
                     return Some(Err(Errno::EIO));
                 }
+                let given_up = || patience::is_over().then_some(Err(Errno::EINTR));
                 if s.link != Link::Open {
-                    return s.failed.then_some(Err(Errno::EIO));
+                    return if s.failed { Some(Err(Errno::EIO)) } else { given_up() };
                 }
-                let slot = s.take_slot()?;
+                let Some(slot) = s.take_slot() else { return given_up() };
                 let stamp = stamp();
                 let message = self.begin(s, port, slot, asked.take()?, (stamp, pin))?;
                 Some(Ok((slot, s.calls, stamp, message)))

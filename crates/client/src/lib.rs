@@ -16,6 +16,7 @@
 //! | `fids` | FIDs out of granted sequences |
 //! | `stats`, `inspect` | what was counted, and what can be set, from outside |
 //! | `uncommitted` | changes that a restart of an MDT may lose |
+//! | `patience` | verbs that nobody waits for any more |
 //! | `loss` | who has been told of what may be lost |
 //! | `unsynced` | what dropped inodes leave to be synced |
 
@@ -32,6 +33,7 @@ mod lov;
 mod lru;
 mod mdc;
 mod osc;
+mod patience;
 mod port;
 mod stats;
 mod sync;
@@ -45,5 +47,6 @@ pub use client::{Client, ClientConfig, Connection, TargetSpace};
 pub use inspect::ImportInfo;
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, TargetState};
 pub use lru::INODES_DEFAULT;
+pub use patience::Patience;
 pub use port::{KernelInval, Port, Task};
 pub use stats::{LLITE_STATS, MDC_STATS, OSC_STATS, RequestStats, Verb, VerbStats};

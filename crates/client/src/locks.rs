@@ -20,6 +20,7 @@ use sateen_wire::{Grant, Ibits, LockId, LockMode, MdtReply, MdtRequest, SizeRepo
 
 use crate::client::Client;
 use crate::inode::{Held, Inode, InodeState};
+use crate::patience::{self, to_the_end};
 use crate::port::KernelInval;
 use crate::sync::{lock, until};
 
@@ -243,7 +244,13 @@ impl Client {
                         };
                         return Some(answer);
                     }
-                    let Found::Use(id) = find_data(state, access, false) else { return None };
+                    let Found::Use(id) = find_data(state, access, false) else {
+                        if !patience::is_over() {
+                            return None;
+                        }
+                        *asked = Asked::Abandoned;
+                        return Some(Err(Errno::EINTR));
+                    };
                     *asked = Asked::Abandoned;
                     Some(Ok(Some(DataUse { inode: inode.clone(), id })))
                 },
@@ -435,8 +442,9 @@ impl Client {
         report: Option<SizeReport>,
     ) {
         let fid = inode.fid;
+        let cancel = self.mdt_in(era, fid, MdtRequest::Cancel { fid, id, report });
         // A lost connection has voided the lock, so there is nobody to tell then.
-        if let Err(error) = self.mdt_in(era, fid, MdtRequest::Cancel { fid, id, report }).await {
+        if let Err(error) = to_the_end(cancel).await {
             tracing::debug!(%fid, %error, "a cancel did not reach the MDT");
         }
         inode.update(|state| {

@@ -10,6 +10,7 @@ use sateen_wire::{MdtRequest, SizeReport};
 use crate::client::Client;
 use crate::inode::{Inode, InodeState, Unsynced};
 use crate::loss::{Asker, Loss};
+use crate::patience::to_the_end;
 use crate::sync::{join_all, lock, until};
 
 /// How often a doubtful size is asked for without a pause.
@@ -85,8 +86,10 @@ impl Client {
         for (chunk, result) in chunks.iter().zip(results) {
             match result {
                 Ok(()) if failed.is_none() => done += chunk.len as usize,
-                // Refused: nothing was written.
-                Err(Errno::ENOSPC | Errno::EFBIG | Errno::EINVAL | Errno::ESTALE) => {
+                // Refused, or not sent: nothing was written.
+                Err(
+                    Errno::ENOSPC | Errno::EFBIG | Errno::EINVAL | Errno::ESTALE | Errno::EINTR,
+                ) => {
                     failed = failed.or(result.err());
                     continue;
                 }
@@ -236,7 +239,8 @@ impl Client {
         };
         let (first, round) = until(&inode.state, |state| &mut state.waiters, take_turn).await;
         let turn = SyncTurn(inode);
-        let synced = sync.await;
+        // Cut short it would have taken what is to be synced from others.
+        let synced = to_the_end(sync).await;
         let mut state = lock(&inode.state);
         if let Err(errno) = synced {
             state.sync_failed = Some((round, errno));

@@ -1,7 +1,7 @@
 //! Typed requests to OSTs, and the grants that go with writes.
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Chunk, Errno, ObjectId, Result};
+use sateen_types::{Chunk, Endpoint, Errno, ObjectId, Result};
 use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, Reply, ReplyBody, Request};
 
 use crate::client::Client;
@@ -76,7 +76,15 @@ impl Client {
                 }
                 Ok(_) => return Err(Errno::EPROTO),
                 Err(Errno::EAGAIN) => self.port.sleep(1_000_000).await,
-                Err(errno) => return Err(errno),
+                Err(errno) => {
+                    // It was not sent, and used up nothing.
+                    let left = errno == Errno::EINTR
+                        && self.import(Endpoint::Ost(index)).is_some_and(|import| import.is_open());
+                    if left {
+                        self.add_grant(index, grant_used);
+                    }
+                    return Err(errno);
+                }
             }
         }
     }

@@ -50,6 +50,11 @@ impl Uncommitted {
         self.lost.extend(changed.map(|fid| (fid, Loss::New)));
     }
 
+    /// A change of this inode may be lost.
+    pub(crate) fn lose(&mut self, fid: Fid) {
+        self.lost.insert(fid, Loss::New);
+    }
+
     /// Whether a change of this inode may be lost, to be told to one who syncs it.
     pub(crate) fn take_lost(&mut self, fid: Fid) -> bool {
         self.lost.remove(&fid).is_some()

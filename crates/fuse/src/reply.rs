@@ -35,8 +35,35 @@ pub(crate) enum Channel {
     /// To a queue of the io_uring transport; `buffer` is what is left of the
     /// entry's payload.
     Ring { queue: Arc<QueueShared>, entry: u32, buffer: Option<BytesMut> },
+    /// To the one in the cell, unless the answer was given from elsewhere: [`Reply::revocable`].
+    Revocable(Arc<Mutex<Channel>>),
     /// To whoever called [`Reply::capture`].
     Capture(Arc<Mutex<Option<Captured>>>),
+}
+
+/// The way to answer a request before the one who works on it does.
+#[derive(Debug)]
+pub struct Revoker {
+    unique: u64,
+    opcode: u32,
+    cell: Arc<Mutex<Channel>>,
+}
+
+impl Revoker {
+    /// Answers with an error, unless the request is answered already, or the one who works on
+    /// it is about to. False if so.
+    pub fn revoke(&self, errno: i32) -> bool {
+        let channel = take(&self.cell);
+        if matches!(channel, Channel::None) {
+            return false;
+        }
+        Reply::new(self.unique, self.opcode, 0, channel).error(errno);
+        true
+    }
+}
+
+fn take(cell: &Mutex<Channel>) -> Channel {
+    std::mem::replace(&mut cell.lock().unwrap_or_else(PoisonError::into_inner), Channel::None)
 }
 
 /// What a reply made by [`Reply::capture`] was completed with.
@@ -64,6 +91,34 @@ impl Reply {
     /// The kernel's number of the request.
     pub fn unique(&self) -> u64 {
         self.unique
+    }
+
+    /// Whether the data of a WRITE lies in memory that the answer gives back to the kernel.
+    pub fn lends_payload(&self) -> bool {
+        matches!(self.channel, Channel::Ring { .. })
+    }
+
+    /// Allows that the request is answered from elsewhere before this reply is completed, which
+    /// then does nothing. It lends none of the transport's memory that the answer gives back to
+    /// the kernel ([`Reply::take_buffer`]).
+    pub fn revocable(mut self) -> (Reply, Revoker) {
+        let channel = std::mem::replace(&mut self.channel, Channel::None);
+        let cell = Arc::new(Mutex::new(channel));
+        let revoker = Revoker { unique: self.unique, opcode: self.opcode, cell: cell.clone() };
+        self.channel = Channel::Revocable(cell);
+        (self, revoker)
+    }
+
+    /// From here on nobody else answers the request; `None` if somebody has. For those who
+    /// must not take back what the kernel was not told of.
+    pub fn claim(mut self) -> Option<Reply> {
+        if let Channel::Revocable(cell) = &self.channel {
+            self.channel = take(cell);
+            if matches!(self.channel, Channel::None) {
+                return None;
+            }
+        }
+        Some(self)
     }
 
     /// Failed. `errno` is positive; anything else becomes EIO.
@@ -125,14 +180,30 @@ impl Reply {
                 lent
             }
             Channel::Ring { buffer, .. } => buffer.take().unwrap_or_default(),
+            // Of one that may be answered from elsewhere: the memory is nobody else's.
             _ => BytesMut::new(),
         };
         fit(lent, len)
     }
 
+    /// The same, empty, with room for `len` bytes.
+    pub fn take_room(&mut self, len: usize) -> BytesMut {
+        if matches!(self.channel, Channel::Revocable(_)) {
+            return BytesMut::with_capacity(len);
+        }
+        let mut buffer = self.take_buffer(len);
+        buffer.clear();
+        buffer
+    }
+
     /// The data of a READ, READLINK or ioctl; at most what was asked for.
-    pub fn data(mut self, mut data: BytesMut) {
-        data.truncate(self.room);
+    pub fn data(self, mut data: BytesMut) {
+        let Some(mut reply) = self.claim() else { return };
+        data.truncate(reply.room);
+        reply.complete_with(data);
+    }
+
+    fn complete_with(&mut self, data: BytesMut) {
         match std::mem::replace(&mut self.channel, Channel::None) {
             Channel::Classic { device, lease } => {
                 device.answer(self.unique, 0, &[&data]);
@@ -145,7 +216,7 @@ impl Reply {
             }
             channel => {
                 self.channel = channel;
-                self.send(0, &[&data]);
+                self.complete(0, &[&data]);
             }
         }
     }
@@ -220,6 +291,10 @@ impl Reply {
     fn complete(&mut self, errno: i32, parts: &[&[u8]]) {
         match std::mem::replace(&mut self.channel, Channel::None) {
             Channel::None => {}
+            Channel::Revocable(cell) => {
+                self.channel = take(&cell);
+                self.complete(errno, parts);
+            }
             Channel::Classic { device, lease } => {
                 device.answer(self.unique, errno, parts);
                 device.pool.put(lease);
@@ -249,6 +324,9 @@ fn fit(mut lent: BytesMut, len: usize) -> BytesMut {
 
 impl Drop for Reply {
     fn drop(&mut self) {
+        if let Channel::Revocable(cell) = &self.channel {
+            self.channel = take(cell);
+        }
         if !matches!(self.channel, Channel::None) {
             let (unique, opcode) = (self.unique, self.opcode);
             tracing::error!(unique, opcode, "request dropped without an answer");

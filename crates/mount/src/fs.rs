@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use sateen_client::{AtimePolicy, Client};
 use sateen_fuse::{Caps, Filesystem, KernelOffer, MountFlags, Op, Reply, Request};
 use sateen_reactor::Executor;
 use sateen_types::Fid;
 
+use crate::interrupts::{Interrupts, Sleep};
 use crate::requests::Call;
 
 /// What reading does to atimes on a mount.
@@ -39,6 +41,8 @@ pub struct KernelFs {
     executor: Executor,
     direct_io: bool,
     atime: Atime,
+    /// `None` if no target is anywhere else: then nobody waits for long.
+    interrupts: Option<Arc<Interrupts>>,
     /// The kernel can be told to forget names. Otherwise it must not keep any: each use of one
     /// asks again, and what it is told is right.
     keeps_names: AtomicBool,
@@ -47,7 +51,37 @@ pub struct KernelFs {
 impl KernelFs {
     /// Serves a client that is connected. With `direct_io` reads bypass the page cache, too.
     pub fn new(client: Arc<Client>, executor: Executor, direct_io: bool, atime: Atime) -> KernelFs {
-        KernelFs { client, executor, direct_io, atime, keeps_names: AtomicBool::new(false) }
+        let keeps_names = AtomicBool::new(false);
+        KernelFs { client, executor, direct_io, atime, interrupts: None, keeps_names }
+    }
+
+    /// The same, of a file system whose targets may be gone for hours: programs that wait for
+    /// them can be interrupted.
+    #[must_use]
+    pub fn interruptible(self, sleep: Sleep) -> KernelFs {
+        KernelFs { interrupts: Some(Interrupts::new(sleep)), ..self }
+    }
+
+    /// A request whose program may stop waiting for it.
+    fn serve(&self, interrupts: &Arc<Interrupts>, call: Call, mut request: Request, reply: Reply) {
+        let unique = request.unique;
+        if let (true, Op::Write { data, .. }) = (reply.lends_payload(), &mut request.op) {
+            // The kernel gets its memory back with the answer, whoever gives that.
+            *data = Bytes::copy_from_slice(data);
+        }
+        let asker = (unique, request.pid);
+        let (reply, patience, early) = interrupts.begin(asker, &request.op, reply);
+        let Some(patience) = patience else {
+            return self.executor.spawn(Box::pin(call.run(request, reply)));
+        };
+        if early {
+            self.executor.spawn(Box::pin(interrupts.clone().look_after(unique)));
+        }
+        let interrupts = interrupts.clone();
+        self.executor.spawn(Box::pin(async move {
+            patience.run(call.run(request, reply)).await;
+            interrupts.end(unique);
+        }));
     }
 
     fn forget(&self, ino: u64, count: u64) {
@@ -75,8 +109,14 @@ impl Filesystem for KernelFs {
                     self.forget(ino, nlookup);
                 }
             }
-            // What waits, waits for locks, which others give back, or lose, within seconds.
-            Op::Interrupt { .. } => {}
+            // Without interrupts: what waits, waits for locks, which others give back, or lose,
+            // within seconds.
+            Op::Interrupt { unique } => {
+                if let Some(interrupts) = self.interrupts.as_ref().filter(|i| i.is_here(unique)) {
+                    let look_after = interrupts.clone().look_after(unique);
+                    self.executor.spawn(Box::pin(look_after));
+                }
+            }
             _ => {
                 let call = Call {
                     client: self.client.clone(),
@@ -84,7 +124,10 @@ impl Filesystem for KernelFs {
                     atime: self.atime,
                     keeps_names: self.keeps_names.load(Ordering::Relaxed),
                 };
-                self.executor.spawn(Box::pin(call.run(request, reply)));
+                match &self.interrupts {
+                    Some(interrupts) => self.serve(interrupts, call, request, reply),
+                    None => self.executor.spawn(Box::pin(call.run(request, reply))),
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sateen_client::{AtimePolicy, Client, Entry, Known, OpenHow, Verb};
+use sateen_client::{AtimePolicy, Client, Entry, Known, OpenHow, Opened, Verb};
 use sateen_fuse::{FileKind, Op, Reply, Request, SetattrIn, StatfsOut, open_flags};
 use sateen_types::{Attr, DirCookie, Errno, Falloc, Fid, Result};
 use sateen_wire::{Cred, RenameFlags, SetAttr, TimeSet, XattrMode};
@@ -193,6 +193,14 @@ impl Call {
             Op::Getxattr { .. } | Op::Listxattr { .. } => {
                 self.xattr(request.op, request.uid, reply).await;
             }
+            Op::Fsync { ino, .. } | Op::Fsyncdir { ino, .. } => {
+                match (self.plain(request.op, cred).await, reply.claim()) {
+                    (Ok(()), Some(reply)) => reply.ok(),
+                    (Err(errno), Some(reply)) => reply.error(errno.raw()),
+                    (Ok(()), None) => {}
+                    (Err(_), None) => self.not_told(ino),
+                }
+            }
             op => match self.plain(op, cred).await {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.error(errno.raw()),
@@ -200,7 +208,16 @@ impl Call {
         }
     }
 
+    /// An fsync failed that the program did not wait for.
+    fn not_told(&self, ino: u64) {
+        if let Ok(fid) = convert::fid_of(ino) {
+            self.client.not_told(fid);
+        }
+    }
+
     fn answer_entry(&self, entry: Entry, reply: Reply) {
+        // What the kernel does not hear of it does not forget.
+        let Some(reply) = reply.claim() else { return };
         let name_held = entry.held && self.keeps_names;
         match entry.inode {
             Some(known) => {
@@ -268,6 +285,7 @@ impl Call {
                     Ok(fid) => self.client.open(fid, how, cred).await,
                     Err(errno) => Err(errno),
                 };
+                let Some(reply) = reply.claim() else { return self.close_unheard(opened).await };
                 match opened {
                     Ok(opened) => {
                         let attr = &opened.known.attr;
@@ -283,6 +301,9 @@ impl Call {
                         self.client.create(parent, name.as_bytes(), mode, how, cred).await
                     }
                     Err(errno) => Err(errno),
+                };
+                let Some(reply) = reply.claim() else {
+                    return self.close_unheard(created.map(|(_, opened)| opened)).await;
                 };
                 match created {
                     Ok((entry, opened)) => {
@@ -301,6 +322,7 @@ impl Call {
                     Ok(parent) => self.client.tmpfile(parent, mode, how, cred).await,
                     Err(errno) => Err(errno),
                 };
+                let Some(reply) = reply.claim() else { return self.close_unheard(made).await };
                 match made {
                     Ok(opened) => {
                         let attr = opened.known.attr;
@@ -316,9 +338,17 @@ impl Call {
         }
     }
 
+    /// An open whose program did not wait for it.
+    async fn close_unheard(&self, opened: Result<Opened>) {
+        if let Ok(opened) = opened
+            && let Err(error) = self.client.close(opened.handle).await
+        {
+            tracing::debug!(%error, "an open that nobody waited for was not closed well");
+        }
+    }
+
     async fn read(&self, fh: u64, offset: u64, size: u32, mut reply: Reply) {
-        let mut buffer = reply.take_buffer(size as usize);
-        buffer.clear();
+        let buffer = reply.take_room(size as usize);
         match self.client.read(fh, offset, size, buffer).await {
             Ok(data) => reply.data(data),
             Err(errno) => reply.error(errno.raw()),

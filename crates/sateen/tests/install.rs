@@ -40,7 +40,12 @@ fn what_is_installed_works_and_can_be_taken_away() {
     script("install");
     let at = |path: &str| dest.join(path.trim_start_matches('/'));
     assert_eq!(fs::read(at("/opt/sateen/bin/sateen")).unwrap(), fs::read(BINARY).unwrap());
-    for link in ["/opt/sateen/bin/lfs", "/opt/sateen/bin/lctl", "/usr/sbin/mkfs.sateen", "/usr/sbin/mount.sateen"] {
+    for link in [
+        "/opt/sateen/bin/lfs",
+        "/opt/sateen/bin/lctl",
+        "/usr/sbin/mkfs.sateen",
+        "/usr/sbin/mount.sateen",
+    ] {
         let to = fs::read_link(at(link)).unwrap();
         assert_eq!(to, Path::new("/opt/sateen/bin/sateen"), "{link}");
     }

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sateen_types::{Attr, Errno, Fid, FileKind, Layout, Result};
+use sateen_types::{Attr, Endpoint, Errno, Fid, FileKind, Layout, Result, seq};
 use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, SetAttr};
 
 use super::names::{Made, Make};
@@ -13,7 +13,8 @@ use crate::atime::AtimePolicy;
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::locks::DataUse;
-use crate::loss::Asker;
+use crate::loss::{Asker, Loss};
+use crate::patience::to_the_end;
 use crate::sync::{join_all, lock, until};
 use crate::unsynced::UnsyncedObjects;
 
@@ -297,7 +298,7 @@ impl Client {
     async fn drop_open(self: &Arc<Client>, inode: Arc<Inode>, id: OpenId, how: OpenHow) {
         self.end_open(&inode, how);
         let close = MdtRequest::Close { fid: inode.fid, open_id: id, report: None };
-        if let Err(error) = self.mdt(inode.fid, close).await {
+        if let Err(error) = to_the_end(self.mdt(inode.fid, close)).await {
             tracing::debug!(fid = %inode.fid, %error, "a close did not reach the MDT");
         }
         self.retire(inode);
@@ -428,6 +429,21 @@ impl Client {
         let file = self.file(handle)?;
         // Then the write has seen to that.
         if file.how.sync { Ok(()) } else { self.sync_file(&file).await }
+    }
+
+    /// The program that an fsync said `EIO` to did not hear it: the next one says so again.
+    pub fn not_told(&self, fid: Fid) {
+        let inode = self.inode(fid);
+        let kind = {
+            let mut state = lock(&inode.state);
+            state.loss.add(Loss::New);
+            state.attr.map(|attr| attr.kind())
+        };
+        if kind != Some(FileKind::Regular)
+            && let Some(import) = self.import(Endpoint::Mdt(seq::mdt_of(fid.seq)))
+        {
+            import.lose_change(fid);
+        }
     }
 
     /// What a write with `O_SYNC` promises: its data, and nothing of changes before it.

@@ -3,7 +3,9 @@
 #![allow(clippy::indexing_slicing)]
 
 use bytes::Bytes;
-use sateen_client::Connection;
+use std::sync::Arc;
+
+use sateen_client::{Connection, Patience};
 use sateen_types::{Endpoint, Errno, Falloc, Layout, Nid, Result};
 use sateen_wire::{
     Header, LockMode, MdtReply, OstReply, OstRequest, Reply, ReplyBody, Request, TargetInfo,
@@ -21,7 +23,7 @@ fn open(rig: &Rig, ost: u32) -> u64 {
 fn open_striped(rig: &Rig, osts: Vec<u32>) -> u64 {
     let client = rig.client.clone();
     let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
-    let layout = Some(std::sync::Arc::new(Layout::raid0(1 << 20, osts).unwrap()));
+    let layout = Some(Arc::new(Layout::raid0(1 << 20, osts).unwrap()));
     let lock = grant(1, LockMode::Pw, sateen_wire::Ibits::DATA);
     let opened = MdtReply::Opened { attr: attr(0, 0), layout };
     rig.answer(&rig.take(), reply(opened, &[lock]));
@@ -415,4 +417,63 @@ fn a_sync_of_everything_leaves_a_loss_to_the_program_that_had_it() {
         assert_eq!(fsync(&rig, handle).0, Ok(()));
         assert_eq!(sync_all(&rig), Ok(()), "whoever it belongs to knows");
     }
+}
+
+#[test]
+fn a_verb_that_nobody_waits_for_asks_nothing_that_would_wait() {
+    let rig = Rig::with_osts(1);
+    let handle = open(&rig, 0);
+    // The OST is lost, and does not come back.
+    let mut first = start_write(&rig, handle);
+    rig.answer(&take_write(&rig), Reply::error(Errno::ESTALE));
+    let connect = rig.take();
+    assert_eq!(connect.to, Endpoint::Ost(0));
+    let patience = Arc::new(Patience::default());
+    let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+    let waited = patience.clone();
+    let mut second =
+        rig.start(waited.run(async move { client.write(handle, 20, data, false).await }));
+    assert!(rig.is_silent());
+    patience.end();
+    assert_eq!(rig.poll(&mut second), Some(Err(Errno::EINTR)));
+    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9 };
+    rig.answer(&connect, Reply::ok(connected));
+    rig.answer(&take_write(&rig), written(6));
+    assert_eq!(rig.poll(&mut first), Some(Ok(10)));
+    assert!(rig.is_silent(), "it is not written later on");
+    // Nor does the file reach that far.
+    let client = rig.client.clone();
+    let read = async move { client.read(handle, 10, 20, bytes::BytesMut::new()).await };
+    assert!(rig.now(read).is_ok_and(|read| read.is_empty()));
+}
+
+#[test]
+fn what_a_verb_has_asked_goes_on_without_anybody_who_waits() {
+    let rig = Rig::with_osts(1);
+    let (patience, client) = (Arc::new(Patience::default()), rig.client.clone());
+    let open = async move { client.open(FILE, WRITE, CRED).await };
+    let mut open = rig.start(patience.clone().run(open));
+    let asked = rig.take();
+    patience.end();
+    assert!(rig.poll(&mut open).is_none(), "it may have been executed");
+    let opened = MdtReply::Opened { attr: attr(0, 0), layout: None };
+    rig.answer(&asked, reply(opened, &[]));
+    let opened = rig.poll(&mut open).unwrap().unwrap();
+    assert_eq!(rig.client.census().files, 1);
+    // Whoever gets it closes it.
+    let client = rig.client.clone();
+    let mut closing = rig.start(async move { client.close(opened.handle).await });
+    rig.answer(&rig.take(), reply(MdtReply::Done, &[]));
+    assert_eq!(rig.poll(&mut closing), Some(Ok(())));
+    assert_eq!(rig.client.census().files, 0);
+}
+
+#[test]
+fn an_fsync_whose_error_nobody_heard_says_it_again() {
+    let rig = Rig::with_osts(1);
+    let handle = open(&rig, 0);
+    assert_eq!(fsync(&rig, handle).0, Ok(()));
+    rig.client.not_told(FILE);
+    assert_eq!(fsync(&rig, handle).0, Err(Errno::EIO));
+    assert_eq!(fsync(&rig, handle).0, Ok(()));
 }

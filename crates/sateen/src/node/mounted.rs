@@ -62,7 +62,12 @@ impl Mounted {
         options.flags = how.flags;
         let executor = reactor.executor.clone();
         let atime = Atime::of(&how.flags);
-        let fs = Arc::new(KernelFs::new(client.clone(), executor, how.direct_io, atime));
+        let mut fs = KernelFs::new(client.clone(), executor, how.direct_io, atime);
+        if !elsewhere.is_empty() {
+            let timers = reactor.timers.clone();
+            fs = fs.interruptible(Arc::new(move |ns| Box::pin(timers.sleep(ns))));
+        }
+        let fs = Arc::new(fs);
         let session = Session::mount(options, fs).map_err(|error| {
             Refusal::new(
                 format!("cannot mount: {error}"),

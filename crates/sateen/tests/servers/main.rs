@@ -5,6 +5,7 @@
 mod fuzz;
 mod many;
 mod rounds;
+mod waiting;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -1,0 +1,264 @@
+//! Programs that got a signal while they wait for an answer.
+//!
+//! The kernel lets nobody go before the request is answered, not even one who was killed. It
+//! tells of the first signal that comes (INTERRUPT), whichever that is, and of no other. A local
+//! file system would not be interrupted at all, and programs count on that; but a server may
+//! be gone for hours. So:
+//!
+//! - A signal that kills ends the waiting at once.
+//! - One of those that people and timers send to stop something ([`ASKING`]), and that the
+//!   program has a handler for, ends it if it has lasted [`PATIENCE`].
+//! - After any other the program waits on, and is looked at from time to time.
+//!
+//! Life of a request: it is dispatched and entered here; interrupted, perhaps, and then given up
+//! (answered with `EINTR`, while the verb goes on without anybody who waits for it); its verb
+//! ends, and it is removed. An INTERRUPT may overtake its request.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sateen_client::Patience;
+use sateen_fuse::{Op, Reply, Revoker};
+use sateen_types::Errno;
+
+/// How long a program with a handler waits before its signal ends that: 1 s.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often a program is looked at after a signal that did not end its waiting: 100 ms.
+const LOOK_NS: u64 = 100_000_000;
+/// INTERRUPTs that are remembered because their request has not come yet.
+const EARLY_MAX: usize = 256;
+
+/// SIGHUP, SIGINT, SIGQUIT, SIGALRM and SIGTERM as a mask.
+const ASKING: u64 = bit(1) | bit(2) | bit(3) | bit(14) | bit(15);
+/// SIGKILL. The kernel turns others that kill, and dump no core, into it.
+const KILL: u64 = bit(9);
+/// Without a handler these do not end a program: SIGCHLD, SIGCONT, the four that stop it,
+/// SIGURG and SIGWINCH.
+const HARMLESS: u64 = bit(17) | bit(18) | bit(19) | bit(20) | bit(21) | bit(22) | bit(23) | bit(28);
+
+const fn bit(signal: u32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Ends after so many nanoseconds.
+pub type Sleep = Arc<dyn Fn(u64) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// What a program that got a signal wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// To die.
+    Die,
+    /// To be let go, if that does not come soon.
+    Stop,
+    /// Nothing: the signal is not about this.
+    Wait,
+}
+
+/// The signals of a thread, as /proc shows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Signals {
+    pending: u64,
+    blocked: u64,
+    ignored: u64,
+    caught: u64,
+}
+
+impl Signals {
+    fn parse(status: &str) -> Signals {
+        let mut signals = Signals::default();
+        for line in status.lines() {
+            let Some((name, mask)) = line.split_once(":\t") else { continue };
+            let Ok(mask) = u64::from_str_radix(mask.trim(), 16) else { continue };
+            match name {
+                "SigPnd" | "ShdPnd" => signals.pending |= mask,
+                "SigBlk" => signals.blocked = mask,
+                "SigIgn" => signals.ignored = mask,
+                "SigCgt" => signals.caught = mask,
+                _ => {}
+            }
+        }
+        signals
+    }
+
+    /// Those of a thread. One that cannot be looked at, because it lives in a place of its own,
+    /// has its way.
+    fn of(thread: u32) -> Signals {
+        match std::fs::read_to_string(format!("/proc/{thread}/status")) {
+            Ok(status) if thread != 0 => Signals::parse(&status),
+            _ => Signals { pending: ASKING, caught: ASKING, ..Signals::default() },
+        }
+    }
+
+    fn wish(&self) -> Wish {
+        let pending = self.pending & !self.blocked;
+        if (self.pending & KILL | pending & !(self.caught | self.ignored | HARMLESS)) != 0 {
+            return Wish::Die;
+        }
+        if pending & self.caught & ASKING != 0 { Wish::Stop } else { Wish::Wait }
+    }
+}
+
+/// A request that somebody waits for.
+struct Waiting {
+    thread: u32,
+    since: Instant,
+    revoker: Revoker,
+    patience: Arc<Patience>,
+}
+
+impl Waiting {
+    /// Whether nobody waits any more, because of the signals that the program has.
+    fn look(&self) -> bool {
+        match Signals::of(self.thread).wish() {
+            Wish::Wait => return false,
+            Wish::Stop if self.since.elapsed() < PATIENCE => return false,
+            Wish::Stop | Wish::Die => {}
+        }
+        if self.revoker.revoke(Errno::EINTR.raw()) {
+            self.patience.end();
+        }
+        true
+    }
+}
+
+#[derive(Default)]
+struct State {
+    waiting: BTreeMap<u64, Arc<Waiting>>,
+    early: VecDeque<u64>,
+}
+
+/// All requests of a mount that may be interrupted.
+pub(crate) struct Interrupts {
+    state: Mutex<State>,
+    sleep: Sleep,
+}
+
+/// Whether somebody may wait for long for the answer, and can be let go without one.
+fn may_be_given_up(op: &Op) -> bool {
+    // Nobody waits for the end of an open, and the handles must go.
+    !matches!(op, Op::Release { .. } | Op::Releasedir { .. } | Op::Flush { .. })
+}
+
+impl Interrupts {
+    pub(crate) fn new(sleep: Sleep) -> Arc<Interrupts> {
+        Arc::new(Interrupts { state: Mutex::default(), sleep })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters a request, unless it is of those that are always waited for. Whether it was
+    /// interrupted before it came is the last that is returned.
+    pub(crate) fn begin(
+        &self,
+        (unique, thread): (u64, u32),
+        op: &Op,
+        reply: Reply,
+    ) -> (Reply, Option<Arc<Patience>>, bool) {
+        if !may_be_given_up(op) {
+            return (reply, None, false);
+        }
+        let (reply, revoker) = reply.revocable();
+        let patience = Arc::new(Patience::default());
+        let since = Instant::now();
+        let waiting = Waiting { thread, since, revoker, patience: patience.clone() };
+        let mut state = self.state();
+        state.waiting.insert(unique, Arc::new(waiting));
+        let early = state.early.iter().position(|other| *other == unique);
+        let early = early.and_then(|at| state.early.remove(at)).is_some();
+        (reply, Some(patience), early)
+    }
+
+    /// The verb of a request has ended.
+    pub(crate) fn end(&self, unique: u64) {
+        let gone = self.state().waiting.remove(&unique);
+        drop(gone);
+    }
+
+    /// The program behind a request got a signal: looks after it until it is let go, or the
+    /// request's verb has ended.
+    pub(crate) async fn look_after(self: Arc<Interrupts>, unique: u64) {
+        loop {
+            let waiting = self.state().waiting.get(&unique).cloned();
+            let Some(waiting) = waiting else { return };
+            if waiting.look() {
+                return;
+            }
+            drop(waiting);
+            (self.sleep)(LOOK_NS).await;
+        }
+    }
+
+    /// Whether an interrupted request is there; if not, it may have been answered, or not have
+    /// come yet.
+    pub(crate) fn is_here(&self, unique: u64) -> bool {
+        let mut state = self.state();
+        if state.waiting.contains_key(&unique) {
+            return true;
+        }
+        if state.early.len() >= EARLY_MAX {
+            state.early.pop_front();
+        }
+        state.early.push_back(unique);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(pending: u64, blocked: u64, ignored: u64, caught: u64) -> Wish {
+        Signals { pending, blocked, ignored, caught }.wish()
+    }
+
+    #[test]
+    fn what_kills_is_told_from_what_asks_and_from_the_rest() {
+        let (int, quit, chld, usr1) = (bit(2), bit(3), bit(17), bit(10));
+        assert_eq!(wish(KILL, KILL, 0, 0), Wish::Die);
+        assert_eq!(wish(quit, 0, 0, 0), Wish::Die, "it dumps core");
+        assert_eq!(wish(quit, quit, 0, 0), Wish::Wait);
+        assert_eq!(wish(int, 0, 0, int), Wish::Stop);
+        assert_eq!(wish(int, int, 0, int), Wish::Wait);
+        assert_eq!(wish(int, 0, int, 0), Wish::Wait);
+        assert_eq!(wish(usr1, 0, 0, usr1), Wish::Wait, "a timer of the program's own");
+        assert_eq!(wish(chld, 0, 0, 0), Wish::Wait);
+    }
+
+    #[test]
+    fn the_signals_of_a_thread_are_read() {
+        let status = "Name:\tcat\nSigQ:\t0/1\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000002\n\
+            SigBlk:\t0000000000000004\nSigIgn:\t0000000000000008\nSigCgt:\t0000000000000010\n";
+        let read = Signals { pending: 0x102, blocked: 4, ignored: 8, caught: 16 };
+        assert_eq!(Signals::parse(status), read);
+        assert_eq!(Signals::of(std::process::id()).wish(), Wish::Wait);
+    }
+
+    #[test]
+    fn an_interrupt_may_overtake_its_request() {
+        let sleep: Sleep = Arc::new(|_| Box::pin(core::future::pending()));
+        let interrupts = Interrupts::new(sleep);
+        let begin = |unique| {
+            let (reply, cell) = Reply::capture(0);
+            let op = Op::Statfs { ino: 1 };
+            let (reply, patience, early) = interrupts.begin((unique, 0), &op, reply);
+            assert!(patience.is_some());
+            (reply, cell, early)
+        };
+        assert!(!interrupts.is_here(4));
+        let (reply, _, early) = begin(4);
+        assert!(early && interrupts.is_here(4));
+        reply.ok();
+        interrupts.end(4);
+        let (reply, cell, early) = begin(6);
+        assert!(!early);
+        let waiting = interrupts.state().waiting.get(&6).cloned().unwrap();
+        assert!(waiting.revoker.revoke(Errno::EINTR.raw()));
+        assert!(!waiting.revoker.revoke(Errno::EINTR.raw()), "once");
+        assert!(reply.claim().is_none(), "whoever works on it takes back what it has");
+        assert_eq!(cell.lock().unwrap().as_ref().map(|answer| answer.errno), Some(4));
+    }
+}

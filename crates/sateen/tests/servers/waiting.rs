@@ -1,0 +1,154 @@
+//! Programs that wait for a server that is gone, and get a signal: they are let go, what they
+//! had asked for does no harm afterwards, and nothing of it is left.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use sateen_testkit::can_mount;
+use sateen_testkit::cluster::{Cluster, Server, ok, until};
+
+use crate::{BINARY, bytes};
+
+/// Longer than a program with a handler has to wait before it is let go.
+const A_WHILE: Duration = Duration::from_millis(1500);
+const EINTR: i32 = 4;
+
+/// A program that handles SIGINT and SIGUSR1 without restarting calls, makes one call, and ends
+/// with its errno.
+fn call(call: &str, path: &Path) -> Child {
+    let script = format!(
+        "use Fcntl; my ($f, $b); $SIG{{INT}} = sub {{}}; $SIG{{USR1}} = sub {{}}; \
+         {call} or exit($! + 0); exit 99"
+    );
+    Command::new("perl").arg("-e").arg(script).arg(path).spawn().unwrap()
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn stop(server: &Server) {
+    kill_process(server.pid(), Signal::STOP).unwrap();
+}
+
+fn go_on(server: &Server) {
+    kill_process(server.pid(), Signal::CONT).unwrap();
+}
+
+fn end(mut child: Child, what: &str) -> ExitStatus {
+    let mut status = None;
+    until(what, || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
+}
+
+fn is_waiting(child: &mut Child) -> bool {
+    std::thread::sleep(A_WHILE);
+    child.try_wait().unwrap().is_none()
+}
+
+/// A program makes a call that waits, gets these signals, and ends; the last one ends it.
+fn interrupted(what: &str, path: &Path, signals: &[Signal]) -> ExitStatus {
+    let mut child = call(what, path);
+    for sent in signals {
+        assert!(is_waiting(&mut child), "{what}: there is nobody to answer");
+        signal(&child, *sent);
+    }
+    end(child, what)
+}
+
+#[test]
+fn who_waits_for_an_mdt_can_be_interrupted() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "intr-mdt");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    fs::write(mnt.join("file"), b"content").unwrap();
+    fs::create_dir(mnt.join("dir")).unwrap();
+    stop(&mds);
+    for what in [
+        "stat($ARGV[0])",
+        "sysopen($f, $ARGV[0], O_CREAT | O_RDWR)",
+        "mkdir($ARGV[0])",
+        "open($f, '<', $ARGV[0])",
+        "unlink($ARGV[0])",
+    ] {
+        let name = mnt.join(format!("new {}", what.len()));
+        let status = interrupted(what, &name, &[Signal::INT]);
+        assert_eq!(status.code(), Some(EINTR), "{what}: {status}");
+        // Who is not asked to stop waits on; who is killed dies.
+        let status = interrupted(what, &name, &[Signal::USR1, Signal::KILL]);
+        assert_eq!(status.signal(), Some(9), "{what}: {status}");
+    }
+    go_on(&mds);
+    // What was asked for may have happened; it is all usable, and can go.
+    until("the mount goes on", || fs::write(mnt.join("after"), b"after").is_ok());
+    for entry in fs::read_dir(&mnt).unwrap() {
+        let path = entry.unwrap().path();
+        let gone = if path.is_dir() { fs::remove_dir(&path) } else { fs::remove_file(&path) };
+        gone.unwrap();
+    }
+    cluster.umount(&mnt);
+    oss.end();
+    mds.end();
+    let folders = ["mgt", "mdt0", "ost0", "ost1"].map(|folder| cluster.path(folder));
+    let found = ok(Command::new(BINARY).arg("fsck").args(&folders));
+    assert!(found.starts_with("clean: 1 inodes, 0 entries, 0 objects"), "{found}");
+}
+
+#[test]
+fn who_waits_for_an_ost_can_be_interrupted() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "intr-ost");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let content = bytes(3 << 20, 5);
+    fs::write(mnt.join("file"), &content).unwrap();
+    fs::write(mnt.join("other"), &content).unwrap();
+    let write = "sysopen($f, $ARGV[0], O_RDWR) && syswrite($f, 'x' x 1000000)";
+    let read = "sysopen($f, $ARGV[0], O_RDWR) && sysread($f, $b, 1000000)";
+    let sync = "sysopen($f, $ARGV[0], O_RDWR) && require IO::Handle && $f->sync";
+    stop(&oss);
+    for (what, name) in [(write, "file"), (read, "other"), (sync, "other")] {
+        let status = interrupted(what, &mnt.join(name), &[Signal::INT]);
+        assert_eq!(status.code(), Some(EINTR), "{what}: {status}");
+        let status = interrupted(what, &mnt.join(name), &[Signal::KILL]);
+        assert_eq!(status.signal(), Some(9), "{what}: {status}");
+    }
+    // Many of them take nothing away from others.
+    let all: Vec<Child> = (0..150).map(|_| call(read, &mnt.join("other"))).collect();
+    std::thread::sleep(A_WHILE);
+    for child in &all {
+        signal(child, Signal::KILL);
+    }
+    for child in all {
+        assert_eq!(end(child, "it is killed").signal(), Some(9));
+    }
+    go_on(&oss);
+    until("the mount goes on", || fs::read(mnt.join("other")).is_ok_and(|read| read == content));
+    // The same of one that is gone altogether.
+    oss.crash();
+    let status = interrupted(write, &mnt.join("file"), &[Signal::INT]);
+    assert_eq!(status.code(), Some(EINTR), "{status}");
+    let status = interrupted(read, &mnt.join("other"), &[Signal::KILL]);
+    assert_eq!(status.signal(), Some(9), "{status}");
+    let oss = cluster.serve(2, &["ost0", "ost1"]);
+    until("the mount goes on", || fs::read(mnt.join("other")).is_ok_and(|read| read == content));
+    let now = fs::read(mnt.join("file")).unwrap();
+    assert_eq!(now.len(), content.len());
+    let same = now.iter().zip(&content).skip(1_000_000).all(|(now, was)| now == was);
+    assert!(same, "nothing but what was asked for is written");
+    cluster.umount(&mnt);
+    oss.end();
+    mds.end();
+}
