@@ -255,3 +255,64 @@ pub enum Op {
     /// syncfs(2). Answer: ok.
     Syncfs { ino: u64 },
 }
+
+impl Op {
+    /// Puts one inode in the place of another, wherever it is named but in FORGETs.
+    pub fn replace_ino(&mut self, from: u64, to: u64) {
+        let replace = |ino: &mut u64| {
+            if *ino == from {
+                *ino = to;
+            }
+        };
+        match self {
+            Op::Lookup { parent, .. }
+            | Op::Symlink { parent, .. }
+            | Op::Mknod { parent, .. }
+            | Op::Mkdir { parent, .. }
+            | Op::Unlink { parent, .. }
+            | Op::Rmdir { parent, .. }
+            | Op::Create { parent, .. }
+            | Op::Tmpfile { parent, .. } => replace(parent),
+            Op::Rename { parent, new_parent, .. } => {
+                replace(parent);
+                replace(new_parent);
+            }
+            Op::Link { ino, new_parent, .. } => {
+                replace(ino);
+                replace(new_parent);
+            }
+            Op::CopyFileRange { ino_in, ino_out, .. } => {
+                replace(ino_in);
+                replace(ino_out);
+            }
+            Op::Getattr { ino, .. }
+            | Op::Statx { ino, .. }
+            | Op::Setattr { ino, .. }
+            | Op::Readlink { ino }
+            | Op::Open { ino, .. }
+            | Op::Read { ino, .. }
+            | Op::Write { ino, .. }
+            | Op::Statfs { ino }
+            | Op::Release { ino, .. }
+            | Op::Fsync { ino, .. }
+            | Op::Setxattr { ino, .. }
+            | Op::Getxattr { ino, .. }
+            | Op::Listxattr { ino, .. }
+            | Op::Removexattr { ino, .. }
+            | Op::Flush { ino, .. }
+            | Op::Opendir { ino, .. }
+            | Op::Readdir { ino, .. }
+            | Op::Readdirplus { ino, .. }
+            | Op::Releasedir { ino, .. }
+            | Op::Fsyncdir { ino, .. }
+            | Op::Getlk { ino, .. }
+            | Op::Setlk { ino, .. }
+            | Op::Access { ino, .. }
+            | Op::Ioctl { ino, .. }
+            | Op::Fallocate { ino, .. }
+            | Op::Lseek { ino, .. }
+            | Op::Syncfs { ino } => replace(ino),
+            Op::Forget { .. } | Op::BatchForget { .. } | Op::Interrupt { .. } => {}
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use sateen_client::{AtimePolicy, Client};
-use sateen_fuse::{Caps, Filesystem, KernelOffer, MountFlags, Op, Reply, Request};
+use sateen_fuse::{Caps, Filesystem, KernelOffer, MountFlags, Op, ROOT_INO, Reply, Request};
 use sateen_reactor::Executor;
 use sateen_types::Fid;
 
@@ -41,6 +41,8 @@ pub struct KernelFs {
     executor: Executor,
     direct_io: bool,
     atime: Atime,
+    /// What the kernel's first inode is.
+    root: Fid,
     /// `None` if no target is anywhere else: then nobody waits for long.
     interrupts: Option<Arc<Interrupts>>,
     /// The kernel can be told to forget names. Otherwise it must not keep any: each use of one
@@ -52,7 +54,18 @@ impl KernelFs {
     /// Serves a client that is connected. With `direct_io` reads bypass the page cache, too.
     pub fn new(client: Arc<Client>, executor: Executor, direct_io: bool, atime: Atime) -> KernelFs {
         let keeps_names = AtomicBool::new(false);
-        KernelFs { client, executor, direct_io, atime, interrupts: None, keeps_names }
+        let (root, interrupts) = (Fid::ROOT, None);
+        KernelFs { client, executor, direct_io, atime, root, interrupts, keeps_names }
+    }
+
+    /// The same, of what is below a directory. The client must know it for as long as it is
+    /// mounted: it is introduced here.
+    #[must_use]
+    pub fn below(self, root: Fid) -> KernelFs {
+        if root != Fid::ROOT {
+            self.client.introduce(root);
+        }
+        KernelFs { root, ..self }
     }
 
     /// The same, of a file system whose targets may be gone for hours: programs that wait for
@@ -101,7 +114,10 @@ impl Filesystem for KernelFs {
         wanted - Caps::DO_READDIRPLUS - Caps::READDIRPLUS_AUTO
     }
 
-    fn dispatch(&self, request: Request, reply: Reply) {
+    fn dispatch(&self, mut request: Request, reply: Reply) {
+        if self.root != Fid::ROOT {
+            request.op.replace_ino(ROOT_INO, self.root.ino());
+        }
         match request.op {
             Op::Forget { ino, nlookup } => self.forget(ino, nlookup),
             Op::BatchForget { items } => {
@@ -120,6 +136,7 @@ impl Filesystem for KernelFs {
             _ => {
                 let call = Call {
                     client: self.client.clone(),
+                    root: self.root,
                     direct_io: self.direct_io,
                     atime: self.atime,
                     keeps_names: self.keeps_names.load(Ordering::Relaxed),

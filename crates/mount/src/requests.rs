@@ -43,6 +43,8 @@ const WRITE_KILL_SUIDGID: u32 = 4;
 /// A request being served.
 pub(crate) struct Call {
     pub(crate) client: Arc<Client>,
+    /// What is mounted: it is its own `..`.
+    pub(crate) root: Fid,
     pub(crate) direct_io: bool,
     pub(crate) keeps_names: bool,
     pub(crate) atime: Atime,
@@ -266,7 +268,12 @@ impl Call {
 
     async fn dot_dot(&self, fid: Fid) -> Result<Entry> {
         let page = self.client.readdir(fid, DirCookie::START, 1, AtimePolicy::Never).await?;
-        self.dot(page.parent).await
+        self.dot(self.parent(fid, page.parent)).await
+    }
+
+    /// What `..` is in a directory.
+    fn parent(&self, fid: Fid, parent: Fid) -> Fid {
+        if fid == self.root { fid } else { parent }
     }
 
     async fn getattr(&self, ino: u64) -> Result<Known> {
@@ -393,7 +400,8 @@ impl Call {
             let mut after = DirCookie::from_raw(offset);
             let count = out.room() / DIRENT_BYTES;
             let mut page = self.client.readdir(fid, after, count, self.atime.folders).await?;
-            let dots = [(DirCookie::DOT, fid, &b"."[..]), (DirCookie::DOT_DOT, page.parent, b"..")];
+            let parent = self.parent(fid, page.parent);
+            let dots = [(DirCookie::DOT, fid, &b"."[..]), (DirCookie::DOT_DOT, parent, b"..")];
             for (cookie, fid, name) in dots {
                 let kind = FileKind::Directory;
                 if cookie > after && !out.push(fid.ino(), cookie.raw(), kind, name) {

@@ -136,7 +136,8 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Clone, Parser)]
 #[command(name = "mount.sateen", version, about = "Mounts a Sateen file system")]
 pub(crate) struct MountArgs {
-    /// The MGS and the file system, as NID[:NID]:/FSNAME.
+    /// The MGS and the file system, as NID[:NID]:/FSNAME, or a directory of it, as
+    /// NID[:NID]:/FSNAME/SUBDIR.
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// Where to mount it.

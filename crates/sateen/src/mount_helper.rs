@@ -15,7 +15,7 @@ use crate::cli::MountArgs;
 use crate::daemon::Server;
 use crate::data_dir::DataDir;
 use crate::node::mgc::Stop;
-use crate::node::{How, Node};
+use crate::node::{self, How, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::{background, logging, mounts, run_dir};
 
@@ -69,7 +69,8 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
     }
     logging::abort_on_panic();
     let point = mounts::prepare(&args.point)?;
-    let node = || Node::remote(&source.mgs, &source.fsname, args.source.clone());
+    let mounted = node::Source { shown: args.source.clone(), below: source.below.clone() };
+    let node = || Node::remote(&source.mgs, &source.fsname, mounted);
     let server = Server::start(data.clone(), node, vec![point], how, &Stop::default())?;
     background::announce(&server, args.daemon)?;
     let ended = server.run();
@@ -79,13 +80,17 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
 
 /// What is to be mounted.
 #[derive(Debug, PartialEq, Eq)]
-struct Source {
-    mgs: Vec<Nid>,
-    fsname: String,
+pub(crate) struct Source {
+    /// NIDs of the MGS.
+    pub mgs: Vec<Nid>,
+    /// Name of the file system.
+    pub fsname: String,
+    /// The directory of it, without slashes around; empty for all.
+    pub below: String,
 }
 
 impl Source {
-    fn parse(text: &str) -> Outcome<Source> {
+    pub(crate) fn parse(text: &str) -> Outcome<Source> {
         let wrong = |what: String| {
             Refusal::new(what, "write it like 10.0.0.1@tcp:/scratch, with the MGS's NID first")
         };
@@ -100,13 +105,14 @@ impl Source {
         if fsname.is_empty() || FsName::new(fsname).is_none() {
             return Err(wrong(format!("{fsname:?} is no name of a file system")));
         }
-        if !below.trim_matches('/').is_empty() {
+        let below = below.trim_matches('/');
+        if below.split('/').any(|name| name == "." || name == "..") {
             return Err(Refusal::new(
-                "a part of a file system cannot be mounted yet",
-                format!("mount {nids}:/{fsname} and bind-mount /{below} of it"),
+                format!("/{below} does not name a directory from the top"),
+                format!("leave \".\" and \"..\" away: {nids}:/{fsname}/DIRECTORY"),
             ));
         }
-        Ok(Source { mgs, fsname: fsname.to_owned() })
+        Ok(Source { mgs, fsname: fsname.to_owned(), below: below.to_owned() })
     }
 }
 
@@ -174,7 +180,8 @@ mod tests {
         let source = Source::parse("10.0.0.1:7988@tcp:10.0.0.2@tcp1:/scratch").unwrap();
         assert_eq!(source.fsname, "scratch");
         assert_eq!(source.mgs.len(), 2);
-        assert!(Source::parse("10.0.0.1@tcp:/scratch/").is_ok());
+        assert_eq!(Source::parse("10.0.0.1@tcp:/scratch/").unwrap().below, "");
+        assert_eq!(Source::parse("10.0.0.1@tcp:/scratch/a/b/").unwrap().below, "a/b");
         for bad in [
             "",
             "10.0.0.1@tcp",
@@ -183,7 +190,7 @@ mod tests {
             "10.0.0.1@tcp:/toolongname",
             "10.0.0.1@tcp:/a b",
             "0@lo:/scratch",
-            "10.0.0.1@tcp:/scratch/below",
+            "10.0.0.1@tcp:/scratch/a/../b",
         ] {
             assert!(Source::parse(bad).is_err(), "{bad}");
         }

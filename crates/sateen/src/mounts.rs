@@ -164,12 +164,20 @@ pub(crate) struct Ours {
     pub point: PathBuf,
     /// Name of the file system.
     pub fsname: String,
+    /// What is mounted, as it was named.
+    pub source: String,
+}
+
+impl Ours {
+    fn of(mount: Mount) -> Ours {
+        Ours { fsname: fsname_of(&mount.source), point: mount.point, source: mount.source }
+    }
 }
 
 /// All mounts of ours, in the order they were mounted.
 pub(crate) fn ours() -> io::Result<Vec<Ours>> {
     let all = mounts()?.into_iter().filter(|mount| mount.fs_type == FS_TYPE);
-    Ok(all.map(|mount| Ours { fsname: fsname_of(&mount.source), point: mount.point }).collect())
+    Ok(all.map(Ours::of).collect())
 }
 
 /// The mount of ours that a path lies in, if it lies in one. Symbolic links are not followed.
@@ -178,12 +186,13 @@ pub(crate) fn ours_of(path: &Path) -> io::Result<Option<Ours>> {
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
     let all = mounts()?;
     let found = all.into_iter().rfind(|mount| mount.device == device && mount.fs_type == FS_TYPE);
-    Ok(found.map(|mount| Ours { fsname: fsname_of(&mount.source), point: mount.point }))
+    Ok(found.map(Ours::of))
 }
 
-/// Name of the file system in what is mounted: `NID:/FSNAME`, or the name alone.
+/// Name of the file system in what is mounted: `NID:/FSNAME[/SUBDIR]`, or the name alone.
 fn fsname_of(source: &str) -> String {
-    source.rsplit_once(":/").map_or(source, |(_, name)| name.trim_matches('/')).to_owned()
+    let path = source.split_once(":/").map_or(source, |(_, path)| path.trim_matches('/'));
+    path.split_once('/').map_or(path, |(name, _)| name).to_owned()
 }
 
 /// Whether a path is a mount of ours now.

@@ -43,7 +43,7 @@ use sateen_wire::{FsName, StatFs, TargetInfo};
 use self::backend::Opened;
 use self::devices::{Devices, Naming, Shows};
 use self::mgc::{Mgc, Stop};
-pub(crate) use self::mounted::{How, Mounted, Native};
+pub(crate) use self::mounted::{How, Mounted, Native, Source};
 use self::network::Network;
 pub(crate) use self::network::ping;
 use self::serving::Follower;
@@ -96,8 +96,7 @@ pub(crate) struct Node {
     /// How long a client may take to answer an MDT's callback.
     callback_limit_ns: u64,
     fsname: String,
-    /// Name of what is mounted, as `df` shows it.
-    source: String,
+    source: Source,
     follower: Option<Follower>,
     network: Option<Arc<Network>>,
     devices: Arc<Devices>,
@@ -148,7 +147,7 @@ impl<S: Shows + 'static> Host for Arc<TargetHost<S>> {
 }
 
 impl Node {
-    fn new(fsname: &str, source: String, callback_limit_ns: u64) -> Outcome<Node> {
+    fn new(fsname: &str, source: Source, callback_limit_ns: u64) -> Outcome<Node> {
         raise_file_limit();
         let reactor = Arc::new(Reactor::default());
         reactor.start().map_err(|error| Refusal::io("start threads", &error))?;
@@ -176,7 +175,7 @@ impl Node {
 
     /// Starts all targets; the MDTs evict clients that take longer to answer a callback.
     fn embedded_with(targets: &[Target], callback_limit_ns: u64) -> Outcome<Node> {
-        let mut node = Node::new(FSNAME, FSNAME.to_owned(), callback_limit_ns)?;
+        let mut node = Node::new(FSNAME, Source::all(FSNAME), callback_limit_ns)?;
         let osts: Vec<u32> = targets.iter().filter_map(Target::ost_index).collect();
         let mut in_order: Vec<&Target> = targets.iter().collect();
         // An MDT talks to its OSTs from the first moment.

@@ -148,7 +148,7 @@ mod tests {
             row("OST0000", 4 << 40, 1 << 40),
             row("OST0001", 0, 0),
         ];
-        let ours = Ours { point: "/mnt".into(), fsname: "testfs".into() };
+        let ours = Ours { point: "/mnt".into(), fsname: "testfs".into(), source: "testfs".into() };
         let args = DfArgs { inodes: false, human: false, help: None, json: false, path: None };
         let text = "\
 UUID                   1K-blocks        Used   Available Use% Mounted on

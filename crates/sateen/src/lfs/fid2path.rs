@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -16,7 +18,8 @@ use super::{Failure, ask, mounts_of};
 
 /// Deepest path that is followed: a loop in damaged directories must end.
 const DEPTH_MAX: usize = 4096;
-/// "Invalid argument", "operation not permitted", "too many levels".
+/// "No such file or directory", "invalid argument", "operation not permitted", "too many levels".
+const ENOENT: u8 = 2;
 const EINVAL: u8 = 22;
 const EPERM: u8 = 1;
 const ELOOP: u8 = 40;
@@ -53,7 +56,11 @@ pub(super) fn run(args: &Fid2PathArgs) -> Vec<Failure> {
         Err(failure) => return vec![failure],
     };
     let Some(ours) = mounts.first() else { return Vec::new() };
-    let mut paths = Paths { point: &ours.point, directories: BTreeMap::new() };
+    let root = match root_of(&ours.point) {
+        Ok(root) => root,
+        Err(failure) => return vec![failure],
+    };
+    let mut paths = Paths { point: &ours.point, root, directories: BTreeMap::new() };
     let mut failures = Vec::new();
     for text in &args.fids {
         if let Err(failure) = show(args, &mut paths, text) {
@@ -61,6 +68,13 @@ pub(super) fn run(args: &Fid2PathArgs) -> Vec<Failure> {
         }
     }
     failures
+}
+
+/// What is mounted: all of the file system, or a directory of it.
+fn root_of(point: &Path) -> Result<Fid, Failure> {
+    let failed = |error| Failure::io(format!("cannot look at {}", point.display()), &error);
+    let ino = fs::metadata(point).map_err(failed)?.ino();
+    Ok(Fid::from_ino(ino).unwrap_or(Fid::ROOT))
 }
 
 fn show(args: &Fid2PathArgs, paths: &mut Paths<'_>, text: &str) -> Result<(), Failure> {
@@ -91,6 +105,8 @@ fn show(args: &Fid2PathArgs, paths: &mut Paths<'_>, text: &str) -> Result<(), Fa
 /// Paths of one mount.
 struct Paths<'a> {
     point: &'a Path,
+    /// What is mounted there.
+    root: Fid,
     /// Those of directories that were asked for already.
     directories: BTreeMap<Fid, PathBuf>,
 }
@@ -113,26 +129,36 @@ impl Paths<'_> {
 
     /// All paths of an inode.
     fn of(&mut self, fid: Fid) -> Result<Vec<PathBuf>, Failure> {
-        if fid == Fid::ROOT {
+        if fid == self.root {
             return Ok(vec![self.point.to_owned()]);
         }
-        let links = self.links(fid)?;
-        links.into_iter().map(|(parent, name)| Ok(self.directory(parent)?.join(name))).collect()
+        let mut paths = Vec::new();
+        for (parent, name) in self.links(fid)? {
+            paths.extend(self.directory(parent)?.map(|path| path.join(name)));
+        }
+        if paths.is_empty() {
+            let what = format!("{fid} is not below what is mounted at {}", self.point.display());
+            return Err(Failure { what, code: ENOENT });
+        }
+        Ok(paths)
     }
 
-    /// The path of a directory.
-    fn directory(&mut self, fid: Fid) -> Result<PathBuf, Failure> {
+    /// The path of a directory, if it is below what is mounted.
+    fn directory(&mut self, fid: Fid) -> Result<Option<PathBuf>, Failure> {
         let mut names = Vec::new();
         let mut at = fid;
         let mut path = loop {
-            if at == Fid::ROOT {
+            if at == self.root {
                 break self.point.to_owned();
+            }
+            if at == Fid::ROOT {
+                return Ok(None);
             }
             if let Some(known) = self.directories.get(&at) {
                 break known.clone();
             }
             let Some((parent, name)) = self.links(at)?.into_iter().next() else {
-                return Err(Failure { what: format!("{at} stands in no directory"), code: 2 });
+                return Err(Failure { what: format!("{at} stands in no directory"), code: ENOENT });
             };
             names.push(name);
             if names.len() > DEPTH_MAX {
@@ -143,6 +169,6 @@ impl Paths<'_> {
         };
         path.extend(names.into_iter().rev());
         self.directories.insert(fid, path.clone());
-        Ok(path)
+        Ok(Some(path))
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sateen_client::{Client, ClientConfig, Connection, Port, Task};
 use sateen_fuse::{MountFlags, MountOptions, Session};
 use sateen_reactor::Reactor;
-use sateen_types::{ClientId, Endpoint, Errno};
+use sateen_types::{ClientId, Endpoint, Errno, Fid};
 use sateen_wire::TargetInfo;
 
 use super::network::why_silent;
@@ -53,16 +53,23 @@ impl Mounted {
     pub(crate) fn new(
         reactor: &Arc<Reactor>,
         path: &Path,
-        (source, elsewhere): (&str, &[TargetInfo]),
+        (source, elsewhere): (&Source, &[TargetInfo]),
         how: How,
     ) -> Outcome<Mounted> {
         let (client, port) = connect(reactor, elsewhere)?;
+        let root = match directory(reactor, &client, &source.below) {
+            Ok(root) => root,
+            Err(refusal) => {
+                say_goodbye(reactor, &client);
+                return Err(refusal);
+            }
+        };
         let mut options = MountOptions::new(path);
-        options.fsname = source.to_owned();
+        options.fsname.clone_from(&source.shown);
         options.flags = how.flags;
         let executor = reactor.executor.clone();
         let atime = Atime::of(&how.flags);
-        let mut fs = KernelFs::new(client.clone(), executor, how.direct_io, atime);
+        let mut fs = KernelFs::new(client.clone(), executor, how.direct_io, atime).below(root);
         if !elsewhere.is_empty() {
             let timers = reactor.timers.clone();
             fs = fs.interruptible(Arc::new(move |ns| Box::pin(timers.sleep(ns))));
@@ -78,7 +85,7 @@ impl Mounted {
         if !session.offer().has_inc_epoch() {
             tracing::warn!("this kernel lacks FUSE_NOTIFY_INC_EPOCH (7.44): it keeps no names");
         }
-        port.attach(session.notifier(), &session.offer())
+        port.attach(session.notifier(), &session.offer(), root)
             .map_err(|error| Refusal::io("start threads", &error))?;
         let left = Once::new();
         Ok(Mounted { session, reactor: reactor.clone(), client, port, left })
@@ -99,12 +106,7 @@ impl Mounted {
     pub(crate) fn leave(&self) {
         self.left.call_once(|| {
             self.port.detach();
-            let client = self.client.clone();
-            let goodbye = async move { client.unmount().await };
-            if wait_for(&self.reactor, CLIENT_TIMEOUT, goodbye).is_none() {
-                tracing::warn!("the targets did not hear the client's goodbye");
-            }
-            self.reactor.router.remove(self.client.endpoint());
+            say_goodbye(&self.reactor, &self.client);
         });
     }
 }
@@ -150,6 +152,73 @@ impl Native {
     {
         let done = wait_for(&self.reactor, CLIENT_TIMEOUT, verbs(self.client.clone()));
         done.unwrap_or(Err(Errno::ETIMEDOUT))
+    }
+}
+
+/// What is mounted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Source {
+    /// As `df` shows it.
+    pub shown: String,
+    /// The directory of the file system; empty for all of it.
+    pub below: String,
+}
+
+impl Source {
+    /// All of a file system.
+    pub(crate) fn all(shown: &str) -> Source {
+        Source { shown: shown.to_owned(), below: String::new() }
+    }
+}
+
+fn say_goodbye(reactor: &Reactor, client: &Arc<Client>) {
+    let leaving = client.clone();
+    if wait_for(reactor, CLIENT_TIMEOUT, async move { leaving.unmount().await }).is_none() {
+        tracing::warn!("the targets did not hear the client's goodbye");
+    }
+    reactor.router.remove(client.endpoint());
+}
+
+/// Why a directory cannot be mounted.
+enum Wrong {
+    Missing(String),
+    NoDirectory(String),
+    Failed(Errno),
+}
+
+async fn find(client: Arc<Client>, path: String) -> Result<Fid, Wrong> {
+    let (mut at, mut walked) = (Fid::ROOT, String::new());
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        walked = format!("{walked}/{name}");
+        let found = client.lookup(at, name.as_bytes()).await.map_err(Wrong::Failed)?;
+        let Some(known) = found.inode else { return Err(Wrong::Missing(walked)) };
+        if !known.attr.is_dir() {
+            return Err(Wrong::NoDirectory(walked));
+        }
+        at = known.attr.fid;
+    }
+    Ok(at)
+}
+
+/// The directory at this path of the file system.
+fn directory(reactor: &Reactor, client: &Arc<Client>, path: &str) -> Outcome<Fid> {
+    if path.is_empty() {
+        return Ok(Fid::ROOT);
+    }
+    match wait_for(reactor, REMOTE_PATIENCE, find(client.clone(), path.to_owned())) {
+        Some(Ok(fid)) => Ok(fid),
+        Some(Err(Wrong::Missing(path))) => Err(Refusal::new(
+            format!("the file system has no directory {path}"),
+            "mount all of it and make the directory, or name one that is there",
+        )),
+        Some(Err(Wrong::NoDirectory(path))) => Err(Refusal::new(
+            format!("{path} of the file system is no directory"),
+            "name a directory; symbolic links are not followed here",
+        )),
+        Some(Err(Wrong::Failed(errno))) => {
+            Err(Refusal::new(format!("cannot look up {path}: {errno}"), logging::advice()))
+        }
+        None => Err(Refusal::new(format!("looking up {path} takes too long"), logging::advice())),
     }
 }
 

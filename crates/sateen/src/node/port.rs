@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use sateen_client::{Client, KernelInval, Port, Task};
-use sateen_fuse::{KernelOffer, NOTIFY_PRUNE_MAX, Notifier};
+use sateen_fuse::{KernelOffer, NOTIFY_PRUNE_MAX, Notifier, ROOT_INO};
 use sateen_reactor::Reactor;
-use sateen_types::{Ino, Timestamp};
+use sateen_types::{Fid, Ino, Timestamp};
 use sateen_wire::Message;
 
 /// Threads that drop pages, per mount: as many inodes can be dropped at once.
@@ -39,10 +39,17 @@ impl ClientPort {
     }
 
     /// The mount is there: what was to be invalidated since it began to be made is now.
-    /// A kernel that keeps no names need not be told to forget them.
-    pub(crate) fn attach(&self, notifier: Notifier, offer: &KernelOffer) -> io::Result<()> {
+    /// A kernel that keeps no names need not be told to forget them. `root` is what it knows as
+    /// its first inode.
+    pub(crate) fn attach(
+        &self,
+        notifier: Notifier,
+        offer: &KernelOffer,
+        root: Fid,
+    ) -> io::Result<()> {
         let keeps_names = offer.has_inc_epoch();
-        self.kernel.attach(Telling { notifier, keeps_names }, offer.has_prune())
+        let telling = Telling { notifier, keeps_names, root: root.ino() };
+        self.kernel.attach(telling, offer.has_prune())
     }
 
     /// The mount is gone, and with it all that the kernel believed.
@@ -97,6 +104,7 @@ enum State {
 struct Telling {
     notifier: Notifier,
     keeps_names: bool,
+    root: Ino,
 }
 
 impl Default for State {
@@ -196,12 +204,13 @@ fn serve(telling: &Telling, jobs: &Mutex<Receiver<Job>>) {
 }
 
 /// Tells the kernel. Returns whether it knew the inode.
-fn tell(Telling { notifier, keeps_names }: &Telling, what: KernelInval) -> bool {
+fn tell(Telling { notifier, keeps_names, root }: &Telling, what: KernelInval) -> bool {
+    let known = |ino: Ino| if ino == *root { ROOT_INO } else { ino };
     let told = match what {
         KernelInval::Names if !keeps_names => Ok(true),
         KernelInval::Names => notifier.inc_epoch(),
-        KernelInval::Attr(ino) => notifier.inval_inode(ino, -1, 0),
-        KernelInval::Data(ino) => notifier.inval_inode(ino, 0, 0),
+        KernelInval::Attr(ino) => notifier.inval_inode(known(ino), -1, 0),
+        KernelInval::Data(ino) => notifier.inval_inode(known(ino), 0, 0),
     };
     told.unwrap_or_else(|error| {
         let gone = [rustix::io::Errno::NODEV, rustix::io::Errno::NOTCONN];

@@ -28,7 +28,7 @@ use super::backend::Opened;
 use super::devices::Devices;
 use super::mgc::{Config, Mgc, Stop};
 use super::network::{self, Network};
-use super::{Clients, Node, lock, open_all};
+use super::{Clients, Node, Source, lock, open_all};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::Target;
 
@@ -125,7 +125,7 @@ impl Node {
         stop: &Stop,
     ) -> Outcome<Node> {
         let fsname = targets.first().map(|target| target.label.fsname.clone()).unwrap_or_default();
-        let mut node = Node::new(&fsname, fsname.clone(), CALLBACK_LIMIT_NS)?;
+        let mut node = Node::new(&fsname, Source::all(&fsname), CALLBACK_LIMIT_NS)?;
         let in_order: Vec<&Target> = targets.iter().collect();
         let mut opened: Vec<(Target, Opened)> =
             open_all(&in_order)?.into_iter().map(|(target, open)| (target.clone(), open)).collect();
@@ -175,7 +175,7 @@ impl Node {
     }
 
     /// Clients only, of the file system that the MGS at `mgs` manages.
-    pub(crate) fn remote(mgs: &[Nid], fsname: &str, source: String) -> Outcome<Node> {
+    pub(crate) fn remote(mgs: &[Nid], fsname: &str, source: Source) -> Outcome<Node> {
         let mut node = Node::new(fsname, source, CALLBACK_LIMIT_NS)?;
         let network = Arc::new(Network::start(&node.reactor.router, &[])?);
         network.set_route(Endpoint::Mgs, mgs);
