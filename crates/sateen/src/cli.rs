@@ -199,6 +199,10 @@ pub(crate) struct DownArgs {
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub data: DataArgs,
+    /// A file system whose servers are elsewhere: a mount of it, or its MGS and name, as
+    /// NID[:NID]:/FSNAME. Exit code 3 if not all of its targets are up.
+    #[arg(value_name = "MOUNT|SOURCE", conflicts_with = "data")]
+    pub what: Option<String>,
     /// As JSON, for programs.
     #[arg(long)]
     pub json: bool,

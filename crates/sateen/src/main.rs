@@ -3,6 +3,7 @@
 //! | file | is |
 //! |---|---|
 //! | `cli` | the arguments |
+//! | `cluster` | `status` of one whose servers are elsewhere |
 //! | `up`, `guard`, `down`, `status`, `sync` | the commands for a file system in one process |
 //! | `mkfs`, `serve`, `mount_helper` | the commands for one whose servers are elsewhere |
 //! | `daemon`, `background`, `notify` | the process behind mounts or targets, and how others hear of it |
@@ -16,6 +17,7 @@
 
 mod background;
 mod cli;
+mod cluster;
 mod control;
 mod daemon;
 mod data_dir;

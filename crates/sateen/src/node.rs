@@ -12,6 +12,7 @@
 
 pub(crate) mod backend;
 pub(crate) mod devices;
+mod look;
 pub(crate) mod mgc;
 mod mounted;
 mod network;
@@ -42,6 +43,7 @@ use sateen_wire::{FsName, StatFs, TargetInfo};
 
 use self::backend::Opened;
 use self::devices::{Devices, Naming, Shows};
+pub(crate) use self::look::Seen;
 use self::mgc::{Mgc, Stop};
 pub(crate) use self::mounted::{How, Mounted, Native, Source};
 use self::network::Network;

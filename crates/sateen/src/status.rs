@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use crate::cli::StatusArgs;
 use crate::control::{self, Answer, Command};
 use crate::data_dir::{DataDir, User};
-use crate::mounts;
 use crate::node::space_of;
 use crate::refusal::{Outcome, Refusal};
 use crate::report::{MountReport, Report, TargetReport, colours};
 use crate::state::{Ended, State};
 use crate::targets::{self, FSNAME};
+use crate::{cluster, mounts};
 
 /// What a process that was killed has left of itself.
 const KILLED: &str = "its process was killed; what was synced is safe";
@@ -20,6 +20,9 @@ const NOT_RUNNING: u8 = 3;
 
 /// Runs the command.
 pub(crate) fn run(args: &StatusArgs) -> Outcome<ExitCode> {
+    if let Some(what) = &args.what {
+        return cluster::run(what, args.json);
+    }
     let data = DataDir::at(&args.data.data)?;
     data.require()?;
     let report = report(&data)?;

@@ -139,6 +139,22 @@ impl Native {
         Ok(Native { reactor: reactor.clone(), client })
     }
 
+    /// A new client that is not connected yet.
+    pub(super) fn unconnected(reactor: &Arc<Reactor>) -> Native {
+        let (client, port) = make(reactor);
+        port.detach();
+        Native { reactor: reactor.clone(), client }
+    }
+
+    pub(super) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Says goodbye.
+    pub(super) fn leave(&self) {
+        say_goodbye(&self.reactor, &self.client);
+    }
+
     /// Runs verbs of the client to their end; `ETIMEDOUT` if that takes too long.
     ///
     /// # Errors
@@ -222,16 +238,22 @@ fn directory(reactor: &Reactor, client: &Arc<Client>, path: &str) -> Outcome<Fid
     }
 }
 
-/// A new client, connected to all targets.
-fn connect(
-    reactor: &Arc<Reactor>,
-    elsewhere: &[TargetInfo],
-) -> Outcome<(Arc<Client>, Arc<ClientPort>)> {
+/// A new client, in this process.
+fn make(reactor: &Arc<Reactor>) -> (Arc<Client>, Arc<ClientPort>) {
     let port = Arc::new(ClientPort::new(reactor.clone()));
     let id = ClientId(sateen_reactor::random());
     let as_port: Arc<dyn Port> = port.clone();
     let client = Client::new(ClientConfig { id }, as_port);
     reactor.router.add(client.endpoint(), Arc::new(ToClient(client.clone())));
+    (client, port)
+}
+
+/// A new client, connected to all targets.
+fn connect(
+    reactor: &Arc<Reactor>,
+    elsewhere: &[TargetInfo],
+) -> Outcome<(Arc<Client>, Arc<ClientPort>)> {
+    let (client, port) = make(reactor);
     let mounting = client.clone();
     let patience = if elsewhere.is_empty() { CLIENT_TIMEOUT } else { REMOTE_PATIENCE };
     let refusal = match wait_for(reactor, patience, async move { mounting.mount().await }) {
@@ -279,7 +301,7 @@ fn silent(client: &Client, elsewhere: &[TargetInfo]) -> Refusal {
 }
 
 /// Runs a future to its end; `None` if that takes too long. Not for threads of a run loop.
-fn wait_for<T: Send + 'static>(
+pub(super) fn wait_for<T: Send + 'static>(
     reactor: &Reactor,
     patience: Duration,
     future: impl Future<Output = T> + Send + 'static,

@@ -2,6 +2,7 @@
 //! crash of one of them does to the others, and what is refused. Needs root and /dev/fuse.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
+mod absent;
 mod below;
 mod fuzz;
 mod many;
