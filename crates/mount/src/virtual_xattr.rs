@@ -41,8 +41,10 @@ pub struct TargetRow {
 pub struct SpaceRow {
     /// For instance `OST0003`.
     pub target: String,
-    /// Whether it answers; the numbers are 0 if not.
+    /// Whether it is in use.
     pub active: bool,
+    /// Whether it answers; the numbers are 0 if not.
+    pub answers: bool,
     /// Bytes in all.
     pub bytes_total: u64,
     /// Bytes free.
@@ -100,6 +102,9 @@ fn rows(states: Vec<TargetState>) -> Result<Vec<u8>> {
 }
 
 async fn space(client: &Arc<Client>) -> Result<Vec<u8>> {
+    let states = client.target_states();
+    let out_of_use =
+        |target| states.iter().any(|state| state.target == target && !state.active);
     let rows: Vec<SpaceRow> = client
         .target_spaces()
         .await
@@ -108,7 +113,8 @@ async fn space(client: &Arc<Client>) -> Result<Vec<u8>> {
             let space = row.space.unwrap_or_default();
             SpaceRow {
                 target: row.target.to_string(),
-                active: row.space.is_some(),
+                active: !out_of_use(row.target),
+                answers: row.space.is_some(),
                 bytes_total: space.bytes_total,
                 bytes_free: space.bytes_free,
                 bytes_avail: space.bytes_avail,

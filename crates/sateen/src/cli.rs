@@ -57,6 +57,13 @@ pub(crate) enum Command {
     Generate(GenerateArgs),
 }
 
+impl Command {
+    /// Whether all it does is to ask and to show.
+    pub(crate) fn only_asks(&self) -> bool {
+        matches!(self, Self::Status(_) | Self::Fsck(_) | Self::Lfs(_) | Self::Lctl(_))
+    }
+}
+
 /// Where the file system keeps everything.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DataArgs {

@@ -20,8 +20,11 @@ use crate::report::Report;
 const LINE_BYTES_MAX: u64 = 64 << 20;
 /// How long the serving process waits for a caller's line.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a caller waits for an answer: `down` ends with a checkpoint of every target.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a caller waits for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same for what takes its time: `down` ends with a checkpoint of every target, and an MGS
+/// may be somewhere else.
+const SLOW_TIMEOUT: Duration = Duration::from_secs(120);
 
 const NAME: &str = "control.sock";
 
@@ -134,7 +137,8 @@ pub(crate) fn serve_one(
 pub(crate) fn ask(data: &DataDir, command: Command) -> io::Result<Answer> {
     let (_folder, path) = address(data)?;
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    let slow = matches!(command, Command::Down { .. } | Command::KeepParam { .. });
+    stream.set_read_timeout(Some(if slow { SLOW_TIMEOUT } else { ANSWER_TIMEOUT }))?;
     write_line(&mut stream, &command)?;
     read_line(&stream)
 }

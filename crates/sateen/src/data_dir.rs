@@ -106,7 +106,9 @@ impl DataDir {
             return Err(self.in_use());
         }
         let text = format!("{OURS}{}\n", std::process::id());
-        file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(failed)?;
+        // Never empty, not even for a moment: an empty lock beside targets is not one of ours.
+        let written = file.write_all(text.as_bytes());
+        written.and_then(|()| file.set_len(text.len() as u64)).map_err(failed)?;
         file.sync_all().and_then(|()| sync_dir(&self.path)).map_err(failed)?;
         Ok(DataLock { _file: file })
     }

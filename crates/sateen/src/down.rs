@@ -10,6 +10,7 @@ use crate::control::{self, Answer, Command};
 use crate::data_dir::{DataDir, User};
 use crate::mounts;
 use crate::refusal::{Outcome, Refusal};
+use crate::run_dir;
 use crate::state::State;
 
 /// How long the process may take to end once everything is durable.
@@ -26,6 +27,7 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
     let state = State::load(&data);
     let User::Process(pid) = user else {
         let cleared = clear_dead(state.as_ref())?;
+        run_dir::forget(&data);
         let note = if cleared { "; the mount that a crash had left is cleared away" } else { "" };
         println!("not running{note}");
         return Ok(ExitCode::SUCCESS);
@@ -42,6 +44,7 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
         return Err(still_there(&data, pid));
     }
     clear_dead(state.as_ref())?;
+    run_dir::forget(&data);
     println!("stopped; everything is on the disk");
     Ok(ExitCode::SUCCESS)
 }

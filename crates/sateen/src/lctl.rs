@@ -5,6 +5,7 @@
 //! Messages begin with `error: COMMAND:`, as in the field.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,7 +15,7 @@ use sateen_types::Nid;
 use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
 use crate::node;
-use crate::params::{Device, Shown, WasSet, check, dotted, fits};
+use crate::params::{Device, Shown, WasSet, can_be_kept, check, dotted, fits};
 use crate::run_dir;
 
 /// "No such file or directory", "invalid argument", "input/output error".
@@ -77,7 +78,7 @@ struct GetArgs {
     #[arg(short = 'N', long = "only-name", conflicts_with = "no_name")]
     only_name: bool,
     /// With -N, a = behind those that can be set.
-    #[arg(short = 'F', long = "classify")]
+    #[arg(short = 'F', long = "classify", requires = "only_name")]
     classify: bool,
     /// As JSON, for programs.
     #[arg(long)]
@@ -95,8 +96,8 @@ struct SetArgs {
     /// Also for good, everywhere: the MGS keeps it and tells all servers and mounts.
     #[arg(short = 'P', long = "permanent")]
     permanent: bool,
-    /// Have the MGS keep it no more; what it was set to stays until the restart.
-    #[arg(short = 'd', long = "delete")]
+    /// With -P: have the MGS keep it no more; what it was set to stays until the restart.
+    #[arg(short = 'd', long = "delete", requires = "permanent")]
     delete: bool,
     /// Names, with * for anything between two dots, and their values; with -d only names.
     #[arg(required = true, value_name = "PARAM=VALUE")]
@@ -175,7 +176,7 @@ fn ask(lctl: &Lctl, command: &Command) -> Asked {
             }
             Ok(answer) => asked.answers.push(answer),
             // One that is starting or ending has nothing to show; one that was named should.
-            Err(_) if lctl.data.is_empty() => {}
+            Err(error) if lctl.data.is_empty() && nobody_listens(&error) => {}
             Err(error) => {
                 let what = format!("{} does not answer: {error}", data.path().display());
                 asked.failures.push(Failure { what, code: EIO });
@@ -183,6 +184,10 @@ fn ask(lctl: &Lctl, command: &Command) -> Asked {
         }
     }
     asked
+}
+
+fn nobody_listens(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 fn dl(lctl: &Lctl, args: &DlArgs) -> Vec<Failure> {
@@ -344,6 +349,15 @@ fn set_one(lctl: &Lctl, args: &SetArgs, pattern: &str, value: &str) -> Vec<Failu
     if let Err(wrong) = check(pattern, value) {
         return vec![Failure { what: format!("setting '{pattern}': {wrong}"), code: EINVAL }];
     }
+    if args.permanent {
+        if !can_be_kept(pattern) {
+            let what = format!("'{pattern}' is cleared now, or not at all: leave out -P");
+            return vec![Failure { what, code: EINVAL }];
+        }
+        if let Err(failures) = keeper(lctl) {
+            return failures;
+        }
+    }
     let command = Command::SetParam { pattern: pattern.to_owned(), value: value.to_owned() };
     let Asked { answers, mut failures } = ask(lctl, &command);
     let mut found = false;
@@ -371,7 +385,7 @@ fn set_one(lctl: &Lctl, args: &SetArgs, pattern: &str, value: &str) -> Vec<Failu
 
 /// Any process of the file system can tell its MGS. Of several file systems on one host one has
 /// to be chosen.
-fn keep(lctl: &Lctl, pattern: &str, value: Option<&str>) -> Vec<Failure> {
+fn keeper(lctl: &Lctl) -> Result<DataDir, Vec<Failure>> {
     let Asked { answers, failures } = ask(lctl, &Command::Status);
     let names: BTreeSet<&str> = answers
         .iter()
@@ -384,13 +398,20 @@ fn keep(lctl: &Lctl, pattern: &str, value: Option<&str>) -> Vec<Failure> {
         let names: Vec<&str> = names.into_iter().collect();
         let what =
             format!("processes of {} run here: name one of them with --data", names.join(" and "));
-        return vec![Failure { what, code: EINVAL }];
+        return Err(vec![Failure { what, code: EINVAL }]);
     }
     let folder = answers.iter().find_map(|answer| match answer {
         Answer::Status(report) => DataDir::at(&report.data).ok(),
         _ => None,
     });
-    let Some(folder) = folder else { return failures };
+    folder.ok_or(failures)
+}
+
+fn keep(lctl: &Lctl, pattern: &str, value: Option<&str>) -> Vec<Failure> {
+    let folder = match keeper(lctl) {
+        Ok(folder) => folder,
+        Err(failures) => return failures,
+    };
     let command =
         Command::KeepParam { pattern: pattern.to_owned(), value: value.map(str::to_owned) };
     match control::ask(&folder, command) {

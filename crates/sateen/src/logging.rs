@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::{DefaultFields, Format};
+use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
 
 use crate::data_dir::{DataDir, open_log};
 use crate::refusal::{Outcome, Refusal};
@@ -19,10 +20,16 @@ fn filter() -> EnvFilter {
     EnvFilter::try_from_env("SATEEN_LOG").unwrap_or_else(|_| EnvFilter::new("info"))
 }
 
+/// A line that cannot be written is lost, and nothing else: the complaint about it would go the
+/// same way, and panic.
+fn logger() -> SubscriberBuilder<DefaultFields, Format, EnvFilter> {
+    tracing_subscriber::fmt().with_env_filter(filter()).log_internal_errors(false)
+}
+
 /// Logs to standard error.
 pub(crate) fn to_terminal() {
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let logger = tracing_subscriber::fmt().with_env_filter(filter()).with_ansi(colours);
+    let logger = logger().with_ansi(colours);
     // A second call (in tests) changes nothing.
     let _ = logger.with_writer(io::stderr).try_init();
 }
@@ -43,8 +50,7 @@ pub(crate) fn to_file(data: &DataDir) -> Outcome<()> {
     let path = data.join("log");
     let log = Log::open(&path, LOG_BYTES_MAX)
         .map_err(|error| Refusal::io(format!("write the log {}", path.display()), &error))?;
-    let logger = tracing_subscriber::fmt().with_env_filter(filter()).with_ansi(false);
-    let _ = logger.with_writer(log).try_init();
+    let _ = logger().with_ansi(false).with_writer(log).try_init();
     // A second call names the same file.
     let _ = FILE.set(path);
     Ok(())

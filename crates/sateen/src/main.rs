@@ -49,8 +49,11 @@ mod up;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
+use signal_hook::consts::SIGPIPE;
 
 use crate::cli::{Cli, Command, MkfsArgs, MountArgs};
 
@@ -69,6 +72,9 @@ fn main() -> ExitCode {
         Some("mount.sateen") => Command::Mount(MountArgs::parse()),
         _ => Cli::parse().command,
     };
+    if command.only_asks() {
+        end_with_the_reader();
+    }
     let done = match command {
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Serve(args) => serve::run(&args),
@@ -88,4 +94,11 @@ fn main() -> ExitCode {
         eprintln!("sateen: {refusal}");
         ExitCode::FAILURE
     })
+}
+
+/// Ends quietly, as other tools do, when nobody reads on: `lctl list_param '*' | head`.
+fn end_with_the_reader() {
+    // Without it the first line too many is an error message, and no harm.
+    let always = Arc::new(AtomicBool::new(true));
+    let _ = signal_hook::flag::register_conditional_default(SIGPIPE, always);
 }

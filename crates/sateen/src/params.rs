@@ -105,6 +105,11 @@ const TUNABLES: [(&str, u64, u64); 4] = [
 /// Those that can be cleared, and nothing else.
 const CLEARED: [&str; 2] = ["stats", "md_stats"];
 
+/// Whether a value of this name can be kept: there is nothing to keep of having cleared something.
+pub(crate) fn can_be_kept(name: &str) -> bool {
+    !CLEARED.contains(&leaf(name))
+}
+
 fn leaf(name: &str) -> &str {
     name.rsplit(['/', '.']).next().unwrap_or(name)
 }

@@ -89,6 +89,12 @@ pub(crate) fn enter(data: &DataDir) -> Option<Entered> {
     }
 }
 
+/// Forgets a file system in one process that was killed.
+pub(crate) fn forget(data: &DataDir) {
+    // There is none as a rule.
+    let _ = fs::remove_file(root().join(format!("{UP}{}", name_of(data.path()))));
+}
+
 /// The folders of all processes that live, by name.
 pub(crate) fn all() -> io::Result<Vec<DataDir>> {
     let entries = match fs::read_dir(root()) {

@@ -91,6 +91,10 @@ fn table(args: &DfArgs, ours: &Ours, rows: &[SpaceRow]) -> String {
             let _ = writeln!(out, "{:<20}: inactive device", row.target);
             continue;
         }
+        if !row.answers {
+            let _ = writeln!(out, "{:<20}: Resource temporarily unavailable", row.target);
+            continue;
+        }
         let space = space_of(args, row);
         // Files lie on OSTs, inodes on MDTs.
         if row.target.starts_with("OST") != args.inodes {
@@ -132,7 +136,8 @@ mod tests {
     fn row(target: &str, total: u64, free: u64) -> SpaceRow {
         SpaceRow {
             target: target.into(),
-            active: total > 0,
+            active: true,
+            answers: total > 0,
             bytes_total: total,
             bytes_free: free,
             bytes_avail: free,
@@ -147,6 +152,7 @@ mod tests {
             row("MDT0000", 1 << 30, 1 << 29),
             row("OST0000", 4 << 40, 1 << 40),
             row("OST0001", 0, 0),
+            SpaceRow { active: false, ..row("OST0002", 0, 0) },
         ];
         let ours = Ours { point: "/mnt".into(), fsname: "testfs".into(), source: "testfs".into() };
         let args = DfArgs { inodes: false, human: false, help: None, json: false, path: None };
@@ -154,7 +160,8 @@ mod tests {
 UUID                   1K-blocks        Used   Available Use% Mounted on
 testfs-MDT0000_UUID      1048576      524288      524288  50% /mnt[MDT:0]
 testfs-OST0000_UUID   4294967296  3221225472  1073741824  75% /mnt[OST:0]
-OST0001             : inactive device
+OST0001             : Resource temporarily unavailable
+OST0002             : inactive device
 
 filesystem_summary:   4294967296  3221225472  1073741824  75% /mnt
 

@@ -169,7 +169,8 @@ fn set(path: &Path, wish: &Wish) -> Result<(), Failure> {
                 let why = "-d is for directories; a file keeps its striping";
                 return Err(refused(why, EINVAL));
             }
-            Err(refused("stripe already set", EEXIST))
+            // Its MDT knows whether it was ever written.
+            put(path, wish).map_err(|errno| explain(path, errno))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && *wish != Wish::Nothing => {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());

@@ -1,7 +1,7 @@
 //! What `lctl` sees of a process: its targets and clients as devices, with their parameters
 //! under the field's names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sateen_client::{Client, ImportInfo, LLITE_STATS, MDC_STATS, OSC_STATS};
@@ -27,6 +27,8 @@ pub(crate) struct Devices {
     network: Mutex<Weak<Network>>,
     /// What was set for good: also for whoever comes later.
     kept: Mutex<Vec<ParamInfo>>,
+    /// The parameters that were there when that was applied.
+    known: Mutex<BTreeSet<String>>,
 }
 
 /// What names are made of.
@@ -106,29 +108,38 @@ impl Devices {
             .collect()
     }
 
-    /// What was set for good is set here, too.
+    /// What was set for good is set here, too. What is kept as before is left as it is: somebody
+    /// may have set it to something else for a while.
     pub(crate) fn keep(&self, params: Vec<ParamInfo>) {
-        *lock(&self.kept) = params;
+        let before = core::mem::replace(&mut *lock(&self.kept), params.clone());
+        let all = self.params();
+        for info in params.iter().filter(|info| !before.contains(info)) {
+            apply_to(info, &all, |_| true);
+        }
         self.apply();
     }
 
     /// The same for those who have come since.
     pub(crate) fn apply(&self) {
         let kept = lock(&self.kept).clone();
-        if kept.is_empty() {
-            return;
-        }
         let all = self.params();
-        for ParamInfo { name, value } in &kept {
-            let name = String::from_utf8_lossy(name.as_bytes());
-            let value = String::from_utf8_lossy(value.as_bytes());
-            let fitting = all.iter().filter(|param| param.writable() && fits(&name, &param.name));
-            for param in fitting.filter(|param| param.value() != value) {
-                match param.set(&value) {
-                    Ok(()) => tracing::info!(param = param.name, %value, "set for good"),
-                    Err(error) => tracing::warn!(param = param.name, %value, error, "not set"),
-                }
-            }
+        let mut known = lock(&self.known);
+        for info in &kept {
+            apply_to(info, &all, |name| !known.contains(name));
+        }
+        *known = all.iter().map(|param| param.name.clone()).collect();
+    }
+}
+
+/// Sets what fits and is new.
+fn apply_to(info: &ParamInfo, all: &[Param<'static>], new: impl Fn(&str) -> bool) {
+    let name = String::from_utf8_lossy(info.name.as_bytes());
+    let value = String::from_utf8_lossy(info.value.as_bytes());
+    let fitting = all.iter().filter(|param| param.writable() && fits(&name, &param.name));
+    for param in fitting.filter(|param| new(&param.name) && param.value() != value) {
+        match param.set(&value) {
+            Ok(()) => tracing::info!(param = param.name, %value, "set for good"),
+            Err(error) => tracing::warn!(param = param.name, %value, error, "not set"),
         }
     }
 }

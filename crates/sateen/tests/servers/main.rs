@@ -196,9 +196,31 @@ fn servers_start_in_any_order_and_say_when_they_are_ready() {
     // Who waits can be told to end.
     mgs.end();
     mdt.end();
+    let before = said().matches("the MGS does not answer").count();
     let waiting = cluster.begin(2, &["ost0"]);
-    std::thread::sleep(Duration::from_millis(500));
+    until("it waits", || said().matches("the MGS does not answer").count() > before);
     waiting.end();
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "nolog");
+    cluster.make(1);
+    let mds = cluster.serve(1, &["mgt", "mdt0"]);
+    let mut oss = cluster.command(2, &["ost0"]);
+    oss.env("SATEEN_LOG", "debug").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut oss = oss.spawn().unwrap();
+    drop(oss.stderr.take());
+    let mut oss = Server::of(oss);
+    cluster.wait_ready(&mut oss);
+    let mnt = cluster.mount("a");
+    write_durably(&mnt.join("file"), b"written").unwrap();
+    cluster.umount(&mnt);
+    oss.end();
+    mds.end();
 }
 
 #[test]

@@ -32,7 +32,7 @@ const SERVER_FILE_BYTES: u64 = 560;
 const MOUNT_FILE_BYTES: u64 = 1200;
 const MOUNT_FILES_MAX: u64 = 200_000;
 /// Growth over the second half of making and removing: what an allocator keeps for later.
-const GROWTH_MIB_MAX: u64 = 16;
+const GROWTH_MIB_MAX: u64 = 48;
 /// Files that come and go at any time.
 const PASSING: usize = 200;
 /// Places in the directory that are sought again later.
