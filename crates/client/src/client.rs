@@ -155,8 +155,8 @@ pub struct Client {
     pub(crate) spaces: Mutex<Spaces>,
     pub(crate) next_open: AtomicU64,
     pub(crate) verbs: Verbs,
-    /// Stamp of the last time that the MDT forgot this client: opens answered before are void.
-    pub(crate) lost_at: AtomicU64,
+    /// Stamps of the last time that each MDT forgot this client: opens answered before are void.
+    lost_at: Mutex<BTreeMap<u32, u64>>,
     clock: AtomicU64,
     /// How long an MDT may hear nothing; 0 is for ever.
     ping_ns: AtomicU64,
@@ -190,7 +190,7 @@ impl Client {
             spaces: Mutex::default(),
             next_open: AtomicU64::new(1),
             verbs: Verbs::default(),
-            lost_at: AtomicU64::new(0),
+            lost_at: Mutex::default(),
             clock: AtomicU64::new(1),
             ping_ns: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
@@ -530,12 +530,30 @@ impl Client {
         }));
     }
 
+    /// Stamp of the last time that the MDT of `fid` forgot this client.
+    pub(crate) fn lost_at(&self, fid: Fid) -> u64 {
+        lock(&self.lost_at).get(&seq::mdt_of(fid.seq)).copied().unwrap_or_default()
+    }
+
+    /// One MDT has forgotten this client, or all have. Opens at the others stay.
+    fn loses_opens(&self, mdt: Option<u32>) {
+        let stamp = self.stamp();
+        let mut lost_at = lock(&self.lost_at);
+        for target in self.targets() {
+            if let Endpoint::Mdt(index) = target
+                && mdt.is_none_or(|mdt| mdt == index)
+            {
+                lost_at.insert(index, stamp);
+            }
+        }
+    }
+
     /// All locks are void, and so are the opens: files that are open answer `EIO` from now on.
     /// Those of one MDT, or all. Returns the inodes of which the kernel may know something.
     fn drop_everything(self: &Arc<Client>, mdt: Option<u32>) -> Vec<Fid> {
         let concerned = |fid: Fid| mdt.is_none_or(|mdt| mdt == seq::mdt_of(fid.seq));
         self.fids.forget();
-        self.lost_at.store(self.stamp(), Ordering::SeqCst);
+        self.loses_opens(mdt);
         let inodes: Vec<_> = {
             let mut inodes = lock(&self.inodes);
             inodes.dropped_at.fill(self.stamp());

@@ -324,7 +324,7 @@ impl Client {
         };
         let mut files = lock(&self.files);
         // Whoever loses the opens marks those in the table, after having set this.
-        file.lost.store(sent < self.lost_at.load(Ordering::SeqCst), Ordering::SeqCst);
+        file.lost.store(sent < self.lost_at(inode.fid), Ordering::SeqCst);
         files.insert(id.id, Arc::new(file));
         Ok(Opened { handle: id.id, known })
     }
@@ -475,8 +475,8 @@ impl Client {
     }
 
     async fn fsync_inode(self: &Arc<Client>, inode: &Arc<Inode>) -> Result<()> {
-        let lost_at = self.lost_at.load(Ordering::SeqCst);
         let fid = inode.fid;
+        let lost_at = self.lost_at(fid);
         if lock(&inode.state).doubtful {
             match self.fetch_attr(fid).await {
                 Ok(_) => lock(&inode.state).doubtful = false,
@@ -493,7 +493,7 @@ impl Client {
         });
         join_all(vec![data, size]).await.into_iter().collect::<Result<()>>()?;
         // An MDT that restarted meanwhile has synced what it still had.
-        let same = lost_at == self.lost_at.load(Ordering::SeqCst);
+        let same = lost_at == self.lost_at(fid);
         if same { Ok(()) } else { Err(Errno::EIO) }
     }
 

@@ -28,12 +28,17 @@ fn open_on(rig: &Rig, ost: u32) -> (u64, Header) {
     let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
     let (header, request) = rig.take_mdt();
     assert!(matches!(request, MdtRequest::Open { .. }), "{request:?}");
+    opened(rig, &header, ost);
+    (rig.poll(&mut open).unwrap().unwrap().handle, header)
+}
+
+/// The MDT grants an open, and locks with it.
+fn opened(rig: &Rig, header: &Header, ost: u32) {
     let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![ost]).unwrap()));
     let locks = [grant(1, LockMode::Pw, DATA), grant(2, LockMode::Pr, META)];
     // Nothing has to be durable before it is written to.
     let attr = attr(0, 0);
-    rig.answer(&header, reply(MdtReply::Opened { attr, layout }, &locks));
-    (rig.poll(&mut open).unwrap().unwrap().handle, header)
+    rig.answer(header, reply(MdtReply::Opened { attr, layout }, &locks));
 }
 
 /// Ten bytes are written.
@@ -198,6 +203,18 @@ fn what_was_open_is_lost_and_says_so() {
     assert_eq!(calls, all);
     // Opened anew it works.
     let (handle, _) = open(&rig);
+    write(&rig, handle);
+}
+
+#[test]
+fn another_mdt_that_restarts_takes_no_open_away() {
+    let rig = Rig::with(2, 1);
+    let client = rig.client.clone();
+    let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
+    let (header, _) = rig.take_mdt();
+    rig.answer(&Header { to: Endpoint::Mdt(1), ..header }, Reply::error(Errno::ESTALE));
+    opened(&rig, &header, 0);
+    let handle = rig.poll(&mut open).unwrap().unwrap().handle;
     write(&rig, handle);
 }
 

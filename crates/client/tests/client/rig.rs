@@ -27,7 +27,6 @@ pub(crate) const WRITE: OpenHow = OpenHow {
     exec: false,
     atime: AtimePolicy::Relative,
 };
-const MDT: Endpoint = Endpoint::Mdt(0);
 
 #[derive(Default)]
 struct Outside {
@@ -144,6 +143,11 @@ impl Rig {
 
     /// The same with OSTs.
     pub(crate) fn with_osts(osts: u32) -> Rig {
+        Rig::with(1, osts)
+    }
+
+    /// A client that has mounted a file system of so many targets.
+    pub(crate) fn with(mdts: u32, osts: u32) -> Rig {
         let port = Arc::new(TestPort::default());
         let client = Client::new(ClientConfig { id: ClientId(7) }, port.clone());
         let rig = Rig { client, port };
@@ -155,7 +159,7 @@ impl Rig {
         rig.answer(&connect, Reply::ok(connected.clone()));
         assert!(rig.poll(&mut mount).is_none());
         let targets: Vec<Endpoint> =
-            [MDT].into_iter().chain((0..osts).map(Endpoint::Ost)).collect();
+            (0..mdts).map(Endpoint::Mdt).chain((0..osts).map(Endpoint::Ost)).collect();
         let infos = targets.iter().map(|target| TargetInfo {
             target: *target,
             nid: Nid::Lo,
