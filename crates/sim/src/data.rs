@@ -58,6 +58,17 @@ fn overlay(content: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     }
 }
 
+/// What `fallocate` is to do with a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallocate {
+    /// Allocate it; the file may grow.
+    Grow,
+    /// Allocate it; the size stays.
+    KeepSize,
+    /// Make a hole of it; the size stays.
+    Punch,
+}
+
 /// Reading does not settle what caches of several clients may disagree about.
 pub const NEVER: u64 = u64::MAX;
 
@@ -66,6 +77,10 @@ pub const NEVER: u64 = u64::MAX;
 pub struct Data {
     /// Where they lie, once the MDT has told anybody.
     pub layout: Option<Arc<Layout>>,
+    /// It has been written to: its layout stays as it is.
+    pub is_written: bool,
+    /// It may have been opened for writing: it may have objects.
+    pub may_have_objects: bool,
     /// What readers see.
     content: Vec<u8>,
     /// What is durable.
@@ -169,6 +184,7 @@ impl Data {
     /// A write was answered.
     pub fn wrote(&mut self, client: ClientId, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
+        self.is_written = true;
         subtract(&mut self.maybe, offset, end);
         subtract(&mut self.lost, offset, end);
         overlay(&mut self.content, offset, bytes);
@@ -177,6 +193,44 @@ impl Data {
         if let Some((low, high, _)) = &mut self.sizes {
             *low = (*low).max(end);
             *high = (*high).max(end);
+        }
+    }
+
+    /// Which bytes become zeros by an allocation of this range, or by its opposite: where they
+    /// begin, and the zeros.
+    pub fn zeroed_by(&self, (offset, len): (u64, u64), how: Fallocate) -> (u64, Vec<u8>) {
+        let (from, to) = match how {
+            Fallocate::Punch => (offset.min(self.size()), (offset + len).min(self.size())),
+            Fallocate::Grow => (self.size(), (offset + len).max(self.size())),
+            Fallocate::KeepSize => (0, 0),
+        };
+        (from, vec![0; (to - from) as usize])
+    }
+
+    /// An allocation was answered, or its opposite, which made these zeros.
+    pub fn zeroed(
+        &mut self,
+        client: ClientId,
+        (offset, len): (u64, u64),
+        how: Fallocate,
+        (at, zeros): (u64, &[u8]),
+    ) {
+        self.is_written = true;
+        self.writers.insert(client);
+        if how == Fallocate::Punch {
+            // Whatever there is of it, also behind what is known as the end.
+            subtract(&mut self.maybe, offset, offset + len);
+        }
+        if !zeros.is_empty() {
+            subtract(&mut self.maybe, at, at + zeros.len() as u64);
+            subtract(&mut self.lost, at, at + zeros.len() as u64);
+            overlay(&mut self.content, at, zeros);
+            let piece = Piece { client, offset: at, bytes: zeros.to_vec(), settles_ns: 0 };
+            self.pending.push(piece);
+        }
+        if let (Fallocate::Grow, Some((low, high, _))) = (how, &mut self.sizes) {
+            *low = (*low).max(offset + len);
+            *high = (*high).max(offset + len);
         }
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use sateen_mdt::{Mdt, MdtConfig};
-use sateen_mgs::Mgs;
+use sateen_mgs::{FileSystem, Mgs};
 use sateen_osd::{Checkpoint, Flush, ObjectOp, Prefetched, StoreLimits, Wants};
 use sateen_osd::{Index, ObjectStore};
 use sateen_ost::Ost;
@@ -134,7 +134,11 @@ impl Host {
                 Served::Mdt(Box::new(Mdt::new(config, store, mdt, now, &mut out)))
             }
             Endpoint::Ost(_) => Served::Ost(Box::new(Ost::new(config, store))),
-            Endpoint::Mgs | Endpoint::Client(_) => Served::Mgs(Box::new(Mgs::new(config, store))),
+            Endpoint::Mgs | Endpoint::Client(_) => {
+                let (fsname, uuid) = (crate::mgc::fsname(), crate::mgc::UUID);
+                let file_system = FileSystem { fsname, uuid, hash_key: config.hash_key };
+                Served::Mgs(Box::new(Mgs::new(config, store).of(file_system)))
+            }
         };
         self.process = Some(Process {
             served,

@@ -6,13 +6,14 @@ mod model;
 mod objects;
 mod orphans;
 mod sizes;
+mod xattrs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sateen_types::{Attr, Endpoint, Fid, FileKind, Layout};
+use sateen_types::{Attr, Endpoint, Fid, FileKind, Layout, StripePolicy};
 use sateen_wire::codec::Wire;
-use sateen_wire::disk::mdt::{Entry, Inode, tag};
+use sateen_wire::disk::mdt::{Entry, Inode, Xattr, tag};
 
 use crate::host::Host;
 use crate::model::Model;
@@ -27,8 +28,12 @@ pub struct InodeRecord {
     pub entries: u64,
     /// The layout of a regular file.
     pub layout: Option<Arc<Layout>>,
+    /// The striping of a directory's new files.
+    pub policy: Option<StripePolicy>,
     /// The target of a symbolic link.
     pub symlink: Vec<u8>,
+    /// How many extended attributes it says it has, and those that there are.
+    pub xattrs: (u32, BTreeMap<Vec<u8>, Vec<u8>>),
 }
 
 /// The records of an MDT.
@@ -61,9 +66,17 @@ impl Records {
                     attr: inode.attr,
                     entries: inode.entries,
                     layout: Layout::from_bytes(inode.layout).ok().map(Arc::new),
+                    policy: inode.policy,
                     symlink: inode.symlink.to_vec(),
+                    xattrs: (inode.xattrs, BTreeMap::new()),
                 },
             );
+        }
+        for (key, value) in host.records(tag::XATTR) {
+            let record = fid_of(&key).and_then(|fid| records.inodes.get_mut(&fid));
+            if let (Some(record), Ok(xattr)) = (record, Xattr::decode(&value)) {
+                record.xattrs.1.insert(xattr.name.to_vec(), xattr.value.to_vec());
+            }
         }
         for (key, value) in host.records(tag::ENTRY) {
             let Some(parent) = fid_of(&key) else { continue };
@@ -86,8 +99,11 @@ impl Records {
                 FileKind::Symlink => Node::Symlink(record.symlink.clone()),
                 _ => Node::File,
             };
-            let mode = record.attr.mode & 0o7777;
-            names.inodes.insert(*fid, names::Inode { mode, nlink: record.attr.nlink, node });
+            let mut inode = names::Inode::new(record.attr.mode & 0o7777, record.attr.nlink, node);
+            inode.xattrs = record.xattrs.1.clone();
+            // A file has its policy for when it gets a layout.
+            inode.policy = record.policy.filter(|_| record.attr.is_dir());
+            names.inodes.insert(*fid, inode);
         }
         for ((parent, name), (fid, _)) in &self.entries {
             if let Some(names::Inode { node: Node::Dir(entries), .. }) =
@@ -109,6 +125,7 @@ pub fn check_always(hosts: &mut BTreeMap<Endpoint, Host>) -> Result<(), String> 
         if matches!(host.me, Endpoint::Mdt(_)) && host.process.is_some() {
             let records = Records::of(host);
             entries::check(&records, host.me == Endpoint::Mdt(0))?;
+            xattrs::check(&records)?;
             locks::check(host, &records)?;
         }
     }

@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
-use sateen_client::{AtimePolicy, Client, Entry, KernelInval, Known, OpenHow};
-use sateen_types::{Attr, DirCookie, Errno, Falloc, Fid, Ino, Result};
-use sateen_wire::{Cred, DirEntry, RenameFlags, SetAttr};
+use sateen_client::{AtimePolicy, Client, Entry, KernelInval, Known, OpenHow, SpaceTotal};
+use sateen_types::{Attr, DirCookie, Errno, Falloc, Fid, Ino, Layout, Result, StripePolicy};
+use sateen_wire::{Cred, DirEntry, RenameFlags, SetAttr, XattrMode};
 
+use crate::data::Fallocate;
 use crate::executor::{Signal, lock};
 use crate::random::Random;
 
@@ -305,6 +306,18 @@ impl Kernel {
         Ok(Handle { id, fid, how: kept })
     }
 
+    /// `open` with `O_TMPFILE`.
+    pub(crate) async fn tmpfile(&self, parent: Fid, how: OpenHow) -> Result<Handle> {
+        let _used = self.hold(parent);
+        let (_, asked_at) = self.began();
+        let opened = self.client.tmpfile(parent, 0o600, how, cred()).await?;
+        let fid = opened.known.attr.fid;
+        self.introduce(&Entry { inode: Some(opened.known), held: false }, asked_at);
+        lock(&self.state).use_inode(fid);
+        let how = How { write: how.write, append: how.append, sync: how.sync };
+        Ok(Handle { id: opened.handle, fid, how })
+    }
+
     pub(crate) async fn close(&self, handle: Handle) -> Result<()> {
         let closed = self.client.close(handle.id).await;
         lock(&self.state).release(handle.fid);
@@ -401,6 +414,25 @@ impl Kernel {
     pub(crate) async fn zero_range(&self, handle: Handle, offset: u64, len: u64) -> Result<()> {
         let range = (offset, len);
         let done = self.client.allocate(handle.id, range, Falloc::ZeroRange, false).await;
+        let mut state = lock(&self.state);
+        state.drop_pages(handle.fid);
+        state.drop_attr(handle.fid);
+        done
+    }
+
+    /// `fallocate`.
+    pub(crate) async fn allocate(
+        &self,
+        handle: Handle,
+        (offset, len): (u64, u64),
+        how: Fallocate,
+    ) -> Result<()> {
+        let (falloc, keep_size) = match how {
+            Fallocate::Grow => (Falloc::Allocate, false),
+            Fallocate::KeepSize => (Falloc::Allocate, true),
+            Fallocate::Punch => (Falloc::PunchHole, true),
+        };
+        let done = self.client.allocate(handle.id, (offset, len), falloc, keep_size).await;
         let mut state = lock(&self.state);
         state.drop_pages(handle.fid);
         state.drop_attr(handle.fid);
@@ -516,6 +548,81 @@ impl Kernel {
             state.drop_pages(fid);
         }
         known.map(|known| known.attr)
+    }
+
+    /// The inode of a name, or the directory itself if it is empty.
+    async fn inode_of(&self, parent: Fid, name: &[u8]) -> Result<Fid> {
+        if name.is_empty() {
+            return Ok(parent);
+        }
+        self.lookup(parent, name).await?.ok_or(Errno::ENOENT)
+    }
+
+    /// Sets an extended attribute, or takes it away; of which inode.
+    pub(crate) async fn set_xattr(
+        &self,
+        (parent, name): (Fid, &[u8]),
+        attribute: &[u8],
+        value: Option<(Vec<u8>, XattrMode)>,
+    ) -> Result<Fid> {
+        let _used = self.hold(parent);
+        let fid = self.inode_of(parent, name).await?;
+        let _file = self.hold(fid);
+        let done = match value {
+            Some((value, mode)) => {
+                self.client.setxattr(fid, attribute, Bytes::from(value), mode).await
+            }
+            None => self.client.removexattr(fid, attribute).await,
+        };
+        lock(&self.state).drop_attr(fid);
+        done.map(|()| fid)
+    }
+
+    /// The value of an extended attribute, or the names of all; of which inode.
+    pub(crate) async fn get_xattr(
+        &self,
+        (parent, name): (Fid, &[u8]),
+        attribute: Option<&[u8]>,
+    ) -> Result<(Fid, Vec<u8>)> {
+        let _used = self.hold(parent);
+        let fid = self.inode_of(parent, name).await?;
+        let _file = self.hold(fid);
+        let bytes = match attribute {
+            Some(attribute) => self.client.getxattr(fid, attribute).await?,
+            None => self.client.listxattr(fid).await?,
+        };
+        Ok((fid, bytes.to_vec()))
+    }
+
+    /// Chooses the striping; of which inode.
+    pub(crate) async fn set_stripe(
+        &self,
+        (parent, name): (Fid, &[u8]),
+        policy: StripePolicy,
+    ) -> Result<Fid> {
+        let _used = self.hold(parent);
+        let fid = self.inode_of(parent, name).await?;
+        let _file = self.hold(fid);
+        let done = self.client.setstripe(fid, policy).await;
+        lock(&self.state).drop_attr(fid);
+        done.map(|()| fid)
+    }
+
+    /// The striping, and of which inode.
+    pub(crate) async fn get_stripe(
+        &self,
+        (parent, name): (Fid, &[u8]),
+    ) -> Result<(Fid, Option<Arc<Layout>>, Option<StripePolicy>)> {
+        let _used = self.hold(parent);
+        let fid = self.inode_of(parent, name).await?;
+        let _file = self.hold(fid);
+        let (layout, policy) = self.client.getstripe(fid).await?;
+        Ok((fid, layout, policy))
+    }
+
+    /// `statfs`.
+    pub(crate) async fn statfs(&self) -> Result<SpaceTotal> {
+        self.client.statfs().await
     }
 
     pub(crate) async fn readdir(&self, fid: Fid) -> Result<Vec<DirEntry>> {

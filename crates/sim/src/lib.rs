@@ -11,12 +11,14 @@ mod executor;
 pub mod host;
 pub mod invariants;
 mod kernel;
+mod mgc;
 pub mod model;
 pub mod names;
 mod net;
 mod port;
 pub mod random;
 pub mod report;
+pub mod traffic;
 mod work;
 pub mod world;
 

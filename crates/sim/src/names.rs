@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sateen_types::{Errno, Fid, FileKind, Result};
+use sateen_types::{Errno, Fid, FileKind, Result, StripePolicy};
+use sateen_wire::XattrMode;
 
 /// What an inode is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,9 +25,24 @@ pub struct Inode {
     pub nlink: u32,
     /// What it is.
     pub node: Node,
+    /// Extended attributes.
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The striping of a directory's new files, if it has its own.
+    pub policy: Option<StripePolicy>,
 }
 
 impl Inode {
+    /// An inode without extended attributes.
+    pub const fn new(mode: u32, nlink: u32, node: Node) -> Inode {
+        Inode { mode, nlink, node, xattrs: BTreeMap::new(), policy: None }
+    }
+
+    /// Whether nothing differs but entries.
+    pub fn is_like(&self, other: &Inode) -> bool {
+        (self.mode, self.nlink, &self.xattrs, self.policy)
+            == (other.mode, other.nlink, &other.xattrs, other.policy)
+    }
+
     /// Its kind.
     pub fn kind(&self) -> FileKind {
         match self.node {
@@ -87,6 +103,22 @@ pub enum Mutation {
         /// The bits.
         mode: u32,
     },
+    /// Another value of an extended attribute, or none.
+    Xattr {
+        /// The inode.
+        fid: Fid,
+        /// The attribute.
+        name: Vec<u8>,
+        /// Its value.
+        value: Option<Vec<u8>>,
+    },
+    /// Another striping of a directory's new files.
+    Policy {
+        /// The directory.
+        fid: Fid,
+        /// The striping.
+        policy: Option<StripePolicy>,
+    },
 }
 
 impl Mutation {
@@ -96,7 +128,9 @@ impl Mutation {
             Mutation::Make { parent, .. } | Mutation::Remove { parent, .. } => vec![*parent],
             Mutation::Rename { parent, new_parent, .. } => vec![*parent, *new_parent],
             Mutation::Link { fid, parent, .. } => vec![*fid, *parent],
-            Mutation::Mode { fid, .. } => vec![*fid],
+            Mutation::Mode { fid, .. }
+            | Mutation::Xattr { fid, .. }
+            | Mutation::Policy { fid, .. } => vec![*fid],
         }
     }
 }
@@ -110,7 +144,7 @@ pub struct Names {
 
 impl Default for Names {
     fn default() -> Names {
-        let root = Inode { mode: 0o755, nlink: 2, node: Node::Dir(BTreeMap::new()) };
+        let root = Inode::new(0o755, 2, Node::Dir(BTreeMap::new()));
         Names { inodes: BTreeMap::from([(Fid::ROOT, root)]) }
     }
 }
@@ -220,6 +254,18 @@ impl Names {
                     inode.mode = *mode;
                 }
             }
+            Mutation::Xattr { fid, name, value } => {
+                let Some(inode) = self.inodes.get_mut(fid) else { return };
+                match value {
+                    Some(value) => inode.xattrs.insert(name.clone(), value.clone()),
+                    None => inode.xattrs.remove(name),
+                };
+            }
+            Mutation::Policy { fid, policy } => {
+                if let Some(inode) = self.inodes.get_mut(fid) {
+                    inode.policy = *policy;
+                }
+            }
         }
     }
 
@@ -230,6 +276,19 @@ impl Names {
         }
         let children = self.entries(above).into_iter().flatten().map(|(_, fid)| *fid);
         children.filter(|fid| self.is_dir(*fid)).any(|fid| self.is_below(dir, fid))
+    }
+
+    /// What setting an extended attribute of an inode that is there answers.
+    ///
+    /// # Errors
+    /// As `setxattr`.
+    pub fn may_set_xattr(&self, fid: Fid, name: &[u8], mode: XattrMode) -> Result<()> {
+        let there = self.inodes.get(&fid).is_some_and(|inode| inode.xattrs.contains_key(name));
+        match mode {
+            XattrMode::Create if there => Err(Errno::EEXIST),
+            XattrMode::Replace if !there => Err(Errno::ENODATA),
+            _ => Ok(()),
+        }
     }
 
     /// What removing a name answers.

@@ -8,6 +8,15 @@ use sateen_wire::{Body, Bulk, Message, OstRequest, Request};
 
 use crate::random::Random;
 use crate::report::Report;
+use crate::traffic::Fault;
+
+/// As often in a run each kind of message is to meet each fault, if it is sent often enough.
+const RARE_FAULTS: u64 = 3;
+/// Of a thousand first messages of a kind so many meet a fault that is still to be met. The
+/// more of the kind were sent the rarer it is, because the weather will do.
+const RARE_PERMILLE: u64 = 250;
+/// After so many messages half as many of a kind meet it.
+const RARE_HALF: u64 = 12;
 
 /// How bad the network is, in a thousand messages each.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,6 +31,8 @@ pub(crate) struct Weather {
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     pub(crate) weather: Weather,
+    /// Whether it also seeks out messages of rare kinds, which the weather hardly ever meets.
+    pub(crate) is_seeking: bool,
     /// Pairs that do not hear each other.
     cut: BTreeSet<(Endpoint, Endpoint)>,
     /// When the last message on each way arrives.
@@ -56,6 +67,16 @@ fn carried(message: &Message) -> Result<Message, String> {
     Ok(Message { bulk, ..decoded })
 }
 
+/// What the report calls a fault of the network.
+const fn counted_as(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Dropped => "message dropped",
+        Fault::Duplicated => "message duplicated",
+        Fault::Delayed => "message delayed",
+        Fault::Cut => "message cut by a crash",
+    }
+}
+
 impl Network {
     pub(crate) fn cut(&mut self, a: Endpoint, b: Endpoint) {
         self.cut.insert(pair(a, b));
@@ -77,22 +98,37 @@ impl Network {
         report: &mut Report,
     ) -> Result<Vec<(u64, Message)>, String> {
         let mut arrivals = Vec::new();
+        let kind = message.body.kind();
+        report.traffic.sent(kind);
         if self.cut.contains(&pair(message.header.from, message.header.to)) {
             report.count("message cut off", 1);
             return Ok(arrivals);
         }
+        let mut strikes = |fault: Fault, by_weather: u64, report: &mut Report| {
+            let sought = self.is_seeking && {
+                let met = report.traffic.met(kind, fault);
+                let sent = report.traffic.of(kind).sent;
+                met < RARE_FAULTS && random.permille(RARE_PERMILLE * RARE_HALF / (RARE_HALF + sent))
+            };
+            let strikes = sought || random.permille(by_weather);
+            if strikes {
+                report.count("message sought out", u64::from(sought));
+                report.count(counted_as(fault), 1);
+                report.traffic.meets(kind, fault);
+            }
+            strikes
+        };
         let mut copies = 1;
-        if random.permille(self.weather.drop) {
-            report.count("message dropped", 1);
+        if strikes(Fault::Dropped, self.weather.drop, report) {
             copies = 0;
-        } else if random.permille(self.weather.duplicate) {
-            report.count("message duplicated", 1);
+        } else if strikes(Fault::Duplicated, self.weather.duplicate, report) {
             copies = 2;
         }
-        for _ in 0..copies {
+        let delayed: Vec<bool> =
+            (0..copies).map(|_| strikes(Fault::Delayed, self.weather.delay, report)).collect();
+        for delayed in delayed {
             let mut after = random.within(5_000, 150_000);
-            if random.permille(self.weather.delay) {
-                report.count("message delayed", 1);
+            if delayed {
                 after += random.below(3_000_000_000);
             }
             let last = self.last_ns.entry((message.header.from, message.header.to)).or_default();

@@ -6,11 +6,15 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::traffic::Traffic;
+
 /// The counts of one run, or of many.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Counts by kind.
     pub counts: BTreeMap<&'static str, u64>,
+    /// Messages by kind, and the faults they met.
+    pub traffic: Traffic,
     /// Operations that ended.
     pub operations: u64,
     /// Events that were simulated.
@@ -37,6 +41,9 @@ pub const MINIMUMS: &[(&str, u64)] = &[
     ("crash client", 2000),
     ("crash behind a truncate", 600),
     ("crash behind a write", 300),
+    ("crash around a message", 12_000),
+    ("message lost in a crash", 22_000),
+    ("message sought out", 170_000),
     ("two targets crash at once", 700),
     ("frame torn", 300),
     ("checkpoint cut off", 5),
@@ -45,11 +52,12 @@ pub const MINIMUMS: &[(&str, u64)] = &[
     ("object name lost", 1700),
     ("transaction lost in a crash", 400),
     ("world short of space", 100),
-    ("write refused for want of space", 4000),
+    ("write refused for want of space", 1700),
     ("MGS restarted", 1000),
     ("MDT restarted", 3600),
     ("OST restarted", 4800),
     ("client replaced", 2000),
+    ("client unmounted", 3500),
     ("client evicted", 3000),
     ("client reconnected", 12_000),
     ("MDT recovered to a prefix", 2500),
@@ -120,6 +128,7 @@ impl Report {
         for (kind, n) in &other.counts {
             self.count(kind, *n);
         }
+        self.traffic.add(&other.traffic);
         self.operations += other.operations;
         self.events += other.events;
         self.virtual_ns += other.virtual_ns;
@@ -142,6 +151,6 @@ impl fmt::Display for Report {
         for (kind, n) in &self.counts {
             writeln!(f, "  {n:>8} {kind}")?;
         }
-        Ok(())
+        write!(f, "{}", self.traffic)
     }
 }

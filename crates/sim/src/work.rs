@@ -1,16 +1,23 @@
 //! What programs do: operations, how they are chosen, and how they run on a kernel.
 
-use bytes::Bytes;
-use sateen_client::OpenHow;
-use sateen_types::{Attr, Errno, Fid, Result};
-use sateen_wire::{DirEntry, RenameFlags, SetAttr};
+use std::sync::Arc;
 
+use bytes::Bytes;
+use sateen_client::{OpenHow, SpaceTotal};
+use sateen_types::{Attr, Errno, Fid, Layout, Result, STRIPE_SIZE_MIN, StripePolicy};
+use sateen_wire::{DirEntry, RenameFlags, SetAttr, XattrMode};
+
+use crate::data::Fallocate;
 use crate::kernel::{Handle, Kernel};
 use crate::names::{Inode, Mutation, Names, Node};
 use crate::random::Random;
 
 /// Names that each directory's entries are taken from.
 const NAMES: &[&str] = &["a", "b", "c", "d", "e", "f", "g", "h"];
+/// Names that extended attributes are taken from.
+const XATTRS: &[&str] = &["user.a", "user.b", "trusted.c"];
+/// Most bytes of their values.
+const XATTR_BYTES_MAX: u64 = 600;
 /// Deepest directory below the root.
 const DEPTH_MAX: usize = 3;
 /// Files do not grow far beyond this.
@@ -36,23 +43,103 @@ impl At {
 /// An operation.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    Open { at: At, create: Option<u32>, how: OpenHow },
-    Close { handle: Handle },
-    Write { handle: Handle, offset: u64, data: Vec<u8> },
-    Read { handle: Handle, offset: u64, len: u64 },
-    Seek { handle: Handle, offset: u64, hole: bool },
-    Fsync { handle: Handle },
-    FsyncDir { at: At },
-    Stat { at: At },
-    Truncate { at: At, size: u64 },
-    Chmod { at: At, mode: u32 },
-    Mkdir { at: At },
-    Symlink { at: At, target: Vec<u8> },
-    Readlink { at: At },
-    Remove { at: At, directory: bool },
-    Rename { from: At, to: At, exchange: bool, no_replace: bool },
-    Link { from: At, to: At },
-    Readdir { at: At },
+    Open {
+        at: At,
+        create: Option<u32>,
+        how: OpenHow,
+    },
+    Close {
+        handle: Handle,
+    },
+    Write {
+        handle: Handle,
+        offset: u64,
+        data: Vec<u8>,
+    },
+    Read {
+        handle: Handle,
+        offset: u64,
+        len: u64,
+    },
+    Seek {
+        handle: Handle,
+        offset: u64,
+        hole: bool,
+    },
+    /// A file without a name, in this directory.
+    Tmpfile {
+        at: At,
+        how: OpenHow,
+    },
+    Allocate {
+        handle: Handle,
+        offset: u64,
+        len: u64,
+        how: Fallocate,
+    },
+    Fsync {
+        handle: Handle,
+    },
+    FsyncDir {
+        at: At,
+    },
+    Stat {
+        at: At,
+    },
+    Truncate {
+        at: At,
+        size: u64,
+    },
+    Chmod {
+        at: At,
+        mode: u32,
+    },
+    Mkdir {
+        at: At,
+    },
+    Symlink {
+        at: At,
+        target: Vec<u8>,
+    },
+    Readlink {
+        at: At,
+    },
+    Remove {
+        at: At,
+        directory: bool,
+    },
+    Rename {
+        from: At,
+        to: At,
+        exchange: bool,
+        no_replace: bool,
+    },
+    Link {
+        from: At,
+        to: At,
+    },
+    Readdir {
+        at: At,
+    },
+    /// With no value it is taken away.
+    SetXattr {
+        at: At,
+        name: Vec<u8>,
+        value: Option<(Vec<u8>, XattrMode)>,
+    },
+    /// With no name the names of all are asked for.
+    GetXattr {
+        at: At,
+        name: Option<Vec<u8>>,
+    },
+    SetStripe {
+        at: At,
+        policy: StripePolicy,
+    },
+    GetStripe {
+        at: At,
+    },
+    StatFs,
 }
 
 /// What an operation answered.
@@ -66,6 +153,12 @@ pub(crate) enum Out {
     /// Where data or a hole begins, if any follows.
     Offset(Option<u64>),
     Entries(Vec<DirEntry>),
+    /// This inode was changed.
+    Changed(Fid),
+    /// The value of an extended attribute of this inode, or its attributes' names.
+    Xattr(Fid, Vec<u8>),
+    Striping(Fid, Option<Arc<Layout>>, Option<StripePolicy>),
+    Space(SpaceTotal),
     /// The path led somewhere else than it should.
     Strayed(Fid),
 }
@@ -91,6 +184,7 @@ impl Op {
     pub(crate) fn paths(&self) -> Vec<&At> {
         match self {
             Op::Open { at, .. }
+            | Op::Tmpfile { at, .. }
             | Op::FsyncDir { at }
             | Op::Stat { at }
             | Op::Truncate { at, .. }
@@ -99,13 +193,19 @@ impl Op {
             | Op::Symlink { at, .. }
             | Op::Readlink { at }
             | Op::Remove { at, .. }
+            | Op::SetXattr { at, .. }
+            | Op::GetXattr { at, .. }
+            | Op::SetStripe { at, .. }
+            | Op::GetStripe { at }
             | Op::Readdir { at } => vec![at],
             Op::Rename { from, to, .. } | Op::Link { from, to } => vec![from, to],
             Op::Close { .. }
             | Op::Write { .. }
             | Op::Read { .. }
             | Op::Seek { .. }
-            | Op::Fsync { .. } => Vec::new(),
+            | Op::Allocate { .. }
+            | Op::Fsync { .. }
+            | Op::StatFs => Vec::new(),
         }
     }
 
@@ -113,11 +213,14 @@ impl Op {
         match self {
             Op::Open { create: Some(_), .. } => "op create",
             Op::Open { .. } => "op open",
+            Op::Tmpfile { .. } => "op open nameless",
             Op::Close { .. } => "op close",
             Op::Write { handle, data, .. } if is_zero_range(handle, data) => "op zero range",
             Op::Write { .. } => "op write",
             Op::Read { .. } => "op read",
             Op::Seek { .. } => "op seek",
+            Op::Allocate { how: Fallocate::Punch, .. } => "op punch hole",
+            Op::Allocate { .. } => "op allocate",
             Op::Fsync { .. } => "op fsync",
             Op::FsyncDir { .. } => "op fsync dir",
             Op::Stat { .. } => "op stat",
@@ -131,6 +234,13 @@ impl Op {
             Op::Rename { .. } => "op rename",
             Op::Link { .. } => "op link",
             Op::Readdir { .. } => "op readdir",
+            Op::SetXattr { value: Some(_), .. } => "op setxattr",
+            Op::SetXattr { .. } => "op removexattr",
+            Op::GetXattr { name: Some(_), .. } => "op getxattr",
+            Op::GetXattr { .. } => "op listxattr",
+            Op::SetStripe { .. } => "op setstripe",
+            Op::GetStripe { .. } => "op getstripe",
+            Op::StatFs => "op statfs",
         }
     }
 
@@ -145,6 +255,8 @@ impl Op {
                 | Op::Remove { .. }
                 | Op::Rename { .. }
                 | Op::Link { .. }
+                | Op::SetXattr { .. }
+                | Op::SetStripe { .. }
         )
     }
 
@@ -152,7 +264,13 @@ impl Op {
     pub(crate) fn may_need_objects(&self) -> bool {
         !matches!(
             self,
-            Op::Mkdir { .. } | Op::Symlink { .. } | Op::Readdir { .. } | Op::FsyncDir { .. }
+            Op::Mkdir { .. }
+                | Op::Symlink { .. }
+                | Op::Readdir { .. }
+                | Op::FsyncDir { .. }
+                | Op::SetXattr { .. }
+                | Op::SetStripe { .. }
+                | Op::GetStripe { .. }
         )
     }
 
@@ -163,6 +281,7 @@ impl Op {
             | Op::Write { handle, .. }
             | Op::Read { handle, .. }
             | Op::Seek { handle, .. }
+            | Op::Allocate { handle, .. }
             | Op::Fsync { handle } => Some(*handle),
             _ => None,
         }
@@ -192,15 +311,24 @@ impl Op {
             Op::Close { handle } | Op::Read { handle, .. } | Op::Seek { handle, .. } => {
                 out.push((Touched::Inode(handle.fid), false));
             }
-            Op::Write { handle, .. } | Op::Fsync { handle } => {
+            Op::Write { handle, .. } | Op::Allocate { handle, .. } | Op::Fsync { handle } => {
                 out.push((Touched::Inode(handle.fid), true));
             }
-            Op::Stat { at } | Op::Readlink { at } => {
+            Op::Stat { at }
+            | Op::Readlink { at }
+            | Op::GetXattr { at, .. }
+            | Op::GetStripe { at } => {
                 name(at, false, false);
             }
-            Op::FsyncDir { .. } => {}
-            Op::Truncate { at, .. } | Op::Chmod { at, .. } => {
+            Op::FsyncDir { .. } | Op::StatFs | Op::Tmpfile { .. } => {}
+            Op::Truncate { at, .. } | Op::Chmod { at, .. } | Op::SetXattr { at, .. } => {
                 name(at, false, true);
+            }
+            Op::SetStripe { at, .. } => {
+                // What is made in it meanwhile could go by the one striping or the other.
+                if let Some(fid) = name(at, false, true) {
+                    out.push((Touched::Entries(fid), true));
+                }
             }
             Op::Mkdir { at } => {
                 name(at, true, false);
@@ -242,7 +370,10 @@ impl Op {
     pub(crate) fn mutation(&self, names: &Names, made: Option<Fid>) -> Option<Mutation> {
         let make = |at: &At, mode: u32, nlink: u32, node: Node| {
             names.find(at.dir(), &at.name).is_none().then_some(())?;
-            let inode = Inode { mode, nlink, node };
+            let mut inode = Inode::new(mode, nlink, node);
+            if let Node::Dir(_) = inode.node {
+                inode.policy = names.inodes.get(&at.dir()).and_then(|dir| dir.policy);
+            }
             Some(Mutation::Make { parent: at.dir(), name: at.name.clone(), fid: made?, inode })
         };
         match self {
@@ -274,6 +405,30 @@ impl Op {
                 parent: to.dir(),
                 name: to.name.clone(),
             }),
+            Op::SetXattr { at, .. } | Op::SetStripe { at, .. } => {
+                self.mutation_of(names, names.find(at.dir(), &at.name)?)
+            }
+            _ => None,
+        }
+    }
+
+    /// The change that it makes to this inode if it succeeds there.
+    pub(crate) fn mutation_of(&self, names: &Names, fid: Fid) -> Option<Mutation> {
+        match self {
+            Op::Chmod { mode, .. } => Some(Mutation::Mode { fid, mode: *mode }),
+            Op::Link { to, .. } => {
+                Some(Mutation::Link { fid, parent: to.dir(), name: to.name.clone() })
+            }
+            Op::SetXattr { name, value, .. } => {
+                let value = value.as_ref().map(|(value, _)| value.clone());
+                Some(Mutation::Xattr { fid, name: name.clone(), value })
+            }
+            // One that says nothing takes the directory's own away. Of a file it changes the
+            // layout.
+            Op::SetStripe { policy, .. } if names.is_dir(fid) => {
+                let policy = Some(*policy).filter(|policy| policy.stripe_size != 0);
+                Some(Mutation::Policy { fid, policy })
+            }
             _ => None,
         }
     }
@@ -330,12 +485,33 @@ impl Op {
                 (Some(Node::Dir(_)), _) => Err(Errno::EPERM),
                 _ => Ok(()),
             },
+            Op::SetXattr { at, name, value } => {
+                let fid = find(at).filter(|_| kind(at).is_some()).ok_or(Errno::ENOENT)?;
+                let mode = value.as_ref().map_or(XattrMode::Replace, |(_, mode)| *mode);
+                names.may_set_xattr(fid, name, mode)
+            }
+            Op::GetXattr { at, name } => {
+                let fid = find(at).filter(|_| kind(at).is_some()).ok_or(Errno::ENOENT)?;
+                match name {
+                    Some(name) => names.may_set_xattr(fid, name, XattrMode::Replace),
+                    None => Ok(()),
+                }
+            }
+            Op::SetStripe { at, .. } => match kind(at) {
+                None => Err(Errno::ENOENT),
+                Some(Node::Symlink(_)) => Err(Errno::EINVAL),
+                Some(_) => Ok(()),
+            },
+            Op::GetStripe { at } => kind(at).map(|_| ()).ok_or(Errno::ENOENT),
             Op::Close { .. }
             | Op::Write { .. }
             | Op::Read { .. }
             | Op::Seek { .. }
+            | Op::Allocate { .. }
             | Op::Fsync { .. }
             | Op::FsyncDir { .. }
+            | Op::StatFs
+            | Op::Tmpfile { .. }
             | Op::Readdir { .. } => Ok(()),
         }
     }
@@ -352,6 +528,7 @@ impl Op {
             Op::Open { at, create, how } => {
                 kernel.open(at.dir(), &at.name, create, how).await.map(Out::Opened)
             }
+            Op::Tmpfile { at, how } => kernel.tmpfile(at.dir(), how).await.map(Out::Opened),
             Op::Close { handle } => kernel.close(handle).await.map(|()| Out::Done),
             Op::Write { handle, offset, data } if is_zero_range(&handle, &data) => {
                 let len = data.len();
@@ -365,6 +542,9 @@ impl Op {
             }
             Op::Seek { handle, offset, hole } => {
                 kernel.seek(handle, offset, hole).await.map(Out::Offset)
+            }
+            Op::Allocate { handle, offset, len, how } => {
+                kernel.allocate(handle, (offset, len), how).await.map(|()| Out::Done)
             }
             Op::Fsync { handle } => kernel.fsync_file(handle).await.map(|()| Out::Done),
             Op::FsyncDir { at } => kernel.fsync(at.dir()).await.map(|()| Out::Done),
@@ -396,6 +576,21 @@ impl Op {
                 kernel.link(old, to.dir(), &to.name).await.map(Out::Attr)
             }
             Op::Readdir { at } => kernel.readdir(at.dir()).await.map(Out::Entries),
+            Op::SetXattr { at, name, value } => {
+                kernel.set_xattr((at.dir(), &at.name), &name, value).await.map(Out::Changed)
+            }
+            Op::GetXattr { at, name } => {
+                let got = kernel.get_xattr((at.dir(), &at.name), name.as_deref()).await;
+                got.map(|(fid, bytes)| Out::Xattr(fid, bytes))
+            }
+            Op::SetStripe { at, policy } => {
+                kernel.set_stripe((at.dir(), &at.name), policy).await.map(Out::Changed)
+            }
+            Op::GetStripe { at } => {
+                let got = kernel.get_stripe((at.dir(), &at.name)).await;
+                got.map(|(fid, layout, policy)| Out::Striping(fid, layout, policy))
+            }
+            Op::StatFs => kernel.statfs().await.map(Out::Space),
         }
     }
 }
@@ -454,7 +649,16 @@ impl Chooser<'_> {
     /// On an open file.
     fn on_handle(&mut self, handle: Handle, size: u64, certain: bool) -> Op {
         let room = FILE_BYTES_MAX.saturating_sub(size);
-        match self.random.below(100) {
+        match self.random.below(104) {
+            100.. if handle.how.write && certain => {
+                let how = match self.random.below(4) {
+                    0 => Fallocate::Grow,
+                    1 => Fallocate::KeepSize,
+                    _ => Fallocate::Punch,
+                };
+                let offset = self.random.below(size + 20_000).min(FILE_BYTES_MAX);
+                Op::Allocate { handle, offset, len: self.random.within(1, 90_000), how }
+            }
             0..=44 if handle.how.write && (certain || !handle.how.append) => {
                 let len = match self.random.below(4) {
                     0 => RECORD_BYTES,
@@ -495,7 +699,7 @@ impl Chooser<'_> {
             return Some(self.on_handle(handle, size, certain));
         }
         let is_file = |inode: &Inode| inode.node == Node::File;
-        let op = match self.random.below(100) {
+        let op = match self.random.below(116) {
             0..=24 => {
                 let at = self.at(false);
                 let there = self.names.find(at.dir(), &at.name);
@@ -543,9 +747,61 @@ impl Chooser<'_> {
             81..=88 => self.rename()?,
             89..=91 => Op::Link { from: self.at(false), to: self.at(false) },
             92..=96 => Op::Readdir { at: self.at(true) },
-            _ => Op::FsyncDir { at: self.at(true) },
+            97..=99 => Op::FsyncDir { at: self.at(true) },
+            100..=108 => self.on_xattrs()?,
+            109 | 110 => Op::SetStripe { at: self.striped()?, policy: self.policy() },
+            111 | 112 => Op::GetStripe { at: self.striped()? },
+            113 => Op::StatFs,
+            _ => {
+                let how = OpenHow { write: true, truncate: false, ..self.how() };
+                Op::Tmpfile { at: self.at(true), how }
+            }
         };
         Some(op)
+    }
+
+    fn on_xattrs(&mut self) -> Option<Op> {
+        let at = if self.random.one_in(6) { self.at(false) } else { self.existing(|_| true)? };
+        let name = self.random.pick(XATTRS).map(|name| name.as_bytes().to_vec())?;
+        Some(match self.random.below(10) {
+            0..=3 => {
+                let len = self.random.below(XATTR_BYTES_MAX);
+                let seed = self.random.any();
+                let value = (0..len).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i as u8).collect();
+                let mode = match self.random.below(6) {
+                    0 => XattrMode::Create,
+                    1 => XattrMode::Replace,
+                    _ => XattrMode::Any,
+                };
+                Op::SetXattr { at, name, value: Some((value, mode)) }
+            }
+            4 | 5 => Op::SetXattr { at, name, value: None },
+            6 | 7 => Op::GetXattr { at, name: Some(name) },
+            _ => Op::GetXattr { at, name: None },
+        })
+    }
+
+    /// Something that has a striping, or would have one if it were a directory or file.
+    fn striped(&mut self) -> Option<At> {
+        match self.random.below(8) {
+            0 => Some(self.at(false)),
+            1..=3 => self.existing(|inode| inode.node == Node::File),
+            _ => self.existing(|inode| matches!(inode.node, Node::Dir(_))),
+        }
+    }
+
+    /// Stripes stay so small that many files have several.
+    fn policy(&mut self) -> StripePolicy {
+        if self.random.one_in(8) {
+            return StripePolicy { stripe_count: 0, stripe_size: 0, stripe_offset: None };
+        }
+        let osts = u64::from(crate::world::OSTS);
+        let count = self.random.within(0, osts) as i32;
+        StripePolicy {
+            stripe_count: if count == 0 { -1 } else { count },
+            stripe_size: STRIPE_SIZE_MIN * self.random.within(1, 2) as u32,
+            stripe_offset: self.random.one_in(2).then(|| self.random.below(osts) as u32),
+        }
     }
 
     /// Writes to this file, or opens it for that.

@@ -5,7 +5,10 @@
 
 mod contention;
 mod faults;
+mod hunt;
 mod judge;
+mod leave;
+mod registry;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -13,12 +16,11 @@ use std::sync::{Arc, Mutex};
 use sateen_client::{Client, ClientConfig, KernelInval, Port};
 use sateen_target::TICK_NS;
 use sateen_types::{
-    ClientId, Endpoint, Fid, Ino, Layout, Nid, Result as Answer, STRIPE_SIZE_MIN, StripePolicy,
+    ClientId, Endpoint, Fid, Ino, Layout, Result as Answer, STRIPE_SIZE_MIN, StripePolicy,
     Timestamp,
 };
 use sateen_wire::{
-    Body, Bulk, Callback, FEATURES, Header, MdtReply, Message, MgsRequest, OstRequest, ReplyBody,
-    Request, TargetInfo,
+    Body, Callback, Header, MdtReply, Message, OstRequest, ReplyBody, Request, TargetInfo,
 };
 
 use crate::data::Data;
@@ -26,13 +28,15 @@ use crate::disk::Disk;
 use crate::executor::{Executor, Signal, lock};
 use crate::host::{Host, Want};
 use crate::kernel::{Handle, Kernel};
+use crate::mgc::Mgc;
 use crate::model::Model;
-use crate::names::Names;
+use crate::names::{Mutation, Names};
 use crate::net::Network;
 use crate::port::{SimPort, Wish};
 use crate::random::Random;
 use crate::report::Report;
 use crate::work::{Chooser, Op, Out, Touched};
+use leave::Leaving;
 
 /// MDTs of the cluster.
 pub const MDTS: u32 = 2;
@@ -52,8 +56,8 @@ const SMALL_BYTES: (u64, u64) = (300_000, 1_500_000);
 const HANG_NS: u64 = 150_000_000_000;
 /// Faults that 2000 operations of the full world must have met.
 const FAULTS_MIN: u64 = 20;
-/// Who registers the targets.
-const REGISTRAR: ClientId = ClientId(0x7e61);
+/// An idle client of two asks its MDTs after this whether they are there: 400 ms.
+const PING_NS: u64 = 400_000_000;
 
 /// What a run is to be.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +102,8 @@ pub struct Failure {
 }
 
 pub(crate) enum Event {
-    Deliver(Box<Message>),
+    /// Whether a crash has cut it.
+    Deliver(Box<Message>, bool),
     Disk(Endpoint, u64),
     Tick(Endpoint, u64),
     Wake(Arc<Signal<()>>),
@@ -130,6 +135,7 @@ pub(crate) struct Node {
     dirty: BTreeSet<Endpoint>,
     /// Generations of connections to running targets that were offered to it.
     offered: BTreeMap<Endpoint, u32>,
+    leaving: Leaving,
     /// What its kernel is still to forget, and when it was last seen to be at that.
     forgetting: Vec<Arc<Signal<bool>>>,
     forgot_ns: u64,
@@ -179,6 +185,9 @@ pub(crate) struct Settling {
     durable_from: Option<(u64, u64)>,
 }
 
+/// A mount that ended, and its answer.
+type Mounted = (ClientId, Answer<()>);
+
 /// An operation that ended, and its answer.
 type Ended = (u64, Answer<Out>);
 
@@ -201,7 +210,7 @@ pub struct World {
     settling: Vec<Settling>,
     next_op: u64,
     done: Arc<Mutex<Vec<Ended>>>,
-    mounted: Arc<Mutex<Vec<ClientId>>>,
+    mounted: Arc<Mutex<Vec<Mounted>>>,
     layouts: BTreeMap<Fid, Arc<Layout>>,
     pub(crate) model: Model,
     /// In which run of the MDT a client was told that a change of an inode may be lost.
@@ -211,7 +220,19 @@ pub struct World {
     pub(crate) report: Report,
     trace: VecDeque<String>,
     failure: Option<String>,
-    registrar: Option<(u32, u64, VecDeque<Endpoint>)>,
+    /// Who registers each running target, and the ports where they are reached.
+    mgcs: BTreeMap<Endpoint, Mgc>,
+    ports: BTreeMap<Endpoint, u16>,
+    next_registrar: u64,
+    /// Every configuration that the MGS has told of.
+    configs: BTreeMap<u64, Vec<TargetInfo>>,
+    unmounted: Arc<Mutex<Vec<ClientId>>>,
+    /// Incarnations that have left in good order.
+    left: BTreeSet<ClientId>,
+    next_leave: u64,
+    /// Crashes strike while messages of kinds are under way that were not cut yet.
+    is_hunting: bool,
+    next_hunt: u64,
     next_fault: u64,
     /// OSTs are so small that they get full.
     is_small: bool,
@@ -256,7 +277,15 @@ impl World {
             report: Report::default(),
             trace: VecDeque::new(),
             failure: None,
-            registrar: None,
+            mgcs: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            next_registrar: 0,
+            configs: BTreeMap::new(),
+            unmounted: Arc::default(),
+            left: BTreeSet::new(),
+            next_leave: 100,
+            is_hunting: false,
+            next_hunt: 40,
             next_fault: 40,
             is_small: false,
             is_lurking: false,
@@ -332,6 +361,9 @@ impl World {
         let faulty = self.config.network_faults && self.config.crashes;
         self.is_small = faulty && self.random.one_in(4);
         self.report.count("world short of space", u64::from(self.is_small));
+        self.is_hunting = faulty && self.random.one_in(2);
+        self.report.count("world of hunted messages", u64::from(self.is_hunting));
+        self.network.is_seeking = self.config.network_faults;
         for me in endpoints() {
             let bytes_max = match me {
                 Endpoint::Ost(_) if self.is_small => {
@@ -343,10 +375,11 @@ impl World {
             self.hosts.insert(me, Host::new(me, disk));
             self.start_host(me);
         }
-        let targets = endpoints().into_iter().filter(|me| *me != Endpoint::Mgs).collect();
-        self.registrar = Some((0, 0, targets));
-        self.registrar_sends(Request::Connect { features: FEATURES });
-        while self.registrar.is_some() && self.step() {}
+        while !self.all_registered() && self.step() {
+            if self.now_ns > HANG_NS {
+                self.fail("the targets do not get registered".to_owned());
+            }
+        }
         for node in 0..CLIENTS {
             self.new_client(node);
         }
@@ -373,35 +406,8 @@ impl World {
         if *lock(&done) != Some(Ok(())) {
             self.fail("the stripes' size cannot be set".to_owned());
         }
-    }
-
-    fn registrar_sends(&mut self, request: Request) {
-        let Some((generation, seq, _)) = &mut self.registrar else { return };
-        *seq += 1;
-        let header = Header {
-            generation: *generation,
-            seq: if *generation == 0 { 1 } else { *seq },
-            ..Header::between(Endpoint::Client(REGISTRAR), Endpoint::Mgs, REGISTRAR)
-        };
-        self.send(Message { header, body: Body::Request(request), bulk: Bulk::None });
-    }
-
-    fn registrar_hears(&mut self, message: &Message) {
-        let Body::Reply(reply) = &message.body else { return };
-        let Some((generation, seq, targets)) = &mut self.registrar else { return };
-        if let ReplyBody::Connected { generation: given, .. } = reply.body {
-            (*generation, *seq) = (given, 0);
-        } else if let Some(errno) = reply.error {
-            return self.fail(format!("the MGS refuses a target: {errno}"));
-        }
-        match targets.pop_front() {
-            Some(target) => {
-                let info = TargetInfo { target, nid: Nid::Lo, inactive: false };
-                let uuid = 77 + u64::from(matches!(target, Endpoint::Mdt(_)));
-                self.registrar_sends(Request::Mgs(MgsRequest::Register { info, uuid }));
-            }
-            None => self.registrar = None,
-        }
+        let mutation = Mutation::Policy { fid: Fid::ROOT, policy: Some(policy) };
+        self.model.change(ClientId(0), 0, mutation);
     }
 
     /// Starts a target over what its disk holds.
@@ -414,6 +420,7 @@ impl World {
                 self.report.count("transactions replayed", replayed);
                 self.perform(me, wants);
                 self.after(TICK_NS, Event::Tick(me, boots));
+                self.registers(me, boots);
             }
             Err(error) => self.fail(error),
         }
@@ -429,15 +436,17 @@ impl World {
         if self.config.seed % 4 == 1 {
             client.set_inodes_max(INODES_FEW);
         }
+        if self.random.one_in(2) {
+            client.ping_every(PING_NS);
+        }
         let kernel = Arc::new(Kernel::new(client.clone()));
         let mounting = client.clone();
         let mounted = self.mounted.clone();
         self.executor.spawn(
             id.0,
             Box::pin(async move {
-                if mounting.mount().await.is_ok() {
-                    lock(&mounted).push(mounting_id(&mounting));
-                }
+                let done = mounting.mount().await;
+                lock(&mounted).push((mounting_id(&mounting), done));
             }),
         );
         let new = Node {
@@ -451,11 +460,15 @@ impl World {
             busy: vec![false; WORKERS],
             dirty: BTreeSet::new(),
             offered: BTreeMap::new(),
+            leaving: Leaving::No,
             forgetting: Vec::new(),
             forgot_ns: 0,
         };
         match self.nodes.get_mut(node) {
-            Some(place) => *place = new,
+            Some(place) => {
+                self.report.count("answer from a kernel cache", place.kernel.hits());
+                *place = new;
+            }
             None => self.nodes.push(new),
         }
     }
@@ -478,6 +491,7 @@ impl World {
         let header = message.header;
         match &message.body {
             Body::Reply(reply) => {
+                self.configuration_told(reply);
                 if let ReplyBody::Mdt(
                     MdtReply::Created { attr, layout: Some(layout), .. }
                     | MdtReply::Opened { attr, layout: Some(layout) },
@@ -539,21 +553,23 @@ impl World {
         match self.network.send(&message, self.now_ns, &mut self.random, &mut self.report) {
             Ok(arrivals) => {
                 for (after, message) in arrivals {
-                    self.after(after, Event::Deliver(Box::new(message)));
+                    self.hunt(&message, after);
+                    self.after(after, Event::Deliver(Box::new(message), false));
                 }
             }
             Err(error) => self.fail(error),
         }
     }
 
-    fn deliver(&mut self, message: Message) {
+    fn deliver(&mut self, message: Message, is_cut: bool) {
         self.note(|| format!("came {}", shown_message(&message)));
         let now = self.now();
         match message.header.to {
-            Endpoint::Client(REGISTRAR) => self.registrar_hears(&message),
             Endpoint::Client(client) => {
                 let alive = |node: &Node| node.id == client && !node.dead;
-                let Some(index) = self.nodes.iter().position(alive) else { return };
+                let Some(index) = self.nodes.iter().position(alive) else {
+                    return self.unheard(&message, is_cut);
+                };
                 self.is_offered(index, &message);
                 let Some(node) = self.nodes.get(index) else { return };
                 node.port.set_now(now);
@@ -561,6 +577,12 @@ impl World {
                 self.wishes(client, None);
             }
             target => {
+                if self.hosts.get(&target).is_none_or(|host| host.process.is_none()) {
+                    return self.unheard(&message, is_cut);
+                }
+                if message.header.from == Endpoint::Mgs {
+                    return self.registrar_hears(&message);
+                }
                 self.stalk(&message);
                 let random = &mut self.random;
                 let Some(host) = self.hosts.get_mut(&target) else { return };
@@ -663,7 +685,7 @@ impl World {
     fn happen(&mut self, event: Event) {
         let now = self.now();
         match event {
-            Event::Deliver(message) => self.deliver(*message),
+            Event::Deliver(message, is_cut) => self.deliver(*message, is_cut),
             Event::Disk(target, token) => {
                 let Some(host) = self.hosts.get_mut(&target) else { return };
                 let wants = host.finish(token, now, &mut self.random);
@@ -678,6 +700,7 @@ impl World {
                 let wants = host.tick(now, &mut self.random);
                 self.perform(target, wants);
                 self.after(TICK_NS, Event::Tick(target, boots));
+                self.registrar_ticks(target);
                 if target == Endpoint::Mdt(0) {
                     self.settle();
                 }
@@ -720,10 +743,11 @@ impl World {
     }
 
     fn give_work(&mut self) {
-        let mounted: Vec<ClientId> = core::mem::take(&mut *lock(&self.mounted));
-        for node in self.nodes.iter_mut().filter(|node| mounted.contains(&node.id)) {
-            node.mounted = true;
+        let mounted = core::mem::take(&mut *lock(&self.mounted));
+        for (client, done) in mounted {
+            self.has_mounted(client, done);
         }
+        self.maybe_leave();
         for node in 0..self.nodes.len() {
             for worker in 0..WORKERS {
                 let more = self.next_op <= self.config.operations;
@@ -739,10 +763,33 @@ impl World {
         self.maybe_fault();
     }
 
+    /// A mount has ended.
+    fn has_mounted(&mut self, client: ClientId, done: Answer<()>) {
+        let alive = |node: &Node| node.id == client && !node.dead;
+        let Some(at) = self.nodes.iter().position(alive) else { return };
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        if done.is_ok() {
+            node.mounted = true;
+            return;
+        }
+        // The MGS was lost while it was asked: whoever mounts tries once more.
+        if !self.config.crashes {
+            return self.fail(format!("client-{:x} cannot mount: {done:?}", client.0));
+        }
+        node.dead = true;
+        self.executor.kill(client.0);
+        self.report.count("mount failed", 1);
+        self.after(1_000_000, Event::NewClient(at));
+    }
+
     fn give_op(&mut self, index: usize, worker: usize) {
         let Some(node) = self.nodes.get(index) else { return };
         if !node.mounted || node.busy.get(worker).is_none_or(|busy| *busy) {
             return;
+        }
+        if node.leaving != Leaving::No {
+            let close = self.left_open(index, worker).map(|handle| Op::Close { handle });
+            return self.maybe_begin(index, worker, close);
         }
         if self.random.one_in(60) {
             return node.kernel.clone().shrink(&mut self.random);
@@ -764,6 +811,11 @@ impl World {
             Some((fid, _)) if chooser.random.one_in(2) => chooser.write_to(fid, &open),
             _ => chooser.next(&open),
         };
+        self.maybe_begin(index, worker, op);
+    }
+
+    /// Begins an operation, unless others are at what it touches.
+    fn maybe_begin(&mut self, index: usize, worker: usize, op: Option<Op>) {
         let Some(op) = op else { return };
         let touched = op.touches(&self.model.now);
         if self.is_free(&touched) {

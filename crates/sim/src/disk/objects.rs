@@ -81,6 +81,11 @@ impl SimObjects {
         out
     }
 
+    /// Bytes that there is room for.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
     fn free(&self) -> Result<u64, ObjectError> {
         Ok(self.bytes_max.saturating_sub(u64::MAX - self.now.statfs()?.bytes_free))
     }

@@ -193,6 +193,8 @@ impl World {
             _ => "crash MGS",
         };
         host.crash(&mut self.random, &mut self.report);
+        self.mgcs.remove(&target);
+        self.cut_off(target);
         self.report.count(kind, 1);
         self.note(|| format!("{target} crashes"));
         self.after(down_ns, Event::Restart(target));
@@ -261,6 +263,7 @@ impl World {
 
     /// The MDT is back: what its disk says of sizes is held against what it may say.
     fn sizes_survived(&mut self) {
+        self.layouts_changed();
         let settles_ns = self.now_ns + LATE_NS;
         let Some(host) = self.hosts.get_mut(&Endpoint::Mdt(0)) else { return };
         let records = Records::of(host);
@@ -286,6 +289,13 @@ impl World {
                     let data = self.model.data.entry(handle.fid).or_default();
                     let offset = if handle.how.append { data.size() } else { *offset };
                     data.may_have_written(running.client, (offset, bytes), now_ns, false);
+                }
+                Op::Allocate { handle, offset, len, how } => {
+                    let data = self.model.data.entry(handle.fid).or_default();
+                    let (at, zeros) = data.zeroed_by((*offset, *len), *how);
+                    if !zeros.is_empty() {
+                        data.may_have_written(running.client, (at, &zeros), now_ns, false);
+                    }
                 }
                 Op::Truncate { at, size } => {
                     if let Some(fid) = self.model.now.find_file(at.dir(), &at.name) {
@@ -352,7 +362,7 @@ impl World {
             }
         }
         for running in self.running.values() {
-            if let Op::Write { handle, .. } = &running.op {
+            if let Op::Write { handle, .. } | Op::Allocate { handle, .. } = &running.op {
                 let data = self.model.data.entry(handle.fid).or_default();
                 data.let_hear(running.client, last_op);
             }
@@ -393,10 +403,8 @@ impl World {
 
     /// A client dies; the MDTs hear of it within `heard_ns`.
     fn crash_client(&mut self, index: usize, heard_ns: u64) {
-        let Some(node) = self.nodes.get_mut(index) else { return };
-        if !node.mounted {
-            return;
-        }
+        // One that is still mounting may die, too.
+        let Some(node) = self.nodes.get_mut(index).filter(|node| !node.dead) else { return };
         (node.mounted, node.dead) = (false, true);
         node.open.iter_mut().for_each(Vec::clear);
         let dead = node.id;
@@ -405,6 +413,7 @@ impl World {
         self.report.count("crash client", 1);
         self.note(|| format!("client-{:x} crashes", client.0));
         self.executor.kill(client.0);
+        self.cut_off(Endpoint::Client(client));
         for data in self.model.data.values_mut() {
             data.writer_lost(client, self.now_ns + LATE_NS);
         }
@@ -435,6 +444,7 @@ impl World {
             return;
         }
         self.network.weather = Weather::default();
+        self.network.is_seeking = false;
         let until = self.now_ns + REST_NS;
         while self.now_ns < until && !self.at_rest() {
             let pause = self.now_ns + 1_000_000_000;
@@ -492,7 +502,7 @@ impl World {
             let durable = host.process.is_some() && host.durable() >= host.transno();
             durable && host.mdt().is_none_or(|mdt| mdt.is_idle())
         });
-        hosts_rest && self.settling.is_empty()
+        hosts_rest && self.settling.is_empty() && self.all_registered()
     }
 
     /// Invariants that hold at any moment.

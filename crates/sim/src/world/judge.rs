@@ -1,12 +1,17 @@
 //! Holds what operations answered against the model.
 
-use sateen_types::{Endpoint, Errno, Fid, ObjectId, Result as Answer};
+use std::collections::BTreeSet;
+
+use sateen_client::SpaceTotal;
+use sateen_types::{
+    Component, Endpoint, Errno, Fid, ObjectId, Result as Answer, STRIPE_SIZE_DEFAULT, StripePolicy,
+};
 
 use super::faults::{BEFORE_CRASHES_MAX, touched_inodes};
 use super::{Running, Settling, World};
 use crate::data::NEVER;
 use crate::invariants::Records;
-use crate::names::{Mutation, Names, Node};
+use crate::names::{Names, Node};
 use crate::work::{At, Op, Out, Touched};
 
 /// A short form of what an operation is.
@@ -43,6 +48,7 @@ impl World {
                 open.push((*handle, lost));
             }
         }
+        self.may_get_objects(&running, &result);
         if let Op::Close { handle } = &running.op {
             // Handles are unique within a client only.
             let node = self.nodes.get_mut(running.node).filter(|node| node.id == running.client);
@@ -89,9 +95,30 @@ impl World {
         }
     }
 
+    /// A file that is, or perhaps was, opened for writing may have objects from then on.
+    fn may_get_objects(&mut self, running: &Running, result: &Answer<Out>) {
+        let Op::Open { at, how, .. } = &running.op else { return };
+        if !how.write {
+            return;
+        }
+        let opened = match result {
+            Ok(Out::Opened(handle)) => Some(handle.fid),
+            _ => None,
+        };
+        for fid in opened.into_iter().chain(self.model.now.find_file(at.dir(), &at.name)) {
+            self.model.data.entry(fid).or_default().may_have_objects = true;
+        }
+    }
+
     /// Whether a write found no room, or not for all of it.
     fn is_refused(&self, running: &Running, result: &Answer<Out>) -> bool {
-        let Op::Write { data, .. } = &running.op else { return false };
+        let data = match &running.op {
+            Op::Write { data, .. } => data,
+            Op::Allocate { .. } => {
+                return self.is_small && matches!(result, Err(Errno::ENOSPC));
+            }
+            _ => return false,
+        };
         let refused = match result {
             Ok(Out::Written(done)) => *done < data.len() && !running.ost_hit && !running.mdt_hit,
             result => matches!(result, Err(Errno::ENOSPC)),
@@ -107,7 +134,7 @@ impl World {
         let failed = matches!(result, Err(Errno::EIO)) && !told;
         let by_ost = running.ost_hit && op.may_need_objects();
         let changes = match op {
-            Op::Write { .. } | Op::Truncate { .. } => true,
+            Op::Write { .. } | Op::Allocate { .. } | Op::Truncate { .. } => true,
             Op::Open { how, .. } if how.truncate => true,
             op => op.changes_names(),
         };
@@ -115,7 +142,8 @@ impl World {
         let void = op.handle().is_some()
             && running.mdt_hit
             && matches!(result, Err(Errno::ESTALE | Errno::EBADF));
-        let wrote = running.ost_hit && matches!(op, Op::Write { .. }) && result.is_ok();
+        let writes = matches!(op, Op::Write { .. } | Op::Allocate { .. });
+        let wrote = running.ost_hit && writes && result.is_ok();
         let ok = wrote || running.mdt_hit && result.is_ok() && changes;
         failed && (running.mdt_hit || by_ost) || ok || void
     }
@@ -164,6 +192,12 @@ impl World {
         {
             return Ok(());
         }
+        let refused = |names: &Names| {
+            matches!(result, Err(Errno::EEXIST)) && self.may_refuse_stripe(names, op)
+        };
+        if refused(&self.model.now) || self.before_crashes.iter().any(refused) {
+            return Ok(());
+        }
         let now = fits(&self.model.now);
         if now.is_ok() || self.before_crashes.iter().any(|names| fits(names).is_ok()) {
             return Ok(());
@@ -184,6 +218,14 @@ impl World {
             // Written data was lost in a crash, and this is how the program hears of it.
             (Err(Errno::EIO), Ok(())) if self.may_tell_loss(running) => return Ok(()),
             (Err(Errno::EIO), Ok(())) if self.may_tell_change(running) => return Ok(()),
+            // No target had the time to say how much space it has, and none has ever said so.
+            (Err(Errno::EIO), Ok(())) if self.config.crashes && matches!(op, Op::StatFs) => {
+                return Ok(());
+            }
+            // Whether a file that was open for writing has objects is the MDT's to know.
+            (Err(Errno::EEXIST), Ok(())) if self.may_refuse_stripe(&self.model.now, op) => {
+                return Ok(());
+            }
             (Err(_), Ok(())) => return Err("it should succeed".to_owned()),
         };
         self.judge_data(running, out)?;
@@ -203,6 +245,14 @@ impl World {
             self.commit_model(Endpoint::Mdt(0));
         }
         Ok(())
+    }
+
+    /// Whether the layout of a file may not be chosen any more.
+    fn may_refuse_stripe(&self, names: &Names, op: &Op) -> bool {
+        let Op::SetStripe { at, .. } = op else { return false };
+        let fid = names.find_file(at.dir(), &at.name);
+        let data = fid.and_then(|fid| self.model.data.get(&fid));
+        data.is_some_and(|data| data.may_have_objects)
     }
 
     /// Whether what it makes is not there yet.
@@ -263,11 +313,59 @@ impl World {
         }
     }
 
+    /// Files without objects may have got other layouts: those that the MDT has count.
+    pub(super) fn layouts_changed(&mut self) {
+        let Some(host) = self.hosts.get_mut(&Endpoint::Mdt(0)) else { return };
+        if host.process.is_none() {
+            return;
+        }
+        let records = Records::of(host);
+        for (fid, data) in self.model.data.iter_mut().filter(|(_, data)| !data.is_written) {
+            if let Some(layout) = records.inodes.get(fid).and_then(|inode| inode.layout.clone()) {
+                self.layouts.insert(*fid, layout.clone());
+                data.layout = Some(layout);
+            }
+        }
+    }
+
+    /// A file that an open has made lies as its directory says.
+    fn follows_policy(&self, op: &Op, fid: Fid) -> Result<(), String> {
+        let Op::Open { at, .. } = op else { return Ok(()) };
+        if !self.names_new(op) {
+            return Ok(());
+        }
+        let data = self.model.data.get(&fid);
+        let layout = data.and_then(|data| data.layout.as_ref()).ok_or("it has no layout")?;
+        let policy = self.model.now.inodes.get(&at.dir()).and_then(|dir| dir.policy);
+        let policy = policy.unwrap_or(StripePolicy::DEFAULT);
+        let size = if policy.stripe_size == 0 { STRIPE_SIZE_DEFAULT } else { policy.stripe_size };
+        // OSTs that are away or full are left out.
+        let most = if policy.stripe_count > 0 { policy.stripe_count as usize } else { usize::MAX };
+        let right = |part: &Component| {
+            part.stripe_size == size && !part.osts.is_empty() && part.osts.len() <= most
+        };
+        if layout.components.iter().all(right) {
+            return Ok(());
+        }
+        Err(format!("{fid} has {layout:?}, made under {policy:?}"))
+    }
+
+    /// What a whole file system says of its space.
+    fn judge_space(&self, space: &SpaceTotal) -> Result<(), String> {
+        let stores = self.hosts.values().filter(|host| matches!(host.me, Endpoint::Ost(_)));
+        let total = stores.map(|host| host.disk.objects.bytes_max()).sum::<u64>();
+        let calm = !self.config.network_faults && !self.config.crashes;
+        let all = if calm { space.bytes_total == total } else { space.bytes_total <= total };
+        let less = space.bytes_free <= space.bytes_total && space.files_free <= space.files_total;
+        if all && less { Ok(()) } else { Err(format!("of {total} bytes in all: {space:?}")) }
+    }
+
     fn judge_data(&mut self, running: &Running, out: &Out) -> Result<(), String> {
         let (client, now_ns) = (running.client, self.now_ns);
         match (&running.op, out) {
             (Op::Open { how, .. }, Out::Opened(handle)) => {
                 self.layout(handle.fid);
+                self.follows_policy(&running.op, handle.fid)?;
                 let data = self.model.data.entry(handle.fid).or_default();
                 if how.truncate {
                     data.cut(0, running.transno);
@@ -282,6 +380,19 @@ impl World {
                 let offset = if handle.how.append { data.size() } else { *offset };
                 data.wrote(client, offset, bytes);
                 if handle.how.sync { data.synced(client, running.id) } else { Ok(()) }
+            }
+            (Op::Tmpfile { .. }, Out::Opened(handle)) => {
+                self.layout(handle.fid);
+                if !self.model.made.insert(handle.fid) {
+                    return Err(format!("{} was made before", handle.fid));
+                }
+                Ok(())
+            }
+            (Op::Allocate { handle, offset, len, how }, Out::Done) => {
+                let data = self.model.data.entry(handle.fid).or_default();
+                let (at, zeros) = data.zeroed_by((*offset, *len), *how);
+                data.zeroed(client, (*offset, *len), *how, (at, &zeros));
+                Ok(())
             }
             (Op::Read { handle, offset, len }, Out::Bytes(bytes)) => {
                 self.judge_read(handle.fid, (*offset, *len), bytes)
@@ -317,6 +428,24 @@ impl World {
                 self.synced(running)
             }
             (Op::FsyncDir { .. }, Out::Done) => self.synced(running),
+            (Op::StatFs, Out::Space(space)) => self.judge_space(space),
+            (Op::SetStripe { .. }, Out::Changed(fid)) => {
+                let data = self.model.data.get(fid);
+                if data.is_some_and(|data| data.is_written) {
+                    return Err("it has objects".to_owned());
+                }
+                self.layouts_changed();
+                Ok(())
+            }
+            (Op::GetStripe { .. }, Out::Striping(fid, Some(layout), _)) => {
+                let known = self.model.data.get(fid).and_then(|data| data.layout.as_ref());
+                match known {
+                    Some(known) if known != layout => {
+                        Err(format!("{layout:?} instead of {known:?}"))
+                    }
+                    _ => Ok(()),
+                }
+            }
             _ => Ok(()),
         }
     }
@@ -358,6 +487,7 @@ impl World {
         let client = running.client;
         // The MDT may have lost the transaction that it had answered.
         let holds = result.is_ok() && !running.mdt_hit;
+        let last_op = self.next_op - 1;
         match &running.op {
             Op::Write { handle, offset, data: bytes } => {
                 let data = self.model.data.entry(handle.fid).or_default();
@@ -381,6 +511,17 @@ impl World {
                     && let Err(what) = data.synced(client, running.id)
                 {
                     self.fail(format!("{}: {what}", shown_op(&running.op)));
+                }
+            }
+            Op::Allocate { handle, offset, len, how } => {
+                let data = self.model.data.entry(handle.fid).or_default();
+                // The next fsync may name the run of the OST before: it says that something may
+                // be lost, of which nothing is.
+                data.let_hear(client, last_op);
+                let (at, zeros) = data.zeroed_by((*offset, *len), *how);
+                if !zeros.is_empty() {
+                    let write = (handle.fid, at, &zeros[..]);
+                    self.part_failed(running, write, result.is_ok(), late_ns);
                 }
             }
             Op::Truncate { at, size } => {
@@ -522,21 +663,23 @@ impl World {
                     (right != is).then(|| format!("name {dir}: {is:?} instead of {right:?}"))
                 }
                 Touched::Inode(fid) => {
-                    let mode = |names: &Names| {
-                        names.inodes.get(fid).map(|inode| (inode.mode, inode.nlink))
+                    let (right, is) = (names.inodes.get(fid), found.inodes.get(fid));
+                    let alike = match (right, is) {
+                        (Some(right), Some(is)) => right.is_like(is),
+                        (right, is) => right.is_none() && is.is_none(),
                     };
-                    let (right, is) = (mode(names), mode(found));
-                    (right != is).then(|| format!("inode {fid}: {is:?} instead of {right:?}"))
+                    (!alike).then(|| format!("inode {fid}: {is:?} instead of {right:?}"))
                 }
                 Touched::Entries(_) | Touched::Place(_) => None,
             })
         };
+        if let Op::SetStripe { .. } = running.op {
+            self.layouts_changed();
+        }
+        let before = &self.model.now;
         let Some(not_before) = agree(before) else { return Ok(()) };
         let mutation = match (&running.op, strayed_to(&running.op, &settling.result)) {
-            (Op::Chmod { mode, .. }, Some(fid)) => Some(Mutation::Mode { fid, mode: *mode }),
-            (Op::Link { to, .. }, Some(fid)) => {
-                Some(Mutation::Link { fid, parent: to.dir(), name: to.name.clone() })
-            }
+            (op, Some(fid)) if op.mutation_of(before, fid).is_some() => op.mutation_of(before, fid),
             (op, _) if op.verdict(before).is_ok() => op.mutation(before, made),
             _ => None,
         };
@@ -549,6 +692,9 @@ impl World {
             return Err(format!("half done: {not_before}; {not_after}"));
         }
         self.report.count("caught operation had happened", 1);
+        if let (Op::Open { .. }, Some(fid)) = (&running.op, made) {
+            self.model.data.entry(fid).or_default().may_have_objects = true;
+        }
         self.model.made.extend(made);
         self.model.change(running.client, 0, mutation);
         Ok(())
@@ -574,6 +720,7 @@ fn strayed_to(op: &Op, result: &Answer<Out>) -> Option<Fid> {
         (Op::Chmod { .. } | Op::Truncate { .. } | Op::Link { .. }, Ok(Out::Attr(attr))) => {
             Some(attr.fid)
         }
+        (_, Ok(Out::Changed(fid))) => Some(*fid),
         _ => None,
     }
 }
@@ -589,6 +736,27 @@ fn made_by(op: &Op, out: &Out) -> Option<Fid> {
         (Op::Mkdir { .. } | Op::Symlink { .. }, Out::Attr(attr)) => Some(attr.fid),
         _ => None,
     }
+}
+
+/// Holds an extended attribute, or the list of all, against what the inode should have.
+fn judge_xattr(
+    names: &Names,
+    (right, fid): (Option<Fid>, Fid),
+    name: Option<&[u8]>,
+    bytes: &[u8],
+) -> Result<(), String> {
+    let inode = right.filter(|right| *right == fid).and_then(|fid| names.inodes.get(&fid));
+    let inode = inode.ok_or_else(|| format!("{fid} instead of {right:?}"))?;
+    let fits = match name {
+        Some(name) => inode.xattrs.get(name).is_some_and(|value| value == bytes),
+        None => {
+            let listed: BTreeSet<&[u8]> =
+                bytes.split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
+            listed.len() == inode.xattrs.len()
+                && inode.xattrs.keys().all(|name| listed.contains(name.as_slice()))
+        }
+    };
+    if fits { Ok(()) } else { Err(format!("{bytes:?} instead of {:?}", inode.xattrs)) }
 }
 
 /// Holds an answer against a name space.
@@ -618,6 +786,21 @@ fn judge_names(names: &Names, op: &Op, out: &Out) -> Result<(), String> {
                 return Err(format!("{got:x?} instead of {right:x?}"));
             }
             Ok(())
+        }
+        (Op::SetXattr { at, .. } | Op::SetStripe { at, .. }, Out::Changed(fid)) => {
+            let right = expected(at);
+            if Some(*fid) == right { Ok(()) } else { Err(format!("{fid} instead of {right:?}")) }
+        }
+        (Op::GetXattr { at, name }, Out::Xattr(fid, bytes)) => {
+            judge_xattr(names, (expected(at), *fid), name.as_deref(), bytes)
+        }
+        (Op::GetStripe { at }, Out::Striping(fid, layout, policy)) => {
+            let right = expected(at);
+            let inode = right.and_then(|fid| names.inodes.get(&fid)).ok_or("gone")?;
+            let is_file = inode.node == Node::File;
+            let got = (Some(*fid), layout.is_some(), *policy);
+            let right = (right, is_file, inode.policy);
+            if got == right { Ok(()) } else { Err(format!("{got:?} instead of {right:?}")) }
         }
         (Op::Readlink { at }, Out::Bytes(bytes)) => {
             let inode = expected(at).and_then(|fid| names.inodes.get(&fid));

@@ -1,0 +1,196 @@
+//! The client of the MGS in the process of a target: it registers the target, and then waits
+//! for every newer configuration, for as long as the process lives.
+//!
+//! It says on the network what the one of the servers' processes says, which stands in
+//! threads and sockets of its own (`sateen`); here it is a state machine. Asked in this order:
+//! `Connect`, `GetFileSystem`, `Register`, and `WaitConfig` again and again.
+
+use sateen_types::{ClientId, Endpoint, Errno};
+use sateen_wire::{
+    Body, Bulk, FEATURES, FsName, Header, Message, MgsReply, MgsRequest, Reply, ReplyBody, Request,
+    TargetInfo,
+};
+
+/// What is not answered is asked again after this: 1 s.
+const RESEND_NS: u64 = 1_000_000_000;
+/// Most attempts of one process.
+const ATTEMPTS_MAX: u64 = 1 << 20;
+/// The id of the file system.
+pub(crate) const UUID: u64 = 0x5a7e;
+
+/// The name of the file system.
+pub(crate) fn fsname() -> FsName {
+    FsName::new("sim").unwrap_or_default()
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Mgc {
+    me: Endpoint,
+    /// Who it is to the MGS: another in each process.
+    id: ClientId,
+    info: TargetInfo,
+    /// Attempts to connect, of all processes of the target: what an earlier one has sent, and
+    /// comes late, must not count any more.
+    attempts: u64,
+    generation: u32,
+    boot_epoch: u64,
+    /// Sequence of the last request in the one slot.
+    seq: u64,
+    asked: Request,
+    sent_ns: u64,
+    is_registered: bool,
+    /// Version of the configuration that it has.
+    version: u64,
+}
+
+impl Mgc {
+    /// Of a process that starts; with the message that it begins with.
+    pub(crate) fn new(
+        me: Endpoint,
+        id: ClientId,
+        (info, boots): (TargetInfo, u64),
+        now_ns: u64,
+    ) -> (Mgc, Message) {
+        let mut mgc = Mgc {
+            me,
+            id,
+            info,
+            attempts: boots * ATTEMPTS_MAX,
+            generation: 0,
+            boot_epoch: 0,
+            seq: 0,
+            asked: Request::Ping,
+            sent_ns: 0,
+            is_registered: false,
+            version: 0,
+        };
+        let connect = mgc.connect(now_ns);
+        (mgc, connect)
+    }
+
+    /// Whether its target is registered, and it knows the configuration of this version.
+    pub(crate) fn knows(&self, version: u64) -> bool {
+        self.is_registered && self.version == version
+    }
+
+    fn connect(&mut self, now_ns: u64) -> Message {
+        self.attempts += 1;
+        self.generation = 0;
+        self.asked = Request::Connect { features: FEATURES };
+        self.again(now_ns)
+    }
+
+    fn ask(&mut self, request: MgsRequest, now_ns: u64) -> Message {
+        self.seq += 1;
+        self.asked = Request::Mgs(request);
+        self.again(now_ns)
+    }
+
+    fn again(&mut self, now_ns: u64) -> Message {
+        self.sent_ns = now_ns;
+        let header = Header::between(self.me, Endpoint::Mgs, self.id);
+        let (generation, seq) = self.expected();
+        let header = Header { generation, seq, ..header };
+        Message { header, body: Body::Request(self.asked.clone()), bulk: Bulk::None }
+    }
+
+    /// Generation and sequence of the request that is under way.
+    fn expected(&self) -> (u32, u64) {
+        let connects = matches!(self.asked, Request::Connect { .. });
+        (self.generation, if connects { self.attempts } else { self.seq })
+    }
+
+    /// Time goes by.
+    pub(crate) fn tick(&mut self, now_ns: u64) -> Option<Message> {
+        (now_ns >= self.sent_ns + RESEND_NS).then(|| self.again(now_ns))
+    }
+
+    /// A reply of the MGS has arrived; what is asked next.
+    ///
+    /// # Errors
+    /// If it is none that the MGS may give.
+    pub(crate) fn on_reply(
+        &mut self,
+        header: &Header,
+        reply: &Reply,
+        now_ns: u64,
+    ) -> Result<Option<Message>, String> {
+        if header.client != self.id || (header.generation, header.seq) != self.expected() {
+            return Ok(None);
+        }
+        match (&self.asked, reply.error, &reply.body) {
+            (Request::Connect { .. }, None, body) => {
+                let ReplyBody::Connected { generation, boot_epoch, .. } = *body else {
+                    return Err(format!("a connect answered with {body:?}"));
+                };
+                self.generation = generation;
+                // The same run of the MGS goes on counting our requests.
+                if self.boot_epoch != boot_epoch {
+                    (self.boot_epoch, self.seq) = (boot_epoch, 0);
+                }
+                let next = if self.is_registered {
+                    MgsRequest::WaitConfig { version: self.version }
+                } else {
+                    MgsRequest::GetFileSystem
+                };
+                Ok(Some(self.ask(next, now_ns)))
+            }
+            // It does not know us (any more), and has not executed this.
+            (Request::Mgs(_), Some(Errno::ESTALE), _) => {
+                self.seq -= 1;
+                Ok(Some(self.connect(now_ns)))
+            }
+            // It had no room for it just now.
+            (Request::Mgs(asked), Some(Errno::EAGAIN), _) => {
+                let again = asked.clone();
+                Ok(Some(self.ask(again, now_ns)))
+            }
+            (Request::Mgs(asked), None, ReplyBody::Mgs(answer)) => {
+                let asked = asked.clone();
+                self.answered(&asked, answer, now_ns).map(Some)
+            }
+            (asked, error, body) => {
+                Err(format!("{asked:?} of {} answered with {error:?} {body:?}", self.me))
+            }
+        }
+    }
+
+    fn answered(
+        &mut self,
+        asked: &MgsRequest,
+        answer: &MgsReply,
+        now_ns: u64,
+    ) -> Result<Message, String> {
+        let next = match (asked, answer) {
+            (MgsRequest::GetFileSystem, MgsReply::FileSystem { fsname: name, uuid, .. })
+                if *name == fsname() && *uuid == UUID =>
+            {
+                MgsRequest::Register { info: self.info, uuid: uuid_of(self.me) }
+            }
+            (MgsRequest::Register { .. }, MgsReply::Config { version, targets })
+                if targets.contains(&self.info) =>
+            {
+                (self.is_registered, self.version) = (true, *version);
+                MgsRequest::WaitConfig { version: *version }
+            }
+            (MgsRequest::WaitConfig { version: old }, MgsReply::Config { version, targets })
+                if version > old && targets.contains(&self.info) =>
+            {
+                self.version = *version;
+                MgsRequest::WaitConfig { version: *version }
+            }
+            _ => return Err(format!("{asked:?} of {} answered with {answer:?}", self.me)),
+        };
+        Ok(self.ask(next, now_ns))
+    }
+}
+
+/// The id that a target was made with.
+fn uuid_of(target: Endpoint) -> u64 {
+    match target {
+        Endpoint::Mdt(index) => 0x100 + u64::from(index),
+        Endpoint::Ost(index) => 0x200 + u64::from(index),
+        Endpoint::Mgs | Endpoint::Client(_) => 0,
+    }
+}

@@ -1,0 +1,185 @@
+//! Messages by kind: how many were sent, and how many met which fault.
+//!
+//! The kinds are those of the wire, so that a message that is new there is missed here until
+//! some program of the simulator has it sent.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use sateen_wire::MessageKind;
+
+/// What can happen to a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It never arrives.
+    Dropped,
+    /// It arrives twice.
+    Duplicated,
+    /// It arrives so late that others overtake it.
+    Delayed,
+    /// Sender or receiver died while it was under way, or it was sent to somebody dead.
+    Cut,
+}
+
+impl Fault {
+    /// All of them, in the order of [`Tally::faults`].
+    pub const ALL: [Fault; 4] = [Fault::Dropped, Fault::Duplicated, Fault::Delayed, Fault::Cut];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fault::Dropped => "dropped",
+            Fault::Duplicated => "duplicated",
+            Fault::Delayed => "delayed",
+            Fault::Cut => "cut",
+        }
+    }
+}
+
+/// The counts of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Messages sent.
+    pub sent: u64,
+    /// Messages that met each of [`Fault::ALL`].
+    pub faults: [u64; 4],
+}
+
+/// The counts of all kinds that were sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Traffic(BTreeMap<MessageKind, Tally>);
+
+/// Kinds that nobody sends, each with the reason why: they need no faults. One that is sent all
+/// the same fails the test, so that none stays here that has found a sender.
+pub const NEVER_SENT: &[(&str, &str)] = &[
+    ("request OST ListFile", "the check runs over disks at rest, not over the network"),
+    ("request OST Grant", "clients take the grants that come with the answers to their writes"),
+    ("reply OST Granted", "the answer to Grant"),
+];
+
+/// Kinds whose calls no program of the simulator makes yet.
+pub const NOT_MADE: &[&str] = &[
+    "request MDT RenameWhiteout",
+    "request MDT SetLayout",
+    "request MDT GetLinks",
+    "request OST ZeroRange",
+];
+
+/// Whether a kind needs no faults.
+fn is_excepted(name: &str) -> bool {
+    NEVER_SENT.iter().any(|(never, _)| *never == name) || NOT_MADE.contains(&name)
+}
+
+impl Traffic {
+    /// The counts of a kind.
+    pub fn of(&self, kind: MessageKind) -> Tally {
+        self.0.get(&kind).copied().unwrap_or_default()
+    }
+
+    /// How many of a kind met a fault.
+    pub fn met(&self, kind: MessageKind, fault: Fault) -> u64 {
+        self.of(kind).faults.get(fault as usize).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn sent(&mut self, kind: MessageKind) {
+        self.0.entry(kind).or_default().sent += 1;
+    }
+
+    pub(crate) fn meets(&mut self, kind: MessageKind, fault: Fault) {
+        if let Some(count) = self.0.entry(kind).or_default().faults.get_mut(fault as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Adds the counts of another run.
+    pub fn add(&mut self, other: &Traffic) {
+        for (kind, theirs) in &other.0 {
+            let ours = self.0.entry(*kind).or_default();
+            ours.sent += theirs.sent;
+            for (count, more) in ours.faults.iter_mut().zip(theirs.faults) {
+                *count += more;
+            }
+        }
+    }
+
+    /// Kinds that met a fault less often than `least` times, and kinds that are sent although
+    /// they stand among the exceptions.
+    pub fn missing(&self, least: u64) -> Vec<String> {
+        let mut out = Vec::new();
+        for kind in MessageKind::all() {
+            let name = kind.to_string();
+            if is_excepted(&name) {
+                if self.of(kind).sent > 0 {
+                    out.push(format!("{name} is sent, and stands among those that are not"));
+                }
+                continue;
+            }
+            for fault in Fault::ALL {
+                let met = self.met(kind, fault);
+                if met < least {
+                    out.push(format!("{name} {}: {met} of {least}", fault.name()));
+                }
+            }
+        }
+        out
+    }
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  {:<26}{:>9}", "message", "sent")?;
+        for fault in Fault::ALL {
+            write!(f, "{:>12}", fault.name())?;
+        }
+        writeln!(f)?;
+        for kind in MessageKind::all() {
+            let Tally { sent, faults } = self.of(kind);
+            write!(f, "  {kind:<26}{sent:>9}")?;
+            for count in faults {
+                write!(f, "{count:>12}")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_are_never_sent_are_kinds() {
+        let all: Vec<String> = MessageKind::all().iter().map(MessageKind::to_string).collect();
+        for (name, reason) in NEVER_SENT {
+            assert!(all.iter().any(|kind| kind == name), "{name} is no kind");
+            assert!(!reason.is_empty());
+        }
+        for name in NOT_MADE {
+            assert!(all.iter().any(|kind| kind == name), "{name} is no kind");
+        }
+    }
+
+    #[test]
+    fn a_kind_that_met_too_few_faults_is_missed() {
+        let mut traffic = Traffic::default();
+        for kind in MessageKind::all() {
+            if is_excepted(&kind.to_string()) {
+                continue;
+            }
+            traffic.sent(kind);
+            Fault::ALL.into_iter().for_each(|fault| traffic.meets(kind, fault));
+        }
+        assert_eq!(traffic.missing(1), Vec::<String>::new());
+        let mut twice = traffic.clone();
+        twice.add(&traffic);
+        assert_eq!(twice.missing(2), Vec::<String>::new());
+        let [first, ..] = MessageKind::all()[..] else { panic!("no kinds") };
+        traffic.0.remove(&first);
+        assert_eq!(traffic.missing(1).len(), Fault::ALL.len());
+        let never = MessageKind::all().into_iter().find(|kind| kind.name == "ListFile").unwrap();
+        twice.sent(never);
+        assert_eq!(twice.missing(2).len(), 1);
+    }
+}
