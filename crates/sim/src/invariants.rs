@@ -97,6 +97,7 @@ impl Records {
             let node = match record.attr.kind() {
                 FileKind::Directory => Node::Dir(BTreeMap::new()),
                 FileKind::Symlink => Node::Symlink(record.symlink.clone()),
+                FileKind::CharDevice => Node::Device,
                 _ => Node::File,
             };
             let mut inode = names::Inode::new(record.attr.mode & 0o7777, record.attr.nlink, node);

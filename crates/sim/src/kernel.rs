@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
 use sateen_client::{AtimePolicy, Client, Entry, KernelInval, Known, OpenHow, SpaceTotal};
-use sateen_types::{Attr, DirCookie, Errno, Falloc, Fid, Ino, Layout, Result, StripePolicy};
+use sateen_types::{
+    Attr, DirCookie, Errno, Falloc, Fid, FileKind, Ino, Layout, Result, StripePolicy,
+};
+use sateen_wire::disk::mdt::links;
 use sateen_wire::{Cred, DirEntry, RenameFlags, SetAttr, XattrMode};
 
 use crate::data::Fallocate;
@@ -278,12 +281,12 @@ impl Kernel {
             None => Some(self.lookup(parent, name).await?.ok_or(Errno::ENOENT)?),
         };
         let kept = How { write: how.write, append: how.append, sync: how.sync };
-        let (fid, id) = match (known, create) {
+        let (fid, id, kind) = match (known, create) {
             (Some(_), Some(_)) if how.exclusive => return Err(Errno::EEXIST),
             (Some(fid), _) => {
                 let _used = self.hold(fid);
                 let opened = self.client.open(fid, how, cred()).await?;
-                (fid, opened.handle)
+                (fid, opened.handle, opened.known.attr.kind())
             }
             (None, Some(mode)) => {
                 let (epoch, asked_at) = self.began();
@@ -293,10 +296,15 @@ impl Kernel {
                 self.introduce(&entry, asked_at);
                 self.keep_name(parent, name, &entry, epoch);
                 lock(&self.state).drop_attr(parent);
-                (opened.known.attr.fid, opened.handle)
+                (opened.known.attr.fid, opened.handle, opened.known.attr.kind())
             }
             (None, None) => return Err(Errno::ENOENT),
         };
+        if kind == FileKind::CharDevice {
+            // Who opens a device has to do with its driver, and there is none.
+            let _closed = self.client.close(id).await;
+            return Err(Errno::ENXIO);
+        }
         let mut state = lock(&self.state);
         state.use_inode(fid);
         if how.truncate {
@@ -505,12 +513,15 @@ impl Kernel {
         &self,
         from: (Fid, &[u8]),
         to: (Fid, &[u8]),
-        flags: RenameFlags,
+        (flags, whiteout): (RenameFlags, bool),
     ) -> Result<()> {
         let _used = (self.hold(from.0), self.hold(to.0));
         let moved = self.lookup(from.0, from.1).await?.ok_or(Errno::ENOENT)?;
         let replaced = self.lookup(to.0, to.1).await?;
-        let done = self.client.rename(from, to, flags).await;
+        let done = match whiteout {
+            true => self.client.rename_whiteout(from, to, flags.no_replace, cred()).await,
+            false => self.client.rename(from, to, flags).await,
+        };
         let mut state = lock(&self.state);
         state.drop_attr(from.0);
         state.drop_attr(to.0);
@@ -594,16 +605,20 @@ impl Kernel {
         Ok((fid, bytes.to_vec()))
     }
 
-    /// Chooses the striping; of which inode.
+    /// Chooses the striping, or the OSTs themselves; of which inode.
     pub(crate) async fn set_stripe(
         &self,
         (parent, name): (Fid, &[u8]),
         policy: StripePolicy,
+        osts: Vec<u32>,
     ) -> Result<Fid> {
         let _used = self.hold(parent);
         let fid = self.inode_of(parent, name).await?;
         let _file = self.hold(fid);
-        let done = self.client.setstripe(fid, policy).await;
+        let done = match osts.is_empty() {
+            true => self.client.setstripe(fid, policy).await,
+            false => self.client.setlayout(fid, policy.stripe_size, osts).await,
+        };
         lock(&self.state).drop_attr(fid);
         done.map(|()| fid)
     }
@@ -618,6 +633,20 @@ impl Kernel {
         let _file = self.hold(fid);
         let (layout, policy) = self.client.getstripe(fid).await?;
         Ok((fid, layout, policy))
+    }
+
+    /// All names of an inode, and which it is.
+    pub(crate) async fn links(
+        &self,
+        (parent, name): (Fid, &[u8]),
+    ) -> Result<(Fid, Vec<(Fid, Vec<u8>)>)> {
+        let _used = self.hold(parent);
+        let fid = self.inode_of(parent, name).await?;
+        let _file = self.hold(fid);
+        // The name was believed, and its inode is gone.
+        let gone = |errno| if errno == Errno::ENOENT { Errno::ESTALE } else { errno };
+        let got = self.client.links(fid).await.map_err(gone)?;
+        Ok((fid, links(&got).map(|(dir, name)| (dir, name.to_vec())).collect()))
     }
 
     /// `statfs`.

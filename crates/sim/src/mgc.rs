@@ -3,12 +3,13 @@
 //!
 //! It says on the network what the one of the servers' processes says, which stands in
 //! threads and sockets of its own (`sateen`); here it is a state machine. Asked in this order:
-//! `Connect`, `GetFileSystem`, `Register`, and `WaitConfig` again and again.
+//! `Connect`, `GetFileSystem`, `Register`, and `GetParams` and `WaitConfig` again and again.
+//! Before it waits an administrator may set or take back the target's parameter.
 
-use sateen_types::{ClientId, Endpoint, Errno};
+use sateen_types::{ClientId, Endpoint, Errno, Name};
 use sateen_wire::{
-    Body, Bulk, FEATURES, FsName, Header, Message, MgsReply, MgsRequest, Reply, ReplyBody, Request,
-    TargetInfo,
+    Body, Bulk, FEATURES, FsName, Header, Message, MgsReply, MgsRequest, ParamInfo, Reply,
+    ReplyBody, Request, TargetInfo,
 };
 
 /// What is not answered is asked again after this: 1 s.
@@ -21,6 +22,21 @@ pub(crate) const UUID: u64 = 0x5a7e;
 /// The name of the file system.
 pub(crate) fn fsname() -> FsName {
     FsName::new("sim").unwrap_or_default()
+}
+
+/// The parameter of one target, which nobody else sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Setting {
+    /// What the MGS may have: the last value that was answered, and those under way since.
+    possible: Vec<Option<Name>>,
+    /// Values are numbers, each used once.
+    next: u64,
+}
+
+impl Default for Setting {
+    fn default() -> Setting {
+        Setting { possible: vec![None], next: 1 }
+    }
 }
 
 /// See the module.
@@ -42,6 +58,7 @@ pub(crate) struct Mgc {
     is_registered: bool,
     /// Version of the configuration that it has.
     version: u64,
+    setting: Setting,
 }
 
 impl Mgc {
@@ -50,6 +67,7 @@ impl Mgc {
         me: Endpoint,
         id: ClientId,
         (info, boots): (TargetInfo, u64),
+        setting: Setting,
         now_ns: u64,
     ) -> (Mgc, Message) {
         let mut mgc = Mgc {
@@ -64,6 +82,7 @@ impl Mgc {
             sent_ns: 0,
             is_registered: false,
             version: 0,
+            setting,
         };
         let connect = mgc.connect(now_ns);
         (mgc, connect)
@@ -72,6 +91,11 @@ impl Mgc {
     /// Whether its target is registered, and it knows the configuration of this version.
     pub(crate) fn knows(&self, version: u64) -> bool {
         self.is_registered && self.version == version
+    }
+
+    /// What the next process of the target goes by.
+    pub(crate) fn into_setting(self) -> Setting {
+        self.setting
     }
 
     fn connect(&mut self, now_ns: u64) -> Message {
@@ -106,7 +130,7 @@ impl Mgc {
         (now_ns >= self.sent_ns + RESEND_NS).then(|| self.again(now_ns))
     }
 
-    /// A reply of the MGS has arrived; what is asked next.
+    /// A reply of the MGS has arrived; what is asked next. `sets`: the administrator is at it.
     ///
     /// # Errors
     /// If it is none that the MGS may give.
@@ -114,6 +138,7 @@ impl Mgc {
         &mut self,
         header: &Header,
         reply: &Reply,
+        sets: bool,
         now_ns: u64,
     ) -> Result<Option<Message>, String> {
         if header.client != self.id || (header.generation, header.seq) != self.expected() {
@@ -148,7 +173,7 @@ impl Mgc {
             }
             (Request::Mgs(asked), None, ReplyBody::Mgs(answer)) => {
                 let asked = asked.clone();
-                self.answered(&asked, answer, now_ns).map(Some)
+                self.answered(&asked, answer, sets, now_ns).map(Some)
             }
             (asked, error, body) => {
                 Err(format!("{asked:?} of {} answered with {error:?} {body:?}", self.me))
@@ -160,6 +185,7 @@ impl Mgc {
         &mut self,
         asked: &MgsRequest,
         answer: &MgsReply,
+        sets: bool,
         now_ns: u64,
     ) -> Result<Message, String> {
         let next = match (asked, answer) {
@@ -172,17 +198,60 @@ impl Mgc {
                 if targets.contains(&self.info) =>
             {
                 (self.is_registered, self.version) = (true, *version);
-                MgsRequest::WaitConfig { version: *version }
+                MgsRequest::GetParams
             }
             (MgsRequest::WaitConfig { version: old }, MgsReply::Config { version, targets })
                 if version > old && targets.contains(&self.info) =>
             {
                 self.version = *version;
-                MgsRequest::WaitConfig { version: *version }
+                MgsRequest::GetParams
+            }
+            (MgsRequest::GetParams, MgsReply::Params { version, params })
+                if *version >= self.version =>
+            {
+                let value = self.value_in(params)?;
+                self.setting.possible = vec![value];
+                if sets { self.set()? } else { MgsRequest::WaitConfig { version: self.version } }
+            }
+            (MgsRequest::SetParam { value, .. }, MgsReply::Params { version, params })
+                if *version >= self.version =>
+            {
+                self.setting.possible = vec![value.clone()];
+                self.value_in(params)?;
+                MgsRequest::WaitConfig { version: self.version }
             }
             _ => return Err(format!("{asked:?} of {} answered with {answer:?}", self.me)),
         };
         Ok(self.ask(next, now_ns))
+    }
+}
+
+impl Mgc {
+    /// The name of the target's parameter.
+    fn param(&self) -> Result<Name, String> {
+        let text = format!("sim.{}.number", self.me);
+        Name::new(text.as_bytes()).map_err(|_| format!("{text} is no name"))
+    }
+
+    /// The value of the target's parameter, which must be one that it may have.
+    fn value_in(&self, params: &[ParamInfo]) -> Result<Option<Name>, String> {
+        let name = self.param()?;
+        let value = params.iter().find(|param| param.name == name).map(|param| &param.value);
+        let possible = &self.setting.possible;
+        if possible.iter().any(|possible| possible.as_ref() == value) {
+            return Ok(value.cloned());
+        }
+        Err(format!("the parameter of {} is {value:?}, not one of {possible:?}", self.me))
+    }
+
+    /// Another value, or none any more.
+    fn set(&mut self) -> Result<MgsRequest, String> {
+        let number = self.setting.next;
+        self.setting.next += 1;
+        let value =
+            Name::new(number.to_string().as_bytes()).ok().filter(|_| !number.is_multiple_of(4));
+        self.setting.possible.push(value.clone());
+        Ok(MgsRequest::SetParam { name: self.param()?, value })
     }
 }
 

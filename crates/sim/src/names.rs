@@ -14,6 +14,8 @@ pub enum Node {
     File,
     /// A symbolic link.
     Symlink(Vec<u8>),
+    /// A character device 0:0, which a rename has left behind.
+    Device,
 }
 
 /// An inode.
@@ -49,6 +51,7 @@ impl Inode {
             Node::Dir(_) => FileKind::Directory,
             Node::File => FileKind::Regular,
             Node::Symlink(_) => FileKind::Symlink,
+            Node::Device => FileKind::CharDevice,
         }
     }
 }
@@ -95,6 +98,8 @@ pub enum Mutation {
         new_name: Vec<u8>,
         /// Swap the two.
         exchange: bool,
+        /// The device that is left under the old name.
+        whiteout: Option<Fid>,
     },
     /// New permission bits.
     Mode {
@@ -232,7 +237,7 @@ impl Names {
                     self.lost_name(fid);
                 }
             }
-            Mutation::Rename { parent, name, new_parent, new_name, exchange } => {
+            Mutation::Rename { parent, name, new_parent, new_name, exchange, whiteout } => {
                 let Some(fid) = self.find(*parent, name) else { return };
                 let target = self.find(*new_parent, new_name);
                 if target == Some(fid) {
@@ -247,6 +252,10 @@ impl Names {
                     Some(target) if *exchange => self.attach(*parent, name, target),
                     Some(target) => self.lost_name(target),
                     None => {}
+                }
+                if let Some(device) = whiteout {
+                    self.inodes.insert(*device, Inode::new(0, 1, Node::Device));
+                    self.attach(*parent, name, *device);
                 }
             }
             Mutation::Mode { fid, mode } => {
@@ -267,6 +276,15 @@ impl Names {
                 }
             }
         }
+    }
+
+    /// All names of an inode.
+    pub fn names_of(&self, fid: Fid) -> Vec<(Fid, Vec<u8>)> {
+        let dirs = self.inodes.keys().copied();
+        let all = dirs.flat_map(|dir| {
+            self.entries(dir).into_iter().flatten().map(move |(name, to)| (dir, name, *to))
+        });
+        all.filter(|(.., to)| *to == fid).map(|(dir, name, _)| (dir, name.clone())).collect()
     }
 
     /// Whether `dir` is `above` or lies below it.

@@ -113,6 +113,7 @@ pub(crate) enum Op {
         to: At,
         exchange: bool,
         no_replace: bool,
+        whiteout: bool,
     },
     Link {
         from: At,
@@ -132,11 +133,17 @@ pub(crate) enum Op {
         at: At,
         name: Option<Vec<u8>>,
     },
+    /// With OSTs a file is put on these.
     SetStripe {
         at: At,
         policy: StripePolicy,
+        osts: Vec<u32>,
     },
     GetStripe {
+        at: At,
+    },
+    /// All names of an inode.
+    GetLinks {
         at: At,
     },
     StatFs,
@@ -158,6 +165,8 @@ pub(crate) enum Out {
     /// The value of an extended attribute of this inode, or its attributes' names.
     Xattr(Fid, Vec<u8>),
     Striping(Fid, Option<Arc<Layout>>, Option<StripePolicy>),
+    /// The names of this inode: directory and name.
+    Links(Fid, Vec<(Fid, Vec<u8>)>),
     Space(SpaceTotal),
     /// The path led somewhere else than it should.
     Strayed(Fid),
@@ -197,6 +206,7 @@ impl Op {
             | Op::GetXattr { at, .. }
             | Op::SetStripe { at, .. }
             | Op::GetStripe { at }
+            | Op::GetLinks { at }
             | Op::Readdir { at } => vec![at],
             Op::Rename { from, to, .. } | Op::Link { from, to } => vec![from, to],
             Op::Close { .. }
@@ -231,6 +241,7 @@ impl Op {
             Op::Readlink { .. } => "op readlink",
             Op::Remove { directory: false, .. } => "op unlink",
             Op::Remove { .. } => "op rmdir",
+            Op::Rename { whiteout: true, .. } => "op rename with whiteout",
             Op::Rename { .. } => "op rename",
             Op::Link { .. } => "op link",
             Op::Readdir { .. } => "op readdir",
@@ -238,8 +249,10 @@ impl Op {
             Op::SetXattr { .. } => "op removexattr",
             Op::GetXattr { name: Some(_), .. } => "op getxattr",
             Op::GetXattr { .. } => "op listxattr",
+            Op::SetStripe { osts, .. } if !osts.is_empty() => "op setstripe on OSTs",
             Op::SetStripe { .. } => "op setstripe",
             Op::GetStripe { .. } => "op getstripe",
+            Op::GetLinks { .. } => "op names of an inode",
             Op::StatFs => "op statfs",
         }
     }
@@ -271,6 +284,7 @@ impl Op {
                 | Op::SetXattr { .. }
                 | Op::SetStripe { .. }
                 | Op::GetStripe { .. }
+                | Op::GetLinks { .. }
         )
     }
 
@@ -317,7 +331,8 @@ impl Op {
             Op::Stat { at }
             | Op::Readlink { at }
             | Op::GetXattr { at, .. }
-            | Op::GetStripe { at } => {
+            | Op::GetStripe { at }
+            | Op::GetLinks { at } => {
                 name(at, false, false);
             }
             Op::FsyncDir { .. } | Op::StatFs | Op::Tmpfile { .. } => {}
@@ -387,7 +402,7 @@ impl Op {
                 names.find(at.dir(), &at.name)?;
                 Some(Mutation::Remove { parent: at.dir(), name: at.name.clone() })
             }
-            Op::Rename { from, to, exchange, .. } => {
+            Op::Rename { from, to, exchange, whiteout, .. } => {
                 let moved = names.find(from.dir(), &from.name)?;
                 if names.find(to.dir(), &to.name) == Some(moved) {
                     return None;
@@ -398,6 +413,7 @@ impl Op {
                     new_parent: to.dir(),
                     new_name: to.name.clone(),
                     exchange: *exchange,
+                    whiteout: if *whiteout { Some(made?) } else { None },
                 })
             }
             Op::Link { from, to } => Some(Mutation::Link {
@@ -425,7 +441,7 @@ impl Op {
             }
             // One that says nothing takes the directory's own away. Of a file it changes the
             // layout.
-            Op::SetStripe { policy, .. } if names.is_dir(fid) => {
+            Op::SetStripe { policy, osts, .. } if names.is_dir(fid) && osts.is_empty() => {
                 let policy = Some(*policy).filter(|policy| policy.stripe_size != 0);
                 Some(Mutation::Policy { fid, policy })
             }
@@ -455,9 +471,16 @@ impl Op {
                 (Some(Node::Dir(_)), _) if how.write => Err(Errno::EISDIR),
                 // The kernel goes where it leads before it opens; here nobody does.
                 (Some(Node::Symlink(_)), None) => Err(Errno::ELOOP),
+                // There is no such device.
+                (Some(Node::Device), _) => Err(Errno::ENXIO),
                 _ => Ok(()),
             },
-            Op::Stat { at } | Op::Truncate { at, .. } | Op::Chmod { at, .. } => {
+            Op::Truncate { at, .. } => match kind(at) {
+                None => Err(Errno::ENOENT),
+                Some(Node::Device) => Err(Errno::EINVAL),
+                Some(_) => Ok(()),
+            },
+            Op::Stat { at } | Op::Chmod { at, .. } | Op::GetStripe { at } | Op::GetLinks { at } => {
                 kind(at).map(|_| ()).ok_or(Errno::ENOENT)
             }
             Op::Mkdir { at } | Op::Symlink { at, .. } => {
@@ -473,7 +496,7 @@ impl Op {
                 None => Err(Errno::ENOENT),
             },
             Op::Remove { at, directory } => names.may_remove(at.dir(), &at.name, *directory),
-            Op::Rename { from, to, exchange, no_replace } => names.may_rename(
+            Op::Rename { from, to, exchange, no_replace, .. } => names.may_rename(
                 (from.dir(), &from.name),
                 (to.dir(), &to.name),
                 *exchange,
@@ -497,12 +520,12 @@ impl Op {
                     None => Ok(()),
                 }
             }
-            Op::SetStripe { at, .. } => match kind(at) {
+            Op::SetStripe { at, osts, .. } => match kind(at) {
                 None => Err(Errno::ENOENT),
-                Some(Node::Symlink(_)) => Err(Errno::EINVAL),
+                Some(Node::Symlink(_) | Node::Device) => Err(Errno::EINVAL),
+                Some(Node::Dir(_)) if !osts.is_empty() => Err(Errno::EISDIR),
                 Some(_) => Ok(()),
             },
-            Op::GetStripe { at } => kind(at).map(|_| ()).ok_or(Errno::ENOENT),
             Op::Close { .. }
             | Op::Write { .. }
             | Op::Read { .. }
@@ -566,10 +589,14 @@ impl Op {
             Op::Remove { at, directory } => {
                 kernel.unlink(at.dir(), &at.name, directory).await.map(|()| Out::Done)
             }
-            Op::Rename { from, to, exchange, no_replace } => {
+            Op::Rename { from, to, exchange, no_replace, whiteout } => {
                 let flags = RenameFlags { no_replace, exchange };
                 let (old, new) = ((from.dir(), &from.name[..]), (to.dir(), &to.name[..]));
-                kernel.rename(old, new, flags).await.map(|()| Out::Done)
+                kernel.rename(old, new, (flags, whiteout)).await?;
+                match whiteout {
+                    true => kernel.stat(from.dir(), &from.name).await.map(Out::Attr),
+                    false => Ok(Out::Done),
+                }
             }
             Op::Link { from, to } => {
                 let old = (from.dir(), &from.name[..]);
@@ -583,12 +610,16 @@ impl Op {
                 let got = kernel.get_xattr((at.dir(), &at.name), name.as_deref()).await;
                 got.map(|(fid, bytes)| Out::Xattr(fid, bytes))
             }
-            Op::SetStripe { at, policy } => {
-                kernel.set_stripe((at.dir(), &at.name), policy).await.map(Out::Changed)
+            Op::SetStripe { at, policy, osts } => {
+                kernel.set_stripe((at.dir(), &at.name), policy, osts).await.map(Out::Changed)
             }
             Op::GetStripe { at } => {
                 let got = kernel.get_stripe((at.dir(), &at.name)).await;
                 got.map(|(fid, layout, policy)| Out::Striping(fid, layout, policy))
+            }
+            Op::GetLinks { at } => {
+                let got = kernel.links((at.dir(), &at.name)).await;
+                got.map(|(fid, links)| Out::Links(fid, links))
             }
             Op::StatFs => kernel.statfs().await.map(Out::Space),
         }
@@ -675,6 +706,10 @@ impl Chooser<'_> {
                     return Op::Close { handle };
                 }
                 let offset = offset.min(FILE_BYTES_MAX);
+                if self.random.one_in(8) {
+                    // Most of these are made by `fallocate`.
+                    return Op::Write { handle, offset, data: vec![0; len as usize] };
+                }
                 let seed = self.random.any();
                 let data = (0..len).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i as u8).collect();
                 Op::Write { handle, offset, data }
@@ -699,7 +734,7 @@ impl Chooser<'_> {
             return Some(self.on_handle(handle, size, certain));
         }
         let is_file = |inode: &Inode| inode.node == Node::File;
-        let op = match self.random.below(116) {
+        let op = match self.random.below(123) {
             0..=24 => {
                 let at = self.at(false);
                 let there = self.names.find(at.dir(), &at.name);
@@ -749,9 +784,16 @@ impl Chooser<'_> {
             92..=96 => Op::Readdir { at: self.at(true) },
             97..=99 => Op::FsyncDir { at: self.at(true) },
             100..=108 => self.on_xattrs()?,
-            109 | 110 => Op::SetStripe { at: self.striped()?, policy: self.policy() },
+            109 | 110 | 116 | 117 => {
+                Op::SetStripe { at: self.striped()?, policy: self.policy(), osts: Vec::new() }
+            }
             111 | 112 => Op::GetStripe { at: self.striped()? },
             113 => Op::StatFs,
+            114 | 115 => Op::GetLinks { at: self.existing(|_| true)? },
+            118..=120 => {
+                let policy = StripePolicy { stripe_count: 0, ..self.policy() };
+                Op::SetStripe { at: self.existing(is_file)?, policy, osts: self.some_osts() }
+            }
             _ => {
                 let how = OpenHow { write: true, truncate: false, ..self.how() };
                 Op::Tmpfile { at: self.at(true), how }
@@ -804,6 +846,17 @@ impl Chooser<'_> {
         }
     }
 
+    /// OSTs in any order, each once.
+    fn some_osts(&mut self) -> Vec<u32> {
+        let mut left: Vec<u32> = (0..crate::world::OSTS).collect();
+        let mut osts = Vec::new();
+        while osts.is_empty() || !left.is_empty() && self.random.one_in(2) {
+            let at = self.random.index(left.len());
+            osts.push(left.remove(at));
+        }
+        osts
+    }
+
     /// Writes to this file, or opens it for that.
     pub(crate) fn write_to(&mut self, fid: Fid, open: &[(Handle, u64, bool)]) -> Option<Op> {
         let writes = |(handle, ..): &&(Handle, u64, bool)| handle.fid == fid && handle.how.write;
@@ -835,6 +888,7 @@ impl Chooser<'_> {
         let to = self.at(false);
         let exchange = self.random.one_in(8);
         let no_replace = !exchange && self.random.one_in(8);
-        Some(Op::Rename { from, to, exchange, no_replace })
+        let whiteout = !exchange && self.random.one_in(3);
+        Some(Op::Rename { from, to, exchange, no_replace, whiteout })
     }
 }

@@ -20,7 +20,8 @@ use sateen_types::{
     Timestamp,
 };
 use sateen_wire::{
-    Body, Callback, Header, MdtReply, Message, OstRequest, ReplyBody, Request, TargetInfo,
+    Body, Callback, Header, MdtReply, Message, OstRequest, ParamInfo, ReplyBody, Request,
+    TargetInfo,
 };
 
 use crate::data::Data;
@@ -28,7 +29,7 @@ use crate::disk::Disk;
 use crate::executor::{Executor, Signal, lock};
 use crate::host::{Host, Want};
 use crate::kernel::{Handle, Kernel};
-use crate::mgc::Mgc;
+use crate::mgc::{Mgc, Setting};
 use crate::model::Model;
 use crate::names::{Mutation, Names};
 use crate::net::Network;
@@ -226,6 +227,9 @@ pub struct World {
     next_registrar: u64,
     /// Every configuration that the MGS has told of.
     configs: BTreeMap<u64, Vec<TargetInfo>>,
+    params: BTreeMap<u64, Vec<ParamInfo>>,
+    /// The parameters of targets that are down.
+    settings: BTreeMap<Endpoint, Setting>,
     unmounted: Arc<Mutex<Vec<ClientId>>>,
     /// Incarnations that have left in good order.
     left: BTreeSet<ClientId>,
@@ -281,6 +285,8 @@ impl World {
             ports: BTreeMap::new(),
             next_registrar: 0,
             configs: BTreeMap::new(),
+            params: BTreeMap::new(),
+            settings: BTreeMap::new(),
             unmounted: Arc::default(),
             left: BTreeSet::new(),
             next_leave: 100,
@@ -361,7 +367,7 @@ impl World {
         let faulty = self.config.network_faults && self.config.crashes;
         self.is_small = faulty && self.random.one_in(4);
         self.report.count("world short of space", u64::from(self.is_small));
-        self.is_hunting = faulty && self.random.one_in(2);
+        self.is_hunting = faulty && !self.random.one_in(3);
         self.report.count("world of hunted messages", u64::from(self.is_hunting));
         self.network.is_seeking = self.config.network_faults;
         for me in endpoints() {

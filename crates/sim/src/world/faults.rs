@@ -193,7 +193,7 @@ impl World {
             _ => "crash MGS",
         };
         host.crash(&mut self.random, &mut self.report);
-        self.mgcs.remove(&target);
+        self.registrar_dies(target);
         self.cut_off(target);
         self.report.count(kind, 1);
         self.note(|| format!("{target} crashes"));
@@ -424,6 +424,7 @@ impl World {
             running.dead = true;
             self.report.operations += 1;
             let result = Err(Errno::EIO);
+            self.may_get_objects(&running, &result);
             self.judge_failed(&running, &result, self.now_ns + LATE_NS);
             // Its requests may still be on their way.
             let (dead_client, durable_from) = (Some(incarnation), None);

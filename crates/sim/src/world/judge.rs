@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use sateen_client::SpaceTotal;
 use sateen_types::{
-    Component, Endpoint, Errno, Fid, ObjectId, Result as Answer, STRIPE_SIZE_DEFAULT, StripePolicy,
+    Component, Endpoint, Errno, Fid, FileKind, ObjectId, Result as Answer, STRIPE_SIZE_DEFAULT,
+    StripePolicy,
 };
 
 use super::faults::{BEFORE_CRASHES_MAX, touched_inodes};
@@ -96,7 +97,7 @@ impl World {
     }
 
     /// A file that is, or perhaps was, opened for writing may have objects from then on.
-    fn may_get_objects(&mut self, running: &Running, result: &Answer<Out>) {
+    pub(super) fn may_get_objects(&mut self, running: &Running, result: &Answer<Out>) {
         let Op::Open { at, how, .. } = &running.op else { return };
         if !how.write {
             return;
@@ -261,6 +262,10 @@ impl World {
             Op::Open { at, .. } | Op::Mkdir { at } | Op::Symlink { at, .. } => {
                 self.model.now.find(at.dir(), &at.name).is_none()
             }
+            Op::Rename { from, to, whiteout: true, .. } => {
+                let find = |at: &At| self.model.now.find(at.dir(), &at.name);
+                find(from) != find(to)
+            }
             _ => false,
         }
     }
@@ -350,6 +355,18 @@ impl World {
         Err(format!("{fid} has {layout:?}, made under {policy:?}"))
     }
 
+    /// A file lies on the OSTs that were chosen for it, if any were.
+    fn lies_on(&self, fid: Fid, osts: &[u32], stripe_size: u32) -> Result<(), String> {
+        let layout = self.model.data.get(&fid).and_then(|data| data.layout.as_ref());
+        let right = |part: &Component| {
+            part.osts == osts && (stripe_size == 0 || part.stripe_size == stripe_size)
+        };
+        if osts.is_empty() || layout.is_some_and(|layout| layout.components.iter().all(right)) {
+            return Ok(());
+        }
+        Err(format!("{fid} has {layout:?}, and was put on {osts:?}"))
+    }
+
     /// What a whole file system says of its space.
     fn judge_space(&self, space: &SpaceTotal) -> Result<(), String> {
         let stores = self.hosts.values().filter(|host| matches!(host.me, Endpoint::Ost(_)));
@@ -429,13 +446,13 @@ impl World {
             }
             (Op::FsyncDir { .. }, Out::Done) => self.synced(running),
             (Op::StatFs, Out::Space(space)) => self.judge_space(space),
-            (Op::SetStripe { .. }, Out::Changed(fid)) => {
+            (Op::SetStripe { osts, policy, .. }, Out::Changed(fid)) => {
                 let data = self.model.data.get(fid);
                 if data.is_some_and(|data| data.is_written) {
                     return Err("it has objects".to_owned());
                 }
                 self.layouts_changed();
-                Ok(())
+                self.lies_on(*fid, osts, policy.stripe_size)
             }
             (Op::GetStripe { .. }, Out::Striping(fid, Some(layout), _)) => {
                 let known = self.model.data.get(fid).and_then(|data| data.layout.as_ref());
@@ -652,10 +669,18 @@ impl World {
     fn settle_one(&mut self, settling: &Settling, found: &Names) -> Result<(), String> {
         let running = &settling.running;
         let before = &self.model.now;
-        let made = running.touched.iter().find_map(|(touched, _)| match touched {
-            Touched::Name(dir, name) if before.find(*dir, name).is_none() => found.find(*dir, name),
-            _ => None,
-        });
+        let made = match &running.op {
+            // The device that has taken the old name.
+            Op::Rename { from, whiteout: true, .. } => found
+                .find(from.dir(), &from.name)
+                .filter(|fid| before.find(from.dir(), &from.name) != Some(*fid)),
+            _ => running.touched.iter().find_map(|(touched, _)| match touched {
+                Touched::Name(dir, name) if before.find(*dir, name).is_none() => {
+                    found.find(*dir, name)
+                }
+                _ => None,
+            }),
+        };
         let agree = |names: &Names| -> Option<String> {
             running.touched.iter().find_map(|(touched, _)| match touched {
                 Touched::Name(dir, name) => {
@@ -734,6 +759,9 @@ fn made_by(op: &Op, out: &Out) -> Option<Fid> {
     match (op, out) {
         (Op::Open { .. }, Out::Opened(handle)) => Some(handle.fid),
         (Op::Mkdir { .. } | Op::Symlink { .. }, Out::Attr(attr)) => Some(attr.fid),
+        (Op::Rename { .. }, Out::Attr(attr)) if attr.kind() == FileKind::CharDevice => {
+            Some(attr.fid)
+        }
         _ => None,
     }
 }
@@ -801,6 +829,23 @@ fn judge_names(names: &Names, op: &Op, out: &Out) -> Result<(), String> {
             let got = (Some(*fid), layout.is_some(), *policy);
             let right = (right, is_file, inode.policy);
             if got == right { Ok(()) } else { Err(format!("{got:?} instead of {right:?}")) }
+        }
+        (Op::GetLinks { at }, Out::Links(fid, links)) => {
+            let right = expected(at).map(|fid| (fid, names.names_of(fid)));
+            let mut links = links.clone();
+            links.sort_unstable();
+            let got = Some((*fid, links));
+            if got == right { Ok(()) } else { Err(format!("{got:?} instead of {right:?}")) }
+        }
+        // Two names of one file stay as they are.
+        (Op::Rename { from, to, .. }, Out::Attr(attr)) if expected(from) == expected(to) => {
+            let right = expected(from);
+            if Some(attr.fid) == right { Ok(()) } else { Err(format!("not {right:?}")) }
+        }
+        (Op::Rename { .. }, Out::Attr(attr)) => {
+            let got = (attr.kind(), attr.mode & 0o7777, attr.nlink, attr.rdev);
+            let right = (FileKind::CharDevice, 0, 1, 0);
+            if got == right { Ok(()) } else { Err(format!("{got:?} instead of a whiteout")) }
         }
         (Op::Readlink { at }, Out::Bytes(bytes)) => {
             let inode = expected(at).and_then(|fid| names.inodes.get(&fid));

@@ -9,6 +9,9 @@ use sateen_wire::{Body, Message, MgsReply, Reply, ReplyBody, TargetInfo};
 use super::World;
 use crate::mgc::Mgc;
 
+/// Of so many looks at the parameters one is followed by a change of them, which makes everybody
+/// look again.
+const LOOKS_PER_SET: u64 = 10;
 /// Clients of the MGS in targets' processes count from here.
 const REGISTRARS: u64 = 0x7e61_0000_0000;
 /// The first port of a target; the next ones are those that it moves to.
@@ -29,7 +32,8 @@ impl World {
         let info = TargetInfo { target: me, nid, inactive: false };
         self.next_registrar += 1;
         let id = ClientId(REGISTRARS + self.next_registrar);
-        let (mgc, connect) = Mgc::new(me, id, (info, boots), self.now_ns);
+        let setting = self.settings.remove(&me).unwrap_or_default();
+        let (mgc, connect) = Mgc::new(me, id, (info, boots), setting, self.now_ns);
         self.mgcs.insert(me, mgc);
         self.send(connect);
     }
@@ -37,8 +41,10 @@ impl World {
     /// The MGS has answered a target's process.
     pub(super) fn registrar_hears(&mut self, message: &Message) {
         let Body::Reply(reply) = &message.body else { return };
+        let works = self.next_op <= self.config.operations;
+        let sets = works && self.random.one_in(LOOKS_PER_SET);
         let Some(mgc) = self.mgcs.get_mut(&message.header.to) else { return };
-        match mgc.on_reply(&message.header, reply, self.now_ns) {
+        match mgc.on_reply(&message.header, reply, sets, self.now_ns) {
             Ok(Some(next)) => self.send(next),
             Ok(None) => {}
             Err(what) => self.fail(what),
@@ -52,9 +58,23 @@ impl World {
         }
     }
 
+    /// The process of a target has ended.
+    pub(super) fn registrar_dies(&mut self, me: Endpoint) {
+        if let Some(mgc) = self.mgcs.remove(&me) {
+            self.settings.insert(me, mgc.into_setting());
+        }
+    }
+
     /// The MGS tells somebody of a configuration: one that was told under this version must
-    /// have been this, whatever has crashed since.
+    /// have been this, whatever has crashed since. The same with parameters.
     pub(super) fn configuration_told(&mut self, reply: &Reply) {
+        if let ReplyBody::Mgs(MgsReply::Params { version, params }) = &reply.body {
+            let told = self.params.entry(*version).or_insert_with(|| params.clone());
+            if told != params {
+                let what = format!("the parameters of {version} were {told:?}, and are {params:?}");
+                self.fail(what);
+            }
+        }
         let ReplyBody::Mgs(MgsReply::Config { version, targets }) = &reply.body else { return };
         let told = self.configs.entry(*version).or_insert_with(|| targets.clone());
         if told != targets {
