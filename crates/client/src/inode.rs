@@ -105,6 +105,8 @@ pub(crate) struct InodeState {
     /// before it has arrived: nobody else may see the size that it corrects. Nor must another
     /// report overtake it.
     pub(crate) reporting: bool,
+    /// What it tells is when something was read, and nothing of the size.
+    pub(crate) reporting_atime: bool,
     pub(crate) unsynced: BTreeMap<u32, Unsynced>,
     /// Syncs of the objects: one at a time, each with a number.
     pub(crate) syncing: bool,
@@ -233,7 +235,8 @@ impl InodeState {
     /// alone knows the size then. A report on its way counts, because answers that the MDT
     /// gave before it arrived may still come.
     pub(crate) fn is_writer(&self) -> bool {
-        (self.unreported_mtime.is_some() || self.reporting) && self.owns_size()
+        let telling = self.reporting && !self.reporting_atime;
+        (self.unreported_mtime.is_some() || telling) && self.owns_size()
     }
 
     /// Whether an answer to a request sent at `stamp` tells how things are now, so far as locks
@@ -398,12 +401,13 @@ impl InodeState {
     fn begin_report(&mut self) -> Option<SizeReport> {
         let report = self.report();
         self.reporting = report.is_some();
+        self.reporting_atime = report.is_some_and(|report| report.mtime.is_none());
         report
     }
 
     /// The report has arrived, as is known from `now` on, or is to be made again.
     pub(crate) fn reported(&mut self, report: SizeReport, arrived: bool, now: u64) {
-        self.reporting = false;
+        (self.reporting, self.reporting_atime) = (false, false);
         // What was asked before it arrived says nothing of it.
         self.changed_at = now;
         if !arrived && self.unreported_mtime.is_none() && self.size_known {

@@ -103,8 +103,7 @@ fn rows(states: Vec<TargetState>) -> Result<Vec<u8>> {
 
 async fn space(client: &Arc<Client>) -> Result<Vec<u8>> {
     let states = client.target_states();
-    let out_of_use =
-        |target| states.iter().any(|state| state.target == target && !state.active);
+    let out_of_use = |target| states.iter().any(|state| state.target == target && !state.active);
     let rows: Vec<SpaceRow> = client
         .target_spaces()
         .await

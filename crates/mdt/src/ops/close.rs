@@ -4,7 +4,7 @@ use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Fid};
 use sateen_wire::{OpenId, SizeReport};
 
-use super::report::{accessed, apply, changes, read_at, wrote};
+use super::report::{accessed, apply, changes, of_size, read_at, wrote};
 use super::{put_inode, writes_data};
 use crate::destroy::{count, destroy};
 use crate::keys;
@@ -37,7 +37,7 @@ pub(super) fn run(
     let Some(file) = mdt.opens.get(fid) else { return Err(Errno::EBADF.into()) };
     // A reader's close may bring what the same client has written through another open.
     let holder = mdt.locks.covers(op.client, &writes_data(fid));
-    let report = report.filter(|_| holder);
+    let report = report.filter(|report| holder && of_size(report));
     if !write && !last && atime.is_none() && report.is_none() {
         mdt.clients.close(op.client, id);
         mdt.opens.close(fid, op.client, purpose);

@@ -5,7 +5,7 @@ use sateen_target::Fault;
 use sateen_types::{Errno, Fid};
 use sateen_wire::{Grants, Ibits, LockId, MdtReply, SizeReport};
 
-use super::report::{accessed, apply, changes, wrote};
+use super::report::{accessed, apply, changes, of_size, wrote};
 use super::{put_inode, reads_size, shown, writes_data};
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
@@ -37,7 +37,7 @@ pub(super) fn cancel(
     report: Option<&SizeReport>,
 ) -> Result<Outcome, Fault> {
     let mut transno = 0;
-    let writer = mdt.locks.covers(op.client, &writes_data(fid));
+    let writer = report.is_some_and(of_size) && mdt.locks.covers(op.client, &writes_data(fid));
     let reader = mdt.locks.covers(op.client, &reads_size(fid));
     if let Some(report) = report.filter(|_| reader) {
         let view = View::new(&mdt.core, op.fetched, mdt.config.index);

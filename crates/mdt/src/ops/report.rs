@@ -39,6 +39,12 @@ pub(super) fn accessed(attr: &mut Attr, read_at: Option<Timespec>, stamp: &Stamp
     }
 }
 
+/// A report that tells the size. One of a reader tells when he read, and what comes along may be
+/// older than a truncation that is under way.
+pub(super) fn of_size(report: &SizeReport) -> bool {
+    report.mtime.is_some()
+}
+
 /// Whether a report says that something was written.
 pub(super) fn wrote(report: &SizeReport) -> bool {
     report.mtime.is_some() || report.size > 0
@@ -101,6 +107,7 @@ pub(super) fn run(
         // Beyond what the objects prove lies a hole: only truncates make files smaller.
         report.size = report.size.max(inode.attr.size);
     }
+    holder &= glimpsed.is_some() || of_size(&report);
     let told = holder && changes(&inode.attr, &report);
     let read_at = if glimpsed.is_none() {
         read_at(&mut mdt.locks, op, &inode.attr, Some(&report))?

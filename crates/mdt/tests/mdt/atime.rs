@@ -1,6 +1,6 @@
 //! Access times: told by readers, as long as they hold the data.
 
-use sateen_types::{Fid, Timespec};
+use sateen_types::{ClientId, Fid, Timespec};
 use sateen_wire::*;
 
 use crate::harness::*;
@@ -17,9 +17,13 @@ fn read_at(sec: i64) -> SizeReport {
 }
 
 /// `client` opens a file for reading, with all locks.
-fn open(world: &mut World, client: sateen_types::ClientId, fid: Fid) -> (OpenId, Grants) {
+fn open(world: &mut World, client: ClientId, fid: Fid) -> (OpenId, Grants) {
+    open_how(world, client, fid, OpenFlags::default())
+}
+
+fn open_how(world: &mut World, client: ClientId, fid: Fid, flags: OpenFlags) -> (OpenId, Grants) {
     let open_id = world.open_id(client);
-    let (flags, cred, want) = (OpenFlags::default(), Cred::default(), META.union(DATA));
+    let (cred, want) = (Cred::default(), META.union(DATA));
     let reply = world.call(client, MdtRequest::Open { fid, flags, open_id, cred, want });
     assert_eq!(reply.error, None);
     (open_id, reply.grants)
@@ -69,6 +73,28 @@ fn whoever_holds_no_data_says_nothing_of_its_atime() {
     world.ok(B, MdtRequest::SetAttr { fid, set, cred: Cred::default() });
     world.close(A, fid, open_id, Some(read_at(55)));
     assert_eq!(world.stat(B, fid).atime, at(20), "it may have been read before that");
+}
+
+#[test]
+fn who_may_write_and_has_only_read_says_nothing_of_the_size() {
+    let mut world = World::with_clients(1);
+    let fid = world.mknod(A, ROOT, "file");
+    let flags = OpenFlags { write: true, truncate: false, exec: false };
+    let (write_id, _) = open_how(&mut world, A, fid, flags);
+    let (read_id, _) = open(&mut world, A, fid);
+    let written = SizeReport { size: 1000, blocks: 8, mtime: Some(at(10)), atime: None };
+    let tell = |report| MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 };
+    world.ok(A, tell(written));
+    assert_eq!(world.stat(A, fid).size, 1000);
+    // He believes what was before somebody cut the file.
+    let stale = SizeReport { size: 5000, blocks: 16, ..read_at(50) };
+    world.ok(A, tell(stale));
+    assert_eq!((world.stat(A, fid).size, world.stat(A, fid).atime), (1000, at(50)));
+    let stale = SizeReport { size: 5000, blocks: 16, ..read_at(60) };
+    world.close(A, fid, read_id, Some(stale));
+    assert_eq!((world.stat(A, fid).size, world.stat(A, fid).atime), (1000, at(60)));
+    world.close(A, fid, write_id, None);
+    assert_eq!(world.stat(A, fid).size, 1000);
 }
 
 #[test]
