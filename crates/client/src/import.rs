@@ -72,11 +72,8 @@ impl Pending {
         (self.message.header.generation, self.message.header.seq) = (generation, seq);
         self.resend_after_ns = RESEND_NS;
         self.asked_before = true;
-        // A new connection begins without a grant, and what comes on top of none is others'.
-        if let Body::Request(Request::Ost(OstRequest::Write { grant_used, .. })) =
-            &mut self.message.body
-        {
-            *grant_used = 0;
+        if let Body::Request(request) = &mut self.message.body {
+            without_grant(request);
         }
     }
 
@@ -90,6 +87,13 @@ impl Pending {
         let write =
             matches!(self.message.body, Body::Request(Request::Ost(OstRequest::Write { .. })));
         self.asked_before && write && reply.error.is_some_and(|errno| errno != Errno::EAGAIN)
+    }
+}
+
+/// A new connection begins without a grant, and what comes on top of none is others'.
+fn without_grant(request: &mut Request) {
+    if let Request::Ost(OstRequest::Write { grant_used, .. }) = request {
+        *grant_used = 0;
     }
 }
 
@@ -353,6 +357,11 @@ impl Import {
         Ok(())
     }
 
+    /// Of the connection.
+    pub(crate) fn generation(&self) -> u32 {
+        lock(&self.state).generation
+    }
+
     /// Whether there is a connection.
     pub(crate) fn is_open(&self) -> bool {
         lock(&self.state).link == Link::Open
@@ -471,6 +480,7 @@ impl Import {
         era: Option<u64>,
     ) -> Result<Answer> {
         let mut asked = Some((request, bulk));
+        let mut came_in = None;
         let (slot, owner, stamp, message) = until(
             &self.state,
             |s| &mut s.line,
@@ -482,7 +492,11 @@ impl Import {
                 if s.link != Link::Open {
                     return if s.failed { Some(Err(Errno::EIO)) } else { given_up() };
                 }
+                let since = *came_in.get_or_insert(s.generation);
                 let Some(slot) = s.take_slot() else { return given_up() };
+                if let (false, Some((request, _))) = (since == s.generation, &mut asked) {
+                    without_grant(request);
+                }
                 let stamp = stamp();
                 let message = self.begin(s, port, slot, asked.take()?, (stamp, pin))?;
                 Some(Ok((slot, s.calls, stamp, message)))

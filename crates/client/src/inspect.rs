@@ -86,6 +86,7 @@ impl Client {
         // A new connection begins without a grant.
         self.drop_grant(index);
         import.set_active(active);
+        self.unsynced.wake();
         if active {
             import.connect(self.port.as_ref());
         }

@@ -22,8 +22,9 @@ pub const INODES_DEFAULT: usize = 200_000;
 /// Most inodes that the kernel is asked to forget in one tick: it answers each with a FORGET,
 /// and each costs a cancel.
 const PRUNE_MAX: usize = 8192;
-/// Most inodes looked at in one tick.
+/// Most inodes looked at in one tick, and without letting others at them.
 const LOOK_MAX: usize = 4 * PRUNE_MAX;
+const LOOK_AT_ONCE: usize = 1024;
 
 /// Tasks that cancel the locks of inodes that nobody needs. A kernel that is short of memory
 /// forgets a million inodes at once; each with a task of its own would wait for a slot of the
@@ -76,6 +77,9 @@ impl Client {
 
     /// If there are too many inodes, asks the kernel to forget some.
     pub(crate) fn prune(&self) {
+        if !self.port.can_prune() {
+            return;
+        }
         let unused = self.unused();
         if !unused.is_empty() {
             self.port.prune(unused);
@@ -85,24 +89,27 @@ impl Client {
     fn unused(&self) -> Vec<Ino> {
         let mut lru = lock(&self.lru);
         let mut unused = Vec::new();
-        let inodes = lock(&self.inodes);
-        let surplus = inodes.all.len().saturating_sub(lru.inodes_max).min(PRUNE_MAX);
-        if surplus == 0 {
-            return unused;
-        }
-        let mut from = Bound::Excluded(lru.hand);
-        for _ in 0..LOOK_MAX {
-            if unused.len() == surplus {
+        for _ in 0..LOOK_MAX / LOOK_AT_ONCE {
+            let inodes = lock(&self.inodes);
+            let surplus = inodes.all.len().saturating_sub(lru.inodes_max).min(PRUNE_MAX);
+            let mut looked = 0;
+            for (fid, inode) in inodes.all.range((Bound::Excluded(lru.hand), Bound::Unbounded)) {
+                if looked == LOOK_AT_ONCE || unused.len() >= surplus {
+                    break;
+                }
+                looked += 1;
+                lru.hand = *fid;
+                if is_unused(inode) {
+                    unused.push(fid.ino());
+                }
+            }
+            if unused.len() >= surplus {
                 break;
             }
-            let Some((fid, inode)) = inodes.all.range((from, Bound::Unbounded)).next() else {
+            if looked < LOOK_AT_ONCE {
                 // Once round, and no further: what was passed over has been used.
                 lru.hand = Fid::default();
                 break;
-            };
-            (lru.hand, from) = (*fid, Bound::Excluded(*fid));
-            if is_unused(inode) {
-                unused.push(fid.ino());
             }
         }
         unused

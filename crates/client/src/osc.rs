@@ -28,6 +28,13 @@ impl Client {
         }
     }
 
+    /// Waits until there is room for what is to be synced at an OST, if it is in use.
+    pub(crate) async fn room_for(&self, index: u32) {
+        let import = self.import(Endpoint::Ost(index));
+        let in_use = || import.as_ref().is_some_and(|import| import.is_active());
+        self.unsynced.room(index, in_use).await;
+    }
+
     /// A request without bulk.
     ///
     /// # Errors
@@ -64,9 +71,10 @@ impl Client {
         index: u32,
         (object, layout_gen): (ObjectId, u32),
         offset: u64,
-        (data, grant_used): (Bytes, u64),
+        (data, mut grant_used): (Bytes, u64),
         era: u64,
     ) -> Result<u64> {
+        let connection = || self.import(Endpoint::Ost(index)).map(|import| import.generation());
         loop {
             let request = OstRequest::Write { object, layout_gen, offset, grant_used };
             match self.ost(index, request, Bulk::Data(data.clone()), Some(era)).await {
@@ -75,7 +83,13 @@ impl Client {
                     return Ok(boot_epoch);
                 }
                 Ok(_) => return Err(Errno::EPROTO),
-                Err(Errno::EAGAIN) => self.port.sleep(1_000_000).await,
+                Err(Errno::EAGAIN) => {
+                    let before = connection();
+                    self.port.sleep(1_000_000).await;
+                    if connection() != before {
+                        grant_used = 0;
+                    }
+                }
                 Err(errno) => {
                     // It was not sent, and used up nothing.
                     let left = errno == Errno::EINTR

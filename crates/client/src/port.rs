@@ -35,6 +35,8 @@ pub trait Port: Send + Sync {
     /// Never called while one of the client's mutexes is held; the kernel may well send
     /// requests before it ends.
     fn invalidate(&self, what: KernelInval) -> Pin<Box<dyn Future<Output = bool> + Send>>;
+    /// Whether the kernel can be asked to forget inodes.
+    fn can_prune(&self) -> bool;
     /// Asks the kernel to forget those of these inodes that no program uses: it will say so of
     /// each that it has forgotten. Nobody waits for it.
     fn prune(&self, inodes: Vec<Ino>);

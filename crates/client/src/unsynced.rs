@@ -174,8 +174,13 @@ impl UnsyncedObjects {
         (self.count.load(Ordering::Relaxed), lock(&self.state).lost.len())
     }
 
-    /// Waits until there is room to write to an OST.
-    pub(crate) async fn room(&self, ost: u32) {
+    /// Somebody may have nothing to wait for any more.
+    pub(crate) fn wake(&self) {
+        self.update(|_| ());
+    }
+
+    /// Waits until there is room to write to an OST, or it is out of use.
+    pub(crate) async fn room(&self, ost: u32, in_use: impl Fn() -> bool) {
         if self.count.load(Ordering::Relaxed) <= OBJECTS_LIMIT {
             return;
         }
@@ -183,7 +188,7 @@ impl UnsyncedObjects {
             let count = state.count();
             let share = OBJECTS_MAX / state.osts.len().max(1);
             let own = state.osts.get(&ost).map_or(0, |ost| ost.objects.len());
-            (count <= OBJECTS_LIMIT || own <= share).then_some(())
+            (count <= OBJECTS_LIMIT || own <= share || !in_use()).then_some(())
         };
         until(&self.state, |state| &mut state.waiters, has_room).await;
     }
@@ -302,7 +307,11 @@ mod tests {
     }
 
     fn has_room(left: &UnsyncedObjects, ost: u32) -> bool {
-        pin!(left.room(ost)).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        goes_on(left, ost, true)
+    }
+
+    fn goes_on(left: &UnsyncedObjects, ost: u32, in_use: bool) -> bool {
+        pin!(left.room(ost, || in_use)).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     #[test]
@@ -316,6 +325,7 @@ mod tests {
         leave(&left, OBJECTS_LIMIT + 1, (0, 5));
         assert!(!has_room(&left, 0));
         assert!(has_room(&left, 1), "it is another's fault");
+        assert!(goes_on(&left, 0, false), "nobody waits for one that is out of use");
         left.synced(
             0,
             &[(ObjectId { fid: fid(2), stripe: 0 }, Written { boot_epoch: 5, stamp: 1 })],

@@ -68,6 +68,10 @@ impl Port for SimPort {
         Box::pin(Raised(signal))
     }
 
+    fn can_prune(&self) -> bool {
+        true
+    }
+
     fn prune(&self, inodes: Vec<Ino>) {
         self.wish(Wish::Prune(inodes));
     }

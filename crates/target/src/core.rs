@@ -148,7 +148,13 @@ impl Core {
                 | ReplyBody::Ost(OstReply::Objects(_))
                 | ReplyBody::Mgs(MgsReply::Config { .. })
         );
-        if !large && header.generation != 0 {
+        if header.generation != 0 && large {
+            // Whoever is no longer interested asks something harmless in its place, and is to be
+            // answered.
+            let last_committed = reply.last_committed;
+            let done = Reply { last_committed, ..Reply::ok(ReplyBody::Empty) };
+            self.exports.answered(header, &done);
+        } else if header.generation != 0 {
             self.exports.answered(header, &reply);
         }
         self.send_reply(header, reply, bulk, out);

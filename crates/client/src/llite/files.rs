@@ -8,6 +8,7 @@ use sateen_types::{Attr, Endpoint, Errno, Fid, FileKind, Layout, Result, seq};
 use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, SetAttr};
 
 use super::names::{Made, Make};
+use super::space::ANSWER_NS;
 use super::{Entry, Known};
 use crate::atime::AtimePolicy;
 use crate::client::Client;
@@ -401,7 +402,8 @@ impl Client {
             return;
         }
         let Ok(Some(layout)) = self.layout_of(inode).await else { return };
-        if let Ok((_, blocks)) = self.glimpse(inode.fid, &layout).await {
+        let glimpse = self.not_longer_than(ANSWER_NS, self.glimpse(inode.fid, &layout));
+        if let Some(Ok((_, blocks))) = glimpse.await {
             inode.update(|state| {
                 if asks(state) {
                     state.takes_up(blocks)

@@ -7,6 +7,7 @@ use sateen_wire::{OstReply, OstRequest};
 
 use super::data::FILE_BYTES_MAX;
 use super::files::File;
+use super::space::ANSWER_NS;
 use crate::client::Client;
 use crate::inode::{Inode, Unsynced};
 use crate::locks::Access;
@@ -86,9 +87,12 @@ impl Client {
         let grown = if keep_size || how == Falloc::PunchHole { 0 } else { end };
         inode.update(|state| state.wrote(grown, 0, mtime));
         changed?;
-        // How much space came or went, only the OSTs know.
-        let (_, blocks) = self.glimpse(inode.fid, &layout).await?;
-        inode.update(|state| state.takes_up(blocks));
+        // How much space came or went, only the OSTs know; also those that had no part in it.
+        let glimpse = self.not_longer_than(ANSWER_NS, self.glimpse(inode.fid, &layout));
+        match glimpse.await {
+            Some(Ok((_, blocks))) => inode.update(|state| state.takes_up(blocks)),
+            _ => lock(&inode.state).blocks_doubtful = true,
+        }
         drop(used);
         Ok(())
     }
@@ -118,7 +122,7 @@ impl Client {
             let range = (from, to - from);
             let keep_size = keep_size || !is_last(stripe);
             let request = range_request(object, layout.generation, range, how, keep_size);
-            self.unsynced.room(ost).await;
+            self.room_for(ost).await;
             // Of the run that answers: one that the OST's restart catches in the middle is asked
             // for again.
             let (OstReply::Done, boot_epoch) = self.ost_call_in(Some(era), ost, request).await?

@@ -406,6 +406,9 @@ mod tests {
         ) -> core::pin::Pin<Box<dyn Future<Output = bool> + Send>> {
             Box::pin(ready(true))
         }
+        fn can_prune(&self) -> bool {
+            false
+        }
         fn prune(&self, _: Vec<sateen_types::Ino>) {}
     }
 

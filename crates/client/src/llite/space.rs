@@ -9,8 +9,9 @@ use sateen_wire::{MdtReply, MdtRequest, OstReply, OstRequest, StatFs};
 use crate::client::{Client, TargetSpace};
 use crate::sync::{Waiters, lock, until};
 
-/// How long a target is waited for that does not say how much space it has: 1 s.
-const ANSWER_NS: u64 = 1_000_000_000;
+/// How long a target is waited for that does not say how much space it has, or a file takes up:
+/// 1 s.
+pub(crate) const ANSWER_NS: u64 = 1_000_000_000;
 
 /// What targets have said of their space. Each is asked once at a time.
 #[derive(Debug, Default)]

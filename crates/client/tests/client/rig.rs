@@ -77,6 +77,9 @@ impl Port for TestPort {
         self.0.lock().unwrap().invals.push((what, done.clone()));
         Box::pin(Flag(done))
     }
+    fn can_prune(&self) -> bool {
+        true
+    }
     fn prune(&self, inodes: Vec<Ino>) {
         self.0.lock().unwrap().unused.extend(inodes);
     }

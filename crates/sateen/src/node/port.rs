@@ -79,6 +79,10 @@ impl Port for ClientPort {
         self.kernel.invalidate(what)
     }
 
+    fn can_prune(&self) -> bool {
+        matches!(&*lock(&self.kernel.state), State::Here { unused: Some(_), .. })
+    }
+
     fn prune(&self, inodes: Vec<Ino>) {
         self.kernel.prune(inodes);
     }
