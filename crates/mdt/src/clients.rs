@@ -34,8 +34,11 @@ struct Client {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     all: BTreeMap<ClientId, Client>,
-    /// Lost clients, and the OSTs that have yet to refuse them.
+    /// Lost clients, and the OSTs that have yet to refuse them, so long as that is waited for.
     fencing: BTreeMap<ClientId, BTreeSet<u32>>,
+    /// The same with the OSTs that are out of use, which nobody waits for: until they have done
+    /// so, too, the clients are on record as not refused.
+    owed: BTreeMap<ClientId, BTreeSet<u32>>,
     /// Those among them that the last run had: which locks they held is not known.
     old: BTreeSet<ClientId>,
 }
@@ -54,7 +57,7 @@ impl Clients {
         self.old.is_empty()
     }
 
-    /// Whether no OST has a client to refuse.
+    /// Whether no OST in use has a client to refuse.
     pub(crate) fn all_are_fenced(&self) -> bool {
         self.fencing.is_empty()
     }
@@ -153,44 +156,73 @@ impl Mdt {
         let nowhere = osts.is_empty();
         self.clients.fencing.insert(client, osts);
         if nowhere {
+            self.let_go(client);
+        }
+        if !self.clients.owed.contains_key(&client) {
             self.refused(client);
         }
     }
 
     /// Has a client refused by all OSTs; those that are waited for. One that is not in use is told
-    /// as soon as it can be: nobody reads there before.
+    /// as soon as it can be.
     fn fence_everywhere(&mut self, client: ClientId) -> BTreeSet<u32> {
         self.osp.fence(client);
-        let osts = self.osp.indices().into_iter();
-        osts.filter(|ost| self.alloc.is_active(*ost)).collect()
+        let osts: BTreeSet<u32> = self.osp.indices().into_iter().collect();
+        let waited = osts.iter().copied().filter(|ost| self.alloc.is_active(*ost)).collect();
+        if !osts.is_empty() {
+            self.clients.owed.insert(client, osts);
+        }
+        waited
     }
 
     /// An OST refuses an evicted client from now on.
     pub(crate) fn fenced(&mut self, ost: u32, client: ClientId) {
+        self.not_waited_for(ost, client);
+        let Some(left) = self.clients.owed.get_mut(&client) else { return };
+        left.remove(&ost);
+        if left.is_empty() {
+            self.clients.owed.remove(&client);
+            self.refused(client);
+        }
+    }
+
+    fn not_waited_for(&mut self, ost: u32, client: ClientId) {
         let Some(left) = self.clients.fencing.get_mut(&client) else { return };
         left.remove(&ost);
         if left.is_empty() {
-            self.refused(client);
+            self.let_go(client);
         }
     }
 
     /// Takes an OST out of use, or back into it: out of use it gets no new objects, and nobody
     /// waits for it. What it has to remove it is told when it can be reached.
     pub fn set_ost_active(&mut self, ost: u32, active: bool) {
-        if !self.alloc.set_active(ost, active) || active {
+        if !self.alloc.set_active(ost, active) {
+            return;
+        }
+        if active {
+            let owed = &self.clients.owed;
+            let owes = |client: &ClientId| owed.get(client).is_some_and(|all| all.contains(&ost));
+            for (_, left) in self.clients.fencing.iter_mut().filter(|(client, _)| owes(client)) {
+                left.insert(ost);
+            }
             return;
         }
         let waiting: Vec<ClientId> = self.clients.fencing.keys().copied().collect();
         for client in waiting {
-            self.fenced(ost, client);
+            self.not_waited_for(ost, client);
         }
+    }
+
+    /// All OSTs that are in use refuse a lost client: others may have what it had.
+    fn let_go(&mut self, client: ClientId) {
+        self.clients.fencing.remove(&client);
+        self.clients.old.remove(&client);
+        self.locks.release_client(client);
     }
 
     /// All OSTs refuse a lost client.
     fn refused(&mut self, client: ClientId) {
-        self.clients.fencing.remove(&client);
-        self.clients.old.remove(&client);
-        self.locks.release_client(client);
         self.batch.clear();
         self.batch.put(&keys::client(client), &ClientRecord { refused: true });
         self.core.commit(&self.batch);
@@ -200,7 +232,7 @@ impl Mdt {
     pub(crate) fn disconnected(&mut self, client: ClientId) {
         self.gone(client);
         self.locks.release_client(client);
-        if !self.clients.fencing.contains_key(&client) {
+        if !self.clients.owed.contains_key(&client) {
             self.llog.remove(keys::client(client));
         }
     }

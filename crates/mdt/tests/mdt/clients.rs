@@ -76,6 +76,34 @@ fn whoever_may_be_writing_is_recorded_until_he_has_gone() {
 }
 
 #[test]
+fn an_ost_out_of_use_is_not_waited_for_and_refuses_the_lost_later() {
+    let mut world = World::with_clients(1);
+    let (reply, _) = world.creat(B, ROOT, "f", META.union(DATA));
+    let fid = reply.grants.iter().next().unwrap().fid;
+    world.cut_off = true;
+    let osts: Vec<u32> = world.osts.keys().copied().collect();
+    for ost in &osts {
+        world.mdt.set_ost_active(*ost, false);
+    }
+    let (now, mut out) = (world.now, Outbox::new());
+    world.mdt.evict_client(now, B, &mut out);
+    world.rest();
+    world.ok(A, MdtRequest::Enqueue { fid, mode: LockMode::Pw, bits: DATA });
+    assert_eq!(recorded(&world), 2, "it may still write there");
+    // The next run has to know, too.
+    world.crash(world.frames.len());
+    world.cut_off = false;
+    for _ in 0..3 {
+        world.tick(2_100);
+        world.rest();
+    }
+    for ost in &osts {
+        assert!(world.osts[ost].fenced.contains(&B));
+    }
+    assert_eq!(recorded(&world), 0);
+}
+
+#[test]
 fn clients_of_the_last_run_are_refused_before_anybody_gets_their_data() {
     let (mut world, fid) = crashed_under_a_writer();
     world.connect(B);
