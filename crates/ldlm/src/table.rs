@@ -376,6 +376,12 @@ impl LockTable {
         self.callbacks.drain(..)
     }
 
+    /// Whether a client was asked to give back a lock on these bits, and has not yet.
+    pub fn gives_back(&self, client: ClientId, fid: Fid, bits: Ibits) -> bool {
+        let mut called = self.called.keys().filter_map(|id| self.slab.get(self.slab.find(*id)?));
+        called.any(|lock| lock.client == client && lock.fid == fid && lock.bits.intersects(bits))
+    }
+
     /// The next ticket whose operation can start again.
     pub fn take_woken(&mut self) -> Option<Ticket> {
         self.woken.pop_front()

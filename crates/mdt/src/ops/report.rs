@@ -72,7 +72,10 @@ pub(super) fn read_at(
     if !locks.covers(op.client, &reads_size(fid)) {
         return Ok(None);
     }
-    if locks.in_conflict(op.client, &Need::all_gone(fid, Ibits::DATA)) {
+    // Who has to give the data back must not wait for others meanwhile: as with a cancel, nobody
+    // is asked to forget the old one.
+    let leaves = locks.gives_back(op.client, fid, Ibits::DATA);
+    if !leaves && locks.in_conflict(op.client, &Need::all_gone(fid, Ibits::DATA)) {
         op.need(locks, &[Need::all_gone(fid, Ibits::UPDATE)])?;
     }
     Ok(Some(at))

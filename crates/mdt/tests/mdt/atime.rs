@@ -121,3 +121,24 @@ fn others_forget_the_atime_but_not_the_data() {
     world.close(A, other, open_id, Some(read_at(50)));
     assert!(world.clients[&B].callbacks.is_empty());
 }
+
+#[test]
+fn who_gives_his_data_back_waits_for_nobody() {
+    let third = ClientId(3);
+    let mut world = World::with_clients(2);
+    world.connect(third);
+    let fid = world.mknod(A, ROOT, "file");
+    for client in [A, B] {
+        world.clients.get_mut(&client).unwrap().obliging = false;
+    }
+    let (open_id, _) = open(&mut world, A, fid);
+    open(&mut world, B, fid);
+    // Somebody wants to write: both are to give their data back.
+    let set = SetAttr { size: Some(3), ..SetAttr::default() };
+    world.start(third, MdtRequest::SetAttr { fid, set, cred: Cred::default() });
+    world.tick(5);
+    let report = Some(read_at(50));
+    let close = world.start(A, MdtRequest::Close { fid, open_id, report });
+    world.tick(5);
+    assert_eq!(world.reply(close).map(|reply| reply.error), Some(None), "B is not waited for");
+}
