@@ -22,8 +22,20 @@ use crate::{background, logging, mounts, run_dir};
 /// How long the process of a mount that has just ended may take to say goodbye.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
 /// What mount(8) passes on without a meaning for a file system, or what is so anyway.
-const IGNORED: [&str; 9] =
-    ["defaults", "_netdev", "auto", "noauto", "nofail", "nouser", "nousers", "localflock", "users"];
+const IGNORED: [&str; 12] = [
+    "defaults",
+    "_netdev",
+    "always_ping",
+    "auto",
+    "lazystatfs",
+    "localflock",
+    "noauto",
+    "nofail",
+    "nouser",
+    "nousers",
+    "user_xattr",
+    "users",
+];
 
 /// Runs the command.
 pub(crate) fn run(args: &MountArgs) -> Outcome<ExitCode> {
@@ -58,6 +70,7 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
     if args.daemon {
         background::leave_terminal();
     }
+    let point = mounts::prepare(&args.point)?;
     // The last mount there is gone from the tree before its process has said goodbye.
     data.wait_unused(PREDECESSOR_TIMEOUT)
         .map_err(|error| Refusal::io(format!("use {}", data.path().display()), &error))?;
@@ -68,7 +81,6 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
         logging::to_terminal();
     }
     logging::abort_on_panic();
-    let point = mounts::prepare(&args.point)?;
     let mounted = node::Source { shown: args.source.clone(), below: source.below.clone() };
     let node = || Node::remote(&source.mgs, &source.fsname, mounted);
     let server = Server::start(data.clone(), node, vec![point], how, &Stop::default())?;
@@ -127,6 +139,13 @@ fn options(args: &MountArgs) -> Outcome<How> {
         match option {
             "direct_io" => how.direct_io = true,
             _ if known => {}
+            "flock" | "noflock" => {
+                return Err(Refusal::new(
+                    format!("the option {option:?} is not supported yet"),
+                    "leave it out: flock and fcntl locks hold among the programs of one mount \
+                     (localflock)",
+                ));
+            }
             _ => {
                 return Err(Refusal::new(
                     format!("the option {option:?} is not known"),

@@ -106,7 +106,7 @@ pub(crate) fn prepare(wanted: &Path) -> Outcome<PathBuf> {
     {
         io::ErrorKind::AlreadyExists => Refusal::new(
             format!("the mount point {shown} is not a folder"),
-            "choose a folder with --mount DIR",
+            "choose a folder (sateen up takes it with --mount DIR)",
         ),
         _ => failed(&error),
     })?;
@@ -116,14 +116,17 @@ pub(crate) fn prepare(wanted: &Path) -> Outcome<PathBuf> {
     if let Some(mount) = all.iter().rfind(|mount| mount.point == path) {
         return Err(Refusal::new(
             format!("something is mounted on {shown} already ({})", mount.fs_type),
-            format!("unmount it (umount {shown}), or choose another folder with --mount DIR"),
+            format!(
+                "unmount it (umount {shown}), or choose another folder (sateen up takes it with \
+                 --mount DIR)"
+            ),
         ));
     }
     let mut entries = fs::read_dir(&path).map_err(|error| failed(&error))?;
     if entries.next().is_some() {
         return Err(Refusal::new(
             format!("the mount point {shown} is not empty, and its content would be hidden"),
-            "choose an empty folder with --mount DIR",
+            "choose an empty folder (sateen up takes it with --mount DIR)",
         ));
     }
     Ok(path)

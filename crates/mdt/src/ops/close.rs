@@ -5,6 +5,7 @@ use sateen_types::{Attr, Errno, Fid};
 use sateen_wire::{OpenId, SizeReport};
 
 use super::report::{accessed, apply, changes, of_size, read_at, wrote};
+use super::xattr::drop_capabilities;
 use super::{put_inode, writes_data};
 use crate::destroy::{count, destroy};
 use crate::keys;
@@ -52,6 +53,7 @@ pub(super) fn run(
     if let Some(mut inode) = view.inode(fid)? {
         let before = inode.attr;
         if let Some(report) = report.filter(|report| changes(&before, report)) {
+            drop_capabilities(&view, tx, &mut inode)?;
             apply(&mut inode.attr, report, &stamp);
         }
         accessed(&mut inode.attr, atime, &stamp);

@@ -6,6 +6,7 @@ use sateen_types::{Errno, Fid};
 use sateen_wire::{Grants, Ibits, LockId, MdtReply, SizeReport};
 
 use super::report::{accessed, apply, changes, of_size, wrote};
+use super::xattr::drop_capabilities;
 use super::{put_inode, reads_size, shown, writes_data};
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
@@ -43,7 +44,9 @@ pub(super) fn cancel(
         let view = View::new(&mdt.core, op.fetched, mdt.config.index);
         if let Some(mut inode) = view.inode(fid)? {
             let (before, stamp) = (inode.attr, op.stamp(&mdt.core));
+            mdt.batch.clear();
             if writer && changes(&before, report) {
+                drop_capabilities(&view, &mut mdt.batch, &mut inode)?;
                 apply(&mut inode.attr, report, &stamp);
             } else if !writer {
                 // Nobody is asked to forget the old atime: a cancel must not wait.
@@ -51,7 +54,6 @@ pub(super) fn cancel(
                 accessed(&mut inode.attr, news, &stamp);
             }
             if inode.attr != before {
-                mdt.batch.clear();
                 put_inode(&mut mdt.batch, &inode);
                 transno = op.commit(&mut mdt.core, &mut mdt.batch);
             }

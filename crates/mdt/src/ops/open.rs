@@ -10,6 +10,7 @@ use sateen_wire::disk::mdt::Inode;
 use sateen_wire::{Cred, Grants, Ibits, LockMode, MdtReply, OpenFlags, OpenId};
 
 use super::setattr::{can_cut, cuts, drop_set_id, log_punch, set_size};
+use super::xattr::drop_capabilities;
 use super::{is_regular, put_inode, shown};
 use crate::alloc::resolve;
 use crate::layouts::Made;
@@ -83,6 +84,9 @@ pub(super) fn open_file(
     let stamp = op.stamp(&mdt.core);
     let tx = &mut mdt.batch;
     tx.clear();
+    if truncate {
+        drop_capabilities(&view, tx, &mut inode)?;
+    }
     let stale = before.size_stale && mdt.opens.writers(fid) > 0;
     let cut = truncate && cut_to_nothing(tx, &mut inode, stale, (&stamp, &intent.cred));
     let started = write && !(before.size_stale && before.maybe_objects && made.is_none());

@@ -5,6 +5,7 @@ use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Fid, Timespec};
 use sateen_wire::{Ibits, SizeReport};
 
+use super::xattr::drop_capabilities;
 use super::{FILE_SIZE_MAX, put_inode, reads_size, writes_data};
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
@@ -124,13 +125,14 @@ pub(super) fn run(
         return Ok(Outcome::done(0));
     }
     let stamp = op.stamp(&mdt.core);
+    mdt.batch.clear();
     if settles || told {
+        drop_capabilities(&view, &mut mdt.batch, &mut inode)?;
         apply(&mut inode.attr, &report, &stamp);
         inode.attr.size_stale &= !settles;
     } else {
         accessed(&mut inode.attr, read_at, &stamp);
     }
-    mdt.batch.clear();
     put_inode(&mut mdt.batch, &inode);
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);
     if holder {

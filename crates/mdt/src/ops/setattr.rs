@@ -43,6 +43,9 @@ pub(super) fn run(
     let tx = &mut mdt.batch;
     tx.clear();
     let mut cut = false;
+    if set.size.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_suid {
+        xattr::drop_capabilities(&view, tx, &mut inode)?;
+    }
     if let Some(size) = set.size {
         cut = cuts(&inode, size);
         if cut {

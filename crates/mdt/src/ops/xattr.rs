@@ -20,6 +20,9 @@ use crate::view::View;
 /// Most bytes of all names of one inode, each with its NUL: what `listxattr` can return.
 const LIST_BYTES_MAX: usize = 65536;
 
+/// What a program may do beyond what its user may.
+const CAPABILITIES: &[u8] = b"security.capability";
+
 /// The value of an attribute. Two names with one hash cannot both be stored.
 fn find<'a>(view: &View<'a>, fid: Fid, name: &[u8]) -> Result<Option<&'a [u8]>, Fault> {
     let Some(bytes) = view.get(&keys::xattr(fid, view.hash_key, name))? else { return Ok(None) };
@@ -58,6 +61,27 @@ pub(super) fn put_acl(tx: &mut Batch, hash_key: u64, fid: Fid, (name, acl): (&[u
     let value = acl.encode();
     let key = keys::xattr(fid, hash_key, name);
     tx.put_with(&key, |out| Xattr { name, value: &value }.put(out));
+}
+
+/// A program whose content or owner changes has no more capabilities. The kernel leaves that to
+/// the file system (`FUSE_HANDLE_KILLPRIV_V2`).
+pub(super) fn drop_capabilities(
+    view: &View<'_>,
+    tx: &mut Batch,
+    inode: &mut Inode<'_>,
+) -> Result<(), Fault> {
+    if inode.xattrs == 0 || inode.attr.kind() != FileKind::Regular {
+        return Ok(());
+    }
+    match find(view, inode.attr.fid, CAPABILITIES) {
+        Ok(None) | Err(Fault::Errno(Errno::ENOSPC)) => {}
+        Err(fault) => return Err(fault),
+        Ok(Some(_)) => {
+            tx.remove(&keys::xattr(inode.attr.fid, view.hash_key, CAPABILITIES));
+            inode.xattrs -= 1;
+        }
+    }
+    Ok(())
 }
 
 /// What setting an attribute means if it is a list of permissions.

@@ -238,6 +238,40 @@ fn extended_attributes_come_and_go() {
 }
 
 #[test]
+fn capabilities_go_with_what_had_them() {
+    // By a write, a chown, a truncation, and an open that truncates; cold, too.
+    for (cold, how) in [(false, 0), (true, 0), (false, 1), (false, 2), (true, 3), (false, 4)] {
+        let mut world = World::with_clients(1);
+        let (made, open_id) = world.creat(A, ROOT, "f", Ibits::META.union(Ibits::DATA));
+        let fid = made.grants.iter().next().unwrap().fid;
+        world.cold = cold;
+        let (name, value) = (name("security.capability"), "all".into());
+        let mode = XattrMode::Any;
+        world.ok(A, MdtRequest::SetXattr { fid, name: name.clone(), value, mode });
+        let written = Timespec { sec: 9, nsec: 0 };
+        let report = SizeReport { size: 5, blocks: 8, mtime: Some(written), atime: None };
+        let (size, uid) = (Some(0), Some(7));
+        let set = |set| MdtRequest::SetAttr { fid, set, cred: Cred::default() };
+        match how {
+            0 => drop(world.close(A, fid, open_id, Some(report))),
+            1 => drop(world.ok(A, set(SetAttr { uid, ..SetAttr::default() }))),
+            2 => drop(world.ok(A, set(SetAttr { size, ..SetAttr::default() }))),
+            3 => {
+                let flags = OpenFlags { write: true, truncate: true, exec: false };
+                let (open_id, cred) = (world.open_id(A), Cred::default());
+                world.ok(A, MdtRequest::Open { fid, flags, open_id, cred, want: Ibits::NONE });
+            }
+            _ => {
+                let tell = MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 };
+                drop(world.ok(A, tell));
+            }
+        }
+        assert_eq!(world.err(A, MdtRequest::GetXattr { fid, name }), Errno::ENODATA, "{how}");
+        finish(world);
+    }
+}
+
+#[test]
 fn striping_is_chosen_inherited_and_fixed_once_written() {
     let mut world = World::with_clients(4);
     let dir = world.mkdir(A, ROOT, "wide");
