@@ -142,6 +142,15 @@ impl Shared {
     }
 }
 
+/// Whether these are the same addresses, and only another is to be tried first.
+fn is_rotation(known: &[SocketAddr], told: &[SocketAddr]) -> bool {
+    known.len() == told.len()
+        && (0..told.len()).any(|at| {
+            let (before, after) = told.split_at(at);
+            known.iter().eq(after.iter().chain(before))
+        })
+}
+
 impl Tcp {
     /// Listens on addresses (port 0: any) and delivers what comes in.
     ///
@@ -190,9 +199,10 @@ impl Tcp {
     /// Says where an endpoint is reached; nowhere, if the list is empty.
     pub fn set_route(&self, endpoint: Endpoint, addresses: Vec<SocketAddr>) {
         let mut routes = self.shared.routes();
+        let known = routes.told.get(&endpoint);
         if addresses.is_empty() {
             routes.told.remove(&endpoint);
-        } else {
+        } else if known.is_none_or(|known| !is_rotation(known, &addresses)) {
             routes.told.insert(endpoint, addresses);
         }
     }

@@ -76,7 +76,8 @@ impl Mgs {
 
     /// The same, of this file system.
     #[must_use]
-    pub fn of(self, file_system: FileSystem) -> Mgs {
+    pub fn of(mut self, file_system: FileSystem) -> Mgs {
+        self.core.file_system = file_system.uuid;
         Mgs { file_system, ..self }
     }
 
@@ -429,7 +430,7 @@ mod tests {
     }
 
     fn info(target: Endpoint) -> TargetInfo {
-        TargetInfo { target, nid: Nid::Lo, inactive: false }
+        TargetInfo { target, nids: Nid::Lo.into(), inactive: false }
     }
 
     fn register(target: Endpoint, uuid: u64) -> MgsRequest {
@@ -447,7 +448,7 @@ mod tests {
         assert_eq!(world.config(register(ost, 8)), Err(Errno::EEXIST));
         assert_eq!(world.config(register(mdt, 9)), Ok((2, vec![info(mdt), info(ost)])));
         let moved = TargetInfo {
-            nid: Nid::Tcp { addr: [10, 0, 0, 1].into(), port: 7988, net: 0 },
+            nids: Nid::Tcp { addr: [10, 0, 0, 1].into(), port: 7988, net: 0 }.into(),
             inactive: true,
             ..info(ost)
         };

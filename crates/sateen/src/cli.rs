@@ -130,7 +130,7 @@ pub(crate) struct MkfsArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
     /// Where this server is reached, as ADDRESS[:PORT]@tcp; it listens there. May be given
-    /// several times; clients are told the first [default: this host's address towards the
+    /// up to eight times; whoever looks for it tries them in turn [default: this host's address towards the
     /// MGS, port 988].
     #[arg(long, value_name = "NID")]
     pub nid: Vec<Nid>,

@@ -91,7 +91,7 @@ fn row(seen: &Seen) -> Row {
     Row {
         name: seen.info.target.to_string(),
         state: seen.state.to_owned(),
-        nids: vec![seen.info.nid.to_string()],
+        nids: seen.info.nids.iter().map(|nid| nid.to_string()).collect(),
         bytes_total: space.bytes_total,
         bytes_used: space.bytes_total.saturating_sub(space.bytes_free),
         bytes_avail: space.bytes_avail,
@@ -106,7 +106,7 @@ impl Cluster {
             format!("{:<10} {}\n{:<10} {}\n\n", "fsname", self.fsname, "MGS", self.mgs.join(":"));
         out.push_str(&format!(
             "{:<10} {:<8} {:>9} {:>9} {:>9}  {}\n",
-            "target", "state", "size", "used", "avail", "NID"
+            "target", "state", "size", "used", "avail", "NIDs"
         ));
         for row in &self.targets {
             out.push_str(&format!(

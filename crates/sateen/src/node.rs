@@ -187,7 +187,7 @@ impl Node {
         }
         node.targets.sort_by_key(|running| running.target);
         let mut mgc = Mgc::new(&node.reactor, Vec::new(), Arc::new(AtomicBool::new(false)));
-        mgc.register(targets, Nid::Lo, Some(LOCAL_PATIENCE))?;
+        mgc.register(targets, Nid::Lo.into(), Some(LOCAL_PATIENCE))?;
         node.devices.keep(mgc.params(Some(LOCAL_PATIENCE))?);
         mgc.leave();
         Ok(node)

@@ -142,11 +142,21 @@ impl Cluster {
 
     /// Starts a server and does not wait for it.
     pub fn begin(&self, host: u8, folders: &[&str]) -> Server {
+        self.begin_as(&mut self.command(host, folders), host)
+    }
+
+    fn begin_as(&self, command: &mut Command, host: u8) -> Server {
         let log = self.path(&format!("log{host}"));
         let log = File::options().create(true).append(true).open(log).unwrap();
-        let mut command = self.command(host, folders);
         let child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         Server { child }
+    }
+
+    /// Starts a server by a command of the test's own, and waits for it.
+    pub fn start_as(&self, command: &mut Command, host: u8) -> Server {
+        let mut server = self.begin_as(command, host);
+        self.wait_ready(&mut server);
+        server
     }
 
     /// Waits until a server says that it serves.

@@ -29,6 +29,6 @@ pub use layout::{
     STRIPE_COUNT_MAX, STRIPE_SIZE_DEFAULT, STRIPE_SIZE_MIN, StripePolicy,
 };
 pub use name::{NAME_MAX, Name};
-pub use nid::{Nid, NidError, PORT_DEFAULT, parse_nids};
+pub use nid::{NIDS_MAX, Nid, NidError, Nids, PORT_DEFAULT, parse_nids};
 pub use stats::{StatName, Stats, Tally};
 pub use time::{Timespec, Timestamp};

@@ -27,6 +27,79 @@ pub enum Nid {
     },
 }
 
+/// Most NIDs of one target.
+pub const NIDS_MAX: usize = 8;
+
+/// The NIDs of one target, in the order in which they are to be tried; at least one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Nids {
+    first: Nid,
+    /// Those behind it; `Lo` where there is none.
+    others: [Nid; NIDS_MAX - 1],
+    count: u8,
+}
+
+impl From<Nid> for Nids {
+    fn from(first: Nid) -> Nids {
+        Nids { first, others: [Nid::Lo; NIDS_MAX - 1], count: 1 }
+    }
+}
+
+impl Nids {
+    /// These NIDs; `None` if there are none, or too many.
+    pub fn new(all: &[Nid]) -> Option<Nids> {
+        let (first, others) = all.split_first()?;
+        let mut nids = Nids::from(*first);
+        if others.len() >= NIDS_MAX {
+            return None;
+        }
+        for (to, from) in nids.others.iter_mut().zip(others) {
+            *to = *from;
+        }
+        nids.count += others.len() as u8;
+        Some(nids)
+    }
+
+    /// The one to be tried first.
+    pub const fn first(&self) -> Nid {
+        self.first
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = Nid> + '_ {
+        let others = self.others.iter().take(usize::from(self.count).saturating_sub(1));
+        core::iter::once(self.first).chain(others.copied())
+    }
+
+    /// Whether there are more than one.
+    pub const fn are_several(&self) -> bool {
+        self.count > 1
+    }
+}
+
+impl fmt::Debug for Nids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.are_several() {
+            f.debug_list().entries(self.iter()).finish()
+        } else {
+            fmt::Debug::fmt(&self.first, f)
+        }
+    }
+}
+
+/// As they are written on command lines, with colons between.
+impl fmt::Display for Nids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, nid) in self.iter().enumerate() {
+            if at > 0 {
+                f.write_str(":")?;
+            }
+            write!(f, "{nid}")?;
+        }
+        Ok(())
+    }
+}
+
 /// A text that is no NID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NidError;
@@ -122,6 +195,19 @@ mod tests {
             assert_eq!(bad.parse::<Nid>(), Err(NidError));
         }
         assert_eq!("10.0.0.7:988@tcp".parse::<Nid>(), "10.0.0.7@tcp".parse());
+    }
+
+    #[test]
+    fn a_target_has_one_nid_or_a_few() {
+        let nids = |text| Nids::new(&parse_nids(text).unwrap());
+        let text = "10.0.0.7:7988@tcp:10.0.0.8@tcp1";
+        assert_eq!(nids(text).map(|nids| nids.to_string()), Some(text.to_owned()));
+        assert_eq!(nids("10.0.0.7@tcp"), Some("10.0.0.7@tcp".parse::<Nid>().unwrap().into()));
+        assert_eq!(Nids::new(&[]), None);
+        assert!(
+            Nids::new(&[Nid::Lo; NIDS_MAX]).is_some_and(|nids| nids.iter().count() == NIDS_MAX)
+        );
+        assert_eq!(Nids::new(&[Nid::Lo; NIDS_MAX + 1]), None);
     }
 
     #[test]

@@ -1,12 +1,39 @@
 //! Requests to the MGS and its replies: which targets there are.
 
-use sateen_types::{Endpoint, Name, Nid, PORT_DEFAULT};
+use sateen_types::{Endpoint, NIDS_MAX, Name, Nid, Nids, PORT_DEFAULT};
 
 use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
 use crate::{wire_enum, wire_struct};
 
 /// Most targets of one file system.
 pub const TARGETS_MAX: usize = 1 << 16;
+
+/// Stands where a NID's kind would, before a list of several.
+const SEVERAL: u8 = 3;
+
+/// One is written as itself.
+impl Wire for Nids {
+    fn put(&self, out: &mut Vec<u8>) {
+        if self.are_several() {
+            SEVERAL.put(out);
+            (self.iter().count() as u8).put(out);
+        }
+        self.iter().for_each(|nid| nid.put(out));
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        let mut one = input.clone();
+        if u8::take(&mut one)? != SEVERAL {
+            return Ok(Nid::take(input)?.into());
+        }
+        *input = one;
+        let count = usize::from(u8::take(input)?);
+        if !(2..=NIDS_MAX).contains(&count) {
+            return Err(DecodeError::Invalid);
+        }
+        let nids: Result<Vec<Nid>, _> = (0..count).map(|_| Nid::take(input)).collect();
+        Nids::new(&nids?).ok_or(DecodeError::Invalid)
+    }
+}
 
 impl Wire for Nid {
     fn put(&self, out: &mut Vec<u8>) {
@@ -52,7 +79,7 @@ wire_struct! {
         /// Which.
         pub target: Endpoint,
         /// Where it is reached.
-        pub nid: Nid,
+        pub nids: Nids,
         /// Taken out of use by the administrator.
         pub inactive: bool,
     }
@@ -205,5 +232,24 @@ wire_enum! {
             /// By name.
             params: Vec<ParamInfo>,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nids_of_a_target_round_trip_and_one_is_written_as_before() {
+        let nid = |last: u8| Nid::Tcp { addr: [10, 0, 0, last].into(), port: 7988, net: 1 };
+        assert_eq!(Nids::from(nid(1)).to_vec(), nid(1).to_vec());
+        for count in 1..=NIDS_MAX as u8 {
+            let all: Vec<Nid> = (0..count).map(nid).collect();
+            let nids = Nids::new(&all).unwrap();
+            assert_eq!(Nids::from_bytes(&nids.to_vec()), Ok(nids));
+        }
+        for bad in [&[3, 0][..], &[3, 1, 0], &[3, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[3, 2, 0]] {
+            assert!(Nids::from_bytes(bad).is_err(), "{bad:?}");
+        }
     }
 }

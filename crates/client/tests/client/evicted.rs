@@ -134,7 +134,7 @@ struct Learner(Arc<Client>);
 impl Wake for Learner {
     fn wake(self: Arc<Self>) {
         let target = Endpoint::Ost(7);
-        self.0.learn(&[TargetInfo { target, nid: Nid::Lo, inactive: false }]);
+        self.0.learn(&[TargetInfo { target, nids: Nid::Lo.into(), inactive: false }]);
     }
 }
 

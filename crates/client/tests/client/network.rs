@@ -143,7 +143,7 @@ fn an_ost_that_comes_later_is_used_once_the_mgs_has_told_of_it() {
     let handle = open(&rig, 7);
     let mut writing = start_write(&rig, handle);
     assert!(rig.is_silent(), "nobody knows where that is");
-    let info = |target| TargetInfo { target, nid: Nid::Lo, inactive: false };
+    let info = |target| TargetInfo { target, nids: Nid::Lo.into(), inactive: false };
     rig.client.learn(&[info(Endpoint::Ost(0)), info(Endpoint::Ost(7))]);
     rig.accept(Endpoint::Ost(7));
     assert!(rig.poll(&mut writing).is_none());

@@ -165,7 +165,7 @@ impl Rig {
             (0..mdts).map(Endpoint::Mdt).chain((0..osts).map(Endpoint::Ost)).collect();
         let infos = targets.iter().map(|target| TargetInfo {
             target: *target,
-            nid: Nid::Lo,
+            nids: Nid::Lo.into(),
             inactive: false,
         });
         let config = MgsReply::Config { version: 1, targets: infos.collect() };

@@ -292,8 +292,8 @@ pub fn request_to(
 }
 
 pub fn register(n: u64) -> Request {
-    let nid = sateen_types::Nid::Lo;
-    let info = TargetInfo { target: Endpoint::Ost(0), nid, inactive: false };
+    let nids = sateen_types::Nid::Lo.into();
+    let info = TargetInfo { target: Endpoint::Ost(0), nids, inactive: false };
     Request::Mgs(MgsRequest::Register { info, uuid: n })
 }
 

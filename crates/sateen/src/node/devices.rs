@@ -229,7 +229,7 @@ impl Shows for Mgs {
             };
             let mut text = format!("fsname: {name}\nversion: {version}\ntargets:\n");
             for info in targets {
-                text.push_str(&format!("- {name}-{} {}\n", info.target, info.nid));
+                text.push_str(&format!("- {name}-{} {}\n", info.target, info.nids));
             }
             text.push_str("params:\n");
             for ParamInfo { name, value } in params {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use sateen_mgs::FileSystem;
 use sateen_reactor::{Reactor, Receiver};
-use sateen_types::{ClientId, Endpoint, Errno, Name, Nid};
+use sateen_types::{ClientId, Endpoint, Errno, Name, Nid, Nids};
 use sateen_wire::{
     Body, Bulk, FEATURES, Header, Message, MgsReply, MgsRequest, ParamInfo, Reply, ReplyBody,
     Request, TargetInfo,
@@ -260,15 +260,15 @@ impl Mgc {
         Mgc::config_of(self.mgs(MgsRequest::WaitConfig { version }, None)?)
     }
 
-    /// Registers targets, which are reached at `nid`.
+    /// Registers targets, which are reached at `nids`.
     pub(crate) fn register(
         &mut self,
         targets: &[Target],
-        nid: Nid,
+        nids: Nids,
         patience: Option<Duration>,
     ) -> Outcome<()> {
         for target in targets.iter().filter(|target| target.label.target != Endpoint::Mgs) {
-            let info = TargetInfo { target: target.label.target, nid, inactive: false };
+            let info = TargetInfo { target: target.label.target, nids, inactive: false };
             let uuid = target.label.uuid;
             let request = Request::Mgs(MgsRequest::Register { info, uuid });
             match self.ask(&request, patience)?.error {

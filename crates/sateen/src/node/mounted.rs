@@ -287,7 +287,9 @@ fn silent(client: &Client, elsewhere: &[TargetInfo]) -> Refusal {
     let found = elsewhere.iter().find(|info| missing.contains(&info.target));
     match (found, missing.first()) {
         (Some(info), _) => Refusal::new(
-            format!("{} does not answer ({})", info.target, why_silent(&[info.nid], "it")),
+            format!("{} does not answer ({})", info.target, {
+                why_silent(&info.nids.iter().collect::<Vec<_>>(), "it")
+            }),
             "see whether its server runs (sateen serve) and listens on that NID",
         ),
         (None, missing) => Refusal::new(

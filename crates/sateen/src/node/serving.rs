@@ -21,7 +21,7 @@ use sateen_mdt::{CALLBACK_LIMIT_NS, Mdt};
 use sateen_mgs::FileSystem;
 use sateen_reactor::TargetHost;
 use sateen_target::Label;
-use sateen_types::{Endpoint, Nid};
+use sateen_types::{Endpoint, NIDS_MAX, Nid, Nids};
 use sateen_wire::TargetInfo;
 
 use super::backend::Opened;
@@ -62,8 +62,17 @@ struct Followers {
 
 fn set_routes(network: &Network, config: &Config) {
     for info in &config.targets {
-        network.set_route(info.target, &[info.nid]);
+        network.set_route(info.target, &info.nids.iter().collect::<Vec<_>>());
     }
+}
+
+fn all_of(nids: &[Nid]) -> Outcome<Nids> {
+    Nids::new(nids).ok_or_else(|| {
+        Refusal::new(
+            format!("{} NIDs are more than a target can have", nids.len()),
+            format!("give at most {NIDS_MAX} with --nid"),
+        )
+    })
 }
 
 fn osts(targets: &[TargetInfo]) -> Vec<u32> {
@@ -134,6 +143,7 @@ impl Node {
             [] => vec![network::own_nid(mgs.first().copied())?],
             nids => nids.to_vec(),
         };
+        let reached = all_of(&nids)?;
         let network = Arc::new(Network::start(&node.reactor.router, &nids)?);
         if !mgs.is_empty() {
             network.set_route(Endpoint::Mgs, &mgs);
@@ -148,8 +158,7 @@ impl Node {
             join(target, open, file_system)?;
         }
         node.start_those(&mut opened, &[], |target| matches!(target, Endpoint::Ost(_)))?;
-        let nid = nids.first().copied().unwrap_or(Nid::Lo);
-        mgc.register(&targets, nid, None)?;
+        mgc.register(&targets, reached, None)?;
         let config = mgc.config(None)?;
         set_routes(&network, &config);
         node.start_those(&mut opened, &osts(&config.targets), |_| true)?;

@@ -37,14 +37,17 @@ fn what_is_absent_is_named_and_shown() {
     ok(&mut cluster.mkfs("ost", Some(0), "ost0"));
     let mgs = cluster.serve(1, &["mgt"]);
     let mds = cluster.serve(3, &["mdt0"]);
-    let oss = cluster.serve(2, &["ost0"]);
+    // Reached by two addresses.
+    let mut command = cluster.command(2, &["ost0"]);
+    let oss = cluster.start_as(command.arg("--nid").arg(cluster.nid(12)), 2);
     let mnt = cluster.mount("mnt");
     let file = mnt.join("file");
     fs::write(&file, b"file").unwrap();
     for of in [mnt.to_str().unwrap(), file.to_str().unwrap(), &cluster.source()] {
         let (code, seen, value) = states(of);
         assert_eq!((code, seen), (Some(0), ["up", "up"].map(str::to_owned)), "{of}");
-        assert_eq!(value["targets"][1]["nids"][0].as_str(), Some(cluster.nid(2).as_str()));
+        let nids = serde_json::json!([cluster.nid(2), cluster.nid(12)]);
+        assert_eq!(value["targets"][1]["nids"], nids);
         assert!(value["targets"][1]["bytes_total"].as_u64().unwrap() > 0, "{value}");
     }
     oss.end();

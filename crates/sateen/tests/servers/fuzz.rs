@@ -277,7 +277,7 @@ impl Peer {
         }
         // What would leave the test's own network and disk, is not sent.
         if let Body::Request(Request::Mgs(MgsRequest::Register { info, .. })) = &mut body {
-            info.nid = Nid::Lo;
+            info.nids = Nid::Lo.into();
             info.target = [Endpoint::Mgs, Endpoint::Mdt(0), Endpoint::Ost(0), Endpoint::Ost(1)]
                 [self.random.below(4)];
         }

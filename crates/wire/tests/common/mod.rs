@@ -10,8 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sateen_types::{
     Attr, ClientId, Component, DirCookie, Endpoint, Errno, Extent, Fid, FileKind, Layout, Name,
-    Nid, OST_INDEX_MAX, ObjectId, Pattern, SEQ_OBJECTS_MAX, STRIPE_COUNT_MAX, STRIPE_SIZE_MIN, Seq,
-    StripePolicy, Timespec, seq,
+    Nid, Nids, OST_INDEX_MAX, ObjectId, Pattern, SEQ_OBJECTS_MAX, STRIPE_COUNT_MAX,
+    STRIPE_SIZE_MIN, Seq, StripePolicy, Timespec, seq,
 };
 use sateen_wire::codec::{DecodeError, Input, Wire};
 use sateen_wire::disk::mdt::{
@@ -297,6 +297,13 @@ impl Any for Attr {
     }
 }
 
+/// One; lists have a test of their own.
+impl Any for Nids {
+    fn any(e: &mut Entropy<'_>) -> Self {
+        Nid::any(e).into()
+    }
+}
+
 impl Any for Nid {
     fn any(e: &mut Entropy<'_>) -> Self {
         if !bool::any(e) {
@@ -343,7 +350,7 @@ any_struct!(DirEntry { cookie, fid, kind, name, attr });
 any_struct!(Grant { id, fid, mode, bits });
 any_struct!(StatFs { bytes_total, bytes_free, bytes_avail, files_total, files_free });
 any_struct!(ObjectAttr { object, size, blocks });
-any_struct!(TargetInfo { target, nid, inactive });
+any_struct!(TargetInfo { target, nids, inactive });
 any_struct!(Reply { error, transno, last_committed, grants, body });
 any_struct!(Header {
     from,
