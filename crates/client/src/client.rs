@@ -44,6 +44,8 @@ const SCRUB_MAX: usize = 1024;
 pub struct ClientConfig {
     /// Its address, and its first incarnation, drawn at random: never used before.
     pub id: ClientId,
+    /// Id of the file system; 0 if it is not known. Targets of others refuse the client.
+    pub file_system: u64,
 }
 
 /// The incarnation that follows one that was evicted: as good as drawn at random, by the
@@ -73,6 +75,8 @@ pub enum Connection {
     Waiting,
     /// It has stopped after a disk error.
     Failed,
+    /// At its address is a target of another file system.
+    Foreign,
 }
 
 /// How many entries the tables have, for tests that want them bounded.
@@ -253,12 +257,8 @@ impl Client {
 
     /// How the connections to its targets stand.
     pub fn connections(&self) -> Vec<(Endpoint, Connection)> {
-        let state = |import: &Import| match (import.is_open(), import.has_failed()) {
-            (true, _) => Connection::Open,
-            (false, true) => Connection::Failed,
-            (false, false) => Connection::Waiting,
-        };
-        self.all_imports().iter().map(|(target, import)| (*target, state(import))).collect()
+        let all = self.all_imports();
+        all.into_iter().map(|(target, import)| (target, import.stands())).collect()
     }
 
     /// Connects to those of these targets that are new, when the MGS says that there are more.
@@ -328,7 +328,8 @@ impl Client {
     fn add_import(&self, target: Endpoint) -> Arc<Import> {
         let me = lock(&self.incarnation);
         let mut imports = lock(&self.imports);
-        let new = || Arc::new(Import::new(self.endpoint(), target, *me));
+        let about = (target, self.config.file_system);
+        let new = || Arc::new(Import::new(self.endpoint(), about, *me));
         imports.entry(target).or_insert_with(new).clone()
     }
 
@@ -451,6 +452,10 @@ impl Client {
             Arrival::Failed => {
                 let target = header.from;
                 tracing::warn!(%target, "it has stopped after a disk error: who needs it gets EIO");
+            }
+            Arrival::Foreign => {
+                let target = header.from;
+                tracing::warn!(%target, "its address belongs to another file system now: waiting");
             }
             Arrival::Connected { restarted } => {
                 if restarted {

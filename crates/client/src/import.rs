@@ -17,6 +17,7 @@ use bytes::BytesMut;
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{Body, Bulk, FEATURES, Header, Message, OstRequest, Reply, ReplyBody, Request};
 
+use crate::client::Connection;
 use crate::inspect::ImportInfo;
 use crate::patience;
 use crate::port::Port;
@@ -127,6 +128,15 @@ enum Link {
     Open,
 }
 
+/// Why a target refuses to connect, until it is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    /// It has stopped after a disk error: whoever needs it gets `EIO`.
+    Failed,
+    /// It is one of another file system: the right one is waited for.
+    Foreign,
+}
+
 #[derive(Debug)]
 struct State {
     /// The incarnation that requests are made as, and which of the client's eras it is.
@@ -135,9 +145,8 @@ struct State {
     link: Link,
     /// Nothing is to be connected until what the last connection stood for is forgotten.
     held: bool,
-    /// The target has stopped after a disk error, and refuses everybody until it is started
-    /// again: whoever needs it gets `EIO`.
-    failed: bool,
+    /// Why it refused to connect, if it did.
+    trouble: Option<Trouble>,
     /// Attempts to connect, of all incarnations: the target tells them apart by it.
     attempts: u64,
     attempted_ns: u64,
@@ -171,6 +180,7 @@ pub(crate) struct Import {
     /// Where the client is reached.
     address: Endpoint,
     target: Endpoint,
+    file_system: u64,
     state: Mutex<State>,
 }
 
@@ -198,6 +208,8 @@ pub(crate) enum Arrival {
     Refused(ClientId),
     /// The target has stopped after a disk error, as was not known.
     Failed,
+    /// At its address is one of another file system, as was not known.
+    Foreign,
     /// Old, repeated, or not understood.
     Ignored,
 }
@@ -209,6 +221,10 @@ impl Slot {
 }
 
 impl State {
+    fn has_failed(&self) -> bool {
+        self.trouble == Some(Trouble::Failed)
+    }
+
     /// Ends the connection; who is to be woken. What is `kept` waits for the next.
     fn close(&mut self, kept: bool) -> (Woken, Woken) {
         self.link = Link::Closed;
@@ -254,16 +270,21 @@ impl State {
 }
 
 impl Import {
-    pub(crate) fn new(address: Endpoint, target: Endpoint, (me, era): (ClientId, u64)) -> Import {
+    pub(crate) fn new(
+        address: Endpoint,
+        (target, file_system): (Endpoint, u64),
+        (me, era): (ClientId, u64),
+    ) -> Import {
         let slots = (0..RPCS_IN_FLIGHT).map(|_| Slot::new());
         Import {
             address,
             target,
+            file_system,
             state: Mutex::new(State {
                 me,
                 era,
                 held: false,
-                failed: false,
+                trouble: None,
                 link: Link::Closed,
                 attempts: 0,
                 attempted_ns: 0,
@@ -286,7 +307,9 @@ impl Import {
     }
 
     fn header(&self, client: ClientId, (generation, slot): (u32, u16), seq: u64) -> Header {
-        Header { generation, slot, seq, ..Header::between(self.address, self.target, client) }
+        let file_system = self.file_system;
+        let between = Header::between(self.address, self.target, client);
+        Header { generation, slot, seq, file_system, ..between }
     }
 
     /// Whether changes of this inode may be lost, or of any; whoever asks tells.
@@ -367,9 +390,15 @@ impl Import {
         lock(&self.state).link == Link::Open
     }
 
-    /// Whether the target has stopped after a disk error.
-    pub(crate) fn has_failed(&self) -> bool {
-        lock(&self.state).failed
+    /// How the connection stands.
+    pub(crate) fn stands(&self) -> Connection {
+        let state = lock(&self.state);
+        match (state.link, state.trouble) {
+            (Link::Open, _) => Connection::Open,
+            (_, Some(Trouble::Failed)) => Connection::Failed,
+            (_, Some(Trouble::Foreign)) => Connection::Foreign,
+            (_, None) => Connection::Waiting,
+        }
     }
 
     /// Starts to connect, also if that had to wait.
@@ -386,7 +415,7 @@ impl Import {
                 return;
             }
             let now = port.now().mono_ns;
-            if state.failed && now < state.attempted_ns + RESEND_NS {
+            if state.trouble.is_some() && now < state.attempted_ns + RESEND_NS {
                 return;
             }
             state.attempts += 1;
@@ -414,7 +443,7 @@ impl Import {
         let opened = |s: &mut State| match (s.inactive, s.link) {
             (true, _) => Some(Err(Errno::EIO)),
             (false, Link::Open) => Some(Ok(())),
-            (false, _) => s.failed.then_some(Err(Errno::EIO)),
+            (false, _) => s.has_failed().then_some(Err(Errno::EIO)),
         };
         until(&self.state, |s| &mut s.line, opened).await
     }
@@ -439,7 +468,7 @@ impl Import {
             state.inactive = !active;
             if active {
                 // It is asked anew.
-                state.failed = false;
+                state.trouble = None;
                 return;
             }
             // Of one that was closed by the target nothing goes on.
@@ -490,7 +519,7 @@ impl Import {
                 }
                 let given_up = || patience::is_over().then_some(Err(Errno::EINTR));
                 if s.link != Link::Open {
-                    return if s.failed { Some(Err(Errno::EIO)) } else { given_up() };
+                    return if s.has_failed() { Some(Err(Errno::EIO)) } else { given_up() };
                 }
                 let since = *came_in.get_or_insert(s.generation);
                 let Some(slot) = s.take_slot() else { return given_up() };
@@ -665,15 +694,18 @@ impl Import {
                 return Arrival::Ignored;
             }
             state.link = Link::Closed;
-            let failed = reply.error == Some(Errno::EIO);
-            let news = failed != core::mem::replace(&mut state.failed, failed);
-            if reply.error == Some(Errno::ESTALE) {
-                return Arrival::Refused(state.me);
+            let trouble = match reply.error {
+                Some(Errno::EIO) => Some(Trouble::Failed),
+                Some(Errno::EXDEV) => Some(Trouble::Foreign),
+                _ => None,
+            };
+            let news = trouble != core::mem::replace(&mut state.trouble, trouble);
+            match trouble {
+                None if reply.error == Some(Errno::ESTALE) => return Arrival::Refused(state.me),
+                Some(Trouble::Failed) if news => state.give_up(false),
+                Some(Trouble::Foreign) if news => return Arrival::Foreign,
+                _ => return Arrival::Ignored,
             }
-            if !(failed && news) {
-                return Arrival::Ignored;
-            }
-            state.give_up(false)
         };
         answers.wake();
         line.wake();
@@ -700,7 +732,7 @@ impl Import {
                 state.uncommitted.restarted();
             }
             state.link = Link::Open;
-            state.failed = false;
+            state.trouble = None;
             state.generation = generation;
             state.boot_epoch = boot_epoch;
             // Given up from here, and met again as it was: it goes on counting.

@@ -22,6 +22,8 @@ pub struct MdtConfig {
     pub inodes_max: u64,
     /// How long a client may take to answer a callback before it is evicted.
     pub callback_limit_ns: u64,
+    /// Id of the file system; 0 takes messages about any.
+    pub file_system: u64,
 }
 
 impl MdtConfig {
@@ -29,6 +31,6 @@ impl MdtConfig {
     pub fn new(index: u32, osts: impl IntoIterator<Item = u32>) -> MdtConfig {
         let osts = osts.into_iter().map(|index| OstConfig { index, statfs: None }).collect();
         let callback_limit_ns = sateen_ldlm::CALLBACK_LIMIT_NS;
-        MdtConfig { index, osts, inodes_max: 1 << 32, callback_limit_ns }
+        MdtConfig { index, osts, inodes_max: 1 << 32, callback_limit_ns, file_system: 0 }
     }
 }

@@ -97,6 +97,8 @@ impl Mdt {
             counters: Counters::default(),
             config,
         };
+        mdt.core.file_system = mdt.config.file_system;
+        mdt.osp.file_system = mdt.config.file_system;
         mdt.locks.set_callback_limit(mdt.config.callback_limit_ns);
         mdt.settle(now, out);
         mdt.osp.pump(now, out);

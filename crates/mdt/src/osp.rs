@@ -73,6 +73,8 @@ struct Ost {
 pub(crate) struct Osp {
     me: Endpoint,
     client: ClientId,
+    /// Which file system it is, if that is known.
+    pub(crate) file_system: u64,
     osts: BTreeMap<u32, Ost>,
 }
 
@@ -82,7 +84,7 @@ impl Osp {
     pub(crate) fn new(me: Endpoint, index: u32, boot_epoch: u64, osts: &[u32]) -> Osp {
         let id = 1 << 63 | u64::from(index & 0xff) << 55 | boot_epoch & ((1 << 55) - 1);
         let osts = osts.iter().map(|index| (*index, Ost::default())).collect();
-        Osp { me, client: ClientId(id), osts }
+        Osp { me, client: ClientId(id), file_system: 0, osts }
     }
 
     /// An OST that was registered since the start; false if it is known.
@@ -130,6 +132,7 @@ impl Osp {
             slot,
             seq,
             job: *b"mdt\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            file_system: self.file_system,
             ..Header::between(self.me, Endpoint::Ost(ost), self.client)
         }
     }
@@ -181,6 +184,10 @@ impl Osp {
         let ost = self.osts.get_mut(&index)?;
         // From the network: the OST cannot be reached.
         if matches!(reply.error, Some(Errno::ESHUTDOWN | Errno::ENODEV | Errno::ECONNRESET)) {
+            return None;
+        }
+        if reply.error == Some(Errno::EXDEV) {
+            tracing::warn!(ost = index, "its address belongs to another file system now");
             return None;
         }
         ost.heard_ns = Some(now.mono_ns);

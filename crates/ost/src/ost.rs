@@ -124,6 +124,13 @@ impl Ost {
         self.space.shown()
     }
 
+    /// The same, of a file system: messages about others are refused.
+    #[must_use]
+    pub fn of(mut self, file_system: u64) -> Ost {
+        self.core.file_system = file_system;
+        self
+    }
+
     /// What every event begins with: the time, and at the first one the start.
     fn event(&mut self, now: Timestamp) {
         self.now = now;

@@ -28,7 +28,7 @@ struct Cluster {
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
-    /// "up", "down", "failed" or "inactive".
+    /// "up", "down", "failed", "foreign" or "inactive".
     state: String,
     nids: Vec<String>,
     bytes_total: u64,

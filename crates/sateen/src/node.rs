@@ -45,6 +45,7 @@ use self::backend::Opened;
 use self::devices::{Devices, Naming, Shows};
 pub(crate) use self::look::Seen;
 use self::mgc::{Mgc, Stop};
+use self::mounted::Targets;
 pub(crate) use self::mounted::{How, Mounted, Native, Source};
 use self::network::Network;
 pub(crate) use self::network::ping;
@@ -98,6 +99,8 @@ pub(crate) struct Node {
     /// How long a client may take to answer an MDT's callback.
     callback_limit_ns: u64,
     fsname: String,
+    /// Its id; 0 until it is known.
+    file_system: u64,
     source: Source,
     follower: Option<Follower>,
     network: Option<Arc<Network>>,
@@ -164,6 +167,7 @@ impl Node {
             mdts: Vec::new(),
             callback_limit_ns,
             fsname: fsname.to_owned(),
+            file_system: 0,
             source,
             follower: None,
             network: None,
@@ -201,13 +205,16 @@ impl Node {
         };
         match target.label.target {
             Endpoint::Ost(_) => {
-                self.host(target, opened, |store, _, _| Ost::new(config, store)).map(drop)
+                let about = target.label.fs_uuid;
+                self.host(target, opened, |store, _, _| Ost::new(config, store).of(about)).map(drop)
             }
             Endpoint::Mdt(index) => {
                 let callback_limit_ns = self.callback_limit_ns;
+                let file_system = target.label.fs_uuid;
                 let osts = osts.iter().copied();
                 let host = self.host(target, opened, |store, now, out| {
-                    let mdt = MdtConfig { callback_limit_ns, ..MdtConfig::new(index, osts) };
+                    let mdt =
+                        MdtConfig { callback_limit_ns, file_system, ..MdtConfig::new(index, osts) };
                     Mdt::new(config, store, mdt, now, out)
                 });
                 self.mdts.push(host?);
@@ -260,7 +267,8 @@ impl Node {
             Some(_) => lock(&self.clients).told.clone(),
             None => Vec::new(),
         };
-        let mounted = Mounted::new(&self.reactor, path, (&self.source, &elsewhere), how)?;
+        let targets = Targets { file_system: self.file_system, elsewhere: &elsewhere };
+        let mounted = Mounted::new(&self.reactor, path, (&self.source, targets), how)?;
         if self.network.is_some() {
             mounted.ping_every(PING);
         }

@@ -438,7 +438,7 @@ impl World {
         let port = Arc::new(SimPort::default());
         port.set_now(self.now());
         let as_port: Arc<dyn Port> = port.clone();
-        let client = Client::new(ClientConfig { id }, as_port);
+        let client = Client::new(ClientConfig { id, file_system: 0 }, as_port);
         if self.config.seed % 4 == 1 {
             client.set_inodes_max(INODES_FEW);
         }

@@ -61,6 +61,8 @@ pub struct CoreConfig {
 pub struct Core {
     /// What it was started with.
     pub config: CoreConfig,
+    /// Id of the file system that it belongs to; 0 takes messages about any.
+    pub file_system: u64,
     /// Metadata.
     pub store: Store,
     /// Connections.
@@ -77,6 +79,7 @@ impl Core {
     pub fn new(config: CoreConfig, store: Store) -> Core {
         Core {
             config,
+            file_system: 0,
             store,
             exports: Exports::new(config.boot_epoch),
             parked: BTreeMap::new(),
@@ -94,6 +97,16 @@ impl Core {
         let header = message.header;
         if self.poisoned {
             self.send_reply(&header, Reply::error(Errno::EIO), Bulk::None, out);
+            return None;
+        }
+        let about = header.file_system;
+        if about != 0 && self.file_system != 0 && about != self.file_system {
+            // The address was another's. Nothing of theirs may be done here. Whoever believes to
+            // be connected hears that this is over, and why when it connects.
+            tracing::debug!(from = %header.from, "a message about another file system");
+            let connects = matches!(request, Request::Connect { .. });
+            let errno = if connects { Errno::EXDEV } else { Errno::ESTALE };
+            self.send_reply(&header, Reply::error(errno), Bulk::None, out);
             return None;
         }
         if matches!(request, Request::Connect { .. }) {
@@ -306,6 +319,34 @@ mod tests {
 
     fn request(slot: u16) -> Message {
         Message { header: header(slot), body: Body::Request(Request::Ping), bulk: Bulk::None }
+    }
+
+    #[test]
+    fn messages_about_another_file_system_are_refused() {
+        let config = CoreConfig { me: Endpoint::Ost(0), boot_epoch: 1, hash_key: 2 };
+        let mut core = Core::new(config, Store::new(1, 0, StoreLimits::default()));
+        core.file_system = 7;
+        let mut out = Outbox::new();
+        for (about, right) in [(0, true), (7, true), (8, false)] {
+            let header = Header { file_system: about, generation: 0, ..header(0) };
+            let body = Body::Request(Request::Connect { features: 0 });
+            assert!(core.admit(Message { header, body, bulk: Bulk::None }, &mut out).is_none());
+            let Some(Effect::Send(Message { body: Body::Reply(reply), .. })) = out.drain().next()
+            else {
+                panic!("it is answered")
+            };
+            assert_eq!(reply.error, (!right).then_some(Errno::EXDEV));
+            let ping = Message { header, ..request(0) };
+            if !right {
+                assert!(core.admit(ping, &mut out).is_none());
+                let Some(Effect::Send(Message { body: Body::Reply(reply), .. })) =
+                    out.drain().next()
+                else {
+                    panic!("it is answered")
+                };
+                assert_eq!(reply.error, Some(Errno::ESTALE));
+            }
+        }
     }
 
     #[test]

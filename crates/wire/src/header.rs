@@ -55,6 +55,8 @@ pub struct Header {
     pub trace: u64,
     /// Job that caused it, padded with NULs.
     pub job: [u8; 16],
+    /// Id of the file system that it is about; 0 if the sender does not know yet.
+    pub file_system: u64,
 }
 
 /// Why a header was refused.
@@ -106,6 +108,7 @@ impl Header {
             credential: 0,
             trace: 0,
             job: [0; 16],
+            file_system: 0,
         }
     }
 
@@ -137,6 +140,7 @@ impl Header {
         self.credential.put(&mut out);
         self.trace.put(&mut out);
         out.extend_from_slice(&self.job);
+        self.file_system.put(&mut out);
         let crc_at = HEADER_BYTES - 4;
         debug_assert!(out.len() <= crc_at, "the fixed fields fit");
         out.resize(crc_at, 0);
@@ -189,6 +193,7 @@ impl Header {
             credential: u32::take(&mut input)?,
             trace: u64::take(&mut input)?,
             job: input.array()?,
+            file_system: u64::take(&mut input)?,
         };
         Ok((kind, header, Lengths { extensions, body, bulk, body_crc }))
     }
@@ -239,6 +244,7 @@ mod tests {
             credential: 0,
             trace: 42,
             job: *b"cp.1000\0\0\0\0\0\0\0\0\0",
+            file_system: 77,
         };
         (header, Lengths { extensions: 0, body: 10, bulk: 20, body_crc: 30 })
     }

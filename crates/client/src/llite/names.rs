@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn an_inode_that_the_kernel_forgot_is_dropped() {
-        let client = Client::new(ClientConfig { id: ClientId(1) }, Arc::new(Alone));
+        let client = Client::new(ClientConfig { id: ClientId(1), file_system: 0 }, Arc::new(Alone));
         let known = || lock(&client.inodes).all.len();
         for locked in [false, true] {
             let fid = Fid::new(Seq(0x2_0000_0400), 1);

@@ -152,7 +152,7 @@ impl Rig {
     /// A client that has mounted a file system of so many targets.
     pub(crate) fn with(mdts: u32, osts: u32) -> Rig {
         let port = Arc::new(TestPort::default());
-        let client = Client::new(ClientConfig { id: ClientId(7) }, port.clone());
+        let client = Client::new(ClientConfig { id: ClientId(7), file_system: 3 }, port.clone());
         let rig = Rig { client, port };
         let mounting = rig.client.clone();
         let mut mount = rig.start(async move { mounting.mount().await });

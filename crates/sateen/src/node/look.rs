@@ -6,7 +6,7 @@ use std::time::Duration;
 use sateen_client::{Connection, ImportInfo};
 use sateen_wire::{StatFs, TargetInfo};
 
-use super::mounted::{Native, wait_for};
+use super::mounted::{Native, Targets, wait_for};
 use super::{Node, lock};
 
 /// How long targets may take to take a connection, and to answer.
@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) struct Seen {
     /// What the MGS says of it.
     pub info: TargetInfo,
-    /// "up"; "down" if it does not answer; "failed" after a disk error; "inactive" if it was
-    /// taken out of use.
+    /// "up"; "down" if it does not answer; "failed" after a disk error; "foreign" if its address
+    /// belongs to another file system; "inactive" if it was taken out of use.
     pub state: &'static str,
     /// Its space, if it answers.
     pub space: Option<StatFs>,
@@ -28,7 +28,10 @@ impl Node {
     /// Looks at all targets of a file system elsewhere.
     pub(crate) fn look(&self) -> Vec<Seen> {
         let infos = lock(&self.clients).told.clone();
-        let native = Native::unconnected(&self.reactor);
+        let native = Native::unconnected(
+            &self.reactor,
+            Targets { file_system: self.file_system, elsewhere: &infos },
+        );
         let client = native.client().clone();
         let mounting = client.clone();
         // One that does not answer is shown as such.
@@ -53,6 +56,7 @@ impl Node {
             let state = match stands.map(|(_, stands)| *stands) {
                 _ if !active => "inactive",
                 Some(Connection::Failed) => "failed",
+                Some(Connection::Foreign) => "foreign",
                 Some(Connection::Open) if space.is_some() => "up",
                 Some(Connection::Open | Connection::Waiting) | None => "down",
             };

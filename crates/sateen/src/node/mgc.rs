@@ -56,6 +56,8 @@ pub(crate) struct Mgc {
     /// The run of the MGS that the requests are counted for.
     boot_epoch: u64,
     attempt: u64,
+    /// At its address is the MGS of another file system.
+    foreign: bool,
     answers: Inbox<(Header, Reply)>,
     stop: Stop,
 }
@@ -83,7 +85,16 @@ impl Mgc {
         let (sender, answers) = channel();
         reactor.router.add(me, Arc::new(Answers(Mutex::new(sender))));
         let header = Header::between(me, Endpoint::Mgs, client);
-        Mgc { reactor: reactor.clone(), nids, header, boot_epoch: 0, attempt: 0, answers, stop }
+        Mgc {
+            reactor: reactor.clone(),
+            nids,
+            header,
+            boot_epoch: 0,
+            attempt: 0,
+            foreign: false,
+            answers,
+            stop,
+        }
     }
 
     /// Sends one message and waits for its answer, a while.
@@ -120,6 +131,7 @@ impl Mgc {
         else {
             return false;
         };
+        self.foreign = reply.error == Some(Errno::EXDEV);
         let ReplyBody::Connected { generation, boot_epoch, .. } = reply.body else { return false };
         self.header.generation = generation;
         // The same run of the MGS goes on counting our requests.
@@ -146,7 +158,7 @@ impl Mgc {
                 }
                 if complained.is_none_or(|at| at.elapsed() >= COMPLAIN) {
                     complained = Some(Instant::now());
-                    let why = why_silent(&self.nids, "an MGS");
+                    let why = self.why_silent();
                     tracing::warn!("the MGS does not answer, waiting for it ({why})");
                 }
                 std::thread::sleep(PAUSE);
@@ -182,12 +194,19 @@ impl Mgc {
         }
     }
 
+    fn why_silent(&self) -> String {
+        if self.foreign {
+            return "at its address is the MGS of another file system".to_owned();
+        }
+        why_silent(&self.nids, "an MGS")
+    }
+
     fn silent(&self) -> Refusal {
         if self.nids.is_empty() {
             return Refusal::new("the MGS does not answer", "look at the disk: it may be hanging");
         }
         Refusal::new(
-            format!("the MGS does not answer ({})", why_silent(&self.nids, "an MGS")),
+            format!("the MGS does not answer ({})", self.why_silent()),
             "see whether its server runs (sateen serve) and listens on that NID",
         )
     }
@@ -207,6 +226,8 @@ impl Mgc {
     pub(crate) fn file_system(&mut self, patience: Option<Duration>) -> Outcome<FileSystem> {
         match self.mgs(MgsRequest::GetFileSystem, patience)? {
             MgsReply::FileSystem { fsname, uuid, hash_key } => {
+                // Another one at the same address is not believed from now on.
+                self.header.file_system = uuid;
                 Ok(FileSystem { fsname, uuid, hash_key })
             }
             MgsReply::Config { .. } | MgsReply::Params { .. } => Err(nonsense()),

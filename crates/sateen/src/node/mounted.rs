@@ -49,14 +49,14 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Connects a new client to targets of this process, or to those `elsewhere`, and mounts it.
+    /// Connects a new client to the targets of a file system, and mounts it.
     pub(crate) fn new(
         reactor: &Arc<Reactor>,
         path: &Path,
-        (source, elsewhere): (&Source, &[TargetInfo]),
+        (source, targets): (&Source, Targets<'_>),
         how: How,
     ) -> Outcome<Mounted> {
-        let (client, port) = connect(reactor, elsewhere)?;
+        let (client, port) = connect(reactor, targets)?;
         let root = match directory(reactor, &client, &source.below) {
             Ok(root) => root,
             Err(refusal) => {
@@ -70,7 +70,7 @@ impl Mounted {
         let executor = reactor.executor.clone();
         let atime = Atime::of(&how.flags);
         let mut fs = KernelFs::new(client.clone(), executor, how.direct_io, atime).below(root);
-        if !elsewhere.is_empty() {
+        if !targets.elsewhere.is_empty() {
             let timers = reactor.timers.clone();
             fs = fs.interruptible(Arc::new(move |ns| Box::pin(timers.sleep(ns))));
         }
@@ -133,15 +133,15 @@ pub(crate) struct Native {
 impl Native {
     /// Connects a new client.
     pub(crate) fn new(reactor: &Arc<Reactor>) -> Outcome<Native> {
-        let (client, port) = connect(reactor, &[])?;
+        let (client, port) = connect(reactor, Targets::default())?;
         // No kernel believes anything.
         port.detach();
         Ok(Native { reactor: reactor.clone(), client })
     }
 
     /// A new client that is not connected yet.
-    pub(super) fn unconnected(reactor: &Arc<Reactor>) -> Native {
-        let (client, port) = make(reactor);
+    pub(super) fn unconnected(reactor: &Arc<Reactor>, targets: Targets<'_>) -> Native {
+        let (client, port) = make(reactor, targets);
         port.detach();
         Native { reactor: reactor.clone(), client }
     }
@@ -169,6 +169,15 @@ impl Native {
         let done = wait_for(&self.reactor, CLIENT_TIMEOUT, verbs(self.client.clone()));
         done.unwrap_or(Err(Errno::ETIMEDOUT))
     }
+}
+
+/// What a client is to connect to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Targets<'a> {
+    /// Id of the file system; 0 if it is not known.
+    pub file_system: u64,
+    /// Where they are; empty if all are in this process.
+    pub elsewhere: &'a [TargetInfo],
 }
 
 /// What is mounted.
@@ -239,11 +248,12 @@ fn directory(reactor: &Reactor, client: &Arc<Client>, path: &str) -> Outcome<Fid
 }
 
 /// A new client, in this process.
-fn make(reactor: &Arc<Reactor>) -> (Arc<Client>, Arc<ClientPort>) {
+fn make(reactor: &Arc<Reactor>, targets: Targets<'_>) -> (Arc<Client>, Arc<ClientPort>) {
     let port = Arc::new(ClientPort::new(reactor.clone()));
     let id = ClientId(sateen_reactor::random());
     let as_port: Arc<dyn Port> = port.clone();
-    let client = Client::new(ClientConfig { id }, as_port);
+    let config = ClientConfig { id, file_system: targets.file_system };
+    let client = Client::new(config, as_port);
     reactor.router.add(client.endpoint(), Arc::new(ToClient(client.clone())));
     (client, port)
 }
@@ -251,10 +261,11 @@ fn make(reactor: &Arc<Reactor>) -> (Arc<Client>, Arc<ClientPort>) {
 /// A new client, connected to all targets.
 fn connect(
     reactor: &Arc<Reactor>,
-    elsewhere: &[TargetInfo],
+    targets: Targets<'_>,
 ) -> Outcome<(Arc<Client>, Arc<ClientPort>)> {
-    let (client, port) = make(reactor);
+    let (client, port) = make(reactor, targets);
     let mounting = client.clone();
+    let elsewhere = targets.elsewhere;
     let patience = if elsewhere.is_empty() { CLIENT_TIMEOUT } else { REMOTE_PATIENCE };
     let refusal = match wait_for(reactor, patience, async move { mounting.mount().await }) {
         Some(Ok(())) => return Ok((client, port)),
@@ -283,12 +294,19 @@ fn refused(client: &Client, errno: Errno) -> Refusal {
 }
 
 fn silent(client: &Client, elsewhere: &[TargetInfo]) -> Refusal {
+    if let Some(foreign) = needed(client, Connection::Foreign).first() {
+        return Refusal::new(
+            format!("at the address of {foreign} is a target of another file system"),
+            "serve each target where the MGS believes it to be, or give it another --nid",
+        );
+    }
     let missing = needed(client, Connection::Waiting);
     let found = elsewhere.iter().find(|info| missing.contains(&info.target));
     match (found, missing.first()) {
         (Some(info), _) => Refusal::new(
             format!("{} does not answer ({})", info.target, {
-                why_silent(&info.nids.iter().collect::<Vec<_>>(), "it")
+                let nids: Vec<_> = info.nids.iter().collect();
+                why_silent(&nids, &info.target.to_string())
             }),
             "see whether its server runs (sateen serve) and listens on that NID",
         ),

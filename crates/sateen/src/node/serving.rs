@@ -154,6 +154,7 @@ impl Node {
 
         let mut mgc = Mgc::new(&node.reactor, mgs, stop.clone());
         let file_system = mgc.file_system(None)?;
+        node.file_system = file_system.uuid;
         for (target, open) in &mut opened {
             join(target, open, file_system)?;
         }
@@ -194,7 +195,8 @@ impl Node {
         node.mgs = mgs.to_vec();
         let stop = Stop::default();
         let mut mgc = Mgc::new(&node.reactor, mgs.to_vec(), stop.clone());
-        let known = mgc.file_system(Some(MOUNT_PATIENCE))?.fsname;
+        let FileSystem { fsname: known, uuid, .. } = mgc.file_system(Some(MOUNT_PATIENCE))?;
+        node.file_system = uuid;
         if known.as_str() != fsname {
             return Err(Refusal::new(
                 format!("the MGS there manages {}, not {fsname}", known.as_str()),

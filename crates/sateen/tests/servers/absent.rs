@@ -1,12 +1,15 @@
-//! Targets that are not where a mount looks for them: what is said, and what is shown.
+//! Targets that are not where a mount looks for them: what is said, what is shown, and what
+//! is never written.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, ok, refused, run_folder, text};
+use sateen_testkit::cluster::{Cluster, ok, refused, run_folder, text, until};
 
-use crate::{BINARY, as_program};
+use crate::{BINARY, as_program, bytes};
 
 fn status(of: &str, how: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(BINARY).arg("status").args(how).arg(of).output().unwrap();
@@ -74,4 +77,51 @@ fn what_is_absent_is_named_and_shown() {
         let (code, said) = status(of, &[]);
         assert!(code == Some(1) && said.contains(why), "{of}: {said}");
     }
+}
+
+#[test]
+fn another_file_system_at_the_same_address_gets_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "foreign");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let content = bytes(1 << 20, 3);
+    fs::write(mnt.join("file"), &content).unwrap();
+    oss.end();
+    // Its MGS is elsewhere, its OST where that of the first was.
+    let other = |args: &[&str], folder: &str| {
+        let mut command = as_program("mkfs.sateen");
+        ok(command.arg("--fsname=other").args(args).arg(cluster.path(folder)));
+    };
+    let node = format!("--mgsnode={}", cluster.nid(4));
+    other(&["--mgs"], "omgt");
+    other(&["--mdt", "--index=0", &node], "omdt0");
+    other(&["--ost", "--index=0", &node], "oost0");
+    other(&["--ost", "--index=1", &node], "oost1");
+    let others = (cluster.serve(4, &["omgt", "omdt0"]), cluster.serve(2, &["oost0", "oost1"]));
+
+    let (path, data) = (mnt.join("during"), content.clone());
+    let writer = std::thread::spawn(move || fs::write(path, data));
+    let log = || fs::read_to_string(run_folder(Path::new(&mnt)).join("log")).unwrap_or_default();
+    until("the mount says what it found", || log().contains("belongs to another file system"));
+    std::thread::sleep(Duration::from_millis(1200));
+    assert!(!writer.is_finished(), "it waits for its own");
+    others.1.end();
+    others.0.end();
+    let oss = cluster.serve(2, &["ost0", "ost1"]);
+    writer.join().unwrap().unwrap();
+    for name in ["file", "during"] {
+        assert!(fs::read(mnt.join(name)).unwrap() == content, "{name}");
+    }
+    cluster.umount(&mnt);
+    oss.end();
+    mds.end();
+    let fsck = |folders: [&str; 4]| {
+        ok(Command::new(BINARY).arg("fsck").args(folders.map(|folder| cluster.path(folder))))
+    };
+    fsck(["mgt", "mdt0", "ost0", "ost1"]);
+    let found = fsck(["omgt", "omdt0", "oost0", "oost1"]);
+    assert!(found.contains(" 0 objects"), "{found}");
 }

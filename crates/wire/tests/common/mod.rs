@@ -364,6 +364,7 @@ any_struct!(Header {
     credential,
     trace,
     job,
+    file_system,
 });
 any_struct!(ObjectRecord { layout_gen, version, uid, gid, projid, checksum_map, birth_epoch });
 any_struct!(Tombstone { after });
