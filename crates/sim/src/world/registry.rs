@@ -29,7 +29,7 @@ impl World {
         }
         let port = self.ports.get(&me).copied().unwrap_or(PORT);
         let nid = Nid::Tcp { addr: Ipv4Addr::LOCALHOST, port, net: 0 };
-        let info = TargetInfo { target: me, nid, inactive: false };
+        let info = TargetInfo { target: me, nids: nid.into(), inactive: false };
         self.next_registrar += 1;
         let id = ClientId(REGISTRARS + self.next_registrar);
         let setting = self.settings.remove(&me).unwrap_or_default();
