@@ -253,7 +253,7 @@ fn capabilities_go_with_what_had_them() {
         let (size, uid) = (Some(0), Some(7));
         let set = |set| MdtRequest::SetAttr { fid, set, cred: Cred::default() };
         match how {
-            0 => drop(world.close(A, fid, open_id, Some(report))),
+            0 => world.close(A, fid, open_id, Some(report)),
             1 => drop(world.ok(A, set(SetAttr { uid, ..SetAttr::default() }))),
             2 => drop(world.ok(A, set(SetAttr { size, ..SetAttr::default() }))),
             3 => {
