@@ -183,6 +183,8 @@ impl InodeState {
         (self.unreported_mtime, self.unreported_atime) = (None, None);
         self.commit_before_write = 0;
         self.doubtful = true;
+        // The MDT's new run may give its generation to another.
+        self.layout = None;
     }
 
     /// Takes over what an earlier life of this inode has left to be synced.

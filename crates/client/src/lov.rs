@@ -344,7 +344,7 @@ impl Client {
             if known || !attr.size_stale {
                 return Ok((attr, stamp));
             }
-            let layout = self.layout_of(inode).await?;
+            let layout = self.layout_since(inode, attr.layout_gen).await?;
             let (proven, blocks) = match &layout {
                 Some(layout) => self.glimpse(inode.fid, layout).await?,
                 None => (0, 0),

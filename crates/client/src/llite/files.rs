@@ -527,14 +527,22 @@ impl Client {
 
     /// The layout of a regular file; `None` if it has none yet.
     pub(crate) async fn layout_of(&self, inode: &Inode) -> Result<Option<Arc<Layout>>> {
+        self.layout_since(inode, 0).await
+    }
+
+    /// The same of this generation at least, as attributes say that are not the inode's yet.
+    pub(crate) async fn layout_since(
+        &self,
+        inode: &Inode,
+        generation: u32,
+    ) -> Result<Option<Arc<Layout>>> {
         {
             // Another client may have chosen other stripes before there was any object.
             let state = lock(&inode.state);
-            let right = state.attr.map(|attr| attr.layout_gen);
+            let known = state.attr.map_or(0, |attr| attr.layout_gen);
+            let right = generation.max(known);
             let layout = state.layout.as_ref();
-            if let Some(layout) =
-                layout.filter(|layout| right.is_none_or(|g| g <= layout.generation))
-            {
+            if let Some(layout) = layout.filter(|layout| right <= layout.generation) {
                 return Ok(Some(layout.clone()));
             }
         }

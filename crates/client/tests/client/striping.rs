@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use sateen_client::{OpenHow, Opened};
-use sateen_types::{Errno, Layout};
+use sateen_types::{Attr, Errno, Layout};
 use sateen_wire::{
-    Grant, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody,
-    Request,
+    Grant, Header, Ibits, LockMode, MdtReply, MdtRequest, ObjectAttr, OstReply, OstRequest, Reply,
+    ReplyBody, Request,
 };
 
 use crate::rig::{CRED, FILE, Rig, Verb, attr, grant, reply};
@@ -251,4 +251,34 @@ fn what_was_stored_through_a_mapping_is_no_hole() {
     assert!(rig.poll(&mut seek).is_none());
     answer_seeks(&rig, [(10, Some(20)), (0, Some(5))]);
     assert_eq!(rig.poll(&mut seek), Some(Ok(20)));
+}
+
+/// Another client has chosen other stripes since the layout was learned: the size is proven by
+/// its objects as they are laid out now.
+#[test]
+fn a_size_is_asked_for_by_the_layout_that_the_attributes_speak_of() {
+    let rig = Rig::with_osts(2);
+    open(&rig, &[]);
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    let (header, _) = rig.take_mdt();
+    let changed = Attr { layout_gen: 2, size_stale: true, maybe_objects: true, ..attr(5, 0) };
+    rig.answer(&header, reply(MdtReply::Inode { attr: changed }, &[]));
+    assert!(rig.poll(&mut stat).is_none());
+    let (header, request) = rig.take_mdt();
+    assert_eq!(request, MdtRequest::GetStripe { fid: FILE });
+    let mut layout = Layout::raid0(2 * STRIPE as u32, vec![1]).unwrap();
+    layout.generation = 2;
+    let striping = MdtReply::Striping { layout: Some(layout.into()), policy: None };
+    rig.answer(&header, reply(striping, &[]));
+    assert!(rig.poll(&mut stat).is_none());
+    let (header, request) = rig.take_ost();
+    assert_eq!(header.to, sateen_types::Endpoint::Ost(1));
+    let OstRequest::GetAttr { objects } = request else { panic!("{request:?}") };
+    let found = ObjectAttr { object: objects[0], size: 100_000, blocks: 200 };
+    rig.answer(&header, ost(OstReply::Objects(vec![found])));
+    assert!(rig.poll(&mut stat).is_none());
+    let (_, request) = rig.take_mdt();
+    let MdtRequest::ReportSize { report, .. } = request else { panic!("{request:?}") };
+    assert_eq!(report.size, 100_000);
 }
