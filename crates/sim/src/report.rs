@@ -52,7 +52,7 @@ pub const MINIMUMS: &[(&str, u64)] = &[
     ("object name lost", 1700),
     ("transaction lost in a crash", 400),
     ("world short of space", 100),
-    ("write refused for want of space", 1700),
+    ("write refused for want of space", 600),
     ("MGS restarted", 1000),
     ("MDT restarted", 3600),
     ("OST restarted", 4800),
