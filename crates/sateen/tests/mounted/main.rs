@@ -7,6 +7,7 @@ mod fsx;
 mod posix;
 mod programs;
 mod rig;
+mod rows;
 mod two_mounts;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_sateen");

@@ -1,0 +1,240 @@
+//! The rows of docs/semantics.md, where Sateen differs from ext4 or may be thought to: each is
+//! as it is written there. Rows that have a test of their own elsewhere are not repeated here.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{
+    FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink,
+};
+use std::path::Path;
+use std::process::Command;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, Timespec, Timestamps, XattrFlags, flock,
+    mknodat, utimensat,
+};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::rig::{Rig, Servers, on_both};
+
+on_both!(
+    locks_hold_among_the_programs_of_one_mount,
+    numbers_and_sizes,
+    attributes_of_a_file,
+    what_has_no_effect_on_a_mount,
+    what_is_not_there,
+    a_directory_is_listed_and_removed,
+    direct_io_of_any_alignment,
+    a_file_open_for_writing_elsewhere_is_executed,
+);
+
+/// The device `null`.
+const NULL: (u32, u32) = (1, 3);
+
+fn read_write(path: &Path) -> File {
+    File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+/// Whether another process gets a lock of the whole file that keeps all others out.
+fn is_free(path: &Path) -> bool {
+    // struct flock of 64-bit Linux.
+    let script = "use Fcntl; open(my $f, '+<', $ARGV[0]) or die; \
+                  my $lock = pack('s s x4 q q i x4', F_WRLCK, 0, 0, 0, 0); \
+                  print fcntl($f, F_SETLK, $lock) ? 'free' : 'taken'";
+    let output = Command::new("perl").args(["-e", script]).arg(path).output().unwrap();
+    match output.stdout.as_slice() {
+        b"free" => true,
+        b"taken" => false,
+        _ => panic!("{output:?}"),
+    }
+}
+
+fn locks_hold_among_the_programs_of_one_mount(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-locks", 2, false) else { return };
+    let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("file"));
+    let (one, other) = (read_write(&here), read_write(&here));
+    flock(&one, FlockOperation::LockExclusive).unwrap();
+    let without_waiting = FlockOperation::NonBlockingLockExclusive;
+    assert_eq!(flock(&other, without_waiting), Err(Errno::WOULDBLOCK));
+    flock(read_write(&there), without_waiting).unwrap();
+    flock(&one, FlockOperation::Unlock).unwrap();
+    flock(&other, without_waiting).unwrap();
+
+    rustix::fs::fcntl_lock(&one, FlockOperation::LockExclusive).unwrap();
+    assert!(!is_free(&here));
+    assert!(is_free(&there));
+    rustix::fs::fcntl_lock(&one, FlockOperation::Unlock).unwrap();
+    assert!(is_free(&here));
+    drop((one, other));
+    rig.end();
+}
+
+fn numbers_and_sizes(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-numbers", 2, false) else { return };
+    let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("file"));
+    let file = read_write(&here);
+    let meta = file.metadata().unwrap();
+    assert_eq!(meta.blksize(), 1 << 20);
+    assert_eq!(fs::metadata(&there).unwrap().ino(), meta.ino());
+    assert!(meta.ino() > u64::from(u32::MAX));
+
+    // As large as there are numbers, though not as there is room.
+    let most = i64::MAX as u64;
+    file.set_len(most).unwrap();
+    assert_eq!(fs::metadata(&there).unwrap().len(), most);
+    let beyond = file.write_at(b"x", most).unwrap_err();
+    assert!([Some(22), Some(27)].contains(&beyond.raw_os_error()), "{beyond}");
+    let full = file.write_at(b"x", most - 1).unwrap_err();
+    assert_eq!(full.raw_os_error(), Some(27), "the disks below hold no file of that size: {full}");
+    let far = 1 << 40;
+    file.write_at(b"far", far).unwrap();
+    let mut read = [9; 5];
+    File::open(&there).unwrap().read_exact_at(&mut read, far - 1).unwrap();
+    assert_eq!(&read, b"\0far\0");
+    drop(file);
+    rig.end();
+}
+
+fn attributes_of_a_file(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-attributes", 2, false) else { return };
+    let path = rig.mnt().join("file");
+    fs::write(&path, b"content").unwrap();
+    let large = vec![b'v'; 64 << 10];
+    rustix::fs::setxattr(&path, "user.large", &large, XattrFlags::empty()).unwrap();
+    let mut value = vec![0; 64 << 10];
+    let there = rig.mounts()[1].join("file");
+    assert_eq!(rustix::fs::getxattr(&there, "user.large", &mut value), Ok(large.len()));
+    assert!(value == large);
+    for name in ["trusted.t", "security.s"] {
+        rustix::fs::setxattr(&path, name, b"v", XattrFlags::empty()).unwrap();
+    }
+    let slash = rustix::fs::setxattr(&path, "user.a/b", b"v", XattrFlags::empty());
+    assert_eq!(slash, Err(Errno::RANGE));
+
+    // Following a link is no reading of it.
+    let link = rig.mnt().join("link");
+    symlink("file", &link).unwrap();
+    let old = Timespec { tv_sec: 1000, tv_nsec: 0 };
+    let times = Timestamps { last_access: old, last_modification: old };
+    utimensat(CWD, &link, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    assert_eq!(fs::read(&link).unwrap(), b"content");
+    assert_eq!(fs::read_link(&link).unwrap().as_os_str(), "file");
+    assert_eq!(fs::symlink_metadata(&link).unwrap().atime(), 1000);
+    rig.end();
+}
+
+fn what_has_no_effect_on_a_mount(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-effects", 1, false) else { return };
+    let null = rig.mnt().join("null");
+    let device = rustix::fs::makedev(NULL.0, NULL.1);
+    mknodat(CWD, &null, FileType::CharacterDevice, Mode::from_raw_mode(0o666), device).unwrap();
+    let meta = fs::metadata(&null).unwrap();
+    assert!(meta.file_type().is_char_device() && meta.rdev() == device);
+    assert_eq!(File::open(&null).unwrap_err().raw_os_error(), Some(13));
+
+    let program = rig.mnt().join("id");
+    fs::copy("/usr/bin/id", &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    assert_eq!(fs::metadata(&program).unwrap().mode() & 0o7777, 0o4755);
+    // By a way that the other user can go.
+    let script = "mount --bind \"$1\" /mnt && exec setpriv --reuid=nobody --clear-groups \
+                  /mnt/id -u";
+    let output = Command::new("unshare")
+        .args(["--mount", "bash", "-euc", script, "row"])
+        .arg(rig.mnt())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "65534", "{output:?}");
+    rig.end();
+}
+
+fn what_is_not_there(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-absent", 1, false) else { return };
+    let file = read_write(&rig.mnt().join("file"));
+    file.write_at(&[7; 1 << 20], 0).unwrap();
+    let clone = read_write(&rig.mnt().join("clone"));
+    assert_eq!(rustix::fs::ioctl_ficlone(&clone, &file), Err(Errno::OPNOTSUPP));
+    assert_eq!(rustix::fs::ioctl_getflags(&file), Err(Errno::NOTTY));
+    for mode in
+        [rustix::fs::FallocateFlags::COLLAPSE_RANGE, rustix::fs::FallocateFlags::INSERT_RANGE]
+    {
+        assert_eq!(rustix::fs::fallocate(&file, mode, 0, 4096), Err(Errno::OPNOTSUPP));
+    }
+    let mut buffer = [0; 10];
+    let read = rustix::io::preadv2(
+        file.as_fd(),
+        &mut [std::io::IoSliceMut::new(&mut buffer)],
+        0,
+        ReadWriteFlags::NOWAIT,
+    );
+    assert_eq!(read, Err(Errno::OPNOTSUPP));
+    let name = rig.mnt().join("swap");
+    fs::write(&name, vec![0; 1 << 20]).unwrap();
+    assert!(Command::new("mkswap").arg(&name).output().unwrap().status.success());
+    let swapon = Command::new("swapon").arg(&name).output().unwrap();
+    assert!(!swapon.status.success(), "{swapon:?}");
+    drop((file, clone));
+    rig.end();
+}
+
+fn a_directory_is_listed_and_removed(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-folders", 2, false) else { return };
+    for number in 0..300 {
+        File::create(rig.mnt().join(format!("file{number}"))).unwrap();
+    }
+    let entries = Dir::read_from(File::open(rig.mnt()).unwrap()).unwrap();
+    let names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().to_owned()).collect();
+    assert_eq!(names[..2], [c".".to_owned(), c"..".to_owned()]);
+    assert_eq!(names.len(), 302);
+
+    // A working directory that is removed: here, and by the other mount.
+    let there = rig.mounts()[1].display().to_string();
+    let said = rig.shell(
+        "mkdir $MNT/d && cd $MNT/d && rmdir $MNT/d && stat -c %h . && ls -a . && ! mkdir x 2>&1",
+    );
+    assert!(said.starts_with("0\n"), "{said}");
+    assert!(said.contains("No such file or directory"), "{said}");
+    let said = rig.shell(&format!(
+        "mkdir $MNT/e && cd $MNT/e && rmdir {there}/e && ! ls . 2>&1 && ! mkdir x 2>&1"
+    ));
+    assert!(said.contains("Stale file handle"), "{said}");
+    rig.end();
+}
+
+fn direct_io_of_any_alignment(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-direct", 2, false) else { return };
+    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("file"));
+    let mut options = File::options();
+    let options = options.read(true).write(true).create(true).custom_flags(direct);
+    let (file, other) = (options.open(&here).unwrap(), options.open(&there).unwrap());
+    let mut want = vec![0; 3_000_000];
+    for (number, (offset, len)) in
+        [(13, 777), (4096, 4096), (511, 1), (1_048_000, 1_100_001), (2_999_999, 1)]
+            .into_iter()
+            .enumerate()
+    {
+        want[offset..offset + len].fill(number as u8 + 1);
+        file.write_all_at(&want[offset..offset + len], offset as u64).unwrap();
+        // At an odd address in memory, too.
+        let mut read = vec![0; len + 1];
+        other.read_exact_at(&mut read[1..], offset as u64).unwrap();
+        assert!(read[1..] == want[offset..offset + len], "{offset} {len}");
+    }
+    let mut read = Vec::new();
+    File::open(&there).unwrap().read_to_end(&mut read).unwrap();
+    assert!(read == want);
+    drop((file, other));
+    rig.end();
+}
+
+fn a_file_open_for_writing_elsewhere_is_executed(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-busy", 2, false) else { return };
+    let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("true"));
+    fs::copy("/bin/true", &here).unwrap();
+    let writing = File::options().write(true).open(&there).unwrap();
+    assert!(Command::new(&here).status().unwrap().success());
+    drop(writing);
+    rig.end();
+}
