@@ -42,7 +42,7 @@ enum What {
     Dl(DlArgs),
     /// Lists the NIDs by which the processes of this host are reached.
     #[command(name = "list_nids")]
-    ListNids,
+    ListNids(NidsArgs),
     /// Asks whether a server listens on a NID.
     Ping(PingArgs),
     /// Shows the values of parameters.
@@ -58,6 +58,13 @@ enum What {
 
 #[derive(Debug, Args)]
 struct DlArgs {
+    /// As JSON, for programs.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct NidsArgs {
     /// As JSON, for programs.
     #[arg(long)]
     json: bool,
@@ -112,6 +119,9 @@ struct ListArgs {
     /// Also what is below.
     #[arg(short = 'R', long = "recursive")]
     recursive: bool,
+    /// As JSON, for programs.
+    #[arg(long)]
+    json: bool,
     /// Names, with * for anything between two dots.
     #[arg(required = true, value_name = "PARAM")]
     patterns: Vec<String>,
@@ -127,7 +137,7 @@ struct Failure {
 pub(crate) fn run(lctl: &Lctl) -> ExitCode {
     let (name, failures) = match &lctl.command {
         What::Dl(args) => ("dl", dl(lctl, args)),
-        What::ListNids => ("list_nids", list_nids(lctl)),
+        What::ListNids(args) => ("list_nids", list_nids(lctl, args)),
         What::Ping(args) => ("ping", ping(args)),
         What::GetParam(args) => ("get_param", get_param(lctl, args)),
         What::SetParam(args) => ("set_param", set_param(lctl, args)),
@@ -208,7 +218,7 @@ fn dl(lctl: &Lctl, args: &DlArgs) -> Vec<Failure> {
     failures
 }
 
-fn list_nids(lctl: &Lctl) -> Vec<Failure> {
+fn list_nids(lctl: &Lctl, args: &NidsArgs) -> Vec<Failure> {
     let Asked { answers, failures } = ask(lctl, &Command::Nids);
     let mut all: BTreeSet<String> = BTreeSet::new();
     for answer in answers {
@@ -216,7 +226,11 @@ fn list_nids(lctl: &Lctl) -> Vec<Failure> {
             all.extend(nids);
         }
     }
-    all.iter().for_each(|nid| println!("{nid}"));
+    if args.json {
+        println!("{:#}", serde_json::json!(all));
+    } else {
+        all.iter().for_each(|nid| println!("{nid}"));
+    }
     failures
 }
 
@@ -291,13 +305,20 @@ fn get_param(lctl: &Lctl, args: &GetArgs) -> Vec<Failure> {
 fn list_param(lctl: &Lctl, args: &ListArgs) -> Vec<Failure> {
     let mut asked = ask(lctl, &Command::Params { pattern: None });
     let all = params(&mut asked);
-    let mut failures = asked.failures;
+    let (mut failures, mut json) = (asked.failures, Vec::new());
     for pattern in &args.patterns {
         let found = listed(pattern, &all, args);
         if found.is_empty() && failures.is_empty() {
             failures.push(none_fits(pattern));
         }
-        found.iter().for_each(|name| println!("{name}"));
+        if args.json {
+            json.extend(found);
+        } else {
+            found.iter().for_each(|name| println!("{name}"));
+        }
+    }
+    if args.json {
+        println!("{:#}", serde_json::json!(json));
     }
     failures
 }

@@ -62,6 +62,9 @@ enum Command {
 
 #[derive(Debug, Clone, Args)]
 struct Path2FidArgs {
+    /// As JSON, for programs.
+    #[arg(long)]
+    json: bool,
     /// The files.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
@@ -216,14 +219,23 @@ fn fid_of(path: &Path) -> Result<Fid, Failure> {
 }
 
 fn path2fid(args: &Path2FidArgs) -> Vec<Failure> {
-    let mut failures = Vec::new();
+    let (mut rows, mut failures) = (Rows::new(args.json), Vec::new());
     for path in &args.paths {
         match fid_of(path) {
-            Ok(fid) if args.paths.len() > 1 => println!("{}: {fid}", path.display()),
-            Ok(fid) => println!("{fid}"),
+            Ok(fid) => {
+                let line = match args.paths.len() {
+                    1 => fid.to_string(),
+                    _ => format!("{}: {fid}", path.display()),
+                };
+                rows.row(
+                    line,
+                    &serde_json::json!({ "path": path.to_string_lossy(), "fid": fid.to_string() }),
+                );
+            }
             Err(failure) => failures.push(failure),
         }
     }
+    rows.print();
     failures
 }
 

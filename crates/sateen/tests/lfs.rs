@@ -274,6 +274,27 @@ fn fids_lead_to_all_their_names_and_targets_answer() {
     assert_eq!((&json[1]["target"], &json[1]["active"]), (&"OST0001".into(), &true.into()));
     let json: serde_json::Value = serde_json::from_str(&good(&["df", "--json"], &mnt)).unwrap();
     assert_eq!(json.as_array().unwrap().len(), 3);
+    let json = |args: &[&str], path: &Path| -> serde_json::Value {
+        serde_json::from_str(&good(args, path)).unwrap()
+    };
+    let wide = mnt.join("wide");
+    good(&["setstripe", "-c", "2", "-i", "1", "-S", "64K"], &wide);
+    let fid = good(&["path2fid"], &wide);
+    let striping = json(&["getstripe", "--json"], &wide);
+    assert_eq!(striping[0]["fid"], fid.trim());
+    let component = &striping[0]["layout"]["components"][0];
+    assert_eq!((&component["stripe_count"], &component["stripe_size"]), (&2.into(), &65536.into()));
+    assert_eq!(component["objects"][0], serde_json::json!({ "ost": 1, "stripe": 0 }));
+    assert_eq!(json(&["path2fid", "--json"], &wide)[0]["fid"], fid.trim());
+    let names = Command::new(env!("CARGO_BIN_EXE_sateen"))
+        .args(["lfs", "fid2path", "--json"])
+        .arg(&mnt)
+        .arg(fid.trim())
+        .output()
+        .unwrap();
+    let names: serde_json::Value = serde_json::from_slice(&names.stdout).unwrap();
+    assert_eq!(names[0]["path"], wide.to_str().unwrap());
+    fs::remove_file(&wide).unwrap();
     let (code, _, errors) = lfs(&["osts"], Path::new("/proc"));
     assert!(code == 25 && errors.contains("not on a Sateen"), "{errors}");
 }
@@ -402,6 +423,9 @@ fn parameters_are_listed_set_and_kept() {
     }
     assert_eq!(fs_.good_lctl(&["get_param", "-n", "lod.*.qos_threshold_rr"]), "17%\n");
     assert_eq!(fs_.good_lctl(&["list_nids"]), "0@lo\n");
+    assert_eq!(fs_.good_lctl(&["list_nids", "--json"]), "[\n  \"0@lo\"\n]\n");
+    let listed = fs_.good_lctl(&["list_param", "--json", "health_check"]);
+    assert_eq!(listed, "[\n  \"health_check\"\n]\n");
     assert_eq!(fs_.good_lctl(&["get_param", "health_check"]), "health_check=healthy\n");
 
     // For good: over a restart, for mounts to come.

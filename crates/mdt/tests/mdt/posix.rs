@@ -120,6 +120,19 @@ fn links_and_removals_refuse_what_ext4_refuses() {
 }
 
 #[test]
+fn a_file_has_so_many_names_and_no_more() {
+    let (mut world, _, _, f) = tree();
+    let link = |text: &str| MdtRequest::Link { fid: f, parent: ROOT, name: name(text) };
+    for number in 1..65_000 {
+        world.ok(A, link(&format!("link{number}")));
+    }
+    assert_eq!(world.stat(A, f).nlink, 65_000);
+    assert_eq!(world.err(A, link("one more")), Errno::EMLINK);
+    world.ok(A, World::unlink_request(ROOT, "link7", false));
+    world.ok(A, link("one more"));
+}
+
+#[test]
 fn creates_inherit_groups_and_refuse_nonsense() {
     let (mut world, a, ..) = tree();
     let set = SetAttr { mode: Some(0o2775), gid: Some(77), ..SetAttr::default() };

@@ -42,6 +42,9 @@ pub(super) struct Fid2PathArgs {
     /// End each path with a NUL rather than a new line.
     #[arg(short = '0', long = "print0")]
     nul: bool,
+    /// As JSON, for programs.
+    #[arg(long, conflicts_with_all = ["fid", "count", "nul"])]
+    json: bool,
     /// The mount point, or the name of the file system.
     #[arg(value_name = "MOUNT|FSNAME")]
     mount: PathBuf,
@@ -61,11 +64,14 @@ pub(super) fn run(args: &Fid2PathArgs) -> Vec<Failure> {
         Err(failure) => return vec![failure],
     };
     let mut paths = Paths { point: &ours.point, root, directories: BTreeMap::new() };
-    let mut failures = Vec::new();
+    let (mut values, mut failures) = (Vec::new(), Vec::new());
     for text in &args.fids {
-        if let Err(failure) = show(args, &mut paths, text) {
+        if let Err(failure) = show(args, &mut paths, text, &mut values) {
             failures.push(failure);
         }
+    }
+    if args.json {
+        println!("{:#}", serde_json::Value::Array(values));
     }
     failures
 }
@@ -77,7 +83,12 @@ fn root_of(point: &Path) -> Result<Fid, Failure> {
     Ok(Fid::from_ino(ino).unwrap_or(Fid::ROOT))
 }
 
-fn show(args: &Fid2PathArgs, paths: &mut Paths<'_>, text: &str) -> Result<(), Failure> {
+fn show(
+    args: &Fid2PathArgs,
+    paths: &mut Paths<'_>,
+    text: &str,
+    values: &mut Vec<serde_json::Value>,
+) -> Result<(), Failure> {
     let fid: Fid = text.parse().map_err(|_| Failure {
         what: format!("'{text}' is no FID: it looks like [0x200000007:0x1:0x0]"),
         code: EINVAL,
@@ -87,6 +98,13 @@ fn show(args: &Fid2PathArgs, paths: &mut Paths<'_>, text: &str) -> Result<(), Fa
         if args.link.is_some_and(|link| link != number) {
             continue;
         }
+        let shown = if args.name { path.file_name().unwrap_or_default() } else { path.as_os_str() };
+        if args.json {
+            let path = shown.to_string_lossy();
+            values
+                .push(serde_json::json!({ "fid": fid.to_string(), "link": number, "path": path }));
+            continue;
+        }
         let mut line = Vec::new();
         if args.fid {
             line.extend_from_slice(format!("{fid} ").as_bytes());
@@ -94,7 +112,6 @@ fn show(args: &Fid2PathArgs, paths: &mut Paths<'_>, text: &str) -> Result<(), Fa
         if args.count {
             line.extend_from_slice(format!("{number} ").as_bytes());
         }
-        let shown = if args.name { path.file_name().unwrap_or_default() } else { path.as_os_str() };
         line.extend_from_slice(shown.as_encoded_bytes());
         line.push(if args.nul { 0 } else { b'\n' });
         out.write_all(&line).map_err(|error| Failure::io("cannot print", &error))?;

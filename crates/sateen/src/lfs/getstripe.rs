@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sateen_types::{Component, Fid, Layout, Pattern, STRIPE_SIZE_DEFAULT, StripePolicy, seq};
+use serde_json::{Value, json};
 
 use super::{Failure, fid_of, striping};
 
@@ -60,6 +61,9 @@ pub(super) struct GetStripeArgs {
     /// As YAML.
     #[arg(short = 'y', long = "yaml")]
     yaml: bool,
+    /// As JSON, for programs: all there is to know, of one path or more.
+    #[arg(long, conflicts_with_all = ["yaml", "quiet", "verbose", "raw", "count", "size", "index"])]
+    json: bool,
     /// Show symbolic links themselves, which have no striping.
     #[arg(long = "no-follow")]
     no_follow: bool,
@@ -69,35 +73,58 @@ pub(super) struct GetStripeArgs {
 }
 
 pub(super) fn run(args: &GetStripeArgs) -> Vec<Failure> {
-    let mut failures = Vec::new();
+    let mut seen = Seen::default();
     for path in &args.paths {
         let link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
         let followed = (link && !args.no_follow).then(|| path.canonicalize());
         match followed {
             Some(Err(error)) => {
-                failures.push(Failure::io(format!("cannot follow '{}'", path.display()), &error));
+                let what = format!("cannot follow '{}'", path.display());
+                seen.failures.push(Failure::io(what, &error));
             }
-            Some(Ok(target)) => visit(args, &target, 0, &mut failures),
-            None => visit(args, path, 0, &mut failures),
+            Some(Ok(target)) => visit(args, &target, 0, &mut seen),
+            None => visit(args, path, 0, &mut seen),
         }
     }
-    failures
+    if args.json {
+        println!("{:#}", Value::Array(seen.values));
+    }
+    seen.failures
+}
+
+/// What the visits have found.
+#[derive(Default)]
+struct Seen {
+    values: Vec<Value>,
+    failures: Vec<Failure>,
 }
 
 /// Shows a path; of a directory also what is in it, one level deep unless told otherwise.
-fn visit(args: &GetStripeArgs, path: &Path, depth: u32, failures: &mut Vec<Failure>) {
+fn visit(args: &GetStripeArgs, path: &Path, depth: u32, seen: &mut Seen) {
     let striping = match striping(path) {
         Ok(striping) => striping,
-        Err(failure) => return failures.push(failure),
+        Err(failure) => return seen.failures.push(failure),
     };
     let directory = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
     let fid = match fid_of(path) {
         Ok(fid) => fid,
-        Err(failure) => return failures.push(failure),
+        Err(failure) => return seen.failures.push(failure),
     };
     match (directory, striping) {
         // Where one OST is looked for, directories are only on the way.
         (true, _) if args.ost.is_some() => {}
+        (true, (_, policy)) if args.json => {
+            seen.values.push(as_json(path, fid, ("policy", policy.map(policy_json))));
+        }
+        (false, (layout, _)) if args.json => {
+            let shown = layout.filter(|layout| {
+                args.ost.is_none_or(|ost| layout.objects().any(|(_, at)| at == ost))
+            });
+            if args.ost.is_none() || shown.is_some() {
+                let layout = shown.map(|layout| layout_json(&layout));
+                seen.values.push(as_json(path, fid, ("layout", layout)));
+            }
+        }
         (true, (_, policy)) => print!("{}", of_directory(args, path, fid, policy)),
         (false, (Some(layout), _)) => print!("{}", of_file(args, path, fid, &layout)),
         (false, (None, _)) => println!("{} has no stripe info", path.display()),
@@ -108,19 +135,54 @@ fn visit(args: &GetStripeArgs, path: &Path, depth: u32, failures: &mut Vec<Failu
     let failed = |error| Failure::io(format!("cannot read '{}'", path.display()), &error);
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
-        Err(error) => return failures.push(failed(error)),
+        Err(error) => return seen.failures.push(failed(error)),
     };
     let device = std::fs::symlink_metadata(path).map(|meta| meta.dev()).ok();
     for entry in entries {
         match entry {
             // What is mounted below is another file system's.
             Ok(entry) if entry.metadata().map(|meta| meta.dev()).ok() == device => {
-                visit(args, &entry.path(), depth + 1, failures);
+                visit(args, &entry.path(), depth + 1, seen);
             }
             Ok(_) => {}
-            Err(error) => failures.push(failed(error)),
+            Err(error) => seen.failures.push(failed(error)),
         }
     }
+}
+
+fn as_json(path: &Path, fid: Fid, (name, value): (&str, Option<Value>)) -> Value {
+    json!({
+        "path": path.to_string_lossy(),
+        "fid": fid.to_string(),
+        "mdt_index": seq::mdt_of(fid.seq),
+        name: value,
+    })
+}
+
+fn policy_json(policy: StripePolicy) -> Value {
+    json!({
+        "stripe_count": policy.stripe_count,
+        "stripe_size": policy.stripe_size,
+        "stripe_offset": policy.stripe_offset,
+    })
+}
+
+fn layout_json(layout: &Layout) -> Value {
+    let component = |component: &Component| {
+        let objects = component.osts.iter().zip(component.stripe_base..);
+        let objects: Vec<Value> =
+            objects.map(|(ost, stripe)| json!({ "ost": ost, "stripe": stripe })).collect();
+        json!({
+            "start": component.extent.start,
+            "end": component.extent.end,
+            "pattern": component.pattern.name(),
+            "stripe_count": component.osts.len(),
+            "stripe_size": component.stripe_size,
+            "objects": objects,
+        })
+    };
+    let components: Vec<Value> = layout.components.iter().map(component).collect();
+    json!({ "generation": layout.generation, "components": components })
 }
 
 /// What can be asked for by itself: label and value.

@@ -91,7 +91,52 @@ fn perform(root: &Path, op: &Op) -> io::Result<()> {
     }
 }
 
-/// Everything that can be seen below a folder, one line each; contents as checksums of a sort.
+impl Op {
+    fn paths(&self) -> Vec<&String> {
+        match self {
+            Op::Create(one)
+            | Op::Write(one, ..)
+            | Op::Append(one, _)
+            | Op::Truncate(one, _)
+            | Op::Rewrite(one, _)
+            | Op::Unlink(one)
+            | Op::Mkdir(one)
+            | Op::Rmdir(one)
+            | Op::Symlink(_, one)
+            | Op::Chmod(one, _) => vec![one],
+            Op::Rename(one, other) | Op::Link(one, other) => vec![one, other],
+        }
+    }
+}
+
+/// What can be seen of one path; the content as a checksum of a sort.
+fn look(full: &Path) -> io::Result<String> {
+    let meta = fs::symlink_metadata(full)?;
+    let kind = meta.file_type();
+    assert!(!kind.is_socket(), "nobody makes sockets");
+    let (mode, nlink) = (meta.mode(), meta.nlink());
+    let inside = if kind.is_symlink() {
+        format!("-> {}", fs::read_link(full)?.display())
+    } else if kind.is_file() {
+        let bytes = fs::read(full)?;
+        assert_eq!(bytes.len() as u64, meta.len(), "size of {}", full.display());
+        let sum = bytes
+            .iter()
+            .fold(7_u64, |sum, byte| sum.wrapping_mul(0x0100_0000_01b3) ^ u64::from(*byte));
+        format!("{} bytes {sum:x}", bytes.len())
+    } else {
+        String::new()
+    };
+    Ok(format!("{mode:o} x{nlink} {inside}"))
+}
+
+/// What can be seen of the paths that a step was about.
+fn touched(root: &Path, op: &Op) -> Vec<Result<String, Option<i32>>> {
+    let look = |path| look(&root.join(path)).map_err(|error| error.raw_os_error());
+    op.paths().into_iter().map(look).collect()
+}
+
+/// Everything that can be seen below a folder, one line each.
 fn seen(root: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     let mut folders = vec![PathBuf::new()];
@@ -101,24 +146,10 @@ fn seen(root: &Path) -> Vec<String> {
         for name in names {
             let path = folder.join(name);
             let full = root.join(&path);
-            let meta = fs::symlink_metadata(&full).unwrap();
-            let kind = meta.file_type();
-            assert!(!kind.is_socket(), "nobody makes sockets");
-            let (mode, nlink) = (meta.mode(), meta.nlink());
-            let inside = if kind.is_symlink() {
-                format!("-> {}", fs::read_link(&full).unwrap().display())
-            } else if kind.is_file() {
-                let bytes = fs::read(&full).unwrap();
-                assert_eq!(bytes.len() as u64, meta.len(), "size of {}", full.display());
-                let sum = bytes
-                    .iter()
-                    .fold(7_u64, |sum, byte| sum.wrapping_mul(0x0100_0000_01b3) ^ u64::from(*byte));
-                format!("{} bytes {sum:x}", bytes.len())
-            } else {
-                folders.push(path.clone());
-                String::new()
-            };
-            lines.push(format!("{} {mode:o} x{nlink} {inside}", path.display()));
+            lines.push(format!("{} {}", path.display(), look(&full).unwrap()));
+            if fs::symlink_metadata(&full).unwrap().is_dir() {
+                folders.push(path);
+            }
         }
     }
     lines.sort();
@@ -141,7 +172,9 @@ fn what_one_mount_does_the_other_sees(servers: Servers) {
         let there = perform(&local, &op).map_err(|error| error.raw_os_error());
         assert_eq!(here, there, "seed {seed} step {step}: {op:?}, against the local disk");
         done += u64::from(here.is_ok());
-        // Not after every step, so that caches grow old in between; and by turns first.
+        let what = touched(&mounts[1 - actor], &op);
+        assert_eq!(what, touched(&local, &op), "seed {seed} step {step}: {op:?}");
+        // Not all after every step, so that caches grow old in between; and by turns first.
         if random.below(3) == 0 {
             let want = seen(&local);
             for mount in [&mounts[1 - actor], &mounts[actor]] {
