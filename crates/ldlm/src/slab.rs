@@ -20,6 +20,8 @@ pub(crate) enum State {
     CalledBack,
     /// Nobody will answer a callback: an evicted writer's, or the target's own.
     Silent,
+    /// The target's own, and nobody knows when it ends.
+    Stuck,
 }
 
 /// Which of its two lists.

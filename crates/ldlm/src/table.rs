@@ -293,6 +293,31 @@ impl LockTable {
         Some(self.slab.id(slot))
     }
 
+    /// Whether anybody can tell when a [`LockTable::hold`] ends. If not, whoever waits for it is
+    /// woken, to find that out by [`LockTable::is_stuck`].
+    pub fn set_stuck(&mut self, fid: Fid, id: LockId, stuck: bool) {
+        let slot = self.slab.find(id);
+        let Some(lock) = slot.and_then(|slot| self.slab.get_mut(slot)) else { return };
+        if lock.client != TARGET || lock.fid != fid {
+            return;
+        }
+        lock.state = if stuck { State::Stuck } else { State::Silent };
+        if stuck {
+            let waiting: Vec<Ticket> = self.waiting.on(fid).collect();
+            for ticket in waiting {
+                if self.waiting.wake(ticket) {
+                    self.woken.push_back(ticket);
+                }
+            }
+        }
+    }
+
+    /// Whether something is in the way of which nobody knows when it ends.
+    pub fn is_stuck(&self, need: &Need) -> bool {
+        self.locks_on(need.fid)
+            .any(|(_, lock)| lock.state == State::Stuck && need.conflicts(lock.mode, lock.bits))
+    }
+
     /// Ends a [`LockTable::hold`].
     pub fn release(&mut self, fid: Fid, id: LockId) {
         self.cancel(TARGET, fid, id);

@@ -139,6 +139,11 @@ impl Llog {
         objects.iter().filter_map(|object| self.strays.remove(object)).collect()
     }
 
+    /// All truncates that are not done.
+    pub(crate) fn cuttings(&mut self) -> impl Iterator<Item = &mut Cutting> {
+        self.punches.values_mut()
+    }
+
     /// One object was cut, durably. Returns the truncate if that was the last.
     pub(crate) fn punched(&mut self, transno: u64) -> Option<Cutting> {
         let cutting = self.punches.get_mut(&transno)?;

@@ -57,6 +57,8 @@ pub struct Mdt {
     pub(crate) tickets: BTreeMap<ParkId, Ticket>,
     /// Requests that wait until the clients of the last run are fenced.
     pub(crate) unfenced: Vec<(Message, Prefetched, Option<Ticket>)>,
+    /// Truncates that are not waited for any more: to be answered.
+    given_up: Vec<Header>,
     /// Requests that wait for the start, or for memory.
     pub(crate) held: VecDeque<Message>,
     pub(crate) counters: Counters,
@@ -93,6 +95,7 @@ impl Mdt {
             parked: BTreeMap::new(),
             tickets: BTreeMap::new(),
             unfenced: Vec::new(),
+            given_up: Vec::new(),
             held: VecDeque::new(),
             counters: Counters::default(),
             config,
@@ -260,6 +263,21 @@ impl Mdt {
         out.push(Effect::Flush);
     }
 
+    /// An OST was taken out of use, or back into it. What it has still to cut stays locked, because
+    /// a late cut would take what was written since; but nobody waits for it.
+    pub(crate) fn look_at_cuttings(&mut self) {
+        for cutting in self.llog.cuttings() {
+            let mut osts = cutting.punch.layout.objects();
+            let stuck = osts.any(|(_, ost)| !self.alloc.is_active(ost));
+            if let Some(hold) = cutting.hold {
+                self.locks.set_stuck(cutting.punch.fid, hold, stuck);
+            }
+            if stuck {
+                self.given_up.extend(cutting.answer.take().map(|(header, _)| header));
+            }
+        }
+    }
+
     fn was_cut(&mut self, transno: u64, out: &mut Outbox) {
         let Some(Cutting { punch, hold, answer, .. }) = self.llog.punched(transno) else { return };
         if let Some(hold) = hold {
@@ -272,6 +290,9 @@ impl Mdt {
 
     /// After every event: own work, woken requests, callbacks.
     fn settle(&mut self, now: Timestamp, out: &mut Outbox) {
+        for header in core::mem::take(&mut self.given_up) {
+            self.core.answer(&header, Reply::error(Errno::EIO), Bulk::None, out);
+        }
         loop {
             self.run_works(now, out);
             if self.clients.old_are_fenced() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sateen_ldlm::{LockTable, Need, Ticket};
 use sateen_osd::{Batch, Prefetched};
 use sateen_target::{Core, Fault};
-use sateen_types::{ClientId, Fid, Layout, Timestamp};
+use sateen_types::{ClientId, Errno, Fid, Layout, Timestamp};
 use sateen_wire::disk::mdt::ReplySlot;
 use sateen_wire::{Grants, Header, Ibits, LockMode, MdtReply, Reply, ReplyBody};
 
@@ -45,9 +45,12 @@ pub(crate) enum Outcome {
 }
 
 impl Op<'_> {
-    /// Goes on only if no other client holds anything in conflict.
+    /// Goes on only if no other client holds anything in conflict; `EIO` if nobody knows for how
+    /// long, because an OST that is out of use has to cut the file first.
     pub(crate) fn need(&mut self, locks: &mut LockTable, needs: &[Need]) -> Result<(), Fault> {
-        if locks.require(self.now.mono_ns, self.client, &mut self.ticket, needs) {
+        if needs.iter().any(|need| locks.is_stuck(need)) {
+            Err(Errno::EIO.into())
+        } else if locks.require(self.now.mono_ns, self.client, &mut self.ticket, needs) {
             Ok(())
         } else {
             Err(Fault::Blocked)

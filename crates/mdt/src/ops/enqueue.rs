@@ -21,6 +21,9 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, need: Need) -> Result<Outcome,
     }
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let attr = view.file(need.fid)?.attr;
+    if mdt.locks.is_stuck(&need) {
+        return Err(Errno::EIO.into());
+    }
     let now = op.now.mono_ns;
     let Some(grant) = mdt.locks.enqueue(now, op.client, &mut op.ticket, &need) else {
         return Err(Fault::Blocked);

@@ -12,7 +12,9 @@ use crate::view::View;
 pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, fid: Fid, want: Ibits) -> Result<Outcome, Fault> {
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let attr = view.file(fid)?.attr;
-    if !want.is_empty() && is_regular(&attr) {
+    // Of a file that cannot be cut for now this is what can be told.
+    let stuck = mdt.locks.is_stuck(&reads_size(fid));
+    if !want.is_empty() && is_regular(&attr) && !stuck {
         op.need(&mut mdt.locks, &[reads_size(fid)])?;
     }
     let mut grants = Grants::NONE;

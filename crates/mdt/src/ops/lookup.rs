@@ -29,7 +29,9 @@ pub(super) fn run(
         return Err(Errno::EIO.into());
     };
     let attr = inode.attr;
-    if !want.is_empty() && is_regular(&attr) {
+    // Of a file that cannot be cut for now this is what can be told.
+    let stuck = mdt.locks.is_stuck(&reads_size(fid));
+    if !want.is_empty() && is_regular(&attr) && !stuck {
         op.need(&mut mdt.locks, &[reads_size(fid)])?;
     }
     op.grant(&mut mdt.locks, &mut grants, parent, (LockMode::Pr, want_parent));
