@@ -20,7 +20,7 @@ use sateen_types::{ClientId, Endpoint, Errno};
 use sateen_wire::{Body, Bulk, Header, Message, Reply};
 
 use super::Shared;
-use super::frame::{Frame, Received};
+use super::frame::{Frame, Received, STALL};
 
 /// Most bytes that wait for a peer that does not read; then it is given up.
 pub const QUEUE_BYTES_MAX: usize = 256 << 20;
@@ -280,6 +280,7 @@ impl Connection {
 /// Small messages go at once, and a peer that has vanished is noticed.
 fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(STALL))?;
     rustix::net::sockopt::set_socket_keepalive(stream, true)?;
     rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(5))?;
     rustix::net::sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;

@@ -5,12 +5,17 @@
 
 use std::io::{self, IoSlice, Read};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use sateen_wire::{Bulk, HEADER_BYTES, Message};
 
 use super::budget::Held;
+
+/// A peer that stops in the middle of a message for so long is given up: what it had begun holds
+/// memory that others wait for.
+pub(super) const STALL: Duration = Duration::from_secs(10);
 
 /// A message on its way out.
 #[derive(Debug)]
@@ -67,6 +72,12 @@ pub(super) struct Received {
     bulk_crc: Option<u32>,
 }
 
+/// Nothing came, for now: [`STALL`] ends no connection that is idle.
+fn is_pause(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind as K;
+    matches!(kind, K::Interrupted | K::WouldBlock | K::TimedOut)
+}
+
 fn invalid(what: impl core::fmt::Debug) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{what:?}"))
 }
@@ -83,7 +94,8 @@ impl Received {
         let mut header = [0; HEADER_BYTES];
         let first = loop {
             match stream.read(&mut header) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Between messages a peer may be silent for as long as it likes.
+                Err(error) if is_pause(error.kind()) => {}
                 other => break other?,
             }
         };
