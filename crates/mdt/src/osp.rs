@@ -59,6 +59,10 @@ struct Ost {
     boot_epoch: u64,
     /// Number of the last attempt to connect.
     attempt: u64,
+    /// The last of them that was answered. A second answer is from an earlier run of the OST, which
+    /// had the same request: whoever believed it would begin its slots anew beside those that the
+    /// run of now has.
+    met: u64,
     connect_ns: Option<u64>,
     slots: Vec<Slot>,
     queue: VecDeque<Job>,
@@ -194,7 +198,9 @@ impl Osp {
         if header.generation == 0 {
             if let ReplyBody::Connected { boot_epoch, generation, .. } = reply.body
                 && header.seq == ost.attempt
+                && ost.met != ost.attempt
             {
+                ost.met = ost.attempt;
                 ost.connected(boot_epoch, generation);
             }
             return None;
