@@ -468,7 +468,7 @@ mod tests {
             shown("version", false),
         ];
         let list = |pattern: &str, classify, recursive| -> Vec<String> {
-            let args = ListArgs { classify, recursive, patterns: Vec::new() };
+            let args = ListArgs { classify, recursive, patterns: Vec::new(), json: false };
             listed(pattern, &all, &args).into_iter().collect()
         };
         assert_eq!(list("osc.*", false, false), ["osc.fs-OST0000"]);
