@@ -9,12 +9,12 @@ use sateen_wire::{Body, Header, Message, OstRequest, Request};
 use super::{Event, Node, Running, Settling, World, endpoints};
 use crate::invariants::{self, Records};
 use crate::net::Weather;
-use crate::work::{Op, Touched};
+use crate::work::{Op, Out, Touched};
 
 /// Operations between two faults, on average.
 const OPERATIONS_PER_FAULT: u64 = 45;
 /// Crashes of the MDT that a client may not have heard of: what was before them is kept.
-pub(super) const BEFORE_CRASHES_MAX: usize = 8;
+pub(super) const BEFORE_CRASHES_MAX: usize = 12;
 /// How long a target is down at most, if nothing else is said: 3 s.
 const DOWN_NS: u64 = 3_000_000_000;
 /// More than a client may take to give a lock back: 21 s.
@@ -216,17 +216,6 @@ impl World {
         }
     }
 
-    /// Caches of clients that do not hear of the crash soon go by what is there now.
-    pub(super) fn remember_names(&mut self) {
-        let unheard = self.nodes.iter().any(|node| node.dirty.contains(&Endpoint::Mdt(0)));
-        // What began before its client heard goes by what the client knew then.
-        if !unheard && !self.running.values().any(|running| running.mdt_hit) {
-            self.before_crashes.clear();
-        }
-        self.before_crashes.truncate(BEFORE_CRASHES_MAX - 1);
-        self.before_crashes.push_front(self.model.now.clone());
-    }
-
     /// The MDT keeps a prefix of its transactions, and all that it promised.
     fn roll_back(&mut self) {
         let Some(host) = self.hosts.get_mut(&Endpoint::Mdt(0)) else { return };
@@ -347,8 +336,14 @@ impl World {
     fn objects_survived(&mut self, index: u32) {
         let going = self.going();
         self.running_may_have_written();
-        let open = self.open_files();
-        self.model.collect(&open);
+        // A file whose creation a crash of the MDT has met may be found to be there, with what
+        // was written to it meanwhile.
+        let perhaps = self.settling.iter().filter_map(|settling| match settling.result {
+            Ok(Out::Opened(handle)) => Some(handle.fid),
+            _ => None,
+        });
+        let kept: BTreeSet<Fid> = self.open_files().into_iter().chain(perhaps).collect();
+        self.model.collect(&kept);
         let last_op = self.next_op - 1;
         let fids: Vec<Fid> = self.model.data.keys().copied().collect();
         for fid in fids {

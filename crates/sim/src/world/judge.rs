@@ -152,16 +152,31 @@ impl World {
     /// A change was answered as the MDT was lost, perhaps with it: the caches of clients that
     /// have not heard of that go by the change all the same.
     fn may_be_remembered(&mut self, running: &Running, result: &Answer<Out>) {
-        let (Ok(out), Some(before)) = (result, self.before_crashes.front()) else { return };
-        let made = made_by(&running.op, out);
-        if running.op.verdict(before).is_ok()
-            && let Some(mutation) = running.op.mutation(before, made)
-        {
-            let mut after = before.clone();
-            after.apply(&mutation);
+        let before = self.before_crashes.front();
+        if let Some(after) = before.and_then(|before| after_answer(before, &running.op, result)) {
             self.before_crashes.truncate(BEFORE_CRASHES_MAX - 1);
             self.before_crashes.push_front(after);
         }
+    }
+
+    /// Caches of clients that do not hear of the crash of now soon go by what there is, and by
+    /// changes of which it is still open whether an earlier crash met them.
+    pub(super) fn remember_names(&mut self) {
+        let unheard = self.nodes.iter().any(|node| node.dirty.contains(&Endpoint::Mdt(0)));
+        // What began before its client heard goes by what the client knew then.
+        if !unheard && !self.running.values().any(|running| running.mdt_hit) {
+            self.before_crashes.clear();
+        }
+        let now = self.model.now.clone();
+        let answered = self.settling.iter();
+        let perhaps = answered.fold(now.clone(), |names, Settling { running, result, .. }| {
+            after_answer(&names, &running.op, result).unwrap_or(names)
+        });
+        self.before_crashes.truncate(BEFORE_CRASHES_MAX - 2);
+        if perhaps != now {
+            self.before_crashes.push_front(perhaps);
+        }
+        self.before_crashes.push_front(now);
     }
 
     /// The client may not have heard yet that the MDT was lost: what it answers is so now, or
@@ -748,6 +763,16 @@ fn strayed_to(op: &Op, result: &Answer<Out>) -> Option<Fid> {
         (_, Ok(Out::Changed(fid))) => Some(*fid),
         _ => None,
     }
+}
+
+/// The names after an operation that was answered, if it can have been among these.
+fn after_answer(names: &Names, op: &Op, result: &Answer<Out>) -> Option<Names> {
+    let made = made_by(op, result.as_ref().ok()?);
+    op.verdict(names).ok()?;
+    let mutation = op.mutation(names, made)?;
+    let mut after = names.clone();
+    after.apply(&mutation);
+    Some(after)
 }
 
 fn touched_alone(fid: Fid) -> (Touched, bool) {
