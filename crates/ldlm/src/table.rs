@@ -118,6 +118,12 @@ impl LockTable {
             .any(|(_, lock)| lock.client != client && need.conflicts(lock.mode, lock.bits))
     }
 
+    /// Whether the target itself holds something in conflict.
+    pub fn is_held(&self, need: &Need) -> bool {
+        self.locks_on(need.fid)
+            .any(|(_, lock)| lock.client == TARGET && need.conflicts(lock.mode, lock.bits))
+    }
+
     /// Whether `client` holds a lock that allows all this.
     pub fn covers(&self, client: ClientId, need: &Need) -> bool {
         self.locks_on(need.fid).any(|(_, lock)| {
@@ -294,20 +300,24 @@ impl LockTable {
     }
 
     /// Whether anybody can tell when a [`LockTable::hold`] ends. If not, whoever waits for it is
-    /// woken, to find that out by [`LockTable::is_stuck`].
-    pub fn set_stuck(&mut self, fid: Fid, id: LockId, stuck: bool) {
+    /// woken, to find that out by [`LockTable::is_stuck`], and who holds something in conflict
+    /// since before is called back.
+    pub fn set_stuck(&mut self, now_ns: u64, fid: Fid, id: LockId, stuck: bool) {
         let slot = self.slab.find(id);
         let Some(lock) = slot.and_then(|slot| self.slab.get_mut(slot)) else { return };
         if lock.client != TARGET || lock.fid != fid {
             return;
         }
         lock.state = if stuck { State::Stuck } else { State::Silent };
-        if stuck {
-            let waiting: Vec<Ticket> = self.waiting.on(fid).collect();
-            for ticket in waiting {
-                if self.waiting.wake(ticket) {
-                    self.woken.push_back(ticket);
-                }
+        let need = Need { fid, mode: lock.mode, bits: lock.bits };
+        if !stuck {
+            return;
+        }
+        self.call_back(now_ns, TARGET, &need);
+        let waiting: Vec<Ticket> = self.waiting.on(fid).collect();
+        for ticket in waiting {
+            if self.waiting.wake(ticket) {
+                self.woken.push_back(ticket);
             }
         }
     }

@@ -200,7 +200,7 @@ impl Mdt {
         if !self.alloc.set_active(ost, active) {
             return;
         }
-        self.look_at_cuttings();
+        self.look_at_cuttings = true;
         if active {
             let owed = &self.clients.owed;
             let owes = |client: &ClientId| owed.get(client).is_some_and(|all| all.contains(&ost));

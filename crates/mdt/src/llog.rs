@@ -37,8 +37,21 @@ pub(crate) struct Cutting {
     pub(crate) hold: Option<LockId>,
     /// Whom to answer.
     pub(crate) answer: Option<(Header, Reply)>,
+    /// Nobody waits for it, because an OST that has still to cut is out of use.
+    pub(crate) stuck: bool,
     sent: bool,
-    left: usize,
+    /// OSTs that have not cut yet, each as often as it has objects.
+    left: Vec<u32>,
+}
+
+impl Cutting {
+    /// OSTs that have still to cut.
+    pub(crate) fn osts(&self) -> Vec<u32> {
+        if self.sent {
+            return self.left.clone();
+        }
+        self.punch.layout.objects().map(|(_, ost)| ost).collect()
+    }
 }
 
 /// Both llogs.
@@ -71,7 +84,8 @@ impl Llog {
         hold: Option<LockId>,
         answer: Option<(Header, Reply)>,
     ) {
-        self.punches.insert(transno, Cutting { punch, hold, answer, sent: false, left: 0 });
+        let (stuck, sent, left) = (false, false, Vec::new());
+        self.punches.insert(transno, Cutting { punch, hold, answer, stuck, sent, left });
     }
 
     /// Everything up to `committed` is durable: hands what that frees to the OSTs. Returns
@@ -106,9 +120,11 @@ impl Llog {
                 let object = ObjectId { fid: punch.fid, stripe };
                 let size = punch.layout.object_size(stripe, punch.size);
                 let job = Job::Punch { version: *transno, object, size };
-                cutting.left += usize::from(osp.push(ost, job));
+                if osp.push(ost, job) {
+                    cutting.left.push(ost);
+                }
             }
-            if cutting.left == 0 {
+            if cutting.left.is_empty() {
                 idle.push(*transno);
             }
         }
@@ -144,15 +160,23 @@ impl Llog {
         self.punches.values_mut()
     }
 
-    /// One object was cut, durably. Returns the truncate if that was the last.
-    pub(crate) fn punched(&mut self, transno: u64) -> Option<Cutting> {
+    /// An OST has cut one object, durably, or needs to cut none. Returns the truncate if that was
+    /// the last.
+    pub(crate) fn punched(&mut self, transno: u64, ost: Option<u32>) -> Option<Cutting> {
         let cutting = self.punches.get_mut(&transno)?;
-        cutting.left = cutting.left.saturating_sub(1);
-        if cutting.left > 0 {
+        if let Some(at) = cutting.left.iter().position(|left| Some(*left) == ost) {
+            cutting.left.swap_remove(at);
+        }
+        if !cutting.left.is_empty() {
             return None;
         }
         self.done.push(keys::punch(transno));
         self.punches.remove(&transno)
+    }
+
+    /// Whether it is not waited for that this truncate is done.
+    pub(crate) fn is_stuck(&self, transno: u64) -> bool {
+        self.punches.get(&transno).is_some_and(|cutting| cutting.stuck)
     }
 
     /// Another record that is not needed any more.

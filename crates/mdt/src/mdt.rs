@@ -6,7 +6,7 @@ use sateen_ldlm::{LockTable, Need, Ticket};
 use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
 use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Service};
 use sateen_types::{ClientId, Errno, Fid, Timestamp};
-use sateen_wire::{Body, Bulk, Callback, Header, Ibits, Message, Reply, Request, StatFs};
+use sateen_wire::{Body, Bulk, Callback, Grants, Header, Ibits, Message, Reply, Request, StatFs};
 
 use crate::alloc::Allocator;
 use crate::clients::Clients;
@@ -57,8 +57,8 @@ pub struct Mdt {
     pub(crate) tickets: BTreeMap<ParkId, Ticket>,
     /// Requests that wait until the clients of the last run are fenced.
     pub(crate) unfenced: Vec<(Message, Prefetched, Option<Ticket>)>,
-    /// Truncates that are not waited for any more: to be answered.
-    given_up: Vec<Header>,
+    /// An OST was taken out of use or back into it, or truncates of the last run were found.
+    pub(crate) look_at_cuttings: bool,
     /// Requests that wait for the start, or for memory.
     pub(crate) held: VecDeque<Message>,
     pub(crate) counters: Counters,
@@ -95,7 +95,7 @@ impl Mdt {
             parked: BTreeMap::new(),
             tickets: BTreeMap::new(),
             unfenced: Vec::new(),
-            given_up: Vec::new(),
+            look_at_cuttings: false,
             held: VecDeque::new(),
             counters: Counters::default(),
             config,
@@ -263,23 +263,43 @@ impl Mdt {
         out.push(Effect::Flush);
     }
 
-    /// An OST was taken out of use, or back into it. What it has still to cut stays locked, because
-    /// a late cut would take what was written since; but nobody waits for it.
-    pub(crate) fn look_at_cuttings(&mut self) {
+    /// What an OST out of use has still to cut stays locked, because a late cut would take what
+    /// was written since; but nobody waits for it. The size is what the truncate has made it, and
+    /// that is answered; who wants the data is told `EIO` until the OST has cut.
+    fn give_up_cuttings(&mut self, now: Timestamp, out: &mut Outbox) {
+        let mut given_up = Vec::new();
         for cutting in self.llog.cuttings() {
-            let mut osts = cutting.punch.layout.objects();
-            let stuck = osts.any(|(_, ost)| !self.alloc.is_active(ost));
+            let stuck = cutting.osts().into_iter().any(|ost| !self.alloc.is_active(ost));
+            if stuck == cutting.stuck {
+                continue;
+            }
+            cutting.stuck = stuck;
             if let Some(hold) = cutting.hold {
-                self.locks.set_stuck(cutting.punch.fid, hold, stuck);
+                self.locks.set_stuck(now.mono_ns, cutting.punch.fid, hold, stuck);
             }
             if stuck {
-                self.given_up.extend(cutting.answer.take().map(|(header, _)| header));
+                given_up.extend(cutting.answer.take());
             }
+        }
+        // Before the answers: who has truncated gives his lock back before he goes on.
+        self.send_callbacks(out);
+        for (header, mut reply) in given_up {
+            let granted = core::mem::replace(&mut reply.grants, Grants::NONE);
+            for grant in granted.iter().filter(|grant| !grant.bits.intersects(Ibits::DATA)) {
+                let fits = reply.grants.push(*grant);
+                debug_assert!(fits, "there were more");
+            }
+            let upto = reply.transno;
+            self.core.answer_durable(&header, reply, upto, out);
         }
     }
 
-    fn was_cut(&mut self, transno: u64, out: &mut Outbox) {
-        let Some(Cutting { punch, hold, answer, .. }) = self.llog.punched(transno) else { return };
+    fn was_cut(&mut self, transno: u64, ost: Option<u32>, out: &mut Outbox) {
+        let Some(Cutting { punch, hold, answer, .. }) = self.llog.punched(transno, ost) else {
+            // Perhaps only OSTs are left that can be waited for.
+            self.look_at_cuttings |= self.llog.is_stuck(transno);
+            return;
+        };
         if let Some(hold) = hold {
             self.locks.release(punch.fid, hold);
         }
@@ -288,13 +308,22 @@ impl Mdt {
         }
     }
 
+    fn send_callbacks(&mut self, out: &mut Outbox) {
+        for called in self.locks.take_callbacks() {
+            let callback = Callback::Blocking { fid: called.fid, id: called.id };
+            if let Some(message) = self.core.callback(called.client, callback) {
+                out.send(message);
+            }
+        }
+    }
+
     /// After every event: own work, woken requests, callbacks.
     fn settle(&mut self, now: Timestamp, out: &mut Outbox) {
-        for header in core::mem::take(&mut self.given_up) {
-            self.core.answer(&header, Reply::error(Errno::EIO), Bulk::None, out);
-        }
         loop {
             self.run_works(now, out);
+            if core::mem::take(&mut self.look_at_cuttings) {
+                self.give_up_cuttings(now, out);
+            }
             if self.clients.old_are_fenced() {
                 for (message, fetched, ticket) in core::mem::take(&mut self.unfenced) {
                     self.execute(now, (message, fetched), ticket, out);
@@ -308,12 +337,7 @@ impl Mdt {
         if !self.held.is_empty() {
             self.run_held(now, out);
         }
-        for called in self.locks.take_callbacks() {
-            let callback = Callback::Blocking { fid: called.fid, id: called.id };
-            if let Some(message) = self.core.callback(called.client, callback) {
-                out.send(message);
-            }
-        }
+        self.send_callbacks(out);
     }
 
     fn ost_done(&mut self, done: Done, out: &mut Outbox) {
@@ -323,7 +347,7 @@ impl Mdt {
                     self.startup_done(seq);
                 }
             }
-            Done::Punched(transno) => self.was_cut(transno, out),
+            Done::Punched { ost, transno } => self.was_cut(transno, Some(ost), out),
             Done::Fenced { ost, client } => self.fenced(ost, client),
             Done::Listed { ost, seq, objects } => {
                 self.works.push_back(Work::Reconcile { ost, seq, objects });
@@ -335,7 +359,7 @@ impl Mdt {
     /// Hands to the OSTs what has become durable, and drops records that are done with.
     fn run_llog(&mut self, now: Timestamp, out: &mut Outbox) {
         for transno in self.llog.durable(self.core.store.committed(), &mut self.osp) {
-            self.was_cut(transno, out);
+            self.was_cut(transno, None, out);
         }
         while self.llog.has_done() && !self.core.store.must_wait() {
             self.batch.clear();

@@ -139,12 +139,14 @@ pub(crate) const fn writes_data(fid: Fid) -> Need {
     Need { fid, mode: LockMode::Pw, bits: Ibits::DATA }
 }
 
-/// Attributes as they are shown: the size counts as stale only if nobody here knows it.
+/// Attributes as they are shown: the size counts as stale only if nobody here knows it. While
+/// objects are still to be cut it is what the truncate has made it, and what they have now would
+/// mislead whoever asks them.
 pub(crate) fn shown(opens: &Opens, locks: &LockTable, client: ClientId, mut attr: Attr) -> Attr {
-    if attr.size_stale
-        && opens.get(attr.fid).is_some_and(|file| file.known)
-        && !locks.in_conflict(client, &reads_size(attr.fid))
-    {
+    let reads = reads_size(attr.fid);
+    let known =
+        || opens.get(attr.fid).is_some_and(|file| file.known) && !locks.in_conflict(client, &reads);
+    if attr.size_stale && (locks.is_held(&reads) || known()) {
         attr.size_stale = false;
     }
     attr

@@ -26,7 +26,7 @@ const SILENT_NS: u64 = 10_000_000_000;
 #[derive(Debug)]
 pub(crate) enum Done {
     Destroyed(Vec<ObjectId>),
-    Punched(u64),
+    Punched { ost: u32, transno: u64 },
     Fenced { ost: u32, client: ClientId },
     Listed { ost: u32, seq: Seq, objects: Vec<ObjectAttr> },
     StatFs { ost: u32, statfs: StatFs },
@@ -315,7 +315,7 @@ impl Ost {
         let flight = self.slots.get_mut(usize::from(slot))?.flight.take()?;
         match (flight.request, body) {
             (OstRequest::Destroy { objects, .. }, _) => Some(Done::Destroyed(objects)),
-            (OstRequest::Punch { version, .. }, _) => Some(Done::Punched(version)),
+            (OstRequest::Punch { version: transno, .. }, _) => Some(Done::Punched { ost, transno }),
             (OstRequest::Fence { client }, _) => Some(Done::Fenced { ost, client }),
             (OstRequest::List { seq, .. }, ReplyBody::Ost(OstReply::Objects(objects))) => {
                 Some(Done::Listed { ost, seq, objects })

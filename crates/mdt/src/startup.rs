@@ -119,7 +119,10 @@ impl Mdt {
             None => return Ok(()),
             Some((tag, next)) => self.page(Key::tag(tag), next, fetched)?,
         }
-        if !self.startup.serving() {
+        if self.startup.serving() {
+            // An OST may have been out of use before all of them were found.
+            self.look_at_cuttings = true;
+        } else {
             self.works.push_front(Work::Startup);
         }
         Ok(())

@@ -61,7 +61,8 @@ pub(super) fn run(
         is_unused(&mdt.seqs, &view, op.client, fid)?;
     }
     let name = Ibits::LOOKUP.union(Ibits::UPDATE);
-    let victim = found.target.as_ref().map(|target| Victim::new(&target.attr, &mdt.opens));
+    let victim =
+        found.target.as_ref().map(|target| Victim::new(&target.attr, &mdt.opens, &mdt.locks));
     let source = Need::all_gone(found.source.attr.fid, name);
     let swapped = found.target.as_ref().map(|target| Need::all_gone(target.attr.fid, name));
     let replaced = victim.as_ref().map(Victim::need);

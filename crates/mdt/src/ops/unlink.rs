@@ -7,7 +7,7 @@ use sateen_types::{Attr, ClientId, Errno, Fid, FileKind};
 use sateen_wire::disk::mdt::Inode;
 use sateen_wire::{Grants, Ibits, MdtReply};
 
-use super::{put_inode, writes_data};
+use super::{put_inode, reads_size, writes_data};
 use crate::destroy::{Doomed, count, destroy};
 use crate::keys;
 use crate::layouts::LayoutCache;
@@ -37,7 +37,7 @@ pub(super) fn run(
     if inode.entries > 0 {
         return Err(Errno::ENOTEMPTY.into());
     }
-    let victim = Victim::new(&inode.attr, &mdt.opens);
+    let victim = Victim::new(&inode.attr, &mdt.opens, &mdt.locks);
     op.need(&mut mdt.locks, &[Need::all_gone(parent, Ibits::UPDATE), victim.need()])?;
 
     let stamp = op.stamp(&mdt.core);
@@ -75,6 +75,8 @@ pub(super) struct Victim {
     last: bool,
     /// Somebody has it open.
     open: bool,
+    /// An OST out of use has still to cut it.
+    stuck: bool,
 }
 
 /// What losing a name needs.
@@ -89,15 +91,22 @@ pub(super) struct Losing<'a, 'b> {
 }
 
 impl Victim {
-    pub(super) fn new(attr: &Attr, opens: &Opens) -> Victim {
+    pub(super) fn new(attr: &Attr, opens: &Opens, locks: &LockTable) -> Victim {
         let last = attr.is_dir() || attr.nlink <= 1;
-        Victim { fid: attr.fid, last, open: opens.is_open(attr.fid) }
+        let stuck = locks.is_stuck(&reads_size(attr.fid));
+        Victim { fid: attr.fid, last, open: opens.is_open(attr.fid), stuck }
     }
 
-    /// What nobody else may have cached of it.
+    /// What nobody else may have cached of it. Data that an OST out of use has still to cut go
+    /// with the rest of the object: nobody can reach them meanwhile.
     pub(super) const fn need(&self) -> Need {
         let name = Ibits::LOOKUP.union(Ibits::UPDATE);
-        Need::all_gone(self.fid, if self.last && !self.open { Ibits::ALL } else { name })
+        let bits = match (self.last && !self.open, self.stuck) {
+            (true, false) => Ibits::ALL,
+            (true, true) => Ibits::ALL.without(Ibits::DATA),
+            (false, _) => name,
+        };
+        Need::all_gone(self.fid, bits)
     }
 
     /// Puts the loss into the batch: one name less, an orphan, or the end. Returns the
@@ -112,7 +121,7 @@ impl Victim {
         inode.attr.nlink = if self.last { 0 } else { inode.attr.nlink - 1 };
         if self.last && !self.open {
             let writes = cx.locks.covers(cx.client, &writes_data(self.fid));
-            let late = inode.attr.size_stale || writes;
+            let late = inode.attr.size_stale || writes || self.stuck;
             let doomed = destroy(cx.view, cx.tx, cx.layouts, (&inode, late))?;
             return Ok((inode.attr, Some(doomed)));
         }

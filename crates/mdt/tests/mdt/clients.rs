@@ -2,7 +2,7 @@
 
 use sateen_osd::{Batch, Key};
 use sateen_target::{Outbox, Service};
-use sateen_types::{ClientId, Endpoint, Errno, Fid, Timespec};
+use sateen_types::{ClientId, Endpoint, Errno, Fid};
 use sateen_wire::*;
 
 use crate::fsck;
@@ -226,48 +226,4 @@ fn a_goodbye_is_heard_when_nothing_else_is() {
     send(&mut world, 901, 1, Request::Disconnect);
     world.rest();
     assert!(!world.mdt.lock_holders(fid).any(|held| held.client == A));
-}
-
-#[test]
-fn a_file_that_an_ost_out_of_use_has_to_cut_is_refused_and_not_waited_for() {
-    let mut world = World::with_clients(1);
-    let (made, _) = world.creat(A, ROOT, "f", META.union(DATA));
-    let ReplyBody::Mdt(MdtReply::Created { attr, layout: Some(layout), .. }) = made.body else {
-        panic!()
-    };
-    let fid = attr.fid;
-    world.write(&layout, fid, 3 << 20);
-    let written = Timespec { sec: 9, nsec: 0 };
-    let report = SizeReport { size: 3 << 20, blocks: 6144, mtime: Some(written), atime: None };
-    world.ok(A, MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 });
-    world.cut_off = true;
-    let set = SetAttr { size: Some(1), ..SetAttr::default() };
-    let cut = world.start(A, MdtRequest::SetAttr { fid, set, cred: Cred::default() });
-    world.rest();
-    let lock = MdtRequest::Enqueue { fid, mode: LockMode::Pr, bits: DATA };
-    let looks = world.start(B, MdtRequest::GetAttr { fid, want: META.union(DATA) });
-    let locks = world.start(B, lock.clone());
-    world.rest();
-    assert!([cut, looks, locks].iter().all(|call| world.reply(*call).is_none()));
-
-    world.mdt.set_ost_active(0, false);
-    world.tick(5);
-    for call in [cut, locks] {
-        assert_eq!(world.reply(call).map(|reply| reply.error), Some(Some(Errno::EIO)));
-    }
-    assert_eq!(world.reply(looks).map(|reply| reply.error), Some(None));
-    assert_eq!(world.err(B, lock.clone()), Errno::EIO);
-    assert_eq!(world.stat(B, fid).size, 1);
-    let set = SetAttr { size: Some(0), ..SetAttr::default() };
-    assert_eq!(world.err(A, MdtRequest::SetAttr { fid, set, cred: Cred::default() }), Errno::EIO);
-
-    // It is cut when the OST is there again.
-    world.cut_off = false;
-    world.mdt.set_ost_active(0, true);
-    for _ in 0..3 {
-        world.tick(2_100);
-        world.rest();
-    }
-    world.ok(B, lock);
-    assert!(world.mdt.is_idle());
 }

@@ -132,6 +132,8 @@ pub struct World {
     pub held_prefetches: Option<Vec<(ParkId, Wants, u64)>>,
     /// OSTs do not hear anything.
     pub cut_off: bool,
+    /// These OSTs do not hear anything.
+    pub gone: BTreeSet<u32>,
     /// These OSTs do not hear what is to be destroyed.
     pub deaf: BTreeSet<u32>,
     pub boots: u64,
@@ -165,6 +167,7 @@ impl World {
             now,
             cold: false,
             cut_off: false,
+            gone: BTreeSet::new(),
             deaf: BTreeSet::new(),
             boots: 1,
             out,
@@ -368,7 +371,10 @@ impl World {
                     &message.body,
                     Body::Request(Request::Ost(OstRequest::Destroy { .. }))
                 );
-                if self.cut_off || destroys && self.deaf.contains(&index) {
+                if self.cut_off
+                    || self.gone.contains(&index)
+                    || destroys && self.deaf.contains(&index)
+                {
                     return;
                 }
                 let mut answers = Outbox::new();

@@ -12,6 +12,7 @@ mod acl;
 mod atime;
 mod basic;
 mod clients;
+mod cutting;
 mod fsck;
 mod harness;
 mod locks;
