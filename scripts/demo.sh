@@ -61,7 +61,7 @@ mkdir -p "$demo" "$local"
 touch "$marker"
 
 headline "building (release)"
-timed cargo build --release --locked -q -p sateen -p sateen-bench 9>&-
+timed cargo build --release --locked -q -p sateen -p sateen-bench-cli 9>&-
 shown "built in $took s"
 mkdir -p "$demo/bin"
 ln -s "$bin/sateen" "$demo/bin/lfs"

@@ -34,7 +34,7 @@ fn content(n: u64) -> Vec<u8> {
 }
 
 /// Writes until the file system fails; that is the expected end, and no error.
-pub(crate) fn write(dir: &Path, notes: &Path) -> Result<()> {
+pub fn write(dir: &Path, notes: &Path) -> Result<()> {
     let mut notes = File::options().append(true).create(true).open(notes)?;
     for n in 0.. {
         match write_one(dir, n) {
@@ -64,7 +64,7 @@ fn write_one(dir: &Path, n: u64) -> io::Result<()> {
 }
 
 /// Checks what was noted.
-pub(crate) fn check(dir: &Path, notes: &Path) -> Result<()> {
+pub fn check(dir: &Path, notes: &Path) -> Result<()> {
     let mut checked = 0;
     let mut bytes = 0;
     for line in BufReader::new(File::open(notes)?).lines() {

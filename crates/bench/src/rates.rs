@@ -20,13 +20,13 @@ const FILES_PER_FOLDER: u32 = 5000;
 
 /// A folder with the title of its column.
 #[derive(Debug, Clone)]
-pub(crate) struct Column {
+pub struct Column {
     title: String,
     dir: PathBuf,
 }
 
 /// Parses `TITLE=DIR`.
-pub(crate) fn column(text: &str) -> Result<Column> {
+pub fn column(text: &str) -> Result<Column> {
     let (title, dir) = text.split_once('=').context("it has the form TITLE=DIR")?;
     Ok(Column { title: title.to_owned(), dir: dir.into() })
 }
@@ -51,7 +51,7 @@ const ROUNDS: u32 = 5;
 type Turns = Vec<Vec<f64>>;
 
 /// Measures all folders and prints the table.
-pub(crate) fn run(files: u32, mib: u32, columns: &[Column]) -> Result<()> {
+pub fn run(files: u32, mib: u32, columns: &[Column]) -> Result<()> {
     let dirs: Vec<_> = columns.iter().map(|column| column.dir.join("rates")).collect();
     let mut rows: Vec<Turns> = vec![Vec::new(); ROWS.len()];
     let mut dropped = true;

@@ -1,0 +1,12 @@
+//! `sateen-bench`: the benchmarks as a program of their own, and, with the feature `mpi`, as
+//! ranks of MPI. What it does is in the library; `sateen bench` is the same without MPI.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use sateen_bench::cli::{self, Program};
+
+fn main() -> ExitCode {
+    let program = Program::parse_from(cli::arguments(std::env::args_os()));
+    ExitCode::from(cli::run(&program.bench, None))
+}

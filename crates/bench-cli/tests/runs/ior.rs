@@ -1,0 +1,159 @@
+//! IOR runs whose numbers have to fit together, in each form of the report.
+
+use crate::originals;
+use crate::rig::Folder;
+
+/// Whether two numbers are the same within what two decimals may hide.
+fn near(a: f64, b: f64) -> bool {
+    (a / b - 1.0).abs() < 0.02 || (a - b).abs() < 0.02
+}
+
+#[test]
+fn a_shared_file_is_written_and_read_by_all_ranks() {
+    let folder = Folder::new();
+    let text = folder.works("-np 3 ior -w -r -b 256k -t 64k -s 4 -i 2 -o file -k -e -g");
+    let out = originals::ior(&text);
+    assert_eq!(out.options["tasks"], "3");
+    assert_eq!(out.options["access"], "single-shared-file");
+    assert_eq!(out.options["aggregate filesize"], "3 MiB");
+    let kinds: Vec<&str> = out.rows.iter().map(|row| row.access.as_str()).collect();
+    assert_eq!(kinds, ["write", "read", "write", "read"]);
+    for row in &out.rows {
+        let value = |name| row.values[name];
+        assert_eq!((value("block(KiB)"), value("xfer(KiB)")), (256.0, 64.0));
+        let (rate, seconds) = (value("bw(MiB/s)"), value("total(s)"));
+        assert!(near(rate * seconds, 3.0), "3 MiB in all: {row:?}");
+        assert!(near(value("IOPS") * value("wr/rd(s)"), 48.0), "48 transfers: {row:?}");
+        let parts = value("open(s)").max(value("wr/rd(s)")).max(value("close(s)"));
+        assert!(parts <= seconds + 1e-6, "{row:?}");
+    }
+    for (operation, max) in [("write", "Write"), ("read", "Read")] {
+        let rates: Vec<f64> = out
+            .rows
+            .iter()
+            .filter(|row| row.access == operation)
+            .map(|row| row.values["bw(MiB/s)"])
+            .collect();
+        let summary = &out.summary[operation];
+        let value = |name: &str| summary[name].parse::<f64>().unwrap();
+        assert!(near(value("Max(MiB)"), rates[0].max(rates[1])));
+        assert!(near(value("Min(MiB)"), rates[0].min(rates[1])));
+        assert!(near(value("Mean(MiB)"), (rates[0] + rates[1]) / 2.0));
+        assert!(near(out.max[max], value("Max(MiB)")));
+        assert_eq!((summary["#Tasks"].as_str(), summary["reps"].as_str()), ("3", "2"));
+        assert_eq!((summary["blksiz"].as_str(), summary["xsize"].as_str()), ("262144", "65536"));
+        assert_eq!((value("aggs(MiB)"), summary["API"].as_str()), (3.0, "POSIX"));
+        assert_eq!(summary["Stonewall(s)"], "NA");
+    }
+    assert_eq!(folder.all(), ["file"]);
+    assert_eq!(std::fs::metadata(folder.0.join("file")).unwrap().len(), 3 << 20);
+}
+
+#[test]
+fn files_of_their_own_in_several_directories_are_removed_again() {
+    let folder = Folder::new();
+    for dir in ["a", "b"] {
+        std::fs::create_dir(folder.0.join(dir)).unwrap();
+    }
+    let text = folder.works("-np 3 ior -F -b 64k -t 4k -o a/f@b/f -C -m -i 2 -z");
+    let out = originals::ior(&text);
+    assert_eq!(out.options["access"], "file-per-process");
+    assert_eq!(out.options["ordering in a file"], "random");
+    assert_eq!(out.rows.len(), 4);
+    assert_eq!(folder.all(), ["a", "b"]);
+    folder.works("-np 3 ior -F -w -b 64k -t 4k -o a/f@b/f -k -m -i 2");
+    let wanted = [
+        "a",
+        "a/f.00000000.0",
+        "a/f.00000000.1",
+        "a/f.00000002.0",
+        "a/f.00000002.1",
+        "b",
+        "b/f.00000001.0",
+        "b/f.00000001.1",
+    ];
+    assert_eq!(folder.all(), wanted);
+}
+
+#[test]
+fn directories_of_their_own_are_removed_again() {
+    let folder = Folder::new();
+    let text = folder.works("-np 2 ior -F -u -b 64k -t 64k -o f");
+    assert_eq!(originals::ior(&text).rows.len(), 2);
+    assert_eq!(folder.all(), [""; 0]);
+}
+
+#[test]
+fn past_the_cache_the_same_is_read() {
+    // Where the file system of temporary files has no O_DIRECT, it says so.
+    let folder = Folder::new();
+    let output = folder.run("-np 2 ior -B -w -R -b 64k -t 8k -F -o f");
+    let refused = crate::rig::text(&output.stderr).contains("Invalid argument");
+    assert!(output.status.success() || refused, "{output:?}");
+    assert_eq!(folder.all(), [""; 0]);
+}
+
+#[test]
+fn a_stonewall_ends_writing_and_ranks_end_alike() {
+    let folder = Folder::new();
+    let line = "-np 2 ior -w -r -F -b 64m -t 4k -s 8192 -D 1 -O stoneWallingWearOut=1 -k -o f";
+    let text = folder.works(line);
+    let out = originals::ior(&text);
+    assert!(text.contains("stonewalling pairs accessed min: "), "{text}");
+    assert!(text.contains("WARNING: Expected aggregate file size       = 1099511627776"), "{text}");
+    let summary = &out.summary["write"];
+    assert!(summary["Stonewall(s)"].parse::<f64>().unwrap() >= 1.0, "{summary:?}");
+    let size = |rank| std::fs::metadata(folder.0.join(format!("f.{rank:08}"))).unwrap().len();
+    assert_eq!(size(0), size(1), "worn out");
+    assert!(size(0) > 0 && size(0) < 8192 * (64 << 20));
+}
+
+#[test]
+fn what_one_run_has_written_until_its_stonewall_another_reads() {
+    let folder = Folder::new();
+    let with = "-F -b 64m -t 64k -s 1024 -k -o f -O stoneWallingStatusFile=status";
+    folder.works(&format!("-np 2 ior -w {with} -D 1 -O stoneWallingWearOut=1 -G 5"));
+    let count: u64 = std::fs::read_to_string(folder.0.join("status")).unwrap().parse().unwrap();
+    let text = folder.works(&format!("-np 2 ior -R {with} -G 5"));
+    let mib: f64 = originals::ior(&text).summary["read"]["aggs(MiB)"].parse().unwrap();
+    assert!(near(mib, (2 * count) as f64 / 16.0), "{count}: {text}");
+}
+
+#[test]
+fn json_and_csv_say_what_the_text_says() {
+    let folder = Folder::new();
+    let json = folder.works("-np 2 ior -b 64k -t 16k -o f -O summaryFormat=JSON");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let results = json["tests"][0]["Results"].as_array().unwrap();
+    assert_eq!(results[0]["access"], "write");
+    assert_eq!(results[1]["access"], "read");
+    assert_eq!(results[2]["access"], "remove");
+    assert_eq!((&results[0]["blockKiB"], &results[0]["xferKiB"]), (&64.0.into(), &16.0.into()));
+    let value = |name: &str| results[0][name].as_f64().unwrap();
+    assert!(near(value("bwMiB") * value("totalTime"), 0.125));
+    assert_eq!(json["tests"][0]["Parameters"]["transferSize"], 16384);
+    assert_eq!(json["tests"][0]["Options"]["tasks"], 2);
+    assert_eq!(json["summary"][0]["operation"], "write");
+    assert_eq!(json["summary"][0]["numTasks"], 2);
+    assert_eq!(json["summary"][1]["latency"]["count"], 8);
+    let also = folder.works("ior -b 64k -t 16k -o f --json");
+    assert!(serde_json::from_str::<serde_json::Value>(&also).is_ok());
+
+    let csv = folder.works("-np 2 ior -b 64k -t 16k -o f -O summaryFormat=CSV");
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[0][..4], ["access", "bw(MiB/s)", "IOPS", "Latency"]);
+    assert!(lines.iter().all(|line| line.len() == 12), "{csv}");
+    assert_eq!((lines[1][0], lines[1][10], lines[2][0]), ("write", "2", "read"));
+    folder.works("ior -b 64k -t 16k -o f -O summaryFormat=CSV,summaryFile=out.csv");
+    let kept = std::fs::read_to_string(folder.0.join("out.csv")).unwrap();
+    assert_eq!(kept.lines().count(), 3);
+}
+
+#[test]
+fn the_engine_alone_needs_no_files() {
+    let folder = Folder::new();
+    let text = folder.works("-np 2 ior -a DUMMY -b 64m -t 4k");
+    assert_eq!(originals::ior(&text).rows.len(), 2);
+    assert_eq!(folder.all(), [""; 0]);
+}

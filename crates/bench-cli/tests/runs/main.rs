@@ -1,0 +1,10 @@
+//! The program as users run it: several ranks, real folders, and output that parsers written
+//! for the original tools read.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod broken;
+mod data;
+mod ior;
+mod mdtest;
+mod originals;
+mod rig;

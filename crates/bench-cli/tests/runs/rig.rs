@@ -1,0 +1,109 @@
+//! A folder for a test, and the program in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A folder that is empty at first and gone at last.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sateen-bench-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sateen-bench"));
+        command.args(line.split_whitespace()).current_dir(&self.0).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it with these arguments here.
+    pub(crate) fn run(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    /// The same, and it works.
+    pub(crate) fn works(&self, line: &str) -> String {
+        let output = self.run(line);
+        let errors = text(&output.stderr);
+        assert!(output.status.success(), "{line}: {}\n{errors}", output.status);
+        assert_eq!(errors, "", "{line}");
+        text(&output.stdout)
+    }
+
+    /// The same, and it fails with this code; what it says about it.
+    pub(crate) fn fails(&self, line: &str, code: i32) -> String {
+        let output = self.run(line);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{line}: {errors}");
+        errors
+    }
+
+    /// Everything in it, with directories.
+    pub(crate) fn all(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        walk(&self.0, &self.0, &mut found);
+        found.sort();
+        found
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn walk(top: &Path, dir: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        found.push(path.strip_prefix(top).unwrap().display().to_string());
+        if path.is_dir() {
+            walk(top, &path, found);
+        }
+    }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Waits until something is so; it is soon, or never.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < end, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The processes whose parent is this one.
+pub(crate) fn children(parent: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap() {
+        let name = entry.unwrap().file_name();
+        let Ok(pid) = name.to_string_lossy().parse::<u32>() else { continue };
+        // It may be gone by now.
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        let rest = stat.rsplit(')').next().unwrap();
+        if rest.split_whitespace().nth(1) == Some(&parent.to_string()) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Whether a process runs; a zombie does not.
+pub(crate) fn runs(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap().split_whitespace().next();
+    !matches!(state, None | Some("Z" | "X"))
+}

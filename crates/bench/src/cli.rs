@@ -1,0 +1,194 @@
+//! The commands, and who runs them: this process alone, copies of it, or ranks of MPI.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::comm::{Communicator, Local, RANKS_MAX, Solo, launch};
+use crate::engine::ior::Ior;
+use crate::engine::mdtest::Mdtest;
+use crate::engine::{Engine, Setting};
+use crate::error::{EXIT_FAILED, EXIT_USAGE, Error, Result};
+use crate::progress::Progress;
+use crate::{crash, rates};
+
+/// Variables that tell a process that MPI has started it.
+const MPI_VARIABLES: [&str; 5] =
+    ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"];
+
+/// Measures file systems by the methods that the field compares them with.
+#[derive(Debug, Parser)]
+#[command(name = "sateen-bench", version, about, disable_help_subcommand = true)]
+pub struct Program {
+    /// The arguments.
+    #[command(flatten)]
+    pub bench: Bench,
+}
+
+/// Measures file systems by the methods that the field compares them with.
+#[derive(Debug, Args)]
+#[command(disable_help_subcommand = true)]
+pub struct Bench {
+    /// Ranks: so many copies of the program work together, on this host (also -np N).
+    #[arg(long = "np", value_name = "N", global = true)]
+    pub np: Option<usize>,
+    /// Show nothing while it runs.
+    #[arg(long, global = true)]
+    pub quiet: bool,
+    /// Report as JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Bandwidth of reading and writing in parallel, with IOR's options and output.
+    Ior(Ior),
+    /// Rates of directories and files, with mdtest's options and output.
+    Mdtest(Mdtest),
+    /// Prints a table of rates, a column for each folder.
+    Rates {
+        /// Files to create, stat and remove.
+        #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+        files: u32,
+        /// Size of the file that is written and read, in MiB.
+        #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+        mib: u32,
+        /// Folders with the titles of their columns.
+        #[arg(required = true, value_name = "TITLE=DIR", value_parser = rates::column)]
+        columns: Vec<rates::Column>,
+    },
+    /// Writes, syncs and renames files until the file system fails, and notes elsewhere what
+    /// was synced.
+    CrashWrite {
+        /// Where to write.
+        dir: PathBuf,
+        /// Where to note what is safe; on another file system.
+        notes: PathBuf,
+    },
+    /// Checks that everything noted is there, byte for byte.
+    CrashCheck {
+        /// Where it was written.
+        dir: PathBuf,
+        /// Where it was noted.
+        notes: PathBuf,
+    },
+}
+
+/// Arguments as clap can read them: `-np`, which is everywhere in the field, is no form that it
+/// knows.
+pub fn arguments(all: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    all.map(|one| if one == "-np" { "--np".into() } else { one }).collect()
+}
+
+/// Whether MPI has started this process.
+pub fn started_by_mpi() -> bool {
+    MPI_VARIABLES.iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// Runs a command; the exit code. `world` are the ranks of MPI, if the program has it and was
+/// started by it.
+pub fn run(bench: &Bench, world: Option<&dyn Communicator>) -> u8 {
+    let done = match &bench.command {
+        Command::Ior(ior) => return work(bench, ior, world),
+        Command::Mdtest(mdtest) => return work(bench, mdtest, world),
+        Command::Rates { files, mib, columns } => rates::run(*files, *mib, columns),
+        Command::CrashWrite { dir, notes } => crash::write(dir, notes),
+        Command::CrashCheck { dir, notes } => crash::check(dir, notes),
+    };
+    match done {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("sateen-bench: {error:#}");
+            EXIT_FAILED
+        }
+    }
+}
+
+/// Runs a workload, as one of the ranks or as who starts them.
+fn work(bench: &Bench, engine: &dyn Engine, world: Option<&dyn Communicator>) -> u8 {
+    if let Some(comm) = world {
+        return match (bench.np, comm.is_root()) {
+            (None, _) => rank(bench, engine, comm),
+            (Some(_), root) => {
+                if root {
+                    eprintln!("sateen-bench: -np: MPI has started the ranks already");
+                }
+                EXIT_USAGE
+            }
+        };
+    }
+    let done = match Local::attach() {
+        Ok(Some(comm)) => return rank(bench, engine, &comm),
+        Ok(None) => start(bench, engine),
+        Err(error) => Err(error),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("sateen-bench: {error}");
+        error.exit_code()
+    })
+}
+
+/// Starts the ranks that were asked for, or works alone.
+fn start(bench: &Bench, engine: &dyn Engine) -> Result<u8> {
+    if started_by_mpi() {
+        return Err(Error::usage(
+            "MPI has started this, but it was built without: build the program sateen-bench with \
+             its feature mpi, or use -np N for ranks on this host",
+        ));
+    }
+    let size = bench.np.unwrap_or(1);
+    if size == 0 || size > RANKS_MAX {
+        return Err(Error::usage(format!("-np: between 1 and {RANKS_MAX} ranks")));
+    }
+    engine.validate(size)?;
+    if size > 1 {
+        return launch(size, &std::env::args_os().collect::<Vec<_>>());
+    }
+    Ok(rank(bench, engine, &Solo::new()?))
+}
+
+/// Works as a rank.
+fn rank(bench: &Bench, engine: &dyn Engine, comm: &dyn Communicator) -> u8 {
+    let command_line = std::env::args_os().map(|one| one.to_string_lossy().into_owned()).collect();
+    let progress = Progress::new(bench.quiet || bench.json);
+    let setting = Setting { command_line, progress: &progress, json: bench.json };
+    match engine.run(comm, &setting) {
+        Ok(code) => code,
+        Err(error) => {
+            match &error {
+                Error::Usage(_) if comm.is_root() => eprintln!("sateen-bench: {error}"),
+                Error::Stopped if comm.size() == 1 => eprintln!("sateen-bench: interrupted"),
+                // Who has more to say says it.
+                Error::Usage(_) | Error::Stopped => {}
+                _ => comm.abort(&error.to_string()),
+            }
+            error.exit_code()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Program::command().debug_assert();
+    }
+
+    #[test]
+    fn ranks_may_be_asked_for_before_and_after_the_command() {
+        for line in ["sateen-bench -np 3 ior -F", "sateen-bench ior -np 3 -F"] {
+            let words = arguments(line.split(' ').map(OsString::from));
+            let program = Program::try_parse_from(words).unwrap();
+            assert_eq!(program.bench.np, Some(3));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Ranks and how they talk: the one seam between the engines and whatever started them.
+//!
+//! | implementation | is |
+//! |---|---|
+//! | [`Solo`] | one rank, this process |
+//! | [`Local`] | processes of this host that [`launch`] started (`-np N`), over shared memory |
+//! | MPI | in the program `sateen-bench`, with its feature `mpi` |
+//!
+//! Collective calls are made by all ranks in the same order. Each of them fails with
+//! [`Error::Stopped`] once a rank has failed or vanished, so that nobody waits for the dead;
+//! loops that make no such calls ask [`Communicator::is_stopped`], which costs a load.
+
+mod board;
+mod launch;
+mod local;
+mod nodes;
+mod solo;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use launch::launch;
+pub use local::Local;
+pub use nodes::Nodes;
+pub use solo::Solo;
+
+use crate::error::{Error, Result};
+
+/// Most ranks on one host.
+pub const RANKS_MAX: usize = 4096;
+
+/// How values of all ranks become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reduce {
+    /// The smallest.
+    Min,
+    /// The largest.
+    Max,
+    /// All together.
+    Sum,
+}
+
+impl Reduce {
+    /// Two values as one.
+    pub fn f64(self, a: f64, b: f64) -> f64 {
+        match self {
+            Self::Min => a.min(b),
+            Self::Max => a.max(b),
+            Self::Sum => a + b,
+        }
+    }
+
+    /// Two values as one.
+    pub fn u64(self, a: u64, b: u64) -> u64 {
+        match self {
+            Self::Min => a.min(b),
+            Self::Max => a.max(b),
+            Self::Sum => a.saturating_add(b),
+        }
+    }
+}
+
+/// The ranks of a run as one of them sees them.
+pub trait Communicator: Send + Sync {
+    /// Which of them this is.
+    fn rank(&self) -> usize;
+
+    /// How many there are.
+    fn size(&self) -> usize;
+
+    /// Returns when all ranks have called it.
+    fn barrier(&self) -> Result<()>;
+
+    /// What each rank has given, in their order, at all ranks.
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>>;
+
+    /// Whether a rank has failed or vanished, or the run is to end. Cheap.
+    fn is_stopped(&self) -> bool;
+
+    /// Ends the run of all ranks, because of this one.
+    fn abort(&self, why: &str);
+
+    /// Operations that a rank has done in the current phase, if its count can be seen from
+    /// here; shown while it runs.
+    fn done(&self, rank: usize) -> Option<&AtomicU64>;
+
+    /// What the root has given, at all ranks.
+    fn broadcast(&self, bytes: &[u8]) -> Result<Vec<u8>> {
+        let root = if self.rank() == 0 { bytes } else { &[] };
+        self.all_gather(root)?.into_iter().next().ok_or(Error::Stopped)
+    }
+
+    /// The same for a number.
+    fn broadcast_u64(&self, value: u64) -> Result<u64> {
+        number(&self.broadcast(&value.to_le_bytes())?)
+    }
+
+    /// A number of each rank, in their order.
+    fn all_gather_u64(&self, value: u64) -> Result<Vec<u64>> {
+        self.all_gather(&value.to_le_bytes())?.iter().map(|bytes| number(bytes)).collect()
+    }
+
+    /// A number of each rank, in their order.
+    fn all_gather_f64(&self, value: f64) -> Result<Vec<f64>> {
+        let all = self.all_gather_u64(value.to_bits())?;
+        Ok(all.into_iter().map(f64::from_bits).collect())
+    }
+
+    /// All ranks' values as one, at all ranks.
+    fn reduce_f64(&self, value: f64, how: Reduce) -> Result<f64> {
+        let all = self.all_gather_f64(value)?;
+        all.into_iter().reduce(|a, b| how.f64(a, b)).ok_or(Error::Stopped)
+    }
+
+    /// All ranks' values as one, at all ranks.
+    fn reduce_u64(&self, value: u64, how: Reduce) -> Result<u64> {
+        let all = self.all_gather_u64(value)?;
+        all.into_iter().reduce(|a, b| how.u64(a, b)).ok_or(Error::Stopped)
+    }
+
+    /// Whether this rank reports for all.
+    fn is_root(&self) -> bool {
+        self.rank() == 0
+    }
+
+    /// An error if the run is to end.
+    fn check(&self) -> Result<()> {
+        if self.is_stopped() { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// Notes what this rank has done in the current phase.
+    fn note_done(&self, operations: u64) {
+        if let Some(done) = self.done(self.rank()) {
+            done.store(operations, Ordering::Relaxed);
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> Result<u64> {
+    let bytes = bytes.try_into();
+    bytes.map(u64::from_le_bytes).map_err(|_| Error::Failed("ranks differ in what they say".into()))
+}

@@ -1,0 +1,246 @@
+//! The measuring loop. Between two transfers it allocates nothing, formats nothing and takes no
+//! lock: it computes an offset, reads the clock twice, counts a latency and looks whether it is
+//! to stop.
+
+use std::io;
+use std::path::Path;
+
+use super::order::Order;
+use crate::clock::now_ns;
+use crate::comm::Communicator;
+use crate::error::{Error, Result};
+use crate::io::FileInterface;
+use crate::pattern::{Pattern, Wrong};
+use crate::stats::Latencies;
+
+/// Wrong transfers that a rank describes; the others are counted.
+const DESCRIBED_MAX: u64 = 10;
+
+/// What is done with each transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It is written.
+    Write,
+    /// It is read.
+    Read,
+    /// It is read and compared.
+    Check,
+}
+
+/// When to stop before the end.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limits {
+    /// The stonewall, if there is one.
+    pub deadline_ns: Option<u64>,
+    /// Transfers at most.
+    pub count_max: Option<u64>,
+    /// Time at least; at the end of the data it begins anew.
+    pub time_min_ns: u64,
+    /// Whether ranks that were slower go on to where the fastest was at the stonewall.
+    pub wear_out: bool,
+    /// Whether the root decides for all, after each transfer, that the stonewall is reached.
+    pub together: bool,
+}
+
+/// What a rank had done at the stonewall, beside the others.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Stonewall {
+    /// When it was reached and all knew.
+    pub seconds: f64,
+    /// Transfers of the slowest.
+    pub count_min: u64,
+    /// Transfers of the fastest.
+    pub count_max: u64,
+    /// Transfers of all.
+    pub count_sum: u64,
+}
+
+/// What was moved.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Moved {
+    /// Transfers.
+    pub count: u64,
+    /// Those that held wrong data.
+    pub wrong: u64,
+    /// How it was at the stonewall, with wear-out.
+    pub stonewall: Option<Stonewall>,
+}
+
+/// One rank's work in a phase.
+#[derive(Debug)]
+pub struct Transfer<'a, I: FileInterface> {
+    /// The target.
+    pub io: &'a I,
+    /// The file.
+    pub file: &'a I::File,
+    /// Its name, for messages.
+    pub path: &'a Path,
+    /// What is done.
+    pub access: Access,
+    /// Where, in which order.
+    pub order: &'a Order,
+    /// The data, and whose it is.
+    pub pattern: Pattern,
+    /// The bytes of a transfer.
+    pub buffer: &'a mut [u8],
+    /// Whether each write is made durable.
+    pub sync_each: bool,
+    /// How long each took.
+    pub latencies: &'a mut Latencies,
+}
+
+impl<I: FileInterface> Transfer<'_, I> {
+    /// Moves everything, or until a limit is reached.
+    pub fn run(&mut self, comm: &dyn Communicator, limits: &Limits) -> Result<Moved> {
+        let mut moved = Moved::default();
+        let all = self.order.count();
+        let start = now_ns();
+        let deadline = limits.deadline_ns.map_or(u64::MAX, |ns| start.saturating_add(ns));
+        let count_max = limits.count_max.unwrap_or(u64::MAX);
+        let mut at = 0;
+        while at < all && moved.count < count_max {
+            let now = self.one(at, &mut moved)?;
+            at += 1;
+            comm.note_done(moved.count);
+            comm.check()?;
+            let mut over = now >= deadline;
+            if limits.together && limits.deadline_ns.is_some() {
+                over = comm.broadcast_u64(u64::from(over))? == 1;
+            }
+            if over {
+                break;
+            }
+            if at == all && now.saturating_sub(start) < limits.time_min_ns {
+                at = 0;
+            }
+        }
+        if limits.wear_out {
+            self.wear_out(comm, start, at, &mut moved)?;
+        }
+        Ok(moved)
+    }
+
+    /// Goes on to where the fastest rank was.
+    fn wear_out(
+        &mut self,
+        comm: &dyn Communicator,
+        start: u64,
+        mut at: u64,
+        moved: &mut Moved,
+    ) -> Result<()> {
+        let counts = comm.all_gather_u64(moved.count)?;
+        let stonewall = Stonewall {
+            seconds: crate::clock::seconds(now_ns() - start),
+            count_min: counts.iter().copied().min().unwrap_or(0),
+            count_max: counts.iter().copied().max().unwrap_or(0),
+            count_sum: counts.iter().sum(),
+        };
+        moved.stonewall = Some(stonewall);
+        while moved.count < stonewall.count_max && self.order.count() > 0 {
+            // A minimum of time has led beyond the end before.
+            if at >= self.order.count() {
+                at = 0;
+            }
+            self.one(at, moved)?;
+            at += 1;
+            comm.note_done(moved.count);
+            comm.check()?;
+        }
+        Ok(())
+    }
+
+    /// Makes a transfer; the time when it was over.
+    #[inline]
+    fn one(&mut self, number: u64, moved: &mut Moved) -> Result<u64> {
+        let offset = self.order.offset(number);
+        match self.access {
+            Access::Write => self.pattern.place(self.buffer, offset),
+            Access::Check => Pattern::spoil(self.buffer),
+            Access::Read => {}
+        }
+        let before = now_ns();
+        let done = match self.access {
+            Access::Write => write(self.io, self.file, self.buffer, offset),
+            Access::Read | Access::Check => read(self.io, self.file, self.buffer, offset),
+        };
+        let after = now_ns();
+        if let Err(error) = done {
+            return Err(self.failed(offset, error));
+        }
+        self.latencies.note(after - before);
+        if self.sync_each && self.access == Access::Write {
+            self.io.sync(self.file).map_err(|error| Error::io("fsync", self.path, error))?;
+        }
+        if self.access == Access::Check
+            && let Err(wrong) = self.pattern.check(self.buffer, offset)
+        {
+            moved.wrong += 1;
+            if moved.wrong <= DESCRIBED_MAX {
+                self.describe(offset, wrong);
+            }
+        }
+        moved.count += 1;
+        Ok(after)
+    }
+
+    #[cold]
+    fn failed(&self, offset: u64, error: io::Error) -> Error {
+        let what = if self.access == Access::Write { "write" } else { "read" };
+        Error::Io { what: format!("{what} {} at {offset}", self.path.display()), source: error }
+    }
+
+    #[cold]
+    fn describe(&self, offset: u64, wrong: Wrong) {
+        let place = offset + wrong.at as u64;
+        let writer = match wrong.writer(self.pattern.packet, crate::comm::RANKS_MAX) {
+            Some(rank) if rank != u64::from(self.pattern.rank) => {
+                format!(", which is rank {rank}'s")
+            }
+            _ => String::new(),
+        };
+        eprintln!(
+            "sateen-bench: wrong data in {} at {place}: {:#018x} expected, written by rank {}; \
+             {:#018x} found{writer}",
+            self.path.display(),
+            wrong.expected,
+            self.pattern.rank,
+            wrong.found
+        );
+    }
+}
+
+/// Writes all of a buffer.
+#[inline]
+fn write<I: FileInterface>(io: &I, file: &I::File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let mut rest = bytes;
+    let mut at = offset;
+    while !rest.is_empty() {
+        let count = match io.write_at(file, rest, at) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
+        };
+        rest = rest.get(count..).unwrap_or_default();
+        at += count as u64;
+    }
+    Ok(())
+}
+
+/// Fills all of a buffer.
+#[inline]
+fn read<I: FileInterface>(io: &I, file: &I::File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut rest = bytes;
+    let mut at = offset;
+    while !rest.is_empty() {
+        let count = match io.read_at(file, rest, at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
+        };
+        rest = rest.get_mut(count..).unwrap_or_default();
+        at += count as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,379 @@
+//! A run: for each iteration the trees are made, then directories and files are made, looked
+//! at, read, renamed and removed, then the trees are removed.
+//!
+//! A phase is: all meet; each works on its items; all meet again. The time is from the first
+//! meeting to the second. Whatever ends a run early, each rank that still can removes the
+//! folders that the run has made.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::names::Names;
+use super::options::Mdtest;
+use super::report::{About, Phase, Report, Rows, Timed};
+use super::shape::Shape;
+use super::work::{Kind, Operation, Work};
+use crate::clock::{now_ns, seconds};
+use crate::comm::{Communicator, Nodes, Reduce};
+use crate::engine::Setting;
+use crate::engine::buffer::Buffer;
+use crate::engine::shown::Room;
+use crate::error::{EXIT_WRONG_DATA, Error, Result};
+use crate::io::FileInterface;
+use crate::pattern::{Packet, Pattern};
+use crate::progress::Stage;
+use crate::when;
+
+/// Runs a test; the exit code that it deserves.
+pub(super) fn run<I: FileInterface>(
+    test: &Mdtest,
+    io: &I,
+    comm: &dyn Communicator,
+    setting: &Setting,
+) -> Result<u8> {
+    let nodes = Nodes::find(comm)?;
+    let shape = Shape::of(test)?;
+    let signature = test.signature.unwrap_or(u32::try_from(when::unix_seconds()).unwrap_or(1));
+    let signature = u32::try_from(comm.broadcast_u64(signature.into())?).unwrap_or_default();
+    let by_slot = nodes.count > 1 && nodes.by_slot;
+    let stride = test.stride * if by_slot { nodes.ranks_on_root } else { 1 };
+    let names = Names {
+        dirs: test.dirs().into_iter().map(str::to_owned).collect(),
+        shape,
+        unique: test.unique,
+        shared: test.shared,
+        ranks: comm.size(),
+        stride,
+        iteration: 0,
+    };
+    let made_dir = make_dirs(io, comm, &names)?;
+    let report = comm.is_root().then(|| {
+        let place = names.dirs.first().cloned().unwrap_or_default();
+        let room = io.space(Path::new(&place)).ok().map(|space| Room::of(&space));
+        Report::begin(About {
+            test,
+            comm_size: comm.size(),
+            nodes: &nodes,
+            setting,
+            place,
+            room,
+            stride,
+            items: shape.items(),
+        })
+    });
+    let bytes = usize::try_from(test.write_bytes.max(test.read_bytes)).unwrap_or(0);
+    let mut run = Run {
+        test,
+        io,
+        comm,
+        setting,
+        names,
+        pattern: Pattern { packet: Packet::Offset, signature, rank: 0 },
+        buffer: Buffer::new(bytes),
+        report: report.transpose()?,
+        rows: Rows::new(test.iterations)?,
+        made: false,
+        wrong: 0,
+    };
+    let mut done = Ok(());
+    for iteration in 0..test.iterations {
+        run.names.iteration = iteration;
+        done = run.iteration();
+        if done.is_err() {
+            run.clean_up();
+            break;
+        }
+    }
+    if made_dir && (test.remove || done.is_err()) {
+        // It stays if somebody has put something into it.
+        let _ = run
+            .io
+            .remove_dir(Path::new(run.names.dirs.get(comm.rank()).map_or("", String::as_str)));
+    }
+    done?;
+    run.finish()
+}
+
+/// Makes the directories of -d that are not there; whether this rank has made one.
+fn make_dirs<I: FileInterface>(io: &I, comm: &dyn Communicator, names: &Names) -> Result<bool> {
+    let mut made = false;
+    if let Some(dir) = names.dirs.get(comm.rank()) {
+        let dir = Path::new(dir);
+        if !io.exists(dir).map_err(|error| Error::io("stat", dir, error))? {
+            io.make_dir(dir).map_err(|error| Error::io("create the directory", dir, error))?;
+            made = io.keeps_data();
+        }
+    }
+    comm.barrier()?;
+    Ok(made)
+}
+
+/// A run as one rank makes it.
+struct Run<'a, I> {
+    test: &'a Mdtest,
+    io: &'a I,
+    comm: &'a dyn Communicator,
+    setting: &'a Setting<'a>,
+    names: Names,
+    pattern: Pattern,
+    buffer: Buffer,
+    report: Option<Report<'a>>,
+    rows: Rows,
+    /// Whether the folders of this iteration were made by this run.
+    made: bool,
+    /// Files of all ranks that held other data than was written.
+    wrong: u64,
+}
+
+impl<I: FileInterface> Run<'_, I> {
+    fn iteration(&mut self) -> Result<()> {
+        self.made = false;
+        if self.test.create {
+            self.make_trees()?;
+        }
+        if self.test.dirs_only {
+            pause(self.comm, self.test.delay)?;
+            self.directories()?;
+        }
+        if self.test.files_only {
+            pause(self.comm, self.test.delay)?;
+            self.files()?;
+        }
+        self.comm.barrier()?;
+        if self.test.remove {
+            self.remove_trees()?;
+            self.made = false;
+        }
+        Ok(())
+    }
+
+    /// The ranks whose trees this rank makes and removes.
+    fn owned(&self) -> Option<usize> {
+        if self.test.unique { Some(self.comm.rank()) } else { self.comm.is_root().then_some(0) }
+    }
+
+    fn make_trees(&mut self) -> Result<()> {
+        let (rank, trees) = (self.comm.rank(), self.names.shape.trees);
+        let mut made = false;
+        for tree in (0..trees).filter(|_| rank < self.names.dirs.len()) {
+            made |= make(self.io, &self.names.test_dir(rank, tree))?;
+        }
+        self.made = self.comm.reduce_u64(made.into(), Reduce::Max)? == 1;
+        self.comm.barrier()?;
+        let start = now_ns();
+        for tree in 0..trees {
+            for dir in (0..self.names.shape.dirs).filter(|_| self.owned().is_some()) {
+                make(self.io, &self.names.tree_dir(rank, tree, dir))?;
+                self.comm.check()?;
+            }
+        }
+        self.comm.barrier()?;
+        let took = seconds(now_ns() - start);
+        let items = self.names.shape.dirs * trees;
+        self.rows.note(
+            self.names.iteration,
+            Phase::TreeCreate,
+            Timed { items, after: took, before: took },
+        );
+        Ok(())
+    }
+
+    fn remove_trees(&mut self) -> Result<()> {
+        let (rank, trees) = (self.comm.rank(), self.names.shape.trees);
+        let start = now_ns();
+        for tree in 0..trees {
+            for dir in (0..self.names.shape.dirs).rev().filter(|_| self.owned().is_some()) {
+                remove(self.io, &self.names.tree_dir(rank, tree, dir))?;
+                self.comm.check()?;
+            }
+        }
+        self.comm.barrier()?;
+        let took = seconds(now_ns() - start);
+        let items = self.names.shape.dirs * trees;
+        self.rows.note(
+            self.names.iteration,
+            Phase::TreeRemove,
+            Timed { items, after: took, before: took },
+        );
+        for tree in (0..trees).filter(|_| rank < self.names.dirs.len()) {
+            remove(self.io, &self.names.test_dir(rank, tree))?;
+        }
+        Ok(())
+    }
+
+    fn directories(&mut self) -> Result<()> {
+        let (test, all) = (self.test, self.names.shape.items());
+        let wanted = [
+            (test.create, Phase::DirCreate, Kind::MakeDir, 0),
+            (test.stat, Phase::DirStat, Kind::StatDir, 1),
+            (test.rename, Phase::DirRename, Kind::RenameDir, 1),
+            (test.remove, Phase::DirRemove, Kind::RemoveDir, 3),
+        ];
+        for (_, phase, kind, further) in wanted.into_iter().filter(|one| one.0) {
+            self.phase(phase, kind, further, all, None)?;
+        }
+        Ok(())
+    }
+
+    fn files(&mut self) -> Result<()> {
+        let test = self.test;
+        let mut all = self.names.shape.items();
+        if test.create {
+            let kind = if test.mknod { Kind::MakeNode } else { Kind::CreateFile };
+            let wall = (test.stonewall > 0).then_some(test.stonewall);
+            all = self.phase(Phase::FileCreate, kind, 0, all, wall)?;
+            if let (Some(file), true) = (&test.status_file, self.comm.is_root()) {
+                std::fs::write(file, all.to_string())
+                    .map_err(|error| Error::io("write", file, error))?;
+            }
+        } else if let Some(file) = &test.status_file {
+            all = self.kept(file)?.min(all);
+        }
+        let wanted = [
+            (test.stat, Phase::FileStat, Kind::StatFile, 1),
+            (test.read, Phase::FileRead, Kind::ReadFile, 2),
+            (test.remove, Phase::FileRemove, Kind::RemoveFile, 3),
+        ];
+        for (_, phase, kind, further) in wanted.into_iter().filter(|one| one.0) {
+            self.phase(phase, kind, further, all, None)?;
+        }
+        Ok(())
+    }
+
+    /// How many files the run that created them has made.
+    fn kept(&self, file: &Path) -> Result<u64> {
+        let text = if self.comm.is_root() {
+            std::fs::read_to_string(file).map_err(|error| Error::io("read", file, error))?
+        } else {
+            String::new()
+        };
+        let text = self.comm.broadcast(text.as_bytes())?;
+        let count = String::from_utf8_lossy(&text).trim().parse();
+        count.map_err(|_| Error::Failed(format!("{} holds no number", file.display())))
+    }
+
+    /// Works on the items of the rank that is `further` strides away; how many there are.
+    fn phase(
+        &mut self,
+        phase: Phase,
+        kind: Kind,
+        further: usize,
+        all: u64,
+        wall: Option<u64>,
+    ) -> Result<u64> {
+        let (comm, test) = (self.comm, self.test);
+        let creator = (comm.rank() + further * self.names.stride) % comm.size();
+        // Files of all are removed by one.
+        let mine = if test.shared && kind == Kind::RemoveFile && !comm.is_root() { 0 } else { all };
+        let pattern = Pattern { rank: u32::try_from(creator).unwrap_or(u32::MAX), ..self.pattern };
+        let bytes = match kind {
+            Kind::CreateFile => test.write_bytes,
+            Kind::ReadFile => test.read_bytes,
+            _ => 0,
+        };
+        let buffer = self.buffer.bytes().get_mut(..usize::try_from(bytes).unwrap_or(0));
+        let buffer = buffer.unwrap_or_default();
+        pattern.fill(buffer);
+        let operation = Operation { kind, pattern, buffer, fsync: test.fsync, verify: test.verify };
+        let latencies = self.rows.latencies(phase);
+        let paths = self.names.of(creator, if phase.of_dirs() { "dir" } else { "file" });
+        let mut work = Work { io: self.io, paths, operation, latencies, wrong: 0 };
+
+        comm.note_done(0);
+        comm.barrier()?;
+        let mut start = now_ns();
+        if test.unique {
+            comm.barrier()?;
+            if !test.time_unique {
+                start = now_ns();
+            }
+        }
+        let stage = Stage {
+            name: phase.name(),
+            repetition: self.names.iteration,
+            of: test.iterations,
+            per_rank: mine,
+            bytes: 0,
+            deadline_s: wall.unwrap_or(0),
+        };
+        let (mut items, mut hit) = (mine, None);
+        self.setting.progress.during(comm, &stage, || {
+            if kind == Kind::RenameDir {
+                return work.rename_all(comm, mine);
+            }
+            let deadline = wall.map(|seconds| start + seconds * 1_000_000_000);
+            let done = work.run(comm, (0, mine), deadline)?;
+            if wall.is_some() {
+                let counts = comm.all_gather_u64(done)?;
+                items = counts.iter().copied().max().unwrap_or(done);
+                hit = (counts.iter().any(|count| *count < mine)).then_some(counts);
+                work.run(comm, (done, items), None)?;
+            }
+            Ok(())
+        })?;
+        let before = seconds(now_ns() - start);
+        if test.sync && comm.is_root() {
+            rustix::fs::sync();
+        }
+        comm.barrier()?;
+        let after = seconds(now_ns() - start);
+        let wrong = work.wrong;
+        self.rows.note(self.names.iteration, phase, Timed { items, after, before });
+        if test.verify {
+            self.wrong += comm.reduce_u64(wrong, Reduce::Sum)?;
+        }
+        if let (Some(report), Some(counts)) = (&mut self.report, hit) {
+            report.stonewall(&counts)?;
+        }
+        Ok(items)
+    }
+
+    /// After a failure: removes the folders of this iteration, of all ranks, since it is
+    /// unknown which of them can still do so.
+    fn clean_up(&self) {
+        if !self.made {
+            return;
+        }
+        for owner in 0..self.names.dirs.len() {
+            for tree in 0..self.names.shape.trees {
+                // Several ranks try, and each may find that another was faster; twice, because
+                // one that was not yet told to stop may have made something meanwhile.
+                for _ in 0..2 {
+                    let _ = self.io.remove_tree(&self.names.test_dir(owner, tree));
+                }
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<u8> {
+        let rows = self.rows.gather(self.comm)?;
+        if let Some(report) = self.report.take() {
+            report.finish(&rows, self.wrong)?;
+        }
+        Ok(if self.wrong > 0 { EXIT_WRONG_DATA } else { 0 })
+    }
+}
+
+/// Makes a directory that may be there already; whether it was not.
+fn make<I: FileInterface>(io: &I, path: &Path) -> Result<bool> {
+    match io.make_dir(path) {
+        Ok(()) => Ok(io.keeps_data()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(Error::io("create the directory", path, error)),
+    }
+}
+
+fn remove<I: FileInterface>(io: &I, path: &Path) -> Result<()> {
+    io.remove_dir(path).map_err(|error| Error::io("remove the directory", path, error))
+}
+
+/// Waits so many seconds, or until the run is to end.
+fn pause(comm: &dyn Communicator, seconds: u64) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < end {
+        comm.check()?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}

@@ -1,0 +1,406 @@
+//! mdtest's SUMMARY tables, and the same numbers as JSON.
+//!
+//! A rate of an iteration is that of its slowest rank times the ranks, measured until all were
+//! done; the table sums the iterations up. Trees are made by few, and their rate is the root's.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::options::Mdtest;
+use crate::comm::{Communicator, Nodes};
+use crate::engine::Setting;
+use crate::engine::shown::Room;
+use crate::error::{Error, Result};
+use crate::stats::{Deviation, Latencies, Quantiles, Summary};
+use crate::when;
+
+/// The version of mdtest whose form it is, and whose program says it.
+const VERSION: &str = concat!("4.1.0+sateen-", env!("CARGO_PKG_VERSION"));
+
+/// What is measured of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    DirCreate,
+    DirStat,
+    DirRename,
+    DirRemove,
+    FileCreate,
+    FileStat,
+    FileRead,
+    FileRemove,
+    TreeCreate,
+    TreeRemove,
+}
+
+/// All of them, in the order of the table.
+const PHASES: [Phase; 10] = [
+    Phase::DirCreate,
+    Phase::DirStat,
+    Phase::DirRename,
+    Phase::DirRemove,
+    Phase::FileCreate,
+    Phase::FileStat,
+    Phase::FileRead,
+    Phase::FileRemove,
+    Phase::TreeCreate,
+    Phase::TreeRemove,
+];
+
+impl Phase {
+    /// mdtest's name of it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::DirCreate => "Directory creation",
+            Self::DirStat => "Directory stat",
+            Self::DirRename => "Directory rename",
+            Self::DirRemove => "Directory removal",
+            Self::FileCreate => "File creation",
+            Self::FileStat => "File stat",
+            Self::FileRead => "File read",
+            Self::FileRemove => "File removal",
+            Self::TreeCreate => "Tree creation",
+            Self::TreeRemove => "Tree removal",
+        }
+    }
+
+    /// Whether it is about directories that are items.
+    pub(super) fn of_dirs(self) -> bool {
+        matches!(self, Self::DirCreate | Self::DirStat | Self::DirRename | Self::DirRemove)
+    }
+
+    fn of_trees(self) -> bool {
+        matches!(self, Self::TreeCreate | Self::TreeRemove)
+    }
+}
+
+/// A phase of one rank in one iteration.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Timed {
+    pub(super) items: u64,
+    /// Seconds until all ranks were done, and until this one was.
+    pub(super) after: f64,
+    pub(super) before: f64,
+}
+
+impl Timed {
+    fn rate(&self) -> f64 {
+        if self.items == 0 || self.after <= 0.0 { 0.0 } else { self.items as f64 / self.after }
+    }
+}
+
+/// What a rank has measured.
+#[derive(Debug)]
+pub(super) struct Rows {
+    iterations: Vec<[Timed; PHASES.len()]>,
+    latencies: Vec<Latencies>,
+}
+
+/// What all ranks have measured.
+#[derive(Debug)]
+pub(super) struct AllRows {
+    ranks: Vec<Vec<[Timed; PHASES.len()]>>,
+    latencies: Vec<Quantiles>,
+}
+
+impl Rows {
+    pub(super) fn new(iterations: usize) -> Result<Self> {
+        let latencies = PHASES.iter().map(|_| Latencies::new()).collect::<Result<_>>()?;
+        Ok(Self { iterations: vec![Default::default(); iterations], latencies })
+    }
+
+    pub(super) fn note(&mut self, iteration: usize, phase: Phase, timed: Timed) {
+        let row = self.iterations.get_mut(iteration);
+        if let Some(cell) = row.and_then(|row| row.get_mut(phase as usize)) {
+            *cell = timed;
+        }
+    }
+
+    /// Where a phase notes its latencies.
+    pub(super) fn latencies(&mut self, phase: Phase) -> &mut Latencies {
+        let at = (phase as usize).min(self.latencies.len() - 1);
+        #[expect(clippy::indexing_slicing, reason = "there is one for each phase, at least one")]
+        &mut self.latencies[at]
+    }
+
+    /// What all ranks have measured, at all ranks.
+    pub(super) fn gather(&self, comm: &dyn Communicator) -> Result<AllRows> {
+        let cells = self.iterations.iter().flatten();
+        let words =
+            cells.flat_map(|cell| [cell.items, cell.after.to_bits(), cell.before.to_bits()]);
+        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        let latencies = self.latencies.iter().map(|one| Ok(one.gather(comm)?.quantiles()));
+        let latencies = latencies.collect::<Result<_>>()?;
+        let ranks = comm.all_gather(&bytes)?;
+        Ok(AllRows { ranks: ranks.iter().map(|bytes| rows(bytes)).collect(), latencies })
+    }
+}
+
+fn rows(bytes: &[u8]) -> Vec<[Timed; PHASES.len()]> {
+    let word = |word: &[u8]| word.try_into().map_or(0, u64::from_le_bytes);
+    let cell = |cell: &[u8]| {
+        let mut words = cell.chunks_exact(8).map(word);
+        let mut next = || words.next().unwrap_or_default();
+        Timed { items: next(), after: f64::from_bits(next()), before: f64::from_bits(next()) }
+    };
+    let row = |row: &[u8]| {
+        let mut cells = row.chunks_exact(24).map(cell);
+        PHASES.map(|_| cells.next().unwrap_or_default())
+    };
+    bytes.chunks_exact(24 * PHASES.len()).map(row).collect()
+}
+
+impl AllRows {
+    /// The value of each iteration: a rate of all ranks, or the time of the slowest.
+    fn values(&self, phase: Phase, times: bool) -> Vec<f64> {
+        let iterations = self.ranks.first().map_or(0, Vec::len);
+        let of = |iteration: usize| {
+            let cells = self.ranks.iter().filter_map(move |rank| rank.get(iteration));
+            let cells = cells.filter_map(move |row| row.get(phase as usize));
+            let ranks = if phase.of_trees() { 1 } else { self.ranks.len() };
+            if times {
+                cells.take(ranks).map(|cell| cell.after).fold(0.0, f64::max)
+            } else {
+                cells.take(ranks).map(Timed::rate).fold(f64::INFINITY, f64::min) * ranks as f64
+            }
+        };
+        (0..iterations).map(of).collect()
+    }
+
+    fn summary(&self, phase: Phase, times: bool) -> Summary {
+        Summary::of(&self.values(phase, times), Deviation::Sample)
+    }
+}
+
+/// What is the same for the whole run.
+pub(super) struct About<'a> {
+    pub(super) test: &'a Mdtest,
+    pub(super) comm_size: usize,
+    pub(super) nodes: &'a Nodes,
+    pub(super) setting: &'a Setting<'a>,
+    pub(super) place: String,
+    pub(super) room: Option<Room>,
+    pub(super) stride: usize,
+    pub(super) items: u64,
+}
+
+/// The report of the root.
+pub(super) struct Report<'a> {
+    about: About<'a>,
+    began: u64,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn begin(about: About<'a>) -> Result<Self> {
+        let report = Self { began: when::unix_seconds(), about };
+        report.say(&report.header())?;
+        Ok(report)
+    }
+
+    /// Says it, unless the report is JSON.
+    fn say(&self, text: &str) -> Result<()> {
+        if self.about.setting.json { Ok(()) } else { print(text) }
+    }
+
+    fn header(&self) -> String {
+        let About { test, comm_size, nodes, setting, place, room, stride, items } = &self.about;
+        let mut out = format!("-- started at {} --\n\n", when::american(self.began));
+        let count = nodes.count;
+        let _ = writeln!(
+            out,
+            "mdtest-{VERSION} was launched with {comm_size} total task(s) on {count} node(s)"
+        );
+        let mut words = setting.command_line.iter();
+        let program = words.next().map_or("", String::as_str);
+        let words: String = words.map(|word| format!(" '{word}'")).collect();
+        let _ = writeln!(out, "Command line used: {program}{words}");
+        if let Some(room) = room {
+            out.push_str(&room.lines(place.as_ref()));
+        }
+        if *stride > 0 {
+            let _ = writeln!(out, "Shifting ranks by {stride} for each phase.");
+        }
+        let all = items * *comm_size as u64;
+        let what = match (test.dirs_only, test.files_only) {
+            (true, true) => format!("{all} files/directories"),
+            (true, false) => format!("{all} directories"),
+            (false, _) if test.shared => format!("{items} files of all"),
+            (false, _) => format!("{all} files"),
+        };
+        let _ = writeln!(out, "{comm_size} tasks, {what}");
+        out
+    }
+
+    /// The stonewall was hit; how many files each rank had made.
+    pub(super) fn stonewall(&mut self, counts: &[u64]) -> Result<()> {
+        let (min, max) = (counts.iter().min().unwrap_or(&0), counts.iter().max().unwrap_or(&0));
+        let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+        self.say(&format!("Continue stonewall hit min: {min} max: {max} avg: {mean:.1} \n\n"))
+    }
+
+    /// Whether a phase has a row in the table.
+    fn shows(&self, phase: Phase) -> bool {
+        let test = self.about.test;
+        phase.of_trees() || if phase.of_dirs() { test.dirs_only } else { test.files_only }
+    }
+
+    fn table(&self, rows: &AllRows, times: bool) -> String {
+        let iterations = self.about.test.iterations;
+        let title = if times { "time (in seconds)" } else { "rate (in ops/sec)" };
+        let mut out = format!("\nSUMMARY {title}: (of {iterations} iterations)\n");
+        let pad = " ".repeat(15);
+        let _ = writeln!(
+            out,
+            "   Operation     {pad} Max            Min           Mean        Std Dev"
+        );
+        let _ = writeln!(
+            out,
+            "   ---------      {pad}---            ---           ----        -------"
+        );
+        for phase in PHASES.into_iter().filter(|phase| self.shows(*phase)) {
+            let Summary { max, min, mean, deviation } = rows.summary(phase, times);
+            let name = phase.name();
+            let _ = writeln!(
+                out,
+                "   {name:<22} {max:>14.3} {min:>14.3} {mean:>14.3} {deviation:>14.3}"
+            );
+        }
+        out
+    }
+
+    fn latencies(&self, rows: &AllRows) -> String {
+        let mut out = String::from("\nLatency of single operations (us):\n");
+        let _ = writeln!(
+            out,
+            "   {:<18} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>12}",
+            "Operation", "Count", "Mean", "50%", "90%", "99%", "99.9%", "Max"
+        );
+        for (phase, all) in PHASES.iter().zip(&rows.latencies).filter(|one| one.1.count > 0) {
+            let _ = write!(out, "   {:<18} {:>12}", phase.name(), all.count);
+            for value in [all.mean_us, all.p50_us, all.p90_us, all.p99_us, all.p999_us] {
+                let _ = write!(out, " {value:>10.1}");
+            }
+            let _ = writeln!(out, " {:>12.1}", all.max_us);
+        }
+        out
+    }
+
+    /// Ends it.
+    pub(super) fn finish(self, rows: &AllRows, wrong: u64) -> Result<()> {
+        if self.about.setting.json {
+            return print(&self.json(rows, wrong)?);
+        }
+        let test = self.about.test;
+        let mut out = String::new();
+        if !test.times {
+            out.push_str(&self.table(rows, false));
+        }
+        if test.times || test.both {
+            out.push_str(&self.table(rows, true));
+        }
+        out.push_str(&self.latencies(rows));
+        if wrong > 0 {
+            let _ = writeln!(
+                out,
+                "\nERROR: verifying the data on read ({wrong} errors)! Take the performance values \
+                 with care!\n"
+            );
+        }
+        let _ = writeln!(out, "-- finished at {} --\n", when::american(when::unix_seconds()));
+        print(&out)
+    }
+
+    fn json(&self, rows: &AllRows, wrong: u64) -> Result<String> {
+        let summary = PHASES.into_iter().zip(&rows.latencies).filter(|one| self.shows(one.0));
+        let summary = summary.map(|(phase, latency)| Operation {
+            operation: phase.name(),
+            rate: rows.summary(phase, false).into(),
+            rates: rows.values(phase, false),
+            seconds: rows.values(phase, true),
+            latency: (latency.count > 0).then_some(*latency),
+        });
+        let whole = Whole {
+            version: VERSION,
+            began: when::american(self.began),
+            command_line: self.about.setting.command_line.join(" "),
+            tasks: self.about.comm_size,
+            nodes: self.about.nodes.count,
+            iterations: self.about.test.iterations,
+            items_per_task: self.about.items,
+            summary: summary.collect(),
+            wrong_files: wrong,
+            finished: when::american(when::unix_seconds()),
+        };
+        let text = serde_json::to_string_pretty(&whole);
+        text.map(|text| text + "\n").map_err(|error| Error::Failed(format!("no JSON: {error}")))
+    }
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    version: &'a str,
+    began: String,
+    command_line: String,
+    tasks: usize,
+    nodes: usize,
+    iterations: usize,
+    items_per_task: u64,
+    summary: Vec<Operation<'a>>,
+    wrong_files: u64,
+    finished: String,
+}
+
+#[derive(Serialize)]
+struct Operation<'a> {
+    operation: &'a str,
+    rate: Shown,
+    rates: Vec<f64>,
+    seconds: Vec<f64>,
+    latency: Option<Quantiles>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    max: f64,
+    min: f64,
+    mean: f64,
+    std_dev: f64,
+}
+
+impl From<Summary> for Shown {
+    fn from(all: Summary) -> Self {
+        Self { max: all.max, min: all.min, mean: all.mean, std_dev: all.deviation }
+    }
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    said.map_err(|error| Error::system("write the report", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_that_of_the_slowest_rank_times_the_ranks() {
+        let mut ranks = Vec::new();
+        for rank in 0..2 {
+            let mut rows = Rows::new(2).unwrap();
+            let slow = 1.0 + f64::from(rank);
+            rows.note(0, Phase::FileStat, Timed { items: 100, after: slow, before: slow });
+            rows.note(1, Phase::FileStat, Timed { items: 100, after: 4.0, before: 1.0 });
+            rows.note(0, Phase::TreeCreate, Timed { items: 7, after: slow, before: slow });
+            ranks.push(rows.iterations);
+        }
+        let all = AllRows { ranks, latencies: Vec::new() };
+        assert_eq!(all.values(Phase::FileStat, false), [100.0, 50.0]);
+        assert_eq!(all.values(Phase::FileStat, true), [2.0, 4.0]);
+        assert_eq!(all.values(Phase::TreeCreate, false), [7.0, 0.0], "the root's alone");
+        let found = all.summary(Phase::FileStat, false);
+        assert_eq!((found.max, found.min, found.mean), (100.0, 50.0, 75.0));
+        assert!((found.deviation - 1250.0_f64.sqrt()).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,72 @@
+//! Lines that IOR and mdtest have in common: the path and its file system's room.
+
+use std::path::Path;
+
+use crate::io::Space;
+use crate::size::{GIB, MIB, TIB};
+
+/// Room of a file system, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Room {
+    /// Its size: `7.2 TiB`.
+    pub capacity: String,
+    /// How much is used: `35.3%`.
+    pub used: String,
+    /// Its inodes: `100.0 Mi`.
+    pub inodes: String,
+    /// How many are used.
+    pub inodes_used: String,
+}
+
+fn share_used(free: u64, all: u64) -> String {
+    let used = if all == 0 { 0.0 } else { (1.0 - free as f64 / all as f64) * 100.0 };
+    format!("{used:.1}%")
+}
+
+impl Room {
+    /// In words.
+    pub fn of(space: &Space) -> Self {
+        let gib = space.bytes as f64 / GIB as f64;
+        let capacity = if gib > 1024.0 {
+            format!("{:.1} TiB", space.bytes as f64 / TIB as f64)
+        } else {
+            format!("{gib:.1} GiB")
+        };
+        Self {
+            capacity,
+            used: share_used(space.bytes_free, space.bytes),
+            inodes: format!("{:.1} Mi", space.inodes as f64 / MIB as f64),
+            inodes_used: share_used(space.inodes_free, space.inodes),
+        }
+    }
+
+    /// The two lines about a path.
+    pub fn lines(&self, path: &Path) -> String {
+        let Self { capacity, used, inodes, inodes_used } = self;
+        format!(
+            "{:<20}: {}\n{:<20}: {capacity}   Used FS: {used}   Inodes: {inodes}   Used Inodes: \
+             {inodes_used}\n",
+            "Path",
+            path.display(),
+            "FS"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_shown_as_ior_shows_it() {
+        let space =
+            Space { bytes: 100 << 30, bytes_free: 75 << 30, inodes: 3 << 20, inodes_free: 0 };
+        let lines = Room::of(&space).lines(Path::new("/x"));
+        let wanted = "Path                : /x\n\
+                      FS                  : 100.0 GiB   Used FS: 25.0%   Inodes: 3.0 Mi   Used \
+                      Inodes: 100.0%\n";
+        assert_eq!(lines, wanted);
+        assert_eq!(Room::of(&Space { bytes: 3 << 40, ..space }).capacity, "3.0 TiB");
+        assert_eq!(Room::of(&Space::default()).used, "0.0%");
+    }
+}

@@ -1,0 +1,111 @@
+//! The two system calls that neither std nor rustix can offer without `unsafe`: memory that
+//! processes share, and a close that tells whether it worked. The only file of this room with
+//! `unsafe`.
+#![allow(unsafe_code, reason = "memory shared between processes; close with its result")]
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Bytes at the beginning that are words of 32 bits, which futexes need; the rest are words of
+/// 64 bits.
+pub(crate) const HEAD_BYTES: usize = 4096;
+
+/// Memory that several processes share. All of it is atomic words, so that whatever another
+/// process writes there, reading it is no undefined behaviour.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    base: NonNull<AtomicU64>,
+    bytes: usize,
+}
+
+// SAFETY: it owns its mapping, which belongs to the process and not to a thread.
+unsafe impl Send for Shared {}
+// SAFETY: all that a reference gives are atomics.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Maps `bytes` of a file, which must be that long and stay so.
+    pub(crate) fn map(file: impl AsFd, bytes: usize) -> io::Result<Self> {
+        if bytes <= HEAD_BYTES || !bytes.is_multiple_of(HEAD_BYTES) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses aliases nothing of ours.
+        let base =
+            unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, prot, MapFlags::SHARED, file, 0) }?;
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { base, bytes })
+    }
+
+    /// The words of 32 bits.
+    pub(crate) fn head(&self) -> &[AtomicU32] {
+        // SAFETY: the mapping is page-aligned, longer than the head, lives as long as self, and
+        // is only ever seen as atomics; the two slices do not overlap.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), HEAD_BYTES / 4) }
+    }
+
+    /// The words of 64 bits behind them.
+    pub(crate) fn body(&self) -> &[AtomicU64] {
+        // SAFETY: as above; the body begins HEAD_BYTES behind the base and ends with the mapping.
+        unsafe {
+            let body = self.base.as_ptr().add(HEAD_BYTES / 8);
+            std::slice::from_raw_parts(body, (self.bytes - HEAD_BYTES) / 8)
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and no reference outlives self.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "the range was mapped");
+    }
+}
+
+unsafe extern "C" {
+    /// The C library's close, so that what intercepts its calls sees this one, too.
+    safe fn close(fd: c_int) -> c_int;
+}
+
+/// Closes a descriptor and says what the file system answered: some report only here that
+/// data could not be written.
+pub(crate) fn close_checked(fd: OwnedFd) -> io::Result<()> {
+    match close(fd.into_raw_fd()) {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn two_mappings_are_the_same_memory() {
+        let fd = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&fd, 2 * HEAD_BYTES as u64).unwrap();
+        assert!(Shared::map(&fd, HEAD_BYTES).is_err(), "no body");
+        assert!(Shared::map(&fd, HEAD_BYTES + 1).is_err());
+        let one = Shared::map(&fd, 2 * HEAD_BYTES).unwrap();
+        let other = Shared::map(&fd, 2 * HEAD_BYTES).unwrap();
+        one.head().last().unwrap().store(7, Ordering::Release);
+        one.body().first().unwrap().store(8, Ordering::Release);
+        one.body().last().unwrap().store(9, Ordering::Release);
+        assert_eq!(other.head().last().unwrap().load(Ordering::Acquire), 7);
+        assert_eq!(other.body().first().unwrap().load(Ordering::Acquire), 8);
+        assert_eq!(other.body().last().unwrap().load(Ordering::Acquire), 9);
+        assert_eq!((one.head().len(), one.body().len()), (1024, 512));
+    }
+
+    #[test]
+    fn close_tells() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        close_checked(file.into()).unwrap();
+    }
+}
