@@ -271,18 +271,24 @@ fn a_peer_cannot_speak_for_endlessly_many() {
     drain.join().unwrap();
 }
 
-/// Who begins a message and stops is given up, and what he had taken others may have.
-#[test]
-fn a_peer_that_stops_in_the_middle_holds_nobody_up_for_long() {
+/// Who begins a message and stops, or sends a byte now and then, is given up, and what he had
+/// taken others may have.
+fn holds_nobody_up(trickles: bool) {
     const LIMIT: usize = 4 << 20;
     let (sender, came) = channel();
     let sender = std::sync::Mutex::new(sender);
     let deliver = move |message| drop(sender.lock().unwrap().send(message));
     let server = Tcp::start_with(&[any_port()], Box::new(deliver), LIMIT).unwrap();
-    let mut stopped = TcpStream::connect(server.listening()[0]).unwrap();
+    let mut slow = TcpStream::connect(server.listening()[0]).unwrap();
     let begun = write(1, Bytes::from(vec![1; LIMIT])).encode();
-    stopped.write_all(&begun).unwrap();
-    stopped.write_all(&[1; 1000]).unwrap();
+    slow.write_all(&begun).unwrap();
+    slow.write_all(&[1; 1000]).unwrap();
+    let mut drops = slow.try_clone().unwrap();
+    let trickle = std::thread::spawn(move || {
+        while trickles && drops.write_all(&[1]).is_ok() {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    });
     // It has its room by the time that the other comes.
     std::thread::sleep(Duration::from_millis(200));
     let (client, _arrived) = client();
@@ -291,5 +297,16 @@ fn a_peer_that_stops_in_the_middle_holds_nobody_up_for_long() {
     let message = came.recv_timeout(LONG).unwrap();
     assert_eq!(message.header.seq, 2);
     let mut rest = Vec::new();
-    assert_eq!(stopped.read_to_end(&mut rest).unwrap_or(0), 0, "the connection is closed");
+    assert_eq!(slow.read_to_end(&mut rest).unwrap_or(0), 0, "the connection is closed");
+    trickle.join().unwrap();
+}
+
+#[test]
+fn a_peer_that_stops_in_the_middle_holds_nobody_up_for_long() {
+    holds_nobody_up(false);
+}
+
+#[test]
+fn a_peer_that_is_too_slow_holds_nobody_up_for_long() {
+    holds_nobody_up(true);
 }

@@ -26,8 +26,10 @@ use super::frame::{Frame, Received, STALL};
 pub const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// How long opening may take.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// A peer that confirms nothing for this long is gone.
-const SILENCE_MAX_MS: u32 = 20_000;
+/// A peer that confirms nothing for this long is gone: 100 s. It is longer than anybody waits for
+/// others' bulk to come in first, because the kernel counts that time, too, though the peer says
+/// that it is there.
+const SILENCE_MAX_MS: u32 = 100_000;
 /// Bytes read ahead of small messages.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 

@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice, Read};
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
@@ -16,6 +16,35 @@ use super::budget::Held;
 /// A peer that stops in the middle of a message for so long is given up: what it had begun holds
 /// memory that others wait for.
 pub(super) const STALL: Duration = Duration::from_secs(10);
+
+/// What comes in of a message must come at this rate at least, beyond [`STALL`]: a byte now and
+/// then would hold memory as a peer that stops does.
+const BYTES_PER_S_MIN: u64 = 128 << 10;
+
+/// The rest of a message that has begun.
+struct Paced<R> {
+    stream: R,
+    since: Instant,
+    bytes: u64,
+}
+
+impl<R: Read> Paced<R> {
+    fn new(stream: R) -> Paced<R> {
+        Paced { stream, since: Instant::now(), bytes: 0 }
+    }
+}
+
+impl<R: Read> Read for Paced<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let allowed = STALL + Duration::from_millis(self.bytes * 1000 / BYTES_PER_S_MIN);
+        if self.since.elapsed() > allowed {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "a message comes too slowly"));
+        }
+        let read = self.stream.read(buffer)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}
 
 /// A message on its way out.
 #[derive(Debug)]
@@ -75,7 +104,7 @@ pub(super) struct Received {
 /// Nothing came, for now: [`STALL`] ends no connection that is idle.
 fn is_pause(kind: io::ErrorKind) -> bool {
     use io::ErrorKind as K;
-    matches!(kind, K::Interrupted | K::WouldBlock | K::TimedOut)
+    matches!(kind, K::Interrupted | K::WouldBlock)
 }
 
 fn invalid(what: impl core::fmt::Debug) -> io::Error {
@@ -102,6 +131,7 @@ impl Received {
         if first == 0 {
             return Ok(None);
         }
+        let mut stream = Paced::new(stream);
         stream.read_exact(header.get_mut(first..).unwrap_or_default())?;
         let rest = Message::rest_len(&header).map_err(invalid)?;
         scratch.clear();
@@ -130,14 +160,15 @@ impl Received {
                 let at = buffer.len();
                 buffer.resize(at + self.bulk_len, 0);
                 let into = buffer.get_mut(at..).unwrap_or_default();
-                stream.read_exact(into)?;
+                Paced::new(stream).read_exact(into)?;
                 self.check(into)?;
                 Bulk::Buffer(buffer)
             }
             None if self.bulk_len == 0 => Bulk::None,
             None => {
                 let mut held = room(self.bulk_len).ok_or(io::ErrorKind::NotConnected)?;
-                let read = stream.take(self.bulk_len as u64).read_to_end(held.data())?;
+                let mut bulk = Paced::new(stream).take(self.bulk_len as u64);
+                let read = bulk.read_to_end(held.data())?;
                 if read < self.bulk_len {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
