@@ -22,7 +22,7 @@ enum Kind {
 }
 
 /// Every room with its height: a room may use lower ones only.
-const ROOMS: [(&str, u32, Kind); 29] = [
+const ROOMS: [(&str, u32, Kind); 30] = [
     ("types", 0, Kind::Shared),
     ("wire", 1, Kind::Shared),
     ("journal", 2, Kind::Shared),
@@ -41,6 +41,7 @@ const ROOMS: [(&str, u32, Kind); 29] = [
     ("lnd", 7, Kind::Driver),
     ("reactor", 8, Kind::Driver),
     ("fuse", 9, Kind::Driver),
+    ("model", 10, Kind::Driver),
     ("mount", 10, Kind::Driver),
     ("bench", 11, Kind::Driver),
     ("bench-cli", 12, Kind::Driver),
