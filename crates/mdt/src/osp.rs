@@ -327,3 +327,75 @@ impl Ost {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sateen_target::Effect;
+
+    const FENCED: ClientId = ClientId(9);
+
+    fn osp() -> Osp {
+        Osp::new(Endpoint::Mdt(0), 0, 1, &[3])
+    }
+
+    /// What is sent now.
+    fn sent(osp: &mut Osp, mono_ns: u64) -> Vec<Message> {
+        let mut out = Outbox::new();
+        osp.pump(Timestamp { mono_ns, ..Timestamp::default() }, &mut out);
+        let sent = out.drain().map(|effect| match effect {
+            Effect::Send(message) => message,
+            other => panic!("{other:?}"),
+        });
+        sent.collect()
+    }
+
+    fn answer(osp: &mut Osp, to: &Header, body: ReplyBody) -> Option<Done> {
+        osp.on_reply(Timestamp::default(), &to.reply(), Reply::ok(body))
+    }
+
+    fn connected(boot_epoch: u64, generation: u32) -> ReplyBody {
+        ReplyBody::Connected { features: FEATURES, boot_epoch, generation }
+    }
+
+    /// The fence among what is sent.
+    fn fence(sent: &[Message]) -> Header {
+        let is_fence =
+            |m: &&Message| matches!(&m.body, Body::Request(Request::Ost(OstRequest::Fence { .. })));
+        sent.iter().find(is_fence).unwrap().header
+    }
+
+    #[test]
+    fn an_answer_to_a_connect_is_believed_once() {
+        let mut osp = osp();
+        let connect = sent(&mut osp, 1)[0].header;
+        // The run of now has got it, and the one before, whose answer is late.
+        assert!(answer(&mut osp, &connect, connected(20, 200)).is_none());
+        osp.fence(FENCED);
+        let asked = fence(&sent(&mut osp, 2));
+        assert_eq!((asked.generation, asked.seq), (200, 1));
+        assert!(answer(&mut osp, &connect, connected(10, 100)).is_none());
+        assert!(sent(&mut osp, 3).is_empty(), "nothing begins anew");
+        let done = answer(&mut osp, &asked, ReplyBody::Empty);
+        assert!(matches!(done, Some(Done::Fenced { ost: 3, client: FENCED })), "{done:?}");
+    }
+
+    #[test]
+    fn a_restart_is_met_by_the_next_attempt() {
+        let mut osp = osp();
+        let connect = sent(&mut osp, 1)[0].header;
+        // The run before was heard first.
+        answer(&mut osp, &connect, connected(10, 100));
+        osp.fence(FENCED);
+        let asked = fence(&sent(&mut osp, 2));
+        answer(&mut osp, &connect, connected(20, 200));
+        let refused = Reply::error(Errno::ESTALE);
+        assert!(osp.on_reply(Timestamp::default(), &asked.reply(), refused).is_none());
+        let again = sent(&mut osp, 3)[0].header;
+        assert_eq!((again.generation, again.seq), (0, connect.seq + 1));
+        answer(&mut osp, &again, connected(20, 201));
+        let asked = fence(&sent(&mut osp, 4));
+        assert_eq!((asked.generation, asked.seq), (201, 1), "its slots are new");
+        assert!(answer(&mut osp, &asked, ReplyBody::Empty).is_some());
+    }
+}

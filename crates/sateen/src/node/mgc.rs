@@ -385,6 +385,46 @@ mod tests {
         }
     }
 
+    /// An MGS that was restarted: to a connect its earlier run answers as well, and later.
+    struct Restarted {
+        reactor: Arc<Reactor>,
+        asked: Mutex<Vec<(u32, u64)>>,
+    }
+
+    impl Receiver for Restarted {
+        fn receive(self: Arc<Self>, message: Message) {
+            let header = message.header;
+            let answer = |reply| {
+                self.reactor.router.send(Message::reply_to(&header, reply, Bulk::None));
+            };
+            match message.body {
+                Body::Request(Request::Connect { features, .. }) => {
+                    for (boot_epoch, generation) in [(4, 40), (3, 30)] {
+                        let body = ReplyBody::Connected { features, boot_epoch, generation };
+                        answer(Reply::ok(body));
+                    }
+                }
+                _ => {
+                    self.asked.lock().unwrap().push((header.generation, header.seq));
+                    let told = MgsReply::Config { version: 3, targets: Vec::new() };
+                    answer(Reply::ok(ReplyBody::Mgs(told)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_to_a_connect_is_believed_once() {
+        let reactor = Arc::new(Reactor::default());
+        let mgs = Arc::new(Restarted { reactor: reactor.clone(), asked: Mutex::default() });
+        reactor.router.add(Endpoint::Mgs, mgs.clone());
+        let mut mgc = Mgc::new(&reactor, Vec::new(), Stop::default());
+        for _ in 0..2 {
+            assert_eq!(mgc.config(Some(Duration::from_secs(5))).unwrap().version, 3);
+        }
+        assert_eq!(*mgs.asked.lock().unwrap(), [(40, 1), (40, 2)]);
+    }
+
     #[test]
     fn what_did_not_arrive_is_sent_again_under_its_number() {
         let reactor = Arc::new(Reactor::default());
