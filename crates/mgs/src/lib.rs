@@ -5,6 +5,11 @@
 //! and kept in memory; every change is journaled before it is told to anybody, so that the
 //! version a client has seen never comes back with another meaning. Whoever waits for a newer
 //! one than it has is answered as soon as there is.
+//!
+//! Where it is kept is not for the MGS to know: it has a [`Store`], and whoever drives it gives
+//! that an [`Index`](sateen_osd::Index) and a [`JournalDevice`](sateen_osd::JournalDevice). On a
+//! disk these are the folder of the MGT. A store that several hosts share, such as etcd, takes
+//! their place behind the same two traits: docs/decisions/0005-mgs-state.md says how.
 
 use std::collections::BTreeMap;
 
