@@ -27,17 +27,14 @@ impl Drop for Scratch {
     }
 }
 
-/// A small generator of pseudo-random numbers; `SEED=` chooses the sequence.
+/// A small generator of pseudo-random numbers; `SEED` chooses the sequence.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
     /// Prints its seed, so that a failure can be repeated.
     pub(crate) fn seeded(default: u64) -> Self {
-        let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = seed.unwrap_or(default);
-        println!("SEED={seed}");
-        Self(seed)
+        Self(sateen_testkit::seed_or(default))
     }
 
     pub(crate) fn below(&mut self, limit: u64) -> u64 {

@@ -427,9 +427,7 @@ mod tests {
     /// Random puts, removals, flushes and checkpoints against a plain map.
     #[test]
     fn store_is_a_map_whatever_is_where() {
-        let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1u64);
-        println!("SEED={seed}");
-        let mut random = seed;
+        let mut random = sateen_testkit::seed();
         let mut next = move |below: u64| {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (random >> 33) % below

@@ -120,7 +120,7 @@ fn a_layout_that_has_passed_is_refused() {
 
 #[test]
 fn nobody_overtakes_what_cuts() {
-    for seed in common::seeds(50) {
+    for seed in sateen_testkit::seeds(50) {
         println!("SEED={seed}");
         let mut world = World::new(seed, 64 * MIB);
         let (mut client, mut mdt) = (world.client(1), world.mdt());
@@ -281,7 +281,7 @@ fn what_is_queued_dies_with_its_client() {
 
 #[test]
 fn a_fence_waits_for_what_is_under_way_and_holds_for_ever() {
-    for seed in common::seeds(50) {
+    for seed in sateen_testkit::seeds(50) {
         println!("SEED={seed}");
         let mut world = World::new(seed, 64 * MIB);
         let (mut client, mut mdt) = (world.client(1), world.mdt());
@@ -306,7 +306,7 @@ fn a_fence_waits_for_what_is_under_way_and_holds_for_ever() {
 
 #[test]
 fn a_dead_object_is_not_raised_while_a_writer_of_its_time_is_left() {
-    for seed in common::seeds(20) {
+    for seed in sateen_testkit::seeds(20) {
         println!("SEED={seed}");
         let mut world = World::new(seed, 64 * MIB);
         let (mut one, mut two, mut mdt) = (world.client(1), world.client(2), world.mdt());

@@ -57,10 +57,7 @@ use crate::sync::{Arc, Ordering};
 use crate::toy::{Client, Toy, ToyIndex, ToyJournal, connect, object, register};
 
 fn check(schedules: usize, body: impl Fn() + Send + Sync + 'static) {
-    let text = std::env::var("SEED").unwrap_or_default();
-    let seed = if text == "random" { clock::random() } else { text.parse().unwrap_or(1) };
-    println!("SEED={seed}");
-    let scheduler = RandomScheduler::new_from_seed(seed, schedules);
+    let scheduler = RandomScheduler::new_from_seed(sateen_testkit::seed(), schedules);
     let mut config = shuttle::Config::new();
     config.stack_size = 256 << 10;
     Runner::new(scheduler, config).run(body);

@@ -17,7 +17,7 @@ fn run(config: Config) -> Report {
 
 #[test]
 fn files_that_all_write_at_once_lose_nothing() {
-    let first = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let first = sateen_testkit::seed();
     for network_faults in [false, true] {
         let mut total = Report::default();
         for seed in first..first + 8 {

@@ -30,16 +30,13 @@ fn run(config: Config) -> Report {
     }
 }
 
-fn first() -> u64 {
-    std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
-}
-
 fn run_all(world: fn(u64) -> Config, seeds: u64) -> Report {
     let mut total = Report::default();
-    for seed in first()..first() + seeds {
+    let first = sateen_testkit::seed();
+    for seed in first..first + seeds {
         total.add(&run(world(seed)));
     }
-    println!("{seeds} seeds from SEED={}: {total}", first());
+    println!("{seeds} seeds from SEED={first}: {total}");
     assert!(total.operations >= seeds * 2000, "{total}");
     total
 }

@@ -227,7 +227,7 @@ impl Drop for Story<'_> {
 /// One test only: the allocator counts for all threads together.
 #[test]
 fn damaged_bytes_do_no_harm() {
-    let mut random = Random::new(common::seed());
+    let mut random = Random::new(sateen_testkit::seed());
     let seconds = std::env::var("FUZZ_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let decoders = decoders();

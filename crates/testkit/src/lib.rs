@@ -38,15 +38,67 @@ pub fn can_mount() -> bool {
 /// # Panics
 /// If it is anything else.
 pub fn seed() -> u64 {
-    let seed = match std::env::var("SEED") {
-        Ok(text) if text == "random" => {
-            let now = std::time::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64);
-            random::mix(now) >> 32
-        }
-        _ => env_number("SEED", 1),
-    };
+    seed_or(1)
+}
+
+/// The same for a test whose usual seed is this one.
+///
+/// # Panics
+/// As [`seed`].
+pub fn seed_or(usual: u64) -> u64 {
+    let said = std::env::var("SEED").ok();
+    let seed = Seed::said(said.as_deref()).map_or(usual, Seed::number);
     println!("SEED={seed}");
     seed
+}
+
+/// The seeds of a test that goes through several of them and prints each: `SEED` alone; else
+/// `SEEDS` or `count` of them, from 1 on, or with `SEED=random` from anywhere on.
+///
+/// # Panics
+/// As [`seed`].
+pub fn seeds(count: u64) -> Vec<u64> {
+    let said = std::env::var("SEED").ok();
+    seeds_of(Seed::said(said.as_deref()), env_number("SEEDS", count))
+}
+
+fn seeds_of(said: Option<Seed>, count: u64) -> Vec<u64> {
+    match said {
+        Some(Seed::Number(seed)) => vec![seed],
+        said => {
+            let first = said.map_or(1, Seed::number);
+            (first..first + count).collect()
+        }
+    }
+}
+
+/// What `SEED` says, if it says anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seed {
+    Number(u64),
+    Random,
+}
+
+impl Seed {
+    fn said(text: Option<&str>) -> Option<Seed> {
+        let text = text?.trim();
+        if text == "random" {
+            return Some(Seed::Random);
+        }
+        let number = text.parse();
+        assert!(number.is_ok(), "SEED={text} is neither a number nor random");
+        number.ok().map(Seed::Number)
+    }
+
+    fn number(self) -> u64 {
+        match self {
+            Seed::Number(seed) => seed,
+            Seed::Random => {
+                let now = std::time::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64);
+                random::mix(now) >> 32
+            }
+        }
+    }
 }
 
 /// A number from the environment, or the default.
@@ -61,5 +113,28 @@ pub fn env_number(name: &str, default: u64) -> u64 {
             number.unwrap_or(default)
         }
         Err(_) => default,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_number_or_another_each_time() {
+        assert_eq!(Seed::said(None), None);
+        assert_eq!(Seed::said(Some("7")), Some(Seed::Number(7)));
+        assert_eq!(Seed::said(Some("random")), Some(Seed::Random));
+        assert!(std::panic::catch_unwind(|| Seed::said(Some("often"))).is_err());
+        assert_ne!(Seed::Random.number(), Seed::Random.number());
+    }
+
+    #[test]
+    fn one_seed_stands_alone_and_a_random_one_begins() {
+        assert_eq!(seeds_of(None, 3), [1, 2, 3]);
+        assert_eq!(seeds_of(Some(Seed::Number(9)), 3), [9]);
+        let random = seeds_of(Some(Seed::Random), 3);
+        assert_eq!(random, [random[0], random[0] + 1, random[0] + 2]);
+        assert_ne!(random, seeds_of(Some(Seed::Random), 3));
     }
 }

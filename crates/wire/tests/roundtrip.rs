@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use common::{Any, Entropy, EntryRecord, InodeRecord, Random, Variants, XattrRecord, seed};
+use common::{Any, Entropy, EntryRecord, InodeRecord, Random, Variants, XattrRecord};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use sateen_testkit::seed;
 use sateen_types::Endpoint;
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::crc32c;

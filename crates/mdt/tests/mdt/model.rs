@@ -350,12 +350,8 @@ impl Run {
 }
 
 fn runner(cases: u32) -> TestRunner {
-    let text = std::env::var("SEED").unwrap_or_default();
-    let fresh = || std::time::UNIX_EPOCH.elapsed().map_or(1, |now| now.as_nanos() as u64);
-    let seed: u64 = if text == "random" { fresh() } else { text.parse().unwrap_or(1) };
-    println!("SEED={seed}");
     let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[..8].copy_from_slice(&sateen_testkit::seed().to_le_bytes());
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }

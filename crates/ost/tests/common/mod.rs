@@ -45,15 +45,6 @@ impl Random {
     }
 }
 
-/// The seeds of a test of randomness: `SEED` alone, or from 1 on `SEEDS` of them, or `count`.
-pub fn seeds(count: u64) -> Vec<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    match number("SEED") {
-        Some(seed) => vec![seed],
-        None => (1..=number("SEEDS").unwrap_or(count)).collect(),
-    }
-}
-
 type Image = Option<Vec<u8>>;
 
 /// Objects of which only what was synced survives a crash for sure; of the rest, any state

@@ -343,7 +343,7 @@ fn nonsense_does_no_harm() {
         return;
     }
     let messages = env_number("MESSAGES", MESSAGES);
-    let seed = common::seed();
+    let seed = sateen_testkit::seed();
     let mut cluster = Cluster::new(BINARY, "fuzz");
     let (mds, oss) = cluster.start();
     let targets =

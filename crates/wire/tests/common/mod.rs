@@ -704,16 +704,3 @@ pub fn mutate(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
         }
     }
 }
-
-/// The seed of this run, which is printed: `SEED`, or always the same; `random` is another each
-/// time.
-pub fn seed() -> u64 {
-    let text = std::env::var("SEED").unwrap_or_default();
-    let seed = if text == "random" {
-        std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64
-    } else {
-        text.parse().unwrap_or(1)
-    };
-    println!("SEED={seed}");
-    seed
-}
