@@ -217,6 +217,23 @@ impl Cluster {
         self.mounts.retain(|other| other != point);
     }
 
+    /// Unmounts everything, ends the servers in good order, one after the other, and has `fsck`
+    /// look at all targets that were made here. What it says.
+    pub fn finish(mut self, servers: impl IntoIterator<Item = Server>) -> String {
+        for mount in self.mounts.clone() {
+            self.umount(&mount);
+        }
+        servers.into_iter().for_each(Server::end);
+        self.fsck()
+    }
+
+    /// Has `fsck` look at all targets that were made here, which must be at rest.
+    pub fn fsck(&self) -> String {
+        let inside = fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
+        let targets = inside.filter(|path| path.join("label").exists());
+        ok(Command::new(self.binary).arg("fsck").args(targets))
+    }
+
     /// The process behind a mount.
     pub fn mount_pid(&self, point: &Path) -> u32 {
         let state = fs::read_to_string(run_folder(point).join("state.json")).unwrap();
@@ -227,7 +244,7 @@ impl Cluster {
     /// What the servers and the mounts have said, for whoever has to find out why.
     pub fn logs(&self) -> String {
         let mut out = String::new();
-        for host in 1..5 {
+        for host in 1..6 {
             let log = fs::read_to_string(self.path(&format!("log{host}"))).unwrap_or_default();
             out.push_str(&format!("--- server {host}\n{log}"));
         }

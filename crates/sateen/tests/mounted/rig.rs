@@ -113,15 +113,7 @@ impl Rig {
                 program.down().unwrap();
                 program.fsck().unwrap();
             }
-            Rig::Separate { mut cluster, mds, oss } => {
-                for mount in cluster.mounts.clone() {
-                    cluster.umount(&mount);
-                }
-                oss.end();
-                mds.end();
-                let targets = ["mgt", "mdt0", "ost0", "ost1"].map(|name| cluster.path(name));
-                ok(Command::new(BINARY).arg("fsck").args(targets));
-            }
+            Rig::Separate { cluster, mds, oss } => drop(cluster.finish([oss, mds])),
         }
     }
 }

@@ -90,8 +90,5 @@ fn a_directory_is_mounted_as_if_there_were_nothing_above_it() {
     let outside = path(&point, &fid(&all.join("a"))).output().unwrap();
     let said = text(&outside);
     assert!(outside.status.code() == Some(2) && said.contains("not below"), "{said}");
-    cluster.umount(&point);
-    cluster.umount(&all);
-    oss.end();
-    mds.end();
+    cluster.finish([oss, mds]);
 }

@@ -99,11 +99,7 @@ fn files_go_over_the_network() {
     let mds = cluster.begin(1, &["mgt", "mdt0"]);
     let oss = cluster.begin(2, &["ost0", "ost1", "ost7"]);
     until("the files are there again", || fs::read(b.join(&wide)).is_ok_and(|is| is == content));
-    for mount in [a, b] {
-        cluster.umount(&mount);
-    }
-    oss.end();
-    mds.end();
+    cluster.finish([oss, mds]);
 }
 
 #[test]
@@ -153,11 +149,7 @@ fn servers_may_crash_under_a_mount() {
         assert!(fs::read(mnt.join(name)).unwrap() == content, "{name}");
     }
     assert_eq!(fs::read(mnt.join("after")).unwrap(), b"after");
-    cluster.umount(&mnt);
-    oss.end();
-    mds.end();
-    let folders = ["mgt", "mdt0", "ost0", "ost1"].map(|folder| cluster.path(folder));
-    let found = ok(Command::new(BINARY).arg("fsck").args(&folders));
+    let found = cluster.finish([oss, mds]);
     assert!(found.contains("objects checked"), "{found}");
 }
 
@@ -218,9 +210,7 @@ fn a_log_that_nobody_reads_stops_nothing() {
     cluster.wait_ready(&mut oss);
     let mnt = cluster.mount("a");
     write_durably(&mnt.join("file"), b"written").unwrap();
-    cluster.umount(&mnt);
-    oss.end();
-    mds.end();
+    cluster.finish([oss, mds]);
 }
 
 #[test]
@@ -285,6 +275,7 @@ fn parameters_are_told_to_every_process() {
     }
     oss.end();
     mds.end();
+    cluster.fsck();
     let silent = as_program("lctl").arg("ping").arg(cluster.nid(2)).output().unwrap();
     assert!(text(&silent).contains("failed to ping"), "{}", text(&silent));
 }
@@ -340,6 +331,7 @@ fn a_full_ost_is_for_those_who_must_have_it() {
     cluster.umount(&mnt);
     oss.end();
     mds.end();
+    cluster.fsck();
 }
 
 #[test]
@@ -462,6 +454,5 @@ fn mounts_that_cannot_be_are_refused() {
         assert_eq!(fs::read(mnt.join("file")).unwrap(), b"file");
         cluster.umount(&mnt);
     }
-    oss.end();
-    mds.end();
+    cluster.finish([oss, mds]);
 }

@@ -165,11 +165,7 @@ fn a_directory_of_many_files_is_read_while_it_changes() {
     for (what, size, limit) in sizes {
         assert!(size <= limit, "{what}: {size} MiB, more than {limit}");
     }
-    for mount in [a, b] {
-        cluster.umount(&mount);
-    }
-    oss.end();
-    mds.end();
+    cluster.finish([oss, mds]);
 }
 
 #[test]
@@ -200,7 +196,5 @@ fn what_is_gone_takes_no_memory() {
             "it grows from {half} to {whole} MiB"
         );
     }
-    cluster.umount(&mnt);
-    oss.end();
-    mds.end();
+    cluster.finish([oss, mds]);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, Server, ok, until};
+use sateen_testkit::cluster::{Cluster, Server, until};
 
 use crate::{BINARY, bytes};
 
@@ -96,11 +96,7 @@ fn who_waits_for_an_mdt_can_be_interrupted() {
         let gone = if path.is_dir() { fs::remove_dir(&path) } else { fs::remove_file(&path) };
         gone.unwrap();
     }
-    cluster.umount(&mnt);
-    oss.end();
-    mds.end();
-    let folders = ["mgt", "mdt0", "ost0", "ost1"].map(|folder| cluster.path(folder));
-    let found = ok(Command::new(BINARY).arg("fsck").args(&folders));
+    let found = cluster.finish([oss, mds]);
     assert!(found.starts_with("clean: 1 inodes, 0 entries, 0 objects"), "{found}");
 }
 
@@ -148,7 +144,5 @@ fn who_waits_for_an_ost_can_be_interrupted() {
     assert_eq!(now.len(), content.len());
     let same = now.iter().zip(&content).skip(1_000_000).all(|(now, was)| now == was);
     assert!(same, "nothing but what was asked for is written");
-    cluster.umount(&mnt);
-    oss.end();
-    mds.end();
+    cluster.finish([oss, mds]);
 }
