@@ -106,6 +106,9 @@ struct SetArgs {
     /// With -P: have the MGS keep it no more; what it was set to stays until the restart.
     #[arg(short = 'd', long = "delete", requires = "permanent")]
     delete: bool,
+    /// What was set, as JSON, for programs.
+    #[arg(long)]
+    json: bool,
     /// Names, with * for anything between two dots, and their values; with -d only names.
     #[arg(required = true, value_name = "PARAM=VALUE")]
     settings: Vec<String>,
@@ -347,7 +350,7 @@ fn listed(pattern: &str, all: &[Shown], args: &ListArgs) -> BTreeSet<String> {
 }
 
 fn set_param(lctl: &Lctl, args: &SetArgs) -> Vec<Failure> {
-    let mut failures = Vec::new();
+    let (mut failures, mut json) = (Vec::new(), Vec::new());
     for setting in &args.settings {
         let (pattern, value) = match setting.split_once('=') {
             Some((pattern, value)) => (pattern, Some(value)),
@@ -355,7 +358,7 @@ fn set_param(lctl: &Lctl, args: &SetArgs) -> Vec<Failure> {
         };
         let done = match (args.delete, value) {
             (true, _) => keep(lctl, pattern, None),
-            (false, Some(value)) => set_one(lctl, args, pattern, value),
+            (false, Some(value)) => set_one(lctl, args, (pattern, value), &mut json),
             (false, None) => {
                 let what = format!("'{setting}' has no value: write it as PARAM=VALUE");
                 vec![Failure { what, code: EINVAL }]
@@ -363,10 +366,18 @@ fn set_param(lctl: &Lctl, args: &SetArgs) -> Vec<Failure> {
         };
         failures.extend(done);
     }
+    if args.json {
+        println!("{:#}", serde_json::Value::Array(json));
+    }
     failures
 }
 
-fn set_one(lctl: &Lctl, args: &SetArgs, pattern: &str, value: &str) -> Vec<Failure> {
+fn set_one(
+    lctl: &Lctl,
+    args: &SetArgs,
+    (pattern, value): (&str, &str),
+    json: &mut Vec<serde_json::Value>,
+) -> Vec<Failure> {
     if let Err(wrong) = check(pattern, value) {
         return vec![Failure { what: format!("setting '{pattern}': {wrong}"), code: EINVAL }];
     }
@@ -387,6 +398,9 @@ fn set_one(lctl: &Lctl, args: &SetArgs, pattern: &str, value: &str) -> Vec<Failu
         for WasSet { name, error } in all {
             found = true;
             match error {
+                None if args.json => {
+                    json.push(serde_json::json!({ "name": dotted(&name), "value": value }));
+                }
                 None if args.no_name => println!("{value}"),
                 None => println!("{}={value}", dotted(&name)),
                 Some(error) => failures.push(Failure {

@@ -401,6 +401,11 @@ fn parameters_are_listed_set_and_kept() {
     let one = "osc.*-OST0000-*.max_rpcs_in_flight";
     assert!(fs_.good_lctl(&["get_param", one]).ends_with(".max_rpcs_in_flight=64\n"));
     assert!(fs_.good_lctl(&["set_param", &format!("{one}=8")]).ends_with("_flight=8\n"));
+    let json = fs_.good_lctl(&["set_param", "--json", &format!("{one}=8"), "*.*.ldlm_timeout=20"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(json[0]["name"].as_str().unwrap().ends_with(".max_rpcs_in_flight"), "{json}");
+    let expected = serde_json::json!({ "name": "mdt.sateen-MDT0000.ldlm_timeout", "value": "20" });
+    assert_eq!((&json[0]["value"], &json[1]), (&"8".into(), &expected));
     assert_eq!(fs_.good_lctl(&["get_param", "-n", "osc.*.max_rpcs_in_flight"]), "8\n64\n");
     fs::write(fs_.path("file"), vec![1; 9 << 20]).unwrap();
     let names = fs_.good_lctl(&["list_param", "-F", "osc.*-OST0000-*.*"]);
@@ -409,7 +414,7 @@ fn parameters_are_listed_set_and_kept() {
     assert_eq!(above, "obdfilter.sateen-OST0000\nobdfilter.sateen-OST0001\n");
     for (args, code, says) in [
         (&["set_param", "osc.*.max_rpcs_in_flight=0"][..], 22, "use 1 to 512"),
-        (&["set_param", "osc.*.max_rpcs=8"], 22, "max_rpcs_in_flight"),
+        (&["set_param", "--json", "osc.*.max_rpcs=8"], 22, "max_rpcs_in_flight"),
         (&["set_param", "osc.*.max_rpcs_in_flight"], 22, "PARAM=VALUE"),
         (&["set_param", "mdt.*.max_rpcs_in_flight=8"], 2, "list_param"),
         (&["set_param", "-P", "osc.*.max_rpcs_in_flight=many"], 22, "use 1 to 512"),

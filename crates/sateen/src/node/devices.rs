@@ -25,6 +25,8 @@ pub(crate) struct Devices {
     hosts: Mutex<Vec<Arc<dyn Host>>>,
     clients: Arc<Mutex<Clients>>,
     network: Mutex<Weak<Network>>,
+    /// The client of the MGS, once it follows the configuration.
+    mgc: Mutex<Option<Device>>,
     /// What was set for good: also for whoever comes later.
     kept: Mutex<Vec<ParamInfo>>,
     /// The parameters that were there when that was applied.
@@ -52,6 +54,11 @@ impl Devices {
 
     pub(super) fn set_network(&self, network: &Arc<Network>) {
         *lock(&self.network) = Arc::downgrade(network);
+    }
+
+    /// The client of the MGS at this NID follows the configuration from now on.
+    pub(super) fn set_mgc(&self, mgs: Nid, client: ClientId) {
+        *lock(&self.mgc) = Some(up("mgc", format!("MGC{mgs}"), uuid_of(client), 1));
     }
 
     fn clients(&self) -> Vec<Arc<Client>> {
@@ -88,6 +95,9 @@ impl Devices {
         for host in lock(&self.hosts).iter() {
             host.devices(&naming, &mut all);
         }
+        // Behind the MGS, if that is here, as in the field.
+        let at = all.iter().take_while(|device| device.kind == "mgs").count();
+        all.splice(at..at, lock(&self.mgc).clone());
         for client in self.clients() {
             client_devices(&client, &self.fsname, &mut all);
         }

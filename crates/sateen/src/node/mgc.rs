@@ -97,6 +97,11 @@ impl Mgc {
         }
     }
 
+    /// Who it is to the MGS.
+    pub(super) fn id(&self) -> ClientId {
+        self.header.client
+    }
+
     /// Sends one message and waits for its answer, a while.
     fn once(&self, header: Header, request: Request) -> Attempt {
         let body = Body::Request(request);

@@ -218,6 +218,8 @@ impl Node {
     }
 
     fn follow(&mut self, mgc: Mgc, version: u64, stop: &Stop) -> Outcome<()> {
+        let mgs = self.mgs.first().or(self.nids.first());
+        self.devices.set_mgc(mgs.copied().unwrap_or(Nid::Lo), mgc.id());
         let followers = Followers {
             network: self.network.as_ref().map(Arc::downgrade).unwrap_or_default(),
             mdts: self.mdts.clone(),

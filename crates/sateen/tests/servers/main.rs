@@ -4,6 +4,7 @@
 
 mod absent;
 mod below;
+mod found;
 mod fuzz;
 mod many;
 mod rounds;
@@ -267,6 +268,11 @@ fn parameters_are_told_to_every_process() {
     assert!(own.contains("write_bytes"), "{own}");
     let devices = lctl(&at_mds, &["dl"]);
     assert!(devices.contains(" UP osp scratch-OST0000-osc-MDT0000 "), "{devices}");
+    let mgc = format!(" UP mgc MGC{} ", cluster.nid(1));
+    assert!(devices.lines().nth(1).is_some_and(|second| second.contains(&mgc)), "{devices}");
+    for user in [&at_oss, &run_folder(&mnt)] {
+        assert!(lctl(user, &["dl"]).starts_with(&format!("  0{mgc}")), "{user:?}");
+    }
     assert_eq!(lctl(&at_oss, &["list_nids"]), format!("{}\n", cluster.nid(2)));
     let pinged = ok(as_program("lctl").arg("ping").arg(cluster.nid(2)));
     assert_eq!(pinged, format!("12345-{}\n", cluster.nid(2)));
