@@ -22,7 +22,7 @@ use crate::{background, logging, mounts, run_dir};
 /// How long the process of a mount that has just ended may take to say goodbye.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
 /// What mount(8) passes on without a meaning for a file system, or what is so anyway.
-const IGNORED: [&str; 12] = [
+const IGNORED: [&str; 13] = [
     "defaults",
     "_netdev",
     "always_ping",
@@ -33,6 +33,7 @@ const IGNORED: [&str; 12] = [
     "nofail",
     "nouser",
     "nousers",
+    "user",
     "user_xattr",
     "users",
 ];
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn options_are_known_or_refused() {
-        let how = options(&args(&["ro,noatime", "defaults,_netdev,direct_io"])).unwrap();
+        let how = options(&args(&["ro,noatime", "defaults,user,_netdev,direct_io"])).unwrap();
         assert!(how.flags.read_only && how.flags.noatime && how.direct_io);
         assert!(!options(&args(&["ro,rw"])).unwrap().flags.read_only);
         let refused = options(&args(&["rw,frobnicate"])).unwrap_err();

@@ -7,6 +7,7 @@ mod below;
 mod found;
 mod fuzz;
 mod many;
+mod mount8;
 mod rounds;
 mod waiting;
 
