@@ -8,6 +8,7 @@ mod found;
 mod fuzz;
 mod many;
 mod mount8;
+mod nids;
 mod rounds;
 mod waiting;
 
