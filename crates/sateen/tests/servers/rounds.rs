@@ -2,6 +2,9 @@
 //! synced is lost, nothing else is there than was written, and `fsck` finds nothing. `ROUNDS`
 //! rounds; `SEED` repeats what is done, though not the moment of the kill.
 //!
+//! The MGS is alone in its process, and killed in each round: whoever is mounted must not notice,
+//! and whoever mounts afterwards find everything.
+//!
 //! A round ends with the MDT: what it had answered for and not made durable is lost, and a sync
 //! that comes after its restart does not tell of that. What is found afterwards is synced, so
 //! that the next round has to keep it.
@@ -11,12 +14,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use sateen_testkit::cluster::{Cluster, Server, ok, until};
+use sateen_testkit::cluster::{Cluster, Server, until};
 use sateen_testkit::load::{Checked, Load};
 use sateen_testkit::random::{Random, mix};
 use sateen_testkit::{can_mount, env_number};
 
-use crate::BINARY;
+use crate::{BINARY, write_durably};
 
 const ROUNDS: u64 = 2;
 const WORKERS: usize = 4;
@@ -25,8 +28,11 @@ const LOAD_MS: u64 = 400;
 /// A server is gone for up to that long.
 const GONE_MS: u64 = 600;
 
-const MDS: &[&str] = &["mgt", "mdt0"];
+const MGS: &[&str] = &["mgt"];
+const MDS: &[&str] = &["mdt0"];
 const OSS: [&[&str]; 2] = [&["ost0", "ost1"], &["ost2"]];
+/// Its number as a host; the OSTs have 2 and 3.
+const MDS_HOST: u8 = 4;
 
 fn pause(random: &mut Random, least_ms: u64, more_ms: u64) {
     std::thread::sleep(Duration::from_millis(least_ms + random.below(more_ms)));
@@ -55,6 +61,7 @@ fn hear(path: &Path) {
 
 /// The processes; `None` while one is gone.
 struct Servers {
+    mgs: Option<Server>,
     mds: Option<Server>,
     oss: [Option<Server>; 2],
 }
@@ -67,17 +74,34 @@ impl Servers {
     }
 
     fn start(&mut self, cluster: &Cluster) {
+        self.mgs.get_or_insert_with(|| cluster.begin(1, MGS));
         for (number, oss) in (0..).zip(&mut self.oss) {
             oss.get_or_insert_with(|| cluster.begin(2 + number, OSS[usize::from(number)]));
         }
-        self.mds.get_or_insert_with(|| cluster.begin(1, MDS));
+        self.mds.get_or_insert_with(|| cluster.begin(MDS_HOST, MDS));
+    }
+
+    /// The MGS alone is killed. Those who are mounted go on meanwhile; a mount goes on after it.
+    fn lose_mgs(&mut self, cluster: &mut Cluster, random: &mut Random) {
+        self.mgs.take().unwrap().crash();
+        let here = cluster.mounts[random.below(2) as usize].join("without the MGS");
+        write_durably(&here, b"served").unwrap();
+        pause(random, 0, GONE_MS);
+        self.mgs = Some(cluster.serve(1, MGS));
+        let later = cluster.mount("later");
+        assert_eq!(fs::read(later.join("without the MGS")).unwrap(), b"served");
+        fs::remove_file(later.join("without the MGS")).unwrap();
+        assert!(!here.exists());
+        cluster.umount(&later);
     }
 }
 
-fn one_round(cluster: &Cluster, servers: &mut Servers, load: &mut Load, seed: u64) -> Checked {
+fn one_round(cluster: &mut Cluster, servers: &mut Servers, load: &mut Load, seed: u64) -> Checked {
     let mut random = Random::new(seed);
     let running = load.start(seed);
     pause(&mut random, LOAD_MS, LOAD_MS);
+    servers.lose_mgs(cluster, &mut random);
+    pause(&mut random, 0, LOAD_MS);
     running.killed();
     for _ in 0..random.below(3) {
         servers.crash(random.below(2) as usize);
@@ -87,6 +111,9 @@ fn one_round(cluster: &Cluster, servers: &mut Servers, load: &mut Load, seed: u6
     }
     if random.one_in(3) {
         servers.crash(random.below(2) as usize);
+    }
+    if random.one_in(3) {
+        servers.mgs.take().unwrap().crash();
     }
     servers.mds.take().unwrap().crash();
     running.over();
@@ -110,24 +137,20 @@ fn nothing_synced_is_lost_when_servers_are_killed() {
     let seed = sateen_testkit::seed();
     let mut cluster = Cluster::new(BINARY, "rounds");
     cluster.make(3);
-    let mds = cluster.serve(1, MDS);
+    let mgs = cluster.serve(1, MGS);
+    let mds = cluster.serve(MDS_HOST, MDS);
     let oss = [cluster.serve(2, OSS[0]), cluster.serve(3, OSS[1])];
-    let mut servers = Servers { mds: Some(mds), oss: oss.map(Some) };
+    let mut servers = Servers { mgs: Some(mgs), mds: Some(mds), oss: oss.map(Some) };
     let mounts = [cluster.mount("a"), cluster.mount("b")];
     let mut load = Load::new(&mounts, WORKERS).unwrap();
     let mut syncs = 0;
     for round in 1..=rounds {
-        let checked = one_round(&cluster, &mut servers, &mut load, mix(seed ^ mix(round)));
+        let checked = one_round(&mut cluster, &mut servers, &mut load, mix(seed ^ mix(round)));
         let Checked { syncs: kept, lost, entries, .. } = checked;
         println!("round {round}: {kept} syncs kept, {lost} unsynced lost, {entries} entries");
         syncs += kept;
     }
     assert!(syncs > 0, "the load never synced anything");
-    for mount in mounts {
-        cluster.umount(&mount);
-    }
-    servers.oss.into_iter().flatten().for_each(Server::end);
-    servers.mds.unwrap().end();
-    let folders = ["mgt", "mdt0", "ost0", "ost1", "ost2"].map(|folder| cluster.path(folder));
-    ok(Command::new(BINARY).arg("fsck").args(&folders));
+    let Servers { mgs, mds, oss } = servers;
+    cluster.finish(oss.into_iter().chain([mds, mgs]).flatten());
 }
