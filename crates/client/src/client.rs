@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
@@ -155,6 +155,8 @@ pub struct Client {
     pub(crate) files: Mutex<BTreeMap<u64, Arc<crate::llite::File>>>,
     pub(crate) fids: Fids,
     pub(crate) unsynced: UnsyncedObjects,
+    /// Names in directories that this client has made.
+    pub(crate) own_names: Arc<AtomicUsize>,
     pub(crate) grants: Mutex<BTreeMap<u32, u64>>,
     pub(crate) spaces: Mutex<Spaces>,
     pub(crate) next_open: AtomicU64,
@@ -190,6 +192,7 @@ impl Client {
             files: Mutex::default(),
             fids: Fids::default(),
             unsynced: UnsyncedObjects::default(),
+            own_names: Arc::default(),
             grants: Mutex::default(),
             spaces: Mutex::default(),
             next_open: AtomicU64::new(1),

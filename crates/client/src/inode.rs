@@ -2,7 +2,7 @@
 //! written.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use sateen_types::{Attr, Errno, Fid, Layout, Timespec};
@@ -11,6 +11,7 @@ use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
 use crate::atime::AtimePolicy;
 use crate::locks::Access;
 use crate::loss::Loss;
+use crate::own_names::OwnNames;
 use crate::sync::{Waiters, lock, until};
 
 /// What local file systems give space in.
@@ -87,6 +88,8 @@ pub(crate) struct InodeState {
     /// The kernel was given a directory's attributes to keep, and has not been told to forget
     /// them since.
     pub(crate) told: bool,
+    /// Of a directory that this client has made, and whose names it has held locked since.
+    pub(crate) own_names: Option<OwnNames>,
     /// Open files, and those among them that may write.
     pub(crate) opens: u32,
     pub(crate) write_opens: u32,
@@ -316,6 +319,32 @@ impl InodeState {
         self.meta_known &= self.holds(Ibits::META);
         self.size_known &= self.holds(Ibits::DATA);
         self.others_wrote |= !self.holds(Ibits::DATA);
+        if !self.holds(Ibits::UPDATE) {
+            self.own_names = None;
+        }
+    }
+
+    /// It is a directory that this client has made with a request sent at `stamp`. `all` counts
+    /// the names of all such.
+    pub(crate) fn is_empty_dir(&mut self, stamp: u64, all: &Arc<AtomicUsize>) {
+        if self.is_news(stamp) && self.covers(Ibits::UPDATE) {
+            self.own_names = Some(OwnNames::new(all.clone()));
+        }
+    }
+
+    /// Whether a name can be in this directory.
+    pub(crate) fn may_have_name(&self, name: &[u8]) -> bool {
+        match &self.own_names {
+            Some(names) if self.covers(Ibits::UPDATE) => names.may_have(name),
+            _ => true,
+        }
+    }
+
+    /// This client is about to ask for a name in this directory.
+    pub(crate) fn asks_for_name(&mut self, name: &[u8]) {
+        if self.own_names.as_mut().is_some_and(|names| !names.add(name)) {
+            self.own_names = None;
+        }
     }
 
     /// The file was created a moment ago: nobody else has written if nobody else could.

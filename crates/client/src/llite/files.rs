@@ -418,8 +418,18 @@ impl Client {
     /// As [`Client::fsync`]; `EIO` if the MDT has forgotten that it is open.
     pub async fn fsync_file(self: &Arc<Client>, handle: u64) -> Result<()> {
         let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::EBADF)?;
-        self.sync_file(&file).await?;
-        self.tell_lost_changes(file.inode.fid)
+        let synced = self.sync_file(&file).await;
+        self.and_lost_changes(file.inode.fid, synced)
+    }
+
+    /// What an fsync of an inode answers: one `EIO` tells of data and of changes that are lost,
+    /// else the next fsync would say so once more of what this one has told.
+    fn and_lost_changes(&self, fid: Fid, synced: Result<()>) -> Result<()> {
+        match synced {
+            Ok(()) => self.tell_lost_changes(fid),
+            Err(Errno::EIO) => self.tell_lost_changes(fid).and(synced),
+            Err(_) => synced,
+        }
     }
 
     /// A write is to be as durable as one with `O_SYNC` (`RWF_DSYNC`), whatever the file was
@@ -472,8 +482,7 @@ impl Client {
         let inode = self.inode(fid);
         let synced = self.fsync_inode(&inode).await;
         self.retire(inode);
-        synced?;
-        self.tell_lost_changes(fid)
+        self.and_lost_changes(fid, synced)
     }
 
     async fn fsync_inode(self: &Arc<Client>, inode: &Arc<Inode>) -> Result<()> {

@@ -37,6 +37,20 @@ impl Client {
         inode.is_some_and(|inode| lock(&inode.state).covers(Ibits::UPDATE))
     }
 
+    /// Whether a name cannot be in a directory: then nobody needs to be asked.
+    fn is_absent(&self, dir: Fid, name: &Name) -> bool {
+        let inode = lock(&self.inodes).all.get(&dir).cloned();
+        inode.is_some_and(|inode| !lock(&inode.state).may_have_name(name.as_bytes()))
+    }
+
+    /// A name is about to be asked for in a directory.
+    fn asks_for_name(&self, dir: Fid, name: &Name) {
+        let inode = lock(&self.inodes).all.get(&dir).cloned();
+        if let Some(inode) = inode {
+            lock(&inode.state).asks_for_name(name.as_bytes());
+        }
+    }
+
     /// Whether what a request sent at `stamp` found of an inode stands under a lock for these
     /// bits that has been there ever since.
     fn stands(&self, fid: Fid, bits: Ibits, stamp: u64) -> bool {
@@ -53,6 +67,9 @@ impl Client {
     /// `ENOTDIR`, and the MDT's; a missing name is no error but an entry without inode.
     pub async fn lookup(self: &Arc<Client>, parent: Fid, name: &[u8]) -> Result<Entry> {
         let name = Name::new(name)?;
+        if self.is_absent(parent, &name) {
+            return Ok(Entry { inode: None, held: true });
+        }
         let want = Ibits::META.union(Ibits::DATA);
         let want_parent = if self.holds_names(parent) { Ibits::NONE } else { Ibits::META };
         let request = MdtRequest::Lookup { parent, name, want_parent, want };
@@ -90,6 +107,7 @@ impl Client {
         make: Make<'_>,
     ) -> Result<Made> {
         let name = Name::new(name)?;
+        self.asks_for_name(parent, &name);
         let era = self.era();
         let fid = self.new_fid(parent, era).await?;
         let (open, open_id) = match make.open {
@@ -138,7 +156,12 @@ impl Client {
     ) -> Result<Entry> {
         let make = Make { mode, rdev, symlink, open: None, exclusive: true, cred };
         let made = self.make(parent, name, make).await?;
-        self.entry(parent, made.attr, made.stamp).await
+        let entry = self.entry(parent, made.attr, made.stamp).await?;
+        if made.attr.is_dir() {
+            let inode = self.inode(made.attr.fid);
+            lock(&inode.state).is_empty_dir(made.stamp, &self.own_names);
+        }
+        Ok(entry)
     }
 
     /// Removes a name; `directory` for `rmdir`.
@@ -198,6 +221,7 @@ impl Client {
         let (parent, new_parent) = (from.0, to.0);
         let name = Name::new(from.1)?;
         let new_name = Name::new(to.1)?;
+        self.asks_for_name(new_parent, &new_name);
         let request = MdtRequest::Rename { parent, name, new_parent, new_name, flags };
         let answer = self.mdt(parent, request).await?;
         self.renamed((parent, new_parent), answer).await
@@ -216,6 +240,7 @@ impl Client {
     ) -> Result<()> {
         let (parent, new_parent) = (from.0, to.0);
         let (name, new_name) = (Name::new(from.1)?, Name::new(to.1)?);
+        self.asks_for_name(new_parent, &new_name);
         let era = self.era();
         let fid = self.new_fid(parent, era).await?;
         let request = MdtRequest::RenameWhiteout {
@@ -267,6 +292,7 @@ impl Client {
     /// As `link`.
     pub async fn link(self: &Arc<Client>, fid: Fid, parent: Fid, name: &[u8]) -> Result<Entry> {
         let name = Name::new(name)?;
+        self.asks_for_name(parent, &name);
         let answer = self.mdt(parent, MdtRequest::Link { fid, parent, name }).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         let sent = answer.stamp;

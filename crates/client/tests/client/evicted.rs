@@ -340,3 +340,36 @@ fn a_size_that_is_never_settled_is_given_up_at_last() {
     };
     assert!(end.is_err_and(|errno| errno == Errno::EIO));
 }
+
+/// An fsync, answered by all as if they had nothing to say; what it says.
+fn fsync(rig: &Rig) -> Result<(), Errno> {
+    let client = rig.client.clone();
+    let mut sync = rig.start(async move { client.fsync(FILE).await });
+    loop {
+        if let Some(said) = rig.poll(&mut sync) {
+            return said;
+        }
+        let (header, request) = rig.take_request();
+        let body = match request {
+            Request::Mdt(MdtRequest::Sync { .. }) => ReplyBody::Mdt(MdtReply::Done),
+            Request::Mdt(MdtRequest::GetAttr { .. }) => {
+                ReplyBody::Mdt(MdtReply::Inode { attr: attr(9, 0) })
+            }
+            Request::Mdt(MdtRequest::GetStripe { .. }) => {
+                ReplyBody::Mdt(MdtReply::Striping { layout: None, policy: None })
+            }
+            Request::Ost(_) => ReplyBody::Ost(OstReply::Done),
+            other => panic!("{other:?}"),
+        };
+        rig.answer(&header, Reply::ok(body));
+    }
+}
+
+#[test]
+fn one_fsync_tells_of_lost_data_and_of_lost_changes() {
+    let rig = Rig::with_osts(1);
+    // Whoever was told of both did not hear it.
+    rig.client.not_told(FILE);
+    assert_eq!(fsync(&rig), Err(Errno::EIO));
+    assert_eq!(fsync(&rig), Ok(()));
+}

@@ -5,6 +5,7 @@ mod atime;
 mod evicted;
 mod memory;
 mod network;
+mod own_names;
 mod races;
 mod rig;
 mod striping;

@@ -438,6 +438,7 @@ impl Worker {
     }
 
     fn sync(&mut self, ino: Ino, file: &File, data_only: bool) -> io::Result<()> {
+        self.note(format!("  sync {ino}"));
         if data_only {
             file.sync_data()?
         } else {

@@ -1,0 +1,117 @@
+//! What cannot be in a directory that this client has made: a create there asks once.
+
+use sateen_client::Entry;
+use sateen_types::{Attr, Errno, Fid, Result, Seq};
+use sateen_wire::{
+    Body, Bulk, Callback, Grant, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, Message,
+    Reply, ReplyBody,
+};
+
+use crate::rig::{CRED, Rig, Verb, attr, reply};
+
+const SEQ: Seq = Seq(0x2_0000_0500);
+
+fn mknod(rig: &Rig, parent: Fid, name: &'static [u8], mode: u32) -> Verb<Result<Entry>> {
+    let client = rig.client.clone();
+    rig.start(async move { client.mknod(parent, name, mode, 0, b"", CRED).await })
+}
+
+/// Something is made, under this lock of it; the request's header.
+fn made(rig: &Rig, parent: Fid, name: &'static [u8], mode: u32, lock: u64) -> (Fid, Header) {
+    let mut making = mknod(rig, parent, name, mode);
+    let (mut header, mut request) = rig.take_mdt();
+    if request == MdtRequest::GrantSeq {
+        rig.answer(&header, reply(MdtReply::Sequence(SEQ), &[]));
+        assert!(rig.poll(&mut making).is_none());
+        (header, request) = rig.take_mdt();
+    }
+    let MdtRequest::Create { fid, .. } = request else { panic!("{request:?}") };
+    let attr = Attr { fid, mode, nlink: 2, ..attr(3, 0) };
+    let lock = Grant { id: LockId(lock), fid, mode: LockMode::Pr, bits: Ibits::META };
+    let body = MdtReply::Created { attr, layout: None, existed: false };
+    rig.answer(&header, reply(body, &[lock]));
+    // The kernel is to forget the attributes of the directory that it is made in.
+    let entry = rig.poll(&mut making).or_else(|| {
+        rig.kernel_is_done();
+        rig.poll(&mut making)
+    });
+    entry.unwrap().unwrap();
+    assert!(rig.is_silent());
+    (fid, header)
+}
+
+/// Looks a name up that is not there; whether the MDT was asked.
+fn asks(rig: &Rig, parent: Fid, name: &'static [u8]) -> bool {
+    let client = rig.client.clone();
+    let mut looking = rig.begin(async move { client.lookup(parent, name).await });
+    let (found, asked) = match rig.poll(&mut looking) {
+        Some(found) => (found, false),
+        None => {
+            let (header, request) = rig.take_mdt();
+            assert!(matches!(request, MdtRequest::Lookup { .. }), "{request:?}");
+            rig.answer(&header, Reply::error(Errno::ENOENT));
+            (rig.poll(&mut looking).unwrap(), true)
+        }
+    };
+    assert!(found.unwrap().inode.is_none());
+    asked
+}
+
+/// Another client wants to change the directory.
+fn call_back(rig: &Rig, fid: Fid, id: u64, like: &Header) {
+    let body = Body::Callback(Callback::Blocking { fid, id: LockId(id) });
+    rig.client.on_message(Message { header: like.reply(), body, bulk: Bulk::None });
+    rig.run();
+    rig.kernel_is_done();
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Cancel { .. }), "{request:?}");
+    rig.answer(&header, Reply::ok(ReplyBody::Mdt(MdtReply::Done)));
+}
+
+#[test]
+fn what_was_never_put_there_is_not_looked_up() {
+    let rig = Rig::with_osts(1);
+    let (dir, _) = made(&rig, Fid::ROOT, b"dir", 0o040_755, 1);
+    assert!(!asks(&rig, dir, b"a"));
+    made(&rig, dir, b"a", 0o040_755, 2);
+    assert!(asks(&rig, dir, b"a"), "another may have removed it, but not another client");
+    assert!(!asks(&rig, dir, b"b"));
+    assert!(asks(&rig, Fid::ROOT, b"b"), "nobody knows what is there");
+}
+
+#[test]
+fn names_that_come_by_link_and_rename_are_known() {
+    let rig = Rig::with_osts(1);
+    let (dir, _) = made(&rig, Fid::ROOT, b"dir", 0o040_755, 1);
+    let (other, _) = made(&rig, Fid::ROOT, b"other", 0o040_755, 2);
+    let client = rig.client.clone();
+    let flags = sateen_wire::RenameFlags::default();
+    let mut moving =
+        rig.start(async move { client.rename((other, b"x"), (dir, b"moved"), flags).await });
+    // Before the answer, too: it may have happened already.
+    let (header, _) = rig.take_mdt();
+    assert!(asks(&rig, dir, b"moved"));
+    rig.answer(&header, Reply::error(Errno::ENOENT));
+    assert_eq!(rig.poll(&mut moving), Some(Err(Errno::ENOENT)));
+    let client = rig.client.clone();
+    let _linking = rig.start(async move { client.link(other, dir, b"linked").await });
+    let _ = rig.take_mdt();
+    assert!(asks(&rig, dir, b"linked") && !asks(&rig, dir, b"else"));
+}
+
+#[test]
+fn who_had_to_give_the_lock_back_looks() {
+    let rig = Rig::with_osts(1);
+    let (dir, header) = made(&rig, Fid::ROOT, b"dir", 0o040_755, 1);
+    call_back(&rig, dir, 1, &header);
+    assert!(asks(&rig, dir, b"a"));
+    // A lock that comes later says nothing of what others have put there meanwhile.
+    let client = rig.client.clone();
+    let mut looking = rig.start(async move { client.getattr(dir).await });
+    let (header, _) = rig.take_mdt();
+    let attr = Attr { fid: dir, mode: 0o040_755, ..attr(4, 0) };
+    let lock = Grant { id: LockId(3), fid: dir, mode: LockMode::Pr, bits: Ibits::META };
+    rig.answer(&header, reply(MdtReply::Inode { attr }, &[lock]));
+    rig.poll(&mut looking).unwrap().unwrap();
+    assert!(asks(&rig, dir, b"a"));
+}
