@@ -213,7 +213,7 @@ fn limits_of(hardware: &Hardware, path: &DataPath) -> Vec<Limit> {
             resource: Resource::ClientsSoftware,
             hardware: nodes * rate.0,
             share: 1.0,
-            how: format!("{} nodes x {rate}, fitted", clients.nodes),
+            how: format!("{} nodes x {rate}, as the profile's nodes did", clients.nodes),
         });
     }
     limits

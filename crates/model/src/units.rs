@@ -59,7 +59,7 @@ fn quantity(text: &str) -> Result<(f64, &str), String> {
     let number: f64 =
         number.parse().map_err(|_| format!("`{text}` does not begin with a positive number"))?;
     if !number.is_finite() || number <= 0.0 {
-        return Err(format!("`{text}` is not above zero"));
+        return Err(format!("`{text}` is not a number above zero"));
     }
     Ok((number, unit.trim()))
 }

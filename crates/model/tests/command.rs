@@ -7,6 +7,9 @@ use sateen_model::command::{Plan, Predict};
 
 #[derive(Parser)]
 struct Program {
+    /// A program may have its own, for all of its subcommands.
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -52,6 +55,14 @@ impl Description {
 impl Drop for Description {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_programs_own_json_is_the_subcommands() {
+    for words in [["--json", "predict", "--tables"], ["predict", "--tables", "--json"]] {
+        let text = run(&words).unwrap();
+        assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{words:?}: {text}");
     }
 }
 
