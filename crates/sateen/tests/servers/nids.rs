@@ -1,14 +1,20 @@
 //! Servers that are reached by two addresses, of which one stops answering.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, ok, until};
+use sateen_testkit::cluster::{Cluster, ok, run_folder, until};
 
 use crate::{BINARY, as_program, bytes, write_durably};
 
+/// A connection on which nothing is confirmed any more is given up after 100 s.
+const SILENCE: Duration = Duration::from_secs(300);
 /// The second address of a host.
 const OTHER: u8 = 10;
 
@@ -64,5 +70,124 @@ fn whoever_comes_back_at_one_of_its_addresses_is_found_there() {
     }
     let new = mount(&mut cluster, &source, "new");
     assert!(fs::read(new.join("during")).unwrap() == content);
+    cluster.finish([oss, mds]);
+}
+
+/// A network of its own, as long as its process lives.
+struct Network(Child);
+
+impl Network {
+    fn new() -> Network {
+        let hold = "ip link set lo up && echo ready && exec sleep infinity";
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-c", hold]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Network(child)
+    }
+
+    /// The same command, in there.
+    fn inside(&self, command: &Command) -> Command {
+        let mut inside = Command::new("nsenter");
+        inside.arg(format!("--net=/proc/{}/ns/net", self.0.id()));
+        inside.arg(command.get_program()).args(command.get_args());
+        inside
+    }
+
+    fn ip(&self, args: &[&str]) {
+        ok(&mut self.inside(Command::new("ip").args(args)));
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn has_ip() -> bool {
+    let found = Command::new("ip").arg("-V").output().is_ok();
+    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    assert!(found || !ci, "CI must have ip");
+    if !found {
+        eprintln!("skipped: there is no ip");
+    }
+    found
+}
+
+/// Writes files into a folder, one after the other, until it is told to stop.
+struct Writer {
+    thread: std::thread::JoinHandle<()>,
+    written: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Writer {
+    fn start(folder: &Path, content: Vec<u8>) -> Writer {
+        let (written, stop) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (count, told, folder) = (written.clone(), stop.clone(), folder.to_owned());
+        let thread = std::thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                let number = count.load(Ordering::Relaxed) % 20;
+                write_durably(&folder.join(format!("file{number}")), &content).unwrap();
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Writer { thread, written, stop }
+    }
+
+    fn goes_on(&self) {
+        let before = self.written.load(Ordering::Relaxed);
+        let begun = Instant::now();
+        while self.written.load(Ordering::Relaxed) <= before + 3 {
+            assert!(begun.elapsed() < SILENCE, "the writer goes on");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+    }
+}
+
+#[test]
+fn an_address_that_vanishes_is_gone_around() {
+    if !can_mount() || !has_ip() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "vanish");
+    let network = Network::new();
+    cluster.make(1);
+    let mds = network.inside(&cluster.command(1, &["mgt", "mdt0"]));
+    let mds = cluster.start_as(&mut { mds }, 1);
+    let oss = network.inside(&at_both(&cluster, 2, &["ost0"]));
+    let oss = cluster.start_as(&mut { oss }, 2);
+    let mnt = cluster.path("mnt");
+    fs::create_dir(&mnt).unwrap();
+    let mut mount = Command::new(BINARY);
+    mount.arg("mount").arg(cluster.source()).arg(&mnt);
+    ok(&mut network.inside(&mount));
+    cluster.mounts.push(mnt.clone());
+
+    let content = bytes(1 << 20, 8);
+    let writer = Writer::start(&mnt, content.clone());
+    writer.goes_on();
+    // Nothing gets there any more, also on connections that are open. No server is told.
+    network.ip(&["route", "add", "unreachable", "127.0.0.2/32", "table", "local"]);
+    let silent = network.inside(Command::new(BINARY).args(["lctl", "ping", &cluster.nid(2)]));
+    assert!(!{ silent }.output().unwrap().status.success(), "the address is gone");
+    writer.goes_on();
+    writer.end();
+    let import = ok(as_program("lctl").arg("--data").arg(run_folder(&mnt)).args([
+        "get_param",
+        "-n",
+        "osc.*.import",
+    ]));
+    assert!(import.contains("state: FULL"), "{import}");
+    assert!(fs::read(mnt.join("file0")).unwrap() == content);
     cluster.finish([oss, mds]);
 }
