@@ -13,6 +13,8 @@ say "== the MDT alone: creates"
 cargo bench --locked -q -p sateen-mdt
 say "== an OST alone: requests"
 "${CARGO_TARGET_DIR:-target}"/release/examples/rate
+say "== sateen-bench itself, on a target that does nothing"
+cargo bench --locked -q -p sateen-bench --bench overhead
 if [[ $(id -u) == 0 && -e /dev/fuse ]]; then
     require_fuse
     say "== FUSE transports on a file system without data"

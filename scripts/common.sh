@@ -45,6 +45,14 @@ require_rust() {
         die "Rust $found is too old: $wanted or newer is needed"
 }
 
+# What ranks of MPI need: the launcher, the library, and what its bindings are made with.
+install_mpi() {
+    install_missing mpirun=openmpi-bin mpicc=libopenmpi-dev
+    compgen -G "/usr/lib/llvm-*/lib/libclang*.so*" >/dev/null &&
+        compgen -G "/usr/lib/llvm-*/lib/clang/*/include/stddef.h" >/dev/null ||
+        install_missing no-libclang=libclang-dev
+}
+
 # The programs that tests run on a mount. Two come from crates.io, once for all clones.
 install_programs() {
     install_missing dbench=dbench fio=fio bonnie++=bonnie++ sqlite3=sqlite3 rsync=rsync setfacl=acl setfattr=attr git=git ip=iproute2

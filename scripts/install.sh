@@ -21,6 +21,7 @@ links() {
     for name in lfs lctl; do
         if "$sateen" "$name" --help >/dev/null 2>&1; then echo "$bindir/$name"; fi
     done
+    if "$sateen" bench --help >/dev/null 2>&1; then echo "$bindir/sateen-bench"; fi
     echo "$sbindir/mkfs.sateen"
     echo "$sbindir/mount.sateen"
 }

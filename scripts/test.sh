@@ -11,6 +11,8 @@ test_minutes_max=30
 install_compiler
 require_rust
 if [[ ${CI:-} == true ]]; then install_programs; else (install_programs) || say "tests of missing programs are skipped"; fi
+mpi=true
+if [[ ${CI:-} == true ]]; then install_mpi; else (install_mpi) || mpi=false; fi
 if [[ ${CI:-} == true ]]; then require_fuse; else (require_fuse) || say "tests that mount are skipped"; fi
 
 # Everything a test puts into the file system goes below here, so that the end of this script
@@ -35,6 +37,15 @@ step "build" timeout "${build_minutes_max}m" cargo test "${cargo_args[@]}" --no-
 status=0
 step "tests" timeout -k 30 "${test_minutes_max}m" cargo test "${cargo_args[@]}" --no-fail-fast 2>&1 |
     tee "$run_dir/log" || status=$?
+# The one program that links MPI, and only here.
+mpi_args=(-p sateen-bench-cli --features mpi --locked --profile ci)
+if [[ $mpi == true ]]; then
+    step "clippy of what links MPI" timeout "${build_minutes_max}m" cargo clippy "${mpi_args[@]}" --all-targets -- -D warnings
+    step "tests of MPI" timeout -k 30 "${test_minutes_max}m" cargo test "${mpi_args[@]}" --test mpi 2>&1 |
+        tee -a "$run_dir/log" || status=$?
+else
+    say "tests of MPI are skipped"
+fi
 
 # The sum, and the end of a lie: a test that was passed over is no passed test.
 read -r passed failed ignored < <(awk '/^test result:/ { p += $4; f += $6; i += $8 }

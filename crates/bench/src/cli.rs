@@ -156,16 +156,17 @@ fn start(bench: &Bench, engine: &dyn Engine) -> Result<u8> {
 /// Works as a rank.
 fn rank(bench: &Bench, engine: &dyn Engine, comm: &dyn Communicator) -> u8 {
     let command_line = std::env::args_os().map(|one| one.to_string_lossy().into_owned()).collect();
-    let progress = Progress::new(bench.quiet || bench.json);
-    let setting = Setting { command_line, progress: &progress, json: bench.json };
-    match engine.run(comm, &setting) {
+    let done = Progress::around(comm, bench.quiet || bench.json, |progress| {
+        engine.run(comm, &Setting { command_line, progress, json: bench.json })
+    });
+    match done {
         Ok(code) => code,
         Err(error) => {
             match &error {
                 Error::Usage(_) if comm.is_root() => eprintln!("sateen-bench: {error}"),
                 Error::Stopped if comm.size() == 1 => eprintln!("sateen-bench: interrupted"),
-                // Who has more to say says it.
-                Error::Usage(_) | Error::Stopped => {}
+                Error::Usage(_) => {}
+                // Others than the first to say why are not heard.
                 _ => comm.abort(&error.to_string()),
             }
             error.exit_code()

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use launch::launch;
 pub use local::Local;
 pub use nodes::Nodes;
-pub use solo::Solo;
+pub use solo::{Solo, stop_on_signals};
 
 use crate::error::{Error, Result};
 

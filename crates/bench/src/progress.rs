@@ -1,12 +1,33 @@
-//! How far a run is, while it runs.
+//! How far a run is, while it runs: a bar where standard error is a terminal, elsewhere a plain
+//! line now and then, for runs that last.
+//!
+//! Ranks count what they have done in words that the root can see; a thread of the root looks
+//! at them, so that nothing is shown by whoever measures. Under MPI the root sees its own count
+//! alone and takes the others to be as far.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::comm::Communicator;
+use crate::size::MIB;
+
+/// Time between two looks for the bar.
+const LOOK: Duration = Duration::from_millis(250);
+/// Phases that are shorter have no line.
+const FIRST_LINE: Duration = Duration::from_secs(1);
+/// Time between two lines.
+const NEXT_LINE: Duration = Duration::from_secs(10);
 
 /// A phase as it is shown.
 #[derive(Debug, Clone, Copy)]
-pub struct Stage<'a> {
+pub struct Stage {
     /// What is done: `write`.
-    pub name: &'a str,
+    pub name: &'static str,
     /// Which repetition, from 0.
     pub repetition: usize,
     /// Of how many.
@@ -19,18 +40,257 @@ pub struct Stage<'a> {
     pub deadline_s: u64,
 }
 
-/// Shows how far a run is.
+/// In which form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Quiet,
+    Bar,
+    Lines,
+}
+
 #[derive(Debug, Default)]
-pub struct Progress {}
+struct State {
+    stage: Option<(Stage, Instant)>,
+    bar: Option<ProgressBar>,
+    over: bool,
+}
+
+/// Shows how far a run is.
+#[derive(Debug)]
+pub struct Progress {
+    form: Form,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// A phase that is shown until this is dropped.
+#[derive(Debug)]
+pub struct Shown<'a>(&'a Progress);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if self.0.form != Form::Quiet {
+            let mut state = self.0.state();
+            state.stage = None;
+            if let Some(bar) = state.bar.take() {
+                bar.finish_and_clear();
+            }
+        }
+    }
+}
+
+/// Ends the thread, also when the work panics.
+struct Over<'a>(&'a Progress);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.state().over = true;
+        self.0.changed.notify_all();
+    }
+}
 
 impl Progress {
-    /// Shows it, or is quiet.
-    pub fn new(_quiet: bool) -> Self {
-        Self {}
+    /// Does work while its progress is shown; the root's, unless it is to be quiet.
+    pub fn around<T>(comm: &dyn Communicator, quiet: bool, work: impl FnOnce(&Self) -> T) -> T {
+        let form = match quiet || !comm.is_root() {
+            true => Form::Quiet,
+            false if stderr().is_terminal() => Form::Bar,
+            false => Form::Lines,
+        };
+        let progress = Self { form, state: Mutex::default(), changed: Condvar::new() };
+        if form == Form::Quiet {
+            return work(&progress);
+        }
+        thread::scope(|scope| {
+            let _over = Over(&progress);
+            scope.spawn(|| progress.draw(comm));
+            work(&progress)
+        })
     }
 
-    /// Does a phase's work.
-    pub fn during<T>(&self, _: &dyn Communicator, _: &Stage, work: impl FnOnce() -> T) -> T {
-        work()
+    /// Shows a phase; begun before its time is taken, and dropped after.
+    pub fn show(&self, stage: Stage) -> Shown<'_> {
+        if self.form != Form::Quiet {
+            self.state().stage = Some((stage, Instant::now()));
+        }
+        Shown(self)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in it can be half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the thread does.
+    fn draw(&self, comm: &dyn Communicator) {
+        let mut of: Option<Instant> = None;
+        let mut before = (Instant::now(), 0);
+        let mut line_at = FIRST_LINE;
+        let mut state = self.state();
+        loop {
+            let waited = self.changed.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if state.over {
+                return;
+            }
+            let Some((stage, since)) = state.stage else { continue };
+            if of != Some(since) {
+                (of, before, line_at) = (Some(since), (since, 0), FIRST_LINE);
+            }
+            let now = Instant::now();
+            let look = Look::take(comm, &stage, since, now, before);
+            before = (now, look.done);
+            match self.form {
+                Form::Bar => self.bar(&mut state, &stage, &look),
+                _ if now - since >= line_at => {
+                    line_at = now - since + NEXT_LINE;
+                    // A closed standard error is no reason to end a run.
+                    let _ = writeln!(stderr(), "{}: {}", title(&stage), look.text(&stage));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn bar(&self, state: &mut State, stage: &Stage, look: &Look) {
+        let bar = state.bar.get_or_insert_with(|| {
+            let target = ProgressDrawTarget::stderr_with_hz(10);
+            let style = ProgressStyle::with_template("{prefix} [{bar:24}] {msg}");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::with_draw_target(Some(look.all), target)
+                .with_style(style.progress_chars("=> "))
+                .with_prefix(title(stage))
+        });
+        bar.set_message(look.text(stage));
+        bar.set_position(look.share_done());
+    }
+}
+
+fn title(stage: &Stage) -> String {
+    format!("{} {}/{}", stage.name, stage.repetition + 1, stage.of)
+}
+
+/// What is seen at one moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Look {
+    done: u64,
+    all: u64,
+    ranks: usize,
+    ranks_done: usize,
+    elapsed_s: f64,
+    /// Operations a second since the last look.
+    rate_now: f64,
+    deadline_s: u64,
+}
+
+impl Look {
+    fn take(
+        comm: &dyn Communicator,
+        stage: &Stage,
+        since: Instant,
+        now: Instant,
+        before: (Instant, u64),
+    ) -> Self {
+        let ranks = comm.size();
+        let counts = (0..ranks).filter_map(|rank| comm.done(rank));
+        let counts: Vec<u64> = counts.map(|count| count.load(Ordering::Relaxed)).collect();
+        let seen = counts.len().max(1) as u64;
+        let done = counts.iter().sum::<u64>().saturating_mul(ranks as u64) / seen;
+        let passed = (now - before.0).as_secs_f64().max(1e-3);
+        Self {
+            done,
+            all: stage.per_rank.saturating_mul(ranks as u64),
+            ranks,
+            ranks_done: counts.iter().filter(|count| **count >= stage.per_rank).count(),
+            elapsed_s: (now - since).as_secs_f64(),
+            rate_now: done.saturating_sub(before.1) as f64 / passed,
+            deadline_s: stage.deadline_s,
+        }
+    }
+
+    fn rate_mean(&self) -> f64 {
+        self.done as f64 / self.elapsed_s.max(1e-3)
+    }
+
+    /// Seconds that are left, at this rate or until the stonewall.
+    fn left_s(&self) -> f64 {
+        let work = self.all.saturating_sub(self.done) as f64 / self.rate_mean().max(1e-9);
+        let deadline = if self.deadline_s > 0 { self.deadline_s as f64 } else { f64::INFINITY };
+        work.min(deadline - self.elapsed_s).max(0.0)
+    }
+
+    /// How far it is, of `all`: of the work or of the time, whichever ends it.
+    fn share_done(&self) -> u64 {
+        let share = self.elapsed_s / (self.elapsed_s + self.left_s()).max(1e-9);
+        (self.all as f64 * share) as u64
+    }
+
+    fn text(&self, stage: &Stage) -> String {
+        let rate = |rate: f64| match stage.bytes {
+            0 => format!("{rate:.0} ops/s"),
+            bytes => format!("{:.1} MiB/s", rate * bytes as f64 / MIB as f64),
+        };
+        let percent = self.share_done() as f64 / self.all.max(1) as f64 * 100.0;
+        format!(
+            "{percent:.0} %, now {}, mean {}, {} of {} ranks done, {} left",
+            rate(self.rate_now),
+            rate(self.rate_mean()),
+            self.ranks_done,
+            self.ranks,
+            span(self.left_s())
+        )
+    }
+}
+
+/// A span of time in words.
+fn span(seconds: f64) -> String {
+    let whole = seconds.round().clamp(0.0, 1e9) as u64;
+    match whole {
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAGE: Stage =
+        Stage { name: "write", repetition: 1, of: 3, per_rank: 100, bytes: 1 << 20, deadline_s: 0 };
+
+    fn look(done: u64, elapsed_s: f64, deadline_s: u64) -> Look {
+        Look { done, all: 400, ranks: 4, ranks_done: 1, elapsed_s, rate_now: 30.0, deadline_s }
+    }
+
+    #[test]
+    fn what_is_shown_follows_from_the_counts() {
+        assert_eq!(title(&STAGE), "write 2/3");
+        let text = look(100, 5.0, 0).text(&STAGE);
+        let wanted = "25 %, now 30.0 MiB/s, mean 20.0 MiB/s, 1 of 4 ranks done, 15 s left";
+        assert_eq!(text, wanted);
+        let files = Stage { bytes: 0, ..STAGE };
+        assert!(look(100, 5.0, 0).text(&files).contains("now 30 ops/s, mean 20 ops/s"));
+    }
+
+    #[test]
+    fn a_stonewall_comes_before_the_work_is_done() {
+        let look = look(4, 5.0, 50);
+        assert_eq!(look.left_s(), 45.0);
+        assert_eq!(look.share_done(), 40);
+    }
+
+    #[test]
+    fn nothing_done_yet_breaks_nothing() {
+        let none = Look { all: 0, ..look(0, 0.0, 0) };
+        assert!(none.text(&STAGE).contains("0 s left"), "{}", none.text(&STAGE));
+        assert!(look(0, 0.0, 0).text(&STAGE).contains(" h "));
+    }
+
+    #[test]
+    fn spans_are_said_in_words() {
+        assert_eq!(span(7.4), "7 s");
+        assert_eq!(span(61.0), "1 min 1 s");
+        assert_eq!(span(7260.0), "2 h 1 min");
     }
 }

@@ -46,6 +46,9 @@ pub(crate) enum Command {
     /// Mounts a file system whose servers are elsewhere; the same as this program under the
     /// name mount.sateen, which mount(8) runs for `mount -t sateen`.
     Mount(MountArgs),
+    /// Benchmarks of any folder, with the options and the output of IOR and mdtest; the same as
+    /// this program under the name sateen-bench.
+    Bench(sateen_bench::cli::Bench),
     /// Started by `up` itself: aborts the mounts if the serving process dies.
     #[command(hide = true)]
     Guard(GuardArgs),

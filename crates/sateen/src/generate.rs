@@ -1,6 +1,7 @@
 //! `sateen generate`: manual pages and completions of all commands, as `make install` puts them
 //! below `share`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use sateen_bench::cli::Program;
 
 use crate::cli::{Cli, GenerateArgs, MkfsArgs, MountArgs};
 use crate::lctl::Lctl;
@@ -48,11 +50,12 @@ fn programs() -> Vec<(Command, u8)> {
         (Lctl::command(), 8),
         (MkfsArgs::command(), 8),
         (MountArgs::command(), 8),
+        (Program::command(), 1),
     ]
 }
 
 fn all() -> io::Result<Vec<Made>> {
-    let mut made = Vec::new();
+    let mut made: Vec<Made> = Vec::new();
     for (command, section) in programs() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             made.push(completion(command.clone(), shell));
@@ -61,6 +64,12 @@ fn all() -> io::Result<Vec<Made>> {
         command.build();
         pages(&command, section, &mut made)?;
     }
+    // `sateen bench` and the program sateen-bench have pages of the same names; the program's
+    // come last, and show it as one.
+    made.reverse();
+    let mut names = BTreeSet::new();
+    made.retain(|(path, _)| names.insert(path.clone()));
+    made.reverse();
     Ok(made)
 }
 
@@ -106,6 +115,12 @@ mod tests {
         assert!(text("man/man8/lctl-set_param.8").contains("parameter"));
         assert!(text("man/man8/mkfs.sateen.8").contains("mgsnode"));
         assert!(text("man/man8/mount.sateen.8").contains("FSNAME"));
+        assert!(text("man/man1/sateen-bench-ior.1").contains("transferSize"));
+        assert!(text("bash-completion/completions/sateen-bench").contains("mdtest"));
+        let mut names: Vec<_> = made.iter().map(|one| &one.0).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), made.len(), "each file once");
         assert!(text("bash-completion/completions/sateen").contains("fsck"));
         assert!(text("zsh/site-functions/_lfs").contains("getstripe"));
         assert!(text("fish/vendor_completions.d/mount.sateen.fish").contains("mount.sateen"));

@@ -13,7 +13,7 @@
 //! | `fill` | a measurement of it with very many files |
 //! | `data_dir`, `run_dir`, `targets`, `mounts`, `state`, `control` | what they share |
 //!
-//! Every refusal says what is wrong and what to do, on standard error, with exit code 1.
+//! `bench` is the room of that name. Every refusal says what is wrong and what to do, on standard error, with exit code 1.
 
 mod background;
 mod cli;
@@ -68,9 +68,13 @@ fn main() -> ExitCode {
     let command = match name {
         Some("lfs") => Command::Lfs(lfs::Lfs::parse()),
         Some("lctl") => Command::Lctl(lctl::Lctl::parse()),
+        Some("sateen-bench") => {
+            let args = sateen_bench::cli::arguments(std::env::args_os());
+            Command::Bench(sateen_bench::cli::Program::parse_from(args).bench)
+        }
         Some("mkfs.sateen") => Command::Mkfs(MkfsArgs::parse()),
         Some("mount.sateen") => Command::Mount(MountArgs::parse()),
-        _ => Cli::parse().command,
+        _ => Cli::parse_from(sateen_bench::cli::arguments(std::env::args_os())).command,
     };
     if command.only_asks() {
         end_with_the_reader();
@@ -86,6 +90,7 @@ fn main() -> ExitCode {
         Command::Fsck(args) => return fsck::run(&args),
         Command::Lfs(args) => return lfs::run(&args),
         Command::Lctl(args) => return lctl::run(&args),
+        Command::Bench(args) => return ExitCode::from(sateen_bench::cli::run(&args, None)),
         Command::Guard(args) => guard::run(&args),
         Command::Fill(args) => fill::run(&args),
         Command::Generate(args) => generate::run(&args),

@@ -43,6 +43,7 @@ fn what_is_installed_works_and_can_be_taken_away() {
     for link in [
         "/opt/sateen/bin/lfs",
         "/opt/sateen/bin/lctl",
+        "/opt/sateen/bin/sateen-bench",
         "/usr/sbin/mkfs.sateen",
         "/usr/sbin/mount.sateen",
     ] {
@@ -53,6 +54,11 @@ fn what_is_installed_works_and_can_be_taken_away() {
     let called = dest.join("mkfs.sateen");
     std::os::unix::fs::symlink(at("/opt/sateen/bin/sateen"), &called).unwrap();
     assert!(run(Command::new(&called).arg("--help")).contains("--mgsnode"));
+    fs::remove_file(called).unwrap();
+    let called = dest.join("sateen-bench");
+    std::os::unix::fs::symlink(at("/opt/sateen/bin/sateen"), &called).unwrap();
+    let ranks = run(Command::new(&called).args(["-np", "2", "mdtest", "-a", "DUMMY", "-n", "9"]));
+    assert!(ranks.contains("2 total task(s)") && ranks.contains("File creation"), "{ranks}");
     fs::remove_file(called).unwrap();
 
     let unit = fs::read_to_string(at("/usr/lib/systemd/system/sateen-target@.service")).unwrap();

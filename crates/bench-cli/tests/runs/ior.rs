@@ -56,6 +56,7 @@ fn files_of_their_own_in_several_directories_are_removed_again() {
         std::fs::create_dir(folder.0.join(dir)).unwrap();
     }
     let text = folder.works("-np 3 ior -F -b 64k -t 4k -o a/f@b/f -C -m -i 2 -z");
+    assert!(text.contains("WARNING: -C moves by whole nodes, and there is one"), "{text}");
     let out = originals::ior(&text);
     assert_eq!(out.options["access"], "file-per-process");
     assert_eq!(out.options["ordering in a file"], "random");
@@ -106,6 +107,31 @@ fn a_stonewall_ends_writing_and_ranks_end_alike() {
     let size = |rank| std::fs::metadata(folder.0.join(format!("f.{rank:08}"))).unwrap().len();
     assert_eq!(size(0), size(1), "worn out");
     assert!(size(0) > 0 && size(0) < 8192 * (64 << 20));
+}
+
+#[test]
+fn ranks_read_what_another_node_has_written() {
+    // Nodes as if there were three; the data proves whose it is.
+    let folder = Folder::new();
+    let nodes = "-O numNodes=3,numTasksOnNode0=1";
+    for how in ["-C", "-C -Q 2", "-Z", "-ZZ -X 5"] {
+        for own in ["-F", ""] {
+            let line = format!("-np 3 ior -w -W -R {how} {own} -b 64k -t 16k -s 2 -o f {nodes}");
+            let text = folder.works(&line);
+            assert!(!text.contains("WARNING"), "{text}");
+            assert_eq!(originals::ior(&text).rows.len(), 2);
+        }
+    }
+    assert_eq!(folder.all(), [""; 0]);
+}
+
+#[test]
+fn a_run_that_lasts_says_how_far_it_is() {
+    let folder = Folder::new();
+    let line = "-np 2 ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 4 -o f";
+    let said = crate::rig::text(&folder.run(line).stderr);
+    assert!(said.starts_with("write 1/1: ") && said.contains(" of 2 ranks done, "), "{said:?}");
+    assert_eq!(folder.run(&format!("--quiet {line}")).stderr, b"");
 }
 
 #[test]

@@ -30,9 +30,9 @@ impl Folder {
         self.command(line).output().unwrap()
     }
 
-    /// The same, and it works.
+    /// The same, and it works, without a word beside the report.
     pub(crate) fn works(&self, line: &str) -> String {
-        let output = self.run(line);
+        let output = self.run(&format!("--quiet {line}"));
         let errors = text(&output.stderr);
         assert!(output.status.success(), "{line}: {}\n{errors}", output.status);
         assert_eq!(errors, "", "{line}");

@@ -15,15 +15,20 @@ pub struct Solo {
     done: AtomicU64,
 }
 
+/// A flag that is set by the signals that end programs, so that a run ends in good order.
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stopped))
+            .map_err(|error| Error::system("handle signals", error))?;
+    }
+    Ok(stopped)
+}
+
 impl Solo {
-    /// This process, which from now on ends its run in good order on a signal.
+    /// This process.
     pub fn new() -> Result<Self> {
-        let stopped = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&stopped))
-                .map_err(|error| Error::system("handle signals", error))?;
-        }
-        Ok(Self { stopped, done: AtomicU64::new(0) })
+        Ok(Self { stopped: stop_on_signals()?, done: AtomicU64::new(0) })
     }
 }
 

@@ -120,6 +120,12 @@ struct Run<'a, I> {
 impl<I: FileInterface> Run<'_, I> {
     fn repetitions(&mut self) -> Result<()> {
         self.warn_of_existing()?;
+        let moved = self.test.reorder && self.comm.size() > 1;
+        if moved && self.nodes.ranks_on_root == self.comm.size() {
+            self.warn(
+                "-C moves by whole nodes, and there is one: all read what they wrote".into(),
+            )?;
+        }
         for repetition in 0..self.test.repetitions {
             let wrong_before = self.wrong;
             if self.test.write {
@@ -260,6 +266,14 @@ impl<I: FileInterface> Run<'_, I> {
         let mut measured = Measured::default();
         let mut latencies = Latencies::new()?;
         comm.note_done(0);
+        let shown = self.setting.progress.show(Stage {
+            name: if write { "write" } else { "read" },
+            repetition,
+            of: test.repetitions,
+            per_rank: order.count(),
+            bytes: test.transfer,
+            deadline_s: test.deadline,
+        });
         comm.barrier()?;
 
         measured.open.0 = clock.now();
@@ -267,30 +281,19 @@ impl<I: FileInterface> Run<'_, I> {
         let file = self.io.open(path, how).map_err(|error| Error::io("open", path, error))?;
         measured.open.1 = clock.now();
         meet(comm, test.barriers)?;
-        let name = if write { "write" } else { "read" };
-        let stage = Stage {
-            name,
-            repetition,
-            of: test.repetitions,
-            per_rank: order.count(),
-            bytes: test.transfer,
-            deadline_s: test.deadline,
-        };
         measured.transfer.0 = clock.now();
-        let moved = self.setting.progress.during(comm, &stage, || {
-            let mut transfer = Transfer {
-                io: self.io,
-                file: &file,
-                path,
-                access,
-                order: &order,
-                pattern,
-                buffer: self.buffer.bytes(),
-                sync_each: test.fsync_per_write,
-                latencies: &mut latencies,
-            };
-            transfer.run(comm, limits)
-        })?;
+        let moved = Transfer {
+            io: self.io,
+            file: &file,
+            path,
+            access,
+            order: &order,
+            pattern,
+            buffer: self.buffer.bytes(),
+            sync_each: test.fsync_per_write,
+            latencies: &mut latencies,
+        }
+        .run(comm, limits)?;
         if write && test.fsync {
             self.io.sync(&file).map_err(|error| Error::io("fsync", path, error))?;
         }
@@ -300,6 +303,7 @@ impl<I: FileInterface> Run<'_, I> {
         self.io.close(file).map_err(|error| Error::io("close", path, error))?;
         measured.close.1 = clock.now();
         comm.barrier()?;
+        drop(shown);
 
         (measured.count, measured.wrong) = (moved.count, moved.wrong);
         let found = self.io.stat(path).map_err(|error| Error::io("stat", path, error))?;

@@ -144,6 +144,14 @@ fn stonewall(test: &Ior) -> Result<()> {
             "-O minTimeDuration: the stonewall (-D) ends before it",
         ),
         (
+            test.collective && test.deadline > 0 && more.time_min > 0,
+            "-c, -D, -O minTimeDuration: ranks that agree after each transfer must make equally many",
+        ),
+        (
+            test.collective && test.deadline > 0 && test.random_offset == 1 && !test.file_per_rank,
+            "-c, -D, -z: ranks that agree after each transfer must make equally many",
+        ),
+        (
             more.format == Some(SummaryFormat::Csv) && test.verbose > 1,
             "-v: in CSV there is no place for it",
         ),
@@ -196,6 +204,8 @@ mod tests {
             "-O stoneWallingStatusFile=x",
             "-k -D 1 -O stoneWallingStatusFile=x",
             "-D 1 -O minTimeDuration=2",
+            "-c -D 2 -O minTimeDuration=1",
+            "-c -D 2 -z -b 1m -t 4k",
         ] {
             let test = ior(line).resolved().unwrap();
             let error = check(&test, 4).err().unwrap_or_else(|| panic!("{line} was let through"));

@@ -281,6 +281,14 @@ impl<I: FileInterface> Run<'_, I> {
         let mut work = Work { io: self.io, paths, operation, latencies, wrong: 0 };
 
         comm.note_done(0);
+        let shown = self.setting.progress.show(Stage {
+            name: phase.name(),
+            repetition: self.names.iteration,
+            of: test.iterations,
+            per_rank: mine,
+            bytes: 0,
+            deadline_s: wall.unwrap_or(0),
+        });
         comm.barrier()?;
         let mut start = now_ns();
         if test.unique {
@@ -289,35 +297,15 @@ impl<I: FileInterface> Run<'_, I> {
                 start = now_ns();
             }
         }
-        let stage = Stage {
-            name: phase.name(),
-            repetition: self.names.iteration,
-            of: test.iterations,
-            per_rank: mine,
-            bytes: 0,
-            deadline_s: wall.unwrap_or(0),
-        };
-        let (mut items, mut hit) = (mine, None);
-        self.setting.progress.during(comm, &stage, || {
-            if kind == Kind::RenameDir {
-                return work.rename_all(comm, mine);
-            }
-            let deadline = wall.map(|seconds| start + seconds * 1_000_000_000);
-            let done = work.run(comm, (0, mine), deadline)?;
-            if wall.is_some() {
-                let counts = comm.all_gather_u64(done)?;
-                items = counts.iter().copied().max().unwrap_or(done);
-                hit = (counts.iter().any(|count| *count < mine)).then_some(counts);
-                work.run(comm, (done, items), None)?;
-            }
-            Ok(())
-        })?;
+        let deadline = wall.map(|seconds| start + seconds * 1_000_000_000);
+        let (items, hit) = items_of(&mut work, comm, mine, deadline)?;
         let before = seconds(now_ns() - start);
         if test.sync && comm.is_root() {
             rustix::fs::sync();
         }
         comm.barrier()?;
         let after = seconds(now_ns() - start);
+        drop(shown);
         let wrong = work.wrong;
         self.rows.note(self.names.iteration, phase, Timed { items, after, before });
         if test.verify {
@@ -353,6 +341,28 @@ impl<I: FileInterface> Run<'_, I> {
         }
         Ok(if self.wrong > 0 { EXIT_WRONG_DATA } else { 0 })
     }
+}
+
+/// Works on so many items, or until the stonewall and then to where the fastest rank was. How
+/// many there are then, and if the stonewall was hit, how many each rank had done.
+fn items_of<I: FileInterface>(
+    work: &mut Work<I>,
+    comm: &dyn Communicator,
+    all: u64,
+    deadline: Option<u64>,
+) -> Result<(u64, Option<Vec<u64>>)> {
+    if work.operation.kind == Kind::RenameDir {
+        return work.rename_all(comm, all).map(|()| (all, None));
+    }
+    let done = work.run(comm, (0, all), deadline)?;
+    if deadline.is_none() {
+        return Ok((all, None));
+    }
+    let counts = comm.all_gather_u64(done)?;
+    let items = counts.iter().copied().max().unwrap_or(done);
+    work.run(comm, (done, items), None)?;
+    let hit = counts.iter().any(|count| *count < all);
+    Ok((items, hit.then_some(counts)))
 }
 
 /// Makes a directory that may be there already; whether it was not.

@@ -1,0 +1,113 @@
+//! Ranks that MPI has started, on any number of hosts.
+//!
+//! A failed rank ends all of them with MPI_Abort; what the others were doing then is not
+//! finished, and files that they make in the same moment may stay.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use mpi::Count;
+use mpi::datatype::PartitionMut;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::{Communicator as _, CommunicatorCollectives};
+use sateen_bench::cli::{self, Bench};
+use sateen_bench::comm::{Communicator, stop_on_signals};
+use sateen_bench::error::{EXIT_FAILED, Error, Result};
+
+/// Runs a command as one of the ranks; the exit code.
+pub(crate) fn run(bench: &Bench) -> u8 {
+    let Some(universe) = mpi::initialize() else {
+        eprintln!("sateen-bench: MPI could not be initialized");
+        return EXIT_FAILED;
+    };
+    let code = match World::new() {
+        Ok(world) => cli::run(bench, Some(&world)),
+        Err(error) => {
+            eprintln!("sateen-bench: {error}");
+            error.exit_code()
+        }
+    };
+    // Only now: it finalizes MPI.
+    drop(universe);
+    code
+}
+
+/// All ranks.
+#[derive(Debug)]
+struct World {
+    rank: usize,
+    size: usize,
+    stopped: Arc<AtomicBool>,
+    done: AtomicU64,
+}
+
+impl World {
+    fn new() -> Result<Self> {
+        let world = SimpleCommunicator::world();
+        let strange = |_| Error::Failed("MPI has no such ranks".into());
+        Ok(Self {
+            rank: usize::try_from(world.rank()).map_err(strange)?,
+            size: usize::try_from(world.size()).map_err(strange)?,
+            stopped: stop_on_signals()?,
+            done: AtomicU64::new(0),
+        })
+    }
+}
+
+impl Communicator for World {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn barrier(&self) -> Result<()> {
+        self.check()?;
+        SimpleCommunicator::world().barrier();
+        Ok(())
+    }
+
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.check()?;
+        let world = SimpleCommunicator::world();
+        let long = |_| Error::Failed("ranks have too much to say".into());
+        // An empty buffer's address may be what MPI_IN_PLACE is: each has a byte in front.
+        let mine = [&[0], mine].concat();
+        let count = Count::try_from(mine.len()).map_err(long)?;
+        let mut counts: Vec<Count> = vec![0; self.size];
+        world.all_gather_into(&count, &mut counts[..]);
+        let mut starts = Vec::with_capacity(self.size);
+        let mut end: Count = 0;
+        for count in &counts {
+            starts.push(end);
+            end = end
+                .checked_add(*count)
+                .ok_or(Error::Failed("ranks have too much to say".into()))?;
+        }
+        let mut all = vec![0_u8; usize::try_from(end).map_err(long)?];
+        let mut parts = PartitionMut::new(&mut all[..], &counts[..], &starts[..]);
+        world.all_gather_varcount_into(&mine[..], &mut parts);
+        let mut rest = all.as_slice();
+        let split = counts.iter().map(|count| {
+            let (part, after) = rest.split_at(usize::try_from(*count).unwrap_or(0));
+            rest = after;
+            part.get(1..).unwrap_or_default().to_vec()
+        });
+        Ok(split.collect())
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn abort(&self, why: &str) {
+        eprintln!("sateen-bench: rank {}: {why}", self.rank);
+        SimpleCommunicator::world().abort(EXIT_FAILED.into());
+    }
+
+    fn done(&self, rank: usize) -> Option<&AtomicU64> {
+        (rank == self.rank).then_some(&self.done)
+    }
+}
