@@ -37,8 +37,9 @@ step "build" timeout "${build_minutes_max}m" cargo test "${cargo_args[@]}" --no-
 status=0
 step "tests" timeout -k 30 "${test_minutes_max}m" cargo test "${cargo_args[@]}" --no-fail-fast 2>&1 |
     tee "$run_dir/log" || status=$?
-# The one program that links MPI, and only here.
-mpi_args=(-p sateen-bench-cli --features mpi --locked --profile ci)
+# The one program that links MPI, and only here. With the whole workspace, so that everything
+# that is built already has the same features.
+mpi_args=("${cargo_args[@]}" --features sateen-bench-cli/mpi)
 if [[ $mpi == true ]]; then
     step "clippy of what links MPI" timeout "${build_minutes_max}m" cargo clippy "${mpi_args[@]}" --all-targets -- -D warnings
     step "tests of MPI" timeout -k 30 "${test_minutes_max}m" cargo test "${mpi_args[@]}" --test mpi 2>&1 |
