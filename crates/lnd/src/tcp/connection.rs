@@ -26,10 +26,10 @@ use super::frame::{Frame, Received, STALL};
 pub const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// How long opening may take.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// A peer that confirms nothing for this long is gone: 100 s. It is longer than anybody waits for
-/// others' bulk to come in first, because the kernel counts that time, too, though the peer says
-/// that it is there.
-const SILENCE_MAX_MS: u32 = 100_000;
+/// A peer that confirms nothing for this long is gone: 40 s. The kernel counts the time, too, in
+/// which a peer that is there takes nothing because others' bulk comes in first; whoever is kept
+/// waiting for longer has lost his locks anyway.
+const SILENCE_MAX_MS: u32 = 40_000;
 /// Bytes read ahead of small messages.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 

@@ -13,7 +13,7 @@ use sateen_testkit::cluster::{Cluster, ok, run_folder, until};
 
 use crate::{BINARY, as_program, bytes, write_durably};
 
-/// A connection on which nothing is confirmed any more is given up after 100 s.
+/// A connection on which nothing is confirmed any more is given up after 40 s.
 const SILENCE: Duration = Duration::from_secs(300);
 /// The second address of a host.
 const OTHER: u8 = 10;
