@@ -377,6 +377,41 @@ fn statistics_say_what_was_done() {
     }
 }
 
+/// Intents: the lookup that the kernel makes before a create costs no round trip where the client
+/// knows that the name is not there, and the create itself opens, locks and tells the attributes.
+#[test]
+fn a_create_is_one_request() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("intents");
+    fs_.ok(&["up"]);
+    let create = |name: &str| drop(fs::File::create_new(fs_.path(name)).unwrap());
+    fs::create_dir(fs_.path("new")).unwrap();
+    create("new/first");
+    let asked = || {
+        let mdc = fs_.good_lctl(&["get_param", "mdc.*.stats"]);
+        let asks = ["mds_getattr", "mds_getattr_lock", "ldlm_enqueue", "mds_open"];
+        let creates = samples(&mdc, "mds_reint_create");
+        (asks.iter().map(|name| samples(&mdc, name)).sum::<u64>(), creates)
+    };
+    let (asks, creates) = asked();
+    for n in 0..50 {
+        create(&format!("new/{n}"));
+    }
+    assert_eq!(asked(), (asks, creates + 50), "in a directory that it has made");
+    // In any other: a name that was looked for, and is not there under the directory's lock. With
+    // O_EXCL the kernel would look again.
+    for n in 0..50 {
+        assert!(!fs_.path(&n.to_string()).exists());
+    }
+    let (asks, creates) = asked();
+    for n in 0..50 {
+        drop(fs::File::create(fs_.path(&n.to_string())).unwrap());
+    }
+    assert_eq!(asked(), (asks, creates + 50), "names that are known not to be there");
+}
+
 #[test]
 fn parameters_are_listed_set_and_kept() {
     if !can_mount() {

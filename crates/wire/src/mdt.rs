@@ -475,6 +475,9 @@ wire_enum! {
             layout: Option<Arc<Layout>>,
             /// It existed before.
             existed: bool,
+            /// The directory as it is now, if it has been changed: who has its attributes need
+            /// not ask for them again.
+            parent: Option<Attr>,
         },
         /// Answer to `Open`.
         4 => Opened {

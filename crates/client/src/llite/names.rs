@@ -132,11 +132,12 @@ impl Client {
         };
         let answer = self.mdt_in(era, parent, request).await?;
         let (grants, stamp) = (answer.grants, answer.stamp);
-        let MdtReply::Created { attr, layout, existed } = answer.body else {
+        let MdtReply::Created { attr, layout, existed, parent: dir } = answer.body else {
             return Err(Errno::EPROTO);
         };
         if !existed {
-            self.own_change(&self.inode(parent), None, stamp).await;
+            let dir = dir.filter(|dir| dir.fid == parent);
+            self.own_change(&self.inode(parent), dir, stamp).await;
         }
         Ok(Made { attr, layout, existed, grants, stamp })
     }

@@ -66,7 +66,8 @@ impl Targets {
             MdtRequest::Create { name, fid, .. } => {
                 self.names.borrow_mut().insert(name.as_bytes().to_vec(), fid);
                 let layout = self.layout();
-                let body = MdtReply::Created { attr: attr(fid), layout, existed: false };
+                let body =
+                    MdtReply::Created { attr: attr(fid), layout, existed: false, parent: None };
                 reply(body, &self.grants(fid))
             }
             MdtRequest::Lookup { name, .. } => {

@@ -28,7 +28,7 @@ fn made(rig: &Rig, parent: Fid, name: &'static [u8], mode: u32, lock: u64) -> (F
     let MdtRequest::Create { fid, .. } = request else { panic!("{request:?}") };
     let attr = Attr { fid, mode, nlink: 2, ..attr(3, 0) };
     let lock = Grant { id: LockId(lock), fid, mode: LockMode::Pr, bits: Ibits::META };
-    let body = MdtReply::Created { attr, layout: None, existed: false };
+    let body = MdtReply::Created { attr, layout: None, existed: false, parent: None };
     rig.answer(&header, reply(body, &[lock]));
     // The kernel is to forget the attributes of the directory that it is made in.
     let entry = rig.poll(&mut making).or_else(|| {

@@ -92,8 +92,9 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     stamp.touch_content(&mut dir.attr);
     put_inode(tx, &dir);
     mdt.inodes = count(tx, mdt.inodes, 1);
+    let parent = Some(dir.attr);
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);
-    Ok(created(mdt, op, &new, (attr, made), transno))
+    Ok(created(mdt, op, &new, (attr, made, parent), transno))
 }
 
 /// The lists of permissions that a new inode gets from its directory.
@@ -150,13 +151,13 @@ fn existing(
     match kind {
         FileKind::Directory => Err(Errno::EISDIR.into()),
         FileKind::Regular => open_file(mdt, op, fid, intent, |Opened { attr, layout }| {
-            MdtReply::Created { attr, layout, existed: true }
+            MdtReply::Created { attr, layout, existed: true, parent: None }
         }),
         // What a symbolic link or a device leads to is the client's business.
         _ => {
             let view = View::new(&mdt.core, op.fetched, mdt.config.index);
             let attr = view.file(fid)?.attr;
-            let body = MdtReply::Created { attr, layout: None, existed: true };
+            let body = MdtReply::Created { attr, layout: None, existed: true, parent: None };
             Ok(Outcome::ok(body, 0, Grants::NONE))
         }
     }
@@ -217,7 +218,7 @@ pub(super) fn created(
     mdt: &mut Mdt,
     op: &Op<'_>,
     new: &New<'_>,
-    (attr, made): (Attr, Option<Made>),
+    (attr, made, parent): (Attr, Option<Made>, Option<Attr>),
     transno: u64,
 ) -> Outcome {
     mdt.seqs.used(new.fid);
@@ -233,7 +234,7 @@ pub(super) fn created(
     op.grant_inode(&mut mdt.locks, &mut grants, new.fid, (new.intent.want, data));
     let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
     let layout = made.map(|made| made.layout);
-    Outcome::ok(MdtReply::Created { attr, layout, existed: false }, transno, grants)
+    Outcome::ok(MdtReply::Created { attr, layout, existed: false, parent }, transno, grants)
 }
 
 /// The layout of a new regular file. Without any OST it gets one when it is first written.

@@ -43,7 +43,7 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     let attr = inode.attr;
     mdt.inodes = count(tx, mdt.inodes, 1);
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);
-    let outcome = created(mdt, op, &new, (attr, made), transno);
+    let outcome = created(mdt, op, &new, (attr, made, None), transno);
     if let Some(file) = mdt.opens.get_mut(fid) {
         file.linkable = linkable;
     }

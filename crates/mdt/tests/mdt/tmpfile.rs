@@ -20,7 +20,9 @@ fn tmpfile(world: &mut World, parent: Fid, linkable: bool) -> (Fid, OpenId) {
         linkable,
         want: Ibits::META.union(Ibits::DATA),
     };
-    let MdtReply::Created { attr, layout, existed: false } = world.ok(A, request) else { panic!() };
+    let MdtReply::Created { attr, layout, existed: false, .. } = world.ok(A, request) else {
+        panic!()
+    };
     assert_eq!((attr.fid, attr.mode, attr.nlink, attr.uid), (fid, 0o100_644, 0, 5));
     let layout: &Layout = layout.as_ref().unwrap();
     world.write(layout, fid, 3 << 20);

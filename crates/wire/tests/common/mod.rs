@@ -430,7 +430,7 @@ any_enum!(MdtRequest {
 any_enum!(MdtReply {
     Done,
     Inode { attr },
-    Created { attr, layout, existed },
+    Created { attr, layout, existed, parent },
     Opened { attr, layout },
     Removed { attr },
     Renamed { moved, swapped, replaced },
