@@ -285,10 +285,15 @@ impl InodeState {
     /// This client changed the inode at the MDT, with a request sent at `sent`, as is known
     /// from `now` on: what was heard before is old. `attr` is what the MDT made of it.
     pub(crate) fn changed(&mut self, attr: Option<Attr>, (sent, now): (u64, u64)) {
-        self.changed_at = now;
+        let changed_at = core::mem::replace(&mut self.changed_at, now);
         match attr {
-            // It may have been on its way while others changed more.
-            Some(attr) if self.cancels.is_empty() && sent >= self.cancelled_at => {
+            // It may have been on its way while others changed more, or this client itself: of
+            // one directory it may change several names at once.
+            Some(attr)
+                if self.cancels.is_empty()
+                    && sent >= self.cancelled_at
+                    && (!attr.is_dir() || sent >= changed_at) =>
+            {
                 self.take_over(attr)
             }
             Some(_) => {
