@@ -12,7 +12,9 @@ use sateen_osd::memory::{MemoryIndex, MemoryObjects};
 use sateen_osd::{Batch, Index, Key, Memtable, ObjectStore, Prefetched, Store, StoreLimits};
 use sateen_ost::Ost;
 use sateen_target::{CoreConfig, Effect, Outbox, Service};
-use sateen_types::{ClientId, Endpoint, Fid, Layout, Name, ObjectId, Seq, Timestamp};
+use sateen_types::{
+    ClientId, ERASURE_CODED, Endpoint, Fid, Layout, Name, ObjectId, Seq, Timestamp,
+};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::{Entry, Inode};
 use sateen_wire::*;
@@ -422,4 +424,20 @@ fn damage_to_objects_is_found() {
     other.pending("never made for good");
     other.plant(MDT, |tx| tx.remove(&Key::tag(b'G').with(&f.seq.0.to_be_bytes())));
     other.damaged("belongs to no file");
+}
+
+#[test]
+fn a_layout_of_a_newer_version_is_no_damage() {
+    let (fs, _, f, _) = small();
+    fs.edit(f, |inode| {
+        let mut layout = inode.layout.to_vec();
+        let whole = Layout::from_bytes(&layout).unwrap();
+        // Where the number of the pattern stands.
+        let at = layout.len() - whole.components[0].to_vec().len() + 4 + 4 + 8 + 8;
+        layout[at] = ERASURE_CODED;
+        inode.layout = layout.leak();
+    });
+    let found = fs.check();
+    let [note] = &found[..] else { panic!("{found:?}") };
+    assert!(note.kind == Kind::Note && note.what.contains("of a newer version"), "{note:?}");
 }

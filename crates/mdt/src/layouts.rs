@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sateen_target::Fault;
 use sateen_types::{Errno, FastMap, Layout};
-use sateen_wire::codec::Wire;
+use sateen_wire::codec::{DecodeError, Wire};
 
 /// Most different layouts kept.
 const LAYOUTS_MAX: usize = 4096;
@@ -38,11 +38,38 @@ impl LayoutCache {
         if let Some(layout) = self.all.get(bytes) {
             return Ok(Some(Arc::clone(layout)));
         }
-        let layout = Arc::new(Layout::from_bytes(bytes).map_err(|_| Errno::EIO)?);
+        let layout = Arc::new(Layout::from_bytes(bytes).map_err(|error| match error {
+            DecodeError::Newer => Errno::EOPNOTSUPP,
+            _ => Errno::EIO,
+        })?);
         if self.all.len() >= LAYOUTS_MAX {
             self.all.clear();
         }
         self.all.insert(bytes.into(), Arc::clone(&layout));
         Ok(Some(layout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sateen_types::{ENCRYPTED, ERASURE_CODED, STRIPE_SIZE_MIN};
+
+    #[test]
+    fn a_layout_of_a_newer_version_is_not_damage() {
+        let layout = Layout::raid0(STRIPE_SIZE_MIN, vec![0, 1]).unwrap();
+        let mut bytes = layout.to_vec();
+        // The number of the pattern stands behind these of the component's fields.
+        let component = bytes.len() - layout.components[0].to_vec().len();
+        let pattern = component + 4 + 4 + 8 + 8;
+        let mut cache = LayoutCache::default();
+        assert!(cache.get(&bytes).unwrap().is_some());
+        for (number, errno) in
+            [(ERASURE_CODED, Errno::EOPNOTSUPP), (ENCRYPTED, Errno::EOPNOTSUPP), (9, Errno::EIO)]
+        {
+            bytes[pattern] = number;
+            let refused = cache.get(&bytes).unwrap_err();
+            assert!(matches!(refused, Fault::Errno(is) if is == errno), "{number}: {refused:?}");
+        }
     }
 }

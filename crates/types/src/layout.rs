@@ -21,6 +21,20 @@ pub const OST_INDEX_MAX: u32 = 0xfff0;
 /// Most components of one layout.
 const COMPONENTS_MAX: usize = 64;
 
+/// Number reserved for a pattern to come: striped, with parity in further objects.
+pub const ERASURE_CODED: u8 = 3;
+/// Number reserved for a pattern to come: striped, each file encrypted with a key of its own.
+pub const ENCRYPTED: u8 = 4;
+
+/// Why a number is no [`Pattern`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoPattern {
+    /// It is reserved: a newer version has written it, and nothing is damaged.
+    Newer,
+    /// Nobody writes it.
+    Unknown,
+}
+
 /// How a component stores its bytes. Values are the disk format; unknown ones are refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -33,11 +47,15 @@ pub enum Pattern {
 
 impl Pattern {
     /// From the stored number.
-    pub const fn from_raw(raw: u8) -> Option<Pattern> {
+    ///
+    /// # Errors
+    /// Whether it is of a newer version, or cannot be.
+    pub const fn from_raw(raw: u8) -> Result<Pattern, NoPattern> {
         match raw {
-            1 => Some(Pattern::Raid0),
-            2 => Some(Pattern::Mdt),
-            _ => None,
+            1 => Ok(Pattern::Raid0),
+            2 => Ok(Pattern::Mdt),
+            ERASURE_CODED | ENCRYPTED => Err(NoPattern::Newer),
+            _ => Err(NoPattern::Unknown),
         }
     }
 
@@ -421,6 +439,19 @@ mod tests {
             }
         }
         assert_eq!(three().file_offset(9, 0), None);
+    }
+
+    #[test]
+    fn numbers_of_patterns_are_taken_reserved_or_unknown() {
+        for pattern in [Pattern::Raid0, Pattern::Mdt] {
+            assert_eq!(Pattern::from_raw(pattern as u8), Ok(pattern));
+        }
+        for reserved in [ERASURE_CODED, ENCRYPTED] {
+            assert_eq!(Pattern::from_raw(reserved), Err(NoPattern::Newer));
+        }
+        for unknown in [0, 5, 255] {
+            assert_eq!(Pattern::from_raw(unknown), Err(NoPattern::Unknown));
+        }
     }
 
     #[test]

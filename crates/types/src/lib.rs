@@ -25,8 +25,9 @@ pub use falloc::Falloc;
 pub use fid::{Fid, FidError, Ino, ObjectId, SEQ_OBJECTS_MAX, Seq, seq};
 pub use hash::{FastHasher, FastMap, FidMap};
 pub use layout::{
-    Chunk, Component, Extent, Layout, LayoutError, OST_INDEX_MAX, Pattern, STRIPE_COUNT_ALL,
-    STRIPE_COUNT_MAX, STRIPE_SIZE_DEFAULT, STRIPE_SIZE_MIN, StripePolicy,
+    Chunk, Component, ENCRYPTED, ERASURE_CODED, Extent, Layout, LayoutError, NoPattern,
+    OST_INDEX_MAX, Pattern, STRIPE_COUNT_ALL, STRIPE_COUNT_MAX, STRIPE_SIZE_DEFAULT,
+    STRIPE_SIZE_MIN, StripePolicy,
 };
 pub use name::{NAME_MAX, Name};
 pub use nid::{NIDS_MAX, Nid, NidError, Nids, PORT_DEFAULT, parse_nids};

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use sateen_types::{
     Attr, ClientId, Component, DirCookie, Endpoint, Errno, Extent, Fid, FileKind, Layout, Name,
-    ObjectId, Pattern, Seq, StripePolicy, Timespec,
+    NoPattern, ObjectId, Pattern, Seq, StripePolicy, Timespec,
 };
 
 /// Why bytes were not understood.
@@ -21,6 +21,8 @@ pub enum DecodeError {
     TooLong,
     /// Bytes are left over after the value.
     Trailing,
+    /// A number that is reserved for a newer version: nothing is damaged, but not understood.
+    Newer,
 }
 
 impl core::fmt::Display for DecodeError {
@@ -30,6 +32,7 @@ impl core::fmt::Display for DecodeError {
             DecodeError::Invalid => "invalid value",
             DecodeError::TooLong => "length above its limit",
             DecodeError::Trailing => "trailing bytes",
+            DecodeError::Newer => "of a newer version",
         })
     }
 }
@@ -37,8 +40,11 @@ impl core::fmt::Display for DecodeError {
 impl core::error::Error for DecodeError {}
 
 impl From<DecodeError> for Errno {
-    fn from(_: DecodeError) -> Errno {
-        Errno::EPROTO
+    fn from(error: DecodeError) -> Errno {
+        match error {
+            DecodeError::Newer => Errno::EOPNOTSUPP,
+            _ => Errno::EPROTO,
+        }
     }
 }
 
@@ -450,7 +456,10 @@ impl Wire for Component {
             id: u32::take(input)?,
             flags: u32::take(input)?,
             extent: Extent { start: u64::take(input)?, end: u64::take(input)? },
-            pattern: Pattern::from_raw(u8::take(input)?).ok_or(DecodeError::Invalid)?,
+            pattern: Pattern::from_raw(u8::take(input)?).map_err(|no| match no {
+                NoPattern::Newer => DecodeError::Newer,
+                NoPattern::Unknown => DecodeError::Invalid,
+            })?,
             stripe_size: u32::take(input)?,
             stripe_base: u32::take(input)?,
             osts: take_vec(input, sateen_types::STRIPE_COUNT_MAX as usize)?,

@@ -13,8 +13,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use sateen_testkit::seed;
-use sateen_types::Endpoint;
-use sateen_wire::codec::Wire;
+use sateen_types::{ENCRYPTED, ERASURE_CODED, Endpoint, Errno, Layout, STRIPE_SIZE_MIN};
+use sateen_wire::codec::{DecodeError, Wire};
 use sateen_wire::disk::crc32c;
 use sateen_wire::disk::mdt::{
     ClientRecord, Counters, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord,
@@ -121,4 +121,21 @@ fn every_variant_is_made() {
         };
     }
     for_every_enum!(check);
+}
+
+#[test]
+fn a_layout_of_a_reserved_pattern_is_of_a_newer_version() {
+    let layout = Layout::raid0(STRIPE_SIZE_MIN, vec![0, 1]).unwrap();
+    let mut bytes = layout.to_vec();
+    let component = bytes.len() - layout.components[0].to_vec().len();
+    let pattern = component + 4 + 4 + 8 + 8;
+    for reserved in [ERASURE_CODED, ENCRYPTED] {
+        bytes[pattern] = reserved;
+        let refused = Layout::from_bytes(&bytes).unwrap_err();
+        assert_eq!(refused, DecodeError::Newer);
+        assert_eq!(Errno::from(refused), Errno::EOPNOTSUPP);
+        assert_eq!(refused.to_string(), "of a newer version");
+    }
+    bytes[pattern] = 9;
+    assert_eq!(Layout::from_bytes(&bytes), Err(DecodeError::Invalid));
 }
