@@ -152,6 +152,8 @@ struct State {
     attempted_ns: u64,
     generation: u32,
     boot_epoch: u64,
+    /// What both sides of the connection can do, as the target has told.
+    features: u64,
     slots: Vec<Slot>,
     free: Vec<u16>,
     /// Waiting for a slot or for the connection.
@@ -290,6 +292,7 @@ impl Import {
                 attempted_ns: 0,
                 generation: 0,
                 boot_epoch: 0,
+                features: 0,
                 slots: slots.collect(),
                 free: (0..RPCS_IN_FLIGHT as u16).rev().collect(),
                 line: Waiters::default(),
@@ -347,6 +350,7 @@ impl Import {
             active: !state.inactive,
             connected: state.link == Link::Open,
             generation: state.generation,
+            features: state.features,
             attempts: state.attempts,
             in_flight: state.in_flight(),
             rpcs_max: state.rpcs_max,
@@ -613,8 +617,8 @@ impl Import {
         (mut reply, bulk): (Reply, Bulk),
         install: impl FnOnce(&Reply, u64, bool),
     ) -> Arrival {
-        if let ReplyBody::Connected { boot_epoch, generation, .. } = reply.body {
-            return self.on_connected(port, header, boot_epoch, generation);
+        if let ReplyBody::Connected { features, boot_epoch, generation } = reply.body {
+            return self.on_connected(port, header, (boot_epoch, generation), features);
         }
         if header.generation == 0 {
             return self.on_refused(header, &reply);
@@ -716,8 +720,8 @@ impl Import {
         &self,
         port: &dyn Port,
         header: &Header,
-        boot_epoch: u64,
-        generation: u32,
+        (boot_epoch, generation): (u64, u32),
+        features: u64,
     ) -> Arrival {
         let mut again = Vec::new();
         let (woken, restarted) = {
@@ -735,6 +739,7 @@ impl Import {
             state.trouble = None;
             state.generation = generation;
             state.boot_epoch = boot_epoch;
+            state.features = features;
             // Given up from here, and met again as it was: it goes on counting.
             let goes_on = core::mem::take(&mut state.slots_kept) && !restarted;
             let now = port.now().mono_ns;

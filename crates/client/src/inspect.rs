@@ -21,6 +21,8 @@ pub struct ImportInfo {
     pub connected: bool,
     /// Its generation.
     pub generation: u32,
+    /// What both sides can do.
+    pub features: u64,
     /// How often it was tried.
     pub attempts: u64,
     /// Requests that are not answered yet.

@@ -12,7 +12,8 @@ use bytes::{Bytes, BytesMut};
 use sateen_lnd::{ENDPOINTS_MAX, QUEUE_BYTES_MAX, Tcp};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, ObjectId};
 use sateen_wire::{
-    BULK_MAX, Body, Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request,
+    BULK_MAX, Body, Bulk, HEADER_BYTES, Header, Kind, Lengths, Message, OstReply, OstRequest,
+    PROTOCOL_VERSION, Reply, ReplyBody, Request,
 };
 
 const CLIENT: Endpoint = Endpoint::Client(ClientId(7));
@@ -309,4 +310,54 @@ fn a_peer_that_stops_in_the_middle_holds_nobody_up_for_long() {
 #[test]
 fn a_peer_that_is_too_slow_holds_nobody_up_for_long() {
     holds_nobody_up(true);
+}
+
+/// A message as a peer of another version sends it: what follows the header is its own.
+fn of_version(version: u16, kind: Kind, header: Header) -> Vec<u8> {
+    let rest = [0xa5; 77];
+    let lengths = Lengths { extensions: 7, body: 50, bulk: 20, body_crc: 5 };
+    let mut bytes = header.encode(kind, lengths);
+    bytes[4..6].copy_from_slice(&version.to_le_bytes());
+    let (fields, crc) = bytes.split_last_chunk_mut::<4>().unwrap();
+    *crc = sateen_wire::disk::crc32c(fields).to_le_bytes();
+    [&bytes[..], &rest].concat()
+}
+
+#[test]
+fn a_peer_of_another_version_is_told_so_on_both_sides() {
+    // As a server: every request is refused, and what comes behind it is still understood.
+    let server = server();
+    let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    for seq in 1..=2 {
+        stream.write_all(&of_version(9, Kind::Request, header(seq))).unwrap();
+        let mut answer = vec![0; HEADER_BYTES];
+        stream.read_exact(&mut answer).unwrap();
+        let head: &[u8; HEADER_BYTES] = answer.first_chunk().unwrap();
+        let (version, kind, to, _) = Header::decode_any(head).unwrap();
+        assert_eq!((version, kind, to), (PROTOCOL_VERSION, Kind::Reply, header(seq).reply()));
+        let rest = Message::rest_len(head).unwrap();
+        answer.resize(HEADER_BYTES + rest, 0);
+        stream.read_exact(&mut answer[HEADER_BYTES..]).unwrap();
+        let (message, _) = Message::decode(&answer).unwrap();
+        assert_eq!(error_of(&message), Some(Errno::EPROTONOSUPPORT));
+    }
+    let write = write(3, Bytes::from_static(&[3]));
+    stream.write_all(&write.encode()).unwrap();
+    stream.write_all(&[3]).unwrap();
+    let mut answer = [0; HEADER_BYTES];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(Header::decode(&answer).unwrap().1, header(3).reply());
+
+    // As a client: whoever waits for the answer hears it.
+    let other = TcpListener::bind(any_port()).unwrap();
+    let (client, arrived) = client();
+    client.set_route(OST, vec![other.local_addr().unwrap()]);
+    client.send(request(4, OstRequest::StatFs, Bulk::None));
+    let (mut stream, _) = other.accept().unwrap();
+    stream.write_all(&of_version(9, Kind::Callback, header(4).reply())).unwrap();
+    stream.write_all(&of_version(9, Kind::Reply, header(4).reply())).unwrap();
+    let answer = arrived.recv_timeout(LONG).unwrap();
+    assert_eq!(answer.header, header(4).reply());
+    assert_eq!(error_of(&answer), Some(Errno::EPROTONOSUPPORT));
 }

@@ -187,7 +187,10 @@ impl Osp {
         }
         let ost = self.osts.get_mut(&index)?;
         // From the network: the OST cannot be reached.
-        if matches!(reply.error, Some(Errno::ESHUTDOWN | Errno::ENODEV | Errno::ECONNRESET)) {
+        if matches!(
+            reply.error,
+            Some(Errno::ESHUTDOWN | Errno::ENODEV | Errno::ECONNRESET | Errno::EPROTONOSUPPORT)
+        ) {
             return None;
         }
         if reply.error == Some(Errno::EXDEV) {

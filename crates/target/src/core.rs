@@ -63,6 +63,8 @@ pub struct Core {
     pub config: CoreConfig,
     /// Id of the file system that it belongs to; 0 takes messages about any.
     pub file_system: u64,
+    /// Features that it can do; a connection has those of them that its client can do, too.
+    pub features: u64,
     /// Metadata.
     pub store: Store,
     /// Connections.
@@ -80,6 +82,7 @@ impl Core {
         Core {
             config,
             file_system: 0,
+            features: FEATURES,
             store,
             exports: Exports::new(config.boot_epoch),
             parked: BTreeMap::new(),
@@ -109,14 +112,15 @@ impl Core {
             self.send_reply(&header, Reply::error(errno), Bulk::None, out);
             return None;
         }
-        if matches!(request, Request::Connect { .. }) {
+        if let Request::Connect { features } = *request {
             let reply = match self.exports.connect(header.client, header.from, header.seq) {
                 Connection::Overtaken => return None,
-                Connection::Open(generation) => Reply::ok(ReplyBody::Connected {
-                    features: FEATURES,
-                    boot_epoch: self.config.boot_epoch,
-                    generation,
-                }),
+                Connection::Open(generation) => {
+                    let features = features & self.features;
+                    self.exports.agree(header.client, features);
+                    let boot_epoch = self.config.boot_epoch;
+                    Reply::ok(ReplyBody::Connected { features, boot_epoch, generation })
+                }
                 Connection::Fenced => Reply::error(Errno::ESTALE),
                 Connection::Full => Reply::error(Errno::EAGAIN),
             };
@@ -346,6 +350,27 @@ mod tests {
                 };
                 assert_eq!(reply.error, Some(Errno::ESTALE));
             }
+        }
+    }
+
+    #[test]
+    fn a_connection_has_the_features_of_both() {
+        let config = CoreConfig { me: Endpoint::Ost(0), boot_epoch: 1, hash_key: 2 };
+        let mut core = Core::new(config, Store::new(1, 0, StoreLimits::default()));
+        core.features = 0b0110;
+        let mut out = Outbox::new();
+        // The last is a client that was updated meanwhile.
+        for (attempt, offered, agreed) in [(1, 0b0011, 0b0010), (2, 0b1001, 0), (3, !0, 0b0110)] {
+            let header = Header { seq: attempt, generation: 0, ..header(0) };
+            let body = Body::Request(Request::Connect { features: offered });
+            assert!(core.admit(Message { header, body, bulk: Bulk::None }, &mut out).is_none());
+            let Some(Effect::Send(Message { body: Body::Reply(reply), .. })) = out.drain().next()
+            else {
+                panic!("it is answered")
+            };
+            let ReplyBody::Connected { features, .. } = reply.body else { panic!("{reply:?}") };
+            assert_eq!(features, agreed);
+            assert_eq!(core.exports.features(ClientId(1)), Some(agreed));
         }
     }
 

@@ -46,6 +46,8 @@ struct Export {
     born: u32,
     /// The attempt that gave it its generation.
     attempt: u64,
+    /// What both sides can do.
+    features: u64,
     slots: BTreeMap<u16, Slot>,
 }
 
@@ -130,6 +132,7 @@ impl Exports {
             generation,
             born: generation,
             attempt,
+            features: 0,
             slots: BTreeMap::new(),
         });
         export.generation = generation;
@@ -176,6 +179,18 @@ impl Exports {
     /// The generation of a client's connection.
     pub fn generation(&self, client: ClientId) -> Option<u32> {
         self.all.get(&client).map(|export| export.generation)
+    }
+
+    /// Notes the features of a client's connection.
+    pub fn agree(&mut self, client: ClientId, features: u64) {
+        if let Some(export) = self.all.get_mut(&client) {
+            export.features = features;
+        }
+    }
+
+    /// The features of a client's connection.
+    pub fn features(&self, client: ClientId) -> Option<u64> {
+        self.all.get(&client).map(|export| export.features)
     }
 
     /// Where a connected client is reached.

@@ -64,6 +64,7 @@ errnos! {
     ENODATA = 61, "no data available";
     EPROTO = 71, "protocol error";
     EOVERFLOW = 75, "value too large for defined data type";
+    EPROTONOSUPPORT = 93, "protocol not supported";
     EOPNOTSUPP = 95, "operation not supported";
     ECONNRESET = 104, "connection reset by peer";
     ESHUTDOWN = 108, "endpoint has shut down";

@@ -74,6 +74,24 @@ pub enum HeaderError {
     Extension(u16),
 }
 
+impl core::fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            HeaderError::Magic => f.write_str("no message of ours"),
+            HeaderError::Version(theirs) => write!(
+                f,
+                "the peer speaks version {theirs} of the protocol, this sateen version \
+                 {PROTOCOL_VERSION}: update the older one"
+            ),
+            HeaderError::Checksum => f.write_str("the checksum does not match"),
+            HeaderError::Decode(error) => write!(f, "{error}"),
+            HeaderError::Extension(tag) => write!(f, "a mandatory extension {tag:#x}"),
+        }
+    }
+}
+
+impl core::error::Error for HeaderError {}
+
 impl From<DecodeError> for HeaderError {
     fn from(error: DecodeError) -> HeaderError {
         HeaderError::Decode(error)
@@ -156,15 +174,27 @@ impl Header {
     /// # Errors
     /// Whatever is wrong first.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<(Kind, Header, Lengths), HeaderError> {
+        match Header::decode_any(bytes)? {
+            (PROTOCOL_VERSION, kind, header, lengths) => Ok((kind, header, lengths)),
+            (version, ..) => Err(HeaderError::Version(version)),
+        }
+    }
+
+    /// The same for a header of any version of the protocol, which is returned, too: what is
+    /// fixed for ever is where a header's fields stand, so that peers of two versions can tell
+    /// each other so.
+    ///
+    /// # Errors
+    /// As [`Header::decode`], but for the version.
+    pub fn decode_any(
+        bytes: &[u8; HEADER_BYTES],
+    ) -> Result<(u16, Kind, Header, Lengths), HeaderError> {
         let (fixed, crc) = bytes.split_last_chunk::<4>().ok_or(HeaderError::Magic)?;
         let mut input = Input::new(fixed);
         if u32::take(&mut input)? != MAGIC {
             return Err(HeaderError::Magic);
         }
         let version = u16::take(&mut input)?;
-        if version != PROTOCOL_VERSION {
-            return Err(HeaderError::Version(version));
-        }
         if crate::disk::crc32c(fixed) != u32::from_le_bytes(*crc) {
             return Err(HeaderError::Checksum);
         }
@@ -195,7 +225,7 @@ impl Header {
             job: input.array()?,
             file_system: u64::take(&mut input)?,
         };
-        Ok((kind, header, Lengths { extensions, body, bulk, body_crc }))
+        Ok((version, kind, header, Lengths { extensions, body, bulk, body_crc }))
     }
 }
 
@@ -265,6 +295,20 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(Header::decode(&bad).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_header_of_another_version_is_read_and_refused_in_words() {
+        let (header, lengths) = sample();
+        let mut bytes = header.encode(Kind::Request, lengths);
+        bytes[4..6].copy_from_slice(&9u16.to_le_bytes());
+        let crc = crate::disk::crc32c(&bytes[..HEADER_BYTES - 4]);
+        bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(Header::decode_any(&bytes), Ok((9, Kind::Request, header, lengths)));
+        let refused = Header::decode(&bytes).unwrap_err();
+        assert_eq!(refused, HeaderError::Version(9));
+        let said = refused.to_string();
+        assert!(said.contains("version 9") && said.contains("version 1"), "{said}");
     }
 
     #[test]

@@ -129,6 +129,18 @@ pub struct Message {
     pub bulk: Bulk,
 }
 
+impl HeaderError {
+    /// What a message is refused with that came whole, but is of another version: who sent it,
+    /// or waits for it, is told. `None` for what is no reason to go on listening.
+    pub const fn refusal(&self) -> Option<Errno> {
+        match self {
+            HeaderError::Version(_) => Some(Errno::EPROTONOSUPPORT),
+            HeaderError::Decode(DecodeError::Newer) => Some(Errno::EOPNOTSUPP),
+            _ => None,
+        }
+    }
+}
+
 impl Wire for Body {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
@@ -208,13 +220,13 @@ impl Message {
         out
     }
 
-    /// How many bytes of extensions and body follow a header on a stream, at most
-    /// [`BODY_MAX`] and the extensions' own limit.
+    /// How many bytes of extensions and body follow a header on a stream, of whatever version
+    /// of the protocol, at most [`BODY_MAX`] and the extensions' own limit.
     ///
     /// # Errors
     /// Whatever is wrong first.
     pub fn rest_len(header: &[u8; HEADER_BYTES]) -> Result<usize, HeaderError> {
-        let (_, _, lengths) = Header::decode(header)?;
+        let (.., lengths) = Header::decode_any(header)?;
         check_lengths(&lengths)?;
         Ok(usize::from(lengths.extensions) + lengths.body as usize)
     }

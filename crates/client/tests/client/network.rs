@@ -73,8 +73,10 @@ fn what_an_ost_had_not_answered_is_asked_again_after_its_restart() {
     assert_eq!((connect.to, connect.generation), (Endpoint::Ost(0), 0));
     rig.later(SECOND_NS / 2);
     assert!(rig.is_silent(), "there is no connection to ask on");
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9 };
+    let connected = ReplyBody::Connected { features: 6, boot_epoch: 6, generation: 9 };
     rig.answer(&connect, Reply::ok(connected));
+    let info = rig.client.imports().into_iter().find(|info| info.target == Endpoint::Ost(0));
+    assert_eq!(info.map(|info| info.features), Some(6), "what both can do is kept");
     rig.later(SECOND_NS / 2);
     let again = take_write(&rig);
     assert_eq!((again.generation, again.seq, again.slot), (9, 1, before.slot));

@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use sateen_types::{ClientId, Endpoint, Errno};
-use sateen_wire::{Body, Bulk, Header, Message, Reply};
+use sateen_wire::{Body, Bulk, Header, Kind, Message, Reply};
 
 use super::Shared;
-use super::frame::{Frame, Received, STALL};
+use super::frame::{Frame, Incoming, Received, Refused, STALL};
 
 /// Most bytes that wait for a peer that does not read; then it is given up.
 pub const QUEUE_BYTES_MAX: usize = 256 << 20;
@@ -228,7 +228,18 @@ impl Connection {
     fn read(self: &Arc<Connection>, shared: &Shared, stream: &TcpStream) -> io::Result<()> {
         let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
         let mut scratch = Vec::new();
-        while let Some(received) = Received::read(&mut stream, &mut scratch)? {
+        let mut said = false;
+        while let Some(incoming) = Received::read(&mut stream, &mut scratch)? {
+            let received = match incoming {
+                Incoming::Message(received) => received,
+                Incoming::Refused(refused) => {
+                    if !core::mem::replace(&mut said, true) {
+                        tracing::warn!(peer = %self.peer, "a message is refused: {}", refused.why);
+                    }
+                    self.refuse(shared, &refused);
+                    continue;
+                }
+            };
             let header = received.message.header;
             let reply = matches!(received.message.body, Body::Reply(_));
             let buffer = if reply { self.answered(&header) } else { None };
@@ -241,6 +252,21 @@ impl Connection {
             (shared.deliver)(message);
         }
         Ok(())
+    }
+
+    /// A message is of another version: who sent a request hears so, and who waits for an answer.
+    fn refuse(&self, shared: &Shared, refused: &Refused) {
+        let (header, reply) = (refused.header, Reply::error(refused.errno));
+        match refused.kind {
+            Kind::Request => {
+                self.send(shared, Message::reply_to(&header, reply, Bulk::None));
+            }
+            Kind::Reply => {
+                self.answered(&header);
+                (shared.deliver)(Message { header, body: Body::Reply(reply), bulk: Bulk::None });
+            }
+            Kind::Callback => {}
+        }
     }
 
     /// An answer has come; the buffer that waits for it.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use sateen_wire::{Bulk, HEADER_BYTES, Message};
+use sateen_types::Errno;
+use sateen_wire::{Bulk, HEADER_BYTES, Header, HeaderError, Kind, Message};
 
 use super::budget::Held;
 
@@ -101,14 +102,51 @@ pub(super) struct Received {
     bulk_crc: Option<u32>,
 }
 
+/// What came in.
+#[allow(clippy::large_enum_variant, reason = "returned by value once per message, never stored")]
+pub(super) enum Incoming {
+    /// A message.
+    Message(Received),
+    /// One of another version, all of it: whoever sent it, or waits for it, is to be told.
+    Refused(Refused),
+}
+
+/// A message that is not understood, because it is of another version.
+pub(super) struct Refused {
+    pub(super) kind: Kind,
+    pub(super) header: Header,
+    pub(super) why: HeaderError,
+    pub(super) errno: Errno,
+}
+
 /// Nothing came, for now: [`STALL`] ends no connection that is idle.
 fn is_pause(kind: io::ErrorKind) -> bool {
     use io::ErrorKind as K;
     matches!(kind, K::Interrupted | K::WouldBlock)
 }
 
-fn invalid(what: impl core::fmt::Debug) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{what:?}"))
+fn invalid(what: impl core::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_string())
+}
+
+impl Refused {
+    /// The rest of it, which nobody looks at: the next message begins behind it.
+    fn read(
+        stream: &mut impl Read,
+        header: &[u8; HEADER_BYTES],
+        (why, errno): (HeaderError, Errno),
+    ) -> io::Result<Incoming> {
+        let (_, kind, header, lengths) = Header::decode_any(header).map_err(invalid)?;
+        if kind == Kind::Request && !matches!(why, HeaderError::Version(_)) {
+            // Its slot would wait for this number, and the sender go on to the next.
+            return Err(invalid(why));
+        }
+        let bulk = u64::from(lengths.bulk);
+        if io::copy(&mut stream.take(bulk), &mut io::sink())? < bulk {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Incoming::Refused(Refused { kind, header, why, errno }))
+    }
 }
 
 impl Received {
@@ -119,7 +157,7 @@ impl Received {
     pub(super) fn read(
         stream: &mut impl Read,
         scratch: &mut Vec<u8>,
-    ) -> io::Result<Option<Received>> {
+    ) -> io::Result<Option<Incoming>> {
         let mut header = [0; HEADER_BYTES];
         let first = loop {
             match stream.read(&mut header) {
@@ -136,12 +174,20 @@ impl Received {
         let rest = Message::rest_len(&header).map_err(invalid)?;
         scratch.clear();
         scratch.extend_from_slice(&header);
-        let read = stream.take(rest as u64).read_to_end(scratch)?;
+        let read = stream.by_ref().take(rest as u64).read_to_end(scratch)?;
         if read < rest {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let (message, bulk) = Message::decode(scratch).map_err(invalid)?;
-        Ok(Some(Received { message, bulk_len: bulk.len as usize, bulk_crc: bulk.crc }))
+        match Message::decode(scratch) {
+            Ok((message, bulk)) => {
+                let (bulk_len, bulk_crc) = (bulk.len as usize, bulk.crc);
+                Ok(Some(Incoming::Message(Received { message, bulk_len, bulk_crc })))
+            }
+            Err(why) => match why.refusal() {
+                Some(errno) => Refused::read(&mut stream, &header, (why, errno)).map(Some),
+                None => Err(invalid(why)),
+            },
+        }
     }
 
     /// Reads the bulk, behind what `buffer` holds if there is one, or into what there is `room`

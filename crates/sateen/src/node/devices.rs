@@ -421,8 +421,8 @@ fn of_import(client: &Arc<Client>, prefix: &str, info: ImportInfo, out: &mut Vec
         };
         format!(
             "import:\n    target: {target}\n    state: {state}\n    connection:\n       \
-             connection_attempts: {}\n       generation: {}",
-            info.attempts, info.generation
+             connection_attempts: {}\n       generation: {}\n       features: {:#x}",
+            info.attempts, info.generation, info.features
         )
     }));
     if let Endpoint::Ost(index) = target {

@@ -58,6 +58,8 @@ pub(crate) struct Mgc {
     attempt: u64,
     /// At its address is the MGS of another file system.
     foreign: bool,
+    /// The MGS speaks another version of the protocol.
+    other_version: bool,
     answers: Inbox<(Header, Reply)>,
     stop: Stop,
 }
@@ -92,6 +94,7 @@ impl Mgc {
             boot_epoch: 0,
             attempt: 0,
             foreign: false,
+            other_version: false,
             answers,
             stop,
         }
@@ -137,6 +140,7 @@ impl Mgc {
             return false;
         };
         self.foreign = reply.error == Some(Errno::EXDEV);
+        self.other_version = reply.error == Some(Errno::EPROTONOSUPPORT);
         let ReplyBody::Connected { generation, boot_epoch, .. } = reply.body else { return false };
         self.header.generation = generation;
         // The same run of the MGS goes on counting our requests.
@@ -158,7 +162,8 @@ impl Mgc {
                 return Err(Refusal::new("it was told to end", "start it again"));
             }
             if self.header.generation == 0 && !self.connect() {
-                if patience.is_some_and(|patience| begun.elapsed() >= patience) {
+                let over = patience.is_some_and(|patience| begun.elapsed() >= patience);
+                if over || patience.is_some() && self.other_version {
                     return Err(self.silent());
                 }
                 if complained.is_none_or(|at| at.elapsed() >= COMPLAIN) {
@@ -182,6 +187,12 @@ impl Mgc {
                 Attempt::Answered(reply) if reply.error == Some(Errno::EAGAIN) => {
                     // It was not executed.
                     sent = false;
+                    if patience.is_some_and(|patience| begun.elapsed() >= patience) {
+                        return Err(Refusal::new(
+                            "the MGS has too much to do",
+                            "try again in a while",
+                        ));
+                    }
                     std::thread::sleep(PAUSE);
                 }
                 Attempt::Answered(reply) => return Ok(*reply),
@@ -416,6 +427,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// An MGS that always has too much to do.
+    struct Busy(Arc<Reactor>);
+
+    impl Receiver for Busy {
+        fn receive(self: Arc<Self>, message: Message) {
+            let reply = match message.body {
+                Body::Request(Request::Connect { features }) => {
+                    Reply::ok(ReplyBody::Connected { features, boot_epoch: 4, generation: 1 })
+                }
+                _ => Reply::error(Errno::EAGAIN),
+            };
+            self.0.router.send(Message::reply_to(&message.header, reply, Bulk::None));
+        }
+    }
+
+    #[test]
+    fn an_mgs_with_too_much_to_do_is_not_asked_for_ever() {
+        let reactor = Arc::new(Reactor::default());
+        reactor.router.add(Endpoint::Mgs, Arc::new(Busy(reactor.clone())));
+        let mut mgc = Mgc::new(&reactor, Vec::new(), Stop::default());
+        let refused = mgc.config(Some(Duration::ZERO)).unwrap_err();
+        assert_eq!(refused.what, "the MGS has too much to do");
     }
 
     #[test]

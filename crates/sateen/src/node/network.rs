@@ -3,6 +3,7 @@
 //! Messages to endpoints of this process never come here. What comes in from others is for
 //! somebody here or for nobody; nothing is passed on from one process to another.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +12,9 @@ use std::time::Duration;
 use sateen_lnd::Tcp;
 use sateen_reactor::{Receiver, Router};
 use sateen_types::{ClientId, Endpoint, Errno, Nid, PORT_DEFAULT};
-use sateen_wire::{Body, Bulk, Header, Message, Request};
+use sateen_wire::{
+    Body, Bulk, HEADER_BYTES, Header, HeaderError, Message, PROTOCOL_VERSION, Request,
+};
 
 use crate::refusal::{Outcome, Refusal};
 
@@ -128,9 +131,27 @@ pub(crate) fn ping(nid: Nid) -> Result<(), String> {
         {
             Err("what listens there is no Sateen server".to_owned())
         }
+        Ok(Body::Reply(reply)) if reply.error == Some(Errno::EPROTONOSUPPORT) => {
+            let other = TcpStream::connect_timeout(&address, PROBE_TIMEOUT).ok().and_then(other);
+            Err(other.map_or_else(|| "it speaks another protocol".to_owned(), |v| v.to_string()))
+        }
         Ok(_) => Ok(()),
         Err(_) => Err("what listens there does not answer".to_owned()),
     }
+}
+
+/// Whether a server of ours listens there that speaks another version of the protocol.
+fn other(mut stream: TcpStream) -> Option<HeaderError> {
+    let client = ClientId(sateen_reactor::random());
+    let header =
+        Header { seq: 1, ..Header::between(Endpoint::Client(client), Endpoint::Mgs, client) };
+    let ping = Message { header, body: Body::Request(Request::Ping), bulk: Bulk::None };
+    stream.set_read_timeout(Some(PROBE_TIMEOUT)).ok()?;
+    stream.write_all(&ping.encode()).ok()?;
+    let mut answer = [0; HEADER_BYTES];
+    stream.read_exact(&mut answer).ok()?;
+    let (version, ..) = Header::decode_any(&answer).ok()?;
+    (version != PROTOCOL_VERSION).then_some(HeaderError::Version(version))
 }
 
 /// Why `who` does not answer at these NIDs, as far as can be seen from here.
@@ -138,7 +159,10 @@ pub(crate) fn why_silent(nids: &[Nid], who: &str) -> String {
     let probe = |nid: &Nid| {
         let Some(address) = address(*nid) else { return format!("{nid} is this process") };
         match TcpStream::connect_timeout(&address, PROBE_TIMEOUT) {
-            Ok(_) => format!("{nid} takes connections, but does not answer as {who}"),
+            Ok(stream) => match other(stream) {
+                Some(version) => format!("{nid}: {version}"),
+                None => format!("{nid} takes connections, but does not answer as {who}"),
+            },
             Err(error) => format!("{nid}: {error}"),
         }
     };
