@@ -35,12 +35,29 @@ impl Atime {
     }
 }
 
+/// What is durable when a call has returned, without an fsync.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Durable {
+    /// Changes of directories: names made, moved and removed.
+    pub names: bool,
+    /// Writes, and changes of attributes.
+    pub files: bool,
+}
+
+impl Durable {
+    /// What the flags of a mount ask for. The kernel does nothing for them.
+    pub fn of(flags: &MountFlags) -> Durable {
+        Durable { names: flags.dirsync || flags.sync, files: flags.sync }
+    }
+}
+
 /// One mount's file system.
 pub struct KernelFs {
     client: Arc<Client>,
     executor: Executor,
     direct_io: bool,
     atime: Atime,
+    durable: Durable,
     /// What the kernel's first inode is.
     root: Fid,
     /// `None` if no target is anywhere else: then nobody waits for long.
@@ -54,8 +71,14 @@ impl KernelFs {
     /// Serves a client that is connected. With `direct_io` reads bypass the page cache, too.
     pub fn new(client: Arc<Client>, executor: Executor, direct_io: bool, atime: Atime) -> KernelFs {
         let keeps_names = AtomicBool::new(false);
-        let (root, interrupts) = (Fid::ROOT, None);
-        KernelFs { client, executor, direct_io, atime, root, interrupts, keeps_names }
+        let (root, interrupts, durable) = (Fid::ROOT, None, Durable::default());
+        KernelFs { client, executor, direct_io, atime, durable, root, interrupts, keeps_names }
+    }
+
+    /// The same, whose calls answer when what they changed is durable.
+    #[must_use]
+    pub fn durable(self, durable: Durable) -> KernelFs {
+        KernelFs { durable, ..self }
     }
 
     /// The same, of what is below a directory. The client must know it for as long as it is
@@ -139,6 +162,7 @@ impl Filesystem for KernelFs {
                     root: self.root,
                     direct_io: self.direct_io,
                     atime: self.atime,
+                    durable: self.durable,
                     keeps_names: self.keeps_names.load(Ordering::Relaxed),
                 };
                 match &self.interrupts {
@@ -153,6 +177,19 @@ impl Filesystem for KernelFs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_decide_what_is_durable_at_once() {
+        let durable = |options: &str| {
+            let mut flags = MountFlags::default();
+            assert!(options.split(',').all(|option| flags.set(option)));
+            Durable::of(&flags)
+        };
+        assert_eq!(durable("rw"), Durable::default());
+        assert_eq!(durable("dirsync"), Durable { names: true, files: false });
+        assert_eq!(durable("sync"), Durable { names: true, files: true });
+        assert_eq!(durable("sync,async"), Durable::default());
+    }
 
     #[test]
     fn options_decide_what_reading_does() {

@@ -8,7 +8,7 @@ use sateen_types::{Attr, DirCookie, Errno, Falloc, Fid, Result};
 use sateen_wire::{Cred, RenameFlags, SetAttr, TimeSet, XattrMode};
 
 use crate::convert;
-use crate::fs::Atime;
+use crate::fs::{Atime, Durable};
 use crate::virtual_xattr;
 use crate::xattr_names;
 
@@ -48,6 +48,7 @@ pub(crate) struct Call {
     pub(crate) direct_io: bool,
     pub(crate) keeps_names: bool,
     pub(crate) atime: Atime,
+    pub(crate) durable: Durable,
 }
 
 fn how(flags: u32, atime: AtimePolicy) -> OpenHow {
@@ -89,6 +90,35 @@ fn umask_of(op: &Op) -> u32 {
         | Op::Create { umask, .. }
         | Op::Tmpfile { umask, .. } => *umask & 0o777,
         _ => 0,
+    }
+}
+
+/// The directories in which a request makes or removes names.
+fn directories_of(op: &Op) -> [Option<u64>; 2] {
+    match op {
+        Op::Mkdir { parent, .. }
+        | Op::Mknod { parent, .. }
+        | Op::Symlink { parent, .. }
+        | Op::Create { parent, .. }
+        | Op::Unlink { parent, .. }
+        | Op::Rmdir { parent, .. } => [Some(*parent), None],
+        Op::Link { new_parent, .. } => [Some(*new_parent), None],
+        Op::Rename { parent, new_parent, .. } => {
+            [Some(*parent), Some(*new_parent).filter(|new| new != parent)]
+        }
+        _ => [None, None],
+    }
+}
+
+/// The inode whose attributes or extended attributes a request changes.
+fn changed_by(op: &Op) -> Option<u64> {
+    match op {
+        Op::Setattr { ino, .. } | Op::Setxattr { ino, .. } | Op::Removexattr { ino, .. } => {
+            Some(*ino)
+        }
+        Op::Fallocate { ino, .. } => Some(*ino),
+        Op::Open { ino, flags, .. } => (flags & O_TRUNC != 0).then_some(*ino),
+        _ => None,
     }
 }
 
@@ -146,12 +176,13 @@ impl Call {
         }
         let umask = umask_of(&request.op);
         let cred = Cred { uid: request.uid, gid: request.gid, umask };
+        let changed = self.to_settle(&request.op);
         match request.op {
             Op::Lookup { .. }
             | Op::Mkdir { .. }
             | Op::Mknod { .. }
             | Op::Symlink { .. }
-            | Op::Link { .. } => match self.entry(request.op, cred).await {
+            | Op::Link { .. } => match self.settled(changed, self.entry(request.op, cred)).await {
                 Ok(entry) => self.answer_entry(entry, reply),
                 Err(errno) => reply.error(errno.raw()),
             },
@@ -166,13 +197,15 @@ impl Call {
                 }
                 Err(errno) => reply.error(errno.raw()),
             },
-            Op::Setattr { ino, attr } => match self.setattr(ino, &attr, cred).await {
-                // Older kernels believe this answer even if an invalidation overtook it.
-                Ok(known) => reply.attr(&convert::attr(&known.attr), convert::validity(false)),
-                Err(errno) => reply.error(errno.raw()),
-            },
+            Op::Setattr { ino, attr } => {
+                match self.settled(changed, self.setattr(ino, &attr, cred)).await {
+                    // Older kernels believe this answer even if an invalidation overtook it.
+                    Ok(known) => reply.attr(&convert::attr(&known.attr), convert::validity(false)),
+                    Err(errno) => reply.error(errno.raw()),
+                }
+            }
             Op::Open { .. } | Op::Create { .. } | Op::Tmpfile { .. } => {
-                self.open(request.op, cred, reply).await;
+                self.open(request.op, cred, changed, reply).await;
             }
             Op::Read { fh, offset, size, .. } => self.read(fh, offset, size, reply).await,
             Op::Write { .. } => self.write(request.op, cred, reply).await,
@@ -203,10 +236,50 @@ impl Call {
                     (Err(_), None) => self.not_told(ino),
                 }
             }
-            op => match self.plain(op, cred).await {
+            op => match self.settled(changed, self.plain(op, cred)).await {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.error(errno.raw()),
             },
+        }
+    }
+
+    /// The inodes that are to be durable before a request is answered that has changed them.
+    fn to_settle(&self, op: &Op) -> [Option<u64>; 2] {
+        let directories = if self.durable.names { directories_of(op) } else { [None; 2] };
+        match changed_by(op) {
+            Some(ino) if self.durable.files => [Some(ino), None],
+            _ => directories,
+        }
+    }
+
+    /// Waits until inodes are durable that something has changed, if that went well.
+    async fn settled<T>(
+        &self,
+        inodes: [Option<u64>; 2],
+        change: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let done = change.await?;
+        for ino in inodes.into_iter().flatten() {
+            self.client.fsync(convert::fid_of(ino)?).await?;
+        }
+        Ok(done)
+    }
+
+    /// The same of an open, which is undone if it is not to be.
+    async fn settled_open<T>(
+        &self,
+        inodes: [Option<u64>; 2],
+        opened: Result<T>,
+        handle: impl FnOnce(&T) -> u64,
+    ) -> Result<T> {
+        let opened = opened?;
+        match self.settled(inodes, async { Ok(()) }).await {
+            Ok(()) => Ok(opened),
+            Err(errno) => {
+                // It has failed already.
+                let _ = self.client.close(handle(&opened)).await;
+                Err(errno)
+            }
         }
     }
 
@@ -284,7 +357,7 @@ impl Call {
         self.client.setattr(convert::fid_of(ino)?, set_attr(attr), cred).await
     }
 
-    async fn open(&self, op: Op, cred: Cred, reply: Reply) {
+    async fn open(&self, op: Op, cred: Cred, changed: [Option<u64>; 2], reply: Reply) {
         match op {
             Op::Open { ino, flags, .. } => {
                 let how = how(flags, self.atime.files);
@@ -292,6 +365,7 @@ impl Call {
                     Ok(fid) => self.client.open(fid, how, cred).await,
                     Err(errno) => Err(errno),
                 };
+                let opened = self.settled_open(changed, opened, |opened| opened.handle).await;
                 let Some(reply) = reply.claim() else { return self.close_unheard(opened).await };
                 match opened {
                     Ok(opened) => {
@@ -309,6 +383,8 @@ impl Call {
                     }
                     Err(errno) => Err(errno),
                 };
+                let created =
+                    self.settled_open(changed, created, |(_, opened)| opened.handle).await;
                 let Some(reply) = reply.claim() else {
                     return self.close_unheard(created.map(|(_, opened)| opened)).await;
                 };
@@ -376,10 +452,12 @@ impl Call {
             }
         }
         match self.client.write(fh, offset, data, flags & O_APPEND != 0).await {
-            Ok(written) if flags & O_DSYNC != 0 => match self.client.sync_written(fh).await {
-                Ok(()) => reply.written(written as u32),
-                Err(errno) => reply.error(errno.raw()),
-            },
+            Ok(written) if flags & O_DSYNC != 0 || self.durable.files => {
+                match self.client.sync_written(fh).await {
+                    Ok(()) => reply.written(written as u32),
+                    Err(errno) => reply.error(errno.raw()),
+                }
+            }
             Ok(written) => reply.written(written as u32),
             Err(errno) => reply.error(errno.raw()),
         }

@@ -15,7 +15,7 @@ use super::network::why_silent;
 use super::port::{ClientPort, ToClient};
 use crate::logging;
 use crate::refusal::{Outcome, Refusal};
-use sateen_mount::{Atime, KernelFs};
+use sateen_mount::{Atime, Durable, KernelFs};
 
 /// How long connecting to all targets of this process, or saying goodbye to any, may take.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -69,7 +69,9 @@ impl Mounted {
         options.flags = how.flags;
         let executor = reactor.executor.clone();
         let atime = Atime::of(&how.flags);
-        let mut fs = KernelFs::new(client.clone(), executor, how.direct_io, atime).below(root);
+        let mut fs = KernelFs::new(client.clone(), executor, how.direct_io, atime)
+            .below(root)
+            .durable(Durable::of(&how.flags));
         if !targets.elsewhere.is_empty() {
             let timers = reactor.timers.clone();
             fs = fs.interruptible(Arc::new(move |ns| Box::pin(timers.sleep(ns))));
