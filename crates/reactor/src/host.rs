@@ -361,7 +361,8 @@ impl<S: Service + 'static> Driven for TargetHost<S> {
     }
 
     fn checkpoint(self: Arc<Self>) {
-        // The log has the story if it failed.
+        // If it failed, the target has stopped: the log has the story, and whoever asks for its
+        // health hears so.
         let _ = self.write_checkpoint();
     }
 }

@@ -304,6 +304,25 @@ fn a_failed_disk_stops_the_target() {
     world.reactor.stop();
 }
 
+/// A checkpoint that fails stops the target, too: whoever asks for its health sees that.
+#[test]
+fn a_failed_checkpoint_stops_the_target() {
+    let world = world(1, false, StoreLimits::default());
+    let client = Client::new(2, world.reactor.router.clone());
+    let asking = client.clone();
+    world.reactor.executor.spawn(Box::pin(async move {
+        let message = asking.message(Endpoint::Ost(0), 0, 1, register(1));
+        assert_eq!(asking.call(message).await.error, None);
+    }));
+    wait_for_tasks(&world.reactor);
+    world.hosts[0].commit_all().unwrap();
+    assert!(!world.hosts[0].is_poisoned());
+    world.journals[0].fail.store(2, Ordering::SeqCst);
+    assert!(world.hosts[0].write_checkpoint().is_err());
+    assert!(world.hosts[0].is_poisoned());
+    world.reactor.stop();
+}
+
 /// A request that needs no disk costs no allocation in the driver, and no other thread.
 #[test]
 fn a_request_allocates_nothing() {

@@ -412,6 +412,12 @@ fn set_one(
     }
     if args.permanent && failures.is_empty() {
         failures.extend(keep(lctl, pattern, Some(value)));
+        if !found && failures.is_empty() {
+            eprintln!(
+                "warning: set_param: no parameter here fits '{pattern}'; it is kept for processes \
+                 that have one (-d takes it back)"
+            );
+        }
     } else if !found && failures.is_empty() {
         failures.push(none_fits(pattern));
     }

@@ -140,6 +140,18 @@ fn options(args: &MountArgs) -> Outcome<How> {
         match option {
             "direct_io" => how.direct_io = true,
             _ if known => {}
+            "remount" => {
+                return Err(Refusal::new(
+                    "what is mounted cannot be given other options",
+                    "umount it, and mount it again with those that it should have",
+                ));
+            }
+            "nosymfollow" | "lazytime" | "iversion" => {
+                return Err(Refusal::new(
+                    format!("the option {option:?} is not supported"),
+                    "leave it out: it would have no effect",
+                ));
+            }
             "flock" | "noflock" => {
                 return Err(Refusal::new(
                     format!("the option {option:?} is not supported yet"),
@@ -223,5 +235,18 @@ mod tests {
         assert!(!options(&args(&["ro,rw"])).unwrap().flags.read_only);
         let refused = options(&args(&["rw,frobnicate"])).unwrap_err();
         assert!(refused.what.contains("frobnicate"));
+        for (option, says) in [
+            ("flock", "not supported yet"),
+            ("noflock", "not supported yet"),
+            ("remount", "cannot be given other options"),
+            ("nosymfollow", "not supported"),
+            ("lazytime", "not supported"),
+            ("iversion", "not supported"),
+        ] {
+            let refused = options(&args(&["rw", option])).unwrap_err();
+            assert!(refused.what.contains(says), "{option}: {}", refused.what);
+        }
+        let ignored = options(&args(&[&IGNORED.join(","), "x-systemd.automount"])).unwrap();
+        assert_eq!(ignored.flags, How::new(false).flags, "they change nothing");
     }
 }

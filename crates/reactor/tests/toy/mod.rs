@@ -219,6 +219,7 @@ pub struct ToyJournal {
     pub writes: Arc<AtomicU64>,
     pub writing: Arc<AtomicUsize>,
     pub trimmed: Arc<AtomicU64>,
+    /// What fails: 1 is a write, 2 to forget what was checkpointed.
     pub fail: Arc<AtomicUsize>,
 }
 
@@ -227,7 +228,7 @@ impl JournalDevice for ToyJournal {
         assert_eq!(self.writing.fetch_add(1, Ordering::SeqCst), 0, "one write at a time");
         assert_eq!(flush.first, self.durable.load(Ordering::SeqCst) + 1, "no gap");
         yield_now();
-        if self.fail.load(Ordering::SeqCst) != 0 {
+        if self.fail.load(Ordering::SeqCst) == 1 {
             return Err(std::io::Error::from_raw_os_error(Errno::EIO.raw()));
         }
         self.durable.store(flush.upto, Ordering::SeqCst);
@@ -238,6 +239,9 @@ impl JournalDevice for ToyJournal {
 
     fn trim(&mut self, upto: u64) -> std::io::Result<()> {
         assert!(upto <= self.durable.load(Ordering::SeqCst));
+        if self.fail.load(Ordering::SeqCst) == 2 {
+            return Err(std::io::Error::from_raw_os_error(Errno::EIO.raw()));
+        }
         self.trimmed.store(upto, Ordering::SeqCst);
         Ok(())
     }

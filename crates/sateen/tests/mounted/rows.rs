@@ -2,7 +2,7 @@
 //! as it is written there. Rows that have a test of their own elsewhere are not repeated here.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{
     FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink,
@@ -16,6 +16,10 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, ReadWriteFlags};
 
+use sateen_testkit::can_mount;
+use sateen_testkit::cluster::{Cluster, ok, until};
+
+use crate::BINARY;
 use crate::rig::{Rig, Servers, on_both};
 
 on_both!(
@@ -27,6 +31,9 @@ on_both!(
     a_directory_is_listed_and_removed,
     direct_io_of_any_alignment,
     a_file_open_for_writing_elsewhere_is_executed,
+    what_the_kernel_keeps_of_a_file,
+    a_file_is_opened_by_its_handle_on_any_mount,
+    the_atime_of_a_directory_is_seen_elsewhere,
 );
 
 /// The device `null`.
@@ -237,4 +244,128 @@ fn a_file_open_for_writing_elsewhere_is_executed(servers: Servers) {
     assert!(Command::new(&here).status().unwrap().success());
     drop(writing);
     rig.end();
+}
+
+fn what_the_kernel_keeps_of_a_file(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-kept", 2, false) else { return };
+    let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("file"));
+    fs::write(&here, b"content").unwrap();
+    // Names of our own are for the tools.
+    let own = rustix::fs::setxattr(&here, "sateen.mine", b"v", XattrFlags::empty());
+    assert_eq!(own, Err(Errno::OPNOTSUPP));
+    let space = rustix::fs::setxattr(&here, "sateen.space", b"v", XattrFlags::empty());
+    assert_eq!(space, Err(Errno::PERM));
+
+    // Version 2, permitted and effective: CAP_NET_RAW.
+    let mut capability = [0; 20];
+    capability[..4].copy_from_slice(&0x0200_0001u32.to_le_bytes());
+    capability[4..8].copy_from_slice(&(1u32 << 13).to_le_bytes());
+    let name = "security.capability";
+    rustix::fs::setxattr(&here, name, &capability, XattrFlags::empty()).unwrap();
+    let mut value = [0; 64];
+    assert_eq!(rustix::fs::getxattr(&there, name, &mut value), Ok(capability.len()));
+    assert_eq!(value[..20], capability);
+    let mut file = File::options().append(true).open(&here).unwrap();
+    file.write_all(b" more").unwrap();
+    drop(file);
+    until("the first write has taken the capability away", || {
+        [&here, &there]
+            .iter()
+            .all(|path| rustix::fs::getxattr(*path, name, &mut [0; 64]) == Err(Errno::NODATA))
+    });
+
+    // No block of a disk is behind a file: each is a hole.
+    let script = "open(my $f, '<', $ARGV[0]) or die; my $block = pack('i', 0); \
+                  ioctl($f, 1, $block) or die $!; print unpack('i', $block)";
+    let output = Command::new("perl").args(["-e", script]).arg(&here).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0", "{output:?}");
+    rig.end();
+}
+
+/// Takes a handle of a file by its name, and reads the file by it below another mount.
+const BY_HANDLE: &str = r#"
+my ($path, $mount) = @ARGV;
+my ($name, $open) = `uname -m` =~ /x86_64/ ? (303, 304) : (264, 265);
+my ($handle, $id) = (pack('I i x128', 128, 0), pack('i', 0));
+syscall($name, -100, $path, $handle, $id, 0) == 0 or die "name_to_handle_at: $!";
+rename($path, "$path.moved") or die "rename: $!";
+open(my $at, '<', $mount) or die "open: $!";
+my $fd = syscall($open, fileno($at), $handle, 0);
+$fd >= 0 or die "open_by_handle_at: $!";
+open(my $file, '<&=', $fd) or die "fdopen: $!";
+print <$file>;
+close($file);
+unlink("$path.moved") or die "unlink: $!";
+$fd = syscall($open, fileno($at), $handle, 0);
+print $fd < 0 ? " then $!" : " then opened";
+"#;
+
+fn a_file_is_opened_by_its_handle_on_any_mount(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-handle", 2, false) else { return };
+    let path = rig.mnt().join("file");
+    fs::write(&path, b"content").unwrap();
+    for mount in rig.mounts() {
+        fs::write(&path, b"content").unwrap();
+        let mut perl = Command::new("perl");
+        let output = perl.args(["-e", BY_HANDLE]).arg(&path).arg(mount).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said, "content then Stale file handle", "{output:?}");
+    }
+    rig.end();
+}
+
+fn the_atime_of_a_directory_is_seen_elsewhere(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-atime", 2, false) else { return };
+    let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("dir"));
+    fs::create_dir(&here).unwrap();
+    fs::write(here.join("file"), b"file").unwrap();
+    let old = Timespec { tv_sec: 1000, tv_nsec: 0 };
+    let times = Timestamps { last_access: old, last_modification: old };
+    utimensat(CWD, &here, &times, AtFlags::empty()).unwrap();
+    assert_eq!(fs::metadata(&there).unwrap().atime(), 1000);
+    assert_eq!(fs::read_dir(&here).unwrap().count(), 1);
+    assert!(fs::metadata(&here).unwrap().atime() > 1000);
+    // Its attributes are asked for anew, because somebody changes them.
+    fs::write(here.join("other"), b"other").unwrap();
+    until("the atime is seen", || fs::metadata(&there).unwrap().atime() > 1000);
+    rig.end();
+}
+
+#[test]
+fn a_mount_sets_the_atimes_that_it_is_told_to_set() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "row-atimes");
+    let (mds, oss) = cluster.start();
+    let old = Timespec { tv_sec: 1000, tv_nsec: 0 };
+    // A day ago at least, and since the last change: `relatime` sets it once.
+    let newer = Timespec { tv_sec: 900, tv_nsec: 0 };
+    let times = Timestamps { last_access: old, last_modification: newer };
+    for (option, file, dir) in [
+        ("relatime", true, true),
+        ("noatime", false, false),
+        ("strictatime", true, true),
+        ("nodiratime", true, false),
+    ] {
+        let mnt = cluster.path(option);
+        ok(cluster.mount_command(option).args(["-o", option]));
+        cluster.mounts.push(mnt.clone());
+        fs::create_dir(mnt.join("dir")).unwrap();
+        fs::write(mnt.join("file"), b"content").unwrap();
+        let is_set = |name: &str| {
+            let path = mnt.join(name);
+            utimensat(CWD, &path, &times, AtFlags::empty()).unwrap();
+            match name {
+                "dir" => drop(fs::read_dir(&path).unwrap().count()),
+                _ => drop(fs::read(&path).unwrap()),
+            }
+            fs::metadata(&path).unwrap().atime() != 1000
+        };
+        assert_eq!((is_set("file"), is_set("dir")), (file, dir), "{option}");
+        fs::remove_dir(mnt.join("dir")).unwrap();
+        fs::remove_file(mnt.join("file")).unwrap();
+        cluster.umount(&mnt);
+    }
+    cluster.finish([oss, mds]);
 }

@@ -1,0 +1,169 @@
+//! Halves of a file system, and peers that do not answer as they should: what is said, and what
+//! works again when the rest comes.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use sateen_testkit::can_mount;
+use sateen_testkit::cluster::{Cluster, ok, refused, run_folder, text, until};
+use sateen_wire::{Header, Kind, Lengths};
+
+use crate::{BINARY, as_program, osts_of};
+
+#[test]
+fn half_a_file_system_says_what_is_missing() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "half");
+    cluster.make(1);
+    let mgs = cluster.serve(1, &["mgt"]);
+    let said = refused(&mut cluster.mount_command("mnt"));
+    assert!(said.contains("has no MDT0000 yet"), "{said}");
+
+    // Names need no OST, and data does.
+    let mds = cluster.serve(3, &["mdt0"]);
+    let mnt = cluster.mount("mnt");
+    fs::create_dir(mnt.join("dir")).unwrap();
+    let full = fs::write(mnt.join("dir/before"), b"data").unwrap_err();
+    assert_eq!(full.raw_os_error(), Some(28), "{full}");
+    let df = ok(Command::new("df").arg(&mnt));
+    assert!(df.contains("scratch"), "{df}");
+    let checked = ok(as_program("lfs").args(["check", "mdts"]).arg(&mnt));
+    assert!(checked.contains("scratch-MDT0000") && checked.contains("active"), "{checked}");
+
+    let oss = cluster.serve(2, &["ost0"]);
+    let path = mnt.join("dir/after");
+    until("the OST is used", || fs::write(&path, b"data").is_ok());
+    assert_eq!(fs::read(&path).unwrap(), b"data");
+    assert_eq!(osts_of(&path), [0]);
+    until("what could not be written can be now", || {
+        fs::write(mnt.join("dir/before"), b"data").is_ok()
+    });
+    assert_eq!(fs::read(mnt.join("dir/before")).unwrap(), b"data");
+    cluster.finish([oss, mds, mgs]);
+}
+
+#[test]
+fn another_version_of_the_protocol_is_named() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = Cluster::new(BINARY, "version");
+    let listener = TcpListener::bind(("127.0.0.1", cluster.port)).unwrap();
+    // Nobody waits for it: it ends with the process.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || answer_as_another(stream.unwrap()));
+        }
+    });
+    for mut command in [cluster.mount_command("mnt"), {
+        let mut ping = as_program("lctl");
+        ping.arg("ping").arg(cluster.nid(1));
+        ping
+    }] {
+        let output = command.output().unwrap();
+        let said = text(&output);
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("speaks version 9 of the protocol, this sateen version 1"), "{said}");
+    }
+}
+
+/// Answers every message as a peer of version 9 may: with a header that has its place for ever,
+/// and a body of its own.
+fn answer_as_another(mut stream: std::net::TcpStream) -> Option<()> {
+    loop {
+        let mut head = [0; sateen_wire::HEADER_BYTES];
+        stream.read_exact(&mut head).ok()?;
+        let (_, _, header, lengths) = Header::decode_any(&head).unwrap();
+        let rest = usize::from(lengths.extensions) + (lengths.body + lengths.bulk) as usize;
+        stream.read_exact(&mut vec![0; rest]).ok()?;
+        let lengths = Lengths { extensions: 0, body: 3, bulk: 0, body_crc: 0 };
+        let mut answer = header.reply().encode(Kind::Reply, lengths);
+        answer[4..6].copy_from_slice(&9u16.to_le_bytes());
+        let (fields, crc) = answer.split_last_chunk_mut::<4>().unwrap();
+        *crc = sateen_wire::disk::crc32c(fields).to_le_bytes();
+        stream.write_all(&answer).ok()?;
+        stream.write_all(b"new").ok()?;
+    }
+}
+
+#[test]
+fn parameters_are_listed_and_told_without_values() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "listed");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let folder = run_folder(&mnt);
+    let lctl = |args: &[&str]| as_program("lctl").arg("--data").arg(&folder).args(args).output();
+    let good = |args: &[&str]| {
+        let output = lctl(args).unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let one = "osc.*OST0001*.max_rpcs_in_flight";
+    let names = good(&["get_param", "-N", one]);
+    assert!(names.starts_with("osc.scratch-OST0001-osc-"), "{names}");
+    assert!(names.ends_with(".max_rpcs_in_flight\n") && names.lines().count() == 1, "{names}");
+    assert_eq!(good(&["get_param", "-N", "-F", one]), names.replace('\n', "=\n"));
+    assert_eq!(good(&["get_param", "-N", "-F", "version"]), "version\n");
+    let above = good(&["list_param", "-F", "osc"]);
+    assert_eq!(above, "osc/\n");
+    let below = good(&["list_param", "-R", "-F", "osc"]);
+    assert!(below.lines().any(|line| line == names.trim_end().to_owned() + "="), "{below}");
+    assert!(below.lines().all(|line| line.starts_with("osc")), "{below}");
+    assert!(good(&["get_param", "-n", "mdc.*.import"]).contains("features: 0x0"));
+
+    // What nothing here has is kept, and said.
+    let output = lctl(&["set_param", "-P", "osc.*-OST0099*.max_rpcs_in_flight=9"]).unwrap();
+    let said = text(&output);
+    assert!(output.status.success() && said.contains("no parameter here fits"), "{said}");
+    let output = lctl(&["set_param", "-P", &format!("{one}=9")]).unwrap();
+    let said = text(&output);
+    assert!(output.status.success() && !said.contains("warning"), "{said}");
+    cluster.finish([oss, mds]);
+}
+
+/// Requests of a kind that a mount has sent to the MDT.
+fn sent(mnt: &Path, name: &str) -> u64 {
+    let stats = ok(as_program("lctl").arg("--data").arg(run_folder(mnt)).args([
+        "get_param",
+        "-n",
+        "mdc.*.stats",
+    ]));
+    let line = stats.lines().find(|line| line.split_whitespace().next() == Some(name));
+    line.map_or(0, |line| line.split_whitespace().nth(1).unwrap().parse().unwrap())
+}
+
+#[test]
+fn a_mount_waits_for_what_it_is_told_to_wait_for() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "dirsync");
+    let (mds, oss) = cluster.start();
+    let script = "cd $MNT; mkdir d; mkfifo p; ln -s x s; : >f; ln f l; mv f g; mv g d/g; \
+                  rm l s p; rm d/g; rmdir d";
+    // Of the names, `mv` between two directories for both.
+    for (option, names, file) in [("rw", 0, 0), ("dirsync", 13, 0), ("sync", 13, 2)] {
+        let mnt = cluster.path(option);
+        ok(cluster.mount_command(option).args(["-o", option]));
+        cluster.mounts.push(mnt.clone());
+        ok(Command::new("bash").args(["-euc", script]).env("MNT", &mnt));
+        assert_eq!(sent(&mnt, "mds_sync"), names, "{option}");
+        let mut open = fs::File::create(mnt.join("file")).unwrap();
+        let before = sent(&mnt, "mds_sync");
+        open.write_all(b"x").unwrap();
+        open.set_len(9).unwrap();
+        drop(open);
+        assert_eq!(sent(&mnt, "mds_sync") - before, file, "{option}");
+        fs::remove_file(mnt.join("file")).unwrap();
+        cluster.umount(&mnt);
+    }
+    cluster.finish([oss, mds]);
+}
