@@ -96,6 +96,8 @@ pub struct Data {
     /// After a crash the size may be anything from here to there, until somebody looks from
     /// this time on.
     sizes: Option<(u64, u64, u64)>,
+    /// Or it may be one of these, if a truncate has happened, and nothing after it.
+    cuts: Vec<u64>,
     /// The size that is durable at least.
     synced_size: u64,
     /// Sizes before truncates that the MDT may still lose, with their transnos.
@@ -127,7 +129,7 @@ impl Data {
 
     /// Whether the size is certain.
     pub fn is_certain(&self) -> bool {
-        self.sizes.is_none()
+        self.sizes.is_none() && self.cuts.is_empty()
     }
 
     /// Whether `size` may be the size.
@@ -135,6 +137,7 @@ impl Data {
         size == self.size()
             || self.late
             || self.sizes.is_some_and(|(low, high, _)| low <= size && size <= high)
+            || self.cuts.contains(&size)
     }
 
     /// A client whose locks are in order was told this size: false if it cannot be. What was
@@ -150,7 +153,7 @@ impl Data {
     }
 
     fn settle_size(&mut self, size: u64) {
-        self.sizes = None;
+        (self.sizes, self.cuts) = (None, Vec::new());
         if size < self.size() && self.late {
             // Bytes may lie behind it of which nobody knows: they come to light if it grows.
             self.ends_before(size);
@@ -174,6 +177,16 @@ impl Data {
         self.sizes = Some((now.0.min(low), now.1.max(high), now.2.max(from_ns)));
     }
 
+    /// Something is done to a file that may have been truncated: from here on its size may be
+    /// anything between what it was and what it would be.
+    fn forget_cuts(&mut self) {
+        for size in core::mem::take(&mut self.cuts) {
+            let old = self.size();
+            self.loosen(old.min(size), old.max(size), 0);
+            self.synced_size = self.synced_size.min(size);
+        }
+    }
+
     fn also(&mut self, offset: u64, bytes: Vec<u8>, settles_ns: u64) {
         if !bytes.is_empty() {
             self.under.push(Piece { client: NOBODY, offset, bytes: bytes.clone(), settles_ns });
@@ -183,6 +196,7 @@ impl Data {
 
     /// A write was answered.
     pub fn wrote(&mut self, client: ClientId, offset: u64, bytes: &[u8]) {
+        self.forget_cuts();
         let end = offset + bytes.len() as u64;
         self.is_written = true;
         subtract(&mut self.maybe, offset, end);
@@ -215,6 +229,7 @@ impl Data {
         how: Fallocate,
         (at, zeros): (u64, &[u8]),
     ) {
+        self.forget_cuts();
         self.is_written = true;
         self.writers.insert(client);
         if how == Fallocate::Punch {
@@ -243,6 +258,7 @@ impl Data {
         settles_ns: u64,
         done: bool,
     ) {
+        self.forget_cuts();
         let end = offset + bytes.len() as u64;
         self.writers.insert(client);
         let from = (offset as usize).min(self.content.len());
@@ -273,15 +289,15 @@ impl Data {
         for pieces in all {
             subtract(pieces, size, u64::MAX);
         }
-        self.sizes = None;
+        (self.sizes, self.cuts) = (None, Vec::new());
         self.synced_size = self.synced_size.min(size);
     }
 
     /// A truncate may have happened.
     pub fn may_be_cut(&mut self, size: u64, settles_ns: u64) {
         let old = self.size();
-        self.loosen(old.min(size), old.max(size), settles_ns);
-        self.synced_size = self.synced_size.min(size);
+        self.loosen(old, old, settles_ns);
+        self.cuts.push(size);
         self.cut_to = self.cut_to.map(|(transno, to)| (transno, to.min(size)));
         if size < old {
             self.also(size, vec![0; (old - size) as usize], settles_ns);
@@ -343,6 +359,7 @@ impl Data {
         there: &[u8],
         acked: bool,
     ) -> Result<(), String> {
+        self.forget_cuts();
         let end = offset + bytes.len() as u64;
         for (place, (new, byte)) in (offset..).zip(bytes.iter().zip(there)) {
             if new != byte && !self.may_be(place, *byte) {
@@ -457,6 +474,7 @@ impl Data {
         }
         if let Some((low, high, _)) = self.sizes {
             self.sizes = Some((low.max(size.min(high)), high, settles_ns));
+            self.cuts.retain(|cut| *cut >= size);
         }
         true
     }
@@ -485,9 +503,13 @@ impl Data {
             }
             true
         } else if whole {
-            end <= self.size() || self.sizes.is_some_and(|(_, high, _)| end <= high)
+            end <= self.size()
+                || self.sizes.is_some_and(|(_, high, _)| end <= high)
+                || self.cuts.iter().any(|cut| end <= *cut)
         } else if got.is_empty() {
-            self.size() <= offset || self.sizes.is_some_and(|(low, ..)| low <= offset)
+            self.size() <= offset
+                || self.sizes.is_some_and(|(low, ..)| low <= offset)
+                || self.cuts.iter().any(|cut| *cut <= offset)
         } else {
             self.saw_size(end, now_ns)
         };
