@@ -51,6 +51,10 @@ pub enum Command {
     Ior(Ior),
     /// Rates of directories and files, with mdtest's options and output.
     Mdtest(Mdtest),
+    /// What a described system will do: bandwidth and metadata rates, and what limits them.
+    Predict(sateen_model::command::Predict),
+    /// How large a test of a system must be: nodes, threads, bytes and hours.
+    Plan(sateen_model::command::Plan),
     /// Prints a table of rates, a column for each folder.
     Rates {
         /// Files to create, stat and remove.
@@ -97,6 +101,8 @@ pub fn run(bench: &Bench, world: Option<&dyn Communicator>) -> u8 {
     let done = match &bench.command {
         Command::Ior(ior) => return work(bench, ior, world),
         Command::Mdtest(mdtest) => return work(bench, mdtest, world),
+        Command::Predict(predict) => return told(predict.run(&mut std::io::stdout().lock())),
+        Command::Plan(plan) => return told(plan.run(&mut std::io::stdout().lock())),
         Command::Rates { files, mib, columns } => rates::run(*files, *mib, columns),
         Command::CrashWrite { dir, notes } => crash::write(dir, notes),
         Command::CrashCheck { dir, notes } => crash::check(dir, notes),
@@ -106,6 +112,18 @@ pub fn run(bench: &Bench, world: Option<&dyn Communicator>) -> u8 {
         Err(error) => {
             eprintln!("sateen-bench: {error:#}");
             EXIT_FAILED
+        }
+    }
+}
+
+/// What a command that measures nothing ends with: it fails only if it was asked nonsense, or
+/// nobody reads what it says.
+fn told(done: anyhow::Result<()>) -> u8 {
+    match done {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("sateen-bench: {error:#}");
+            EXIT_USAGE
         }
     }
 }

@@ -6,5 +6,6 @@ mod broken;
 mod data;
 mod ior;
 mod mdtest;
+mod model;
 mod originals;
 mod rig;
