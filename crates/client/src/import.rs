@@ -32,8 +32,9 @@ pub(crate) const RPCS_IN_FLIGHT_MAX: usize = 512;
 /// A request that is not answered is sent again after this: 1 s. While the connection stands,
 /// it is sent again after twice as long each time, since the target most likely has it.
 const RESEND_NS: u64 = 1_000_000_000;
-/// But not less often than this: 8 s.
-const RESEND_MAX_NS: u64 = 8_000_000_000;
+/// But not less often than this: 4 s. Whoever has to give a lock back within 20 s has seven tries
+/// then to finish what goes by it.
+const RESEND_MAX_NS: u64 = 4_000_000_000;
 
 /// What is kept of a request until its answer.
 #[derive(Debug)]
