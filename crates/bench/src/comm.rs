@@ -79,6 +79,10 @@ pub trait Communicator: Send + Sync {
     /// Ends the run of all ranks, because of this one.
     fn abort(&self, why: &str);
 
+    /// Says why this rank is about to end, where others can be told, before it takes away what
+    /// they use: else they would fail first, of that. [`Communicator::abort`] follows.
+    fn fails(&self, _why: &str) {}
+
     /// Operations that a rank has done in the current phase, if its count can be seen from
     /// here; shown while it runs.
     fn done(&self, rank: usize) -> Option<&AtomicU64>;

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use crate::comm::Communicator;
+
 /// Exit code of a run that failed: a system call, a vanished rank, an interruption.
 pub const EXIT_FAILED: u8 = 1;
 /// Exit code of options that make no sense; nothing was done.
@@ -49,6 +51,13 @@ impl Error {
     /// Options that make no sense.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::Usage(message.into())
+    }
+
+    /// Says it to the other ranks, before this one cleans up, if it is the one to know.
+    pub fn tell(&self, comm: &dyn Communicator) {
+        if let Self::Io { .. } | Self::Failed(_) = self {
+            comm.fails(&self.to_string());
+        }
     }
 
     /// The exit code that says it.

@@ -91,6 +91,10 @@ impl Communicator for Local {
         self.board.stop(&why);
     }
 
+    fn fails(&self, why: &str) {
+        self.abort(why);
+    }
+
     fn done(&self, rank: usize) -> Option<&AtomicU64> {
         self.board.done(rank)
     }

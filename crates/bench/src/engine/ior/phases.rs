@@ -87,7 +87,8 @@ pub(super) fn run<I: FileInterface>(
         made: 0,
     };
     let done = run.repetitions();
-    if done.is_err() {
+    if let Err(error) = &done {
+        error.tell(comm);
         run.clean_up();
     }
     done?;

@@ -80,7 +80,8 @@ pub(super) fn run<I: FileInterface>(
     for iteration in 0..test.iterations {
         run.names.iteration = iteration;
         done = run.iteration();
-        if done.is_err() {
+        if let Err(error) = &done {
+            error.tell(comm);
             run.clean_up();
             break;
         }
