@@ -10,6 +10,7 @@ use crate::engine::ior::Ior;
 use crate::engine::mdtest::Mdtest;
 use crate::engine::{Engine, Setting};
 use crate::error::{EXIT_FAILED, EXIT_USAGE, Error, Result};
+use crate::memblock::Memblock;
 use crate::progress::Progress;
 use crate::{crash, rates};
 
@@ -51,6 +52,8 @@ pub enum Command {
     Ior(Ior),
     /// Rates of directories and files, with mdtest's options and output.
     Mdtest(Mdtest),
+    /// Takes most of this host's memory and locks it, so that caches cannot flatter a result.
+    Memblock(Memblock),
     /// What a described system will do: bandwidth and metadata rates, and what limits them.
     Predict(sateen_model::command::Predict),
     /// How large a test of a system must be: nodes, threads, bytes and hours.
@@ -101,6 +104,7 @@ pub fn run(bench: &Bench, world: Option<&dyn Communicator>) -> u8 {
     let done = match &bench.command {
         Command::Ior(ior) => return work(bench, ior, world),
         Command::Mdtest(mdtest) => return work(bench, mdtest, world),
+        Command::Memblock(memblock) => return hold(bench, memblock),
         Command::Predict(predict) => return told(predict.run(&mut std::io::stdout().lock())),
         Command::Plan(plan) => return told(plan.run(&mut std::io::stdout().lock())),
         Command::Rates { files, mib, columns } => rates::run(*files, *mib, columns),
@@ -126,6 +130,21 @@ fn told(done: anyhow::Result<()>) -> u8 {
             EXIT_USAGE
         }
     }
+}
+
+/// Blocks memory. It needs no ranks: a host has one memory.
+fn hold(bench: &Bench, memblock: &Memblock) -> u8 {
+    let done = match bench.np {
+        None => memblock.run(bench.quiet),
+        Some(_) => Err(Error::usage("-np: a host's memory is blocked once")),
+    };
+    done.unwrap_or_else(|error| {
+        match &error {
+            Error::Stopped => eprintln!("sateen-bench: interrupted; all was let go"),
+            _ => eprintln!("sateen-bench: {error}"),
+        }
+        error.exit_code()
+    })
 }
 
 /// Runs a workload, as one of the ranks or as who starts them.

@@ -9,6 +9,7 @@
 //! | [`pattern`] | data that proves on reading who wrote it where |
 //! | [`stats`] | repetitions summed up, latencies in HDR histograms |
 //! | [`progress`] | how far a run is |
+//! | [`memblock`] | memory that caches cannot use |
 //! | [`rates`], [`crash`] | a quick table of rates, and proof of what a crash must not lose |
 //!
 //! It knows nothing of Sateen's insides, so that the same program measures any file system.
@@ -21,6 +22,7 @@ pub mod crash;
 pub mod engine;
 pub mod error;
 pub mod io;
+pub mod memblock;
 pub mod pattern;
 pub mod progress;
 pub mod rates;

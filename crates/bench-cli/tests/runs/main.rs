@@ -6,6 +6,7 @@ mod broken;
 mod data;
 mod ior;
 mod mdtest;
+mod memblock;
 mod model;
 mod originals;
 mod rig;
