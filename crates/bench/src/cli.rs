@@ -12,7 +12,7 @@ use crate::engine::{Engine, Setting};
 use crate::error::{EXIT_FAILED, EXIT_USAGE, Error, Result};
 use crate::memblock::Memblock;
 use crate::progress::Progress;
-use crate::{crash, rates};
+use crate::{crash, guard, rates};
 
 /// Variables that tell a process that MPI has started it.
 const MPI_VARIABLES: [&str; 5] =
@@ -40,6 +40,9 @@ pub struct Bench {
     /// Report as JSON.
     #[arg(long, global = true)]
     pub json: bool,
+    /// What is done about pitfalls.
+    #[command(flatten)]
+    pub guard: guard::Options,
     /// The command.
     #[command(subcommand)]
     pub command: Command,
@@ -184,6 +187,7 @@ fn start(bench: &Bench, engine: &dyn Engine) -> Result<u8> {
         return Err(Error::usage(format!("-np: between 1 and {RANKS_MAX} ranks")));
     }
     engine.validate(size)?;
+    guard::check(&bench.guard)?;
     if size > 1 {
         return launch(size, &std::env::args_os().collect::<Vec<_>>());
     }
@@ -194,7 +198,7 @@ fn start(bench: &Bench, engine: &dyn Engine) -> Result<u8> {
 fn rank(bench: &Bench, engine: &dyn Engine, comm: &dyn Communicator) -> u8 {
     let command_line = std::env::args_os().map(|one| one.to_string_lossy().into_owned()).collect();
     let done = Progress::around(comm, bench.quiet || bench.json, |progress| {
-        engine.run(comm, &Setting { command_line, progress, json: bench.json })
+        engine.run(comm, &Setting { command_line, progress, json: bench.json, guard: &bench.guard })
     });
     match done {
         Ok(code) => code,

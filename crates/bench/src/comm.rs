@@ -12,7 +12,7 @@
 
 mod board;
 mod launch;
-mod local;
+pub(crate) mod local;
 mod nodes;
 mod solo;
 

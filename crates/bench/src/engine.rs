@@ -14,6 +14,7 @@ use clap::ValueEnum;
 
 use crate::comm::Communicator;
 use crate::error::Result;
+use crate::guard;
 use crate::progress::Progress;
 
 /// What is measured.
@@ -36,6 +37,8 @@ pub struct Setting<'a> {
     pub progress: &'a Progress,
     /// The result as JSON, for programs.
     pub json: bool,
+    /// What is done about pitfalls.
+    pub guard: &'a guard::Options,
 }
 
 /// A workload.

@@ -6,6 +6,7 @@
 //! | [`comm`] | ranks and how they talk: one process, local processes, or what a program brings (MPI) |
 //! | [`io`] | what is measured, behind one interface: a directory, or nothing at all |
 //! | [`engine`] | the workloads: IOR, mdtest |
+//! | [`guard`] | the pitfalls of measuring, each with a warning |
 //! | [`pattern`] | data that proves on reading who wrote it where |
 //! | [`stats`] | repetitions summed up, latencies in HDR histograms |
 //! | [`progress`] | how far a run is |
@@ -21,6 +22,7 @@ pub mod comm;
 pub mod crash;
 pub mod engine;
 pub mod error;
+pub mod guard;
 pub mod io;
 pub mod memblock;
 pub mod pattern;

@@ -3,7 +3,10 @@
 //!
 //! Ranks count what they have done in words that the root can see; a thread of the root looks
 //! at them, so that nothing is shown by whoever measures. Under MPI the root sees its own count
-//! alone and takes the others to be as far.
+//! alone and takes the others to be as far; for the rates over time, which are kept whether they
+//! are shown or not, each of them looks at itself.
+
+mod series;
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::Ordering;
@@ -13,8 +16,12 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+pub use series::{Sample, Series};
+
 use crate::comm::Communicator;
+use crate::error::Result;
 use crate::size::MIB;
+use series::Samples;
 
 /// Time between two looks for the bar.
 const LOOK: Duration = Duration::from_millis(250);
@@ -52,6 +59,7 @@ enum Form {
 struct State {
     stage: Option<(Stage, Instant)>,
     bar: Option<ProgressBar>,
+    samples: Samples,
     over: bool,
 }
 
@@ -59,6 +67,8 @@ struct State {
 #[derive(Debug)]
 pub struct Progress {
     form: Form,
+    /// Whether this rank looks at counts: the root, and who alone sees its own.
+    looks: bool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -69,7 +79,7 @@ pub struct Shown<'a>(&'a Progress);
 
 impl Drop for Shown<'_> {
     fn drop(&mut self) {
-        if self.0.form != Form::Quiet {
+        if self.0.looks {
             let mut state = self.0.state();
             state.stage = None;
             if let Some(bar) = state.bar.take() {
@@ -77,6 +87,28 @@ impl Drop for Shown<'_> {
             }
         }
     }
+}
+
+impl Shown<'_> {
+    /// The rates of the phase, which is over; all ranks together.
+    pub fn series(&self, comm: &dyn Communicator) -> Result<Series> {
+        let mut samples = Vec::new();
+        if self.0.looks {
+            let state = self.0.state();
+            if let Some((_, since)) = state.stage {
+                let (done, _) = seen(comm);
+                samples =
+                    state.samples.until(Sample { seconds: since.elapsed().as_secs_f64(), done });
+            }
+        }
+        Series::gather(comm, &samples)
+    }
+}
+
+/// What the ranks that can be seen have done, and how many they are.
+fn seen(comm: &dyn Communicator) -> (u64, usize) {
+    let counts = (0..comm.size()).filter_map(|rank| comm.done(rank));
+    counts.fold((0, 0), |(sum, ranks), count| (sum + count.load(Ordering::Relaxed), ranks + 1))
 }
 
 /// Ends the thread, also when the work panics.
@@ -97,8 +129,9 @@ impl Progress {
             false if stderr().is_terminal() => Form::Bar,
             false => Form::Lines,
         };
-        let progress = Self { form, state: Mutex::default(), changed: Condvar::new() };
-        if form == Form::Quiet {
+        let looks = comm.is_root() || comm.done(0).is_none();
+        let progress = Self { form, looks, state: Mutex::default(), changed: Condvar::new() };
+        if !looks {
             return work(&progress);
         }
         thread::scope(|scope| {
@@ -110,8 +143,10 @@ impl Progress {
 
     /// Shows a phase; begun before its time is taken, and dropped after.
     pub fn show(&self, stage: Stage) -> Shown<'_> {
-        if self.form != Form::Quiet {
-            self.state().stage = Some((stage, Instant::now()));
+        if self.looks {
+            let mut state = self.state();
+            state.samples.clear();
+            state.stage = Some((stage, Instant::now()));
         }
         Shown(self)
     }
@@ -138,6 +173,11 @@ impl Progress {
                 (of, before, line_at) = (Some(since), (since, 0), FIRST_LINE);
             }
             let now = Instant::now();
+            let (done, _) = seen(comm);
+            state.samples.look(Sample { seconds: (now - since).as_secs_f64(), done });
+            if self.form == Form::Quiet {
+                continue;
+            }
             let look = Look::take(comm, &stage, since, now, before);
             before = (now, look.done);
             match self.form {

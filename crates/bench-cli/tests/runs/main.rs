@@ -9,4 +9,5 @@ mod mdtest;
 mod memblock;
 mod model;
 mod originals;
+mod pitfalls;
 mod rig;

@@ -101,12 +101,12 @@ impl Communicator for Local {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::comm::Reduce;
 
     /// Runs `work` as so many ranks, threads here, each with a mapping of its own.
-    fn ranks<T: Send>(size: usize, work: impl Fn(&Local) -> T + Sync) -> Vec<T> {
+    pub(crate) fn ranks<T: Send>(size: usize, work: impl Fn(&Local) -> T + Sync) -> Vec<T> {
         let fd = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&fd, Board::bytes(size) as u64).unwrap();
         let (fd, work) = (&fd, &work);

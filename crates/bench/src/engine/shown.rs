@@ -2,8 +2,25 @@
 
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::io::Space;
 use crate::size::{GIB, MIB, TIB};
+
+/// What marks a JSON document as one of ours, so that `report` knows what it reads.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Mark {
+    /// Changes when an older `report` would read it wrongly.
+    format: u32,
+    program: &'static str,
+}
+
+impl Mark {
+    /// Of a workload.
+    pub fn of(program: &'static str) -> Self {
+        Self { format: 1, program }
+    }
+}
 
 /// Room of a file system, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]

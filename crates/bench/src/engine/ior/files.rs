@@ -48,6 +48,13 @@ impl Files<'_> {
         (0..ranks).map(|rank| self.path(rank, repetition)).collect()
     }
 
+    /// The directories that files are in, and how their names begin there.
+    pub(super) fn places(&self) -> Vec<(PathBuf, String)> {
+        let names = self.test.file.split('@').map(PathBuf::from);
+        let named = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into());
+        names.filter_map(|path| Some((beside(&path), named(&path)?))).collect()
+    }
+
     /// Where the file system is whose room is shown.
     pub(super) fn place(&self) -> PathBuf {
         beside(&self.named(0))

@@ -20,9 +20,10 @@ use crate::engine::Setting;
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::error::{EXIT_WRONG_DATA, Error, Result};
+use crate::guard::{self, Guard, Mine, Placement, Reading};
 use crate::io::{FileInterface, Open};
 use crate::pattern::Pattern;
-use crate::progress::Stage;
+use crate::progress::{Series, Stage};
 use crate::size::GIB;
 use crate::stats::Latencies;
 use crate::when;
@@ -43,6 +44,7 @@ pub(super) fn run<I: FileInterface>(
     let seed = comm.broadcast_u64(test.random_offset_seed.unwrap_or(seconds))?;
     let files = Files { test, ranks: comm.size() };
     let place = files.place();
+    let guard = watch(test, io, comm, setting, &nodes, &files)?;
     let report = if comm.is_root() {
         let about = About {
             test,
@@ -52,6 +54,7 @@ pub(super) fn run<I: FileInterface>(
             place: &place,
             room: io.space(&place).ok().map(|space| Room::of(&space)),
             signature,
+            drops_caches: guard.drops_caches(),
         };
         Some(Report::begin(about, setting)?)
     } else {
@@ -81,6 +84,7 @@ pub(super) fn run<I: FileInterface>(
         signature,
         buffer,
         report,
+        guard,
         all,
         written: None,
         wrong: 0,
@@ -93,6 +97,49 @@ pub(super) fn run<I: FileInterface>(
     }
     done?;
     run.finish()
+}
+
+/// Begins to watch for pitfalls; the root looks at the room and for leftovers.
+fn watch<'a, I: FileInterface>(
+    test: &Ior,
+    io: &I,
+    comm: &'a dyn Communicator,
+    setting: &'a Setting<'a>,
+    nodes: &Nodes,
+    files: &Files,
+) -> Result<Guard<'a>> {
+    let said = test.more.nodes.is_some() || test.more.ranks_on_root.is_some();
+    let placement = match said {
+        true => Placement::said(nodes.count, nodes.ranks_on_root, comm.size()),
+        false => Placement::find(comm)?,
+    };
+    let place = files.place();
+    let plan = guard::Plan { place: &place, real: io.keeps_data(), repetitions: test.repetitions };
+    let mut guard = Guard::begin(comm, setting.guard, plan, placement)?;
+    if comm.is_root() && io.keeps_data() {
+        let copies = if test.multi_file { test.repetitions as u64 } else { 1 };
+        // With a stonewall nobody knows how much it will be.
+        let known = test.write && test.deadline == 0 && !test.existing;
+        let bytes = if known { test.expected_bytes(comm.size()).saturating_mul(copies) } else { 0 };
+        if let Ok(space) = io.space(&place) {
+            guard.room(&space, bytes);
+        }
+        if test.write && !test.existing {
+            let places = files.places();
+            for (dir, name) in &places {
+                guard.leftovers(dir, Mine::Files(name));
+            }
+        }
+    }
+    Ok(guard)
+}
+
+/// What a phase has measured beside its times.
+#[derive(Debug, Default)]
+struct Beside {
+    series: Series,
+    /// Of a phase that reads: what devices have delivered.
+    delivered: Vec<u64>,
 }
 
 /// A run as one rank makes it.
@@ -108,6 +155,7 @@ struct Run<'a, I> {
     signature: u32,
     buffer: Buffer,
     report: Option<Report<'a>>,
+    guard: Guard<'a>,
     /// Latencies of writes and of reads, all repetitions.
     all: (Latencies, Latencies),
     /// How many transfers of each rank's data this run has written, if it has.
@@ -180,14 +228,15 @@ impl<I: FileInterface> Run<'_, I> {
             return Err(Error::io("make the directory", &dir, error));
         }
         let limits = self.limits(None);
-        let (measured, moved) = self.phase(Access::Write, repetition, rank, &path, &limits)?;
+        let (measured, moved, beside) =
+            self.phase(Access::Write, repetition, rank, &path, &limits)?;
         self.written = Some(self.comm.all_gather_u64(moved.count)?);
         if let (Some(file), true) = (&self.test.more.status_file, self.comm.is_root()) {
             let count = moved.stonewall.map_or(moved.count, |wall| wall.count_max);
             std::fs::write(file, count.to_string())
                 .map_err(|error| Error::io("write", file, error))?;
         }
-        self.conclude(Kind::Write, repetition, measured, moved)
+        self.conclude(Kind::Write, repetition, measured, moved, beside)
     }
 
     fn check_written(&mut self, repetition: usize) -> Result<()> {
@@ -195,7 +244,7 @@ impl<I: FileInterface> Run<'_, I> {
         let path = self.files.path(rank, repetition);
         let limits = self.limits(self.available(rank)?);
         let limits = Limits { deadline_ns: None, wear_out: false, time_min_ns: 0, ..limits };
-        let (_, moved) = self.phase(Access::Check, repetition, rank, &path, &limits)?;
+        let (_, moved, _) = self.phase(Access::Check, repetition, rank, &path, &limits)?;
         self.count_wrong(moved.wrong, "write check")
     }
 
@@ -205,8 +254,8 @@ impl<I: FileInterface> Run<'_, I> {
         pause(self.comm, self.test.delay)?;
         let access = if self.test.check_read { Access::Check } else { Access::Read };
         let limits = self.limits(self.available(rank)?);
-        let (measured, moved) = self.phase(access, repetition, rank, &path, &limits)?;
-        self.conclude(Kind::Read, repetition, measured, moved)?;
+        let (measured, moved, beside) = self.phase(access, repetition, rank, &path, &limits)?;
+        self.conclude(Kind::Read, repetition, measured, moved, beside)?;
         self.count_wrong(moved.wrong, "read check")
     }
 
@@ -214,6 +263,16 @@ impl<I: FileInterface> Run<'_, I> {
     fn reader(&self, repetition: usize, further: usize) -> usize {
         let (rank, ranks) = (self.comm.rank(), self.comm.size());
         Reader { rank, ranks, repetition, further }.reads(self.test, self.nodes)
+    }
+
+    /// Whether a node may have in memory what it reads: its own writing, and no cache dropped.
+    fn reads_own(&self, repetition: usize) -> bool {
+        let (ranks, placement) = (self.comm.size(), &self.guard.placement);
+        let own = |rank| {
+            let reader = Reader { rank, ranks, repetition, further: 0 };
+            placement.of(reader.reads(self.test, self.nodes)) == placement.of(rank)
+        };
+        self.written.is_some() && !self.guard.drops_caches() && (0..ranks).any(own)
     }
 
     /// How many transfers of a rank's data there are, if a stonewall has made them fewer.
@@ -257,15 +316,15 @@ impl<I: FileInterface> Run<'_, I> {
         owner: usize,
         path: &Path,
         limits: &Limits,
-    ) -> Result<(Measured, Moved)> {
-        let (test, comm, clock) = (self.test, self.comm, self.clock);
+    ) -> Result<(Measured, Moved, Beside)> {
+        let (test, comm) = (self.test, self.comm);
         let order = Order::new(&self.plan, owner as u64);
         let rank = u32::try_from(owner).unwrap_or(u32::MAX);
         let pattern = Pattern { packet: test.packet, signature: self.signature, rank };
         pattern.fill(self.buffer.bytes());
         let write = access == Access::Write;
-        let mut measured = Measured::default();
         let mut latencies = Latencies::new()?;
+        let before = if write { None } else { Some(self.guard.before_reading()?) };
         comm.note_done(0);
         let shown = self.setting.progress.show(Stage {
             name: if write { "write" } else { "read" },
@@ -275,6 +334,35 @@ impl<I: FileInterface> Run<'_, I> {
             bytes: test.transfer,
             deadline_s: test.deadline,
         });
+        let work = (access, &order, pattern, &mut latencies);
+        let (mut measured, moved) = self.timed(path, work, limits)?;
+        let mut beside = Beside { series: shown.series(comm)?, delivered: Vec::new() };
+        drop(shown);
+        if let Some(before) = before {
+            beside.delivered = self.guard.after_reading(before)?;
+        }
+
+        (measured.count, measured.wrong) = (moved.count, moved.wrong);
+        let found = self.io.stat(path).map_err(|error| Error::io("stat", path, error))?;
+        measured.size = found.size;
+        if write {
+            self.all.0.add(&latencies)
+        } else {
+            self.all.1.add(&latencies)
+        }
+        Ok((measured, moved, beside))
+    }
+
+    /// What is measured of a phase: from where all have met until all are done.
+    fn timed(
+        &mut self,
+        path: &Path,
+        (access, order, pattern, latencies): (Access, &Order, Pattern, &mut Latencies),
+        limits: &Limits,
+    ) -> Result<(Measured, Moved)> {
+        let (test, comm, clock) = (self.test, self.comm, self.clock);
+        let write = access == Access::Write;
+        let mut measured = Measured::default();
         comm.barrier()?;
 
         measured.open.0 = clock.now();
@@ -288,11 +376,11 @@ impl<I: FileInterface> Run<'_, I> {
             file: &file,
             path,
             access,
-            order: &order,
+            order,
             pattern,
             buffer: self.buffer.bytes(),
             sync_each: test.fsync_per_write,
-            latencies: &mut latencies,
+            latencies,
         }
         .run(comm, limits)?;
         if write && test.fsync {
@@ -304,16 +392,6 @@ impl<I: FileInterface> Run<'_, I> {
         self.io.close(file).map_err(|error| Error::io("close", path, error))?;
         measured.close.1 = clock.now();
         comm.barrier()?;
-        drop(shown);
-
-        (measured.count, measured.wrong) = (moved.count, moved.wrong);
-        let found = self.io.stat(path).map_err(|error| Error::io("stat", path, error))?;
-        measured.size = found.size;
-        if write {
-            self.all.0.add(&latencies)
-        } else {
-            self.all.1.add(&latencies)
-        }
         Ok((measured, moved))
     }
 
@@ -324,9 +402,11 @@ impl<I: FileInterface> Run<'_, I> {
         repetition: usize,
         measured: Measured,
         moved: Moved,
+        beside: Beside,
     ) -> Result<()> {
         let all = self.comm.all_gather(&measured.to_bytes())?;
         let all: Vec<Measured> = all.iter().map(|bytes| Measured::from_bytes(bytes)).collect();
+        let spread = self.judge(kind, repetition, &all, &beside);
         let mut point = Point::of(&all, self.test.transfer, self.plan.shared);
         point.stonewall = moved.stonewall;
         let transfer = self.test.transfer as f64;
@@ -354,7 +434,35 @@ impl<I: FileInterface> Run<'_, I> {
                 report.warn("Maybe caused by deadlineForStonewalling".into())?;
             }
         }
-        report.row(Row { kind, repetition, point })
+        report.row(Row { kind, repetition, point, spread, series: beside.series })
+    }
+
+    /// Tells the guard of a phase.
+    fn judge(
+        &mut self,
+        kind: Kind,
+        repetition: usize,
+        all: &[Measured],
+        beside: &Beside,
+    ) -> guard::Spread {
+        let (test, phase) = (self.test, kind.name());
+        let works: Vec<guard::Work> =
+            all.iter().enumerate().map(|(rank, one)| one.work(rank, test.transfer)).collect();
+        let spread = self.guard.phase(phase, guard::Unit::Bytes, &works);
+        if kind == Kind::Write {
+            self.guard.written(phase, test.fsync || test.fsync_per_write || test.direct);
+        } else {
+            let bytes: Vec<u64> = works.iter().map(|one| one.amount).collect();
+            self.guard.read(&Reading {
+                phase,
+                bytes: &bytes,
+                seconds: spread.seconds,
+                delivered: &beside.delivered,
+                direct: test.direct,
+                own: self.reads_own(repetition),
+            });
+        }
+        spread
     }
 
     fn count_wrong(&mut self, mine: u64, what: &str) -> Result<()> {
@@ -412,13 +520,22 @@ impl<I: FileInterface> Run<'_, I> {
     }
 
     fn finish(mut self) -> Result<u8> {
+        if self.test.keep
+            && self.comm.is_root()
+            && let Ok(space) = self.io.space(&self.files.place())
+        {
+            self.guard.room(&space, 0);
+        }
+        let pitfalls = self.guard.finish()?;
         for (kind, mine) in [(Kind::Write, &self.all.0), (Kind::Read, &self.all.1)] {
             let all = mine.gather(self.comm)?.quantiles();
             if let Some(report) = self.report.as_mut().filter(|_| all.count > 0) {
                 report.results.latencies.push((kind, all));
             }
         }
-        if let Some(report) = self.report.take() {
+        if let Some(mut report) = self.report.take() {
+            guard::say(&pitfalls);
+            report.results.pitfalls = pitfalls;
             report.finish()?;
         }
         Ok(if self.wrong > 0 { EXIT_WRONG_DATA } else { 0 })
@@ -437,4 +554,85 @@ fn pause(comm: &dyn Communicator, seconds: u64) -> Result<()> {
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::comm::{Local, local};
+    use crate::engine::Engine;
+    use crate::engine::ior::options::tests::ior;
+    use crate::progress::Progress;
+
+    /// Ranks of which one leaves barriers late.
+    struct Late<'a>(&'a Local, Duration);
+
+    impl Communicator for Late<'_> {
+        fn rank(&self) -> usize {
+            self.0.rank()
+        }
+
+        fn size(&self) -> usize {
+            self.0.size()
+        }
+
+        fn barrier(&self) -> Result<()> {
+            self.0.barrier()?;
+            if self.rank() == 1 {
+                std::thread::sleep(self.1);
+            }
+            Ok(())
+        }
+
+        fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+            self.0.all_gather(mine)
+        }
+
+        fn is_stopped(&self) -> bool {
+            self.0.is_stopped()
+        }
+
+        fn abort(&self, why: &str) {
+            self.0.abort(why);
+        }
+
+        fn done(&self, rank: usize) -> Option<&AtomicU64> {
+            self.0.done(rank)
+        }
+    }
+
+    #[test]
+    fn a_rank_that_starts_late_is_named() {
+        let name = format!("sateen-bench-late-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let line = format!(
+            "-w -a DUMMY -b 1m -t 64k -o f -O summaryFormat=JSON,summaryFile={}",
+            path.display()
+        );
+        let test = ior(&line);
+        let late = Duration::from_millis(200);
+        let codes = local::tests::ranks(3, |comm| {
+            let comm = &Late(comm, late);
+            Progress::around(comm, true, |progress| {
+                let guard = &guard::Options { no_self_check: true, ..Default::default() };
+                let setting = Setting { command_line: Vec::new(), progress, json: true, guard };
+                test.run(comm, &setting).unwrap()
+            })
+        });
+        assert_eq!(codes, [0, 0, 0]);
+        let json: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let row = &json["tests"][0]["Results"][0];
+        assert!(row["startSkew"].as_f64().unwrap() >= late.as_secs_f64(), "{row}");
+        assert_eq!(row["ranksMiB"].as_array().unwrap().len(), 3);
+        let all = json["pitfalls"].as_array().unwrap();
+        let skew = all.iter().find(|one| one["code"] == "W-SKEW").unwrap();
+        assert_eq!(skew["phase"], "write");
+        assert!(skew["message"].as_str().unwrap().contains("rank 1 on "), "{skew}");
+        let sum = all.iter().find(|one| one["code"] == "W-SUM").unwrap();
+        assert!(sum["message"].as_str().unwrap().contains("not busy at the same time"), "{sum}");
+    }
 }

@@ -15,6 +15,8 @@ use crate::comm::Nodes;
 use crate::engine::Setting;
 use crate::engine::shown::Room;
 use crate::error::{Error, Result};
+use crate::guard::{Pitfall, Spread};
+use crate::progress::Series;
 use crate::size::{KIB, MIB};
 use crate::stats::Quantiles;
 use crate::when;
@@ -48,14 +50,20 @@ pub(super) struct About<'a> {
     pub(super) place: &'a Path,
     pub(super) room: Option<Room>,
     pub(super) signature: u32,
+    /// Whether caches are dropped before reading.
+    pub(super) drops_caches: bool,
 }
 
 /// A result with where it belongs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) kind: Kind,
     pub(super) repetition: usize,
     pub(super) point: Point,
+    /// The ranks beside each other.
+    pub(super) spread: Spread,
+    /// Transfers a second while it lasted.
+    pub(super) series: Series,
 }
 
 /// Everything that was measured.
@@ -67,6 +75,7 @@ pub(super) struct Results {
     /// Latencies of all repetitions.
     pub(super) latencies: Vec<(Kind, Quantiles)>,
     pub(super) warnings: Vec<String>,
+    pub(super) pitfalls: Vec<Pitfall>,
 }
 
 impl Results {
@@ -118,12 +127,13 @@ impl<'a> Report<'a> {
 
     /// A phase of a repetition.
     pub(super) fn row(&mut self, row: Row) -> Result<()> {
-        self.results.rows.push(row);
         self.say(|about, format| match format {
             SummaryFormat::Default => text::row(about, &row),
             SummaryFormat::Csv => csv_row(about, &row),
             SummaryFormat::Json => String::new(),
-        })
+        })?;
+        self.results.rows.push(row);
+        Ok(())
     }
 
     /// Files were removed.

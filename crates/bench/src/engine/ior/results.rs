@@ -2,6 +2,7 @@
 //! bytes over the time from the first open to the last close.
 
 use super::transfer::Stonewall;
+use crate::guard::Work;
 use crate::stats::{Deviation, Summary};
 
 /// What one rank has measured in a phase; seconds of the common clock.
@@ -28,6 +29,12 @@ impl Measured {
         ];
         let [a, b, c, d, e, f] = times.map(f64::to_bits);
         [a, b, c, d, e, f, self.count, self.wrong, self.size]
+    }
+
+    /// What the guard must know of it.
+    pub(super) fn work(&self, rank: usize, transfer: u64) -> Work {
+        let (begin_s, end_s) = (self.open.0, self.close.1);
+        Work { rank, begin_s, end_s, amount: self.count * transfer }
     }
 
     /// As ranks send it.

@@ -14,12 +14,13 @@ use super::options::Mdtest;
 use super::report::{About, Phase, Report, Rows, Timed};
 use super::shape::Shape;
 use super::work::{Kind, Operation, Work};
-use crate::clock::{now_ns, seconds};
+use crate::clock::{Clock, now_ns, seconds};
 use crate::comm::{Communicator, Nodes, Reduce};
 use crate::engine::Setting;
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::error::{EXIT_WRONG_DATA, Error, Result};
+use crate::guard::{self, Guard, Mine, Placement};
 use crate::io::FileInterface;
 use crate::pattern::{Packet, Pattern};
 use crate::progress::Stage;
@@ -48,6 +49,7 @@ pub(super) fn run<I: FileInterface>(
         iteration: 0,
     };
     let made_dir = make_dirs(io, comm, &names)?;
+    let guard = watch(test, io, comm, setting, &names)?;
     let report = comm.is_root().then(|| {
         let place = names.dirs.first().cloned().unwrap_or_default();
         let room = io.space(Path::new(&place)).ok().map(|space| Room::of(&space));
@@ -73,6 +75,8 @@ pub(super) fn run<I: FileInterface>(
         buffer: Buffer::new(bytes),
         report: report.transpose()?,
         rows: Rows::new(test.iterations)?,
+        guard,
+        clock: Clock::agree(comm, nodes.count)?,
         made: false,
         wrong: 0,
     };
@@ -110,6 +114,32 @@ fn make_dirs<I: FileInterface>(io: &I, comm: &dyn Communicator, names: &Names) -
     Ok(made)
 }
 
+/// Begins to watch for pitfalls; the root looks at the room and for leftovers.
+fn watch<'a, I: FileInterface>(
+    test: &Mdtest,
+    io: &I,
+    comm: &'a dyn Communicator,
+    setting: &'a Setting<'a>,
+    names: &Names,
+) -> Result<Guard<'a>> {
+    let place = names.dirs.first().map_or(Path::new("."), Path::new);
+    let plan = guard::Plan { place, real: io.keeps_data(), repetitions: test.iterations };
+    let mut guard = Guard::begin(comm, setting.guard, plan, Placement::find(comm)?)?;
+    if comm.is_root() && io.keeps_data() {
+        let writes = test.create && test.stonewall == 0;
+        let files = if writes { names.shape.items().saturating_mul(comm.size() as u64) } else { 0 };
+        if let Ok(space) = io.space(place) {
+            guard.room(&space, files.saturating_mul(test.write_bytes));
+        }
+        if test.create {
+            for dir in &names.dirs {
+                guard.leftovers(Path::new(dir), Mine::Begin("test-dir."));
+            }
+        }
+    }
+    Ok(guard)
+}
+
 /// A run as one rank makes it.
 struct Run<'a, I> {
     test: &'a Mdtest,
@@ -121,6 +151,8 @@ struct Run<'a, I> {
     buffer: Buffer,
     report: Option<Report<'a>>,
     rows: Rows,
+    guard: Guard<'a>,
+    clock: Clock,
     /// Whether the folders of this iteration were made by this run.
     made: bool,
     /// Files of all ranks that held other data than was written.
@@ -277,6 +309,8 @@ impl<I: FileInterface> Run<'_, I> {
         let buffer = buffer.unwrap_or_default();
         pattern.fill(buffer);
         let operation = Operation { kind, pattern, buffer, fsync: test.fsync, verify: test.verify };
+        let looks = matches!(kind, Kind::StatDir | Kind::StatFile | Kind::ReadFile);
+        let before = if looks { Some(self.guard.before_reading()?) } else { None };
         let latencies = self.rows.latencies(phase);
         let paths = self.names.of(creator, if phase.of_dirs() { "dir" } else { "file" });
         let mut work = Work { io: self.io, paths, operation, latencies, wrong: 0 };
@@ -292,23 +326,32 @@ impl<I: FileInterface> Run<'_, I> {
         });
         comm.barrier()?;
         let mut start = now_ns();
+        let mut begin_s = self.clock.now();
         if test.unique {
             comm.barrier()?;
             if !test.time_unique {
-                start = now_ns();
+                (start, begin_s) = (now_ns(), self.clock.now());
             }
         }
         let deadline = wall.map(|seconds| start + seconds * 1_000_000_000);
         let (items, hit) = items_of(&mut work, comm, mine, deadline)?;
-        let before = seconds(now_ns() - start);
+        let took = seconds(now_ns() - start);
         if test.sync && comm.is_root() {
             rustix::fs::sync();
         }
         comm.barrier()?;
         let after = seconds(now_ns() - start);
+        let series = shown.series(comm)?;
         drop(shown);
+        if let Some(before) = before {
+            self.guard.after_reading(before)?;
+        }
         let wrong = work.wrong;
-        self.rows.note(self.names.iteration, phase, Timed { items, after, before });
+        let timed = Timed { items, after, before: took };
+        self.rows.note(self.names.iteration, phase, timed);
+        let own = guard::Work { rank: comm.rank(), begin_s, end_s: begin_s + took, amount: items };
+        let spread = self.judge(phase, own, looks)?;
+        self.rows.beside(self.names.iteration, phase, spread, series);
         if test.verify {
             self.wrong += comm.reduce_u64(wrong, Reduce::Sum)?;
         }
@@ -316,6 +359,27 @@ impl<I: FileInterface> Run<'_, I> {
             report.stonewall(&counts)?;
         }
         Ok(items)
+    }
+
+    /// Tells the guard of a phase, all ranks together.
+    fn judge(&mut self, phase: Phase, own: guard::Work, looks: bool) -> Result<guard::Spread> {
+        let bytes = [own.begin_s.to_bits(), own.end_s.to_bits(), own.amount].map(u64::to_le_bytes);
+        let all = self.comm.all_gather(&bytes.concat())?;
+        let work = |(rank, bytes): (usize, &Vec<u8>)| {
+            let mut words =
+                bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
+            let mut next = || words.next().unwrap_or_default();
+            let (begin_s, end_s) = (f64::from_bits(next()), f64::from_bits(next()));
+            guard::Work { rank, begin_s, end_s, amount: next() }
+        };
+        // Files of all are removed by one: the others have nothing to do.
+        let works = all.iter().enumerate().map(work).filter(|one| one.amount > 0);
+        let works: Vec<guard::Work> = works.collect();
+        let moved = self.names.stride > 0 && self.guard.placement.nodes() > 1;
+        if looks && self.test.create && !moved {
+            self.guard.own_names(phase.name());
+        }
+        Ok(self.guard.phase(phase.name(), guard::Unit::Operations, &works))
     }
 
     /// After a failure: removes the folders of this iteration, of all ranks, since it is
@@ -336,9 +400,11 @@ impl<I: FileInterface> Run<'_, I> {
     }
 
     fn finish(mut self) -> Result<u8> {
+        let pitfalls = self.guard.finish()?;
         let rows = self.rows.gather(self.comm)?;
         if let Some(report) = self.report.take() {
-            report.finish(&rows, self.wrong)?;
+            guard::say(&pitfalls);
+            report.finish(&rows, self.wrong, &pitfalls)?;
         }
         Ok(if self.wrong > 0 { EXIT_WRONG_DATA } else { 0 })
     }

@@ -11,8 +11,10 @@ use serde::Serialize;
 use super::options::Mdtest;
 use crate::comm::{Communicator, Nodes};
 use crate::engine::Setting;
-use crate::engine::shown::Room;
+use crate::engine::shown::{Mark, Room};
 use crate::error::{Error, Result};
+use crate::guard::{Pitfall, Spread};
+use crate::progress::Series;
 use crate::stats::{Deviation, Latencies, Quantiles, Summary};
 use crate::when;
 
@@ -95,6 +97,14 @@ impl Timed {
 pub(super) struct Rows {
     iterations: Vec<[Timed; PHASES.len()]>,
     latencies: Vec<Latencies>,
+    beside: Vec<[Beside; PHASES.len()]>,
+}
+
+/// The ranks of a phase beside each other, and its rates while it lasted.
+#[derive(Debug, Clone, Default)]
+struct Beside {
+    spread: Spread,
+    series: Series,
 }
 
 /// What all ranks have measured.
@@ -102,12 +112,27 @@ pub(super) struct Rows {
 pub(super) struct AllRows {
     ranks: Vec<Vec<[Timed; PHASES.len()]>>,
     latencies: Vec<Quantiles>,
+    beside: Vec<[Beside; PHASES.len()]>,
 }
 
 impl Rows {
     pub(super) fn new(iterations: usize) -> Result<Self> {
         let latencies = PHASES.iter().map(|_| Latencies::new()).collect::<Result<_>>()?;
-        Ok(Self { iterations: vec![Default::default(); iterations], latencies })
+        let beside = vec![Default::default(); iterations];
+        Ok(Self { iterations: vec![Default::default(); iterations], latencies, beside })
+    }
+
+    pub(super) fn beside(
+        &mut self,
+        iteration: usize,
+        phase: Phase,
+        spread: Spread,
+        series: Series,
+    ) {
+        let row = self.beside.get_mut(iteration);
+        if let Some(cell) = row.and_then(|row| row.get_mut(phase as usize)) {
+            *cell = Beside { spread, series };
+        }
     }
 
     pub(super) fn note(&mut self, iteration: usize, phase: Phase, timed: Timed) {
@@ -125,7 +150,7 @@ impl Rows {
     }
 
     /// What all ranks have measured, at all ranks.
-    pub(super) fn gather(&self, comm: &dyn Communicator) -> Result<AllRows> {
+    pub(super) fn gather(self, comm: &dyn Communicator) -> Result<AllRows> {
         let cells = self.iterations.iter().flatten();
         let words =
             cells.flat_map(|cell| [cell.items, cell.after.to_bits(), cell.before.to_bits()]);
@@ -133,7 +158,8 @@ impl Rows {
         let latencies = self.latencies.iter().map(|one| Ok(one.gather(comm)?.quantiles()));
         let latencies = latencies.collect::<Result<_>>()?;
         let ranks = comm.all_gather(&bytes)?;
-        Ok(AllRows { ranks: ranks.iter().map(|bytes| rows(bytes)).collect(), latencies })
+        let ranks = ranks.iter().map(|bytes| rows(bytes)).collect();
+        Ok(AllRows { ranks, latencies, beside: self.beside })
     }
 }
 
@@ -170,6 +196,17 @@ impl AllRows {
 
     fn summary(&self, phase: Phase, times: bool) -> Summary {
         Summary::of(&self.values(phase, times), Deviation::Sample)
+    }
+
+    /// What stands beside the rates of a phase, of each iteration.
+    fn beside(&self, phase: Phase) -> impl Iterator<Item = &Beside> {
+        self.beside.iter().filter_map(move |row| row.get(phase as usize))
+    }
+
+    /// The ranks of the best iteration.
+    fn best(&self, phase: Phase) -> Option<&Spread> {
+        let all = self.beside(phase).map(|one| &one.spread);
+        all.max_by(|a, b| a.rate.total_cmp(&b.rate)).filter(|best| !best.ranks.is_empty())
     }
 }
 
@@ -259,13 +296,43 @@ impl<'a> Report<'a> {
             "   ---------      {pad}---            ---           ----        -------"
         );
         for phase in PHASES.into_iter().filter(|phase| self.shows(*phase)) {
-            let Summary { max, min, mean, deviation } = rows.summary(phase, times);
+            let Summary { max, min, mean, deviation, .. } = rows.summary(phase, times);
             let name = phase.name();
             let _ = writeln!(
                 out,
                 "   {name:<22} {max:>14.3} {min:>14.3} {mean:>14.3} {deviation:>14.3}"
             );
         }
+        out
+    }
+
+    /// What mdtest does not have: the middle of the iterations, and the ranks beside each other
+    /// in the best one.
+    fn repetitions(&self, rows: &AllRows) -> String {
+        let mut out = String::from("\nIterations, and ranks of the best one (ops/sec):\n");
+        let _ = writeln!(
+            out,
+            "   {:<18} {:>12} {:>12} {:>12} {:>12} {:>12} {:>14} {:>13}",
+            "Operation",
+            "Best",
+            "Median",
+            "SlowRank",
+            "MidRank",
+            "FastRank",
+            "SumOfRanks(*)",
+            "StartSkew(s)"
+        );
+        for phase in PHASES {
+            let Some(best) = rows.best(phase) else { continue };
+            let Summary { max, median, .. } = rows.summary(phase, false);
+            let (slow, middle, fast) = best.slowest_median_fastest();
+            let _ = write!(out, "   {:<18}", phase.name());
+            for rate in [max, median, slow, middle, fast] {
+                let _ = write!(out, " {rate:>12.1}");
+            }
+            let _ = writeln!(out, " {:>14.1} {:>13.6}", best.sum_of_ranks, best.start_skew_s);
+        }
+        out.push_str("   (*) no rate: each rank's items over its own time; compare it with Best\n");
         out
     }
 
@@ -287,9 +354,9 @@ impl<'a> Report<'a> {
     }
 
     /// Ends it.
-    pub(super) fn finish(self, rows: &AllRows, wrong: u64) -> Result<()> {
+    pub(super) fn finish(self, rows: &AllRows, wrong: u64, pitfalls: &[Pitfall]) -> Result<()> {
         if self.about.setting.json {
-            return print(&self.json(rows, wrong)?);
+            return print(&self.json(rows, wrong, pitfalls)?);
         }
         let test = self.about.test;
         let mut out = String::new();
@@ -299,6 +366,7 @@ impl<'a> Report<'a> {
         if test.times || test.both {
             out.push_str(&self.table(rows, true));
         }
+        out.push_str(&self.repetitions(rows));
         out.push_str(&self.latencies(rows));
         if wrong > 0 {
             let _ = writeln!(
@@ -311,7 +379,7 @@ impl<'a> Report<'a> {
         print(&out)
     }
 
-    fn json(&self, rows: &AllRows, wrong: u64) -> Result<String> {
+    fn json(&self, rows: &AllRows, wrong: u64, pitfalls: &[Pitfall]) -> Result<String> {
         let summary = PHASES.into_iter().zip(&rows.latencies).filter(|one| self.shows(one.0));
         let summary = summary.map(|(phase, latency)| Operation {
             operation: phase.name(),
@@ -319,8 +387,18 @@ impl<'a> Report<'a> {
             rates: rows.values(phase, false),
             seconds: rows.values(phase, true),
             latency: (latency.count > 0).then_some(*latency),
+            iterations: (rows.beside(phase).filter(|one| !one.spread.ranks.is_empty()))
+                .map(|one| Iteration {
+                    sum_of_ranks: one.spread.sum_of_ranks,
+                    start_skew: one.spread.start_skew_s,
+                    end_skew: one.spread.end_skew_s,
+                    ranks: &one.spread.ranks,
+                    series: &one.series,
+                })
+                .collect(),
         });
         let whole = Whole {
+            mark: Mark::of("mdtest"),
             version: VERSION,
             began: when::american(self.began),
             command_line: self.about.setting.command_line.join(" "),
@@ -329,7 +407,11 @@ impl<'a> Report<'a> {
             iterations: self.about.test.iterations,
             items_per_task: self.about.items,
             summary: summary.collect(),
+            unique_dir: self.about.test.unique,
+            write_bytes: self.about.test.write_bytes,
+            path: self.about.place.clone(),
             wrong_files: wrong,
+            pitfalls,
             finished: when::american(when::unix_seconds()),
         };
         let text = serde_json::to_string_pretty(&whole);
@@ -339,6 +421,8 @@ impl<'a> Report<'a> {
 
 #[derive(Serialize)]
 struct Whole<'a> {
+    #[serde(rename = "sateenBench")]
+    mark: Mark,
     version: &'a str,
     began: String,
     command_line: String,
@@ -347,7 +431,11 @@ struct Whole<'a> {
     iterations: usize,
     items_per_task: u64,
     summary: Vec<Operation<'a>>,
+    unique_dir: bool,
+    write_bytes: u64,
+    path: String,
     wrong_files: u64,
+    pitfalls: &'a [Pitfall],
     finished: String,
 }
 
@@ -358,19 +446,32 @@ struct Operation<'a> {
     rates: Vec<f64>,
     seconds: Vec<f64>,
     latency: Option<Quantiles>,
+    iterations: Vec<Iteration<'a>>,
+}
+
+/// What stands beside the rate of an iteration; rates in operations a second.
+#[derive(Serialize)]
+struct Iteration<'a> {
+    sum_of_ranks: f64,
+    start_skew: f64,
+    end_skew: f64,
+    ranks: &'a [f64],
+    series: &'a Series,
 }
 
 #[derive(Serialize)]
 struct Shown {
     max: f64,
     min: f64,
+    median: f64,
     mean: f64,
     std_dev: f64,
 }
 
 impl From<Summary> for Shown {
     fn from(all: Summary) -> Self {
-        Self { max: all.max, min: all.min, mean: all.mean, std_dev: all.deviation }
+        let Summary { max, min, median, mean, deviation } = all;
+        Self { max, min, median, mean, std_dev: deviation }
     }
 }
 
@@ -395,7 +496,7 @@ mod tests {
             rows.note(0, Phase::TreeCreate, Timed { items: 7, after: slow, before: slow });
             ranks.push(rows.iterations);
         }
-        let all = AllRows { ranks, latencies: Vec::new() };
+        let all = AllRows { ranks, latencies: Vec::new(), beside: Vec::new() };
         assert_eq!(all.values(Phase::FileStat, false), [100.0, 50.0]);
         assert_eq!(all.values(Phase::FileStat, true), [2.0, 4.0]);
         assert_eq!(all.values(Phase::TreeCreate, false), [7.0, 0.0], "the root's alone");

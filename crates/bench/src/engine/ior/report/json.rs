@@ -4,13 +4,18 @@
 use serde::Serialize;
 
 use super::{About, Kind, Results, Row, VERSION, text};
+use crate::engine::shown::Mark;
 use crate::error::{Error, Result};
+use crate::guard::Pitfall;
+use crate::progress::Series;
 use crate::size::{KIB, MIB, human};
 use crate::stats::Quantiles;
 use crate::when;
 
 #[derive(Serialize)]
 struct Whole<'a> {
+    #[serde(rename = "sateenBench")]
+    mark: Mark,
     #[serde(rename = "Version")]
     version: &'a str,
     #[serde(rename = "Began")]
@@ -22,6 +27,7 @@ struct Whole<'a> {
     tests: [Test<'a>; 1],
     summary: Vec<Summary<'a>>,
     warnings: &'a [String],
+    pitfalls: &'a [Pitfall],
     #[serde(rename = "Finished")]
     finished: String,
 }
@@ -135,6 +141,17 @@ enum Outcome<'a> {
         total: f64,
         #[serde(rename = "wrongTransfers")]
         wrong: u64,
+        iteration: usize,
+        #[serde(rename = "sumOfRanksMiB")]
+        sum_of_ranks: f64,
+        #[serde(rename = "startSkew")]
+        start_skew: f64,
+        #[serde(rename = "endSkew")]
+        end_skew: f64,
+        #[serde(rename = "ranksMiB")]
+        ranks: Vec<f64>,
+        #[serde(rename = "seriesMiB")]
+        series: Series,
     },
     Removed {
         access: &'a str,
@@ -180,6 +197,8 @@ struct Summary<'a> {
     max: f64,
     #[serde(rename = "bwMinMIB")]
     min: f64,
+    #[serde(rename = "bwMedianMIB")]
+    median: f64,
     #[serde(rename = "bwMeanMIB")]
     mean: f64,
     #[serde(rename = "bwStdMIB")]
@@ -206,6 +225,7 @@ struct Summary<'a> {
 /// The whole document.
 pub(super) fn whole(about: &About, results: &Results, began: u64) -> Result<String> {
     let document = Whole {
+        mark: Mark::of("ior"),
         version: VERSION,
         began: when::ctime(began),
         command_line: about.command_line.join(" "),
@@ -216,6 +236,7 @@ pub(super) fn whole(about: &About, results: &Results, began: u64) -> Result<Stri
             .filter_map(|kind| summary(about, results, kind))
             .collect(),
         warnings: &results.warnings,
+        pitfalls: &results.pitfalls,
         finished: when::ctime(when::unix_seconds()),
     };
     let text = serde_json::to_string_pretty(&document);
@@ -250,7 +271,7 @@ fn test<'a>(about: &'a About, results: &'a Results, began: u64) -> Test<'a> {
 }
 
 fn outcome<'a>(about: &About, row: &'a Row) -> Outcome<'a> {
-    let point = &row.point;
+    let (point, spread) = (&row.point, &row.spread);
     // Infinity, of a phase without transfers, is nothing that JSON knows.
     let latency = if point.latency_s.is_finite() { point.latency_s } else { 0.0 };
     Outcome::Moved {
@@ -265,6 +286,12 @@ fn outcome<'a>(about: &About, row: &'a Row) -> Outcome<'a> {
         close: point.close_s,
         total: point.total_s,
         wrong: point.wrong,
+        iteration: row.repetition,
+        sum_of_ranks: spread.sum_of_ranks / MIB as f64,
+        start_skew: spread.start_skew_s,
+        end_skew: spread.end_skew_s,
+        ranks: spread.ranks.iter().map(|rate| rate / MIB as f64).collect(),
+        series: row.series.scaled(about.test.transfer as f64 / MIB as f64),
     }
 }
 
@@ -349,6 +376,7 @@ fn summary<'a>(about: &'a About, results: &Results, kind: Kind) -> Option<Summar
         reorder_tasks_random_seed: test.reorder_seed,
         max: scaled(total.bandwidth.max),
         min: scaled(total.bandwidth.min),
+        median: scaled(total.bandwidth.median),
         mean: scaled(total.bandwidth.mean),
         deviation: scaled(total.bandwidth.deviation),
         operations_max: total.operations.max,

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::{About, Kind, Results, Row, VERSION};
 use crate::engine::ior::results::Total;
+use crate::guard::Spread;
 use crate::size::{KIB, MIB, human};
 use crate::when;
 
@@ -77,6 +78,9 @@ fn options(out: &mut String, about: &About) {
     pair(out, "xfersize", human(test.transfer));
     pair(out, "blocksize", human(test.block));
     pair(out, "aggregate filesize", human(test.expected_bytes(about.ranks)));
+    if about.drops_caches {
+        pair(out, "caches", "dropped on each node before reading");
+    }
     if test.verbose > 0 {
         pair(out, "verbose", test.verbose);
     }
@@ -156,6 +160,7 @@ pub(super) fn summary(about: &About, results: &Results) -> String {
             out.push_str(&total_row(about, kind, &total));
         }
     }
+    repetitions(&mut out, about, results);
     latencies(&mut out, results);
     pair(&mut out, "Finished", when::ctime(when::unix_seconds()));
     out
@@ -203,6 +208,43 @@ fn total_row(about: &About, kind: Kind, total: &Total) -> String {
         test.reference
     );
     out
+}
+
+/// What IOR does not have: the repetitions' best, middle and mean, and the ranks beside each
+/// other in the best one.
+fn repetitions(out: &mut String, about: &About, results: &Results) {
+    let mib = |rate: f64| rate / MIB as f64;
+    out.push_str("\nRepetitions, and ranks of the best one (MiB/s):\n");
+    let _ = writeln!(
+        out,
+        "{:<9} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>13} {:>13} {:>13}",
+        "Operation",
+        "Best",
+        "Median",
+        "Mean",
+        "StdDev",
+        "SlowRank",
+        "MidRank",
+        "FastRank",
+        "SumOfRanks(*)",
+        "StartSkew(s)",
+        "EndSkew(s)"
+    );
+    for kind in [Kind::Write, Kind::Read] {
+        let rows = results.rows.iter().filter(|row| row.kind == kind);
+        let best = rows.max_by(|a, b| a.point.bandwidth.total_cmp(&b.point.bandwidth));
+        let (Some(total), Some(best)) = (results.total(kind, about), best) else { continue };
+        let (slow, middle, fast) = best.spread.slowest_median_fastest();
+        let all = total.bandwidth;
+        let _ = write!(out, "{:<9}", kind.name());
+        for rate in [all.max, all.median, all.mean, all.deviation, slow, middle, fast] {
+            let _ = write!(out, " {:>10.2}", mib(rate));
+        }
+        let Spread { sum_of_ranks, start_skew_s, end_skew_s, .. } = &best.spread;
+        let _ =
+            writeln!(out, " {:>13.2} {start_skew_s:>13.6} {end_skew_s:>13.6}", mib(*sum_of_ranks));
+    }
+    out.push_str("(*) no bandwidth: each rank's bytes over its own time; compare it with Best\n");
 }
 
 /// What IOR does not have: how long single transfers took.

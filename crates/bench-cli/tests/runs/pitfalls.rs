@@ -1,0 +1,200 @@
+//! Pitfalls of measuring, planted one by one: each is flagged in words and in JSON, and not
+//! where it was not planted.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::rig::{Folder, children, pitfalls, text};
+
+fn json(folder: &Folder, line: &str) -> Value {
+    let output = folder.run(&format!("--quiet --json {line}"));
+    assert!(output.status.success(), "{line}: {output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn has(json: &Value, code: &str, phase: Option<&str>) -> bool {
+    pitfalls(json).iter().any(|one| one.0 == code && one.1.as_deref() == phase)
+}
+
+fn message(json: &Value, code: &str) -> String {
+    let all = json["pitfalls"].as_array().unwrap();
+    let found = all.iter().find(|one| one["code"] == code);
+    found.unwrap_or_else(|| panic!("no {code}: {all:?}"))["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn warnings_are_said_once_each_beside_the_report() {
+    let folder = Folder::new();
+    let output = folder.run("-np 2 --quiet ior -w -r -b 64k -t 64k -o f");
+    let said = text(&output.stderr);
+    assert!(said.lines().all(|line| line.starts_with("sateen-bench: warning W-")), "{said}");
+    assert_eq!(said.matches("W-SHORT").count(), 1, "{said}");
+    assert!(said.contains("W-SHORT") && said.contains("W-REPEATS"), "{said}");
+    assert!(!text(&output.stdout).contains("W-"), "tables stay as they are");
+}
+
+#[test]
+fn reading_what_memory_holds() {
+    let folder = Folder::new();
+    let json = json(&folder, "-np 2 ior -w -r -e -F -b 256k -t 64k -o f");
+    assert!(has(&json, "W-CACHE", Some("read")), "{json}");
+    let json = self::json(&folder, "-np 2 mdtest -F -n 5 -C -T -r -d x");
+    assert!(has(&json, "W-CACHE", Some("File stat")), "{json}");
+    assert!(!has(&json, "W-CACHE", Some("File creation")), "{json}");
+    let json = self::json(&folder, "-np 2 ior -w -r -a DUMMY -b 256k -t 64k -o f");
+    assert!(!pitfalls(&json).iter().any(|one| one.0 == "W-CACHE"), "no file system: {json}");
+}
+
+#[test]
+fn reading_faster_than_a_node_can() {
+    let folder = Folder::new();
+    let fast = json(&folder, "-np 2 --node-rate 1k ior -w -r -F -b 256k -t 64k -o f");
+    assert!(message(&fast, "W-FAST").contains("1024 bytes/s"), "{fast}");
+    let slow = json(&folder, "-np 2 ior --node-rate 1p -w -r -F -b 256k -t 64k -o f");
+    assert!(!has(&slow, "W-FAST", Some("read")), "{slow}");
+}
+
+#[test]
+fn caches_are_dropped_or_it_is_said_why_not() {
+    let folder = Folder::new();
+    let line = "-np 2 --drop-caches ior -w -r -e -F -b 256k -t 64k -o f";
+    let may = std::fs::OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").is_ok();
+    if may {
+        let text = folder.works(line);
+        assert!(text.contains("caches              : dropped on each node"), "{text}");
+    } else {
+        assert!(folder.fails(line, 2).contains("--drop-caches: /proc/sys/vm/drop_caches"));
+    }
+    assert_eq!(folder.all(), [""; 0]);
+}
+
+#[test]
+fn nodes_with_unequal_work() {
+    let folder = Folder::new();
+    let line = "ior -w -F -b 256k -t 64k -o f -O numNodes=2,numTasksOnNode0";
+    let uneven = json(&folder, &format!("-np 3 {line}=2"));
+    let said = message(&uneven, "W-UNEQUAL");
+    assert!(said.starts_with("nodes moved between 262144 bytes and 524288 bytes"), "{said}");
+    let even = json(&folder, &format!("-np 2 {line}=1"));
+    assert!(!has(&even, "W-UNEQUAL", Some("write")), "{even}");
+}
+
+#[test]
+fn a_rank_that_was_held_up_is_named_and_the_sum_of_ranks_flagged() {
+    let folder = Folder::new();
+    let line = "-np 2 ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 2 -o f \
+                -O summaryFormat=JSON,summaryFile=out.json";
+    let mut run =
+        folder.command(line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(run.stderr.take().unwrap());
+    let mut first = String::new();
+    // It comes while ranks are working.
+    said.read_line(&mut first).unwrap();
+    assert!(first.starts_with("write 1/1: "), "{first}");
+    let held = children(run.id()).into_iter().max().unwrap();
+    let pid = Pid::from_raw(i32::try_from(held).unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    std::thread::sleep(Duration::from_secs(5));
+    kill_process(pid, Signal::CONT).unwrap();
+    assert!(run.wait().unwrap().success());
+    let out = std::fs::read_to_string(folder.0.join("out.json")).unwrap();
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert!(message(&json, "W-STRAGGLER").contains("rank 1 on "), "{out}");
+    assert!(has(&json, "W-SUM", Some("write")) && has(&json, "W-UNEQUAL", Some("write")), "{out}");
+    let row = &json["tests"][0]["Results"][0];
+    let value = |name: &str| row[name].as_f64().unwrap();
+    assert!(value("sumOfRanksMiB") > value("bwMiB") * 1.1 && value("endSkew") > 2.0, "{row}");
+    let series = row["seriesMiB"]["rates"].as_array().unwrap();
+    assert!(series.len() > 8, "{series:?}");
+}
+
+#[test]
+fn too_few_repetitions_and_short_ones() {
+    let folder = Folder::new();
+    let twice = json(&folder, "ior -w -b 64k -t 64k -i 2 -o f");
+    assert!(has(&twice, "W-REPEATS", None) && has(&twice, "W-SHORT", Some("write")), "{twice}");
+    let median = twice["summary"][0]["bwMedianMIB"].as_f64().unwrap();
+    assert!((median / twice["summary"][0]["bwMeanMIB"].as_f64().unwrap() - 1.0).abs() < 1e-9);
+    let thrice = json(&folder, "mdtest -F -n 2 -C -r -i 3 -d x");
+    assert!(!has(&thrice, "W-REPEATS", None), "{thrice}");
+    let create = &thrice["summary"][0];
+    assert_eq!(create["iterations"].as_array().unwrap().len(), 3);
+    assert!(create["rate"]["median"].as_f64().unwrap() > 0.0);
+}
+
+/// A file system of its own, for a test.
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_file_system_that_is_nearly_full() {
+    let folder = Folder::new();
+    let at = folder.0.join("small");
+    std::fs::create_dir(&at).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"])
+        .arg(&at)
+        .status()
+        .is_ok_and(|status| status.success());
+    if !mounted {
+        assert!(std::env::var_os("CI").is_none(), "mounting needs root");
+        return;
+    }
+    let _mounted = Mounted(at.clone());
+    let half = json(&folder, "ior -w -b 256k -t 64k -o small/f");
+    assert!(!has(&half, "W-FULL", None), "{half}");
+    let much = folder.run("--json ior -w -b 16m -t 64k -o small/f");
+    assert!(text(&much.stderr).contains("No space left"), "{much:?}");
+    std::fs::write(at.join("filled"), vec![0; 7 << 20]).unwrap();
+    let full = json(&folder, "ior -w -b 256k -t 64k -o small/f");
+    assert!(message(&full, "W-FULL").contains("% full"), "{full}");
+    let full = json(&folder, "mdtest -F -n 2 -C -r -d small/x");
+    assert!(has(&full, "W-FULL", None), "{full}");
+}
+
+#[test]
+fn a_node_that_is_busy_with_something_else() {
+    let folder = Folder::new();
+    let over = AtomicBool::new(false);
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    std::thread::scope(|scope| {
+        for _ in 0..cpus {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let line = "-np 2 ior -w -b 64k -t 64k -o f";
+        let busy = json(&folder, line);
+        let unchecked = json(&folder, &format!("--no-self-check {line}"));
+        over.store(true, Ordering::Relaxed);
+        assert!(message(&busy, "W-NODE").contains("% of its processors"), "{busy}");
+        assert!(!has(&unchecked, "W-NODE", None), "{unchecked}");
+    });
+}
+
+#[test]
+fn what_earlier_runs_have_left() {
+    let folder = Folder::new();
+    let line = "-np 2 ior -w -F -b 64k -t 64k -o f";
+    assert!(!has(&json(&folder, line), "W-LEFTOVERS", None));
+    // More ranks than now, so that not all will be overwritten.
+    folder.works("-np 4 ior -w -F -b 64k -t 64k -o f -k");
+    let said = message(&json(&folder, line), "W-LEFTOVERS");
+    assert!(said.contains("4 names of earlier runs, the first is f.00000000"), "{said}");
+    let line = "mdtest -F -n 2 -C -d x";
+    assert!(!has(&json(&folder, line), "W-LEFTOVERS", None));
+    let said = message(&json(&folder, &format!("{line} -r")), "W-LEFTOVERS");
+    assert!(said.contains("x holds test-dir.0-0 of an earlier run"), "{said}");
+}
