@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::comm::{Communicator, Local, RANKS_MAX, Solo, launch};
 use crate::engine::ior::Ior;
+use crate::engine::iozone::Iozone;
 use crate::engine::mdtest::Mdtest;
 use crate::engine::{Engine, Setting};
 use crate::error::{EXIT_FAILED, EXIT_USAGE, Error, Result};
@@ -55,6 +56,8 @@ pub enum Command {
     Ior(Ior),
     /// Rates of directories and files, with mdtest's options and output.
     Mdtest(Mdtest),
+    /// Throughput of access patterns, with IOzone's options and output.
+    Iozone(Iozone),
     /// Takes most of this host's memory and locks it, so that caches cannot flatter a result.
     Memblock(Memblock),
     /// What a described system will do: bandwidth and metadata rates, and what limits them.
@@ -90,10 +93,20 @@ pub enum Command {
     },
 }
 
-/// Arguments as clap can read them: `-np`, which is everywhere in the field, is no form that it
-/// knows.
+/// Arguments as clap can read them: `-np`, which is everywhere in the field, and IOzone's `-+n`
+/// are no forms that it knows. What follows `--` is another program's.
 pub fn arguments(all: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    all.map(|one| if one == "-np" { "--np".into() } else { one }).collect()
+    let mut ours = true;
+    let known = |one: OsString| match one.to_str() {
+        Some("-np") => "--np".into(),
+        Some(text) if text.starts_with("-+") => format!("-{text}").into(),
+        _ => one,
+    };
+    all.map(|one| {
+        ours = ours && one != "--";
+        if ours { known(one) } else { one }
+    })
+    .collect()
 }
 
 /// Whether MPI has started this process.
@@ -107,6 +120,7 @@ pub fn run(bench: &Bench, world: Option<&dyn Communicator>) -> u8 {
     let done = match &bench.command {
         Command::Ior(ior) => return work(bench, ior, world),
         Command::Mdtest(mdtest) => return work(bench, mdtest, world),
+        Command::Iozone(iozone) => return work(bench, iozone, world),
         Command::Memblock(memblock) => return hold(bench, memblock),
         Command::Predict(predict) => return told(predict.run(&mut std::io::stdout().lock())),
         Command::Plan(plan) => return told(plan.run(&mut std::io::stdout().lock())),
@@ -232,5 +246,16 @@ mod tests {
             let program = Program::try_parse_from(words).unwrap();
             assert_eq!(program.bench.np, Some(3));
         }
+    }
+
+    #[test]
+    fn what_another_program_is_told_stays_as_it_is() {
+        let line = "sateen-bench memblock 5% -- mpirun -np 4 iozone -+n";
+        let words = arguments(line.split(' ').map(OsString::from));
+        assert_eq!(words.last().unwrap(), "-+n");
+        assert!(words.contains(&OsString::from("-np")));
+        let line = "sateen-bench iozone -+n -np 2";
+        let words = arguments(line.split(' ').map(OsString::from));
+        assert_eq!(words[2..], ["--+n", "--np", "2"].map(OsString::from));
     }
 }

@@ -7,8 +7,12 @@
 
 pub mod buffer;
 pub mod ior;
+pub mod iozone;
 pub mod mdtest;
 pub mod shown;
+mod whole;
+
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
@@ -48,4 +52,14 @@ pub trait Engine {
 
     /// Runs it and reports at the root; the exit code that it deserves.
     fn run(&self, comm: &dyn Communicator, setting: &Setting) -> Result<u8>;
+}
+
+/// Waits so many seconds, or until the run is to end.
+fn pause(comm: &dyn Communicator, seconds: u64) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < end {
+        comm.check()?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }

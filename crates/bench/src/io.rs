@@ -68,6 +68,15 @@ pub trait FileInterface: Sync {
     /// Reads bytes; how many, 0 at the end.
     fn read_at(&self, file: &Self::File, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
 
+    /// Moves to where the next bytes are written or read without an offset.
+    fn seek(&self, file: &Self::File, offset: u64) -> io::Result<()>;
+
+    /// Writes the next bytes; how many.
+    fn write_next(&self, file: &Self::File, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Reads the next bytes; how many, 0 at the end.
+    fn read_next(&self, file: &Self::File, bytes: &mut [u8]) -> io::Result<usize>;
+
     /// Makes a file's data durable.
     fn sync(&self, file: &Self::File) -> io::Result<()>;
 

@@ -131,7 +131,7 @@ fn a_folder_without_permission_is_said() {
         let without = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"];
         program.splice(0..0, without.map(str::to_owned));
     }
-    for line in ["-np 2 ior -w -F -o f", "-np 2 mdtest -n 3 -d ."] {
+    for line in ["-np 2 ior -w -F -o f", "-np 2 mdtest -n 3 -d .", "-np 2 iozone"] {
         let mut command = Command::new(&program[0]);
         command.args(&program[1..]).args(line.split(' ')).current_dir(&closed);
         let output = command.output().unwrap();
@@ -168,7 +168,9 @@ impl Drop for Small {
 #[test]
 fn a_full_disk_is_said_and_is_empty_again() {
     let Some(Small(folder)) = &Small::new() else { return };
-    for line in ["-np 2 ior -w -F -b 64m -t 256k -o f", "ior -w -b 64m -t 256k -o f"] {
+    for line in
+        ["-np 2 ior -w -F -b 64m -t 256k -o f", "ior -w -b 64m -t 256k -o f", "-np 2 iozone -s 64m"]
+    {
         let said = folder.fails(line, 1);
         assert!(said.contains("No space left on device"), "{line}: {said}");
         assert_eq!(folder.all(), [""; 0], "{line}");

@@ -5,6 +5,7 @@
 mod broken;
 mod data;
 mod ior;
+mod iozone;
 mod mdtest;
 mod memblock;
 mod model;

@@ -2,7 +2,7 @@
 //! is measured like a mount. That is why system calls are not made past it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -42,6 +42,21 @@ impl FileInterface for Posix {
     #[inline]
     fn read_at(&self, file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         file.read_at(bytes, offset)
+    }
+
+    #[inline]
+    fn seek(&self, mut file: &File, offset: u64) -> io::Result<()> {
+        file.seek(io::SeekFrom::Start(offset)).map(drop)
+    }
+
+    #[inline]
+    fn write_next(&self, mut file: &File, bytes: &[u8]) -> io::Result<usize> {
+        file.write(bytes)
+    }
+
+    #[inline]
+    fn read_next(&self, mut file: &File, bytes: &mut [u8]) -> io::Result<usize> {
+        file.read(bytes)
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {

@@ -6,7 +6,6 @@
 
 use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use super::files::{Files, Reader};
 use super::options::Ior;
@@ -16,9 +15,9 @@ use super::results::{Measured, Point};
 use super::transfer::{Access, Limits, Moved, Transfer};
 use crate::clock::Clock;
 use crate::comm::{Communicator, Nodes, Reduce};
-use crate::engine::Setting;
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
+use crate::engine::{Setting, pause};
 use crate::error::{EXIT_WRONG_DATA, Error, Result};
 use crate::guard::{self, Guard, Mine, Placement, Reading};
 use crate::io::{FileInterface, Open};
@@ -546,19 +545,10 @@ fn meet(comm: &dyn Communicator, wanted: bool) -> Result<()> {
     if wanted { comm.barrier() } else { Ok(()) }
 }
 
-/// Waits so many seconds, or until the run is to end.
-fn pause(comm: &dyn Communicator, seconds: u64) -> Result<()> {
-    let end = Instant::now() + Duration::from_secs(seconds);
-    while Instant::now() < end {
-        comm.check()?;
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
 
     use super::*;
     use crate::comm::{Local, local};

@@ -8,6 +8,7 @@ use std::path::Path;
 use super::order::Order;
 use crate::clock::now_ns;
 use crate::comm::Communicator;
+use crate::engine::whole;
 use crate::error::{Error, Result};
 use crate::io::FileInterface;
 use crate::pattern::{Pattern, Wrong};
@@ -160,8 +161,8 @@ impl<I: FileInterface> Transfer<'_, I> {
         }
         let before = now_ns();
         let done = match self.access {
-            Access::Write => write(self.io, self.file, self.buffer, offset),
-            Access::Read | Access::Check => read(self.io, self.file, self.buffer, offset),
+            Access::Write => whole::write_at(self.io, self.file, self.buffer, offset),
+            Access::Read | Access::Check => whole::read_at(self.io, self.file, self.buffer, offset),
         };
         let after = now_ns();
         if let Err(error) = done {
@@ -207,40 +208,4 @@ impl<I: FileInterface> Transfer<'_, I> {
             wrong.found
         );
     }
-}
-
-/// Writes all of a buffer.
-#[inline]
-fn write<I: FileInterface>(io: &I, file: &I::File, bytes: &[u8], offset: u64) -> io::Result<()> {
-    let mut rest = bytes;
-    let mut at = offset;
-    while !rest.is_empty() {
-        let count = match io.write_at(file, rest, at) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            Err(error) => return Err(error),
-        };
-        rest = rest.get(count..).unwrap_or_default();
-        at += count as u64;
-    }
-    Ok(())
-}
-
-/// Fills all of a buffer.
-#[inline]
-fn read<I: FileInterface>(io: &I, file: &I::File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-    let mut rest = bytes;
-    let mut at = offset;
-    while !rest.is_empty() {
-        let count = match io.read_at(file, rest, at) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            Err(error) => return Err(error),
-        };
-        rest = rest.get_mut(count..).unwrap_or_default();
-        at += count as u64;
-    }
-    Ok(())
 }

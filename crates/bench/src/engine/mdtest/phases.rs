@@ -7,7 +7,6 @@
 
 use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use super::names::Names;
 use super::options::Mdtest;
@@ -16,9 +15,9 @@ use super::shape::Shape;
 use super::work::{Kind, Operation, Work};
 use crate::clock::{Clock, now_ns, seconds};
 use crate::comm::{Communicator, Nodes, Reduce};
-use crate::engine::Setting;
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
+use crate::engine::{Setting, pause};
 use crate::error::{EXIT_WRONG_DATA, Error, Result};
 use crate::guard::{self, Guard, Mine, Placement};
 use crate::io::FileInterface;
@@ -443,14 +442,4 @@ fn make<I: FileInterface>(io: &I, path: &Path) -> Result<bool> {
 
 fn remove<I: FileInterface>(io: &I, path: &Path) -> Result<()> {
     io.remove_dir(path).map_err(|error| Error::io("remove the directory", path, error))
-}
-
-/// Waits so many seconds, or until the run is to end.
-fn pause(comm: &dyn Communicator, seconds: u64) -> Result<()> {
-    let end = Instant::now() + Duration::from_secs(seconds);
-    while Instant::now() < end {
-        comm.check()?;
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Ok(())
 }

@@ -1,0 +1,127 @@
+//! `iozone` as users run it, and as parsers read it.
+
+use crate::rig::{Folder, text};
+
+/// The numbers of IOzone's lines: test, ranks, what children and the parent see.
+fn parsed(out: &str) -> Vec<(String, usize, f64, f64)> {
+    let mut found = Vec::new();
+    let mut children = 0.0;
+    for line in out.lines().map(str::trim) {
+        let Some((what, value)) = line.split_once('=') else { continue };
+        let value = value.split_whitespace().next().unwrap();
+        if what.starts_with("Children see throughput for") {
+            children = value.parse().unwrap();
+        } else if let Some(rest) = what.strip_prefix("Parent sees throughput for") {
+            let (ranks, name) = rest.trim().split_once(' ').unwrap();
+            let ranks = ranks.parse().unwrap();
+            found.push((name.trim().to_owned(), ranks, children, value.parse().unwrap()));
+        }
+    }
+    found
+}
+
+const ALL: [&str; 13] = [
+    "initial writers",
+    "rewriters",
+    "readers",
+    "re-readers",
+    "reverse readers",
+    "stride readers",
+    "random readers",
+    "mixed workload",
+    "random writers",
+    "pwrite writers",
+    "pread readers",
+    "fwriters",
+    "freaders",
+];
+
+#[test]
+fn all_tests_run_and_what_is_read_is_what_was_written() {
+    let folder = Folder::new();
+    for line in ["-np 3 iozone -r 64k -s 2m -f x -+d", "iozone -r 1k -s 64 -c -e -C -+d"] {
+        let out = folder.works(line);
+        let found = parsed(&out);
+        let names: Vec<&str> = found.iter().map(|one| one.0.as_str()).collect();
+        assert_eq!(names, ALL, "{line}");
+        for (name, _, children, parent) in &found {
+            assert!(*parent > 0.0 && *children >= *parent * 0.999, "{name}: {children} {parent}");
+        }
+        assert!(out.contains("iozone test complete."), "{out}");
+        assert_eq!(folder.all(), [""; 0], "{line}");
+    }
+}
+
+#[test]
+fn the_table_has_a_column_for_each_number_of_ranks() {
+    let folder = Folder::new();
+    let out = folder.works("-np 3 iozone -i 0 -i 1 -i 8 -r 4k,1m -s 1m -t 1,3");
+    let tables: Vec<&str> = out.split("Test/Number of Ranks =>").skip(1).collect();
+    assert_eq!(tables.len(), 2, "one for each record size: {out}");
+    for table in tables {
+        let mut lines = table.lines();
+        let head: Vec<&str> = lines.next().unwrap().split_whitespace().collect();
+        assert_eq!(head, ["1", "3"]);
+        let rows: Vec<Vec<&str>> = lines
+            .map(|line| line.split_whitespace().collect())
+            .take_while(|row: &Vec<&str>| !row.is_empty())
+            .collect();
+        let names: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+        let wanted = ["initial_writers", "rewriters", "readers", "re_readers", "mixed_workload"];
+        assert_eq!(names, wanted);
+        assert!(
+            rows.iter().all(|row| row[1..].iter().all(|rate| rate.parse::<f64>().unwrap() > 0.0))
+        );
+    }
+}
+
+#[test]
+fn random_4k_operations_of_files_that_an_earlier_run_has_left() {
+    let folder = Folder::new();
+    folder.works("-np 2 iozone -i 0 -c -e -w -r 64k --total 4m -+n");
+    assert_eq!(folder.all(), ["iozone.DUMMY.0", "iozone.DUMMY.1"]);
+    let size = std::fs::metadata(folder.0.join("iozone.DUMMY.1")).unwrap().len();
+    assert_eq!(size, 2 << 20, "a half of all");
+    let json = folder.works("-np 2 --json iozone -i 2 -w -c -O -r 4k --total 4m -+n -+d");
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let summary = value["summary"].as_array().unwrap();
+    let names: Vec<&str> = summary.iter().map(|one| one["operation"].as_str().unwrap()).collect();
+    assert_eq!(names, ["random readers", "random writers"]);
+    for one in summary {
+        assert_eq!((one["bytes"].as_u64(), one["tasks"].as_u64()), (Some(4 << 20), Some(2)));
+        assert_eq!(one["latency"]["count"].as_u64(), Some(1024), "each record once");
+        let (iops, bandwidth) = (one["iops"].as_f64().unwrap(), one["bandwidth"].as_f64().unwrap());
+        assert!(iops > 0.0 && (bandwidth / iops - 4096.0).abs() < 1e-6);
+    }
+    let out = folder.works("-np 2 iozone -i 2 -w -c -O -r 4k -s 2m -+n");
+    assert!(out.contains("ops/sec") && !out.contains("kB/sec"), "{out}");
+    // Somebody else writes into a file.
+    let path = folder.0.join("iozone.DUMMY.1");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[5000] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let output = folder.run("-np 2 --quiet iozone -i 1 -w -r 4k -s 2m -+n -+d");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(text(&output.stderr).contains("wrong data in iozone.DUMMY.1 at 5000"), "{output:?}");
+}
+
+#[test]
+fn files_may_be_named_and_some_ranks_may_rest() {
+    let folder = Folder::new();
+    folder.works("-np 3 iozone -i 0 -w -t 2 -s 64k -F a b");
+    assert_eq!(folder.all(), ["a", "b"]);
+    folder.works("iozone --api DUMMY -r 4k -s 1m");
+}
+
+#[test]
+fn what_goes_wrong_is_said_and_leaves_nothing() {
+    let folder = Folder::new();
+    let said = folder.fails("-np 2 iozone -i 1 -s 64k", 1);
+    assert!(said.contains("open iozone.DUMMY.") && said.contains("No such file"), "{said}");
+    for line in
+        ["-np 2 iozone -t 3", "iozone -r 32m", "iozone -i 4", "iozone -s 5 -r 4", "iozone -+q"]
+    {
+        assert!(!folder.fails(line, 2).is_empty(), "{line}");
+    }
+    assert_eq!(folder.all(), [""; 0]);
+}

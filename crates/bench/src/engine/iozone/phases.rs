@@ -1,0 +1,225 @@
+//! A run: for each number of ranks and each record size, one test after the other.
+//!
+//! A test is: all meet; each that works opens its file, all meet again, and the time counts
+//! from there to the rank's last record (with -e and -c until the data is durable and the file
+//! closed). Whatever ends a run early, each rank that still can removes what the run has made.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::data::Data;
+use super::options::Iozone;
+use super::pattern::{Order, Test};
+use super::report::{About, Measured, Point, Report};
+use super::work::Work;
+use crate::clock::Clock;
+use crate::comm::{Communicator, Nodes, Reduce};
+use crate::engine::Setting;
+use crate::engine::buffer::Buffer;
+use crate::engine::shown::Room;
+use crate::error::{EXIT_WRONG_DATA, Error, Result};
+use crate::io::{FileInterface, Open};
+use crate::progress::Stage;
+use crate::stats::Latencies;
+
+/// Runs it; the exit code that it deserves.
+pub(super) fn run<I: FileInterface>(
+    test: &Iozone,
+    io: &I,
+    comm: &dyn Communicator,
+    setting: &Setting,
+) -> Result<u8> {
+    let nodes = Nodes::find(comm)?;
+    let clock = Clock::agree(comm, nodes.count)?;
+    let place = path(test, 0).parent().map(PathBuf::from).unwrap_or_default();
+    let place = if place.as_os_str().is_empty() { PathBuf::from(".") } else { place };
+    let report = if comm.is_root() {
+        let room = io.space(&place).ok().map(|space| Room::of(&space));
+        Some(Report::begin(About {
+            test,
+            ranks: comm.size(),
+            nodes: &nodes,
+            setting,
+            place,
+            room,
+        })?)
+    } else {
+        None
+    };
+    let mut run = Run { test, io, comm, setting, clock, report, made: 0, wrong: 0 };
+    let done = run.rounds();
+    if let Err(error) = &done {
+        error.tell(comm);
+        run.clean_up();
+    }
+    done?;
+    if let Some(report) = run.report.take() {
+        report.finish(run.wrong)?;
+    }
+    Ok(if run.wrong > 0 { EXIT_WRONG_DATA } else { 0 })
+}
+
+/// The file of a rank.
+fn path(test: &Iozone, rank: usize) -> PathBuf {
+    match test.files.get(rank) {
+        Some(file) => file.into(),
+        None => format!("{}.DUMMY.{rank}", test.base).into(),
+    }
+}
+
+/// A run as one rank makes it.
+struct Run<'a, I> {
+    test: &'a Iozone,
+    io: &'a I,
+    comm: &'a dyn Communicator,
+    setting: &'a Setting<'a>,
+    clock: Clock,
+    report: Option<Report<'a>>,
+    /// Ranks whose files this run has made.
+    made: usize,
+    /// Records of all ranks that held other data than was written.
+    wrong: u64,
+}
+
+/// Tests with the same files.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    ranks: usize,
+    record: u64,
+    count: u64,
+}
+
+impl<I: FileInterface> Run<'_, I> {
+    fn rounds(&mut self) -> Result<()> {
+        for ranks in self.test.rounds(self.comm.size()) {
+            for record in self.test.records.clone() {
+                let count = self.test.count(record, ranks);
+                let round = Round { ranks, record, count };
+                if let Some(report) = &mut self.report {
+                    report.round(ranks, record, record * count)?;
+                }
+                for test in self.test.chosen() {
+                    self.one(test, round)?;
+                }
+                if !self.test.keep {
+                    self.remove(ranks)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, test: Test, round: Round) -> Result<()> {
+        let comm = self.comm;
+        let works = comm.rank() < round.ranks;
+        let count = if works { round.count } else { 0 };
+        let mut latencies = Latencies::new()?;
+        comm.note_done(0);
+        let shown = self.setting.progress.show(Stage {
+            name: test.name(),
+            repetition: 0,
+            of: 1,
+            per_rank: round.count,
+            bytes: round.record,
+            deadline_s: 0,
+        });
+        if test == Test::InitialWrite {
+            if works {
+                self.remove_own()?;
+            }
+            self.made = round.ranks;
+        }
+        comm.barrier()?;
+        let measured = if works {
+            self.measure(test, round, &mut latencies)?
+        } else {
+            comm.barrier()?;
+            Measured::default()
+        };
+        comm.barrier()?;
+        drop(shown);
+        let wrong = comm.reduce_u64(measured.wrong, Reduce::Sum)?;
+        self.wrong += wrong;
+        let all = comm.all_gather(&measured.to_bytes())?;
+        let latencies = latencies.gather(comm)?.quantiles();
+        let measured: Vec<Measured> =
+            all.iter().take(round.ranks).map(|bytes| Measured::from_bytes(bytes)).collect();
+        debug_assert!(!works || measured.iter().any(|one| one.operations == count));
+        if let Some(report) = &mut self.report {
+            report.point(Point { test, record: round.record, measured, latencies, wrong })?;
+        }
+        Ok(())
+    }
+
+    /// Opens, moves and closes; all that work meet when the files are open.
+    fn measure(&self, test: Test, round: Round, latencies: &mut Latencies) -> Result<Measured> {
+        let (options, comm, rank) = (self.test, self.comm, self.comm.rank());
+        let path = path(options, rank);
+        let write = test.writes(rank, round.ranks, options.readers);
+        let order = Order::new(test, round.count, options.stride, rank);
+        let data = Data::of(rank);
+        let mut buffer = Buffer::new(usize::try_from(round.record).unwrap_or(0));
+        data.fill(buffer.bytes());
+        let how = Open { write, create: test == Test::InitialWrite, direct: options.direct };
+        let file = self.io.open(&path, how).map_err(|error| Error::io("open", &path, error))?;
+        let sync = |file: &I::File| match write {
+            true => self.io.sync(file).map_err(|error| Error::io("fsync", &path, error)),
+            false => Ok(()),
+        };
+        let close = |file| self.io.close(file).map_err(|error| Error::io("close", &path, error));
+        comm.barrier()?;
+        let begin = self.clock.now();
+        let mut work = Work {
+            io: self.io,
+            file: &file,
+            path: &path,
+            call: test.call(),
+            write,
+            order: &order,
+            count: round.count,
+            data,
+            buffer: buffer.bytes(),
+            verify: options.verify,
+            latencies,
+            wrong: 0,
+        };
+        work.run(comm)?;
+        let wrong = work.wrong;
+        if options.fsync {
+            sync(&file)?;
+        }
+        let mut end = self.clock.now();
+        close(file)?;
+        if options.close {
+            end = self.clock.now();
+        }
+        Ok(Measured { begin, end, operations: round.count, wrong })
+    }
+
+    fn remove(&mut self, ranks: usize) -> Result<()> {
+        if self.comm.rank() < ranks {
+            self.remove_own()?;
+        }
+        self.made = 0;
+        self.comm.barrier()
+    }
+
+    fn remove_own(&self) -> Result<()> {
+        let path = path(self.test, self.comm.rank());
+        match self.io.remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("remove", &path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// After a failure: removes what this run has made, of all ranks, since it is unknown which
+    /// of them can still do so.
+    fn clean_up(&self) {
+        for rank in 0..self.made {
+            // Another rank may have been faster, and more than trying cannot be done.
+            let _ = self.io.remove_file(&path(self.test, rank));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The measuring loop: one record after the other. Between two of them it allocates nothing,
+//! formats nothing and takes no lock.
+
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+use super::data::Data;
+use super::pattern::{Call, Order};
+use crate::clock::now_ns;
+use crate::comm::Communicator;
+use crate::engine::whole;
+use crate::error::{Error, Result};
+use crate::io::FileInterface;
+use crate::pattern::Pattern;
+use crate::stats::Latencies;
+
+/// Records with wrong data that a rank describes; the others are counted.
+const DESCRIBED_MAX: u64 = 10;
+
+/// One rank's work in a test.
+pub(super) struct Work<'a, I: FileInterface> {
+    pub(super) io: &'a I,
+    pub(super) file: &'a I::File,
+    pub(super) path: &'a Path,
+    pub(super) call: Call,
+    pub(super) write: bool,
+    pub(super) order: &'a Order,
+    pub(super) count: u64,
+    pub(super) data: Data,
+    /// A record.
+    pub(super) buffer: &'a mut [u8],
+    pub(super) verify: bool,
+    pub(super) latencies: &'a mut Latencies,
+    /// Records that held other data than was written.
+    pub(super) wrong: u64,
+}
+
+/// A file as the standard library's buffers want it.
+struct Stream<'a, I: FileInterface>(&'a I, &'a I::File);
+
+impl<I: FileInterface> Write for Stream<'_, I> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write_next(self.1, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<I: FileInterface> Read for Stream<'_, I> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.read_next(self.1, bytes)
+    }
+}
+
+impl<I: FileInterface> Work<'_, I> {
+    /// Goes through the file.
+    pub(super) fn run(&mut self, comm: &dyn Communicator) -> Result<()> {
+        let (io, file) = (self.io, self.file);
+        match (self.call, self.write) {
+            (Call::Next, true) => self.all(comm, |bytes, _| whole::write_next(io, file, bytes)),
+            (Call::Next, false) => self.all(comm, |bytes, _| whole::read_next(io, file, bytes)),
+            (Call::Seek, true) => self.all(comm, |bytes, offset| {
+                io.seek(file, offset)?;
+                whole::write_next(io, file, bytes)
+            }),
+            (Call::Seek, false) => self.all(comm, |bytes, offset| {
+                io.seek(file, offset)?;
+                whole::read_next(io, file, bytes)
+            }),
+            (Call::At, true) => {
+                self.all(comm, |bytes, offset| whole::write_at(io, file, bytes, offset))
+            }
+            (Call::At, false) => {
+                self.all(comm, |bytes, offset| whole::read_at(io, file, bytes, offset))
+            }
+            (Call::Buffered, true) => {
+                let mut out = BufWriter::with_capacity(self.buffer.len(), Stream(io, file));
+                self.all(comm, |bytes, _| out.write_all(bytes))?;
+                out.flush().map_err(|error| Error::io("write", self.path, error))
+            }
+            (Call::Buffered, false) => {
+                let mut from = BufReader::with_capacity(self.buffer.len(), Stream(io, file));
+                self.all(comm, |bytes, _| from.read_exact(bytes))
+            }
+        }
+    }
+
+    /// Moves all records by a call.
+    #[inline]
+    fn all(
+        &mut self,
+        comm: &dyn Communicator,
+        mut call: impl FnMut(&mut [u8], u64) -> io::Result<()>,
+    ) -> Result<()> {
+        let record = self.buffer.len() as u64;
+        for at in 0..self.count {
+            let offset = self.order.record(at) * record;
+            if self.write {
+                self.data.place(self.buffer, offset);
+            } else if self.verify {
+                Pattern::spoil(self.buffer);
+            }
+            let before = now_ns();
+            let done = call(self.buffer, offset);
+            self.latencies.note(now_ns() - before);
+            if let Err(error) = done {
+                let what = if self.write { "write" } else { "read" };
+                let what = format!("{what} {} at {offset}", self.path.display());
+                return Err(Error::Io { what, source: error });
+            }
+            if self.verify && !self.write {
+                self.look(offset);
+            }
+            comm.note_done(at + 1);
+            comm.check()?;
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, offset: u64) {
+        let Err(wrong) = self.data.check(self.buffer, offset) else { return };
+        self.wrong += 1;
+        if self.wrong <= DESCRIBED_MAX {
+            eprintln!(
+                "sateen-bench: wrong data in {} at {}: {:#018x} expected, {:#018x} found",
+                self.path.display(),
+                offset + wrong.at as u64,
+                wrong.expected,
+                wrong.found
+            );
+        }
+    }
+}
