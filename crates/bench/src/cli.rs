@@ -212,7 +212,10 @@ fn start(bench: &Bench, engine: &dyn Engine) -> Result<u8> {
 fn rank(bench: &Bench, engine: &dyn Engine, comm: &dyn Communicator) -> u8 {
     let command_line = std::env::args_os().map(|one| one.to_string_lossy().into_owned()).collect();
     let done = Progress::around(comm, bench.quiet || bench.json, |progress| {
-        engine.run(comm, &Setting { command_line, progress, json: bench.json, guard: &bench.guard })
+        engine.run(
+            comm,
+            &Setting { command_line, progress, json: bench.json, out: None, guard: &bench.guard },
+        )
     });
     match done {
         Ok(code) => code,

@@ -12,13 +12,16 @@ pub mod mdtest;
 pub mod shown;
 mod whole;
 
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
 use crate::comm::Communicator;
-use crate::error::Result;
-use crate::guard;
+use crate::error::{Error, Result};
+use crate::guard::{self, Pitfall};
 use crate::progress::Progress;
 
 /// What is measured.
@@ -33,7 +36,7 @@ pub enum Api {
 }
 
 /// What a run is told beside its options.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Setting<'a> {
     /// The command line, as it was given.
     pub command_line: Vec<String>,
@@ -43,6 +46,35 @@ pub struct Setting<'a> {
     pub json: bool,
     /// What is done about pitfalls.
     pub guard: &'a guard::Options,
+    /// The file that the report is added to, instead of standard output.
+    pub out: Option<&'a Path>,
+}
+
+impl Setting<'_> {
+    /// Where the report goes.
+    fn sink(&self) -> Result<Box<dyn Write>> {
+        let Some(path) = self.out else { return Ok(Box::new(io::stdout())) };
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Ok(Box::new(file.map_err(|error| Error::io("write the report to", path, error))?))
+    }
+
+    /// Says what pitfalls were met: beside a report of its own, else in it.
+    fn warn(&self, pitfalls: &[Pitfall]) -> Result<()> {
+        match self.out {
+            None => guard::say(pitfalls),
+            Some(_) => self.print(
+                &guard::lines(pitfalls).iter().map(|line| format!("{line}\n")).collect::<String>(),
+            )?,
+        }
+        Ok(())
+    }
+
+    /// Adds to the report.
+    fn print(&self, text: &str) -> Result<()> {
+        let mut out = self.sink()?;
+        let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        said.map_err(|error| Error::system("write the report", error))
+    }
 }
 
 /// A workload.

@@ -288,7 +288,8 @@ pub fn say(pitfalls: &[Pitfall]) {
     }
 }
 
-fn lines(pitfalls: &[Pitfall]) -> Vec<String> {
+/// The same as lines.
+pub(crate) fn lines(pitfalls: &[Pitfall]) -> Vec<String> {
     let mut lines = Vec::new();
     for same in pitfalls.chunk_by(|a, b| a.code == b.code) {
         let Some(worst) = same.iter().max_by(|a, b| a.severity.total_cmp(&b.severity)) else {

@@ -48,9 +48,26 @@ pub fn american(seconds: u64) -> String {
     format!("{month:02}/{day:02}/{year} {}", clock(seconds))
 }
 
+/// As IO500: `2026-11-22 11:30:00`.
+pub fn iso(seconds: u64) -> String {
+    let (year, month, day) = civil(seconds / 86_400);
+    format!("{year}-{month:02}-{day:02} {}", clock(seconds))
+}
+
+/// As IO500 names directories: `2026.11.22-11.30.00`.
+pub fn stamp(seconds: u64) -> String {
+    iso(seconds).replace(['-', ':'], ".").replace(' ', "-")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_have_the_forms_of_io500() {
+        assert_eq!(iso(1_795_346_818), "2026-11-22 11:26:58");
+        assert_eq!(stamp(951_782_400), "2000.02.29-00.00.00");
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

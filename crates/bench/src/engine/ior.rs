@@ -11,6 +11,7 @@
 //! | `transfer` | the measuring loop |
 //! | `phases` | open, transfer, close; write, check, read, remove; repetitions |
 //! | `results` | the numbers that follow from the measured times |
+//! | `outcome` | the same for workloads that are made of several |
 //! | `report` | IOR's text, JSON and CSV |
 //!
 //! A segment of the file holds one block of each rank; a block is a whole number of transfers:
@@ -21,6 +22,7 @@ mod directives;
 mod files;
 mod options;
 mod order;
+mod outcome;
 mod phases;
 mod report;
 mod results;
@@ -29,6 +31,7 @@ mod validate;
 
 pub use options::{Ior, SummaryFormat};
 pub use order::{Order, Plan};
+pub use outcome::{Moving, Outcome};
 pub use transfer::{Access, Limits, Moved, Transfer};
 
 use super::{Api, Engine, Setting};
@@ -43,6 +46,13 @@ impl Engine for Ior {
     }
 
     fn run(&self, comm: &dyn Communicator, setting: &Setting) -> Result<u8> {
+        self.measure(comm, setting).map(|outcome| outcome.exit_code())
+    }
+}
+
+impl Ior {
+    /// Runs it, reports at the root, and gives all ranks what was measured.
+    pub fn measure(&self, comm: &dyn Communicator, setting: &Setting) -> Result<Outcome> {
         let test = self.resolved()?;
         validate::check(&test, comm.size())?;
         match test.api {

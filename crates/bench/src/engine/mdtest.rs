@@ -8,10 +8,12 @@
 //! | `names` | the path of each item |
 //! | `work` | the measuring loop |
 //! | `phases` | trees, directories, files; iterations |
+//! | `outcome` | what was measured, for workloads that are made of several |
 //! | `report` | the SUMMARY tables, and JSON |
 
 mod names;
 mod options;
+mod outcome;
 mod phases;
 mod report;
 mod shape;
@@ -19,6 +21,7 @@ mod work;
 
 pub use names::{Names, Paths};
 pub use options::Mdtest;
+pub use outcome::{Outcome, Rate};
 pub use shape::Shape;
 pub use work::{Kind, Operation, Work};
 
@@ -33,6 +36,13 @@ impl Engine for Mdtest {
     }
 
     fn run(&self, comm: &dyn Communicator, setting: &Setting) -> Result<u8> {
+        self.measure(comm, setting).map(|outcome| outcome.exit_code())
+    }
+}
+
+impl Mdtest {
+    /// Runs it, reports at the root, and gives all ranks what was measured.
+    pub fn measure(&self, comm: &dyn Communicator, setting: &Setting) -> Result<Outcome> {
         let test = self.resolved();
         test.check(comm.size())?;
         match test.api {

@@ -10,6 +10,7 @@ use std::path::Path;
 use super::files::{Files, Reader};
 use super::options::Ior;
 use super::order::{Order, Plan};
+use super::outcome::Outcome;
 use super::report::{About, Kind, Report, Row};
 use super::results::{Measured, Point};
 use super::transfer::{Access, Limits, Moved, Transfer};
@@ -18,7 +19,7 @@ use crate::comm::{Communicator, Nodes, Reduce};
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::engine::{Setting, pause};
-use crate::error::{EXIT_WRONG_DATA, Error, Result};
+use crate::error::{Error, Result};
 use crate::guard::{self, Guard, Mine, Placement, Reading};
 use crate::io::{FileInterface, Open};
 use crate::pattern::Pattern;
@@ -27,13 +28,13 @@ use crate::size::GIB;
 use crate::stats::Latencies;
 use crate::when;
 
-/// Runs a test; the exit code that it deserves.
+/// Runs a test; what it has measured.
 pub(super) fn run<I: FileInterface>(
     test: &Ior,
     io: &I,
     comm: &dyn Communicator,
     setting: &Setting,
-) -> Result<u8> {
+) -> Result<Outcome> {
     let mut nodes = Nodes::find(comm)?;
     nodes.count = test.more.nodes.unwrap_or(nodes.count);
     nodes.ranks_on_root = test.more.ranks_on_root.unwrap_or(nodes.ranks_on_root).min(comm.size());
@@ -86,7 +87,7 @@ pub(super) fn run<I: FileInterface>(
         guard,
         all,
         written: None,
-        wrong: 0,
+        outcome: Outcome::default(),
         made: 0,
     };
     let done = run.repetitions();
@@ -159,8 +160,8 @@ struct Run<'a, I> {
     all: (Latencies, Latencies),
     /// How many transfers of each rank's data this run has written, if it has.
     written: Option<Vec<u64>>,
-    /// Wrong transfers of all ranks in this run.
-    wrong: u64,
+    /// What was measured so far.
+    outcome: Outcome,
     /// Repetitions that have begun: their files may be there.
     made: usize,
 }
@@ -175,7 +176,7 @@ impl<I: FileInterface> Run<'_, I> {
             )?;
         }
         for repetition in 0..self.test.repetitions {
-            let wrong_before = self.wrong;
+            let wrong_before = self.outcome.wrong;
             if self.test.write {
                 self.write(repetition)?;
             }
@@ -185,7 +186,7 @@ impl<I: FileInterface> Run<'_, I> {
             if self.test.read || self.test.check_read {
                 self.read(repetition)?;
             }
-            let keep = self.wrong > wrong_before && self.test.keep_wrong;
+            let keep = self.outcome.wrong > wrong_before && self.test.keep_wrong;
             if !(self.test.keep || keep) {
                 self.remove(repetition)?;
             }
@@ -408,6 +409,7 @@ impl<I: FileInterface> Run<'_, I> {
         let spread = self.judge(kind, repetition, &all, &beside);
         let mut point = Point::of(&all, self.test.transfer, self.plan.shared);
         point.stonewall = moved.stonewall;
+        self.outcome.note(kind, &point, self.test.transfer);
         let transfer = self.test.transfer as f64;
         let ranks = self.comm.size() as f64;
         let expected = self.test.expected_bytes(self.comm.size());
@@ -466,7 +468,7 @@ impl<I: FileInterface> Run<'_, I> {
 
     fn count_wrong(&mut self, mine: u64, what: &str) -> Result<()> {
         let all = self.comm.reduce_u64(mine, Reduce::Sum)?;
-        self.wrong += all;
+        self.outcome.wrong += all;
         if all == 0 {
             return Ok(());
         }
@@ -518,7 +520,7 @@ impl<I: FileInterface> Run<'_, I> {
         }
     }
 
-    fn finish(mut self) -> Result<u8> {
+    fn finish(mut self) -> Result<Outcome> {
         if self.test.keep
             && self.comm.is_root()
             && let Ok(space) = self.io.space(&self.files.place())
@@ -533,11 +535,11 @@ impl<I: FileInterface> Run<'_, I> {
             }
         }
         if let Some(mut report) = self.report.take() {
-            guard::say(&pitfalls);
+            self.setting.warn(&pitfalls)?;
             report.results.pitfalls = pitfalls;
             report.finish()?;
         }
-        Ok(if self.wrong > 0 { EXIT_WRONG_DATA } else { 0 })
+        Ok(self.outcome)
     }
 }
 
@@ -607,7 +609,8 @@ mod tests {
             let comm = &Late(comm, late);
             Progress::around(comm, true, |progress| {
                 let guard = &guard::Options { no_self_check: true, ..Default::default() };
-                let setting = Setting { command_line: Vec::new(), progress, json: true, guard };
+                let setting =
+                    Setting { command_line: Vec::new(), progress, json: true, out: None, guard };
                 test.run(comm, &setting).unwrap()
             })
         });

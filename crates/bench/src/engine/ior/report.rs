@@ -6,7 +6,7 @@ mod json;
 mod text;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use super::options::{Ior, SummaryFormat};
@@ -107,7 +107,7 @@ impl<'a> Report<'a> {
                 let made = File::create(path);
                 Box::new(made.map_err(|error| Error::io("write the summary to", path, error))?)
             }
-            None => Box::new(io::stdout()),
+            None => setting.sink()?,
         };
         let began = when::unix_seconds();
         let mut report = Self { about, format, out, results: Results::default(), began };

@@ -6,7 +6,6 @@
 //! moved over the time from the first beginning to the last end; the table has that one.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -120,7 +119,7 @@ impl<'a> Report<'a> {
 
     /// Says it, unless the report is JSON.
     fn say(&self, text: &str) -> Result<()> {
-        if self.about.setting.json { Ok(()) } else { print(text) }
+        if self.about.setting.json { Ok(()) } else { self.about.setting.print(text) }
     }
 
     fn header(&self) -> String {
@@ -307,7 +306,7 @@ impl<'a> Report<'a> {
     /// Ends it.
     pub(super) fn finish(self, wrong: u64) -> Result<()> {
         if self.about.setting.json {
-            return print(&self.json(wrong)?);
+            return self.about.setting.print(&self.json(wrong)?);
         }
         let mut out = String::new();
         for record in &self.about.test.records {
@@ -315,7 +314,7 @@ impl<'a> Report<'a> {
         }
         out.push_str(&self.latencies());
         out.push_str("\niozone test complete.\n");
-        print(&out)
+        self.about.setting.print(&out)
     }
 
     fn json(&self, wrong: u64) -> Result<String> {
@@ -393,12 +392,6 @@ impl Shown {
     fn of(all: Summary) -> Self {
         Self { max: all.max, min: all.min, mean: all.mean, std_dev: all.deviation }
     }
-}
-
-fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    said.map_err(|error| Error::system("write the report", error))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use super::names::Names;
 use super::options::Mdtest;
+use super::outcome::Outcome;
 use super::report::{About, Phase, Report, Rows, Timed};
 use super::shape::Shape;
 use super::work::{Kind, Operation, Work};
@@ -18,20 +19,20 @@ use crate::comm::{Communicator, Nodes, Reduce};
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::engine::{Setting, pause};
-use crate::error::{EXIT_WRONG_DATA, Error, Result};
+use crate::error::{Error, Result};
 use crate::guard::{self, Guard, Mine, Placement};
 use crate::io::FileInterface;
 use crate::pattern::{Packet, Pattern};
 use crate::progress::Stage;
 use crate::when;
 
-/// Runs a test; the exit code that it deserves.
+/// Runs a test; what it has measured.
 pub(super) fn run<I: FileInterface>(
     test: &Mdtest,
     io: &I,
     comm: &dyn Communicator,
     setting: &Setting,
-) -> Result<u8> {
+) -> Result<Outcome> {
     let nodes = Nodes::find(comm)?;
     let shape = Shape::of(test)?;
     let signature = test.signature.unwrap_or(u32::try_from(when::unix_seconds()).unwrap_or(1));
@@ -77,6 +78,7 @@ pub(super) fn run<I: FileInterface>(
         guard,
         clock: Clock::agree(comm, nodes.count)?,
         made: false,
+        stonewall: None,
         wrong: 0,
     };
     let mut done = Ok(());
@@ -154,6 +156,8 @@ struct Run<'a, I> {
     clock: Clock,
     /// Whether the folders of this iteration were made by this run.
     made: bool,
+    /// Seconds and files of all ranks until the stonewall, if it was hit.
+    stonewall: Option<(f64, u64)>,
     /// Files of all ranks that held other data than was written.
     wrong: u64,
 }
@@ -354,8 +358,10 @@ impl<I: FileInterface> Run<'_, I> {
         if test.verify {
             self.wrong += comm.reduce_u64(wrong, Reduce::Sum)?;
         }
-        if let (Some(report), Some(counts)) = (&mut self.report, hit) {
-            report.stonewall(&counts)?;
+        if let Some(hit) = hit {
+            let longest = comm.reduce_f64(hit.seconds, Reduce::Max)?;
+            self.stonewall = Some((longest, hit.counts.iter().sum()));
+            self.report.as_mut().map_or(Ok(()), |report| report.stonewall(&hit.counts))?;
         }
         Ok(items)
     }
@@ -398,29 +404,46 @@ impl<I: FileInterface> Run<'_, I> {
         }
     }
 
-    fn finish(mut self) -> Result<u8> {
+    fn finish(mut self) -> Result<Outcome> {
         let pitfalls = self.guard.finish()?;
         let rows = self.rows.gather(self.comm)?;
+        let outcome = Outcome {
+            create: rows.last(Phase::FileCreate),
+            stat: rows.last(Phase::FileStat),
+            read: rows.last(Phase::FileRead),
+            remove: rows.last(Phase::FileRemove),
+            stonewall: self.stonewall,
+            wrong: self.wrong,
+        };
         if let Some(report) = self.report.take() {
-            guard::say(&pitfalls);
+            self.setting.warn(&pitfalls)?;
             report.finish(&rows, self.wrong, &pitfalls)?;
         }
-        Ok(if self.wrong > 0 { EXIT_WRONG_DATA } else { 0 })
+        Ok(outcome)
     }
 }
 
+/// How it was when a stonewall was hit: how many items each rank had done, and when this one
+/// stopped.
+struct Hit {
+    counts: Vec<u64>,
+    seconds: f64,
+}
+
 /// Works on so many items, or until the stonewall and then to where the fastest rank was. How
-/// many there are then, and if the stonewall was hit, how many each rank had done.
+/// many there are then, and whether the stonewall was hit.
 fn items_of<I: FileInterface>(
     work: &mut Work<I>,
     comm: &dyn Communicator,
     all: u64,
     deadline: Option<u64>,
-) -> Result<(u64, Option<Vec<u64>>)> {
+) -> Result<(u64, Option<Hit>)> {
     if work.operation.kind == Kind::RenameDir {
         return work.rename_all(comm, all).map(|()| (all, None));
     }
+    let start = now_ns();
     let done = work.run(comm, (0, all), deadline)?;
+    let until = seconds(now_ns() - start);
     if deadline.is_none() {
         return Ok((all, None));
     }
@@ -428,7 +451,7 @@ fn items_of<I: FileInterface>(
     let items = counts.iter().copied().max().unwrap_or(done);
     work.run(comm, (done, items), None)?;
     let hit = counts.iter().any(|count| *count < all);
-    Ok((items, hit.then_some(counts)))
+    Ok((items, hit.then_some(Hit { counts, seconds: until })))
 }
 
 /// Makes a directory that may be there already; whether it was not.

@@ -4,11 +4,11 @@
 //! done; the table sums the iterations up. Trees are made by few, and their rate is the root's.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
 
 use serde::Serialize;
 
 use super::options::Mdtest;
+use super::outcome::Rate;
 use crate::comm::{Communicator, Nodes};
 use crate::engine::Setting;
 use crate::engine::shown::{Mark, Room};
@@ -194,6 +194,13 @@ impl AllRows {
         (0..iterations).map(of).collect()
     }
 
+    /// A phase of the last iteration, if it was made.
+    pub(super) fn last(&self, phase: Phase) -> Option<Rate> {
+        let per_second = *self.values(phase, false).last()?;
+        let seconds = *self.values(phase, true).last()?;
+        (seconds > 0.0).then_some(Rate { per_second, seconds })
+    }
+
     fn summary(&self, phase: Phase, times: bool) -> Summary {
         Summary::of(&self.values(phase, times), Deviation::Sample)
     }
@@ -237,7 +244,7 @@ impl<'a> Report<'a> {
 
     /// Says it, unless the report is JSON.
     fn say(&self, text: &str) -> Result<()> {
-        if self.about.setting.json { Ok(()) } else { print(text) }
+        if self.about.setting.json { Ok(()) } else { self.about.setting.print(text) }
     }
 
     fn header(&self) -> String {
@@ -356,7 +363,7 @@ impl<'a> Report<'a> {
     /// Ends it.
     pub(super) fn finish(self, rows: &AllRows, wrong: u64, pitfalls: &[Pitfall]) -> Result<()> {
         if self.about.setting.json {
-            return print(&self.json(rows, wrong, pitfalls)?);
+            return self.about.setting.print(&self.json(rows, wrong, pitfalls)?);
         }
         let test = self.about.test;
         let mut out = String::new();
@@ -376,7 +383,7 @@ impl<'a> Report<'a> {
             );
         }
         let _ = writeln!(out, "-- finished at {} --\n", when::american(when::unix_seconds()));
-        print(&out)
+        self.about.setting.print(&out)
     }
 
     fn json(&self, rows: &AllRows, wrong: u64, pitfalls: &[Pitfall]) -> Result<String> {
@@ -473,12 +480,6 @@ impl From<Summary> for Shown {
         let Summary { max, min, median, mean, deviation } = all;
         Self { max, min, median, mean, std_dev: deviation }
     }
-}
-
-fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    said.map_err(|error| Error::system("write the report", error))
 }
 
 #[cfg(test)]

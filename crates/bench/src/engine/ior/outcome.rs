@@ -1,0 +1,44 @@
+//! What a run has measured, for a workload that is made of several.
+
+use super::report::Kind;
+use super::results::Point;
+use crate::error::EXIT_WRONG_DATA;
+
+/// The last repetition's phases.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Outcome {
+    /// Writing.
+    pub write: Option<Moving>,
+    /// Reading.
+    pub read: Option<Moving>,
+    /// Transfers with wrong data, of all ranks and repetitions.
+    pub wrong: u64,
+}
+
+/// A phase.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Moving {
+    /// Bytes that all ranks moved.
+    pub bytes: u64,
+    /// From the first open to the last close.
+    pub seconds: f64,
+    /// Seconds and bytes of all ranks until the stonewall.
+    pub stonewall: Option<(f64, u64)>,
+}
+
+impl Outcome {
+    pub(super) fn note(&mut self, kind: Kind, point: &Point, transfer: u64) {
+        let until = |wall: super::transfer::Stonewall| (wall.seconds, wall.count_sum * transfer);
+        let stonewall = point.stonewall.map(until);
+        let moving = Moving { bytes: point.bytes, seconds: point.total_s, stonewall };
+        match kind {
+            Kind::Write => self.write = Some(moving),
+            Kind::Read => self.read = Some(moving),
+        }
+    }
+
+    /// The exit code that it deserves.
+    pub fn exit_code(&self) -> u8 {
+        if self.wrong > 0 { EXIT_WRONG_DATA } else { 0 }
+    }
+}
