@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::comm::{Communicator, Local, RANKS_MAX, Solo, launch};
+use crate::engine::io500::Io500;
 use crate::engine::ior::Ior;
 use crate::engine::iozone::Iozone;
 use crate::engine::mdtest::Mdtest;
@@ -58,6 +59,8 @@ pub enum Command {
     Mdtest(Mdtest),
     /// Throughput of access patterns, with IOzone's options and output.
     Iozone(Iozone),
+    /// The IO500 benchmark: ior, mdtest and find in its order, with its files and its score.
+    Io500(Io500),
     /// Takes most of this host's memory and locks it, so that caches cannot flatter a result.
     Memblock(Memblock),
     /// What a described system will do: bandwidth and metadata rates, and what limits them.
@@ -121,6 +124,10 @@ pub fn run(bench: &Bench, world: Option<&dyn Communicator>) -> u8 {
         Command::Ior(ior) => return work(bench, ior, world),
         Command::Mdtest(mdtest) => return work(bench, mdtest, world),
         Command::Iozone(iozone) => return work(bench, iozone, world),
+        Command::Io500(io500) => {
+            let answer = io500.answer();
+            return answer.map_or_else(|| work(bench, io500, world), code);
+        }
         Command::Memblock(memblock) => return hold(bench, memblock),
         Command::Predict(predict) => return told(predict.run(&mut std::io::stdout().lock())),
         Command::Plan(plan) => return told(plan.run(&mut std::io::stdout().lock())),
@@ -182,6 +189,11 @@ fn work(bench: &Bench, engine: &dyn Engine, world: Option<&dyn Communicator>) ->
         Ok(None) => start(bench, engine),
         Err(error) => Err(error),
     };
+    code(done)
+}
+
+/// The exit code of what needed no ranks, after saying what went wrong.
+fn code(done: Result<u8>) -> u8 {
     done.unwrap_or_else(|error| {
         eprintln!("sateen-bench: {error}");
         error.exit_code()

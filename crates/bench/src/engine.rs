@@ -6,6 +6,7 @@
 //! patterns and progress it finds in `comm`, `io`, `stats`, `pattern` and `progress`.
 
 pub mod buffer;
+pub mod io500;
 pub mod ior;
 pub mod iozone;
 pub mod mdtest;

@@ -183,3 +183,19 @@ fn a_full_disk_is_said_and_is_empty_again() {
         assert_eq!(folder.all(), [""; 0], "{line}");
     }
 }
+
+#[test]
+fn an_io500_on_a_full_disk_is_said_and_cleaned_up_when_asked() {
+    let Some(Small(folder)) = &Small::new() else { return };
+    let other = Folder::new();
+    let config = format!(
+        "[global]\ndatadir = {}/data\nresultdir = results\n[ior-easy]\nblockSize = 64m\n",
+        folder.0.display()
+    );
+    std::fs::write(other.0.join("c.ini"), config).unwrap();
+    let said = other.fails("-np 2 io500 c.ini", 1);
+    assert!(said.contains("No space left on device") && said.contains("--cleanup"), "{said}");
+    assert!(folder.all().len() > 2, "it may go on when there is room");
+    other.works("-np 2 io500 c.ini --cleanup");
+    assert_eq!(folder.all(), ["data"]);
+}

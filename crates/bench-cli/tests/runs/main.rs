@@ -4,6 +4,7 @@
 
 mod broken;
 mod data;
+mod io500;
 mod ior;
 mod iozone;
 mod mdtest;

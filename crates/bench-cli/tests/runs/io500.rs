@@ -1,0 +1,334 @@
+//! `io500` as users run it: whole runs, single phases, broken runs, and its files as parsers
+//! written for the original read them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::rig::{Folder, text, until};
+
+const PHASES: [&str; 14] = [
+    "ior-easy-write",
+    "mdtest-easy-write",
+    "timestamp",
+    "ior-hard-write",
+    "mdtest-hard-write",
+    "find",
+    "ior-easy-read",
+    "mdtest-easy-stat",
+    "ior-hard-read",
+    "mdtest-hard-stat",
+    "mdtest-easy-delete",
+    "mdtest-hard-read",
+    "mdtest-hard-delete",
+    "ior-rnd4K-easy-read",
+];
+
+/// A small run: its work is done long before the stonewall.
+const SMALL: &str = "[global]\ndatadir = data\nresultdir = results\n[debug]\nstonewall-time = 250\n\
+                     [ior-easy]\nblockSize = 4m\ntransferSize = 1m\n[ior-hard]\nsegmentCount = 50\n\
+                     [mdtest-easy]\nn = 300\n[mdtest-hard]\nn = 300\n";
+
+fn folder(config: &str) -> Folder {
+    let folder = Folder::new();
+    fs::write(folder.0.join("c.ini"), config).unwrap();
+    folder
+}
+
+/// The file of the last run.
+fn result(folder: &Folder, name: &str) -> String {
+    let mut runs: Vec<_> = fs::read_dir(folder.0.join("results"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    runs.sort();
+    fs::read_to_string(runs.last().unwrap().join(name)).unwrap()
+}
+
+/// Lines of a summary: phase to score, unit, seconds, and whether it is valid.
+fn summary(text: &str) -> Vec<(String, f64, String, f64, bool)> {
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix("[RESULT]").or(line.strip_prefix("[      ]")) else {
+            continue;
+        };
+        assert_eq!(&rest[..1], " ", "{line}");
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        assert_eq!((words[3], words[4], words[6]), (":", "time", "seconds"), "{line}");
+        let number = |text: &str| text.parse::<f64>().unwrap();
+        let valid = !line.ends_with(" [INVALID]");
+        let unit = words[2].to_owned();
+        found.push((words[0].to_owned(), number(words[1]), unit, number(words[5]), valid));
+    }
+    found
+}
+
+/// An ini file as others read it: section to names to values.
+fn ini(text: &str) -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    let mut section = String::new();
+    for line in text.lines().filter(|line| !line.starts_with([';', '#']) && !line.is_empty()) {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name.to_owned();
+            all.insert(section.clone(), BTreeMap::new());
+        } else {
+            let (name, value) = line.split_once('=').unwrap();
+            let values: &mut BTreeMap<_, _> = all.get_mut(&section).unwrap();
+            values.insert(name.trim().to_owned(), value.trim().to_owned());
+        }
+    }
+    all
+}
+
+fn names(folder: &Folder, dir: &str) -> Vec<String> {
+    folder.all().into_iter().filter(|name| name.starts_with(dir)).collect()
+}
+
+#[test]
+fn a_whole_run_is_scored_and_leaves_its_results_alone() {
+    let folder = folder(SMALL);
+    let out = folder.works("-np 2 io500 c.ini");
+    let lines = summary(&out);
+    assert_eq!(lines, summary(&result(&folder, "result_summary.txt")));
+    let order: Vec<&str> = lines.iter().map(|line| line.0.as_str()).collect();
+    assert_eq!(order, PHASES);
+    for (name, score, unit, _, valid) in &lines {
+        assert_eq!(*score > 0.0, name != "timestamp", "{name}");
+        assert_eq!(unit, if name.starts_with("ior") { "GiB/s" } else { "kIOPS" }, "{name}");
+        assert_eq!(*valid, !name.ends_with("-write"), "{name} was shorter than the rules say");
+    }
+    let mean = |unit: &str| {
+        let scores = lines.iter().filter(|line| line.2 == unit && line.1 > 0.0);
+        let scores: Vec<f64> =
+            scores.filter(|line| line.0 != "ior-rnd4K-easy-read").map(|line| line.1).collect();
+        scores.iter().map(|score| score.ln()).sum::<f64>() / scores.len() as f64
+    };
+    let total = ((mean("GiB/s") + mean("kIOPS")) / 2.0).exp();
+    let said = out.lines().find(|line| line.starts_with("[SCORE ] Bandwidth ")).unwrap();
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let found: f64 =
+        words[words.iter().position(|word| *word == "TOTAL").unwrap() + 1].parse().unwrap();
+    assert!((found / total - 1.0).abs() < 1e-3, "{found} {total}");
+    assert!(said.ends_with(" [INVALID]"), "{said}");
+    assert!(out.contains("ERROR INVALID stonewall-time is 250 s, the rules want 300 s"), "{out}");
+
+    let details = ini(&result(&folder, "result.txt"));
+    assert_eq!(details["run"]["procs"], "2");
+    assert!(
+        details["ior-easy-write"]["exe"].starts_with("./ior --dataPacketType=timestamp -C -Q 1")
+    );
+    assert!(details["SCORE"]["SCORE"].starts_with(&format!("{found:.6}")));
+    // By two ranks 300 files each, twice; the files of ior; the directories.
+    assert_eq!(details["find"]["total-files"], (4 * 300 + 3 + 4 + 2 + 3).to_string());
+    let fit = (0..300).filter(|number| number.to_string().contains("01")).count() * 2;
+    assert_eq!(details["find"]["found"], fit.to_string());
+    assert!(result(&folder, "ior-easy-write.txt").contains("Max Write:"));
+    assert!(result(&folder, "mdtest-hard-delete.txt").contains("File removal"));
+    assert_eq!(names(&folder, "data"), ["data"], "files are gone");
+    let json: serde_json::Value = serde_json::from_str(&result(&folder, "result.json")).unwrap();
+    assert_eq!(json["summary"].as_array().unwrap().len(), 14);
+    assert_eq!((json["valid"].as_bool(), json["tasks"].as_u64()), (Some(false), Some(2)));
+}
+
+#[test]
+fn a_result_can_be_verified() {
+    let folder = folder(SMALL);
+    let json = folder.works("--json io500 c.ini --timestamp T");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["result_dir"], "results/T");
+    let hash = folder.works("io500 c.ini --config-hash");
+    let details = ini(&result(&folder, "result.txt"));
+    assert_eq!(hash, format!("config-hash     = {}\n", details["run"]["config-hash"]));
+    let said = folder.fails("io500 c.ini --verify results/T/result.txt", 1);
+    assert!(said.contains("[OK] But this is an invalid run!"), "{said}");
+    let path = folder.0.join("results/T/result.txt");
+    let changed =
+        fs::read_to_string(&path).unwrap().replace("SCORE           = ", "SCORE           = 9");
+    fs::write(&path, changed).unwrap();
+    let said = folder.fails("io500 c.ini --verify results/T/result.txt", 1);
+    assert!(said.contains("the hash of the scores is"), "{said}");
+    fs::write(folder.0.join("d.ini"), format!("{SMALL}[find]\nnproc = 1\n")).unwrap();
+    let said = folder.fails("io500 d.ini --verify results/T/result.txt", 1);
+    assert!(said.contains("the hash of the configuration is"), "{said}");
+    // What was written down of the configuration says the same.
+    let again = folder.works("io500 results/T/config.ini --config-hash");
+    assert_eq!(again, hash);
+}
+
+#[test]
+fn single_phases_can_be_run() {
+    let folder = folder(SMALL);
+    let out = folder.works("-np 2 io500 c.ini --phase ior-hard-write,ior-hard-read");
+    for (name, score, ..) in summary(&out) {
+        assert_eq!(score > 0.0, name.starts_with("ior-hard"), "{name}");
+    }
+    assert_eq!(names(&folder, "data"), ["data"]);
+    fs::write(folder.0.join("c.ini"), format!("{SMALL}run = 0\n[mdtest-easy-stat]\nrun = FALSE\n"))
+        .unwrap();
+    let out = folder.works("io500 c.ini");
+    for (name, score, ..) in summary(&out) {
+        let not =
+            name.starts_with("mdtest-hard") || name == "mdtest-easy-stat" || name == "timestamp";
+        assert_eq!(score == 0.0, not, "{name}");
+    }
+    assert!(out.contains("ERROR INVALID find has found nothing"), "{out}");
+}
+
+#[test]
+fn what_would_be_run_is_shown_and_all_options_are_listed() {
+    let folder = folder(SMALL);
+    let out = folder.works("-np 2 io500 c.ini --dry-run --timestamp T");
+    assert!(out.contains("ERROR INVALID dry run"), "{out}");
+    let details = ini(&fs::read_to_string(folder.0.join("results/T/result.txt")).unwrap());
+    assert!(details["mdtest-hard-read"]["exe"].ends_with("-E -X -a POSIX"));
+    assert_eq!(names(&folder, "data"), ["data"]);
+    let listed = folder.works("io500 --list");
+    assert!(listed.starts_with("# Supported and current values of the ini file:\n[global]\n# "));
+    fs::write(folder.0.join("all.ini"), &listed).unwrap();
+    fs::write(folder.0.join("empty.ini"), "").unwrap();
+    let hash = |file: &str| folder.works(&format!("io500 {file} --config-hash"));
+    assert_eq!(hash("all.ini"), hash("empty.ini"));
+    assert!(!folder.works("io500 --list-mandatory").contains("mdworkbench"));
+}
+
+/// A run that waits before a phase.
+fn waiting(folder: &Folder, phase: &str, more: &str) -> Child {
+    fs::create_dir(folder.0.join("pause")).unwrap();
+    fs::write(folder.0.join("pause").join(phase), "").unwrap();
+    let line = format!("-np 2 --quiet io500 c.ini --timestamp T {more}");
+    let child =
+        folder.command(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let section = format!("[{phase}]\n");
+    until("the pause", || {
+        fs::read_to_string(folder.0.join("results/T/result.txt"))
+            .unwrap_or_default()
+            .contains(&section)
+    });
+    child
+}
+
+fn break_off(folder: &Folder, phase: &str) {
+    let child = waiting(folder, phase, "");
+    kill_process(Pid::from_raw(child.id().try_into().unwrap()).unwrap(), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("with --timestamp T and --resume it goes on"), "{said}");
+    assert!(names(folder, "data/T").len() > 5, "its files are there");
+    fs::remove_dir_all(folder.0.join("pause")).unwrap();
+}
+
+const PAUSING: &str = "[debug]\npause-dir = pause\n";
+
+#[test]
+fn a_broken_run_goes_on() {
+    for phase in ["mdtest-hard-write", "ior-easy-read", "mdtest-hard-delete"] {
+        let folder = folder(&format!("{SMALL}{PAUSING}"));
+        break_off(&folder, phase);
+        let before = summary(&result(&folder, "result_summary.txt"));
+        assert_eq!(before.len(), PHASES.iter().position(|name| *name == phase).unwrap());
+        let said = folder.fails("-np 3 io500 c.ini --resume", 2);
+        assert!(said.contains("the broken run had 2 ranks"), "{said}");
+        let out = folder.run("-np 2 --quiet io500 c.ini --resume");
+        assert!(out.status.success(), "{phase}: {out:?}");
+        let after = summary(&text(&out.stdout));
+        let order: Vec<&str> = after.iter().map(|line| line.0.as_str()).collect();
+        assert_eq!(order, PHASES);
+        assert_eq!(after[..before.len()], before, "what was done stays as it was measured");
+        assert_eq!(after, summary(&result(&folder, "result_summary.txt")));
+        // Half a removal cannot be done again.
+        let (_, score, .., valid) = &after[before.len()];
+        let lost = phase.ends_with("delete");
+        assert!(lost == (*score == 0.0) && !(lost && *valid), "{after:?}");
+        let details = result(&folder, "result.txt");
+        assert_eq!(details.matches(&format!("[{phase}]")).count(), 1, "{details}");
+        assert!(details.contains("INVALID the run broke"), "{details}");
+        let said = folder.fails("io500 c.ini --verify results/T/result.txt", 1);
+        assert!(said.contains("[OK] But this is an invalid run!"), "{said}");
+        assert_eq!(names(&folder, "data"), ["data"]);
+        folder.fails("-np 2 io500 c.ini --resume", 2);
+    }
+}
+
+#[test]
+fn what_a_broken_run_has_left_is_cleaned_up() {
+    let folder = folder(&format!("{SMALL}{PAUSING}"));
+    break_off(&folder, "find");
+    folder.works("-np 2 io500 c.ini --cleanup");
+    assert_eq!(names(&folder, "data"), ["data"]);
+    assert!(result(&folder, "result.txt").contains("[find]"), "what it measured stays");
+    let said = folder.fails("io500 c.ini --cleanup", 2);
+    assert!(said.contains("no broken run has left files in data"), "{said}");
+}
+
+#[test]
+fn wrong_data_makes_a_run_invalid() {
+    let folder = folder(&format!("{SMALL}{PAUSING}"));
+    let child = waiting(&folder, "ior-easy-read", "");
+    let path = folder.0.join("data/T/ior-easy/ior_file_easy.00000001");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[70_000] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    fs::remove_dir_all(folder.0.join("pause")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let out = text(&output.stdout);
+    assert!(out.contains("ERROR INVALID 1 transfers held other data than was written"), "{out}");
+    let line = summary(&out).into_iter().find(|line| line.0 == "ior-easy-read").unwrap();
+    assert!(!line.4, "{line:?}");
+}
+
+#[test]
+fn another_program_may_find() {
+    let config = format!("{SMALL}[find]\nexternal-script = ./find.sh\nexternal-extra-args = -x\n");
+    let folder = folder(&config);
+    let script = "#!/bin/sh\n[ \"$1\" = -x ] || exit 1\necho some\necho MATCHED 5/1000\n";
+    let path = folder.0.join("find.sh");
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    folder.works("-np 2 io500 c.ini");
+    let details = ini(&result(&folder, "result.txt"));
+    assert_eq!(
+        (details["find"]["found"].as_str(), details["find"]["total-files"].as_str()),
+        ("5", "1000")
+    );
+    fs::write(&path, "#!/bin/sh\nexit 4\n").unwrap();
+    let out = folder.works("io500 c.ini --phase find,mdtest-hard-write");
+    assert!(out.contains("ERROR INVALID ./find.sh: exit status: 4"), "{out}");
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_before_anything_is_done() {
+    let folder = Folder::new();
+    for (config, why) in [
+        ("[nothing]\n", "c.ini:1: there is no section nothing"),
+        ("[ior-easy]\nblockSize = 3m\n", "[ior-easy-write]: -b: the block size must be"),
+        ("[ior-easy]\ntransferSize = x\n", "[ior-easy-write]: invalid value 'x'"),
+        ("[global]\napi = DFS\n", "invalid value 'DFS'"),
+        ("[global]\nio-buffers-on-gpu = 1\n", "io-buffers-on-gpu"),
+        ("[debug]\nstonewall-time = 0\n", "stonewall-time"),
+        ("[mdtest-easy]\nn = 0\n", "[mdtest-easy-write]: -n"),
+    ] {
+        fs::write(folder.0.join("c.ini"), config).unwrap();
+        for line in ["io500 c.ini", "-np 2 io500 c.ini"] {
+            let said = folder.fails(line, 2);
+            assert!(said.contains(why), "{config}: {said}");
+        }
+    }
+    fs::write(folder.0.join("c.ini"), "").unwrap();
+    for (line, code) in [
+        ("io500", 2),
+        ("io500 c.ini --mode=extended", 2),
+        ("io500 c.ini --phase x", 2),
+        ("io500 c.ini --resume --cleanup", 2),
+        ("io500 c.ini --timestamp a/b", 2),
+        ("io500 c.ini --resume", 2),
+        ("io500 no.ini", 1),
+        ("io500 no.ini --verify x", 1),
+    ] {
+        assert!(!folder.fails(line, code).is_empty(), "{line}");
+    }
+    assert_eq!(folder.all(), ["c.ini"]);
+}
