@@ -132,7 +132,7 @@ impl Pitfall {
     }
 
     /// The line on standard error.
-    fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let phase = self.phase.map_or(String::new(), |phase| format!("{phase}: "));
         format!("warning {}: {phase}{}", self.code.name(), self.message)
     }

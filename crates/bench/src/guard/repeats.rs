@@ -12,7 +12,8 @@ const SECONDS_MIN: f64 = 30.0;
 pub(super) fn few(repetitions: usize) -> Option<Pitfall> {
     (repetitions < REPEATS_MIN).then(|| {
         let times = if repetitions == 1 { "once".into() } else { format!("{repetitions} times") };
-        let message = format!("measured {times}; -i {REPEATS_MIN} or more show how much it varies");
+        let message =
+            format!("measured {times}; {REPEATS_MIN} repetitions or more show how much it varies");
         Pitfall::new(Code::Repeats, None, 0.0, message)
     })
 }

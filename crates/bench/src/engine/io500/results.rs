@@ -16,6 +16,7 @@ use super::phase::{Group, Phase};
 use super::place::Plan;
 use super::record;
 use crate::engine::Setting;
+use crate::engine::shown::Mark;
 use crate::error::{Error, Result};
 use crate::when;
 
@@ -75,6 +76,7 @@ pub(super) struct Results<'a> {
     summary: File,
     phases: Vec<Scored>,
     reasons: Vec<String>,
+    remarks: Vec<String>,
     /// Whether the phase that is run is valid so far.
     phase_valid: bool,
     valid: bool,
@@ -120,6 +122,7 @@ impl<'a> Results<'a> {
             began: when::unix_seconds(),
             phases: Vec::new(),
             reasons: Vec::new(),
+            remarks: Vec::new(),
             phase_valid: true,
             valid: true,
         };
@@ -207,6 +210,7 @@ impl<'a> Results<'a> {
 
     /// A remark.
     pub(super) fn remark(&mut self, text: &str) -> Result<()> {
+        self.remarks.push(text.to_owned());
         self.detail(&format!("; {text}\n"))
     }
 
@@ -308,6 +312,7 @@ impl<'a> Results<'a> {
 
     fn json(&self, score: Score, result_dir: String) -> Result<String> {
         let whole = Whole {
+            mark: Mark::of("io500"),
             version: VERSION,
             began: when::iso(self.began),
             command_line: self.setting.command_line.join(" "),
@@ -319,6 +324,7 @@ impl<'a> Results<'a> {
             stonewall_seconds: self.plan.stonewall,
             valid: self.valid,
             invalid_because: &self.reasons,
+            remarks: &self.remarks,
             score,
             summary: &self.phases,
             finished: when::iso(when::unix_seconds()),
@@ -336,6 +342,8 @@ impl<'a> Results<'a> {
 
 #[derive(Serialize)]
 struct Whole<'a> {
+    #[serde(rename = "sateenBench")]
+    mark: Mark,
     version: &'a str,
     began: String,
     command_line: String,
@@ -347,6 +355,7 @@ struct Whole<'a> {
     stonewall_seconds: u64,
     valid: bool,
     invalid_because: &'a [String],
+    remarks: &'a [String],
     score: Score,
     summary: &'a [Scored],
     finished: String,

@@ -22,6 +22,7 @@ use super::results::Results;
 use crate::comm::{Communicator, Nodes, Reduce};
 use crate::engine::{Setting, ior, mdtest};
 use crate::error::{EXIT_WRONG_DATA, Error, Result};
+use crate::guard::{self, Code, Pitfall};
 use crate::progress::Stage;
 use crate::size::GIB;
 use crate::when;
@@ -188,6 +189,7 @@ struct Measured {
     pairs: Vec<(&'static str, String)>,
     /// Why it is invalid.
     invalid: Vec<String>,
+    pitfalls: Vec<Pitfall>,
 }
 
 /// A run as one rank makes it.
@@ -247,6 +249,11 @@ impl Run<'_> {
         for (name, value) in &measured.pairs {
             results.pair(name, value)?;
         }
+        // How long and how often phases are run is a matter of the rules.
+        let fixed = |one: &&Pitfall| matches!(one.code, Code::Repeats | Code::Short);
+        for one in measured.pitfalls.iter().filter(|one| !fixed(one)) {
+            results.remark(&one.line())?;
+        }
         for why in &measured.invalid {
             results.invalid(why)?;
         }
@@ -289,8 +296,11 @@ impl Run<'_> {
                 results.pair("result-file", &file.display().to_string())?;
             }
         }
-        let own =
-            Setting { command_line: words, json: false, out: Some(&file), ..self.setting.clone() };
+        // Nodes are looked at once, and leftovers are what this run has made.
+        let no_self_check = self.setting.guard.no_self_check || phase != Phase::IorEasyWrite;
+        let guard = &guard::Options { no_self_check, ..self.setting.guard.clone() };
+        let own = self.setting.clone();
+        let own = Setting { command_line: words, json: false, out: Some(&file), guard, ..own };
         match work {
             Work::Ior(ior) => {
                 let outcome = ior.measure(self.comm, &own)?;
@@ -337,6 +347,7 @@ impl Run<'_> {
                 measured.pairs.push(("throughput-stonewall", format!("{rate:.2}")));
             }
         }
+        measured.pitfalls.clone_from(&outcome.pitfalls);
         self.check(outcome.wrong, "transfers", &mut measured);
         measured
     }
@@ -362,6 +373,7 @@ impl Run<'_> {
                 .pairs
                 .push(("rate-stonewall", format!("{:.6}", rate.unwrap_or(measured.score))));
         }
+        measured.pitfalls.clone_from(&outcome.pitfalls);
         self.check(outcome.wrong, "files", &mut measured);
         measured
     }

@@ -3,9 +3,10 @@
 use super::report::Kind;
 use super::results::Point;
 use crate::error::EXIT_WRONG_DATA;
+use crate::guard::Pitfall;
 
 /// The last repetition's phases.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
     /// Writing.
     pub write: Option<Moving>,
@@ -13,6 +14,8 @@ pub struct Outcome {
     pub read: Option<Moving>,
     /// Transfers with wrong data, of all ranks and repetitions.
     pub wrong: u64,
+    /// Pitfalls that were met.
+    pub pitfalls: Vec<Pitfall>,
 }
 
 /// A phase.

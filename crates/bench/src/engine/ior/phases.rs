@@ -528,6 +528,7 @@ impl<I: FileInterface> Run<'_, I> {
             self.guard.room(&space, 0);
         }
         let pitfalls = self.guard.finish()?;
+        self.outcome.pitfalls.clone_from(&pitfalls);
         for (kind, mine) in [(Kind::Write, &self.all.0), (Kind::Read, &self.all.1)] {
             let all = mine.gather(self.comm)?.quantiles();
             if let Some(report) = self.report.as_mut().filter(|_| all.count > 0) {

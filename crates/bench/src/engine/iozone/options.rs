@@ -70,6 +70,9 @@ pub struct Iozone {
     /// Compare all that is read with what was written.
     #[arg(long = "+d")]
     pub verify: bool,
+    /// How often all is done.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub repetitions: usize,
     /// Percentage of the ranks that read in the mixed test [default: every second].
     #[arg(long = "+p", value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub readers: Option<u8>,
@@ -126,6 +129,7 @@ impl Iozone {
         let count = |(record, ranks)| self.count(record, ranks);
         let writes = self.tests.is_empty() || self.tests.contains(&0);
         let refusals = [
+            (self.repetitions == 0, "--repetitions: at least one is needed"),
             (rounds.contains(&0), "-t: at least one rank has to work"),
             (
                 records().any(|record| !RECORD.contains(&record) || !record.is_multiple_of(KIB)),
@@ -211,6 +215,7 @@ pub(super) mod tests {
             "-r 4k -s 6k",
             "-r 1536b -s 1536b",
             "-j 0",
+            "--repetitions 0",
             "-F a b",
             "-f dir/",
             "-+d --api DUMMY",

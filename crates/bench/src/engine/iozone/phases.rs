@@ -5,7 +5,7 @@
 //! closed). Whatever ends a run early, each rank that still can removes what the run has made.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::data::Data;
 use super::options::Iozone;
@@ -18,6 +18,7 @@ use crate::engine::Setting;
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::error::{EXIT_WRONG_DATA, Error, Result};
+use crate::guard::{self, Guard, Mine, Placement, Reading};
 use crate::io::{FileInterface, Open};
 use crate::progress::Stage;
 use crate::stats::Latencies;
@@ -33,6 +34,7 @@ pub(super) fn run<I: FileInterface>(
     let clock = Clock::agree(comm, nodes.count)?;
     let place = path(test, 0).parent().map(PathBuf::from).unwrap_or_default();
     let place = if place.as_os_str().is_empty() { PathBuf::from(".") } else { place };
+    let guard = watch(test, io, comm, setting, &place)?;
     let report = if comm.is_root() {
         let room = io.space(&place).ok().map(|space| Room::of(&space));
         Some(Report::begin(About {
@@ -46,17 +48,45 @@ pub(super) fn run<I: FileInterface>(
     } else {
         None
     };
-    let mut run = Run { test, io, comm, setting, clock, report, made: 0, wrong: 0 };
+    let mut run = Run { test, io, comm, setting, clock, report, guard, made: 0, wrong: 0 };
     let done = run.rounds();
     if let Err(error) = &done {
         error.tell(comm);
         run.clean_up();
     }
     done?;
+    let pitfalls = run.guard.finish()?;
     if let Some(report) = run.report.take() {
-        report.finish(run.wrong)?;
+        setting.warn(&pitfalls)?;
+        report.finish(run.wrong, &pitfalls)?;
     }
     Ok(if run.wrong > 0 { EXIT_WRONG_DATA } else { 0 })
+}
+
+/// Begins to watch for pitfalls; the root looks at the room and for leftovers.
+fn watch<'a, I: FileInterface>(
+    test: &Iozone,
+    io: &I,
+    comm: &'a dyn Communicator,
+    setting: &'a Setting<'a>,
+    place: &Path,
+) -> Result<Guard<'a>> {
+    let plan = guard::Plan { place, real: io.keeps_data(), repetitions: test.repetitions };
+    let mut guard = Guard::begin(comm, setting.guard, plan, Placement::find(comm)?)?;
+    if comm.is_root() && io.keeps_data() {
+        let writes = test.chosen().contains(&Test::InitialWrite);
+        if let Ok(space) = io.space(place) {
+            let ranks = test.rounds(comm.size()).into_iter().max().unwrap_or(0) as u64;
+            let bytes = test.total.unwrap_or(test.file_bytes.saturating_mul(ranks));
+            guard.room(&space, if writes { bytes } else { 0 });
+        }
+        // Without them, what an earlier run has left is what this one is to read.
+        if writes && test.files.is_empty() {
+            let name = Path::new(&test.base).file_name().unwrap_or_default();
+            guard.leftovers(place, Mine::Begin(&format!("{}.DUMMY.", name.to_string_lossy())));
+        }
+    }
+    Ok(guard)
 }
 
 /// The file of a rank.
@@ -75,6 +105,7 @@ struct Run<'a, I> {
     setting: &'a Setting<'a>,
     clock: Clock,
     report: Option<Report<'a>>,
+    guard: Guard<'a>,
     /// Ranks whose files this run has made.
     made: usize,
     /// Records of all ranks that held other data than was written.
@@ -98,8 +129,10 @@ impl<I: FileInterface> Run<'_, I> {
                 if let Some(report) = &mut self.report {
                     report.round(ranks, record, record * count)?;
                 }
-                for test in self.test.chosen() {
-                    self.one(test, round)?;
+                for repetition in 0..self.test.repetitions {
+                    for test in self.test.chosen() {
+                        self.one(test, round, repetition)?;
+                    }
                 }
                 if !self.test.keep {
                     self.remove(ranks)?;
@@ -109,16 +142,18 @@ impl<I: FileInterface> Run<'_, I> {
         Ok(())
     }
 
-    fn one(&mut self, test: Test, round: Round) -> Result<()> {
+    fn one(&mut self, test: Test, round: Round, repetition: usize) -> Result<()> {
         let comm = self.comm;
         let works = comm.rank() < round.ranks;
         let count = if works { round.count } else { 0 };
         let mut latencies = Latencies::new()?;
+        let reads = !test.writes(0, 1, None);
+        let before = if reads { Some(self.guard.before_reading()?) } else { None };
         comm.note_done(0);
         let shown = self.setting.progress.show(Stage {
             name: test.name(),
-            repetition: 0,
-            of: 1,
+            repetition,
+            of: self.test.repetitions,
             per_rank: round.count,
             bytes: round.record,
             deadline_s: 0,
@@ -137,7 +172,9 @@ impl<I: FileInterface> Run<'_, I> {
             Measured::default()
         };
         comm.barrier()?;
+        let series = shown.series(comm)?;
         drop(shown);
+        let delivered = before.map(|before| self.guard.after_reading(before)).transpose()?;
         let wrong = comm.reduce_u64(measured.wrong, Reduce::Sum)?;
         self.wrong += wrong;
         let all = comm.all_gather(&measured.to_bytes())?;
@@ -145,10 +182,48 @@ impl<I: FileInterface> Run<'_, I> {
         let measured: Vec<Measured> =
             all.iter().take(round.ranks).map(|bytes| Measured::from_bytes(bytes)).collect();
         debug_assert!(!works || measured.iter().any(|one| one.operations == count));
+        let spread = self.judge(test, round, &measured, delivered.as_deref());
         if let Some(report) = &mut self.report {
-            report.point(Point { test, record: round.record, measured, latencies, wrong })?;
+            let record = round.record;
+            report.point(Point { test, record, measured, latencies, wrong, spread, series })?;
         }
         Ok(())
+    }
+
+    /// Tells the guard of a test.
+    fn judge(
+        &mut self,
+        test: Test,
+        round: Round,
+        measured: &[Measured],
+        delivered: Option<&[u64]>,
+    ) -> guard::Spread {
+        let works = measured.iter().enumerate().map(|(rank, one)| guard::Work {
+            rank,
+            begin_s: one.begin,
+            end_s: one.end,
+            amount: one.operations * round.record,
+        });
+        let works: Vec<guard::Work> = works.collect();
+        let spread = self.guard.phase(test.name(), guard::Unit::Bytes, &works);
+        match delivered {
+            None => self.guard.written(test.name(), self.test.fsync || self.test.direct),
+            // Some ranks of the mixed test write.
+            Some(_) if test == Test::Mixed => {}
+            Some(delivered) => {
+                let mut bytes: Vec<u64> = works.iter().map(|work| work.amount).collect();
+                bytes.resize(delivered.len(), 0);
+                self.guard.read(&Reading {
+                    phase: test.name(),
+                    bytes: &bytes,
+                    seconds: spread.seconds,
+                    delivered,
+                    direct: self.test.direct,
+                    own: self.made > 0 && !self.guard.drops_caches(),
+                });
+            }
+        }
+        spread
     }
 
     /// Opens, moves and closes; all that work meet when the files are open.

@@ -14,8 +14,10 @@ use super::options::Iozone;
 use super::pattern::Test;
 use crate::comm::Nodes;
 use crate::engine::Setting;
-use crate::engine::shown::Room;
+use crate::engine::shown::{Mark, Room};
 use crate::error::{Error, Result};
+use crate::guard::{Pitfall, Spread};
+use crate::progress::Series;
 use crate::size::KIB;
 use crate::stats::{Deviation, Quantiles, Summary};
 use crate::when;
@@ -64,6 +66,8 @@ pub(super) struct Point {
     pub(super) measured: Vec<Measured>,
     pub(super) latencies: Quantiles,
     pub(super) wrong: u64,
+    pub(super) spread: Spread,
+    pub(super) series: Series,
 }
 
 impl Point {
@@ -240,10 +244,7 @@ impl<'a> Report<'a> {
     }
 
     fn table(&self, record: u64) -> String {
-        let (title, each) = match self.about.test.operations {
-            true => ("operations/s", 1.0),
-            false => ("MB/s (10^6 bytes)", record as f64 / 1e6),
-        };
+        let (title, each) = self.unit_of_table(record);
         let columns = self.columns();
         let mut out = format!(
             "\nAll bytes over the longest time, {title}, records of {} kB\n",
@@ -264,23 +265,57 @@ impl<'a> Report<'a> {
             row("Number of Nodes =>", &numbers(&|ranks| self.nodes(ranks)));
         }
         for test in Test::ALL {
-            let of = |ranks: &usize| {
-                let mut all = self.points.iter();
-                all.find(|point| {
-                    point.test == test && point.record == record && point.measured.len() == *ranks
-                })
-            };
-            let points: Vec<Option<&Point>> = columns.iter().map(of).collect();
-            if points.iter().all(Option::is_none) {
+            let values: Vec<Summary> =
+                columns.iter().map(|ranks| self.repeated(test, record, *ranks)).collect();
+            if values.iter().all(|all| all.max == 0.0) {
                 continue;
             }
-            let value = |point: &Option<&Point>| {
-                point.map_or_else(|| "-".to_owned(), |point| format!("{:.1}", point.rate() * each))
-            };
-            let values: Vec<String> = points.iter().map(value).collect();
+            let value = |all: &Summary| format!("{:.1}", all.median * each);
+            let values: Vec<String> = values.iter().map(value).collect();
             row(&test.name().replace([' ', '-'], "_"), &values);
         }
         out
+    }
+
+    /// The rates of a test's repetitions.
+    fn repeated(&self, test: Test, record: u64, ranks: usize) -> Summary {
+        let same = self.points.iter().filter(|point| {
+            point.test == test && point.record == record && point.measured.len() == ranks
+        });
+        let rates: Vec<f64> = same.map(Point::rate).collect();
+        Summary::of(&rates, Deviation::Sample)
+    }
+
+    /// How much the repetitions differ.
+    fn repetitions(&self, record: u64) -> String {
+        let mut out = format!("\nRepetitions: {}\n", self.about.test.repetitions);
+        let _ = writeln!(
+            out,
+            "{:<20} {:>6} {:>12} {:>12} {:>12} {:>12}",
+            "Test", "Ranks", "Best", "Median", "Mean", "Std Dev"
+        );
+        let (_, each) = self.unit_of_table(record);
+        for test in Test::ALL {
+            for ranks in self.columns() {
+                let all = self.repeated(test, record, ranks);
+                if all.max > 0.0 {
+                    let _ = write!(out, "{:<20} {ranks:>6}", test.name());
+                    for value in [all.max, all.median, all.mean, all.deviation] {
+                        let _ = write!(out, " {:>12.1}", value * each);
+                    }
+                    out.push('\n');
+                }
+            }
+        }
+        out
+    }
+
+    /// The unit of the table, and what an operation is in it.
+    fn unit_of_table(&self, record: u64) -> (&'static str, f64) {
+        match self.about.test.operations {
+            true => ("operations/s", 1.0),
+            false => ("MB/s (10^6 bytes)", record as f64 / 1e6),
+        }
     }
 
     fn latencies(&self) -> String {
@@ -304,20 +339,23 @@ impl<'a> Report<'a> {
     }
 
     /// Ends it.
-    pub(super) fn finish(self, wrong: u64) -> Result<()> {
+    pub(super) fn finish(self, wrong: u64, pitfalls: &[Pitfall]) -> Result<()> {
         if self.about.setting.json {
-            return self.about.setting.print(&self.json(wrong)?);
+            return self.about.setting.print(&self.json(wrong, pitfalls)?);
         }
         let mut out = String::new();
         for record in &self.about.test.records {
             out.push_str(&self.table(*record));
+            if self.about.test.repetitions > 1 {
+                out.push_str(&self.repetitions(*record));
+            }
         }
         out.push_str(&self.latencies());
         out.push_str("\niozone test complete.\n");
         self.about.setting.print(&out)
     }
 
-    fn json(&self, wrong: u64) -> Result<String> {
+    fn json(&self, wrong: u64, pitfalls: &[Pitfall]) -> Result<String> {
         let summary = self.points.iter().map(|point| {
             let bytes = point.record as f64;
             Operation {
@@ -332,9 +370,14 @@ impl<'a> Report<'a> {
                 iops: point.rate(),
                 rate_of_ranks: Shown::of(point.of_ranks()),
                 latency: point.latencies,
+                start_skew: point.spread.start_skew_s,
+                end_skew: point.spread.end_skew_s,
+                ranks: &point.spread.ranks,
+                series: &point.series,
             }
         });
         let whole = Whole {
+            mark: Mark::of("iozone"),
             version: VERSION,
             began: when::ctime(self.began),
             command_line: self.about.setting.command_line.join(" "),
@@ -342,7 +385,9 @@ impl<'a> Report<'a> {
             tasks: self.about.ranks,
             nodes: self.about.nodes.count,
             summary: summary.collect(),
+            repetitions: self.about.test.repetitions,
             wrong_records: wrong,
+            pitfalls,
             finished: when::ctime(when::unix_seconds()),
         };
         let text = serde_json::to_string_pretty(&whole);
@@ -352,6 +397,8 @@ impl<'a> Report<'a> {
 
 #[derive(Serialize)]
 struct Whole<'a> {
+    #[serde(rename = "sateenBench")]
+    mark: Mark,
     version: &'a str,
     began: String,
     command_line: String,
@@ -359,7 +406,9 @@ struct Whole<'a> {
     tasks: usize,
     nodes: usize,
     summary: Vec<Operation<'a>>,
+    repetitions: usize,
     wrong_records: u64,
+    pitfalls: &'a [Pitfall],
     finished: String,
 }
 
@@ -378,19 +427,31 @@ struct Operation<'a> {
     /// Operations a second of each rank.
     rate_of_ranks: Shown,
     latency: Quantiles,
+    start_skew: f64,
+    end_skew: f64,
+    /// Bytes a second of each rank.
+    ranks: &'a [f64],
+    series: &'a Series,
 }
 
 #[derive(Serialize)]
 struct Shown {
     max: f64,
     min: f64,
+    median: f64,
     mean: f64,
     std_dev: f64,
 }
 
 impl Shown {
     fn of(all: Summary) -> Self {
-        Self { max: all.max, min: all.min, mean: all.mean, std_dev: all.deviation }
+        Self {
+            max: all.max,
+            min: all.min,
+            median: all.median,
+            mean: all.mean,
+            std_dev: all.deviation,
+        }
     }
 }
 
@@ -407,6 +468,8 @@ mod tests {
             measured: measured.to_vec(),
             latencies: Quantiles::default(),
             wrong: 0,
+            spread: Spread::default(),
+            series: Series::default(),
         };
         let together = point(&[rank(1.0, 2.0), rank(1.0, 2.0)]);
         assert_eq!((together.rate(), together.sum()), (200.0, 200.0));

@@ -1,9 +1,10 @@
 //! What a run has measured, for a workload that is made of several.
 
 use crate::error::EXIT_WRONG_DATA;
+use crate::guard::Pitfall;
 
 /// The last iteration's phases of files.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
     /// Creation.
     pub create: Option<Rate>,
@@ -17,6 +18,8 @@ pub struct Outcome {
     pub stonewall: Option<(f64, u64)>,
     /// Files with wrong data, of all ranks and iterations.
     pub wrong: u64,
+    /// Pitfalls that were met.
+    pub pitfalls: Vec<Pitfall>,
 }
 
 /// A phase.

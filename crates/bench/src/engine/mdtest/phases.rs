@@ -414,6 +414,7 @@ impl<I: FileInterface> Run<'_, I> {
             remove: rows.last(Phase::FileRemove),
             stonewall: self.stonewall,
             wrong: self.wrong,
+            pitfalls: pitfalls.clone(),
         };
         if let Some(report) = self.report.take() {
             self.setting.warn(&pitfalls)?;
