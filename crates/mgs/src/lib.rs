@@ -127,7 +127,8 @@ impl Mgs {
             }
             Request::Mgs(MgsRequest::SetParam { name, value }) => {
                 let transno = self.set_param(name, value.as_ref())?;
-                let reply = Reply { transno, ..Reply::ok(self.params()) };
+                // It is executed once, and so its answer is kept for a duplicate: a small one.
+                let reply = Reply { transno, ..Reply::ok(ReplyBody::Empty) };
                 return Ok(Some((reply, self.core.store.transno())));
             }
             Request::Mgs(MgsRequest::GetConfig) => 0,
@@ -507,10 +508,12 @@ mod tests {
         assert_eq!(world.mgs.waiting.len(), 0);
     }
 
+    /// The parameters, after this was asked, if it is anything else than what they are.
     fn params(world: &mut World, request: MgsRequest) -> Result<(u64, Vec<ParamInfo>), Errno> {
         let reply = world.call(Request::Mgs(request));
         match (reply.error, reply.body) {
             (Some(errno), _) => Err(errno),
+            (None, ReplyBody::Empty) => params(world, MgsRequest::GetParams),
             (None, ReplyBody::Mgs(MgsReply::Params { version, params })) => Ok((version, params)),
             (None, other) => panic!("{other:?}"),
         }
@@ -568,6 +571,27 @@ mod tests {
             let sateen_target::Admission::Again(kept) = kept else { panic!("{kept:?}") };
             assert!(matches!(kept.body, Body::Reply(Reply { body: ReplyBody::Empty, .. })));
         }
+    }
+
+    #[test]
+    fn parameters_are_not_kept_for_duplicates_but_told_again() {
+        let mut world = world(MemoryIndex::default());
+        let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+        let set = |value| MgsRequest::SetParam { name: name("active"), value: Some(name(value)) };
+        let first = params(&mut world, set("0")).unwrap();
+        world.seq -= 1;
+        assert_eq!(params(&mut world, MgsRequest::GetParams), Ok(first));
+        let kept = world.mgs.core.exports.admit(&world.header(), false);
+        let sateen_target::Admission::Again(kept) = kept else { panic!("{kept:?}") };
+        assert!(matches!(kept.body, Body::Reply(Reply { body: ReplyBody::Empty, .. })));
+        // One that sets is answered again, and not executed again: somebody else may have set it
+        // meanwhile.
+        let reply = world.call(Request::Mgs(set("1")));
+        world.seq -= 1;
+        assert_eq!(world.mgs.set_param(&name("active"), Some(&name("2"))), Ok(reply.transno + 1));
+        assert_eq!(world.call(Request::Mgs(set("1"))).transno, reply.transno);
+        let (_, all) = params(&mut world, MgsRequest::GetParams).unwrap();
+        assert_eq!(all, [ParamInfo { name: name("active"), value: name("2") }]);
     }
 
     #[test]

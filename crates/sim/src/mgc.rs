@@ -171,6 +171,10 @@ impl Mgc {
                 let again = asked.clone();
                 Ok(Some(self.ask(again, now_ns)))
             }
+            (Request::Mgs(MgsRequest::SetParam { value, .. }), None, ReplyBody::Empty) => {
+                self.setting.possible = vec![value.clone()];
+                Ok(Some(self.ask(MgsRequest::WaitConfig { version: self.version }, now_ns)))
+            }
             (Request::Mgs(asked), None, ReplyBody::Mgs(answer)) => {
                 let asked = asked.clone();
                 self.answered(&asked, answer, sets, now_ns).map(Some)
@@ -212,13 +216,6 @@ impl Mgc {
                 let value = self.value_in(params)?;
                 self.setting.possible = vec![value];
                 if sets { self.set()? } else { MgsRequest::WaitConfig { version: self.version } }
-            }
-            (MgsRequest::SetParam { value, .. }, MgsReply::Params { version, params })
-                if *version >= self.version =>
-            {
-                self.setting.possible = vec![value.clone()];
-                self.value_in(params)?;
-                MgsRequest::WaitConfig { version: self.version }
             }
             _ => return Err(format!("{asked:?} of {} answered with {answer:?}", self.me)),
         };

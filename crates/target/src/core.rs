@@ -163,7 +163,7 @@ impl Core {
             reply.body,
             ReplyBody::Mdt(MdtReply::Entries { .. })
                 | ReplyBody::Ost(OstReply::Objects(_))
-                | ReplyBody::Mgs(MgsReply::Config { .. })
+                | ReplyBody::Mgs(MgsReply::Config { .. } | MgsReply::Params { .. })
         );
         if header.generation != 0 && large {
             // Whoever is no longer interested asks something harmless in its place, and is to be
@@ -301,7 +301,10 @@ fn is_repeatable(request: &Request) -> bool {
                     | OstRequest::ListFile { .. }
             )
             | Request::Mgs(
-                MgsRequest::GetConfig | MgsRequest::WaitConfig { .. } | MgsRequest::Register { .. }
+                MgsRequest::GetConfig
+                    | MgsRequest::GetParams
+                    | MgsRequest::WaitConfig { .. }
+                    | MgsRequest::Register { .. }
             )
     )
 }

@@ -195,7 +195,7 @@ wire_enum! {
         /// The parameters, which are part of the configuration. Answer: `Params`.
         5 => GetParams,
         /// Keeps a parameter under its name, or none any more. `ENOSPC` if there are too many.
-        /// Answer: `Params`, when it is durable.
+        /// Answer: `Empty`, when it is durable.
         6 => SetParam {
             /// Its name.
             name: Name,

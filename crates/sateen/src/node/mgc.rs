@@ -280,7 +280,7 @@ impl Mgc {
         let request = Request::Mgs(MgsRequest::SetParam { name, value });
         let reply = self.ask(&request, Some(patience))?;
         match (reply.error, reply.body) {
-            (None, ReplyBody::Mgs(MgsReply::Params { params, .. })) => Ok(params),
+            (None, ReplyBody::Empty) => self.params(Some(patience)),
             (Some(Errno::ENOSPC), _) => Err(Refusal::new(
                 "the MGS keeps as many parameters as it can",
                 "take some back with lctl set_param -P -d NAME",
