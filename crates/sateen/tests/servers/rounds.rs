@@ -10,6 +10,7 @@
 //! that the next round has to keep it.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -124,7 +125,48 @@ fn one_round(cluster: &mut Cluster, servers: &mut Servers, load: &mut Load, seed
         until("the mount goes on", || sync(mount));
         hear(mount);
     }
-    load.check().unwrap()
+    load.check().unwrap_or_else(|error| {
+        describe(cluster, &format!("{error:?}"));
+        panic!("{error:?}");
+    })
+}
+
+/// What is where of the file whose number stands first in a complaint: its size as each mount
+/// knows it, and its objects.
+fn describe(cluster: &Cluster, complaint: &str) {
+    let numbers = complaint.split(['(', ')']).filter_map(|word| word.parse::<u64>().ok());
+    let Some(ino) = numbers.into_iter().find(|number| number >> 17 > 0) else { return };
+    for mount in &cluster.mounts {
+        each_below(mount, &mut |path, meta| {
+            if meta.ino() == ino {
+                println!("{}: {} bytes", path.display(), meta.len());
+            }
+        });
+    }
+    // Inode numbers are the sequence above 17 bits of the object's number, in decimal here and
+    // in hex in the names of objects.
+    let sequence = format!("/{:x}/", ino >> 17);
+    let object = format!("{:x}.", ino & 0x1ffff);
+    for ost in OSS.iter().flat_map(|folders| folders.iter()) {
+        each_below(&cluster.path(ost), &mut |path, meta| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            if path.to_string_lossy().contains(&sequence) && name.starts_with(&object) {
+                println!("{}: {} bytes", path.display(), meta.len());
+            }
+        });
+    }
+}
+
+/// Every file below a folder; what goes meanwhile is left out.
+fn each_below(folder: &Path, found: &mut impl FnMut(&Path, &fs::Metadata)) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(meta) = fs::symlink_metadata(entry.path()) else { continue };
+        if meta.is_dir() {
+            each_below(&entry.path(), found);
+        } else {
+            found(&entry.path(), &meta);
+        }
+    }
 }
 
 #[test]
