@@ -234,9 +234,13 @@ impl Osp {
 impl Ost {
     fn connected(&mut self, boot_epoch: u64, generation: u32) {
         if boot_epoch != self.boot_epoch {
-            // It restarted: its slots are new.
+            // It restarted: its slots are new, and an answer that asked for another try came
+            // from the run before.
             for slot in &mut self.slots {
                 slot.seq = u64::from(slot.flight.is_some());
+                if let Some(flight) = &mut slot.flight {
+                    flight.retry_ns = None;
+                }
             }
         }
         for flight in self.slots.iter_mut().filter_map(|slot| slot.flight.as_mut()) {
@@ -400,5 +404,24 @@ mod tests {
         let asked = fence(&sent(&mut osp, 4));
         assert_eq!((asked.generation, asked.seq), (201, 1), "its slots are new");
         assert!(answer(&mut osp, &asked, ReplyBody::Empty).is_some());
+    }
+
+    #[test]
+    fn what_the_run_before_refused_is_new_to_the_next() {
+        let mut osp = osp();
+        let connect = sent(&mut osp, 1)[0].header;
+        answer(&mut osp, &connect, connected(10, 100));
+        osp.fence(FENCED);
+        let all = sent(&mut osp, 2);
+        let (asked, other) = (fence(&all), all.iter().map(|m| m.header));
+        let other = other.into_iter().find(|header| header.slot != asked.slot).unwrap();
+        let refused = |errno| Reply::error(errno);
+        // It is to be tried again, and before that another hears of the restart.
+        osp.on_reply(Timestamp::default(), &asked.reply(), refused(Errno::EIO));
+        osp.on_reply(Timestamp::default(), &other.reply(), refused(Errno::ESTALE));
+        let again = sent(&mut osp, 3)[0].header;
+        answer(&mut osp, &again, connected(20, 200));
+        let asked = fence(&sent(&mut osp, RETRY_NS + 1));
+        assert_eq!((asked.generation, asked.seq), (200, 1), "the first in its slot");
     }
 }

@@ -173,7 +173,8 @@ impl Mdt {
         }
         match more {
             Some(key) => self.startup.after = key,
-            None => self.startup.phase = next,
+            // What is read next may lie before what was read last.
+            None => (self.startup.phase, self.startup.after) = (next, Key::EMPTY),
         }
         Ok(())
     }

@@ -24,5 +24,5 @@ pub use journal_device::JournalDevice;
 pub use key::{KEY_MAX, Key};
 pub use memtable::Memtable;
 pub use object::{ObjectDone, ObjectError, ObjectOp, ObjectStat, ObjectStore};
-pub use store::{Checkpoint, Flush, SCAN_REMOVED_MAX, Store, StoreLimits};
+pub use store::{Checkpoint, Flush, Store, StoreLimits};
 pub use view::{Miss, Prefetched, RangeWant, Wants};

@@ -19,24 +19,27 @@ use sateen_journal::Appender;
 use crate::cache::Cache;
 use crate::{Batch, BatchError, Key, Memtable, Miss, Prefetched, RangeWant, Wants};
 
-/// Limits of one store, in bytes.
+/// Limits of one store.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreLimits {
-    /// The active memtable is frozen beyond this.
+    /// The active memtable is frozen beyond so many bytes.
     pub memtable_bytes_max: usize,
-    /// Clean values kept.
+    /// Bytes of clean values kept.
     pub cache_bytes_max: usize,
+    /// Removed keys that one scan walks over in a memtable before it stops, so that a scan after
+    /// a million removals holds the target's lock for a short time only.
+    pub scan_removed_max: usize,
 }
 
 impl Default for StoreLimits {
     fn default() -> StoreLimits {
-        StoreLimits { memtable_bytes_max: 48 << 20, cache_bytes_max: 32 << 20 }
+        StoreLimits {
+            memtable_bytes_max: 48 << 20,
+            cache_bytes_max: 32 << 20,
+            scan_removed_max: 4096,
+        }
     }
 }
-
-/// Removed keys that one scan walks over in a memtable before it stops, so that a scan after
-/// a million removals holds the target's lock for a short time only.
-pub const SCAN_REMOVED_MAX: usize = 4096;
 
 /// A group commit: bytes for the journal device.
 #[derive(Debug)]
@@ -182,7 +185,7 @@ impl Store {
                 live += usize::from(value.is_some());
                 removed += usize::from(value.is_none());
                 merged.insert(key, value);
-                if live > limit || removed >= SCAN_REMOVED_MAX {
+                if live > limit || removed >= self.limits.scan_removed_max {
                     horizon = Some(key);
                     break;
                 }
@@ -393,7 +396,7 @@ mod tests {
             store: Store::new(1, 0, StoreLimits::default()),
             index: MemoryIndex::default(),
         };
-        let count = 3 * SCAN_REMOVED_MAX as u32;
+        let count = 3 * StoreLimits::default().scan_removed_max as u32;
         let mut batch = Batch::new();
         for n in 0..=count {
             batch.put(&key(n), &n);

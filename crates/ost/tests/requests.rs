@@ -5,7 +5,7 @@ mod common;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use common::{World, message, object, unpack, write};
-use sateen_types::{Errno, Seq};
+use sateen_types::{ClientId, Errno, Seq};
 use sateen_wire::{Bulk, OstReply, OstRequest, Request};
 
 const MIB: u64 = 1 << 20;
@@ -226,7 +226,7 @@ fn what_must_be_durable_waits_for_the_journal() {
             OstRequest::Destroy { objects: vec![object(2, 0)], late_writers: false },
             Bulk::None,
         ),
-        world.send(&mut mdt, OstRequest::Fence { client: sateen_types::ClientId(77) }, Bulk::None),
+        world.send(&mut mdt, OstRequest::Fence { client: ClientId(77) }, Bulk::None),
     ];
     world.settle_objects();
     assert!(tickets.iter().all(|ticket| !world.has(*ticket)));
@@ -277,6 +277,29 @@ fn what_is_queued_dies_with_its_client() {
     world.settle();
     assert!(!world.has(ticket), "nobody is there to be answered");
     assert_eq!(world.disk.image(a).as_deref(), Some(&b"a"[..]));
+}
+
+#[test]
+fn nothing_is_kept_for_whom_a_client_was_before() {
+    let mut world = World::new(1, 64 * MIB);
+    let mut before = world.client(1);
+    let a = object(1, 0);
+    world.write(&mut before, a, 0, b"x").unwrap();
+    // It was thrown out, perhaps by an MDT that this OST has not heard of yet.
+    let mut after = before;
+    after.client = ClientId(2);
+    assert_eq!(world.connect(&mut after), None);
+    let exports: Vec<ClientId> = world.ost.exports().map(|(client, ..)| client).collect();
+    assert_eq!(exports, [after.client]);
+    assert_eq!(world.write(&mut before, a, 0, b"late"), Err(Errno::ESTALE));
+    assert!(world.write(&mut after, a, 0, b"y").is_ok());
+    // A connect of then that the network had kept.
+    let mut late = message(&before, 0, 0, Request::Connect { features: 0 }, Bulk::None);
+    late.header.seq = before.attempt;
+    world.deliver(late);
+    world.settle();
+    assert_eq!(world.ost.exports().count(), 1);
+    assert!(world.write(&mut after, a, 0, b"z").is_ok());
 }
 
 #[test]

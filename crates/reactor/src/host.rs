@@ -63,6 +63,9 @@ pub struct HostParts<S> {
     pub objects: Option<Arc<dyn ObjectStore>>,
     /// Its journal.
     pub journal: Box<dyn JournalDevice>,
+    /// Bytes of it that were replayed: a server that dies again and again would else never
+    /// have written enough to make a checkpoint.
+    pub journal_bytes: u64,
     /// What the service wants done first: the effects of its making.
     pub first: Outbox,
 }
@@ -139,7 +142,7 @@ impl<S: Service + 'static> TargetHost<S> {
                 flushing: false,
                 flush_again: false,
                 flush_soon: false,
-                journal_bytes: 0,
+                journal_bytes: parts.journal_bytes,
                 poisoned: false,
             }),
             flushed: Condvar::new(),

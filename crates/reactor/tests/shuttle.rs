@@ -86,6 +86,7 @@ fn world(targets: u32, chained: bool, limits: StoreLimits) -> World {
             index: Arc::new(index),
             objects: Some(Arc::new(MemoryObjects::new(1 << 20))),
             journal: Box::new(journal.clone()),
+            journal_bytes: 0,
             first: sateen_target::Outbox::new(),
         };
         hosts.push(TargetHost::start(&reactor, parts).unwrap());
@@ -178,7 +179,8 @@ fn syncs_in_parallel_are_all_answered() {
 #[test]
 fn checkpoints_disturb_nobody() {
     check(1500, || {
-        let limits = StoreLimits { memtable_bytes_max: 60, cache_bytes_max: 200 };
+        let limits =
+            StoreLimits { memtable_bytes_max: 60, cache_bytes_max: 200, ..StoreLimits::default() };
         let world = world(1, false, limits);
         let checkpoints = world.reactor.checkpoints.clone();
         let host = world.hosts[0].clone();

@@ -69,7 +69,7 @@ fn world(targets: u32, chained: bool, limits: StoreLimits) -> World {
         let peer = (chained && at + 1 < targets).then_some(Endpoint::Ost(at + 1));
         let journal = ToyJournal::default();
         let index = ToyIndex { inner: MemoryIndex::default(), durable: journal.durable.clone() };
-        hosts.push(host(&reactor, at, peer, limits, Arc::new(index), &journal));
+        hosts.push(host(&reactor, at, peer, limits, Arc::new(index), (&journal, 0)));
         journals.push(journal);
     }
     reactor.start().unwrap();
@@ -82,7 +82,7 @@ fn host(
     peer: Option<Endpoint>,
     limits: StoreLimits,
     index: Arc<dyn Index>,
-    journal: &ToyJournal,
+    (journal, journal_bytes): (&ToyJournal, u64),
 ) -> Arc<TargetHost<Toy>> {
     let mut service = Toy::new(Endpoint::Ost(at), peer, limits);
     connect(&mut service, CLIENTS + 1);
@@ -92,6 +92,7 @@ fn host(
         index,
         objects: Some(Arc::new(MemoryObjects::new(1 << 24))),
         journal: Box::new(journal.clone()),
+        journal_bytes,
         first: sateen_target::Outbox::new(),
     };
     TargetHost::start(reactor, parts).unwrap()
@@ -117,7 +118,8 @@ fn wait_for_tasks(reactor: &Reactor) {
 #[test]
 fn stress() {
     const ROUNDS: u64 = 150;
-    let limits = StoreLimits { memtable_bytes_max: 4000, cache_bytes_max: 4000 };
+    let limits =
+        StoreLimits { memtable_bytes_max: 4000, cache_bytes_max: 4000, ..StoreLimits::default() };
     let world = world(2, true, limits);
     let threads: Vec<_> = (0..CLIENTS)
         .map(|thread| {
@@ -213,6 +215,36 @@ fn a_request_to_nobody_is_refused() {
     world.reactor.stop();
 }
 
+/// A server that is killed again and again writes little each time, and must not replay more
+/// each time.
+#[test]
+fn what_was_replayed_counts_towards_the_next_checkpoint() {
+    for (replayed, kept) in [(0, true), (u64::MAX / 2, false)] {
+        let reactor = Arc::new(Reactor::default());
+        let journal = ToyJournal::default();
+        let durable = journal.durable.clone();
+        let index = Arc::new(ToyIndex { inner: MemoryIndex::default(), durable });
+        let limits = StoreLimits::default();
+        let host = host(&reactor, 0, None, limits, index.clone(), (&journal, replayed));
+        reactor.start().unwrap();
+        let client = Client::new(2, reactor.router.clone());
+        reactor.executor.spawn(Box::pin(async move {
+            for seq in 1..=2 {
+                let put = client.message(Endpoint::Ost(0), 0, seq, register(seq));
+                assert_eq!(client.call(put).await.error, None);
+            }
+        }));
+        wait_for_tasks(&reactor);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !kept && index.checkpointed() == 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        reactor.stop();
+        assert_eq!(index.checkpointed() == 0, kept, "{replayed} bytes replayed");
+        drop(host);
+    }
+}
+
 /// An index whose checkpoints take long.
 struct SlowIndex(ToyIndex);
 
@@ -240,8 +272,9 @@ fn changes_are_slowed_rather_than_stopped() {
     let journal = ToyJournal::default();
     let inner = MemoryIndex::default();
     let index = SlowIndex(ToyIndex { inner, durable: journal.durable.clone() });
-    let limits = StoreLimits { memtable_bytes_max: 8000, cache_bytes_max: 8000 };
-    let host = host(&reactor, 0, None, limits, Arc::new(index), &journal);
+    let limits =
+        StoreLimits { memtable_bytes_max: 8000, cache_bytes_max: 8000, ..StoreLimits::default() };
+    let host = host(&reactor, 0, None, limits, Arc::new(index), (&journal, 0));
     reactor.start().unwrap();
     let (slowest_us, fullest) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let end = Instant::now() + Duration::from_millis(900);

@@ -245,6 +245,7 @@ impl Node {
             index: opened.index,
             objects: opened.objects,
             journal: opened.journal,
+            journal_bytes: opened.journal_bytes,
             first,
         };
         let host = TargetHost::start(&self.reactor, parts)

@@ -59,6 +59,12 @@ fn what_is_installed_works_and_can_be_taken_away() {
     std::os::unix::fs::symlink(at("/opt/sateen/bin/sateen"), &called).unwrap();
     let ranks = run(Command::new(&called).args(["-np", "2", "mdtest", "-a", "DUMMY", "-n", "9"]));
     assert!(ranks.contains("2 total task(s)") && ranks.contains("File creation"), "{ranks}");
+    // This program does not link MPI, and says so rather than run once for each of MPI's ranks.
+    let mut started_by_mpi = Command::new(&called);
+    started_by_mpi.env("OMPI_COMM_WORLD_SIZE", "2").args(["mdtest", "-a", "DUMMY", "-n", "9"]);
+    let refused = started_by_mpi.output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("feature mpi"), "{said}");
     fs::remove_file(called).unwrap();
 
     let unit = fs::read_to_string(at("/usr/lib/systemd/system/sateen-target@.service")).unwrap();

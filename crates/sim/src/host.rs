@@ -18,8 +18,10 @@ use crate::disk::Disk;
 use crate::random::Random;
 use crate::report::Report;
 
-/// Memtables are small, so that checkpoints happen in every run.
-const LIMITS: StoreLimits = StoreLimits { memtable_bytes_max: 48 << 10, cache_bytes_max: 16 << 10 };
+/// Memtables are small, so that checkpoints happen in every run, and scans short, so that whoever
+/// scans has to go on where one stopped.
+const LIMITS: StoreLimits =
+    StoreLimits { memtable_bytes_max: 48 << 10, cache_bytes_max: 16 << 10, scan_removed_max: 16 };
 
 /// The service of a target.
 #[derive(Debug)]

@@ -131,6 +131,7 @@ pub(crate) fn ours(load: Load, journal: FileJournal) -> Cost {
             index: Arc::new(MemoryIndex::default()),
             objects: None,
             journal: Box::new(journal),
+            journal_bytes: 0,
             first,
         },
     )

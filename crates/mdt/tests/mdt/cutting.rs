@@ -2,6 +2,8 @@
 //! if the OST is taken out of use: nobody waits for it, nobody gets at the data before, and
 //! nothing of it stays when it is back.
 
+use sateen_osd::{Batch, Key};
+use sateen_target::Service;
 use sateen_types::{Errno, Fid, Layout, Timespec};
 use sateen_wire::*;
 
@@ -231,4 +233,38 @@ fn objects_that_are_still_to_be_cut_do_not_tell_the_size() {
     all_back(&mut world);
     let attr = world.stat(B, fid);
     assert_eq!((attr.size, attr.size_stale), (MIB / 2, true));
+}
+
+/// A start that takes several looks at records of one kind misses none of those that it reads
+/// after them, which may lie before them in the index.
+#[test]
+fn a_start_with_many_records_of_one_kind_misses_none_of_another() {
+    for tag in *b"KOUPS" {
+        let mut world = World::with_clients(1);
+        // It stays open, so that the inode says that the objects know better.
+        let (fid, _, _) = written(&mut world);
+        world.gone.insert(0);
+        world.start(A, cut_to(fid, 1));
+        world.rest();
+        let removed = sateen_osd::StoreLimits::default().scan_removed_max as u64 + 1;
+        for part in (0..removed).step_by(512) {
+            let mut gone = Batch::new();
+            for n in part..part + 512 {
+                // Above any transno and any client.
+                gone.remove(&Key::tag(tag).with(&((1 << 40) + n).to_be_bytes()));
+            }
+            world.mdt.store().commit(&gone);
+        }
+        world.flush();
+        world.crash(world.frames.len());
+        world.connect(B);
+        let kind = char::from(tag);
+        let attr = world.stat(B, fid);
+        assert_eq!((attr.size, attr.size_stale), (1, false), "{kind}: its truncate is known");
+        all_back(&mut world);
+        assert_eq!(world.osts[&0].objects.values().copied().collect::<Vec<_>>(), [1], "{kind}");
+        let listed = |r: &OstRequest| matches!(r, OstRequest::List { .. });
+        assert!(world.osts[&0].seen.iter().any(listed), "{kind}: so are its clients' sequences");
+        assert!(world.mdt.is_idle(), "{kind}");
+    }
 }

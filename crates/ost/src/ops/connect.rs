@@ -1,4 +1,5 @@
-//! `Connect`: refuses fenced incarnations, and numbers those that may write.
+//! `Connect`: refuses fenced incarnations, numbers those that may write, and lets go of those
+//! that they have succeeded.
 
 use sateen_target::{Fault, Outbox};
 use sateen_types::{Endpoint, Errno};
@@ -30,6 +31,12 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op, out: &mut Outbox) -> Result<Step
             ost.batch.clear();
             ost.batch.put(&keys::writer(client), &WriterRecord { number });
             ost.commit();
+        }
+        // Who it was before may be fenced later, by the MDT; what is kept for it here no longer
+        // serves anybody.
+        while let Some(old) = ost.core.exports.predecessor(client, header.from) {
+            ost.core.exports.disconnect(old);
+            ost.client_gone(old);
         }
     }
     Ok(Step::End)

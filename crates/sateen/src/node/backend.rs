@@ -24,6 +24,8 @@ pub(crate) struct Opened {
     pub index: Arc<dyn Index>,
     /// Its journal.
     pub journal: Box<dyn JournalDevice>,
+    /// Bytes of it that were replayed.
+    pub journal_bytes: u64,
     /// Its objects, on an OST.
     pub objects: Option<Arc<dyn ObjectStore>>,
     /// Its folder, locked.
@@ -44,6 +46,7 @@ fn sizes(target: Endpoint) -> Sizes {
         store: StoreLimits {
             memtable_bytes_max: (memtable * MIB) as usize,
             cache_bytes_max: (cache * MIB) as usize,
+            ..StoreLimits::default()
         },
         index: IndexOptions { cache_bytes: blocks * MIB, ..IndexOptions::default() },
         // Little more than the largest frame: two of them are written when it is made.
@@ -100,7 +103,11 @@ pub(crate) fn open(target: &Target, sharers: u32) -> Outcome<Opened> {
     let sizes = sizes(me);
     let index = DiskIndex::open(&folder.index(), sizes.index).map_err(|error| failed(&error))?;
     let mut recovery = Recovery::new(epoch, index.checkpointed(), sizes.store);
-    let replay = |payload: &[u8]| recovery.frame(payload).map_err(StartError::Recovery);
+    let mut journal_bytes = 0;
+    let replay = |payload: &[u8]| {
+        journal_bytes += payload.len() as u64;
+        recovery.frame(payload).map_err(StartError::Recovery)
+    };
     let checkpointed = index.checkpointed();
     let journal = DiskJournal::open(&folder.journal(), epoch, checkpointed, sizes.journal, replay)
         .map_err(|error| match error {
@@ -119,7 +126,8 @@ pub(crate) fn open(target: &Target, sharers: u32) -> Outcome<Opened> {
         }
         _ => None,
     };
-    Ok(Opened { store, index: Arc::new(index), journal: Box::new(journal), objects, folder })
+    let (index, journal) = (Arc::new(index), Box::new(journal));
+    Ok(Opened { store, index, journal, journal_bytes, objects, folder })
 }
 
 fn refuse(doing: &str, path: &Path, error: &dyn std::fmt::Display) -> Refusal {
