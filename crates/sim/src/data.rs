@@ -100,8 +100,9 @@ pub struct Data {
     cuts: Vec<u64>,
     /// The size that is durable at least.
     synced_size: u64,
-    /// Sizes before truncates that the MDT may still lose, with their transnos.
-    resized: Vec<(u64, u64)>,
+    /// Sizes before truncates that the MDT may still lose, from the least to the largest, with
+    /// the truncates' transnos.
+    resized: Vec<(u64, (u64, u64))>,
     /// The size that the last truncate gave it, which the MDT knows, and its transno.
     cut_to: Option<(u64, u64)>,
     /// Whoever knew the size was lost, and objects may have to prove it.
@@ -141,12 +142,14 @@ impl Data {
     }
 
     /// A client whose locks are in order was told this size: false if it cannot be. What was
-    /// open is settled.
-    pub fn saw_size(&mut self, size: u64, now_ns: u64) -> bool {
+    /// open is settled, unless a crash has come between the asking and `now_ns`, which is `None`
+    /// then.
+    pub fn saw_size(&mut self, size: u64, now_ns: Option<u64>) -> bool {
         if !self.may_be_size(size) {
             return false;
         }
-        if self.sizes.map_or(self.late, |(.., from_ns)| now_ns >= from_ns) {
+        let is_later = |from_ns| now_ns.is_some_and(|now_ns| now_ns >= from_ns);
+        if is_later(self.sizes.map_or(if self.late { 0 } else { NEVER }, |(.., from)| from)) {
             self.settle_size(size);
         }
         true
@@ -278,10 +281,11 @@ impl Data {
     /// cut before it is answered; the MDT may lose another with its transaction.
     pub fn cut(&mut self, size: u64, transno: u64) {
         // What comes back if the MDT loses it.
-        let before = self.sizes.map_or(self.size(), |(_, high, _)| high);
-        if size != before {
-            self.resized.push((transno, before));
-        }
+        let before = self.sizes.map_or((self.size(), self.size()), |(low, high, _)| (low, high));
+        let perhaps = self.cuts.iter().map(|cut| (*cut, *cut));
+        let all = perhaps.chain([before]).filter(|before| *before != (size, size));
+        self.resized.extend(all.map(|before| (transno, before)));
+        let least = self.cuts.iter().copied().min().unwrap_or(u64::MAX);
         self.cut_to = Some((transno, size));
         self.content.resize(size as usize, 0);
         self.durable.truncate(size as usize);
@@ -290,7 +294,7 @@ impl Data {
             subtract(pieces, size, u64::MAX);
         }
         (self.sizes, self.cuts) = (None, Vec::new());
-        self.synced_size = self.synced_size.min(size);
+        self.synced_size = self.synced_size.min(size).min(least);
     }
 
     /// A truncate may have happened.
@@ -453,9 +457,13 @@ impl Data {
     /// MDT's transactions those above `upto`.
     pub fn mdt_lost(&mut self, upto: u64, settles_ns: u64) {
         self.cut_to = self.cut_to.filter(|(transno, _)| *transno <= upto);
-        for (transno, size) in core::mem::take(&mut self.resized) {
+        for (transno, (low, high)) in core::mem::take(&mut self.resized) {
             if transno > upto {
-                self.may_be_cut(size, settles_ns);
+                self.may_be_cut(low, settles_ns);
+                self.may_be_cut(high, settles_ns);
+                if low < high {
+                    self.loosen(low, high, settles_ns);
+                }
             }
         }
         self.size_doubtful(settles_ns);
@@ -485,7 +493,7 @@ impl Data {
         self.loosen(self.synced_size.max(cut_to).min(self.size()), self.size(), settles_ns);
     }
 
-    /// Checks what a reader got, and lets it settle what was open.
+    /// Checks what a reader got, and lets it settle what was open, as [`Data::saw_size`] does.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -493,7 +501,7 @@ impl Data {
         &mut self,
         (offset, len): (u64, u64),
         got: &[u8],
-        now_ns: u64,
+        now_ns: Option<u64>,
     ) -> Result<(), String> {
         let end = offset + got.len() as u64;
         let whole = got.len() as u64 == len;
@@ -532,7 +540,9 @@ impl Data {
                 return Err(format!("byte {place} is {byte:#04x}, not {expected:#04x}"));
             }
         }
-        self.settle_bytes(offset, got, now_ns);
+        if let Some(now_ns) = now_ns {
+            self.settle_bytes(offset, got, now_ns);
+        }
         Ok(())
     }
 

@@ -240,6 +240,9 @@ pub struct World {
     next_fault: u64,
     /// OSTs are so small that they get full.
     is_small: bool,
+    /// When an OST crashed last: what was asked before, and answered afterwards, says nothing of
+    /// what it has now.
+    ost_crashed_ns: u64,
     /// The next punch that the MDT sends is to be followed by a crash.
     is_lurking: bool,
     /// The next client whose write arrives is to crash while the OST is at it.
@@ -294,6 +297,7 @@ impl World {
             next_hunt: 40,
             next_fault: 40,
             is_small: false,
+            ost_crashed_ns: 0,
             is_lurking: false,
             is_stalking: false,
             favourite: None,

@@ -334,6 +334,7 @@ impl World {
     }
 
     fn objects_survived(&mut self, index: u32) {
+        self.ost_crashed_ns = self.now_ns;
         let going = self.going();
         self.running_may_have_written();
         // A file whose creation a crash of the MDT has met may be found to be there, with what
@@ -484,7 +485,7 @@ impl World {
                 }
             }
             self.report.count("file looked at in the end", 1);
-            if let Err(what) = data.check_read((0, there.len() as u64), &there, now_ns) {
+            if let Err(what) = data.check_read((0, there.len() as u64), &there, Some(now_ns)) {
                 wrong = Some(format!("in the end {fid}: {what}"));
             }
         }

@@ -393,7 +393,7 @@ impl World {
     }
 
     fn judge_data(&mut self, running: &Running, out: &Out) -> Result<(), String> {
-        let (client, now_ns) = (running.client, self.now_ns);
+        let (client, asked_of) = (running.client, self.asked_of(running));
         match (&running.op, out) {
             (Op::Open { how, .. }, Out::Opened(handle)) => {
                 self.layout(handle.fid);
@@ -427,7 +427,7 @@ impl World {
                 Ok(())
             }
             (Op::Read { handle, offset, len }, Out::Bytes(bytes)) => {
-                self.judge_read(handle.fid, (*offset, *len), bytes)
+                self.judge_read(running, handle.fid, (*offset, *len), bytes)
             }
             (Op::Seek { handle, offset, hole }, Out::Offset(Some(found))) => {
                 // What lies before the data, and a byte in the hole, read as zeros.
@@ -437,7 +437,7 @@ impl World {
                     true => return Ok(()),
                     false => (*offset, found.checked_sub(*offset).ok_or("it went back")?),
                 };
-                self.judge_read(handle.fid, (from, len), &vec![0; len as usize])
+                self.judge_read(running, handle.fid, (from, len), &vec![0; len as usize])
             }
             (Op::Truncate { at, size }, Out::Attr(attr)) => {
                 let fid = self.model.now.find(at.dir(), &at.name).ok_or("gone")?;
@@ -450,7 +450,7 @@ impl World {
             (Op::Stat { .. }, Out::Attr(attr)) => {
                 let Some(data) = self.model.data.get_mut(&attr.fid) else { return Ok(()) };
                 let right = data.size();
-                if data.saw_size(attr.size, now_ns) {
+                if data.saw_size(attr.size, asked_of) {
                     return Ok(());
                 }
                 Err(format!("{} bytes instead of {right}", attr.size))
@@ -482,17 +482,28 @@ impl World {
         }
     }
 
-    fn judge_read(&mut self, fid: Fid, range: (u64, u64), bytes: &[u8]) -> Result<(), String> {
+    /// The time that an answer tells of, if that is not before the last crash of an OST.
+    fn asked_of(&self, running: &Running) -> Option<u64> {
+        (running.began_ns > self.ost_crashed_ns).then_some(self.now_ns)
+    }
+
+    fn judge_read(
+        &mut self,
+        running: &Running,
+        fid: Fid,
+        range: (u64, u64),
+        bytes: &[u8],
+    ) -> Result<(), String> {
         // An OST crashed when the file was perhaps going, and what is left of it was not looked
         // at yet.
         self.look_again(fid);
-        let now_ns = self.now_ns;
+        let asked_of = self.asked_of(running);
         let data = self.model.data.entry(fid).or_default();
         if !data.unseen.is_empty() {
             self.report.count("read before a crash was looked into", 1);
             return Ok(());
         }
-        data.check_read(range, bytes, now_ns)
+        data.check_read(range, bytes, asked_of)
     }
 
     /// What was done before an fsync began is durable now.
