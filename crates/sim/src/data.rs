@@ -157,6 +157,7 @@ impl Data {
 
     fn settle_size(&mut self, size: u64) {
         (self.sizes, self.cuts) = (None, Vec::new());
+        self.synced_size = self.synced_size.min(size);
         if size < self.size() && self.late {
             // Bytes may lie behind it of which nobody knows: they come to light if it grows.
             self.ends_before(size);
