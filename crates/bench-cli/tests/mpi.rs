@@ -53,6 +53,28 @@ fn mdtest_runs_over_mpi() {
 }
 
 #[test]
+fn iozone_and_io500_run_over_mpi() {
+    let folder = Folder::new();
+    let out = works(&folder, 3, "iozone -r 64k -s 1m -t 1,3 -+d");
+    assert!(out.contains("iozone test complete.") && out.contains("\nfreaders "), "{out}");
+    let config = "[global]\ndatadir = data\n[debug]\nstonewall-time = 250\n[ior-easy]\n\
+                  blockSize = 4m\n[ior-hard]\nsegmentCount = 20\n[mdtest-easy]\nn = 300\n\
+                  [mdtest-hard]\nn = 300\n";
+    std::fs::write(folder.0.join("c.ini"), config).unwrap();
+    let out = works(&folder, 3, "io500 c.ini --timestamp T");
+    assert_eq!(out.matches("[RESULT]").count(), 12, "{out}");
+    assert!(!out.contains(" 0.000000 GiB/s"), "{out}");
+    assert_eq!(folder.all().iter().filter(|name| name.starts_with("data")).count(), 1);
+    // What is wrong is said once, whichever rank reads it.
+    let output = mpirun(&folder, 3, "io500 no.ini").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    std::fs::write(folder.0.join("c.ini"), "[nothing]\n").unwrap();
+    let output = mpirun(&folder, 3, "io500 c.ini").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(text(&output.stderr).matches("there is no section nothing").count(), 1);
+}
+
+#[test]
 fn what_mpi_ranks_write_local_ranks_read() {
     let folder = Folder::new();
     works(&folder, 2, "ior -w -b 64k -t 16k -s 3 -o f -k -G 4");

@@ -96,12 +96,13 @@ pub enum Command {
     },
 }
 
-/// Arguments as clap can read them: `-np`, which is everywhere in the field, and IOzone's `-+n`
-/// are no forms that it knows. What follows `--` is another program's.
+/// Arguments as clap can read them: `-np`, which is everywhere in the field, IOzone's `-+n`
+/// and IO500's `-lm` are no forms that it knows. What follows `--` is another program's.
 pub fn arguments(all: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut ours = true;
     let known = |one: OsString| match one.to_str() {
         Some("-np") => "--np".into(),
+        Some("-lm") => "--list-mandatory".into(),
         Some(text) if text.starts_with("-+") => format!("-{text}").into(),
         _ => one,
     };

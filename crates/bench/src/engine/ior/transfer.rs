@@ -1,6 +1,7 @@
 //! The measuring loop. Between two transfers it allocates nothing, formats nothing and takes no
-//! lock: it computes an offset, reads the clock twice, counts a latency and looks whether it is
-//! to stop.
+//! lock: it computes an offset, reads the clock, counts a latency and looks whether it is to
+//! stop. One reading of the clock ends a transfer and begins the next, unless data is made or
+//! compared between them.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::comm::Communicator;
 use crate::engine::whole;
 use crate::error::{Error, Result};
 use crate::io::FileInterface;
-use crate::pattern::{Pattern, Wrong};
+use crate::pattern::{Packet, Pattern, Wrong};
 use crate::stats::Latencies;
 
 /// Wrong transfers that a rank describes; the others are counted.
@@ -99,14 +100,16 @@ impl<I: FileInterface> Transfer<'_, I> {
         let deadline = limits.deadline_ns.map_or(u64::MAX, |ns| start.saturating_add(ns));
         let count_max = limits.count_max.unwrap_or(u64::MAX);
         let mut at = 0;
+        let mut now = start;
         while at < all && moved.count < count_max {
-            let now = self.one(at, &mut moved)?;
+            now = self.one(at, &mut moved, now)?;
             at += 1;
             comm.note_done(moved.count);
             comm.check()?;
             let mut over = now >= deadline;
             if limits.together && limits.deadline_ns.is_some() {
                 over = comm.broadcast_u64(u64::from(over))? == 1;
+                now = now_ns();
             }
             if over {
                 break;
@@ -137,12 +140,13 @@ impl<I: FileInterface> Transfer<'_, I> {
             count_sum: counts.iter().sum(),
         };
         moved.stonewall = Some(stonewall);
+        let mut now = now_ns();
         while moved.count < stonewall.count_max && self.order.count() > 0 {
             // A minimum of time has led beyond the end before.
             if at >= self.order.count() {
                 at = 0;
             }
-            self.one(at, moved)?;
+            now = self.one(at, moved, now)?;
             at += 1;
             comm.note_done(moved.count);
             comm.check()?;
@@ -150,16 +154,26 @@ impl<I: FileInterface> Transfer<'_, I> {
         Ok(())
     }
 
-    /// Makes a transfer; the time when it was over.
+    /// Whether more than bookkeeping lies between two transfers.
     #[inline]
-    fn one(&mut self, number: u64, moved: &mut Moved) -> Result<u64> {
+    fn prepares(&self) -> bool {
+        match self.access {
+            Access::Write => self.pattern.packet != Packet::Timestamp || self.sync_each,
+            Access::Read => false,
+            Access::Check => true,
+        }
+    }
+
+    /// Makes a transfer, after one that was over at a time; the time when it was over.
+    #[inline]
+    fn one(&mut self, number: u64, moved: &mut Moved, last: u64) -> Result<u64> {
         let offset = self.order.offset(number);
         match self.access {
             Access::Write => self.pattern.place(self.buffer, offset),
             Access::Check => Pattern::spoil(self.buffer),
             Access::Read => {}
         }
-        let before = now_ns();
+        let before = if self.prepares() { now_ns() } else { last };
         let done = match self.access {
             Access::Write => whole::write_at(self.io, self.file, self.buffer, offset),
             Access::Read | Access::Check => whole::read_at(self.io, self.file, self.buffer, offset),

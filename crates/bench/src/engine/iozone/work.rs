@@ -95,6 +95,7 @@ impl<I: FileInterface> Work<'_, I> {
         mut call: impl FnMut(&mut [u8], u64) -> io::Result<()>,
     ) -> Result<()> {
         let record = self.buffer.len() as u64;
+        let mut now = now_ns();
         for at in 0..self.count {
             let offset = self.order.record(at) * record;
             if self.write {
@@ -102,9 +103,12 @@ impl<I: FileInterface> Work<'_, I> {
             } else if self.verify {
                 Pattern::spoil(self.buffer);
             }
-            let before = now_ns();
+            // One reading of the clock ends an operation and begins the next, unless data is
+            // compared between them.
+            let before = if self.verify { now_ns() } else { now };
             let done = call(self.buffer, offset);
-            self.latencies.note(now_ns() - before);
+            now = now_ns();
+            self.latencies.note(now - before);
             if let Err(error) = done {
                 let what = if self.write { "write" } else { "read" };
                 let what = format!("{what} {} at {offset}", self.path.display());

@@ -77,8 +77,9 @@ impl<I: FileInterface> Work<'_, I> {
         deadline: Option<u64>,
     ) -> Result<u64> {
         let deadline = deadline.unwrap_or(u64::MAX);
+        let mut now = now_ns();
         for at in from..to {
-            let now = self.one(at)?;
+            now = self.one(at, now)?;
             comm.note_done(at + 1);
             comm.check()?;
             if now >= deadline {
@@ -109,11 +110,12 @@ impl<I: FileInterface> Work<'_, I> {
         Ok(())
     }
 
-    /// Works on an item; the time when that was over.
+    /// Works on an item, after one that was over at a time; the time when that was over. One
+    /// reading of the clock ends an operation and begins the next: between them only the name
+    /// is made.
     #[inline]
-    fn one(&mut self, at: u64) -> Result<u64> {
+    fn one(&mut self, at: u64, before: u64) -> Result<u64> {
         let (path, number) = self.paths.item(at);
-        let before = now_ns();
         let done = self.operation.make(self.io, path, number);
         let after = now_ns();
         self.latencies.note(after - before);
