@@ -87,6 +87,18 @@ pub trait Engine {
     fn run(&self, comm: &dyn Communicator, setting: &Setting) -> Result<u8>;
 }
 
+/// The number in a file that an earlier run has kept, as the root reads it, at all ranks.
+fn kept(comm: &dyn Communicator, file: &Path) -> Result<u64> {
+    let text = if comm.is_root() {
+        std::fs::read_to_string(file).map_err(|error| Error::io("read", file, error))?
+    } else {
+        String::new()
+    };
+    let text = comm.broadcast(text.as_bytes())?;
+    let count = String::from_utf8_lossy(&text).trim().parse();
+    count.map_err(|_| Error::Failed(format!("{} holds no number", file.display())))
+}
+
 /// Waits so many seconds, or until the run is to end.
 fn pause(comm: &dyn Communicator, seconds: u64) -> Result<()> {
     let end = Instant::now() + Duration::from_secs(seconds);

@@ -5,7 +5,7 @@
 //! | [`cli`] | the commands, for the program `sateen-bench` and for `sateen bench` |
 //! | [`comm`] | ranks and how they talk: one process, local processes, or what a program brings (MPI) |
 //! | [`io`] | what is measured, behind one interface: a directory, or nothing at all |
-//! | [`engine`] | the workloads: IOR, mdtest |
+//! | [`engine`] | the workloads: IOR, mdtest, IOzone, IO500 |
 //! | [`guard`] | the pitfalls of measuring, each with a warning |
 //! | [`pattern`] | data that proves on reading who wrote it where |
 //! | [`stats`] | repetitions summed up, latencies in HDR histograms |

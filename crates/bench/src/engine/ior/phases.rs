@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::comm::{Communicator, Nodes, Reduce};
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
-use crate::engine::{Setting, pause};
+use crate::engine::{Setting, kept, pause};
 use crate::error::{Error, Result};
 use crate::guard::{self, Guard, Mine, Placement, Reading};
 use crate::io::{FileInterface, Open};
@@ -284,15 +284,7 @@ impl<I: FileInterface> Run<'_, I> {
             return Ok(written.get(rank).copied());
         }
         let Some(file) = &self.test.more.status_file else { return Ok(None) };
-        let text = if self.comm.is_root() {
-            std::fs::read_to_string(file).map_err(|error| Error::io("read", file, error))?
-        } else {
-            String::new()
-        };
-        let text = self.comm.broadcast(text.as_bytes())?;
-        let count = String::from_utf8_lossy(&text).trim().parse();
-        let strange = || Error::Failed(format!("{} holds no number", file.display()));
-        count.map(Some).map_err(|_| strange())
+        kept(self.comm, file).map(Some)
     }
 
     fn limits(&self, available: Option<u64>) -> Limits {

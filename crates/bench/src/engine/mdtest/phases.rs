@@ -18,7 +18,7 @@ use crate::clock::{Clock, now_ns, seconds};
 use crate::comm::{Communicator, Nodes, Reduce};
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
-use crate::engine::{Setting, pause};
+use crate::engine::{Setting, kept, pause};
 use crate::error::{Error, Result};
 use crate::guard::{self, Guard, Mine, Placement};
 use crate::io::FileInterface;
@@ -197,41 +197,32 @@ impl<I: FileInterface> Run<'_, I> {
         }
         self.made = self.comm.reduce_u64(made.into(), Reduce::Max)? == 1;
         self.comm.barrier()?;
+        self.trees(Phase::TreeCreate, |io, dir| make(io, dir).map(drop))
+    }
+
+    /// Makes or removes this rank's trees, if it has any; with their directories in the order
+    /// that this takes.
+    fn trees(&mut self, phase: Phase, each: impl Fn(&I, &Path) -> Result<()>) -> Result<()> {
+        let shape = self.names.shape;
+        let owned = if self.owned().is_some() { shape.dirs } else { 0 };
         let start = now_ns();
-        for tree in 0..trees {
-            for dir in (0..self.names.shape.dirs).filter(|_| self.owned().is_some()) {
-                make(self.io, &self.names.tree_dir(rank, tree, dir))?;
+        for tree in 0..shape.trees {
+            for at in 0..owned {
+                let dir = if phase == Phase::TreeCreate { at } else { owned - 1 - at };
+                each(self.io, &self.names.tree_dir(self.comm.rank(), tree, dir))?;
                 self.comm.check()?;
             }
         }
         self.comm.barrier()?;
         let took = seconds(now_ns() - start);
-        let items = self.names.shape.dirs * trees;
-        self.rows.note(
-            self.names.iteration,
-            Phase::TreeCreate,
-            Timed { items, after: took, before: took },
-        );
+        let timed = Timed { items: shape.dirs * shape.trees, after: took, before: took };
+        self.rows.note(self.names.iteration, phase, timed);
         Ok(())
     }
 
     fn remove_trees(&mut self) -> Result<()> {
         let (rank, trees) = (self.comm.rank(), self.names.shape.trees);
-        let start = now_ns();
-        for tree in 0..trees {
-            for dir in (0..self.names.shape.dirs).rev().filter(|_| self.owned().is_some()) {
-                remove(self.io, &self.names.tree_dir(rank, tree, dir))?;
-                self.comm.check()?;
-            }
-        }
-        self.comm.barrier()?;
-        let took = seconds(now_ns() - start);
-        let items = self.names.shape.dirs * trees;
-        self.rows.note(
-            self.names.iteration,
-            Phase::TreeRemove,
-            Timed { items, after: took, before: took },
-        );
+        self.trees(Phase::TreeRemove, remove)?;
         for tree in (0..trees).filter(|_| rank < self.names.dirs.len()) {
             remove(self.io, &self.names.test_dir(rank, tree))?;
         }
@@ -264,7 +255,7 @@ impl<I: FileInterface> Run<'_, I> {
                     .map_err(|error| Error::io("write", file, error))?;
             }
         } else if let Some(file) = &test.status_file {
-            all = self.kept(file)?.min(all);
+            all = kept(self.comm, file)?.min(all);
         }
         let wanted = [
             (test.stat, Phase::FileStat, Kind::StatFile, 1),
@@ -275,18 +266,6 @@ impl<I: FileInterface> Run<'_, I> {
             self.phase(phase, kind, further, all, None)?;
         }
         Ok(())
-    }
-
-    /// How many files the run that created them has made.
-    fn kept(&self, file: &Path) -> Result<u64> {
-        let text = if self.comm.is_root() {
-            std::fs::read_to_string(file).map_err(|error| Error::io("read", file, error))?
-        } else {
-            String::new()
-        };
-        let text = self.comm.broadcast(text.as_bytes())?;
-        let count = String::from_utf8_lossy(&text).trim().parse();
-        count.map_err(|_| Error::Failed(format!("{} holds no number", file.display())))
     }
 
     /// Works on the items of the rank that is `further` strides away; how many there are.
