@@ -335,12 +335,14 @@ fn runs() -> anyhow::Result<Vec<RunReport>> {
 fn elsewhere() -> anyhow::Result<Vec<ElsewhereReport>> {
     let costs = crate::profile::lfs12_costs()?;
     let mut found = Vec::new();
-    for row in table::other_mdtest()? {
-        let cost =
-            costs.of(row.operation, row.directories, row.mdts).context("no such operation")?;
+    for elsewhere in table::other_mdtest()? {
+        let row = elsewhere.measured;
+        let cost = costs
+            .of(row.operation, elsewhere.directories, row.mdts)
+            .context("no such operation")?;
         let predicted = cost.rate(row.processes, row.mdts);
         found.push(ElsewhereReport {
-            run: row.run,
+            run: elsewhere.run,
             operation: row.operation,
             measured: row.ops_s,
             predicted,

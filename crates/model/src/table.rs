@@ -122,10 +122,10 @@ impl IorRow {
     }
 }
 
-/// mdtest on LFS12.
+/// mdtest on LFS12; elsewhere beside where that was.
 #[derive(Clone, Debug, Deserialize)]
 pub struct MdtestRow {
-    /// MDTs over which the one directory is striped.
+    /// MDTs over which directories are spread; of LFS12, over which the one is striped.
     pub mdts: u32,
     /// Processes, over all nodes.
     pub processes: u32,
@@ -143,15 +143,9 @@ pub struct OtherMdtestRow {
     pub run: String,
     /// How directories lie.
     pub directories: Directories,
-    /// MDTs.
-    pub mdts: u32,
-    /// Processes, over all nodes.
-    pub processes: u32,
-    /// What is done.
-    #[serde(rename = "op")]
-    pub operation: Operation,
-    /// Operations a second.
-    pub ops_s: f64,
+    /// What was measured.
+    #[serde(flatten)]
+    pub measured: MdtestRow,
 }
 
 /// IOzone on lfs09.

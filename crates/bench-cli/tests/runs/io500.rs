@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::rig::{Folder, text, until};
+use crate::rig::{Folder, children, runs, text, until};
 
 const PHASES: [&str; 14] = [
     "ior-easy-write",
@@ -250,6 +250,23 @@ fn a_broken_run_goes_on() {
         assert_eq!(names(&folder, "data"), ["data"]);
         folder.fails("-np 2 io500 c.ini --resume", 2);
     }
+}
+
+#[test]
+fn a_vanished_rank_ends_a_run_that_can_go_on() {
+    let folder = folder(&format!("{SMALL}{PAUSING}"));
+    let child = waiting(&folder, "find", "");
+    let ranks = children(child.id());
+    assert_eq!(ranks.len(), 2);
+    kill_process(Pid::from_raw(ranks[1].try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("was killed by signal 9; the other ranks were ended"), "{said}");
+    assert!(ranks.iter().all(|rank| !runs(*rank)), "no rank is left");
+    fs::remove_dir_all(folder.0.join("pause")).unwrap();
+    folder.works("-np 2 io500 c.ini --resume");
+    assert_eq!(names(&folder, "data"), ["data"]);
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! `iozone` as users run it, and as parsers read it.
 
-use crate::rig::{Folder, text};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::rig::{Folder, children, runs, text, until};
 
 /// The numbers of IOzone's lines: test, ranks, what children and the parent see.
 fn parsed(out: &str) -> Vec<(String, usize, f64, f64)> {
@@ -124,4 +128,20 @@ fn what_goes_wrong_is_said_and_leaves_nothing() {
         assert!(!folder.fails(line, 2).is_empty(), "{line}");
     }
     assert_eq!(folder.all(), [""; 0]);
+}
+
+#[test]
+fn a_vanished_rank_ends_the_run_and_leaves_nothing() {
+    let folder = Folder::new();
+    let mut command = folder.command("-np 3 iozone -i 0 -r 1k -s 64g");
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the files of all ranks", || folder.all().len() == 3);
+    let ranks = children(child.id());
+    let pid = Pid::from_raw(ranks[1].try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("was killed by signal 9"), "{output:?}");
+    assert!(ranks.iter().all(|rank| !runs(*rank)), "no rank is left");
+    assert_eq!(folder.all(), [""; 0], "no file is left");
 }

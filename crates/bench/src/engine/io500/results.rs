@@ -364,6 +364,90 @@ struct Whole<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::comm::Solo;
+    use crate::engine::io500::config::Config;
+    use crate::guard;
+    use crate::progress::Progress;
+
+    /// A run as if its phases had taken so long and scored so much; what `--verify` says, and
+    /// its summary.
+    fn played(config: &str, phase: impl Fn(Phase) -> (f64, f64)) -> (Result<String>, String) {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("sateen-io500-{}-{number}", std::process::id());
+        let resdir = std::env::temp_dir().join(name);
+        fs::create_dir(&resdir).unwrap();
+        let mut plan = Plan::example(Config::parse(config).unwrap());
+        plan.resdir.clone_from(&resdir);
+        let options = guard::Options::default();
+        let found = Progress::around(&Solo::new().unwrap(), true, |progress| {
+            let out = resdir.join("out");
+            let out = Some(out.as_path());
+            let setting =
+                Setting { command_line: Vec::new(), progress, json: true, out, guard: &options };
+            let mut results = Results::begin(&plan, &setting, (4, 1), &[]).unwrap();
+            for one in Phase::ALL {
+                let (score, seconds) = phase(one);
+                results.phase(one).unwrap();
+                results.scored(one, score, seconds).unwrap();
+            }
+            results.finish().unwrap();
+            record::verify(&plan.config, &resdir.join("result.txt"))
+        });
+        let summary = fs::read_to_string(resdir.join("result_summary.txt")).unwrap();
+        fs::remove_dir_all(&resdir).unwrap();
+        (found, summary)
+    }
+
+    /// A phase as the rules want it.
+    fn good(phase: Phase) -> (f64, f64) {
+        (if phase == Phase::Timestamp { 0.0 } else { 2.5 }, 300.5)
+    }
+
+    #[test]
+    fn a_run_as_the_rules_want_it_is_valid() {
+        let (verified, summary) = played("", good);
+        assert_eq!(verified.unwrap(), "[OK]");
+        assert!(!summary.contains("INVALID"), "{summary}");
+        let lines: Vec<&str> = summary.lines().collect();
+        let wanted = "[RESULT]       ior-easy-write        2.500000 GiB/s : time 300.500 seconds";
+        assert_eq!(lines[1], wanted);
+        let wanted = "[      ]            timestamp        0.000000 kIOPS : time 300.500 seconds";
+        assert_eq!(lines[3], wanted);
+        let wanted = "[SCORE ] Bandwidth 2.500000 GiB/s : IOPS 2.500000 kiops : TOTAL 2.500000";
+        assert_eq!(*lines.last().unwrap(), wanted);
+        // Reading may be fast.
+        let fast = |phase: Phase| (good(phase).0, if phase.writes() { 300.5 } else { 0.1 });
+        assert!(played("", fast).0.is_ok());
+    }
+
+    #[test]
+    fn what_the_rules_do_not_want_is_invalid() {
+        let short = |one| move |phase| (good(phase).0, if phase == one { 299.9 } else { 301.0 });
+        for one in Phase::ALL.into_iter().filter(|phase| phase.writes()) {
+            let (verified, summary) = played("", short(one));
+            assert!(verified.unwrap_err().to_string().contains("invalid run"));
+            let marked: Vec<&str> =
+                summary.lines().filter(|line| line.ends_with("[INVALID]")).collect();
+            assert_eq!(marked.len(), 2, "the phase and the score: {summary}");
+            assert!(marked[0].contains(one.name()));
+        }
+        let none = |phase: Phase| if phase == Phase::Find { (0.0, 1.0) } else { good(phase) };
+        assert!(
+            played("", none)
+                .1
+                .contains("find        0.000000 kIOPS : time 1.000 seconds [INVALID]")
+        );
+        for config in [
+            "[debug]\nstonewall-time = 400\n",
+            "[debug]\npause-dir = x\n",
+            "[mdtest-hard]\nfiles-per-dir = 9\n",
+        ] {
+            let long = |phase| (good(phase).0, 500.0);
+            let (verified, summary) = played(config, long);
+            assert!(verified.is_err() && summary.ends_with(" [INVALID]\n"), "{config}: {summary}");
+        }
+    }
 
     #[test]
     fn the_score_is_that_of_published_runs() {
