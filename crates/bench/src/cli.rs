@@ -67,6 +67,8 @@ pub enum Command {
     Predict(sateen_model::command::Predict),
     /// How large a test of a system must be: nodes, threads, bytes and hours.
     Plan(sateen_model::command::Plan),
+    /// One HTML file with tables and figures from one or more runs; CSV and JSON.
+    Report(sateen_report::command::Report),
     /// Prints a table of rates, a column for each folder.
     Rates {
         /// Files to create, stat and remove.
@@ -131,6 +133,7 @@ pub fn run(bench: &Bench, world: Option<&dyn Communicator>) -> u8 {
         }
         Command::Memblock(memblock) => return hold(bench, memblock),
         Command::Predict(predict) => return told(predict.run(&mut std::io::stdout().lock())),
+        Command::Report(report) => return reported(report, bench.json),
         Command::Plan(plan) => return told(plan.run(&mut std::io::stdout().lock())),
         Command::Rates { files, mib, columns } => rates::run(*files, *mib, columns),
         Command::CrashWrite { dir, notes } => crash::write(dir, notes),
@@ -170,6 +173,17 @@ fn hold(bench: &Bench, memblock: &Memblock) -> u8 {
         }
         error.exit_code()
     })
+}
+
+/// What `report` ends with.
+fn reported(report: &sateen_report::command::Report, json: bool) -> u8 {
+    match report.run(json, &mut std::io::stdout().lock()) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("sateen-bench: {error}");
+            if error.is_of_input() { EXIT_USAGE } else { EXIT_FAILED }
+        }
+    }
 }
 
 /// Runs a workload, as one of the ranks or as who starts them.

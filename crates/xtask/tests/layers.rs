@@ -22,7 +22,7 @@ enum Kind {
 }
 
 /// Every room with its height: a room may use lower ones only.
-const ROOMS: [(&str, u32, Kind); 30] = [
+const ROOMS: [(&str, u32, Kind); 31] = [
     ("types", 0, Kind::Shared),
     ("wire", 1, Kind::Shared),
     ("journal", 2, Kind::Shared),
@@ -43,6 +43,7 @@ const ROOMS: [(&str, u32, Kind); 30] = [
     ("fuse", 9, Kind::Driver),
     ("model", 10, Kind::Driver),
     ("mount", 10, Kind::Driver),
+    ("report", 10, Kind::Driver),
     ("bench", 11, Kind::Driver),
     ("bench-cli", 12, Kind::Driver),
     ("capi", 11, Kind::Driver),

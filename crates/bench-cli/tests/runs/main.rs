@@ -12,4 +12,5 @@ mod memblock;
 mod model;
 mod originals;
 mod pitfalls;
+mod report;
 mod rig;

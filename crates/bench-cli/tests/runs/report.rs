@@ -1,0 +1,110 @@
+//! Reports of real runs: a page, CSV and JSON; and what is no run is refused in words.
+
+use serde_json::Value;
+
+use crate::rig::{Folder, text};
+
+/// Runs with this line; its JSON in a file.
+fn measured(folder: &Folder, name: &str, line: &str) {
+    let output = folder.run(&format!("--quiet --json {line}"));
+    assert!(output.status.success(), "{line}: {output:?}");
+    std::fs::write(folder.0.join(name), output.stdout).unwrap();
+}
+
+fn read(folder: &Folder, name: &str) -> String {
+    std::fs::read_to_string(folder.0.join(name)).unwrap()
+}
+
+#[test]
+fn runs_become_a_page_and_tables() {
+    let folder = Folder::new();
+    for ranks in [1, 3] {
+        let line = format!("-np {ranks} ior -w -r -F -b 64k -t 16k -i 2 -o f");
+        measured(&folder, &format!("ior{ranks}.json"), &line);
+    }
+    measured(&folder, "md.json", "-np 2 mdtest -F -n 20 -i 2 -d x");
+    measured(&folder, "long.json", "-np 2 ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 2 -o f");
+    let line = "report one=ior1.json one=ior3.json md.json long.json -o all.html --csv csv --json";
+    let json: Value = serde_json::from_str(&folder.works(line)).unwrap();
+    let page = read(&folder, "all.html");
+    for wanted in [
+        "Bandwidth over processes",
+        "Metadata rates (ops/s)",
+        "Spread over ranks",
+        "Rates over time",
+        "W-SHORT",
+        "one (ior3.json)",
+    ] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    assert!(page.contains("write, file-per-process (MiB/s, best repetition)"), "{page}");
+    let runs = json["runs"].as_array().unwrap();
+    assert_eq!(
+        (runs.len(), &runs[0]["label"], &runs[2]["program"]),
+        (4, &"one".into(), &"mdtest".into())
+    );
+    let ior: Value = serde_json::from_str(&read(&folder, "ior3.json")).unwrap();
+    let row = &runs[1]["outcomes"][0];
+    assert_eq!(row["repetitions"][0]["rate"], ior["tests"][0]["Results"][0]["bwMiB"]);
+    assert_eq!(row["repetitions"][0]["ranks"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        runs[1]["warnings"].as_array().unwrap().len(),
+        ior["pitfalls"].as_array().unwrap().len()
+    );
+    assert!(runs[3]["outcomes"][0]["repetitions"][0]["series"].as_array().unwrap().len() > 3);
+    let results = read(&folder, "csv/results.csv");
+    // Of ior twice write and read, of mdtest four operations, each of two repetitions; one more.
+    assert_eq!(results.lines().count(), 1 + 2 * (2 + 2 + 4) + 1, "{results}");
+    assert!(read(&folder, "csv/warnings.csv").contains("W-REPEATS"));
+    assert!(read(&folder, "csv/series.csv").lines().count() > 4);
+}
+
+#[test]
+fn without_a_word_the_page_has_a_name() {
+    let folder = Folder::new();
+    measured(&folder, "ior.json", "ior -w -b 64k -t 16k -o f");
+    assert_eq!(folder.works("report ior.json"), "report.html\n");
+    assert!(read(&folder, "report.html").starts_with("<!DOCTYPE html>"));
+    assert_eq!(folder.all(), ["ior.json", "report.html"]);
+}
+
+#[test]
+fn names_of_files_are_no_markup() {
+    let folder = Folder::new();
+    measured(&folder, "ior.json", "ior -w -b 64k -t 16k -o <img>f");
+    folder.works("report <script>=ior.json -o page.html");
+    let page = read(&folder, "page.html");
+    assert!(!page.contains("<img") && !page.contains("<script"), "{page}");
+    assert!(page.contains("&lt;img") && page.contains("&lt;script&gt;"), "{page}");
+}
+
+#[test]
+fn what_is_no_run_is_refused_and_nothing_is_written() {
+    let folder = Folder::new();
+    measured(&folder, "good.json", "ior -w -b 64k -t 16k -o f");
+    let half = read(&folder, "good.json");
+    let later = half.replace("\"format\": 1", "\"format\": 2");
+    assert_ne!(later, half);
+    for (content, why) in [
+        ("", "it is empty"),
+        ("\u{0}\u{1}garbage", "it is no JSON"),
+        ("{}", "neither sateen-bench nor IOR has written it"),
+        (&half[..half.len() / 2], "it is no JSON"),
+        (later.as_str(), "its format is 2, and this program reads 1"),
+        (
+            "{\"sateenBench\":{\"format\":1,\"program\":\"ior\"},\"Version\":\"4\"}",
+            "it is not whole",
+        ),
+    ] {
+        std::fs::write(folder.0.join("bad.json"), content).unwrap();
+        let said = folder.fails("report good.json bad.json -o page.html", 2);
+        assert!(said.contains("bad.json: ") && said.contains(why), "{said}");
+    }
+    assert!(folder.fails("report nothing.json", 2).contains("nothing.json: No such file"));
+    assert!(folder.fails("report .", 2).contains("directory"));
+    assert!(folder.fails("report", 2).contains("RUN"));
+    assert!(folder.fails("report good.json -o no/where.html", 1).contains("no/where.html"));
+    assert_eq!(folder.all(), ["bad.json", "good.json"]);
+    let help = text(&folder.run("report --help").stdout);
+    assert!(help.contains("--csv") && help.contains("Runs of one NAME belong together"), "{help}");
+}
