@@ -59,6 +59,9 @@ say "== ${MESSAGES:=1000000} messages that make no sense, to each server"
 export MESSAGES
 cargo test --locked --profile ci -p sateen --test servers -- --nocapture fuzz
 unset MESSAGES
+say "== a report in a browser"
+install_missing chromium=chromium chromedriver=chromium-driver
+cargo test --locked --profile ci -p sateen-bench-cli --features browser --test browser
 say "== a build of the project on a mount"
 cargo build --locked --profile ci -p sateen
 sateen=${CARGO_TARGET_DIR:-target}/ci/sateen

@@ -110,15 +110,13 @@ fn parse(text: &str) -> Parsed<Run> {
         "ior" => ior::run(value),
         "mdtest" => mdtest::run(value),
         "iozone" => iozone::run(value),
+        "io500" => io500::json(value),
         other => Err(format!("a report of {other:?} is not known")),
     }
 }
 
 /// Which program has written a document that does not say so.
 fn unmarked(value: &Value) -> Parsed<&'static str> {
-    if value.get("wrong_records").is_some() {
-        return Ok("iozone");
-    }
     let version = value.get("Version").and_then(Value::as_str);
     match version {
         Some(version) if value.get("tests").is_some() => {

@@ -70,10 +70,13 @@ fn by_transfer(runs: &[Run]) -> Vec<Table> {
     all.into_iter().map(table).filter(more).collect()
 }
 
+/// Nodes, processes, files or bytes, and all of it in words.
+type Scaled = (u64, u64, u64, String);
+
 /// Of other workloads: operations by scale.
 fn by_operation(runs: &[Run], program: &str, title: &str) -> Option<Table> {
-    let mut columns: BTreeSet<(u64, u64, u64, String)> = BTreeSet::new();
-    let mut rows: Vec<(String, BTreeMap<(u64, u64, u64, String), f64>)> = Vec::new();
+    let mut columns: BTreeSet<Scaled> = BTreeSet::new();
+    let mut rows: Vec<(String, BTreeMap<Scaled, f64>)> = Vec::new();
     for run in runs.iter().filter(|run| run.program == program) {
         for one in &run.outcomes {
             let files = one.files.map(|files| format!(", {files} files each"));

@@ -27,7 +27,7 @@ const PHASES: [&str; 14] = [
 ];
 
 /// A small run: its work is done long before the stonewall.
-const SMALL: &str = "[global]\ndatadir = data\nresultdir = results\n[debug]\nstonewall-time = 250\n\
+pub(crate) const SMALL: &str = "[global]\ndatadir = data\nresultdir = results\n[debug]\nstonewall-time = 250\n\
                      [ior-easy]\nblockSize = 4m\ntransferSize = 1m\n[ior-hard]\nsegmentCount = 50\n\
                      [mdtest-easy]\nn = 300\n[mdtest-hard]\nn = 300\n";
 

@@ -60,6 +60,34 @@ fn runs_become_a_page_and_tables() {
 }
 
 #[test]
+fn what_every_workload_writes_is_read() {
+    let folder = Folder::new();
+    measured(&folder, "zone.json", "-np 3 iozone -i 0 -i 1 -r 4k,1m -s 1m -t 1,3");
+    std::fs::write(folder.0.join("c.ini"), crate::io500::SMALL).unwrap();
+    folder.works("-np 2 io500 c.ini --timestamp T");
+    let line = "report zone.json a=results/T/result.json b=results/T/result.txt -o p.html --json";
+    let json: Value = serde_json::from_str(&folder.works(line)).unwrap();
+    let programs: Vec<&Value> = (0..3).map(|run| &json["runs"][run]["program"]).collect();
+    assert_eq!(programs, ["iozone", "io500", "io500"]);
+    let best = |run: usize, operation: &str| {
+        let all = json["runs"][run]["outcomes"].as_array().unwrap();
+        let found = all.iter().find(|one| one["operation"] == operation);
+        found.unwrap_or_else(|| panic!("{all:?}"))["repetitions"][0]["rate"].as_f64().unwrap()
+    };
+    for operation in ["ior-easy-write", "mdtest-hard-stat", "find", "SCORE of all"] {
+        let (json, text) = (best(1, operation), best(2, operation));
+        assert!((json / text - 1.0).abs() < 0.01 && json > 0.0, "{operation}: {json} {text}");
+    }
+    let warnings = json["runs"][1]["warnings"].as_array().unwrap();
+    let invalid = |one: &Value| one["message"].as_str().unwrap().contains("INVALID");
+    assert!(warnings.iter().any(invalid), "{warnings:?}");
+    let page = read(&folder, "p.html");
+    for wanted in ["Bandwidth of access patterns over", "IO500 (kIOPS)", "IO500 (GiB/s)"] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
 fn without_a_word_the_page_has_a_name() {
     let folder = Folder::new();
     measured(&folder, "ior.json", "ior -w -b 64k -t 16k -o f");

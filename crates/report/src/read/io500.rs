@@ -1,7 +1,10 @@
 //! IO500's `result.txt`: sections of `name = value`, one for each phase with its score, and one
-//! with the scores of all.
+//! with the scores of all. And `result.json` of `sateen-bench io500`, which has the same.
 
-use super::Parsed;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Parsed, typed};
 use crate::run::{Outcome, Repetition, Run, Unit, Warning};
 
 /// Whether a text is one.
@@ -12,6 +15,105 @@ pub(super) fn looks_so(text: &str) -> bool {
 
 fn unit(phase: &str) -> Unit {
     if phase.starts_with("ior") { Unit::Gib } else { Unit::Kiops }
+}
+
+#[derive(Deserialize)]
+struct Whole {
+    version: String,
+    #[serde(default)]
+    began: String,
+    #[serde(default)]
+    command_line: String,
+    #[serde(default)]
+    result_dir: String,
+    #[serde(default)]
+    path: String,
+    tasks: u64,
+    nodes: u64,
+    valid: bool,
+    #[serde(default)]
+    invalid_because: Vec<String>,
+    #[serde(default)]
+    remarks: Vec<String>,
+    score: Score,
+    summary: Vec<Phase>,
+    #[serde(default)]
+    finished: String,
+}
+
+#[derive(Deserialize)]
+struct Score {
+    bandwidth_gib_s: f64,
+    kiops: f64,
+    total: f64,
+}
+
+#[derive(Deserialize)]
+struct Phase {
+    operation: String,
+    score: f64,
+    seconds: f64,
+    #[serde(default)]
+    scored: bool,
+}
+
+fn invalid(phase: &str, why: &str) -> Warning {
+    let message = format!("IO500 calls it INVALID: {why}");
+    Warning { code: String::new(), phase: phase.to_owned(), message }
+}
+
+/// A remark of the run; a pitfall among them begins with its code.
+fn remark(text: &str) -> Warning {
+    let pitfall = text.strip_prefix("warning W-").and_then(|rest| rest.split_once(": "));
+    let (code, message) = match pitfall {
+        Some((code, message)) => (format!("W-{code}"), message),
+        None => (String::new(), text),
+    };
+    Warning { code, phase: String::new(), message: message.to_owned() }
+}
+
+/// Reads the JSON.
+pub(super) fn json(value: Value) -> Parsed<Run> {
+    let whole: Whole = typed(value)?;
+    // A phase that was not run scores nothing.
+    let phases = whole.summary.iter().filter(|one| one.score > 0.0);
+    let mut outcomes: Vec<Outcome> = phases
+        .map(|one| {
+            let mut outcome = outcome(&one.operation, unit(&one.operation), one.score);
+            let measured = outcome.repetitions.iter_mut();
+            measured.for_each(|measured| measured.seconds = Some(one.seconds));
+            if !one.scored {
+                outcome.operation.push_str(" (without a score)");
+            }
+            outcome
+        })
+        .collect();
+    for (name, unit, rate) in [
+        ("BW of all", Unit::Gib, whole.score.bandwidth_gib_s),
+        ("MD of all", Unit::Kiops, whole.score.kiops),
+        ("SCORE of all", Unit::Score, whole.score.total),
+    ] {
+        outcomes.push(outcome(name, unit, rate));
+    }
+    for one in &mut outcomes {
+        (one.ranks, one.nodes) = (whole.tasks, whole.nodes.max(1));
+    }
+    let mut warnings: Vec<Warning> =
+        whole.invalid_because.iter().map(|why| invalid("", why)).collect();
+    if !whole.valid && warnings.is_empty() {
+        warnings.push(invalid("", "it does not say why"));
+    }
+    warnings.extend(whole.remarks.iter().map(|text| remark(text)));
+    let facts = vec![
+        ("Command line", whole.command_line),
+        ("Version", format!("IO500 {}", whole.version)),
+        ("Path", whole.path),
+        ("Results", whole.result_dir),
+        ("Began", whole.began),
+        ("Finished", whole.finished),
+    ];
+    let (label, source) = (String::new(), String::new());
+    Ok(Run { label, source, program: "io500", facts, outcomes, warnings })
 }
 
 /// A number that may have INVALID behind it.
@@ -29,8 +131,9 @@ pub(super) fn run(text: &str) -> Parsed<Run> {
     let mut facts: Vec<(&'static str, String)> = Vec::new();
     for line in text.lines().map(str::trim) {
         if line.to_ascii_uppercase().contains("INVALID") {
-            let message = format!("IO500 calls it INVALID: {line}");
-            warnings.push(Warning { code: String::new(), phase: section.to_owned(), message });
+            warnings.push(invalid(section, line));
+        } else if line.starts_with("; warning W-") {
+            warnings.push(remark(line.trim_start_matches([';', ' '])));
         }
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             section = name.trim();
@@ -101,6 +204,7 @@ mod tests {
 ; START 2026-11-22 15:00:00
 [run]
 procs = 4
+; warning W-NODE: n1: busy
 version = io500-sc20
 result-dir = \"./results\"
 
@@ -139,7 +243,31 @@ SCORE = 3.95 [INVALID]
         ];
         assert_eq!(found, wanted);
         assert_eq!(run.outcomes[0].repetitions[0].seconds, Some(301.5));
-        assert_eq!((run.outcomes[0].ranks, run.warnings.len()), (4, 2));
+        assert_eq!((run.outcomes[0].ranks, run.warnings.len()), (4, 3));
+        let (code, message) = (&run.warnings[0].code, &run.warnings[0].message);
+        assert_eq!((code.as_str(), message.as_str()), ("W-NODE", "n1: busy"));
         assert!(super::run("[run]\n[find]\nscore = x\n").is_err());
+    }
+
+    #[test]
+    fn the_json_says_the_same() {
+        let text = r#"{
+          "version": "v", "tasks": 4, "nodes": 2, "valid": false,
+          "invalid_because": ["it took 1 s, less than 300 s"],
+          "remarks": ["warning W-SHORT: write: it took 1 s", "something"],
+          "score": {"bandwidth_gib_s": 1.25, "kiops": 12.5, "total": 3.95},
+          "summary": [
+            {"operation": "ior-easy-write", "score": 1.25, "unit": "GiB/s", "seconds": 1.5,
+             "scored": true, "valid": false},
+            {"operation": "timestamp", "score": 0.0, "unit": "kIOPS", "seconds": 0, "scored": false,
+             "valid": true}]}"#;
+        let run = json(serde_json::from_str(text).unwrap()).unwrap();
+        let names: Vec<&str> = run.outcomes.iter().map(|one| one.operation.as_str()).collect();
+        assert_eq!(names, ["ior-easy-write", "BW of all", "MD of all", "SCORE of all"]);
+        assert_eq!(run.outcomes[0].repetitions[0].seconds, Some(1.5));
+        assert_eq!((run.outcomes[3].nodes, run.outcomes[3].ranks), (2, 4));
+        let codes: Vec<&str> = run.warnings.iter().map(|one| one.code.as_str()).collect();
+        assert_eq!(codes, ["", "W-SHORT", ""]);
+        assert!(run.warnings[0].message.contains("INVALID: it took 1 s"));
     }
 }

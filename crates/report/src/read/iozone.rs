@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Parsed, Pitfall, typed};
+use super::{Parsed, Pitfall, Series, typed};
 use crate::run::{Latency, Outcome, Repetition, Run, Unit, Warning};
 
 /// Bytes of a MiB.
@@ -38,6 +38,13 @@ struct Operation {
     bandwidth: f64,
     bandwidth_sum_of_ranks: Option<f64>,
     latency: Option<Latency>,
+    start_skew: Option<f64>,
+    /// Bytes a second.
+    #[serde(default)]
+    ranks: Vec<f64>,
+    /// Records a second.
+    #[serde(default)]
+    series: Series,
 }
 
 /// Reads it.
@@ -49,7 +56,15 @@ pub(super) fn run(value: Value) -> Parsed<Run> {
             rate: one.bandwidth / MIB,
             seconds: Some(one.seconds),
             sum_of_ranks: one.bandwidth_sum_of_ranks.map(|sum| sum / MIB),
-            ..Repetition::default()
+            start_skew_s: one.start_skew,
+            ranks: one.ranks.iter().map(|rate| rate / MIB).collect(),
+            series_s: one.series.seconds.clone(),
+            series: one
+                .series
+                .rates
+                .iter()
+                .map(|rate| rate * one.record_bytes as f64 / MIB)
+                .collect(),
         };
         let same = |old: &&mut Outcome| {
             (old.operation.as_str(), old.ranks, old.nodes, old.transfer_bytes)
@@ -86,4 +101,32 @@ pub(super) fn run(value: Value) -> Parsed<Run> {
     ];
     let (label, source) = (String::new(), String::new());
     Ok(Run { label, source, program: "iozone", facts, outcomes, warnings })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_of_a_pattern_are_one_outcome() {
+        let row = |rate: f64, records: u64| {
+            serde_json::json!({
+                "operation": "readers", "tasks": 2, "nodes": 1, "record_bytes": records,
+                "seconds": 1.0, "bandwidth": rate * MIB, "bandwidth_sum_of_ranks": rate * MIB,
+                "ranks": [MIB, MIB], "series": {"seconds": [0.5], "rates": [256.0]},
+            })
+        };
+        let rows = [row(2.0, 4096), row(3.0, 4096), row(9.0, 8192)];
+        let whole = serde_json::json!({"version": "3.506", "summary": rows, "wrong_records": 5});
+        let run = run(whole).unwrap();
+        assert_eq!(run.outcomes.len(), 2);
+        let rates: Vec<f64> = run.outcomes[0].repetitions.iter().map(|one| one.rate).collect();
+        assert_eq!(rates, [2.0, 3.0]);
+        let first = &run.outcomes[0].repetitions[0];
+        assert_eq!(
+            (first.ranks.as_slice(), first.series.as_slice()),
+            (&[1.0, 1.0][..], &[1.0][..])
+        );
+        assert!(run.warnings[0].message.starts_with("5 records"));
+    }
 }
