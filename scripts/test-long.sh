@@ -4,7 +4,7 @@
 # prints (`SEED=` repeats it); LONG_SECONDS (600) for each loop that runs by the clock;
 # LONG_SEEDS (10000) seeds of the simulator, half of them on each of two cores;
 # KILL_ROUNDS (200) crashes of the process and POWER_ROUNDS (50) of the power, SERVER_ROUNDS
-# (50) of single servers. The result line at the end says what to repeat it with.
+# (200) of single servers. The result line at the end says what to repeat it with.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -45,7 +45,7 @@ unset COHERENCE_SECONDS FUZZ_SECONDS
 say "== crashes: ${KILL_ROUNDS:=200} of the process, ${POWER_ROUNDS:=50} of the power"
 ROUNDS=$KILL_ROUNDS cargo test --locked --profile ci -p sateen --test kill9 -- --nocapture
 ROUNDS=$POWER_ROUNDS cargo test --locked --profile ci -p sateen --test power_cut -- --nocapture
-say "== crashes of single servers under mounts: ${SERVER_ROUNDS:=50}"
+say "== crashes of single servers under mounts: ${SERVER_ROUNDS:=200}"
 ROUNDS=$SERVER_ROUNDS cargo test --locked --profile ci -p sateen --test servers rounds -- --nocapture
 say "== fsx, ${FSX_OPERATIONS:=100000} operations each way; two mounts, ${STEPS:=10000} steps"
 export FSX_OPERATIONS STEPS

@@ -303,6 +303,18 @@ fn nothing_is_kept_for_whom_a_client_was_before() {
 }
 
 #[test]
+fn a_late_connect_of_an_mdt_that_has_restarted_takes_nothing_from_it() {
+    let mut world = World::new(1, 64 * MIB);
+    let mut before = world.mdt();
+    let mut now = before;
+    (now.client, now.attempt) = (ClientId(before.client.0 + 1), 0);
+    assert_eq!(world.connect(&mut now), None);
+    // The network had kept it.
+    assert_eq!(world.connect(&mut before), None);
+    assert_eq!(world.call(&mut now, OstRequest::Fence { client: ClientId(5) }), Ok(OstReply::Done));
+}
+
+#[test]
 fn a_fence_waits_for_what_is_under_way_and_holds_for_ever() {
     for seed in sateen_testkit::seeds(50) {
         println!("SEED={seed}");

@@ -25,15 +25,17 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op, out: &mut Outbox) -> Result<Step
     if after.is_some() && before != after {
         // A new connection knows of no grant.
         ost.space.release(client);
-        if matches!(header.from, Endpoint::Client(_))
-            && let Some(number) = ost.writers.connected(client)
-        {
+        if !matches!(header.from, Endpoint::Client(_)) {
+            return Ok(Step::End);
+        }
+        if let Some(number) = ost.writers.connected(client) {
             ost.batch.clear();
             ost.batch.put(&keys::writer(client), &WriterRecord { number });
             ost.commit();
         }
         // Who it was before may be fenced later, by the MDT; what is kept for it here no longer
-        // serves anybody.
+        // serves anybody. An MDT begins its attempts anew when it restarts: of two of its
+        // incarnations nobody can tell which is the later.
         while let Some(old) = ost.core.exports.predecessor(client, header.from) {
             ost.core.exports.disconnect(old);
             ost.client_gone(old);

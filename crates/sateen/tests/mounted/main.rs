@@ -3,6 +3,7 @@
 //! them. Needs root and /dev/fuse.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
+mod calls;
 mod fsx;
 mod posix;
 mod programs;

@@ -12,7 +12,7 @@ use super::faults::{BEFORE_CRASHES_MAX, touched_inodes};
 use super::{Running, Settling, World};
 use crate::data::NEVER;
 use crate::invariants::Records;
-use crate::names::{Names, Node};
+use crate::names::{Inode, Names, Node};
 use crate::work::{At, Op, Out, Touched};
 
 /// A short form of what an operation is.
@@ -214,8 +214,19 @@ impl World {
         if refused(&self.model.now) || self.before_crashes.iter().any(refused) {
             return Ok(());
         }
+        // A name from then, and what the MDT says now of its inode.
+        let is_of_both = |names: &Names| {
+            let (Op::Stat { at }, Ok(Out::Attr(attr))) = (op, result) else { return false };
+            let inode = self.model.now.inodes.get(&attr.fid);
+            let is_it = |inode: &Inode| {
+                let got = (attr.mode & 0o7777, attr.nlink, attr.kind());
+                got == (inode.mode, inode.nlink, inode.kind())
+            };
+            names.find(at.dir(), &at.name) == Some(attr.fid) && inode.is_some_and(is_it)
+        };
         let now = fits(&self.model.now);
-        if now.is_ok() || self.before_crashes.iter().any(|names| fits(names).is_ok()) {
+        let may_be = |names: &Names| fits(names).is_ok() || is_of_both(names);
+        if now.is_ok() || self.before_crashes.iter().any(may_be) {
             return Ok(());
         }
         now

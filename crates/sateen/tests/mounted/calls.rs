@@ -1,6 +1,4 @@
-//! Calls that few programs make, on a real mount, held against the local disk. `SEED` repeats
-//! a run. Needs root and /dev/fuse.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
+//! Calls that few programs make, held against the local disk. `SEED` repeats a run.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -12,27 +10,22 @@ use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom, fallocate, linkat, openat,
     renameat_with, seek,
 };
-use sateen_testkit::can_mount;
-use sateen_testkit::program::Program;
 use sateen_testkit::random::Random;
+
+use crate::BINARY;
+use crate::rig::{Rig, Servers, on_both};
+
+on_both!(
+    holes_are_where_the_local_disk_has_them,
+    space_is_set_aside_and_given_back,
+    files_without_a_name,
+    a_rename_leaves_a_whiteout,
+    reading_sets_the_atime,
+    a_program_that_runs_is_not_written_from_another_mount,
+);
 
 /// What file systems reckon holes in.
 const BLOCK: u64 = 4096;
-
-fn started(name: &str, mounts: usize, options: &[&str]) -> Option<Program> {
-    if !can_mount() {
-        return None;
-    }
-    let program = Program::new(env!("CARGO_BIN_EXE_sateen"), name, mounts, options).unwrap();
-    program.up().unwrap();
-    Some(program)
-}
-
-/// Ends it, and checks what the work has left.
-fn ended(program: &Program) {
-    program.down().unwrap();
-    program.fsck().unwrap();
-}
 
 fn seed(name: &str) -> Random {
     println!("{name}:");
@@ -45,7 +38,7 @@ fn read_write(path: &Path) -> File {
 
 /// An empty file with so many stripes of 64 KiB.
 fn striped(path: &Path, stripes: u64) -> File {
-    let mut lfs = Command::new(env!("CARGO_BIN_EXE_sateen"));
+    let mut lfs = Command::new(BINARY);
     lfs.args(["lfs", "setstripe", "-S", "65536", "-c", &stripes.to_string()]).arg(path);
     let output = lfs.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -94,15 +87,14 @@ fn change(files: [&File; 2], random: &mut Random, ways: u64) -> String {
     format!("{what} {offset}+{len}")
 }
 
-#[test]
-fn holes_are_where_the_local_disk_has_them() {
-    let Some(program) = started("holes", 2, &["--osts", "4"]) else { return };
+fn holes_are_where_the_local_disk_has_them(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "holes", 2, false) else { return };
     let mut random = seed("holes");
     for stripes in 1..=4 {
         let name = format!("file{stripes}");
-        let here = striped(&program.mnt().join(&name), stripes);
-        let there = read_write(&program.scratch().join(&name));
-        let other = program.mounts()[1].join(&name);
+        let here = striped(&rig.mnt().join(&name), stripes);
+        let there = read_write(&rig.local().join(&name));
+        let other = rig.mounts()[1].join(&name);
         let mut done = Vec::new();
         for round in 0..60 {
             done.push(change([&here, &there], &mut random, 12));
@@ -119,8 +111,8 @@ fn holes_are_where_the_local_disk_has_them() {
         // Where space is set aside file systems may find a hole or data, but never lose any.
         for round in 0..60 {
             done.push(change([&here, &there], &mut random, 15));
-            let right = fs::read(program.scratch().join(&name)).unwrap();
-            assert!(fs::read(program.mnt().join(&name)).unwrap() == right, "{done:?}");
+            let right = fs::read(rig.local().join(&name)).unwrap();
+            assert!(fs::read(rig.mnt().join(&name)).unwrap() == right, "{done:?}");
             let mut kept = vec![0; right.len()];
             let seen = if round % 10 == 0 { &File::open(&other).unwrap() } else { &here };
             for (from, to) in pieces(seen) {
@@ -130,16 +122,15 @@ fn holes_are_where_the_local_disk_has_them() {
             assert!(kept == right, "{stripes} stripes: {done:?}");
         }
     }
-    ended(&program);
+    rig.end();
 }
 
 /// What is set aside, emptied and freed is counted, and reads as it should everywhere.
-#[test]
-fn space_is_set_aside_and_given_back() {
-    let Some(program) = started("space", 2, &["--osts", "2"]) else { return };
-    let path = program.mnt().join("file");
+fn space_is_set_aside_and_given_back(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "space", 2, false) else { return };
+    let path = rig.mnt().join("file");
     let file = striped(&path, 2);
-    let other = program.mounts()[1].join("file");
+    let other = rig.mounts()[1].join("file");
     let blocks = || file.metadata().unwrap().blocks() / 8;
     file.write_all_at(&[7; 64 << 12], 0).unwrap();
     assert_eq!(blocks(), 64);
@@ -171,7 +162,7 @@ fn space_is_set_aside_and_given_back() {
     let read_only = File::open(&path).unwrap();
     assert_eq!(fallocate(&read_only, zero, 0, BLOCK), Err(rustix::io::Errno::BADF));
     drop((file, read_only));
-    ended(&program);
+    rig.end();
 }
 
 /// What lies in a folder.
@@ -194,10 +185,9 @@ fn link_open(file: &File, to: &Path) -> rustix::io::Result<()> {
     linkat(CWD, fd, CWD, to, AtFlags::SYMLINK_FOLLOW)
 }
 
-#[test]
-fn files_without_a_name() {
-    let Some(program) = started("tmpfile", 2, &[]) else { return };
-    let (mnt, other) = (program.mnt(), &program.mounts()[1]);
+fn files_without_a_name(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "tmpfile", 2, false) else { return };
+    let (mnt, other) = (rig.mnt(), &rig.mounts()[1]);
     let file = tmpfile(mnt, OFlags::empty());
     file.write_all_at(b"secret", 0).unwrap();
     assert_eq!((file.metadata().unwrap().nlink(), file.metadata().unwrap().len()), (0, 6));
@@ -226,7 +216,7 @@ fn files_without_a_name() {
     for at in ["one", "nothing"] {
         let flags = OFlags::TMPFILE | OFlags::RDWR;
         let there = openat(CWD, mnt.join(at), flags, Mode::from(0o600)).map(drop);
-        let right = openat(CWD, program.scratch().join("disk/nothing"), flags, Mode::from(0o600));
+        let right = openat(CWD, rig.local().join("disk/nothing"), flags, Mode::from(0o600));
         let right = if at == "one" { Err(rustix::io::Errno::NOTDIR) } else { right.map(drop) };
         assert_eq!(there, right, "{at}");
     }
@@ -236,19 +226,24 @@ fn files_without_a_name() {
     link_open(&synced, &mnt.join("synced")).unwrap();
     synced.sync_all().unwrap();
     File::open(mnt).unwrap().sync_all().unwrap();
-    program.kill(program.pid().unwrap(), || ()).unwrap();
-    program.fsck().unwrap();
-    drop((file, taken, synced));
-    program.up().unwrap();
+    match &rig {
+        Rig::Embedded(program) => {
+            program.kill(program.pid().unwrap(), || ()).unwrap();
+            program.fsck().unwrap();
+            drop((file, taken, synced));
+            program.up().unwrap();
+        }
+        // What killed servers have lost is for other tests to see.
+        Rig::Separate { .. } => drop((file, taken, synced)),
+    }
     assert_eq!(names(mnt), ["one", "synced", "two"]);
     assert!(fs::read(mnt.join("synced")).unwrap() == [5; 3 << 20]);
-    ended(&program);
+    rig.end();
 }
 
-#[test]
-fn a_rename_leaves_a_whiteout() {
-    let Some(program) = started("whiteout", 2, &[]) else { return };
-    let (mnt, other) = (program.mnt(), &program.mounts()[1]);
+fn a_rename_leaves_a_whiteout(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "whiteout", 2, false) else { return };
+    let (mnt, other) = (rig.mnt(), &rig.mounts()[1]);
     fs::write(mnt.join("old"), "text").unwrap();
     fs::create_dir(mnt.join("dir")).unwrap();
     assert_eq!(fs::read(other.join("old")).unwrap(), b"text");
@@ -268,7 +263,7 @@ fn a_rename_leaves_a_whiteout() {
     rename("dir/new", "old", RenameFlags::empty()).unwrap();
     assert_eq!(fs::read(other.join("old")).unwrap(), b"text");
     assert!(names(&other.join("dir")).is_empty());
-    ended(&program);
+    rig.end();
 }
 
 /// Waits until something is so: what the kernel does not wait for takes a moment.
@@ -279,10 +274,9 @@ fn soon(what: impl Fn() -> bool) -> bool {
     })
 }
 
-#[test]
-fn reading_sets_the_atime() {
-    let Some(program) = started("atime", 2, &[]) else { return };
-    let (path, other) = (program.mnt().join("file"), program.mounts()[1].join("file"));
+fn reading_sets_the_atime(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "atime", 2, false) else { return };
+    let (path, other) = (rig.mnt().join("file"), rig.mounts()[1].join("file"));
     fs::write(&path, [1; 10_000]).unwrap();
     let meta = || fs::metadata(&path).unwrap();
     let written = meta();
@@ -316,7 +310,7 @@ fn reading_sets_the_atime() {
     File::open(&path).unwrap().read_at(&mut [0; 10], 0).unwrap();
     assert!(meta().accessed().unwrap() > changed.accessed().unwrap());
     // Directories.
-    let dir = program.mnt().join("dir");
+    let dir = rig.mnt().join("dir");
     fs::create_dir(&dir).unwrap();
     let made = fs::metadata(&dir).unwrap().accessed().unwrap();
     names(&dir);
@@ -324,13 +318,12 @@ fn reading_sets_the_atime() {
     assert!(listed > made);
     names(&dir);
     assert_eq!(fs::metadata(&dir).unwrap().accessed().unwrap(), listed);
-    ended(&program);
+    rig.end();
 }
 
-#[test]
-fn a_program_that_runs_is_not_written_from_another_mount() {
-    let Some(program) = started("busy", 2, &[]) else { return };
-    let (here, there) = (program.mnt().join("sleep"), program.mounts()[1].join("sleep"));
+fn a_program_that_runs_is_not_written_from_another_mount(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "busy", 2, false) else { return };
+    let (here, there) = (rig.mnt().join("sleep"), rig.mounts()[1].join("sleep"));
     fs::copy("/bin/sleep", &here).unwrap();
     let mut running = Command::new(&here).arg("600").spawn().unwrap();
     let write = || File::options().write(true).open(&there).map(drop);
@@ -345,5 +338,5 @@ fn a_program_that_runs_is_not_written_from_another_mount() {
     // The kernel says later that nobody runs it any more.
     assert!(soon(|| write().is_ok()));
     assert!(Command::new(&there).arg("0").status().unwrap().success());
-    ended(&program);
+    rig.end();
 }
