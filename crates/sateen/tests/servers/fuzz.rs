@@ -28,7 +28,7 @@ use sateen_wire::{
 use crate::BINARY;
 use common::{Any, Entropy, Random, mutate};
 
-const MESSAGES: u64 = 20_000;
+const MESSAGES: u64 = 10_000;
 /// Requests between a `Connect` and its `Disconnect`, if the server does not end it before.
 const LIFE_REQUESTS: u64 = 4000;
 const SLOTS: usize = 32;
