@@ -262,7 +262,9 @@ impl Allocator {
                 self.targets.get(*at).map(|target| (target.credit, core::cmp::Reverse(*at)))
             });
             let Some(target) = best.and_then(|at| self.targets.get_mut(at)) else { break };
-            target.credit -= total / count as i128;
+            // A file has one object on each: one that cannot be given its whole share saves up no
+            // more of it than one round's, and the others, which get the rest, owe no more.
+            target.credit = (target.credit - total / count as i128).clamp(-total, total);
             osts.push(target.index);
         }
         osts
@@ -312,6 +314,23 @@ mod tests {
         let taken = firsts(&mut allocator, &ONE, 400);
         let first = taken.iter().filter(|index| **index == 0).count();
         assert!((295..=305).contains(&first), "{first}");
+    }
+
+    #[test]
+    fn what_an_ost_could_not_be_given_is_not_made_up_for_later() {
+        let mut allocator = osts(&[800, 10, 10, 10]);
+        let two = StripePolicy { stripe_count: 2, ..ONE };
+        firsts(&mut allocator, &two, 10_000);
+        // Now it is the fullest.
+        for (index, free) in (0..).zip([100, 500, 500, 500]) {
+            allocator.set_statfs(index, space(free << 30).unwrap());
+        }
+        let mut on_it = 0;
+        for _ in 0..100 {
+            let made = allocator.choose(&two, 1).unwrap().unwrap();
+            on_it += usize::from(made.layout.components[0].osts.contains(&0));
+        }
+        assert!(on_it < 30, "{on_it} of 100 files");
     }
 
     #[test]

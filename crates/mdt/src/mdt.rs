@@ -434,15 +434,16 @@ impl Service for Mdt {
         if self.core.is_poisoned() {
             return;
         }
-        while let Some(client) = self.locks.overdue(now.mono_ns) {
-            self.evict(client, out);
-        }
         let silent: Vec<(u32, bool)> = self.osp.silent(now.mono_ns).collect();
         for (ost, silent) in silent {
             self.alloc.set_silent(ost, silent);
         }
         self.run_llog(now, out);
         self.settle(now, out);
+        // What is held may be the very lock that is asked back.
+        if self.held.is_empty() {
+            self.evict_overdue(now, out);
+        }
     }
 
     fn on_space(&mut self, space: StatFs) {
@@ -455,6 +456,19 @@ impl Service for Mdt {
 }
 
 impl Mdt {
+    /// Throws out who has not given a lock back in time.
+    fn evict_overdue(&mut self, now: Timestamp, out: &mut Outbox) {
+        let mut any = false;
+        while let Some(client) = self.locks.overdue(now.mono_ns) {
+            self.evict(client, out);
+            any = true;
+        }
+        if any {
+            self.run_llog(now, out);
+            self.settle(now, out);
+        }
+    }
+
     /// Nothing is executed any more; everybody who waits is told.
     pub(crate) fn stop(&mut self, out: &mut Outbox) {
         self.core.poison(out);

@@ -539,12 +539,14 @@ mod tests {
         assert_eq!(old.told.len(), 1, "who waits is told that there is something new");
         assert_eq!(params(&mut old, set(inactive, Some("0"))), Ok((1, kept.clone())), "it was so");
         assert_eq!(params(&mut old, set("other", None)).unwrap().0, 1);
+        // As long as they can be: all of them make one record.
+        let long = |number: usize| format!("{number:0>255}");
         for number in 1..PARAMS_MAX {
-            params(&mut old, set(&format!("p{number}"), Some("1"))).unwrap();
+            params(&mut old, set(&long(number), Some(&long(number)))).unwrap();
         }
         assert_eq!(params(&mut old, set("one.more", Some("1"))), Err(Errno::ENOSPC));
         for number in 1..PARAMS_MAX {
-            params(&mut old, set(&format!("p{number}"), None)).unwrap();
+            params(&mut old, set(&long(number), None)).unwrap();
         }
         let checkpoint = old.mgs.store().begin_checkpoint().unwrap();
         old.index.checkpoint(&checkpoint.table, checkpoint.upto).unwrap();

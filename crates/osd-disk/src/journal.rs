@@ -155,6 +155,12 @@ impl DiskJournal {
         Ok(Self { inner })
     }
 
+    /// Bytes of the segments that are in use. A start begins a new one, however little is in the
+    /// one before.
+    pub fn bytes_used(&self) -> u64 {
+        self.inner.used.len() as u64 * self.inner.options.segment_bytes
+    }
+
     /// Reads a journal at rest as [`DiskJournal::open`] does, and changes nothing.
     ///
     /// # Errors

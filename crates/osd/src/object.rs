@@ -255,6 +255,23 @@ pub enum ObjectDone {
 }
 
 impl ObjectOp {
+    /// Whether it changes nothing: if it fails, nothing that was promised is in doubt.
+    pub fn only_looks(&self) -> bool {
+        match self {
+            ObjectOp::Read { .. }
+            | ObjectOp::Seek { .. }
+            | ObjectOp::Stat { .. }
+            | ObjectOp::List { .. }
+            | ObjectOp::ListFile { .. }
+            | ObjectOp::StatFs => true,
+            ObjectOp::Write { .. }
+            | ObjectOp::Punch { .. }
+            | ObjectOp::Allocate { .. }
+            | ObjectOp::Remove { .. }
+            | ObjectOp::Sync { .. } => false,
+        }
+    }
+
     /// Runs the operation on a store.
     pub fn run(self, store: &dyn ObjectStore) -> ObjectDone {
         self.try_run(store).unwrap_or_else(ObjectDone::Failed)

@@ -280,6 +280,22 @@ fn what_is_queued_dies_with_its_client() {
 }
 
 #[test]
+fn nobody_reads_beyond_the_end_of_all_objects() {
+    let mut world = World::new(1, 64 * MIB);
+    let mut client = world.client(1);
+    let a = object(1, 0);
+    world.write(&mut client, a, 0, b"x").unwrap();
+    let mut read =
+        |offset, len| world.call(&mut client, OstRequest::Read { object: a, offset, len });
+    let end = i64::MAX as u64;
+    for (offset, len) in [(end - 1, 4096), (end, 2)] {
+        assert_eq!(read(offset, len), Ok(OstReply::Read { len: 0 }));
+    }
+    assert_eq!(read(end + 1, 1), Err(Errno::EINVAL));
+    assert_eq!(read(0, 4096), Ok(OstReply::Read { len: 1 }));
+}
+
+#[test]
 fn nothing_is_kept_for_whom_a_client_was_before() {
     let mut world = World::new(1, 64 * MIB);
     let mut before = world.client(1);

@@ -63,8 +63,8 @@ pub struct HostParts<S> {
     pub objects: Option<Arc<dyn ObjectStore>>,
     /// Its journal.
     pub journal: Box<dyn JournalDevice>,
-    /// Bytes of it that were replayed: a server that dies again and again would else never
-    /// have written enough to make a checkpoint.
+    /// Bytes that it takes on the disk already: a server that dies again and again would else
+    /// never have written enough to make a checkpoint.
     pub journal_bytes: u64,
     /// What the service wants done first: the effects of its making.
     pub first: Outbox,
@@ -269,6 +269,7 @@ impl<S: Service + 'static> TargetHost<S> {
     }
 
     fn object_step(self: &Arc<Self>, id: IoId, op: ObjectOp, out: &mut Outbox) -> u64 {
+        let only_looks = op.only_looks();
         let done = match &self.objects {
             Some(objects) => op.run(objects.as_ref()),
             None => {
@@ -277,6 +278,7 @@ impl<S: Service + 'static> TargetHost<S> {
         };
         if let ObjectDone::Failed(error) = &done
             && error.poisons()
+            && !only_looks
         {
             self.poison("object I/O", error, out);
         }

@@ -346,6 +346,41 @@ fn a_disk_that_fills_up_gives_enospc_and_goes_on() {
     umount(&fs_.data);
 }
 
+/// The first file below a folder that holds these bytes.
+fn holding(folder: &Path, bytes: &[u8]) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.into_iter().find_map(|path| match path.is_dir() {
+        true => holding(&path, bytes),
+        false => fs::read(&path).is_ok_and(|there| there == bytes).then_some(path),
+    })
+}
+
+#[test]
+fn what_cannot_be_read_harms_its_reader_alone() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("unreadable");
+    fs_.ok(&["up", "--osts", "1"]);
+    let [broken, sound] = ["broken", "sound"].map(|name| fs_.mnt().join(name));
+    for file in [&broken, &sound] {
+        fs::write(file, file.file_name().unwrap().as_encoded_bytes()).unwrap();
+    }
+    fs_.ok(&["down"]);
+    let object = holding(&fs_.data.join("ost0000/objects"), b"broken").unwrap();
+    fs::remove_file(&object).unwrap();
+    fs::create_dir(&object).unwrap();
+    fs_.ok(&["up"]);
+    for _ in 0..2 {
+        let error = fs::read(&broken).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "{error}");
+    }
+    assert_eq!(fs::read(&sound).unwrap(), b"sound");
+    fs::write(&sound, "still served").unwrap();
+    fs::File::open(&sound).unwrap().sync_all().unwrap();
+    fs_.ok(&["down"]);
+}
+
 /// A process that was killed but whose connection to the kernel lives on: what happens when
 /// one of its threads waits in the kernel for an answer of its own. The guard must free the
 /// programs on the mount.

@@ -161,7 +161,7 @@ impl Core {
         // Pages are large, and cheaper made again than kept for a duplicate.
         let large = matches!(
             reply.body,
-            ReplyBody::Mdt(MdtReply::Entries { .. })
+            ReplyBody::Mdt(MdtReply::Entries { .. } | MdtReply::Bytes { .. })
                 | ReplyBody::Ost(OstReply::Objects(_))
                 | ReplyBody::Mgs(MgsReply::Config { .. } | MgsReply::Params { .. })
         );
@@ -293,19 +293,23 @@ impl Core {
 fn is_repeatable(request: &Request) -> bool {
     matches!(
         request,
-        Request::Mdt(MdtRequest::ReadDir { .. })
-            | Request::Ost(
-                OstRequest::Read { .. }
-                    | OstRequest::GetAttr { .. }
-                    | OstRequest::List { .. }
-                    | OstRequest::ListFile { .. }
-            )
-            | Request::Mgs(
-                MgsRequest::GetConfig
-                    | MgsRequest::GetParams
-                    | MgsRequest::WaitConfig { .. }
-                    | MgsRequest::Register { .. }
-            )
+        Request::Mdt(
+            MdtRequest::ReadDir { .. }
+                | MdtRequest::ReadLink { .. }
+                | MdtRequest::GetXattr { .. }
+                | MdtRequest::ListXattr { .. }
+                | MdtRequest::GetLinks { .. }
+        ) | Request::Ost(
+            OstRequest::Read { .. }
+                | OstRequest::GetAttr { .. }
+                | OstRequest::List { .. }
+                | OstRequest::ListFile { .. }
+        ) | Request::Mgs(
+            MgsRequest::GetConfig
+                | MgsRequest::GetParams
+                | MgsRequest::WaitConfig { .. }
+                | MgsRequest::Register { .. }
+        )
     )
 }
 
@@ -375,6 +379,30 @@ mod tests {
             assert_eq!(features, agreed);
             assert_eq!(core.exports.features(ClientId(1)), Some(agreed));
         }
+    }
+
+    #[test]
+    fn a_value_is_read_again_rather_than_kept_for_a_duplicate() {
+        let config = CoreConfig { me: Endpoint::Mdt(0), boot_epoch: 1, hash_key: 2 };
+        let mut core = Core::new(config, Store::new(1, 0, StoreLimits::default()));
+        let mut out = Outbox::new();
+        let connection = core.exports.connect(ClientId(1), Endpoint::Client(ClientId(1)), 1);
+        let Connection::Open(generation) = connection else { panic!("{connection:?}") };
+        let header = Header { generation, ..header(0) };
+        let list = MdtRequest::ListXattr { fid: sateen_types::Fid::ROOT };
+        let message = || Message {
+            header,
+            body: Body::Request(Request::Mdt(list.clone())),
+            bulk: Bulk::None,
+        };
+        assert!(core.admit(message(), &mut out).is_some());
+        let bytes = MdtReply::Bytes(vec![7; 60_000].into());
+        core.answer(&header, Reply::ok(ReplyBody::Mdt(bytes)), Bulk::None, &mut out);
+        let Admission::Again(kept) = core.exports.admit(&header, false) else {
+            panic!("forgotten")
+        };
+        assert!(matches!(kept.body, Body::Reply(Reply { body: ReplyBody::Empty, .. })));
+        assert!(core.admit(message(), &mut out).is_some(), "it is executed again");
     }
 
     #[test]

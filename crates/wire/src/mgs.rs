@@ -137,7 +137,7 @@ impl Wire for Vec<TargetInfo> {
 }
 
 /// Most parameters that an MGS keeps.
-pub const PARAMS_MAX: usize = 256;
+pub const PARAMS_MAX: usize = 255;
 /// Bytes of the shortest parameter: two names of a length and a letter.
 const PARAM_BYTES_MIN: usize = 4;
 

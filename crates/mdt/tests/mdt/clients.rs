@@ -200,18 +200,46 @@ fn a_request_that_waits_for_the_index_is_void_once_its_client_has_connected_anew
     assert_eq!(world.lookup(B, ROOT, "twice"), Err(Errno::ENOENT), "it was given up");
 }
 
+/// More than the journal takes at once: requests are held until it is written.
+fn fill_journal(world: &mut World) {
+    let mut large = Batch::new();
+    for key in 0..144u8 {
+        large.put_with(&Key::tag(b'~').with(&[key]), |out| out.resize(out.len() + (60 << 10), 7));
+    }
+    world.mdt.store().commit(&large);
+}
+
+#[test]
+fn nobody_is_evicted_whose_answer_waits_for_the_journal() {
+    let mut world = World::with_clients(1);
+    let (reply, _) = world.creat(A, ROOT, "f", DATA);
+    let fid = reply.grants.iter().next().unwrap().fid;
+    world.clients.get_mut(&A).unwrap().obliging = false;
+    let wants = world.start(B, MdtRequest::Enqueue { fid, mode: LockMode::Pw, bits: DATA });
+    let asked = world.clients.get_mut(&A).unwrap().callbacks.pop_front();
+    let Some(Callback::Blocking { id, .. }) = asked else { panic!("{asked:?}") };
+    fill_journal(&mut world);
+    let gives = MdtRequest::Cancel { fid, id, report: None };
+    let header = world.header(Call { client: A, slot: 900, seq: 1 });
+    let body = Body::Request(Request::Mdt(gives));
+    let mut out = Outbox::new();
+    world.mdt.on_message(world.now, Message { header, body, bulk: Bulk::None }, &mut out);
+    world.now.mono_ns += sateen_mdt::CALLBACK_LIMIT_NS + 1_000_000_000;
+    world.mdt.on_tick(world.now, &mut out);
+    out.drain().for_each(drop);
+    assert!(world.mdt.is_connected(A));
+    world.rest();
+    assert!(world.mdt.is_connected(A));
+    assert_eq!(world.reply(wants).map(|reply| reply.error), Some(None));
+}
+
 #[test]
 fn a_goodbye_is_heard_when_nothing_else_is() {
     let mut world = World::with_clients(1);
     let (reply, _) = world.creat(A, ROOT, "f", DATA);
     let fid = reply.grants.iter().next().unwrap().fid;
     assert!(world.mdt.lock_holders(fid).any(|held| held.client == A));
-    // More than the journal takes at once: requests are held until it is written.
-    let mut large = Batch::new();
-    for key in 0..144u8 {
-        large.put_with(&Key::tag(b'~').with(&[key]), |out| out.resize(out.len() + (60 << 10), 7));
-    }
-    world.mdt.store().commit(&large);
+    fill_journal(&mut world);
     let mut out = Outbox::new();
     let mut send = |world: &mut World, slot, seq, request| {
         let header = world.header(Call { client: A, slot, seq });

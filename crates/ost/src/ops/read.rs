@@ -17,8 +17,10 @@ const READ_BUFFERS_MAX: usize = 256 << 20;
 pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     let Work::Request { request, bulk, .. } = &mut op.work else { return Err(unexpected()) };
     let OstRequest::Read { object, offset, len } = *request else { return Err(unexpected()) };
-    let len = len as usize;
-    if len > BULK_MAX || offset > OBJECT_BYTES_MAX {
+    let beyond = OBJECT_BYTES_MAX.checked_sub(offset).ok_or(Fault::Errno(Errno::EINVAL))?;
+    // No object reaches further.
+    let len = (len as usize).min(usize::try_from(beyond).unwrap_or(usize::MAX));
+    if len > BULK_MAX {
         return Err(Fault::Errno(Errno::EINVAL));
     }
     // The bulk keeps its kind, so that the answer goes back in the same shape.

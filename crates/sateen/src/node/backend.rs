@@ -24,7 +24,7 @@ pub(crate) struct Opened {
     pub index: Arc<dyn Index>,
     /// Its journal.
     pub journal: Box<dyn JournalDevice>,
-    /// Bytes of it that were replayed.
+    /// Bytes that it takes on the disk.
     pub journal_bytes: u64,
     /// Its objects, on an OST.
     pub objects: Option<Arc<dyn ObjectStore>>,
@@ -103,11 +103,7 @@ pub(crate) fn open(target: &Target, sharers: u32) -> Outcome<Opened> {
     let sizes = sizes(me);
     let index = DiskIndex::open(&folder.index(), sizes.index).map_err(|error| failed(&error))?;
     let mut recovery = Recovery::new(epoch, index.checkpointed(), sizes.store);
-    let mut journal_bytes = 0;
-    let replay = |payload: &[u8]| {
-        journal_bytes += payload.len() as u64;
-        recovery.frame(payload).map_err(StartError::Recovery)
-    };
+    let replay = |payload: &[u8]| recovery.frame(payload).map_err(StartError::Recovery);
     let checkpointed = index.checkpointed();
     let journal = DiskJournal::open(&folder.journal(), epoch, checkpointed, sizes.journal, replay)
         .map_err(|error| match error {
@@ -126,6 +122,7 @@ pub(crate) fn open(target: &Target, sharers: u32) -> Outcome<Opened> {
         }
         _ => None,
     };
+    let journal_bytes = journal.bytes_used();
     let (index, journal) = (Arc::new(index), Box::new(journal));
     Ok(Opened { store, index, journal, journal_bytes, objects, folder })
 }
