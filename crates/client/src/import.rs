@@ -49,8 +49,45 @@ struct Pending {
     pin: bool,
     /// Nobody waits for the answer: a ping.
     unheard: bool,
+    /// Whoever asked has not waited for the answer.
+    left: bool,
     /// It was asked on a connection before this one, and may have been executed there.
     asked_before: bool,
+}
+
+/// Somebody waits for the answer in a slot. One that stops to, because it takes too long, leaves
+/// the slot to others as soon as the answer is there.
+struct Asked<'a> {
+    import: &'a Import,
+    slot: u16,
+    owner: u64,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let line = {
+            let mut state = lock(&self.import.state);
+            let State { slots, free, line, .. } = &mut *state;
+            let Some(slot) = slots.get_mut(usize::from(self.slot)) else { return };
+            if slot.owner != self.owner {
+                return;
+            }
+            slot.owner = 0;
+            match &mut slot.state {
+                SlotState::Busy(pending) => {
+                    pending.left = true;
+                    return;
+                }
+                SlotState::Answered(_) => {
+                    slot.state = SlotState::Free;
+                    free.push(self.slot);
+                }
+                SlotState::Free => return,
+            }
+            line.take()
+        };
+        line.wake();
+    }
 }
 
 impl Pending {
@@ -245,7 +282,7 @@ impl State {
         let boot_epoch = self.boot_epoch;
         for (number, slot) in (0..).zip(&mut self.slots) {
             match &slot.state {
-                SlotState::Busy(pending) if pending.unheard => {
+                SlotState::Busy(pending) if pending.unheard || pending.left => {
                     slot.state = SlotState::Free;
                     self.free.push(number);
                 }
@@ -538,6 +575,7 @@ impl Import {
         )
         .await?;
         port.send(message);
+        let _asked = Asked { import: self, slot, owner };
         let (answer, woken) = until(
             &self.state,
             |s| &mut s.answers,
@@ -599,6 +637,7 @@ impl Import {
             stamp,
             pin,
             unheard,
+            left: false,
             asked_before: false,
         }));
         Some(Message { header, body, bulk })
@@ -667,6 +706,11 @@ impl Import {
                 reply.error = Some(Errno::EIO);
             }
             if pending.unheard {
+                slot.state = SlotState::Free;
+                state.free.push(header.slot);
+                (state.line.take(), Arrival::Answer)
+            } else if pending.left {
+                install(&reply, stamp, pin);
                 slot.state = SlotState::Free;
                 state.free.push(header.slot);
                 (state.line.take(), Arrival::Answer)

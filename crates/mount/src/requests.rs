@@ -354,6 +354,10 @@ impl Call {
     }
 
     async fn setattr(&self, ino: u64, attr: &SetattrIn, cred: Cred) -> Result<Known> {
+        // By a descriptor that an eviction has taken, others' data is not cut.
+        if let (Some(fh), Some(_)) = (attr.fh, attr.size) {
+            self.client.still_open(fh)?;
+        }
         self.client.setattr(convert::fid_of(ino)?, set_attr(attr), cred).await
     }
 

@@ -205,6 +205,11 @@ impl Client {
             cred,
         };
         let made = self.make(parent, name, make).await?;
+        if made.attr.kind() != FileKind::Regular {
+            // Another client has made something else of this name, which the MDT does not open.
+            // The kernel looks the name up again.
+            return Err(Errno::ESTALE);
+        }
         let inode = self.inode(made.attr.fid);
         self.begin_open(&inode, how);
         inode.update(|state| {
@@ -348,6 +353,14 @@ impl Client {
             |state| state.read_locks().next().is_none().then_some(()),
         )
         .await;
+    }
+
+    /// Whether what is open under this handle is still so at the MDT.
+    ///
+    /// # Errors
+    /// `EIO` if it was lost with an eviction, and `EBADF` if it never was.
+    pub fn still_open(&self, handle: u64) -> Result<()> {
+        self.file(handle).map(drop)
     }
 
     pub(crate) fn file(&self, handle: u64) -> Result<Arc<File>> {

@@ -79,13 +79,18 @@ impl Client {
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
         let change = self.change_range(inode, &layout, (offset, end), (how, keep_size), era);
         let changed = change.await;
-        if matches!(changed, Err(Errno::ENOSPC | Errno::EOPNOTSUPP | Errno::EFBIG)) {
+        if matches!(changed, Err(Errno::EOPNOTSUPP | Errno::EFBIG)) {
             return changed;
         }
-        // As a write that fails: what may have happened counts, also for the size.
+        // As a write that fails: what may have happened counts, also for the size. If one OST has
+        // no room, others have set theirs aside: the MDT has to know that there are objects.
         let mtime = self.port.now().wall();
-        let grown = if keep_size || how == Falloc::PunchHole { 0 } else { end };
-        inode.update(|state| state.wrote(grown, 0, mtime));
+        let as_long = keep_size || how == Falloc::PunchHole || changed == Err(Errno::ENOSPC);
+        let grown = if as_long { 0 } else { end };
+        inode.update(|state| {
+            state.wrote(grown, 0, mtime);
+            state.blocks_doubtful |= changed.is_err();
+        });
         changed?;
         // How much space came or went, only the OSTs know; also those that had no part in it.
         let glimpse = self.not_longer_than(ANSWER_NS, self.glimpse(inode.fid, &layout));

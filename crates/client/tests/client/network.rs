@@ -6,9 +6,10 @@ use bytes::Bytes;
 use std::sync::Arc;
 
 use sateen_client::{Connection, Patience};
-use sateen_types::{Endpoint, Errno, Falloc, Layout, Nid, Result};
+use sateen_types::{Attr, Endpoint, Errno, Falloc, Fid, Layout, Nid, Result};
 use sateen_wire::{
-    Header, LockMode, MdtReply, OstReply, OstRequest, Reply, ReplyBody, Request, TargetInfo,
+    Header, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request,
+    TargetInfo,
 };
 
 use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
@@ -348,6 +349,35 @@ fn an_allocation_is_of_the_run_that_answered() {
 }
 
 #[test]
+fn a_slot_is_free_again_when_an_answer_comes_too_late_for_who_asked() {
+    for answered_first in [false, true] {
+        let rig = Rig::with_osts(1);
+        let handle = open(&rig, 0);
+        let client = rig.client.clone();
+        let allocate = (0, 4096);
+        let mut allocating = rig
+            .start(async move { client.allocate(handle, allocate, Falloc::Allocate, false).await });
+        let (header, _) = rig.take_ost();
+        rig.answer(&header, Reply::ok(ReplyBody::Ost(OstReply::Done)));
+        assert!(rig.poll(&mut allocating).is_none(), "it asks how much space that took");
+        let glimpse = rig.take();
+        let late = Reply::ok(ReplyBody::Ost(OstReply::Objects(Vec::new())));
+        if answered_first {
+            // It has come, and whoever asked goes before it looks.
+            rig.answer(&glimpse, late);
+            drop(allocating);
+        } else {
+            rig.later(2 * SECOND_NS);
+            assert_eq!(rig.poll(&mut allocating), Some(Ok(())), "it does not wait for ever");
+            rig.answer(&glimpse, late);
+        }
+        let imports = rig.client.imports();
+        let ost = imports.iter().find(|import| import.target == Endpoint::Ost(0)).unwrap();
+        assert_eq!(ost.in_flight, 0);
+    }
+}
+
+#[test]
 fn a_file_grows_with_its_last_object_when_all_have_room() {
     let rig = Rig::with_osts(2);
     let handle = open_striped(&rig, vec![0, 1]);
@@ -366,6 +396,43 @@ fn a_file_grows_with_its_last_object_when_all_have_room() {
     assert_eq!((first.to, keep_size, len), (Endpoint::Ost(0), false, 2 << 20));
     rig.answer(&first, Reply::error(Errno::ENOSPC));
     assert_eq!(rig.poll(&mut allocating), Some(Err(Errno::ENOSPC)));
+    // The MDT hears that the file may have objects, or it would not have them removed with it.
+    let client = rig.client.clone();
+    let mut closing = rig.start(async move { client.close(handle).await });
+    let told = loop {
+        assert!(rig.poll(&mut closing).is_none());
+        match rig.take_request() {
+            (_, Request::Mdt(MdtRequest::Close { report, .. })) => break report,
+            (header, Request::Ost(OstRequest::GetAttr { .. })) => {
+                rig.answer(&header, Reply::ok(ReplyBody::Ost(OstReply::Objects(Vec::new()))));
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let told = told.unwrap();
+    assert!(told.size == 0 && told.mtime.is_some(), "{told:?}");
+}
+
+#[test]
+fn what_is_no_file_is_not_opened_by_who_would_make_one() {
+    let rig = Rig::with_osts(1);
+    let client = rig.client.clone();
+    let mut creating =
+        rig.start(async move { client.create(Fid::ROOT, b"x", 0o644, WRITE, CRED).await });
+    let (mut header, mut request) = rig.take_mdt();
+    if request == MdtRequest::GrantSeq {
+        rig.answer(&header, reply(MdtReply::Sequence(sateen_types::Seq(0x2_0000_0400)), &[]));
+        assert!(rig.poll(&mut creating).is_none());
+        (header, request) = rig.take_mdt();
+    }
+    assert!(matches!(request, MdtRequest::Create { .. }), "{request:?}");
+    // Another client has made a fifo of that name.
+    let attr = Attr { mode: 0o010_644, ..attr(3, 0) };
+    let made = MdtReply::Created { attr, layout: None, existed: true, parent: None };
+    rig.answer(&header, reply(made, &[]));
+    let refused = rig.poll(&mut creating).map(|created| created.map(drop));
+    assert_eq!(refused, Some(Err(Errno::ESTALE)), "the kernel looks again");
+    assert_eq!(rig.client.census().files, 0);
 }
 
 /// Answers whatever is asked well until the verb has ended; the boot epochs that OSTs were asked
