@@ -213,6 +213,9 @@ impl Call {
                 Ok(found) => reply.lseek(found),
                 Err(errno) => reply.error(errno.raw()),
             },
+            // Without an answer of our own the kernel would keep listings, and give them out again
+            // after another client has changed the directory: no invalidation drops them.
+            Op::Opendir { .. } => reply.opened(0, 0),
             Op::Readdir { ino, offset, .. } => self.readdir(ino, offset, reply).await,
             Op::Statfs { .. } => self.statfs(reply).await,
             Op::Readlink { ino } => {

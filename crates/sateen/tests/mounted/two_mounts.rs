@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symli
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::Dir;
 use sateen_testkit::env_number;
 use sateen_testkit::random::Random;
 
@@ -18,6 +19,7 @@ on_both!(
     what_one_mount_does_the_other_sees,
     appended_records_stay_whole,
     a_replaced_file_is_always_whole,
+    a_directory_that_stays_open_is_listed_anew,
 );
 
 fn bytes(random: &mut Random) -> Vec<u8> {
@@ -215,6 +217,28 @@ fn appended_records_stay_whole(servers: Servers) {
         }
         assert_eq!(next, [records; 2]);
     }
+    rig.end();
+}
+
+/// Whoever lists a directory again by the same descriptor sees what others have done meanwhile.
+fn a_directory_that_stays_open_is_listed_anew(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "two-rewind", 2, false) else { return };
+    let (here, there) = (rig.mnt(), &rig.mounts()[1]);
+    let mut dir = Dir::read_from(File::open(here).unwrap()).unwrap();
+    let mut listed = || {
+        dir.rewind();
+        let names = dir.by_ref().map(|entry| entry.unwrap().file_name().to_owned());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.retain(|name| name != "." && name != "..");
+        names
+    };
+    for round in 0..3 {
+        assert_eq!(listed(), [""; 0], "{round}");
+        File::create(there.join("new")).unwrap();
+        assert_eq!(listed(), ["new"], "{round}");
+        fs::remove_file(there.join("new")).unwrap();
+    }
+    drop(dir);
     rig.end();
 }
 
