@@ -183,7 +183,12 @@ fn what_would_be_run_is_shown_and_all_options_are_listed() {
     assert!(out.contains("ERROR INVALID dry run"), "{out}");
     let details = ini(&fs::read_to_string(folder.0.join("results/T/result.txt")).unwrap());
     assert!(details["mdtest-hard-read"]["exe"].ends_with("-E -X -a POSIX"));
-    assert_eq!(names(&folder, "data"), ["data"]);
+    assert_eq!(names(&folder, "data"), [""; 0]);
+    // Not over what a run has measured, nor beside one that broke.
+    let again = folder.fails("io500 c.ini --dry-run --timestamp T", 2);
+    assert!(again.contains("holds the results"), "{again}");
+    folder.fails("io500 c.ini --dry-run --resume", 2);
+    folder.fails("io500 c.ini --cleanup --timestamp ..", 2);
     let listed = folder.works("io500 --list");
     assert!(listed.starts_with("# Supported and current values of the ini file:\n[global]\n# "));
     fs::write(folder.0.join("all.ini"), &listed).unwrap();

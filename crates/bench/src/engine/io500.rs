@@ -65,7 +65,7 @@ pub struct Io500 {
     #[arg(long, conflicts_with_all = ["resume", "dry_run"])]
     cleanup: bool,
     /// Go on with a broken run: of --timestamp, or the last. The result is INVALID.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
     /// Only these phases, as if the others had run = FALSE.
     #[arg(long = "phase", value_name = "NAME", value_delimiter = ',')]
@@ -147,7 +147,7 @@ impl Io500 {
             return Err(Error::usage("stonewall-time: at least a second is needed"));
         }
         let stamp = self.timestamp.as_deref().unwrap_or_default();
-        if stamp.contains('/') {
+        if stamp.contains('/') || matches!(stamp, "." | "..") {
             return Err(Error::usage("--timestamp: it is a name, not a path"));
         }
         let plan = place::Plan::of(self, config.clone(), String::new(), stamp);

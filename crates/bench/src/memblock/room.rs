@@ -62,14 +62,17 @@ impl Room {
         let dir = format!("{}{}", version.root, group.trim_end_matches('/'));
         let number = |name: &str| read(&format!("{dir}/{name}"))?.trim().parse::<u64>().ok();
         let limits = version.limits.iter().filter_map(|name| number(name));
-        let Some(limit) = limits.min().filter(|limit| *limit < self.total) else { return };
+        let Some(limit) = limits.min() else { return };
         let used = number(version.used).unwrap_or(0);
         let stat = read(&format!("{dir}/memory.stat")).unwrap_or_default();
         // What the group's cache holds is given back when memory is wanted.
         let cache: u64 = version.cache.iter().filter_map(|name| number_after(&stat, name)).sum();
-        self.total = limit;
+        // Groups share what one above them may have, so that this may be scarcer than their own.
         self.available = self.available.min(limit.saturating_sub(used.saturating_sub(cache)));
-        self.limit = format!("the control group {group}");
+        if limit < self.total {
+            self.total = limit;
+            self.limit = format!("the control group {group}");
+        }
     }
 
     /// What has to stay.
@@ -175,6 +178,15 @@ mod tests {
         let wanted =
             Room { total: 8 << 30, available: 3 << 30, limit: "the control group /a/b".into() };
         assert_eq!(v2, wanted);
+        // Others in the group above have taken nearly all of it.
+        let shared = room(&[
+            ("/proc/meminfo", MEMINFO),
+            ("/proc/self/cgroup", "0::/a/b\n"),
+            ("/sys/fs/cgroup/a/b/memory.max", "8589934592\n"),
+            ("/sys/fs/cgroup/a/memory.max", "8589934592\n"),
+            ("/sys/fs/cgroup/a/memory.current", "7516192768\n"),
+        ]);
+        assert_eq!((shared.total, shared.available), (8 << 30, 1 << 30));
         let v1 = room(&[
             ("/proc/meminfo", MEMINFO),
             ("/proc/self/cgroup", "9:cpu:/a\n4:hugetlb,memory:/a\n0::/\n"),

@@ -4,6 +4,8 @@ use crate::markup::short;
 
 /// Most ticks.
 const TICKS_MAX: usize = 12;
+/// The least and the largest value that has a place of its own among powers of ten.
+const LOG_RANGE: (f64, f64) = (1e-300, 1e300);
 
 /// How values are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +49,8 @@ impl Axis {
     pub(super) fn over(&self, values: &[f64], (from, to): (f64, f64), upright: bool) -> Placed {
         let log = self.scale == Scale::Log;
         let usable = |value: &&f64| value.is_finite() && (!log || **value > 0.0);
-        let all = || values.iter().filter(usable).copied();
+        let clamped = |value: f64| if log { value.clamp(LOG_RANGE.0, LOG_RANGE.1) } else { value };
+        let all = || values.iter().filter(usable).copied().map(clamped);
         let (mut low, mut high) =
             (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
         if low > high {
@@ -158,6 +161,17 @@ mod tests {
         assert_eq!((axis.place(0.0), axis.place(1e9)), (0.0, 100.0));
         let one = Axis::new("", Scale::Linear).over(&[5.0], (0.0, 100.0), false);
         assert!(one.place(5.0).is_finite());
+    }
+
+    #[test]
+    fn senseless_values_make_no_more_ticks_than_others() {
+        for values in [[1.0, 5e-324], [1.0, f64::MAX], [5e-324, f64::MAX], [-f64::MAX, f64::MAX]] {
+            for scale in [Scale::Linear, Scale::Log] {
+                for upright in [false, true] {
+                    assert!(names(&values, scale, upright).len() <= TICKS_MAX, "{values:?}");
+                }
+            }
+        }
     }
 
     #[test]

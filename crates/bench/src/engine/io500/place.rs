@@ -87,12 +87,15 @@ impl Plan {
         self.resdir.join("timestampfile")
     }
 
-    /// Makes the directories of a run; the root does.
+    /// Makes the directories of a run; the root does. One that is only shown needs none for data.
     pub(super) fn make(&self) -> Result<()> {
         let made = |dir: &Path| {
             fs::create_dir_all(dir).map_err(|error| Error::io("create the directory", dir, error))
         };
         made(&self.resdir)?;
+        if self.dry {
+            return Ok(());
+        }
         made(&self.datadir)?;
         ["ior-easy", "ior-hard"].iter().try_for_each(|family| made(&self.datadir.join(family)))
     }

@@ -59,7 +59,10 @@ pub(super) fn run(options: &Io500, comm: &dyn Communicator, setting: &Setting) -
         }
     }
     outcome?;
-    plan.clean_up(comm)?;
+    // One that has only been shown has made nothing: what is there is another's.
+    if !plan.dry {
+        plan.clean_up(comm)?;
+    }
     Ok(if run.wrong { EXIT_WRONG_DATA } else { 0 })
 }
 
@@ -73,6 +76,13 @@ fn agree(options: &Io500, comm: &dyn Communicator) -> Result<Plan> {
             (None, false) => when::stamp(when::unix_seconds()),
             (None, true) => last(options, &config)?,
         };
+        let resdir = Plan::of(options, config.clone(), String::new(), &stamp).resdir;
+        if options.dry_run && resdir.join("result.txt").exists() {
+            return Err(Error::usage(format!(
+                "--dry-run: {} holds the results of a run; choose another --timestamp",
+                resdir.display()
+            )));
+        }
         Ok::<_, Error>((config, text, stamp))
     };
     let mine = if comm.is_root() { Some(read()) } else { None };
