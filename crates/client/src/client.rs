@@ -228,8 +228,8 @@ impl Client {
     /// Learns from the MGS which targets there are, and connects to all of them.
     ///
     /// # Errors
-    /// The MGS's; `EIO` if an MDT has stopped after a disk error. One that does not answer is
-    /// waited for; OSTs are by whoever uses them.
+    /// The MGS's; `EIO` if the root's MDT has stopped after a disk error. If it does not answer,
+    /// it is waited for; other targets are by whoever uses them.
     pub async fn mount(self: &Arc<Client>) -> Result<()> {
         let mgs = self.add_import(Endpoint::Mgs);
         self.spawn_ticker();
@@ -245,7 +245,7 @@ impl Client {
             return Err(Errno::EPROTO);
         };
         self.learn(&targets);
-        for import in self.imports_of(|target| matches!(target, Endpoint::Mdt(_))) {
+        for import in self.imports_of(|target| target == Endpoint::Mdt(0)) {
             import.opened().await?;
         }
         Ok(())

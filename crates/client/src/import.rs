@@ -63,6 +63,14 @@ struct Asked<'a> {
     owner: u64,
 }
 
+impl Asked<'_> {
+    /// The answer was fetched, and with it the slot left: nothing remains to be done, and nobody
+    /// has to look.
+    fn answered(self) {
+        core::mem::forget(self);
+    }
+}
+
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         let line = {
@@ -575,7 +583,7 @@ impl Import {
         )
         .await?;
         port.send(message);
-        let _asked = Asked { import: self, slot, owner };
+        let asked = Asked { import: self, slot, owner };
         let (answer, woken) = until(
             &self.state,
             |s| &mut s.answers,
@@ -597,6 +605,7 @@ impl Import {
             },
         )
         .await;
+        asked.answered();
         woken.wake();
         let Answered { reply, bulk, boot_epoch } = answer?;
         reply.map(|reply| Answer { reply, bulk, stamp, boot_epoch })
@@ -705,17 +714,15 @@ impl Import {
             if pending.is_doubtful(&reply) {
                 reply.error = Some(Errno::EIO);
             }
-            if pending.unheard {
-                slot.state = SlotState::Free;
-                state.free.push(header.slot);
-                (state.line.take(), Arrival::Answer)
-            } else if pending.left {
+            let nobody_waits = pending.unheard || pending.left;
+            if !pending.unheard {
                 install(&reply, stamp, pin);
+            }
+            if nobody_waits {
                 slot.state = SlotState::Free;
                 state.free.push(header.slot);
                 (state.line.take(), Arrival::Answer)
             } else {
-                install(&reply, stamp, pin);
                 let answered = Answered { reply: Ok(reply), bulk, boot_epoch: *boot_epoch };
                 slot.state = SlotState::Answered(Box::new(answered));
                 (state.answers.take(), Arrival::Answer)

@@ -17,6 +17,32 @@ use crate::sync::{Waiters, lock, until};
 /// What local file systems give space in.
 const BLOCK_BYTES: u64 = 4096;
 
+/// Ranges of a file that reads and writes were served of: offset and length.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Served {
+    #[default]
+    Nothing,
+    Ranges(Vec<(u64, u64)>),
+    /// All of it, or nobody has counted.
+    All,
+}
+
+impl Served {
+    /// More than these are taken for all of it.
+    const RANGES_MAX: usize = 64;
+
+    /// Another is served, of all of the file if no range is named.
+    pub(crate) fn add(&mut self, range: Option<(u64, u64)>) {
+        match (&mut *self, range) {
+            (Served::Nothing, Some(range)) => *self = Served::Ranges(vec![range]),
+            (Served::Ranges(all), Some(range)) if all.len() < Served::RANGES_MAX => {
+                all.push(range);
+            }
+            _ => *self = Served::All,
+        }
+    }
+}
+
 /// One lock that the client holds.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
@@ -31,10 +57,13 @@ pub(crate) struct Held {
     /// It is being given back: only reads and writes of data may still go by it, because the
     /// kernel's invalidation waits for those in flight.
     pub(crate) cancelling: bool,
-    /// Data was served since the invalidation that is running began.
-    pub(crate) served: bool,
+    /// What was served since the invalidation that is running began.
+    pub(crate) served: Served,
     /// Rounds of invalidation so far.
     pub(crate) rounds: u32,
+    /// The kernel has no pages of it any more, and those who still use it are waited for: others
+    /// wait until they have ended, or that never ends where there are always some.
+    pub(crate) draining: bool,
     /// Reads and writes that go by it now.
     pub(crate) users: u32,
     /// Stamps of the requests that it came for, and which have yet to learn of it; each
@@ -126,6 +155,10 @@ pub(crate) struct InodeState {
     pub(crate) doubtful: bool,
     /// An append is choosing its place.
     pub(crate) appending: bool,
+    /// Writes under way.
+    pub(crate) writing: u32,
+    /// The file is being cut to nothing by an open: nobody begins to write.
+    pub(crate) emptying: bool,
     pub(crate) waiters: Waiters,
 }
 
@@ -283,9 +316,13 @@ impl InodeState {
     }
 
     /// This client changed the inode at the MDT, with a request sent at `sent`, as is known
-    /// from `now` on: what was heard before is old. `attr` is what the MDT made of it.
-    pub(crate) fn changed(&mut self, attr: Option<Attr>, (sent, now): (u64, u64)) {
+    /// from `now` on: what was heard before is old. `attr` is what the MDT made of it; of the
+    /// data, too, if `data`.
+    pub(crate) fn changed(&mut self, attr: Option<Attr>, (sent, now): (u64, u64), data: bool) {
         let changed_at = core::mem::replace(&mut self.changed_at, now);
+        // A report of the size may have overtaken it.
+        let older = !data && sent < changed_at;
+        let attr = attr.map(|attr| if older { self.with_size(attr) } else { attr });
         match attr {
             // It may have been on its way while others changed more, or this client itself: of
             // one directory it may change several names at once.

@@ -5,7 +5,8 @@
 //! removed and cancelled at the MDT. The kernel's invalidation of pages waits for READs and
 //! WRITEs that hold the pages' locks, so those are still served under the lock; if any was,
 //! the invalidation is repeated. From the second round on such requests are held back for a
-//! moment, so that it ends.
+//! moment, so that it ends; and for longer between the rounds, while the kernel waits for none
+//! of them, until those that came before have ended.
 //!
 //! A grant can meet a cancel on its way. Every request carries the client's stamp, every
 //! cancel sets the inode's; a grant whose request is older than the inode's last cancel is
@@ -19,13 +20,16 @@ use sateen_types::{Errno, Fid, FileKind, Result};
 use sateen_wire::{Grant, Ibits, LockId, LockMode, MdtReply, MdtRequest, SizeReport};
 
 use crate::client::Client;
-use crate::inode::{Held, Inode, InodeState};
+use crate::inode::{Held, Inode, InodeState, Served};
 use crate::patience::{self, to_the_end};
 use crate::port::KernelInval;
 use crate::sync::{lock, until};
 
 /// From the second round of an invalidation on, reads and writes wait this long at most.
 const HOLD_NS: u64 = 1_000_000;
+/// Those that come between two rounds wait this long at most for those before them: 2 s. Only a
+/// seek, which has the kernel drop pages while it uses the lock, can make that last.
+const DRAIN_NS: u64 = 2_000_000_000;
 /// Between two looks whether the kernel has heard of an inode: 100 µs.
 const INTRODUCE_NS: u64 = 100_000;
 
@@ -90,7 +94,7 @@ impl InodeState {
             // A lock without pages may still have come for a request that found no use for it.
             // The kernel must not be asked for pages then: it would wait for reads that wait
             // for this lock to be gone.
-            if core::mem::take(&mut held.served) && held.may_have_pages() {
+            if held.served != Served::Nothing && held.may_have_pages() {
                 return Some(LetGo::Served(held.bits));
             }
         }
@@ -137,13 +141,30 @@ pub(crate) enum Access {
     Write,
 }
 
+/// Bytes that are read or written: offset and length, or all of the file.
+pub(crate) type Range = Option<(u64, u64)>;
+
 enum Found {
     Use(LockId),
+    /// For those before to end.
+    Drains,
+    /// For the kernel to drop pages that others have brought.
     Wait,
     None,
 }
 
-fn find_data(state: &mut InodeState, access: Access, patient: bool) -> Found {
+/// What somebody who needs a lock has waited for long enough.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tired {
+    drains: bool,
+    waits: bool,
+}
+
+impl Tired {
+    const OF_ALL: Tired = Tired { drains: true, waits: true };
+}
+
+fn find_data(state: &mut InodeState, access: Access, range: Range, tired: Tired) -> Found {
     let fits = |held: &&mut Held| held.bits.contains(Ibits::DATA) && held.allows(access);
     let mut fitting: Vec<&mut Held> = state.locks.iter_mut().filter(fits).collect();
     fitting.sort_by_key(|held| held.cancelling);
@@ -153,11 +174,12 @@ fn find_data(state: &mut InodeState, access: Access, patient: bool) -> Found {
             held.pages = true;
             Found::Use(held.id)
         }
-        Some(held) if held.rounds > 1 && patient => Found::Wait,
+        Some(held) if held.draining && !tired.drains => Found::Drains,
+        Some(held) if held.rounds > 1 && !held.draining && !tired.waits => Found::Wait,
         Some(held) => {
             held.users += 1;
             held.pages = true;
-            held.served = true;
+            held.served.add(range);
             Found::Use(held.id)
         }
         None => Found::None,
@@ -196,7 +218,9 @@ impl Client {
                 held.bits = held.bits.union(grant.bits);
                 held.mode = if grant.mode.covers(held.mode) { grant.mode } else { held.mode };
                 held.users += pins.len() as u32;
-                held.served |= !pins.is_empty();
+                if !pins.is_empty() {
+                    held.served.add(None);
+                }
                 held.pins.extend(pins);
                 held.readable |= state.write_opens == 0 && !held.cancelling;
                 return;
@@ -208,15 +232,16 @@ impl Client {
                 readable: state.write_opens == 0,
                 pages: false,
                 cancelling: false,
-                served: false,
+                served: Served::Nothing,
                 rounds: 0,
+                draining: false,
                 users: pins.len() as u32,
                 pins,
             });
         });
     }
 
-    /// A data lock for one read or write. While one is asked for, any other that comes along is
+    /// A data lock for one read or write, of this range. While one is asked for, any other that comes along is
     /// as good, also if it is about to be given back: that may wait in the kernel for this
     /// very read, and the MDT with the lock asked for on that.
     ///
@@ -226,9 +251,10 @@ impl Client {
         self: &Arc<Client>,
         inode: &Arc<Inode>,
         access: Access,
+        range: Range,
     ) -> Result<DataUse> {
         loop {
-            if let Some(id) = self.find_data(inode, access).await {
+            if let Some(id) = self.find_data(inode, access, range).await {
                 return Ok(DataUse { inode: inode.clone(), id });
             }
             let asked = Arc::new(Mutex::new(Asked::Waiting));
@@ -244,7 +270,7 @@ impl Client {
                         };
                         return Some(answer);
                     }
-                    let Found::Use(id) = find_data(state, access, false) else {
+                    let Found::Use(id) = find_data(state, access, range, Tired::OF_ALL) else {
                         if !patience::is_over() {
                             return None;
                         }
@@ -263,22 +289,31 @@ impl Client {
     }
 
     /// Puts a lock to use that is there, if there is one.
-    async fn find_data(&self, inode: &Inode, access: Access) -> Option<LockId> {
-        let mut patience = self.port.sleep(HOLD_NS);
-        let mut tired = false;
+    async fn find_data(&self, inode: &Inode, access: Access, range: Range) -> Option<LockId> {
+        let (mut drains, mut waits) = (None, None);
+        let mut tired = Tired::default();
         poll_fn(|context| {
             let mut state = lock(&inode.state);
             loop {
-                match find_data(&mut state, access, !tired) {
+                let (patience, tired_of) = match find_data(&mut state, access, range, tired) {
                     Found::Use(id) => return Poll::Ready(Some(id)),
                     Found::None => return Poll::Ready(None),
-                    Found::Wait => {
-                        state.waiters.add(context.waker());
-                        match patience.as_mut().poll(context) {
-                            Poll::Ready(()) => tired = true,
-                            Poll::Pending => return Poll::Pending,
-                        }
+                    Found::Drains => {
+                        // In the next round it waits anew, or all who have waited here would be
+                        // in its way at once.
+                        (tired.waits, waits) = (false, None);
+                        let patience = drains.get_or_insert_with(|| self.port.sleep(DRAIN_NS));
+                        (patience, &mut tired.drains)
                     }
+                    Found::Wait => {
+                        let patience = waits.get_or_insert_with(|| self.port.sleep(HOLD_NS));
+                        (patience, &mut tired.waits)
+                    }
+                };
+                state.waiters.add(context.waker());
+                match patience.as_mut().poll(context) {
+                    Poll::Ready(()) => *tired_of = true,
+                    Poll::Pending => return Poll::Pending,
                 }
             }
         })
@@ -394,24 +429,36 @@ impl Client {
             return self.invalidate_known(inode, KernelInval::Attr(ino)).await;
         }
         loop {
-            let gone = inode.update(|state| {
-                let Some(held) = state.locks.iter_mut().find(|held| held.id == id) else {
-                    return true;
-                };
-                held.served = false;
+            let begun = inode.update(|state| {
+                let held = state.locks.iter_mut().find(|held| held.id == id)?;
                 held.rounds += 1;
-                false
+                held.draining = false;
+                let served = core::mem::take(&mut held.served);
+                Some(if held.rounds == 1 { Served::All } else { served })
             });
-            if gone {
-                return;
+            // After the first round only what was served since: the kernel waits for all who read
+            // or write within what it is to drop, and for those alone.
+            match begun {
+                None => return,
+                Some(Served::Nothing) => {}
+                Some(Served::Ranges(ranges)) => {
+                    for (offset, len) in ranges {
+                        self.invalidate_known(inode, KernelInval::Pages(ino, offset, len)).await;
+                    }
+                }
+                Some(Served::All) => {
+                    self.invalidate_known(inode, KernelInval::Data(ino)).await;
+                }
             }
-            self.invalidate_known(inode, KernelInval::Data(ino)).await;
             let clean = until(
                 &inode.state,
                 |state| &mut state.waiters,
-                |state| match state.locks.iter().find(|held| held.id == id) {
-                    Some(held) if held.users > 0 => None,
-                    Some(held) => Some(!held.served),
+                |state| match state.locks.iter_mut().find(|held| held.id == id) {
+                    Some(held) if held.users > 0 => {
+                        held.draining = true;
+                        None
+                    }
+                    Some(held) => Some(held.served == Served::Nothing),
                     None => Some(true),
                 },
             )
@@ -451,5 +498,77 @@ impl Client {
             state.cancels.retain(|other| *other != id);
             state.cancelled_at = self.stamp();
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lock for writing data that is being given back.
+    fn cancelling() -> InodeState {
+        let held = Held {
+            id: LockId(1),
+            mode: LockMode::Pw,
+            bits: Ibits::DATA,
+            readable: true,
+            pages: true,
+            cancelling: true,
+            served: Served::Nothing,
+            rounds: 1,
+            draining: false,
+            users: 1,
+            pins: Vec::new(),
+        };
+        InodeState { locks: vec![held], ..InodeState::default() }
+    }
+
+    fn find(state: &mut InodeState, range: Range, tired: Tired) -> &'static str {
+        match find_data(state, Access::Read, range, tired) {
+            Found::Use(_) => "use",
+            Found::Drains => "drains",
+            Found::Wait => "wait",
+            Found::None => "none",
+        }
+    }
+
+    #[test]
+    fn nobody_comes_in_while_those_before_go_out() {
+        let mut state = cancelling();
+        let (some, fresh) = (Some((4096, 8192)), Tired::default());
+        // The kernel drops pages, perhaps those of this very read.
+        assert_eq!(find(&mut state, some, fresh), "use");
+        assert_eq!(state.locks[0].served, Served::Ranges(vec![(4096, 8192)]));
+        state.locks[0].draining = true;
+        assert_eq!(find(&mut state, some, fresh), "drains");
+        assert_eq!(find(&mut state, some, Tired { drains: false, waits: true }), "drains");
+        assert_eq!((state.locks[0].users, find(&mut state, some, Tired::OF_ALL)), (2, "use"));
+        (state.locks[0].draining, state.locks[0].rounds) = (false, 2);
+        assert_eq!(find(&mut state, some, Tired { drains: true, waits: false }), "wait");
+        assert_eq!(find(&mut state, None, Tired::OF_ALL), "use");
+        assert_eq!(state.locks[0].served, Served::All);
+    }
+
+    #[test]
+    fn a_lock_goes_when_nobody_uses_it_and_no_page_came_under_it() {
+        let mut state = cancelling();
+        assert!(state.let_go(LockId(1)).is_none(), "it is in use");
+        state.locks[0].users = 0;
+        state.locks[0].served.add(Some((0, 1)));
+        assert!(matches!(state.let_go(LockId(1)), Some(LetGo::Served(_))));
+        state.locks[0].served = Served::Nothing;
+        assert!(matches!(state.let_go(LockId(1)), Some(LetGo::Gone(None))));
+        assert!(state.locks.is_empty());
+    }
+
+    #[test]
+    fn ranges_that_are_too_many_are_all() {
+        let mut served = Served::Nothing;
+        (0..64).for_each(|at| served.add(Some((at, 1))));
+        assert!(matches!(&served, Served::Ranges(all) if all.len() == 64));
+        served.add(Some((64, 1)));
+        assert_eq!(served, Served::All);
+        served.add(Some((65, 1)));
+        assert_eq!(served, Served::All);
     }
 }

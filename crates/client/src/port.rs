@@ -18,6 +18,8 @@ pub enum KernelInval {
     Attr(Ino),
     /// An inode's pages, and its attributes with them.
     Data(Ino),
+    /// Those of its pages that hold bytes of this range: offset and length.
+    Pages(Ino, u64, u64),
 }
 
 /// The process around a client.

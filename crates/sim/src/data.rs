@@ -303,6 +303,8 @@ impl Data {
         let old = self.size();
         self.loosen(old, old, settles_ns);
         self.cuts.push(size);
+        // Of what is cut off nobody has to be told that it was lost before.
+        subtract(&mut self.lost, size, u64::MAX);
         self.cut_to = self.cut_to.map(|(transno, to)| (transno, to.min(size)));
         if size < old {
             self.also(size, vec![0; (old - size) as usize], settles_ns);
@@ -629,7 +631,8 @@ impl Data {
             self.also(0, old, NEVER);
         }
         if self.unreliable {
-            self.size_doubtful(0);
+            // A client that has looked before may go on with what it saw.
+            self.size_doubtful(NEVER);
         }
         Ok(())
     }

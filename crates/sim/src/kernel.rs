@@ -7,6 +7,7 @@
 //! the pages.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
@@ -26,9 +27,13 @@ const PAGE_BYTES: u64 = 4096;
 /// Entries asked for at once, so that directories take several pages.
 const READDIR_COUNT: usize = 7;
 
+/// Pages that one READ brings: it reads ahead a little, as a kernel does.
+const READ_PAGES: u64 = 8;
+
 /// An invalidation that waits for READs in flight.
 struct Dropping {
     fid: Fid,
+    pages: RangeInclusive<u64>,
     reads: BTreeSet<u64>,
     signal: Arc<Signal<bool>>,
 }
@@ -46,7 +51,8 @@ struct State {
     /// Requests and open files that keep an inode.
     used: BTreeMap<Fid, u64>,
     next_read: u64,
-    reads: BTreeMap<u64, Fid>,
+    /// READs in flight, and the first page of each.
+    reads: BTreeMap<u64, (Fid, u64)>,
     /// READs whose answers may be older than what the kernel has passed on since.
     overtaken: BTreeSet<u64>,
     dropping: Vec<Dropping>,
@@ -93,8 +99,14 @@ impl State {
     /// (A kernel has both wait for the pages' locks.)
     fn drop_pages(&mut self, fid: Fid) {
         self.pages.remove(&fid);
-        let reads = self.reads.iter().filter(|(_, read)| **read == fid).map(|(id, _)| *id);
+        let reads = self.reads.iter().filter(|(_, read)| read.0 == fid).map(|(id, _)| *id);
         self.overtaken.extend(reads);
+    }
+
+    fn drop_range(&mut self, fid: Fid, range: &RangeInclusive<u64>) {
+        if let Some(pages) = self.pages.get_mut(&fid) {
+            pages.retain(|page, _| !range.contains(page));
+        }
     }
 
     fn drop_attr(&mut self, fid: Fid) {
@@ -154,7 +166,7 @@ impl Kernel {
                 drop(state);
                 return signal.raise(true);
             }
-            KernelInval::Attr(ino) | KernelInval::Data(ino) => ino,
+            KernelInval::Attr(ino) | KernelInval::Data(ino) | KernelInval::Pages(ino, ..) => ino,
         };
         let Some(fid) =
             Fid::from_ino(ino).filter(|fid| *fid == Fid::ROOT || state.refs.contains_key(fid))
@@ -163,12 +175,20 @@ impl Kernel {
             return signal.raise(false);
         };
         state.drop_attr(fid);
-        if matches!(what, KernelInval::Data(_)) {
-            state.pages.remove(&fid);
-            let reads: BTreeSet<u64> =
-                state.reads.iter().filter(|(_, read)| **read == fid).map(|(id, _)| *id).collect();
+        let pages = match what {
+            KernelInval::Data(_) => Some(0..=u64::MAX),
+            KernelInval::Pages(_, offset, len) => {
+                Some(offset / PAGE_BYTES..=offset.saturating_add(len.max(1) - 1) / PAGE_BYTES)
+            }
+            KernelInval::Names | KernelInval::Attr(_) => None,
+        };
+        if let Some(pages) = pages {
+            state.drop_range(fid, &pages);
+            let meets = |first: u64| first <= *pages.end() && first + READ_PAGES > *pages.start();
+            let met = state.reads.iter().filter(|(_, (of, first))| *of == fid && meets(*first));
+            let reads: BTreeSet<u64> = met.map(|(id, _)| *id).collect();
             if !reads.is_empty() {
-                state.dropping.push(Dropping { fid, reads, signal });
+                state.dropping.push(Dropping { fid, pages, reads, signal });
                 return;
             }
         }
@@ -372,11 +392,10 @@ impl Kernel {
             }
             let read = state.next_read;
             state.next_read += 1;
-            state.reads.insert(read, fid);
+            state.reads.insert(read, (fid, page));
             read
         };
-        // Read ahead a little, as a kernel does.
-        let ahead = 8 * PAGE_BYTES;
+        let ahead = READ_PAGES * PAGE_BYTES;
         let offset = page * PAGE_BYTES;
         let got = self.client.read(handle.id, offset, ahead as u32, BytesMut::new()).await;
         let mut state = lock(&self.state);
@@ -398,18 +417,18 @@ impl Kernel {
             Err(errno) => first = Err(errno),
         }
         let mut done = Vec::new();
-        let mut caught = false;
+        let mut caught = Vec::new();
         for dropping in &mut state.dropping {
             if dropping.reads.remove(&read) {
-                caught |= dropping.fid == fid;
+                caught.push((dropping.fid, dropping.pages.clone()));
                 if dropping.reads.is_empty() {
                     done.push(dropping.signal.clone());
                 }
             }
         }
         state.dropping.retain(|dropping| !dropping.reads.is_empty());
-        if caught {
-            state.pages.remove(&fid);
+        for (fid, pages) in caught {
+            state.drop_range(fid, &pages);
         }
         drop(state);
         for signal in done {

@@ -20,8 +20,8 @@ use sateen_types::{
     Timestamp,
 };
 use sateen_wire::{
-    Body, Callback, Header, MdtReply, Message, OstRequest, ParamInfo, ReplyBody, Request,
-    TargetInfo,
+    Body, Callback, Header, MdtReply, MdtRequest, Message, OstRequest, ParamInfo, ReplyBody,
+    Request, TargetInfo,
 };
 
 use crate::data::Data;
@@ -638,7 +638,12 @@ impl World {
         for wish in node.port.take() {
             match wish {
                 Wish::Send(message) => {
-                    if let Some(op) = op {
+                    // The size that is found on the way is a transaction of its own.
+                    let is_report = matches!(
+                        &message.body,
+                        Body::Request(Request::Mdt(MdtRequest::ReportSize { .. }))
+                    );
+                    if let Some(op) = op.filter(|_| !is_report) {
                         let header = message.header;
                         let key = (header.client, header.generation, header.slot, header.seq);
                         self.requests.insert(key, op);

@@ -119,9 +119,18 @@ impl Client {
     /// answer with older ones may still be on its way there. After it was told to forget them
     /// it does not believe that answer either (docs/decisions/0001-kernel-coherence.md).
     pub(crate) async fn own_change(&self, inode: &Inode, attr: Option<Attr>, sent: u64) {
+        self.note_change(inode, attr, sent, false).await;
+    }
+
+    /// The same of a change of size or times.
+    pub(crate) async fn own_data_change(&self, inode: &Inode, attr: Attr, sent: u64) {
+        self.note_change(inode, Some(attr), sent, true).await;
+    }
+
+    async fn note_change(&self, inode: &Inode, attr: Option<Attr>, sent: u64, data: bool) {
         let now = self.stamp();
         let told = inode.update(|state| {
-            state.changed(attr, (sent, now));
+            state.changed(attr, (sent, now), data);
             core::mem::take(&mut state.told)
         });
         if told {
@@ -145,7 +154,7 @@ impl Client {
             None => self.fetch_attr(fid).await?.0.kind(),
         };
         let used = if data && kind == FileKind::Regular {
-            let used = self.use_data(&inode, Access::Write).await?;
+            let used = self.use_data(&inode, Access::Write, None).await?;
             self.tell_size(&inode).await?;
             Some(used)
         } else {
@@ -155,7 +164,11 @@ impl Client {
         let answer = self.mdt_unless_it_runs(fid, request).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         let sent = answer.stamp;
-        self.own_change(&inode, Some(attr), sent).await;
+        if data {
+            self.own_data_change(&inode, attr, sent).await;
+        } else {
+            self.own_change(&inode, Some(attr), sent).await;
+        }
         drop(used);
         {
             let mut state = lock(&inode.state);

@@ -8,11 +8,43 @@ use sateen_types::{Errno, Fid, Result};
 use crate::client::Client;
 use crate::inode::Inode;
 use crate::locks::{Access, DataUse};
+use crate::patience;
 use crate::stats::Verb;
 use crate::sync::{lock, until};
 
 /// Largest file: what fits into an `off_t`.
 pub(super) const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+
+/// A write under way; over on drop.
+pub(super) struct Writing<'a>(&'a Inode);
+
+impl<'a> Writing<'a> {
+    /// Waits until the file is not being emptied.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(super) async fn begin(inode: &'a Inode) -> Result<Writing<'a>> {
+        until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| {
+                if state.emptying {
+                    return patience::is_over().then_some(Err(Errno::EINTR));
+                }
+                state.writing += 1;
+                Some(Ok(()))
+            },
+        )
+        .await?;
+        Ok(Writing(inode))
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.update(|state| state.writing = state.writing.saturating_sub(1));
+    }
+}
 
 /// The right to append to an inode; given back on drop.
 struct Turn<'a>(&'a Inode);
@@ -37,7 +69,7 @@ impl Client {
     ) -> Result<BytesMut> {
         let file = self.file(handle)?;
         let inode = &file.inode;
-        let used = self.use_data(inode, Access::Read).await?;
+        let used = self.use_data(inode, Access::Read, Some((offset, u64::from(len)))).await?;
         let size = self.size_now(inode, &used).await?;
         // Also at the end of the file: it was asked for.
         let now = self.port.now().wall();
@@ -96,7 +128,10 @@ impl Client {
         let era = self.era();
         let file = self.file(handle)?;
         let inode = &file.inode;
-        let used = self.use_data(inode, Access::Write).await?;
+        // Where an append will lie is not known before there is a lock.
+        let range = (!append).then_some((offset, data.len() as u64));
+        let used = self.use_data(inode, Access::Write, range).await?;
+        let writing = Writing::begin(inode).await?;
         let size = self.size_now(inode, &used).await?;
         let turn = if append { Some(self.turn(inode).await) } else { None };
         let offset = if append {
@@ -116,7 +151,9 @@ impl Client {
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
         let (done, end) = self.write_stripes(inode, &layout, offset, data, era).await;
-        if end > 0 {
+        // Of what was written under a lock that is lost, the MDT knows that it does not know the
+        // size.
+        if end > 0 && era == self.era() {
             // Also what may have been written without an answer counts: no byte may lie beyond
             // the size, where it would come to light as the file grows.
             let mtime = self.port.now().wall();
@@ -125,6 +162,7 @@ impl Client {
         let done = done?;
         self.verbs.moved(Verb::Write, done as u64);
         drop(turn);
+        drop(writing);
         drop(used);
         if file.how.sync {
             self.sync_file(&file).await?;

@@ -65,25 +65,32 @@ impl File {
     }
 }
 
-/// Nothing is reported of an inode's size, by nobody: while this client cuts a file to nothing,
-/// a report of what the size was must not arrive after the cut.
+/// How long an open that empties a file waits for writes under way: 1 s.
+const WRITES_NS: u64 = 1_000_000_000;
+
+/// Nothing is reported of an inode's size, and nothing written, by nobody here: while this client
+/// cuts a file to nothing, a report of what the size was must not arrive after the cut, nor must
+/// bytes that are written behind it be taken for cut.
 struct Quiet {
     inode: Arc<Inode>,
-    /// Only the holder of the lock for writing reports, also when it gives the lock back.
+    /// Only the holder of the lock for writing reports, also when it gives the lock back. Who
+    /// has no such lock must not keep others waiting for the one it has: they may be emptying the
+    /// file as well.
     used: Option<DataUse>,
     over: bool,
 }
 
 impl Quiet {
-    /// Waits until the MDT has heard everything that it will hear.
+    /// Waits until the MDT has heard everything that it will hear. From then on nobody begins to
+    /// write.
     async fn begin(inode: &Arc<Inode>) -> Quiet {
         let held = until(
             &inode.state,
             |state| &mut state.waiters,
             |state| {
-                let busy = state.reporting || !state.cancels.is_empty();
+                let busy = state.reporting || state.emptying || !state.cancels.is_empty();
                 let held = (!busy).then(|| state.use_quietly()).flatten()?;
-                state.reporting = true;
+                (state.reporting, state.emptying) = (held.is_some(), true);
                 Some(held)
             },
         )
@@ -92,23 +99,25 @@ impl Quiet {
         Quiet { inode: inode.clone(), used, over: false }
     }
 
-    /// The file is cut: what was written before, and was not reported, is gone. The lock is
-    /// still in use until the returned use ends.
-    fn emptied(mut self) -> Option<DataUse> {
+    /// The file is cut: what was written before, and was not reported, is gone. Nobody writes
+    /// yet, and the lock is in use.
+    fn emptied(&mut self) {
         self.over = true;
+        let reports = self.used.is_none();
         self.inode.update(|state| {
             state.unreported_mtime = None;
-            state.reporting = false;
+            state.reporting &= reports;
         });
-        self.used.take()
     }
 }
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        if !self.over {
-            self.inode.update(|state| state.reporting = false);
-        }
+        let reports = self.over || self.used.is_none();
+        self.inode.update(|state| {
+            state.emptying = false;
+            state.reporting &= reports;
+        });
     }
 }
 
@@ -143,7 +152,7 @@ impl Client {
         let flags = OpenFlags { write: how.write, truncate: how.truncate, exec: how.exec };
         let want = Ibits::META.union(Ibits::DATA);
         // A report of the size that was must not arrive after the size is none.
-        let quiet = if how.truncate { Some(Quiet::begin(&inode).await) } else { None };
+        let quiet = if how.truncate { Some(self.quiet(&inode).await) } else { None };
         let request = MdtRequest::Open { fid, flags, open_id: id, cred, want };
         let opened = match self.mdt_unless_it_runs(fid, request).await {
             Ok(answer) => match answer.body {
@@ -161,10 +170,9 @@ impl Client {
                 return Err(errno);
             }
         };
-        if let Some(quiet) = quiet {
-            let used = quiet.emptied();
-            self.own_change(&inode, Some(attr), sent).await;
-            drop(used);
+        if let Some(mut quiet) = quiet {
+            quiet.emptied();
+            self.own_data_change(&inode, attr, sent).await;
         }
         inode.update(|state| {
             state.layout = layout.clone().or(state.layout.take());
@@ -177,6 +185,20 @@ impl Client {
             self.drop_open(inode, id, how).await;
         }
         opened
+    }
+
+    /// Has nobody tell of the size or write, and waits for writes under way.
+    async fn quiet(&self, inode: &Arc<Inode>) -> Quiet {
+        let quiet = Quiet::begin(inode).await;
+        let written = until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| (state.writing == 0).then_some(()),
+        );
+        if self.not_longer_than(WRITES_NS, written).await.is_none() {
+            tracing::debug!(fid = %inode.fid, "a file is emptied beside a write that takes long");
+        }
+        quiet
     }
 
     /// Creates and opens a file, or opens the one that is there.
@@ -389,14 +411,17 @@ impl Client {
 
     async fn close_file(self: &Arc<Client>, file: &File, era: u64) -> Result<()> {
         let inode = &file.inode;
-        self.end_open(inode, file.how);
         if file.lost.load(Ordering::SeqCst) {
+            self.end_open(inode, file.how);
             let unsaved = file.unsaved.load(Ordering::Relaxed);
             return if unsaved { Err(Errno::EIO) } else { Ok(()) };
         }
         let reports = file.how.write || lock(&inode.state).unreported_atime.is_some();
         self.count_blocks(inode).await;
         let report = if reports { inode.next_report().await } else { None };
+        // Not before: whoever removes the file meanwhile must not forget what is to be told, or
+        // the MDT would not know that there are objects.
+        self.end_open(inode, file.how);
         let close = MdtRequest::Close { fid: inode.fid, open_id: file.id, report };
         let closed = self.mdt_in(era, inode.fid, close).await;
         if let Some(report) = report {

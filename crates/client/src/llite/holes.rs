@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sateen_types::{Errno, Falloc, Layout, ObjectId, Result};
 use sateen_wire::{OstReply, OstRequest};
 
-use super::data::FILE_BYTES_MAX;
+use super::data::{FILE_BYTES_MAX, Writing};
 use super::files::File;
 use super::space::ANSWER_NS;
 use crate::client::Client;
@@ -23,7 +23,7 @@ impl Client {
     pub async fn seek(self: &Arc<Client>, handle: u64, offset: u64, hole: bool) -> Result<u64> {
         let file = self.file(handle)?;
         let inode = &file.inode;
-        let used = self.use_data(inode, Access::Read).await?;
+        let used = self.use_data(inode, Access::Read, None).await?;
         let size = self.size_now(inode, &used).await?;
         if offset >= size {
             return Err(Errno::ENXIO);
@@ -73,7 +73,8 @@ impl Client {
         }
         let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Errno::EFBIG)?;
-        let used = self.use_data(inode, Access::Write).await?;
+        let used = self.use_data(inode, Access::Write, Some((offset, len))).await?;
+        let writing = Writing::begin(inode).await?;
         self.size_now(inode, &used).await?;
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
@@ -87,10 +88,12 @@ impl Client {
         let mtime = self.port.now().wall();
         let as_long = keep_size || how == Falloc::PunchHole || changed == Err(Errno::ENOSPC);
         let grown = if as_long { 0 } else { end };
-        inode.update(|state| {
-            state.wrote(grown, 0, mtime);
-            state.blocks_doubtful |= changed.is_err();
-        });
+        if era == self.era() {
+            inode.update(|state| {
+                state.wrote(grown, 0, mtime);
+                state.blocks_doubtful |= changed.is_err();
+            });
+        }
         changed?;
         // How much space came or went, only the OSTs know; also those that had no part in it.
         let glimpse = self.not_longer_than(ANSWER_NS, self.glimpse(inode.fid, &layout));
@@ -98,6 +101,7 @@ impl Client {
             Some(Ok((_, blocks))) => inode.update(|state| state.takes_up(blocks)),
             _ => lock(&inode.state).blocks_doubtful = true,
         }
+        drop(writing);
         drop(used);
         Ok(())
     }

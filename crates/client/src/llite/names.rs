@@ -409,7 +409,7 @@ mod tests {
 
     use super::*;
     use crate::client::ClientConfig;
-    use crate::inode::Held;
+    use crate::inode::{Held, Served};
     use crate::port::{KernelInval, Port, Task};
 
     /// Nobody answers.
@@ -455,8 +455,9 @@ mod tests {
                     readable: false,
                     pages: false,
                     cancelling: false,
-                    served: false,
+                    served: Served::Nothing,
                     rounds: 0,
+                    draining: false,
                     users: 0,
                     pins: Vec::new(),
                 });

@@ -499,7 +499,9 @@ impl World {
             let durable = host.process.is_some() && host.durable() >= host.transno();
             durable && host.mdt().is_none_or(|mdt| mdt.is_idle())
         });
-        hosts_rest && self.settling.is_empty() && self.all_registered()
+        // A client that died last still has to be missed by the MDTs.
+        let missed = !self.queue.values().any(|event| matches!(event, Event::Evict(..)));
+        hosts_rest && missed && self.settling.is_empty() && self.all_registered()
     }
 
     /// Invariants that hold at any moment.
