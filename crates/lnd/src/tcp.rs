@@ -207,6 +207,14 @@ impl Tcp {
         }
     }
 
+    /// What answers for an endpoint is not it, or nothing does: its next address is tried from
+    /// now on. Others may go on using the connection.
+    pub fn try_next(&self, endpoint: Endpoint) {
+        if let Some(all) = self.shared.routes().told.get_mut(&endpoint) {
+            all.rotate_left(1);
+        }
+    }
+
     /// Sends a message and waits for nothing. A request that reaches nobody is answered with
     /// `ESHUTDOWN`, one whose connection broke, so that it may have arrived, with `ECONNRESET`;
     /// replies and callbacks to nobody get lost, as their receiver did.

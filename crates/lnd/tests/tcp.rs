@@ -144,6 +144,23 @@ fn the_next_address_is_tried_and_a_server_that_returns_is_found() {
 }
 
 #[test]
+fn another_address_is_tried_on_demand() {
+    let (client, arrived) = client();
+    let deaf = TcpListener::bind(any_port()).unwrap();
+    let server = server();
+    client.set_route(OST, vec![deaf.local_addr().unwrap(), server.listening()[0]]);
+    client.send(write(1, Bytes::from_static(&[1])));
+    assert!(arrived.recv_timeout(Duration::from_millis(200)).is_err(), "nobody reads it");
+    client.try_next(OST);
+    client.send(write(2, Bytes::from_static(&[2])));
+    assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None, "the second address");
+    // The same addresses told again do not change which is in use.
+    client.set_route(OST, vec![deaf.local_addr().unwrap(), server.listening()[0]]);
+    client.send(write(3, Bytes::from_static(&[3])));
+    assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None);
+}
+
+#[test]
 fn who_waits_for_an_answer_is_told_that_the_connection_broke() {
     let (client, arrived) = client();
     let deaf = TcpListener::bind(any_port()).unwrap();

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use sateen_types::Nid;
 
+use crate::nids;
+
 /// Sateen: a parallel file system in user space.
 #[derive(Debug, Parser)]
 #[command(
@@ -48,7 +50,7 @@ pub(crate) enum Command {
     Mount(MountArgs),
     /// Benchmarks of any folder, with the options and the output of IOR and mdtest; the same as
     /// this program under the name sateen-bench.
-    Bench(sateen_bench::cli::Bench),
+    Bench(Box<sateen_bench::cli::Bench>),
     /// Started by `up` itself: aborts the mounts if the serving process dies.
     #[command(hide = true)]
     Guard(GuardArgs),
@@ -121,9 +123,10 @@ pub(crate) struct MkfsArgs {
     /// Index of the target among those of its kind, never used before.
     #[arg(long, value_name = "N")]
     pub index: Option<u32>,
-    /// Where the MGS is, as ADDRESS[:PORT]@tcp; several with colons between.
+    /// Where the MGS is, as ADDRESS[:PORT]@tcp; several with colons between, or each with an
+    /// option of its own. A host's name may stand for its address.
     #[arg(long, value_name = "NID[:NID]")]
-    pub mgsnode: Option<String>,
+    pub mgsnode: Vec<String>,
     /// The target's folder: an empty one, or the mount point of an empty disk.
     #[arg(value_name = "DIR")]
     pub target: PathBuf,
@@ -135,7 +138,7 @@ pub(crate) struct ServeArgs {
     /// Where this server is reached, as ADDRESS[:PORT]@tcp; it listens there. May be given
     /// up to eight times; whoever looks for it tries them in turn [default: this host's address towards the
     /// MGS, port 988].
-    #[arg(long, value_name = "NID")]
+    #[arg(long, value_name = "NID", value_parser = nids::resolve_one)]
     pub nid: Vec<Nid>,
     /// Folders of targets, made with mkfs.sateen.
     #[arg(value_name = "DIR", required = true)]
@@ -147,7 +150,7 @@ pub(crate) struct ServeArgs {
 #[command(name = "mount.sateen", version, about = "Mounts a Sateen file system")]
 pub(crate) struct MountArgs {
     /// The MGS and the file system, as NID[:NID]:/FSNAME, or a directory of it, as
-    /// NID[:NID]:/FSNAME/SUBDIR.
+    /// NID[:NID]:/FSNAME/SUBDIR. A NID is ADDRESS[:PORT]@tcp, or HOST[:PORT]@tcp.
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// Where to mount it.

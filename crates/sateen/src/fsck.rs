@@ -116,13 +116,15 @@ fn labels(targets: &[Target], report: &mut Report) {
     }
 }
 
-/// The MGT and all MDTs are there; so are all OSTs, if their numbers have no gaps.
+/// The MGT and the root's MDT are there; so are all others, if their numbers have no gaps.
 fn missing(targets: &[Target], gapless: bool, report: &mut Report) {
     let has = |wanted: Endpoint| targets.iter().any(|target| target.label.target == wanted);
-    let mdts = targets.iter().filter(|t| matches!(t.label.target, Endpoint::Mdt(_))).count();
-    let is_ost = |target: &&Target| gapless && matches!(target.label.target, Endpoint::Ost(_));
-    let osts = targets.iter().filter(is_ost).count();
-    let all = (0..mdts.max(1) as u32).map(Endpoint::Mdt).chain((0..osts as u32).map(Endpoint::Ost));
+    let count = |which: fn(Endpoint) -> bool| {
+        targets.iter().filter(|target| gapless && which(target.label.target)).count() as u32
+    };
+    let mdts = count(|target| matches!(target, Endpoint::Mdt(_)));
+    let osts = count(|target| matches!(target, Endpoint::Ost(_)));
+    let all = (0..mdts.max(1)).map(Endpoint::Mdt).chain((0..osts).map(Endpoint::Ost));
     for wanted in all.chain([Endpoint::Mgs]).filter(|wanted| !has(*wanted)) {
         report.damage(wanted, "it is missing", "bring its folder back, or restore it");
     }

@@ -14,9 +14,9 @@ use sateen_types::Nid;
 
 use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
-use crate::node;
 use crate::params::{Device, Shown, WasSet, can_be_kept, check, dotted, fits};
 use crate::run_dir;
+use crate::{nids, node};
 
 /// "No such file or directory", "invalid argument", "input/output error".
 const ENOENT: u8 = 2;
@@ -73,6 +73,7 @@ struct NidsArgs {
 #[derive(Debug, Args)]
 struct PingArgs {
     /// The NID, as ADDRESS[:PORT]@tcp.
+    #[arg(value_parser = nids::resolve_one)]
     nid: Nid,
 }
 

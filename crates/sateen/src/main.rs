@@ -32,6 +32,7 @@ mod logging;
 mod mkfs;
 mod mount_helper;
 mod mounts;
+mod nids;
 mod node;
 mod notify;
 mod params;
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
         Some("lctl") => Command::Lctl(lctl::Lctl::parse()),
         Some("sateen-bench") => {
             let args = sateen_bench::cli::arguments(std::env::args_os());
-            Command::Bench(sateen_bench::cli::Program::parse_from(args).bench)
+            Command::Bench(Box::new(sateen_bench::cli::Program::parse_from(args).bench))
         }
         Some("mkfs.sateen") => Command::Mkfs(MkfsArgs::parse()),
         Some("mount.sateen") => Command::Mount(MountArgs::parse()),

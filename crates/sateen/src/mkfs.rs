@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use sateen_target::{Label, MGS_NODES_BYTES_MAX};
-use sateen_types::{Endpoint, Nid, OST_INDEX_MAX, parse_nids, seq};
+use sateen_types::{Endpoint, Nid, OST_INDEX_MAX, seq};
 use sateen_wire::FsName;
 
 use crate::cli::MkfsArgs;
 use crate::node::backend;
 use crate::refusal::{Outcome, Refusal};
-use crate::targets;
+use crate::{nids, targets};
 
 /// What a making that was cut off may have left. No more: an index or objects are there only
 /// once a target was served, and then they are somebody's data.
@@ -43,21 +43,21 @@ fn label(args: &MkfsArgs) -> Outcome<Label> {
         );
     }
     let target = target(args)?;
-    if target == Endpoint::Mgs && args.mgsnode.is_some() {
+    if target == Endpoint::Mgs && !args.mgsnode.is_empty() {
         return wrong("an MGS needs no --mgsnode".to_owned(), "leave it away");
     }
-    if target != Endpoint::Mgs && args.mgsnode.is_none() {
+    if target != Endpoint::Mgs && args.mgsnode.is_empty() {
         return wrong(
             format!("{target} needs to know its MGS"),
             "say where it is: --mgsnode=ADDRESS@tcp",
         );
     }
-    let nodes = args.mgsnode.clone().unwrap_or_default();
-    if !nodes.is_empty() && parse_nids(&nodes).is_ok_and(|nids| nids.contains(&Nid::Lo)) {
+    let nodes = args.mgsnode.join(":");
+    if !nodes.is_empty() && nids::resolve(&nodes).is_ok_and(|nids| nids.contains(&Nid::Lo)) {
         return wrong(format!("{nodes} cannot be reached"), "use --mgsnode=ADDRESS@tcp");
     }
     if !nodes.is_empty()
-        && let Err(error) = parse_nids(&nodes)
+        && let Err(error) = nids::resolve(&nodes)
     {
         return wrong(
             format!("--mgsnode={nodes}: {error}"),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use sateen_types::{Nid, parse_nids};
+use sateen_types::Nid;
 use sateen_wire::FsName;
 
 use crate::cli::MountArgs;
@@ -17,7 +17,7 @@ use crate::data_dir::DataDir;
 use crate::node::mgc::Stop;
 use crate::node::{self, How, Node};
 use crate::refusal::{Outcome, Refusal};
-use crate::{background, logging, mounts, run_dir};
+use crate::{background, logging, mounts, nids, run_dir};
 
 /// How long the process of a mount that has just ended may take to say goodbye.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
@@ -107,12 +107,12 @@ impl Source {
         let wrong = |what: String| {
             Refusal::new(what, "write it like 10.0.0.1@tcp:/scratch, with the MGS's NID first")
         };
-        let Some((nids, path)) = text.split_once(":/") else {
+        let Some((list, path)) = text.split_once(":/") else {
             return Err(wrong(format!("{text:?} names no file system")));
         };
-        let mgs = parse_nids(nids).map_err(|error| wrong(format!("{nids:?}: {error}")))?;
+        let mgs = nids::resolve(list).map_err(|error| wrong(format!("{list:?}: {error}")))?;
         if mgs.contains(&Nid::Lo) {
-            return Err(wrong(format!("{nids} is reached by its own process only")));
+            return Err(wrong(format!("{list} is reached by its own process only")));
         }
         let (fsname, below) = path.split_once('/').unwrap_or((path, ""));
         if fsname.is_empty() || FsName::new(fsname).is_none() {
@@ -122,7 +122,7 @@ impl Source {
         if below.split('/').any(|name| name == "." || name == "..") {
             return Err(Refusal::new(
                 format!("/{below} does not name a directory from the top"),
-                format!("leave \".\" and \"..\" away: {nids}:/{fsname}/DIRECTORY"),
+                format!("leave \".\" and \"..\" away: {list}:/{fsname}/DIRECTORY"),
             ));
         }
         Ok(Source { mgs, fsname: fsname.to_owned(), below: below.to_owned() })

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-use sateen_types::{Endpoint, Nid, parse_nids};
+use sateen_types::{Endpoint, Nid};
 
 use crate::cli::ServeArgs;
 use crate::daemon::Server;
@@ -13,7 +13,7 @@ use crate::node::mgc::Stop;
 use crate::node::{How, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::{self, Target};
-use crate::{logging, notify, run_dir};
+use crate::{logging, nids, notify, run_dir};
 
 /// Runs the command.
 pub(crate) fn run(args: &ServeArgs) -> Outcome<ExitCode> {
@@ -93,7 +93,10 @@ fn mgs_of(targets: &[Target]) -> Outcome<Vec<Nid>> {
             "serve the MGT in the same process, or make targets with --mgsnode=NID",
         ));
     };
-    parse_nids(nodes).map_err(|error| {
-        Refusal::new(format!("cannot use --mgsnode={nodes}: {error}"), "make the target anew")
+    nids::resolve(nodes).map_err(|error| {
+        Refusal::new(
+            format!("cannot use --mgsnode={nodes}: {error}"),
+            "see whether its names can be looked up (/etc/hosts), or make the target anew",
+        )
     })
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sateen_osd::{Index, JournalDevice, ObjectStore, Store, StoreLimits};
+use sateen_osd::{Checkpoint, Index, JournalDevice, ObjectStore, Store, StoreLimits};
 use sateen_osd_disk::folder::{FolderError, TargetFolder};
 use sateen_osd_disk::index::{DiskIndex, IndexOptions};
 use sateen_osd_disk::journal::{DiskJournal, JournalError, JournalOptions, SEGMENT_BYTES_MIN};
@@ -15,6 +15,9 @@ use sateen_types::units::MIB;
 
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::Target;
+
+/// A start that finds more segments in its journal than these makes a checkpoint at once.
+const JOURNAL_SEGMENTS_KEPT: u64 = 4;
 
 /// An open store.
 pub(crate) struct Opened {
@@ -105,14 +108,21 @@ pub(crate) fn open(target: &Target, sharers: u32) -> Outcome<Opened> {
     let mut recovery = Recovery::new(epoch, index.checkpointed(), sizes.store);
     let replay = |payload: &[u8]| recovery.frame(payload).map_err(StartError::Recovery);
     let checkpointed = index.checkpointed();
-    let journal = DiskJournal::open(&folder.journal(), epoch, checkpointed, sizes.journal, replay)
-        .map_err(|error| match error {
-            StartError::Journal(error) => failed(&error),
-            StartError::Recovery(error) => failed(&error),
-        })?;
-    let (store, replayed) = recovery.finish();
+    let mut journal =
+        DiskJournal::open(&folder.journal(), epoch, checkpointed, sizes.journal, replay).map_err(
+            |error| match error {
+                StartError::Journal(error) => failed(&error),
+                StartError::Recovery(error) => failed(&error),
+            },
+        )?;
+    let (mut store, replayed) = recovery.finish();
     if replayed > 0 {
         tracing::info!(target_name = %me, transactions = replayed, "replayed the journal");
+    }
+    if journal.bytes_used() > JOURNAL_SEGMENTS_KEPT * sizes.journal.segment_bytes {
+        // Its space comes back before anything new is written: on a full disk there would be no
+        // room for another segment, and the target would not start any more.
+        shorten(&mut store, &index, &mut journal).map_err(|error| failed(&error))?;
     }
     let objects: Option<Arc<dyn ObjectStore>> = match me {
         Endpoint::Ost(_) => {
@@ -125,6 +135,19 @@ pub(crate) fn open(target: &Target, sharers: u32) -> Outcome<Opened> {
     let journal_bytes = journal.bytes_used();
     let (index, journal) = (Arc::new(index), Box::new(journal));
     Ok(Opened { store, index, journal, journal_bytes, objects, folder })
+}
+
+/// Writes what the journal holds into the index, and gives its segments back.
+fn shorten(
+    store: &mut Store,
+    index: &DiskIndex,
+    journal: &mut DiskJournal,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let Some(Checkpoint { table, upto }) = store.begin_checkpoint() else { return Ok(()) };
+    index.checkpoint(&table, upto)?;
+    store.checkpoint_done();
+    journal.trim(upto)?;
+    Ok(())
 }
 
 fn refuse(doing: &str, path: &Path, error: &dyn std::fmt::Display) -> Refusal {

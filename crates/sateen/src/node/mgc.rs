@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Inbox, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use sateen_mgs::FileSystem;
@@ -16,12 +16,14 @@ use sateen_wire::{
     Request, TargetInfo,
 };
 
-use super::network::why_silent;
+use super::network::{Network, why_silent};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::Target;
 
 /// A request without an answer is sent again after this.
 const RESEND: Duration = Duration::from_secs(1);
+/// So often in a row somebody says nothing when asked to connect before another NID is tried.
+const SILENCES_MAX: u32 = 2;
 /// How long to wait before asking an MGS again that could not be reached.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How often to say that the MGS does not answer.
@@ -52,6 +54,10 @@ pub(crate) struct Mgc {
     reactor: Arc<Reactor>,
     /// Where the MGS is; nowhere, if it is in this process.
     nids: Vec<Nid>,
+    /// What has these NIDs, and may be told to try another.
+    network: Weak<Network>,
+    /// How often in a row nothing was said to a connect.
+    silences: u32,
     header: Header,
     /// The run of the MGS that the requests are counted for.
     boot_epoch: u64,
@@ -76,6 +82,8 @@ enum Attempt {
     Answered(Box<Reply>),
     /// Nobody is there, or it does not know us: to be tried from the start.
     Nobody,
+    /// Somebody is there, but no MGS.
+    Another,
     Silence,
 }
 
@@ -90,6 +98,8 @@ impl Mgc {
         Mgc {
             reactor: reactor.clone(),
             nids,
+            network: Weak::new(),
+            silences: 0,
             header,
             boot_epoch: 0,
             attempt: 0,
@@ -98,6 +108,12 @@ impl Mgc {
             answers,
             stop,
         }
+    }
+
+    /// Over this network it reaches its NIDs, of which each may be the MGS's.
+    pub(super) fn over(mut self, network: &Arc<Network>) -> Mgc {
+        self.network = Arc::downgrade(network);
+        self
     }
 
     /// Who it is to the MGS.
@@ -118,9 +134,10 @@ impl Mgc {
                         continue;
                     }
                     return match reply.error {
-                        Some(
-                            Errno::ESHUTDOWN | Errno::ENODEV | Errno::ECONNRESET | Errno::ESTALE,
-                        ) => Attempt::Nobody,
+                        Some(Errno::ESHUTDOWN | Errno::ECONNRESET | Errno::ESTALE) => {
+                            Attempt::Nobody
+                        }
+                        Some(Errno::ENODEV) => Attempt::Another,
                         _ => Attempt::Answered(Box::new(reply)),
                     };
                 }
@@ -135,13 +152,25 @@ impl Mgc {
         self.attempt += 1;
         self.header.generation = 0;
         let header = Header { seq: self.attempt, ..self.header };
-        let Attempt::Answered(reply) = self.once(header, Request::Connect { features: FEATURES })
-        else {
-            return false;
+        let attempt = self.once(header, Request::Connect { features: FEATURES });
+        let is_silent = matches!(attempt, Attempt::Silence);
+        self.silences = if is_silent { self.silences + 1 } else { 0 };
+        let reply = match attempt {
+            Attempt::Answered(reply) => reply,
+            // The network goes on to the next by itself.
+            Attempt::Nobody => return false,
+            Attempt::Silence if self.silences < SILENCES_MAX => return false,
+            Attempt::Another | Attempt::Silence => {
+                self.try_next();
+                return false;
+            }
         };
         self.foreign = reply.error == Some(Errno::EXDEV);
         self.other_version = reply.error == Some(Errno::EPROTONOSUPPORT);
-        let ReplyBody::Connected { generation, boot_epoch, .. } = reply.body else { return false };
+        let ReplyBody::Connected { generation, boot_epoch, .. } = reply.body else {
+            self.try_next();
+            return false;
+        };
         self.header.generation = generation;
         // The same run of the MGS goes on counting our requests.
         if self.boot_epoch != boot_epoch {
@@ -150,10 +179,20 @@ impl Mgc {
         true
     }
 
+    fn try_next(&mut self) {
+        self.silences = 0;
+        if let Some(network) = self.network.upgrade() {
+            network.try_next(Endpoint::Mgs);
+        }
+    }
+
     /// Asks until there is an answer, `patience` is over, or it is told to stop. Who waits for
     /// something to happen has no reason to complain.
     fn ask(&mut self, request: &Request, patience: Option<Duration>) -> Outcome<Reply> {
         let begun = Instant::now();
+        // Each of its NIDs gets its turn.
+        let turns = RESEND * SILENCES_MAX * 2 * self.nids.len() as u32;
+        let patience = patience.map(|patience| patience.max(turns));
         let mut complained: Option<Instant> = None;
         let mut sent = false;
         let waits = matches!(request, Request::Mgs(MgsRequest::WaitConfig { .. }));
@@ -169,7 +208,10 @@ impl Mgc {
                 if complained.is_none_or(|at| at.elapsed() >= COMPLAIN) {
                     complained = Some(Instant::now());
                     let why = self.why_silent();
-                    tracing::warn!("the MGS does not answer, waiting for it ({why})");
+                    tracing::warn!(
+                        "the MGS does not answer, waiting for it ({why}): see whether its server \
+                         runs (sateen serve) and listens on that NID"
+                    );
                 }
                 std::thread::sleep(PAUSE);
                 continue;
@@ -196,7 +238,7 @@ impl Mgc {
                     std::thread::sleep(PAUSE);
                 }
                 Attempt::Answered(reply) => return Ok(*reply),
-                Attempt::Nobody => {
+                Attempt::Nobody | Attempt::Another => {
                     self.header.generation = 0;
                     std::thread::sleep(PAUSE);
                 }

@@ -81,6 +81,11 @@ impl Network {
     pub(crate) fn set_route(&self, endpoint: Endpoint, nids: &[Nid]) {
         self.tcp.set_route(endpoint, nids.iter().copied().filter_map(address).collect());
     }
+
+    /// What answers for an endpoint is not it, or nothing does: its next NID is tried.
+    pub(crate) fn try_next(&self, endpoint: Endpoint) {
+        self.tcp.try_next(endpoint);
+    }
 }
 
 impl Drop for Network {

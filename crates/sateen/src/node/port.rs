@@ -153,7 +153,9 @@ impl Kernel {
         let done = Arc::new(Mutex::new(Done::default()));
         match &mut *lock(&self.state) {
             State::Gone => return Box::pin(ready(true)),
-            State::Here { telling, .. } if !matches!(what, KernelInval::Data(_)) => {
+            State::Here { telling, .. }
+                if !matches!(what, KernelInval::Data(_) | KernelInval::Pages(..)) =>
+            {
                 return Box::pin(ready(tell(telling, what)));
             }
             State::Here { jobs, .. } => {
@@ -215,6 +217,10 @@ fn tell(Telling { notifier, keeps_names, root }: &Telling, what: KernelInval) ->
         KernelInval::Names => notifier.inc_epoch(),
         KernelInval::Attr(ino) => notifier.inval_inode(known(ino), -1, 0),
         KernelInval::Data(ino) => notifier.inval_inode(known(ino), 0, 0),
+        KernelInval::Pages(ino, offset, len) => {
+            let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+            notifier.inval_inode(known(ino), number(offset), number(len.max(1)))
+        }
     };
     told.unwrap_or_else(|error| {
         let gone = [rustix::io::Errno::NODEV, rustix::io::Errno::NOTCONN];

@@ -152,7 +152,7 @@ impl Node {
         node.network = Some(network.clone());
         (node.nids, node.mgs) = (nids.clone(), mgs.clone());
 
-        let mut mgc = Mgc::new(&node.reactor, mgs, stop.clone());
+        let mut mgc = Mgc::new(&node.reactor, mgs, stop.clone()).over(&network);
         let file_system = mgc.file_system(None)?;
         node.file_system = file_system.uuid;
         for (target, open) in &mut opened {
@@ -194,7 +194,7 @@ impl Node {
         node.nids = network::own_nid(mgs.first().copied()).into_iter().collect();
         node.mgs = mgs.to_vec();
         let stop = Stop::default();
-        let mut mgc = Mgc::new(&node.reactor, mgs.to_vec(), stop.clone());
+        let mut mgc = Mgc::new(&node.reactor, mgs.to_vec(), stop.clone()).over(&network);
         let FileSystem { fsname: known, uuid, .. } = mgc.file_system(Some(MOUNT_PATIENCE))?;
         node.file_system = uuid;
         if known.as_str() != fsname {
