@@ -276,6 +276,36 @@ fn what_cannot_work_is_refused_with_advice() {
     assert_eq!(usage.status.code(), Some(2));
 }
 
+/// Without /dev/fuse, as another user, and without the right to mount.
+#[test]
+fn what_the_machine_lacks_is_said() {
+    if !can_mount() {
+        return;
+    }
+    let fs = Fs::new("lacks");
+    let hidden = "mount -t tmpfs tmpfs /dev && mknod /dev/null c 1 3 && exec \"$@\"";
+    let cases: [(&[&str], &str); 3] = [
+        (&["unshare", "--mount", "sh", "-c", hidden, "sh"], "there is no /dev/fuse"),
+        // Who may look below folders of others, or the program would not be found.
+        (
+            &["setpriv", "--reuid=12", "--inh-caps=+dac_override", "--ambient-caps=+dac_override"],
+            "mounting needs root",
+        ),
+        (&["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"], "mount"),
+    ];
+    for (way, why) in cases {
+        let mut command = Command::new(way[0]);
+        command.args(&way[1..]).arg(env!("CARGO_BIN_EXE_sateen"));
+        let output = command.args(["up", "--data"]).arg(&fs.data).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{way:?}: {said}");
+        assert!(said.contains(why) && said.contains("what to do:"), "{way:?}: {said}");
+    }
+    // And nothing is in the way once it is there.
+    fs.ok(&["up"]);
+    fs.ok(&["down"]);
+}
+
 #[test]
 fn a_full_disk_is_refused_with_advice() {
     if !can_mount() {

@@ -21,6 +21,7 @@ on_both!(
     files_without_a_name,
     a_rename_leaves_a_whiteout,
     reading_sets_the_atime,
+    what_is_removed_right_after_its_close_leaves_nothing,
     a_program_that_runs_is_not_written_from_another_mount,
 );
 
@@ -268,6 +269,23 @@ fn a_rename_leaves_a_whiteout(servers: Servers) {
     rename("dir/new", "old", RenameFlags::empty()).unwrap();
     assert_eq!(fs::read(other.join("old")).unwrap(), b"text");
     assert!(names(&other.join("dir")).is_empty());
+    rig.end();
+}
+
+/// The kernel waits for no close. That the file has objects must reach the MDT all the same,
+/// before it has to have them removed: the check at the end looks for what is left.
+fn what_is_removed_right_after_its_close_leaves_nothing(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "at-once", 1, false) else { return };
+    for number in 0..100 {
+        let path = rig.mnt().join(format!("file{number}"));
+        let file = File::create(&path).unwrap();
+        // Not from front to back: how much space it takes is asked for at the close.
+        file.write_all_at(&[1; 5000], 200_000).unwrap();
+        file.write_all_at(&[1; 5000], 0).unwrap();
+        drop(file);
+        fs::remove_file(&path).unwrap();
+    }
+    assert!(names(rig.mnt()).is_empty());
     rig.end();
 }
 

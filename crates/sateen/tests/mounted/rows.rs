@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{
     FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink,
@@ -11,8 +12,8 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, Timespec, Timestamps, XattrFlags, flock,
-    mknodat, utimensat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, XattrFlags,
+    flock, inotify, mknodat, openat, utimensat,
 };
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -34,6 +35,8 @@ on_both!(
     what_the_kernel_keeps_of_a_file,
     a_file_is_opened_by_its_handle_on_any_mount,
     the_atime_of_a_directory_is_seen_elsewhere,
+    what_one_kernel_knows_no_other_hears_of,
+    a_mount_is_what_the_kernel_takes_it_for,
 );
 
 /// The device `null`.
@@ -214,7 +217,7 @@ fn a_directory_is_listed_and_removed(servers: Servers) {
 
 fn direct_io_of_any_alignment(servers: Servers) {
     let Some(rig) = Rig::start(servers, "row-direct", 2, false) else { return };
-    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let direct = OFlags::DIRECT.bits() as i32;
     let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("file"));
     let mut options = File::options();
     let options = options.read(true).write(true).create(true).custom_flags(direct);
@@ -331,6 +334,54 @@ fn the_atime_of_a_directory_is_seen_elsewhere(servers: Servers) {
     // Its attributes are asked for anew, because somebody changes them.
     fs::write(here.join("other"), b"other").unwrap();
     until("the atime is seen", || fs::metadata(&there).unwrap().atime() > 1000);
+    rig.end();
+}
+
+fn what_one_kernel_knows_no_other_hears_of(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-kernel", 2, false) else { return };
+    let (here, there) = (rig.mnt(), &rig.mounts()[1]);
+    // The ends of a fifo, each opened by another mount, are not one fifo's.
+    mknodat(CWD, here.join("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let open =
+        |mount: &Path, way| openat(CWD, mount.join("fifo"), way | OFlags::NONBLOCK, Mode::empty());
+    let reader = open(here, OFlags::RDONLY).unwrap();
+    assert_eq!(open(there, OFlags::WRONLY).unwrap_err(), Errno::NXIO);
+    open(here, OFlags::WRONLY).unwrap();
+    drop(reader);
+
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&watch, here, inotify::WatchFlags::CREATE).unwrap();
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    let mut events = inotify::Reader::new(&watch, &mut buffer);
+    File::create(there.join("elsewhere")).unwrap();
+    assert!(here.join("elsewhere").exists());
+    assert_eq!(events.next().unwrap_err(), Errno::AGAIN);
+    File::create(here.join("here")).unwrap();
+    assert_eq!(events.next().unwrap().file_name().unwrap().to_bytes(), b"here");
+    rig.end();
+}
+
+fn a_mount_is_what_the_kernel_takes_it_for(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-mount", 1, false) else { return };
+    let point = rig.mnt().to_str().unwrap();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = mounts.lines().find(|line| line.split(' ').nth(4) == Some(point)).unwrap();
+    assert!(line.contains(" - fuse.sateen "), "{line}");
+    let path = rig.mnt().join("file");
+    let remount = |options| Command::new("mount").args(["-o", options, point]).output().unwrap();
+    assert!(remount("remount,ro").status.success());
+    assert_eq!(
+        fs::write(&path, b"no").unwrap_err().raw_os_error(),
+        Some(Errno::ROFS.raw_os_error())
+    );
+    assert!(remount("remount,rw").status.success());
+    fs::write(&path, b"again").unwrap();
+    // FS_IOC_FIEMAP, with room for no extent; ENOTTY or EOPNOTSUPP.
+    let script = "open(my $f, '<', $ARGV[0]) or die; my $map = pack('QQLLLL', 0, ~0, 0, 0, 0, 0); \
+                  print ioctl($f, 0xC020660B, $map) ? 'mapped' : $! + 0";
+    let output = Command::new("perl").args(["-e", script]).arg(&path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(["25", "95"].contains(&&*said), "{output:?}");
     rig.end();
 }
 

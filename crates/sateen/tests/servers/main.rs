@@ -7,6 +7,7 @@ mod below;
 mod found;
 mod fuzz;
 mod many;
+mod mdts;
 mod mount8;
 mod nids;
 mod refusals;

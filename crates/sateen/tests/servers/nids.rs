@@ -1,15 +1,18 @@
-//! Servers that are reached by two addresses, of which one stops answering.
+//! Servers that are reached by two addresses, of which one stops answering, or never has.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SocketType};
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, ok, run_folder, until};
+use sateen_testkit::cluster::{Cluster, ok, refused, run_folder, until};
 
 use crate::{BINARY, as_program, bytes, write_durably};
 
@@ -71,6 +74,72 @@ fn whoever_comes_back_at_one_of_its_addresses_is_found_there() {
     let new = mount(&mut cluster, &source, "new");
     assert!(fs::read(new.join("during")).unwrap() == content);
     cluster.finish([oss, mds]);
+}
+
+/// An address at which whoever connects hears nothing at all, not even a refusal.
+struct Silent {
+    _socket: OwnedFd,
+    _waiting: Vec<TcpStream>,
+}
+
+impl Silent {
+    /// Its queue of connections is full, and so the kernel lets each new one fall.
+    fn at(address: SocketAddr) -> Silent {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &address).unwrap();
+        rustix::net::listen(&socket, 0).unwrap();
+        let mut waiting = Vec::new();
+        let soon = Duration::from_millis(300);
+        while let Ok(stream) = TcpStream::connect_timeout(&address, soon) {
+            waiting.push(stream);
+            assert!(waiting.len() < 10, "{address} has room for everybody");
+        }
+        Silent { _socket: socket, _waiting: waiting }
+    }
+}
+
+#[test]
+fn the_mgs_is_found_behind_addresses_where_it_is_not() {
+    const SECONDS_MAX: u64 = 30;
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "elsewhere");
+    let _silent = Silent::at(format!("127.0.0.9:{}", cluster.port).parse().unwrap());
+    // Its kernel takes connections, and nobody reads from them.
+    let _deaf = TcpListener::bind(("127.0.0.8", cluster.port)).unwrap();
+    let (mds, oss) = cluster.start();
+    // A server of ours, but without the MGS.
+    let wrong = [9, 8, 2].map(|host| cluster.nid(host)).join(":");
+    let begun = Instant::now();
+    let source = format!("{wrong}:{}", cluster.source());
+    let mnt = mount(&mut cluster, &source, "mnt");
+    assert!(begun.elapsed() < Duration::from_secs(SECONDS_MAX), "{:?}", begun.elapsed());
+    fs::write(mnt.join("file"), b"file").unwrap();
+    // A target whose MGS may be at any of them, too.
+    let node = format!("--mgsnode={wrong}:{}", cluster.nid(1));
+    let mut mkfs = as_program("mkfs.sateen");
+    ok(mkfs.args(["--ost", "--fsname=scratch", "--index=2", &node]).arg(cluster.path("ost2")));
+    let new = cluster.serve(3, &["ost2"]);
+    let osts = || ok(as_program("lfs").arg("osts").arg(&mnt));
+    until("the mount hears of it", || osts().contains("OST0002"));
+    // Nodes may have an option each, and names: one that nobody has is not waited for.
+    let mut mkfs = as_program("mkfs.sateen");
+    mkfs.args(["--ost", "--fsname=scratch", "--index=3"]).arg(format!("--mgsnode={wrong}"));
+    let local = format!("localhost:{}@tcp", cluster.port);
+    ok(mkfs.arg(format!("--mgsnode={local}")).arg(cluster.path("ost3")));
+    let unknown = format!("no-such-host.invalid@tcp:{}", cluster.source());
+    let said = refused(as_program("mount.sateen").arg(unknown).arg(cluster.path("mnt")));
+    assert!(said.contains("no-such-host.invalid is not known"), "{said}");
+    // And where it is at none of them, that is said of each.
+    fs::create_dir(cluster.path("nowhere")).unwrap();
+    let mut nowhere = as_program("mount.sateen");
+    let said = refused(nowhere.arg(format!("{wrong}:/scratch")).arg(cluster.path("nowhere")));
+    assert!(said.contains("the MGS does not answer"), "{said}");
+    for host in [9, 8, 2] {
+        assert!(said.contains(&cluster.nid(host)), "{said}");
+    }
+    cluster.finish([new, oss, mds]);
 }
 
 /// A network of its own, as long as its process lives.
