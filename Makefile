@@ -1,15 +1,17 @@
 # What can be done with a clone. Everything is built by cargo; these are only the ways in.
 .POSIX:
-.PHONY: help test test-long bench demo install uninstall clean
+.PHONY: help test test-long bench rates io500-compare demo install uninstall clean
 
 help:
-	@echo "make demo       a file system with 2 MDTs and 4 OSTs: real work on it, a crash, a table of rates"
-	@echo "make test       every check and test (root and /dev/fuse; under 40 minutes on 2 cores)"
-	@echo "make test-long  the same tests with more rounds, for hours rather than minutes"
-	@echo "make bench      the benchmarks that need no mount, and those of the FUSE transports"
-	@echo "make install    the program, its other names, units, manual pages and completions; PREFIX, DESTDIR"
-	@echo "make uninstall  takes them away"
-	@echo "make clean      removes what was built"
+	@echo "make demo           a file system with 2 MDTs and 4 OSTs: real work on it, a crash, a table of rates, a short io500"
+	@echo "make test           every check and test (root and /dev/fuse; under 40 minutes on 2 cores)"
+	@echo "make test-long      the same tests with more rounds, for hours rather than minutes"
+	@echo "make bench          the benchmarks that need no mount, and those of the FUSE transports"
+	@echo "make rates          rates of single operations beside ext4's, and where their time goes"
+	@echo "make io500-compare  Sateen, ext4 and GlusterFS in a short io500, and one report of all three"
+	@echo "make install        the program, its other names, units, manual pages and completions; PREFIX, DESTDIR"
+	@echo "make uninstall      takes them away"
+	@echo "make clean          removes what was built"
 
 test:
 	@scripts/test.sh
@@ -19,6 +21,12 @@ test-long:
 
 bench:
 	@scripts/bench.sh
+
+rates:
+	@scripts/rates.sh
+
+io500-compare:
+	@scripts/io500-compare.sh
 
 demo:
 	@scripts/demo.sh

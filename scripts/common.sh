@@ -48,9 +48,20 @@ require_rust() {
 # What ranks of MPI need: the launcher, the library, and what its bindings are made with.
 install_mpi() {
     install_missing mpirun=openmpi-bin mpicc=libopenmpi-dev
+    install_libclang
+}
+
+# What reads the C headers of MPI when its bindings are made.
+install_libclang() {
     compgen -G "/usr/lib/llvm-*/lib/libclang*.so*" >/dev/null &&
         compgen -G "/usr/lib/llvm-*/lib/clang/*/include/stddef.h" >/dev/null ||
         install_missing no-libclang=libclang-dev
+}
+
+# The other implementation of MPI, beside the usual one: mpirun.mpich and mpicc.mpich.
+install_mpich() {
+    install_missing mpirun.mpich=mpich mpicc.mpich=libmpich-dev
+    install_libclang
 }
 
 # The programs that tests run on a mount. Two come from crates.io, once for all clones.
@@ -73,6 +84,22 @@ require_fuse() {
     fi
 }
 
+# io500_config DATA RESULTS SECONDS RANKS MIB: a short io500 in DATA with its results in RESULTS,
+# on standard output. It writes for that many seconds at a time, and at most MIB each of easy and
+# of hard data, and 64 files of each kind for each of them.
+io500_config() {
+    local data=$1 results=$2 seconds=$3 ranks=$4 mib=$5
+    cat "$repo/bench/io500-short.ini"
+    printf '\n[%s]\n' global
+    # Without folders named by the time: who calls this makes fresh ones.
+    printf '%s = %s\n' datadir "$data" timestamp-datadir FALSE resultdir "$results" \
+        timestamp-resultdir FALSE
+    printf '\n[%s]\n%s = %s\n' debug stonewall-time "$seconds" \
+        ior-easy blockSize "$((mib / ranks / 2 * 2 + 2))m" \
+        ior-hard segmentCount "$((mib * 22 / ranks + 1))" \
+        mdtest-easy n "$((mib * 64 / ranks + 1))" mdtest-hard n "$((mib * 64 / ranks + 1))"
+}
+
 # release_folder DIR: ends what still runs on data below DIR, unmounts what is mounted below it,
 # and removes it. Touches nothing else: other file systems on this machine are not ours.
 release_folder() {
@@ -87,7 +114,7 @@ release_folder() {
     for pid in /proc/[0-9]*; do
         pid=${pid#/proc/}
         # Only programs that were built here and were given a path below DIR as an argument.
-        [[ $(readlink "/proc/$pid/exe") == "$repo"/target/* ]] || continue
+        [[ $(readlink "/proc/$pid/exe") == "$(realpath -m "${CARGO_TARGET_DIR:-$repo/target}")"/* ]] || continue
         if tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qF -- "$dir/"; then
             kill -9 "$pid" 2>/dev/null || true
         fi

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Shows what Sateen does, in a few minutes: `make demo`. It builds, starts a file system in
-# ./demo, works on it, kills it, compares its rates with the local disk's, and takes everything
-# away again, also when it fails or is interrupted. As root, with /dev/fuse.
-# Sizes: DEMO_MIB (the large file), DEMO_FILES (files for the rates).
+# ./demo, works on it, kills it, compares its rates with the local disk's, runs a short io500, and
+# takes everything away again but the report of that, also when it fails or is interrupted. As
+# root, with /dev/fuse.
+# Sizes: DEMO_MIB (the large file), DEMO_FILES (files for the rates), DEMO_STONEWALL (seconds of
+# writing in each phase of io500).
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -12,6 +14,8 @@ mnt=$demo/mnt
 local=$demo/local
 marker=$demo/.made-by-make-demo
 bin=${CARGO_TARGET_DIR:-$repo/target}/release
+# Not in ./demo, which goes.
+report=$repo/target/demo-report.html
 writer=
 started=$SECONDS
 
@@ -21,7 +25,7 @@ shown() { printf '   %s\n' "$*"; }
 # seconds COMMAND...: runs it and leaves how long it took in $took.
 timed() {
     local start=$EPOCHREALTIME
-    "$@"
+    "$@" || return
     took=$(awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
 }
 sateen() { "$bin/sateen" "$@"; }
@@ -39,6 +43,7 @@ clean_up() {
     release_folder "$demo"
     if ((status == 0)); then
         headline "done in $((SECONDS - started)) s; ./demo is removed, nothing is mounted or running"
+        say "   the report of io500: $report"
     else
         say "cleaned up: ./demo is removed"
     fi
@@ -155,6 +160,15 @@ headline "rates beside the local disk's (both measured now, on the same disk)"
 rm -rf "$mnt/wide" "$mnt/tree" "$mnt/build" "$local/tree" "$local/tree.tar"
 "$bin/sateen-bench" rates --files "${DEMO_FILES:-20000}" --mib "$mib" \
     "local disk=$local" "Sateen=$mnt" | sed 's/^/   /'
+
+headline "a short io500: ${DEMO_STONEWALL:-2} s of writing instead of 300, which its rules call INVALID"
+io500_config "$mnt/io500" "$local/io500" "${DEMO_STONEWALL:-2}" 2 "$mib" >"$local/io500.ini"
+timed timeout --foreground 600 "$bin/sateen-bench" --quiet -np 2 io500 "$local/io500.ini" >"$local/io500.out" 9>&- ||
+    { cat "$local/io500.out"; die "io500 failed"; }
+grep -E '^\[(RESULT|SCORE)' "$local/io500.out" | sed 's/ *\[INVALID\]$//; s/^/   /'
+"$bin/sateen-bench" report --title "A short io500 in the demo (INVALID by its rules)" \
+    -o "$report" "Sateen=$local/io500/result.json" >/dev/null
+shown "measured in $took s; the report, which stays: $report"
 
 headline "stopping"
 sateen down --data "$data" | sed 's/^/   /'

@@ -59,6 +59,10 @@ say "== ${MESSAGES:=1000000} messages that make no sense, to each server"
 export MESSAGES
 cargo test --locked --profile ci -p sateen --test servers -- --nocapture fuzz
 unset MESSAGES
+say "== ranks and files of MPICH"
+install_mpich
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/mpich MPICC=mpicc.mpich MPIRUN=mpirun.mpich \
+    cargo test --locked --profile ci -p sateen-bench-cli --features mpi --test mpi
 say "== a report in a browser"
 install_missing chromium=chromium chromedriver=chromium-driver
 cargo test --locked --profile ci -p sateen-bench-cli --features browser --test browser

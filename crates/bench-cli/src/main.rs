@@ -2,6 +2,8 @@
 //! ranks of MPI. What it does is in the library; `sateen bench` is the same without MPI.
 
 #[cfg(feature = "mpi")]
+mod mpiio;
+#[cfg(feature = "mpi")]
 mod world;
 
 use std::process::ExitCode;

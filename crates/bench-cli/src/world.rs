@@ -13,6 +13,9 @@ use mpi::traits::{Communicator as _, CommunicatorCollectives};
 use sateen_bench::cli::{self, Bench};
 use sateen_bench::comm::{Communicator, stop_on_signals};
 use sateen_bench::error::{EXIT_FAILED, Error, Result};
+use sateen_bench::io::ParallelFiles;
+
+use crate::mpiio::Mpiio;
 
 /// Runs a command as one of the ranks; the exit code.
 pub(crate) fn run(bench: &Bench) -> u8 {
@@ -39,18 +42,17 @@ struct World {
     size: usize,
     stopped: Arc<AtomicBool>,
     done: AtomicU64,
+    files: Mpiio,
 }
 
 impl World {
     fn new() -> Result<Self> {
         let world = SimpleCommunicator::world();
         let strange = |_| Error::Failed("MPI has no such ranks".into());
-        Ok(Self {
-            rank: usize::try_from(world.rank()).map_err(strange)?,
-            size: usize::try_from(world.size()).map_err(strange)?,
-            stopped: stop_on_signals()?,
-            done: AtomicU64::new(0),
-        })
+        let rank = usize::try_from(world.rank()).map_err(strange)?;
+        let size = usize::try_from(world.size()).map_err(strange)?;
+        let files = Mpiio { root: rank == 0, alone: size == 1 };
+        Ok(Self { rank, size, stopped: stop_on_signals()?, done: AtomicU64::new(0), files })
     }
 }
 
@@ -109,5 +111,9 @@ impl Communicator for World {
 
     fn done(&self, rank: usize) -> Option<&AtomicU64> {
         (rank == self.rank).then_some(&self.done)
+    }
+
+    fn files(&self) -> Option<&dyn ParallelFiles> {
+        Some(&self.files)
     }
 }

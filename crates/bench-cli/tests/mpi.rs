@@ -1,4 +1,6 @@
-//! Ranks that MPI has started: the same workloads, the same output.
+//! Ranks that MPI has started: the same workloads, the same output; and files of MPI.
+//!
+//! `MPIRUN` names the launcher, for a program that was built with another MPI than the usual one.
 #![cfg(feature = "mpi")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -9,16 +11,40 @@ mod originals;
 mod rig;
 
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use rig::{Folder, children, runs, text, until};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sateen-bench");
+
+/// The launcher, for so many ranks of what follows.
+fn launcher(folder: &Folder, ranks: usize) -> Command {
+    static OPENMPI: OnceLock<bool> = OnceLock::new();
+    let name = std::env::var("MPIRUN").unwrap_or_else(|_| "mpirun".to_owned());
+    let openmpi = OPENMPI.get_or_init(|| {
+        let output = Command::new(&name).arg("--version").output().unwrap();
+        text(&output.stdout).contains("Open MPI")
+    });
+    let mut command = Command::new(&name);
+    if *openmpi {
+        // It refuses root, and more ranks than cores; others ask nobody.
+        command.args(["--allow-run-as-root", "--oversubscribe"]);
+    }
+    command.args(["-np", &ranks.to_string()]).current_dir(&folder.0);
+    command
+}
+
 /// mpirun with so many ranks of this line.
 fn mpirun(folder: &Folder, ranks: usize, line: &str) -> Command {
-    let mut command = Command::new("mpirun");
-    command.args(["--allow-run-as-root", "--oversubscribe", "-np", &ranks.to_string()]);
-    command.arg(env!("CARGO_BIN_EXE_sateen-bench")).arg("--quiet");
-    command.args(line.split_whitespace()).current_dir(&folder.0);
+    let mut command = launcher(folder, ranks);
+    command.arg(PROGRAM).arg("--quiet").args(line.split_whitespace());
     command
+}
+
+/// The ranks that a launcher has started; some start them through a process of their own.
+fn ranks_of(launcher: u32) -> Vec<u32> {
+    let below = |pid: &u32| Some(children(*pid)).filter(|ranks| !ranks.is_empty());
+    children(launcher).iter().flat_map(|pid| below(pid).unwrap_or(vec![*pid])).collect()
 }
 
 fn works(folder: &Folder, ranks: usize, line: &str) -> String {
@@ -108,10 +134,114 @@ fn a_killed_rank_ends_all() {
     let mut command = mpirun(&folder, 2, "ior -w -F -b 1g -t 4k -s 1000 -D 600 -o f");
     let mut child = command.spawn().unwrap();
     until("the files of all ranks", || folder.all().len() == 2);
-    let ranks = children(child.id());
+    let ranks = ranks_of(child.id());
     assert_eq!(ranks.len(), 2);
     let pid = rustix::process::Pid::from_raw(ranks[1].try_into().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     assert!(!child.wait().unwrap().success());
     until("the end of the ranks", || ranks.iter().all(|rank| !runs(*rank)));
+}
+
+#[test]
+fn files_of_mpi_hold_what_was_written() {
+    let folder = Folder::new();
+    let sizes = "ior -a MPIIO -w -W -r -R -b 256k -t 64k -s 2 -o file";
+    for options in ["-i 2 -e", "-c -C", "-F -C", "-F -c -Y", "-z", "-V", "-V -c", "-p -m -i 2"] {
+        let out = originals::ior(&works(&folder, 3, &format!("{sizes} {options}")));
+        let said = |name: &str| out.options[name].as_str();
+        assert_eq!((said("api"), said("tasks")), ("MPIIO", "3"), "{options}");
+        assert!(said("apiVersion").starts_with('('), "{}", said("apiVersion"));
+        let kind = if options.contains("-c") { "collective" } else { "independent" };
+        assert_eq!(said("type"), kind);
+        assert_eq!(out.summary["write"]["aggs(MiB)"], "1.5", "{options}");
+        assert!(out.rows.len() >= 2, "{options}: {:?}", out.rows);
+        assert_eq!(folder.all(), [""; 0], "{options}");
+    }
+    // All stop together.
+    let line = "ior -a MPIIO -c -D 1 -w -r -R -b 64m -t 4k -s 100 -o file";
+    let output = mpirun(&folder, 2, line).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn files_of_mpi_are_files_of_the_file_system() {
+    let folder = Folder::new();
+    let sizes = "-b 64k -t 16k -s 3 -o f";
+    let size = |name: &String| std::fs::metadata(folder.0.join(name)).unwrap().len();
+    for how in ["", "-F", "-c", "-V", "-F -V -c"] {
+        let posix = if how.contains("-F") { "-F" } else { "" };
+        works(&folder, 2, &format!("ior -a MPIIO -w -k -G 4 {sizes} {how}"));
+        let bytes: u64 = folder.all().iter().map(size).sum();
+        assert_eq!(bytes, 2 * 3 * (64 << 10), "{how}");
+        folder.works(&format!("-np 2 ior -R -k -G 4 {sizes} {posix}"));
+        folder.fails(&format!("-np 2 ior -R -G 5 {sizes} {posix}"), 3);
+        folder.works(&format!("-np 2 ior -w -k -G 6 {sizes} {posix}"));
+        works(&folder, 2, &format!("ior -a MPIIO -R -k -G 6 {sizes} {how}"));
+        let output = mpirun(&folder, 2, &format!("ior -a MPIIO -R -G 7 {sizes} {how}")).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(3), "{how}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("wrong data in f"), "{how}");
+        assert_eq!(folder.all(), [""; 0], "{how}");
+    }
+}
+
+#[test]
+fn files_of_mpi_fail_in_its_words() {
+    let folder = Folder::new();
+    for (line, at) in [("-w -o no/f", "open no/f: "), ("-w -F -o no/f", "open no/f.0000000")] {
+        let output = mpirun(&folder, 2, &format!("ior -a MPIIO {line}")).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
+        let found = said.split(at).nth(1).unwrap_or_else(|| panic!("{line}: {said}"));
+        let words = found.lines().next().unwrap().to_lowercase();
+        let known = ["no such file", "does not exist"].iter().any(|one| words.contains(one));
+        assert!(known, "{line}: {said}");
+    }
+    // The second rank's part begins where files must not reach. What the first has written goes.
+    let limited = format!(
+        "trap '' XFSZ; ulimit -f 1000000; \
+         exec {PROGRAM} --quiet ior -a MPIIO -w -b 2g -t 64k -o f"
+    );
+    let output = launcher(&folder, 2).args(["sh", "-c", &limited]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("rank 1: write f at 2147483648: "), "{said}");
+    assert_eq!(folder.all(), [""; 0], "{said}");
+}
+
+#[test]
+fn hints_reach_mpi() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.join("hints"), "IOR_HINT__MPI__cb_nodes = 2 # of two\n").unwrap();
+    let line = "ior -a MPIIO -w -c -b 64k -t 64k -o f --mpiio.showHints -U hints";
+    let mut command = mpirun(&folder, 2, line);
+    let output = command.env("IOR_HINT__MPI__cb_buffer_size", "1048576").output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let passed = "hints passed to MPI_File_open() {\n\tcb_buffer_size = 1048576\n\tcb_nodes = 2\n}";
+    assert_eq!(said.matches(passed).count(), 1, "{said}");
+    let used = said.split("hints returned from opened file {\n").nth(1).unwrap();
+    assert!(used.contains('='), "{said}");
+    std::fs::write(folder.0.join("hints"), "cb_nodes=2\n").unwrap();
+    let output = mpirun(&folder, 2, line).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(text(&output.stderr).matches("hints:1: a hint has the form").count(), 1);
+    assert_eq!(folder.all(), ["hints"]);
+}
+
+#[test]
+fn files_of_mpi_meet_the_same_pitfalls() {
+    let folder = Folder::new();
+    let cached = |options: &str| {
+        let line = format!("--json ior {options} -w -r -b 1m -t 64k -o f");
+        let json: serde_json::Value = serde_json::from_str(&works(&folder, 2, &line)).unwrap();
+        let mut all = rig::pitfalls(&json);
+        all.retain(|(code, _)| code == "W-CACHE");
+        all
+    };
+    let posix = cached("");
+    assert!(!posix.is_empty(), "what was just written is read from memory");
+    assert_eq!(cached("-a MPIIO"), posix);
+    assert_eq!(cached("-a MPIIO -c -C"), posix);
+    assert_eq!(cached("-a MPIIO -e -F"), cached("-e -F"));
 }

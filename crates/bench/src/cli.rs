@@ -10,7 +10,7 @@ use crate::engine::io500::Io500;
 use crate::engine::ior::Ior;
 use crate::engine::iozone::Iozone;
 use crate::engine::mdtest::Mdtest;
-use crate::engine::{Engine, Setting};
+use crate::engine::{Engine, NEEDS_MPI, Setting};
 use crate::error::{EXIT_FAILED, EXIT_USAGE, Error, Result};
 use crate::memblock::Memblock;
 use crate::progress::Progress;
@@ -228,6 +228,9 @@ fn start(bench: &Bench, engine: &dyn Engine) -> Result<u8> {
         return Err(Error::usage(format!("-np: between 1 and {RANKS_MAX} ranks")));
     }
     engine.validate(size)?;
+    if engine.needs_mpi() {
+        return Err(Error::usage(NEEDS_MPI));
+    }
     guard::check(&bench.guard)?;
     if size > 1 {
         return launch(size, &std::env::args_os().collect::<Vec<_>>());

@@ -24,6 +24,7 @@ pub use nodes::Nodes;
 pub use solo::{Solo, stop_on_signals};
 
 use crate::error::{Error, Result};
+use crate::io::ParallelFiles;
 
 /// Most ranks on one host.
 pub const RANKS_MAX: usize = 4096;
@@ -86,6 +87,11 @@ pub trait Communicator: Send + Sync {
     /// Operations that a rank has done in the current phase, if its count can be seen from
     /// here; shown while it runs.
     fn done(&self, rank: usize) -> Option<&AtomicU64>;
+
+    /// The file interface that these ranks bring with them (`-a MPIIO`), if they do.
+    fn files(&self) -> Option<&dyn ParallelFiles> {
+        None
+    }
 
     /// What the root has given, at all ranks.
     fn broadcast(&self, bytes: &[u8]) -> Result<Vec<u8>> {

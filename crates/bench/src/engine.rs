@@ -31,10 +31,20 @@ pub enum Api {
     /// A directory, through system calls.
     #[value(name = "POSIX")]
     Posix,
+    /// The same through MPI-IO, which ranks of MPI bring with them.
+    #[value(name = "MPIIO")]
+    Mpiio,
     /// Nothing: the engine's own cost.
     #[value(name = "DUMMY")]
     Dummy,
 }
+
+/// Why there is no MPI-IO without MPI.
+pub(crate) const NEEDS_MPI: &str = "-a MPIIO: files of MPI need ranks of MPI: build the program \
+     sateen-bench with its feature mpi and start it under mpirun or srun, or use -a POSIX";
+
+/// Why a workload takes no MPI-IO.
+const ONLY_IOR: &str = "MPIIO: only ior measures files of MPI; use POSIX";
 
 /// What a run is told beside its options.
 #[derive(Debug, Clone)]
@@ -82,6 +92,11 @@ impl Setting<'_> {
 pub trait Engine {
     /// Whether its options make sense for so many ranks.
     fn validate(&self, ranks: usize) -> Result<()>;
+
+    /// Whether only ranks of MPI can run it.
+    fn needs_mpi(&self) -> bool {
+        false
+    }
 
     /// Runs it and reports at the root; the exit code that it deserves.
     fn run(&self, comm: &dyn Communicator, setting: &Setting) -> Result<u8>;

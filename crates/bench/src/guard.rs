@@ -30,7 +30,7 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 
-pub use cache::Reading;
+pub use cache::{Reading, shared_out};
 pub use leftovers::Mine;
 pub use place::Placement;
 pub use spread::{Spread, Unit, Work};
@@ -53,6 +53,10 @@ pub struct Options {
     /// Do not check the health of the nodes before the run (a tenth of a second).
     #[arg(long, global = true)]
     pub no_self_check: bool,
+    /// What is read and was not written in this run was written by the same ranks before, and no
+    /// cache was dropped since: known to workloads that are made of others.
+    #[arg(skip)]
+    pub written_before: bool,
 }
 
 /// Which pitfall.
@@ -232,6 +236,16 @@ impl<'a> Guard<'a> {
         self.comm.all_gather_u64(delivered.unwrap_or(u64::MAX))
     }
 
+    /// What was found so far.
+    pub(crate) fn found(&self) -> &[Pitfall] {
+        &self.found.0
+    }
+
+    /// Whether the same ranks have written before the run what is read in it.
+    pub fn written_before(&self) -> bool {
+        self.options.written_before
+    }
+
     /// Whether caches are dropped before reading.
     pub fn drops_caches(&self) -> bool {
         self.options.drop_caches
@@ -261,9 +275,12 @@ impl<'a> Guard<'a> {
 
     /// Tells that a phase looks at names that its own node has made.
     pub fn own_names(&mut self, name: &'static str) {
-        if self.real && !self.options.drop_caches {
-            self.found.add([cache::own_names(name)]);
-        }
+        self.found.add(self.knows_names(name));
+    }
+
+    /// What is wrong with a phase that looks at names that its own node has made.
+    pub(crate) fn knows_names(&self, name: &'static str) -> Option<Pitfall> {
+        (self.real && !self.options.drop_caches).then(|| cache::own_names(name))
     }
 
     /// Looks at the nodes once more; the worst of each kind that was found, all ranks together.

@@ -1,16 +1,19 @@
 //! What is measured, behind one interface: files and names as the engines use them.
 //!
 //! Engines are generic over it, so that a call of theirs is a call of the target's and nothing
-//! between. [`Posix`] is any directory; [`Null`] does nothing, and so shows what the engines
-//! themselves cost.
+//! between. [`Posix`] is any directory; [`Parallel`] the same through an interface that the ranks
+//! bring with them (MPI-IO); [`Null`] does nothing, and so shows what the engines themselves
+//! cost.
 
 mod null;
+mod parallel;
 mod posix;
 
 use std::io;
 use std::path::Path;
 
 pub use null::Null;
+pub use parallel::{Parallel, ParallelFile, ParallelFiles, Usage, View};
 pub use posix::Posix;
 
 /// How a file is opened.
@@ -22,6 +25,8 @@ pub struct Open {
     pub create: bool,
     /// Past the page cache (`O_DIRECT`).
     pub direct: bool,
+    /// Of a file that all ranks share: the rank whose part is used.
+    pub part: u64,
 }
 
 /// What is known of a name.
@@ -54,9 +59,20 @@ pub trait FileInterface: Sync {
     /// Its name, as `-a` takes it.
     fn name(&self) -> &'static str;
 
+    /// Its version, if it has one.
+    fn version(&self) -> String {
+        String::new()
+    }
+
     /// Whether what is written can be read again.
     fn keeps_data(&self) -> bool {
         true
+    }
+
+    /// Whether the original tools seek before each transfer of this interface and then move the
+    /// next bytes, rather than say the offset in the same call. Their rates include the seek.
+    fn seeks(&self) -> bool {
+        false
     }
 
     /// Opens a file.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`cli`] | the commands, for the program `sateen-bench` and for `sateen bench` |
 //! | [`comm`] | ranks and how they talk: one process, local processes, or what a program brings (MPI) |
-//! | [`io`] | what is measured, behind one interface: a directory, or nothing at all |
+//! | [`io`] | what is measured, behind one interface: a directory, what ranks bring with them (MPI-IO), or nothing at all |
 //! | [`engine`] | the workloads: IOR, mdtest, IOzone, IO500 |
 //! | [`guard`] | the pitfalls of measuring, each with a warning |
 //! | [`pattern`] | data that proves on reading who wrote it where |

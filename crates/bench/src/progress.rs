@@ -39,7 +39,7 @@ pub struct Stage {
     pub repetition: usize,
     /// Of how many.
     pub of: usize,
-    /// Operations of a rank, if nothing stops it.
+    /// Operations of a rank, if nothing stops it; 0 if nobody knows.
     pub per_rank: u64,
     /// Bytes of an operation, or 0 if it moves none.
     pub bytes: u64,
@@ -195,7 +195,8 @@ impl Progress {
     fn bar(&self, state: &mut State, stage: &Stage, look: &Look) {
         let bar = state.bar.get_or_insert_with(|| {
             let target = ProgressDrawTarget::stderr_with_hz(10);
-            let style = ProgressStyle::with_template("{prefix} [{bar:24}] {msg}");
+            let form = if look.all == 0 { "{prefix} {msg}" } else { "{prefix} [{bar:24}] {msg}" };
+            let style = ProgressStyle::with_template(form);
             let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::with_draw_target(Some(look.all), target)
                 .with_style(style.progress_chars("=> "))
@@ -270,6 +271,18 @@ impl Look {
             0 => format!("{rate:.0} ops/s"),
             bytes => format!("{:.1} MiB/s", rate * bytes as f64 / MIB as f64),
         };
+        if self.all == 0 {
+            let passed = span(self.elapsed_s);
+            // A program that does it all by itself does not count here.
+            return match self.done {
+                0 => format!("for {passed}"),
+                done => format!(
+                    "{done} in {passed}, now {}, mean {}",
+                    rate(self.rate_now),
+                    rate(self.rate_mean())
+                ),
+            };
+        }
         let percent = self.share_done() as f64 / self.all.max(1) as f64 * 100.0;
         format!(
             "{percent:.0} %, now {}, mean {}, {} of {} ranks done, {} left",
@@ -321,9 +334,16 @@ mod tests {
     }
 
     #[test]
+    fn of_work_that_nobody_knows_what_is_done_is_shown() {
+        let files = Stage { bytes: 0, per_rank: 0, ..STAGE };
+        let some = Look { all: 0, ..look(100, 5.0, 0) };
+        assert_eq!(some.text(&files), "100 in 5 s, now 30 ops/s, mean 20 ops/s");
+        assert_eq!(Look { done: 0, ..some }.text(&files), "for 5 s");
+    }
+
+    #[test]
     fn nothing_done_yet_breaks_nothing() {
-        let none = Look { all: 0, ..look(0, 0.0, 0) };
-        assert!(none.text(&STAGE).contains("0 s left"), "{}", none.text(&STAGE));
+        assert!(look(0, 0.0, 0).text(&STAGE).contains("0 %"));
         assert!(look(0, 0.0, 0).text(&STAGE).contains(" h "));
     }
 

@@ -1,15 +1,18 @@
-//! The two system calls that neither std nor rustix can offer without `unsafe`: memory that
-//! processes share, and a close that tells whether it worked. The only file of this room with
-//! `unsafe`.
-#![allow(unsafe_code, reason = "memory shared between processes; close with its result")]
+//! The system calls that neither std nor rustix can offer without `unsafe`: memory that
+//! processes share, a close that tells whether it worked, and a look at a file that asks for no
+//! more than `stat` does. The only file of this room with `unsafe`.
+#![allow(unsafe_code, reason = "memory shared between processes; calls of the C library")]
 
 use std::ffi::c_int;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::path::Arg;
 
 /// Bytes at the beginning that are words of 32 bits, which futexes need; the rest are words of
 /// 64 bits.
@@ -81,6 +84,21 @@ pub(crate) fn close_checked(fd: OwnedFd) -> io::Result<()> {
     }
 }
 
+/// What the C library's lstat says of a name. std asks for the time of birth beside it, which
+/// nobody uses here, and which the kernel keeps for no FUSE file system: each look would be a
+/// request to it.
+pub(crate) fn lstat(path: &Path) -> io::Result<libc::stat> {
+    let mut found = MaybeUninit::uninit();
+    let done = path.into_with_c_str(|path| {
+        // SAFETY: the path ends with a NUL, and there is room for what is written.
+        let code = unsafe { libc::lstat(path.as_ptr(), found.as_mut_ptr()) };
+        Ok(if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) })
+    });
+    done??;
+    // SAFETY: it worked, so it has written all of it.
+    Ok(unsafe { found.assume_init() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,5 +125,17 @@ mod tests {
     fn close_tells() {
         let file = std::fs::File::open("/dev/null").unwrap();
         close_checked(file.into()).unwrap();
+    }
+
+    #[test]
+    fn what_is_known_of_a_name_is_what_std_says() {
+        let exe = std::env::current_exe().unwrap();
+        for path in [exe.as_path(), Path::new("/proc/self/exe"), Path::new("/")] {
+            let (found, wanted) = (lstat(path).unwrap(), std::fs::symlink_metadata(path).unwrap());
+            assert_eq!(found.st_size.unsigned_abs(), wanted.len(), "{path:?}");
+            assert_eq!(found.st_mode & libc::S_IFMT == libc::S_IFDIR, wanted.is_dir(), "{path:?}");
+        }
+        assert_eq!(lstat(Path::new("/no/such")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(lstat(Path::new("a\0b")).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 }

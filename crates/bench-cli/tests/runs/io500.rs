@@ -113,6 +113,7 @@ fn a_whole_run_is_scored_and_leaves_its_results_alone() {
     assert!((found / total - 1.0).abs() < 1e-3, "{found} {total}");
     assert!(said.ends_with(" [INVALID]"), "{said}");
     assert!(out.contains("ERROR INVALID stonewall-time is 250 s, the rules want 300 s"), "{out}");
+    assert!(out.contains("ERROR INVALID it wrote for "), "{out}");
 
     let details = ini(&result(&folder, "result.txt"));
     assert_eq!(details["run"]["procs"], "2");
@@ -319,6 +320,122 @@ fn another_program_may_find() {
     fs::write(&path, "#!/bin/sh\nexit 4\n").unwrap();
     let out = folder.works("io500 c.ini --phase find,mdtest-hard-write");
     assert!(out.contains("ERROR INVALID ./find.sh: exit status: 4"), "{out}");
+    // What cannot be started is refused before anything is written.
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let script = "[find]: external-script: ./find.sh is no program that runs here";
+    for _ in 0..2 {
+        let said = folder.fails("-np 2 io500 c.ini --timestamp T", 2);
+        assert!(said.contains(script), "{said}");
+        let _ = fs::remove_file(&path);
+    }
+    assert!(!folder.0.join("results/T").exists());
+    folder.works("io500 c.ini --phase mdtest-hard-write");
+    fs::write(folder.0.join("c.ini"), config.replace("./find.sh", "true")).unwrap();
+    folder.works("io500 c.ini --phase find");
+}
+
+#[test]
+fn find_says_how_far_it_is() {
+    let config = format!("{SMALL}[find]\nexternal-script = ./find.sh\n");
+    let folder = folder(&config);
+    let path = folder.0.join("find.sh");
+    fs::write(&path, "#!/bin/sh\nsleep 2\necho MATCHED 5/1000\n").unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let output = folder.run("io500 c.ini --phase find");
+    assert!(text(&output.stderr).contains("find 1/1: for "), "{output:?}");
+}
+
+#[test]
+fn a_phase_uses_what_an_earlier_run_has_left() {
+    let folder = folder(SMALL);
+    let all = "ior-easy-write,ior-hard-write,mdtest-easy-write,mdtest-hard-write";
+    let out = folder.works(&format!("-np 2 io500 c.ini --keep --timestamp A --phase {all}"));
+    assert!(out.contains("--files-of A uses them"), "{out}");
+    let kept = fs::read_to_string(folder.0.join("results/A/result.txt")).unwrap();
+    let files = names(&folder, "data/A").len();
+    assert!(files > 1200, "its files are there");
+    let reads = "ior-easy-read,ior-hard-read,ior-rnd4K-easy-read,mdtest-easy-stat,\
+                 mdtest-hard-read,find";
+    let line = format!("-np 2 io500 c.ini --files-of A --timestamp B --phase {reads}");
+    let out = folder.works(&line);
+    for (name, score, ..) in summary(&out) {
+        assert_eq!(score > 0.0, reads.split(',').any(|one| one == name), "{name}");
+    }
+    let details = ini(&fs::read_to_string(folder.0.join("results/B/result.txt")).unwrap());
+    assert_eq!(
+        (details["run"]["files-of"].as_str(), details["find"]["found"].as_str()),
+        ("A", "4")
+    );
+    assert_eq!(fs::read_to_string(folder.0.join("results/A/result.txt")).unwrap(), kept);
+    assert_eq!(names(&folder, "data/A").len(), files, "they are another run's");
+    for (more, why) in [
+        ("--phase ior-easy-write", "[ior-easy-write]: the run A has written its files already"),
+        ("--phase timestamp", "[timestamp]: the run A has its timestamp already"),
+        ("--timestamp A --phase find", "results would be written over"),
+    ] {
+        let said = folder.fails(&format!("-np 2 io500 c.ini --files-of A {more}"), 2);
+        assert!(said.contains(why), "{said}");
+    }
+    let said = folder.fails("-np 3 io500 c.ini --files-of A --phase ior-easy-read", 2);
+    assert!(said.contains("--files-of A: that run had 2 ranks"), "{said}");
+    fs::write(folder.0.join("d.ini"), SMALL.replace("transferSize = 1m", "transferSize = 2m"))
+        .unwrap();
+    let said = folder.fails("-np 2 io500 d.ini --files-of A --phase ior-easy-read", 2);
+    assert!(said.contains("that run had [ior-easy] transferSize = 1m"), "{said}");
+    // Nor is it taken for a run that broke, nor written over.
+    for line in ["--cleanup", "--resume"] {
+        let said = folder.fails(&format!("-np 2 io500 c.ini {line}"), 2);
+        assert!(said.contains("no broken run has left files in data"), "{said}");
+    }
+    let said = folder.fails("-np 2 io500 c.ini --timestamp A --phase mdtest-easy-write", 2);
+    assert!(said.contains("data/A holds the files of a run"), "{said}");
+    fs::write(folder.0.join("d.ini"), format!("{SMALL}[global]\ntimestamp-resultdir = FALSE\n"))
+        .unwrap();
+    let said = folder.fails("-np 2 io500 d.ini --files-of A --phase ior-easy-read", 2);
+    assert!(said.contains("results would be written over"), "{said}");
+    assert_eq!(names(&folder, "data/A").len(), files);
+    // What a phase has removed is not there for another.
+    folder.works("-np 2 io500 c.ini --files-of A --phase mdtest-easy-delete");
+    let said = folder.fails("-np 2 io500 c.ini --files-of A --phase mdtest-easy-stat", 2);
+    assert!(said.contains("the run A has left no files of mdtest-easy"), "{said}");
+    let said = folder.fails("-np 2 io500 c.ini --files-of no --phase mdtest-easy-stat", 2);
+    assert!(said.contains("--files-of no: results/no holds no results"), "{said}");
+    folder.works("-np 2 io500 c.ini --cleanup --timestamp A");
+    assert_eq!(names(&folder, "data"), ["data"]);
+}
+
+#[test]
+fn a_phase_without_files_is_refused_before_anything_is_done() {
+    let folder = folder(SMALL);
+    for line in [
+        "-np 2 io500 c.ini --phase ior-easy-read",
+        "io500 c.ini --phase mdtest-hard-delete,ior-hard-write",
+    ] {
+        let said = folder.fails(line, 2);
+        assert!(said.contains("]: it needs the files of "), "{said}");
+    }
+    folder.fails("io500 c.ini --keep --cleanup", 2);
+    assert_eq!(folder.all(), ["c.ini"]);
+    // find has its timestamp whatever else is run.
+    let out = folder.works("io500 c.ini --phase mdtest-hard-write,find");
+    let find = summary(&out).into_iter().find(|one| one.0 == "find").unwrap();
+    assert!(find.1 > 0.0, "{out}");
+}
+
+#[test]
+fn data_is_of_the_kind_that_the_configuration_says() {
+    let folder = folder(&format!("{SMALL}[global]\ndataPacketType = random\n"));
+    folder.works("io500 c.ini --keep --timestamp A --phase mdtest-hard-write");
+    let find = |name: &String| name.ends_with("file.mdtest.0.7");
+    let file = folder.all().into_iter().find(find).unwrap();
+    let data = fs::read(folder.0.join(file)).unwrap();
+    let high = data.chunks_exact(8).map(|word| u32::from_le_bytes(word[4..].try_into().unwrap()));
+    assert!(high.collect::<std::collections::BTreeSet<_>>().len() > 400, "no rank in each word");
+    let hard = "--phase mdtest-hard-read,mdtest-hard-delete";
+    let out = folder.works(&format!("io500 c.ini --files-of A --timestamp B {hard}"));
+    assert!(!out.contains("other data"), "{out}");
+    fs::write(folder.0.join("c.ini"), "[global]\ndataPacketType = x\n").unwrap();
+    assert!(folder.fails("io500 c.ini", 2).contains("invalid value 'x'"));
 }
 
 #[test]

@@ -184,3 +184,23 @@ fn the_engine_alone_needs_no_files() {
     assert_eq!(originals::ior(&text).rows.len(), 2);
     assert_eq!(folder.all(), [""; 0]);
 }
+
+#[test]
+fn files_of_mpi_need_ranks_of_mpi() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.join("c.ini"), "[ior-hard]\nAPI = MPIIO\n").unwrap();
+    for line in ["ior -a MPIIO", "-np 2 ior -O api=mpiio,preallocate=1 -w", "-np 2 io500 c.ini"] {
+        let said = folder.fails(line, 2);
+        assert!(said.contains("its feature mpi and start it under mpirun or srun"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    for line in ["mdtest -a MPIIO -n 1", "iozone --api MPIIO"] {
+        let said = folder.fails(line, 2);
+        assert!(said.contains("MPIIO: only ior measures files of MPI"), "{said}");
+    }
+    for line in ["ior -p", "ior --mpiio.useFileView", "ior -O showHints=1", "ior -U c.ini"] {
+        let said = folder.fails(line, 2);
+        assert!(said.contains("they are options of -a MPIIO"), "{said}");
+    }
+    assert_eq!(folder.all(), ["c.ini"]);
+}

@@ -110,6 +110,15 @@ fn random_4k_operations_of_files_that_an_earlier_run_has_left() {
 }
 
 #[test]
+fn pwrite_needs_no_files_of_another_test() {
+    let folder = Folder::new();
+    let out = folder.works("-np 2 iozone -i 9 -i 10 -r 4k -s 64k -+d");
+    let names: Vec<String> = parsed(&out).into_iter().map(|one| one.0).collect();
+    assert_eq!(names, ["pwrite writers", "pread readers"]);
+    assert_eq!(folder.all(), [""; 0]);
+}
+
+#[test]
 fn files_may_be_named_and_some_ranks_may_rest() {
     let folder = Folder::new();
     folder.works("-np 3 iozone -i 0 -w -t 2 -s 64k -F a b");

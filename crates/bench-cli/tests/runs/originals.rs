@@ -84,7 +84,8 @@ fn summary<'a>(out: &mut IorOutput, title: &str, lines: &mut impl Iterator<Item 
     }
     for line in lines.by_ref() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        if words.is_empty() {
+        // IOR's own table is followed by a line without an empty one between.
+        if words.is_empty() || words[0] == "Finished" {
             return;
         }
         assert_eq!(words.len(), titles.len(), "{title}\n{line}");
@@ -122,7 +123,7 @@ pub(crate) fn mdtest(text: &str) -> MdtestOutput {
             out.tasks = words[4].parse().unwrap();
             out.nodes = words[8].parse().unwrap();
         } else if line.starts_with("SUMMARY ") {
-            rates = line.starts_with("SUMMARY rate (in ops/sec)");
+            rates = line.starts_with("SUMMARY rate");
             let count = line.split("(of ").nth(1).unwrap().split(' ').next().unwrap();
             out.iterations = count.parse().unwrap();
             in_table = true;

@@ -50,6 +50,77 @@ fn reading_what_memory_holds() {
     assert!(!pitfalls(&json).iter().any(|one| one.0 == "W-CACHE"), "no file system: {json}");
 }
 
+/// The remarks of an io500 run, by the phases whose sections they stand in.
+fn remarks(folder: &Folder, line: &str) -> Vec<(String, String)> {
+    folder.works(line);
+    let text = std::fs::read_to_string(folder.0.join("results/T/result.txt")).unwrap();
+    let mut section = String::new();
+    let mut found = Vec::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name.to_owned();
+        } else if let Some(remark) = line.strip_prefix("; warning ") {
+            found.push((section.clone(), remark.to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn io500_phases_that_read_what_their_own_node_has_written() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.join("c.ini"), crate::io500::SMALL).unwrap();
+    let cached = |line: &str| -> Vec<String> {
+        let all = remarks(&folder, line).into_iter();
+        all.filter(|one| one.1.starts_with("W-CACHE")).map(|one| one.0).collect()
+    };
+    let reads = [
+        "find",
+        "ior-easy-read",
+        "mdtest-easy-stat",
+        "ior-hard-read",
+        "mdtest-hard-stat",
+        "mdtest-hard-read",
+        "ior-rnd4K-easy-read",
+    ];
+    assert_eq!(cached("-np 2 io500 c.ini --timestamp T"), reads);
+    // What is dropped is not there; whether something was is the command's word.
+    let dropped = "[global]\ndrop-caches = 1\ndrop-caches-cmd = true\n";
+    std::fs::write(folder.0.join("c.ini"), format!("{}{dropped}", crate::io500::SMALL)).unwrap();
+    let names = cached("-np 2 io500 c.ini --timestamp T");
+    assert!(!names.iter().any(|name| name == "find" || name.ends_with("stat")), "{names:?}");
+}
+
+/// A file system whose reads nothing counts; not every machine lets it be mounted.
+#[test]
+fn io500_where_no_counter_tells() {
+    let skip = |what: &str| {
+        assert!(!std::env::var("CI").is_ok_and(|ci| ci == "true"), "CI must mount {what}");
+        eprintln!("skipped: {what} cannot be mounted");
+    };
+    let folder = Folder::new();
+    let Some(_below) = mounted(&folder, "below", &["-t", "tmpfs", "-o", "size=64m", "tmpfs"])
+    else {
+        return skip("tmpfs");
+    };
+    for name in ["lower", "upper", "work"] {
+        std::fs::create_dir(folder.0.join("below").join(name)).unwrap();
+    }
+    let at = folder.0.join("below").display().to_string();
+    let options = format!("lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work");
+    let Some(_data) = mounted(&folder, "data", &["-t", "overlay", "-o", &options, "overlay"])
+    else {
+        return skip("overlay");
+    };
+    std::fs::write(folder.0.join("c.ini"), crate::io500::SMALL).unwrap();
+    let found = remarks(&folder, "-np 2 io500 c.ini --timestamp T");
+    for phase in ["ior-easy-read", "ior-hard-read", "mdtest-hard-read", "ior-rnd4K-easy-read"] {
+        let own = |one: &&(String, String)| one.1.contains("each node reads what it has just");
+        let one = found.iter().filter(own).find(|one| one.0 == phase);
+        assert!(one.is_some_and(|one| one.1.starts_with("W-CACHE: ")), "{phase}: {found:?}");
+    }
+}
+
 #[test]
 fn reading_faster_than_a_node_can() {
     let folder = Folder::new();
@@ -136,21 +207,23 @@ impl Drop for Mounted {
     }
 }
 
+/// Mounts something in a folder, if this may be done here.
+fn mounted(folder: &Folder, name: &str, what: &[&str]) -> Option<Mounted> {
+    let at = folder.0.join(name);
+    std::fs::create_dir(&at).unwrap();
+    let done = Command::new("mount").args(what).arg(&at).status();
+    done.is_ok_and(|status| status.success()).then_some(Mounted(at))
+}
+
 #[test]
 fn a_file_system_that_is_nearly_full() {
     let folder = Folder::new();
-    let at = folder.0.join("small");
-    std::fs::create_dir(&at).unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"])
-        .arg(&at)
-        .status()
-        .is_ok_and(|status| status.success());
-    if !mounted {
-        assert!(std::env::var_os("CI").is_none(), "mounting needs root");
+    let small = mounted(&folder, "small", &["-t", "tmpfs", "-o", "size=8m", "tmpfs"]);
+    assert!(small.is_some() || std::env::var_os("CI").is_none(), "mounting needs root");
+    if small.is_none() {
         return;
     }
-    let _mounted = Mounted(at.clone());
+    let at = folder.0.join("small");
     let half = json(&folder, "ior -w -b 256k -t 64k -o small/f");
     assert!(!has(&half, "W-FULL", None), "{half}");
     let much = folder.run("--json ior -w -b 16m -t 64k -o small/f");
@@ -178,9 +251,14 @@ fn a_node_that_is_busy_with_something_else() {
         let line = "-np 2 ior -w -b 64k -t 64k -o f";
         let busy = json(&folder, line);
         let unchecked = json(&folder, &format!("--no-self-check {line}"));
+        std::fs::write(folder.0.join("c.ini"), crate::io500::SMALL).unwrap();
+        let io500 = remarks(&folder, "io500 c.ini --timestamp T --phase mdtest-easy-write");
         over.store(true, Ordering::Relaxed);
         assert!(message(&busy, "W-NODE").contains("% of its processors"), "{busy}");
         assert!(!has(&unchecked, "W-NODE", None), "{unchecked}");
+        let run = ("run".to_owned(), "W-NODE");
+        let once = io500.iter().filter(|one| one.1.starts_with(run.1) && one.0 == run.0);
+        assert_eq!(once.count(), 1, "{io500:?}");
     });
 }
 

@@ -79,12 +79,29 @@ fn what_every_workload_writes_is_read() {
         assert!((json / text - 1.0).abs() < 0.01 && json > 0.0, "{operation}: {json} {text}");
     }
     let warnings = json["runs"][1]["warnings"].as_array().unwrap();
+    for run in [1, 2] {
+        assert_eq!(json["runs"][run]["outcomes"][0]["nodes"], 1, "both say so");
+    }
     let invalid = |one: &Value| one["message"].as_str().unwrap().contains("INVALID");
     assert!(warnings.iter().any(invalid), "{warnings:?}");
     let page = read(&folder, "p.html");
     for wanted in ["Bandwidth of access patterns over", "IO500 (kIOPS)", "IO500 (GiB/s)"] {
         assert!(page.contains(wanted), "{wanted}");
     }
+}
+
+#[test]
+fn two_file_systems_need_no_names() {
+    let folder = Folder::new();
+    for name in ["a", "b"] {
+        std::fs::create_dir(folder.0.join(name)).unwrap();
+        measured(&folder, &format!("{name}.json"), &format!("ior -w -b 64k -t 16k -o {name}/f"));
+    }
+    let json: Value =
+        serde_json::from_str(&folder.works("report a.json b.json -o p.html --json")).unwrap();
+    let label = |run: usize| json["runs"][run]["label"].as_str().unwrap().to_owned();
+    assert_ne!(label(0), label(1), "{json}");
+    assert!(label(0).ends_with('a') && label(1).ends_with('b'), "{json}");
 }
 
 #[test]

@@ -67,6 +67,12 @@ pub struct Io500 {
     /// Go on with a broken run: of --timestamp, or the last. The result is INVALID.
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
+    /// Leave the files, for phases of later runs (--files-of).
+    #[arg(long, conflicts_with_all = ["cleanup", "dry_run"])]
+    keep: bool,
+    /// Use the files that the run of this name has left (--keep).
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["cleanup", "resume"])]
+    files_of: Option<String>,
     /// Only these phases, as if the others had run = FALSE.
     #[arg(long = "phase", value_name = "NAME", value_delimiter = ',')]
     phases: Vec<String>,
@@ -147,20 +153,43 @@ impl Io500 {
             return Err(Error::usage("stonewall-time: at least a second is needed"));
         }
         let stamp = self.timestamp.as_deref().unwrap_or_default();
-        if stamp.contains('/') || matches!(stamp, "." | "..") {
-            return Err(Error::usage("--timestamp: it is a name, not a path"));
+        let other = self.files_of.as_deref().unwrap_or("other");
+        for (option, name) in [("--timestamp", stamp), ("--files-of", other)] {
+            if name.contains('/') || matches!(name, "." | "..") {
+                return Err(Error::usage(format!("{option}: it is a name, not a path")));
+            }
+        }
+        if self.files_of.as_deref() == Some(stamp) {
+            return Err(Error::usage("--files-of: a run's results would be written over"));
         }
         let plan = place::Plan::of(self, config.clone(), String::new(), stamp);
         if plan.resdir.to_string_lossy().contains(',') {
             return Err(Error::usage("resultdir: ior's -O cannot take a path with a comma"));
         }
-        Phase::ALL.into_iter().try_for_each(|phase| plan.check(phase, ranks))
+        if self.files_of.is_some() && plan.resdir == plan.files_dir {
+            return Err(Error::usage(
+                "--files-of: a run's results would be written over (timestamp-resultdir = FALSE)",
+            ));
+        }
+        if self.cleanup {
+            return Ok(());
+        }
+        Phase::ALL.into_iter().try_for_each(|phase| plan.check(phase, ranks))?;
+        plan.check_script()?;
+        // What a broken run has done needs not be done again.
+        if self.resume { Ok(()) } else { plan.check_files(ranks) }
     }
 }
 
 impl Engine for Io500 {
     fn validate(&self, ranks: usize) -> Result<()> {
         self.check(&self.read()?.0, ranks)
+    }
+
+    fn needs_mpi(&self) -> bool {
+        let Ok((config, _)) = self.read() else { return false };
+        let plan = place::Plan::of(self, config, String::new(), "");
+        Phase::ALL.into_iter().any(|phase| plan.runs(phase) && plan.needs_mpi(phase))
     }
 
     fn run(&self, comm: &dyn Communicator, setting: &Setting) -> Result<u8> {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `options` | the options with IOR 4's letters and meaning |
 //! | `directives` | `-O name=value` |
+//! | `mpiio` | what is special about files of MPI: hints, and what they cannot do |
 //! | `validate` | what makes no sense, alone or together |
 //! | `files` | which file a rank uses, and which of the others' |
 //! | `order` | which offsets, in which order |
@@ -20,6 +21,7 @@
 
 mod directives;
 mod files;
+mod mpiio;
 mod options;
 mod order;
 mod outcome;
@@ -45,6 +47,10 @@ impl Engine for Ior {
         validate::check(&test, ranks)
     }
 
+    fn needs_mpi(&self) -> bool {
+        self.resolved().is_ok_and(|test| test.api == Api::Mpiio)
+    }
+
     fn run(&self, comm: &dyn Communicator, setting: &Setting) -> Result<u8> {
         self.measure(comm, setting).map(|outcome| outcome.exit_code())
     }
@@ -57,6 +63,7 @@ impl Ior {
         validate::check(&test, comm.size())?;
         match test.api {
             Api::Posix => phases::run(&test, &Posix, comm, setting),
+            Api::Mpiio => phases::run(&test, &mpiio::files(&test, comm)?, comm, setting),
             Api::Dummy => phases::run(&test, &Null, comm, setting),
         }
     }

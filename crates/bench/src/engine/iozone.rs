@@ -17,11 +17,14 @@ mod phases;
 mod report;
 mod work;
 
+pub use data::Data;
 pub use options::Iozone;
+pub use pattern::{Call, Order, Test};
+pub use work::Work;
 
-use super::{Api, Engine, Setting};
+use super::{Api, Engine, ONLY_IOR, Setting};
 use crate::comm::Communicator;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::io::{Null, Posix};
 
 impl Engine for Iozone {
@@ -34,6 +37,7 @@ impl Engine for Iozone {
         match self.api {
             Api::Posix => phases::run(self, &Posix, comm, setting),
             Api::Dummy => phases::run(self, &Null, comm, setting),
+            Api::Mpiio => Err(Error::usage(ONLY_IOR)),
         }
     }
 }

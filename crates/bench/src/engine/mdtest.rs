@@ -25,9 +25,9 @@ pub use outcome::{Outcome, Rate};
 pub use shape::Shape;
 pub use work::{Kind, Operation, Work};
 
-use super::{Api, Engine, Setting};
+use super::{Api, Engine, ONLY_IOR, Setting};
 use crate::comm::Communicator;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::io::{Null, Posix};
 
 impl Engine for Mdtest {
@@ -48,6 +48,7 @@ impl Mdtest {
         match test.api {
             Api::Posix => phases::run(&test, &Posix, comm, setting),
             Api::Dummy => phases::run(&test, &Null, comm, setting),
+            Api::Mpiio => Err(Error::usage(ONLY_IOR)),
         }
     }
 }

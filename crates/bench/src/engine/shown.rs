@@ -1,11 +1,31 @@
-//! Lines that IOR and mdtest have in common: the path and its file system's room.
+//! What reports of several workloads have in common: the form of their JSON, and the lines about
+//! the path and its file system's room.
 
 use std::path::Path;
 
 use serde::Serialize;
 
+use crate::error::{Error, Result};
 use crate::io::Space;
 use crate::size::{GIB, MIB, TIB};
+
+/// Adds to a String as `write!` does, which cannot fail there.
+macro_rules! put {
+    ($to:expr, $($what:tt)*) => {{
+        use std::fmt::Write as _;
+        let _ = write!($to, $($what)*);
+    }};
+}
+
+/// The same with the end of the line.
+macro_rules! putln {
+    ($to:expr, $($what:tt)*) => {{
+        use std::fmt::Write as _;
+        let _ = writeln!($to, $($what)*);
+    }};
+}
+
+pub(crate) use {put, putln};
 
 /// What marks a JSON document as one of ours, so that `report` knows what it reads.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -20,6 +40,15 @@ impl Mark {
     pub fn of(program: &'static str) -> Self {
         Self { format: 1, program }
     }
+}
+
+/// A report as one JSON document, with its last line ended.
+///
+/// # Errors
+/// [`Error::Failed`] if it cannot be written as JSON.
+pub fn document(whole: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(whole);
+    text.map(|text| text + "\n").map_err(|error| Error::Failed(format!("no JSON: {error}")))
 }
 
 /// Room of a file system, in words.

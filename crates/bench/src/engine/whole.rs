@@ -69,6 +69,38 @@ pub(super) fn read_next<I: FileInterface>(
     })
 }
 
+/// Writes a transfer by the calls that the original tools make for it.
+#[inline]
+pub(super) fn put<I: FileInterface>(
+    io: &I,
+    file: &I::File,
+    bytes: &[u8],
+    offset: u64,
+) -> io::Result<()> {
+    if io.seeks() {
+        io.seek(file, offset)?;
+        write_next(io, file, bytes)
+    } else {
+        write_at(io, file, bytes, offset)
+    }
+}
+
+/// Reads one.
+#[inline]
+pub(super) fn get<I: FileInterface>(
+    io: &I,
+    file: &I::File,
+    bytes: &mut [u8],
+    offset: u64,
+) -> io::Result<()> {
+    if io.seeks() {
+        io.seek(file, offset)?;
+        read_next(io, file, bytes)
+    } else {
+        read_at(io, file, bytes, offset)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -151,6 +151,18 @@ pub struct Reading<'a> {
     pub own: bool,
 }
 
+/// What devices have delivered to all ranks, as if each had fetched what it has read: where some
+/// fetch for others, a rank's own counter says nothing of what it read.
+pub fn shared_out(delivered: &[u64], read: &[u64]) -> Vec<u64> {
+    if delivered.contains(&u64::MAX) {
+        return delivered.to_vec();
+    }
+    let sum = |all: &[u64]| all.iter().map(|one| u128::from(*one)).sum::<u128>();
+    let (all, of) = (sum(delivered), sum(read).max(1));
+    // No share is more than all.
+    read.iter().map(|one| u64::try_from(all * u128::from(*one) / of).unwrap_or(0)).collect()
+}
+
 /// What could come at most.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
@@ -304,6 +316,18 @@ mod tests {
             found[0].1,
             "node1 read 1 GiB, and its device delivered 1 MiB: the rest came from memory"
         );
+    }
+
+    #[test]
+    fn what_some_fetch_for_others_is_shared_out() {
+        let read = [1 << 30, 1 << 30];
+        assert_eq!(shared_out(&[2 << 30, 0], &read), read);
+        assert_eq!(shared_out(&[1 << 20, 0], &read), [1 << 19, 1 << 19]);
+        assert_eq!(shared_out(&[1 << 30, u64::MAX], &read), [1 << 30, u64::MAX]);
+        assert_eq!(shared_out(&[0, 0], &[0, 0]), [0, 0]);
+        let fetched = shared_out(&[2 << 30, 0], &read);
+        let pooled = Reading { delivered: &fetched, ..READING };
+        assert_eq!(codes(&pooled, &Source::Device, NO), []);
     }
 
     #[test]

@@ -27,6 +27,11 @@ impl FileInterface for Posix {
         "POSIX"
     }
 
+    #[inline]
+    fn seeks(&self) -> bool {
+        true
+    }
+
     fn open(&self, path: &Path, how: Open) -> io::Result<File> {
         let flags = if how.direct { libc::O_DIRECT } else { 0 };
         let mut options = OpenOptions::new();
@@ -68,8 +73,9 @@ impl FileInterface for Posix {
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        let attr = fs::symlink_metadata(path)?;
-        Ok(Stat { size: attr.len(), is_dir: attr.is_dir() })
+        let found = sys::lstat(path)?;
+        let is_dir = found.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        Ok(Stat { size: found.st_size.unsigned_abs(), is_dir })
     }
 
     fn make_node(&self, path: &Path) -> io::Result<()> {

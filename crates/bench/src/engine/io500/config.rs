@@ -2,10 +2,10 @@
 //! hashed. The forms are the original's, so that its files, and programs that read what is
 //! written here, go on working.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use super::hash;
+use crate::engine::shown::putln;
 use crate::error::{Error, Result};
 
 /// What a value may be.
@@ -284,17 +284,33 @@ impl Config {
         self.text(section, name).and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
+    /// The options by which a family's files differ, with their sections.
+    pub(super) fn of_files(family: &str) -> Vec<(&'static str, &'static str)> {
+        let own: &[(&str, &str)] = match family {
+            "ior-easy" => &[
+                ("ior-easy", "transferSize"),
+                ("ior-easy", "blockSize"),
+                ("ior-easy", "filePerProc"),
+                ("ior-easy", "uniqueDir"),
+            ],
+            "ior-hard" => &[("ior-hard", "segmentCount")],
+            "mdtest-easy" => &[("mdtest-easy", "n")],
+            _ => &[("mdtest-hard", "n"), ("mdtest-hard", "files-per-dir")],
+        };
+        [own, &[("global", "dataPacketType")]].concat()
+    }
+
     /// As a file that says the same.
     pub(super) fn print(&self, help: bool, only_needed: bool) -> String {
         let mut out = String::new();
         let sections = SCHEMA.iter().zip(&self.0);
         for (section, values) in sections.filter(|one| !(only_needed && one.0.optional)) {
-            let _ = writeln!(out, "[{}]", section.name);
+            putln!(out, "[{}]", section.name);
             for (item, value) in section.items.iter().zip(values) {
                 if help {
-                    let _ = writeln!(out, "# {}", item.help);
+                    putln!(out, "# {}", item.help);
                 }
-                let _ = writeln!(out, "{} = {}", item.name, value.as_deref().unwrap_or_default());
+                putln!(out, "{} = {}", item.name, value.as_deref().unwrap_or_default());
             }
             out.push('\n');
         }

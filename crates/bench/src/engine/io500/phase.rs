@@ -206,6 +206,11 @@ impl Plan {
         }
     }
 
+    /// Whether only ranks of MPI can run a phase.
+    pub(super) fn needs_mpi(&self, phase: Phase) -> bool {
+        matches!(self.work(phase, 1), Ok(Work::Ior(ior)) if ior.needs_mpi())
+    }
+
     /// `-a` with the API's name and its options: the phase's, its family's or that of all.
     fn api(&self, phase: Phase, words: &mut Words) {
         let own = self.config.text(phase.name(), "API");
@@ -228,7 +233,13 @@ impl Plan {
         let own = self.config.flag("ior-easy", "filePerProc");
         let shift = if random { "2" } else { "1" };
         words.add_if(!random || own, ["-C", "-Q", shift]);
-        words.add(["-g", "-G", &hash::signature(family, &self.stamp).to_string(), "-k", "-e"]);
+        words.add([
+            "-g",
+            "-G",
+            &hash::signature(family, self.files_stamp()).to_string(),
+            "-k",
+            "-e",
+        ]);
         // What is read has been made durable by the phase that wrote.
         words.0.truncate(words.0.len() - usize::from(!phase.writes()));
         words.add(["-o", &self.ior_file(family)]);
@@ -268,14 +279,22 @@ impl Plan {
 
     fn mdtest_words(&self, phase: Phase) -> Words {
         let family = phase.family().unwrap_or_default();
-        let mut words = Words(vec!["./mdtest".into()]);
+        let packet = self.config.text("global", "dataPacketType").unwrap_or_default();
+        let mut words = Words(vec!["./mdtest".into(), format!("--dataPacketType={packet}")]);
         words.add(["-n", self.config.text(family, "n").unwrap_or("0")]);
         let easy = family == "mdtest-easy";
         let per_dir = if easy { 0 } else { self.config.number(family, "files-per-dir") };
         words.add_if(easy, ["-u", "-L"]);
         words.add_if(!easy, ["-t", "-w", "3901", "-e", "3901"]);
         words.add_if(per_dir > 0, ["-I", &per_dir.to_string()]);
-        words.add(["-F", "-P", "-G", &hash::signature(family, &self.stamp).to_string(), "-N", "1"]);
+        words.add([
+            "-F",
+            "-P",
+            "-G",
+            &hash::signature(family, self.files_stamp()).to_string(),
+            "-N",
+            "1",
+        ]);
         words.add(["-d", &self.datadir.join(family).display().to_string()]);
         // A stonewall does not go with a number of files in each directory.
         words.add_if(per_dir == 0, ["-x", &self.status_file(family).display().to_string()]);
@@ -310,6 +329,24 @@ impl Plan {
         words.add([&self.datadir.display().to_string(), "-newer", &newer.display().to_string()]);
         words.add(["-size", "3901c", "-name", "*01*"]);
         words.0
+    }
+
+    /// Refuses a program that cannot find, before others have worked for hours.
+    pub(super) fn check_script(&self) -> Result<()> {
+        let script = self.config.text("find", "external-script");
+        let Some(script) = script.filter(|_| self.runs(Phase::Find)) else { return Ok(()) };
+        let runs = |path: &Path| {
+            path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+        };
+        // As a shell looks for it; what stands before it may look here, too.
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let before = self.config.text("find", "external-mpi-args").unwrap_or_default();
+        let here = script.contains('/') || !before.is_empty();
+        let anywhere = || std::env::split_paths(&path).any(|dir| runs(&dir.join(script)));
+        if (here && runs(Path::new(script))) || (!script.contains('/') && anywhere()) {
+            return Ok(());
+        }
+        Err(Error::usage(format!("[find]: external-script: {script} is no program that runs here")))
     }
 
     /// The file of a rank that reads at random.
@@ -361,9 +398,14 @@ mod tests {
                 && random.contains("-t 4096 -b 4096 -s 77 -F -r -D 300 -z -z")
         );
         let create = line("", Phase::MdtestEasyWrite);
-        assert!(create.starts_with("./mdtest -n 1000000 -u -L -F -P -G "), "{create}");
+        assert!(
+            create.starts_with("./mdtest --dataPacketType=timestamp -n 1000000 -u -L -F -P -G "),
+            "{create}"
+        );
         assert!(create.ends_with("-x /results/T/mdtest-easy.stonewall -C -Y -W 300 -a POSIX"));
-        let read = line("[global]\napi = POSIX --x y\n", Phase::MdtestHardRead);
+        let read = "[global]\napi = POSIX --x y\ndataPacketType = random\n";
+        let read = line(read, Phase::MdtestHardRead);
+        assert!(read.starts_with("./mdtest --dataPacketType=random "), "{read}");
         assert!(read.contains("-t -w 3901 -e 3901 -F -P -G"), "{read}");
         assert!(read.ends_with("-E -X -a POSIX --x y"), "{read}");
         let find = line("", Phase::Find);

@@ -10,6 +10,7 @@ use super::Io500;
 use super::config::Config;
 use super::hash;
 use super::phase::Phase;
+use super::record;
 use crate::comm::Communicator;
 use crate::error::{Error, Result};
 
@@ -35,21 +36,33 @@ pub(super) struct Plan {
     pub(super) verbosity: u64,
     pub(super) dry: bool,
     pub(super) chosen: Vec<Phase>,
+    /// Whether the files stay.
+    pub(super) keep: bool,
+    /// The run whose files are used, if it is another.
+    pub(super) files_of: Option<String>,
+    /// Where is kept what must be known of the files: of that run, or of this one.
+    pub(super) files_dir: PathBuf,
 }
 
 impl Plan {
     /// Of a run with this name.
     pub(super) fn of(options: &Io500, config: Config, original: String, stamp: &str) -> Self {
-        let dir = |name, stamped| {
+        let dir = |name, stamped, stamp: &str| {
             let dir = PathBuf::from(config.text("global", name).unwrap_or("."));
             if config.flag("global", stamped) { dir.join(stamp) } else { dir }
         };
+        let files = options.files_of.as_deref().unwrap_or(stamp);
         let verbosity = options.verbose.unwrap_or_else(|| config.number("global", "verbosity"));
         let scc = config.flag("global", "scc");
-        let chosen = Phase::ALL.into_iter().filter(|phase| options.wants(*phase));
+        // As in IO500, a run cannot be without a timestamp; one may have it from another.
+        let own = |phase| phase == Phase::Timestamp && options.files_of.is_none();
+        let chosen = Phase::ALL.into_iter().filter(|phase| options.wants(*phase) || own(*phase));
         Self {
-            datadir: dir("datadir", "timestamp-datadir"),
-            resdir: dir("resultdir", "timestamp-resultdir"),
+            datadir: dir("datadir", "timestamp-datadir", files),
+            resdir: dir("resultdir", "timestamp-resultdir", stamp),
+            files_dir: dir("resultdir", "timestamp-resultdir", files),
+            keep: options.keep,
+            files_of: options.files_of.clone(),
             stonewall: config.number("debug", "stonewall-time"),
             wanted: if scc { WRITE_SCC_S } else { WRITE_S },
             verbosity: verbosity.saturating_add(options.more.into()),
@@ -74,17 +87,25 @@ impl Plan {
             verbosity: 1,
             dry: false,
             chosen: Phase::ALL.to_vec(),
+            keep: false,
+            files_of: None,
+            files_dir: "/results/T".into(),
         }
+    }
+
+    /// The name of the run whose files are used.
+    pub(super) fn files_stamp(&self) -> &str {
+        self.files_of.as_deref().unwrap_or(&self.stamp)
     }
 
     /// Where a family's number of files or transfers is kept.
     pub(super) fn status_file(&self, family: &str) -> PathBuf {
-        self.resdir.join(format!("{family}.stonewall"))
+        self.files_dir.join(format!("{family}.stonewall"))
     }
 
     /// The file that newer files are found by.
     pub(super) fn timestamp_file(&self) -> PathBuf {
-        self.resdir.join("timestampfile")
+        self.files_dir.join("timestampfile")
     }
 
     /// Makes the directories of a run; the root does. One that is only shown needs none for data.
@@ -102,12 +123,34 @@ impl Plan {
 
     /// Removes all that a run has made, by all ranks together: what it measured stays.
     pub(super) fn clean_up(&self, comm: &dyn Communicator) -> Result<()> {
-        for family in FAMILIES {
+        self.clean(comm, &FAMILIES)
+    }
+
+    /// The same at the end of a run: what is to be kept stays, and what another run has made.
+    pub(super) fn end(&self, comm: &dyn Communicator) -> Result<()> {
+        let runs = |family: &str, does: fn(Phase) -> bool| {
+            let of = |phase: &Phase| phase.family() == Some(family) && does(*phase);
+            Phase::ALL.iter().any(|phase| of(phase) && self.runs(*phase))
+        };
+        let over = |family: &&str| {
+            // Directories that a phase has emptied are of no use.
+            let mine = runs(family, Phase::writes) || self.files_of.is_none();
+            runs(family, Phase::removes) || (mine && !self.keep)
+        };
+        let families: Vec<&str> = FAMILIES.into_iter().filter(over).collect();
+        self.clean(comm, &families)
+    }
+
+    fn clean(&self, comm: &dyn Communicator, families: &[&str]) -> Result<()> {
+        for family in families {
             self.clean_family(comm, family)?;
         }
         if comm.is_root() {
-            // It stays if somebody has put something into it, or has made it.
-            let _ = fs::remove_dir(&self.datadir);
+            // It stays if somebody has put something into it.
+            match fs::remove_dir(&self.datadir) {
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                done => gone_or(&self.datadir, done)?,
+            }
         }
         comm.barrier()
     }
@@ -124,6 +167,85 @@ impl Plan {
             gone_or(&status, fs::remove_file(&status))?;
         }
         comm.barrier()
+    }
+
+    /// Whether the files of a family are there.
+    fn has(&self, family: &str) -> bool {
+        // The directories of ior's files are made for it, whether it writes or not.
+        let there = self.datadir.join(family).exists();
+        there && (!family.starts_with("ior") || self.status_file(family).exists())
+    }
+
+    /// Refuses phases that have not what they need, and those that would write over the files of
+    /// another run; `ranks` will use them.
+    pub(super) fn check_files(&self, ranks: usize) -> Result<()> {
+        if let Some(name) = &self.files_of {
+            self.check_left(name, ranks)?;
+        } else if !self.dry && self.has_left() {
+            return Err(Error::usage(format!(
+                "{} holds the files of a run: --files-of uses them, --resume goes on with a run \
+                 that broke, --cleanup removes them; all want its name (--timestamp), if it has one",
+                self.datadir.display()
+            )));
+        }
+        for phase in Phase::ALL.into_iter().filter(|phase| self.runs(*phase)) {
+            let refuse = |why: String| Err(Error::usage(format!("[{}]: {why}", phase.name())));
+            let other = self.files_of.as_deref();
+            let Some(family) = phase.family() else {
+                let marked = self.timestamp_file().exists();
+                match (phase, other) {
+                    (Phase::Timestamp, Some(name)) if marked => {
+                        return refuse(format!("the run {name} has its timestamp already"));
+                    }
+                    (Phase::Find, Some(name)) if !marked && !self.runs(Phase::Timestamp) => {
+                        return refuse(format!("the run {name} has left no timestamp"));
+                    }
+                    _ => continue,
+                }
+            };
+            let writer = format!("{family}-write");
+            let writes = Phase::named(&writer).is_some_and(|phase| self.runs(phase));
+            match other {
+                Some(name) if phase.writes() && self.has(family) => {
+                    return refuse(format!("the run {name} has written its files already"));
+                }
+                Some(name) if !writes && !self.has(family) => {
+                    return refuse(format!("the run {name} has left no files of {family}"));
+                }
+                None if !writes => {
+                    return refuse(format!(
+                        "it needs the files of {writer}: run that, too, or take those that a \
+                         run has left with --keep (--files-of)"
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses files that another run has left otherwise than this one would.
+    fn check_left(&self, name: &str, ranks: usize) -> Result<()> {
+        let refuse = |what: String| Err(Error::usage(format!("--files-of {name}: {what}")));
+        let dir = self.files_dir.display();
+        let Ok((_, parts)) = record::read(&self.files_dir.join("result.txt")) else {
+            return refuse(format!("{dir} holds no results of a run"));
+        };
+        let run = parts.iter().find(|part| part.name == "run");
+        let procs = run.and_then(|part| part.value("procs")).unwrap_or_default();
+        if procs != ranks.to_string() {
+            return refuse(format!("that run had {procs} ranks"));
+        }
+        let (config, _) = Config::read(&self.files_dir.join("config.ini"))?;
+        let families = FAMILIES.into_iter().filter(|family| self.has(family));
+        for (section, option) in families.flat_map(Config::of_files) {
+            let (then, now) = (config.text(section, option), self.config.text(section, option));
+            if then != now {
+                let then = then.unwrap_or_default();
+                return refuse(format!("that run had [{section}] {option} = {then}"));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a run has left files.

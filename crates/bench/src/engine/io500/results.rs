@@ -5,7 +5,6 @@
 //! its first invalid phase. The score is the geometric mean of the two groups' geometric means;
 //! phases without a score are left out of it, as in the original, and make it invalid.
 
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Write;
 
@@ -16,7 +15,7 @@ use super::phase::{Group, Phase};
 use super::place::Plan;
 use super::record;
 use crate::engine::Setting;
-use crate::engine::shown::Mark;
+use crate::engine::shown::{Mark, document};
 use crate::error::{Error, Result};
 use crate::when;
 
@@ -98,10 +97,14 @@ impl<'a> Results<'a> {
         done: &[Phase],
     ) -> Result<Self> {
         let path = |name: &str| plan.resdir.join(name);
-        let read = |name: &str| fs::read_to_string(path(name)).unwrap_or_default();
+        // What cannot be read now is not to be written over.
+        let read = |name: &str| {
+            let text = fs::read_to_string(path(name));
+            text.map_err(|error| Error::io("read", &path(name), error))
+        };
         let (before, summary) = match done {
             [] => (String::new(), String::new()),
-            _ => (read("result.txt"), read("result_summary.txt")),
+            _ => (read("result.txt")?, read("result_summary.txt")?),
         };
         let parts = record::parse(&before);
         let open =
@@ -157,10 +160,14 @@ impl<'a> Results<'a> {
         create(plan, "config.ini", &plan.config.print(false, false))?;
         self.detail("[run]\n")?;
         self.pair("procs", &self.ranks.to_string())?;
+        self.pair("nodes", &self.nodes.to_string())?;
         self.pair("version", VERSION)?;
         self.pair("config-hash", &format!("{:X}", plan.config.hash()))?;
         self.pair("result-dir", &plan.resdir.display().to_string())?;
         self.pair("mode", "standard")?;
+        if let Some(name) = &plan.files_of {
+            self.pair("files-of", name)?;
+        }
         if plan.verbosity > 0 {
             self.detail(&format!("; START {}\n", when::iso(self.began)))?;
         }
@@ -234,21 +241,30 @@ impl<'a> Results<'a> {
     }
 
     /// A phase ends.
-    pub(super) fn scored(&mut self, phase: Phase, score: f64, seconds: f64) -> Result<()> {
+    /// By the rules it lasts as long as something is written, by the clock of ior or mdtest:
+    /// `wrote_s`. `seconds` are those of the whole phase.
+    pub(super) fn scored(
+        &mut self,
+        phase: Phase,
+        score: f64,
+        seconds: f64,
+        wrote_s: Option<f64>,
+    ) -> Result<()> {
         let plan = self.plan;
+        let wrote = wrote_s.unwrap_or(seconds);
         let dummy = phase == Phase::Timestamp;
         let run = plan.runs(phase);
         if !plan.dry {
             if score == 0.0 && !dummy {
                 let why = if run { "the score is 0" } else { "the phase was not to be run" };
                 self.invalid(why)?;
-            } else if phase.writes() && seconds < plan.stonewall as f64 {
-                self.invalid(&format!("it took {seconds:.3} s, less than the stonewall"))?;
+            } else if phase.writes() && wrote < plan.stonewall as f64 {
+                self.invalid(&format!("it wrote for {wrote:.3} s, less than the stonewall"))?;
             }
         }
-        if phase.writes() && seconds < plan.wanted as f64 {
+        if phase.writes() && wrote < plan.wanted as f64 {
             let wanted = plan.wanted;
-            self.invalid(&format!("it took {seconds:.3} s, less than {wanted} s"))?;
+            self.invalid(&format!("it wrote for {wrote:.3} s, less than {wanted} s"))?;
         }
         if !dummy {
             self.pair("score", &format!("{score:.6}"))?;
@@ -329,14 +345,7 @@ impl<'a> Results<'a> {
             summary: &self.phases,
             finished: when::iso(when::unix_seconds()),
         };
-        let mut text = String::new();
-        match serde_json::to_string_pretty(&whole) {
-            Ok(json) => {
-                let _ = writeln!(text, "{json}");
-                Ok(text)
-            }
-            Err(error) => Err(Error::Failed(format!("no JSON: {error}"))),
-        }
+        document(&whole)
     }
 }
 
@@ -369,8 +378,8 @@ mod tests {
     use crate::guard;
     use crate::progress::Progress;
 
-    /// A run as if its phases had taken so long and scored so much; what `--verify` says, and
-    /// its summary.
+    /// A run as if its phases had written so long and scored so much, a second after it began;
+    /// `--verify` says, and its summary.
     fn played(config: &str, phase: impl Fn(Phase) -> (f64, f64)) -> (Result<String>, String) {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -389,7 +398,7 @@ mod tests {
             for one in Phase::ALL {
                 let (score, seconds) = phase(one);
                 results.phase(one).unwrap();
-                results.scored(one, score, seconds).unwrap();
+                results.scored(one, score, seconds + 1.0, Some(seconds)).unwrap();
             }
             results.finish().unwrap();
             record::verify(&plan.config, &resdir.join("result.txt"))
@@ -410,9 +419,9 @@ mod tests {
         assert_eq!(verified.unwrap(), "[OK]");
         assert!(!summary.contains("INVALID"), "{summary}");
         let lines: Vec<&str> = summary.lines().collect();
-        let wanted = "[RESULT]       ior-easy-write        2.500000 GiB/s : time 300.500 seconds";
+        let wanted = "[RESULT]       ior-easy-write        2.500000 GiB/s : time 301.500 seconds";
         assert_eq!(lines[1], wanted);
-        let wanted = "[      ]            timestamp        0.000000 kIOPS : time 300.500 seconds";
+        let wanted = "[      ]            timestamp        0.000000 kIOPS : time 301.500 seconds";
         assert_eq!(lines[3], wanted);
         let wanted = "[SCORE ] Bandwidth 2.500000 GiB/s : IOPS 2.500000 kiops : TOTAL 2.500000";
         assert_eq!(*lines.last().unwrap(), wanted);
@@ -436,7 +445,7 @@ mod tests {
         assert!(
             played("", none)
                 .1
-                .contains("find        0.000000 kIOPS : time 1.000 seconds [INVALID]")
+                .contains("find        0.000000 kIOPS : time 2.000 seconds [INVALID]")
         );
         for config in [
             "[debug]\nstonewall-time = 400\n",

@@ -22,7 +22,7 @@ use super::results::Results;
 use crate::comm::{Communicator, Nodes, Reduce};
 use crate::engine::{Setting, ior, mdtest};
 use crate::error::{EXIT_WRONG_DATA, Error, Result};
-use crate::guard::{self, Code, Pitfall};
+use crate::guard::{self, Code, Guard, Pitfall, Placement};
 use crate::progress::Stage;
 use crate::size::GIB;
 use crate::when;
@@ -31,6 +31,9 @@ use crate::when;
 const HARD_BYTES: u64 = 3901;
 /// Bytes of a random read, and most of them of a rank.
 const RANDOM: (u64, u64) = (4096, 10_000_000);
+/// find as it is shown; nobody knows how much there is.
+const FIND: Stage =
+    Stage { name: "find", repetition: 0, of: 1, per_rank: 0, bytes: 0, deadline_s: 0 };
 
 /// Runs it; the exit code that it deserves.
 pub(super) fn run(options: &Io500, comm: &dyn Communicator, setting: &Setting) -> Result<u8> {
@@ -44,26 +47,58 @@ pub(super) fn run(options: &Io500, comm: &dyn Communicator, setting: &Setting) -
         return Ok(0);
     }
     let before = if options.resume { broken(&plan, comm)? } else { Before::default() };
+    if comm.is_root() {
+        plan.make()?;
+    }
+    comm.barrier()?;
+    let options = &guard::Options {
+        no_self_check: setting.guard.no_self_check || plan.dry,
+        ..setting.guard.clone()
+    };
+    // How often phases are run is a matter of the rules.
+    let watched = guard::Plan { place: &plan.datadir, real: !plan.dry, repetitions: usize::MAX };
+    let guard = Guard::begin(comm, options, watched, Placement::find(comm)?)?;
     let lost = before.lost;
-    let mut run = Run { plan: &plan, comm, setting, results: None, lost, wrong: false };
+    let mut run =
+        Run { plan: &plan, comm, setting, results: None, guard, cold: false, lost, wrong: false };
     let outcome = run.all(&nodes, &before.done);
     if let Err(error) = &outcome {
         error.tell(comm);
         if comm.is_root() && plan.has_left() && !matches!(error, Error::Usage(_)) {
-            eprintln!(
-                "sateen-bench: the run broke; with --timestamp {} and --resume it goes on, with \
-                 --cleanup instead its files are removed from {}",
-                plan.stamp,
-                plan.datadir.display()
-            );
+            broke(&plan);
         }
     }
     outcome?;
+    let wrong = run.wrong;
     // One that has only been shown has made nothing: what is there is another's.
     if !plan.dry {
-        plan.clean_up(comm)?;
+        plan.end(comm)?;
+        if comm.is_root() && plan.keep && plan.has_left() && !setting.json {
+            println!(
+                "The files stay in {}: --files-of {name} uses them, --cleanup --timestamp {name} \
+                 removes them",
+                plan.datadir.display(),
+                name = plan.files_stamp()
+            );
+        }
     }
-    Ok(if run.wrong { EXIT_WRONG_DATA } else { 0 })
+    Ok(if wrong { EXIT_WRONG_DATA } else { 0 })
+}
+
+/// Says what can be done about a run that broke.
+fn broke(plan: &Plan) {
+    let (name, dir) = (plan.files_stamp(), plan.datadir.display());
+    match plan.files_of {
+        None => eprintln!(
+            "sateen-bench: the run broke; with --timestamp {name} and --resume{keep} it goes on, \
+             with --cleanup instead its files are removed from {dir}",
+            keep = if plan.keep { " --keep" } else { "" }
+        ),
+        Some(_) => eprintln!(
+            "sateen-bench: the run broke; its files are among those of {name} in {dir}, which \
+             --timestamp {name} --cleanup removes"
+        ),
+    }
 }
 
 /// Has all ranks know the same.
@@ -110,7 +145,8 @@ fn agree(options: &Io500, comm: &dyn Communicator) -> Result<Plan> {
 /// The name of the last run that has left files.
 fn last(options: &Io500, config: &Config) -> Result<String> {
     let plan = |stamp: &str| Plan::of(options, config.clone(), String::new(), stamp);
-    let has_left = |stamp: &String| plan(stamp).has_left();
+    // What one that went through has left was to be kept.
+    let has_left = |stamp: &String| plan(stamp).has_left() && !has_ended(&plan(stamp));
     if !config.flag("global", "timestamp-datadir") {
         // Then all runs have the same files; results may tell which was the last.
         let name = place::names(plan("").resdir.as_path()).into_iter().next();
@@ -120,6 +156,12 @@ fn last(options: &Io500, config: &Config) -> Result<String> {
     }
     let top = plan("").datadir;
     place::names(&top).into_iter().find(has_left).ok_or_else(|| nothing(&top))
+}
+
+/// Whether a run went through to its score.
+fn has_ended(plan: &Plan) -> bool {
+    let read = record::read(&plan.resdir.join("result.txt"));
+    read.is_ok_and(|(_, parts)| parts.iter().any(|part| part.name == "SCORE"))
 }
 
 fn nothing(dir: &std::path::Path) -> Error {
@@ -197,6 +239,8 @@ fn broken(plan: &Plan, comm: &dyn Communicator) -> Result<Before> {
 struct Measured {
     score: f64,
     pairs: Vec<(&'static str, String)>,
+    /// Seconds that something was written for, by the clock of ior or mdtest.
+    wrote_s: Option<f64>,
     /// Why it is invalid.
     invalid: Vec<String>,
     pitfalls: Vec<Pitfall>,
@@ -208,6 +252,9 @@ struct Run<'a> {
     comm: &'a dyn Communicator,
     setting: &'a Setting<'a>,
     results: Option<Results<'a>>,
+    guard: Guard<'a>,
+    /// Whether all nodes' caches were dropped before the phase.
+    cold: bool,
     /// What a broken run had begun and what cannot be done again.
     lost: Option<Phase>,
     /// Whether data was read that nobody had written.
@@ -218,31 +265,30 @@ impl Run<'_> {
     fn all(&mut self, nodes: &Nodes, done: &[Phase]) -> Result<()> {
         let (plan, comm) = (self.plan, self.comm);
         if comm.is_root() {
-            plan.make()?;
             let place = (comm.size(), nodes.count);
-            self.results = Some(Results::begin(plan, self.setting, place, done)?);
+            let mut results = Results::begin(plan, self.setting, place, done)?;
+            // Now, rather than after the hours that sick nodes take.
+            guard::say(self.guard.found());
+            for one in self.guard.found() {
+                results.remark(&one.line())?;
+            }
+            self.results = Some(results);
         }
         comm.barrier()?;
-        let first = self.first_of_node()?;
         for phase in Phase::ALL.into_iter().skip(done.len()) {
-            self.phase(phase, first)?;
+            self.phase(phase)?;
         }
         self.results.take().map_or(Ok(()), Results::finish)
     }
 
-    /// Whether this rank is the first of its node.
-    fn first_of_node(&self) -> Result<bool> {
-        let name = std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
-        let names = self.comm.all_gather(&name)?;
-        Ok(names.iter().position(|one| *one == name) == Some(self.comm.rank()))
-    }
-
-    fn phase(&mut self, phase: Phase, first_of_node: bool) -> Result<()> {
+    fn phase(&mut self, phase: Phase) -> Result<()> {
         let (plan, comm) = (self.plan, self.comm);
+        self.cold = false;
         if plan.config.flag("global", "drop-caches") && phase != Phase::Timestamp && !plan.dry {
             let command = plan.config.text("global", "drop-caches-cmd").unwrap_or_default();
-            let code = if first_of_node { shell(command)? } else { 0 };
+            let code = if self.guard.placement.leads(comm.rank()) { shell(command)? } else { 0 };
             let code = comm.reduce_u64(code, Reduce::Max)?;
+            self.cold = code == 0;
             if let Some(results) = self.results.as_mut().filter(|_| code != 0) {
                 results.remark(&format!("WARNING \"{command}\" returned {code}"))?;
             }
@@ -267,7 +313,7 @@ impl Run<'_> {
         for why in &measured.invalid {
             results.invalid(why)?;
         }
-        results.scored(phase, measured.score, seconds)
+        results.scored(phase, measured.score, seconds, measured.wrote_s)
     }
 
     /// Waits while there is a file of the phase's name.
@@ -306,9 +352,12 @@ impl Run<'_> {
                 results.pair("result-file", &file.display().to_string())?;
             }
         }
-        // Nodes are looked at once, and leftovers are what this run has made.
-        let no_self_check = self.setting.guard.no_self_check || phase != Phase::IorEasyWrite;
-        let guard = &guard::Options { no_self_check, ..self.setting.guard.clone() };
+        // Nodes have been looked at, and what is read was written by a phase before.
+        let guard = &guard::Options {
+            no_self_check: true,
+            written_before: !self.cold,
+            ..self.setting.guard.clone()
+        };
         let own = self.setting.clone();
         let own = Setting { command_line: words, json: false, out: Some(&file), guard, ..own };
         match work {
@@ -352,6 +401,7 @@ impl Run<'_> {
         let gib = |bytes: u64| bytes as f64 / GIB as f64;
         if let Some(moving) = moving {
             measured.score = gib(moving.bytes) / moving.seconds.max(1e-9);
+            measured.wrote_s = phase.writes().then_some(moving.seconds);
             if let Some((seconds, bytes)) = moving.stonewall {
                 let rate = gib(bytes) / seconds.max(1e-9);
                 measured.pairs.push(("throughput-stonewall", format!("{rate:.2}")));
@@ -373,6 +423,7 @@ impl Run<'_> {
         };
         if let Some(rate) = rate {
             measured.score = rate.per_second / 1e3;
+            measured.wrote_s = phase.writes().then_some(rate.seconds);
             if self.plan.verbosity > 1 {
                 measured.pairs.push(("time", format!("{:.6}", rate.seconds)));
             }
@@ -407,15 +458,9 @@ impl Run<'_> {
         let newer = comm.broadcast(&newer_ns.to_le_bytes())?;
         let newer_ns = newer.try_into().map_or(0, i128::from_le_bytes);
         let wanted = Wanted { part: "01".into(), size: HARD_BYTES, newer_ns };
+        self.guard.before_reading()?;
         comm.note_done(0);
-        let shown = self.setting.progress.show(Stage {
-            name: "find",
-            repetition: 0,
-            of: 1,
-            per_rank: 0,
-            bytes: 0,
-            deadline_s: 0,
-        });
+        let shown = self.setting.progress.show(FIND);
         comm.barrier()?;
         let start = Instant::now();
         let found = find::find(comm, &plan.datadir, &wanted, ranks)?;
@@ -429,12 +474,17 @@ impl Run<'_> {
         if found.found == 0 {
             measured.invalid.push("find has found nothing".into());
         }
+        if self.guard.placement.nodes() == 1 && !self.cold {
+            measured.pitfalls.extend(self.guard.knows_names("find"));
+        }
         Ok(measured)
     }
 
     /// Has a program find, whose last line is `MATCHED found/all`; the root starts it.
     fn find_outside(&self, exe: &str, script: &str) -> Result<Measured> {
         let mut measured = Measured::default();
+        self.comm.note_done(0);
+        let _shown = self.setting.progress.show(FIND);
         if self.comm.is_root() {
             let start = Instant::now();
             // The parameters have no characters that a shell would read, but for the pattern.

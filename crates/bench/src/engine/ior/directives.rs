@@ -67,6 +67,7 @@ fn one(test: &mut Ior, name: &str, value: &str) -> std::result::Result<(), Why> 
         "refnum" => test.reference = count(value)?,
         "reordertasksrandom" => test.reorder_random = count(value)?,
         "randomoffset" => test.random_offset = count(value)?,
+        "hintsfilename" => test.hints_file = Some(PathBuf::from(value)),
         "verbose" => test.verbose = count(value)?,
         _ => return switch(test, name, value),
     }
@@ -89,6 +90,10 @@ fn switch(test: &mut Ior, name: &str, value: &str) -> std::result::Result<(), Wh
         "collective" => &mut test.collective,
         "fsync" => &mut test.fsync,
         "fsyncperwrite" => &mut test.fsync_per_write,
+        "preallocate" => &mut test.preallocate,
+        "showhints" => &mut test.show_hints,
+        "usefileview" => &mut test.file_view,
+        "usestrideddatatype" => &mut test.strided,
         "useo_direct" => &mut test.direct,
         "reordertasks" | "reordertasksconstant" => &mut test.reorder,
         _ => return Err("there is no such directive".into()),

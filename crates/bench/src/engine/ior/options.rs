@@ -25,7 +25,8 @@ pub enum SummaryFormat {
 #[derive(Debug, Clone, Args)]
 #[command(args_override_self = true)]
 pub struct Ior {
-    /// What is measured: files of a directory (POSIX), or nothing (DUMMY).
+    /// What is measured: files of a directory, through system calls (POSIX) or through MPI-IO
+    /// (MPIIO: under mpirun only), or nothing (DUMMY).
     #[arg(short = 'a', value_name = "API", default_value = "POSIX", ignore_case = true)]
     pub api: Api,
     /// blockSize: contiguous bytes that a rank moves in each segment (4k, 1m, 2g).
@@ -103,12 +104,29 @@ pub struct Ior {
     /// uniqueDir: a directory for each rank's file.
     #[arg(short = 'u')]
     pub unique_dir: bool,
-    /// collective: ranks agree after each transfer whether the stonewall was reached.
+    /// collective: with -a MPIIO ranks make their transfers together; ranks agree after each
+    /// transfer whether the stonewall was reached.
     #[arg(short = 'c', long = "collective")]
     pub collective: bool,
     /// Past the page cache (O_DIRECT).
     #[arg(short = 'B', long = "posix.odirect")]
     pub direct: bool,
+    /// -a MPIIO: allocate the file before it is written (MPI_File_preallocate).
+    #[arg(short = 'p', long = "mpiio.preallocate")]
+    pub preallocate: bool,
+    /// -a MPIIO: a file of hints, lines of IOR_HINT__MPI__NAME=VALUE; the environment may have
+    /// such, too.
+    #[arg(short = 'U', long = "mpiio.hintsFileName", value_name = "FILE")]
+    pub hints_file: Option<PathBuf>,
+    /// -a MPIIO: show the hints that were given and those that are used, on standard error.
+    #[arg(short = 'H', long = "mpiio.showHints")]
+    pub show_hints: bool,
+    /// -a MPIIO: each rank sees only its part of the file (MPI_File_set_view).
+    #[arg(short = 'V', long = "mpiio.useFileView")]
+    pub file_view: bool,
+    /// IOR's strided accesses in a single call: refused, they are not here.
+    #[arg(short = 'S', long = "mpiio.useStridedDatatype", hide = true)]
+    pub strided: bool,
     /// deadlineForStonewalling: seconds after which writing or reading stops.
     #[arg(short = 'D', value_name = "SECONDS", default_value_t = 0)]
     pub deadline: u64,

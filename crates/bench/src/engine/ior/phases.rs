@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::comm::{Communicator, Nodes, Reduce};
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
-use crate::engine::{Setting, kept, pause};
+use crate::engine::{Api, Setting, kept, pause};
 use crate::error::{Error, Result};
 use crate::guard::{self, Guard, Mine, Placement, Reading};
 use crate::io::{FileInterface, Open};
@@ -54,6 +54,7 @@ pub(super) fn run<I: FileInterface>(
             place: &place,
             room: io.space(&place).ok().map(|space| Room::of(&space)),
             signature,
+            api_version: io.version(),
             drops_caches: guard.drops_caches(),
         };
         Some(Report::begin(about, setting)?)
@@ -272,7 +273,17 @@ impl<I: FileInterface> Run<'_, I> {
             let reader = Reader { rank, ranks, repetition, further: 0 };
             placement.of(reader.reads(self.test, self.nodes)) == placement.of(rank)
         };
-        self.written.is_some() && !self.guard.drops_caches() && (0..ranks).any(own)
+        let written = self.written.is_some() || self.guard.written_before();
+        written
+            && !self.guard.drops_caches()
+            && (self.fetch_for_each_other() || (0..ranks).any(own))
+    }
+
+    /// Whether a rank's data may pass through another: MPI has some ranks, the same for writing
+    /// and reading, do what all ask for together. What those have written they may still have,
+    /// whoever reads it.
+    fn fetch_for_each_other(&self) -> bool {
+        self.test.api == Api::Mpiio && self.test.collective && !self.test.file_per_rank
     }
 
     /// How many transfers of a rank's data there are, if a stonewall has made them fewer.
@@ -358,7 +369,8 @@ impl<I: FileInterface> Run<'_, I> {
         comm.barrier()?;
 
         measured.open.0 = clock.now();
-        let how = Open { write, create: write, direct: test.direct };
+        let part = u64::from(pattern.rank);
+        let how = Open { write, create: write, direct: test.direct, part };
         let file = self.io.open(path, how).map_err(|error| Error::io("open", path, error))?;
         measured.open.1 = clock.now();
         meet(comm, test.barriers)?;
@@ -446,11 +458,15 @@ impl<I: FileInterface> Run<'_, I> {
             self.guard.written(phase, test.fsync || test.fsync_per_write || test.direct);
         } else {
             let bytes: Vec<u64> = works.iter().map(|one| one.amount).collect();
+            let delivered = match self.fetch_for_each_other() {
+                true => guard::shared_out(&beside.delivered, &bytes),
+                false => beside.delivered.clone(),
+            };
             self.guard.read(&Reading {
                 phase,
                 bytes: &bytes,
                 seconds: spread.seconds,
-                delivered: &beside.delivered,
+                delivered: &delivered,
                 direct: test.direct,
                 own: self.reads_own(repetition),
             });
@@ -508,6 +524,7 @@ impl<I: FileInterface> Run<'_, I> {
             }
         }
         for dir in (0..self.comm.size()).filter_map(|rank| self.files.directory(rank)) {
+            // The same: files of earlier runs may be in it, too.
             let _ = self.io.remove_dir(&dir);
         }
     }

@@ -50,6 +50,7 @@ pub(super) struct About<'a> {
     pub(super) place: &'a Path,
     pub(super) room: Option<Room>,
     pub(super) signature: u32,
+    pub(super) api_version: String,
     /// Whether caches are dropped before reading.
     pub(super) drops_caches: bool,
 }

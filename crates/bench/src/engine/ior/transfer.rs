@@ -175,8 +175,8 @@ impl<I: FileInterface> Transfer<'_, I> {
         }
         let before = if self.prepares() { now_ns() } else { last };
         let done = match self.access {
-            Access::Write => whole::write_at(self.io, self.file, self.buffer, offset),
-            Access::Read | Access::Check => whole::read_at(self.io, self.file, self.buffer, offset),
+            Access::Write => whole::put(self.io, self.file, self.buffer, offset),
+            Access::Read | Access::Check => whole::get(self.io, self.file, self.buffer, offset),
         };
         let after = now_ns();
         if let Err(error) = done {

@@ -1,5 +1,6 @@
 //! Options that make no sense, alone or together; found before anything is done.
 
+use super::mpiio;
 use super::options::{Ior, SummaryFormat};
 use crate::engine::Api;
 use crate::error::{Error, Result};
@@ -12,9 +13,9 @@ const SECTOR: u64 = 512;
 const TRANSFER_MAX: u64 = 4 << 30;
 
 /// Conditions, each with what to say if it holds.
-type Refusals<const N: usize> = [(bool, &'static str); N];
+pub(super) type Refusals<const N: usize> = [(bool, &'static str); N];
 
-fn first<const N: usize>(refusals: Refusals<N>) -> Result<()> {
+pub(super) fn first<const N: usize>(refusals: Refusals<N>) -> Result<()> {
     let found = refusals.into_iter().find(|(holds, _)| *holds);
     found.map_or(Ok(()), |(_, why)| Err(Error::usage(why)))
 }
@@ -24,7 +25,8 @@ pub(super) fn check(test: &Ior, ranks: usize) -> Result<()> {
     sizes(test, ranks)?;
     phases(test)?;
     ordering(test)?;
-    stonewall(test)
+    stonewall(test)?;
+    mpiio::check(test)
 }
 
 fn sizes(test: &Ior, ranks: usize) -> Result<()> {

@@ -15,12 +15,13 @@ const SIGNATURE: u64 = 0x1020e;
 
 /// The data of a rank.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Data {
+pub struct Data {
     rank: u64,
 }
 
 impl Data {
-    pub(super) fn of(rank: usize) -> Self {
+    /// Of a rank.
+    pub fn of(rank: usize) -> Self {
         Self { rank: (rank as u64) << 32 }
     }
 
@@ -35,7 +36,7 @@ impl Data {
     }
 
     /// Fills a record for the first time.
-    pub(super) fn fill(self, record: &mut [u8]) {
+    pub fn fill(self, record: &mut [u8]) {
         for (block, from) in record.chunks_mut(KIB).zip((0..).step_by(KIB)) {
             for (at, word) in block.chunks_mut(8).enumerate() {
                 put(word, self.word(from, at));

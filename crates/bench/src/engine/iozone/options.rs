@@ -4,7 +4,7 @@
 use clap::{ArgAction, Args};
 
 use super::pattern::Test;
-use crate::engine::Api;
+use crate::engine::{Api, ONLY_IOR};
 use crate::error::{Error, Result};
 use crate::size::{self, KIB};
 
@@ -155,6 +155,7 @@ impl Iozone {
                 "-F: there are fewer files than ranks that work",
             ),
             (self.base.ends_with('/'), "-f: it is the beginning of a name, not a directory"),
+            (self.api == Api::Mpiio, ONLY_IOR),
             (self.verify && self.api == Api::Dummy, "-+d: DUMMY keeps no data"),
             (
                 !writes && rounds.len() > 1 && self.total.is_some(),

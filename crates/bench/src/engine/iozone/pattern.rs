@@ -4,7 +4,8 @@ use crate::pattern::mix;
 
 /// A test of IOzone's throughput mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Test {
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Test {
     InitialWrite,
     Rewrite,
     Read,
@@ -22,7 +23,7 @@ pub(super) enum Test {
 
 /// By which calls records are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub enum Call {
     /// `write` or `read`, from record to record.
     Next,
     /// `lseek` before each.
@@ -100,6 +101,11 @@ impl Test {
         matches!(self, Self::Rewrite | Self::Reread)
     }
 
+    /// Whether it makes files that are not there.
+    pub(super) fn makes(self) -> bool {
+        matches!(self, Self::InitialWrite | Self::Pwrite)
+    }
+
     /// Whether a rank writes in it; some of them do in the mixed one.
     pub(super) fn writes(self, rank: usize, ranks: usize, readers: Option<u8>) -> bool {
         match self {
@@ -109,7 +115,8 @@ impl Test {
             | Self::Pwrite
             | Self::Fwrite => true,
             Self::Mixed => match readers {
-                Some(percent) => rank * 100 >= usize::from(percent) * ranks,
+                // As many whole readers as there are in that share.
+                Some(percent) => rank >= usize::from(percent) * ranks / 100,
                 None => rank % 2 == 1,
             },
             _ => false,
@@ -117,7 +124,7 @@ impl Test {
     }
 
     /// By which calls.
-    pub(super) fn call(self) -> Call {
+    pub fn call(self) -> Call {
         match self {
             Self::InitialWrite | Self::Rewrite | Self::Read | Self::Reread => Call::Next,
             Self::Pwrite | Self::Pread => Call::At,
@@ -138,7 +145,7 @@ impl Test {
 
 /// The records of a file in the order of a test; each comes once.
 #[derive(Debug)]
-pub(super) struct Order {
+pub struct Order {
     way: Way,
     count: u64,
     stride: u64,
@@ -147,7 +154,7 @@ pub(super) struct Order {
 
 impl Order {
     /// The order of a test for a rank.
-    pub(super) fn new(test: Test, count: u64, stride: u64, rank: usize) -> Self {
+    pub fn new(test: Test, count: u64, stride: u64, rank: usize) -> Self {
         let way = test.way();
         let chance = way == Way::Chance;
         let shuffled = if chance { shuffle(count, rank as u64) } else { Vec::new() };
@@ -227,7 +234,7 @@ mod tests {
         let writers =
             |readers| (0..10).filter(|rank| Test::Mixed.writes(*rank, 10, readers)).count();
         assert_eq!((writers(None), writers(Some(0)), writers(Some(100))), (5, 10, 0));
-        assert_eq!(writers(Some(30)), 7);
+        assert_eq!((writers(Some(30)), writers(Some(35)), writers(Some(39))), (7, 7, 7));
         assert!(!Test::Read.writes(1, 2, None) && Test::Fwrite.writes(0, 2, None));
     }
 }

@@ -74,14 +74,14 @@ fn watch<'a, I: FileInterface>(
     let plan = guard::Plan { place, real: io.keeps_data(), repetitions: test.repetitions };
     let mut guard = Guard::begin(comm, setting.guard, plan, Placement::find(comm)?)?;
     if comm.is_root() && io.keeps_data() {
-        let writes = test.chosen().contains(&Test::InitialWrite);
+        let writes = test.chosen().into_iter().any(Test::makes);
         if let Ok(space) = io.space(place) {
             let ranks = test.rounds(comm.size()).into_iter().max().unwrap_or(0) as u64;
             let bytes = test.total.unwrap_or(test.file_bytes.saturating_mul(ranks));
             guard.room(&space, if writes { bytes } else { 0 });
         }
-        // Without them, what an earlier run has left is what this one is to read.
-        if writes && test.files.is_empty() {
+        // Without it, what an earlier run has left is what this one is to read or write again.
+        if test.chosen().contains(&Test::InitialWrite) && test.files.is_empty() {
             let name = Path::new(&test.base).file_name().unwrap_or_default();
             guard.leftovers(place, Mine::Begin(&format!("{}.DUMMY.", name.to_string_lossy())));
         }
@@ -163,12 +163,20 @@ impl<I: FileInterface> Run<'_, I> {
                 self.remove_own()?;
             }
             self.made = round.ranks;
+        } else if test.makes() && self.made == 0 {
+            // What an earlier run has left is not this one's to remove if it fails.
+            let there = works && self.io.exists(&path(self.test, comm.rank())).unwrap_or(true);
+            let there = comm.reduce_u64(there.into(), Reduce::Max)?;
+            self.made = if there == 0 { round.ranks } else { 0 };
         }
         comm.barrier()?;
         let measured = if works {
             self.measure(test, round, &mut latencies)?
         } else {
             comm.barrier()?;
+            if self.syncs_later() {
+                comm.barrier()?;
+            }
             Measured::default()
         };
         comm.barrier()?;
@@ -235,7 +243,8 @@ impl<I: FileInterface> Run<'_, I> {
         let data = Data::of(rank);
         let mut buffer = Buffer::new(usize::try_from(round.record).unwrap_or(0));
         data.fill(buffer.bytes());
-        let how = Open { write, create: test == Test::InitialWrite, direct: options.direct };
+        let create = test.makes();
+        let how = Open { write, create, direct: options.direct, ..Open::default() };
         let file = self.io.open(&path, how).map_err(|error| Error::io("open", &path, error))?;
         let sync = |file: &I::File| match write {
             true => self.io.sync(file).map_err(|error| Error::io("fsync", &path, error)),
@@ -264,11 +273,22 @@ impl<I: FileInterface> Run<'_, I> {
             sync(&file)?;
         }
         let mut end = self.clock.now();
+        if self.syncs_later() {
+            // What is still in memory is not to be a burden on the test that follows, nor on
+            // those who are still at this one.
+            comm.barrier()?;
+            sync(&file)?;
+        }
         close(file)?;
         if options.close {
             end = self.clock.now();
         }
         Ok(Measured { begin, end, operations: round.count, wrong })
+    }
+
+    /// Whether what a test has written is synced when its time is over.
+    fn syncs_later(&self) -> bool {
+        !(self.test.fsync || self.test.close)
     }
 
     fn remove(&mut self, ranks: usize) -> Result<()> {
@@ -296,5 +316,129 @@ impl<I: FileInterface> Run<'_, I> {
             // Another rank may have been faster, and more than trying cannot be done.
             let _ = self.io.remove_file(&path(self.test, rank));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::comm::Solo;
+    use crate::engine::iozone::options::tests::iozone;
+    use crate::io::{Null, Space, Stat};
+    use crate::progress::Progress;
+
+    /// Nothing, with notes of what is done to files.
+    #[derive(Debug, Default)]
+    struct Noted(Mutex<Vec<&'static str>>);
+
+    impl Noted {
+        fn note(&self, what: &'static str) -> io::Result<()> {
+            self.0.lock().unwrap().push(what);
+            Ok(())
+        }
+    }
+
+    impl FileInterface for Noted {
+        type File = ();
+
+        fn name(&self) -> &'static str {
+            "NOTED"
+        }
+
+        fn keeps_data(&self) -> bool {
+            false
+        }
+
+        fn open(&self, _: &Path, how: Open) -> io::Result<()> {
+            self.note(if how.create { "create" } else { "open" })
+        }
+
+        fn write_at(&self, (): &(), bytes: &[u8], _: u64) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn read_at(&self, (): &(), bytes: &mut [u8], _: u64) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn seek(&self, (): &(), _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_next(&self, (): &(), bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn read_next(&self, (): &(), bytes: &mut [u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn sync(&self, (): &()) -> io::Result<()> {
+            self.note("sync")
+        }
+
+        fn close(&self, (): ()) -> io::Result<()> {
+            self.note("close")
+        }
+
+        fn stat(&self, _: &Path) -> io::Result<Stat> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+
+        fn make_node(&self, path: &Path) -> io::Result<()> {
+            Null.make_node(path)
+        }
+
+        fn make_dir(&self, path: &Path) -> io::Result<()> {
+            Null.make_dir(path)
+        }
+
+        fn remove_dir(&self, path: &Path) -> io::Result<()> {
+            Null.remove_dir(path)
+        }
+
+        fn remove_file(&self, path: &Path) -> io::Result<()> {
+            Null.remove_file(path)
+        }
+
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            Null.rename(from, to)
+        }
+
+        fn space(&self, path: &Path) -> io::Result<Space> {
+            Null.space(path)
+        }
+
+        fn remove_tree(&self, path: &Path) -> io::Result<()> {
+            Null.remove_tree(path)
+        }
+    }
+
+    fn noted(line: &str) -> Vec<&'static str> {
+        let (io, comm) = (Noted::default(), Solo::new().unwrap());
+        let guard = &guard::Options { no_self_check: true, ..Default::default() };
+        Progress::around(&comm, true, |progress| {
+            let out = Some(Path::new("/dev/null"));
+            let setting = Setting { command_line: Vec::new(), progress, json: true, out, guard };
+            assert_eq!(run(&iozone(line), &io, &comm, &setting).unwrap(), 0);
+        });
+        io.0.into_inner().unwrap()
+    }
+
+    #[test]
+    fn what_was_written_is_no_burden_on_the_next_test() {
+        let line = "-r 4k -s 8k -i 0 -i 1 -+n";
+        assert_eq!(noted(line), ["create", "sync", "close", "open", "close"]);
+        // Once within the time is enough, and nothing comes after a close that was timed.
+        assert_eq!(noted(&format!("{line} -e")), noted(line));
+        assert_eq!(noted(&format!("{line} -c")), ["create", "close", "open", "close"]);
+    }
+
+    #[test]
+    fn pwrite_makes_its_files() {
+        assert_eq!(noted("-r 4k -s 8k -i 9"), ["create", "sync", "close"]);
+        assert_eq!(noted("-r 4k -s 8k -i 6"), ["open", "sync", "close"]);
     }
 }

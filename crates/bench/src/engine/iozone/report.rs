@@ -5,7 +5,6 @@
 //! too much whenever they did not work at the same time. What the parent sees is all that was
 //! moved over the time from the first beginning to the last end; the table has that one.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -14,8 +13,8 @@ use super::options::Iozone;
 use super::pattern::Test;
 use crate::comm::Nodes;
 use crate::engine::Setting;
-use crate::engine::shown::{Mark, Room};
-use crate::error::{Error, Result};
+use crate::engine::shown::{Mark, Room, document, put, putln};
+use crate::error::Result;
 use crate::guard::{Pitfall, Spread};
 use crate::progress::Series;
 use crate::size::KIB;
@@ -130,10 +129,10 @@ impl<'a> Report<'a> {
         let About { test, ranks, nodes, setting, place, room } = &self.about;
         let mut out =
             format!("\tIozone: Performance Test of File I/O\n\t        Version {VERSION}\n\n");
-        let _ = writeln!(out, "\tRun began: {}\n", when::ctime(self.began));
+        putln!(out, "\tRun began: {}\n", when::ctime(self.began));
         if let Some(room) = room {
             room.lines(place).lines().for_each(|line| {
-                let _ = writeln!(out, "\t{line}");
+                putln!(out, "\t{line}");
             });
         }
         for (set, line) in [
@@ -145,12 +144,12 @@ impl<'a> Report<'a> {
             (!test.operations, "Output is in kBytes/sec"),
         ] {
             if set {
-                let _ = writeln!(out, "\t{line}");
+                putln!(out, "\t{line}");
             }
         }
-        let _ = writeln!(out, "\tCommand line used: {}", setting.command_line.join(" "));
-        let _ = writeln!(out, "\tFile stride size set to {} * record size.", test.stride);
-        let _ = writeln!(out, "\t{ranks} ranks on {} nodes", nodes.count);
+        putln!(out, "\tCommand line used: {}", setting.command_line.join(" "));
+        putln!(out, "\tFile stride size set to {} * record size.", test.stride);
+        putln!(out, "\t{ranks} ranks on {} nodes", nodes.count);
         out
     }
 
@@ -186,25 +185,18 @@ impl<'a> Report<'a> {
         let tabs = if name.len() < 10 { "\t\t" } else { "\t" };
         let mut out = String::from("\n");
         let (sum, rate) = (point.sum() * each, point.rate() * each);
-        let _ = writeln!(
-            out,
-            "\tChildren see throughput for {count:2} {name} {tabs}= {sum:10.2} {unit}/sec"
-        );
-        let _ = writeln!(
-            out,
-            "\tParent sees throughput for {count:2} {name} {tabs}= {rate:10.2} {unit}/sec"
-        );
+        putln!(out, "\tChildren see throughput for {count:2} {name} {tabs}= {sum:10.2} {unit}/sec");
+        putln!(out, "\tParent sees throughput for {count:2} {name} {tabs}= {rate:10.2} {unit}/sec");
         for (what, value) in [("Min", of_ranks.min), ("Max", of_ranks.max), ("Avg", of_ranks.mean)]
         {
             let value = value * each;
-            let _ =
-                writeln!(out, "\t{what} throughput per process \t\t\t= {value:10.2} {unit}/sec ");
+            putln!(out, "\t{what} throughput per process \t\t\t= {value:10.2} {unit}/sec ");
         }
-        let _ = writeln!(out, "\tMin xfer \t\t\t\t\t= {:10.2} {unit}", min_xfer as f64 * each);
+        putln!(out, "\tMin xfer \t\t\t\t\t= {:10.2} {unit}", min_xfer as f64 * each);
         if self.about.test.each {
             for (rank, one) in point.measured.iter().enumerate() {
                 let (moved, rate) = (one.operations as f64 * each, one.rate() * each);
-                let _ = writeln!(
+                putln!(
                     out,
                     "\tChild[{rank}] xfer count = {moved:10.2} {unit}, Throughput = {rate:10.2} \
                      {unit}/sec"
@@ -212,7 +204,7 @@ impl<'a> Report<'a> {
             }
         }
         if point.sum() > point.rate() * SUM_EXCESS_MAX {
-            let _ = writeln!(
+            putln!(
                 out,
                 "\tWARNING: ranks did not work at the same time; what the children see is {:.0} % \
                  too much",
@@ -220,8 +212,7 @@ impl<'a> Report<'a> {
             );
         }
         if point.wrong > 0 {
-            let _ =
-                writeln!(out, "\tERROR: {} records hold other data than was written", point.wrong);
+            putln!(out, "\tERROR: {} records hold other data than was written", point.wrong);
         }
         out
     }
@@ -251,9 +242,9 @@ impl<'a> Report<'a> {
             record as f64 / KIB as f64
         );
         let mut row = |name: &str, values: &[String]| {
-            let _ = write!(out, "{name:<26}");
+            put!(out, "{name:<26}");
             values.iter().for_each(|value| {
-                let _ = write!(out, " {value:>12}");
+                put!(out, " {value:>12}");
             });
             out.push('\n');
         };
@@ -289,19 +280,24 @@ impl<'a> Report<'a> {
     /// How much the repetitions differ.
     fn repetitions(&self, record: u64) -> String {
         let mut out = format!("\nRepetitions: {}\n", self.about.test.repetitions);
-        let _ = writeln!(
+        putln!(
             out,
             "{:<20} {:>6} {:>12} {:>12} {:>12} {:>12}",
-            "Test", "Ranks", "Best", "Median", "Mean", "Std Dev"
+            "Test",
+            "Ranks",
+            "Best",
+            "Median",
+            "Mean",
+            "Std Dev"
         );
         let (_, each) = self.unit_of_table(record);
         for test in Test::ALL {
             for ranks in self.columns() {
                 let all = self.repeated(test, record, ranks);
                 if all.max > 0.0 {
-                    let _ = write!(out, "{:<20} {ranks:>6}", test.name());
+                    put!(out, "{:<20} {ranks:>6}", test.name());
                     for value in [all.max, all.median, all.mean, all.deviation] {
-                        let _ = write!(out, " {:>12.1}", value * each);
+                        put!(out, " {:>12.1}", value * each);
                     }
                     out.push('\n');
                 }
@@ -320,20 +316,27 @@ impl<'a> Report<'a> {
 
     fn latencies(&self) -> String {
         let mut out = String::from("\nLatency of single operations (us):\n");
-        let _ = writeln!(
+        putln!(
             out,
             "{:<20} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>12}",
-            "Test", "Ranks", "Record kB", "Mean", "50%", "99%", "99.9%", "Max"
+            "Test",
+            "Ranks",
+            "Record kB",
+            "Mean",
+            "50%",
+            "99%",
+            "99.9%",
+            "Max"
         );
         for point in &self.points {
             let all = &point.latencies;
             let name = point.test.name();
             let (ranks, record) = (point.measured.len(), point.record / KIB);
-            let _ = write!(out, "{name:<20} {ranks:>6} {record:>10}");
+            put!(out, "{name:<20} {ranks:>6} {record:>10}");
             for value in [all.mean_us, all.p50_us, all.p99_us, all.p999_us] {
-                let _ = write!(out, " {value:>10.1}");
+                put!(out, " {value:>10.1}");
             }
-            let _ = writeln!(out, " {:>12.1}", all.max_us);
+            putln!(out, " {:>12.1}", all.max_us);
         }
         out
     }
@@ -390,8 +393,7 @@ impl<'a> Report<'a> {
             pitfalls,
             finished: when::ctime(when::unix_seconds()),
         };
-        let text = serde_json::to_string_pretty(&whole);
-        text.map(|text| text + "\n").map_err(|error| Error::Failed(format!("no JSON: {error}")))
+        document(&whole)
     }
 }
 

@@ -18,21 +18,32 @@ use crate::stats::Latencies;
 const DESCRIBED_MAX: u64 = 10;
 
 /// One rank's work in a test.
-pub(super) struct Work<'a, I: FileInterface> {
-    pub(super) io: &'a I,
-    pub(super) file: &'a I::File,
-    pub(super) path: &'a Path,
-    pub(super) call: Call,
-    pub(super) write: bool,
-    pub(super) order: &'a Order,
-    pub(super) count: u64,
-    pub(super) data: Data,
+#[derive(Debug)]
+pub struct Work<'a, I: FileInterface> {
+    /// The target.
+    pub io: &'a I,
+    /// The file, open.
+    pub file: &'a I::File,
+    /// Its path, for errors.
+    pub path: &'a Path,
+    /// By which calls.
+    pub call: Call,
+    /// Whether records are written.
+    pub write: bool,
+    /// Which record comes next.
+    pub order: &'a Order,
+    /// Records.
+    pub count: u64,
+    /// What files hold.
+    pub data: Data,
     /// A record.
-    pub(super) buffer: &'a mut [u8],
-    pub(super) verify: bool,
-    pub(super) latencies: &'a mut Latencies,
+    pub buffer: &'a mut [u8],
+    /// Whether what is read is compared.
+    pub verify: bool,
+    /// How long each took.
+    pub latencies: &'a mut Latencies,
     /// Records that held other data than was written.
-    pub(super) wrong: u64,
+    pub wrong: u64,
 }
 
 /// A file as the standard library's buffers want it.
@@ -56,7 +67,7 @@ impl<I: FileInterface> Read for Stream<'_, I> {
 
 impl<I: FileInterface> Work<'_, I> {
     /// Goes through the file.
-    pub(super) fn run(&mut self, comm: &dyn Communicator) -> Result<()> {
+    pub fn run(&mut self, comm: &dyn Communicator) -> Result<()> {
         let (io, file) = (self.io, self.file);
         match (self.call, self.write) {
             (Call::Next, true) => self.all(comm, |bytes, _| whole::write_next(io, file, bytes)),
@@ -104,8 +115,8 @@ impl<I: FileInterface> Work<'_, I> {
                 Pattern::spoil(self.buffer);
             }
             // One reading of the clock ends an operation and begins the next, unless data is
-            // compared between them.
-            let before = if self.verify { now_ns() } else { now };
+            // made or compared between them.
+            let before = if self.write || self.verify { now_ns() } else { now };
             let done = call(self.buffer, offset);
             now = now_ns();
             self.latencies.note(now - before);

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args};
 
 use super::shape::Shape;
-use crate::engine::Api;
+use crate::engine::{Api, ONLY_IOR};
 use crate::error::{Error, Result};
+use crate::pattern::Packet;
 use crate::size;
 
 /// Longest data of a file: it is one buffer.
@@ -98,6 +99,9 @@ pub struct Mdtest {
     /// Signature of the data [default: the time]; needed to compare what another run has written.
     #[arg(short = 'G', value_name = "N")]
     pub signature: Option<u32>,
+    /// What is written into files; `offset` tells their numbers.
+    #[arg(long = "dataPacketType", value_name = "KIND", default_value = "offset")]
+    pub packet: Packet,
     /// Create files with mknod.
     #[arg(short = 'k')]
     pub mknod: bool,
@@ -174,6 +178,7 @@ impl Mdtest {
                 self.verify && !self.create && self.signature.is_none(),
                 "-X: what another run has written can be compared only with its signature (-G)",
             ),
+            (self.api == Api::Mpiio, ONLY_IOR),
             (self.verify && self.api == Api::Dummy, "-X: -a DUMMY keeps no data"),
             (
                 self.create && self.read && self.read_bytes > self.write_bytes,

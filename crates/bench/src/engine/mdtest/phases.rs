@@ -20,9 +20,9 @@ use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::engine::{Setting, kept, pause};
 use crate::error::{Error, Result};
-use crate::guard::{self, Guard, Mine, Placement};
+use crate::guard::{self, Guard, Mine, Placement, Reading};
 use crate::io::FileInterface;
-use crate::pattern::{Packet, Pattern};
+use crate::pattern::Pattern;
 use crate::progress::Stage;
 use crate::when;
 
@@ -71,7 +71,7 @@ pub(super) fn run<I: FileInterface>(
         comm,
         setting,
         names,
-        pattern: Pattern { packet: Packet::Offset, signature, rank: 0 },
+        pattern: Pattern { packet: test.packet, signature, rank: 0 },
         buffer: Buffer::new(bytes),
         report: report.transpose()?,
         rows: Rows::new(test.iterations)?,
@@ -278,7 +278,7 @@ impl<I: FileInterface> Run<'_, I> {
         wall: Option<u64>,
     ) -> Result<u64> {
         let (comm, test) = (self.comm, self.test);
-        let creator = (comm.rank() + further * self.names.stride) % comm.size();
+        let creator = self.creator(comm.rank(), further);
         // Files of all are removed by one.
         let mine = if test.shared && kind == Kind::RemoveFile && !comm.is_root() { 0 } else { all };
         let pattern = Pattern { rank: u32::try_from(creator).unwrap_or(u32::MAX), ..self.pattern };
@@ -326,14 +326,13 @@ impl<I: FileInterface> Run<'_, I> {
         let after = seconds(now_ns() - start);
         let series = shown.series(comm)?;
         drop(shown);
-        if let Some(before) = before {
-            self.guard.after_reading(before)?;
-        }
+        let delivered = before.map(|before| self.guard.after_reading(before)).transpose()?;
         let wrong = work.wrong;
         let timed = Timed { items, after, before: took };
         self.rows.note(self.names.iteration, phase, timed);
         let own = guard::Work { rank: comm.rank(), begin_s, end_s: begin_s + took, amount: items };
-        let spread = self.judge(phase, own, looks)?;
+        let looked = delivered.map(|delivered| Looked { further, bytes, delivered });
+        let spread = self.judge(phase, own, looked)?;
         self.rows.beside(self.names.iteration, phase, spread, series);
         if test.verify {
             self.wrong += comm.reduce_u64(wrong, Reduce::Sum)?;
@@ -346,8 +345,26 @@ impl<I: FileInterface> Run<'_, I> {
         Ok(items)
     }
 
+    /// The rank whose items a rank works on.
+    fn creator(&self, rank: usize, further: usize) -> usize {
+        (rank + further * self.names.stride) % self.comm.size()
+    }
+
+    /// Whether nodes look at items that they have made themselves, and no cache was dropped.
+    fn looks_at_own(&self, further: usize) -> bool {
+        let placement = &self.guard.placement;
+        let own = |rank| placement.of(self.creator(rank, further)) == placement.of(rank);
+        let made = self.test.create || self.guard.written_before();
+        made && !self.guard.drops_caches() && (self.test.shared || (0..self.comm.size()).any(own))
+    }
+
     /// Tells the guard of a phase, all ranks together.
-    fn judge(&mut self, phase: Phase, own: guard::Work, looks: bool) -> Result<guard::Spread> {
+    fn judge(
+        &mut self,
+        phase: Phase,
+        own: guard::Work,
+        looked: Option<Looked>,
+    ) -> Result<guard::Spread> {
         let bytes = [own.begin_s.to_bits(), own.end_s.to_bits(), own.amount].map(u64::to_le_bytes);
         let all = self.comm.all_gather(&bytes.concat())?;
         let work = |(rank, bytes): (usize, &Vec<u8>)| {
@@ -358,13 +375,26 @@ impl<I: FileInterface> Run<'_, I> {
             guard::Work { rank, begin_s, end_s, amount: next() }
         };
         // Files of all are removed by one: the others have nothing to do.
-        let works = all.iter().enumerate().map(work).filter(|one| one.amount > 0);
-        let works: Vec<guard::Work> = works.collect();
-        let moved = self.names.stride > 0 && self.guard.placement.nodes() > 1;
-        if looks && self.test.create && !moved {
+        let mut works: Vec<guard::Work> = all.iter().enumerate().map(work).collect();
+        let counts: Vec<u64> = works.iter().map(|one| one.amount).collect();
+        works.retain(|one| one.amount > 0);
+        let spread = self.guard.phase(phase.name(), guard::Unit::Operations, &works);
+        let Some(looked) = looked else { return Ok(spread) };
+        let own = self.looks_at_own(looked.further);
+        if looked.bytes > 0 {
+            let bytes: Vec<u64> = counts.iter().map(|count| count * looked.bytes).collect();
+            self.guard.read(&Reading {
+                phase: phase.name(),
+                bytes: &bytes,
+                seconds: spread.seconds,
+                delivered: &looked.delivered,
+                direct: false,
+                own,
+            });
+        } else if own {
             self.guard.own_names(phase.name());
         }
-        Ok(self.guard.phase(phase.name(), guard::Unit::Operations, &works))
+        Ok(spread)
     }
 
     /// After a failure: removes the folders of this iteration, of all ranks, since it is
@@ -402,6 +432,16 @@ impl<I: FileInterface> Run<'_, I> {
         }
         Ok(outcome)
     }
+}
+
+/// What a phase has looked at.
+struct Looked {
+    /// Strides between a rank and those whose items it looks at.
+    further: usize,
+    /// Bytes that were read of each item.
+    bytes: u64,
+    /// What devices have delivered to each rank meanwhile.
+    delivered: Vec<u64>,
 }
 
 /// How it was when a stonewall was hit: how many items each rank had done, and when this one

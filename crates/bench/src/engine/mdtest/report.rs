@@ -3,16 +3,14 @@
 //! A rate of an iteration is that of its slowest rank times the ranks, measured until all were
 //! done; the table sums the iterations up. Trees are made by few, and their rate is the root's.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 
 use super::options::Mdtest;
 use super::outcome::Rate;
 use crate::comm::{Communicator, Nodes};
 use crate::engine::Setting;
-use crate::engine::shown::{Mark, Room};
-use crate::error::{Error, Result};
+use crate::engine::shown::{Mark, Room, document, put, putln};
+use crate::error::Result;
 use crate::guard::{Pitfall, Spread};
 use crate::progress::Series;
 use crate::stats::{Deviation, Latencies, Quantiles, Summary};
@@ -251,19 +249,19 @@ impl<'a> Report<'a> {
         let About { test, comm_size, nodes, setting, place, room, stride, items } = &self.about;
         let mut out = format!("-- started at {} --\n\n", when::american(self.began));
         let count = nodes.count;
-        let _ = writeln!(
+        putln!(
             out,
             "mdtest-{VERSION} was launched with {comm_size} total task(s) on {count} node(s)"
         );
         let mut words = setting.command_line.iter();
         let program = words.next().map_or("", String::as_str);
         let words: String = words.map(|word| format!(" '{word}'")).collect();
-        let _ = writeln!(out, "Command line used: {program}{words}");
+        putln!(out, "Command line used: {program}{words}");
         if let Some(room) = room {
             out.push_str(&room.lines(place.as_ref()));
         }
         if *stride > 0 {
-            let _ = writeln!(out, "Shifting ranks by {stride} for each phase.");
+            putln!(out, "Shifting ranks by {stride} for each phase.");
         }
         let all = items * *comm_size as u64;
         let what = match (test.dirs_only, test.files_only) {
@@ -272,7 +270,7 @@ impl<'a> Report<'a> {
             (false, _) if test.shared => format!("{items} files of all"),
             (false, _) => format!("{all} files"),
         };
-        let _ = writeln!(out, "{comm_size} tasks, {what}");
+        putln!(out, "{comm_size} tasks, {what}");
         out
     }
 
@@ -294,21 +292,12 @@ impl<'a> Report<'a> {
         let title = if times { "time (in seconds)" } else { "rate (in ops/sec)" };
         let mut out = format!("\nSUMMARY {title}: (of {iterations} iterations)\n");
         let pad = " ".repeat(15);
-        let _ = writeln!(
-            out,
-            "   Operation     {pad} Max            Min           Mean        Std Dev"
-        );
-        let _ = writeln!(
-            out,
-            "   ---------      {pad}---            ---           ----        -------"
-        );
+        putln!(out, "   Operation     {pad} Max            Min           Mean        Std Dev");
+        putln!(out, "   ---------      {pad}---            ---           ----        -------");
         for phase in PHASES.into_iter().filter(|phase| self.shows(*phase)) {
             let Summary { max, min, mean, deviation, .. } = rows.summary(phase, times);
             let name = phase.name();
-            let _ = writeln!(
-                out,
-                "   {name:<22} {max:>14.3} {min:>14.3} {mean:>14.3} {deviation:>14.3}"
-            );
+            putln!(out, "   {name:<22} {max:>14.3} {min:>14.3} {mean:>14.3} {deviation:>14.3}");
         }
         out
     }
@@ -317,7 +306,7 @@ impl<'a> Report<'a> {
     /// in the best one.
     fn repetitions(&self, rows: &AllRows) -> String {
         let mut out = String::from("\nIterations, and ranks of the best one (ops/sec):\n");
-        let _ = writeln!(
+        putln!(
             out,
             "   {:<18} {:>12} {:>12} {:>12} {:>12} {:>12} {:>14} {:>13}",
             "Operation",
@@ -333,11 +322,11 @@ impl<'a> Report<'a> {
             let Some(best) = rows.best(phase) else { continue };
             let Summary { max, median, .. } = rows.summary(phase, false);
             let (slow, middle, fast) = best.slowest_median_fastest();
-            let _ = write!(out, "   {:<18}", phase.name());
+            put!(out, "   {:<18}", phase.name());
             for rate in [max, median, slow, middle, fast] {
-                let _ = write!(out, " {rate:>12.1}");
+                put!(out, " {rate:>12.1}");
             }
-            let _ = writeln!(out, " {:>14.1} {:>13.6}", best.sum_of_ranks, best.start_skew_s);
+            putln!(out, " {:>14.1} {:>13.6}", best.sum_of_ranks, best.start_skew_s);
         }
         out.push_str("   (*) no rate: each rank's items over its own time; compare it with Best\n");
         out
@@ -345,17 +334,24 @@ impl<'a> Report<'a> {
 
     fn latencies(&self, rows: &AllRows) -> String {
         let mut out = String::from("\nLatency of single operations (us):\n");
-        let _ = writeln!(
+        putln!(
             out,
             "   {:<18} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>12}",
-            "Operation", "Count", "Mean", "50%", "90%", "99%", "99.9%", "Max"
+            "Operation",
+            "Count",
+            "Mean",
+            "50%",
+            "90%",
+            "99%",
+            "99.9%",
+            "Max"
         );
         for (phase, all) in PHASES.iter().zip(&rows.latencies).filter(|one| one.1.count > 0) {
-            let _ = write!(out, "   {:<18} {:>12}", phase.name(), all.count);
+            put!(out, "   {:<18} {:>12}", phase.name(), all.count);
             for value in [all.mean_us, all.p50_us, all.p90_us, all.p99_us, all.p999_us] {
-                let _ = write!(out, " {value:>10.1}");
+                put!(out, " {value:>10.1}");
             }
-            let _ = writeln!(out, " {:>12.1}", all.max_us);
+            putln!(out, " {:>12.1}", all.max_us);
         }
         out
     }
@@ -376,13 +372,13 @@ impl<'a> Report<'a> {
         out.push_str(&self.repetitions(rows));
         out.push_str(&self.latencies(rows));
         if wrong > 0 {
-            let _ = writeln!(
+            putln!(
                 out,
                 "\nERROR: verifying the data on read ({wrong} errors)! Take the performance values \
                  with care!\n"
             );
         }
-        let _ = writeln!(out, "-- finished at {} --\n", when::american(when::unix_seconds()));
+        putln!(out, "-- finished at {} --\n", when::american(when::unix_seconds()));
         self.about.setting.print(&out)
     }
 
@@ -421,8 +417,7 @@ impl<'a> Report<'a> {
             pitfalls,
             finished: when::american(when::unix_seconds()),
         };
-        let text = serde_json::to_string_pretty(&whole);
-        text.map(|text| text + "\n").map_err(|error| Error::Failed(format!("no JSON: {error}")))
+        document(&whole)
     }
 }
 

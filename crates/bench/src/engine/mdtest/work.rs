@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::names::Paths;
 use crate::clock::now_ns;
 use crate::comm::Communicator;
+use crate::engine::whole;
 use crate::error::{Error, Result};
 use crate::io::{FileInterface, Open};
 use crate::pattern::Pattern;
@@ -161,16 +162,10 @@ impl Operation<'_> {
     }
 
     fn create<I: FileInterface>(&mut self, io: &I, path: &Path, number: u64) -> io::Result<()> {
-        let file = io.open(path, Open { write: true, create: true, direct: false })?;
+        let file = io.open(path, Open { write: true, create: true, ..Open::default() })?;
         if !self.buffer.is_empty() {
             self.pattern.place(self.buffer, number);
-            let mut at = 0;
-            while let Some(rest) = self.buffer.get(at..).filter(|rest| !rest.is_empty()) {
-                match io.write_at(&file, rest, at as u64)? {
-                    0 => return Err(io::ErrorKind::WriteZero.into()),
-                    count => at += count,
-                }
-            }
+            whole::put(io, &file, self.buffer, 0)?;
         }
         if self.fsync {
             io.sync(&file)?;
@@ -185,16 +180,14 @@ impl Operation<'_> {
         number: u64,
     ) -> std::result::Result<(), Trouble> {
         let failed = |error| Trouble::Io("read", error);
-        let file = io.open(path, Open::default()).map_err(|error| Trouble::Io("open", error))?;
+        // For writing, too: mdtest does, and what that costs is in its rates.
+        let how = Open { write: true, ..Open::default() };
+        let file = io.open(path, how).map_err(|error| Trouble::Io("open", error))?;
         if self.verify {
             Pattern::spoil(self.buffer);
         }
-        let mut at = 0;
-        while let Some(rest) = self.buffer.get_mut(at..).filter(|rest| !rest.is_empty()) {
-            match io.read_at(&file, rest, at as u64).map_err(failed)? {
-                0 => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
-                count => at += count,
-            }
+        if !self.buffer.is_empty() {
+            whole::get(io, &file, self.buffer, 0).map_err(failed)?;
         }
         let right = !self.verify || self.pattern.check(self.buffer, number).is_ok();
         io.close(file).map_err(|error| Trouble::Io("close", error))?;

@@ -52,7 +52,7 @@ fn options(out: &mut String, about: &About) {
     let either = |is: bool, yes: &'static str, no: &'static str| if is { yes } else { no };
     out.push_str("\nOptions: \n");
     pair(out, "api", api(about));
-    pair(out, "apiVersion", "");
+    pair(out, "apiVersion", &about.api_version);
     pair(out, "test filename", &test.file);
     pair(out, "access", either(test.file_per_rank, "file-per-process", "single-shared-file"));
     pair(out, "type", either(test.collective, "collective", "independent"));
@@ -93,6 +93,7 @@ fn options(out: &mut String, about: &About) {
 pub(super) fn api(about: &About) -> &'static str {
     match about.test.api {
         crate::engine::Api::Posix => "POSIX",
+        crate::engine::Api::Mpiio => "MPIIO",
         crate::engine::Api::Dummy => "DUMMY",
     }
 }

@@ -1,0 +1,122 @@
+//! What is measured: command lines that the original tools and ours take alike.
+
+/// Which tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// Bandwidth.
+    Ior,
+    /// Rates of files.
+    Mdtest,
+}
+
+impl Tool {
+    /// Its name, which is our command, too.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ior => "ior",
+            Self::Mdtest => "mdtest",
+        }
+    }
+}
+
+/// A command line, and which of the rates that it leads to are compared.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Whose command line it is.
+    pub(crate) tool: Tool,
+    /// Options; `{}` is the count, `{4k}` four KiB of each.
+    options: &'static str,
+    /// Transfers or files of each rank, if nothing else is said.
+    pub(crate) count: u64,
+    /// What is measured, by the names that the tools print.
+    pub(crate) rates: &'static [&'static str],
+}
+
+const ACCESSES: &[&str] = &["write", "read"];
+const PHASES: &[&str] = &["File creation", "File stat", "File read", "File removal"];
+
+/// All of them: streams, small transfers at random, IO500's odd size in one file; files that are
+/// empty in folders of their own, and IO500's small ones in one folder.
+pub(crate) const CASES: [Case; 5] = [
+    Case {
+        name: "ior-1m",
+        tool: Tool::Ior,
+        options: "-a POSIX -w -r -F -e -t 1m -b {}m",
+        count: 256,
+        rates: ACCESSES,
+    },
+    Case {
+        name: "ior-4k-random",
+        tool: Tool::Ior,
+        options: "-a POSIX -w -r -F -z -t 4k -b {4k}k",
+        count: 131_072,
+        rates: ACCESSES,
+    },
+    Case {
+        name: "ior-47008-shared",
+        tool: Tool::Ior,
+        options: "-a POSIX -w -r -e -t 47008 -b 47008 -s {}",
+        count: 4000,
+        rates: ACCESSES,
+    },
+    Case {
+        name: "mdtest-empty",
+        tool: Tool::Mdtest,
+        options: "-F -u -n {}",
+        count: 100_000,
+        rates: PHASES,
+    },
+    Case {
+        name: "mdtest-3901",
+        tool: Tool::Mdtest,
+        options: "-F -w 3901 -e 3901 -n {}",
+        count: 40_000,
+        rates: PHASES,
+    },
+];
+
+impl Case {
+    /// Its arguments for so many iterations below a folder.
+    pub(crate) fn arguments(&self, iterations: u32, dir: &str) -> Vec<String> {
+        let count = self.count;
+        let options = self
+            .options
+            .replace("{}", &count.to_string())
+            .replace("{4k}", &(4 * count).to_string());
+        let target = match self.tool {
+            Tool::Ior => ["-o".to_owned(), format!("{dir}/file")],
+            Tool::Mdtest => ["-d".to_owned(), format!("{dir}/tree")],
+        };
+        let words = options.split_whitespace().map(str::to_owned);
+        words.chain(["-i".to_owned(), iterations.to_string()]).chain(target).collect()
+    }
+
+    /// Operations of all ranks in a run: each rate's.
+    pub(crate) fn operations(&self, ranks: u32, iterations: u32) -> f64 {
+        self.count as f64 * self.rates.len() as f64 * f64::from(ranks) * f64::from(iterations)
+    }
+
+    /// The unit of its rates.
+    pub(crate) fn unit(&self) -> &'static str {
+        match self.tool {
+            Tool::Ior => "MiB/s",
+            Tool::Mdtest => "1/s",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_reach_the_command_lines() {
+        let line = |at: usize| Case { count: 300, ..CASES[at] }.arguments(3, "/d").join(" ");
+        assert_eq!(line(0), "-a POSIX -w -r -F -e -t 1m -b 300m -i 3 -o /d/file");
+        assert_eq!(line(1), "-a POSIX -w -r -F -z -t 4k -b 1200k -i 3 -o /d/file");
+        assert_eq!(line(3), "-F -u -n 300 -i 3 -d /d/tree");
+        assert_eq!(Case { count: 10, ..CASES[3] }.operations(2, 3), 240.0);
+    }
+}

@@ -1,0 +1,299 @@
+//! The original `ior` and `mdtest` beside ours: the same options, the same launcher, in turns.
+//! A pair is one run of each, close together; who is first changes from pair to pair. Of each
+//! rate the ratio ours/original with its 95 % interval is shown, and the processor time of an
+//! operation beside it (user and system, of the launcher and all ranks, start and end included).
+//!
+//! `scripts/bench-originals.sh` runs it on tmpfs, ext4 and Sateen.
+#![allow(missing_docs, reason = "a program")]
+
+mod cases;
+#[path = "../../tests/runs/originals.rs"]
+#[allow(dead_code, reason = "what tests look at, too")]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "other output ends the run")]
+mod parsers;
+mod ratio;
+mod runs;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde_json::{Value, json};
+
+use cases::{CASES, Case};
+use ratio::{PAIRS_MIN, Ratio};
+use runs::{Place, Shown, Side};
+
+/// Where the interval has to lie.
+const WITHIN: (f64, f64) = (0.9, 1.1);
+/// Exit code if it does not, of some rate.
+const EXIT_OUTSIDE: u8 = 3;
+
+/// Compares ior and mdtest with the original programs.
+#[derive(Debug, Parser)]
+struct Options {
+    /// The original ior.
+    #[arg(long)]
+    ior: PathBuf,
+    /// The original mdtest.
+    #[arg(long)]
+    mdtest: PathBuf,
+    /// Our sateen-bench, built with the feature mpi.
+    #[arg(long)]
+    ours: PathBuf,
+    /// The folder that is measured; its own folder `originals` is removed.
+    #[arg(long)]
+    dir: PathBuf,
+    /// What the folder is called in the output.
+    #[arg(long, default_value = "")]
+    name: String,
+    /// Pairs of runs.
+    #[arg(long, default_value_t = 10)]
+    pairs: usize,
+    /// Iterations of each run, of which the mean counts.
+    #[arg(long, default_value_t = 3)]
+    iterations: u32,
+    /// Numbers of ranks.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
+    ranks: Vec<u32>,
+    /// Cases, in place of all.
+    #[arg(long, value_delimiter = ',')]
+    cases: Vec<String>,
+    /// Other numbers of transfers or files, CASE=N.
+    #[arg(long, value_delimiter = ',')]
+    count: Vec<String>,
+    /// What starts the ranks, with its options.
+    #[arg(long, default_value = "mpirun")]
+    launcher: String,
+    /// All that was measured, as JSON, into this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// A line for each run and rate into this file.
+    #[arg(long)]
+    csv: Option<PathBuf>,
+}
+
+/// A case with so many ranks: its runs in pairs.
+#[derive(Debug)]
+struct Compared {
+    case: Case,
+    ranks: u32,
+    operations: f64,
+    pairs: Vec<(Shown, Shown)>,
+}
+
+/// A rate, or the processor time of an operation.
+struct Row {
+    name: String,
+    pairs: Vec<(f64, f64)>,
+    ratio: Option<Ratio>,
+}
+
+fn main() -> ExitCode {
+    match compare(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(EXIT_OUTSIDE),
+        Err(error) => {
+            eprintln!("originals: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all intervals are where they have to be.
+fn compare(options: &Options) -> Result<bool, String> {
+    if options.pairs < PAIRS_MIN {
+        return Err(format!("at least {PAIRS_MIN} pairs are needed for an interval"));
+    }
+    let place = Place {
+        launcher: options.launcher.split_whitespace().map(str::to_owned).collect(),
+        ior: options.ior.clone(),
+        mdtest: options.mdtest.clone(),
+        ours: options.ours.clone(),
+        dir: options.dir.clone(),
+        iterations: options.iterations,
+    };
+    let before = load();
+    let mut all = Vec::new();
+    let chosen = chosen(options)?;
+    for ranks in &options.ranks {
+        for case in &chosen {
+            all.push(pairs(options, &place, case, *ranks)?);
+        }
+    }
+    let beside = format!("load {before} before, {} after", load());
+    println!("{}", table(options, &all, &beside));
+    if let Some(path) = &options.json {
+        keep(path, &format!("{:#}\n", document(options, &all, &beside)))?;
+    }
+    if let Some(path) = &options.csv {
+        keep(path, &csv(options, &all))?;
+    }
+    let within = |row: &Row| row.ratio.is_some_and(|ratio| ratio.within(WITHIN));
+    Ok(all.iter().flat_map(Compared::rates).all(|row| within(&row)))
+}
+
+/// The cases that were asked for, with their counts.
+fn chosen(options: &Options) -> Result<Vec<Case>, String> {
+    let known = |name: &str| CASES.iter().find(|case| case.name == name).copied();
+    let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+    let unknown = |name: &str| format!("there is no case {name}, but {}", names.join(", "));
+    let asked = options.cases.iter().map(|name| known(name).ok_or_else(|| unknown(name)));
+    let mut chosen = asked.collect::<Result<Vec<_>, _>>()?;
+    if chosen.is_empty() {
+        chosen = CASES.to_vec();
+    }
+    for one in &options.count {
+        let (name, count) = one.split_once('=').ok_or(format!("{one} is not CASE=N"))?;
+        known(name).ok_or_else(|| unknown(name))?;
+        let count = count.parse().map_err(|_| format!("{one}: {count} is no number"))?;
+        chosen.iter_mut().filter(|case| case.name == name).for_each(|case| case.count = count);
+    }
+    Ok(chosen)
+}
+
+/// Runs a case in pairs, after one run of each that does not count.
+fn pairs(options: &Options, place: &Place, case: &Case, ranks: u32) -> Result<Compared, String> {
+    let one = |side| place.run(side, case, ranks);
+    one(Side::Original)?;
+    one(Side::Ours)?;
+    let mut pairs = Vec::new();
+    for number in 0..options.pairs {
+        eprint!("\r{} {}, {ranks} ranks: pair {} ", options.name, case.name, number + 1);
+        let pair = if number % 2 == 0 {
+            let original = one(Side::Original)?;
+            (original, one(Side::Ours)?)
+        } else {
+            let ours = one(Side::Ours)?;
+            (one(Side::Original)?, ours)
+        };
+        pairs.push(pair);
+    }
+    eprintln!();
+    let operations = case.operations(ranks, options.iterations);
+    Ok(Compared { case: *case, ranks, operations, pairs })
+}
+
+impl Compared {
+    fn row(&self, name: String, value: impl Fn(&Shown) -> Option<f64>) -> Row {
+        let nothing = f64::NAN;
+        let both = |(original, ours): &(Shown, Shown)| {
+            (value(original).unwrap_or(nothing), value(ours).unwrap_or(nothing))
+        };
+        let pairs: Vec<_> = self.pairs.iter().map(both).collect();
+        let ratio = Ratio::of(&pairs);
+        Row { name, pairs, ratio }
+    }
+
+    fn rates(&self) -> Vec<Row> {
+        let unit = self.case.unit();
+        let names = self.case.rates.iter().map(|name| format!("{name}, {unit}")).enumerate();
+        names.map(|(at, name)| self.row(name, |shown| shown.rates.get(at).copied())).collect()
+    }
+
+    /// Processor time of an operation, over all rates of the case.
+    fn cpu(&self) -> Row {
+        let value = |shown: &Shown| Some(shown.cpu_s / self.operations * 1e6);
+        self.row("CPU of an operation, us".into(), value)
+    }
+}
+
+impl Row {
+    /// Geometric means of the original's and of our values.
+    fn means(&self) -> (f64, f64) {
+        let count = self.pairs.len() as f64;
+        let mean = |logs: f64| (logs / count).exp();
+        let of = |value: fn(&(f64, f64)) -> f64| self.pairs.iter().map(value).map(f64::ln).sum();
+        (mean(of(|pair| pair.0)), mean(of(|pair| pair.1)))
+    }
+}
+
+/// The processors' load over the last minute.
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().unwrap_or("unknown").to_owned()
+}
+
+fn keep(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn table(options: &Options, all: &[Compared], beside: &str) -> String {
+    let Options { name, pairs, iterations, .. } = options;
+    let mut text = format!("{name}: {pairs} pairs, {iterations} iterations each; {beside}\n");
+    let titles = ["case", "ranks", "what", "original", "ours", "ratio", "95 % interval"];
+    let [case, ranks, what, original, ours, ratio, interval] = titles;
+    let _ = writeln!(
+        text,
+        "{case:<17}{ranks:>5}  {what:<24}{original:>12}{ours:>12}{ratio:>8}  {interval}"
+    );
+    for one in all {
+        let rows = one.rates().into_iter().map(|row| (row, true)).chain([(one.cpu(), false)]);
+        for (row, judged) in rows {
+            let (original, ours) = row.means();
+            let places = if original < 1000.0 { 2 } else { 0 };
+            let _ = write!(
+                text,
+                "{:<17}{:>5}  {:<24}{original:>12.places$}{ours:>12.places$}",
+                one.case.name, one.ranks, row.name
+            );
+            let _ = match row.ratio {
+                None => writeln!(text, "  no ratio"),
+                Some(found) => {
+                    let verdict = if judged && !found.within(WITHIN) { "  OUTSIDE" } else { "" };
+                    let Ratio { mean, low, high } = found;
+                    writeln!(text, "{mean:>8.3}  {low:.3} to {high:.3}{verdict}")
+                }
+            };
+        }
+    }
+    text
+}
+
+fn document(options: &Options, all: &[Compared], beside: &str) -> Value {
+    let row = |row: &Row| {
+        let (original, ours) = row.means();
+        json!({
+            "what": row.name,
+            "original": original,
+            "ours": ours,
+            "ratio": row.ratio.map(|ratio| ratio.mean),
+            "low": row.ratio.map(|ratio| ratio.low),
+            "high": row.ratio.map(|ratio| ratio.high),
+            "pairs": row.pairs,
+        })
+    };
+    let case = |one: &Compared| {
+        json!({
+            "case": one.case.name,
+            "options": one.case.arguments(options.iterations, "DIR").join(" "),
+            "ranks": one.ranks,
+            "rates": one.rates().iter().map(row).collect::<Vec<_>>(),
+            "cpu": row(&one.cpu()),
+        })
+    };
+    json!({
+        "name": options.name,
+        "pairs": options.pairs,
+        "iterations": options.iterations,
+        "launcher": options.launcher,
+        "beside": beside,
+        "cases": all.iter().map(case).collect::<Vec<_>>(),
+    })
+}
+
+fn csv(options: &Options, all: &[Compared]) -> String {
+    let mut text = String::from("name,case,ranks,what,pair,original,ours\n");
+    for one in all {
+        for row in one.rates().into_iter().chain([one.cpu()]) {
+            for (number, (original, ours)) in (1..).zip(&row.pairs) {
+                let (case, ranks, what) = (one.case.name, one.ranks, &row.name);
+                let name = &options.name;
+                let _ =
+                    writeln!(text, "{name},{case},{ranks},\"{what}\",{number},{original},{ours}");
+            }
+        }
+    }
+    text
+}

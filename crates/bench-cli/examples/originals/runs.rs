@@ -1,0 +1,153 @@
+//! One run of one tool under the launcher: what its output says, read by the same parsers
+//! whoever printed it, and the processor time that the launcher and all ranks have used.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::cases::{Case, Tool};
+use super::parsers;
+
+/// Ticks of a second in /proc.
+const TICKS: f64 = 100.0;
+
+/// Who is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// IOR's or mdtest's own program.
+    Original,
+    /// `sateen-bench`.
+    Ours,
+}
+
+/// What a run has shown.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    /// A rate for each of the case's: the mean of the iterations.
+    pub(crate) rates: Vec<f64>,
+    /// Seconds of processors, user and system.
+    pub(crate) cpu_s: f64,
+}
+
+/// Programs and places.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The launcher and its options.
+    pub(crate) launcher: Vec<String>,
+    /// The original programs.
+    pub(crate) ior: PathBuf,
+    /// The same.
+    pub(crate) mdtest: PathBuf,
+    /// Ours.
+    pub(crate) ours: PathBuf,
+    /// The folder that is measured.
+    pub(crate) dir: PathBuf,
+    /// Iterations of a run.
+    pub(crate) iterations: u32,
+}
+
+impl Place {
+    /// Runs a case with so many ranks.
+    pub(crate) fn run(&self, side: Side, case: &Case, ranks: u32) -> Result<Shown, String> {
+        let dir = self.dir.join("originals");
+        clear(&dir)?;
+        fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        // What was written before is not written back while this is measured.
+        rustix::fs::sync();
+        let arguments = case.arguments(self.iterations, &dir.display().to_string());
+        let mut command = self.command(side, case.tool, ranks)?;
+        command.args(&arguments).stdin(Stdio::null());
+        let before = children_cpu_s()?;
+        let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+        let cpu_s = children_cpu_s()? - before;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{command:?}: {}\n{text}{errors}", output.status));
+        }
+        let rates = self.rates(case, ranks, &text)?;
+        clear(&dir)?;
+        Ok(Shown { rates, cpu_s })
+    }
+
+    fn command(&self, side: Side, tool: Tool, ranks: u32) -> Result<Command, String> {
+        let (program, options) = self.launcher.split_first().ok_or("no launcher")?;
+        let mut command = Command::new(program);
+        command.args(options).args(["-np", &ranks.to_string()]);
+        // Open MPI refuses root otherwise.
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        match (side, tool) {
+            (Side::Original, Tool::Ior) => command.arg(&self.ior),
+            (Side::Original, Tool::Mdtest) => command.arg(&self.mdtest),
+            // What the original does not do at all is left out: a look at the nodes beforehand.
+            (Side::Ours, _) => {
+                command.arg(&self.ours).args(["--quiet", tool.name(), "--no-self-check"])
+            }
+        };
+        Ok(command)
+    }
+
+    /// The case's rates in what was printed.
+    fn rates(&self, case: &Case, ranks: u32, text: &str) -> Result<Vec<f64>, String> {
+        let lacks = |what: &str| format!("{}: {what} in\n{text}", case.name);
+        let mean = |rate: &&str| match case.tool {
+            Tool::Ior => {
+                let out = parsers::ior(text);
+                let rows = out.rows.iter().filter(|row| row.access == **rate);
+                let all: Vec<f64> =
+                    rows.filter_map(|row| row.values.get("bw(MiB/s)").copied()).collect();
+                let whole = all.len() == self.iterations as usize
+                    && out.options.get("tasks").is_some_and(|tasks| *tasks == ranks.to_string());
+                whole.then(|| all.iter().sum::<f64>() / all.len() as f64)
+            }
+            Tool::Mdtest => {
+                let out = parsers::mdtest(text);
+                let whole =
+                    (out.tasks, out.iterations) == (ranks as usize, self.iterations as usize);
+                let [_, _, mean, _] = out.rates.get(*rate).copied().filter(|_| whole)?;
+                Some(mean)
+            }
+        };
+        let found = case.rates.iter().map(|rate| mean(rate).ok_or_else(|| lacks(rate)));
+        found.collect()
+    }
+}
+
+/// Removes what an interrupted run has left.
+fn clear(dir: &Path) -> Result<(), String> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Seconds of processors that this process's children, and theirs, have used until they ended.
+fn children_cpu_s() -> Result<f64, String> {
+    let text = fs::read_to_string("/proc/self/stat").map_err(|error| error.to_string())?;
+    // The name may hold anything but ends with the last bracket; 13 fields are between it and
+    // the children's.
+    let fields = text.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().skip(13));
+    let ticks: Option<Vec<f64>> =
+        fields.and_then(|fields| fields.take(2).map(|word| word.parse().ok()).collect());
+    match ticks.as_deref() {
+        Some([user, system]) => Ok((user + system) / TICKS),
+        _ => Err("/proc/self/stat has no times of children".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_children_is_seen_when_they_have_ended() {
+        let before = children_cpu_s().unwrap();
+        let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        // A child of a child, as ranks are.
+        let line = format!("sh -c '{busy}'; true");
+        assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
+        assert!(children_cpu_s().unwrap() > before);
+    }
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# The original ior and mdtest beside ours, on tmpfs, ext4 and Sateen:
+#     scripts/bench-originals.sh FOLDER [OPTION...]
+# FOLDER holds the original programs, built with Open MPI; options go to the comparison
+# (`--pairs 20 --ranks 2 --cases mdtest-empty`). Takes an hour or two, as root, with /dev/fuse, on
+# an idle machine; numbers of any other mean nothing. Tables go to standard output, all that was
+# measured to target/originals/NAME.json and NAME.csv.
+# ON (a part of "tmpfs ext4 sateen") and BIN (a folder with sateen, sateen-bench and originals,
+# instead of building them) are taken from the environment.
+# The exit code is 3 if an interval is not within 0.9 to 1.1.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+(($# >= 1)) || die "usage: $0 FOLDER [OPTION...]"
+originals=$(cd "$1" && pwd)
+shift
+[[ -x $originals/ior && -x $originals/mdtest ]] || die "no programs ior and mdtest in $originals"
+[[ $(id -u) == 0 ]] || die "mounting needs root"
+on=${ON:-tmpfs ext4 sateen}
+results=$repo/target/originals
+work=$results/work
+# On Sateen a file takes a hundred times as long as in memory.
+sateen_counts=ior-4k-random=16384,mdtest-empty=5000,mdtest-3901=3000
+
+clean_up() {
+    local status=$?
+    trap - EXIT
+    trap '' INT TERM HUP
+    [[ ! -d $work/data ]] || "$bin/sateen" down --data "$work/data" --force >/dev/null 2>&1 || true
+    release_folder "$work"
+    exit "$status"
+}
+
+if [[ -z ${BIN:-} ]]; then
+    install_compiler
+    require_rust
+    install_mpi
+    cargo build --release --locked -q -p sateen-bench-cli --features mpi --example originals \
+        --bin sateen-bench
+    [[ $on != *sateen* ]] || cargo build --release --locked -q -p sateen
+    bin=${CARGO_TARGET_DIR:-$repo/target}/release
+    harness=$bin/examples/originals
+else
+    bin=$(cd "$BIN" && pwd)
+    harness=$bin/originals
+fi
+mkdir -p "$results"
+release_folder "$work"
+trap clean_up EXIT
+trap 'exit 130' INT TERM HUP
+mkdir -p "$work"
+
+# compared NAME FOLDER OPTION...: writes the tables of one file system.
+status=0
+compared() {
+    local name=$1 dir=$2
+    shift 2
+    "$harness" --ior "$originals/ior" --mdtest "$originals/mdtest" --ours "$bin/sateen-bench" \
+        --name "$name" --dir "$dir" --json "$results/$name.json" --csv "$results/$name.csv" \
+        "$@" || status=$?
+    ((status == 0 || status == 3)) || exit "$status"
+}
+
+for name in $on; do
+    mnt=$work/$name
+    mkdir -p "$mnt"
+    case $name in
+    tmpfs)
+        mount -t tmpfs -o size=60% originals "$mnt"
+        compared "$name" "$mnt" "$@"
+        ;;
+    ext4)
+        truncate -s 16G "$work/image"
+        # Nothing is left to be written while others are measured.
+        mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$work/image"
+        mount -o loop "$work/image" "$mnt"
+        compared "$name" "$mnt" "$@"
+        ;;
+    sateen)
+        require_fuse
+        "$bin/sateen" up --data "$work/data" --mount "$mnt" --mdts 2 --osts 4 >/dev/null
+        compared "$name" "$mnt" --count "$sateen_counts" "$@"
+        "$bin/sateen" down --data "$work/data" >/dev/null
+        ;;
+    *) die "no such file system: $name" ;;
+    esac
+    umount "$mnt" 2>/dev/null || true
+    rm -f "$work/image"
+done
+exit "$status"
