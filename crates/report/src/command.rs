@@ -17,7 +17,7 @@ const PAGE: &str = "report.html";
 #[command(after_help = "\
 Runs are files that ior (-O summaryFormat=JSON, or --json), mdtest --json and iozone --json have \
 written, or IO500's result.txt. Runs of one NAME belong together: their values become lines. \
-Runs without one differ in what they say of themselves.\n\n\
+Runs without one are told apart by where they measured and by what they say of themselves.\n\n\
   sateen-bench --json -np 4 ior -w -r -F -e -i 3 -o /mnt/a/f >a.json\n  \
   sateen-bench report sateen=a.json ext4=b.json -o both.html")]
 pub struct Report {
@@ -42,7 +42,7 @@ impl Report {
             return Err(Error::Usage(format!("a report has at most {RUNS_MAX} runs")));
         }
         // All of them are read before anything is written.
-        let runs = self.runs.iter().map(read::run).collect::<Result<Vec<_>>>()?;
+        let runs = read::runs(&self.runs)?;
         let nothing = self.output.is_none() && self.csv.is_none() && !json;
         let page = self.output.clone().or_else(|| nothing.then(|| PAGE.into()));
         if let Some(file) = page {
@@ -57,7 +57,7 @@ impl Report {
             data::csv(dir, &runs)?;
         }
         if json {
-            let said = out.write_all(data::json(&runs).as_bytes());
+            let said = data::json(out, &runs);
             said.map_err(|error| Error::output("standard output".as_ref(), error))?;
         }
         Ok(())

@@ -1,12 +1,13 @@
 //! The numbers of a report for other programs: four CSV files, and one JSON.
 
 use std::fs;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::run::Run;
+use crate::run::{Repetition, Run};
 
 /// Changes when who read it would read it wrongly.
 const FORMAT: u32 = 1;
@@ -17,20 +18,21 @@ struct All<'a> {
     runs: &'a [Run],
 }
 
-/// All runs as JSON.
-pub fn json(runs: &[Run]) -> String {
-    // What it is made of has neither maps with strange keys nor anything else that could fail.
-    let text = serde_json::to_string_pretty(&All { format: FORMAT, runs });
-    text.unwrap_or_default() + "\n"
+/// Writes all runs as JSON.
+pub fn json(out: &mut dyn Write, runs: &[Run]) -> std::io::Result<()> {
+    let mut out = BufWriter::new(out);
+    serde_json::to_writer_pretty(&mut out, &All { format: FORMAT, runs })?;
+    out.write_all(b"\n")?;
+    out.flush()
 }
 
 /// Writes the CSV files into a directory, which is made if it is not there.
 pub fn csv(dir: &Path, runs: &[Run]) -> Result<()> {
     fs::create_dir_all(dir).map_err(|error| Error::output(dir, error))?;
-    write(&dir.join("results.csv"), &RESULTS, results(runs))?;
-    write(&dir.join("ranks.csv"), &RANKS, ranks(runs))?;
-    write(&dir.join("series.csv"), &SERIES, series(runs))?;
-    write(&dir.join("warnings.csv"), &WARNINGS, warnings(runs))
+    write(&dir.join("results.csv"), &RESULTS, |put| results(runs, put))?;
+    write(&dir.join("ranks.csv"), &RANKS, |put| ranks(runs, put))?;
+    write(&dir.join("series.csv"), &SERIES, |put| series(runs, put))?;
+    write(&dir.join("warnings.csv"), &WARNINGS, |put| warnings(runs, put))
 }
 
 const RESULTS: [&str; 15] = [
@@ -54,16 +56,17 @@ const RANKS: [&str; 7] = ["label", "source", "operation", "unit", "repetition", 
 const SERIES: [&str; 7] = ["label", "source", "operation", "unit", "repetition", "until_s", "rate"];
 const WARNINGS: [&str; 5] = ["label", "source", "code", "phase", "message"];
 
-fn write(file: &Path, head: &[&str], rows: Vec<Vec<String>>) -> Result<()> {
+/// Where rows go, one by one: all of them together are many times the numbers.
+type Put<'a> = &'a mut dyn FnMut(Vec<String>) -> csv::Result<()>;
+
+fn write(file: &Path, head: &[&str], rows: impl FnOnce(Put) -> csv::Result<()>) -> Result<()> {
     let failed = |error: csv::Error| match error.into_kind() {
         csv::ErrorKind::Io(error) => Error::output(file, error),
         other => Error::output(file, std::io::Error::other(format!("{other:?}"))),
     };
     let mut out = csv::Writer::from_path(file).map_err(failed)?;
     out.write_record(head).map_err(failed)?;
-    for row in rows {
-        out.write_record(row).map_err(failed)?;
-    }
+    rows(&mut |row| out.write_record(row)).map_err(failed)?;
     out.flush().map_err(|error| Error::output(file, error))
 }
 
@@ -71,18 +74,17 @@ fn some(value: Option<impl ToString>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 
-fn results(runs: &[Run]) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
+fn results(runs: &[Run], put: Put) -> csv::Result<()> {
     for run in runs {
         for one in &run.outcomes {
             for (number, repetition) in one.repetitions.iter().enumerate() {
-                rows.push(vec![
+                put(vec![
                     run.label.clone(),
                     run.source.clone(),
                     run.program.to_owned(),
                     one.operation.clone(),
                     one.unit.name().to_owned(),
-                    one.nodes.to_string(),
+                    some(one.nodes),
                     one.ranks.to_string(),
                     some(one.transfer_bytes),
                     some(one.files),
@@ -92,24 +94,24 @@ fn results(runs: &[Run]) -> Vec<Vec<String>> {
                     some(repetition.seconds),
                     some(repetition.sum_of_ranks),
                     some(repetition.start_skew_s),
-                ]);
+                ])?;
             }
         }
     }
-    rows
+    Ok(())
 }
 
 /// Rows of every repetition: where it belongs, and two numbers.
-fn each(
-    runs: &[Run],
-    of: impl Fn(&crate::run::Repetition) -> Vec<(String, f64)>,
-) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
+fn each<'a, I: Iterator<Item = (String, f64)>>(
+    runs: &'a [Run],
+    put: Put,
+    of: impl Fn(&'a Repetition) -> I,
+) -> csv::Result<()> {
     for run in runs {
         for one in &run.outcomes {
             for (number, repetition) in one.repetitions.iter().enumerate() {
                 for (at, rate) in of(repetition) {
-                    rows.push(vec![
+                    put(vec![
                         run.label.clone(),
                         run.source.clone(),
                         one.operation.clone(),
@@ -117,32 +119,35 @@ fn each(
                         number.to_string(),
                         at,
                         rate.to_string(),
-                    ]);
+                    ])?;
                 }
             }
         }
     }
-    rows
+    Ok(())
 }
 
-fn ranks(runs: &[Run]) -> Vec<Vec<String>> {
-    each(runs, |one| {
-        one.ranks.iter().enumerate().map(|(rank, rate)| (rank.to_string(), *rate)).collect()
+fn ranks(runs: &[Run], put: Put) -> csv::Result<()> {
+    each(runs, put, |one| {
+        one.ranks.iter().enumerate().map(|(rank, rate)| (rank.to_string(), *rate))
     })
 }
 
-fn series(runs: &[Run]) -> Vec<Vec<String>> {
-    each(runs, |one| {
+fn series(runs: &[Run], put: Put) -> csv::Result<()> {
+    each(runs, put, |one| {
         let looks = one.series_s.iter().zip(&one.series);
-        looks.map(|(until, rate)| (until.to_string(), *rate)).collect()
+        looks.map(|(until, rate)| (until.to_string(), *rate))
     })
 }
 
-fn warnings(runs: &[Run]) -> Vec<Vec<String>> {
-    let row = |(run, one): (&Run, &crate::run::Warning)| {
-        [&run.label, &run.source, &one.code, &one.phase, &one.message].map(Clone::clone).to_vec()
-    };
-    runs.iter().flat_map(|run| run.warnings.iter().map(move |one| (run, one))).map(row).collect()
+fn warnings(runs: &[Run], put: Put) -> csv::Result<()> {
+    for run in runs {
+        for one in &run.warnings {
+            let row = [&run.label, &run.source, &one.code, &one.phase, &one.message];
+            put(row.map(Clone::clone).to_vec())?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -166,7 +171,9 @@ mod tests {
         assert_eq!(read("series.csv", &SERIES).len(), 8);
         assert!(read("warnings.csv", &WARNINGS).is_empty());
         fs::remove_dir_all(&dir).unwrap();
-        let json: serde_json::Value = serde_json::from_str(&json(&runs)).unwrap();
+        let mut text = Vec::new();
+        json(&mut text, &runs).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(json["runs"][0]["outcomes"][1]["unit"], "MiB/s");
     }
 

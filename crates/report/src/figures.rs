@@ -12,6 +12,8 @@ use crate::run::{Outcome, Run, Summary, Unit};
 const LINEAR_RATIO_MAX: f64 = 30.0;
 /// Ranks that are shown by marks; more are a line, in order of their rates.
 const DOTS_MAX: usize = 64;
+/// Most points of a line of ranks or of time: more than a page is wide.
+const POINTS_MAX: usize = 2000;
 /// Fewer looks at a phase are no course of time.
 const LOOKS_MIN: usize = 4;
 /// Bars of a figure.
@@ -64,7 +66,7 @@ enum Along {
 impl Along {
     fn value(self, outcome: &Outcome) -> Option<u64> {
         match self {
-            Self::Nodes => Some(outcome.nodes),
+            Self::Nodes => outcome.nodes,
             Self::Processes => Some(outcome.ranks),
             Self::Transfer => outcome.transfer_bytes,
             Self::Files => outcome.files,
@@ -110,10 +112,13 @@ impl Item<'_> {
         let per_node = along == Some(Along::Nodes);
         parts.push(match along {
             Some(Along::Processes) => String::new(),
-            Some(Along::Nodes) => count(one.ranks_per_node(), "process", "es") + " per node",
+            Some(Along::Nodes) => {
+                count(one.ranks_per_node().unwrap_or(one.ranks), "process", "es") + " per node"
+            }
             _ => count(one.ranks, "process", "es"),
         });
-        parts.push(if per_node { String::new() } else { count(one.nodes, "node", "s") });
+        let nodes = one.nodes.filter(|_| !per_node);
+        parts.push(nodes.map_or(String::new(), |nodes| count(nodes, "node", "s")));
         let transfer = one.transfer_bytes.filter(|_| along != Some(Along::Transfer));
         parts.push(transfer.map_or(String::new(), size));
         let files = one.files.filter(|_| along != Some(Along::Files));
@@ -310,6 +315,14 @@ pub fn of_run(run: &Run) -> Vec<Figure> {
     figures
 }
 
+/// No more than a line can show: evenly chosen, with the first and the last.
+fn thinned<T>(all: impl ExactSizeIterator<Item = T>) -> impl Iterator<Item = T> {
+    let last = all.len().saturating_sub(1);
+    let step = last.div_ceil(POINTS_MAX - 1).max(1);
+    let kept = move |at: usize| at.is_multiple_of(step) || at == last;
+    all.enumerate().filter(move |one| kept(one.0)).map(|one| one.1)
+}
+
 /// The ranks of the best repetition beside each other.
 fn ranks(unit: Unit, outcomes: &[&Outcome]) -> Option<Chart> {
     let mut series = Vec::new();
@@ -327,22 +340,27 @@ fn ranks(unit: Unit, outcomes: &[&Outcome]) -> Option<Chart> {
             x: rank as f64,
             y: *rate,
             range: None,
-            title: format!("{name}, rank {rank}: {} {}", number(*rate), unit.name()),
+            // A line of thousands has no names to be pointed at.
+            title: match dots {
+                true => format!("{name}, rank {rank}: {} {}", number(*rate), unit.name()),
+                false => String::new(),
+            },
         };
-        let points = rates.iter().enumerate().map(point).collect();
+        let points = thinned(rates.iter().enumerate()).map(point).collect();
         let style = if dots { Style::Dots } else { Style::Line };
         series.push(Series { name: name.clone(), colour, faint: false, style, points });
     }
     let values = || series.iter().flat_map(|one| one.points.iter().map(|point| point.y));
     let y = y_axis(unit, values().collect::<Vec<_>>().into_iter());
     let order = if many { "ranks, slowest first" } else { "rank" };
-    let most = series.iter().map(|one| one.points.len()).max()?;
-    let whole = (0..most).map(|rank| (rank as f64, rank.to_string()));
+    let most = series.iter().max_by_key(|one| one.points.len())?;
+    let whole = most.points.iter().map(|point| (point.x, format!("{:.0}", point.x)));
+    let whole: Vec<_> = whole.collect();
     Some(Chart {
         title: "Spread over ranks".into(),
         caption: "Each rank's own rate in the best repetition. Ranks that did alike lie level."
             .into(),
-        x: Axis { named: whole.collect(), ..Axis::new(order, Scale::Linear) },
+        x: Axis { named: whole, ..Axis::new(order, Scale::Linear) },
         y,
         series,
     })
@@ -358,7 +376,7 @@ fn course(unit: Unit, outcomes: &[&Outcome]) -> Option<Chart> {
             let faint = best.is_some_and(|best| !std::ptr::eq(best, one));
             let point =
                 |(x, y): (&f64, &f64)| Point { x: *x, y: *y, range: None, title: String::new() };
-            let points = one.series_s.iter().zip(&one.series).map(point).collect();
+            let points = thinned(one.series_s.iter().zip(&one.series)).map(point).collect();
             let name = if faint { String::new() } else { outcome.operation.clone() };
             of.push(Series { name, colour, faint, style: Style::Steps, points });
         }
@@ -396,7 +414,7 @@ pub(crate) mod tests {
         let outcome = |operation: &&str| Outcome {
             operation: (*operation).to_owned(),
             unit: Unit::Mib,
-            nodes: 1,
+            nodes: Some(1),
             ranks,
             transfer_bytes: Some(transfer),
             files: None,
@@ -491,5 +509,19 @@ pub(crate) mod tests {
         let Figure::Chart(chart) = &figures[1] else { panic!() };
         assert_eq!((chart.series.len(), chart.series[0].style), (1, Style::Steps));
         assert_eq!(of_run(&a_run("", &[], 4, 4096)), []);
+    }
+
+    #[test]
+    fn lines_have_no_more_points_than_a_page_shows() {
+        for len in [0, 1, 2, POINTS_MAX, POINTS_MAX + 1, 1_000_000] {
+            let all: Vec<usize> = (0..len).collect();
+            let found: Vec<usize> = thinned(all.iter().copied()).collect();
+            assert!(found.len() <= POINTS_MAX && found.len() >= len.min(POINTS_MAX / 2), "{len}");
+            assert_eq!((found.first(), found.last()), (all.first(), all.last()));
+        }
+        let run = a_run("", &["write"], 1_000_000, 4096);
+        let Figure::Chart(chart) = &of_run(&run)[0] else { panic!("no chart") };
+        assert_eq!(chart.series[0].points.last().unwrap().x, 999_999.0);
+        assert!(chart.series[0].points.len() <= POINTS_MAX && chart.x.named.len() <= POINTS_MAX);
     }
 }

@@ -1,5 +1,23 @@
 //! Text of others inside HTML and SVG, and numbers as people read them.
 
+/// Adds to a String as `write!` does, which cannot fail there.
+macro_rules! put {
+    ($to:expr, $($what:tt)*) => {{
+        use std::fmt::Write as _;
+        let _ = write!($to, $($what)*);
+    }};
+}
+
+/// The same with the end of the line.
+macro_rules! putln {
+    ($to:expr, $($what:tt)*) => {{
+        use std::fmt::Write as _;
+        let _ = writeln!($to, $($what)*);
+    }};
+}
+
+pub(crate) use {put, putln};
+
 /// Text that can stand in an element or in a quoted attribute. Characters that no document may
 /// hold become the sign for such.
 pub(crate) fn escape(text: &str) -> String {

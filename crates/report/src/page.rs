@@ -2,10 +2,9 @@
 //! executed, which the page itself forbids as well.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use crate::figures::{self, Figure};
-use crate::markup::escape;
+use crate::markup::{escape, put, putln};
 use crate::run::{Run, Warning};
 use crate::tables::{self, Table};
 
@@ -43,11 +42,9 @@ struct Page {
 }
 
 impl Page {
-    // Writing into a string cannot fail; so everywhere here.
-
     fn begin(&mut self, title: &str, runs: &[Run]) {
         let title = escape(title);
-        let _ = write!(
+        put!(
             self.out,
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
@@ -59,12 +56,12 @@ impl Page {
             env!("CARGO_PKG_VERSION")
         );
         let count = if runs.len() == 1 { "One run".into() } else { format!("{} runs", runs.len()) };
-        let _ = writeln!(self.out, "<p class=\"soft\">{count}.</p>\n</header>");
+        putln!(self.out, "<p class=\"soft\">{count}.</p>\n</header>");
         if runs.len() > 1 {
             self.out.push_str("<nav aria-label=\"Runs\">\n<ul>\n");
             for (number, run) in runs.iter().enumerate() {
                 let (number, name) = (number + 1, escape(&name(run)));
-                let _ = writeln!(self.out, "<li><a href=\"#run-{number}\">{name}</a></li>");
+                putln!(self.out, "<li><a href=\"#run-{number}\">{name}</a></li>");
             }
             self.out.push_str("</ul>\n</nav>\n");
         }
@@ -93,7 +90,7 @@ impl Page {
             let what = meaning(code);
             let code = if code.is_empty() { "others" } else { code };
             let count = if of.len() == 1 { "1 run".into() } else { format!("{} runs", of.len()) };
-            let _ = writeln!(
+            putln!(
                 self.out,
                 "<li><span class=\"code\">{}</span> in {count}{what}</li>",
                 escape(code)
@@ -121,13 +118,13 @@ impl Page {
 
     fn run(&mut self, number: usize, run: &Run) {
         let name = escape(&name(run));
-        let _ = writeln!(
+        putln!(
             self.out,
             "<section id=\"run-{number}\">\n<h2>{name} <span class=\"soft\">{}</span></h2>\n<dl>",
             escape(run.program)
         );
         for (what, value) in run.facts.iter().filter(|fact| !fact.1.is_empty()) {
-            let _ = writeln!(self.out, "<dt>{}</dt><dd>{}</dd>", escape(what), escape(value));
+            putln!(self.out, "<dt>{}</dt><dd>{}</dd>", escape(what), escape(value));
         }
         self.out.push_str("</dl>\n");
         self.warnings(&run.warnings);
@@ -159,7 +156,7 @@ impl Page {
             let phase =
                 if one.phase.is_empty() { String::new() } else { format!("{}: ", one.phase) };
             let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
-            let _ = writeln!(
+            putln!(
                 self.out,
                 "<li><span class=\"code\">{}</span> {}{}{times}</li>",
                 escape(code),
@@ -178,7 +175,7 @@ impl Page {
         for figure in figures {
             self.figures += 1;
             let class = if matches!(figure, Figure::Bars(_)) { " class=\"bars\"" } else { "" };
-            let _ = writeln!(
+            putln!(
                 self.out,
                 "<figure{class}>\n<h4>{}. {}</h4>\n{}<figcaption>{}</figcaption>\n</figure>",
                 self.figures,
@@ -192,24 +189,24 @@ impl Page {
 
     fn table(&mut self, table: &Table) {
         let title = escape(&table.title);
-        let _ = writeln!(
+        putln!(
             self.out,
             "<div class=\"wide\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\">\n<table>\n\
              <caption>{title}</caption>\n<thead><tr>"
         );
         let class = |at: usize| if at < table.words { "" } else { " class=\"n\"" };
         for (at, head) in table.head.iter().enumerate() {
-            let _ = write!(self.out, "<th scope=\"col\"{}>{}</th>", class(at), escape(head));
+            put!(self.out, "<th scope=\"col\"{}>{}</th>", class(at), escape(head));
         }
         self.out.push_str("</tr></thead>\n<tbody>\n");
         for row in &table.rows {
             self.out.push_str("<tr>");
             for (at, cell) in row.iter().enumerate() {
                 let cell = escape(cell);
-                let _ = match at {
-                    0 => write!(self.out, "<th scope=\"row\">{cell}</th>"),
-                    _ => write!(self.out, "<td{}>{cell}</td>", class(at)),
-                };
+                match at {
+                    0 => put!(self.out, "<th scope=\"row\">{cell}</th>"),
+                    _ => put!(self.out, "<td{}>{cell}</td>", class(at)),
+                }
             }
             self.out.push_str("</tr>\n");
         }

@@ -5,12 +5,10 @@
 mod axis;
 mod bars;
 
-use std::fmt::Write;
-
 pub use axis::{Axis, Scale};
 pub use bars::{Bar, Bars};
 
-use crate::markup::escape;
+use crate::markup::{escape, put, putln};
 
 /// Width of a figure in its own units.
 pub(crate) const WIDTH: f64 = 640.0;
@@ -125,7 +123,7 @@ impl Chart {
         let x = self.x.over(&xs, (LEFT, WIDTH - RIGHT), false);
         let y = self.y.over(&ys, (HEIGHT - BOTTOM, TOP), true);
         for (at, text) in &y.ticks {
-            let _ = writeln!(
+            putln!(
                 out,
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
                  <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
@@ -137,7 +135,7 @@ impl Chart {
         }
         for (at, text) in &x.ticks {
             let base = HEIGHT - BOTTOM;
-            let _ = writeln!(
+            putln!(
                 out,
                 "<line class=\"axis\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{base}\" y2=\"{:.1}\"/>\
                  <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
@@ -162,7 +160,7 @@ impl Chart {
     fn labels(&self, out: &mut String) {
         let (base, middle) = (HEIGHT - BOTTOM, f64::midpoint(LEFT, WIDTH - RIGHT));
         let up = f64::midpoint(TOP, base);
-        let _ = writeln!(
+        putln!(
             out,
             "<path class=\"axis\" d=\"M{LEFT} {TOP}V{base}H{:.1}\" fill=\"none\"/>\
              <text class=\"label\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
@@ -178,25 +176,25 @@ impl Chart {
 
 fn draw(out: &mut String, series: &Series, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) {
     let faint = if series.faint { " faint" } else { "" };
-    let _ = writeln!(out, "<g class=\"c{}{faint}\">", series.colour % COLOURS);
+    putln!(out, "<g class=\"c{}{faint}\">", series.colour % COLOURS);
     let mut path = String::new();
     for (at, point) in series.points.iter().enumerate() {
         let (px, py) = (x(point.x), y(point.y));
-        let _ = match (at, series.style) {
-            (0, Style::Steps) => write!(path, "M{:.1} {py:.1}H{px:.1}", x(0.0)),
-            (0, _) => write!(path, "M{px:.1} {py:.1}"),
-            (_, Style::Steps) => write!(path, "V{py:.1}H{px:.1}"),
-            _ => write!(path, "L{px:.1} {py:.1}"),
-        };
+        match (at, series.style) {
+            (0, Style::Steps) => put!(path, "M{:.1} {py:.1}H{px:.1}", x(0.0)),
+            (0, _) => put!(path, "M{px:.1} {py:.1}"),
+            (_, Style::Steps) => put!(path, "V{py:.1}H{px:.1}"),
+            _ => put!(path, "L{px:.1} {py:.1}"),
+        }
     }
     if series.style != Style::Dots && !path.is_empty() {
-        let _ = writeln!(out, "<path class=\"line\" d=\"{path}\"/>");
+        putln!(out, "<path class=\"line\" d=\"{path}\"/>");
     }
     if matches!(series.style, Style::Marks | Style::Dots) {
         for point in &series.points {
             let (px, py) = (x(point.x), y(point.y));
             if let Some((low, high)) = point.range.filter(|(low, high)| low < high) {
-                let _ = writeln!(
+                putln!(
                     out,
                     "<line class=\"range\" x1=\"{px:.1}\" x2=\"{px:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
                     y(low),
@@ -206,7 +204,7 @@ fn draw(out: &mut String, series: &Series, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f6
             let mark = mark(series.colour, px, py);
             let name =
                 mark.split(' ').next().unwrap_or_default().trim_start_matches('<').to_owned();
-            let _ = writeln!(out, "{mark}><title>{}</title></{name}>", escape(&point.title));
+            putln!(out, "{mark}><title>{}</title></{name}>", escape(&point.title));
         }
     }
     out.push_str("</g>\n");
@@ -221,7 +219,7 @@ fn legend(series: &[Series]) -> String {
     let mut out = String::from("<ul class=\"legend\">");
     for one in named {
         let colour = one.colour % COLOURS;
-        let _ = write!(
+        put!(
             out,
             "<li><svg viewBox=\"0 0 24 12\" width=\"24\" height=\"12\" aria-hidden=\"true\">\
              <g class=\"c{colour}\"><path class=\"line\" d=\"M0 6H24\"/>{}/></g></svg>{}</li>",

@@ -9,21 +9,23 @@ mod ior;
 mod iozone;
 mod mdtest;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::error::{Error, Result};
 use crate::run::{Run, Warning};
 
 /// The format of `sateen-bench` that is read here.
 const FORMAT: u64 = 1;
-/// Longest file.
-const FILE_BYTES_MAX: u64 = 256 << 20;
+/// Longest file: what is read of it takes a few times as much memory.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// All files together: what is read of them is kept until the report is written.
+const ALL_BYTES_MAX: u64 = 256 << 20;
 /// Most runs in a report.
 pub const RUNS_MAX: usize = 1000;
 
@@ -53,9 +55,41 @@ pub fn source(text: &str) -> std::result::Result<Source, String> {
     }
 }
 
-/// Reads a run.
-pub fn run(source: &Source) -> Result<Run> {
-    let text = text(&source.file)?;
+/// Reads runs.
+pub fn runs(sources: &[Source]) -> Result<Vec<Run>> {
+    let mut left = ALL_BYTES_MAX;
+    let mut runs = sources.iter().map(|one| run(one, &mut left)).collect::<Result<Vec<_>>>()?;
+    name_by_place(&mut runs);
+    Ok(runs)
+}
+
+/// Names runs without a name by where they measured, if that differs: nobody would take the
+/// rates of one file system for repetitions of another's.
+fn name_by_place(runs: &mut [Run]) {
+    let programs: BTreeSet<&str> = runs.iter().map(|run| run.program).collect();
+    for program in programs {
+        let nameless = |run: &Run| run.program == program && run.label.is_empty();
+        let places: BTreeSet<String> = runs.iter().filter(|run| nameless(run)).map(place).collect();
+        if places.len() > 1 {
+            let these = runs.iter_mut().filter(|run| nameless(run));
+            these.for_each(|run| run.label = place(run));
+        }
+    }
+}
+
+/// Where a run has measured, as far as it says so.
+fn place(run: &Run) -> String {
+    let fact = |name| run.facts.iter().find(|fact| fact.0 == name).map(|fact| fact.1.as_str());
+    let path = Path::new(fact("Path").unwrap_or_default());
+    let results = Path::new(fact("Results").unwrap_or_default());
+    // Each run of IO500 has a directory of its own there, and its results have the same name.
+    let own = run.program == "io500" && path.file_name() == results.file_name();
+    path.parent().filter(|_| own).unwrap_or(path).display().to_string()
+}
+
+/// Reads a run, of so many bytes at most.
+fn run(source: &Source, left: &mut u64) -> Result<Run> {
+    let text = text(&source.file, left)?;
     let wrong = |why: String| Error::input(&source.file, why);
     let mut run = parse(&text).map_err(wrong)?;
     if run.outcomes.is_empty() {
@@ -66,16 +100,23 @@ pub fn run(source: &Source) -> Result<Run> {
     Ok(run)
 }
 
-fn text(file: &Path) -> Result<String> {
-    let read = || -> std::io::Result<String> {
-        let mut text = String::new();
-        File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-        Ok(text)
+fn text(file: &Path, left: &mut u64) -> Result<String> {
+    let most = FILE_BYTES_MAX.min(*left);
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(file)?.take(most + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
     };
-    let text = read().map_err(|error| Error::input(file, error.to_string()))?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(Error::input(file, "it is larger than 256 MiB"));
+    let bytes = read().map_err(|error| Error::input(file, error.to_string()))?;
+    let long = bytes.len() as u64;
+    if long > FILE_BYTES_MAX {
+        return Err(Error::input(file, "it is larger than 64 MiB"));
     }
+    if long > most {
+        return Err(Error::input(file, "all runs together are larger than 256 MiB"));
+    }
+    *left -= long;
+    let text = String::from_utf8(bytes).map_err(|_| Error::input(file, "it is no text"))?;
     if text.trim().is_empty() {
         return Err(Error::input(file, "it is empty: did the run end?"));
     }
@@ -89,46 +130,74 @@ fn parse(text: &str) -> Parsed<Run> {
     if io500::looks_so(text) {
         return io500::run(text);
     }
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
-    let mark = value.get("sateenBench");
-    let program = match mark {
-        Some(mark) => {
-            let format = mark.get("format").and_then(Value::as_u64);
-            if format != Some(FORMAT) {
-                let format = format.map_or("unknown".into(), |format| format.to_string());
-                return Err(format!(
-                    "its format is {format}, and this program reads {FORMAT}: another version of \
-                     sateen-bench wrote it"
-                ));
+    serde_json::from_str::<IgnoredAny>(text).map_err(|error| format!("it is no JSON: {error}"))?;
+    let stranger = || "neither sateen-bench nor IOR has written it".to_owned();
+    if !text.trim_start().starts_with('{') {
+        return Err(stranger());
+    }
+    // No more of it is kept than is needed: a tree of any document is many times its text.
+    let head: Head = serde_json::from_str(text).map_err(|_| stranger())?;
+    let program = match (head.mark, head.version, head.tests) {
+        (Some(_), ..) => marked(text)?,
+        (None, Some(version), Some(_)) => {
+            let known = ["3.", "4."].iter().any(|major| version.starts_with(major));
+            if !known {
+                return Err(format!("IOR {version} is not known: 3 and 4 are"));
             }
-            mark.get("program").and_then(Value::as_str).unwrap_or_default().to_owned()
+            "ior".to_owned()
         }
-        None => unmarked(&value)?.to_owned(),
+        _ => return Err(stranger()),
     };
     match program.as_str() {
-        "ior" => ior::run(value),
-        "mdtest" => mdtest::run(value),
-        "iozone" => iozone::run(value),
-        "io500" => io500::json(value),
+        "ior" => ior::run(text),
+        "mdtest" => mdtest::run(text),
+        "iozone" => iozone::run(text),
+        "io500" => io500::json(text),
         other => Err(format!("a report of {other:?} is not known")),
     }
 }
 
-/// Which program has written a document that does not say so.
-fn unmarked(value: &Value) -> Parsed<&'static str> {
-    let version = value.get("Version").and_then(Value::as_str);
-    match version {
-        Some(version) if value.get("tests").is_some() => {
-            let known = ["3.", "4."].iter().any(|major| version.starts_with(major));
-            if known { Ok("ior") } else { Err(format!("IOR {version} is not known: 3 and 4 are")) }
+/// What tells documents apart.
+#[derive(Deserialize)]
+struct Head {
+    #[serde(rename = "sateenBench")]
+    mark: Option<IgnoredAny>,
+    #[serde(rename = "Version")]
+    version: Option<String>,
+    tests: Option<IgnoredAny>,
+}
+
+/// What says who wrote a document, and in which format.
+#[derive(Deserialize)]
+struct Marked {
+    #[serde(rename = "sateenBench")]
+    mark: Mark,
+}
+
+#[derive(Deserialize)]
+struct Mark {
+    format: u64,
+    #[serde(default)]
+    program: String,
+}
+
+/// The program whose mark a document has.
+fn marked(text: &str) -> Parsed<String> {
+    let mark = serde_json::from_str::<Marked>(text).map(|marked| marked.mark);
+    match mark {
+        Ok(mark) if mark.format == FORMAT => Ok(mark.program),
+        other => {
+            let format = other.map_or("unknown".into(), |mark| mark.format.to_string());
+            Err(format!(
+                "its format is {format}, and this program reads {FORMAT}: another version of \
+                 sateen-bench wrote it"
+            ))
         }
-        _ => Err("neither sateen-bench nor IOR has written it".into()),
     }
 }
 
-fn typed<T: DeserializeOwned>(value: Value) -> Parsed<T> {
-    serde_json::from_value(value).map_err(|error| format!("it is not whole: {error}"))
+fn typed<T: DeserializeOwned>(text: &str) -> Parsed<T> {
+    serde_json::from_str(text).map_err(|error| format!("it is not whole: {error}"))
 }
 
 /// A pitfall as `sateen-bench` writes it.
@@ -183,16 +252,44 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_several_places_are_no_repetitions_of_each_other() {
+        let run = |program, path: &str, results: &str, label: &str| Run {
+            label: label.into(),
+            program,
+            facts: vec![("Path", path.into()), ("Results", results.into())],
+            ..crate::figures::tests::a_run("", &["write"], 1, 4096)
+        };
+        let labels = |mut runs: Vec<Run>| -> Vec<String> {
+            name_by_place(&mut runs);
+            runs.into_iter().map(|run| run.label).collect()
+        };
+        let two = labels(vec![run("ior", "/a", "", ""), run("ior", "/b", "", "")]);
+        assert_eq!(two, ["/a", "/b"]);
+        let named = labels(vec![run("ior", "/a", "", ""), run("ior", "/b", "", "x")]);
+        assert_eq!(named, ["", "x"], "one name is enough for two");
+        let other = labels(vec![run("ior", "/a", "", ""), run("mdtest", "/b", "", "")]);
+        assert_eq!(other, ["", ""], "they are never beside each other");
+        let io500 = [("/a/1", "r/1"), ("/a/2", "r/2"), ("/b/3", "r/3")];
+        let io500 = io500.map(|(path, results)| run("io500", path, results, ""));
+        assert_eq!(labels(io500[..2].to_vec()), ["", ""], "repetitions");
+        assert_eq!(labels(io500.to_vec()), ["/a", "/a", "/b"]);
+    }
+
+    #[test]
     fn files_that_hold_nothing_are_refused() {
         let file = std::env::temp_dir().join(format!("sateen-report-{}", std::process::id()));
         let source = Source { label: String::new(), file: file.clone() };
-        assert!(run(&source).unwrap_err().to_string().contains("No such file"));
+        let refused = |left: u64| run(&source, &mut { left }).unwrap_err();
+        assert!(refused(99).to_string().contains("No such file"));
         std::fs::write(&file, " \n").unwrap();
-        assert!(run(&source).unwrap_err().to_string().contains("it is empty"));
+        assert!(refused(99).to_string().contains("it is empty"));
         std::fs::write(&file, [0xff, 0xfe, 0]).unwrap();
-        assert!(run(&source).unwrap_err().is_of_input());
+        assert!(refused(99).is_of_input());
         std::fs::write(&file, r#"{"Version": "4.0.0", "tests": []}"#).unwrap();
-        assert!(run(&source).unwrap_err().to_string().contains("it holds no result"));
+        assert!(refused(99).to_string().contains("it holds no result"));
+        assert!(refused(9).to_string().contains("all runs together are larger"));
+        File::create(&file).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+        assert!(refused(ALL_BYTES_MAX).to_string().contains("it is larger than 64 MiB"));
         std::fs::remove_file(&file).unwrap();
     }
 }

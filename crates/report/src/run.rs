@@ -70,8 +70,8 @@ pub struct Outcome {
     pub operation: String,
     /// What its rates count.
     pub unit: Unit,
-    /// Nodes.
-    pub nodes: u64,
+    /// Nodes, if it is known how many.
+    pub nodes: Option<u64>,
     /// Processes on all of them.
     pub ranks: u64,
     /// Bytes of a transfer or a record.
@@ -171,8 +171,8 @@ impl Outcome {
     }
 
     /// Processes on each node, if they are as many on each.
-    pub fn ranks_per_node(&self) -> u64 {
-        self.ranks / self.nodes.max(1)
+    pub fn ranks_per_node(&self) -> Option<u64> {
+        self.nodes.map(|nodes| self.ranks / nodes.max(1))
     }
 }
 

@@ -20,8 +20,12 @@ pub struct Table {
 }
 
 fn scale(one: &Outcome) -> String {
-    let plural = if one.nodes == 1 { "" } else { "s" };
-    format!("{} node{plural} × {}", one.nodes, one.ranks_per_node())
+    match (one.nodes, one.ranks_per_node()) {
+        (Some(1), Some(each)) => format!("1 node × {each}"),
+        (Some(nodes), Some(each)) => format!("{nodes} nodes × {each}"),
+        _ if one.ranks == 1 => "1 process".to_owned(),
+        _ => format!("{} processes", one.ranks),
+    }
 }
 
 fn beside(label: &str, rest: &str) -> String {
@@ -35,7 +39,7 @@ fn keep_best(cell: &mut f64, rate: f64) {
 
 /// Of bandwidths: for each operation a table of nodes and processes by transfer size.
 fn by_transfer(runs: &[Run]) -> Vec<Table> {
-    type Cells = BTreeMap<(u64, u64, String), BTreeMap<u64, f64>>;
+    type Cells = BTreeMap<(Option<u64>, u64, String), BTreeMap<u64, f64>>;
     let mut all: BTreeMap<(bool, String, String, String), Cells> = BTreeMap::new();
     for run in runs.iter().filter(|run| run.program == "ior") {
         for one in &run.outcomes {
@@ -53,7 +57,7 @@ fn by_transfer(runs: &[Run]) -> Vec<Table> {
             let head = ["Nodes × processes".to_owned()].into_iter();
             let access = if access.is_empty() { access } else { format!(", {access}") };
             let title = format!("{}{access} (MiB/s, best repetition)", beside(&label, &operation));
-            let row = |(key, row): (&(u64, u64, String), &BTreeMap<u64, f64>)| {
+            let row = |(key, row): (&(Option<u64>, u64, String), &BTreeMap<u64, f64>)| {
                 let cells = columns
                     .iter()
                     .map(|column| row.get(column).map_or("–".into(), |rate| number(*rate)));
@@ -71,7 +75,7 @@ fn by_transfer(runs: &[Run]) -> Vec<Table> {
 }
 
 /// Nodes, processes, files or bytes, and all of it in words.
-type Scaled = (u64, u64, u64, String);
+type Scaled = (Option<u64>, u64, u64, String);
 
 /// Of other workloads: operations by scale.
 fn by_operation(runs: &[Run], program: &str, title: &str) -> Option<Table> {
@@ -212,6 +216,13 @@ mod tests {
         let table = &between(&runs)[0];
         assert_eq!(table.head, ["Operation", "1 node × 1, 10 files each"]);
         assert_eq!(table.rows[1], ["b: File stat (MiB/s)", "100.0"]);
+    }
+
+    #[test]
+    fn nodes_that_nobody_told_are_not_made_up() {
+        let mut run = a_run("", &["write"], 4, 4096);
+        run.outcomes[0].nodes = None;
+        assert_eq!(results(&run).rows[0][1], "4 processes");
     }
 
     #[test]

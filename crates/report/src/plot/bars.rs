@@ -1,10 +1,8 @@
 //! Values beside each other as bars, where there is nothing that they could run along.
 
-use std::fmt::Write;
-
 use super::axis::{Axis, Scale};
 use super::{COLOURS, WIDTH, begin};
-use crate::markup::{escape, number};
+use crate::markup::{escape, number, putln};
 
 const ROW: f64 = 22.0;
 const GAP: f64 = 12.0;
@@ -73,7 +71,7 @@ impl Bars {
             let middle = top + ROW / 2.0;
             let name = escape(&bar.name);
             let value = format!("{} {}", number(bar.value), escape(&self.unit));
-            let _ = writeln!(
+            putln!(
                 out,
                 "<g class=\"c{}\"><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}\
                  <title>{name}</title></text><rect x=\"{start:.1}\" y=\"{:.1}\" width=\"{:.1}\" \
@@ -90,13 +88,13 @@ impl Bars {
             if let Some((low, high)) = bar.range.filter(|(low, high)| low < high) {
                 let (low, high) = (axis.place(low), axis.place(high));
                 text_at = text_at.max(high);
-                let _ = writeln!(
+                putln!(
                     out,
                     "<line class=\"range\" x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle:.1}\" \
                      y2=\"{middle:.1}\"/>"
                 );
             }
-            let _ = writeln!(
+            putln!(
                 out,
                 "<text x=\"{:.1}\" y=\"{:.1}\">{}</text></g>",
                 text_at + 6.0,

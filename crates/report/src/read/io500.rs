@@ -1,8 +1,9 @@
 //! IO500's `result.txt`: sections of `name = value`, one for each phase with its score, and one
 //! with the scores of all. And `result.json` of `sateen-bench io500`, which has the same.
 
+use std::path::Path;
+
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{Parsed, typed};
 use crate::run::{Outcome, Repetition, Run, Unit, Warning};
@@ -73,8 +74,8 @@ fn remark(text: &str) -> Warning {
 }
 
 /// Reads the JSON.
-pub(super) fn json(value: Value) -> Parsed<Run> {
-    let whole: Whole = typed(value)?;
+pub(super) fn json(text: &str) -> Parsed<Run> {
+    let whole: Whole = typed(text)?;
     // A phase that was not run scores nothing.
     let phases = whole.summary.iter().filter(|one| one.score > 0.0);
     let mut outcomes: Vec<Outcome> = phases
@@ -96,7 +97,7 @@ pub(super) fn json(value: Value) -> Parsed<Run> {
         outcomes.push(outcome(name, unit, rate));
     }
     for one in &mut outcomes {
-        (one.ranks, one.nodes) = (whole.tasks, whole.nodes.max(1));
+        (one.ranks, one.nodes) = (whole.tasks, Some(whole.nodes.max(1)));
     }
     let mut warnings: Vec<Warning> =
         whole.invalid_because.iter().map(|why| invalid("", why)).collect();
@@ -125,7 +126,7 @@ fn number(value: &str) -> Option<f64> {
 /// Reads it.
 pub(super) fn run(text: &str) -> Parsed<Run> {
     let mut section = "";
-    let (mut ranks, mut nodes) = (1, 1);
+    let (mut ranks, mut nodes) = (1, None);
     let mut outcomes: Vec<Outcome> = Vec::new();
     let mut warnings: Vec<Warning> = Vec::new();
     let mut facts: Vec<(&'static str, String)> = Vec::new();
@@ -145,9 +146,15 @@ pub(super) fn run(text: &str) -> Parsed<Run> {
         let (name, value) = (name.trim(), value.trim().trim_matches('"'));
         match (section, name) {
             ("run", "procs") => ranks = value.parse().unwrap_or(1),
-            ("run", "nodes") => nodes = value.parse().unwrap_or(1),
+            ("run", "nodes") => nodes = value.parse().ok().filter(|nodes: &u64| *nodes > 0),
             ("run", "config-hash") => facts.push(("Configuration", value.to_owned())),
             ("run", "result-dir") => facts.push(("Results", value.to_owned())),
+            ("ior-easy-write", "exe") => {
+                // The file stands in a directory of its own below the one that is measured.
+                let mut words = value.split_whitespace().skip_while(|word| *word != "-o").skip(1);
+                let path = words.next().and_then(|file| Path::new(file).ancestors().nth(2));
+                facts.extend(path.map(|path| ("Path", path.display().to_string())));
+            }
             ("" | "run", "version") => facts.push(("Version", format!("IO500 {value}"))),
             ("SCORE", "MD" | "BW" | "SCORE") => {
                 let unit = match name {
@@ -186,7 +193,7 @@ fn outcome(operation: &str, unit: Unit, rate: f64) -> Outcome {
     Outcome {
         operation: operation.to_owned(),
         unit,
-        nodes: 1,
+        nodes: None,
         ranks: 1,
         transfer_bytes: None,
         files: None,
@@ -209,6 +216,7 @@ version = io500-sc20
 result-dir = \"./results\"
 
 [ior-easy-write]
+exe = ./ior -C -o /mnt/a/T/ior-easy/ior_file_easy -t 2m
 t_start = 2026-11-22 15:00:00
 score = 1.250000
 t_delta = 301.5
@@ -246,6 +254,10 @@ SCORE = 3.95 [INVALID]
         assert_eq!((run.outcomes[0].ranks, run.warnings.len()), (4, 3));
         let (code, message) = (&run.warnings[0].code, &run.warnings[0].message);
         assert_eq!((code.as_str(), message.as_str()), ("W-NODE", "n1: busy"));
+        assert_eq!(run.outcomes[0].nodes, None, "it does not say how many");
+        let told = super::run(&TEXT.replace("procs = 4", "procs = 4\nnodes = 2")).unwrap();
+        assert_eq!(told.outcomes[0].nodes, Some(2));
+        assert!(run.facts.contains(&("Path", "/mnt/a/T".into())));
         assert!(super::run("[run]\n[find]\nscore = x\n").is_err());
     }
 
@@ -261,11 +273,11 @@ SCORE = 3.95 [INVALID]
              "scored": true, "valid": false},
             {"operation": "timestamp", "score": 0.0, "unit": "kIOPS", "seconds": 0, "scored": false,
              "valid": true}]}"#;
-        let run = json(serde_json::from_str(text).unwrap()).unwrap();
+        let run = json(text).unwrap();
         let names: Vec<&str> = run.outcomes.iter().map(|one| one.operation.as_str()).collect();
         assert_eq!(names, ["ior-easy-write", "BW of all", "MD of all", "SCORE of all"]);
         assert_eq!(run.outcomes[0].repetitions[0].seconds, Some(1.5));
-        assert_eq!((run.outcomes[3].nodes, run.outcomes[3].ranks), (2, 4));
+        assert_eq!((run.outcomes[3].nodes, run.outcomes[3].ranks), (Some(2), 4));
         let codes: Vec<&str> = run.warnings.iter().map(|one| one.code.as_str()).collect();
         assert_eq!(codes, ["", "W-SHORT", ""]);
         assert!(run.warnings[0].message.contains("INVALID: it took 1 s"));

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{Parsed, Pitfall, Series, typed};
 use crate::run::{Latency, Outcome, Repetition, Run, Unit, Warning};
@@ -91,8 +90,8 @@ struct Summary {
 }
 
 /// Reads it.
-pub(super) fn run(value: Value) -> Parsed<Run> {
-    let whole: Whole = typed(value)?;
+pub(super) fn run(text: &str) -> Parsed<Run> {
+    let whole: Whole = typed(text)?;
     let mut outcomes = Vec::new();
     for test in &whole.tests {
         outcomes.extend(of_test(test, &whole.summary));
@@ -129,7 +128,7 @@ fn room(capacity: &str, used: &str) -> String {
 fn of_test(test: &Test, summary: &[Summary]) -> Vec<Outcome> {
     let options = &test.options;
     let by_clients = options.clients.map(|clients| options.tasks.div_ceil(clients.max(1)));
-    let nodes = options.nodes.or(by_clients).unwrap_or(1).max(1);
+    let nodes = options.nodes.or(by_clients).map(|nodes| nodes.max(1));
     let mut found: BTreeMap<(bool, String, u64), Outcome> = BTreeMap::new();
     for row in &test.results {
         let (Some(rate), Some(kib)) = (row.rate, row.transfer_kib) else { continue };
@@ -181,10 +180,10 @@ mod tests {
               {"access": "write", "bwMiB": 90, "xferKiB": 256, "totalTime": 3},
               {"access": "remove", "totalTime": 3}]}],
           "summary": [], "Finished": "Wed"}"#;
-        let run = run(serde_json::from_str(text).unwrap()).unwrap();
+        let run = run(text).unwrap();
         assert_eq!(run.outcomes.len(), 2);
         let write = &run.outcomes[0];
-        assert_eq!((write.operation.as_str(), write.nodes, write.ranks), ("write", 2, 8));
+        assert_eq!((write.operation.as_str(), write.nodes, write.ranks), ("write", Some(2), 8));
         assert_eq!((write.transfer_bytes, write.repetitions.len()), (Some(256 << 10), 2));
         assert_eq!(write.summary().best, 100.5);
         assert!(run.facts.contains(&("File system", "1.0 TiB, 3.0% used".into())));

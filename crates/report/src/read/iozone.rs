@@ -2,7 +2,6 @@
 //! of ranks.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{Parsed, Pitfall, Series, typed};
 use crate::run::{Latency, Outcome, Repetition, Run, Unit, Warning};
@@ -48,8 +47,8 @@ struct Operation {
 }
 
 /// Reads it.
-pub(super) fn run(value: Value) -> Parsed<Run> {
-    let whole: Whole = typed(value)?;
+pub(super) fn run(text: &str) -> Parsed<Run> {
+    let whole: Whole = typed(text)?;
     let mut outcomes: Vec<Outcome> = Vec::new();
     for one in &whole.summary {
         let repetition = Repetition {
@@ -68,7 +67,12 @@ pub(super) fn run(value: Value) -> Parsed<Run> {
         };
         let same = |old: &&mut Outcome| {
             (old.operation.as_str(), old.ranks, old.nodes, old.transfer_bytes)
-                == (one.operation.as_str(), one.tasks, one.nodes.max(1), Some(one.record_bytes))
+                == (
+                    one.operation.as_str(),
+                    one.tasks,
+                    Some(one.nodes.max(1)),
+                    Some(one.record_bytes),
+                )
         };
         if let Some(old) = outcomes.iter_mut().find(same) {
             old.repetitions.push(repetition);
@@ -77,7 +81,7 @@ pub(super) fn run(value: Value) -> Parsed<Run> {
         outcomes.push(Outcome {
             operation: one.operation.clone(),
             unit: Unit::Mib,
-            nodes: one.nodes.max(1),
+            nodes: Some(one.nodes.max(1)),
             ranks: one.tasks,
             transfer_bytes: Some(one.record_bytes),
             files: None,
@@ -118,7 +122,7 @@ mod tests {
         };
         let rows = [row(2.0, 4096), row(3.0, 4096), row(9.0, 8192)];
         let whole = serde_json::json!({"version": "3.506", "summary": rows, "wrong_records": 5});
-        let run = run(whole).unwrap();
+        let run = run(&whole.to_string()).unwrap();
         assert_eq!(run.outcomes.len(), 2);
         let rates: Vec<f64> = run.outcomes[0].repetitions.iter().map(|one| one.rate).collect();
         assert_eq!(rates, [2.0, 3.0]);

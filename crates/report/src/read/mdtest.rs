@@ -1,7 +1,6 @@
 //! The JSON of `sateen-bench mdtest`.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{Parsed, Pitfall, Series, typed};
 use crate::run::{Latency, Outcome, Repetition, Run, Unit, Warning};
@@ -53,8 +52,8 @@ struct Iteration {
 }
 
 /// Reads it.
-pub(super) fn run(value: Value) -> Parsed<Run> {
-    let whole: Whole = typed(value)?;
+pub(super) fn run(text: &str) -> Parsed<Run> {
+    let whole: Whole = typed(text)?;
     let outcomes = whole.summary.iter().filter_map(|one| outcome(&whole, one)).collect();
     let mut warnings: Vec<Warning> = Vec::new();
     if whole.wrong_files > 0 {
@@ -95,7 +94,7 @@ fn outcome(whole: &Whole, one: &Operation) -> Option<Outcome> {
     (!repetitions.is_empty() && !tree).then(|| Outcome {
         operation: one.operation.clone(),
         unit: Unit::Operations,
-        nodes: whole.nodes.max(1),
+        nodes: Some(whole.nodes.max(1)),
         ranks: whole.tasks,
         transfer_bytes: None,
         files: Some(whole.items_per_task),
