@@ -11,6 +11,9 @@ use crate::waiting::{Need, Ticket, Waiting};
 /// Most locks of one target that come along with replies. A lock that a client waits for is
 /// granted beyond that, too.
 pub const LOCKS_MAX: usize = 1 << 21;
+/// Most locks of all. Beyond the former are those that clients wait for, and beyond these the
+/// target's own.
+const LOCKS_WAITED_MAX: usize = 1 << 23;
 /// Most locks of one client that come along with replies.
 pub const LOCKS_PER_CLIENT_MAX: u32 = 1 << 19;
 /// A callback that is not answered within this time evicts the client: 20 s.
@@ -206,7 +209,8 @@ impl LockTable {
     }
 
     /// Grants a lock that a client waits for, in order of tickets; `None` if it has to wait
-    /// (on), under `ticket`. Granting does not end the ticket.
+    /// (on), under `ticket`, or without one if there are too many locks. Granting does not end
+    /// the ticket.
     pub fn enqueue(
         &mut self,
         now_ns: u64,
@@ -214,6 +218,9 @@ impl LockTable {
         ticket: &mut Option<Ticket>,
         need: &Need,
     ) -> Option<Grant> {
+        if self.slab.len() >= LOCKS_WAITED_MAX && ticket.is_none() {
+            return None;
+        }
         let ahead = self.waiting.reserved(client, need, *ticket);
         if !ahead && !self.in_conflict(client, need) {
             return self.grant(client, need);

@@ -140,7 +140,10 @@ impl Allocator {
         let full = |target: &Target| {
             target.statfs.is_some_and(|s| {
                 let little = FULL_BYTES.min(s.bytes_total / FULL_PART_SMALL);
+                let few = s.files_total / FULL_PART;
+                // A file system that makes inodes as it needs them tells of none.
                 s.bytes_avail <= little.max(s.bytes_total / FULL_PART)
+                    || s.files_total > 0 && s.files_free <= few
             })
         };
         let among = |allowed: &dyn Fn(&Target) -> bool| -> Vec<usize> {
@@ -331,6 +334,20 @@ mod tests {
             on_it += usize::from(made.layout.components[0].osts.contains(&0));
         }
         assert!(on_it < 30, "{on_it} of 100 files");
+    }
+
+    #[test]
+    fn an_ost_without_inodes_is_full() {
+        let inodes = |files_free| {
+            space(500 << 30).map(|room| StatFs { files_total: 1 << 20, files_free, ..room })
+        };
+        let osts: Vec<_> = [inodes(1000), inodes(1 << 19), space(500 << 30)]
+            .into_iter()
+            .zip(0..)
+            .map(|(statfs, index)| OstConfig { index, statfs })
+            .collect();
+        let mut allocator = Allocator::new(&osts);
+        assert_eq!(firsts(&mut allocator, &ONE, 4), [1, 2, 1, 2], "one that counts none has some");
     }
 
     #[test]

@@ -297,10 +297,10 @@ impl Service for Mgs {
         let comes_or_goes =
             matches!(message.body, Body::Request(Request::Connect { .. } | Request::Disconnect));
         let admitted = self.core.admit(message, out);
-        while let Some(old) = self.core.exports.predecessor(header.client, header.from) {
-            self.core.exports.disconnect(old);
-        }
         if comes_or_goes {
+            while let Some(old) = self.core.exports.predecessor(header.client, header.from) {
+                self.core.exports.disconnect(old);
+            }
             self.forget_waiting();
         }
         let Some(message) = admitted else { return };
@@ -312,7 +312,11 @@ impl Service for Mgs {
     fn on_object_done(&mut self, _: Timestamp, _: IoId, _: ObjectDone, _: &mut Outbox) {}
 
     fn on_prefetched(&mut self, _now: Timestamp, id: ParkId, view: Prefetched, out: &mut Outbox) {
-        if let Some((message, fetched)) = self.core.unpark(id, view) {
+        // Of a connection that has ended meanwhile nobody waits for the answer, and who waits on
+        // the next must not be forgotten for it.
+        let unparked = self.core.unpark(id, view);
+        if let Some((message, fetched)) = unparked.filter(|(m, _)| self.core.is_current(&m.header))
+        {
             self.handle(message, fetched, out);
         }
     }

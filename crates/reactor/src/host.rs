@@ -117,8 +117,9 @@ struct State<S> {
     flush_again: bool,
     /// A worker was asked for a group commit that nobody waits for.
     flush_soon: bool,
-    /// Bytes in the journal since the last checkpoint began.
+    /// Bytes in the journal since the last checkpoint began, and how many bring on the next.
     journal_bytes: u64,
+    journal_bytes_max: u64,
     poisoned: bool,
 }
 
@@ -143,6 +144,7 @@ impl<S: Service + 'static> TargetHost<S> {
                 flush_again: false,
                 flush_soon: false,
                 journal_bytes: parts.journal_bytes,
+                journal_bytes_max: flush::JOURNAL_BYTES_MAX,
                 poisoned: false,
             }),
             flushed: Condvar::new(),
@@ -215,13 +217,13 @@ impl<S: Service + 'static> TargetHost<S> {
         if state.poisoned {
             return 0;
         }
-        let journal_bytes = state.journal_bytes;
+        let long = state.journal_bytes > state.journal_bytes_max;
         let store = state.service.store();
         if store.transno() == before {
             return 0;
         }
         let delay_ns = pressure::delay_ns(store.fill_permille(), store.pending_bytes());
-        let checkpoint = store.wants_checkpoint() || journal_bytes > flush::JOURNAL_BYTES_MAX;
+        let checkpoint = store.wants_checkpoint() || long;
         let full = store.pending_bytes() > flush::PENDING_BYTES_SOON;
         let flush = full && !state.flushing && !std::mem::replace(&mut state.flush_soon, full);
         drop(state);

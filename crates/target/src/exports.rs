@@ -34,6 +34,8 @@ struct Slot {
     seq: u64,
     /// The answer to `seq`; `None` while it is being worked on.
     reply: Option<Reply>,
+    /// The connection on which it was last executed.
+    generation: u32,
 }
 
 #[derive(Debug)]
@@ -199,7 +201,8 @@ impl Exports {
     }
 
     /// Judges a request other than `Connect`. One that only reads and answers with bulk data
-    /// is executed again rather than answered from memory.
+    /// is executed again rather than answered from memory; but not while it is being executed
+    /// for the same connection: a target that is slow would have more to do.
     pub fn admit(&mut self, header: &Header, repeatable: bool) -> Admission {
         let Some(export) = self.all.get_mut(&header.client) else { return Admission::Refuse };
         if header.generation != export.generation {
@@ -213,10 +216,14 @@ impl Exports {
         }
         let slot = export.slots.entry(header.slot).or_default();
         if header.seq == slot.seq + 1 {
-            *slot = Slot { seq: header.seq, reply: None };
+            *slot = Slot { seq: header.seq, reply: None, generation: header.generation };
             return Admission::New;
         }
         if repeatable && header.seq == slot.seq {
+            if slot.reply.take().is_none() && slot.generation == header.generation {
+                return Admission::Drop;
+            }
+            slot.generation = header.generation;
             return Admission::New;
         }
         match &slot.reply {
@@ -279,6 +286,21 @@ mod tests {
             Connection::Open(generation) => generation,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_read_runs_again_when_it_was_answered_and_not_before() {
+        let mut exports = Exports::new(7);
+        let g = open(&mut exports, 1);
+        assert!(matches!(exports.admit(&header(1, g), true), Admission::New));
+        assert!(matches!(exports.admit(&header(1, g), true), Admission::Drop), "it is at it");
+        exports.answered(&header(1, g), &Reply::ok(ReplyBody::Empty));
+        assert!(matches!(exports.admit(&header(1, g), true), Admission::New), "it got lost");
+        assert!(matches!(exports.admit(&header(1, g), true), Admission::Drop));
+        // Over a new connection: what runs yet is answered on the one before.
+        let next = open(&mut exports, 2);
+        assert!(matches!(exports.admit(&header(1, next), true), Admission::New));
+        assert!(matches!(exports.admit(&header(1, next), true), Admission::Drop));
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, need: Need) -> Result<Outcome,
     }
     let now = op.now.mono_ns;
     let Some(grant) = mdt.locks.enqueue(now, op.client, &mut op.ticket, &need) else {
-        return Err(Fault::Blocked);
+        // Without a ticket there is nothing to wait for: the table is full.
+        return Err(if op.ticket.is_some() { Fault::Blocked } else { Errno::EAGAIN.into() });
     };
     let mut grants = Grants::NONE;
     let _fits = grants.push(grant);

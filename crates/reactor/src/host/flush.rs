@@ -19,6 +19,11 @@ use crate::sync::{Arc, MutexGuard, Ordering, PoisonError, lock};
 /// Journal bytes since the last checkpoint that bring on the next, even if the memtable is
 /// small because the same keys change again and again: bounds the replay at a restart.
 pub(super) const JOURNAL_BYTES_MAX: u64 = 256 << 20;
+/// Of what is free on the disk this part may become journal before a checkpoint is made: where
+/// there is no room for another segment, the target would stop.
+const JOURNAL_PART: u64 = 4;
+/// But no checkpoint is made for less.
+const JOURNAL_BYTES_MIN: u64 = 16 << 20;
 /// Each frame takes whole pages of the journal, and small ones are mostly padding.
 const FRAME_ALIGN_BYTES: u64 = 4096;
 /// Bytes waiting for the journal that start a group commit before the tick does.
@@ -86,6 +91,8 @@ impl<S: Service + 'static> TargetHost<S> {
     ) -> bool {
         let mut state = lock(&self.state);
         if let Some(space) = space {
+            let part = space.bytes_avail / JOURNAL_PART;
+            state.journal_bytes_max = part.clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
             state.service.on_space(space);
         }
         let now = self.clock.now();
