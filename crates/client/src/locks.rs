@@ -27,8 +27,9 @@ use crate::sync::{lock, until};
 
 /// From the second round of an invalidation on, reads and writes wait this long at most.
 const HOLD_NS: u64 = 1_000_000;
-/// Those that come between two rounds wait this long at most for those before them: 2 s. Only a
-/// seek, which has the kernel drop pages while it uses the lock, can make that last.
+/// Those that come between two rounds wait this long at most for those before them: 2 s. What can
+/// make it last is a seek, which has the kernel drop pages while it uses the lock, and an OST that
+/// does not answer.
 const DRAIN_NS: u64 = 2_000_000_000;
 /// Between two looks whether the kernel has heard of an inode: 100 µs.
 const INTRODUCE_NS: u64 = 100_000;

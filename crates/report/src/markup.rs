@@ -1,6 +1,7 @@
 //! Text of others inside HTML and SVG, and numbers as people read them.
 
 /// Adds to a String as `write!` does, which cannot fail there.
+#[macro_export]
 macro_rules! put {
     ($to:expr, $($what:tt)*) => {{
         use std::fmt::Write as _;
@@ -9,6 +10,7 @@ macro_rules! put {
 }
 
 /// The same with the end of the line.
+#[macro_export]
 macro_rules! putln {
     ($to:expr, $($what:tt)*) => {{
         use std::fmt::Write as _;

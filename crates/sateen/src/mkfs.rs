@@ -53,16 +53,19 @@ fn label(args: &MkfsArgs) -> Outcome<Label> {
         );
     }
     let nodes = args.mgsnode.join(":");
-    if !nodes.is_empty() && nids::resolve(&nodes).is_ok_and(|nids| nids.contains(&Nid::Lo)) {
-        return wrong(format!("{nodes} cannot be reached"), "use --mgsnode=ADDRESS@tcp");
-    }
-    if !nodes.is_empty()
-        && let Err(error) = nids::resolve(&nodes)
-    {
-        return wrong(
-            format!("--mgsnode={nodes}: {error}"),
-            "separate several NIDs with colons: 10.0.0.1@tcp:10.0.0.2@tcp",
-        );
+    if !nodes.is_empty() {
+        match nids::resolve(&nodes) {
+            Ok(nids) if nids.contains(&Nid::Lo) => {
+                return wrong(format!("{nodes} cannot be reached"), "use --mgsnode=ADDRESS@tcp");
+            }
+            Ok(_) => {}
+            Err(error) => {
+                return wrong(
+                    format!("--mgsnode={nodes}: {error}"),
+                    "separate several NIDs with colons: 10.0.0.1@tcp:10.0.0.2@tcp",
+                );
+            }
+        }
     }
     if nodes.len() > MGS_NODES_BYTES_MAX {
         return wrong(

@@ -326,6 +326,7 @@ fn another_program_may_find() {
     for _ in 0..2 {
         let said = folder.fails("-np 2 io500 c.ini --timestamp T", 2);
         assert!(said.contains(script), "{said}");
+        // The second time it is not even there.
         let _ = fs::remove_file(&path);
     }
     assert!(!folder.0.join("results/T").exists());

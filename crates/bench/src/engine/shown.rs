@@ -9,23 +9,7 @@ use crate::error::{Error, Result};
 use crate::io::Space;
 use crate::size::{GIB, MIB, TIB};
 
-/// Adds to a String as `write!` does, which cannot fail there.
-macro_rules! put {
-    ($to:expr, $($what:tt)*) => {{
-        use std::fmt::Write as _;
-        let _ = write!($to, $($what)*);
-    }};
-}
-
-/// The same with the end of the line.
-macro_rules! putln {
-    ($to:expr, $($what:tt)*) => {{
-        use std::fmt::Write as _;
-        let _ = writeln!($to, $($what)*);
-    }};
-}
-
-pub(crate) use {put, putln};
+pub(crate) use sateen_report::{put, putln};
 
 /// What marks a JSON document as one of ours, so that `report` knows what it reads.
 #[derive(Debug, Clone, Copy, Serialize)]

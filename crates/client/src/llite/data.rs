@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use sateen_types::{Errno, Fid, Result};
 
 use crate::client::Client;
-use crate::inode::Inode;
+use crate::inode::{Inode, InodeState};
 use crate::locks::{Access, DataUse};
 use crate::patience;
 use crate::stats::Verb;
@@ -37,6 +37,16 @@ impl<'a> Writing<'a> {
         )
         .await?;
         Ok(Writing(inode))
+    }
+
+    /// It is over, and has changed this.
+    fn end(self, change: impl FnOnce(&mut InodeState)) {
+        self.0.update(|state| {
+            change(state);
+            state.writing = state.writing.saturating_sub(1);
+        });
+        // One lock does for both; the drop would count it twice.
+        core::mem::forget(self);
     }
 }
 
@@ -157,12 +167,13 @@ impl Client {
             // Also what may have been written without an answer counts: no byte may lie beyond
             // the size, where it would come to light as the file grows.
             let mtime = self.port.now().wall();
-            inode.update(|state| state.wrote(end, end - offset, mtime));
+            writing.end(|state| state.wrote(end, end - offset, mtime));
+        } else {
+            drop(writing);
         }
         let done = done?;
         self.verbs.moved(Verb::Write, done as u64);
         drop(turn);
-        drop(writing);
         drop(used);
         if file.how.sync {
             self.sync_file(&file).await?;

@@ -4,12 +4,13 @@
 //! counts its progress there; a reader takes the announcement before it looks,
 //! so that anything older is stale. Processes, not threads: a page fault of the
 //! process that serves it would wait for itself.
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Length of a record: IO500's unaligned size.
@@ -33,9 +34,11 @@ pub mod word {
     pub const CHECKED: usize = 192;
 }
 
-/// Memory shared by all processes of a test: an array of counters.
+/// Memory shared by all processes of a test: an array of counters. Never in a file on a disk: a
+/// store would wait for a disk that is busy, and look like a process that hangs.
 pub struct Board {
     words: *mut AtomicU64,
+    file: File,
 }
 
 // SAFETY: the counters are atomic and the mapping is never undone.
@@ -44,11 +47,21 @@ unsafe impl Send for Board {}
 unsafe impl Sync for Board {}
 
 impl Board {
-    pub fn open(path: &Path) -> Board {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).open(path).unwrap();
+    pub fn new() -> Board {
+        let file: File = memfd_create("board", MemfdFlags::CLOEXEC).unwrap().into();
         file.set_len((WORDS * 8) as u64).unwrap();
-        Board { words: map(&file, WORDS * 8, true).cast() }
+        Board { words: map(&file, WORDS * 8, true).cast(), file }
+    }
+
+    /// The board of a process that runs, by its `path`.
+    pub fn open(path: &Path) -> Board {
+        let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+        Board { words: map(&file, WORDS * 8, true).cast(), file }
+    }
+
+    /// Where other processes find it while this one lives.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
     pub fn word(&self, index: usize) -> &AtomicU64 {
@@ -80,7 +93,7 @@ pub fn map(file: &File, len: usize, write: bool) -> *mut u8 {
 /// One process of the load.
 pub struct Load {
     pub board: Board,
-    pub dir: std::path::PathBuf,
+    pub dir: PathBuf,
     /// Index of this process.
     pub me: usize,
     /// Index of the process on the other mount whose announcements it checks.
