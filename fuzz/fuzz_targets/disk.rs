@@ -6,8 +6,11 @@ use sateen_journal::{Decoded, decode_frame, records};
 use sateen_osd::Batch;
 use sateen_target::Label;
 use sateen_wire::codec::Wire;
-use sateen_wire::disk::mdt::{self, Entry, Inode, PunchRecord, UnlinkRecord, Xattr};
-use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
+use sateen_wire::disk::mdt::{
+    self, ClientRecord, Counters, Entry, Inode, PunchRecord, ReplySlot, SeqGrant, SeqState,
+    UnlinkRecord, Xattr,
+};
+use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
 
 fn record<T: Wire + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
@@ -18,7 +21,7 @@ fn record<T: Wire + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
 
 fuzz_target!(|input: &[u8]| {
     let Some((kind, bytes)) = input.split_first() else { return };
-    match kind % 12 {
+    match kind % 13 {
         0 => record::<ObjectState>(bytes),
         1 => record::<WriterRecord>(bytes),
         2 => record::<FenceRecord>(bytes),
@@ -43,6 +46,14 @@ fuzz_target!(|input: &[u8]| {
         10 => {
             let _ = Entry::decode(bytes).map(|entry| entry.name.len());
             let _ = Xattr::decode(bytes).map(|xattr| xattr.name.len());
+        }
+        11 => {
+            record::<ClientRecord>(bytes);
+            record::<Counters>(bytes);
+            record::<ReplySlot>(bytes);
+            record::<SeqGrant>(bytes);
+            record::<SeqState>(bytes);
+            record::<ParamsRecord>(bytes);
         }
         _ => drop(Label::decode(bytes)),
     }

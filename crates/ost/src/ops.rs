@@ -22,7 +22,7 @@ mod write;
 
 use sateen_osd::{ObjectDone, ObjectError, ObjectStat};
 use sateen_target::{Fault, Outbox, Service};
-use sateen_types::{Endpoint, Errno};
+use sateen_types::{Endpoint, Errno, ObjectId, seq};
 use sateen_wire::{Header, OBJECTS_PER_RPC_MAX, ObjectAttr, OstReply, OstRequest};
 
 use crate::op::{Op, Step, Work};
@@ -136,6 +136,22 @@ fn only_from_mdt(header: &Header) -> Result<(), Fault> {
     match header.from {
         Endpoint::Mdt(_) => Ok(()),
         _ => Err(Fault::Errno(Errno::EPERM)),
+    }
+}
+
+/// Objects are cut and removed by nobody but the MDT that has their files: another one would
+/// decide by what it does not know.
+fn only_from_mdt_of<'a>(
+    header: &Header,
+    objects: impl IntoIterator<Item = &'a ObjectId>,
+) -> Result<(), Fault> {
+    let Endpoint::Mdt(index) = header.from else { return Err(Fault::Errno(Errno::EPERM)) };
+    match objects.into_iter().find(|object| seq::mdt_of(object.fid.seq) != index) {
+        None => Ok(()),
+        Some(object) => {
+            tracing::warn!(from = %header.from, %object, "an MDT asked for a file of another");
+            Err(Fault::Errno(Errno::EPERM))
+        }
     }
 }
 

@@ -5,12 +5,12 @@ mod common;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use common::{World, message, object, unpack, write};
-use sateen_types::{ClientId, Errno, Seq};
+use sateen_types::{ClientId, Errno, Fid, ObjectId, Seq, seq};
 use sateen_wire::{Bulk, OstReply, OstRequest, Request};
 
 const MIB: u64 = 1 << 20;
 
-fn size(world: &mut World, peer: &mut common::Peer, object: sateen_types::ObjectId) -> u64 {
+fn size(world: &mut World, peer: &mut common::Peer, object: ObjectId) -> u64 {
     match world.call(peer, OstRequest::GetAttr { objects: vec![object] }) {
         Ok(OstReply::Objects(attrs)) => attrs[0].size,
         other => panic!("{other:?}"),
@@ -18,7 +18,7 @@ fn size(world: &mut World, peer: &mut common::Peer, object: sateen_types::Object
 }
 
 /// Of 100 bytes of 7, those from 10 to 60 are a hole.
-fn has_hole(world: &mut World, peer: &mut common::Peer, object: sateen_types::ObjectId) {
+fn has_hole(world: &mut World, peer: &mut common::Peer, object: ObjectId) {
     let read = OstRequest::Read { object, offset: 0, len: 100 };
     let ticket = world.send(peer, read, Bulk::Buffer(BytesMut::with_capacity(100)));
     let (_, Bulk::Buffer(found)) = world.wait(ticket) else { panic!("bytes") };
@@ -89,7 +89,7 @@ fn impossible_requests_are_refused() {
     assert_eq!(world.call(&mut client, huge), Err(Errno::EINVAL));
     let none = OstRequest::List { seq: Seq(0x2_0000_0400), from_oid: 0, count: 0 };
     assert_eq!(world.call(&mut client, none), Err(Errno::EINVAL));
-    let nobody = sateen_types::ObjectId::default();
+    let nobody = ObjectId::default();
     assert_eq!(world.write(&mut client, nobody, 0, b"x"), Err(Errno::EINVAL));
     let many = OstRequest::GetAttr { objects: vec![a; 5000] };
     assert_eq!(world.call(&mut client, many), Err(Errno::E2BIG));
@@ -100,6 +100,17 @@ fn impossible_requests_are_refused() {
     ] {
         assert_eq!(world.call(&mut client, request), Err(Errno::EPERM), "clients must not");
     }
+    let mut mdt = world.mdt();
+    let first = seq::super_first(1, 0).unwrap();
+    let others = ObjectId { fid: Fid::new(first, 1), stripe: 0 };
+    world.write(&mut client, others, 0, b"x").unwrap();
+    for request in [
+        OstRequest::Destroy { objects: vec![a, others], late_writers: false },
+        OstRequest::Punch { object: others, size: 0, version: 9 },
+    ] {
+        assert_eq!(world.call(&mut mdt, request), Err(Errno::EPERM), "it is another MDT's file");
+    }
+    assert_eq!(size(&mut world, &mut client, others), 1);
 }
 
 #[test]

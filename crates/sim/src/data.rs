@@ -112,9 +112,6 @@ pub struct Data {
     /// Clients that have written since their last fsync that succeeded: one that fails has
     /// told nobody the size.
     writers: BTreeSet<ClientId>,
-    /// A client wrote that had not heard of a crash of the MDT: neither size nor objects are
-    /// sure to be known.
-    pub late: bool,
     /// Clients whose fsync may say that something was lost, if it began before or is the
     /// first that began after this operation.
     may_hear: BTreeMap<ClientId, u64>,
@@ -136,7 +133,6 @@ impl Data {
     /// Whether `size` may be the size.
     pub fn may_be_size(&self, size: u64) -> bool {
         size == self.size()
-            || self.late
             || self.sizes.is_some_and(|(low, high, _)| low <= size && size <= high)
             || self.cuts.contains(&size)
     }
@@ -149,7 +145,7 @@ impl Data {
             return false;
         }
         let is_later = |from_ns| now_ns.is_some_and(|now_ns| now_ns >= from_ns);
-        if is_later(self.sizes.map_or(if self.late { 0 } else { NEVER }, |(.., from)| from)) {
+        if is_later(self.sizes.map_or(NEVER, |(.., from)| from)) {
             self.settle_size(size);
         }
         true
@@ -158,10 +154,7 @@ impl Data {
     fn settle_size(&mut self, size: u64) {
         (self.sizes, self.cuts) = (None, Vec::new());
         self.synced_size = self.synced_size.min(size);
-        if size < self.size() && self.late {
-            // Bytes may lie behind it of which nobody knows: they come to light if it grows.
-            self.ends_before(size);
-        } else if size < self.size() {
+        if size < self.size() {
             self.durable.truncate(size as usize);
             let all = [&mut self.pending, &mut self.maybe, &mut self.lost, &mut self.under];
             for pieces in all {
@@ -508,12 +501,7 @@ impl Data {
     ) -> Result<(), String> {
         let end = offset + got.len() as u64;
         let whole = got.len() as u64 == len;
-        let right = if self.late {
-            if !whole {
-                self.ends_before(end.max(offset));
-            }
-            true
-        } else if whole {
+        let right = if whole {
             end <= self.size()
                 || self.sizes.is_some_and(|(_, high, _)| end <= high)
                 || self.cuts.iter().any(|cut| end <= *cut)
@@ -547,20 +535,6 @@ impl Data {
             self.settle_bytes(offset, got, now_ns);
         }
         Ok(())
-    }
-
-    /// Nobody can say what the size is, but a reader saw that it is not above this one. What
-    /// stood behind may come back.
-    fn ends_before(&mut self, size: u64) {
-        let old = self.content.get(size as usize..).unwrap_or_default().to_vec();
-        self.also(size, old, NEVER);
-        for piece in self.pending.clone().into_iter().filter(|piece| piece.end() > size) {
-            self.also(piece.offset, piece.bytes, NEVER);
-        }
-        subtract(&mut self.pending, size, u64::MAX);
-        subtract(&mut self.lost, size, u64::MAX);
-        self.content.truncate(size as usize);
-        self.durable.truncate(size as usize);
     }
 
     /// What was read is what is there, where nothing is on its way any more.

@@ -147,6 +147,6 @@ pub fn check_all(
     let records = Records::of(host);
     model::check(&records, model)?;
     orphans::check(&records, open)?;
-    objects::check(&records, hosts, &model.late)?;
+    objects::check(&records, hosts)?;
     sizes::check(&records, hosts, model)
 }

@@ -27,8 +27,6 @@ pub struct Model {
     pub promised: u64,
     /// Bytes, also of files without a name.
     pub data: BTreeMap<Fid, Data>,
-    /// Files that a client wrote which had not heard of a crash of the MDT.
-    pub late: BTreeSet<Fid>,
     /// Who must not be told by an fsync of this inode that all is well, because the MDT has lost
     /// a change of it that this client made and was answered for.
     pub must_hear: BTreeSet<(ClientId, Fid)>,

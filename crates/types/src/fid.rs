@@ -22,7 +22,7 @@ pub mod seq {
     pub const ROOT: Seq = Seq(0x2_0000_0007);
     /// First sequence that is ever granted to a client.
     pub const NORMAL_FIRST: Seq = Seq(0x2_0000_0400);
-    /// Sequences that MDT0000 hands to an MDT in one super-sequence.
+    /// Sequences of one super-sequence. They are dealt to the MDTs in turn, by arithmetic.
     pub const SUPER_WIDTH: u64 = 1 << 20;
     /// One past the last sequence: inode numbers keep 47 bits for it.
     pub const END: Seq = Seq(1 << 47);

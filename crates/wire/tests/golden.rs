@@ -17,7 +17,7 @@ use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::{
     ClientRecord, Counters, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord,
 };
-use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
+use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
 use sateen_wire::{
     Body, Bulk, BulkHead, Callback, Header, MdtReply, MdtRequest, Message, MgsReply, MgsRequest,

@@ -11,7 +11,7 @@ use sateen_target::Fault;
 use sateen_wire::disk::ost::{ObjectState, Tombstone};
 use sateen_wire::{OstReply, OstRequest};
 
-use super::{only_from_mdt, unexpected};
+use super::{only_from_mdt_of, unexpected};
 use crate::keys;
 use crate::op::{Op, Step, Work, good};
 use crate::ost::Ost;
@@ -19,7 +19,7 @@ use crate::ost::Ost;
 pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     let Work::Request { header, request, .. } = &op.work else { return Err(unexpected()) };
     let OstRequest::Destroy { late_writers, .. } = *request else { return Err(unexpected()) };
-    only_from_mdt(header)?;
+    only_from_mdt_of(header, &op.objects)?;
     if op.objects.is_empty() {
         return Ok(Step::answer(OstReply::Done));
     }

@@ -17,14 +17,14 @@ use sateen_types::Errno;
 use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
 use sateen_wire::{OstReply, OstRequest};
 
-use super::{OBJECT_BYTES_MAX, only_from_mdt, unexpected};
+use super::{OBJECT_BYTES_MAX, only_from_mdt_of, unexpected};
 use crate::op::{Op, Step, Work, good};
 use crate::ost::Ost;
 
 pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     let Work::Request { header, request, .. } = &op.work else { return Err(unexpected()) };
     let OstRequest::Punch { object, size, version } = *request else { return Err(unexpected()) };
-    only_from_mdt(header)?;
+    only_from_mdt_of(header, [&object])?;
     if size > OBJECT_BYTES_MAX {
         return Err(Fault::Errno(Errno::EFBIG));
     }

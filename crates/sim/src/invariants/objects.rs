@@ -1,26 +1,18 @@
 //! Every object belongs to a file that may have objects, in the place that its layout says;
 //! what was destroyed stays dead.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use sateen_types::{Endpoint, Fid};
+use sateen_types::Endpoint;
 
 use super::Records;
 use crate::host::Host;
 
-/// `late` are files that a client wrote which had not heard of a crash of the MDT.
-pub(super) fn check(
-    records: &Records,
-    hosts: &BTreeMap<Endpoint, Host>,
-    late: &BTreeSet<Fid>,
-) -> Result<(), String> {
+pub(super) fn check(records: &Records, hosts: &BTreeMap<Endpoint, Host>) -> Result<(), String> {
     for host in hosts.values() {
         let Endpoint::Ost(index) = host.me else { continue };
         for stat in host.disk.objects.all() {
             let (object, fid) = (stat.object, stat.object.fid);
-            if late.contains(&fid) {
-                continue;
-            }
             let Some(inode) = records.inodes.get(&fid) else {
                 return Err(format!("{} has the object {object} of no file", host.me));
             };

@@ -19,8 +19,7 @@ pub(super) fn check(
             let Some(inode) = records.inodes.get(&stat.object.fid) else { continue };
             let Some(layout) = &inode.layout else { continue };
             let proven = layout.size_proven(stat.object.stripe, stat.size);
-            let late = model.data.get(&stat.object.fid).is_some_and(|data| data.late);
-            if !inode.attr.size_stale && proven > inode.attr.size && !late {
+            if !inode.attr.size_stale && proven > inode.attr.size {
                 return Err(format!(
                     "{} has {} bytes, but its objects reach to {proven}",
                     stat.object.fid, inode.attr.size

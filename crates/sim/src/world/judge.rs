@@ -623,10 +623,6 @@ impl World {
             return self.write_ended(running, (fid, offset, bytes), acked);
         }
         let data = self.model.data.entry(fid).or_default();
-        if running.mdt_hit {
-            data.late = true;
-            self.model.late.insert(fid);
-        }
         let settles_ns = if running.dead { late_ns } else { NEVER };
         data.may_have_written(running.client, (offset, bytes), settles_ns, acked);
     }

@@ -18,7 +18,7 @@ use sateen_wire::disk::mdt::{
     ClientRecord, Counters, Entry, Inode, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord,
     Xattr,
 };
-use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
+use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectRecord, ObjectState, Tombstone, WriterRecord};
 use sateen_wire::{
     Body, Bulk, Callback, Cred, DirEntry, FSNAME_BYTES_MAX, FsName, GRANTS_MAX, Grant, Grants,
@@ -371,6 +371,7 @@ any_struct!(Tombstone { after });
 any_struct!(WriterRecord { number });
 any_struct!(FenceRecord { wall_ns });
 any_struct!(TargetRecord { info, uuid });
+any_struct!(ParamsRecord { params });
 any_struct!(ConfigRecord { version });
 
 any_enum!(Endpoint { Mgs, Mdt(index), Ost(index), Client(id) });
@@ -615,6 +616,7 @@ macro_rules! for_every_type {
         $with!(WriterRecord);
         $with!(FenceRecord);
         $with!(TargetRecord);
+        $with!(ParamsRecord);
         $with!(ConfigRecord);
         $with!(InodeRecord);
         $with!(UnlinkRecord);
