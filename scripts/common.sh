@@ -20,9 +20,16 @@ install_missing() {
     [[ $(id -u) == 0 ]] || die "missing: ${missing[*]}; install them, or run this as root"
     say "installing ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    local options=(-qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3)
-    apt-get "${options[@]}" update >/dev/null
-    apt-get "${options[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null
+    local options=(-qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300)
+    # A mirror changes between the two, and others may be installing.
+    local attempt
+    for attempt in 1 2 3 4 5; do
+        apt-get "${options[@]}" update >/dev/null &&
+            apt-get "${options[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null &&
+            return 0
+        sleep $((attempt * 5))
+    done
+    die "apt-get could not install ${missing[*]}"
 }
 
 # A linker, the C library's start files and certificates: a Rust toolchain needs them and does

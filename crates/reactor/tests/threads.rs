@@ -105,8 +105,11 @@ fn version(reply: &Reply) -> u64 {
     }
 }
 
+/// What is soon, or never.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 fn wait_for_tasks(reactor: &Reactor) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
     while reactor.executor.live() > 0 {
         assert!(Instant::now() < deadline, "tasks wait for ever: {reactor:?}");
         std::thread::sleep(Duration::from_millis(1));
@@ -147,7 +150,7 @@ fn stress() {
         assert!(transno >= CLIENTS * 4 * ROUNDS);
         assert_eq!(journal.durable.load(Ordering::SeqCst), transno);
         // The checkpoint thread may be at one of its own, and trims when that is written.
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + PATIENCE;
         while journal.trimmed.load(Ordering::SeqCst) < transno {
             assert!(Instant::now() < deadline, "the journal is not trimmed");
             std::thread::sleep(Duration::from_millis(1));
@@ -183,11 +186,12 @@ fn stress() {
     }
 }
 
+/// Far enough apart that no busy machine makes two of them one.
 #[test]
 fn sleeps_end_in_order_and_can_be_given_up() {
     let world = world(0, false, StoreLimits::default());
     let ended = Arc::new(sync::Mutex::new(Vec::new()));
-    for ms in [30u64, 10, 20] {
+    for ms in [900u64, 100, 500] {
         let (ended, timers) = (ended.clone(), world.reactor.timers.clone());
         world.reactor.executor.spawn(Box::pin(async move {
             let begun = Instant::now();
@@ -198,7 +202,7 @@ fn sleeps_end_in_order_and_can_be_given_up() {
         }));
     }
     wait_for_tasks(&world.reactor);
-    assert_eq!(*sync::lock(&ended), [10, 20, 30]);
+    assert_eq!(*sync::lock(&ended), [100, 500, 900]);
     assert_eq!(format!("{:?}", world.reactor.timers), "Timers { waiting: 0 }");
     world.reactor.stop();
 }
@@ -235,7 +239,7 @@ fn what_was_replayed_counts_towards_the_next_checkpoint() {
             }
         }));
         wait_for_tasks(&reactor);
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + PATIENCE;
         while !kept && index.checkpointed() == 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -265,9 +269,17 @@ impl Index for SlowIndex {
 }
 
 /// Changes that outrun the checkpoints are slowed down before the memtable is twice full,
-/// and none is stopped until the checkpoint ends.
+/// and none is stopped until the checkpoint ends. A machine that stands still for a moment spoils
+/// one attempt; changes that are stopped spoil all.
 #[test]
 fn changes_are_slowed_rather_than_stopped() {
+    // The ceiling is 40 ms; the rest is for a busy machine.
+    let good = |(slowest_us, fullest)| fullest < 2500 && (1000..200_000).contains(&slowest_us);
+    assert!((0..10).any(|_| good(outrun_checkpoints())), "never");
+}
+
+/// The slowest change, in microseconds, and how full the memtable was at most, per mille.
+fn outrun_checkpoints() -> (u64, u64) {
     let reactor = Arc::new(Reactor::default());
     let journal = ToyJournal::default();
     let inner = MemoryIndex::default();
@@ -308,11 +320,9 @@ fn changes_are_slowed_rather_than_stopped() {
     let fullest = fullest.load(Ordering::Relaxed);
     println!("slowest change {slowest_us} us, memtable at most {fullest} per mille full");
     assert!(fullest > 1000, "the test must outrun the checkpoints");
-    assert!(fullest < 2500, "{fullest}");
-    // The ceiling is 40 ms; the rest is for a busy machine.
-    assert!((1000..200_000).contains(&slowest_us), "{slowest_us}");
     host.write_checkpoint().unwrap();
     reactor.stop();
+    (slowest_us, fullest)
 }
 
 /// A journal that fails stops the target, loudly, and answers everybody.
@@ -392,10 +402,15 @@ fn idle_targets_tick_rarely_and_wake_up() {
     let ticks = || world.hosts[0].inspect(|toy| toy.ticks);
     for seq in 1..=3 {
         std::thread::sleep(Duration::from_millis(100));
-        let before = ticks();
+        let (before, begun) = (ticks(), Instant::now());
         std::thread::sleep(Duration::from_millis(400));
-        let rare = ticks() - before;
-        assert!((1..=40).contains(&rare), "{rare} ticks in 400 ms, 80 at full speed");
+        let (rare, slept) = (ticks() - before, begun.elapsed());
+        let half = slept.as_millis() as u64 / 10;
+        assert!(
+            (1..=half).contains(&rare),
+            "{rare} ticks in {slept:?}, {} at full speed",
+            2 * half
+        );
         let write =
             OstRequest::Write { object: object(1), layout_gen: 0, offset: 0, grant_used: 0 };
         let mut write = client.message(Endpoint::Ost(0), 0, seq, Request::Ost(write));

@@ -59,7 +59,7 @@ impl Fs {
     }
 
     fn wait_ended(&self) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(180);
         loop {
             let output = self.run(&["status", "--json"]);
             if output.status.code() == Some(3) {
@@ -201,7 +201,7 @@ fn a_mount_lost_from_outside_is_reported() {
     let second = fs_.data.with_extension("second");
     fs_.ok(&["up", "--mount", fs_.mnt().to_str().unwrap(), "--mount", second.to_str().unwrap()]);
     umount(&second);
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while fs_.status()["mounts"][1]["state"] != "lost" {
         assert!(Instant::now() < deadline);
         std::thread::sleep(Duration::from_millis(10));
@@ -440,7 +440,7 @@ fn programs_do_not_hang_when_the_process_dies_badly() {
     let begun = Instant::now();
     let looked = Command::new("stat").arg("-f").arg(fs_.mnt()).output().unwrap();
     assert!(!looked.status.success(), "{looked:?}");
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(begun.elapsed() < Duration::from_secs(120));
     drop(kept);
     fs_.wait_ended();
     fs_.ok(&["up"]);

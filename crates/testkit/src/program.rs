@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 /// How long a killed process and its guard may take to end.
-const END_TIMEOUT: Duration = Duration::from_secs(30);
+const END_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A file system that is taken down and whose folders are removed in the end, however it ends.
 #[derive(Debug)]

@@ -97,7 +97,7 @@ fn past_the_cache_the_same_is_read() {
 #[test]
 fn a_stonewall_ends_writing_and_ranks_end_alike() {
     let folder = Folder::new();
-    let line = "-np 2 ior -w -r -F -b 64m -t 4k -s 8192 -D 1 -O stoneWallingWearOut=1 -k -o f";
+    let line = "-np 2 ior -w -r -F -Y -b 64m -t 4k -s 8192 -D 1 -O stoneWallingWearOut=1 -k -o f";
     let text = folder.works(line);
     let out = originals::ior(&text);
     assert!(text.contains("stonewalling pairs accessed min: "), "{text}");
@@ -139,7 +139,7 @@ fn a_run_that_lasts_says_how_far_it_is() {
 fn what_one_run_has_written_until_its_stonewall_another_reads() {
     let folder = Folder::new();
     let with = "-F -b 64m -t 64k -s 1024 -k -o f -O stoneWallingStatusFile=status";
-    folder.works(&format!("-np 2 ior -w {with} -D 1 -O stoneWallingWearOut=1 -G 5"));
+    folder.works(&format!("-np 2 ior -w {with} -Y -D 1 -O stoneWallingWearOut=1 -G 5"));
     let count: u64 = std::fs::read_to_string(folder.0.join("status")).unwrap().parse().unwrap();
     let text = folder.works(&format!("-np 2 ior -R {with} -G 5"));
     let mib: f64 = originals::ior(&text).summary["read"]["aggs(MiB)"].parse().unwrap();

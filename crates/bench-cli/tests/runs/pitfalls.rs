@@ -158,7 +158,7 @@ fn nodes_with_unequal_work() {
 #[test]
 fn a_rank_that_was_held_up_is_named_and_the_sum_of_ranks_flagged() {
     let folder = Folder::new();
-    let line = "-np 2 ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 2 -o f \
+    let line = "-np 2 ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 4 -o f \
                 -O summaryFormat=JSON,summaryFile=out.json";
     let mut run =
         folder.command(line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -170,7 +170,7 @@ fn a_rank_that_was_held_up_is_named_and_the_sum_of_ranks_flagged() {
     let held = children(run.id()).into_iter().max().unwrap();
     let pid = Pid::from_raw(i32::try_from(held).unwrap()).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
-    std::thread::sleep(Duration::from_secs(5));
+    std::thread::sleep(Duration::from_secs(7));
     kill_process(pid, Signal::CONT).unwrap();
     assert!(run.wait().unwrap().success());
     let out = std::fs::read_to_string(folder.0.join("out.json")).unwrap();

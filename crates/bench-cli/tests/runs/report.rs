@@ -23,7 +23,7 @@ fn runs_become_a_page_and_tables() {
         measured(&folder, &format!("ior{ranks}.json"), &line);
     }
     measured(&folder, "md.json", "-np 2 mdtest -F -n 20 -i 2 -d x");
-    measured(&folder, "long.json", "-np 2 ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 2 -o f");
+    measured(&folder, "long.json", "-np 2 ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 4 -o f");
     let line = "report one=ior1.json one=ior3.json md.json long.json -o all.html --csv csv --json";
     let json: Value = serde_json::from_str(&folder.works(line)).unwrap();
     let page = read(&folder, "all.html");

@@ -91,7 +91,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 /// Waits until something is so; it is soon, or never.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_secs(300);
     while !holds() {
         assert!(Instant::now() < end, "{what} did not come");
         std::thread::sleep(Duration::from_millis(10));

@@ -23,7 +23,7 @@ use super::local::VARIABLE;
 use crate::error::{EXIT_FAILED, EXIT_USAGE, EXIT_WRONG_DATA, Error, Result};
 
 /// How long ranks may take to clean up after the order to stop.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(30);
 
 /// A rank's process.
 struct Rank {

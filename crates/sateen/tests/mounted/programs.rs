@@ -84,7 +84,7 @@ fn sqlite(servers: Servers) {
                         (with recursive n(x) as (select 1 union all select x+1 from n where x<40)
                         select x from n); update t set b=hex(randomblob(300)) where a%7=$i%7;
                         commit;\"
-                done | sqlite3 -cmd '.timeout 60000' -cmd 'pragma mmap_size=1000000' $db >/dev/null
+                done | sqlite3 -cmd '.timeout 600000' -cmd 'pragma mmap_size=1000000' $db >/dev/null
             }}
             work & one=$!
             work & two=$!

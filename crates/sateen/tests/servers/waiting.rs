@@ -2,9 +2,10 @@
 //! had asked for does no harm afterwards, and nothing of it is left.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,9 +23,15 @@ const EINTR: i32 = 4;
 fn call(call: &str, path: &Path) -> Child {
     let script = format!(
         "use Fcntl; my ($f, $b); $SIG{{INT}} = sub {{}}; $SIG{{USR1}} = sub {{}}; \
-         {call} or exit($! + 0); exit 99"
+         $| = 1; print \"ready\\n\"; {call} or exit($! + 0); exit 99"
     );
-    Command::new("perl").arg("-e").arg(script).arg(path).spawn().unwrap()
+    let mut command = Command::new("perl");
+    let mut child = command.arg("-e").arg(script).arg(path).stdout(Stdio::piped()).spawn().unwrap();
+    // Before this a signal would end it.
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child
 }
 
 fn signal(child: &Child, signal: Signal) {

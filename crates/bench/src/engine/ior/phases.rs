@@ -614,7 +614,7 @@ mod tests {
             path.display()
         );
         let test = ior(&line);
-        let late = Duration::from_millis(200);
+        let late = Duration::from_secs(1);
         let codes = local::tests::ranks(3, |comm| {
             let comm = &Late(comm, late);
             Progress::around(comm, true, |progress| {
