@@ -30,6 +30,8 @@ const SPACING: u64 = 1024;
 const RECORD_BYTES: usize = 1000;
 /// Bytes of what is appended.
 const APPENDED_BYTES: usize = 700;
+/// Faults that 2000 turns on a bad network must have met.
+const FAULTS_MIN: u64 = 100;
 /// Between two changes of the weather: 300 ms.
 const WEATHER_NS: u64 = 300_000_000;
 
@@ -244,6 +246,13 @@ impl World {
         world.start();
         world.contend(turns);
         world.report.virtual_ns = world.now_ns;
+        // A run that did too little proves nothing.
+        let (done, faults) = (world.report.operations, world.report.faults());
+        if done < turns / 20 * 19 {
+            world.fail(format!("only {done} operations"));
+        } else if config.network_faults && faults < FAULTS_MIN * turns / 2000 {
+            world.fail(format!("only {faults} faults"));
+        }
         match world.failure.take() {
             None => Ok(world.report),
             Some(what) => Err(Box::new(Failure {
