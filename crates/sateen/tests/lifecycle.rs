@@ -192,6 +192,38 @@ fn a_killed_process_is_no_obstacle() {
     assert!(fs::read_dir(fs_.mnt()).is_ok());
 }
 
+/// In the foreground it logs to the terminal, and Ctrl-C ends it as `down` would.
+#[test]
+fn in_the_foreground_ctrl_c_ends_it() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("foreground");
+    let mut up = Command::new(env!("CARGO_BIN_EXE_sateen"));
+    up.args(["up", "--foreground", "--data"]).arg(&fs_.data);
+    let mut child = up.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let is_mounted = || {
+        let said = fs_.run(&["status", "--json"]).stdout;
+        serde_json::from_slice::<Value>(&said)
+            .is_ok_and(|status| status["mounts"][0]["state"] == "mounted")
+    };
+    while !is_mounted() {
+        assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(fs_.status()["pid"], child.id());
+    fs::write(fs_.mnt().join("file"), b"file").unwrap();
+    kill(&Value::from(child.id()), rustix::process::Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("INFO"), "{said}");
+    assert!(!fs_.mnt().join("file").exists(), "the mount is gone");
+    fs_.ok(&["up"]);
+    assert_eq!(fs::read(fs_.mnt().join("file")).unwrap(), b"file");
+}
+
 #[test]
 fn a_mount_lost_from_outside_is_reported() {
     if !can_mount() {

@@ -1,4 +1,5 @@
-//! Real programs on a mount: dbench, fio, bonnie++, SQLite, rsync, tar, git, ACLs.
+//! Real programs on a mount: dbench, fio, bonnie++, SQLite, rsync, tar, git, cargo, ACLs, and what
+//! editors do.
 
 use std::path::Path;
 
@@ -11,6 +12,8 @@ on_both!(
     sqlite,
     rsync_there_and_back,
     tar_and_git,
+    cargo_builds,
+    editors_save,
     space_set_aside_is_written,
     acls,
 );
@@ -23,6 +26,70 @@ fn dbench(servers: Servers) {
     let text = rig.shell("dbench -s -t 5 -D . -c /usr/share/dbench/client.txt 4");
     assert!(text.contains("Throughput"), "{text}");
     assert!(!text.contains("ERROR"), "{text}");
+    rig.end();
+}
+
+/// A crate with a library, a build script and a test, built where it lies, and built again after a
+/// change.
+fn cargo_builds(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "cargo", 1, false) else { return };
+    // That of the toolchain: rustup's would look for its own things in the test's home.
+    let cargo = env!("CARGO");
+    let text = rig.shell(&format!("tools=$(dirname {cargo}){SCRIPT}"));
+    assert_eq!(text, "1\n42\n43\n0\n", "what is up to date is not built again");
+    rig.end();
+    const SCRIPT: &str = r#"
+        cargo() { RUSTC=$tools/rustc RUSTDOC=$tools/rustdoc "$tools/cargo" "$@"; }
+        mkdir -p one/src && cd one
+        cat >Cargo.toml <<'END'
+[package]
+name = "one"
+version = "0.1.0"
+edition = "2021"
+[workspace]
+END
+        echo 'fn main() {
+            let out = std::path::Path::new(&std::env::var("OUT_DIR").unwrap()).join("made.rs");
+            std::fs::write(out, "pub const MADE: u32 = 41;").unwrap();
+        }' >build.rs
+        echo 'include!(concat!(env!("OUT_DIR"), "/made.rs"));
+            #[test] fn holds() { assert_eq!(MADE, 41) }' >src/lib.rs
+        echo 'fn main() { println!("{}", one::MADE + 1) }' >src/main.rs
+        export CARGO_TARGET_DIR=$MNT/one/target
+        cargo test --offline --lib -q >$LOCAL/tested
+        grep -c '1 passed' $LOCAL/tested
+        cargo run --offline -q
+        sed -i 's/+ 1/+ 2/' src/main.rs
+        cargo run --offline -q
+        cargo run --offline 2>&1 | grep -c Compiling || true
+        "#;
+}
+
+/// The ways in which editors save: a new file renamed over the old one, a backup by a link or a
+/// rename before the file is written anew, and a lock beside it.
+fn editors_save(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "editors", 1, false) else { return };
+    let text = rig.shell(
+        r#"
+        save() { dd of="$1" conv=fsync status=none; }
+        echo 1 | save text; chmod 640 text; inode=$(stat -c %i text)
+        # By rename, with the mode of the old file.
+        for n in $(seq 2 30); do
+            ln -s "user@host.$$" .#text
+            cp -p text .text.tmp; echo $n | save .text.tmp; mv .text.tmp text; rm .#text
+            [ "$(cat text) $(stat -c %a text)" = "$n 640" ] || echo "$n: $(cat text)"
+        done
+        [ "$(stat -c %i text)" = "$inode" ] || echo renamed
+        # In place, the backup being a link: the backup changes along.
+        ln -f text text~; echo 31 | save text; cat text~
+        # In place, the backup being a copy that takes the name of the older one.
+        cp -p text new~; mv new~ text~; echo 32 | save text; cat text~ text
+        # The backup takes the name; the file is made anew.
+        mv text text~; echo 33 >text; cat text~ text; stat -c %h text text~
+        ls -A
+        "#,
+    );
+    assert_eq!(text, "renamed\n31\n31\n32\n32\n33\n1\n1\ntext\ntext~\n");
     rig.end();
 }
 
