@@ -39,7 +39,8 @@ pub struct Label {
     pub hash_key: u64,
     /// Features that older builds may ignore.
     pub compat: u64,
-    /// Features that older builds may read without knowing them.
+    /// Features without which nothing may be written. No build reads only, so an unknown one is
+    /// refused like an incompatible one.
     pub ro_compat: u64,
     /// Features without which nothing may be touched.
     pub incompat: u64,

@@ -1,8 +1,8 @@
 //! FIDs: the cluster-wide name of a file, and the inode number made from it.
 //!
-//! A FID is never reused. Its sequence says which MDT it belongs to; sequences are granted
-//! durably before their first use (MDT0000 to MDTs, an MDT to clients), so that a client
-//! can name a new file without asking.
+//! A FID is never reused. Its sequence says which MDT it belongs to, by arithmetic; an MDT grants
+//! its sequences to clients durably before their first use, so that a client can name a new file
+//! without asking.
 
 use core::fmt;
 use core::str::FromStr;
