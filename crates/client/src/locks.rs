@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use sateen_types::{Errno, Fid, FileKind, Result};
-use sateen_wire::{Grant, Ibits, LockId, LockMode, MdtReply, MdtRequest, SizeReport};
+use sateen_wire::{Grant, Grants, Ibits, LockId, LockMode, MdtReply, MdtRequest, SizeReport};
 
 use crate::client::Client;
 use crate::inode::{Held, Inode, InodeState, Served};
@@ -85,13 +85,16 @@ impl InodeState {
         // Only what says something of the data: the MDT may ask for the rest before it takes a
         // report of the atime.
         let data = at.and_then(|at| self.locks.get(at));
-        if self.reporting && data.is_none_or(|held| held.bits.intersects(Ibits::DATA)) {
+        let reported = self.reporting && data.is_none_or(|held| held.bits.intersects(Ibits::DATA));
+        let held = at.and_then(|at| self.locks.get_mut(at));
+        if reported || held.as_ref().is_some_and(|held| held.users > 0) {
+            // Those who come wait for this: there would always be somebody.
+            if let Some(held) = held {
+                held.draining = true;
+            }
             return None;
         }
-        if let Some(held) = at.and_then(|at| self.locks.get_mut(at)) {
-            if held.users > 0 {
-                return None;
-            }
+        if let Some(held) = held {
             // A lock without pages may still have come for a request that found no use for it.
             // The kernel must not be asked for pages then: it would wait for reads that wait
             // for this lock to be gone.
@@ -351,16 +354,33 @@ impl Client {
         let reply = self.mdt_pinned(inode.fid, request).await?;
         let MdtReply::Inode { attr } = reply.body else { return Err(Errno::EPROTO) };
         let stamp = reply.stamp;
-        let mut state = lock(&inode.state);
-        state.learn(attr, stamp);
-        let ours = |held: &&mut Held| held.pins.contains(&stamp);
-        let Some(held) = state.locks.iter_mut().find(ours) else { return Ok(None) };
-        held.pins.retain(|pin| *pin != stamp);
-        held.pages = true;
-        let (id, allowed) = (held.id, held.allows(access));
-        drop(state);
+        let ours = {
+            let mut state = lock(&inode.state);
+            state.learn(attr, stamp);
+            state.locks.iter_mut().find(|held| held.pins.contains(&stamp)).map(|held| {
+                held.pins.retain(|pin| *pin != stamp);
+                held.pages = true;
+                (held.id, held.allows(access))
+            })
+        };
+        let Some((id, allowed)) = ours else {
+            self.hand_back(inode, &reply.grants).await;
+            return Ok(None);
+        };
         let used = DataUse { inode: inode.clone(), id };
         Ok(allowed.then_some(used))
+    }
+
+    /// Gives back what came too late to be believed, before another is asked for: the MDT takes
+    /// this client for the holder, and if others want it, the answer to their callback would be
+    /// younger than the next request and make its grant come too late as well, and so on for ever.
+    async fn hand_back(self: &Arc<Client>, inode: &Arc<Inode>, grants: &Grants) {
+        for grant in grants.iter().filter(|grant| grant.fid == inode.fid) {
+            let is_held = lock(&inode.state).locks.iter().any(|held| held.id == grant.id);
+            if !is_held {
+                self.give_back(inode, grant.id).await;
+            }
+        }
     }
 
     /// A callback asked for a lock.
@@ -554,7 +574,12 @@ mod tests {
     fn a_lock_goes_when_nobody_uses_it_and_no_page_came_under_it() {
         let mut state = cancelling();
         assert!(state.let_go(LockId(1)).is_none(), "it is in use");
+        assert!(state.locks[0].draining, "nobody else begins to use it");
         state.locks[0].users = 0;
+        (state.locks[0].draining, state.reporting) = (false, true);
+        assert!(state.let_go(LockId(1)).is_none(), "a report says what the size is");
+        assert!(state.locks[0].draining);
+        state.reporting = false;
         state.locks[0].served.add(Some((0, 1)));
         assert!(matches!(state.let_go(LockId(1)), Some(LetGo::Served(_))));
         state.locks[0].served = Served::Nothing;

@@ -1,10 +1,13 @@
 //! Answers, callbacks and reports that meet each other on the way.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use sateen_client::OpenHow;
 use sateen_types::{Errno, Layout};
-use sateen_wire::{Ibits, LockMode, MdtReply, MdtRequest, SetAttr};
+use sateen_wire::{Ibits, LockMode, MdtReply, MdtRequest, OstRequest, Request, SetAttr};
 
-use crate::rig::{CRED, FILE, Rig, attr, grant, reply};
+use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
 
 const META: Ibits = Ibits::META;
 const DATA: Ibits = Ibits::DATA;
@@ -262,4 +265,44 @@ fn a_program_that_runs_is_not_cut_by_an_open_for_reading() {
     assert_eq!(rig.poll(&mut open(cut)), None);
     let (_, request) = rig.take_mdt();
     assert!(matches!(request, MdtRequest::Open { flags, .. } if flags.truncate), "{request:?}");
+}
+
+/// A grant that came too late to be believed does not make the next ones come too late, for ever:
+/// others want the lock each time that it is granted.
+#[test]
+fn a_grant_that_is_not_believed_does_not_spoil_the_next() {
+    let rig = Rig::with_osts(1);
+    let client = rig.client.clone();
+    let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
+    let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
+    rig.answer(&rig.take(), reply(MdtReply::Opened { attr: attr(0, 0), layout }, &[]));
+    let handle = rig.poll(&mut open).unwrap().unwrap().handle;
+    let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+    let mut write = rig.start(async move { client.write(handle, 0, data, false).await });
+    let (first, _) = rig.take_mdt();
+    // The callback of an older lock comes late, and is answered while this one is asked for.
+    rig.call_back(1, &first);
+    rig.answer(&rig.take(), reply(MdtReply::Done, &[]));
+    let (mut id, mut asked) = (1, vec![first]);
+    for _ in 0..20 {
+        for header in asked.drain(..) {
+            id += 1;
+            rig.answer(&header, reply(inode(0, 0), &[grant(id, LockMode::Pw, DATA)]));
+            // What a message causes happens before the next one is read.
+            assert!(rig.poll(&mut write).is_none());
+            rig.call_back(id, &header);
+        }
+        assert!(rig.poll(&mut write).is_none());
+        while let Some((header, request)) = rig.take_if_any() {
+            match request {
+                Request::Mdt(MdtRequest::Cancel { .. }) => {
+                    rig.answer(&header, reply(MdtReply::Done, &[]));
+                }
+                Request::Mdt(MdtRequest::Enqueue { .. }) => asked.push(header),
+                Request::Ost(OstRequest::Write { .. }) => return,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    panic!("it asks again and again");
 }
