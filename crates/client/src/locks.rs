@@ -6,7 +6,8 @@
 //! WRITEs that hold the pages' locks, so those are still served under the lock; if any was,
 //! the invalidation is repeated. From the second round on such requests are held back for a
 //! moment, so that it ends; and for longer between the rounds, while the kernel waits for none
-//! of them, until those that came before have ended.
+//! of them, until those that came before have ended. `crates/fuse/tests/coherence/locks.rs` tries
+//! just these rules on a kernel (decision 0001): who changes them here changes them there.
 //!
 //! A grant can meet a cancel on its way. Every request carries the client's stamp, every
 //! cancel sets the inode's; a grant whose request is older than the inode's last cancel is

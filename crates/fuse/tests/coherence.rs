@@ -16,23 +16,25 @@
 #![allow(unsafe_code, reason = "memory shared between processes")]
 #[path = "coherence/load.rs"]
 mod load;
+#[path = "coherence/locks.rs"]
+mod locks;
+#[path = "common/patience.rs"]
+mod patience;
 #[path = "coherence/server.rs"]
 mod server;
+#[path = "common/transport.rs"]
+mod transport;
 
 use load::{Board, LINE, Load, word};
+use patience::{Clock, HANG};
 use sateen_fuse::{MountOptions, Session, TransportChoice, UnmountMode};
 use server::Server;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// A process that makes no progress for this long hangs.
-const HANG: Duration = Duration::from_secs(30);
-/// What a turn of the watchdog counts at most: a machine that stood still hangs nobody.
-const TURN_MAX: Duration = Duration::from_millis(100);
-const REVOKE_EVERY: Duration = Duration::from_millis(1);
 /// Each process does more than this, on however busy a machine.
 const TURNS_MIN: u64 = 20;
 const SECONDS_DEFAULT: f64 = 3.0;
@@ -88,6 +90,7 @@ impl Test {
             fs::create_dir_all(&dir).unwrap();
             let options = MountOptions { transport, ..MountOptions::new(dir) };
             let session = Session::mount(options, server.client(id)).unwrap();
+            transport::check(&session, transport);
             server.attach(id, session.notifier());
             sessions.push(session);
         }
@@ -123,14 +126,12 @@ impl Test {
 
     /// Revokes and watches until the time is over, then waits for everybody.
     fn drive(&self, mut children: Vec<Child>, processes: &[(&str, usize, usize)], time: Duration) {
-        let (mut last, mut elapsed) = (Instant::now(), Duration::ZERO);
-        let mut seen = vec![(0, elapsed); processes.len()];
+        let mut clock = Clock::new();
+        let mut seen = vec![(0, Duration::ZERO); processes.len()];
         let mut turn = 0u64;
         let mut running = vec![true; processes.len()];
         while running.contains(&true) {
-            std::thread::sleep(REVOKE_EVERY);
-            elapsed += last.elapsed().min(TURN_MAX);
-            last = Instant::now();
+            let elapsed = clock.turn();
             turn = turn
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
@@ -184,13 +185,24 @@ impl Test {
             get(&c.unknown)
         );
         println!(
-            "data locks given back: {data}, rounds {:.3} each, at most {} (pages {:.1} us, at most {:.0} us), kept {}, too long {}",
+            "data locks given back: {data}, {:.2} ms each, at most {:.0} ms",
+            get(&c.data_ns) as f64 / 1e6 / data as f64,
+            get(&c.data_max_ns) as f64 / 1e6
+        );
+        println!(
+            "rounds: {:.3} each, at most {} (pages {:.1} us, at most {:.1} ms)",
             rounds as f64 / data as f64,
             get(&c.rounds_max),
             get(&c.pages_ns) as f64 / 1e3 / rounds as f64,
-            get(&c.pages_max_ns) as f64 / 1e3,
-            get(&c.kept),
-            get(&c.kept_too_long)
+            get(&c.pages_max_ns) as f64 / 1e6
+        );
+        println!(
+            "held back: in rounds {} (tired {}), between rounds {} (tired {}), at most {:.1} ms",
+            get(&c.waits),
+            get(&c.waits_tired),
+            get(&c.drains),
+            get(&c.drains_tired),
+            get(&c.found_max_ns) as f64 / 1e6
         );
         assert!(meta > 100 && data > 100, "hardly anything was revoked");
         assert_eq!(stale, 0);

@@ -10,13 +10,18 @@
     reason = "test helpers"
 )]
 #![allow(unsafe_code, reason = "a mapping of a file")]
+#[path = "common/patience.rs"]
+mod patience;
 #[path = "kernel_rules/probe.rs"]
 mod probe;
+#[path = "common/transport.rs"]
+mod transport;
 
+use patience::{Clock, comes};
 use probe::{Choices, Mounted};
 use sateen_fuse::{ROOT_INO, TransportChoice, open_flags};
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::process::{Command, Stdio};
@@ -263,8 +268,8 @@ fn direct_writes_beside_cached_reads() {
     });
     m.probe.wait_held("write");
     let during = (first_byte(&reader), mapped_byte());
-    let start = Instant::now();
-    m.notifier().inval_inode(2, 0, 0).unwrap();
+    let (start, n) = (Instant::now(), m.notifier());
+    ends(move || n.inval_inode(2, 0, 0), "inval_inode beside a direct WRITE");
     let inval = start.elapsed();
     assert_eq!((first_byte(&reader), mapped_byte()), (2, 2), "not written yet");
     m.probe.answer_all();
@@ -273,7 +278,6 @@ fn direct_writes_beside_cached_reads() {
         "direct WRITE in flight: readers saw {during:?}, inval_inode took {inval:?}; after it {:?}",
         (first_byte(&reader), mapped_byte())
     );
-    assert!(inval < A_WHILE, "direct writes hold no pages");
     m.notifier().inval_inode(2, 0, 0).unwrap();
     assert_eq!((first_byte(&reader), mapped_byte()), (3, 3));
 }
@@ -302,17 +306,26 @@ fn appends_show_in_the_flags() {
 /// Whether the kernel knew it does not matter.
 fn ignore(_known: bool) {}
 
-/// Runs `call` and tells whether it waits until `release` has run.
-fn waits(call: impl FnOnce() + Send + 'static, release: impl FnOnce()) -> bool {
+/// Makes a call that must not wait for what is held back meanwhile.
+fn ends(call: impl FnOnce() -> io::Result<bool> + Send + 'static, what: &str) {
     let thread = std::thread::spawn(call);
-    let start = Instant::now();
-    while !thread.is_finished() && start.elapsed() < A_WHILE {
-        std::thread::sleep(Duration::from_millis(1));
+    assert!(comes(|| thread.is_finished()), "{what} waits");
+    ignore(thread.join().unwrap().unwrap());
+}
+
+/// Makes a call that must not end before `release` has run.
+fn waits(
+    call: impl FnOnce() -> io::Result<bool> + Send + 'static,
+    release: impl FnOnce(),
+    what: &str,
+) {
+    let thread = std::thread::spawn(call);
+    let mut clock = Clock::new();
+    while clock.turn() < A_WHILE {
+        assert!(!thread.is_finished(), "{what} does not wait");
     }
-    let waited = !thread.is_finished();
     release();
-    thread.join().unwrap();
-    waited
+    ignore(thread.join().unwrap().unwrap());
 }
 
 #[test]
@@ -323,31 +336,27 @@ fn who_waits_for_whom() {
     m.probe.hold(&["mkdir"]);
     let mkdir = m.spawn("made", fs::create_dir);
     m.probe.wait_held("mkdir");
-    let notifier = m.notifier();
     if has_epoch(&m) {
-        let n = notifier.clone();
-        assert!(!waits(move || ignore(n.inc_epoch().unwrap()), || {}), "inc_epoch beside MKDIR");
+        let n = m.notifier();
+        ends(move || n.inc_epoch(), "inc_epoch beside MKDIR");
     }
-    let n = notifier.clone();
-    assert!(!waits(move || ignore(n.inval_inode(1, -1, 0).unwrap()), || {}), "attributes, MKDIR");
-    let n = notifier.clone();
-    let entry = waits(move || ignore(n.inval_entry(1, b"file").unwrap()), || m.probe.answer_all());
-    assert!(entry, "inval_entry waits for a MKDIR in its directory");
+    let n = m.notifier();
+    ends(move || n.inval_inode(1, -1, 0), "attributes beside MKDIR");
+    let n = m.notifier();
+    let entry = move || n.inval_entry(1, b"file");
+    waits(entry, || m.probe.answer_all(), "inval_entry beside a MKDIR in its directory");
     mkdir.join().unwrap().unwrap();
 
     m.probe.hold(&["read"]);
     let read = m.spawn("file", |path| fs::read(path).unwrap().len());
     m.probe.wait_held("read");
-    let n = notifier.clone();
-    assert!(!waits(move || ignore(n.inval_inode(2, -1, 0).unwrap()), || {}), "attributes, READ");
-    let n = notifier.clone();
-    assert!(
-        !waits(move || ignore(n.inval_inode(2, 1 << 30, 0).unwrap()), || {}),
-        "other pages, READ"
-    );
-    let pages =
-        waits(move || ignore(notifier.inval_inode(2, 0, 0).unwrap()), || m.probe.answer_all());
-    assert!(pages, "inval_inode waits for a READ of its pages");
+    let n = m.notifier();
+    ends(move || n.inval_inode(2, -1, 0), "attributes beside READ");
+    let n = m.notifier();
+    ends(move || n.inval_inode(2, 1 << 30, 0), "other pages beside READ");
+    let n = m.notifier();
+    let pages = move || n.inval_inode(2, 0, 0);
+    waits(pages, || m.probe.answer_all(), "inval_inode beside a READ of its pages");
     assert_eq!(read.join().unwrap(), 4096);
 }
 
@@ -430,11 +439,7 @@ fn a_forced_unmount_frees_the_callers_of_a_killed_daemon() {
         let target = std::ffi::CString::new(dir.to_str().unwrap()).unwrap();
         // SAFETY: the path is a C string.
         unsafe { libc::umount2(target.as_ptr(), libc::MNT_FORCE | libc::MNT_DETACH) };
-        let start = Instant::now();
-        while !read.is_finished() {
-            assert!(start.elapsed() < Duration::from_secs(5), "still hangs");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        assert!(comes(|| read.is_finished()), "still hangs");
         read.join().unwrap().unwrap_err();
         daemon.wait().unwrap();
         let _ = fs::remove_dir(&dir);

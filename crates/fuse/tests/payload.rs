@@ -2,9 +2,12 @@
 //! with payloads that the file system holds longer than it should. Needs root
 //! and /dev/fuse.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test helpers")]
+#[path = "common/transport.rs"]
+mod transport;
+
 use bytes::{Buf, Bytes, BytesMut};
 use sateen_fuse::{
-    Attr, EntryOut, Filesystem, MountOptions, Op, ROOT_INO, Reply, Request, Session, Transport,
+    Attr, EntryOut, Filesystem, MountOptions, Op, ROOT_INO, Reply, Request, Session,
     TransportChoice, open_flags,
 };
 use std::fs;
@@ -104,10 +107,7 @@ fn work(choice: TransportChoice) {
     };
     let options = MountOptions { transport: choice, threads: 2, ..MountOptions::new(&dir) };
     let session = Session::mount(options, Arc::new(fs)).unwrap();
-    let switched = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
-    if choice == TransportChoice::Uring && switched.is_ok_and(|value| value.trim() == "Y") {
-        assert_eq!(session.transport(), Transport::Uring);
-    }
+    transport::check(&session, choice);
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let path = dir.join("file");

@@ -1,66 +1,25 @@
 //! One tree in memory, its lock server, and the FUSE face of two clients.
 //!
-//! A small model of what Sateen does, in which every rule about the kernel's
-//! caches can be seen at work: a client keeps in its kernel only what it has a
-//! lock on, and a lock is given back only after the kernel was told.
-//!
-//! - A *meta* lock covers an inode's attributes and, for a directory, its names.
-//!   Giving it back takes no kernel lock. While one is being given back, or
-//!   another client is changing the inode, answers simply carry no validity.
-//! - A *data* lock covers pages: for reading, or for writing from the first
-//!   writable open on. While it is being given back, the kernel's invalidation
-//!   waits for pages that READs and WRITEs in flight have locked; so those that
-//!   arrive during an invalidation are served under the lock, and their range is
-//!   invalidated again. READs that arrive between two invalidations are kept
-//!   waiting, and their range is left out: such pages have no content yet. So it
-//!   ends, however much is read meanwhile.
+//! A client keeps in its kernel only what it has a lock on, and gives a lock back only after the
+//! kernel was told: `locks.rs` beside this.
+use crate::locks::{Access, Counters, Inode};
 use sateen_fuse::{
     Attr, Caps, EntryOut, FileKind, Filesystem, KernelOffer, Notifier, Op, ROOT_INO, Reply,
     Request, Time, open_flags,
 };
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// How long the kernel may believe what a lock covers.
 const VALID: Duration = Duration::from_secs(3600);
 /// Threads that serve the requests of a client; more than processes wait.
 const WORKERS: usize = 32;
-const REVOKERS: usize = 2;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Data {
-    #[default]
-    None,
-    Read,
-    Write,
-}
-
-/// A range of pages, the end exclusive.
-type Pages = (u64, u64);
-
-/// How long a READ is kept waiting at most: should its pages share a folio with
-/// others, the invalidation would wait for it.
-const KEEP_MAX: Duration = Duration::from_millis(5);
-
-/// What one client holds of one inode.
-#[derive(Clone, Debug, Default)]
-struct Held {
-    meta: bool,
-    data: Data,
-    cancel_meta: bool,
-    cancel_data: bool,
-    /// An invalidation of pages is under way.
-    running: bool,
-    /// Served during invalidations: to be invalidated again.
-    again: Vec<Pages>,
-    /// Of READs kept waiting.
-    kept: Vec<Pages>,
-    /// References the kernel has.
-    lookups: u64,
-    writers: u32,
-}
+/// Threads of a client that give data locks back: more than there are files with data, because
+/// one may wait for a write that waits for another client's.
+const GIVERS: usize = 4;
+/// How long the OSTs take for a read or write, with the lock in use.
+const OST: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
 pub struct Node {
@@ -72,46 +31,60 @@ pub struct Node {
 #[derive(Default)]
 pub struct State {
     nodes: HashMap<u64, Node>,
-    held: HashMap<(usize, u64), Held>,
+    inodes: HashMap<(usize, u64), Inode>,
     next: u64,
     clock: u64,
 }
 
-/// What the revocations cost and did.
-#[derive(Debug, Default)]
-pub struct Counters {
-    pub meta: AtomicU64,
-    pub data: AtomicU64,
-    pub rounds: AtomicU64,
-    pub rounds_max: AtomicU64,
-    pub unknown: AtomicU64,
-    pub kept: AtomicU64,
-    pub kept_too_long: AtomicU64,
-    pub epoch_ns: AtomicU64,
-    pub attr_ns: AtomicU64,
-    pub pages_ns: AtomicU64,
-    pub pages_max_ns: AtomicU64,
-}
-
 pub struct Server {
     state: Mutex<State>,
-    changed: Condvar,
-    clients: [ClientQueue; 2],
+    pub changed: Condvar,
+    pub clients: [Queues; 2],
     pub counters: Counters,
 }
 
+/// What the threads of a client have to do.
 #[derive(Default)]
-struct ClientQueue {
-    notifier: OnceLock<Notifier>,
-    jobs: Mutex<VecDeque<Job>>,
-    ready: Condvar,
-    revokes: Mutex<VecDeque<(u64, bool)>>,
-    revoke_ready: Condvar,
+pub struct Queues {
+    requests: Queue<(Request, Reply)>,
+    /// Inodes whose meta locks, and whose data locks, are to be given back.
+    pub metas: Queue<u64>,
+    pub datas: Queue<u64>,
 }
 
-enum Job {
-    Serve(Box<(Request, Reply)>),
-    Stop,
+/// Jobs, and whether no more will come.
+pub struct Queue<T> {
+    jobs: Mutex<(VecDeque<T>, bool)>,
+    ready: Condvar,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Queue<T> {
+        Queue { jobs: Mutex::default(), ready: Condvar::new() }
+    }
+}
+
+impl<T> Queue<T> {
+    pub fn push(&self, job: T) {
+        self.jobs.lock().unwrap().0.push_back(job);
+        self.ready.notify_one();
+    }
+
+    /// Does what comes, until the end.
+    fn work(&self, mut body: impl FnMut(T)) {
+        loop {
+            let jobs = self.jobs.lock().unwrap();
+            let idle = |(jobs, ended): &mut (VecDeque<T>, bool)| jobs.is_empty() && !*ended;
+            let job = self.ready.wait_while(jobs, idle).unwrap().0.pop_front();
+            let Some(job) = job else { return };
+            body(job);
+        }
+    }
+
+    fn end(&self) {
+        self.jobs.lock().unwrap().1 = true;
+        self.ready.notify_all();
+    }
 }
 
 /// One mount's file system.
@@ -137,190 +110,60 @@ impl Server {
     pub fn client(self: &Arc<Server>, id: usize) -> Arc<Client> {
         for _ in 0..WORKERS {
             let server = self.clone();
-            std::thread::spawn(move || server.work(id));
+            let serve = move || server.clients[id].requests.work(|(r, to)| server.serve(id, r, to));
+            std::thread::spawn(serve);
         }
         Arc::new(Client { server: self.clone(), id })
     }
 
     /// To be called when the client is mounted.
     pub fn attach(self: &Arc<Server>, id: usize, notifier: Notifier) {
-        self.clients[id].notifier.set(notifier).unwrap();
-        for _ in 0..REVOKERS {
-            let server = self.clone();
-            std::thread::spawn(move || server.revoker(id));
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
-    }
-
-    fn work(&self, id: usize) {
-        let queue = &self.clients[id];
-        loop {
-            let mut jobs = queue.jobs.lock().unwrap();
-            let job = loop {
-                match jobs.pop_front() {
-                    Some(job) => break job,
-                    None => jobs = queue.ready.wait(jobs).unwrap(),
+        for giver in 0..=GIVERS {
+            let (server, notifier) = (self.clone(), notifier.clone());
+            std::thread::spawn(move || {
+                let queues = &server.clients[id];
+                match giver {
+                    0 => queues.metas.work(|ino| server.give_back_meta(id, ino, &notifier)),
+                    _ => queues.datas.work(|ino| server.give_back_data(id, ino, &notifier)),
                 }
-            };
-            drop(jobs);
-            match job {
-                Job::Serve(job) => self.serve(id, job.0, job.1),
-                Job::Stop => return,
-            }
+            });
         }
+    }
+
+    /// Also after a panic elsewhere, whose request fails, and a process with it: that is the
+    /// failure to be seen, and the mounts must go before this process ends.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives back whatever a random holder has, as a hostile lock server would.
     pub fn revoke_some(&self, turn: u64) {
         let mut state = self.state();
-        let mut holders: Vec<_> = state
-            .held
-            .iter()
-            .filter(|(_, h)| h.meta || h.data > Data::None)
-            .map(|(key, _)| *key)
-            .collect();
+        let holders = state.inodes.iter().filter(|(_, inode)| inode.has_locks());
+        let mut holders: Vec<_> = holders.map(|(key, _)| *key).collect();
         holders.sort_unstable();
         if let Some(&(id, ino)) = holders.get(turn as usize % holders.len().max(1)) {
-            self.ask_back(&mut state, id, ino, true, Data::Read);
+            self.ask_back(&mut state, id, ino, true, Some(Access::Read));
         }
     }
 
-    /// Asks `id` to give back what conflicts: its meta lock if `meta`, its data
-    /// lock if that is at least `data`.
-    fn ask_back(&self, state: &mut State, id: usize, ino: u64, meta: bool, data: Data) -> bool {
-        let held = state.held.entry((id, ino)).or_default();
-        let meta = meta && held.meta;
-        let pages = data > Data::None && held.data >= data;
-        let mut queue = self.clients[id].revokes.lock().unwrap();
-        if meta && !held.cancel_meta {
-            held.cancel_meta = true;
-            queue.push_back((ino, false));
-        }
-        if pages && !held.cancel_data {
-            held.cancel_data = true;
-            queue.push_back((ino, true));
-        }
-        self.clients[id].revoke_ready.notify_all();
-        meta || pages
-    }
-
-    /// Waits until the other client holds nothing that is in the way: of its
-    /// meta locks on `metas` none, of its data lock on `ino` less than `data`.
-    fn conquer<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        id: usize,
-        metas: &[u64],
-        data: Option<(u64, Data)>,
-    ) -> MutexGuard<'a, State> {
-        let other = 1 - id;
+    /// Waits until the other client holds nothing that is in the way: none of its meta locks on
+    /// `metas`, and no data lock on `data`.
+    fn conquer(&self, id: usize, metas: &[u64], data: Option<u64>) -> MutexGuard<'_, State> {
+        let (other, mut state) = (1 - id, self.state());
         loop {
             let mut busy = false;
             for ino in metas {
-                busy |= self.ask_back(&mut state, other, *ino, true, Data::None);
+                busy |= self.ask_back(&mut state, other, *ino, true, None);
             }
-            if let Some((ino, least)) = data {
-                busy |= self.ask_back(&mut state, other, ino, false, least);
+            if let Some(ino) = data {
+                busy |= self.ask_back(&mut state, other, ino, false, Some(Access::Read));
             }
             if !busy {
                 return state;
             }
             state = self.changed.wait(state).unwrap();
         }
-    }
-
-    fn revoker(&self, id: usize) {
-        let queue = &self.clients[id];
-        let notifier = queue.notifier.get().unwrap();
-        loop {
-            let mut revokes = queue.revokes.lock().unwrap();
-            let (ino, pages) = loop {
-                match revokes.pop_front() {
-                    Some((0, _)) => return,
-                    Some(found) => break found,
-                    None => revokes = queue.revoke_ready.wait(revokes).unwrap(),
-                }
-            };
-            drop(revokes);
-            if pages {
-                self.give_back_data(id, ino, notifier);
-            } else {
-                self.give_back_meta(id, ino, notifier);
-            }
-            self.changed.notify_all();
-        }
-    }
-
-    /// Names and attributes: the epoch first, then the attributes until the
-    /// kernel has either taken them up or forgotten the inode. No kernel locks.
-    fn give_back_meta(&self, id: usize, ino: u64, notifier: &Notifier) {
-        loop {
-            let start = Instant::now();
-            if notifier.inc_epoch().is_err() {
-                break;
-            }
-            let between = Instant::now();
-            let Ok(found) = notifier.inval_inode(ino, -1, 0) else { break };
-            add_time(&self.counters.epoch_ns, between - start);
-            add_time(&self.counters.attr_ns, between.elapsed());
-            self.counters.meta.fetch_add(1, Ordering::Relaxed);
-            let mut state = self.state();
-            let held = state.held.entry((id, ino)).or_default();
-            if found || held.lookups == 0 || ino == ROOT_INO {
-                (held.meta, held.cancel_meta) = (false, false);
-                return;
-            }
-            self.counters.unknown.fetch_add(1, Ordering::Relaxed);
-            drop(state);
-            std::thread::yield_now();
-        }
-        let mut state = self.state();
-        let held = state.held.entry((id, ino)).or_default();
-        (held.meta, held.cancel_meta) = (false, false);
-    }
-
-    /// Pages: again, where requests were served while they were being dropped.
-    fn give_back_data(&self, id: usize, ino: u64, notifier: &Notifier) {
-        let mut rounds = 0;
-        let mut state = self.state();
-        let mut ranges: Vec<Pages> = vec![(0, u64::MAX)];
-        loop {
-            let held = state.held.entry((id, ino)).or_default();
-            ranges.append(&mut held.again);
-            for kept in &held.kept {
-                ranges = without(&ranges, *kept);
-            }
-            if ranges.is_empty() {
-                (held.data, held.cancel_data) = (Data::None, false);
-                break;
-            }
-            held.running = true;
-            drop(state);
-            let start = Instant::now();
-            let mut gone = false;
-            for (from, to) in ranges.drain(..) {
-                let (offset, end) = (from as i64 * 4096, (to as i64).saturating_mul(4096));
-                let len = if to == u64::MAX { 0 } else { end - offset };
-                gone |= notifier.inval_inode(ino, offset, len).is_err();
-            }
-            let took = start.elapsed().as_nanos() as u64;
-            self.counters.pages_ns.fetch_add(took, Ordering::Relaxed);
-            self.counters.pages_max_ns.fetch_max(took, Ordering::Relaxed);
-            rounds += 1;
-            state = self.state();
-            let held = state.held.entry((id, ino)).or_default();
-            held.running = false;
-            if gone {
-                (held.data, held.cancel_data) = (Data::None, false);
-                break;
-            }
-        }
-        self.counters.data.fetch_add(1, Ordering::Relaxed);
-        self.counters.rounds.fetch_add(rounds, Ordering::Relaxed);
-        self.counters.rounds_max.fetch_max(rounds, Ordering::Relaxed);
     }
 
     fn serve(&self, id: usize, request: Request, reply: Reply) {
@@ -365,8 +208,7 @@ impl Server {
     fn serve_change(&self, id: usize, op: Op, reply: Reply) {
         match op {
             Op::Setattr { ino, attr: set } => {
-                let least = set.size.map(|_| (ino, Data::Read));
-                let mut state = self.conquer(self.state(), id, &[ino], least);
+                let mut state = self.conquer(id, &[ino], set.size.map(|_| ino));
                 state.setattr(ino, &set);
                 let attr = state.attr(ino);
                 drop(state);
@@ -374,20 +216,20 @@ impl Server {
                 reply.attr(&attr, Duration::ZERO);
             }
             Op::Create { parent, name, mode, flags, .. } => {
-                let mut state = self.conquer(self.state(), id, &[parent], None);
+                let mut state = self.conquer(id, &[parent], None);
                 let Some(ino) = state.make(parent, &name, mode) else {
                     return reply.error(libc::EEXIST);
                 };
                 let valid = state.claim_meta(id, parent);
                 let entry = state.entry(id, ino, valid);
                 if flags as i32 & libc::O_ACCMODE != libc::O_RDONLY {
-                    state.held.entry((id, ino)).or_default().writers += 1;
+                    state.inode(id, ino).write_opens += 1;
                 }
                 drop(state);
                 reply.created(&entry, flags.into(), open_mode(flags));
             }
             Op::Mkdir { parent, name, mode, .. } => {
-                let mut state = self.conquer(self.state(), id, &[parent], None);
+                let mut state = self.conquer(id, &[parent], None);
                 let mode = mode | FileKind::Directory.mode_bits();
                 let Some(ino) = state.make(parent, &name, mode) else {
                     return reply.error(libc::EEXIST);
@@ -401,13 +243,13 @@ impl Server {
                 let Some(ino) = self.state().child(parent, &name) else {
                     return reply.error(libc::ENOENT);
                 };
-                let mut state = self.conquer(self.state(), id, &[parent, ino], None);
+                let mut state = self.conquer(id, &[parent, ino], None);
                 let gone = state.unlink(parent, &name);
                 drop(state);
                 if gone { reply.ok() } else { reply.error(libc::ENOENT) }
             }
             Op::Rename { parent, name, new_parent, new_name, .. } => {
-                let mut state = self.conquer(self.state(), id, &[parent, new_parent], None);
+                let mut state = self.conquer(id, &[parent, new_parent], None);
                 let done = state.rename(parent, &name, new_parent, &new_name);
                 drop(state);
                 if done { reply.ok() } else { reply.error(libc::ENOENT) }
@@ -421,32 +263,36 @@ impl Server {
             Op::Open { ino, flags, .. } => self.open(id, ino, flags, reply),
             Op::Release { ino, flags, .. } => {
                 if flags as i32 & libc::O_ACCMODE != libc::O_RDONLY {
-                    self.state().held.entry((id, ino)).or_default().writers -= 1;
+                    self.state().inode(id, ino).write_opens -= 1;
                 }
                 reply.ok();
             }
-            Op::Read { ino, offset, size, fh, .. } => {
-                let pages = pages_of(offset, size.into());
-                let state = self.enter_data(id, ino, fh, pages, true);
+            Op::Read { ino, offset, size, .. } => {
+                let used = self.use_data(id, ino, Access::Read, Some((offset, size.into())));
+                std::thread::sleep(OST);
+                let state = self.state();
                 let data = &state.nodes[&ino].data;
                 let start = (offset as usize).min(data.len());
                 let end = (start + size as usize).min(data.len());
                 let mut buffer = reply.take_buffer(end - start);
                 buffer.copy_from_slice(&data[start..end]);
                 drop(state);
+                drop(used);
                 reply.data(buffer);
             }
-            Op::Write { ino, offset, data, flags, fh, write_flags, .. } => {
+            Op::Write { ino, offset, data, flags, write_flags, .. } => {
                 let len = data.len() as u32;
-                // Attributes change; the other client must not show old ones.
-                let mut state = if is_direct(fh) {
-                    self.conquer(self.state(), id, &[ino], Some((ino, Data::Read)))
-                } else {
-                    self.enter_write(id, ino, fh, pages_of(offset, len.into()))
-                };
                 let append = flags as i32 & libc::O_APPEND != 0 && write_flags & 1 == 0;
+                // Where an append will lie is not known before there is a lock.
+                let range = (!append).then_some((offset, len.into()));
+                let used = self.use_data(id, ino, Access::Write, range);
+                std::thread::sleep(OST);
+                // Attributes change; the other client must not show old ones. The data lock stays
+                // in use meanwhile.
+                let mut state = self.conquer(id, &[ino], None);
                 state.write(ino, offset as usize, &data, append);
-                drop((state, data));
+                drop(state);
+                drop((used, data));
                 reply.written(len);
             }
             Op::Readdir { ino, offset, .. } => {
@@ -467,132 +313,39 @@ impl Server {
         }
     }
 
-    /// Rule 3: from the first writable open on all pages stand under a write
-    /// lock; those cached for reading are dropped here.
+    /// From the first writable open on, all pages of the inode stand under a write lock: what
+    /// stands under a read lock is dropped.
     fn open(&self, id: usize, ino: u64, flags: u32, reply: Reply) {
         let writes = flags as i32 & libc::O_ACCMODE != libc::O_RDONLY;
         if writes {
             let mut state = self.state();
-            state.held.entry((id, ino)).or_default().writers += 1;
-            if state.held[&(id, ino)].data == Data::Read {
-                self.ask_back(&mut state, id, ino, false, Data::Read);
-                while state.held[&(id, ino)].data == Data::Read {
-                    state = self.changed.wait(state).unwrap();
-                }
+            state.inode(id, ino).write_opens += 1;
+            while state.inode(id, ino).only_reads() {
+                self.ask_back(&mut state, id, ino, false, Some(Access::Read));
+                state = self.changed.wait(state).unwrap();
             }
+            drop(state);
             if flags as i32 & libc::O_TRUNC != 0 {
-                state = self.conquer(state, id, &[ino], Some((ino, Data::Read)));
+                let mut state = self.conquer(id, &[ino], Some(ino));
                 state.setattr(ino, &sateen_fuse::SetattrIn { size: Some(0), ..Default::default() });
             }
         }
         reply.opened(flags.into(), open_mode(flags));
     }
-
-    /// Takes part in the data lock, which is acquired if it is not held; never
-    /// waits while it is. Appends are placed by the server and need none, but
-    /// nobody may keep pages.
-    fn enter_data(
-        &self,
-        id: usize,
-        ino: u64,
-        fh: u64,
-        pages: Pages,
-        read: bool,
-    ) -> MutexGuard<'_, State> {
-        let mut state = self.state();
-        if is_direct(fh) {
-            return self.conquer(state, id, &[], Some((ino, Data::Write)));
-        }
-        let mut patience = Some(Instant::now() + KEEP_MAX);
-        loop {
-            let held = state.held.entry((id, ino)).or_default();
-            let want = if held.writers > 0 { Data::Write } else { Data::Read };
-            if held.data >= want {
-                if !held.cancel_data {
-                    return state;
-                }
-                let Some(until) = patience.filter(|_| read && !held.running) else {
-                    held.again.push(pages);
-                    return state;
-                };
-                held.kept.push(pages);
-                state = self.keep(state, id, ino, until);
-                let held = state.held.entry((id, ino)).or_default();
-                let at = held.kept.iter().position(|kept| *kept == pages).unwrap();
-                held.kept.swap_remove(at);
-                if until <= Instant::now() {
-                    self.counters.kept_too_long.fetch_add(1, Ordering::Relaxed);
-                    patience = None;
-                }
-                continue;
-            }
-            let least = if want == Data::Write { Data::Read } else { Data::Write };
-            let busy = self.ask_back(&mut state, 1 - id, ino, false, least);
-            if !busy {
-                state.held.entry((id, ino)).or_default().data = want;
-                // Others of this client may wait with pages locked.
-                self.changed.notify_all();
-            } else {
-                state = self.changed.wait(state).unwrap();
-            }
-        }
-    }
-
-    /// Like `enter_data`, with nobody else's meta lock in the way. Waiting for
-    /// that lets go of the data lock, so both are looked at together.
-    fn enter_write(&self, id: usize, ino: u64, fh: u64, pages: Pages) -> MutexGuard<'_, State> {
-        loop {
-            let mut state = self.enter_data(id, ino, fh, pages, false);
-            if !self.ask_back(&mut state, 1 - id, ino, true, Data::None) {
-                return state;
-            }
-            drop(self.conquer(state, id, &[ino], None));
-        }
-    }
-
-    /// Waits until the data lock is given back, but not for ever.
-    fn keep<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        id: usize,
-        ino: u64,
-        until: Instant,
-    ) -> MutexGuard<'a, State> {
-        self.counters.kept.fetch_add(1, Ordering::Relaxed);
-        while state.held[&(id, ino)].cancel_data {
-            let Some(left) = until.checked_duration_since(Instant::now()) else { break };
-            state = self.changed.wait_timeout(state, left).unwrap().0;
-        }
-        state
-    }
-}
-
-fn pages_of(offset: u64, len: u64) -> Pages {
-    (offset / 4096, (offset + len).div_ceil(4096))
-}
-
-/// `ranges` without the pages of `hole`.
-fn without(ranges: &[Pages], hole: Pages) -> Vec<Pages> {
-    let parts = ranges
-        .iter()
-        .flat_map(|(from, to)| [(*from, (*to).min(hole.0)), ((*from).max(hole.1), *to)]);
-    parts.filter(|(from, to)| from < to).collect()
-}
-
-fn add_time(to: &AtomicU64, time: Duration) {
-    to.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
-}
-
-fn is_direct(fh: u64) -> bool {
-    fh as i32 & libc::O_APPEND != 0
 }
 
 /// Appends bypass the page cache; everything else keeps it.
 fn open_mode(flags: u32) -> u32 {
-    if is_direct(flags.into()) { open_flags::DIRECT_IO } else { open_flags::KEEP_CACHE }
+    let append = flags as i32 & libc::O_APPEND != 0;
+    if append { open_flags::DIRECT_IO } else { open_flags::KEEP_CACHE }
 }
 
 impl State {
+    /// What client `id` has of an inode.
+    pub fn inode(&mut self, id: usize, ino: u64) -> &mut Inode {
+        self.inodes.entry((id, ino)).or_default()
+    }
+
     fn tick(&mut self) -> Time {
         self.clock += 1;
         Time { sec: self.clock as i64, nsec: 0 }
@@ -601,13 +354,8 @@ impl State {
     /// The meta lock of `ino` for `id`, if it is to be had without waiting: how
     /// long answers are valid.
     fn claim_meta(&mut self, id: usize, ino: u64) -> Duration {
-        let waits = self.held.get(&(1 - id, ino)).is_some_and(|other| other.cancel_meta);
-        let held = self.held.entry((id, ino)).or_default();
-        if held.cancel_meta || waits {
-            return Duration::ZERO;
-        }
-        held.meta = true;
-        VALID
+        let waits = self.inode(1 - id, ino).gives_meta_back();
+        if waits || !self.inode(id, ino).claim_meta() { Duration::ZERO } else { VALID }
     }
 
     fn child(&self, parent: u64, name: &[u8]) -> Option<u64> {
@@ -621,13 +369,13 @@ impl State {
 
     fn entry(&mut self, id: usize, ino: u64, entry_valid: Duration) -> EntryOut {
         let attr_valid = self.claim_meta(id, ino);
-        self.held.entry((id, ino)).or_default().lookups += 1;
+        self.inode(id, ino).lookups += 1;
         EntryOut { ino, generation: 0, entry_valid, attr_valid, attr: self.attr(ino) }
     }
 
     fn forget(&mut self, id: usize, ino: u64, count: u64) {
-        let held = self.held.entry((id, ino)).or_default();
-        held.lookups = held.lookups.checked_sub(count).expect("more forgotten than looked up");
+        let inode = self.inode(id, ino);
+        inode.lookups = inode.lookups.checked_sub(count).expect("more forgotten than looked up");
     }
 
     fn make(&mut self, parent: u64, name: &[u8], mode: u32) -> Option<u64> {
@@ -696,18 +444,13 @@ impl Filesystem for Client {
     }
 
     fn dispatch(&self, request: Request, reply: Reply) {
-        let queue = &self.server.clients[self.id];
-        queue.jobs.lock().unwrap().push_back(Job::Serve(Box::new((request, reply))));
-        queue.ready.notify_one();
+        self.server.clients[self.id].requests.push((request, reply));
     }
 
     fn destroy(&self) {
-        let queue = &self.server.clients[self.id];
-        let mut jobs = queue.jobs.lock().unwrap();
-        (0..WORKERS).for_each(|_| jobs.push_back(Job::Stop));
-        queue.ready.notify_all();
-        let mut revokes = queue.revokes.lock().unwrap();
-        (0..REVOKERS).for_each(|_| revokes.push_back((0, false)));
-        queue.revoke_ready.notify_all();
+        let queues = &self.server.clients[self.id];
+        queues.requests.end();
+        queues.metas.end();
+        queues.datas.end();
     }
 }

@@ -1,16 +1,16 @@
 //! A file system whose requests a test can hold back and answer by hand.
+use crate::patience::comes;
 use sateen_fuse::{
     Attr, Caps, EntryOut, FileKind, Filesystem, KernelOffer, MountOptions, Notifier, Op, ROOT_INO,
     Reply, Request, Session, TransportChoice,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub const LONG: Duration = Duration::from_secs(3600);
-const WAIT: Duration = Duration::from_secs(5);
 
 /// What a test may choose about the answers.
 #[derive(Default)]
@@ -39,7 +39,6 @@ struct State {
 #[derive(Default)]
 pub struct Probe {
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 pub struct Mounted {
@@ -62,6 +61,7 @@ impl Mounted {
         probe.add("dir", 3, 0o40755);
         let options = MountOptions { transport, ..MountOptions::new(&dir) };
         let session = Session::mount(options, probe.clone()).unwrap();
+        crate::transport::check(&session, transport);
         Mounted { probe, dir, session: Some(session) }
     }
 
@@ -117,14 +117,8 @@ impl Probe {
 
     /// Waits until a request of the kind is held back.
     pub fn wait_held(&self, op: &str) {
-        let state = self.state.lock().unwrap();
-        let (_state, result) = self
-            .changed
-            .wait_timeout_while(state, WAIT, |state| {
-                !state.held.iter().any(|(held, ..)| *held == op)
-            })
-            .unwrap();
-        assert!(!result.timed_out(), "no {op} came");
+        let is_held = || self.state.lock().unwrap().held.iter().any(|(held, ..)| *held == op);
+        assert!(comes(is_held), "no {op} came");
     }
 
     /// Answers what is held back, and holds nothing more.
@@ -253,7 +247,6 @@ impl Filesystem for Probe {
         *state.counts.entry(name).or_default() += 1;
         if state.choices.hold.contains(&name) {
             state.held.push((name, request, reply));
-            self.changed.notify_all();
             return;
         }
         drop(state);
