@@ -41,7 +41,7 @@ fn attributes_learned_under_a_lost_lock_are_not_believed_under_the_next() {
     let client = rig.client.clone();
     let mut list = rig.start(async move { client.listxattr(FILE).await });
     let (header, _) = rig.take_mdt();
-    let nothing = MdtReply::Bytes(bytes::Bytes::new());
+    let nothing = MdtReply::Bytes(Bytes::new());
     rig.answer(&header, reply(nothing, &[grant(3, LockMode::Pr, META)]));
     rig.poll(&mut list).unwrap().unwrap();
     let client = rig.client.clone();
@@ -180,12 +180,12 @@ fn a_close_does_not_report_the_size_that_a_truncating_open_is_taking_away() {
     let client = rig.client.clone();
     let mut open = rig.start(async move { client.open(FILE, write, CRED).await });
     let (header, _) = rig.take_mdt();
-    let layout = Some(std::sync::Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
+    let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
     let locks = [grant(1, LockMode::Pw, DATA), grant(2, LockMode::Pr, META)];
     rig.answer(&header, reply(MdtReply::Opened { attr: attr(4, 0), layout }, &locks));
     let handle = rig.poll(&mut open).unwrap().unwrap().handle;
     let client = rig.client.clone();
-    let bytes = bytes::Bytes::from_static(b"0123456789");
+    let bytes = Bytes::from_static(b"0123456789");
     let mut writing = rig.start(async move { client.write(handle, 0, bytes, false).await });
     let (sync, request) = rig.take_mdt();
     assert!(matches!(request, MdtRequest::Sync { upto: 4 }), "{request:?}");
