@@ -83,6 +83,9 @@ fn iozone_and_io500_run_over_mpi() {
     let folder = Folder::new();
     let out = works(&folder, 3, "iozone -r 64k -s 1m -t 1,3 -+d");
     assert!(out.contains("iozone test complete.") && out.contains("\nfreaders "), "{out}");
+    let rows = originals::iozone(&out);
+    assert_eq!(rows.iter().map(|row| row.ranks).collect::<Vec<_>>(), [[1; 13], [3; 13]].concat());
+    assert!(rows.iter().all(|row| row.test.len() > 1 && row.children >= row.parent * 0.999));
     let config = "[global]\ndatadir = data\n[debug]\nstonewall-time = 250\n[ior-easy]\n\
                   blockSize = 4m\n[ior-hard]\nsegmentCount = 20\n[mdtest-easy]\nn = 300\n\
                   [mdtest-hard]\nn = 300\n";
@@ -151,8 +154,9 @@ fn a_killed_rank_ends_all() {
     assert_eq!(folder.all(), [""; 0], "who is left removes the files of all");
 }
 
-/// A rank's shell line before the program: ranks of two see themselves on a host of their own,
-/// as if there were several. `more` is done there first, with the host's number in `$node`.
+/// Ranks of two see themselves on a host of their own, as if there were several: by its name,
+/// and by its clock, which is 100 000 s ahead of the host's before (where the kernel has time
+/// namespaces). `more` is done there first, with the host's number in `$node`.
 fn on_hosts_of_two(folder: &Folder, ranks: usize, more: &str, line: &str) -> Command {
     let allowed = Command::new("unshare").args(["--uts", "--mount", "true"]).output().unwrap();
     assert!(
@@ -160,12 +164,15 @@ fn on_hosts_of_two(folder: &Folder, ranks: usize, more: &str, line: &str) -> Com
         "hosts within a host need root with CAP_SYS_ADMIN (unshare --uts --mount): {}",
         text(&allowed.stderr)
     );
+    let clocks = std::path::Path::new("/proc/self/ns/time").exists();
+    let clock = if clocks { "--time --monotonic $(( node * 100000 ))" } else { "" };
     let script = format!(
-        "node=$(( ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} / 2 )); hostname n$node; {more} \
-         exec {PROGRAM} --quiet {line}"
+        "export node=$(( ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} / 2 )); \
+         exec unshare --uts --mount --fork --kill-child {clock} \
+         sh -c 'hostname n$node; {more} exec {PROGRAM} --quiet {line}'"
     );
     let mut command = launcher(folder, ranks);
-    command.args(["unshare", "--uts", "--mount", "sh", "-c", &script]);
+    command.args(["sh", "-c", &script]);
     command
 }
 

@@ -1,4 +1,4 @@
-//! Parsers of what IOR and mdtest print, written from their formats and knowing nothing of
+//! Parsers of what IOR, mdtest and IOzone print, written from their formats and knowing nothing of
 //! this program.
 
 use std::collections::BTreeMap;
@@ -165,4 +165,33 @@ pub(crate) fn mdtest(text: &str) -> MdtestOutput {
         }
     }
     out
+}
+
+/// A test of IOzone's throughput mode.
+#[derive(Debug)]
+pub(crate) struct IozoneRow {
+    /// As IOzone calls those who make it: `initial writers`.
+    pub(crate) test: String,
+    pub(crate) ranks: usize,
+    /// What the children see together, and what the parent sees.
+    pub(crate) children: f64,
+    pub(crate) parent: f64,
+}
+
+/// Reads what IOzone printed.
+pub(crate) fn iozone(text: &str) -> Vec<IozoneRow> {
+    let mut found = Vec::new();
+    let mut children = 0.0;
+    for line in text.lines().map(str::trim) {
+        let Some((what, value)) = line.split_once('=') else { continue };
+        let value = value.split_whitespace().next().unwrap_or_default();
+        if what.starts_with("Children see throughput for") {
+            children = value.parse().unwrap();
+        } else if let Some(rest) = what.strip_prefix("Parent sees throughput for") {
+            let (ranks, test) = rest.trim().split_once(' ').unwrap();
+            let (ranks, parent) = (ranks.parse().unwrap(), value.parse().unwrap());
+            found.push(IozoneRow { test: test.trim().to_owned(), ranks, children, parent });
+        }
+    }
+    found
 }
