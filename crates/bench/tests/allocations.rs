@@ -115,12 +115,14 @@ fn iozone(comm: &Solo, count: u64, test: iozone::Test, write: bool) -> usize {
     })
 }
 
-/// One test: what others allocate meanwhile would be counted, too.
+/// One test: what others allocate meanwhile is counted, too.
 #[test]
 fn many_operations_allocate_as_often_as_one() {
     let comm = Solo::new().unwrap();
     let same = |name: &str, of: &dyn Fn(u64) -> usize| {
-        let (one, many) = (of(1), of(MANY));
+        // The thread that waits for this test allocates when it pleases: fewest are the loop's.
+        let fewest = |count| (0..5).map(|_| of(count)).min().unwrap();
+        let (one, many) = (fewest(1), fewest(MANY));
         assert_eq!(one, many, "{name}: allocations of one operation, and of {MANY}");
     };
     let walled = Limits { deadline_ns: Some(1 << 60), wear_out: true, ..Limits::default() };
