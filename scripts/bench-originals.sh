@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The original ior and mdtest beside ours, on tmpfs, ext4 and Sateen:
+# The original ior, mdtest and iozone beside ours, on tmpfs, ext4 and Sateen:
 #     scripts/bench-originals.sh FOLDER [OPTION...]
-# FOLDER holds the original programs, built with Open MPI; options go to the comparison
+# FOLDER holds those of the original programs that are compared with, ior and mdtest built with
+# Open MPI; it and BIN are seen from where you are. Options go to the comparison
 # (`--pairs 20 --ranks 2 --cases mdtest-empty`). Takes an hour or two, as root, with /dev/fuse, on
 # an idle machine; numbers of any other mean nothing. Tables go to standard output, all that was
 # measured to target/originals/NAME.json and NAME.csv.
@@ -9,18 +10,25 @@
 # instead of building them) are taken from the environment.
 # The exit code is 3 if an interval is not within 0.9 to 1.1.
 set -euo pipefail
+# Before the folder is changed.
+originals=$(realpath -m -- "${1:-.}")
+[[ -z ${BIN:-} ]] || BIN=$(realpath -m -- "$BIN")
 . "$(dirname "$0")/common.sh"
 
 (($# >= 1)) || die "usage: $0 FOLDER [OPTION...]"
-originals=$(cd "$1" && pwd)
 shift
-[[ -x $originals/ior && -x $originals/mdtest ]] || die "no programs ior and mdtest in $originals"
+[[ -d $originals ]] || die "$originals is no folder"
+programs=()
+for program in ior mdtest iozone; do
+    [[ ! -x $originals/$program ]] || programs+=("--$program" "$originals/$program")
+done
+((${#programs[@]})) || die "no program ior, mdtest or iozone in $originals"
 [[ $(id -u) == 0 ]] || die "mounting needs root"
 on=${ON:-tmpfs ext4 sateen}
 results=$repo/target/originals
 work=$results/work
 # On Sateen a file takes a hundred times as long as in memory.
-sateen_counts=ior-4k-random=16384,mdtest-empty=5000,mdtest-3901=3000
+sateen_counts=ior-4k-random=16384,mdtest-empty=5000,mdtest-3901=3000,iozone-4k=8192
 
 clean_up() {
     local status=$?
@@ -41,7 +49,8 @@ if [[ -z ${BIN:-} ]]; then
     bin=${CARGO_TARGET_DIR:-$repo/target}/release
     harness=$bin/examples/originals
 else
-    bin=$(cd "$BIN" && pwd)
+    [[ -x $BIN/sateen-bench && -x $BIN/originals ]] || die "BIN: no sateen-bench and originals in $BIN"
+    bin=$BIN
     harness=$bin/originals
 fi
 mkdir -p "$results"
@@ -55,7 +64,7 @@ status=0
 compared() {
     local name=$1 dir=$2
     shift 2
-    "$harness" --ior "$originals/ior" --mdtest "$originals/mdtest" --ours "$bin/sateen-bench" \
+    "$harness" "${programs[@]}" --ours "$bin/sateen-bench" \
         --name "$name" --dir "$dir" --json "$results/$name.json" --csv "$results/$name.csv" \
         "$@" || status=$?
     ((status == 0 || status == 3)) || exit "$status"

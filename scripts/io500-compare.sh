@@ -10,6 +10,8 @@
 #   GROUND_GIB (24)                 size of that ext4; less if the disk has less
 #   WHERE (target/io500-compare)    folder for it and for results: the disk to measure on
 set -euo pipefail
+# Seen from where the user is, before the folder is changed.
+[[ -z ${WHERE:-} ]] || WHERE=$(realpath -m -- "$WHERE")
 . "$(dirname "$0")/common.sh"
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -18,7 +20,9 @@ read -ra systems <<<"${SYSTEMS:-ext4 gluster sateen}"
 stonewall=${STONEWALL:-5} rounds=${ROUNDS:-3} ranks=${NP:-2} ground_gib=${GROUND_GIB:-24}
 [[ "$stonewall$rounds$ranks$ground_gib" =~ ^[0-9]+$ ]] || die "STONEWALL, ROUNDS, NP and GROUND_GIB are numbers"
 ((stonewall > 0 && rounds > 0 && ranks > 0)) || die "STONEWALL, ROUNDS and NP are 1 or more"
-where=$(realpath -m "${WHERE:-$target/io500-compare}")
+where=${WHERE:-$(realpath -m "$target/io500-compare")}
+# A comma ends an option of a mount.
+[[ $where != *,* ]] || die "WHERE: $where: no comma can be in it, since options of mounts end there"
 place=$where/.sateen-io500-compare
 disk=$place/disk ground=$place/ground mnt=$place/mnt
 data=$ground/data

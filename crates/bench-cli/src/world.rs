@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use mpi::Count;
 use mpi::datatype::PartitionMut;
 use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator as _, CommunicatorCollectives};
+use mpi::traits::{Communicator as _, CommunicatorCollectives, Root};
 use sateen_bench::cli::{self, Bench};
 use sateen_bench::comm::{Communicator, stop_on_signals};
 use sateen_bench::error::{EXIT_FAILED, Error, Result};
@@ -56,6 +56,32 @@ impl World {
     }
 }
 
+fn too_long<E>(_: E) -> Error {
+    Error::Failed("ranks have too much to say".into())
+}
+
+/// Where each rank's part begins, and where the last one ends.
+fn starts(counts: &[Count]) -> Result<(Vec<Count>, Count)> {
+    let mut starts = Vec::with_capacity(counts.len());
+    let mut end: Count = 0;
+    for count in counts {
+        starts.push(end);
+        end = end.checked_add(*count).ok_or_else(|| too_long(()))?;
+    }
+    Ok((starts, end))
+}
+
+/// The ranks' parts, without the byte in front of each.
+fn parted(all: &[u8], counts: &[Count]) -> Vec<Vec<u8>> {
+    let mut rest = all;
+    let split = counts.iter().map(|count| {
+        let (part, after) = rest.split_at(usize::try_from(*count).unwrap_or(0));
+        rest = after;
+        part.get(1..).unwrap_or_default().to_vec()
+    });
+    split.collect()
+}
+
 impl Communicator for World {
     fn rank(&self) -> usize {
         self.rank
@@ -74,30 +100,37 @@ impl Communicator for World {
     fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.check()?;
         let world = SimpleCommunicator::world();
-        let long = |_| Error::Failed("ranks have too much to say".into());
         // An empty buffer's address may be what MPI_IN_PLACE is: each has a byte in front.
         let mine = [&[0], mine].concat();
-        let count = Count::try_from(mine.len()).map_err(long)?;
+        let count = Count::try_from(mine.len()).map_err(too_long)?;
         let mut counts: Vec<Count> = vec![0; self.size];
         world.all_gather_into(&count, &mut counts[..]);
-        let mut starts = Vec::with_capacity(self.size);
-        let mut end: Count = 0;
-        for count in &counts {
-            starts.push(end);
-            end = end
-                .checked_add(*count)
-                .ok_or(Error::Failed("ranks have too much to say".into()))?;
-        }
-        let mut all = vec![0_u8; usize::try_from(end).map_err(long)?];
+        let (starts, end) = starts(&counts)?;
+        let mut all = vec![0_u8; usize::try_from(end).map_err(too_long)?];
         let mut parts = PartitionMut::new(&mut all[..], &counts[..], &starts[..]);
         world.all_gather_varcount_into(&mine[..], &mut parts);
-        let mut rest = all.as_slice();
-        let split = counts.iter().map(|count| {
-            let (part, after) = rest.split_at(usize::try_from(*count).unwrap_or(0));
-            rest = after;
-            part.get(1..).unwrap_or_default().to_vec()
-        });
-        Ok(split.collect())
+        Ok(parted(&all, &counts))
+    }
+
+    fn gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.check()?;
+        let world = SimpleCommunicator::world();
+        let root = world.process_at_rank(0);
+        // As in all_gather.
+        let mine = [&[0], mine].concat();
+        let count = Count::try_from(mine.len()).map_err(too_long)?;
+        if self.rank > 0 {
+            root.gather_into(&count);
+            root.gather_varcount_into(&mine[..]);
+            return Ok(Vec::new());
+        }
+        let mut counts: Vec<Count> = vec![0; self.size];
+        root.gather_into_root(&count, &mut counts[..]);
+        let (starts, end) = starts(&counts)?;
+        let mut all = vec![0_u8; usize::try_from(end).map_err(too_long)?];
+        let mut parts = PartitionMut::new(&mut all[..], &counts[..], &starts[..]);
+        root.gather_varcount_into_root(&mine[..], &mut parts);
+        Ok(parted(&all, &counts))
     }
 
     fn is_stopped(&self) -> bool {

@@ -83,6 +83,9 @@ fn iozone_and_io500_run_over_mpi() {
     let folder = Folder::new();
     let out = works(&folder, 3, "iozone -r 64k -s 1m -t 1,3 -+d");
     assert!(out.contains("iozone test complete.") && out.contains("\nfreaders "), "{out}");
+    let rows = originals::iozone(&out);
+    assert_eq!(rows.iter().map(|row| row.ranks).collect::<Vec<_>>(), [[1; 13], [3; 13]].concat());
+    assert!(rows.iter().all(|row| row.test.len() > 1 && row.children >= row.parent * 0.999));
     let config = "[global]\ndatadir = data\n[debug]\nstonewall-time = 250\n[ior-easy]\n\
                   blockSize = 4m\n[ior-hard]\nsegmentCount = 20\n[mdtest-easy]\nn = 300\n\
                   [mdtest-hard]\nn = 300\n";
@@ -126,6 +129,14 @@ fn a_failed_rank_ends_all() {
     let output = mpirun(&folder, 2, "ior -w -F -o no/f").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("No such file or directory"));
+    // The second rank's part begins where files must not reach. What the first has written goes.
+    let limited =
+        format!("trap '' XFSZ; ulimit -f 1000000; exec {PROGRAM} --quiet ior -w -b 2g -t 64k -o f");
+    let output = launcher(&folder, 2).args(["sh", "-c", &limited]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("rank 1: write f at 2147483648: "), "{said}");
+    assert_eq!(folder.all(), [""; 0], "{said}");
 }
 
 #[test]
@@ -140,6 +151,93 @@ fn a_killed_rank_ends_all() {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     assert!(!child.wait().unwrap().success());
     until("the end of the ranks", || ranks.iter().all(|rank| !runs(*rank)));
+    assert_eq!(folder.all(), [""; 0], "who is left removes the files of all");
+}
+
+/// Ranks of two see themselves on a host of their own, as if there were several: by its name,
+/// and by its clock, which is 100 000 s ahead of the host's before (where the kernel has time
+/// namespaces). `more` is done there first, with the host's number in `$node`.
+fn on_hosts_of_two(folder: &Folder, ranks: usize, more: &str, line: &str) -> Command {
+    let allowed = Command::new("unshare").args(["--uts", "--mount", "true"]).output().unwrap();
+    assert!(
+        allowed.status.success(),
+        "hosts within a host need root with CAP_SYS_ADMIN (unshare --uts --mount): {}",
+        text(&allowed.stderr)
+    );
+    let clocks = std::path::Path::new("/proc/self/ns/time").exists();
+    let clock = if clocks { "--time --monotonic $(( node * 100000 ))" } else { "" };
+    let script = format!(
+        "export node=$(( ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} / 2 )); \
+         exec unshare --uts --mount --fork --kill-child {clock} \
+         sh -c 'hostname n$node; {more} exec {PROGRAM} --quiet {line}'"
+    );
+    let mut command = launcher(folder, ranks);
+    command.args(["sh", "-c", &script]);
+    command
+}
+
+#[test]
+fn two_nodes_on_one_host() {
+    let folder = Folder::new();
+    let works = |line: &str| {
+        let output = on_hosts_of_two(&folder, 4, "", line).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let text = works("ior -w -W -r -R -C -F -e -b 256k -t 64k -i 2 -o f");
+    assert!(!text.contains("WARNING"), "-C has another node to go to: {text}");
+    let out = originals::ior(&text);
+    assert_eq!(
+        (out.options["nodes"].as_str(), out.options["clients per node"].as_str()),
+        ("2", "2")
+    );
+    for row in &out.rows {
+        let value = |name| row.values[name];
+        let parts = value("open(s)").max(value("wr/rd(s)")).max(value("close(s)"));
+        assert!(parts > 0.0 && parts <= value("total(s)") + 1e-6, "{row:?}");
+        assert!(value("total(s)") < 30.0, "clocks of nodes are those of one time: {row:?}");
+    }
+    // What the user says of nodes does not keep their clocks from being compared.
+    let said = originals::ior(&works("ior -w -F -b 64k -t 64k -o f -O numNodes=1"));
+    assert_eq!(said.options["nodes"], "1");
+    assert!(said.rows[0].values["total(s)"] < 30.0, "{:?}", said.rows);
+
+    let text = works("mdtest -n 20 -N 1 -u -w 100 -e 100 -X -i 2 -d x -P");
+    assert!(text.contains("was launched with 4 total task(s) on 2 node(s)"), "{text}");
+    assert!(text.contains("\nNodemap: 1100\n"), "{text}");
+    assert!(text.contains("\nShifting ranks by 2 for each phase.\n"), "{text}");
+    let out = originals::mdtest(&text);
+    assert_eq!(out.rates.len(), 10);
+    let all = out.times.values().flatten();
+    assert!(all.clone().all(|seconds| (0.0..30.0).contains(seconds)), "{:?}", out.times);
+    assert_eq!(folder.all(), [""; 0]);
+}
+
+#[test]
+fn a_node_that_may_not_drop_caches_ends_all() {
+    let folder = Folder::new();
+    let closed = "[ $node = 0 ] || mount --bind /proc/sys/vm /proc/sys/vm && \
+                  { [ $node = 0 ] || mount -o remount,bind,ro /proc/sys/vm; };";
+    let line = "--drop-caches ior -w -r -F -b 64k -t 64k -o f";
+    let mut command = on_hosts_of_two(&folder, 4, closed, line);
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let pid = rustix::process::Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() {
+        if std::time::Instant::now() > end {
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+            child.wait().unwrap();
+            panic!("the ranks wait for each other");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let wanted = "sateen-bench: n1: --drop-caches: /proc/sys/vm/drop_caches cannot be written";
+    assert_eq!(said.matches(wanted).count(), 1, "{said}");
+    assert_eq!(said.matches("--drop-caches").count(), 1, "{said}");
+    assert_eq!(folder.all(), [""; 0]);
 }
 
 #[test]

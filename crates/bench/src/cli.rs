@@ -120,6 +120,12 @@ pub fn started_by_mpi() -> bool {
     MPI_VARIABLES.iter().any(|name| std::env::var_os(name).is_some())
 }
 
+/// How many copies of this process Slurm has started that know nothing of each other.
+fn copies_of_srun() -> Option<u32> {
+    let tasks = std::env::var("SLURM_STEP_NUM_TASKS").ok()?.trim().parse().ok()?;
+    (tasks > 1 && !started_by_mpi()).then_some(tasks)
+}
+
 /// Runs a command; the exit code. `world` are the ranks of MPI, if the program has it and was
 /// started by it.
 pub fn run(bench: &Bench, world: Option<&dyn Communicator>) -> u8 {
@@ -222,6 +228,13 @@ fn start(bench: &Bench, engine: &dyn Engine) -> Result<u8> {
             "MPI has started this, but it was built without: build the program sateen-bench with \
              its feature mpi, or use -np N for ranks on this host",
         ));
+    }
+    if let Some(tasks) = copies_of_srun() {
+        return Err(Error::usage(format!(
+            "srun has started this {tasks} times without MPI (--mpi=none): each would work alone \
+             over the same files; use srun --mpi=pmix (srun --mpi=list says what there is) with a \
+             program that has the feature mpi, or srun -n 1 with -np N"
+        )));
     }
     let size = bench.np.unwrap_or(1);
     if size == 0 || size > RANKS_MAX {

@@ -23,6 +23,8 @@ pub use local::Local;
 pub use nodes::Nodes;
 pub use solo::{Solo, stop_on_signals};
 
+use std::process::{Command, Stdio};
+
 use crate::error::{Error, Result};
 use crate::io::ParallelFiles;
 
@@ -93,6 +95,12 @@ pub trait Communicator: Send + Sync {
         None
     }
 
+    /// What each rank has given, in their order, at the root; nothing at the others.
+    fn gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let all = self.all_gather(mine)?;
+        Ok(if self.is_root() { all } else { Vec::new() })
+    }
+
     /// What the root has given, at all ranks.
     fn broadcast(&self, bytes: &[u8]) -> Result<Vec<u8>> {
         let root = if self.rank() == 0 { bytes } else { &[] };
@@ -143,6 +151,14 @@ pub trait Communicator: Send + Sync {
             done.store(operations, Ordering::Relaxed);
         }
     }
+}
+
+/// A command of the user's for the shell. It gets nothing of what makes this process a rank: not
+/// the memory that is its standard input, and not the variable that tells which rank it is.
+pub(crate) fn outside(command: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(command).stdin(Stdio::null()).env_remove(local::VARIABLE);
+    shell
 }
 
 fn number(bytes: &[u8]) -> Result<u64> {

@@ -36,7 +36,7 @@ pub use place::Placement;
 pub use spread::{Spread, Unit, Work};
 
 use crate::comm::Communicator;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::io::Space;
 use crate::size;
 
@@ -53,10 +53,22 @@ pub struct Options {
     /// Do not check the health of the nodes before the run (a tenth of a second).
     #[arg(long, global = true)]
     pub no_self_check: bool,
-    /// What is read and was not written in this run was written by the same ranks before, and no
-    /// cache was dropped since: known to workloads that are made of others.
+    /// Who has written what is read and was not written in this run; known to workloads that are
+    /// made of others.
     #[arg(skip)]
-    pub written_before: bool,
+    pub written_before: Before,
+}
+
+/// What is known of files that a run reads and has not written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing, or caches were dropped since.
+    #[default]
+    Unknown,
+    /// The same ranks have written them, just now.
+    JustNow,
+    /// Ranks of an earlier run have, on nodes that may be the same.
+    Earlier,
 }
 
 /// Which pitfall.
@@ -191,7 +203,7 @@ impl<'a> Guard<'a> {
         placement: Placement,
     ) -> Result<Self> {
         if plan.real {
-            check(options)?;
+            check_everywhere(comm, options, &placement)?;
         }
         let source = if plan.real { cache::Source::of(plan.place) } else { cache::Source::None };
         let health = node::Health::take(comm, !options.no_self_check)?;
@@ -214,6 +226,24 @@ impl<'a> Guard<'a> {
         if self.real {
             self.found.add(leftovers::look(dir, mine));
         }
+    }
+
+    /// Before a phase that reads what this run has not written: looks what of this rank's file
+    /// its node has in memory, as far as the kernel tells (Linux 6.5). All ranks together,
+    /// before caches are dropped or anything is measured. The file is opened for it.
+    pub fn before_reading_others(&mut self, phase: &'static str, file: &Path) -> Result<()> {
+        let just_now = self.options.written_before == Before::JustNow;
+        if !self.real || self.options.drop_caches || just_now {
+            return Ok(());
+        }
+        // Where the file system is memory, that is said anyway.
+        let on_disk = !matches!(self.source, cache::Source::Memory(_) | cache::Source::None);
+        let mine = if on_disk { cache::Resident::of(file) } else { cache::Resident::default() };
+        let bytes = self.comm.all_gather_u64(mine.bytes)?.into_iter();
+        let all = bytes.zip(self.comm.all_gather_u64(mine.of)?);
+        let all: Vec<_> = all.map(|(bytes, of)| cache::Resident { bytes, of }).collect();
+        self.found.add(cache::resident(phase, &all, &self.placement));
+        Ok(())
     }
 
     /// Before a phase that reads: drops the caches if that is wished, and notes what devices
@@ -243,7 +273,7 @@ impl<'a> Guard<'a> {
 
     /// Whether the same ranks have written before the run what is read in it.
     pub fn written_before(&self) -> bool {
-        self.options.written_before
+        self.options.written_before != Before::Unknown
     }
 
     /// Whether caches are dropped before reading.
@@ -263,7 +293,8 @@ impl<'a> Guard<'a> {
     /// Tells of a phase that has read bytes.
     pub fn read(&mut self, reading: &Reading) {
         let limits = cache::Limits { asked: self.options.node_rate, links: self.health.links() };
-        self.found.add(cache::found(reading, &self.placement, &self.source, limits));
+        let earlier = self.options.written_before == Before::Earlier;
+        self.found.add(cache::found(reading, &self.placement, &self.source, limits, earlier));
     }
 
     /// Tells of a phase that has written bytes; whether they had to be durable.
@@ -296,6 +327,22 @@ impl<'a> Guard<'a> {
 /// Refuses what cannot be done here, before anything is begun.
 pub fn check(options: &Options) -> Result<()> {
     if options.drop_caches { cache::may_drop() } else { Ok(()) }
+}
+
+/// The same at every node, all ranks together: if one alone left, the others would wait for it.
+fn check_everywhere(
+    comm: &dyn Communicator,
+    options: &Options,
+    placement: &Placement,
+) -> Result<()> {
+    let mine = check(options).err().map_or(String::new(), |error| error.to_string());
+    let all = comm.all_gather(mine.as_bytes())?;
+    let Some((rank, why)) = all.iter().enumerate().find(|(_, why)| !why.is_empty()) else {
+        return Ok(());
+    };
+    let why = String::from_utf8_lossy(why);
+    let node = placement.name(placement.of(rank));
+    Err(Error::usage(if placement.nodes() > 1 { format!("{node}: {why}") } else { why.into() }))
 }
 
 /// Says them on standard error: of each code the worst, and which other phases met it.

@@ -1,12 +1,12 @@
 //! The system calls that neither std nor rustix can offer without `unsafe`: memory that
-//! processes share, a close that tells whether it worked, and a look at a file that asks for no
-//! more than `stat` does. The only file of this room with `unsafe`.
+//! processes share, a close that tells whether it worked, a look at a file that asks for no
+//! more than `stat` does, and one at what of a file is in memory. The only file of this room with `unsafe`.
 #![allow(unsafe_code, reason = "memory shared between processes; calls of the C library")]
 
 use std::ffi::c_int;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -99,6 +99,49 @@ pub(crate) fn lstat(path: &Path) -> io::Result<libc::stat> {
     Ok(unsafe { found.assume_init() })
 }
 
+/// cachestat(2) of Linux 6.5; the number is the same on all machines that Rust's Linux has, but
+/// Alpha.
+const CACHESTAT: libc::c_long = 451;
+
+/// What part of a file is asked for.
+#[repr(C)]
+struct CacheRange {
+    offset: u64,
+    /// 0 is all behind it.
+    bytes: u64,
+}
+
+/// Pages of it.
+#[repr(C)]
+#[derive(Default)]
+struct CacheFound {
+    cached: u64,
+    dirty: u64,
+    in_writeback: u64,
+    evicted: u64,
+    evicted_recently: u64,
+}
+
+// What the kernel reads and writes.
+const _: () = assert!(size_of::<CacheRange>() == 16 && size_of::<CacheFound>() == 40);
+
+/// Bytes of a file that are in this node's page cache. Older kernels do not know it, and newer
+/// ones do not tell everybody.
+pub(crate) fn cached(fd: impl AsFd) -> io::Result<u64> {
+    let range = CacheRange { offset: 0, bytes: 0 };
+    let mut found = CacheFound::default();
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open as long as it is borrowed, and the kernel reads the first
+    // struct and writes the second, whose sizes are asserted above.
+    let code = unsafe { libc::syscall(CACHESTAT, fd, &raw const range, &raw mut found, 0_u32) };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it reads a constant of the system.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Ok(found.cached.saturating_mul(page.unsigned_abs()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +162,27 @@ mod tests {
         assert_eq!(other.body().first().unwrap().load(Ordering::Acquire), 8);
         assert_eq!(other.body().last().unwrap().load(Ordering::Acquire), 9);
         assert_eq!((one.head().len(), one.body().len()), (1024, 512));
+    }
+
+    #[test]
+    fn what_is_in_memory_of_a_file_is_known() {
+        use io::{Seek, Write};
+        // A file that is in memory alone: an overlay would hide the pages of the one below it.
+        let fd = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = std::fs::File::from(fd);
+        let found = cached(&file);
+        if found.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOSYS)) {
+            eprintln!("this kernel is older than 6.5");
+            return;
+        }
+        assert_eq!(found.unwrap(), 0);
+        file.write_all(&[7; 1 << 20]).unwrap();
+        assert_eq!(cached(&file).unwrap(), 1 << 20);
+        file.seek(io::SeekFrom::Start(9 << 20)).unwrap();
+        file.write_all(&[7; 4096]).unwrap();
+        assert_eq!(cached(&file).unwrap(), (1 << 20) + 4096, "holes are not in memory");
+        let (read, _write) = rustix::pipe::pipe().unwrap();
+        assert_eq!(cached(&read).unwrap_or(0), 0, "a pipe has no pages");
     }
 
     #[test]

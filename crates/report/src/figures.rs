@@ -466,6 +466,89 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn rates_run_along_nodes_and_files() {
+        let of = |label: &str, nodes: u64, ranks: u64, files: Option<u64>| {
+            let mut run = a_run(label, &["File creation"], ranks, 0);
+            run.program = "mdtest";
+            for outcome in &mut run.outcomes {
+                (outcome.unit, outcome.nodes) = (Unit::Operations, Some(nodes));
+                (outcome.transfer_bytes, outcome.files) = (None, files);
+            }
+            run
+        };
+        // As many processes on each node: along nodes a line, and along processes none, since
+        // they differ in nodes, too.
+        let scaled = [of("a", 1, 2, Some(10)), of("a", 2, 4, Some(10)), of("a", 8, 16, Some(10))];
+        let figures = between(&scaled);
+        assert_eq!(titles(&figures), ["Metadata rates over nodes"]);
+        let Figure::Chart(chart) = &figures[0] else { panic!("{figures:?}") };
+        let points = |series: &Series| series.points.iter().map(|one| (one.x, one.y)).collect();
+        let found: Vec<Vec<(f64, f64)>> = chart.series.iter().map(points).collect();
+        assert_eq!(found, [vec![(1.0, 180.0), (2.0, 360.0), (8.0, 1440.0)]]);
+        assert_eq!(chart.x.named.last(), Some(&(8.0, "8".into())));
+        // Another number of processes on a node is another line.
+        let denser = [of("a", 1, 4, Some(10)), of("a", 2, 8, Some(10))];
+        let figures = between(&[&scaled[..], &denser[..]].concat());
+        assert_eq!(titles(&figures)[0], "Metadata rates over nodes");
+        assert_eq!(legend(&figures[0]), ["2 processes per node", "4 processes per node"]);
+
+        let files =
+            [of("a", 1, 2, Some(1000)), of("a", 1, 2, Some(50_000)), of("b", 1, 2, Some(9))];
+        let figures = between(&files);
+        assert_eq!(titles(&figures), ["Metadata rates over files per process"]);
+        let Figure::Chart(chart) = &figures[0] else { panic!("{figures:?}") };
+        assert_eq!(chart.series.len(), 1, "one value of b is no line");
+        let xs: Vec<f64> = chart.series[0].points.iter().map(|one| one.x).collect();
+        assert_eq!(xs, [1000.0, 50_000.0]);
+        assert_eq!(chart.x.named[0], (1000.0, "1000".into()));
+        let unknown = [of("a", 1, 2, None), of("b", 1, 2, None)];
+        assert!(matches!(between(&unknown)[..], [Figure::Bars(_)]), "nothing to run along");
+    }
+
+    #[test]
+    fn bars_of_runs_with_one_name_stay_apart() {
+        let mut again = a_run("ext4", &["write", "read"], 2, 4096);
+        again
+            .outcomes
+            .iter_mut()
+            .flat_map(|one| &mut one.repetitions)
+            .for_each(|one| one.rate *= 2.0);
+        let runs = [
+            a_run("ext4", &["write", "read"], 2, 4096),
+            a_run("sateen", &["write", "read"], 2, 4096),
+            again,
+        ];
+        let figures = between(&runs);
+        let Figure::Bars(bars) = &figures[0] else { panic!("{figures:?}") };
+        let found: Vec<_> =
+            bars.bars.iter().map(|bar| (bar.name.as_str(), bar.colour, bar.value)).collect();
+        let wanted = [
+            ("ext4, write", 0, 180.0),
+            ("ext4, write", 0, 360.0),
+            ("sateen, write", 1, 180.0),
+            ("ext4, read", 0, 180.0),
+            ("ext4, read", 0, 360.0),
+            ("sateen, read", 1, 180.0),
+        ];
+        assert_eq!(found, wanted, "runs of a name are neither one bar nor in each other's range");
+        assert!(bars.bars.iter().all(|bar| bar.range.unwrap().1 <= bar.value * 1.2));
+        let svg = bars.svg("f");
+        let at = |line: &str| {
+            line.split("<rect x=")
+                .nth(1)?
+                .split("y=\"")
+                .nth(1)?
+                .split('"')
+                .next()?
+                .parse::<f64>()
+                .ok()
+        };
+        let tops: Vec<f64> = svg.lines().filter_map(at).collect();
+        assert_eq!(tops.len(), wanted.len());
+        assert!(tops.windows(2).all(|two| two[0] < two[1]), "each below the other: {tops:?}");
+    }
+
+    #[test]
     fn runs_of_one_name_are_a_line() {
         let runs = [
             a_run("ext4", &["write"], 1, 4096),

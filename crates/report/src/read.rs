@@ -137,8 +137,13 @@ fn parse(text: &str) -> Parsed<Run> {
     }
     // No more of it is kept than is needed: a tree of any document is many times its text.
     let head: Head = serde_json::from_str(text).map_err(|_| stranger())?;
+    let mut own_version = String::new();
     let program = match (head.mark, head.version, head.tests) {
-        (Some(_), ..) => marked(text)?,
+        (Some(_), ..) => {
+            let mark = marked(text)?;
+            own_version = mark.version;
+            mark.program
+        }
         (None, Some(version), Some(_)) => {
             let known = ["3.", "4."].iter().any(|major| version.starts_with(major));
             if !known {
@@ -148,12 +153,22 @@ fn parse(text: &str) -> Parsed<Run> {
         }
         _ => return Err(stranger()),
     };
-    match program.as_str() {
+    let mut run = match program.as_str() {
         "ior" => ior::run(text),
         "mdtest" => mdtest::run(text),
         "iozone" => iozone::run(text),
         "io500" => io500::json(text),
         other => Err(format!("a report of {other:?} is not known")),
+    }?;
+    name_writer(&mut run, &own_version);
+    Ok(run)
+}
+
+/// Adds our own version to that of the original, if the document says both.
+fn name_writer(run: &mut Run, own_version: &str) {
+    let version = run.facts.iter_mut().find(|fact| fact.0 == "Version");
+    if let (Some((_, version)), false) = (version, own_version.is_empty()) {
+        version.push_str(&format!(", in the form of sateen-bench {own_version}"));
     }
 }
 
@@ -179,13 +194,16 @@ struct Mark {
     format: u64,
     #[serde(default)]
     program: String,
+    /// Of the program that wrote it; older ones do not say it here.
+    #[serde(default)]
+    version: String,
 }
 
-/// The program whose mark a document has.
-fn marked(text: &str) -> Parsed<String> {
+/// The mark that a document has.
+fn marked(text: &str) -> Parsed<Mark> {
     let mark = serde_json::from_str::<Marked>(text).map(|marked| marked.mark);
     match mark {
-        Ok(mark) if mark.format == FORMAT => Ok(mark.program),
+        Ok(mark) if mark.format == FORMAT => Ok(mark),
         other => {
             let format = other.map_or("unknown".into(), |mark| mark.format.to_string());
             Err(format!(
@@ -241,6 +259,21 @@ mod tests {
         assert!(refused(r#"{"Version": "5.0", "tests": []}"#).contains("IOR 5.0 is not known"));
         let part = refused(r#"{"sateenBench": {"format": 1, "program": "mdtest"}}"#);
         assert!(part.starts_with("it is not whole: missing field"), "{part}");
+    }
+
+    #[test]
+    fn who_wrote_a_run_stands_beside_the_original_whose_form_it_has() {
+        let rest = r#""Version": "4.1.0", "summary": [],
+            "tests": [{"Parameters": {"platform": "n(Linux)"},
+            "Options": {"api": "POSIX", "apiVersion": "", "tasks": 1, "GPUDirect": "0"},
+            "Results": [{"access": "write", "bwMiB": 1, "xferKiB": 256}]}]"#;
+        let version = |mark: &str| {
+            let run = parse(&format!(r#"{{"sateenBench": {mark}, {rest}}}"#)).unwrap();
+            run.facts.into_iter().find(|fact| fact.0 == "Version").unwrap().1
+        };
+        let new = version(r#"{"format": 1, "program": "ior", "version": "0.1.0"}"#);
+        assert_eq!(new, "IOR 4.1.0, in the form of sateen-bench 0.1.0");
+        assert_eq!(version(r#"{"format": 1, "program": "ior"}"#), "IOR 4.1.0", "of before");
     }
 
     #[test]

@@ -7,6 +7,8 @@ pub(crate) enum Tool {
     Ior,
     /// Rates of files.
     Mdtest,
+    /// Throughput of access patterns; it starts its processes itself.
+    Iozone,
 }
 
 impl Tool {
@@ -15,7 +17,13 @@ impl Tool {
         match self {
             Self::Ior => "ior",
             Self::Mdtest => "mdtest",
+            Self::Iozone => "iozone",
         }
+    }
+
+    /// Whether its runs are repeated by an option of its own.
+    pub(crate) fn iterates(self) -> bool {
+        self != Self::Iozone
     }
 }
 
@@ -26,7 +34,7 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// Whose command line it is.
     pub(crate) tool: Tool,
-    /// Options; `{}` is the count, `{4k}` four KiB of each.
+    /// Options; `{}` is the count, `{4k}` four KiB of each, `{ranks}` how many work.
     options: &'static str,
     /// Transfers or files of each rank, if nothing else is said.
     pub(crate) count: u64,
@@ -35,11 +43,14 @@ pub(crate) struct Case {
 }
 
 const ACCESSES: &[&str] = &["write", "read"];
+const TESTS: &[&str] =
+    &["initial writers", "rewriters", "readers", "re-readers", "random readers", "random writers"];
 const PHASES: &[&str] = &["File creation", "File stat", "File read", "File removal"];
 
 /// All of them: streams, small transfers at random, IO500's odd size in one file; files that are
-/// empty in folders of their own, and IO500's small ones in one folder.
-pub(crate) const CASES: [Case; 5] = [
+/// empty in folders of their own, and IO500's small ones in one folder; IOzone's throughput mode
+/// with large records and with small ones.
+pub(crate) const CASES: [Case; 7] = [
     Case {
         name: "ior-1m",
         tool: Tool::Ior,
@@ -75,27 +86,56 @@ pub(crate) const CASES: [Case; 5] = [
         count: 40_000,
         rates: PHASES,
     },
+    Case {
+        name: "iozone-1m",
+        tool: Tool::Iozone,
+        options: "-i 0 -i 1 -i 2 -e -c -x -t {ranks} -r 1m -s {}m",
+        count: 256,
+        rates: TESTS,
+    },
+    Case {
+        name: "iozone-4k",
+        tool: Tool::Iozone,
+        options: "-i 0 -i 1 -i 2 -e -c -x -t {ranks} -r 4k -s {4k}k",
+        count: 32_768,
+        rates: TESTS,
+    },
 ];
 
 impl Case {
-    /// Its arguments for so many iterations below a folder.
-    pub(crate) fn arguments(&self, iterations: u32, dir: &str) -> Vec<String> {
+    /// Its arguments for so many iterations by so many ranks below a folder.
+    pub(crate) fn arguments(&self, iterations: u32, ranks: u32, dir: &str) -> Vec<String> {
         let count = self.count;
         let options = self
             .options
             .replace("{}", &count.to_string())
-            .replace("{4k}", &(4 * count).to_string());
+            .replace("{4k}", &(4 * count).to_string())
+            .replace("{ranks}", &ranks.to_string());
         let target = match self.tool {
             Tool::Ior => ["-o".to_owned(), format!("{dir}/file")],
             Tool::Mdtest => ["-d".to_owned(), format!("{dir}/tree")],
+            // A file for each rank, by name: what they are called otherwise is not the same.
+            Tool::Iozone => {
+                let words = options.split_whitespace().map(str::to_owned);
+                let files = (0..ranks).map(|rank| format!("{dir}/file.{rank}"));
+                return words.chain(["-F".to_owned()]).chain(files).collect();
+            }
         };
         let words = options.split_whitespace().map(str::to_owned);
         words.chain(["-i".to_owned(), iterations.to_string()]).chain(target).collect()
     }
 
+    /// Iterations of a run: the mean of all is its rate.
+    pub(crate) fn iterations(&self, asked: u32) -> u32 {
+        if self.tool.iterates() { asked } else { 1 }
+    }
+
     /// Operations of all ranks in a run: each rate's.
     pub(crate) fn operations(&self, ranks: u32, iterations: u32) -> f64 {
-        self.count as f64 * self.rates.len() as f64 * f64::from(ranks) * f64::from(iterations)
+        self.count as f64
+            * self.rates.len() as f64
+            * f64::from(ranks)
+            * f64::from(self.iterations(iterations))
     }
 
     /// The unit of its rates.
@@ -103,6 +143,7 @@ impl Case {
         match self.tool {
             Tool::Ior => "MiB/s",
             Tool::Mdtest => "1/s",
+            Tool::Iozone => "kB/s",
         }
     }
 }
@@ -113,10 +154,13 @@ mod tests {
 
     #[test]
     fn counts_reach_the_command_lines() {
-        let line = |at: usize| Case { count: 300, ..CASES[at] }.arguments(3, "/d").join(" ");
+        let line = |at: usize| Case { count: 300, ..CASES[at] }.arguments(3, 2, "/d").join(" ");
         assert_eq!(line(0), "-a POSIX -w -r -F -e -t 1m -b 300m -i 3 -o /d/file");
         assert_eq!(line(1), "-a POSIX -w -r -F -z -t 4k -b 1200k -i 3 -o /d/file");
         assert_eq!(line(3), "-F -u -n 300 -i 3 -d /d/tree");
+        let iozone = "-i 0 -i 1 -i 2 -e -c -x -t 2 -r 4k -s 1200k -F /d/file.0 /d/file.1";
+        assert_eq!(line(6), iozone);
         assert_eq!(Case { count: 10, ..CASES[3] }.operations(2, 3), 240.0);
+        assert_eq!(Case { count: 10, ..CASES[5] }.operations(2, 3), 120.0, "it is run once");
     }
 }

@@ -1,4 +1,5 @@
-//! The original `ior` and `mdtest` beside ours: the same options, the same launcher, in turns.
+//! The original `ior`, `mdtest` and `iozone` beside ours: the same options, the same launcher
+//! (`iozone` starts its processes itself, and ours then its ranks), in turns.
 //! A pair is one run of each, close together; who is first changes from pair to pair. Of each
 //! rate the ratio ours/original with its 95 % interval is shown, and the processor time of an
 //! operation beside it (user and system, of the launcher and all ranks, start and end included).
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use serde_json::{Value, json};
 
-use cases::{CASES, Case};
+use cases::{CASES, Case, Tool};
 use ratio::{PAIRS_MIN, Ratio};
 use runs::{Place, Shown, Side};
 
@@ -30,15 +31,18 @@ const WITHIN: (f64, f64) = (0.9, 1.1);
 /// Exit code if it does not, of some rate.
 const EXIT_OUTSIDE: u8 = 3;
 
-/// Compares ior and mdtest with the original programs.
+/// Compares ior, mdtest and iozone with the original programs.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The original ior.
+    /// The original ior; without it its cases are left out, and so for the others.
     #[arg(long)]
-    ior: PathBuf,
+    ior: Option<PathBuf>,
     /// The original mdtest.
     #[arg(long)]
-    mdtest: PathBuf,
+    mdtest: Option<PathBuf>,
+    /// The original iozone.
+    #[arg(long)]
+    iozone: Option<PathBuf>,
     /// Our sateen-bench, built with the feature mpi.
     #[arg(long)]
     ours: PathBuf,
@@ -110,6 +114,7 @@ fn compare(options: &Options) -> Result<bool, String> {
         launcher: options.launcher.split_whitespace().map(str::to_owned).collect(),
         ior: options.ior.clone(),
         mdtest: options.mdtest.clone(),
+        iozone: options.iozone.clone(),
         ours: options.ours.clone(),
         dir: options.dir.clone(),
         iterations: options.iterations,
@@ -141,8 +146,19 @@ fn chosen(options: &Options) -> Result<Vec<Case>, String> {
     let unknown = |name: &str| format!("there is no case {name}, but {}", names.join(", "));
     let asked = options.cases.iter().map(|name| known(name).ok_or_else(|| unknown(name)));
     let mut chosen = asked.collect::<Result<Vec<_>, _>>()?;
+    let there = |case: &Case| match case.tool {
+        Tool::Ior => options.ior.is_some(),
+        Tool::Mdtest => options.mdtest.is_some(),
+        Tool::Iozone => options.iozone.is_some(),
+    };
+    if let Some(case) = chosen.iter().find(|case| !there(case)) {
+        return Err(format!("{}: where is the original? --{1} {1}", case.name, case.tool.name()));
+    }
     if chosen.is_empty() {
-        chosen = CASES.to_vec();
+        chosen = CASES.into_iter().filter(there).collect();
+    }
+    if chosen.is_empty() {
+        return Err("there is nothing to compare with: --ior, --mdtest or --iozone".into());
     }
     for one in &options.count {
         let (name, count) = one.split_once('=').ok_or(format!("{one} is not CASE=N"))?;
@@ -267,7 +283,7 @@ fn document(options: &Options, all: &[Compared], beside: &str) -> Value {
     let case = |one: &Compared| {
         json!({
             "case": one.case.name,
-            "options": one.case.arguments(options.iterations, "DIR").join(" "),
+            "options": one.case.arguments(options.iterations, one.ranks, "DIR").join(" "),
             "ranks": one.ranks,
             "rates": one.rates().iter().map(row).collect::<Vec<_>>(),
             "cpu": row(&one.cpu()),

@@ -14,7 +14,7 @@ const TICKS: f64 = 100.0;
 /// Who is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// IOR's or mdtest's own program.
+    /// The tool's own program.
     Original,
     /// `sateen-bench`.
     Ours,
@@ -35,9 +35,11 @@ pub(crate) struct Place {
     /// The launcher and its options.
     pub(crate) launcher: Vec<String>,
     /// The original programs.
-    pub(crate) ior: PathBuf,
+    pub(crate) ior: Option<PathBuf>,
     /// The same.
-    pub(crate) mdtest: PathBuf,
+    pub(crate) mdtest: Option<PathBuf>,
+    /// The same.
+    pub(crate) iozone: Option<PathBuf>,
     /// Ours.
     pub(crate) ours: PathBuf,
     /// The folder that is measured.
@@ -54,7 +56,7 @@ impl Place {
         fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         // What was written before is not written back while this is measured.
         rustix::fs::sync();
-        let arguments = case.arguments(self.iterations, &dir.display().to_string());
+        let arguments = case.arguments(self.iterations, ranks, &dir.display().to_string());
         let mut command = self.command(side, case.tool, ranks)?;
         command.args(&arguments).stdin(Stdio::null());
         let before = children_cpu_s()?;
@@ -71,14 +73,28 @@ impl Place {
     }
 
     fn command(&self, side: Side, tool: Tool, ranks: u32) -> Result<Command, String> {
+        let original = |program: &Option<PathBuf>| {
+            program.clone().ok_or_else(|| format!("where is the original {}?", tool.name()))
+        };
+        if tool == Tool::Iozone {
+            let mut command = match side {
+                Side::Original => Command::new(original(&self.iozone)?),
+                Side::Ours => Command::new(&self.ours),
+            };
+            if side == Side::Ours {
+                let ranks = ranks.to_string();
+                command.args(["--quiet", "-np", &ranks, tool.name(), "--no-self-check"]);
+            }
+            return Ok(command);
+        }
         let (program, options) = self.launcher.split_first().ok_or("no launcher")?;
         let mut command = Command::new(program);
         command.args(options).args(["-np", &ranks.to_string()]);
         // Open MPI refuses root otherwise.
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         match (side, tool) {
-            (Side::Original, Tool::Ior) => command.arg(&self.ior),
-            (Side::Original, Tool::Mdtest) => command.arg(&self.mdtest),
+            (Side::Original, Tool::Ior) => command.arg(original(&self.ior)?),
+            (Side::Original, _) => command.arg(original(&self.mdtest)?),
             // What the original does not do at all is left out: a look at the nodes beforehand.
             (Side::Ours, _) => {
                 command.arg(&self.ours).args(["--quiet", tool.name(), "--no-self-check"])
@@ -107,6 +123,11 @@ impl Place {
                 let [_, _, mean, _] = out.rates.get(*rate).copied().filter(|_| whole)?;
                 Some(mean)
             }
+            // What the parent sees: all bytes over the time of all.
+            Tool::Iozone => parsers::iozone(text)
+                .into_iter()
+                .find(|row| row.test == **rate && row.ranks == ranks as usize)
+                .map(|row| row.parent),
         };
         let found = case.rates.iter().map(|rate| mean(rate).ok_or_else(|| lacks(rate)));
         found.collect()

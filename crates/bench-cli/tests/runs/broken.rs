@@ -201,3 +201,32 @@ fn an_io500_on_a_full_disk_is_said_and_cleaned_up_when_asked() {
     other.works("-np 2 io500 c.ini --cleanup");
     assert_eq!(folder.all(), ["data"]);
 }
+
+#[test]
+fn copies_that_srun_has_started_without_mpi_are_refused() {
+    let folder = Folder::new();
+    let run = |tasks: &str, more: Option<&str>| {
+        let mut command = folder.command("--quiet ior -w -b 64k -t 64k -o f");
+        command.env("SLURM_STEP_NUM_TASKS", tasks).env_remove("PMIX_RANK").env_remove("PMI_RANK");
+        more.map(|name| command.env(name, "0"));
+        command.output().unwrap()
+    };
+    let refused = run("4", None);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = text(&refused.stderr);
+    assert!(said.contains("srun has started this 4 times without MPI (--mpi=none)"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(run("1", None).status.success(), "one alone is no harm");
+    if !cfg!(feature = "mpi") {
+        let said = text(&run("4", Some("PMIX_RANK")).stderr);
+        assert!(said.contains("MPI has started this, but it was built without"), "{said}");
+    }
+}
+
+#[test]
+fn iozones_list_of_hosts_is_refused_in_words() {
+    let folder = Folder::new();
+    let said = folder.fails("iozone -+m hosts -t 2 -f f", 2);
+    assert!(said.contains("-+m: there is no list of hosts, MPI places the ranks"), "{said}");
+    assert_eq!(folder.all(), [""; 0]);
+}

@@ -307,7 +307,10 @@ fn wrong_data_makes_a_run_invalid() {
 fn another_program_may_find() {
     let config = format!("{SMALL}[find]\nexternal-script = ./find.sh\nexternal-extra-args = -x\n");
     let folder = folder(&config);
-    let script = "#!/bin/sh\n[ \"$1\" = -x ] || exit 1\necho some\necho MATCHED 5/1000\n";
+    // It is no rank: neither the ranks' memory nor the rank's number is there.
+    let script = "#!/bin/sh\n[ \"$1\" = -x ] || exit 1\n[ -z \"$SATEEN_BENCH_RANK\" ] || exit 2\n\
+                  [ \"$(readlink /proc/self/fd/0)\" = /dev/null ] || exit 3\n\
+                  echo some\necho MATCHED 5/1000\n";
     let path = folder.0.join("find.sh");
     fs::write(&path, script).unwrap();
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();

@@ -204,3 +204,15 @@ fn files_of_mpi_need_ranks_of_mpi() {
     }
     assert_eq!(folder.all(), ["c.ini"]);
 }
+
+#[test]
+fn one_line_of_options_does_for_writing_and_reading() {
+    let folder = Folder::new();
+    let with = "-e -u -b 64k -t 64k -o f -k";
+    let wrote = folder.works(&format!("-np 2 ior -w {with}"));
+    assert!(!wrote.contains("WARNING: -e") && wrote.contains("WARNING: -u: without"), "{wrote}");
+    let read = folder.works(&format!("-np 2 ior -r {with}"));
+    assert!(read.contains("WARNING: -e, -Y: nothing is written (-w)"), "{read}");
+    assert_eq!(originals::ior(&read).rows.len(), 1);
+    assert_eq!(folder.all(), ["f"], "-u without -F makes no directories");
+}

@@ -4,24 +4,13 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::originals;
 use crate::rig::{Folder, children, runs, text, until};
 
 /// The numbers of IOzone's lines: test, ranks, what children and the parent see.
 fn parsed(out: &str) -> Vec<(String, usize, f64, f64)> {
-    let mut found = Vec::new();
-    let mut children = 0.0;
-    for line in out.lines().map(str::trim) {
-        let Some((what, value)) = line.split_once('=') else { continue };
-        let value = value.split_whitespace().next().unwrap();
-        if what.starts_with("Children see throughput for") {
-            children = value.parse().unwrap();
-        } else if let Some(rest) = what.strip_prefix("Parent sees throughput for") {
-            let (ranks, name) = rest.trim().split_once(' ').unwrap();
-            let ranks = ranks.parse().unwrap();
-            found.push((name.trim().to_owned(), ranks, children, value.parse().unwrap()));
-        }
-    }
-    found
+    let rows = originals::iozone(out).into_iter();
+    rows.map(|row| (row.test, row.ranks, row.children, row.parent)).collect()
 }
 
 const ALL: [&str; 13] = [

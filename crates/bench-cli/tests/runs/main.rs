@@ -4,6 +4,7 @@
 
 mod broken;
 mod data;
+mod forms;
 mod io500;
 mod ior;
 mod iozone;

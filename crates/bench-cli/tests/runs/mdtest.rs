@@ -3,7 +3,7 @@
 use crate::originals;
 use crate::rig::Folder;
 
-const ALL: [&str; 10] = [
+pub(crate) const ALL: [&str; 10] = [
     "Directory creation",
     "Directory removal",
     "Directory rename",
@@ -122,4 +122,27 @@ fn the_engine_alone_needs_no_files() {
     let text = folder.works("-np 2 mdtest -a DUMMY -n 10000 -d x");
     assert_eq!(originals::mdtest(&text).rates.len(), ALL.len());
     assert_eq!(folder.all(), [""; 0]);
+}
+
+#[test]
+fn a_single_directory_is_not_renamed() {
+    let folder = Folder::new();
+    let out = originals::mdtest(&folder.works("-np 2 mdtest -n 1 -d x -P"));
+    assert_eq!(out.rates["Directory rename"], [0.0; 4]);
+    assert_eq!(out.times["Directory rename"], [0.0; 4]);
+    assert!(out.rates["Directory creation"][0] > 0.0);
+    let out = originals::mdtest(&folder.works("-np 2 mdtest -n 2 -d x"));
+    assert!(out.rates["Directory rename"][0] > 0.0);
+}
+
+#[test]
+fn each_iteration_is_said_if_asked_for() {
+    let folder = Folder::new();
+    let line = "mdtest -F -n 10 -i 2 -d x";
+    let text = folder.works(&format!("{line} -v"));
+    let said = text.split("\n\nSUMMARY").next().unwrap();
+    assert!(said.contains("main: * iteration 2 *\n   File creation     : "), "{text}");
+    assert_eq!(said.matches(" ops/sec").count(), 2 * 6, "{text}");
+    originals::mdtest(&text);
+    assert!(!folder.works(line).contains("iteration 2"));
 }

@@ -1,4 +1,4 @@
-//! Parsers of what IOR and mdtest print, written from their formats and knowing nothing of
+//! Parsers of what IOR, mdtest and IOzone print, written from their formats and knowing nothing of
 //! this program.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,8 @@ pub(crate) struct IorOutput {
 /// Reads what IOR printed.
 pub(crate) fn ior(text: &str) -> IorOutput {
     let mut lines = text.lines();
-    assert!(lines.next().unwrap().starts_with("IOR-4."), "{text}");
+    let first = lines.next().unwrap();
+    assert!(is_version(first, "IOR-", ": MPI Coordinated Test"), "{first}");
     let mut out = IorOutput {
         options: BTreeMap::new(),
         rows: Vec::new(),
@@ -82,16 +83,34 @@ fn summary<'a>(out: &mut IorOutput, title: &str, lines: &mut impl Iterator<Item 
         let again = titles.iter().filter(|one| one.trim_end_matches('2') == word).count();
         titles.push(if again > 0 { format!("{word}2") } else { word.to_owned() });
     }
+    let mut ended = false;
     for line in lines.by_ref() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // IOR's own table is followed by a line without an empty one between.
-        if words.is_empty() || words[0] == "Finished" {
-            return;
+        // IOR's own table is followed by this line without anything between.
+        if line.starts_with("Finished ") {
+            ended = true;
+            break;
         }
+        if words.is_empty() {
+            continue;
+        }
+        assert!(["write", "read"].contains(&words[0]), "nothing else stands there: {line:?}");
         assert_eq!(words.len(), titles.len(), "{title}\n{line}");
         let row = titles.iter().cloned().zip(words.iter().map(|word| (*word).to_owned()));
-        out.summary.insert(words[0].to_owned(), row.collect());
+        let again = out.summary.insert(words[0].to_owned(), row.collect());
+        assert!(again.is_none(), "{line}");
     }
+    assert!(ended, "the summary has no end");
+}
+
+/// Whether a line begins with a version of digits and dots between these two, as releases have
+/// it; the originals' development versions say so behind them.
+fn is_version(line: &str, before: &str, after: &str) -> bool {
+    let rest = line.strip_prefix(before).and_then(|rest| rest.split_once(after));
+    rest.is_some_and(|(version, _)| {
+        let version = version.strip_suffix("+dev").unwrap_or(version);
+        !version.is_empty() && version.chars().all(|one| one == '.' || one.is_ascii_digit())
+    })
 }
 
 /// What mdtest printed: tasks, nodes, and the SUMMARY's rows as max, min, mean, deviation.
@@ -119,13 +138,21 @@ pub(crate) fn mdtest(text: &str) -> MdtestOutput {
     let mut in_table = false;
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        if line.starts_with("mdtest-") && line.contains("was launched with") {
+        if line.starts_with("mdtest-") {
+            assert!(is_version(line, "mdtest-", " was launched with "), "{line}");
             out.tasks = words[4].parse().unwrap();
             out.nodes = words[8].parse().unwrap();
+        } else if let Some(map) = line.strip_prefix("Nodemap: ") {
+            assert!(map.len() == out.tasks && map.starts_with('1'), "{line}");
         } else if line.starts_with("SUMMARY ") {
-            rates = line.starts_with("SUMMARY rate");
-            let count = line.split("(of ").nth(1).unwrap().split(' ').next().unwrap();
-            out.iterations = count.parse().unwrap();
+            let (what, count) = line.split_once(" (of ").unwrap();
+            // Only the development version has units here.
+            let developed = text.contains("+dev was launched with ");
+            let units = ["SUMMARY rate (in ops/sec):", "SUMMARY time (in ms/op):"];
+            rates = what.starts_with("SUMMARY rate");
+            let release = ["SUMMARY rate:", "SUMMARY time:"].contains(&what);
+            assert!(release || developed && units.contains(&what), "{line}");
+            out.iterations = count.strip_suffix(" iterations)").unwrap().parse().unwrap();
             in_table = true;
         } else if line.trim().is_empty() {
             in_table = false;
@@ -133,8 +160,38 @@ pub(crate) fn mdtest(text: &str) -> MdtestOutput {
             let name = format!("{} {}", words[0], words[1]);
             let mut values = words[2..].iter().map(|word| word.parse().unwrap());
             let values = std::array::from_fn(|_| values.next().unwrap());
-            if rates { &mut out.rates } else { &mut out.times }.insert(name, values);
+            let table = if rates { &mut out.rates } else { &mut out.times };
+            assert!(table.insert(name, values).is_none(), "{line}");
         }
     }
     out
+}
+
+/// A test of IOzone's throughput mode.
+#[derive(Debug)]
+pub(crate) struct IozoneRow {
+    /// As IOzone calls those who make it: `initial writers`.
+    pub(crate) test: String,
+    pub(crate) ranks: usize,
+    /// What the children see together, and what the parent sees.
+    pub(crate) children: f64,
+    pub(crate) parent: f64,
+}
+
+/// Reads what IOzone printed.
+pub(crate) fn iozone(text: &str) -> Vec<IozoneRow> {
+    let mut found = Vec::new();
+    let mut children = 0.0;
+    for line in text.lines().map(str::trim) {
+        let Some((what, value)) = line.split_once('=') else { continue };
+        let value = value.split_whitespace().next().unwrap_or_default();
+        if what.starts_with("Children see throughput for") {
+            children = value.parse().unwrap();
+        } else if let Some(rest) = what.strip_prefix("Parent sees throughput for") {
+            let (ranks, test) = rest.trim().split_once(' ').unwrap();
+            let (ranks, parent) = (ranks.parse().unwrap(), value.parse().unwrap());
+            found.push(IozoneRow { test: test.trim().to_owned(), ranks, children, parent });
+        }
+    }
+    found
 }

@@ -271,8 +271,41 @@ fn what_earlier_runs_have_left() {
     folder.works("-np 4 ior -w -F -b 64k -t 64k -o f -k");
     let said = message(&json(&folder, line), "W-LEFTOVERS");
     assert!(said.contains("4 names of earlier runs, the first is f.00000000"), "{said}");
+    let line = "-np 2 ior -w -F -u -b 64k -t 64k -o g";
+    assert!(!has(&json(&folder, &format!("{line} -k")), "W-LEFTOVERS", None));
+    let said = message(&json(&folder, line), "W-LEFTOVERS");
+    assert!(said.contains(" holds g.0000000"), "in the ranks' own directories: {said}");
     let line = "mdtest -F -n 2 -C -d x";
     assert!(!has(&json(&folder, line), "W-LEFTOVERS", None));
     let said = message(&json(&folder, &format!("{line} -r")), "W-LEFTOVERS");
     assert!(said.contains("x holds test-dir.0-0 of an earlier run"), "{said}");
+}
+
+#[test]
+fn what_another_run_has_left_in_memory() {
+    let folder = Folder::new();
+    // Where files are memory anyway, that is what is said (TMPFS_MAGIC); an overlay hides what is
+    // in memory of the files below it (OVERLAYFS_SUPER_MAGIC), and so do kernels before 6.5.
+    let kind = rustix::fs::statfs(&folder.0).unwrap().f_type;
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|word| word.trim().parse::<u32>().unwrap_or(0));
+    let release = (numbers.next().unwrap(), numbers.next().unwrap_or(0));
+    if kind == 0x0102_1994 || kind == 0x794c_7630 || release < (6, 5) {
+        eprintln!("nothing tells here what is in memory of a file");
+        return;
+    }
+    for how in ["-F", ""] {
+        let with = format!("{how} -b 1m -t 64k -o f -k");
+        folder.works(&format!("-np 2 ior -w {with}"));
+        let said = message(&json(&folder, &format!("-np 2 ior -r {with}")), "W-CACHE");
+        assert!(said.contains(" in memory that it read, before it began (100 %)"), "{how}: {said}");
+        let past = json(&folder, &format!("-np 2 ior -r -B {with}"));
+        assert!(!past.to_string().contains("before it began"), "{past}");
+        let own = json(&folder, &format!("-np 2 ior -w -r {with}"));
+        assert!(!own.to_string().contains("before it began"), "{own}");
+        for rank in 0..2 {
+            let _ = std::fs::remove_file(folder.0.join(format!("f.{rank:08}")));
+        }
+        let _ = std::fs::remove_file(folder.0.join("f"));
+    }
 }

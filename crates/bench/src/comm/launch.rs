@@ -24,6 +24,9 @@ use crate::error::{EXIT_FAILED, EXIT_USAGE, EXIT_WRONG_DATA, Error, Result};
 
 /// How long ranks may take to clean up after the order to stop.
 const GRACE: Duration = Duration::from_secs(30);
+/// How long those that were killed may take to end. One that waits in a call of a file system
+/// which does not answer (state D) takes no signal until it does.
+const KILLED: Duration = Duration::from_secs(5);
 
 /// A rank's process.
 struct Rank {
@@ -110,17 +113,41 @@ fn watch(board: &Board, ranks: &mut [Rank], signals: &mut Signals) -> Option<i32
     }
 }
 
-/// Gives those that run the time to leave, and kills who does not.
+/// Gives those that run the time to leave, and kills who does not; whoever does not end even
+/// then is named and left behind.
 fn end(ranks: &mut [Rank]) {
-    let all = within(GRACE, || ranks.iter_mut().all(Rank::has_ended));
-    if all {
+    if all_end(ranks, GRACE) {
         return;
     }
     for rank in ranks.iter_mut().filter(|rank| rank.ended.is_none()) {
         // It may have ended just now.
         let _ = rank.child.kill();
-        rank.ended = rank.child.wait().ok();
     }
+    if !all_end(ranks, KILLED) {
+        for (number, rank) in ranks.iter().enumerate().filter(|(_, rank)| rank.ended.is_none()) {
+            eprintln!("sateen-bench: {}", left_behind(number, rank.child.id()));
+        }
+    }
+}
+
+/// Whether all of them end within a time.
+fn all_end(ranks: &mut [Rank], limit: Duration) -> bool {
+    // All are asked each time: of those that have ended nobody is to be left out.
+    within(limit, || {
+        ranks.iter_mut().filter_map(|rank| (!rank.has_ended()).then_some(())).count() == 0
+    })
+}
+
+/// What is said of a rank that outlives being killed, with what the system says of it.
+fn left_behind(number: usize, pid: u32) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before it may hold anything, brackets and spaces as well.
+    let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
+    let state = state.map_or(String::new(), |state| format!(", state {state}"));
+    format!(
+        "rank {number} (process {pid}{state}) was killed and does not end: it waits for a file \
+         system that does not answer, and was left behind"
+    )
 }
 
 /// Says what went wrong, and what the exit code is.
@@ -136,4 +163,26 @@ fn conclude(board: &Board, ranks: &[Rank], signal: Option<i32>) -> u8 {
         None => EXIT_FAILED,
     };
     ranks.iter().map(code).max().unwrap_or(EXIT_FAILED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_end_is_named_with_its_state() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut ranks = [Rank { child, ended: None }];
+        assert!(!all_end(&mut ranks, Duration::from_millis(30)), "nobody has ended it");
+        let pid = ranks[0].child.id();
+        let said = left_behind(3, pid);
+        let wanted = format!("rank 3 (process {pid}, state S) was killed and does not end");
+        assert!(said.starts_with(&wanted), "{said}");
+        ranks[0].child.kill().unwrap();
+        assert!(all_end(&mut ranks, KILLED));
+        child = Command::new("true").spawn().unwrap();
+        let mut ranks = [Rank { child, ended: None }];
+        end(&mut ranks);
+        assert!(ranks[0].ended.unwrap().success());
+    }
 }

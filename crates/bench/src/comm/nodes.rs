@@ -16,6 +16,8 @@ pub struct Nodes {
     pub by_slot: bool,
     /// The root's host name.
     pub root: String,
+    /// Of each rank, whether it is on the root's node.
+    pub with_root: Vec<bool>,
 }
 
 /// The name of this host.
@@ -38,6 +40,7 @@ impl Nodes {
         Self {
             count: names.iter().collect::<BTreeSet<_>>().len(),
             ranks_on_root: names.iter().filter(|name| **name == root).count(),
+            with_root: names.iter().map(|name| *name == root).collect(),
             by_slot: names.get(1).is_none_or(|second| *second == root),
             root: root.to_owned(),
         }
@@ -51,7 +54,9 @@ mod tests {
     #[test]
     fn ranks_are_counted_by_host() {
         let nodes = Nodes::of(&["a", "a", "b", "b", "c"]);
-        let wanted = Nodes { count: 3, ranks_on_root: 2, by_slot: true, root: "a".into() };
+        let with_root = vec![true, true, false, false, false];
+        let wanted =
+            Nodes { count: 3, ranks_on_root: 2, by_slot: true, root: "a".into(), with_root };
         assert_eq!(nodes, wanted);
         let dealt = Nodes::of(&["a", "b", "a", "b"]);
         assert_eq!((dealt.count, dealt.ranks_on_root, dealt.by_slot), (2, 2, false));

@@ -11,18 +11,23 @@ use crate::size::{GIB, MIB, TIB};
 
 pub(crate) use sateen_report::{put, putln};
 
+/// This program's own version. Where an original has its version, the one stands there whose
+/// form it is: digits alone, since that is what parsers take.
+pub(crate) const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// What marks a JSON document as one of ours, so that `report` knows what it reads.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Mark {
     /// Changes when an older `report` would read it wrongly.
     format: u32,
     program: &'static str,
+    version: &'static str,
 }
 
 impl Mark {
     /// Of a workload.
     pub fn of(program: &'static str) -> Self {
-        Self { format: 1, program }
+        Self { format: 1, program, version: OWN_VERSION }
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::{Code, Pitfall, Placement};
 use crate::error::{Error, Result};
 use crate::size::human;
+use crate::sys;
 
 /// Where the kernel is told to drop its caches.
 const DROP: &str = "/proc/sys/vm/drop_caches";
@@ -19,6 +20,8 @@ const DROP: &str = "/proc/sys/vm/drop_caches";
 const DROP_ALL: &str = "3";
 /// A device must have delivered this share of what was read.
 const DELIVERED_SHARE_MIN: f64 = 0.9;
+/// Of what is to be read, no more than this share may be in memory before.
+const RESIDENT_SHARE_MAX: f64 = 0.1;
 /// Where the kernel counts what it has fetched from devices for this process.
 const FETCHED: &str = "/proc/self/io";
 
@@ -178,6 +181,7 @@ pub(super) fn found(
     placement: &Placement,
     source: &Source,
     limits: Limits,
+    earlier: bool,
 ) -> Vec<Pitfall> {
     let sums = placement.sums(reading.bytes.iter().copied().enumerate());
     let delivered = placement.sums(reading.delivered.iter().copied().enumerate());
@@ -199,8 +203,13 @@ pub(super) fn found(
         found.push(Pitfall::new(Code::Cache, Some(reading.phase), 1.0, message));
     } else if reading.own && !reading.direct {
         let most = sums.iter().copied().max().unwrap_or(0);
+        let written = if earlier {
+            "what an earlier run has written there"
+        } else {
+            "what it has just written"
+        };
         let message = format!(
-            "each node reads what it has just written, up to {}, and may have it in memory: read \
+            "each node reads {written}, up to {}, and may have it in memory: read \
              another node's data (-C on several nodes), drop caches (--drop-caches), read past \
              the cache (-B), or block the memory (memblock)",
             human(most)
@@ -243,6 +252,53 @@ fn not_delivered(phase: &'static str, name: &str, bytes: u64, delivered: u64) ->
             "{name} read {bytes}, and its device delivered {delivered}: the rest came from memory"
         );
         Pitfall::new(Code::Cache, Some(phase), 2.0 - share, message)
+    })
+}
+
+/// What of the files that a rank is to read is in its node's memory already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Resident {
+    /// Bytes in memory.
+    pub(super) bytes: u64,
+    /// Bytes of all.
+    pub(super) of: u64,
+}
+
+impl Resident {
+    /// Of a file; nothing of one of which the kernel does not say.
+    pub(super) fn of(path: &Path) -> Self {
+        let look = || {
+            let file = fs::File::open(path).ok()?;
+            let of = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
+            // The last page may be larger than what is left of the file.
+            Some(Self { bytes: sys::cached(&file).ok()?.min(of), of })
+        };
+        look().unwrap_or_default()
+    }
+}
+
+/// What is wrong with reading files of which so much is in memory before.
+pub(super) fn resident(
+    phase: &'static str,
+    all: &[Resident],
+    placement: &Placement,
+) -> Option<Pitfall> {
+    let sums = |part: fn(&Resident) -> u64| placement.sums(all.iter().map(part).enumerate());
+    let nodes = sums(|one| one.bytes).into_iter().zip(sums(|one| one.of)).enumerate();
+    let share = |(_, (bytes, of)): &(usize, (u64, u64))| *bytes as f64 / (*of).max(1) as f64;
+    let worst = nodes.max_by(|a, b| share(a).total_cmp(&share(b)))?;
+    let (share, (node, (bytes, of))) = (share(&worst), worst);
+    (share > RESIDENT_SHARE_MAX).then(|| {
+        let message = format!(
+            "{} had {} of the {} in memory that it read, before it began ({:.0} %): drop caches \
+             (--drop-caches), read past the cache (-B), or block the memory (memblock)",
+            placement.name(node),
+            human(bytes),
+            human(of),
+            share * 100.0
+        );
+        // It is known, and says more than what was delivered meanwhile.
+        Pitfall::new(Code::Cache, Some(phase), 2.0 + share, message)
     })
 }
 
@@ -289,7 +345,7 @@ mod tests {
 
     fn codes(reading: &Reading, source: &Source, limits: Limits) -> Vec<(Code, String)> {
         let placement = Placement::said(2, 1, 2);
-        let found = found(reading, &placement, source, limits);
+        let found = found(reading, &placement, source, limits, false);
         found.into_iter().map(|one| (one.code, one.message)).collect()
     }
 
@@ -359,6 +415,29 @@ mod tests {
             codes(&READING, &Source::Memory("tmpfs".into()), NO)[0].1.contains("tmpfs is memory")
         );
         assert_eq!(codes(&own, &Source::None, NO), []);
+        let just_now = &codes(&own, &Source::Remote, NO)[0].1;
+        assert!(just_now.contains("what it has just written"), "{just_now}");
+        let old = found(&own, &Placement::said(2, 1, 2), &Source::Remote, NO, true);
+        assert!(old[0].message.contains("what an earlier run has written there"), "{old:?}");
+    }
+
+    #[test]
+    fn files_that_are_in_memory_before_are_found() {
+        let placement = Placement::said(2, 2, 4);
+        let found = |all: &[(u64, u64)]| {
+            let all: Vec<Resident> =
+                all.iter().map(|(bytes, of)| Resident { bytes: *bytes, of: *of }).collect();
+            resident("read", &all, &placement).map(|one| one.message)
+        };
+        let mib = 1 << 20;
+        assert_eq!(found(&[(0, 0); 4]), None, "nothing is known");
+        assert_eq!(found(&[(mib, 10 * mib); 4]), None, "a tenth may be");
+        // A rank of the second node has all of its file there, the other none.
+        let said = found(&[(0, mib), (0, mib), (mib, mib), (0, mib)]).unwrap();
+        assert!(said.starts_with("node1 had 1 MiB of the 2 MiB in memory"), "{said}");
+        assert!(said.contains("(50 %)"), "{said}");
+        assert_eq!(Resident::of(Path::new("/no/such/file")), Resident::default());
+        assert_eq!(Resident::of(Path::new("/")), Resident::default(), "no file");
     }
 
     #[test]

@@ -48,7 +48,8 @@ impl Latencies {
         self.0.saturating_record(ns);
     }
 
-    /// Those of all ranks, at all ranks.
+    /// Those of all ranks, at the root; none at the others, who would have to take in what
+    /// thousands have to say.
     pub fn gather(&self, comm: &dyn Communicator) -> Result<Self> {
         let mut bytes = Vec::new();
         for value in self.0.iter_recorded() {
@@ -56,7 +57,7 @@ impl Latencies {
             bytes.extend_from_slice(&value.count_at_value().to_le_bytes());
         }
         let mut all = Self::new()?;
-        for theirs in comm.all_gather(&bytes)? {
+        for theirs in comm.gather(&bytes)? {
             for pair in theirs.chunks_exact(16) {
                 let (value, count) = pair.split_at_checked(8).unwrap_or_default();
                 let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);

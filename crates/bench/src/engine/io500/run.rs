@@ -9,7 +9,7 @@
 //! Whatever ends it early, what is done stays, for going on (`--resume`) or removing
 //! (`--cleanup`): a run takes hours.
 
-use std::process::Command;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::Io500;
@@ -19,7 +19,7 @@ use super::phase::{Phase, Work};
 use super::place::{self, Plan};
 use super::record;
 use super::results::Results;
-use crate::comm::{Communicator, Nodes, Reduce};
+use crate::comm::{Communicator, Nodes, Reduce, outside};
 use crate::engine::{Setting, ior, mdtest};
 use crate::error::{EXIT_WRONG_DATA, Error, Result};
 use crate::guard::{self, Code, Guard, Pitfall, Placement};
@@ -353,11 +353,13 @@ impl Run<'_> {
             }
         }
         // Nodes have been looked at, and what is read was written by a phase before.
-        let guard = &guard::Options {
-            no_self_check: true,
-            written_before: !self.cold,
-            ..self.setting.guard.clone()
+        let written_before = match (self.cold, &plan.files_of) {
+            (true, _) => guard::Before::Unknown,
+            (false, None) => guard::Before::JustNow,
+            (false, Some(_)) => guard::Before::Earlier,
         };
+        let guard =
+            &guard::Options { no_self_check: true, written_before, ..self.setting.guard.clone() };
         let own = self.setting.clone();
         let own = Setting { command_line: words, json: false, out: Some(&file), guard, ..own };
         match work {
@@ -488,7 +490,7 @@ impl Run<'_> {
         if self.comm.is_root() {
             let start = Instant::now();
             // The parameters have no characters that a shell would read, but for the pattern.
-            let output = Command::new("sh").arg("-c").arg(exe.replace("*01*", "'*01*'")).output();
+            let output = outside(&exe.replace("*01*", "'*01*'")).output();
             let output =
                 output.map_err(|error| Error::system(&format!("start {script}"), error))?;
             let seconds = start.elapsed().as_secs_f64();
@@ -517,8 +519,7 @@ impl Run<'_> {
 
 /// Calls a command; its exit code.
 fn shell(command: &str) -> Result<u64> {
-    let status =
-        Command::new("sh").arg("-c").arg(command).stdout(std::process::Stdio::null()).status();
+    let status = outside(command).stdout(Stdio::null()).status();
     let status = status.map_err(|error| Error::system("start sh", error))?;
     Ok(status.code().and_then(|code| u64::try_from(code).ok()).unwrap_or(255))
 }

@@ -50,8 +50,12 @@ impl Files<'_> {
 
     /// The directories that files are in, and how their names begin there.
     pub(super) fn places(&self) -> Vec<(PathBuf, String)> {
-        let names = self.test.file.split('@').map(PathBuf::from);
         let named = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into());
+        if self.directory(0).is_some() {
+            let of = |rank| Some((self.directory(rank)?, named(&self.named(rank))?));
+            return (0..self.ranks).filter_map(of).collect();
+        }
+        let names = self.test.file.split('@').map(PathBuf::from);
         names.filter_map(|path| Some((beside(&path), named(&path)?))).collect()
     }
 
@@ -127,6 +131,18 @@ mod tests {
     }
 
     #[test]
+    fn leftovers_are_where_files_are() {
+        let places = |line: &str| {
+            let test = ior(line);
+            let all = Files { test: &test, ranks: 2 }.places().into_iter();
+            all.map(|(dir, name)| format!("{} {name}", dir.display())).collect::<Vec<_>>()
+        };
+        assert_eq!(places("-o /x/f"), ["/x f"]);
+        assert_eq!(places("-o /x/f@/y/g -F"), ["/x f", "/y g"]);
+        assert_eq!(places("-o /x/f -F -u"), ["/x/0 f", "/x/1 f"], "each in a directory");
+    }
+
+    #[test]
     fn files_are_named_as_ior_names_them() {
         assert_eq!(path("-o /x/f", 3), "/x/f");
         assert_eq!(path("-o /x/f -m", 3), "/x/f.2");
@@ -146,7 +162,13 @@ mod tests {
 
     #[test]
     fn readers_move_by_whole_nodes() {
-        let slots = Nodes { count: 2, ranks_on_root: 2, by_slot: true, root: "a".into() };
+        let slots = Nodes {
+            count: 2,
+            ranks_on_root: 2,
+            by_slot: true,
+            root: "a".into(),
+            with_root: vec![],
+        };
         let dealt = Nodes { by_slot: false, ..slots.clone() };
         assert_eq!(reads("", &slots, 4, 0), [0, 1, 2, 3]);
         assert_eq!(reads("-C", &slots, 4, 0), [2, 3, 0, 1]);
@@ -159,7 +181,13 @@ mod tests {
 
     #[test]
     fn readers_by_chance_stay_away_from_their_node() {
-        let nodes = Nodes { count: 4, ranks_on_root: 2, by_slot: true, root: "a".into() };
+        let nodes = Nodes {
+            count: 4,
+            ranks_on_root: 2,
+            by_slot: true,
+            root: "a".into(),
+            with_root: vec![],
+        };
         for seed in 0..20 {
             let found = reads(&format!("-Z -X {seed}"), &nodes, 8, 0);
             assert!(found.iter().enumerate().all(|(rank, reads)| (reads + 8 - rank) % 8 >= 2));

@@ -36,6 +36,7 @@ pub(super) fn run<I: FileInterface>(
     setting: &Setting,
 ) -> Result<Outcome> {
     let mut nodes = Nodes::find(comm)?;
+    let clock = Clock::agree(comm, nodes.count)?;
     nodes.count = test.more.nodes.unwrap_or(nodes.count);
     nodes.ranks_on_root = test.more.ranks_on_root.unwrap_or(nodes.ranks_on_root).min(comm.size());
     let seconds = when::unix_seconds();
@@ -70,7 +71,6 @@ pub(super) fn run<I: FileInterface>(
         random: test.random_offset,
         seed,
     };
-    let clock = Clock::agree(comm, nodes.count)?;
     let buffer = Buffer::new(usize::try_from(test.transfer).unwrap_or(0));
     let all = (Latencies::new()?, Latencies::new()?);
     let mut run = Run {
@@ -169,6 +169,7 @@ struct Run<'a, I> {
 
 impl<I: FileInterface> Run<'_, I> {
     fn repetitions(&mut self) -> Result<()> {
+        self.warn_of_idle_options()?;
         self.warn_of_existing()?;
         let moved = self.test.reorder && self.comm.size() > 1;
         if moved && self.nodes.ranks_on_root == self.comm.size() {
@@ -191,6 +192,18 @@ impl<I: FileInterface> Run<'_, I> {
             if !(self.test.keep || keep) {
                 self.remove(repetition)?;
             }
+        }
+        Ok(())
+    }
+
+    /// What was asked for and changes nothing: scripts give one line of options to all runs.
+    fn warn_of_idle_options(&mut self) -> Result<()> {
+        let test = self.test;
+        if (test.fsync || test.fsync_per_write) && !test.write {
+            self.warn("-e, -Y: nothing is written (-w) that could be made durable".into())?;
+        }
+        if test.unique_dir && !test.file_per_rank {
+            self.warn("-u: without a file for each rank (-F) there are no directories".into())?;
         }
         Ok(())
     }
@@ -254,6 +267,9 @@ impl<I: FileInterface> Run<'_, I> {
         let path = self.files.path(rank, repetition);
         pause(self.comm, self.test.delay)?;
         let access = if self.test.check_read { Access::Check } else { Access::Read };
+        if self.written.is_none() && !self.test.direct {
+            self.guard.before_reading_others(Kind::Read.name(), &path)?;
+        }
         let limits = self.limits(self.available(rank)?);
         let (measured, moved, beside) = self.phase(access, repetition, rank, &path, &limits)?;
         self.conclude(Kind::Read, repetition, measured, moved, beside)?;

@@ -69,7 +69,6 @@ fn phases(test: &Ior) -> Result<()> {
             "-o, -u: several files (@) cannot have directories of their own",
         ),
         (several && !test.file_per_rank, "-o: several files (@) need a file for each rank (-F)"),
-        (test.unique_dir && !test.file_per_rank, "-u: it needs a file for each rank (-F)"),
         (
             test.check_read && !test.write && test.signature.is_none(),
             "-R: what another run has written can be checked only with its signature (-G)",
@@ -79,10 +78,6 @@ fn phases(test: &Ior) -> Result<()> {
             "-W: what another run has written can be checked only with its signature (-G)",
         ),
         (checks && test.api == Api::Dummy, "-R, -W: -a DUMMY keeps no data that could be checked"),
-        (
-            (test.fsync || test.fsync_per_write) && !test.write,
-            "-e, -Y: nothing is written (-w) that could be made durable",
-        ),
         (
             test.more.summary_file.is_some() && test.more.format.is_none(),
             "-O summaryFile: say its form with -O summaryFormat=default, JSON or CSV",
@@ -183,13 +178,10 @@ mod tests {
             "-o a@@b -F",
             "-o dir/",
             "-F -u -o a@b",
-            "-u",
             "-R",
             "-W",
             "-r -R",
             "-a DUMMY -w -R",
-            "-r -e",
-            "-r -Y",
             "-O summaryFile=x",
             "-C -Z",
             "-z -Z",
@@ -229,6 +221,9 @@ mod tests {
             "-F -o a/f@b/f",
             "-w -k -D 1 -O stoneWallingWearOut=1,stoneWallingStatusFile=x",
             "-a dummy -b 1g -t 8",
+            "-r -e",
+            "-r -Y",
+            "-u",
         ] {
             let test = ior(line).resolved().unwrap();
             check(&test, 4).unwrap_or_else(|error| panic!("{line}: {error}"));

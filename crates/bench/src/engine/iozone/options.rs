@@ -1,6 +1,8 @@
 //! IOzone's options, and what makes no sense. Letters and meanings are those of its throughput
 //! mode (`-t`), in which alone ranks make sense.
 
+use std::path::PathBuf;
+
 use clap::{ArgAction, Args};
 
 use super::pattern::Test;
@@ -76,6 +78,9 @@ pub struct Iozone {
     /// Percentage of the ranks that read in the mixed test [default: every second].
     #[arg(long = "+p", value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub readers: Option<u8>,
+    /// IOzone's list of the hosts: refused, MPI places the ranks.
+    #[arg(long = "+m", value_name = "FILE", hide = true)]
+    pub hosts: Option<PathBuf>,
     /// What is measured: a directory (POSIX), or nothing (DUMMY).
     #[arg(long = "api", value_name = "API", default_value = "POSIX", ignore_case = true)]
     pub api: Api,
@@ -114,6 +119,12 @@ impl Iozone {
 
     /// Refuses what makes no sense for so many ranks.
     pub(super) fn check(&self, ranks: usize) -> Result<()> {
+        if self.hosts.is_some() {
+            return Err(Error::usage(
+                "-+m: there is no list of hosts, MPI places the ranks: start this under mpirun or \
+                 srun (mpirun --hostfile FILE), or with -np N on this host",
+            ));
+        }
         let rounds = self.rounds(ranks);
         let most = rounds.iter().copied().max().unwrap_or(0);
         let strange = self.tests.iter().find(|test| !NUMBERS.contains(test));

@@ -45,7 +45,7 @@ pub(super) enum Way {
 
 impl Test {
     /// All, in the order of a run.
-    pub(super) const ALL: [Self; 13] = [
+    pub const ALL: [Self; 13] = [
         Self::InitialWrite,
         Self::Rewrite,
         Self::Read,

@@ -114,7 +114,7 @@ pub struct Mdtest {
     /// Seconds to wait before the directories and before the files of each iteration.
     #[arg(short = 'p', value_name = "SECONDS", default_value_t = 0)]
     pub delay: u64,
-    /// More of what is done.
+    /// Seconds and rate of each phase of each iteration, before the tables.
     #[arg(short = 'v', action = ArgAction::Count)]
     pub verbose: u8,
 }

@@ -9,15 +9,15 @@ use super::options::Mdtest;
 use super::outcome::Rate;
 use crate::comm::{Communicator, Nodes};
 use crate::engine::Setting;
-use crate::engine::shown::{Mark, Room, document, put, putln};
+use crate::engine::shown::{Mark, OWN_VERSION, Room, document, put, putln};
 use crate::error::Result;
 use crate::guard::{Pitfall, Spread};
 use crate::progress::Series;
 use crate::stats::{Deviation, Latencies, Quantiles, Summary};
 use crate::when;
 
-/// The version of mdtest whose form it is, and whose program says it.
-const VERSION: &str = concat!("4.1.0+sateen-", env!("CARGO_PKG_VERSION"));
+/// The version of mdtest whose form it is.
+const VERSION: &str = "4.0.0";
 
 /// What is measured of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -257,9 +257,13 @@ impl<'a> Report<'a> {
         let program = words.next().map_or("", String::as_str);
         let words: String = words.map(|word| format!(" '{word}'")).collect();
         putln!(out, "Command line used: {program}{words}");
+        putln!(out, "This is sateen-bench {OWN_VERSION}, in mdtest's form");
         if let Some(room) = room {
             out.push_str(&room.lines(place.as_ref()));
         }
+        let map: String =
+            nodes.with_root.iter().map(|with| if *with { '1' } else { '0' }).collect();
+        putln!(out, "Nodemap: {map}");
         if *stride > 0 {
             putln!(out, "Shifting ranks by {stride} for each phase.");
         }
@@ -287,9 +291,26 @@ impl<'a> Report<'a> {
         phase.of_trees() || if phase.of_dirs() { test.dirs_only } else { test.files_only }
     }
 
+    /// Each phase of each iteration, in mdtest's words.
+    fn each(&self, rows: &AllRows) -> String {
+        let mut out = String::from("\n   Operation               Duration              Rate\n");
+        out.push_str("   ---------               --------              ----\n");
+        for iteration in 0..self.about.test.iterations {
+            putln!(out, "main: * iteration {} *", iteration + 1);
+            for phase in PHASES.into_iter().filter(|phase| self.shows(*phase)) {
+                let at = |times| rows.values(phase, times).get(iteration).copied();
+                let (Some(seconds), Some(rate)) = (at(true), at(false)) else { continue };
+                let name = phase.name();
+                putln!(out, "   {name:<18}: {seconds:>14.3} sec, {rate:>14.3} ops/sec");
+            }
+        }
+        out
+    }
+
     fn table(&self, rows: &AllRows, times: bool) -> String {
         let iterations = self.about.test.iterations;
-        let title = if times { "time (in seconds)" } else { "rate (in ops/sec)" };
+        // Units in this line are what comes after mdtest's release 4.0.0.
+        let title = if times { "time" } else { "rate" };
         let mut out = format!("\nSUMMARY {title}: (of {iterations} iterations)\n");
         let pad = " ".repeat(15);
         putln!(out, "   Operation     {pad} Max            Min           Mean        Std Dev");
@@ -305,10 +326,10 @@ impl<'a> Report<'a> {
     /// What mdtest does not have: the middle of the iterations, and the ranks beside each other
     /// in the best one.
     fn repetitions(&self, rows: &AllRows) -> String {
-        let mut out = String::from("\nIterations, and ranks of the best one (ops/sec):\n");
+        let mut out = String::from("Iterations, and ranks of the best one (ops/sec):\n");
         putln!(
             out,
-            "   {:<18} {:>12} {:>12} {:>12} {:>12} {:>12} {:>14} {:>13}",
+            "   {:<20} {:>12} {:>12} {:>12} {:>12} {:>12} {:>14} {:>13}",
             "Operation",
             "Best",
             "Median",
@@ -322,7 +343,7 @@ impl<'a> Report<'a> {
             let Some(best) = rows.best(phase) else { continue };
             let Summary { max, median, .. } = rows.summary(phase, false);
             let (slow, middle, fast) = best.slowest_median_fastest();
-            put!(out, "   {:<18}", phase.name());
+            put!(out, "   {:<20}", own_row(phase));
             for rate in [max, median, slow, middle, fast] {
                 put!(out, " {rate:>12.1}");
             }
@@ -336,7 +357,7 @@ impl<'a> Report<'a> {
         let mut out = String::from("\nLatency of single operations (us):\n");
         putln!(
             out,
-            "   {:<18} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>12}",
+            "   {:<20} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>12}",
             "Operation",
             "Count",
             "Mean",
@@ -347,7 +368,7 @@ impl<'a> Report<'a> {
             "Max"
         );
         for (phase, all) in PHASES.iter().zip(&rows.latencies).filter(|one| one.1.count > 0) {
-            put!(out, "   {:<18} {:>12}", phase.name(), all.count);
+            put!(out, "   {:<20} {:>12}", own_row(*phase), all.count);
             for value in [all.mean_us, all.p50_us, all.p90_us, all.p99_us, all.p999_us] {
                 put!(out, " {value:>10.1}");
             }
@@ -363,14 +384,15 @@ impl<'a> Report<'a> {
         }
         let test = self.about.test;
         let mut out = String::new();
+        if test.verbose > 0 {
+            out.push_str(&self.each(rows));
+        }
         if !test.times {
             out.push_str(&self.table(rows, false));
         }
         if test.times || test.both {
             out.push_str(&self.table(rows, true));
         }
-        out.push_str(&self.repetitions(rows));
-        out.push_str(&self.latencies(rows));
         if wrong > 0 {
             putln!(
                 out,
@@ -379,6 +401,10 @@ impl<'a> Report<'a> {
             );
         }
         putln!(out, "-- finished at {} --\n", when::american(when::unix_seconds()));
+        // Whoever reads mdtest takes lines that begin with a phase for rows of its tables: what
+        // it does not have comes behind them, and its rows begin otherwise.
+        out.push_str(&self.repetitions(rows));
+        out.push_str(&self.latencies(rows));
         self.about.setting.print(&out)
     }
 
@@ -449,6 +475,11 @@ struct Operation<'a> {
     seconds: Vec<f64>,
     latency: Option<Quantiles>,
     iterations: Vec<Iteration<'a>>,
+}
+
+/// What rows of tables begin with that mdtest does not have.
+fn own_row(phase: Phase) -> String {
+    format!("({})", phase.name())
 }
 
 /// What stands beside the rate of an iteration; rates in operations a second.

@@ -7,6 +7,7 @@ use super::{About, Kind, Results, Row, VERSION, text};
 use crate::engine::shown::Mark;
 use crate::error::{Error, Result};
 use crate::guard::Pitfall;
+use crate::pattern::Packet;
 use crate::progress::Series;
 use crate::size::{KIB, MIB, human};
 use crate::stats::Quantiles;
@@ -64,10 +65,17 @@ struct Parameters<'a> {
     test_id: u32,
     refnum: u64,
     api: &'a str,
+    platform: String,
     test_file_name: &'a str,
     deadline_for_stonewall: u64,
     stone_wall_wear_out: u8,
+    max_time_duration: u64,
+    outlier_threshold: u64,
+    options: String,
+    dry_run: u8,
     nodes: usize,
+    memory_per_task: u64,
+    memory_per_node: u64,
     tasks_per_node: usize,
     repetitions: usize,
     multi_file: u8,
@@ -76,6 +84,7 @@ struct Parameters<'a> {
     fsyncperwrite: u8,
     use_existing_test_file: u8,
     unique_dir: u8,
+    single_xfer_attempt: u8,
     read_file: u8,
     write_file: u8,
     file_per_proc: u8,
@@ -85,9 +94,13 @@ struct Parameters<'a> {
     random_offset: u8,
     check_write: u8,
     check_read: u8,
+    data_packet_type: u8,
     keep_file: u8,
     keep_file_with_error: u8,
+    warning_as_errors: u8,
     verbose: u8,
+    #[serde(rename = "data packet type")]
+    packet: &'a str,
     #[serde(rename = "setTimeStampSignature/incompressibleSeed")]
     signature: u32,
     collective: u8,
@@ -99,6 +112,8 @@ struct Parameters<'a> {
 #[derive(Serialize)]
 struct Options<'a> {
     api: &'a str,
+    #[serde(rename = "apiVersion")]
+    api_version: &'a str,
     #[serde(rename = "test filename")]
     file: &'a str,
     access: &'a str,
@@ -107,15 +122,33 @@ struct Options<'a> {
     segments: u64,
     #[serde(rename = "ordering in a file")]
     ordering: &'a str,
+    #[serde(rename = "ordering inter file")]
+    readers: &'a str,
+    #[serde(rename = "task offset", skip_serializing_if = "Option::is_none")]
+    offset: Option<usize>,
+    #[serde(rename = "reorder random seed", skip_serializing_if = "Option::is_none")]
+    seed: Option<i64>,
     nodes: usize,
     tasks: usize,
     #[serde(rename = "clients per node")]
     clients: usize,
+    #[serde(rename = "memoryBuffer")]
+    memory: &'a str,
+    #[serde(rename = "dataAccess")]
+    data_access: &'a str,
+    #[serde(rename = "GPUDirect")]
+    gpu_direct: &'a str,
     repetitions: usize,
     xfersize: String,
     blocksize: String,
     #[serde(rename = "aggregate filesize")]
     aggregate: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verbose: Option<u8>,
+    #[serde(rename = "stonewallingTime", skip_serializing_if = "Option::is_none")]
+    deadline: Option<u64>,
+    #[serde(rename = "stoneWallingWearOut", skip_serializing_if = "Option::is_none")]
+    wear_out: Option<u8>,
 }
 
 #[derive(Serialize)]
@@ -301,10 +334,18 @@ fn parameters<'a>(about: &'a About) -> Parameters<'a> {
         test_id: 0,
         refnum: test.reference,
         api: text::api(about),
+        platform: platform(&about.nodes.root),
         test_file_name: &test.file,
         deadline_for_stonewall: test.deadline,
         stone_wall_wear_out: test.more.wear_out.into(),
+        // What is 0 here is an option of IOR that is not here.
+        max_time_duration: 0,
+        outlier_threshold: 0,
+        options: test.directives.join(","),
+        dry_run: 0,
         nodes: about.nodes.count,
+        memory_per_task: 0,
+        memory_per_node: 0,
         tasks_per_node: about.nodes.ranks_on_root,
         repetitions: test.repetitions,
         multi_file: test.multi_file.into(),
@@ -313,6 +354,7 @@ fn parameters<'a>(about: &'a About) -> Parameters<'a> {
         fsyncperwrite: test.fsync_per_write.into(),
         use_existing_test_file: test.existing.into(),
         unique_dir: test.unique_dir.into(),
+        single_xfer_attempt: 0,
         read_file: test.read.into(),
         write_file: test.write.into(),
         file_per_proc: test.file_per_rank.into(),
@@ -322,9 +364,12 @@ fn parameters<'a>(about: &'a About) -> Parameters<'a> {
         random_offset: test.random_offset,
         check_write: test.check_write.into(),
         check_read: test.check_read.into(),
+        data_packet_type: packet(test.packet).0,
         keep_file: test.keep.into(),
         keep_file_with_error: test.keep_wrong.into(),
+        warning_as_errors: 0,
         verbose: test.verbose,
+        packet: packet(test.packet).1,
         signature: about.signature,
         collective: test.collective.into(),
         segment_count: test.segments,
@@ -333,23 +378,52 @@ fn parameters<'a>(about: &'a About) -> Parameters<'a> {
     }
 }
 
+/// IOR's name of a kind of machine: the host's without its number, and the system's.
+fn platform(host: &str) -> String {
+    format!("{}(Linux)", host.trim_end_matches(|one: char| one.is_ascii_digit()))
+}
+
+/// IOR's number and letter of what is written. The letters are one place off there, and are
+/// here, so that files of both programs can be told apart by them alike.
+fn packet(packet: Packet) -> (u8, &'static str) {
+    match packet {
+        Packet::Timestamp => (0, "g"),
+        Packet::Offset => (1, "t"),
+        Packet::Incompressible => (2, "o"),
+        Packet::Random => (3, "i"),
+    }
+}
+
 fn options<'a>(about: &'a About) -> Options<'a> {
     let test = about.test;
     let own = test.file_per_rank;
+    let moved = test.reorder || test.reorder_random > 0;
+    let by_chance = !test.reorder && test.reorder_random > 0;
+    let walled = test.deadline > 0;
     Options {
         api: text::api(about),
+        api_version: &about.api_version,
         file: &test.file,
         access: if own { "file-per-process" } else { "single-shared-file" },
         kind: if test.collective { "collective" } else { "independent" },
         segments: test.segments,
         ordering: if test.random_offset > 0 { "random" } else { "sequential" },
+        readers: text::readers(test),
+        offset: moved.then_some(test.node_offset),
+        seed: by_chance.then_some(test.reorder_seed),
         nodes: about.nodes.count,
         tasks: about.ranks,
         clients: about.nodes.ranks_on_root,
+        memory: "CPU",
+        data_access: "CPU",
+        gpu_direct: "0",
         repetitions: test.repetitions,
         xfersize: human(test.transfer),
         blocksize: human(test.block),
         aggregate: human(test.expected_bytes(about.ranks)),
+        verbose: (test.verbose > 0).then_some(test.verbose),
+        deadline: walled.then_some(test.deadline),
+        wear_out: walled.then(|| test.more.wear_out.into()),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{About, Kind, Results, Row, VERSION};
+use super::{About, Ior, Kind, Results, Row, VERSION};
 use crate::engine::ior::results::Total;
+use crate::engine::shown::OWN_VERSION;
 use crate::guard::Spread;
 use crate::size::{KIB, MIB, human};
 use crate::when;
@@ -33,6 +34,7 @@ pub(super) fn header(about: &About, began: u64) -> String {
     pair(&mut out, "Machine", format!("Linux {}", about.nodes.root));
     pair(&mut out, "TestID", 0);
     pair(&mut out, "StartTime", when::ctime(began));
+    pair(&mut out, "sateen-bench", OWN_VERSION);
     if let Some(room) = &about.room {
         out.push_str(&room.lines(about.place));
     }
@@ -58,15 +60,12 @@ fn options(out: &mut String, about: &About) {
     pair(out, "type", either(test.collective, "collective", "independent"));
     pair(out, "segments", test.segments);
     pair(out, "ordering in a file", either(test.random_offset > 0, "random", "sequential"));
-    if test.reorder {
-        pair(out, "ordering inter file", "constant task offset");
+    pair(out, "ordering inter file", readers(test));
+    if test.reorder || test.reorder_random > 0 {
         pair(out, "task offset", test.node_offset);
-    } else if test.reorder_random > 0 {
-        pair(out, "ordering inter file", "random task offset");
-        pair(out, "task offset", test.node_offset);
+    }
+    if !test.reorder && test.reorder_random > 0 {
         pair(out, "reorder random seed", test.reorder_seed);
-    } else {
-        pair(out, "ordering inter file", "no tasks offsets");
     }
     pair(out, "nodes", about.nodes.count);
     pair(out, "tasks", about.ranks);
@@ -87,6 +86,15 @@ fn options(out: &mut String, about: &About) {
     if test.deadline > 0 {
         pair(out, "stonewallingTime", test.deadline);
         pair(out, "stoneWallingWearOut", u8::from(test.more.wear_out));
+    }
+}
+
+/// Whose data is read.
+pub(super) fn readers(test: &Ior) -> &'static str {
+    match (test.reorder, test.reorder_random) {
+        (true, _) => "constant task offset",
+        (false, 1..) => "random task offset",
+        (false, 0) => "no tasks offsets",
     }
 }
 
@@ -161,9 +169,11 @@ pub(super) fn summary(about: &About, results: &Results) -> String {
             out.push_str(&total_row(about, kind, &total));
         }
     }
+    // Whoever reads IOR takes the lines until here that begin with an operation for rows of its
+    // table. What IOR does not have comes behind, and its rows begin otherwise.
+    pair(&mut out, "Finished", when::ctime(when::unix_seconds()));
     repetitions(&mut out, about, results);
     latencies(&mut out, results);
-    pair(&mut out, "Finished", when::ctime(when::unix_seconds()));
     out
 }
 
@@ -211,6 +221,11 @@ fn total_row(about: &About, kind: Kind, total: &Total) -> String {
     out
 }
 
+/// What rows of tables begin with that IOR does not have.
+fn own_row(kind: Kind) -> String {
+    format!("({})", kind.name())
+}
+
 /// What IOR does not have: the repetitions' best, middle and mean, and the ranks beside each
 /// other in the best one.
 fn repetitions(out: &mut String, about: &About, results: &Results) {
@@ -237,7 +252,7 @@ fn repetitions(out: &mut String, about: &About, results: &Results) {
         let (Some(total), Some(best)) = (results.total(kind, about), best) else { continue };
         let (slow, middle, fast) = best.spread.slowest_median_fastest();
         let all = total.bandwidth;
-        let _ = write!(out, "{:<9}", kind.name());
+        let _ = write!(out, "{:<9}", own_row(kind));
         for rate in [all.max, all.median, all.mean, all.deviation, slow, middle, fast] {
             let _ = write!(out, " {:>10.2}", mib(rate));
         }
@@ -260,7 +275,7 @@ fn latencies(out: &mut String, results: &Results) {
         "Operation", "Count", "Mean", "50%", "90%", "99%", "99.9%", "Max"
     );
     for (kind, all) in &results.latencies {
-        let _ = write!(out, "{:<9} {:>12}", kind.name(), all.count);
+        let _ = write!(out, "{:<9} {:>12}", own_row(*kind), all.count);
         for value in [all.mean_us, all.p50_us, all.p90_us, all.p99_us, all.p999_us, all.max_us] {
             let _ = write!(out, " {value:>12.1}");
         }
