@@ -15,7 +15,9 @@ use std::sync::Mutex;
 
 use bytes::BytesMut;
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
-use sateen_wire::{Body, Bulk, FEATURES, Header, Message, OstRequest, Reply, ReplyBody, Request};
+use sateen_wire::{
+    Body, Bulk, FEATURES, Header, MdtRequest, Message, OstRequest, Reply, ReplyBody, Request,
+};
 
 use crate::client::Connection;
 use crate::inspect::ImportInfo;
@@ -29,6 +31,11 @@ use crate::uncommitted::Uncommitted;
 pub(crate) const RPCS_IN_FLIGHT: usize = 64;
 /// What it can be set to, at most.
 pub(crate) const RPCS_IN_FLIGHT_MAX: usize = 512;
+/// Slots beside those, for what others may wait for: requests that wait for another client's lock
+/// must not keep this one from giving back its own. So many for sizes, closes and what a write
+/// waits for, which may have to wait at the target themselves, and as many again for cancels, which never do, and for what
+/// keeps the connection.
+const SLOTS_KEPT: usize = 8;
 /// A request that is not answered is sent again after this: 1 s. While the connection stands,
 /// it is sent again after twice as long each time, since the target most likely has it.
 const RESEND_NS: u64 = 1_000_000_000;
@@ -312,9 +319,28 @@ impl State {
         self.slots.len() - self.free.len()
     }
 
-    fn take_slot(&mut self) -> Option<u16> {
-        if self.in_flight() >= self.rpcs_max { None } else { self.free.pop() }
+    fn take_slot(&mut self, request: &Request) -> Option<u16> {
+        let max = self.rpcs_max + slots_kept_for(request);
+        if self.in_flight() >= max { None } else { self.free.pop() }
     }
+}
+
+/// Slots that a request finds beside those for everybody.
+fn slots_kept_for(request: &Request) -> usize {
+    match request {
+        Request::Ping | Request::Disconnect | Request::Mdt(MdtRequest::Cancel { .. }) => {
+            2 * SLOTS_KEPT
+        }
+        Request::Mdt(
+            MdtRequest::ReportSize { .. } | MdtRequest::Close { .. } | MdtRequest::Sync { .. },
+        ) => SLOTS_KEPT,
+        _ => 0,
+    }
+}
+
+/// Slots for so many requests in flight.
+const fn slots_for(rpcs: usize) -> usize {
+    rpcs + 2 * SLOTS_KEPT
 }
 
 impl Import {
@@ -323,7 +349,7 @@ impl Import {
         (target, file_system): (Endpoint, u64),
         (me, era): (ClientId, u64),
     ) -> Import {
-        let slots = (0..RPCS_IN_FLIGHT).map(|_| Slot::new());
+        let slots = (0..slots_for(RPCS_IN_FLIGHT)).map(|_| Slot::new());
         Import {
             address,
             target,
@@ -340,7 +366,7 @@ impl Import {
                 boot_epoch: 0,
                 features: 0,
                 slots: slots.collect(),
-                free: (0..RPCS_IN_FLIGHT as u16).rev().collect(),
+                free: (0..slots_for(RPCS_IN_FLIGHT) as u16).rev().collect(),
                 line: Waiters::default(),
                 answers: Waiters::default(),
                 last_committed: 0,
@@ -419,7 +445,7 @@ impl Import {
         }
         let woken = {
             let mut state = lock(&self.state);
-            for slot in state.slots.len()..max {
+            for slot in state.slots.len()..slots_for(max) {
                 state.slots.push(Slot::new());
                 state.free.push(slot as u16);
             }
@@ -572,7 +598,8 @@ impl Import {
                     return if s.has_failed() { Some(Err(Errno::EIO)) } else { given_up() };
                 }
                 let since = *came_in.get_or_insert(s.generation);
-                let Some(slot) = s.take_slot() else { return given_up() };
+                let slot = s.take_slot(&asked.as_ref()?.0);
+                let Some(slot) = slot else { return given_up() };
                 if let (false, Some((request, _))) = (since == s.generation, &mut asked) {
                     without_grant(request);
                 }
@@ -653,7 +680,7 @@ impl Import {
     }
 
     fn ping(&self, state: &mut State, port: &dyn Port) -> Option<Message> {
-        let slot = state.free.pop()?;
+        let slot = state.take_slot(&Request::Ping)?;
         self.begin(state, port, slot, (Request::Ping, Bulk::None), (0, false))
     }
 

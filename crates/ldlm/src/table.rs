@@ -1,6 +1,6 @@
 //! The table itself: granting, conflicts, callbacks, cancels, evictions.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sateen_types::{ClientId, Fid, FidMap};
 use sateen_wire::{Grant, Ibits, LockId, LockMode};
@@ -422,6 +422,23 @@ impl LockTable {
     pub fn gives_back(&self, client: ClientId, fid: Fid, bits: Ibits) -> bool {
         let mut called = self.called.keys().filter_map(|id| self.slab.get(self.slab.find(*id)?));
         called.any(|lock| lock.client == client && lock.fid == fid && lock.bits.intersects(bits))
+    }
+
+    /// Inodes on which somebody is asked to give back a lock on these bits.
+    pub fn called_on(&self, bits: Ibits) -> BTreeSet<Fid> {
+        let called = self.called.keys().filter_map(|id| self.slab.get(self.slab.find(*id)?));
+        called.filter(|lock| lock.bits.intersects(bits)).map(|lock| lock.fid).collect()
+    }
+
+    /// Whoever is asked to give back a lock on these bits of an inode has all his time from now
+    /// on: he could not do it until now.
+    pub fn give_time(&mut self, now_ns: u64, fid: Fid, bits: Ibits) {
+        for (id, clock) in &mut self.called {
+            let lock = self.slab.find(*id).and_then(|slot| self.slab.get(slot));
+            if lock.is_some_and(|lock| lock.fid == fid && lock.bits.intersects(bits)) {
+                clock.called_ns = now_ns;
+            }
+        }
     }
 
     /// The next ticket whose operation can start again.

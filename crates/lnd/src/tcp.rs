@@ -222,7 +222,7 @@ impl Tcp {
         let to = message.header.to;
         let request = matches!(message.body, Body::Request(_)).then_some(message.header);
         let lost = match self.shared.connection(to) {
-            Ok(Some(connection)) => connection.send(&self.shared, message),
+            Ok(Some(connection)) => connection.send(message),
             Ok(None) => request,
             Err(error) => {
                 tracing::warn!(%to, %error, "cannot open a connection");

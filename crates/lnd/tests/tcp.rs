@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -56,10 +57,18 @@ fn client() -> (Tcp, Receiver<Message>) {
 
 /// A network that answers as an OST would, with every byte the low byte of the sequence.
 fn server() -> Arc<Tcp> {
+    counting_server().0
+}
+
+/// The same, and how many requests it has taken.
+fn counting_server() -> (Arc<Tcp>, Arc<AtomicU64>) {
+    let taken = Arc::new(AtomicU64::new(0));
+    let counter = taken.clone();
     let me: Arc<OnceLock<std::sync::Weak<Tcp>>> = Arc::default();
     let answering = me.clone();
     let deliver = move |message: Message| {
         let Some(tcp) = answering.get().and_then(std::sync::Weak::upgrade) else { return };
+        counter.fetch_add(1, Ordering::Relaxed);
         let (body, bulk) = match (&message.body, &message.bulk) {
             (Body::Request(Request::Ost(OstRequest::Write { .. })), Bulk::Data(data)) => {
                 let right = data.iter().all(|byte| *byte == message.header.seq as u8);
@@ -77,7 +86,7 @@ fn server() -> Arc<Tcp> {
     };
     let tcp = Arc::new(Tcp::start(&[any_port()], Box::new(deliver)).unwrap());
     me.set(Arc::downgrade(&tcp)).unwrap();
-    tcp
+    (tcp, taken)
 }
 
 fn error_of(message: &Message) -> Option<Errno> {
@@ -267,6 +276,52 @@ fn a_peer_that_does_not_read_is_given_up() {
     client.send(write(200, Bytes::from_static(&[200])));
     let found = |message: Message| message.header.seq == 200 && error_of(&message).is_none();
     assert!(arrived.iter().any(found));
+}
+
+#[test]
+fn a_slow_peer_that_reads_is_kept() {
+    let (client, arrived) = client();
+    let slow = TcpListener::bind(any_port()).unwrap();
+    client.set_route(OST, vec![slow.local_addr().unwrap()]);
+    let all = (QUEUE_BYTES_MAX / BULK_MAX) as u64 + 3;
+    let data = Bytes::from(vec![1; BULK_MAX]);
+    let one = write(1, data.clone()).encode().len() + BULK_MAX;
+    for seq in 1..=all {
+        client.send(write(seq, data.clone()));
+    }
+    // For a moment nothing; then all of it, in pieces with pauses in which nothing leaves.
+    let (mut stream, _) = slow.accept().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let mut piece = vec![0; one];
+    for seq in 1..=all {
+        stream.read_exact(&mut piece).unwrap_or_else(|error| panic!("message {seq}: {error}"));
+        std::thread::sleep(Duration::from_millis(if seq < 4 { 500 } else { 0 }));
+    }
+    assert!(arrived.try_recv().is_err(), "nobody was told of an end");
+}
+
+#[test]
+fn of_who_takes_no_answers_no_more_is_read() {
+    let (server, taken) = counting_server();
+    let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
+    let all = 2 * (QUEUE_BYTES_MAX / BULK_MAX) as u64;
+    for seq in 1..=all {
+        stream.write_all(&read(seq, BULK_MAX).encode()).unwrap();
+    }
+    // Long enough for all of them to be answered, if nothing held them back.
+    std::thread::sleep(Duration::from_secs(3));
+    // What the queue takes, what the writer is at, and one that tips it over.
+    let most = (QUEUE_BYTES_MAX / BULK_MAX) as u64 + 2;
+    let taken = taken.load(Ordering::Relaxed);
+    assert!((2..=most).contains(&taken), "{taken} of {all}");
+    let body = OstReply::Read { len: BULK_MAX as u32 };
+    let answer = Reply::ok(ReplyBody::Ost(body));
+    let bulk = Bulk::Data(vec![0; BULK_MAX].into());
+    let mut piece = vec![0; Message::reply_to(&header(1), answer, bulk).encode().len() + BULK_MAX];
+    for seq in 1..=all {
+        stream.read_exact(&mut piece).unwrap_or_else(|error| panic!("answer {seq}: {error}"));
+        assert_eq!(piece.last(), Some(&(seq as u8)));
+    }
 }
 
 #[test]

@@ -122,6 +122,12 @@ impl Allocator {
         self.targets.iter().any(|target| target.index == index && !target.inactive)
     }
 
+    /// OSTs that are in use and do not answer.
+    pub(crate) fn away(&self) -> Vec<u32> {
+        let away = self.targets.iter().filter(|target| target.silent && !target.inactive);
+        away.map(|target| target.index).collect()
+    }
+
     pub(crate) fn balanced_percent(&self) -> u64 {
         self.balanced_percent
     }

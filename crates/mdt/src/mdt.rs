@@ -59,6 +59,8 @@ pub struct Mdt {
     pub(crate) unfenced: Vec<(Message, Prefetched, Option<Ticket>)>,
     /// An OST was taken out of use or back into it, or truncates of the last run were found.
     pub(crate) look_at_cuttings: bool,
+    /// It is known who can be blamed for being late.
+    pub(crate) may_evict: bool,
     /// Requests that wait for the start, or for memory.
     pub(crate) held: VecDeque<Message>,
     pub(crate) counters: Counters,
@@ -96,6 +98,7 @@ impl Mdt {
             tickets: BTreeMap::new(),
             unfenced: Vec::new(),
             look_at_cuttings: false,
+            may_evict: false,
             held: VecDeque::new(),
             counters: Counters::default(),
             config,
@@ -422,6 +425,7 @@ impl Service for Mdt {
             self.execute(now, (message, fetched), ticket, out);
         }
         self.settle(now, out);
+        self.evict_overdue(now, out);
     }
 
     fn on_flushed(&mut self, now: Timestamp, out: &mut Outbox) {
@@ -440,10 +444,10 @@ impl Service for Mdt {
         }
         self.run_llog(now, out);
         self.settle(now, out);
-        // What is held may be the very lock that is asked back.
-        if self.held.is_empty() {
-            self.evict_overdue(now, out);
+        if !self.working.values().any(|(work, _)| matches!(work, Work::Overdue)) {
+            self.run_work(now, (Work::Overdue, Prefetched::default()), out);
         }
+        self.evict_overdue(now, out);
     }
 
     fn on_space(&mut self, space: StatFs) {
@@ -456,8 +460,13 @@ impl Service for Mdt {
 }
 
 impl Mdt {
-    /// Throws out who has not given a lock back in time.
+    /// Throws out who has not given a lock back in time, if that was just looked at.
     fn evict_overdue(&mut self, now: Timestamp, out: &mut Outbox) {
+        let looked = core::mem::take(&mut self.may_evict);
+        // What is held may be the very lock that is asked back.
+        if !looked || !self.held.is_empty() {
+            return;
+        }
         let mut any = false;
         while let Some(client) = self.locks.overdue(now.mono_ns) {
             self.evict(client, out);

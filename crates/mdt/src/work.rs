@@ -4,7 +4,7 @@
 use sateen_osd::Prefetched;
 use sateen_target::{Fault, Outbox};
 use sateen_types::{Fid, Seq, Timestamp};
-use sateen_wire::{OBJECTS_PER_RPC_MAX, ObjectAttr};
+use sateen_wire::{Ibits, OBJECTS_PER_RPC_MAX, ObjectAttr};
 
 use crate::mdt::Mdt;
 use crate::osp::Job;
@@ -19,6 +19,9 @@ pub(crate) enum Work {
     Orphan(Fid),
     /// Hold the objects of a sequence against the inodes.
     Reconcile { ost: u32, seq: Seq, objects: Vec<ObjectAttr> },
+    /// Give time to whoever cannot give a lock back because an OST is away, and throw out who has
+    /// had his.
+    Overdue,
 }
 
 impl Mdt {
@@ -41,6 +44,7 @@ impl Mdt {
             Work::Reconcile { ost, seq, objects } => {
                 self.reconcile((*ost, *seq), objects, &fetched)
             }
+            Work::Overdue => self.spare_who_waits(now, &fetched),
         };
         match done {
             Ok(()) | Err(Fault::Blocked) => {}
@@ -56,6 +60,35 @@ impl Mdt {
                 }
             }
         }
+    }
+
+    /// Looks for clients that are late with a lock. Those that cannot finish their reads and
+    /// writes because the file's OST is away are not: nobody would get at the data any sooner
+    /// without them. Once it answers they have all of their time.
+    fn spare_who_waits(&mut self, now: Timestamp, fetched: &Prefetched) -> Result<(), Fault> {
+        let away = self.alloc.away();
+        let called =
+            if away.is_empty() { Default::default() } else { self.locks.called_on(Ibits::DATA) };
+        let mut missed = false;
+        for fid in called {
+            let inode = match View::new(&self.core, fetched, self.config.index).inode(fid) {
+                Err(Fault::Miss) => {
+                    missed = true;
+                    continue;
+                }
+                inode => inode.ok().flatten(),
+            };
+            // Of a layout that cannot be read nobody can wait for an OST.
+            let layout = inode.and_then(|inode| self.layouts.get(inode.layout).ok().flatten());
+            if layout.is_some_and(|layout| layout.objects().any(|(_, ost)| away.contains(&ost))) {
+                self.locks.give_time(now.mono_ns, fid, Ibits::DATA);
+            }
+        }
+        if missed {
+            return Err(Fault::Miss);
+        }
+        self.may_evict = true;
+        Ok(())
     }
 
     /// Destroys the objects that belong to no inode, and asks for more.

@@ -132,7 +132,12 @@ impl Mgs {
                 return Ok(Some((reply, self.core.store.transno())));
             }
             Request::Mgs(MgsRequest::GetConfig) => 0,
-            Request::Mgs(MgsRequest::Register { info, uuid }) => self.register(*info, *uuid)?,
+            Request::Mgs(MgsRequest::Register { info, uuid }) => {
+                self.register(*info, *uuid, false)?
+            }
+            Request::Mgs(MgsRequest::Replace { info, uuid }) => {
+                self.register(*info, *uuid, true)?
+            }
             Request::Mgs(MgsRequest::GetFileSystem) => {
                 let FileSystem { fsname, uuid, hash_key } = self.file_system;
                 let body = ReplyBody::Mgs(MgsReply::FileSystem { fsname, uuid, hash_key });
@@ -258,9 +263,13 @@ impl Mgs {
         Ok(config)
     }
 
-    /// Enters a target; the transno, or 0 if nothing had to be changed.
-    fn register(&mut self, info: TargetInfo, uuid: u64) -> Result<u64, Fault> {
+    /// Enters a target; the transno, or 0 if nothing had to be changed. An OST `replaces` whatever
+    /// had its index. An MDT cannot: nothing else knows what was in the one before.
+    fn register(&mut self, info: TargetInfo, uuid: u64, replaces: bool) -> Result<u64, Fault> {
         let Some(key) = target_key(info.target) else { return Err(Errno::EINVAL.into()) };
+        if replaces && !matches!(info.target, Endpoint::Ost(_)) {
+            return Err(Errno::EINVAL.into());
+        }
         if self.core.store.must_wait() {
             return Err(Fault::Blocked);
         }
@@ -268,7 +277,10 @@ impl Mgs {
         let mut record = TargetRecord { info, uuid };
         if let Some(old) = config.targets.get(&info.target) {
             if old.uuid != uuid {
-                return Err(Errno::EEXIST.into());
+                if !replaces {
+                    return Err(Errno::EEXIST.into());
+                }
+                tracing::warn!(target_name = %info.target, "another takes its place");
             }
             // Only the administrator takes a target out of use, or back into it.
             record.info.inactive = old.info.inactive;
@@ -598,6 +610,24 @@ mod tests {
         assert_eq!(world.call(Request::Mgs(set("1"))).transno, reply.transno);
         let (_, all) = params(&mut world, MgsRequest::GetParams).unwrap();
         assert_eq!(all, [ParamInfo { name: name("active"), value: name("2") }]);
+    }
+
+    #[test]
+    fn a_lost_ost_is_replaced_and_an_mdt_is_not() {
+        let mut world = world(MemoryIndex::default());
+        let (ost, mdt) = (Endpoint::Ost(1), Endpoint::Mdt(0));
+        let replace = |target, uuid| MgsRequest::Replace { info: info(target), uuid };
+        world.config(register(ost, 7)).unwrap();
+        world.config(register(mdt, 9)).unwrap();
+        assert_eq!(world.config(register(ost, 8)), Err(Errno::EEXIST));
+        assert_eq!(world.config(replace(ost, 8)), Ok((3, vec![info(mdt), info(ost)])));
+        // Said again it changes nothing; the one before is not taken back.
+        assert_eq!(world.config(replace(ost, 8)).unwrap().0, 3);
+        assert_eq!(world.config(register(ost, 8)).unwrap().0, 3);
+        assert_eq!(world.config(register(ost, 7)), Err(Errno::EEXIST));
+        // One under an index that nobody had is simply entered.
+        assert_eq!(world.config(replace(Endpoint::Ost(2), 5)).unwrap().0, 4);
+        assert_eq!(world.config(replace(mdt, 10)), Err(Errno::EINVAL));
     }
 
     #[test]

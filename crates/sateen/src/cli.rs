@@ -106,7 +106,7 @@ pub(crate) struct UpArgs {
 /// Arguments of `mkfs.sateen`.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "mkfs.sateen", version, about = "Makes one target of a Sateen file system")]
-#[command(group = clap::ArgGroup::new("kind").required(true))]
+#[command(group = clap::ArgGroup::new("kind").required(true).multiple(true))]
 pub(crate) struct MkfsArgs {
     /// The management target: one for each file system, made first.
     #[arg(long, group = "kind")]
@@ -123,6 +123,13 @@ pub(crate) struct MkfsArgs {
     /// Index of the target among those of its kind, never used before.
     #[arg(long, value_name = "N")]
     pub index: Option<u32>,
+    /// Destroys the target that is in the folder, whatever it holds.
+    #[arg(long)]
+    pub reformat: bool,
+    /// Takes the place of the OST that had this index and is lost for good. Files keep their
+    /// names; what they had there reads as zeros.
+    #[arg(long)]
+    pub replace: bool,
     /// Where the MGS is, as ADDRESS[:PORT]@tcp; several with colons between, or each with an
     /// option of its own. A host's name may stand for its address.
     #[arg(long, value_name = "NID[:NID]")]

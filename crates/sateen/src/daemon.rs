@@ -224,7 +224,7 @@ impl Server {
         if let Some(caller) = caller {
             let answer = match &closed {
                 Ok(()) => Answer::Down,
-                Err(Refusal { what, hint }) => {
+                Err(Refusal { what, hint, .. }) => {
                     Answer::Failed { what: what.clone(), hint: hint.clone() }
                 }
             };
@@ -388,7 +388,7 @@ fn keep(keeper: &Keeper, pattern: &str, value: Option<&str>) -> Answer {
     };
     match keeper.keep(name, value) {
         Ok(()) => Answer::Kept,
-        Err(Refusal { what, hint }) => Answer::Failed { what, hint },
+        Err(Refusal { what, hint, .. }) => Answer::Failed { what, hint },
     }
 }
 

@@ -8,7 +8,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use sateen_target::{Label, MGS_NODES_BYTES_MAX};
+use sateen_osd_disk::folder::TargetFolder;
+use sateen_target::{COMPAT_REPLACES, Label, MGS_NODES_BYTES_MAX};
 use sateen_types::{Endpoint, Nid, OST_INDEX_MAX, seq};
 use sateen_wire::FsName;
 
@@ -20,6 +21,8 @@ use crate::{nids, targets};
 /// What a making that was cut off may have left. No more: an index or objects are there only
 /// once a target was served, and then they are somebody's data.
 const LEFTOVERS: [&str; 3] = ["lock", "label.new", "journal"];
+/// What is in a target's folder.
+const TARGET: [&str; 6] = ["lock", "label.new", "label", "index", "journal", "objects"];
 /// What a disk's own file system may hold.
 const LOST_AND_FOUND: &str = "lost+found";
 
@@ -27,7 +30,7 @@ const LOST_AND_FOUND: &str = "lost+found";
 pub(crate) fn run(args: &MkfsArgs) -> Outcome<ExitCode> {
     let label = label(args)?;
     let path = &args.target;
-    clear(path)?;
+    clear(path, args.reformat)?;
     targets::require_space(path, 1)?;
     backend::make(path, &label)?;
     println!("made {} of {} in {}", label.target, label.fsname, path.display());
@@ -43,6 +46,12 @@ fn label(args: &MkfsArgs) -> Outcome<Label> {
         );
     }
     let target = target(args)?;
+    if args.replace && !matches!(target, Endpoint::Ost(_)) {
+        return wrong(
+            format!("only an OST can take the place of a lost one, not {target}"),
+            "leave --replace away; a lost MGS or MDT can be brought back from a backup only",
+        );
+    }
     if target == Endpoint::Mgs && !args.mgsnode.is_empty() {
         return wrong("an MGS needs no --mgsnode".to_owned(), "leave it away");
     }
@@ -80,7 +89,7 @@ fn label(args: &MkfsArgs) -> Outcome<Label> {
         fs_uuid: if target == Endpoint::Mgs { sateen_reactor::random() | 1 } else { 0 },
         journal_epoch: sateen_reactor::random(),
         hash_key: sateen_reactor::random(),
-        compat: 0,
+        compat: if args.replace { COMPAT_REPLACES } else { 0 },
         ro_compat: 0,
         incompat: 0,
         mgs_nodes: nodes,
@@ -89,6 +98,13 @@ fn label(args: &MkfsArgs) -> Outcome<Label> {
 
 /// Which target is wanted.
 fn target(args: &MkfsArgs) -> Outcome<Endpoint> {
+    if [args.mgs, args.mdt, args.ost].iter().filter(|kind| **kind).count() > 1 {
+        return Err(Refusal::new(
+            "a folder holds one target",
+            "run mkfs.sateen for each, with a folder of its own (the MGS first); one `sateen \
+             serve` can serve them all",
+        ));
+    }
     if args.mgs {
         return match args.index {
             None | Some(0) => Ok(Endpoint::Mgs),
@@ -112,24 +128,51 @@ fn target(args: &MkfsArgs) -> Outcome<Endpoint> {
     Ok(if args.mdt { Endpoint::Mdt(index) } else { Endpoint::Ost(index) })
 }
 
-/// Makes sure that nothing is in the folder that anybody may want.
-fn clear(path: &Path) -> Outcome<()> {
+/// Destroys a target, its label last: cut off, it is still one, and can be destroyed again.
+fn destroy(path: &Path) -> Outcome<()> {
+    let failed = |error: &io::Error| Refusal::io(format!("clear {}", path.display()), error);
+    let folder = TargetFolder::open(path).map_err(|error| {
+        Refusal::new(error.to_string(), "end that process, or wait until it has ended")
+    })?;
+    for entry in fs::read_dir(path).map_err(|error| failed(&error))? {
+        let name = entry.map_err(|error| failed(&error))?.file_name();
+        if name != LOST_AND_FOUND && !TARGET.iter().any(|ours| name == *ours) {
+            return Err(Refusal::new(
+                format!("{} holds more than a target: {}", path.display(), name.display()),
+                "move that away first",
+            ));
+        }
+    }
+    for part in [folder.objects(), folder.index(), folder.journal()] {
+        match fs::remove_dir_all(part) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&error)),
+            _ => {}
+        }
+    }
+    fs::remove_file(path.join("label")).map_err(|error| failed(&error))
+}
+
+/// Makes sure that nothing is in the folder that anybody may want; with `reformat`, that no
+/// target is.
+fn clear(path: &Path, reformat: bool) -> Outcome<()> {
     let failed = |error: &io::Error| Refusal::io(format!("look into {}", path.display()), error);
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed(&error)),
-    };
-    if path.join("label").exists() {
+    if reformat && path.join("label").exists() {
+        destroy(path)?;
+    } else if path.join("label").exists() {
         let who = match targets::at(path) {
             Ok(target) => format!("{} of {}", target.label.target, target.label.fsname),
             Err(_) => "a target".to_owned(),
         };
         return Err(Refusal::new(
             format!("{} holds {who}", path.display()),
-            "choose another folder; if nobody needs that target any more, remove it first",
+            "choose another folder; if nobody needs that target any more, --reformat destroys it",
         ));
     }
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(&error)),
+    };
     let mut leftovers = Vec::new();
     for entry in entries {
         let name = entry.map_err(|error| failed(&error))?.file_name();

@@ -6,7 +6,8 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use sateen_types::Nid;
 use sateen_wire::FsName;
@@ -19,6 +20,10 @@ use crate::node::{self, How, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::{background, logging, mounts, nids, run_dir};
 
+/// How long a mount waits before it tries again, if it may.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Most minutes that it can be told to try for: a week.
+const RETRY_MINUTES_MAX: u64 = 7 * 24 * 60;
 /// How long the process of a mount that has just ended may take to say goodbye.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
 /// What mount(8) passes on without a meaning for a file system, or what is so anyway.
@@ -83,8 +88,24 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
     }
     logging::abort_on_panic();
     let mounted = node::Source { shown: args.source.clone(), below: source.below.clone() };
-    let node = || Node::remote(&source.mgs, &source.fsname, mounted);
-    let server = Server::start(data.clone(), node, vec![point], how, &Stop::default())?;
+    let stop = Stop::default();
+    let until = Instant::now() + retry(args)?;
+    let how = How { tried_until: Some(until), ..how };
+    let (told, mut said) = (stop.clone(), false);
+    let node = || loop {
+        let refusal = match Node::remote(&source.mgs, &source.fsname, mounted.clone()) {
+            Err(refusal) if refusal.may_pass && Instant::now() < until => refusal,
+            other => return other,
+        };
+        if told.load(Ordering::Relaxed) {
+            return Err(refusal);
+        }
+        if !core::mem::replace(&mut said, true) {
+            eprintln!("{}; trying again for a while (retry)", refusal.what);
+        }
+        std::thread::sleep(RETRY_PAUSE);
+    };
+    let server = Server::start(data.clone(), node, vec![point], how, &stop)?;
     background::announce(&server, args.daemon)?;
     let ended = server.run();
     drop(lock);
@@ -139,6 +160,7 @@ fn options(args: &MountArgs) -> Outcome<How> {
             || how.flags.set(option);
         match option {
             "direct_io" => how.direct_io = true,
+            _ if minutes(option)?.is_some() => {}
             _ if known => {}
             "remount" => {
                 return Err(Refusal::new(
@@ -168,6 +190,27 @@ fn options(args: &MountArgs) -> Outcome<How> {
         }
     }
     Ok(how)
+}
+
+/// The minutes of an option `retry=MINUTES`, if it is one.
+fn minutes(option: &str) -> Outcome<Option<u64>> {
+    let Some(text) = option.strip_prefix("retry=") else { return Ok(None) };
+    match text.parse() {
+        Ok(minutes) if minutes <= RETRY_MINUTES_MAX => Ok(Some(minutes)),
+        _ => Err(Refusal::new(
+            format!("{option:?} does not say for how long to try"),
+            format!("give it minutes, 0 to {RETRY_MINUTES_MAX}: retry=5"),
+        )),
+    }
+}
+
+/// For how long a mount is tried whose servers do not answer: the last that is said counts.
+fn retry(args: &MountArgs) -> Outcome<Duration> {
+    let mut told = 0;
+    for option in args.options.iter().flat_map(|list| list.split(',')) {
+        told = minutes(option)?.unwrap_or(told);
+    }
+    Ok(Duration::from_secs(60 * told))
 }
 
 /// The folder of a mount's process.
@@ -233,6 +276,11 @@ mod tests {
         let how = options(&args(&["ro,noatime", "defaults,user,_netdev,direct_io"])).unwrap();
         assert!(how.flags.read_only && how.flags.noatime && how.direct_io);
         assert!(!options(&args(&["ro,rw"])).unwrap().flags.read_only);
+        assert_eq!(retry(&args(&["ro", "retry=3"])), Ok(Duration::from_secs(180)));
+        assert_eq!(retry(&args(&["ro,retry=3,retry=0"])), Ok(Duration::ZERO));
+        for bad in ["retry=", "retry=x", "retry=-1", "retry=10081"] {
+            assert!(options(&args(&[bad])).unwrap_err().what.contains(bad));
+        }
         let refused = options(&args(&["rw,frobnicate"])).unwrap_err();
         assert!(refused.what.contains("frobnicate"));
         for (option, says) in [

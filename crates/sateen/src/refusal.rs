@@ -10,6 +10,8 @@ pub(crate) struct Refusal {
     pub what: String,
     /// What the user can do about it.
     pub hint: String,
+    /// Nobody need do anything but wait: a server that is missed may be starting.
+    pub may_pass: bool,
 }
 
 /// What commands return.
@@ -18,7 +20,13 @@ pub(crate) type Outcome<T> = Result<T, Refusal>;
 impl Refusal {
     /// A refusal.
     pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Refusal {
-        Refusal { what: what.into(), hint: hint.into() }
+        Refusal { what: what.into(), hint: hint.into(), may_pass: false }
+    }
+
+    /// The same, of something that may be over in a while.
+    #[must_use]
+    pub(crate) fn that_may_pass(self) -> Refusal {
+        Refusal { may_pass: true, ..self }
     }
 
     /// A failed system call. The hints for the errors that users meet are here, once.

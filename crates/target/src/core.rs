@@ -309,6 +309,7 @@ fn is_repeatable(request: &Request) -> bool {
                 | MgsRequest::GetParams
                 | MgsRequest::WaitConfig { .. }
                 | MgsRequest::Register { .. }
+                | MgsRequest::Replace { .. }
         )
     )
 }

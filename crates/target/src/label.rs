@@ -15,6 +15,9 @@ const RO_COMPAT_KNOWN: u64 = 0;
 
 /// Feature that older builds may ignore: the NIDs of the MGS stand behind the other fields.
 const COMPAT_MGS_NODES: u64 = 1;
+/// Feature that older builds may ignore: the target was made to take the place of one that is
+/// lost, and the MGS has not heard of it yet.
+pub const COMPAT_REPLACES: u64 = 2;
 /// Most bytes of the MGS's NIDs, as text.
 pub const MGS_NODES_BYTES_MAX: usize = 1024;
 

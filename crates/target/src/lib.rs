@@ -16,4 +16,6 @@ pub use self::core::{Core, CoreConfig, Fault, TICK_NS};
 pub use boot::{Recovery, RecoveryError};
 pub use effect::{Effect, IoId, Outbox, ParkId, Service};
 pub use exports::{Admission, Connection, EXPORTS_MAX, Exports, SLOTS_MAX};
-pub use label::{FORMAT_VERSION, Label, LabelError, MGS_NODES_BYTES_MAX, TargetKind};
+pub use label::{
+    COMPAT_REPLACES, FORMAT_VERSION, Label, LabelError, MGS_NODES_BYTES_MAX, TargetKind,
+};

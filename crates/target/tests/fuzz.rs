@@ -23,7 +23,7 @@ use sateen_wire::disk::crc32c;
 use sateen_wire::disk::mdt::{
     ClientRecord, Counters, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord,
 };
-use sateen_wire::disk::mgs::{ConfigRecord, TargetRecord};
+use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
 use sateen_wire::{
     Body, Callback, HEADER_BYTES, MdtReply, MdtRequest, Message, MgsReply, MgsRequest, OstReply,

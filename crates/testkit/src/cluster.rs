@@ -38,9 +38,22 @@ pub fn ok(command: &mut Command) -> String {
     text(&output)
 }
 
+/// How long a command that is refused may take: a mount waits for an MDT for 20 s, and for each
+/// of the MGS's NIDs in turn.
+pub const REFUSED_WITHIN: Duration = Duration::from_secs(40);
+
 /// What a refused command says.
 pub fn refused(command: &mut Command) -> String {
-    let output = command.output().unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + REFUSED_WITHIN;
+    while child.try_wait().unwrap().is_none() {
+        let late = Instant::now() > deadline;
+        // Nothing may be left of it.
+        let ended = !late || child.kill().is_ok();
+        assert!(ended && !late, "{command:?}: not done within {REFUSED_WITHIN:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().unwrap();
     let said = text(&output);
     assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
     assert!(said.contains("what to do:"), "{said}");

@@ -202,6 +202,14 @@ wire_enum! {
             /// What it is set to.
             value: Option<Name>,
         },
+        /// The same as `Register`, from an OST that was made to take the place of one that is
+        /// lost. Answer: `Config`.
+        7 => Replace {
+            /// The target.
+            info: TargetInfo,
+            /// The target's own id.
+            uuid: u64,
+        },
     }
 }
 

@@ -128,6 +128,39 @@ fn an_ost_out_of_use_fails_at_once_and_comes_back_in_step() {
 }
 
 #[test]
+fn locks_go_back_though_all_slots_wait() {
+    let rig = Rig::with_osts(1);
+    open(&rig, 0);
+    // As many as there is room for wait at the MDT, perhaps for somebody in the same position.
+    let wait = || {
+        let client = rig.client.clone();
+        rig.start(async move { client.open(FILE, WRITE, CRED).await })
+    };
+    let mut waiting: Vec<_> = (0..64).map(|_| wait()).collect();
+    let headers: Vec<Header> = (0..64).map(|_| rig.take()).collect();
+    let mut late = wait();
+    assert!(rig.is_silent(), "there is no slot for another");
+    rig.call_back(1, &headers[0]);
+    rig.kernel_is_done();
+    let (cancel, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Cancel { .. }), "{request:?}");
+    assert!(headers.iter().all(|header| header.slot != cancel.slot));
+    rig.answer(&cancel, Reply::ok(ReplyBody::Mdt(MdtReply::Done)));
+    // The slots that are kept are for nothing else.
+    assert!(rig.poll(&mut late).is_none() && rig.is_silent());
+    // So is it heard whether the MDT is there.
+    rig.client.ping_every(2 * SECOND_NS);
+    rig.later(2 * SECOND_NS);
+    let sent = std::iter::from_fn(|| rig.take_if_any());
+    assert!(sent.map(|(_, request)| request).any(|request| request == Request::Ping));
+    rig.answer(&headers[0], Reply::error(Errno::EACCES));
+    assert_eq!(rig.poll(&mut waiting[0]).map(|opened| opened.err()), Some(Some(Errno::EACCES)));
+    assert!(rig.poll(&mut late).is_none());
+    let (next, _) = rig.take_mdt();
+    assert_eq!(next.slot, headers[0].slot);
+}
+
+#[test]
 fn a_write_that_may_have_been_done_before_is_not_simply_refused() {
     let rig = Rig::with_osts(1);
     let handle = open(&rig, 0);

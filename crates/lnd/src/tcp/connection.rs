@@ -5,6 +5,11 @@
 //! thread is woken. It never waits: what the socket does not take goes into the queue, and
 //! the writer sends it. Messages leave in the order in which they were handed in.
 //!
+//! The queue is bounded by who fills it: a server reads no further requests of a peer while more
+//! than [`QUEUE_BYTES_MAX`] wait for that peer; a client has only so many requests in flight.
+//! Only the side that was connected to stops reading, or two could wait for each other. A peer
+//! for which so much waits, and that takes nothing at all, is given up.
+//!
 //! Life of a connection: opening (dialled ones; messages queue up), open, closed. Requests
 //! that were still queued when it closes are answered with `ESHUTDOWN`, like those to nobody;
 //! those that were sent, and not answered, with `ECONNRESET`: they may have been executed.
@@ -13,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufReader};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use sateen_types::{ClientId, Endpoint, Errno};
@@ -22,8 +27,11 @@ use sateen_wire::{Body, Bulk, Header, Kind, Message, Reply};
 use super::Shared;
 use super::frame::{Frame, Incoming, Received, Refused, STALL};
 
-/// Most bytes that wait for a peer that does not read; then it is given up.
+/// Most bytes that wait for a peer that does not read, for [`STALL`]; then it is given up. For
+/// one that reads more may wait.
 pub const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// The writer looks at least this often whether the peer still takes something: 1 s.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long opening may take.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// A peer that confirms nothing for this long is gone: 40 s. The kernel counts the time, too, in
@@ -75,21 +83,27 @@ struct Outgoing {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) peer: SocketAddr,
+    /// The peer has opened it: it asks, and answers are sent.
+    accepted: bool,
     out: Mutex<Outgoing>,
+    /// There is something to be sent.
     woken: Condvar,
+    /// Something was sent.
+    drained: Condvar,
 }
 
 impl Connection {
-    fn new(peer: SocketAddr, link: Link) -> Arc<Connection> {
+    fn new(peer: SocketAddr, accepted: bool) -> Arc<Connection> {
         let out = Outgoing {
-            link,
+            link: Link::Opening,
             queue: VecDeque::new(),
             queued_bytes: 0,
             writing: false,
             asked: BTreeMap::new(),
             buffers: BTreeMap::new(),
         };
-        Arc::new(Connection { peer, out: Mutex::new(out), woken: Condvar::new() })
+        let (out, woken, drained) = (Mutex::new(out), Condvar::new(), Condvar::new());
+        Arc::new(Connection { peer, accepted, out, woken, drained })
     }
 
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
@@ -101,7 +115,7 @@ impl Connection {
     /// # Errors
     /// No thread could be started.
     pub(super) fn dial(shared: &Arc<Shared>, peer: SocketAddr) -> io::Result<Arc<Connection>> {
-        let connection = Connection::new(peer, Link::Opening);
+        let connection = Connection::new(peer, false);
         let (dialling, shared) = (connection.clone(), shared.clone());
         thread("tcp-in", move || {
             match TcpStream::connect_timeout(&peer, DIAL_TIMEOUT) {
@@ -122,7 +136,7 @@ impl Connection {
         peer: SocketAddr,
         stream: TcpStream,
     ) -> io::Result<Arc<Connection>> {
-        let connection = Connection::new(peer, Link::Opening);
+        let connection = Connection::new(peer, true);
         let (serving, shared) = (connection.clone(), shared.clone());
         thread("tcp-in", move || {
             serving.run(&shared, stream);
@@ -155,7 +169,7 @@ impl Connection {
     }
 
     /// Takes a message. A request comes back as its header if the connection is closed.
-    pub(super) fn send(&self, shared: &Shared, mut message: Message) -> Option<Header> {
+    pub(super) fn send(&self, mut message: Message) -> Option<Header> {
         let header = message.header;
         let request = matches!(message.body, Body::Request(_)).then_some(header);
         let mut buffer = None;
@@ -186,13 +200,8 @@ impl Connection {
         }
         out.queued_bytes += frame.left();
         out.queue.push_back(Queued { frame, request });
-        let too_much = out.queued_bytes > QUEUE_BYTES_MAX;
         drop(out);
         self.woken.notify_one();
-        if too_much {
-            tracing::warn!(peer = %self.peer, "the peer does not read; giving it up");
-            self.close(shared);
-        }
         None
     }
 
@@ -213,7 +222,8 @@ impl Connection {
             out.queued_bytes = out.queued_bytes.saturating_sub(queued.frame.left());
             out.writing = true;
             drop(out);
-            let sent = queued.frame.send(stream.as_ref(), true);
+            self.drained.notify_all();
+            let sent = self.send_all(&mut queued.frame, &stream);
             out = self.lock();
             out.writing = false;
             if let Err(error) = sent {
@@ -221,6 +231,37 @@ impl Connection {
                 drop(out);
                 return self.close(shared);
             }
+        }
+    }
+
+    /// Sends all of a message, however slowly the peer takes it.
+    ///
+    /// # Errors
+    /// The socket's; `TimedOut` if it takes nothing, and too much waits behind the message.
+    fn send_all(&self, frame: &mut Frame, stream: &TcpStream) -> io::Result<()> {
+        let (mut left, mut since) = (frame.left(), Instant::now());
+        loop {
+            match frame.send(stream, true) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            if core::mem::replace(&mut left, frame.left()) != frame.left() {
+                since = Instant::now();
+            } else if since.elapsed() >= STALL && self.lock().queued_bytes > QUEUE_BYTES_MAX {
+                tracing::warn!(peer = %self.peer, "the peer does not read; giving it up");
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    /// Whoever asks and does not take the answers is asked to wait.
+    fn wait_for_room(&self) {
+        let full = |out: &mut Outgoing| {
+            out.queued_bytes > QUEUE_BYTES_MAX && !matches!(out.link, Link::Closed)
+        };
+        if self.accepted {
+            let waited = self.drained.wait_while(self.lock(), full);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
     }
 
@@ -250,6 +291,7 @@ impl Connection {
                 return Err(io::Error::other("it speaks for too many"));
             }
             (shared.deliver)(message);
+            self.wait_for_room();
         }
         Ok(())
     }
@@ -259,7 +301,7 @@ impl Connection {
         let (header, reply) = (refused.header, Reply::error(refused.errno));
         match refused.kind {
             Kind::Request => {
-                self.send(shared, Message::reply_to(&header, reply, Bulk::None));
+                self.send(Message::reply_to(&header, reply, Bulk::None));
             }
             Kind::Reply => {
                 self.answered(&header);
@@ -291,6 +333,7 @@ impl Connection {
             (core::mem::take(&mut out.queue), core::mem::take(&mut out.asked))
         };
         self.woken.notify_all();
+        self.drained.notify_all();
         shared.closed(self);
         let answer = |header: &Header, errno| {
             (shared.deliver)(Message::reply_to(header, Reply::error(errno), Bulk::None));
@@ -309,6 +352,7 @@ impl Connection {
 fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(STALL))?;
+    stream.set_write_timeout(Some(LOOK))?;
     rustix::net::sockopt::set_socket_keepalive(stream, true)?;
     rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(5))?;
     rustix::net::sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;

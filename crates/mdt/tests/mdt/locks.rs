@@ -231,3 +231,84 @@ fn a_lost_holder_leaves_the_size_unknown_though_others_close_well() {
     let attr = world.stat(A, fid);
     assert!(attr.size_stale && attr.maybe_objects);
 }
+
+/// A writes and cannot give the lock back; B asks for the size. The file lies on OST 0 of two.
+fn writer_and_reader(world: &mut World) -> (Fid, Call) {
+    deaf(world, A);
+    let open_id = world.open_id(A);
+    let mut request = world.create_request(A, ROOT, "f", 0o100_644);
+    let MdtRequest::Create { open, open_id: id, want, policy, .. } = &mut request else { panic!() };
+    *open = Some(OpenFlags { write: true, ..OpenFlags::default() });
+    (*id, *want) = (open_id, Ibits::DATA);
+    *policy = Some(sateen_types::StripePolicy {
+        stripe_count: 1,
+        stripe_size: 0,
+        stripe_offset: Some(0),
+    });
+    let fid = grant(&world.call(A, request)).fid;
+    world.rest();
+    world.checkpoint();
+    let call = world.start(B, getattr(fid, Ibits::META));
+    (fid, call)
+}
+
+fn seconds(world: &mut World, seconds: u64) {
+    for _ in 0..seconds {
+        world.tick(1_000);
+    }
+}
+
+fn is_evicted(world: &World, client: ClientId) -> bool {
+    world.clients[&client].callbacks.contains(&Callback::Evicted)
+}
+
+#[test]
+fn who_waits_for_an_ost_is_not_evicted() {
+    for cold in [false, true] {
+        let mut world = World::with_clients(2);
+        world.cold = cold;
+        let (_, call) = writer_and_reader(&mut world);
+        world.gone.insert(0);
+        seconds(&mut world, 120);
+        assert!(!is_evicted(&world, A), "nobody could give that back");
+        assert_eq!(world.reply(call), None);
+        world.gone.clear();
+        seconds(&mut world, 18);
+        assert!(!is_evicted(&world, A), "all of the time, from when the OST is back");
+        // He does not do it then, either.
+        seconds(&mut world, 6);
+        assert!(is_evicted(&world, A));
+        world.rest();
+        assert!(world.reply(call).is_some());
+    }
+}
+
+#[test]
+fn who_has_no_ost_to_wait_for_is_evicted_while_one_is_away() {
+    // Another than the file's is away; the file's, but it is out of use; a lock that no data
+    // stands under.
+    for case in 0..3 {
+        let mut world = World::with_clients(2);
+        let (_, mut call) = writer_and_reader(&mut world);
+        world.gone.insert(u32::from(case == 0));
+        match case {
+            1 => {
+                world.gone.insert(0);
+                world.mdt.set_ost_active(0, false);
+            }
+            2 => {
+                world.clients.get_mut(&A).unwrap().callbacks.clear();
+                world.call(A, getattr(ROOT, Ibits::META));
+                let request = world.create_request(B, ROOT, "g", 0o100_644);
+                call = world.start(B, request);
+            }
+            _ => {}
+        }
+        seconds(&mut world, 22);
+        assert!(is_evicted(&world, A), "case {case}");
+        world.gone.clear();
+        seconds(&mut world, 4);
+        world.rest();
+        assert!(world.reply(call).is_some(), "case {case}");
+    }
+}

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use sateen_mgs::FileSystem;
 use sateen_reactor::{Reactor, Receiver};
+use sateen_target::COMPAT_REPLACES;
 use sateen_types::{ClientId, Endpoint, Errno, Name, Nid, Nids};
 use sateen_wire::{
     Body, Bulk, FEATURES, Header, Message, MgsReply, MgsRequest, ParamInfo, Reply, ReplyBody,
@@ -267,6 +268,7 @@ impl Mgc {
             format!("the MGS does not answer ({})", self.why_silent()),
             "see whether its server runs (sateen serve) and listens on that NID",
         )
+        .that_may_pass()
     }
 
     fn mgs(&mut self, request: MgsRequest, patience: Option<Duration>) -> Outcome<MgsReply> {
@@ -349,7 +351,11 @@ impl Mgc {
         for target in targets.iter().filter(|target| target.label.target != Endpoint::Mgs) {
             let info = TargetInfo { target: target.label.target, nids, inactive: false };
             let uuid = target.label.uuid;
-            let request = Request::Mgs(MgsRequest::Register { info, uuid });
+            let replaces = target.label.compat & COMPAT_REPLACES != 0;
+            let request = Request::Mgs(match replaces {
+                true => MgsRequest::Replace { info, uuid },
+                false => MgsRequest::Register { info, uuid },
+            });
             match self.ask(&request, patience)?.error {
                 None => {}
                 Some(Errno::EEXIST) => {
@@ -357,8 +363,15 @@ impl Mgc {
                         format!("{} is not the target that this file system knows", info.target),
                         format!(
                             "bring back the folder that was {} before, or make this one with \
-                             another --index",
-                            target.path.display()
+                             another --index{}",
+                            target.path.display(),
+                            match info.target {
+                                Endpoint::Ost(_) => {
+                                    "; if the one before is lost for good, make this one with \
+                                     --replace"
+                                }
+                                _ => "",
+                            }
                         ),
                     ));
                 }

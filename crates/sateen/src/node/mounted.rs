@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, Once, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sateen_client::{Client, ClientConfig, Connection, Port, Task};
 use sateen_fuse::{MountFlags, MountOptions, Session};
@@ -29,12 +29,14 @@ pub(crate) struct How {
     pub direct_io: bool,
     /// The kernel's own flags.
     pub flags: MountFlags,
+    /// Until when servers that do not answer are tried again.
+    pub tried_until: Option<Instant>,
 }
 
 impl How {
     /// As file systems that users bring along are mounted.
     pub(crate) fn new(direct_io: bool) -> How {
-        How { direct_io, flags: MountOptions::new("/").flags }
+        How { direct_io, flags: MountOptions::new("/").flags, tried_until: None }
     }
 }
 
@@ -56,7 +58,15 @@ impl Mounted {
         (source, targets): (&Source, Targets<'_>),
         how: How,
     ) -> Outcome<Mounted> {
-        let (client, port) = connect(reactor, targets)?;
+        let tried_again = || how.tried_until.is_some_and(|until| Instant::now() < until);
+        let (client, port) = loop {
+            match connect(reactor, targets) {
+                Err(refusal) if refusal.may_pass && tried_again() => {
+                    tracing::warn!("{}; trying again", refusal.what);
+                }
+                other => break other?,
+            }
+        };
         let root = match directory(reactor, &client, &source.below) {
             Ok(root) => root,
             Err(refusal) => {
@@ -311,7 +321,8 @@ fn silent(client: &Client, elsewhere: &[TargetInfo]) -> Refusal {
                 why_silent(&nids, &info.target.to_string())
             }),
             "see whether its server runs (sateen serve) and listens on that NID",
-        ),
+        )
+        .that_may_pass(),
         (None, missing) => Refusal::new(
             match missing {
                 Some(missing) => format!("{missing} does not answer"),

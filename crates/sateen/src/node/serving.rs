@@ -20,7 +20,7 @@ use std::time::Duration;
 use sateen_mdt::{CALLBACK_LIMIT_NS, Mdt};
 use sateen_mgs::FileSystem;
 use sateen_reactor::TargetHost;
-use sateen_target::Label;
+use sateen_target::{COMPAT_REPLACES, Label};
 use sateen_types::{Endpoint, NIDS_MAX, Nid, Nids};
 use sateen_wire::TargetInfo;
 
@@ -157,6 +157,7 @@ impl Node {
         node.file_system = file_system.uuid;
         for (target, open) in &mut opened {
             join(target, open, file_system)?;
+            replace(target, open, |target| mgc.register(&[target], reached, None))?;
         }
         node.start_those(&mut opened, &[], |target| matches!(target, Endpoint::Ost(_)))?;
         mgc.register(&targets, reached, None)?;
@@ -208,7 +209,8 @@ impl Node {
             return Err(Refusal::new(
                 format!("{fsname} has no MDT0000 yet"),
                 "make one with mkfs.sateen --mdt --index=0 and serve it",
-            ));
+            )
+            .that_may_pass());
         }
         set_routes(&network, &config);
         node.devices.keep(mgc.params(Some(MOUNT_PATIENCE))?);
@@ -233,6 +235,23 @@ impl Node {
         self.follower = Some(Follower { stop: stop.clone(), thread });
         Ok(())
     }
+}
+
+/// A target that takes the place of a lost one is registered before it runs, and forgets that it
+/// has once the MGS knows: a later one may take its own place.
+fn replace(
+    target: &mut Target,
+    open: &Opened,
+    register: impl FnOnce(Target) -> Outcome<()>,
+) -> Outcome<()> {
+    if target.label.compat & COMPAT_REPLACES == 0 {
+        return Ok(());
+    }
+    register(target.clone())?;
+    target.label.compat &= !COMPAT_REPLACES;
+    open.folder.set_label(&target.label.encode()).map_err(|error| {
+        Refusal::io(format!("write the label of {}", target.path.display()), &error)
+    })
 }
 
 /// A target belongs to the file system of its MGS, or does from now on.

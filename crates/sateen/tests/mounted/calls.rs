@@ -1,8 +1,10 @@
 //! Calls that few programs make, held against the local disk. `SEED` repeats a run.
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 
@@ -23,8 +25,14 @@ on_both!(
     reading_sets_the_atime,
     what_is_removed_right_after_its_close_leaves_nothing,
     a_program_that_runs_is_not_written_from_another_mount,
+    supplementary_groups_count,
+    a_socket_is_connected_to_on_its_mount,
+    a_private_mapping_is_the_programs_own,
+    the_space_is_that_of_the_osts,
 );
 
+/// What is set aside to be seen by `statfs`, beside what others on the machine write meanwhile.
+const SET_ASIDE: u64 = 4 << 30;
 /// What file systems reckon holes in.
 const BLOCK: u64 = 4096;
 
@@ -361,5 +369,124 @@ fn a_program_that_runs_is_not_written_from_another_mount(servers: Servers) {
     // The kernel says later that nobody runs it any more.
     assert!(soon(|| write().is_ok()));
     assert!(Command::new(&there).arg("0").status().unwrap().success());
+    rig.end();
+}
+
+/// As a user who has more groups than his first, and as one who has not: what each may do, from
+/// a working directory that he need not find a way to.
+const AS_A_MEMBER: &str = r#"
+chdir($ARGV[0]) or die; my $groups = $ARGV[1];
+$) = "1000 $groups"; $> = 1000; $> == 1000 or die "$!";
+sub try { my ($what, $done) = @_; print "$what: ", ($done ? "done" : "$!"), "\n" }
+try('read', open(my $f, '<', 'secret'));
+try('write', open($f, '>>', 'secret'));
+try('list', opendir(my $d, 'shared'));
+try('make', open($f, '>', "shared/made$groups"));
+print "group: ", (stat("shared/made$groups"))[5] // 'none', "\n";
+try('change group', chown(-1, 2000, "shared/made$groups") == 1);
+try('not a member of', chown(-1, 3000, "shared/made$groups") == 1);
+"#;
+
+fn supplementary_groups_count(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "groups", 1, false) else { return };
+    let said = |folder: &Path, groups: &str| {
+        let mut perl = Command::new("perl");
+        let output = perl.args(["-e", AS_A_MEMBER]).arg(folder).arg(groups).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for folder in [rig.mnt(), &rig.local()] {
+        fs::write(folder.join("secret"), b"secret").unwrap();
+        fs::create_dir(folder.join("shared")).unwrap();
+        for (name, mode) in [("secret", 0o640), ("shared", 0o2770)] {
+            let path = folder.join(name);
+            std::os::unix::fs::chown(&path, None, Some(2000)).unwrap();
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        }
+    }
+    let member = said(rig.mnt(), "1000 2000");
+    assert!(member.contains("read: done\nwrite: Permission denied\nlist: done"), "{member}");
+    assert!(member.contains("make: done\ngroup: 2000\n"), "{member}");
+    assert_eq!(member, said(&rig.local(), "1000 2000"));
+    let other = said(rig.mnt(), "1000 4000");
+    assert!(other.contains("read: Permission denied"), "{other}");
+    assert_eq!(other, said(&rig.local(), "1000 4000"));
+    rig.end();
+}
+
+fn a_socket_is_connected_to_on_its_mount(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "socket", 2, false) else { return };
+    let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("socket"));
+    let listener = UnixListener::bind(&here).unwrap();
+    assert!(fs::symlink_metadata(&there).unwrap().file_type().is_socket());
+    let mut calling = UnixStream::connect(&here).unwrap();
+    let (mut called, _) = listener.accept().unwrap();
+    calling.write_all(b"hello").unwrap();
+    let mut heard = [0; 5];
+    called.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"hello");
+    // By another mount it is another socket, at which nobody listens.
+    let refused = UnixStream::connect(&there).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "{refused}");
+    // What was called has the name open, too.
+    drop((listener, calling, called));
+    let refused = UnixStream::connect(&here).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "{refused}");
+    assert!(UnixListener::bind(&here).is_err(), "the name is taken");
+    fs::remove_file(&there).unwrap();
+    UnixListener::bind(&here).unwrap();
+    rig.end();
+}
+
+/// Maps a file privately, changes what it sees, and shows that beside what the file holds.
+const PRIVATELY: &str = r#"
+my ($map, $read, $write) = `uname -m` =~ /x86_64/ ? (9, 0, 1) : (222, 63, 64);
+open(my $f, '<', $ARGV[0]) or die "open: $!";
+my $at = syscall($map, 0, 8192, 3, 2, fileno($f), 0);
+$at > 0 or die "mmap: $!";
+pipe(my $out, my $in) or die;
+syswrite($in, 'mine') == 4 or die;
+syscall($read, fileno($out), $at + 4096, 4) == 4 or die "read: $!";
+$| = 1; print '';
+syscall($write, 1, $at + 4094, 10) == 10 or die "write: $!";
+"#;
+
+fn a_private_mapping_is_the_programs_own(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "private", 2, false) else { return };
+    let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("file"));
+    fs::write(&there, [b'f'; 8192]).unwrap();
+    let mut perl = Command::new("perl");
+    let output = perl.args(["-e", PRIVATELY]).arg(&here).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ffmineffff", "{output:?}");
+    for path in [&here, &there] {
+        assert!(fs::read(path).unwrap() == [b'f'; 8192]);
+    }
+    rig.end();
+}
+
+fn the_space_is_that_of_the_osts(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "statfs", 2, false) else { return };
+    let [here, there] = [0, 1].map(|mount| rustix::fs::statvfs(&rig.mounts()[mount]).unwrap());
+    assert_eq!((here.f_blocks, here.f_frsize), (there.f_blocks, there.f_frsize));
+    assert_eq!((here.f_namemax, here.f_bsize), (255, 1 << 20));
+    assert!(here.f_blocks >= here.f_bfree && here.f_bfree >= here.f_bavail && here.f_bavail > 0);
+    assert!(here.f_files >= here.f_ffree && here.f_ffree > 0);
+    // All OSTs lie on the disk below, and each counts its share of it.
+    let disk = rustix::fs::statvfs(rig.local()).unwrap();
+    let (disk, shown) = (disk.f_blocks * disk.f_frsize, here.f_blocks * here.f_frsize);
+    let part = 64;
+    assert!(shown.abs_diff(disk) <= disk / part, "{shown} of {disk} bytes");
+    // Allocated space is no longer free, until it is given back.
+    let file = read_write(&rig.mnt().join("file"));
+    let taken = || {
+        let there = rustix::fs::statvfs(&rig.mounts()[1]).unwrap();
+        there.f_bfree * there.f_frsize
+    };
+    let before = taken();
+    fallocate(&file, FallocateFlags::empty(), 0, SET_ASIDE).unwrap();
+    assert!(soon(|| taken() + SET_ASIDE / 2 < before), "{} of {before}", taken());
+    drop(file);
+    fs::remove_file(rig.mnt().join("file")).unwrap();
+    assert!(soon(|| taken() + SET_ASIDE / 2 > before), "{} of {before}", taken());
     rig.end();
 }

@@ -2,7 +2,7 @@
 //! as it is written there. Rows that have a test of their own elsewhere are not repeated here.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{
@@ -18,7 +18,7 @@ use rustix::fs::{
 use rustix::io::{Errno, ReadWriteFlags};
 
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, ok, until};
+use sateen_testkit::cluster::{Cluster, ok, run_folder, until};
 
 use crate::BINARY;
 use crate::rig::{Rig, Servers, on_both};
@@ -37,6 +37,8 @@ on_both!(
     the_atime_of_a_directory_is_seen_elsewhere,
     what_one_kernel_knows_no_other_hears_of,
     a_mount_is_what_the_kernel_takes_it_for,
+    an_append_moves_its_own_position_only,
+    quotas_and_freezing_are_refused,
 );
 
 /// The device `null`.
@@ -383,6 +385,99 @@ fn a_mount_is_what_the_kernel_takes_it_for(servers: Servers) {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(["25", "95"].contains(&&*said), "{output:?}");
     rig.end();
+}
+
+fn an_append_moves_its_own_position_only(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-append", 2, false) else { return };
+    let mut files = [0, 1].map(|mount| {
+        let path = rig.mounts()[mount].join("file");
+        File::options().read(true).append(true).create(true).open(path).unwrap()
+    });
+    let content = || fs::read_to_string(rig.mnt().join("file")).unwrap();
+    files[0].write_all(b"0123456789").unwrap();
+    assert_eq!(files[0].stream_position().unwrap(), 10);
+    // Where it is written is right; where the descriptor is afterwards may not be.
+    files[1].write_all(b"abcde").unwrap();
+    files[0].write_all(b"xyz").unwrap();
+    assert_eq!(content(), "0123456789abcdexyz");
+    let position = files[0].stream_position().unwrap();
+    assert!([13, 18].contains(&position), "{position}");
+    // Whoever reads on from there says where.
+    files[0].seek(SeekFrom::Start(15)).unwrap();
+    let mut rest = String::new();
+    files[0].read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "xyz");
+    files[0].write_all(b"!").unwrap();
+    assert_eq!(content(), "0123456789abcdexyz!");
+    drop(files);
+    rig.end();
+}
+
+/// `quotactl_fd`, Q_GETQUOTA of root's; and `quotactl` of what is mounted.
+const QUOTA: &str = r#"
+my ($mount, $buffer) = ($ARGV[0], "\0" x 256);
+open(my $f, '<', $mount) or die;
+my $get = 0x80000700;
+print syscall(443, fileno($f), $get, 0, $buffer) == 0 ? 'a quota' : $!, "\n";
+"#;
+
+fn quotas_and_freezing_are_refused(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-quota", 1, false) else { return };
+    let output = Command::new("perl").args(["-e", QUOTA]).arg(rig.mnt()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "Function not implemented\n", "{output:?}");
+    let output = Command::new("fsfreeze").arg("-f").arg(rig.mnt()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("Operation not supported"), "{output:?}");
+    fs::write(rig.mnt().join("file"), b"not frozen").unwrap();
+    rig.end();
+}
+
+/// Requests of a kind that a mount has sent to OSTs.
+fn sent(mnt: &Path, kind: &str) -> u64 {
+    let mut lctl = Command::new(BINARY);
+    lctl.args(["lctl", "--data"]).arg(run_folder(mnt)).args(["get_param", "-n", "osc.*.stats"]);
+    let stats = ok(&mut lctl);
+    let lines = stats.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.filter(|words| words[0] == kind).map(|words| words[1].parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn who_writes_goes_past_the_page_cache() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "row-past");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let path = mnt.join("file");
+    let count = |kind, work: &mut dyn FnMut()| {
+        let before = sent(&mnt, kind);
+        work();
+        sent(&mnt, kind) - before
+    };
+    let mut appending = File::options().append(true).create(true).open(&path).unwrap();
+    let appends = count("ost_write", &mut || {
+        (0..10).for_each(|_| appending.write_all(b"a small record\n").unwrap());
+    });
+    assert_eq!(appends, 10, "small appends are a round trip each");
+    let both = read_write(&path);
+    let writes = count("ost_write", &mut || {
+        (0..10).for_each(|at| both.write_all_at(b"small", 5 * at).unwrap());
+    });
+    assert_eq!(writes, 10, "and so are writes");
+    let mut buffer = [0; 100];
+    let reads = count("ost_read", &mut || {
+        (0..10).for_each(|_| both.read_exact_at(&mut buffer, 0).unwrap());
+    });
+    assert_eq!(reads, 10, "and what is read by a descriptor that is open for writing");
+    drop((appending, both));
+    let reading = File::open(&path).unwrap();
+    let reads = count("ost_read", &mut || {
+        (0..10).for_each(|_| reading.read_exact_at(&mut buffer, 0).unwrap());
+    });
+    assert!(reads <= 1, "{reads}: by one for reading it is kept");
+    drop(reading);
+    cluster.finish([oss, mds]);
 }
 
 #[test]

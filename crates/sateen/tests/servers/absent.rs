@@ -2,6 +2,7 @@
 //! is never written.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -77,6 +78,44 @@ fn what_is_absent_is_named_and_shown() {
         let (code, said) = status(of, &[]);
         assert!(code == Some(1) && said.contains(why), "{of}: {said}");
     }
+}
+
+#[test]
+fn a_writer_waits_for_its_ost_though_others_look() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "writer");
+    let (mds, oss) = cluster.start();
+    let (mnt, other) = (cluster.mount("a"), cluster.mount("b"));
+    let content = bytes(2 << 20, 11);
+    fs::write(mnt.join("idle"), b"idle").unwrap();
+    let idle = fs::File::open(mnt.join("idle")).unwrap();
+    let file = fs::File::create(mnt.join("file")).unwrap();
+    file.write_all_at(&content[..1 << 20], 0).unwrap();
+    oss.crash();
+    let rest = content[1 << 20..].to_vec();
+    let writer = std::thread::spawn(move || file.write_all_at(&rest, 1 << 20).map(|()| file));
+    std::thread::sleep(Duration::from_secs(1));
+    let path = other.join("file");
+    let looker = std::thread::spawn(move || fs::metadata(path));
+    // Longer than a client has that is there and gives nothing back.
+    std::thread::sleep(Duration::from_secs(27));
+    assert!(!writer.is_finished() && !looker.is_finished(), "both wait");
+    let oss = cluster.serve(2, &["ost0", "ost1"]);
+    let file = writer.join().unwrap().expect("it has only waited");
+    // The kernel may have split the write, and the other have looked in between.
+    assert!(looker.join().unwrap().unwrap().len() > 1 << 20);
+    assert_eq!(fs::metadata(other.join("file")).unwrap().len(), content.len() as u64);
+    // What was open is open.
+    file.write_all_at(b"more", content.len() as u64).unwrap();
+    assert_eq!(idle.metadata().unwrap().len(), 4);
+    let log = fs::read_to_string(cluster.path("log1")).unwrap();
+    assert!(!log.contains("evicting"), "{log}");
+    drop((file, idle));
+    // What the OST had not synced before the crash may be lost with it.
+    assert!(fs::read(other.join("file")).unwrap()[1 << 20..].starts_with(&content[1 << 20..]));
+    cluster.finish([oss, mds]);
 }
 
 #[test]

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use sateen_testkit::cluster::{Cluster, PATIENCE, resident_mib};
 use sateen_testkit::{can_mount, env_number};
-use sateen_types::{ClientId, Endpoint, Fid, Name, Nid, Seq, seq};
+use sateen_types::{ClientId, Endpoint, Fid, Name, Nid, ObjectId, Seq, seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::{
-    Body, Bulk, HEADER_BYTES, Header, MdtReply, MdtRequest, Message, MgsRequest, OstRequest, Reply,
-    ReplyBody, Request,
+    BULK_MAX, Body, Bulk, HEADER_BYTES, Header, MdtReply, MdtRequest, Message, MgsRequest,
+    OstReply, OstRequest, Reply, ReplyBody, Request,
 };
 
 use crate::BINARY;
@@ -46,14 +46,20 @@ const GROWTH_MIB_MAX: u64 = 48;
 
 /// Reads one message, and drops its bulk.
 fn receive(stream: &mut impl Read) -> io::Result<Message> {
+    let (message, len) = receive_head(stream)?;
+    io::copy(&mut stream.take(len), &mut io::sink())?;
+    Ok(message)
+}
+
+/// Reads one message but for its bulk, of so many bytes.
+fn receive_head(stream: &mut impl Read) -> io::Result<(Message, u64)> {
     let mut bytes = vec![0; HEADER_BYTES];
     stream.read_exact(&mut bytes)?;
     let rest = Message::rest_len(bytes.first_chunk().unwrap()).unwrap();
     bytes.resize(HEADER_BYTES + rest, 0);
     stream.read_exact(&mut bytes[HEADER_BYTES..])?;
     let (message, bulk) = Message::decode(&bytes).unwrap();
-    io::copy(&mut stream.take(u64::from(bulk.len)), &mut io::sink())?;
-    Ok(message)
+    Ok((message, u64::from(bulk.len)))
 }
 
 /// Somebody who is connected to one target.
@@ -291,6 +297,10 @@ impl Peer {
         };
         let (mut body, mut damaged) = self.damage(body);
         // What would leave the test's own network and disk, is not sent.
+        if let Body::Request(Request::Mgs(MgsRequest::Replace { info, .. })) = &mut body {
+            // It would be believed, and the OSTs of the test not any more.
+            info.target = Endpoint::Mgs;
+        }
         if let Body::Request(Request::Mgs(MgsRequest::Register { info, .. })) = &mut body {
             info.nids = Nid::Lo.into();
             info.target = [Endpoint::Mgs, Endpoint::Mdt(0), Endpoint::Ost(0), Endpoint::Ost(1)]
@@ -356,6 +366,74 @@ impl Peer {
             self.connect().ask(Request::Disconnect).expect("it answers");
         }
     }
+}
+
+/// A write of an object of nobody's, as it goes over the wire.
+fn write(connection: &mut Connection, data: &[u8]) -> Vec<u8> {
+    let object = ObjectId { fid: Fid::new(seq::NORMAL_FIRST, 1), stripe: 0 };
+    let write = OstRequest::Write { object, layout_gen: 1, offset: 0, grant_used: 0 };
+    let (header, bulk) = (connection.header(0), Bulk::Data(Bytes::copy_from_slice(data)));
+    let body = Body::Request(Request::Ost(write));
+    let mut bytes = Message { header, body, bulk }.encode();
+    bytes.extend_from_slice(data);
+    bytes
+}
+
+/// All of that object.
+fn read(connection: &mut Connection) -> Vec<u8> {
+    let object = ObjectId { fid: Fid::new(seq::NORMAL_FIRST, 1), stripe: 0 };
+    let read = OstRequest::Read { object, offset: 0, len: BULK_MAX as u32 };
+    let (header, bulk) = (connection.header(0), Bulk::Buffer(BytesMut::with_capacity(BULK_MAX)));
+    let body = Body::Request(Request::Ost(read));
+    connection.stream.write_all(&Message { header, body, bulk }.encode()).unwrap();
+    let (answer, len) = receive_head(&mut connection.stream).unwrap();
+    let right = matches!(&answer.body, Body::Reply(reply) if reply.error.is_none());
+    assert!(right, "{answer:?}");
+    let mut bulk = vec![0; len as usize];
+    connection.stream.read_exact(&mut bulk).unwrap();
+    bulk
+}
+
+#[test]
+fn the_largest_bulk_arrives_whole_or_not_at_all() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = Cluster::new(BINARY, "bulk");
+    let (mds, oss) = cluster.start();
+    let mut peer = Peer::new(Endpoint::Ost(0), &cluster.nid(2), sateen_testkit::seed());
+    let data = peer.random.bytes(BULK_MAX);
+    let mut connection = peer.connect();
+    let bytes = write(&mut connection, &data);
+    connection.stream.write_all(&bytes).unwrap();
+    let answer = receive(&mut connection.stream).unwrap();
+    let Body::Reply(Reply { body: ReplyBody::Ost(OstReply::Written { len, .. }), .. }) =
+        answer.body
+    else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(len as usize, BULK_MAX);
+    assert!(read(&mut connection) == data);
+
+    // One byte of it is not what its checksum says, wherever it is: nothing of it is written.
+    for at in [0, BULK_MAX / 2, BULK_MAX - 1] {
+        let mut bytes = write(&mut connection, &vec![0; BULK_MAX]);
+        let bulk = bytes.len() - BULK_MAX;
+        bytes[bulk + at] = 1;
+        // The server may close the connection before it has read all.
+        let _ = connection.stream.write_all(&bytes);
+        assert!(receive(&mut connection.stream).is_err(), "the connection ends");
+        connection = peer.connect();
+        assert!(read(&mut connection) == data, "{at}");
+    }
+    // It is the checksum that was wrong: the same is taken with the right one.
+    let bytes = write(&mut connection, &vec![0; BULK_MAX]);
+    connection.stream.write_all(&bytes).unwrap();
+    receive(&mut connection.stream).unwrap();
+    assert!(read(&mut connection) == vec![0; BULK_MAX]);
+    // No fsck: there is an object of a file that never was.
+    oss.end();
+    mds.end();
 }
 
 #[test]

@@ -345,6 +345,86 @@ fn a_full_ost_is_for_those_who_must_have_it() {
 }
 
 #[test]
+fn one_process_serves_everything_and_two_share_an_address() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "together");
+    cluster.make(3);
+    let all = cluster.serve(1, &["mgt", "mdt0", "ost0", "ost1"]);
+    // The third OST's server is on the same address, behind another port.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nid = format!("127.0.0.1:{port}@tcp");
+    let ost2 = cluster.path("ost2");
+    let beside = || {
+        let mut command = Command::new(BINARY);
+        command.args(["serve", "--nid", &nid]).arg(&ost2);
+        command
+    };
+    let other = cluster.start_as(&mut beside(), 4);
+    let mnt = cluster.mount("mnt");
+    let content = bytes(6 << 20, 12);
+    fs::write(mnt.join("file"), &content).unwrap();
+    let mut osts = osts_of(&mnt.join("file"));
+    osts.sort_unstable();
+    assert_eq!(osts, [0, 1, 2]);
+    let shown = ok(Command::new(BINARY).args(["status", "--json"]).arg(cluster.source()));
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let nids: Vec<_> = (0..4).map(|at| shown["targets"][at]["nids"].clone()).collect();
+    let (one, two) = (serde_json::json!([cluster.nid(1)]), serde_json::json!([nid]));
+    assert_eq!(nids, [one.clone(), one.clone(), one, two], "{shown}");
+    // Each goes and comes by itself; a mount over both sees the whole.
+    other.crash();
+    let other = cluster.start_as(&mut beside(), 4);
+    write_durably(&mnt.join("again"), &content).unwrap();
+    let second = cluster.mount("second");
+    assert!(fs::read(second.join("again")).unwrap() == content);
+    cluster.finish([other, all]);
+}
+
+#[test]
+fn a_lost_ost_is_replaced() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "replace");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let content = bytes(3 << 20, 4);
+    let on = |index: &str, name: &str| {
+        let path = mnt.join(name);
+        ok(as_program("lfs").args(["setstripe", "-c", "1", "-i", index]).arg(&path));
+        write_durably(&path, &content).unwrap();
+        path
+    };
+    let (kept, lost) = (on("0", "kept"), on("1", "lost"));
+    oss.end();
+    // The disk of the second is gone, and with it what it held.
+    fs::remove_dir_all(cluster.path("ost1")).unwrap();
+    ok(&mut cluster.mkfs("ost", Some(1), "ost1"));
+    let said = refused(&mut cluster.command(2, &["ost0", "ost1"]));
+    assert!(said.contains("OST0001 is not the target") && said.contains("--replace"), "{said}");
+    let said = refused(cluster.mkfs("ost", Some(1), "ost1").arg("--replace"));
+    assert!(said.contains("--reformat"), "{said}");
+    ok(cluster.mkfs("ost", Some(1), "ost1").args(["--replace", "--reformat"]));
+    let oss = cluster.serve(2, &["ost0", "ost1"]);
+    assert!(fs::read(&kept).unwrap() == content);
+    assert!(fs::read(&lost).unwrap() == vec![0; content.len()], "its names and sizes are there");
+    write_durably(&lost, &content).unwrap();
+    assert!(fs::read(&lost).unwrap() == content);
+    // It takes the place once: a later one has it, and what it was made from is no key.
+    oss.end();
+    fs::rename(cluster.path("ost1"), cluster.path("before")).unwrap();
+    ok(cluster.mkfs("ost", Some(1), "ost1").arg("--replace"));
+    let oss = cluster.serve(2, &["ost0", "ost1"]);
+    let said = refused(&mut cluster.command(4, &["before"]));
+    assert!(said.contains("OST0001 is not the target"), "{said}");
+    fs::remove_dir_all(cluster.path("before")).unwrap();
+    on("1", "new");
+    cluster.finish([oss, mds]);
+}
+
+#[test]
 fn targets_that_do_not_fit_are_refused() {
     if !can_mount() {
         return;
@@ -354,7 +434,9 @@ fn targets_that_do_not_fit_are_refused() {
     let serve = |host, folder| refused(&mut cluster.command(host, &[folder]));
 
     let said = refused(&mut cluster.mkfs("ost", Some(5), "ost0"));
-    assert!(said.contains("OST0000 of scratch"), "{said}");
+    assert!(said.contains("OST0000 of scratch") && said.contains("--reformat"), "{said}");
+    let said = refused(cluster.mkfs("ost", Some(5), "ost0").arg("--reformat"));
+    assert!(said.contains("in use by another server"), "{said}");
     assert!(serve(4, "ost0").contains("in use by another server"));
     assert!(serve(4, "nowhere").contains("holds no target"));
     // Another target under an index that is taken.
@@ -401,6 +483,17 @@ fn targets_that_do_not_fit_are_refused() {
     fs::create_dir(cluster.path("bad")).unwrap();
     fs::write(cluster.path("bad/thesis"), b"").unwrap();
     assert!(bad(&["--mgs", "--fsname=scratch"]).contains("not empty"));
+    // Only a target is destroyed, and only if there is nothing else.
+    assert!(bad(&["--mgs", "--fsname=scratch", "--reformat"]).contains("not empty"));
+    assert!(bad(&["--mgs", "--mdt", "--fsname=scratch"]).contains("a folder holds one target"));
+    let said = bad(&["--mdt", "--fsname=scratch", "--index=0", "--replace", node]);
+    assert!(said.contains("only an OST"), "{said}");
+    fs::write(cluster.path("ost0/thesis"), b"").unwrap();
+    let said = refused(cluster.mkfs("ost", Some(0), "ost0").arg("--reformat"));
+    assert!(said.contains("thesis"), "{said}");
+    fs::remove_file(cluster.path("ost0/thesis")).unwrap();
+    ok(cluster.mkfs("ost", Some(5), "ost0").arg("--reformat"));
+    assert!(!cluster.path("ost0/objects").exists(), "nothing is left of it");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Write;
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,10 @@ const MOUNT_FILES_MAX: u64 = 200_000;
 /// What a process takes at most with its caches full: an MDT's table in memory, the frames and
 /// the blocks that it keeps (48, 32 and 96 MiB).
 const FULL_MIB_MAX: u64 = 240;
+/// The same of two OSTs in one process (8, 4 and 8 MiB each), with what writes have in flight.
+const OSTS_FULL_MIB_MAX: u64 = 110;
+/// What is written into each file that comes and goes, so that OSTs have their part.
+const CONTENT: [u8; 4096] = [7; 4096];
 /// Growth over the second half of making and removing of one that takes more; of any, when it
 /// is so long that all caches were full at half.
 const GROWTH_MIB_MAX: u64 = 16;
@@ -65,7 +70,7 @@ fn make(dir: &Path, files: u64) {
 }
 
 /// Makes and removes files until told to stop; how many.
-fn pass(dir: &Path, seed: u64, stop: &AtomicBool) -> u64 {
+fn pass(dir: &Path, seed: u64, content: &[u8], stop: &AtomicBool) -> u64 {
     let mut random = Random::new(seed);
     let mut there: Vec<u64> = Vec::new();
     let mut made = 0;
@@ -74,7 +79,8 @@ fn pass(dir: &Path, seed: u64, stop: &AtomicBool) -> u64 {
             let gone = there.swap_remove(random.below(PASSING as u64) as usize);
             fs::remove_file(dir.join(format!("passing.{gone}"))).unwrap();
         }
-        File::create_new(dir.join(format!("passing.{made}"))).unwrap();
+        let mut file = File::create_new(dir.join(format!("passing.{made}"))).unwrap();
+        file.write_all(content).unwrap();
         there.push(made);
         made += 1;
     }
@@ -139,7 +145,7 @@ fn a_directory_of_many_files_is_read_while_it_changes() {
     let stop = AtomicBool::new(false);
     let started = Instant::now();
     let passed = thread::scope(|scope| {
-        let passing = scope.spawn(|| pass(&dir, files, &stop));
+        let passing = scope.spawn(|| pass(&dir, files, &[], &stop));
         // A panic must not leave the other running for ever.
         let read = scope.spawn(|| read_and_seek(&b.join("dir"), files)).join();
         stop.store(true, Ordering::Relaxed);
@@ -183,7 +189,7 @@ fn what_is_gone_takes_no_memory() {
     let pids = [pids[0], pids[1], cluster.mount_pid(&mnt)];
     let stop = AtomicBool::new(false);
     let (passed, half, whole) = thread::scope(|scope| {
-        let passing = scope.spawn(|| pass(&mnt, 1, &stop));
+        let passing = scope.spawn(|| pass(&mnt, 1, &CONTENT, &stop));
         thread::sleep(time / 2);
         let half = pids.map(resident_mib);
         thread::sleep(time / 2);
@@ -192,9 +198,10 @@ fn what_is_gone_takes_no_memory() {
         (passing.join().unwrap(), half, whole)
     });
     println!("{passed} made and removed; MGS and MDT, OSTs, mount: {half:?}, {whole:?} MiB");
-    let full = if time < LONG { FULL_MIB_MAX } else { 0 };
-    for (half, whole) in half.into_iter().zip(whole) {
+    for (at, full) in [FULL_MIB_MAX, OSTS_FULL_MIB_MAX, FULL_MIB_MAX].into_iter().enumerate() {
+        let (half, whole, full) = (half[at], whole[at], if time < LONG { full } else { 0 });
         assert!(whole <= full.max(half + GROWTH_MIB_MAX), "it grows from {half} to {whole} MiB");
     }
+    assert!(whole[1] <= OSTS_FULL_MIB_MAX, "OSTs: {} MiB", whole[1]);
     cluster.finish([oss, mds]);
 }

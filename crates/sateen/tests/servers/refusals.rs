@@ -6,9 +6,11 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Signal, kill_process};
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, ok, refused, run_folder, text, until};
+use sateen_testkit::cluster::{Cluster, REFUSED_WITHIN, ok, refused, run_folder, text, until};
 use sateen_wire::{Header, Kind, Lengths};
 
 use crate::{BINARY, as_program, osts_of};
@@ -44,6 +46,40 @@ fn half_a_file_system_says_what_is_missing() {
         fs::write(mnt.join("dir/before"), b"data").is_ok()
     });
     assert_eq!(fs::read(mnt.join("dir/before")).unwrap(), b"data");
+    cluster.finish([oss, mds, mgs]);
+}
+
+#[test]
+fn a_server_that_stands_still_is_named() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "still");
+    cluster.make(1);
+    let servers =
+        [cluster.serve(1, &["mgt"]), cluster.serve(3, &["mdt0"]), cluster.serve(2, &["ost0"])];
+    let as_a_whole = |of: &str| Command::new(BINARY).arg("status").arg(of).output().unwrap();
+    for (server, name) in servers.iter().zip(["the MGS", "MDT0000"]) {
+        kill_process(server.pid(), Signal::STOP).unwrap();
+        let said = refused(&mut cluster.mount_command("mnt"));
+        assert!(said.contains(&format!("{name} does not answer")), "{said}");
+        let begun = Instant::now();
+        let status = as_a_whole(&cluster.source());
+        assert!(!status.status.success(), "{}", text(&status));
+        assert!(begun.elapsed() < REFUSED_WITHIN, "{:?}", begun.elapsed());
+        kill_process(server.pid(), Signal::CONT).unwrap();
+    }
+    // Nothing of the tries is left; with `retry` the mount waits for whoever stands still.
+    kill_process(servers[0].pid(), Signal::STOP).unwrap();
+    let mut waiting = cluster.mount_command("mnt");
+    let mut waiting = waiting.args(["-o", "retry=2"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(14));
+    assert!(waiting.try_wait().unwrap().is_none(), "it is tried again");
+    kill_process(servers[0].pid(), Signal::CONT).unwrap();
+    cluster.mounts.push(cluster.path("mnt"));
+    assert!(waiting.wait().unwrap().success());
+    fs::write(cluster.path("mnt/file"), b"file").unwrap();
+    let [mgs, mds, oss] = servers;
     cluster.finish([oss, mds, mgs]);
 }
 

@@ -473,6 +473,7 @@ any_enum!(MgsRequest {
     WaitConfig { version },
     GetParams,
     SetParam { name, value },
+    Replace { info, uuid },
 });
 any_enum!(MgsReply {
     Config { version, targets },
