@@ -299,7 +299,9 @@ impl InodeState {
 
     fn take_over(&mut self, mut attr: Attr) {
         if let Some(old) = &self.attr {
-            if self.meta_known && attr.version < old.version {
+            // What a lock covers is known already, and better: an answer that took longer than it
+            // took to get the lock is older.
+            if (self.meta_known || self.size_known) && attr.version < old.version {
                 return;
             }
             if self.size_known && (self.is_writer() || attr.size_stale) {

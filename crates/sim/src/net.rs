@@ -27,12 +27,20 @@ pub(crate) struct Weather {
     pub(crate) delay: u64,
 }
 
+/// Of messages in order so many come late, by up to this: 4 ms.
+const LATE_PERMILLE: u64 = 100;
+const LATE_NS: u64 = 4_000_000;
+
 /// The network between all parties.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     pub(crate) weather: Weather,
     /// Whether it also seeks out messages of rare kinds, which the weather hardly ever meets.
     pub(crate) is_seeking: bool,
+    /// Whether messages between two arrive in the order in which they were sent, as over one
+    /// connection, which loses none, but for those that the weather delays. One that comes late, because nobody
+    /// was awake to read it, keeps those behind it waiting.
+    pub(crate) is_ordered: bool,
     /// Pairs that do not hear each other.
     cut: BTreeSet<(Endpoint, Endpoint)>,
     /// When the last message on each way arrives.
@@ -119,7 +127,7 @@ impl Network {
             strikes
         };
         let mut copies = 1;
-        if strikes(Fault::Dropped, self.weather.drop, report) {
+        if !self.is_ordered && strikes(Fault::Dropped, self.weather.drop, report) {
             copies = 0;
         } else if strikes(Fault::Duplicated, self.weather.duplicate, report) {
             copies = 2;
@@ -132,8 +140,17 @@ impl Network {
                 after += random.below(3_000_000_000);
             }
             let last = self.last_ns.entry((message.header.from, message.header.to)).or_default();
+            if self.is_ordered && !delayed {
+                if random.permille(LATE_PERMILLE) {
+                    after += random.below(LATE_NS);
+                }
+                after = after.max((*last + 1).saturating_sub(now_ns));
+            }
             report.count("message reordered", u64::from(now_ns + after < *last));
-            *last = (*last).max(now_ns + after);
+            // In order nobody waits for what the weather delays.
+            if !(self.is_ordered && delayed) {
+                *last = (*last).max(now_ns + after);
+            }
             arrivals.push((after, carried(message)?));
         }
         Ok(arrivals)

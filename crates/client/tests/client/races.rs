@@ -306,3 +306,31 @@ fn a_grant_that_is_not_believed_does_not_spoil_the_next() {
     }
     panic!("it asks again and again");
 }
+
+/// A stat that took long, because of an OST, tells an older size than what is known under a lock
+/// that was granted meanwhile: appends would go by it.
+#[test]
+fn an_older_version_says_nothing_of_the_size_that_a_lock_covers() {
+    let rig = Rig::with_osts(1);
+    let client = rig.client.clone();
+    let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
+    let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
+    rig.answer(&rig.take(), reply(MdtReply::Opened { attr: attr(9, 5), layout }, &[]));
+    let handle = rig.poll(&mut open).unwrap().unwrap().handle;
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    let (old, _) = rig.take_mdt();
+    let start_read = || {
+        let client = rig.client.clone();
+        rig.start(async move { client.read(handle, 10, 10, Default::default()).await })
+    };
+    let mut read = start_read();
+    let (asked, _) = rig.take_mdt();
+    rig.answer(&asked, reply(inode(12, 20), &[grant(2, LockMode::Pw, DATA)]));
+    assert!(rig.poll(&mut read).is_none());
+    assert!(matches!(rig.take_ost().1, OstRequest::Read { .. }));
+    rig.answer(&old, reply(inode(9, 5), &[]));
+    assert!(rig.poll(&mut stat).unwrap().is_ok());
+    let _again = start_read();
+    assert!(matches!(rig.take_ost().1, OstRequest::Read { .. }), "the file has 20 bytes");
+}
