@@ -27,7 +27,7 @@ install_missing() {
         apt-get "${options[@]}" update >/dev/null &&
             apt-get "${options[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null &&
             return 0
-        sleep $((attempt * 5))
+        ((attempt == 5)) || sleep $((attempt * 5))
     done
     die "apt-get could not install ${missing[*]}"
 }

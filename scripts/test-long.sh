@@ -54,6 +54,7 @@ simulate "long partitions" "${PARTITION_SEEDS:-1000}" --long-partitions
 say "== benchmarks that are features of their own compile"
 cargo clippy --locked --profile ci -p sateen-bench --features core-shape --benches -- -D warnings
 cargo clippy --locked --profile ci -p sateen-osd-disk --features index-bench --examples -- -D warnings
+result "benchmarks that are features of their own compile"
 export SEED=random COHERENCE_SECONDS=$seconds FUZZ_SECONDS=$seconds PROPTEST_CASES=4096 SEEDS=1000
 say "== decoders and kernel coherence, $seconds s for each loop"
 cargo test --locked --profile ci -p sateen-target --test fuzz -- --nocapture
@@ -86,9 +87,11 @@ say "== ranks and files of MPICH"
 install_mpich
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/mpich MPICC=mpicc.mpich MPIRUN=mpirun.mpich \
     cargo test --locked --profile ci -p sateen-bench-cli --features mpi --test mpi
+result "ranks and files of MPICH"
 say "== a report in a browser"
 install_missing chromium=chromium chromedriver=chromium-driver
 cargo test --locked --profile ci -p sateen-bench-cli --features browser --test browser
+result "a report in a browser"
 say "== a build of the project on a mount"
 cargo build --locked --profile ci -p sateen
 sateen=$target/ci/sateen

@@ -3,7 +3,7 @@
 //!
 //! It says on the network what the one of the servers' processes says, which stands in
 //! threads and sockets of its own (`sateen`); here it is a state machine. Asked in this order:
-//! `Connect`, `GetFileSystem`, `Register`, and `GetParams` and `WaitConfig` again and again.
+//! `Connect`, `GetFileSystem`, `Register` or `Replace`, and `GetParams` and `WaitConfig` again and again.
 //! Before it waits an administrator may set or take back the target's parameter.
 
 use sateen_types::{ClientId, Endpoint, Errno, Name};
@@ -196,11 +196,18 @@ impl Mgc {
             (MgsRequest::GetFileSystem, MgsReply::FileSystem { fsname: name, uuid, .. })
                 if *name == fsname() && *uuid == UUID =>
             {
-                MgsRequest::Register { info: self.info, uuid: uuid_of(self.me) }
+                let (info, uuid) = (self.info, uuid_of(self.me));
+                // An OST that was made to take a lost one's place says so until it is heard.
+                if matches!(self.me, Endpoint::Ost(_)) && self.attempts.is_multiple_of(2) {
+                    MgsRequest::Replace { info, uuid }
+                } else {
+                    MgsRequest::Register { info, uuid }
+                }
             }
-            (MgsRequest::Register { .. }, MgsReply::Config { version, targets })
-                if targets.contains(&self.info) =>
-            {
+            (
+                MgsRequest::Register { .. } | MgsRequest::Replace { .. },
+                MgsReply::Config { version, targets },
+            ) if targets.contains(&self.info) => {
                 (self.is_registered, self.version) = (true, *version);
                 MgsRequest::GetParams
             }
