@@ -198,7 +198,8 @@ impl Mgc {
             {
                 let (info, uuid) = (self.info, uuid_of(self.me));
                 // An OST that was made to take a lost one's place says so until it is heard.
-                if matches!(self.me, Endpoint::Ost(_)) && self.attempts.is_multiple_of(2) {
+                let number = self.attempts / ATTEMPTS_MAX + self.attempts;
+                if matches!(self.me, Endpoint::Ost(_)) && !number.is_multiple_of(4) {
                     MgsRequest::Replace { info, uuid }
                 } else {
                     MgsRequest::Register { info, uuid }
