@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use bytes::BytesMut;
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{
-    Body, Bulk, FEATURES, Header, MdtRequest, Message, OstRequest, Reply, ReplyBody, Request,
+    Body, Bulk, FEATURES, Header, Ibits, MdtRequest, Message, OstRequest, Reply, ReplyBody, Request,
 };
 
 use crate::client::Connection;
@@ -32,8 +32,8 @@ pub(crate) const RPCS_IN_FLIGHT: usize = 64;
 /// What it can be set to, at most.
 pub(crate) const RPCS_IN_FLIGHT_MAX: usize = 512;
 /// Slots beside those, for what others may wait for: requests that wait for another client's lock
-/// must not keep this one from giving back its own. So many for sizes, closes and what a write
-/// waits for, which may have to wait at the target themselves, and as many again for cancels, which never do, and for what
+/// must not keep this one from giving back its own. So many for sizes, closes and what is asked
+/// while a lock is in use, which may have to wait at the target themselves, and as many again for cancels, which never do, and for what
 /// keeps the connection.
 const SLOTS_KEPT: usize = 8;
 /// A request that is not answered is sent again after this: 1 s. While the connection stands,
@@ -332,7 +332,12 @@ fn slots_kept_for(request: &Request) -> usize {
             2 * SLOTS_KEPT
         }
         Request::Mdt(
-            MdtRequest::ReportSize { .. } | MdtRequest::Close { .. } | MdtRequest::Sync { .. },
+            MdtRequest::ReportSize { .. }
+            | MdtRequest::Close { .. }
+            | MdtRequest::Sync { .. }
+            | MdtRequest::SetAttr { .. }
+            | MdtRequest::GetStripe { .. }
+            | MdtRequest::GetAttr { want: Ibits::NONE, .. },
         ) => SLOTS_KEPT,
         _ => 0,
     }

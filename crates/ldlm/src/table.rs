@@ -430,12 +430,12 @@ impl LockTable {
         called.filter(|lock| lock.bits.intersects(bits)).map(|lock| lock.fid).collect()
     }
 
-    /// Whoever is asked to give back a lock on these bits of an inode has all his time from now
-    /// on: he could not do it until now.
-    pub fn give_time(&mut self, now_ns: u64, fid: Fid, bits: Ibits) {
+    /// Whoever is asked to give back a lock on these bits of one of these inodes has all his time
+    /// from now on: he could not do it until now.
+    pub fn give_time(&mut self, now_ns: u64, fids: &BTreeSet<Fid>, bits: Ibits) {
         for (id, clock) in &mut self.called {
             let lock = self.slab.find(*id).and_then(|slot| self.slab.get(slot));
-            if lock.is_some_and(|lock| lock.fid == fid && lock.bits.intersects(bits)) {
+            if lock.is_some_and(|lock| lock.bits.intersects(bits) && fids.contains(&lock.fid)) {
                 clock.called_ns = now_ns;
             }
         }

@@ -122,6 +122,11 @@ impl Allocator {
         self.targets.iter().any(|target| target.index == index && !target.inactive)
     }
 
+    /// Whether an OST is in use and does not answer.
+    pub(crate) fn has_away(&self) -> bool {
+        self.targets.iter().any(|target| target.silent && !target.inactive)
+    }
+
     /// OSTs that are in use and do not answer.
     pub(crate) fn away(&self) -> Vec<u32> {
         let away = self.targets.iter().filter(|target| target.silent && !target.inactive);

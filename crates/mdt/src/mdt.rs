@@ -25,6 +25,8 @@ use crate::work::Work;
 
 /// Most requests held while the MDT starts or its memory is full.
 pub const HELD_MAX: usize = 1 << 16;
+/// How often it is looked whom an OST keeps waiting: 1 s.
+const LOOK_NS: u64 = 1_000_000_000;
 /// Bytes waiting for the journal beyond which changes are held.
 const PENDING_BYTES_MAX: usize = 8 << 20;
 
@@ -61,6 +63,8 @@ pub struct Mdt {
     pub(crate) look_at_cuttings: bool,
     /// It is known who can be blamed for being late.
     pub(crate) may_evict: bool,
+    /// When that was looked at last.
+    looked_ns: u64,
     /// Requests that wait for the start, or for memory.
     pub(crate) held: VecDeque<Message>,
     pub(crate) counters: Counters,
@@ -99,6 +103,7 @@ impl Mdt {
             unfenced: Vec::new(),
             look_at_cuttings: false,
             may_evict: false,
+            looked_ns: 0,
             held: VecDeque::new(),
             counters: Counters::default(),
             config,
@@ -444,7 +449,12 @@ impl Service for Mdt {
         }
         self.run_llog(now, out);
         self.settle(now, out);
-        if !self.working.values().any(|(work, _)| matches!(work, Work::Overdue)) {
+        // Whom an OST keeps waiting is looked up, which is not done at each tick.
+        let soon = now.mono_ns < self.looked_ns.saturating_add(LOOK_NS);
+        let looks = self.working.values().any(|(work, _)| matches!(work, Work::Overdue));
+        let waits = soon && self.alloc.has_away();
+        if !looks && !waits {
+            self.looked_ns = now.mono_ns;
             self.run_work(now, (Work::Overdue, Prefetched::default()), out);
         }
         self.evict_overdue(now, out);

@@ -1,6 +1,8 @@
 //! Work that no request stands behind: it may stop for the index like a request, and is
 //! started again.
 
+use std::collections::BTreeSet;
+
 use sateen_osd::Prefetched;
 use sateen_target::{Fault, Outbox};
 use sateen_types::{Fid, Seq, Timestamp};
@@ -69,7 +71,7 @@ impl Mdt {
         let away = self.alloc.away();
         let called =
             if away.is_empty() { Default::default() } else { self.locks.called_on(Ibits::DATA) };
-        let mut missed = false;
+        let (mut missed, mut spared) = (false, BTreeSet::new());
         for fid in called {
             let inode = match View::new(&self.core, fetched, self.config.index).inode(fid) {
                 Err(Fault::Miss) => {
@@ -81,9 +83,10 @@ impl Mdt {
             // Of a layout that cannot be read nobody can wait for an OST.
             let layout = inode.and_then(|inode| self.layouts.get(inode.layout).ok().flatten());
             if layout.is_some_and(|layout| layout.objects().any(|(_, ost)| away.contains(&ost))) {
-                self.locks.give_time(now.mono_ns, fid, Ibits::DATA);
+                spared.insert(fid);
             }
         }
+        self.locks.give_time(now.mono_ns, &spared, Ibits::DATA);
         if missed {
             return Err(Fault::Miss);
         }

@@ -22,7 +22,9 @@ use crate::{nids, targets};
 /// once a target was served, and then they are somebody's data.
 const LEFTOVERS: [&str; 3] = ["lock", "label.new", "journal"];
 /// What is in a target's folder.
-const TARGET: [&str; 6] = ["lock", "label.new", "label", "index", "journal", "objects"];
+const TARGET: [&str; 7] = ["lock", "label.new", "label", DESTROYED, "index", "journal", "objects"];
+/// What the label of a target is called from the moment on at which it is being destroyed.
+const DESTROYED: &str = "label.destroyed";
 /// What a disk's own file system may hold.
 const LOST_AND_FOUND: &str = "lost+found";
 
@@ -128,7 +130,8 @@ fn target(args: &MkfsArgs) -> Outcome<Endpoint> {
     Ok(if args.mdt { Endpoint::Mdt(index) } else { Endpoint::Ost(index) })
 }
 
-/// Destroys a target, its label last: cut off, it is still one, and can be destroyed again.
+/// Destroys a target. First of all its label gets another name: cut off, it is none that could be
+/// served, and can be destroyed again.
 fn destroy(path: &Path) -> Outcome<()> {
     let failed = |error: &io::Error| Refusal::io(format!("clear {}", path.display()), error);
     let folder = TargetFolder::open(path).map_err(|error| {
@@ -143,21 +146,33 @@ fn destroy(path: &Path) -> Outcome<()> {
             ));
         }
     }
+    let (label, destroyed) = (path.join("label"), path.join(DESTROYED));
+    if label.exists() {
+        fs::rename(&label, &destroyed).map_err(|error| failed(&error))?;
+        let synced = fs::File::open(path).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| failed(&error))?;
+    }
     for part in [folder.objects(), folder.index(), folder.journal()] {
         match fs::remove_dir_all(part) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&error)),
             _ => {}
         }
     }
-    fs::remove_file(path.join("label")).map_err(|error| failed(&error))
+    fs::remove_file(destroyed).map_err(|error| failed(&error))
 }
 
 /// Makes sure that nothing is in the folder that anybody may want; with `reformat`, that no
 /// target is.
 fn clear(path: &Path, reformat: bool) -> Outcome<()> {
     let failed = |error: &io::Error| Refusal::io(format!("look into {}", path.display()), error);
-    if reformat && path.join("label").exists() {
+    let half_gone = path.join(DESTROYED).exists();
+    if reformat && (half_gone || path.join("label").exists()) {
         destroy(path)?;
+    } else if half_gone {
+        return Err(Refusal::new(
+            format!("{} holds what is left of a target that was being destroyed", path.display()),
+            "--reformat destroys the rest of it",
+        ));
     } else if path.join("label").exists() {
         let who = match targets::at(path) {
             Ok(target) => format!("{} of {}", target.label.target, target.label.fsname),

@@ -14,7 +14,7 @@
 //! that were still queued when it closes are answered with `ESHUTDOWN`, like those to nobody;
 //! those that were sent, and not answered, with `ECONNRESET`: they may have been executed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufReader};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -73,6 +73,9 @@ struct Outgoing {
     queued_bytes: usize,
     /// The writer is at the first of the queue.
     writing: bool,
+    /// Requests in the queue: one that is sent again while it waits there is not queued twice, or
+    /// a peer that is slow would get ever more of them.
+    queued: BTreeSet<Key>,
     /// Requests that were sent or wait for it, until the answers come.
     asked: BTreeMap<Key, Header>,
     /// Readers' buffers, until the answers come.
@@ -99,6 +102,7 @@ impl Connection {
             queue: VecDeque::new(),
             queued_bytes: 0,
             writing: false,
+            queued: BTreeSet::new(),
             asked: BTreeMap::new(),
             buffers: BTreeMap::new(),
         };
@@ -198,6 +202,11 @@ impl Connection {
                 Err(_) => {}
             }
         }
+        if let Some(header) = &request
+            && !out.queued.insert(key(header, header.to))
+        {
+            return None;
+        }
         out.queued_bytes += frame.left();
         out.queue.push_back(Queued { frame, request });
         drop(out);
@@ -220,6 +229,9 @@ impl Connection {
                 continue;
             };
             out.queued_bytes = out.queued_bytes.saturating_sub(queued.frame.left());
+            if let Some(header) = &queued.request {
+                out.queued.remove(&key(header, header.to));
+            }
             out.writing = true;
             drop(out);
             self.drained.notify_all();

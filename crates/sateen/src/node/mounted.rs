@@ -1,7 +1,7 @@
 //! One mount: a client, its port, and the kernel's connection to it.
 
 use std::path::Path;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -58,15 +58,7 @@ impl Mounted {
         (source, targets): (&Source, Targets<'_>),
         how: How,
     ) -> Outcome<Mounted> {
-        let tried_again = || how.tried_until.is_some_and(|until| Instant::now() < until);
-        let (client, port) = loop {
-            match connect(reactor, targets) {
-                Err(refusal) if refusal.may_pass && tried_again() => {
-                    tracing::warn!("{}; trying again", refusal.what);
-                }
-                other => break other?,
-            }
-        };
+        let (client, port) = connect(reactor, targets, how.tried_until)?;
         let root = match directory(reactor, &client, &source.below) {
             Ok(root) => root,
             Err(refusal) => {
@@ -145,7 +137,7 @@ pub(crate) struct Native {
 impl Native {
     /// Connects a new client.
     pub(crate) fn new(reactor: &Arc<Reactor>) -> Outcome<Native> {
-        let (client, port) = connect(reactor, Targets::default())?;
+        let (client, port) = connect(reactor, Targets::default(), None)?;
         // No kernel believes anything.
         port.detach();
         Ok(Native { reactor: reactor.clone(), client })
@@ -270,16 +262,28 @@ fn make(reactor: &Arc<Reactor>, targets: Targets<'_>) -> (Arc<Client>, Arc<Clien
     (client, port)
 }
 
-/// A new client, connected to all targets.
+/// A new client, connected to all targets that it needs; they may take until then.
 fn connect(
     reactor: &Arc<Reactor>,
     targets: Targets<'_>,
+    until: Option<Instant>,
 ) -> Outcome<(Arc<Client>, Arc<ClientPort>)> {
     let (client, port) = make(reactor, targets);
     let mounting = client.clone();
     let elsewhere = targets.elsewhere;
     let patience = if elsewhere.is_empty() { CLIENT_TIMEOUT } else { REMOTE_PATIENCE };
-    let refusal = match wait_for(reactor, patience, async move { mounting.mount().await }) {
+    let mount = begin(reactor, async move { mounting.mount().await });
+    let mut done = mount.recv_timeout(patience).ok();
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    if let (None, Some(left)) = (&done, left.filter(|left| !left.is_zero())) {
+        let refusal = silent(&client, elsewhere);
+        if refusal.may_pass {
+            // The same client goes on asking: each new one would be another to the targets.
+            tracing::warn!("{}; trying again", refusal.what);
+            done = mount.recv_timeout(left).ok();
+        }
+    }
+    let refusal = match done {
         Some(Ok(())) => return Ok((client, port)),
         Some(Err(errno)) => refused(&client, errno),
         None => silent(&client, elsewhere),
@@ -339,6 +343,14 @@ pub(super) fn wait_for<T: Send + 'static>(
     patience: Duration,
     future: impl Future<Output = T> + Send + 'static,
 ) -> Option<T> {
+    begin(reactor, future).recv_timeout(patience).ok()
+}
+
+/// Runs a future; what comes of it is received.
+fn begin<T: Send + 'static>(
+    reactor: &Reactor,
+    future: impl Future<Output = T> + Send + 'static,
+) -> Receiver<T> {
     let (sender, receiver) = channel();
     let sender = Mutex::new(sender);
     let task: Task = Box::pin(async move {
@@ -347,5 +359,5 @@ pub(super) fn wait_for<T: Send + 'static>(
         let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(result);
     });
     reactor.executor.spawn(task);
-    receiver.recv_timeout(patience).ok()
+    receiver
 }

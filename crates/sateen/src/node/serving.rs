@@ -159,6 +159,11 @@ impl Node {
             join(target, open, file_system)?;
             replace(target, open, |target| mgc.register(&[target], reached, None))?;
         }
+        let mut targets = targets.to_vec();
+        for target in &mut targets {
+            // That has been said.
+            target.label.compat &= !COMPAT_REPLACES;
+        }
         node.start_those(&mut opened, &[], |target| matches!(target, Endpoint::Ost(_)))?;
         mgc.register(&targets, reached, None)?;
         let config = mgc.config(None)?;
