@@ -20,7 +20,7 @@ shift
 [[ -d $originals ]] || die "$originals is no folder"
 programs=()
 for program in ior mdtest iozone; do
-    [[ ! -x $originals/$program ]] || programs+=("--$program" "$originals/$program")
+    [[ ! -f $originals/$program || ! -x $originals/$program ]] || programs+=("--$program" "$originals/$program")
 done
 ((${#programs[@]})) || die "no program ior, mdtest or iozone in $originals"
 [[ $(id -u) == 0 ]] || die "mounting needs root"

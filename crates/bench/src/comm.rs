@@ -153,11 +153,21 @@ pub trait Communicator: Send + Sync {
     }
 }
 
+/// How the names of variables begin that tell a process which rank of MPI it is. What the user
+/// sets for MPI (`OMPI_MCA_...`) is not among them.
+const MPI_PREFIXES: [&str; 4] = ["OMPI_COMM_WORLD_", "PMIX_", "PMI_", "MPI_LOCAL"];
+
 /// A command of the user's for the shell. It gets nothing of what makes this process a rank: not
-/// the memory that is its standard input, and not the variable that tells which rank it is.
+/// the memory that is its standard input, and not the variables that tell which rank it is, ours
+/// and those of MPI's launchers.
 pub(crate) fn outside(command: &str) -> Command {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(command).stdin(Stdio::null()).env_remove(local::VARIABLE);
+    for (name, _) in std::env::vars_os() {
+        if MPI_PREFIXES.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            shell.env_remove(name);
+        }
+    }
     shell
 }
 

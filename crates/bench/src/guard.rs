@@ -62,9 +62,11 @@ pub struct Options {
 /// What is known of files that a run reads and has not written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Before {
-    /// Nothing, or caches were dropped since.
+    /// Nothing.
     #[default]
     Unknown,
+    /// Somebody has, but caches were dropped since.
+    Dropped,
     /// The same ranks have written them, just now.
     JustNow,
     /// Ranks of an earlier run have, on nodes that may be the same.
@@ -228,17 +230,25 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Before a phase that reads what this run has not written: looks what of this rank's file
-    /// its node has in memory, as far as the kernel tells (Linux 6.5). All ranks together,
-    /// before caches are dropped or anything is measured. The file is opened for it.
-    pub fn before_reading_others(&mut self, phase: &'static str, file: &Path) -> Result<()> {
-        let just_now = self.options.written_before == Before::JustNow;
-        if !self.real || self.options.drop_caches || just_now {
+    /// Before a phase that reads what this run has not written: looks what of the file that this
+    /// rank reads its node has in memory, as far as the kernel tells (Linux 6.5). All ranks
+    /// together, before anything is measured. The file is opened for it, which is why nobody
+    /// looks where caches were dropped: what is measured then is to be cold. One that all ranks
+    /// read (`shared`) counts once for each node.
+    pub fn before_reading_others(
+        &mut self,
+        phase: &'static str,
+        file: &Path,
+        shared: bool,
+    ) -> Result<()> {
+        let known = matches!(self.options.written_before, Before::JustNow | Before::Dropped);
+        if !self.real || self.options.drop_caches || known {
             return Ok(());
         }
         // Where the file system is memory, that is said anyway.
         let on_disk = !matches!(self.source, cache::Source::Memory(_) | cache::Source::None);
-        let mine = if on_disk { cache::Resident::of(file) } else { cache::Resident::default() };
+        let looks = on_disk && (!shared || self.placement.leads(self.comm.rank()));
+        let mine = if looks { cache::Resident::of(file) } else { cache::Resident::default() };
         let bytes = self.comm.all_gather_u64(mine.bytes)?.into_iter();
         let all = bytes.zip(self.comm.all_gather_u64(mine.of)?);
         let all: Vec<_> = all.map(|(bytes, of)| cache::Resident { bytes, of }).collect();
@@ -273,7 +283,7 @@ impl<'a> Guard<'a> {
 
     /// Whether the same ranks have written before the run what is read in it.
     pub fn written_before(&self) -> bool {
-        self.options.written_before != Before::Unknown
+        matches!(self.options.written_before, Before::JustNow | Before::Earlier)
     }
 
     /// Whether caches are dropped before reading.

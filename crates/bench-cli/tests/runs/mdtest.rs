@@ -141,7 +141,9 @@ fn each_iteration_is_said_if_asked_for() {
     let line = "mdtest -F -n 10 -i 2 -d x";
     let text = folder.works(&format!("{line} -v"));
     let said = text.split("\n\nSUMMARY").next().unwrap();
-    assert!(said.contains("main: * iteration 2 *\n   File creation     : "), "{text}");
+    let head = "V-1: Rank   0 Line     0 ";
+    let wanted = format!("\n{head}main: * iteration 2 *\n{head}   File creation     : ");
+    assert!(said.contains(&wanted), "{text}");
     assert_eq!(said.matches(" ops/sec").count(), 2 * 6, "{text}");
     originals::mdtest(&text);
     assert!(!folder.works(line).contains("iteration 2"));

@@ -298,14 +298,36 @@ fn what_another_run_has_left_in_memory() {
         let with = format!("{how} -b 1m -t 64k -o f -k");
         folder.works(&format!("-np 2 ior -w {with}"));
         let said = message(&json(&folder, &format!("-np 2 ior -r {with}")), "W-CACHE");
-        assert!(said.contains(" in memory that it read, before it began (100 %)"), "{how}: {said}");
+        let wanted = " had 2 MiB of the 2 MiB of its files in memory before it began (100 %)";
+        assert!(said.contains(wanted), "{how}: {said}");
+        for moved in ["-C", "-Z"] {
+            let said = json(&folder, &format!("-np 2 ior -r {moved} {with}")).to_string();
+            assert_eq!(said.contains("before it began"), how == "-F", "{how} {moved}: {said}");
+        }
         let past = json(&folder, &format!("-np 2 ior -r -B {with}"));
         assert!(!past.to_string().contains("before it began"), "{past}");
         let own = json(&folder, &format!("-np 2 ior -w -r {with}"));
         assert!(!own.to_string().contains("before it began"), "{own}");
-        for rank in 0..2 {
-            let _ = std::fs::remove_file(folder.0.join(format!("f.{rank:08}")));
+        // What the first repetition has read is nothing that was there before.
+        for name in folder.all() {
+            let file = std::fs::File::open(folder.0.join(name)).unwrap();
+            file.sync_all().unwrap();
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         }
-        let _ = std::fs::remove_file(folder.0.join("f"));
+        let cold = json(&folder, &format!("-np 2 ior -r -i 2 {with}"));
+        assert!(!cold.to_string().contains("before it began"), "{how}: {cold}");
+        for name in folder.all() {
+            std::fs::remove_file(folder.0.join(name)).unwrap();
+        }
     }
+    // A file that a command has been told to drop is not opened before it is read.
+    let files = crate::io500::SMALL;
+    std::fs::write(folder.0.join("c.ini"), files).unwrap();
+    folder.works("-np 2 io500 c.ini --phase ior-easy-write --keep --timestamp A");
+    let line = "-np 2 io500 c.ini --phase ior-easy-read --files-of A --timestamp T";
+    let looked = || remarks(&folder, line).iter().any(|one| one.1.contains("before it began"));
+    assert!(looked());
+    let dropped = format!("{files}[global]\ndrop-caches = 1\ndrop-caches-cmd = true\n");
+    std::fs::write(folder.0.join("c.ini"), dropped).unwrap();
+    assert!(!looked());
 }

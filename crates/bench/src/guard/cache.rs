@@ -260,7 +260,7 @@ fn not_delivered(phase: &'static str, name: &str, bytes: u64, delivered: u64) ->
 pub(super) struct Resident {
     /// Bytes in memory.
     pub(super) bytes: u64,
-    /// Bytes of all.
+    /// Bytes of all, those that other nodes read of a shared file, too.
     pub(super) of: u64,
 }
 
@@ -290,7 +290,7 @@ pub(super) fn resident(
     let (share, (node, (bytes, of))) = (share(&worst), worst);
     (share > RESIDENT_SHARE_MAX).then(|| {
         let message = format!(
-            "{} had {} of the {} in memory that it read, before it began ({:.0} %): drop caches \
+            "{} had {} of the {} of its files in memory before it began ({:.0} %): drop caches \
              (--drop-caches), read past the cache (-B), or block the memory (memblock)",
             placement.name(node),
             human(bytes),
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(found(&[(mib, 10 * mib); 4]), None, "a tenth may be");
         // A rank of the second node has all of its file there, the other none.
         let said = found(&[(0, mib), (0, mib), (mib, mib), (0, mib)]).unwrap();
-        assert!(said.starts_with("node1 had 1 MiB of the 2 MiB in memory"), "{said}");
+        assert!(said.starts_with("node1 had 1 MiB of the 2 MiB of its files in memory"), "{said}");
         assert!(said.contains("(50 %)"), "{said}");
         assert_eq!(Resident::of(Path::new("/no/such/file")), Resident::default());
         assert_eq!(Resident::of(Path::new("/")), Resident::default(), "no file");

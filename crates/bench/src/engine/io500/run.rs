@@ -354,7 +354,7 @@ impl Run<'_> {
         }
         // Nodes have been looked at, and what is read was written by a phase before.
         let written_before = match (self.cold, &plan.files_of) {
-            (true, _) => guard::Before::Unknown,
+            (true, _) => guard::Before::Dropped,
             (false, None) => guard::Before::JustNow,
             (false, Some(_)) => guard::Before::Earlier,
         };

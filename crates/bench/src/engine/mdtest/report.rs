@@ -291,17 +291,20 @@ impl<'a> Report<'a> {
         phase.of_trees() || if phase.of_dirs() { test.dirs_only } else { test.files_only }
     }
 
-    /// Each phase of each iteration, in mdtest's words.
+    /// Each phase of each iteration, in mdtest's words and behind what it puts before them: else
+    /// they would be taken for rows of the table. There is no line of its source to name.
     fn each(&self, rows: &AllRows) -> String {
-        let mut out = String::from("\n   Operation               Duration              Rate\n");
-        out.push_str("   ---------               --------              ----\n");
+        let mut out = String::from("\n");
+        let head = format!("V-1: Rank {:>3} Line {:>5} ", 0, 0);
+        putln!(out, "{head}   Operation               Duration              Rate");
+        putln!(out, "{head}   ---------               --------              ----");
         for iteration in 0..self.about.test.iterations {
-            putln!(out, "main: * iteration {} *", iteration + 1);
+            putln!(out, "{head}main: * iteration {} *", iteration + 1);
             for phase in PHASES.into_iter().filter(|phase| self.shows(*phase)) {
                 let at = |times| rows.values(phase, times).get(iteration).copied();
                 let (Some(seconds), Some(rate)) = (at(true), at(false)) else { continue };
                 let name = phase.name();
-                putln!(out, "   {name:<18}: {seconds:>14.3} sec, {rate:>14.3} ops/sec");
+                putln!(out, "{head}   {name:<18}: {seconds:>14.3} sec, {rate:>14.3} ops/sec");
             }
         }
         out
