@@ -49,6 +49,9 @@ pub(crate) struct Held {
     pub(crate) id: LockId,
     pub(crate) mode: LockMode,
     pub(crate) bits: Ibits,
+    /// The stamp of the request that it came for, and the one at which it was there: what was
+    /// asked in between may have been answered before it was granted.
+    pub(crate) granted: (u64, u64),
     /// Pages may be read under it even if it is for reading only: it was there before this
     /// client opened the file for writing.
     pub(crate) readable: bool,
@@ -290,14 +293,22 @@ impl InodeState {
         all.contains(bits)
     }
 
+    /// Whether all of these bits were held when a request that was sent at `stamp` was answered.
+    pub(crate) fn held(&self, bits: Ibits, stamp: u64) -> bool {
+        let then = |held: &&Held| held.granted.0 == stamp || held.granted.1 <= stamp;
+        let all =
+            self.locks.iter().filter(then).fold(Ibits::NONE, |all, held| all.union(held.bits));
+        all.contains(bits)
+    }
+
     /// Takes over attributes from an answer to a request sent at `stamp`.
     pub(crate) fn learn(&mut self, attr: Attr, stamp: u64) {
         if self.is_news(stamp) {
-            self.take_over(attr);
+            self.take_over(attr, stamp);
         }
     }
 
-    fn take_over(&mut self, mut attr: Attr) {
+    fn take_over(&mut self, mut attr: Attr, stamp: u64) {
         if let Some(old) = &self.attr {
             // What a lock covers is known already, and better: an answer that took longer than it
             // took to get the lock is older.
@@ -312,8 +323,15 @@ impl InodeState {
             }
         }
         attr.atime = attr.atime.max(self.unreported_atime.unwrap_or(attr.atime));
-        self.size_known = !attr.size_stale && self.holds(Ibits::DATA);
-        self.meta_known = self.holds(Ibits::META);
+        // Known is what was answered under a lock. What was known stays so: this is no older.
+        self.size_known = !attr.size_stale
+            && if self.size_known {
+                self.holds(Ibits::DATA)
+            } else {
+                self.held(Ibits::DATA, stamp)
+            };
+        self.meta_known =
+            if self.meta_known { self.holds(Ibits::META) } else { self.held(Ibits::META, stamp) };
         self.attr = Some(attr);
     }
 
@@ -333,7 +351,7 @@ impl InodeState {
                     && sent >= self.cancelled_at
                     && (!attr.is_dir() || sent >= changed_at) =>
             {
-                self.take_over(attr)
+                self.take_over(attr, sent)
             }
             Some(_) => {
                 self.meta_known = false;
@@ -371,7 +389,8 @@ impl InodeState {
     /// It is a directory that this client has made with a request sent at `stamp`. `all` counts
     /// the names of all such.
     pub(crate) fn is_empty_dir(&mut self, stamp: u64, all: &Arc<AtomicUsize>) {
-        if self.is_news(stamp) && self.covers(Ibits::UPDATE) {
+        let covered = self.covers(Ibits::UPDATE) && self.held(Ibits::UPDATE, stamp);
+        if self.is_news(stamp) && covered {
             self.own_names = Some(OwnNames::new(all.clone()));
         }
     }

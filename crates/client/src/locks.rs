@@ -214,12 +214,16 @@ impl Client {
                 None => inodes.get(grant.fid),
             }
         };
+        let now = self.stamp();
         inode.update(|state| {
             if !state.cancels.is_empty() || stamp < state.cancelled_at {
                 return;
             }
             let pins = if pin && grant.bits.contains(Ibits::DATA) { vec![stamp] } else { vec![] };
             if let Some(held) = state.locks.iter_mut().find(|held| held.id == grant.id) {
+                if !held.bits.contains(grant.bits) {
+                    held.granted = (stamp, now);
+                }
                 held.bits = held.bits.union(grant.bits);
                 held.mode = if grant.mode.covers(held.mode) { grant.mode } else { held.mode };
                 held.users += pins.len() as u32;
@@ -234,6 +238,7 @@ impl Client {
                 id: grant.id,
                 mode: grant.mode,
                 bits: grant.bits,
+                granted: (stamp, now),
                 readable: state.write_opens == 0,
                 pages: false,
                 cancelling: false,
@@ -533,6 +538,7 @@ mod tests {
             id: LockId(1),
             mode: LockMode::Pw,
             bits: Ibits::DATA,
+            granted: (0, 0),
             readable: true,
             pages: true,
             cancelling: true,

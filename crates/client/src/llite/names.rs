@@ -57,7 +57,8 @@ impl Client {
         let inode = lock(&self.inodes).all.get(&fid).cloned();
         inode.is_some_and(|inode| {
             let state = lock(&inode.state);
-            state.covers(bits) && state.cancels.is_empty() && stamp >= state.cancelled_at
+            let ever_since = state.cancels.is_empty() && stamp >= state.cancelled_at;
+            state.covers(bits) && state.held(bits, stamp) && ever_since
         })
     }
 
@@ -452,6 +453,7 @@ mod tests {
                     id: LockId(7),
                     mode: LockMode::Pr,
                     bits: Ibits::META,
+                    granted: (0, 0),
                     readable: false,
                     pages: false,
                     cancelling: false,

@@ -334,3 +334,31 @@ fn an_older_version_says_nothing_of_the_size_that_a_lock_covers() {
     let _again = start_read();
     assert!(matches!(rig.take_ost().1, OstRequest::Read { .. }), "the file has 20 bytes");
 }
+
+/// An answer that was on its way while another one brought a lock may be older than that lock:
+/// others may have changed the file in between.
+#[test]
+fn an_answer_from_before_a_lock_is_not_believed_under_it() {
+    let rig = Rig::mounted();
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    let (old, _) = rig.take_mdt();
+    let client = rig.client.clone();
+    let mut list = rig.start(async move { client.listxattr(FILE).await });
+    let (asked, _) = rig.take_mdt();
+    let nothing = MdtReply::Bytes(Bytes::new());
+    let locks = [grant(3, LockMode::Pr, META), grant(4, LockMode::Pr, DATA)];
+    rig.answer(&asked, reply(nothing, &locks));
+    rig.poll(&mut list).unwrap().unwrap();
+    rig.answer(&old, reply(inode(4, 10), &[]));
+    rig.poll(&mut stat).unwrap().unwrap();
+    let client = rig.client.clone();
+    let mut again = rig.start(async move { client.getattr(FILE).await });
+    let (asked, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::GetAttr { .. }));
+    // What comes now is known, until the locks go.
+    rig.answer(&asked, reply(inode(5, 11), &[]));
+    assert_eq!(rig.poll(&mut again).unwrap().unwrap().attr.size, 11);
+    let client = rig.client.clone();
+    assert_eq!(rig.now(async move { client.getattr(FILE).await }).unwrap().attr.version, 5);
+}
