@@ -218,11 +218,12 @@ impl World {
         let is_of_both = |names: &Names| {
             let (Op::Stat { at }, Ok(Out::Attr(attr))) = (op, result) else { return false };
             let inode = self.model.now.inodes.get(&attr.fid);
-            let is_it = |inode: &Inode| {
-                let got = (attr.mode & 0o7777, attr.nlink, attr.kind());
-                got == (inode.mode, inode.nlink, inode.kind())
-            };
-            names.find(at.dir(), &at.name) == Some(attr.fid) && inode.is_some_and(is_it)
+            let known = names.find(at.dir(), &at.name);
+            let of = |inode: &Inode| (inode.mode, inode.nlink, inode.kind());
+            let got = (attr.mode & 0o7777, attr.nlink, attr.kind());
+            // Without a name it is only there for those who have it open.
+            let nameless = || attr.nlink == 0 && attr.kind() == FileKind::Regular;
+            known == Some(attr.fid) && inode.map_or_else(nameless, |inode| got == of(inode))
         };
         let now = fits(&self.model.now);
         let may_be = |names: &Names| fits(names).is_ok() || is_of_both(names);
