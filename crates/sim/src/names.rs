@@ -175,6 +175,21 @@ impl Names {
         self.entries(dir)?.get(name).copied()
     }
 
+    /// These, with one name as it was in others: what somebody sees who knows that name only.
+    pub fn with_name_of(&self, others: &Names, dir: Fid, name: &[u8]) -> Names {
+        let mut both = self.clone();
+        if let Some(entries) = both.entries_mut(dir) {
+            entries.remove(name);
+            if let Some(fid) = others.find(dir, name) {
+                entries.insert(name.to_vec(), fid);
+                if let Some(inode) = others.inodes.get(&fid) {
+                    both.inodes.entry(fid).or_insert_with(|| inode.clone());
+                }
+            }
+        }
+        both
+    }
+
     /// The file of this name. A crash may have given the name to something that has no bytes.
     pub fn find_file(&self, dir: Fid, name: &[u8]) -> Option<Fid> {
         let fid = self.find(dir, name)?;

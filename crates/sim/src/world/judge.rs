@@ -225,8 +225,14 @@ impl World {
             let nameless = || attr.nlink == 0 && attr.kind() == FileKind::Regular;
             known == Some(attr.fid) && inode.map_or_else(nameless, |inode| got == of(inode))
         };
+        // One of two names from then, and the other as it is now.
+        let is_refused_by_both = |names: &Names| {
+            let alone = |at: &&At| fits(&self.model.now.with_name_of(names, at.dir(), &at.name));
+            result.is_err() && went_by.len() == 2 && went_by.iter().any(|at| alone(at).is_ok())
+        };
         let now = fits(&self.model.now);
-        let may_be = |names: &Names| fits(names).is_ok() || is_of_both(names);
+        let may_be =
+            |names: &Names| fits(names).is_ok() || is_of_both(names) || is_refused_by_both(names);
         if now.is_ok() || self.before_crashes.iter().any(may_be) {
             return Ok(());
         }
