@@ -8,7 +8,6 @@
 //! Work that must not be left half done is [`to_the_end`].
 
 use std::cell::Cell;
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,26 +38,40 @@ impl Patience {
     }
 
     /// Runs verbs of a client that somebody waits for with this patience.
-    pub async fn run<T>(self: Arc<Patience>, verbs: impl Future<Output = T>) -> T {
-        let mut verbs = core::pin::pin!(verbs);
-        poll_fn(|context| {
-            // Noted before it is looked at: whoever ends it sees this or is seen.
-            *lock(&self.waker) = Some(context.waker().clone());
-            poll_as(self.over.load(Ordering::SeqCst), verbs.as_mut(), context)
-        })
-        .await
+    pub fn run<T>(self: Arc<Patience>, verbs: impl Future<Output = T>) -> impl Future<Output = T> {
+        Waited { patience: Some(self), verbs }
+    }
+
+    /// Whether it is over; whoever ends it later wakes this.
+    fn is_over_for(&self, context: &Context<'_>) -> bool {
+        // Noted before it is looked at: whoever ends it sees this or is seen.
+        *lock(&self.waker) = Some(context.waker().clone());
+        self.over.load(Ordering::SeqCst)
     }
 }
 
-fn poll_as<T>(
-    given_up: bool,
-    future: Pin<&mut impl Future<Output = T>>,
-    context: &mut Context<'_>,
-) -> Poll<T> {
-    let before = GIVEN_UP.replace(given_up);
-    let polled = future.poll(context);
-    GIVEN_UP.set(before);
-    polled
+pin_project_lite::pin_project! {
+    /// Verbs, and whose patience they go by; of nobody's, they run to their end. They are held in
+    /// place: as an argument of an `async fn` they would be there twice, and futures of verbs are
+    /// kilobytes.
+    struct Waited<F> {
+        patience: Option<Arc<Patience>>,
+        #[pin]
+        verbs: F,
+    }
+}
+
+impl<F: Future> Future for Waited<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let over = this.patience.as_ref().is_some_and(|patience| patience.is_over_for(context));
+        let before = GIVEN_UP.replace(over);
+        let polled = this.verbs.poll(context);
+        GIVEN_UP.set(before);
+        polled
+    }
 }
 
 /// Whether nobody waits for the verb that is being polled.
@@ -67,7 +80,6 @@ pub(crate) fn is_over() -> bool {
 }
 
 /// Runs something to its end, whether or not anybody waits for it.
-pub(crate) async fn to_the_end<T>(work: impl Future<Output = T>) -> T {
-    let mut work = core::pin::pin!(work);
-    poll_fn(|context| poll_as(false, work.as_mut(), context)).await
+pub(crate) fn to_the_end<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    Waited { patience: None, verbs: work }
 }

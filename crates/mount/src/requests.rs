@@ -182,10 +182,12 @@ impl Call {
             | Op::Mkdir { .. }
             | Op::Mknod { .. }
             | Op::Symlink { .. }
-            | Op::Link { .. } => match self.settled(changed, self.entry(request.op, cred)).await {
-                Ok(entry) => self.answer_entry(entry, reply),
-                Err(errno) => reply.error(errno.raw()),
-            },
+            | Op::Link { .. } => {
+                match self.settled(changed, self.entry(request.op, cred).await).await {
+                    Ok(entry) => self.answer_entry(entry, reply),
+                    Err(errno) => reply.error(errno.raw()),
+                }
+            }
             Op::Getattr { ino, .. } => match self.getattr(ino).await {
                 Ok(known) => reply.attr(&convert::attr(&known.attr), convert::validity(known.held)),
                 Err(errno) => reply.error(errno.raw()),
@@ -198,7 +200,7 @@ impl Call {
                 Err(errno) => reply.error(errno.raw()),
             },
             Op::Setattr { ino, attr } => {
-                match self.settled(changed, self.setattr(ino, &attr, cred)).await {
+                match self.settled(changed, self.setattr(ino, &attr, cred).await).await {
                     // Older kernels believe this answer even if an invalidation overtook it.
                     Ok(known) => reply.attr(&convert::attr(&known.attr), convert::validity(false)),
                     Err(errno) => reply.error(errno.raw()),
@@ -239,7 +241,7 @@ impl Call {
                     (Err(_), None) => self.not_told(ino),
                 }
             }
-            op => match self.settled(changed, self.plain(op, cred)).await {
+            op => match self.settled(changed, self.plain(op, cred).await).await {
                 Ok(()) => reply.ok(),
                 Err(errno) => reply.error(errno.raw()),
             },
@@ -256,12 +258,8 @@ impl Call {
     }
 
     /// Waits until inodes are durable that something has changed, if that went well.
-    async fn settled<T>(
-        &self,
-        inodes: [Option<u64>; 2],
-        change: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let done = change.await?;
+    async fn settled<T>(&self, inodes: [Option<u64>; 2], done: Result<T>) -> Result<T> {
+        let done = done?;
         for ino in inodes.into_iter().flatten() {
             self.client.fsync(convert::fid_of(ino)?).await?;
         }
@@ -276,7 +274,7 @@ impl Call {
         handle: impl FnOnce(&T) -> u64,
     ) -> Result<T> {
         let opened = opened?;
-        match self.settled(inodes, async { Ok(()) }).await {
+        match self.settled(inodes, Ok(())).await {
             Ok(()) => Ok(opened),
             Err(errno) => {
                 // It has failed already.

@@ -1,18 +1,20 @@
-//! A file name: opaque bytes, kept inline so that naming a file allocates nothing.
+//! A file name: opaque bytes, the usual ones inline, so that naming a file allocates nothing.
 
 use core::fmt;
+
+use smallvec::SmallVec;
 
 use crate::{Errno, Result};
 
 /// Longest name in bytes, as on every Linux file system.
 pub const NAME_MAX: usize = 255;
+/// Names of so many bytes are kept inline. Messages carry names, and are moved from queue to
+/// queue: room for the longest in each would make every move of every message dear.
+const INLINE: usize = 40;
 
 /// One component of a path: 1 to 255 bytes without `/` and NUL, not `.` or `..`.
-#[derive(Clone)]
-pub struct Name {
-    len: u8,
-    bytes: [u8; NAME_MAX],
-}
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(SmallVec<[u8; INLINE]>);
 
 impl Name {
     /// Checks and copies a name.
@@ -21,49 +23,21 @@ impl Name {
     /// `ENAMETOOLONG` above 255 bytes; `EINVAL` for an empty name, `.`, `..`, or a name with
     /// a slash or a NUL.
     pub fn new(name: &[u8]) -> Result<Name> {
-        let len = u8::try_from(name.len()).map_err(|_| Errno::ENAMETOOLONG)?;
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
         if name.is_empty() || name == b"." || name == b".." {
             return Err(Errno::EINVAL);
         }
         if name.iter().any(|&b| b == 0 || b == b'/') {
             return Err(Errno::EINVAL);
         }
-        let mut bytes = [0; NAME_MAX];
-        if let Some(to) = bytes.get_mut(..name.len()) {
-            to.copy_from_slice(name);
-        }
-        Ok(Name { len, bytes })
+        Ok(Name(SmallVec::from_slice(name)))
     }
 
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
-    }
-}
-
-impl PartialEq for Name {
-    fn eq(&self, other: &Name) -> bool {
-        self.as_bytes() == other.as_bytes()
-    }
-}
-
-impl Eq for Name {}
-
-impl PartialOrd for Name {
-    fn partial_cmp(&self, other: &Name) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Name {
-    fn cmp(&self, other: &Name) -> core::cmp::Ordering {
-        self.as_bytes().cmp(other.as_bytes())
-    }
-}
-
-impl core::hash::Hash for Name {
-    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        self.as_bytes().hash(state);
+        &self.0
     }
 }
 
@@ -86,7 +60,9 @@ mod tests {
     #[test]
     fn names_are_checked() {
         assert_eq!(Name::new(b"a b").unwrap().as_bytes(), b"a b");
-        assert_eq!(Name::new(&[b'x'; 255]).unwrap().as_bytes().len(), 255);
+        for len in [1, INLINE, INLINE + 1, 255] {
+            assert_eq!(Name::new(&vec![b'x'; len]).unwrap().as_bytes().len(), len);
+        }
         assert_eq!(Name::new(&[b'x'; 256]), Err(Errno::ENAMETOOLONG));
         for bad in [&b""[..], b".", b"..", b"a/b", b"a\0"] {
             assert_eq!(Name::new(bad), Err(Errno::EINVAL));
