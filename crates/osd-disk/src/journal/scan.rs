@@ -13,23 +13,26 @@ fn behind(at: usize, len: usize) -> usize {
 }
 
 /// Gives the payload of each frame that continues the log after `last`, which is raised, to
-/// `replay`. Returns where the next frame should stand.
+/// `replay`. Returns where the last one stands, and where the next one should; both are the
+/// same if there is none.
 pub(super) fn frames<E: From<JournalError>>(
     epoch: u64,
     segment: &[u8],
     last: &mut u64,
     replay: &mut impl FnMut(&[u8]) -> Result<(), E>,
-) -> Result<usize, E> {
+) -> Result<(usize, usize), E> {
     let mut at = PAGE as usize;
+    let mut last_frame = at;
     while let Some(rest) = segment.get(at..)
         && let Decoded::Frame { first, last: upto, payload, len } = decode_frame(epoch, rest)
         && first == *last + 1
     {
         replay(payload)?;
         *last = upto;
+        last_frame = at;
         at = behind(at, len);
     }
-    Ok(at)
+    Ok((last_frame, at))
 }
 
 /// Whether a frame newer than `last` stands anywhere behind `at`. What an earlier use of the
