@@ -240,9 +240,29 @@ fn stat_of(object: ObjectId, meta: &std::fs::Metadata) -> ObjectStat {
     ObjectStat { object, exists: true, size: meta.size(), blocks: meta.blocks() }
 }
 
+/// Writes all, or as much as there is room for; fails for want of room if that is nothing.
+fn write_what_fits(file: &File, data: &[u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
+        match file.write_at(rest, offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => done += written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if done > 0 && lacks_room(&error) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+fn lacks_room(error: &io::Error) -> bool {
+    let raw = error.raw_os_error().map(Errno::from_raw);
+    matches!(raw, Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG))
+}
+
 impl ObjectStore for DiskObjects {
-    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
-        self.guarded(|| self.born(object)?.write_all_at(data, offset))
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize, ObjectError> {
+        self.guarded(|| write_what_fits(&*self.born(object)?, data, offset))
     }
 
     fn read(

@@ -27,6 +27,33 @@ impl Drop for Scratch {
     }
 }
 
+/// A small file system that goes with the test.
+#[derive(Debug)]
+pub(crate) struct SmallDisk(pub(crate) PathBuf);
+
+impl SmallDisk {
+    /// `None` if the test may not make one. In CI it must.
+    pub(crate) fn new(scratch: &Scratch, size: &str) -> Option<SmallDisk> {
+        let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+        if !rustix::process::geteuid().is_root() && !ci {
+            eprintln!("skipped: needs root");
+            return None;
+        }
+        let path = scratch.path().join("small");
+        std::fs::create_dir(&path).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path);
+        assert!(mount.status().unwrap().success());
+        Some(SmallDisk(path))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
 /// A small generator of pseudo-random numbers; `SEED` chooses the sequence.
 #[derive(Debug)]
 pub(crate) struct Random(u64);

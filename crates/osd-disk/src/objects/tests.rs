@@ -1,7 +1,7 @@
 //! The object store on a real folder, against the memory backend where both can say it.
 
 use super::*;
-use crate::testing::{Random, Scratch};
+use crate::testing::{Random, Scratch, SmallDisk};
 use sateen_osd::memory::MemoryObjects;
 
 fn object(seq: u64, oid: u32, stripe: u32) -> ObjectId {
@@ -191,6 +191,25 @@ fn a_full_disk_is_survived_and_other_errors_are_not() {
     assert_eq!(store.write(one, 0, b"x").unwrap_err().errno(), Errno::EIO);
     assert_eq!(store.sync(&[one]).unwrap_err().errno(), Errno::EIO);
     assert_eq!(read(&store, one, 0, 99), b"still alive");
+}
+
+#[test]
+fn what_fits_on_a_full_disk_is_written_and_counted() {
+    let scratch = Scratch::new("objects-full");
+    let Some(disk) = SmallDisk::new(&scratch, "1m") else { return };
+    let store = DiskObjects::open(&disk.0.join("objects"), ObjectOptions::default()).unwrap();
+    let (one, two) = (object(0, 1, 0), object(0, 2, 0));
+    let written = store.write(one, 0, &vec![7; 2 << 20]).unwrap();
+    assert!(written > 0 && written < 2 << 20, "{written}");
+    assert_eq!(read(&store, one, 0, 2 << 20), vec![7; written]);
+    assert_eq!(store.stat(&[one]).unwrap()[0].size, written as u64);
+    let full = store.write(one, written as u64, b"x").unwrap_err();
+    assert!(full.errno() == Errno::ENOSPC && !full.poisons(), "{full}");
+    // The name of an object needs no room there.
+    assert_eq!(store.write(two, 0, b"x").unwrap_err().errno(), Errno::ENOSPC);
+    assert!(store.stat(&[two]).unwrap()[0].exists);
+    store.remove(one).unwrap();
+    assert_eq!(store.write(two, 0, b"x").unwrap(), 1);
 }
 
 /// Two sync the same object, and only the first is told that its data was not written out.
