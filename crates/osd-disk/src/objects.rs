@@ -68,7 +68,7 @@ pub struct DiskObjects {
     folder: PathBuf,
     root: File,
     sharers: u32,
-    files: Files,
+    files: Arc<Files>,
     unsynced: Arc<Unsynced>,
     namer: Namer,
     /// The group in which an object was born last.
@@ -88,13 +88,14 @@ impl DiskObjects {
         let root = File::open(folder)?;
         syncfs(&root)?;
         let unsynced = Arc::<Unsynced>::default();
+        let files = Arc::new(Files::new(options.files_open_max));
         Ok(Self {
-            namer: Namer::start(folder.to_path_buf(), unsynced.clone())?,
+            namer: Namer::start(folder.to_path_buf(), unsynced.clone(), files.clone())?,
             unsynced,
             folder: folder.to_path_buf(),
             root,
             sharers: options.sharers,
-            files: Files::new(options.files_open_max),
+            files,
             busy: Mutex::default(),
             poisoned: AtomicBool::new(false),
             syncing: [const { Mutex::new(()) }; SYNC_LOCKS],

@@ -90,8 +90,8 @@ impl From<JournalError> for StartError {
     }
 }
 
-/// Opens a target. `sharers` OSTs, this one among them, lie on its disk.
-pub(crate) fn open(target: &Target, sharers: u32) -> Outcome<Opened> {
+/// Opens a target.
+pub(crate) fn open(target: &Target, options: ObjectOptions) -> Outcome<Opened> {
     let path = &target.path;
     let failed = |error: &dyn std::fmt::Display| refuse("open", path, error);
     let folder = TargetFolder::open(path).map_err(|error| match error {
@@ -126,7 +126,6 @@ pub(crate) fn open(target: &Target, sharers: u32) -> Outcome<Opened> {
     }
     let objects: Option<Arc<dyn ObjectStore>> = match me {
         Endpoint::Ost(_) => {
-            let options = ObjectOptions { sharers, ..ObjectOptions::default() };
             let objects = DiskObjects::open(&folder.objects(), options);
             Some(Arc::new(objects.map_err(|error| failed(&error))?))
         }
