@@ -229,8 +229,8 @@ struct Found {
 struct Survey {
     /// Segments of the log, in order.
     found: Vec<Found>,
-    /// Files that were never used.
-    free: Vec<u64>,
+    /// Files that were never used, as it seems: their first page is empty.
+    blank: Vec<u64>,
     /// Files whose headers make no sense.
     unreadable: Vec<u64>,
 }
@@ -318,8 +318,8 @@ impl<S: Shelf> Journal<S> {
         checkpointed: u64,
         replay: &mut impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<Recovered, E> {
-        let Survey { found, mut free, unreadable } = Self::survey(shelf, epoch)?;
-        let next_file = free.iter().chain(&unreadable).chain(found.iter().map(|f| &f.file)).max();
+        let Survey { found, blank, unreadable } = Self::survey(shelf, epoch)?;
+        let next_file = blank.iter().chain(&unreadable).chain(found.iter().map(|f| &f.file)).max();
         let next_file = next_file.map_or(0, |file| file + 1);
         let segment_bytes = found.last().ok_or(JournalError::Absent)?.header.bytes;
         let next_seq = found.last().map_or(1, |found| found.header.seq + 1);
@@ -331,15 +331,21 @@ impl<S: Shelf> Journal<S> {
             return Err(JournalError::Gap { expected: checkpointed + 1, found: begins + 1 }.into());
         };
         let (old, needed) = found.split_at(first);
-        free.extend(old.iter().map(|found| found.file));
+        let mut free: Vec<u64> = old.iter().map(|found| found.file).collect();
 
         let (used, last, doubtful) = Self::replay(shelf, epoch, needed, replay)?;
-        for file in unreadable {
-            // A header that was being replaced when the power went; or one that was damaged,
-            // and then the segment holds what the log lacks, or is no longer whole.
-            let whole = shelf.len(file).map_err(JournalError::Io)? == segment_bytes;
-            let newer = scan::holds_newer_file(shelf, file, epoch, last);
-            if !whole || newer.map_err(JournalError::Io)? {
+        for (file, may_be_cut_off) in
+            blank.iter().map(|file| (*file, true)).chain(unreadable.iter().map(|file| (*file, false)))
+        {
+            // A header that was being replaced when the power went; or one that was damaged, or
+            // that the disk lost altogether, and then the segment holds what the log lacks, or
+            // is no longer whole. A spare that was being made is not, either.
+            let len = shelf.len(file).map_err(JournalError::Io)?;
+            let is_whole = len == segment_bytes || may_be_cut_off && len < segment_bytes;
+            if !is_whole
+                || scan::holds_newer_file(shelf, (file, len), epoch, last)
+                    .map_err(JournalError::Io)?
+            {
                 return Err(JournalError::Damaged { segment: file, offset: 0, last }.into());
             }
             free.push(file);
@@ -349,7 +355,7 @@ impl<S: Shelf> Journal<S> {
 
     /// Reads all headers.
     fn survey(shelf: &S, epoch: u64) -> Result<Survey, JournalError> {
-        let Survey { mut found, mut free, mut unreadable } = Survey::default();
+        let Survey { mut found, mut blank, mut unreadable } = Survey::default();
         let files = shelf.list()?;
         if files.len() > SEGMENTS_MAX {
             return Err(JournalError::Contradiction(SEGMENTS_MAX as u64));
@@ -363,7 +369,7 @@ impl<S: Shelf> Journal<S> {
                 }
                 HeaderRead::Header(header) => found.push(Found { file, header }),
                 HeaderRead::Newer(version) => return Err(JournalError::Newer(version)),
-                HeaderRead::Zeros => free.push(file),
+                HeaderRead::Zeros => blank.push(file),
                 HeaderRead::Unreadable => unreadable.push(file),
             }
         }
@@ -375,7 +381,7 @@ impl<S: Shelf> Journal<S> {
                 return Err(JournalError::Contradiction(two.file));
             }
         }
-        Ok(Survey { found, free, unreadable })
+        Ok(Survey { found, blank, unreadable })
     }
 
     /// Reads the frames of the needed segments, which must follow each other without a gap.

@@ -50,14 +50,14 @@ pub(super) fn holds_newer(epoch: u64, segment: &[u8], at: usize, last: u64) -> b
     false
 }
 
-/// Whether a file holds a frame newer than `last` anywhere.
+/// Whether a file of this length holds a frame newer than `last` anywhere.
 pub(super) fn holds_newer_file(
     shelf: &impl Shelf,
-    file: u64,
+    (file, len): (u64, u64),
     epoch: u64,
     last: u64,
 ) -> io::Result<bool> {
-    let mut bytes = vec![0; usize::try_from(shelf.len(file)?).unwrap_or(usize::MAX)];
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
     let read = shelf.read(file, 0, &mut bytes)?;
     bytes.truncate(read);
     Ok(holds_newer(epoch, &bytes, PAGE as usize, last))

@@ -403,6 +403,25 @@ fn damage_anywhere_is_refused_or_costs_the_last_frame_at_most() {
     assert!(refused > 500 && harmless > 500, "{refused} {harmless}");
 }
 
+/// A disk that loses a page may give zeros for it.
+#[test]
+fn a_segment_whose_header_is_lost_is_not_taken_for_a_spare() {
+    let (disk, acked, (last_file, ..)) = quiet_log();
+    for file in disk.keys() {
+        let (_, all) = open(&MemoryShelf::of(disk.clone()), 0).unwrap();
+        let mut disk = disk.clone();
+        disk.get_mut(file).unwrap()[..PAGE as usize].fill(0);
+        let has_frames = disk[file].iter().any(|byte| *byte != 0);
+        assert!(has_frames || *file != last_file);
+        match open(&MemoryShelf::of(disk), 0) {
+            Ok((_, found)) => assert!(!has_frames && found == all, "file {file}"),
+            Err(JournalError::Damaged { .. } | JournalError::Gap { .. }) => assert!(has_frames),
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(all.len() as u64, acked);
+    }
+}
+
 #[test]
 fn files_cut_short_or_lost_are_refused_where_anything_is_missing() {
     let (disk, acked, (last_file, from, _)) = quiet_log();
