@@ -423,12 +423,14 @@ impl<S: Shelf> Journal<S> {
         Ok((used, last, doubtful))
     }
 
-    /// Takes over free files of the right length, up to the number to be kept; removes the
-    /// others, which are left from a time of many segments or were not made completely.
+    /// Takes over free files of the right length, up to the number to be kept and always one,
+    /// for the disk may have no room for another; removes the others, which are left from a time
+    /// of many segments or were not made completely.
     fn keep(&mut self, files: Vec<u64>) -> io::Result<()> {
         for file in files {
             let whole = self.shelf.len(file)? == self.options.segment_bytes;
-            if whole && self.used.len() + self.free.len() < self.options.segments_min.max(2) {
+            let too_few = self.used.len() + self.free.len() < self.options.segments_min.max(2);
+            if whole && (too_few || self.free.is_empty()) {
                 self.free.push(file);
             } else {
                 self.shelf.remove(file)?;

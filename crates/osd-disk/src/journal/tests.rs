@@ -403,6 +403,22 @@ fn damage_anywhere_is_refused_or_costs_the_last_frame_at_most() {
     assert!(refused > 500 && harmless > 500, "{refused} {harmless}");
 }
 
+#[test]
+fn a_start_with_many_segments_keeps_a_spare_for_a_full_disk() {
+    let shelf = MemoryShelf::default();
+    Journal::create(&shelf, EPOCH, OPTIONS).unwrap();
+    let mut writer = Writer::new(&shelf, 0);
+    for _ in 0..9 {
+        writer.commit(&[10]);
+    }
+    assert!(writer.journal.used.len() > 2 && writer.journal.free.len() == 1);
+    drop(writer);
+    for _ in 0..3 {
+        let (journal, _) = open(&shelf, 0).unwrap();
+        assert_eq!(journal.free.len(), 1, "{:?}", journal.used);
+    }
+}
+
 /// A disk that loses a page may give zeros for it.
 #[test]
 fn a_segment_whose_header_is_lost_is_not_taken_for_a_spare() {
