@@ -334,8 +334,10 @@ impl<S: Shelf> Journal<S> {
         let mut free: Vec<u64> = old.iter().map(|found| found.file).collect();
 
         let (used, last, doubtful) = Self::replay(shelf, epoch, needed, replay)?;
-        for (file, may_be_cut_off) in
-            blank.iter().map(|file| (*file, true)).chain(unreadable.iter().map(|file| (*file, false)))
+        for (file, may_be_cut_off) in blank
+            .iter()
+            .map(|file| (*file, true))
+            .chain(unreadable.iter().map(|file| (*file, false)))
         {
             // A header that was being replaced when the power went; or one that was damaged, or
             // that the disk lost altogether, and then the segment holds what the log lacks, or

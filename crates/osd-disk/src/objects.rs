@@ -304,17 +304,19 @@ impl ObjectStore for DiskObjects {
         keep_size: bool,
     ) -> Result<(), ObjectError> {
         self.guarded(|| {
-            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let keep = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+            // ext4 lets a file grow with each part that it finds blocks for, and then may say that
+            // there are no more. So the size comes last, when nothing has to be found any more.
+            let keep = FallocateFlags::KEEP_SIZE;
+            let hole = FallocateFlags::PUNCH_HOLE | keep;
+            let file = match how {
+                Falloc::PunchHole => self.existing(object)?,
+                Falloc::Allocate | Falloc::ZeroRange => Some(self.born(object)?),
+            };
+            let Some(file) = file else { return Ok(()) };
             match how {
-                Falloc::Allocate => fallocate(&*self.born(object)?, keep, offset, len)?,
-                Falloc::PunchHole => {
-                    if let Some(file) = self.existing(object)? {
-                        fallocate(&*file, hole, offset, len)?;
-                    }
-                }
+                Falloc::Allocate => fallocate(&*file, keep, offset, len)?,
+                Falloc::PunchHole => fallocate(&*file, hole, offset, len)?,
                 Falloc::ZeroRange => {
-                    let file = self.born(object)?;
                     match fallocate(&*file, FallocateFlags::ZERO_RANGE | keep, offset, len) {
                         // tmpfs has no such call.
                         Err(rustix::io::Errno::OPNOTSUPP) => {
@@ -324,6 +326,11 @@ impl ObjectStore for DiskObjects {
                         result => result?,
                     }
                 }
+            }
+            let end = offset.saturating_add(len);
+            if how != Falloc::PunchHole && !keep_size && len > 0 {
+                // Side by side with writes, which a size that was looked up first could cut off.
+                fallocate(&*file, FallocateFlags::empty(), end - 1, 1)?;
             }
             Ok(())
         })

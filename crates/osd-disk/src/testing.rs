@@ -48,6 +48,30 @@ impl SmallDisk {
     }
 }
 
+impl SmallDisk {
+    /// An ext4 of so many MiB. `None` if the test may not make one.
+    pub(crate) fn ext4(scratch: &Scratch, mib: u64) -> Option<SmallDisk> {
+        let disk = Self::new(scratch, &format!("{}m", mib + 1))?;
+        let (image, path) = (disk.0.join("image"), scratch.path().join("ext4"));
+        std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let run = |program: &str, args: &[&str], last: &[&Path]| {
+            let status = std::process::Command::new(program).args(args).args(last).status();
+            status.is_ok_and(|status| status.success())
+        };
+        if !run("mkfs.ext4", &["-q", "-F"], &[&image])
+            || !run("mount", &["-o", "loop"], &[&image, &path])
+        {
+            // Neither is needed for anything else.
+            eprintln!("skipped: needs mkfs.ext4 and a loop device");
+            return None;
+        }
+        // The image stays as long as the loop device has it open.
+        drop(disk);
+        Some(SmallDisk(path))
+    }
+}
+
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();

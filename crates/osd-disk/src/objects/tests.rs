@@ -193,6 +193,30 @@ fn a_full_disk_is_survived_and_other_errors_are_not() {
     assert_eq!(read(&store, one, 0, 99), b"still alive");
 }
 
+/// The client takes an allocation that found no room for one that changed no size.
+#[test]
+fn an_allocation_without_room_does_not_grow_the_object() {
+    let scratch = Scratch::new("objects-ext4");
+    let Some(disk) = SmallDisk::ext4(&scratch, 16) else { return };
+    let store = DiskObjects::open(&disk.0.join("objects"), ObjectOptions::default()).unwrap();
+    let one = object(0, 1, 0);
+    let size = || store.stat(&[one]).unwrap()[0].size;
+    store.write(one, 0, b"four").unwrap();
+    for how in [Falloc::Allocate, Falloc::ZeroRange] {
+        let full = store.allocate(one, (4, 64 << 20), how, false).unwrap_err();
+        assert_eq!(full.errno(), Errno::ENOSPC);
+        assert_eq!(size(), 4, "{how:?}");
+        // What it has allocated goes, too.
+        store.punch(one, 0).unwrap();
+        store.write(one, 0, b"four").unwrap();
+        store.allocate(one, (4, 10_000), how, true).unwrap();
+        assert_eq!(size(), 4);
+        store.allocate(one, (4, 10_000), how, false).unwrap();
+        assert_eq!(size(), 10_004);
+        store.punch(one, 4).unwrap();
+    }
+}
+
 #[test]
 fn what_fits_on_a_full_disk_is_written_and_counted() {
     let scratch = Scratch::new("objects-full");
