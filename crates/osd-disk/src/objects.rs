@@ -79,12 +79,20 @@ pub struct DiskObjects {
 }
 
 impl DiskObjects {
-    /// Opens the store in `folder`, creating it if there is none.
+    /// Makes an empty store in `folder`, with a durable name; harmless if there is one.
     ///
     /// # Errors
     /// The file system's.
+    pub fn create(folder: &Path) -> io::Result<()> {
+        create_folder(folder)
+    }
+
+    /// Opens the store in `folder`.
+    ///
+    /// # Errors
+    /// The file system's; there must be one, for an empty one in its place would be served as if
+    /// every file were full of zeros.
     pub fn open(folder: &Path, options: ObjectOptions) -> io::Result<Self> {
-        create_folder(folder)?;
         let root = File::open(folder)?;
         syncfs(&root)?;
         let unsynced = Arc::<Unsynced>::default();

@@ -452,6 +452,30 @@ fn a_low_limit_of_open_files_stops_nothing() {
     fs_.ok(&["fsck"]);
 }
 
+/// An OST without its objects would serve zeros in their place.
+#[test]
+fn an_ost_whose_objects_are_gone_is_not_served() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("no-objects");
+    fs_.ok(&["up", "--osts", "1"]);
+    fs::write(fs_.mnt().join("file"), b"precious").unwrap();
+    fs_.ok(&["down"]);
+    let (objects, away) = (fs_.data.join("ost0000/objects"), fs_.data.join("kept"));
+    fs::rename(&objects, &away).unwrap();
+    let checked = fs_.run(&["fsck"]);
+    let text = String::from_utf8(checked.stdout).unwrap();
+    assert_eq!(checked.status.code(), Some(1), "{text}");
+    assert!(text.contains("OST0000: damage: the folder `objects` is missing"), "{text}");
+    fs_.refused(&["up"]);
+    assert!(!objects.exists(), "neither makes another");
+    fs::rename(&away, &objects).unwrap();
+    fs_.ok(&["fsck"]);
+    fs_.ok(&["up"]);
+    assert_eq!(fs::read(fs_.mnt().join("file")).unwrap(), b"precious");
+}
+
 /// The first file below a folder that holds these bytes.
 fn holding(folder: &Path, bytes: &[u8]) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -8,9 +8,15 @@ fn object(seq: u64, oid: u32, stripe: u32) -> ObjectId {
     ObjectId { fid: Fid::new(Seq(0x2_0000_0400 + seq), oid), stripe }
 }
 
+fn open_in(folder: &Path, options: ObjectOptions) -> DiskObjects {
+    let folder = folder.join("objects");
+    DiskObjects::create(&folder).unwrap();
+    DiskObjects::open(&folder, options).unwrap()
+}
+
 fn store(scratch: &Scratch) -> DiskObjects {
     let options = ObjectOptions { files_open_max: 5, ..ObjectOptions::default() };
-    DiskObjects::open(&scratch.path().join("objects"), options).unwrap()
+    open_in(scratch.path(), options)
 }
 
 fn read(store: &dyn ObjectStore, object: ObjectId, offset: u64, len: usize) -> Vec<u8> {
@@ -193,12 +199,21 @@ fn a_full_disk_is_survived_and_other_errors_are_not() {
     assert_eq!(read(&store, one, 0, 99), b"still alive");
 }
 
+#[test]
+fn a_store_that_is_not_there_is_not_opened() {
+    let scratch = Scratch::new("objects-none");
+    let folder = scratch.path().join("objects");
+    let none = DiskObjects::open(&folder, ObjectOptions::default()).unwrap_err();
+    assert_eq!(none.kind(), io::ErrorKind::NotFound);
+    assert!(!folder.exists());
+}
+
 /// The client takes an allocation that found no room for one that changed no size.
 #[test]
 fn an_allocation_without_room_does_not_grow_the_object() {
     let scratch = Scratch::new("objects-ext4");
     let Some(disk) = SmallDisk::ext4(&scratch, 16) else { return };
-    let store = DiskObjects::open(&disk.0.join("objects"), ObjectOptions::default()).unwrap();
+    let store = open_in(&disk.0, ObjectOptions::default());
     let one = object(0, 1, 0);
     let size = || store.stat(&[one]).unwrap()[0].size;
     store.write(one, 0, b"four").unwrap();
@@ -221,7 +236,7 @@ fn an_allocation_without_room_does_not_grow_the_object() {
 fn what_fits_on_a_full_disk_is_written_and_counted() {
     let scratch = Scratch::new("objects-full");
     let Some(disk) = SmallDisk::new(&scratch, "1m") else { return };
-    let store = DiskObjects::open(&disk.0.join("objects"), ObjectOptions::default()).unwrap();
+    let store = open_in(&disk.0, ObjectOptions::default());
     let (one, two) = (object(0, 1, 0), object(0, 2, 0));
     let written = store.write(one, 0, &vec![7; 2 << 20]).unwrap();
     assert!(written > 0 && written < 2 << 20, "{written}");

@@ -77,6 +77,10 @@ pub(crate) fn make(path: &Path, label: &Label) -> Outcome<()> {
             other => failed(&other),
         }
     })?;
+    if matches!(label.target, Endpoint::Ost(_)) {
+        DiskObjects::create(&folder.objects())
+            .map_err(|error| Refusal::io(format!("make {}", path.display()), &error))?;
+    }
     folder
         .set_label(&label.encode())
         .map_err(|error| Refusal::io(format!("make {}", path.display()), &error))
@@ -133,6 +137,10 @@ pub(crate) fn open(target: &Target, options: ObjectOptions) -> Outcome<Opened> {
     }
     let objects: Option<Arc<dyn ObjectStore>> = match me {
         Endpoint::Ost(_) => {
+            if store.transno() == 0 {
+                // Older builds left this to the first start.
+                DiskObjects::create(&folder.objects()).map_err(|error| failed(&error))?;
+            }
             let objects = DiskObjects::open(&folder.objects(), options);
             Some(Arc::new(objects.map_err(|error| failed(&error))?))
         }
