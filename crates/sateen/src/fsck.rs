@@ -61,7 +61,8 @@ fn check(args: &FsckArgs) -> Outcome<ExitCode> {
     };
     labels(&targets, &mut report);
     missing(&targets, lock.is_some(), &mut report);
-    let mut fs = FileSystem { hash_key: 0, mdts: BTreeMap::new(), osts: BTreeMap::new() };
+    let mut fs =
+        FileSystem { hash_key: 0, mgs: None, mdts: BTreeMap::new(), osts: BTreeMap::new() };
     let mut folders = Vec::new();
     let mut whole = true;
     for target in &targets {
@@ -213,7 +214,8 @@ fn add(
             };
             fs.osts.insert(index, OstAtRest { image, objects });
         }
-        Endpoint::Mgs | Endpoint::Client(_) => {}
+        Endpoint::Mgs => fs.mgs = Some(image),
+        Endpoint::Client(_) => {}
     }
     Ok(true)
 }
