@@ -16,7 +16,8 @@ use std::sync::Mutex;
 use bytes::BytesMut;
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{
-    Body, Bulk, FEATURES, Header, Ibits, MdtRequest, Message, OstRequest, Reply, ReplyBody, Request,
+    Body, Bulk, FEATURES, Header, Ibits, MdtRequest, Message, OstReply, OstRequest, Reply,
+    ReplyBody, Request,
 };
 
 use crate::client::Connection;
@@ -135,12 +136,21 @@ impl Pending {
         matches!(self.message.body, Body::Request(Request::Disconnect))
     }
 
-    /// A write that is refused now may have been done before: it did not simply not happen,
-    /// as the program would conclude from what the refusal says.
+    /// A write that is refused now, or for which there is only some room, may have been done
+    /// before: it did not simply not happen, as the program would conclude from the answer.
     fn is_doubtful(&self, reply: &Reply) -> bool {
         let write =
             matches!(self.message.body, Body::Request(Request::Ost(OstRequest::Write { .. })));
-        self.asked_before && write && reply.error.is_some_and(|errno| errno != Errno::EAGAIN)
+        if !self.asked_before || !write {
+            return false;
+        }
+        match (reply.error, &reply.body, &self.message.bulk) {
+            (Some(errno), ..) => errno != Errno::EAGAIN,
+            (None, ReplyBody::Ost(OstReply::Written { len, .. }), Bulk::Data(data)) => {
+                (*len as usize) < data.len()
+            }
+            _ => false,
+        }
     }
 }
 

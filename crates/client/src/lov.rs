@@ -38,8 +38,9 @@ fn object_of(fid: Fid, stripe: u32) -> ObjectId {
 impl Client {
     /// Writes `data` at `offset`; how much of it is written. An error after some pieces is
     /// kept for later: the next write there meets it again. The number beside it is the end
-    /// of what may be in the objects now, also of pieces that failed. The lock that allows it
-    /// was taken in `era`.
+    /// of what may be in the objects now, also of pieces that failed; 0 if there may be objects,
+    /// but nothing in them; `None` if nothing has happened. The lock that allows it was taken in
+    /// `era`.
     ///
     /// Pieces go side by side if the OSTs have promised room for all of them, and one after
     /// the other otherwise.
@@ -50,17 +51,17 @@ impl Client {
         offset: u64,
         data: Bytes,
         era: u64,
-    ) -> (Result<usize>, u64) {
+    ) -> (Result<usize>, Option<u64>) {
         let len = data.len();
         let piece =
             |from: u64, to: u64| data.slice((from - offset) as usize..(to - offset) as usize);
         let chunks: Vec<_> = layout.chunks(offset, len as u64).collect();
         if chunks.is_empty() {
-            return (Err(Errno::EFBIG), 0);
+            return (Err(Errno::EFBIG), None);
         }
         let write = |chunk: &Chunk, grant: u64| {
             let bytes = piece(chunk.file_offset, chunk.file_offset + chunk.len);
-            let write: std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> =
+            let write: std::pin::Pin<Box<dyn Future<Output = Result<u64>> + Send + '_>> =
                 Box::pin(self.write_chunk(inode, layout.generation, *chunk, (bytes, grant), era));
             write
         };
@@ -73,8 +74,9 @@ impl Client {
             let mut results = Vec::new();
             for chunk in &chunks {
                 let grant = self.take_grant(chunk.ost, chunk.len);
-                results.push(write(chunk, grant).await);
-                if results.last().is_some_and(Result::is_err) {
+                let result = write(chunk, grant).await;
+                results.push(result);
+                if result != Ok(chunk.len) {
                     break;
                 }
             }
@@ -82,21 +84,32 @@ impl Client {
         };
         let mut done = 0;
         let mut failed = None;
-        let mut end = 0;
+        let mut end = None;
         for (chunk, result) in chunks.iter().zip(results) {
+            let mut written = chunk.len;
             match result {
-                Ok(()) if failed.is_none() => done += chunk.len as usize,
-                // Refused, or not sent: nothing was written.
-                Err(
-                    Errno::ENOSPC | Errno::EFBIG | Errno::EINVAL | Errno::ESTALE | Errno::EINTR,
-                ) => {
-                    failed = failed.or(result.err());
+                Ok(len) => {
+                    written = len;
+                    if failed.is_none() {
+                        done += len as usize;
+                    }
+                    // The next write there hears what there was no room for.
+                    failed = failed.or((len < chunk.len).then_some(Errno::ENOSPC));
+                }
+                // Nothing was written, but the object may have been born.
+                Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => {
+                    failed = failed.or(Some(errno));
+                    end = end.or(Some(0));
                     continue;
                 }
-                Ok(()) => {}
+                // Refused, or not sent.
+                Err(errno @ (Errno::EINVAL | Errno::ESTALE | Errno::EINTR)) => {
+                    failed = failed.or(Some(errno));
+                    continue;
+                }
                 Err(errno) => failed = failed.or(Some(errno)),
             }
-            end = chunk.file_offset + chunk.len;
+            end = Some(chunk.file_offset + written);
         }
         match failed {
             Some(errno) if done == 0 => (Err(errno), end),
@@ -111,13 +124,13 @@ impl Client {
         chunk: Chunk,
         data: (Bytes, u64),
         era: u64,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         self.room_for(chunk.ost).await;
         let object = (object_of(inode.fid, chunk.stripe), layout_gen);
         let write = self.ost_write(chunk.ost, object, chunk.object_offset, data, era);
-        let boot_epoch = write.await?;
+        let (len, boot_epoch) = write.await?;
         lock(&inode.state).changed_object(chunk.stripe, Unsynced { ost: chunk.ost, boot_epoch });
-        Ok(())
+        Ok(len)
     }
 
     /// Reads up to `len` bytes at `offset` behind what `buffer` holds. The range lies within

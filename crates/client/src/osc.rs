@@ -61,8 +61,8 @@ impl Client {
         }
     }
 
-    /// Writes one piece under a lock of this era, using up a grant taken before; the boot epoch
-    /// of the OST that has it now.
+    /// Writes one piece under a lock of this era, using up a grant taken before; how much of it
+    /// there was room for, and the boot epoch of the OST that has it now.
     ///
     /// # Errors
     /// As [`Client::ost_call`].
@@ -73,14 +73,17 @@ impl Client {
         offset: u64,
         (data, mut grant_used): (Bytes, u64),
         era: u64,
-    ) -> Result<u64> {
+    ) -> Result<(u64, u64)> {
         let connection = || self.import(Endpoint::Ost(index)).map(|import| import.generation());
         loop {
             let request = OstRequest::Write { object, layout_gen, offset, grant_used };
             match self.ost(index, request, Bulk::Data(data.clone()), Some(era)).await {
-                Ok((OstReply::Written { boot_epoch, granted, .. }, _, _)) => {
+                Ok((OstReply::Written { len, boot_epoch, granted }, _, _)) => {
                     self.add_grant(index, granted);
-                    return Ok(boot_epoch);
+                    if len == 0 || len as usize > data.len() {
+                        return Err(Errno::EPROTO);
+                    }
+                    return Ok((u64::from(len), boot_epoch));
                 }
                 Ok(_) => return Err(Errno::EPROTO),
                 Err(Errno::EAGAIN) => {

@@ -10,6 +10,7 @@
 //! its key. An inode's names are counted through its link-EA, and each name points back, so no
 //! table of all inodes is needed.
 
+mod config;
 mod image;
 mod inodes;
 mod keys;
@@ -99,6 +100,8 @@ pub struct OstAtRest {
 pub struct FileSystem {
     /// Key of the directory hash.
     pub hash_key: u64,
+    /// The MGS, if it is checked, too.
+    pub mgs: Option<Image>,
     /// MDTs by index.
     pub mdts: BTreeMap<u32, Image>,
     /// OSTs by index.
@@ -176,6 +179,11 @@ pub fn check(fs: &FileSystem, sink: &mut dyn Sink) -> Result<Counts, CheckError>
         punched: BTreeSet::new(),
         rooted: BTreeSet::new(),
     };
+    if let Some(image) = &fs.mgs {
+        check.begin(Endpoint::Mgs, "configuration");
+        let step = config::check(&mut check, image);
+        check.end(step)?;
+    }
     type Phase<'a> = fn(&mut Check<'a>, &'a Image) -> Step;
     let of_mdts: [(&'static str, Phase<'_>); 3] =
         [("inodes", inodes::check), ("entries", names::check), ("other records", records::check)];

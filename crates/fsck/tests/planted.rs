@@ -233,8 +233,12 @@ impl Sink for Found {
 
 impl Stopped {
     fn check(&self) -> Vec<Finding> {
-        let mut fs =
-            FileSystem { hash_key: HASH_KEY, mdts: BTreeMap::new(), osts: BTreeMap::new() };
+        let mut fs = FileSystem {
+            hash_key: HASH_KEY,
+            mgs: None,
+            mdts: BTreeMap::new(),
+            osts: BTreeMap::new(),
+        };
         for (me, (index, objects)) in &self.images {
             let image = Image::new(index.clone());
             match me {
@@ -242,7 +246,8 @@ impl Stopped {
                 Endpoint::Ost(index) => {
                     fs.osts.insert(*index, OstAtRest { image, objects: objects.clone() });
                 }
-                _ => {}
+                Endpoint::Mgs => fs.mgs = Some(image),
+                Endpoint::Client(_) => {}
             }
         }
         let mut found = Found::default();
@@ -294,6 +299,46 @@ const MDT: Endpoint = Endpoint::Mdt(0);
 
 fn inode(fid: Fid) -> Key {
     Key::tag(b'I').with(&fid.to_key())
+}
+
+#[test]
+fn records_of_the_mgs_make_sense() {
+    let target = |info| disk::mgs::TargetRecord { info, uuid: 7 };
+    let info = TargetInfo {
+        target: Endpoint::Ost(3),
+        nids: sateen_types::Nid::Lo.into(),
+        inactive: false,
+    };
+    let at = |index: u32| Key::tag(b't').with(&[2]).with(&index.to_be_bytes());
+    let good = || {
+        let (mut stopped, ..) = small();
+        stopped.images.insert(
+            Endpoint::Mgs,
+            (Arc::new(MemoryIndex::default()), Arc::new(MemoryObjects::new(0))),
+        );
+        stopped.plant(Endpoint::Mgs, |tx| {
+            tx.put(&at(3), &target(info));
+            tx.put(&Key::tag(b'c'), &disk::mgs::ConfigRecord { version: 5 });
+            tx.put(&Key::tag(b'p'), &disk::mgs::ParamsRecord::default());
+        });
+        stopped
+    };
+    assert_eq!(good().check(), []);
+    let cases: [(Key, Option<u8>, &str); 5] = [
+        (at(3), Some(1), "the target under"),
+        (at(4), None, "OST0003 is in a wrong place"),
+        (Key::tag(b'c'), Some(1), "version"),
+        (Key::tag(b'p'), Some(1), "parameters"),
+        (Key::tag(b'x'), Some(1), "unknown kind"),
+    ];
+    for (key, garbage, says) in cases {
+        let stopped = good();
+        stopped.plant(Endpoint::Mgs, |tx| match garbage {
+            Some(byte) => tx.put_with(&key, |out| out.push(byte)),
+            None => tx.put(&key, &target(info)),
+        });
+        stopped.damaged(says);
+    }
 }
 
 /// A directory `d` with a file of three stripes' bytes `f`, and an empty directory `e`.

@@ -133,12 +133,24 @@ impl Mdt {
         let counters = view.get(&keys::counters());
         let state = view.get(&keys::seq_state());
         let (counters, state) = (counters?, state?);
+        let has_run = self.core.store.transno() > 0;
         let damaged = |_| Errno::EIO;
         match (counters, state) {
             (Some(counters), Some(state)) => {
                 self.inodes = Counters::from_bytes(counters).map_err(damaged)?.inodes;
                 let state = SeqState::from_bytes(state).map_err(damaged)?;
                 self.seqs = Seqs::new(self.config.index, state);
+            }
+            // They are the first transaction of all: a target that has any without them has lost
+            // them, and a new root over its files would lose those, too.
+            (counters, state) if counters.is_some() || state.is_some() || has_run => {
+                let (counters, sequences) = (counters.is_some(), state.is_some());
+                tracing::error!(
+                    counters,
+                    sequences,
+                    "records that every MDT has are missing: restore the target from a backup"
+                );
+                return Err(Fault::Errno(Errno::EIO));
             }
             _ => {
                 let state = Seqs::first(self.config.index).ok_or(Errno::EINVAL)?;

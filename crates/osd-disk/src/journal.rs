@@ -18,7 +18,8 @@
 //! Only one frame is under way at a time. Therefore, at the first place where no next frame
 //! stands, either the log ends (a write was cut off, or nothing was written), or something
 //! acknowledged is damaged, and then newer frames or segments lie behind it: recovery looks
-//! for them, and refuses. What it believes it syncs before anything is built upon it.
+//! for them, and refuses. What it believes it writes anew and syncs before anything is built
+//! upon it.
 
 mod header;
 mod scan;
@@ -209,6 +210,14 @@ struct Journal<S> {
     poisoned: bool,
 }
 
+/// What of a segment may stand in the page cache alone, although that takes it for written:
+/// the bytes of the last write.
+#[derive(Debug)]
+struct Doubtful {
+    file: u64,
+    pages: Vec<(u64, Vec<u8>)>,
+}
+
 /// A segment as recovery found it.
 struct Found {
     file: u64,
@@ -220,8 +229,8 @@ struct Found {
 struct Survey {
     /// Segments of the log, in order.
     found: Vec<Found>,
-    /// Files that were never used.
-    free: Vec<u64>,
+    /// Files that were never used, as it seems: their first page is empty.
+    blank: Vec<u64>,
     /// Files whose headers make no sense.
     unreadable: Vec<u64>,
 }
@@ -230,6 +239,7 @@ struct Survey {
 struct Recovered {
     used: VecDeque<Used>,
     last: u64,
+    doubtful: Option<Doubtful>,
     free: Vec<u64>,
     next_file: u64,
     next_seq: u64,
@@ -258,7 +268,7 @@ impl<S: Shelf> Journal<S> {
         in_background: bool,
         mut replay: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let Recovered { used, last, free, next_file, next_seq, segment_bytes } =
+        let Recovered { used, last, doubtful, free, next_file, next_seq, segment_bytes } =
             Self::recover(&shelf, epoch, checkpointed, &mut replay)?;
         options.segment_bytes = segment_bytes;
         let mut journal = Self {
@@ -276,14 +286,25 @@ impl<S: Shelf> Journal<S> {
             poisoned: false,
         };
         journal.keep(free).map_err(JournalError::Io)?;
-        journal.make_durable().map_err(JournalError::Io)?;
+        journal.make_durable(doubtful).map_err(JournalError::Io)?;
         Ok(journal)
     }
 
     /// Makes what was found as durable as it will be taken for. A process that was killed
     /// between a write and its sync leaves a frame, or a spare and its name, that only the
     /// page cache has; the next segment's header would vouch for it.
-    fn make_durable(&self) -> io::Result<()> {
+    ///
+    /// After a sync that failed the kernel keeps what was written, takes it for clean, and lets
+    /// the next sync succeed. So what the last process wrote last is written once more, whatever
+    /// became of it: that is the last frame or, if there is none behind it, the last header, for
+    /// a journal whose write failed writes nothing any more. On the disk the same bytes come to
+    /// lie where they lie already.
+    fn make_durable(&self, doubtful: Option<Doubtful>) -> io::Result<()> {
+        if let Some(Doubtful { file, pages }) = doubtful {
+            for (at, bytes) in pages {
+                self.shelf.write(file, at, &bytes)?;
+            }
+        }
         for file in self.used.iter().map(|used| &used.file).chain(&self.free) {
             self.shelf.sync(*file)?;
         }
@@ -297,8 +318,8 @@ impl<S: Shelf> Journal<S> {
         checkpointed: u64,
         replay: &mut impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<Recovered, E> {
-        let Survey { found, mut free, unreadable } = Self::survey(shelf, epoch)?;
-        let next_file = free.iter().chain(&unreadable).chain(found.iter().map(|f| &f.file)).max();
+        let Survey { found, blank, unreadable } = Self::survey(shelf, epoch)?;
+        let next_file = blank.iter().chain(&unreadable).chain(found.iter().map(|f| &f.file)).max();
         let next_file = next_file.map_or(0, |file| file + 1);
         let segment_bytes = found.last().ok_or(JournalError::Absent)?.header.bytes;
         let next_seq = found.last().map_or(1, |found| found.header.seq + 1);
@@ -310,25 +331,33 @@ impl<S: Shelf> Journal<S> {
             return Err(JournalError::Gap { expected: checkpointed + 1, found: begins + 1 }.into());
         };
         let (old, needed) = found.split_at(first);
-        free.extend(old.iter().map(|found| found.file));
+        let mut free: Vec<u64> = old.iter().map(|found| found.file).collect();
 
-        let (used, last) = Self::replay(shelf, epoch, needed, replay)?;
-        for file in unreadable {
-            // A header that was being replaced when the power went; or one that was damaged,
-            // and then the segment holds what the log lacks, or is no longer whole.
-            let whole = shelf.len(file).map_err(JournalError::Io)? == segment_bytes;
-            let newer = scan::holds_newer_file(shelf, file, epoch, last);
-            if !whole || newer.map_err(JournalError::Io)? {
+        let (used, last, doubtful) = Self::replay(shelf, epoch, needed, replay)?;
+        for (file, may_be_cut_off) in blank
+            .iter()
+            .map(|file| (*file, true))
+            .chain(unreadable.iter().map(|file| (*file, false)))
+        {
+            // A header that was being replaced when the power went; or one that was damaged, or
+            // that the disk lost altogether, and then the segment holds what the log lacks, or
+            // is no longer whole. A spare that was being made is not, either.
+            let len = shelf.len(file).map_err(JournalError::Io)?;
+            let is_whole = len == segment_bytes || may_be_cut_off && len < segment_bytes;
+            if !is_whole
+                || scan::holds_newer_file(shelf, (file, len), epoch, last)
+                    .map_err(JournalError::Io)?
+            {
                 return Err(JournalError::Damaged { segment: file, offset: 0, last }.into());
             }
             free.push(file);
         }
-        Ok(Recovered { used, last, free, next_file, next_seq, segment_bytes })
+        Ok(Recovered { used, last, doubtful, free, next_file, next_seq, segment_bytes })
     }
 
     /// Reads all headers.
     fn survey(shelf: &S, epoch: u64) -> Result<Survey, JournalError> {
-        let Survey { mut found, mut free, mut unreadable } = Survey::default();
+        let Survey { mut found, mut blank, mut unreadable } = Survey::default();
         let files = shelf.list()?;
         if files.len() > SEGMENTS_MAX {
             return Err(JournalError::Contradiction(SEGMENTS_MAX as u64));
@@ -342,7 +371,7 @@ impl<S: Shelf> Journal<S> {
                 }
                 HeaderRead::Header(header) => found.push(Found { file, header }),
                 HeaderRead::Newer(version) => return Err(JournalError::Newer(version)),
-                HeaderRead::Zeros => free.push(file),
+                HeaderRead::Zeros => blank.push(file),
                 HeaderRead::Unreadable => unreadable.push(file),
             }
         }
@@ -354,7 +383,7 @@ impl<S: Shelf> Journal<S> {
                 return Err(JournalError::Contradiction(two.file));
             }
         }
-        Ok(Survey { found, free, unreadable })
+        Ok(Survey { found, blank, unreadable })
     }
 
     /// Reads the frames of the needed segments, which must follow each other without a gap.
@@ -363,8 +392,9 @@ impl<S: Shelf> Journal<S> {
         epoch: u64,
         needed: &[Found],
         replay: &mut impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<(VecDeque<Used>, u64), E> {
+    ) -> Result<(VecDeque<Used>, u64, Option<Doubtful>), E> {
         let mut used = VecDeque::new();
+        let mut doubtful = None;
         let mut last = needed.first().map_or(0, |found| found.header.before);
         let mut bytes = Vec::new();
         let mut seq = None;
@@ -378,23 +408,31 @@ impl<S: Shelf> Journal<S> {
             let read = shelf.read(found.file, 0, &mut bytes).map_err(JournalError::Io)?;
             let cut_off = (read as u64) < len;
             bytes.truncate(read);
-            let end = scan::frames(epoch, &bytes, &mut last, replay)?;
+            let (last_frame, end) = scan::frames(epoch, &bytes, &mut last, replay)?;
             let newer_segment = next.is_some_and(|next| next.header.before > last);
             if cut_off || newer_segment || scan::holds_newer(epoch, &bytes, end, last) {
                 let segment = found.file;
                 return Err(JournalError::Damaged { segment, offset: end as u64, last }.into());
             }
             used.push_back(Used { file: found.file, last });
+            if next.is_none() {
+                let whole = |from: usize, to| bytes.get(from..to).unwrap_or_default().to_vec();
+                let header = (0, whole(0, PAGE as usize));
+                let frame = (last_frame as u64, whole(last_frame, end));
+                doubtful = Some(Doubtful { file: found.file, pages: vec![header, frame] });
+            }
         }
-        Ok((used, last))
+        Ok((used, last, doubtful))
     }
 
-    /// Takes over free files of the right length, up to the number to be kept; removes the
-    /// others, which are left from a time of many segments or were not made completely.
+    /// Takes over free files of the right length, up to the number to be kept and always one,
+    /// for the disk may have no room for another; removes the others, which are left from a time
+    /// of many segments or were not made completely.
     fn keep(&mut self, files: Vec<u64>) -> io::Result<()> {
         for file in files {
             let whole = self.shelf.len(file)? == self.options.segment_bytes;
-            if whole && self.used.len() + self.free.len() < self.options.segments_min.max(2) {
+            let too_few = self.used.len() + self.free.len() < self.options.segments_min.max(2);
+            if whole && (too_few || self.free.is_empty()) {
                 self.free.push(file);
             } else {
                 self.shelf.remove(file)?;

@@ -68,7 +68,7 @@ pub struct DiskObjects {
     folder: PathBuf,
     root: File,
     sharers: u32,
-    files: Files,
+    files: Arc<Files>,
     unsynced: Arc<Unsynced>,
     namer: Namer,
     /// The group in which an object was born last.
@@ -79,22 +79,31 @@ pub struct DiskObjects {
 }
 
 impl DiskObjects {
-    /// Opens the store in `folder`, creating it if there is none.
+    /// Makes an empty store in `folder`, with a durable name; harmless if there is one.
     ///
     /// # Errors
     /// The file system's.
+    pub fn create(folder: &Path) -> io::Result<()> {
+        create_folder(folder)
+    }
+
+    /// Opens the store in `folder`.
+    ///
+    /// # Errors
+    /// The file system's; there must be one, for an empty one in its place would be served as if
+    /// every file were full of zeros.
     pub fn open(folder: &Path, options: ObjectOptions) -> io::Result<Self> {
-        create_folder(folder)?;
         let root = File::open(folder)?;
         syncfs(&root)?;
         let unsynced = Arc::<Unsynced>::default();
+        let files = Arc::new(Files::new(options.files_open_max));
         Ok(Self {
-            namer: Namer::start(folder.to_path_buf(), unsynced.clone())?,
+            namer: Namer::start(folder.to_path_buf(), unsynced.clone(), files.clone())?,
             unsynced,
             folder: folder.to_path_buf(),
             root,
             sharers: options.sharers,
-            files: Files::new(options.files_open_max),
+            files,
             busy: Mutex::default(),
             poisoned: AtomicBool::new(false),
             syncing: [const { Mutex::new(()) }; SYNC_LOCKS],
@@ -240,9 +249,29 @@ fn stat_of(object: ObjectId, meta: &std::fs::Metadata) -> ObjectStat {
     ObjectStat { object, exists: true, size: meta.size(), blocks: meta.blocks() }
 }
 
+/// Writes all, or as much as there is room for; fails for want of room if that is nothing.
+fn write_what_fits(file: &File, data: &[u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
+        match file.write_at(rest, offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => done += written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if done > 0 && lacks_room(&error) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+fn lacks_room(error: &io::Error) -> bool {
+    let raw = error.raw_os_error().map(Errno::from_raw);
+    matches!(raw, Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG))
+}
+
 impl ObjectStore for DiskObjects {
-    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
-        self.guarded(|| self.born(object)?.write_all_at(data, offset))
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize, ObjectError> {
+        self.guarded(|| write_what_fits(&*self.born(object)?, data, offset))
     }
 
     fn read(
@@ -283,17 +312,19 @@ impl ObjectStore for DiskObjects {
         keep_size: bool,
     ) -> Result<(), ObjectError> {
         self.guarded(|| {
-            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let keep = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+            // ext4 lets a file grow with each part that it finds blocks for, and then may say that
+            // there are no more. So the size comes last, when nothing has to be found any more.
+            let keep = FallocateFlags::KEEP_SIZE;
+            let hole = FallocateFlags::PUNCH_HOLE | keep;
+            let file = match how {
+                Falloc::PunchHole => self.existing(object)?,
+                Falloc::Allocate | Falloc::ZeroRange => Some(self.born(object)?),
+            };
+            let Some(file) = file else { return Ok(()) };
             match how {
-                Falloc::Allocate => fallocate(&*self.born(object)?, keep, offset, len)?,
-                Falloc::PunchHole => {
-                    if let Some(file) = self.existing(object)? {
-                        fallocate(&*file, hole, offset, len)?;
-                    }
-                }
+                Falloc::Allocate => fallocate(&*file, keep, offset, len)?,
+                Falloc::PunchHole => fallocate(&*file, hole, offset, len)?,
                 Falloc::ZeroRange => {
-                    let file = self.born(object)?;
                     match fallocate(&*file, FallocateFlags::ZERO_RANGE | keep, offset, len) {
                         // tmpfs has no such call.
                         Err(rustix::io::Errno::OPNOTSUPP) => {
@@ -303,6 +334,11 @@ impl ObjectStore for DiskObjects {
                         result => result?,
                     }
                 }
+            }
+            let end = offset.saturating_add(len);
+            if how != Falloc::PunchHole && !keep_size && len > 0 {
+                // Side by side with writes, which a size that was looked up first could cut off.
+                fallocate(&*file, FallocateFlags::empty(), end - 1, 1)?;
             }
             Ok(())
         })

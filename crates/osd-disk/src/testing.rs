@@ -27,6 +27,57 @@ impl Drop for Scratch {
     }
 }
 
+/// A small file system that goes with the test.
+#[derive(Debug)]
+pub(crate) struct SmallDisk(pub(crate) PathBuf);
+
+impl SmallDisk {
+    /// `None` if the test may not make one. In CI it must.
+    pub(crate) fn new(scratch: &Scratch, size: &str) -> Option<SmallDisk> {
+        let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+        if !rustix::process::geteuid().is_root() && !ci {
+            eprintln!("skipped: needs root");
+            return None;
+        }
+        let path = scratch.path().join("small");
+        std::fs::create_dir(&path).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path);
+        assert!(mount.status().unwrap().success());
+        Some(SmallDisk(path))
+    }
+}
+
+impl SmallDisk {
+    /// An ext4 of so many MiB. `None` if the test may not make one.
+    pub(crate) fn ext4(scratch: &Scratch, mib: u64) -> Option<SmallDisk> {
+        let disk = Self::new(scratch, &format!("{}m", mib + 1))?;
+        let (image, path) = (disk.0.join("image"), scratch.path().join("ext4"));
+        std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let run = |program: &str, args: &[&str], last: &[&Path]| {
+            let status = std::process::Command::new(program).args(args).args(last).status();
+            status.is_ok_and(|status| status.success())
+        };
+        if !run("mkfs.ext4", &["-q", "-F"], &[&image])
+            || !run("mount", &["-o", "loop"], &[&image, &path])
+        {
+            // Neither is needed for anything else.
+            eprintln!("skipped: needs mkfs.ext4 and a loop device");
+            return None;
+        }
+        // The image stays as long as the loop device has it open.
+        drop(disk);
+        Some(SmallDisk(path))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
 /// A small generator of pseudo-random numbers; `SEED` chooses the sequence.
 #[derive(Debug)]
 pub(crate) struct Random(u64);

@@ -128,22 +128,27 @@ fn stat_of(object: ObjectId, data: Option<&Vec<u8>>) -> ObjectStat {
 }
 
 impl ObjectStore for MemoryObjects {
-    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize, ObjectError> {
         let mut objects = lock(&self.objects);
         let end = offset.checked_add(data.len() as u64).ok_or_else(no_space)?;
-        let size = objects.get(&object).map_or(0, |data| data.len() as u64);
-        if end > size && Self::used(&objects) + (end - size) > self.bytes_max {
-            return Err(no_space());
-        }
+        let used = Self::used(&objects);
         let bytes = objects.entry(object).or_default();
-        let (start, end) = (offset as usize, end as usize);
+        // As on a disk, the object has its name before it is found that there is no room.
+        let room = (bytes.len() as u64).saturating_add(self.bytes_max.saturating_sub(used));
+        let fits = end.min(room).saturating_sub(offset) as usize;
+        let data = match data.get(..fits) {
+            Some([]) if !data.is_empty() => return Err(no_space()),
+            Some(fitting) => fitting,
+            None => data,
+        };
+        let (start, end) = (offset as usize, offset as usize + data.len());
         if bytes.len() < end {
             bytes.resize(end, 0);
         }
         if let Some(place) = bytes.get_mut(start..end) {
             place.copy_from_slice(data);
         }
-        Ok(())
+        Ok(data.len())
     }
 
     fn read(
@@ -273,6 +278,7 @@ impl ObjectStore for MemoryObjects {
 mod tests {
     use super::*;
     use crate::{Batch, Store, StoreLimits};
+    use sateen_types::Errno;
 
     #[test]
     fn blocks_of_zeros_are_holes() {
@@ -286,6 +292,20 @@ mod tests {
         assert_eq!((seek(10_001, false), seek(10_001, true)), (None, None));
         objects.write(object, 20_000, b"x").unwrap();
         assert_eq!((seek(9000, true), seek(12_288, false)), (Some(12_288), Some(16_384)));
+    }
+
+    #[test]
+    fn what_fits_is_written() {
+        let objects = MemoryObjects::new(100);
+        let object = |stripe| ObjectId { fid: Fid::ROOT, stripe };
+        assert_eq!(objects.write(object(0), 10, &[1; 200]).unwrap(), 90);
+        assert_eq!(objects.write(object(0), 0, &[2; 200]).unwrap(), 100);
+        assert_eq!(objects.write(object(0), 100, b"x").unwrap_err().errno(), Errno::ENOSPC);
+        assert_eq!(objects.write(object(1), 0, b"x").unwrap_err().errno(), Errno::ENOSPC);
+        let stats = objects.stat(&[object(0), object(1), object(2)]).unwrap();
+        assert_eq!(stats.iter().map(|stat| stat.size).collect::<Vec<_>>(), [100, 0, 0]);
+        let exist: Vec<bool> = stats.iter().map(|stat| stat.exists).collect();
+        assert_eq!(exist, [true, true, false]);
     }
 
     #[test]

@@ -58,11 +58,12 @@ pub struct ObjectStat {
 /// One store of objects. Calls may come from several threads at once; the OST orders those
 /// that would disturb each other.
 pub trait ObjectStore: Send + Sync {
-    /// Writes all of `data` at `offset`; the object is born if it does not exist.
+    /// Writes `data` at `offset`, or as much of its beginning as there is room for; how much
+    /// that is. The object is born if it does not exist.
     ///
     /// # Errors
-    /// The device's; `ENOSPC` leaves an unknown part written.
-    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError>;
+    /// The device's. For want of space: nothing is written, but the object may be born.
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize, ObjectError>;
 
     /// Reads up to `len` bytes at `offset` behind what `buffer` holds; short at the end, and
     /// nothing for an object that does not exist.
@@ -150,7 +151,7 @@ pub trait ObjectStore: Send + Sync {
 /// lock and hands the [`ObjectDone`] back.
 #[derive(Debug)]
 pub enum ObjectOp {
-    /// Write all of the data.
+    /// Write the data, or as much of it as there is room for.
     Write {
         /// The object.
         object: ObjectId,
@@ -237,6 +238,11 @@ pub enum ObjectOp {
 pub enum ObjectDone {
     /// Done.
     Done,
+    /// Bytes written: fewer than there were to be if there was no room for more.
+    Written {
+        /// How many.
+        len: usize,
+    },
     /// Bytes read, now in the buffer.
     Read {
         /// The buffer.
@@ -279,7 +285,10 @@ impl ObjectOp {
 
     fn try_run(self, store: &dyn ObjectStore) -> Result<ObjectDone, ObjectError> {
         match self {
-            ObjectOp::Write { object, offset, data } => store.write(object, offset, &data)?,
+            ObjectOp::Write { object, offset, data } => {
+                let len = store.write(object, offset, &data)?;
+                return Ok(ObjectDone::Written { len });
+            }
             ObjectOp::Read { object, offset, len, mut buffer } => {
                 let len = store.read(object, offset, len, &mut buffer)?;
                 return Ok(ObjectDone::Read { buffer, len });

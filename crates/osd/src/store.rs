@@ -327,6 +327,14 @@ impl Store {
         self.generation += 1;
     }
 
+    /// The checkpoint that has begun cannot be written now, and nothing was changed since: it is
+    /// as if it had not begun. Whoever has its table must have let go of it.
+    pub fn checkpoint_given_up(&mut self) {
+        assert!(self.active.is_empty(), "nothing is changed meanwhile");
+        let table = self.frozen.take().and_then(|frozen| Arc::into_inner(frozen.table));
+        self.active = table.expect("the table is the store's alone");
+    }
+
     /// The checkpoint generation, for [`Prefetched`].
     pub const fn generation(&self) -> u64 {
         self.generation

@@ -46,6 +46,7 @@ impl World {
                     Effect::Object { id, op } => {
                         let done = match op {
                             ObjectOp::Read { buffer, len, .. } => ObjectDone::Read { buffer, len },
+                            ObjectOp::Write { data, .. } => ObjectDone::Written { len: data.len() },
                             ObjectOp::StatFs => ObjectDone::StatFs(StatFs {
                                 bytes_total: 1 << 50,
                                 bytes_free: 1 << 50,

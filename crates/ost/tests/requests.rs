@@ -453,6 +453,19 @@ fn a_write_brings_a_grant_for_the_next_while_there_is_plenty() {
 }
 
 #[test]
+fn a_write_that_the_disk_has_no_room_for_says_how_much_it_took() {
+    let mut world = World::new(1, 16 * MIB);
+    let mut peer = world.client(1);
+    let a = object(1, 0);
+    let write = world.write(&mut peer, a, 16 * MIB - 4096, &[7; 8192]);
+    match write {
+        Ok(OstReply::Written { len, granted, .. }) => assert_eq!((len, granted), (4096, 0)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(world.write(&mut peer, a, 16 * MIB, &[7; 8192]), Err(Errno::ENOSPC));
+}
+
+#[test]
 fn space_is_promised_once_and_refused_early() {
     let mut world = World::new(1, 16 * MIB);
     let (mut one, mut two) = (world.client(1), world.client(2));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sateen_fsck::{Counts, FileSystem, Finding, Image, Kind, OstAtRest, Sink};
-use sateen_osd::Index;
+use sateen_osd::{Index, ObjectStore};
 use sateen_osd_disk::folder::TargetFolder;
 use sateen_osd_disk::index::{DiskIndex, IndexOptions};
 use sateen_osd_disk::journal::{DiskJournal, JournalError};
@@ -61,7 +61,8 @@ fn check(args: &FsckArgs) -> Outcome<ExitCode> {
     };
     labels(&targets, &mut report);
     missing(&targets, lock.is_some(), &mut report);
-    let mut fs = FileSystem { hash_key: 0, mdts: BTreeMap::new(), osts: BTreeMap::new() };
+    let mut fs =
+        FileSystem { hash_key: 0, mgs: None, mdts: BTreeMap::new(), osts: BTreeMap::new() };
     let mut folders = Vec::new();
     let mut whole = true;
     for target in &targets {
@@ -178,8 +179,7 @@ fn open(
             return Ok(false);
         }
     }
-    add(fs, me, image, folder).map_err(|error| unreadable(&error))?;
-    Ok(true)
+    add(fs, me, image, folder, report).map_err(|error| unreadable(&error))
 }
 
 /// A target that was made and never started has no index yet; then its journal says all.
@@ -191,21 +191,33 @@ fn open_index(folder: &TargetFolder) -> Result<Arc<dyn Index>, sateen_osd::Index
     Ok(Arc::new(DiskIndex::open_at_rest(&folder.index(), options)?))
 }
 
+/// False if the rest cannot be compared with it.
 fn add(
     fs: &mut FileSystem,
     me: Endpoint,
     image: Image,
     folder: &TargetFolder,
-) -> std::io::Result<()> {
+    report: &mut Report,
+) -> std::io::Result<bool> {
     match me {
         Endpoint::Mdt(index) => drop(fs.mdts.insert(index, image)),
         Endpoint::Ost(index) => {
-            let objects = DiskObjects::open(&folder.objects(), ObjectOptions::default())?;
-            fs.osts.insert(index, OstAtRest { image, objects: Arc::new(objects) });
+            let objects: Arc<dyn ObjectStore> = if folder.objects().exists() {
+                Arc::new(DiskObjects::open(&folder.objects(), ObjectOptions::default())?)
+            } else {
+                if image.last() > 0 {
+                    report.damage(me, "the folder `objects` is missing", RESTORE);
+                    return Ok(false);
+                }
+                // An older build has made it, and it was never started.
+                Arc::new(sateen_osd::memory::MemoryObjects::new(0))
+            };
+            fs.osts.insert(index, OstAtRest { image, objects });
         }
-        Endpoint::Mgs | Endpoint::Client(_) => {}
+        Endpoint::Mgs => fs.mgs = Some(image),
+        Endpoint::Client(_) => {}
     }
-    Ok(())
+    Ok(true)
 }
 
 fn finding(kind: Kind, target: Endpoint, what: impl Into<String>, fix: &str) -> Finding {

@@ -16,6 +16,7 @@ mod look;
 pub(crate) mod mgc;
 mod mounted;
 mod network;
+mod open_files;
 mod port;
 mod serving;
 #[cfg(test)]
@@ -29,12 +30,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rustix::fs::syncfs;
-use rustix::process::{Resource, getrlimit, setrlimit};
 use sateen_client::Client;
 use sateen_mdt::{CALLBACK_LIMIT_NS, Mdt, MdtConfig};
 use sateen_mgs::{FileSystem, Mgs};
 use sateen_osd::{ObjectStore, Store};
 use sateen_osd_disk::folder::TargetFolder;
+use sateen_osd_disk::objects::ObjectOptions;
 use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
 use sateen_target::{CoreConfig, Label, Outbox};
@@ -153,7 +154,7 @@ impl<S: Shows + 'static> Host for Arc<TargetHost<S>> {
 
 impl Node {
     fn new(fsname: &str, source: Source, callback_limit_ns: u64) -> Outcome<Node> {
-        raise_file_limit();
+        open_files::raise_limit();
         let reactor = Arc::new(Reactor::default());
         reactor.start().map_err(|error| Refusal::io("start threads", &error))?;
         let clients = Arc::<Mutex<Clients>>::default();
@@ -340,21 +341,15 @@ impl Node {
     }
 }
 
-/// The OSTs keep thousands of objects open, more than programs may by default.
-fn raise_file_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!(%error, "the number of open files stays limited");
-    }
-}
-
 /// Opens all stores at once: each may have a journal to replay.
 fn open_all<'a>(targets: &[&'a Target]) -> Outcome<Vec<(&'a Target, Opened)>> {
+    let osts = targets.iter().filter(|target| target.ost_index().is_some()).count();
+    let files_open_max = open_files::objects_per_ost(targets.len(), osts);
     std::thread::scope(|scope| {
         let start = |target: &&'a Target| {
-            let (target, sharers) = (*target, sharers(target, targets));
-            (target, scope.spawn(move || backend::open(target, sharers)))
+            let options = ObjectOptions { files_open_max, sharers: sharers(target, targets) };
+            let target = *target;
+            (target, scope.spawn(move || backend::open(target, options)))
         };
         let opening: Vec<_> = targets.iter().map(start).collect();
         let mut opened = Vec::new();

@@ -408,6 +408,74 @@ fn a_disk_that_fills_up_gives_enospc_and_goes_on() {
     umount(&fs_.data);
 }
 
+/// A process may have few files open, and has many more objects: each is opened when it is
+/// needed, and no target stops.
+#[test]
+fn a_low_limit_of_open_files_stops_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("nofile");
+    // Hard and soft.
+    let up = Command::new("sh")
+        .args(["-c", "ulimit -n 400 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_sateen")])
+        .args(["up", "--osts", "2", "--data"])
+        .arg(&fs_.data)
+        .output()
+        .unwrap();
+    assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+    let mnt = fs_.mnt();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let folder = mnt.join(format!("d{thread}"));
+            scope.spawn(move || {
+                fs::create_dir(&folder).unwrap();
+                for n in 0..200 {
+                    let mut file = fs::File::create(folder.join(format!("f{n}"))).unwrap();
+                    std::io::Write::write_all(&mut file, format!("{thread} {n}").as_bytes())
+                        .unwrap();
+                    file.sync_all().unwrap();
+                }
+            });
+        }
+    });
+    let pid = fs_.status()["pid"].as_i64().unwrap();
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    assert!(open < 400, "{open} of 400 files are open");
+    for target in fs_.status()["targets"].as_array().unwrap() {
+        assert_eq!(target["state"], "up", "{target}");
+    }
+    for n in 0..200 {
+        assert_eq!(fs::read(mnt.join(format!("d3/f{n}"))).unwrap(), format!("3 {n}").as_bytes());
+    }
+    fs_.ok(&["down"]);
+    fs_.ok(&["fsck"]);
+}
+
+/// An OST without its objects would serve zeros in their place.
+#[test]
+fn an_ost_whose_objects_are_gone_is_not_served() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("no-objects");
+    fs_.ok(&["up", "--osts", "1"]);
+    fs::write(fs_.mnt().join("file"), b"precious").unwrap();
+    fs_.ok(&["down"]);
+    let (objects, away) = (fs_.data.join("ost0000/objects"), fs_.data.join("kept"));
+    fs::rename(&objects, &away).unwrap();
+    let checked = fs_.run(&["fsck"]);
+    let text = String::from_utf8(checked.stdout).unwrap();
+    assert_eq!(checked.status.code(), Some(1), "{text}");
+    assert!(text.contains("OST0000: damage: the folder `objects` is missing"), "{text}");
+    fs_.refused(&["up"]);
+    assert!(!objects.exists(), "neither makes another");
+    fs::rename(&away, &objects).unwrap();
+    fs_.ok(&["fsck"]);
+    fs_.ok(&["up"]);
+    assert_eq!(fs::read(fs_.mnt().join("file")).unwrap(), b"precious");
+}
+
 /// The first file below a folder that holds these bytes.
 fn holding(folder: &Path, bytes: &[u8]) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -192,7 +192,7 @@ wire_enum! {
         1 => Done,
         /// Answer to `Write`.
         2 => Written {
-            /// Bytes written: all, or an error was answered.
+            /// Bytes written: all, or as many as there was room for; an error if that is none.
             len: u32,
             /// The target's boot epoch, for a later `Sync`.
             boot_epoch: u64,

@@ -163,11 +163,12 @@ impl Client {
         let (done, end) = self.write_stripes(inode, &layout, offset, data, era).await;
         // Of what was written under a lock that is lost, the MDT knows that it does not know the
         // size.
-        if end > 0 && era == self.era() {
+        if let Some(end) = end.filter(|_| era == self.era()) {
             // Also what may have been written without an answer counts: no byte may lie beyond
-            // the size, where it would come to light as the file grows.
+            // the size, where it would come to light as the file grows. Where there was no room
+            // for any, the MDT has to know that there may be objects.
             let mtime = self.port.now().wall();
-            writing.end(|state| state.wrote(end, end - offset, mtime));
+            writing.end(|state| state.wrote(end, end.saturating_sub(offset), mtime));
         } else {
             drop(writing);
         }

@@ -174,6 +174,20 @@ fn a_write_that_may_have_been_done_before_is_not_simply_refused() {
 }
 
 #[test]
+fn nor_is_one_simply_short() {
+    let rig = Rig::with_osts(1);
+    let handle = open(&rig, 0);
+    let mut writing = start_write(&rig, handle);
+    rig.answer(&take_write(&rig), Reply::error(Errno::ESTALE));
+    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9 };
+    rig.answer(&rig.take(), Reply::ok(connected));
+    rig.later(SECOND_NS);
+    let in_part = OstReply::Written { len: 4, boot_epoch: 6, granted: 0 };
+    rig.answer(&take_write(&rig), Reply::ok(ReplyBody::Ost(in_part)));
+    assert_eq!(rig.poll(&mut writing), Some(Err(Errno::EIO)));
+}
+
+#[test]
 fn an_ost_that_comes_later_is_used_once_the_mgs_has_told_of_it() {
     let rig = Rig::with_osts(1);
     let handle = open(&rig, 7);
@@ -429,7 +443,24 @@ fn a_file_grows_with_its_last_object_when_all_have_room() {
     assert_eq!((first.to, keep_size, len), (Endpoint::Ost(0), false, 2 << 20));
     rig.answer(&first, Reply::error(Errno::ENOSPC));
     assert_eq!(rig.poll(&mut allocating), Some(Err(Errno::ENOSPC)));
-    // The MDT hears that the file may have objects, or it would not have them removed with it.
+    hears_of_objects_without_growth(&rig, handle);
+}
+
+/// The object may have got its name before there was no room for what was to be written.
+#[test]
+fn a_write_without_room_may_have_made_objects() {
+    for full in [Errno::ENOSPC, Errno::EDQUOT, Errno::EFBIG] {
+        let rig = Rig::with_osts(1);
+        let handle = open(&rig, 0);
+        let mut writing = start_write(&rig, handle);
+        rig.answer(&take_write(&rig), Reply::error(full));
+        assert_eq!(rig.poll(&mut writing), Some(Err(full)));
+        hears_of_objects_without_growth(&rig, handle);
+    }
+}
+
+/// The MDT hears that the file may have objects, or it would not have them removed with it.
+fn hears_of_objects_without_growth(rig: &Rig, handle: u64) {
     let client = rig.client.clone();
     let mut closing = rig.start(async move { client.close(handle).await });
     let told = loop {

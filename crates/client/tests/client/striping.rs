@@ -77,6 +77,30 @@ fn without_grants_a_refused_piece_is_the_last_one() {
     assert_eq!(rig.now(size), STRIPE);
 }
 
+/// An OST's disk is fuller than it thought.
+#[test]
+fn a_piece_that_fits_in_part_ends_the_write_where_it_ends() {
+    let rig = Rig::with_osts(2);
+    let locks = [grant(1, LockMode::Pw, Ibits::DATA), grant(2, LockMode::Pr, Ibits::META)];
+    let handle = open(&rig, &locks).handle;
+    let mut write = start_write(&rig, handle, 0);
+    mdt_syncs(&rig);
+    assert!(rig.poll(&mut write).is_none());
+    let in_part = |len| ost(OstReply::Written { len, boot_epoch: 5, granted: 0 });
+    rig.answer(&take_write(&rig, 0).0, in_part(1000));
+    assert_eq!(rig.poll(&mut write), Some(Ok(1000)));
+    assert!(rig.is_silent(), "nothing lies behind the end of the file");
+    let client = rig.client.clone();
+    let size = async move { client.getattr(FILE).await.unwrap().attr.size };
+    assert_eq!(rig.now(size), 1000);
+
+    for nonsense in [0, STRIPE as u32 + 1] {
+        let mut write = start_write(&rig, handle, 0);
+        rig.answer(&take_write(&rig, 0).0, in_part(nonsense));
+        assert_eq!(rig.poll(&mut write), Some(Err(Errno::EPROTO)));
+    }
+}
+
 #[test]
 fn pieces_that_have_grants_go_side_by_side() {
     let rig = Rig::with_osts(2);
@@ -140,7 +164,10 @@ fn a_sync_that_finds_another_under_way_ends_no_sooner_and_no_better() {
     let mut write = rig.start(async move { client.write(handle, 0, data, false).await });
     mdt_syncs(&rig);
     assert!(rig.poll(&mut write).is_none());
-    rig.answer(&take_write(&rig, 0).0, written(0));
+    rig.answer(
+        &take_write(&rig, 0).0,
+        ost(OstReply::Written { len: 100, boot_epoch: 5, granted: 0 }),
+    );
     assert_eq!(rig.poll(&mut write), Some(Ok(100)));
     let start = || {
         let client = rig.client.clone();

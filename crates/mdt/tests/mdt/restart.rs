@@ -241,6 +241,32 @@ fn a_start_that_fails_keeps_nobody_waiting() {
     assert_eq!(answer, Some(sateen_types::Errno::EIO));
 }
 
+/// An MDT that has lost any of its base records does not make itself anew.
+#[test]
+fn a_target_without_its_base_records_does_not_start() {
+    let tags = [disk::mdt::tag::COUNTERS, disk::mdt::tag::SEQ];
+    for lost in [&tags[..1], &tags[1..], &tags[..]] {
+        let mut world = World::with_clients(1);
+        let kept = world.mkdir(A, ROOT, "kept");
+        world.rest();
+        let mut damage = Batch::new();
+        for tag in lost {
+            damage.remove(&Key::tag(*tag));
+        }
+        world.mdt.store().commit(&damage);
+        world.flush();
+        world.crash(world.frames.len());
+        world.clients.entry(A).or_default();
+        let header = world.header(Call { client: A, slot: 0, seq: 0 });
+        world.deliver(header, Request::Connect { features: 0 });
+        let call = world.start(A, MdtRequest::GetAttr { fid: kept, want: Ibits::NONE });
+        let answer = world.reply(call).and_then(|reply| reply.error);
+        assert_eq!(answer, Some(sateen_types::Errno::EIO), "{lost:?}");
+        let records = fsck::image(&world.frames);
+        assert_eq!(fsck::of(&records, tags[0]).count(), usize::from(!lost.contains(&tags[0])));
+    }
+}
+
 #[test]
 fn sequences_of_the_last_run_are_not_good_any_more() {
     let mut world = World::with_clients(1);

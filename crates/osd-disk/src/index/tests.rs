@@ -7,7 +7,7 @@ use sateen_osd::Batch;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::testing::{Random, Scratch};
+use crate::testing::{Random, Scratch, SmallDisk};
 
 const SMALL: IndexOptions = IndexOptions { cache_bytes: 1 << 20, table_bytes: 16 << 10 };
 
@@ -202,32 +202,6 @@ fn sweeping_takes_what_failed_steps_left_and_nothing_else() {
     assert!(!left.exists());
     drop(index);
     assert_eq!(everything(&DiskIndex::open(scratch.path(), SMALL).unwrap(), 77), model);
-}
-
-/// A small file system that goes with the test.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    /// `None` if the test may not make one. In CI it must.
-    fn new(scratch: &Scratch, size: &str) -> Option<SmallDisk> {
-        let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-        if !rustix::process::geteuid().is_root() && !ci {
-            eprintln!("skipped: needs root");
-            return None;
-        }
-        let path = scratch.path().join("small");
-        std::fs::create_dir(&path).unwrap();
-        let mut mount = std::process::Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path);
-        assert!(mount.status().unwrap().success());
-        Some(SmallDisk(path))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }
 
 /// The disk is full of tables that were merged away: a checkpoint gets their space. It is full

@@ -26,6 +26,8 @@ enum Step {
     Remove(u64),
     Write(u64, u64, Vec<u8>),
     Sync(u64),
+    /// Its bytes stay in the page cache, which takes them for written: no later sync tries again.
+    SyncFails(u64),
 }
 
 type Disk = BTreeMap<u64, Vec<u8>>;
@@ -34,11 +36,13 @@ type Disk = BTreeMap<u64, Vec<u8>>;
 #[derive(Debug, Clone, Default)]
 struct MemoryShelf {
     state: Arc<Mutex<(Disk, Vec<Step>)>>,
+    /// Syncs up to the one that fails, if any does.
+    failing_sync: Arc<Mutex<Option<u32>>>,
 }
 
 impl MemoryShelf {
     fn of(disk: Disk) -> Self {
-        Self { state: Arc::new(Mutex::new((disk, Vec::new()))) }
+        Self { state: Arc::new(Mutex::new((disk, Vec::new()))), ..Self::default() }
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -88,8 +92,11 @@ impl Shelf for MemoryShelf {
         Ok(())
     }
     fn sync(&self, file: u64) -> io::Result<()> {
-        lock(&self.state).1.push(Step::Sync(file));
-        Ok(())
+        let left = &mut *lock(&self.failing_sync);
+        let fails = left.take_if(|left| *left == 0).is_some();
+        *left = left.map(|left| left - 1);
+        lock(&self.state).1.push(if fails { Step::SyncFails(file) } else { Step::Sync(file) });
+        if fails { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
     }
     fn sync_names(&self) -> io::Result<()> {
         lock(&self.state).1.push(Step::SyncNames);
@@ -128,13 +135,17 @@ impl Writer {
     }
 
     fn commit(&mut self, lengths: &[usize]) -> u64 {
+        self.try_commit(lengths).unwrap()
+    }
+
+    fn try_commit(&mut self, lengths: &[usize]) -> io::Result<u64> {
         for len in lengths {
             let transno = self.appender.last() + 1;
             self.appender.append(&vec![transno as u8; *len]);
         }
         let frame = self.appender.take().unwrap();
-        self.journal.write(frame.first, frame.last, &frame.bytes).unwrap();
-        frame.last
+        self.journal.write(frame.first, frame.last, &frame.bytes)?;
+        Ok(frame.last)
     }
 }
 
@@ -161,6 +172,7 @@ fn after_power_loss(steps: &[Step], cut: usize, earlier_arrive: bool) -> Disk {
                 }
                 !durable
             }),
+            Step::SyncFails(failed) => pending.retain(|(file, ..)| file != failed),
         }
     }
     let last = pending.pop();
@@ -257,6 +269,61 @@ fn a_frame_that_only_the_page_cache_had_is_durable_once_it_is_believed() {
     check_log(&found, acked, 0, "after both");
 }
 
+/// A sync fails and the process ends; what it wrote can still be read, from the page cache
+/// alone, which takes it for written. The next process goes on, and then the power goes.
+#[test]
+fn a_frame_whose_sync_failed_is_durable_once_it_is_believed() {
+    let mut failures = 0;
+    for good in 0..14 {
+        let shelf = MemoryShelf::default();
+        Journal::create(&shelf, EPOCH, OPTIONS).unwrap();
+        let mut writer = Writer::new(&shelf, 0);
+        *lock(&shelf.failing_sync) = Some(good);
+        let mut acked = 0;
+        // A frame of two pages: each may be what is lost.
+        while let Ok(last) = writer.try_commit(&[1000, 4000]) {
+            acked = last;
+        }
+        drop(writer);
+        assert_eq!(*lock(&shelf.failing_sync), None);
+        failures += 1;
+
+        let (_, believed) = open(&shelf, 0).unwrap();
+        check_log(&believed, acked, 0, "the next start");
+        let mut writer = Writer::new(&shelf, 0);
+        acked = writer.commit(&[40]);
+        drop(writer);
+        let disk = after_power_loss(&shelf.steps(), 0, false);
+        let (_, found) = open(&MemoryShelf::of(disk), 0)
+            .unwrap_or_else(|error| panic!("sync {good} failed: {error}"));
+        check_log(&found, acked, 0, "after the power went");
+    }
+    assert_eq!(failures, 14);
+}
+
+/// What a start makes durable anew it may fail to: then it does not start, and the next does.
+#[test]
+fn a_start_that_cannot_sync_builds_on_nothing() {
+    for good in 0..4 {
+        let shelf = MemoryShelf::default();
+        Journal::create(&shelf, EPOCH, OPTIONS).unwrap();
+        let mut writer = Writer::new(&shelf, 0);
+        writer.commit(&[10]);
+        let acked = writer.commit(&[10]);
+        drop(writer);
+        *lock(&shelf.failing_sync) = Some(good);
+        let failed = open(&shelf, 0).is_err();
+        assert_eq!(failed, lock(&shelf.failing_sync).is_none(), "sync {good}");
+        *lock(&shelf.failing_sync) = None;
+        let mut writer = Writer::new(&shelf, 0);
+        let acked = acked.max(writer.commit(&[10]));
+        drop(writer);
+        let disk = after_power_loss(&shelf.steps(), 0, false);
+        let (_, found) = open(&MemoryShelf::of(disk), 0).unwrap();
+        check_log(&found, acked, 0, "after the power went");
+    }
+}
+
 /// A process that is killed while it makes a spare leaves it whole, but maybe without a
 /// durable name.
 #[test]
@@ -334,6 +401,41 @@ fn damage_anywhere_is_refused_or_costs_the_last_frame_at_most() {
     println!("refused {refused}, harmless {harmless}, only the last frame {shorter}");
     assert_eq!(shorter, to - from, "a torn last frame and a rotten one look the same");
     assert!(refused > 500 && harmless > 500, "{refused} {harmless}");
+}
+
+#[test]
+fn a_start_with_many_segments_keeps_a_spare_for_a_full_disk() {
+    let shelf = MemoryShelf::default();
+    Journal::create(&shelf, EPOCH, OPTIONS).unwrap();
+    let mut writer = Writer::new(&shelf, 0);
+    for _ in 0..9 {
+        writer.commit(&[10]);
+    }
+    assert!(writer.journal.used.len() > 2 && writer.journal.free.len() == 1);
+    drop(writer);
+    for _ in 0..3 {
+        let (journal, _) = open(&shelf, 0).unwrap();
+        assert_eq!(journal.free.len(), 1, "{:?}", journal.used);
+    }
+}
+
+/// A disk that loses a page may give zeros for it.
+#[test]
+fn a_segment_whose_header_is_lost_is_not_taken_for_a_spare() {
+    let (disk, acked, (last_file, ..)) = quiet_log();
+    for file in disk.keys() {
+        let (_, all) = open(&MemoryShelf::of(disk.clone()), 0).unwrap();
+        let mut disk = disk.clone();
+        disk.get_mut(file).unwrap()[..PAGE as usize].fill(0);
+        let has_frames = disk[file].iter().any(|byte| *byte != 0);
+        assert!(has_frames || *file != last_file);
+        match open(&MemoryShelf::of(disk), 0) {
+            Ok((_, found)) => assert!(!has_frames && found == all, "file {file}"),
+            Err(JournalError::Damaged { .. } | JournalError::Gap { .. }) => assert!(has_frames),
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(all.len() as u64, acked);
+    }
 }
 
 #[test]

@@ -55,14 +55,7 @@ impl Files {
             }
             state.forgotten
         };
-        let file = match open() {
-            Err(error) if out_of_files(&error) => {
-                self.close_down_to(0);
-                open()?
-            }
-            other => other?,
-        };
-        let file = Arc::new(file);
+        let file = Arc::new(self.make_room(open)?);
         let mut state = self.lock();
         if state.forgotten == before {
             let slot = Slot { file: file.clone(), used: false };
@@ -73,6 +66,17 @@ impl Files {
         drop(state);
         self.close_down_to(self.max);
         Ok(file)
+    }
+
+    /// Opens something; if no more files may be open, these make room for it.
+    pub(super) fn make_room<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match open() {
+            Err(error) if out_of_files(&error) => {
+                self.close_down_to(0);
+                open()
+            }
+            other => other,
+        }
     }
 
     /// Closes an object's file: its name means nothing, or another file, from now on.

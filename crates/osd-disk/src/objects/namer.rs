@@ -7,6 +7,7 @@
 //! next: of many files born in one folder it is synced once for all.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,16 +15,17 @@ use std::thread::JoinHandle;
 
 use sateen_types::Errno;
 
+use super::files::Files;
 use super::names::Group;
 use super::unsynced::Unsynced;
-use crate::folder::sync_folder;
 use crate::lock;
 
 /// What the thread and its askers share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     folder: PathBuf,
     unsynced: Arc<Unsynced>,
+    files: Arc<Files>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -53,8 +55,13 @@ pub(super) struct Namer {
 
 impl Namer {
     /// Starts the thread of the store in `folder`.
-    pub(super) fn start(folder: PathBuf, unsynced: Arc<Unsynced>) -> io::Result<Namer> {
-        let shared = Arc::new(Shared { folder, unsynced, ..Shared::default() });
+    pub(super) fn start(
+        folder: PathBuf,
+        unsynced: Arc<Unsynced>,
+        files: Arc<Files>,
+    ) -> io::Result<Namer> {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { folder, unsynced, files, state, changed });
         let thread = std::thread::Builder::new().name("names".into());
         let thread = thread.spawn({
             let shared = shared.clone();
@@ -122,7 +129,10 @@ impl Shared {
     fn sync(&self, groups: &BTreeSet<Group>) -> io::Result<()> {
         let marks = self.unsynced.of(groups.iter().copied());
         for (place, _) in &marks {
-            match sync_folder(&place.path(&self.folder)) {
+            let path = place.path(&self.folder);
+            // That no more files may be open says nothing of the disk, but would end the target.
+            let folder = self.files.make_room(|| File::open(&path));
+            match folder.and_then(|folder| folder.sync_all()) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 other => other?,
             }

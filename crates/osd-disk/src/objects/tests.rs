@@ -1,16 +1,22 @@
 //! The object store on a real folder, against the memory backend where both can say it.
 
 use super::*;
-use crate::testing::{Random, Scratch};
+use crate::testing::{Random, Scratch, SmallDisk};
 use sateen_osd::memory::MemoryObjects;
 
 fn object(seq: u64, oid: u32, stripe: u32) -> ObjectId {
     ObjectId { fid: Fid::new(Seq(0x2_0000_0400 + seq), oid), stripe }
 }
 
+fn open_in(folder: &Path, options: ObjectOptions) -> DiskObjects {
+    let folder = folder.join("objects");
+    DiskObjects::create(&folder).unwrap();
+    DiskObjects::open(&folder, options).unwrap()
+}
+
 fn store(scratch: &Scratch) -> DiskObjects {
     let options = ObjectOptions { files_open_max: 5, ..ObjectOptions::default() };
-    DiskObjects::open(&scratch.path().join("objects"), options).unwrap()
+    open_in(scratch.path(), options)
 }
 
 fn read(store: &dyn ObjectStore, object: ObjectId, offset: u64, len: usize) -> Vec<u8> {
@@ -191,6 +197,58 @@ fn a_full_disk_is_survived_and_other_errors_are_not() {
     assert_eq!(store.write(one, 0, b"x").unwrap_err().errno(), Errno::EIO);
     assert_eq!(store.sync(&[one]).unwrap_err().errno(), Errno::EIO);
     assert_eq!(read(&store, one, 0, 99), b"still alive");
+}
+
+#[test]
+fn a_store_that_is_not_there_is_not_opened() {
+    let scratch = Scratch::new("objects-none");
+    let folder = scratch.path().join("objects");
+    let none = DiskObjects::open(&folder, ObjectOptions::default()).unwrap_err();
+    assert_eq!(none.kind(), io::ErrorKind::NotFound);
+    assert!(!folder.exists());
+}
+
+/// The client takes an allocation that found no room for one that changed no size.
+#[test]
+fn an_allocation_without_room_does_not_grow_the_object() {
+    let scratch = Scratch::new("objects-ext4");
+    let Some(disk) = SmallDisk::ext4(&scratch, 16) else { return };
+    let store = open_in(&disk.0, ObjectOptions::default());
+    let one = object(0, 1, 0);
+    let size = || store.stat(&[one]).unwrap()[0].size;
+    store.write(one, 0, b"four").unwrap();
+    for how in [Falloc::Allocate, Falloc::ZeroRange] {
+        let full = store.allocate(one, (4, 64 << 20), how, false).unwrap_err();
+        assert_eq!(full.errno(), Errno::ENOSPC);
+        assert_eq!(size(), 4, "{how:?}");
+        // What it has allocated goes, too.
+        store.punch(one, 0).unwrap();
+        store.write(one, 0, b"four").unwrap();
+        store.allocate(one, (4, 10_000), how, true).unwrap();
+        assert_eq!(size(), 4);
+        store.allocate(one, (4, 10_000), how, false).unwrap();
+        assert_eq!(size(), 10_004);
+        store.punch(one, 4).unwrap();
+    }
+}
+
+#[test]
+fn what_fits_on_a_full_disk_is_written_and_counted() {
+    let scratch = Scratch::new("objects-full");
+    let Some(disk) = SmallDisk::new(&scratch, "1m") else { return };
+    let store = open_in(&disk.0, ObjectOptions::default());
+    let (one, two) = (object(0, 1, 0), object(0, 2, 0));
+    let written = store.write(one, 0, &vec![7; 2 << 20]).unwrap();
+    assert!(written > 0 && written < 2 << 20, "{written}");
+    assert_eq!(read(&store, one, 0, 2 << 20), vec![7; written]);
+    assert_eq!(store.stat(&[one]).unwrap()[0].size, written as u64);
+    let full = store.write(one, written as u64, b"x").unwrap_err();
+    assert!(full.errno() == Errno::ENOSPC && !full.poisons(), "{full}");
+    // The name of an object needs no room there.
+    assert_eq!(store.write(two, 0, b"x").unwrap_err().errno(), Errno::ENOSPC);
+    assert!(store.stat(&[two]).unwrap()[0].exists);
+    store.remove(one).unwrap();
+    assert_eq!(store.write(two, 0, b"x").unwrap(), 1);
 }
 
 /// Two sync the same object, and only the first is told that its data was not written out.

@@ -5,7 +5,8 @@
 //! 2. If no space seems left that is not promised to others, the store is asked how much
 //!    there really is, and then how large the object is: bytes that are overwritten need none.
 //! 3. The record is journaled if the object is born, or the layout generation has grown.
-//! 4. The bytes are written, and the answer brings a grant for the next write like this one.
+//! 4. The bytes are written, or as many as there is room for, and the answer brings a grant for
+//!    the next write like this one.
 
 use sateen_osd::{ObjectDone, ObjectOp};
 use sateen_target::Fault;
@@ -129,12 +130,18 @@ pub(super) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
     if let Some(step) = asked(ost, op, &done, end)? {
         return Ok(step);
     }
+    let ObjectDone::Written { len } = done else { return Err(unexpected()) };
+    let is_whole = len as u64 == op.charged;
     // As much as was used up, or, while there is plenty, as this write would have needed: who
     // goes on in this way can send all pieces of a write at once.
     let plenty = ost.space.is_plenty_for(op.charged);
     let wanted = if plenty { op.granted.max(op.charged) } else { op.granted };
-    let granted = if op.orphaned { 0 } else { ost.space.give(client, wanted) };
+    let granted = if op.orphaned || !is_whole { 0 } else { ost.space.give(client, wanted) };
+    if !is_whole {
+        // There was less room than was thought.
+        ost.space.doubt();
+    }
     let boot_epoch = ost.core.config.boot_epoch;
-    let len = u32::try_from(op.charged).map_err(|_| unexpected())?;
+    let len = u32::try_from(len).map_err(|_| unexpected())?;
     Ok(Step::Answer(good(OstReply::Written { len, boot_epoch, granted }, 0), Bulk::None))
 }

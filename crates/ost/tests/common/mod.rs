@@ -105,10 +105,10 @@ impl Disk {
 }
 
 impl ObjectStore for Disk {
-    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
-        self.now.write(object, offset, data)?;
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize, ObjectError> {
+        let written = self.now.write(object, offset, data);
         self.note(object);
-        Ok(())
+        written
     }
     fn read(
         &self,

@@ -1,10 +1,11 @@
 //! A target's store on the disk: making a new one, and opening one with what its journal
 //! holds beyond its index.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use sateen_osd::{Checkpoint, Index, JournalDevice, ObjectStore, Store, StoreLimits};
+use sateen_osd::{Checkpoint, Index, IndexError, JournalDevice, ObjectStore, Store, StoreLimits};
 use sateen_osd_disk::folder::{FolderError, TargetFolder};
 use sateen_osd_disk::index::{DiskIndex, IndexOptions};
 use sateen_osd_disk::journal::{DiskJournal, JournalError, JournalOptions, SEGMENT_BYTES_MIN};
@@ -13,11 +14,14 @@ use sateen_target::{Label, Recovery, RecoveryError};
 use sateen_types::Endpoint;
 use sateen_types::units::MIB;
 
+use super::space_of;
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::Target;
 
 /// A start that finds more segments in its journal than these makes a checkpoint at once.
 const JOURNAL_SEGMENTS_KEPT: u64 = 4;
+/// So does one that finds more than one, where the disk has room for fewer than these.
+const ROOM_FOR_SEGMENTS: u64 = 8;
 
 /// An open store.
 pub(crate) struct Opened {
@@ -73,6 +77,10 @@ pub(crate) fn make(path: &Path, label: &Label) -> Outcome<()> {
             other => failed(&other),
         }
     })?;
+    if matches!(label.target, Endpoint::Ost(_)) {
+        DiskObjects::create(&folder.objects())
+            .map_err(|error| Refusal::io(format!("make {}", path.display()), &error))?;
+    }
     folder
         .set_label(&label.encode())
         .map_err(|error| Refusal::io(format!("make {}", path.display()), &error))
@@ -90,8 +98,8 @@ impl From<JournalError> for StartError {
     }
 }
 
-/// Opens a target. `sharers` OSTs, this one among them, lie on its disk.
-pub(crate) fn open(target: &Target, sharers: u32) -> Outcome<Opened> {
+/// Opens a target.
+pub(crate) fn open(target: &Target, options: ObjectOptions) -> Outcome<Opened> {
     let path = &target.path;
     let failed = |error: &dyn std::fmt::Display| refuse("open", path, error);
     let folder = TargetFolder::open(path).map_err(|error| match error {
@@ -119,14 +127,20 @@ pub(crate) fn open(target: &Target, sharers: u32) -> Outcome<Opened> {
     if replayed > 0 {
         tracing::info!(target_name = %me, transactions = replayed, "replayed the journal");
     }
-    if journal.bytes_used() > JOURNAL_SEGMENTS_KEPT * sizes.journal.segment_bytes {
+    let segments = journal.bytes_used() / sizes.journal.segment_bytes;
+    let room = space_of(path).map_or(u64::MAX, |space| space.bytes_avail);
+    let is_tight = room < ROOM_FOR_SEGMENTS * sizes.journal.segment_bytes;
+    if segments > JOURNAL_SEGMENTS_KEPT || segments > 1 && is_tight {
         // Its space comes back before anything new is written: on a full disk there would be no
-        // room for another segment, and the target would not start any more.
+        // room for another segment, and the target would stop soon.
         shorten(&mut store, &index, &mut journal).map_err(|error| failed(&error))?;
     }
     let objects: Option<Arc<dyn ObjectStore>> = match me {
         Endpoint::Ost(_) => {
-            let options = ObjectOptions { sharers, ..ObjectOptions::default() };
+            if store.transno() == 0 {
+                // Older builds left this to the first start.
+                DiskObjects::create(&folder.objects()).map_err(|error| failed(&error))?;
+            }
             let objects = DiskObjects::open(&folder.objects(), options);
             Some(Arc::new(objects.map_err(|error| failed(&error))?))
         }
@@ -137,15 +151,26 @@ pub(crate) fn open(target: &Target, sharers: u32) -> Outcome<Opened> {
     Ok(Opened { store, index, journal, journal_bytes, objects, folder })
 }
 
-/// Writes what the journal holds into the index, and gives its segments back.
+/// Writes what the journal holds into the index, and gives its segments back. Where there is no
+/// room for that the journal stays as it is: it has a spare segment, and room may come.
 fn shorten(
     store: &mut Store,
     index: &DiskIndex,
     journal: &mut DiskJournal,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let Some(Checkpoint { table, upto }) = store.begin_checkpoint() else { return Ok(()) };
-    index.checkpoint(&table, upto)?;
-    store.checkpoint_done();
+    match index.checkpoint(&table, upto) {
+        Ok(()) => store.checkpoint_done(),
+        Err(IndexError::Io(error))
+            if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
+        {
+            tracing::warn!(%error, "no room for a checkpoint: the journal stays long");
+            drop(table);
+            store.checkpoint_given_up();
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    }
     journal.trim(upto)?;
     Ok(())
 }

@@ -111,7 +111,9 @@ impl SimObjects {
             for change in changes {
                 if random.one_in(2) {
                     apply(&mut image, change);
-                } else if let (Change::Write(offset, data), true) = (change, random.one_in(2)) {
+                } else if let (Change::Write(offset, data), true) = (change, random.one_in(2))
+                    && !data.is_empty()
+                {
                     let kept = data.get(..random.index(data.len())).unwrap_or_default();
                     apply(&mut image, &Change::Write(*offset, kept.to_vec()));
                     damage.torn += 1;
@@ -182,13 +184,22 @@ fn apply(image: &mut Option<Vec<u8>>, change: &Change) {
 }
 
 impl ObjectStore for SimObjects {
-    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<(), ObjectError> {
-        if self.grows(object, offset.saturating_add(data.len() as u64))? > self.free()? {
+    /// Of what there is no room for, the beginning is written, if any of it fits. If none does,
+    /// the object may be born nevertheless.
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize, ObjectError> {
+        let grows = self.grows(object, offset.saturating_add(data.len() as u64))?;
+        let missing = usize::try_from(grows.saturating_sub(self.free()?)).unwrap_or(usize::MAX);
+        let fits = data.get(..data.len().saturating_sub(missing)).unwrap_or_default();
+        if fits.is_empty() && missing > 0 {
+            if object.fid.oid.is_multiple_of(2) {
+                self.now.write(object, 0, fits)?;
+                self.note(object, Change::Write(0, Vec::new()));
+            }
             return Err(no_space());
         }
-        self.now.write(object, offset, data)?;
-        self.note(object, Change::Write(offset, data.to_vec()));
-        Ok(())
+        self.now.write(object, offset, fits)?;
+        self.note(object, Change::Write(offset, fits.to_vec()));
+        Ok(fits.len())
     }
 
     fn read(
