@@ -116,6 +116,17 @@ pub fn env_number(name: &str, default: u64) -> u64 {
     }
 }
 
+/// Cases of a property that proptest tries: `PROPTEST_CASES`, or so many. proptest itself looks
+/// there only where a test does not say how many, and ours all do.
+///
+/// # Panics
+/// If it is no number, or one too large.
+pub fn cases(usual: u32) -> u32 {
+    let cases = u32::try_from(env_number("PROPTEST_CASES", usual.into()));
+    assert!(cases.is_ok(), "PROPTEST_CASES is too large");
+    cases.unwrap_or(usual)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
