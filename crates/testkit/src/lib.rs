@@ -126,6 +126,12 @@ pub fn cases(usual: u32) -> u32 {
     cases.unwrap_or(usual)
 }
 
+/// Time that all threads of this process have had a processor for.
+pub fn processor_time() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
