@@ -44,7 +44,7 @@ install_compiler() {
 # The Rust toolchain, which the user brings.
 require_rust() {
     command -v cargo >/dev/null || PATH=$HOME/.cargo/bin:$PATH
-    command -v cargo >/dev/null || die "no cargo: install a Rust toolchain (1.90 or newer) first"
+    command -v cargo >/dev/null || die "no cargo: install a Rust toolchain (1.95 or newer) first"
     local wanted found
     wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
     found=$(rustc --version | cut -d' ' -f2)
