@@ -5,7 +5,7 @@
 help:
 	@echo "make demo           a file system with 2 MDTs and 4 OSTs: real work on it, a crash, a table of rates, a short io500"
 	@echo "make test           every check and test (root and /dev/fuse; under 40 minutes on 2 cores)"
-	@echo "make test-long      the same tests with more rounds, for hours rather than minutes"
+	@echo "make test-long      long tests, for hours rather than minutes; scripts/test-long.sh --list: single steps"
 	@echo "make bench          the benchmarks that need no mount, and those of the FUSE transports"
 	@echo "make rates          rates of single operations beside ext4's, and where their time goes"
 	@echo "make io500-compare  Sateen, ext4 and GlusterFS in a short io500, and one report of all three"

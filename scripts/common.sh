@@ -44,7 +44,7 @@ install_compiler() {
 # The Rust toolchain, which the user brings.
 require_rust() {
     command -v cargo >/dev/null || PATH=$HOME/.cargo/bin:$PATH
-    command -v cargo >/dev/null || die "no cargo: install a Rust toolchain (1.90 or newer) first"
+    command -v cargo >/dev/null || die "no cargo: install a Rust toolchain (1.95 or newer) first"
     local wanted found
     wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
     found=$(rustc --version | cut -d' ' -f2)
@@ -107,10 +107,11 @@ io500_config() {
         mdtest-easy n "$((mib * 64 / ranks + 1))" mdtest-hard n "$((mib * 64 / ranks + 1))"
 }
 
-# release_folder DIR: ends what still runs on data below DIR, unmounts what is mounted below it,
+# release_folder DIR [PROGRAMS]: ends what still runs on data below DIR, unmounts what is mounted below it,
 # and removes it. Touches nothing else: other file systems on this machine are not ours.
 release_folder() {
-    local dir=$1 point pid
+    local dir=$1 programs=${2:-${CARGO_TARGET_DIR:-$repo/target}} point pid
+    programs=$(realpath -m "$programs")
     [[ -n $dir && -d $dir ]] || return 0
     cd "$repo"
     # Deepest first. Mount points come with octal escapes.
@@ -120,8 +121,9 @@ release_folder() {
         grep -F -- "$dir/" | sort -r)
     for pid in /proc/[0-9]*; do
         pid=${pid#/proc/}
-        # Only programs that were built here and were given a path below DIR as an argument.
-        [[ $(readlink "/proc/$pid/exe") == "$(realpath -m "${CARGO_TARGET_DIR:-$repo/target}")"/* ]] || continue
+        # Only programs that were built here (or lie in PROGRAMS) and were given a path below DIR
+        # as an argument.
+        [[ $(readlink "/proc/$pid/exe") == "$programs"/* ]] || continue
         if tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qF -- "$dir/"; then
             kill -9 "$pid" 2>/dev/null || true
         fi

@@ -1,17 +1,61 @@
 #!/usr/bin/env bash
-# The tests whose worth grows with their length, for as long as one likes: `make test-long`.
-# LONG_ROUNDS rounds (10) of everything random, each with fresh seeds, which a failing test
-# prints (`SEED=` repeats it); LONG_SECONDS (600) for each loop that runs by the clock;
-# LONG_SEEDS (10000) seeds of the simulator, half of them on each of two cores;
-# KILL_ROUNDS (200) crashes of the process and POWER_ROUNDS (50) of the power, SERVER_ROUNDS
-# (200) of single servers; CONTENTION_SEEDS and PARTITION_SEEDS (1000) of the simulator's other
-# worlds. What each part has shown stands in target/long-results.txt, with the commit.
+# The tests whose worth grows with their length: `make test-long`, or single steps of it:
+# `scripts/test-long.sh kill9 fsx`; `--list` names them. Short ones come first. A step that fails
+# does not keep the others from running, but makes the whole fail.
+# Each step has one seed, a fresh one unless SEED says which; SEED and the step's name repeat what
+# was done (not the moment of a crash). target/long-results.txt gets a line for each step: the
+# commit, the seed, how long it took, what it has shown, and the simulator's hashes.
+# Lengths: LONG_SECONDS (600) for each loop that runs by the clock; LONG_ROUNDS rounds (10) of
+# everything random; LONG_SEEDS (10000), CONTENTION_SEEDS and PARTITION_SEEDS (1000) seeds of the
+# simulator's worlds from LONG_FROM (1) on, half of them on each of two cores; KILL_ROUNDS (200),
+# POWER_ROUNDS (50) and SERVER_ROUNDS (200) crashes of the process, of the power, of single
+# servers; FSX_OPERATIONS (100000), STEPS (10000), MESSAGES (1000000), FILES (1000000),
+# SECONDS_LONG (3600), and FILL_FILES as in scripts/fill.sh.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
+# In the order in which they run.
+steps=(
+    "fuzzing:the targets of fuzz/, which nothing else builds, compile"
+    "benches:benchmarks that are features of their own compile"
+    "core:a create costs no more than decision 0002 allows (an idle machine)"
+    "contention:the simulator: programs that share files"
+    "partitions:the simulator: long partitions"
+    "mpich:ranks and files of MPICH"
+    "browser:a report in a browser"
+    "power:cuts of the power"
+    "build:a build of the project on a mount, and fsck"
+    "decoders:damaged bytes for every decoder, LONG_SECONDS"
+    "coherence:two mounts and their kernels, LONG_SECONDS for each transport"
+    "messages:messages that make no sense, to each server"
+    "servers:crashes of single servers under mounts"
+    "kill9:crashes of the process"
+    "fsx:fsx both ways, and two mounts"
+    "fill:very many files within 1 GiB, and a restart"
+    "simulator:the simulator: the full world"
+    "many:many files in a directory, and making and removing for long"
+    "rounds:rounds of everything random"
+)
+usage() {
+    say "usage: scripts/test-long.sh [--list] [STEP...]"
+    local step
+    for step in "${steps[@]}"; do printf '  %-12s%s\n' "${step%%:*}" "${step#*:}"; done
+}
+
+chosen=()
+for word in "$@"; do
+    case $word in
+        --list | --help | -h) usage && exit 0 ;;
+    esac
+    known=
+    for step in "${steps[@]}"; do [[ ${step%%:*} != "$word" ]] || known=1; done
+    [[ -n $known ]] || { usage >&2; die "$word is no step"; }
+    chosen+=("$word")
+done
+[[ ${SEED:-0} =~ ^[0-9]+$ ]] || die "SEED=$SEED: a number is needed, or nothing for a fresh one"
+
 rounds=${LONG_ROUNDS:-10}
 seconds=${LONG_SECONDS:-600}
-seeds=${LONG_SEEDS:-10000}
 
 install_compiler
 require_rust
@@ -19,94 +63,150 @@ install_programs
 require_fuse
 run_dir=$(mktemp -d /tmp/sateen-test.XXXXXX)
 export TMPDIR=$run_dir CI=true
-background=()
-trap 'kill "${background[@]}" 2>/dev/null || true; release_folder "$run_dir"' EXIT
+trap 'release_folder "$run_dir"' EXIT
 trap 'exit 130' INT TERM HUP
 
-started=$SECONDS
 target=${CARGO_TARGET_DIR:-target}
 results=$target/long-results.txt
 mkdir -p "$target"
-say "# at $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(date -u +%F)" >"$results"
-result() { say "== $* (at $((SECONDS - started)) s)" | tee -a "$results"; }
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+[[ -z $(git status --porcelain 2>/dev/null) ]] || commit+="+changes"
+said() { say "$*" >>"$run_dir/said"; }
+tests() { cargo test --locked --profile ci "$@"; }
 
-# simulate NAME SEEDS [OPTION...]: half of the seeds on each of two cores; the last lines say
-# what happened, and their hash.
+# simulate SEEDS [OPTION...]: half of the seeds on each of two cores; the last lines say what
+# happened, and their hash.
 simulate() {
-    local name=$1 seeds=$2 half=$(($2 / 2)) failed=0 pid
-    shift 2
-    say "== $seeds seeds of the simulator: $name"
-    "$target/release/sateen-sim" --seeds "1..$((half + 1))" "$@" >"$run_dir/sim.0" &
-    background=($!)
-    "$target/release/sateen-sim" --seeds "$((half + 1))..$((seeds + 1))" "$@" >"$run_dir/sim.1" &
-    background+=($!)
-    for pid in "${background[@]}"; do wait "$pid" || failed=1; done
-    background=()
-    grep -hv '^seed .* faults$' "$run_dir/sim.0" "$run_dir/sim.1" || true
-    grep -hE 'FAILED|^too few|, hash | seeds in ' "$run_dir/sim.0" "$run_dir/sim.1" >>"$results" || true
-    ((failed == 0)) || die "seeds of the simulator failed: $name"
-    result "$name: the simulator's seeds 1 to $seeds passed"
+    local from=${LONG_FROM:-1} seeds=$1 failed=0 pid part hash
+    local half=$((from + seeds / 2)) end=$((from + seeds)) pids=()
+    shift
+    cargo build --locked --release -p sateen-sim
+    "$target/release/sateen-sim" --seeds "$from..$half" "$@" >"$run_dir/sim.0" &
+    pids=($!)
+    "$target/release/sateen-sim" --seeds "$half..$end" "$@" >"$run_dir/sim.1" &
+    pids+=($!)
+    trap 'kill "${pids[@]}" 2>/dev/null || true; exit 130' INT TERM HUP
+    for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+    trap - INT TERM HUP
+    for part in 0 1; do
+        grep -v '^seed .* faults$' "$run_dir/sim.$part" || true
+        hash=$(sed -n 's/.*, hash \([0-9a-f]*\)$/\1/p' "$run_dir/sim.$part" | tail -1)
+        said "seeds $from..$half: hash ${hash:-none}"
+        from=$half half=$end
+        while read -r line; do said "$line"; done < <(grep -E 'FAILED|^too few' "$run_dir/sim.$part")
+    done
+    ((failed == 0)) || die "seeds of the simulator failed"
 }
-cargo build --locked --release -p sateen-sim
-simulate "the full world" "$seeds"
-simulate "contention" "${CONTENTION_SEEDS:-1000}" --contention
-simulate "long partitions" "${PARTITION_SEEDS:-1000}" --long-partitions
-say "== benchmarks that are features of their own compile"
-cargo clippy --locked --profile ci -p sateen-bench --features core-shape --benches -- -D warnings
-cargo clippy --locked --profile ci -p sateen-osd-disk --features index-bench --examples -- -D warnings
-result "benchmarks that are features of their own compile"
-export SEED=random COHERENCE_SECONDS=$seconds FUZZ_SECONDS=$seconds PROPTEST_CASES=4096 SEEDS=1000
-say "== decoders and kernel coherence, $seconds s for each loop"
-cargo test --locked --profile ci -p sateen-target --test fuzz -- --nocapture
-cargo test --locked --profile ci -p sateen-fuse --test coherence -- --nocapture
-result "decoders and coherence, $seconds s each"
-unset COHERENCE_SECONDS FUZZ_SECONDS
-say "== crashes: ${KILL_ROUNDS:=200} of the process, ${POWER_ROUNDS:=50} of the power"
-ROUNDS=$KILL_ROUNDS cargo test --locked --profile ci -p sateen --test kill9 -- --nocapture
-ROUNDS=$POWER_ROUNDS cargo test --locked --profile ci -p sateen --test power_cut -- --nocapture
-result "$KILL_ROUNDS crashes of the process, $POWER_ROUNDS of the power"
-say "== crashes of single servers under mounts: ${SERVER_ROUNDS:=200}"
-ROUNDS=$SERVER_ROUNDS cargo test --locked --profile ci -p sateen --test servers rounds -- --nocapture
-result "$SERVER_ROUNDS crashes of single servers"
-say "== fsx, ${FSX_OPERATIONS:=100000} operations each way; two mounts, ${STEPS:=10000} steps"
-export FSX_OPERATIONS STEPS
-cargo test --locked --profile ci -p sateen --test mounted -- --nocapture fsx two_mounts
-result "fsx with $FSX_OPERATIONS operations, two mounts with $STEPS steps"
-unset FSX_OPERATIONS STEPS
-say "== ${FILES:=1000000} files in a directory; ${SECONDS_LONG:=3600} s of making and removing"
-export FILES SECONDS_LONG
-cargo test --locked --profile ci -p sateen --test servers -- --nocapture many
-result "$FILES files in a directory, $SECONDS_LONG s of making and removing"
-unset FILES SECONDS_LONG
-say "== ${MESSAGES:=1000000} messages that make no sense, to each server"
-export MESSAGES
-cargo test --locked --profile ci -p sateen --test servers -- --nocapture fuzz
-result "$MESSAGES damaged messages to each server"
-unset MESSAGES
-say "== ranks and files of MPICH"
-install_mpich
-CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/mpich MPICC=mpicc.mpich MPIRUN=mpirun.mpich \
-    cargo test --locked --profile ci -p sateen-bench-cli --features mpi --test mpi
-result "ranks and files of MPICH"
-say "== a report in a browser"
-install_missing chromium=chromium chromedriver=chromium-driver
-cargo test --locked --profile ci -p sateen-bench-cli --features browser --test browser
-result "a report in a browser"
-say "== a build of the project on a mount"
-cargo build --locked --profile ci -p sateen
-sateen=$target/ci/sateen
-"$sateen" up --data "$run_dir/build/data" --mount "$run_dir/build/mnt" --mdts 2
-git archive HEAD | tar -x -C "$run_dir/build/mnt"
-(cd "$run_dir/build/mnt" && CARGO_TARGET_DIR=$run_dir/build/mnt/target cargo test --locked --profile ci -q \
-    -p sateen -p sateen-types --bins --lib)
-test -x "$run_dir/build/mnt/target/ci/deps"
-"$sateen" down --data "$run_dir/build/data"
-"$sateen" fsck --data "$run_dir/build/data"
-result "the project was built and tested on a mount"
-for ((round = 1; round <= rounds; round++)); do
-    say "== round $round of $rounds (at $((SECONDS - started)) s)"
-    cargo test --locked --profile ci --no-fail-fast \
-        -p sateen-wire -p sateen-ldlm -p sateen-osd -p sateen-osd-disk -p sateen-mdt \
-        -p sateen-ost -p sateen-reactor -p sateen
+
+step_fuzzing() {
+    # The targets need no nightly compiler to be checked, only its word that they are fuzzed.
+    RUSTC_BOOTSTRAP=1 cargo check --manifest-path fuzz/Cargo.toml --target-dir "$target/fuzz"
+}
+step_benches() {
+    cargo clippy --locked --profile ci -p sateen-bench --features core-shape --benches -- -D warnings
+    cargo clippy --locked --profile ci -p sateen-osd-disk --features index-bench --examples -- -D warnings
+}
+step_core() {
+    cargo bench --locked -q -p sateen-mdt
+    cargo bench --locked -q -p sateen-bench --features core-shape --bench core_shape -- "$run_dir" 5 alone
+}
+step_contention() { simulate "${CONTENTION_SEEDS:-1000}" --contention; }
+step_partitions() { simulate "${PARTITION_SEEDS:-1000}" --long-partitions; }
+step_simulator() { simulate "${LONG_SEEDS:-10000}"; }
+step_mpich() {
+    install_mpich
+    CARGO_TARGET_DIR=$target/mpich MPICC=mpicc.mpich MPIRUN=mpirun.mpich \
+        tests -p sateen-bench-cli --features mpi --test mpi
+}
+step_browser() {
+    install_missing chromium=chromium chromedriver=chromium-driver
+    tests -p sateen-bench-cli --features browser --test browser
+}
+step_power() {
+    said "${POWER_ROUNDS:=50} rounds"
+    ROUNDS=$POWER_ROUNDS tests -p sateen --test power_cut -- --nocapture
+}
+step_kill9() {
+    said "${KILL_ROUNDS:=200} rounds"
+    ROUNDS=$KILL_ROUNDS tests -p sateen --test kill9 -- --nocapture
+}
+step_servers() {
+    said "${SERVER_ROUNDS:=200} rounds"
+    ROUNDS=$SERVER_ROUNDS tests -p sateen --test servers rounds -- --nocapture
+}
+step_decoders() {
+    export PROPTEST_CASES=4096
+    said "$seconds s; $PROPTEST_CASES cases of each property"
+    FUZZ_SECONDS=$seconds tests -p sateen-target --test fuzz -- --nocapture
+    tests -p sateen-wire -p sateen-ldlm -p sateen-mdt --tests
+    PROPTEST_CASES=1000000 tests -p sateen-fuse --test decode
+}
+step_coherence() {
+    said "$seconds s for each transport"
+    COHERENCE_SECONDS=$seconds tests -p sateen-fuse --test coherence -- --nocapture
+}
+step_messages() {
+    said "${MESSAGES:=1000000} to each server"
+    export MESSAGES
+    tests -p sateen --test servers -- --nocapture fuzz
+}
+step_fsx() {
+    said "fsx with ${FSX_OPERATIONS:=100000} operations, two mounts with ${STEPS:=10000} steps"
+    export FSX_OPERATIONS STEPS
+    tests -p sateen --test mounted -- --nocapture fsx two_mounts
+}
+step_fill() { scripts/fill.sh && said "$(tail -1 "$target/fill.txt")"; }
+step_many() {
+    said "${FILES:=1000000} files in a directory; ${SECONDS_LONG:=3600} s of making and removing"
+    export FILES SECONDS_LONG
+    tests -p sateen --test servers -- --nocapture many
+}
+step_build() {
+    cargo build --locked --profile ci -p sateen
+    local sateen=$target/ci/sateen data=$run_dir/build/data mnt=$run_dir/build/mnt
+    "$sateen" up --data "$data" --mount "$mnt" --mdts 2
+    git archive HEAD | tar -x -C "$mnt"
+    (cd "$mnt" && CARGO_TARGET_DIR=$mnt/target tests -q --workspace --bins --lib)
+    [[ -x $mnt/target/ci/sateen-sim && -x $mnt/target/ci/sateen ]] || die "not all of it was built"
+    said "$(find "$mnt" -type f | wc -l) files, $(du -sm --apparent-size "$mnt" | cut -f1) MiB"
+    "$sateen" down --data "$data"
+    "$sateen" fsck --data "$data"
+    release_folder "$run_dir/build"
+}
+step_rounds() {
+    local round
+    export PROPTEST_CASES=4096 SEEDS=1000
+    said "$rounds rounds, of seed $SEED and those after it"
+    for ((round = 1; round <= rounds; round++)); do
+        say "== round $round of $rounds, SEED=$SEED"
+        tests --no-fail-fast -p sateen-wire -p sateen-ldlm -p sateen-osd -p sateen-osd-disk \
+            -p sateen-mdt -p sateen-ost -p sateen-reactor -p sateen
+        SEED=$((SEED + 1))
+    done
+}
+
+failed=()
+for step in "${steps[@]}"; do
+    name=${step%%:*}
+    ((${#chosen[@]} == 0)) || [[ " ${chosen[*]} " == *" $name "* ]] || continue
+    began=$SECONDS
+    seed=${SEED:-$((RANDOM << 15 | RANDOM))}
+    say "== $name: ${step#*:} (SEED=$seed)"
+    : >"$run_dir/said"
+    # In a shell of its own that ends at the first error, which `if` and `||` would prevent.
+    set +e
+    (
+        set -e
+        export SEED=$seed
+        "step_$name"
+    )
+    status=$?
+    set -e
+    result=passed
+    ((status == 0)) || { result="FAILED ($status)" && failed+=("$name"); }
+    line="$(date -u +%F) $commit $name SEED=$seed $((SECONDS - began)) s $result"
+    while read -r more; do line+="; $more"; done <"$run_dir/said"
+    say "$line" >>"$results"
+    say "== $line"
 done
-result "$rounds rounds and $seconds s a loop passed"
+((${#failed[@]} == 0)) || die "failed: ${failed[*]}"

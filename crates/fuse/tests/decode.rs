@@ -118,7 +118,7 @@ fn check(bytes: &[u8]) {
 #[test]
 fn mutated_requests_never_panic() {
     let config = Config {
-        cases: 20_000,
+        cases: sateen_testkit::cases(20_000),
         rng_algorithm: RngAlgorithm::ChaCha,
         rng_seed: RngSeed::Fixed(sateen_testkit::seed()),
         failure_persistence: None,

@@ -40,6 +40,18 @@ use sateen_types::Errno;
 use header::{Header, HeaderRead};
 use shelf::{DirShelf, Shelf};
 
+/// For fuzzers: reads bytes as the first page of a segment. True if they are believed, and then
+/// they are what would be written again.
+///
+/// # Panics
+/// If they are believed to be something else.
+#[doc(hidden)]
+pub fn header_is_believed(page: &[u8]) -> bool {
+    let HeaderRead::Header(header) = Header::decode(page) else { return false };
+    assert_eq!(Header::decode(&header.encode()), HeaderRead::Header(header));
+    true
+}
+
 /// Frames begin on pages: the smallest unit that a device or the page cache rewrites whole.
 const PAGE: u64 = 4096;
 /// Smallest segment that holds a header and the largest frame.

@@ -275,6 +275,23 @@ pub(crate) struct FillArgs {
     /// Object targets.
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub osts: u32,
+    #[command(flatten)]
+    pub limits: FillLimits,
+}
+
+/// What makes `fill` fail.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct FillLimits {
+    /// Fail if an operation takes longer, in a second in which there was a processor to run on.
+    #[arg(long, value_name = "MS")]
+    pub max_ms: Option<f64>,
+    /// Fail if the average create of the last quarter of the files takes longer than so many of
+    /// the first quarter.
+    #[arg(long, value_name = "RATIO")]
+    pub max_slowdown: Option<f64>,
+    /// Fail if the start takes longer.
+    #[arg(long, value_name = "SECONDS")]
+    pub max_start: Option<f64>,
 }
 
 /// Arguments of `generate`.

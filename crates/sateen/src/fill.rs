@@ -10,8 +10,10 @@
 //! A probe sleeps for a millisecond again and again: a second in which it overslept by more
 //! than [`QUIET_NS`] is one in which this process had to wait for a processor, and says little
 //! about the file system. What the longest operations waited for is printed at the end
-//! ([`stalls`]). `docs/results/files-20m.md` says how to run it within a limit.
+//! ([`stalls`]). `scripts/fill.sh` runs it within a limit of memory, and with limits
+//! ([`limits`]) that make it fail.
 
+mod limits;
 mod stalls;
 
 use std::process::ExitCode;
@@ -29,6 +31,7 @@ use crate::data_dir::DataDir;
 use crate::node::{Native, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets;
+use limits::Found;
 use stalls::Watched;
 
 /// Files in one folder.
@@ -53,6 +56,8 @@ struct Counts {
     /// Longest oversleeping of the probe in it.
     probe_ns: AtomicU64,
     live: AtomicU64,
+    /// Creates while it fills, and the nanoseconds they took, by quarter.
+    quarters: [(AtomicU64, AtomicU64); 4],
     stop: AtomicBool,
     watched: Mutex<Vec<Arc<Watched>>>,
 }
@@ -60,6 +65,20 @@ struct Counts {
 impl Counts {
     fn watched(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Watched>>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn quarters(&self) -> [(u64, u64); 4] {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.quarters.each_ref().map(|(count, ns)| (read(count), read(ns)))
+    }
+
+    /// A create when so many of a thread's share of files are there.
+    fn filled(&self, live: u64, share: u64, took: Duration) {
+        let quarter = live.saturating_mul(4) / share.max(1);
+        if let Some((count, ns)) = self.quarters.get(quarter as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+            ns.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        }
     }
 
     fn note(&self, kind: usize, took: Duration) {
@@ -102,8 +121,9 @@ pub(crate) fn run(args: &FillArgs) -> Outcome<ExitCode> {
         workers.push(Worker::new(client, counts.clone(), u64::from(number)));
     }
     let first = workers.first_mut().map(|worker| worker.client_root());
-    println!("started in {:.2} s; the root answers {first:?}", begun.elapsed().as_secs_f64());
-    std::thread::scope(|scope| {
+    let start = begun.elapsed();
+    println!("started in {:.2} s; the root answers {first:?}", start.as_secs_f64());
+    let found = std::thread::scope(|scope| {
         let share = args.files / u64::from(args.threads).max(1);
         let pause = Duration::from_secs(u64::from(args.threads)) / args.rate.max(1);
         let mixed = Duration::from_secs(args.mixed);
@@ -113,7 +133,7 @@ pub(crate) fn run(args: &FillArgs) -> Outcome<ExitCode> {
             .collect();
         let (probed, reported) = (counts.clone(), counts.clone());
         scope.spawn(move || probe(&probed));
-        scope.spawn(move || report(&reported, args.every));
+        let reporter = scope.spawn(move || report(&reported, args.every));
         let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         counts.stop.store(true, Ordering::Relaxed);
         for result in results {
@@ -125,11 +145,15 @@ pub(crate) fn run(args: &FillArgs) -> Outcome<ExitCode> {
                 Err(_) => return Err(Refusal::new("a thread panicked", "see above")),
             }
         }
-        Ok(())
+        reporter.join().map_err(|_| Refusal::new("a thread panicked", "see above"))
     })?;
     drop(lock);
+    let broken = Found { start, quarters: counts.quarters(), ..found }.broken(&args.limits);
+    for limit in &broken {
+        println!("FAILED: {limit}");
+    }
     // A crash, as far as the targets can tell.
-    std::process::exit(0)
+    std::process::exit(i32::from(!broken.is_empty()))
 }
 
 impl Worker {
@@ -153,7 +177,8 @@ impl Worker {
                 0 if live > 0 => self.stat()?,
                 1 if live > 0 => live -= u64::from(self.unlink()?),
                 _ => {
-                    self.create()?;
+                    let took = self.create()?;
+                    self.counts.filled(live, share, took);
                     live += 1;
                 }
             }
@@ -168,7 +193,7 @@ impl Worker {
                 std::thread::sleep(left);
             }
             match turn % 3 {
-                0 => self.create()?,
+                0 => drop(self.create()?),
                 1 => self.stat()?,
                 _ => drop(self.unlink()?),
             }
@@ -176,20 +201,21 @@ impl Worker {
         Ok(())
     }
 
-    /// Runs verbs of the client as an operation that counts.
+    /// Runs verbs of the client as an operation that counts; their answer, and how long it took.
     fn timed<T: Send + 'static, F>(
         &self,
         kind: usize,
         verbs: impl FnOnce(Arc<Client>) -> F,
-    ) -> Result<T>
+    ) -> Result<(T, Duration)>
     where
         F: Future<Output = Result<T>> + Send + 'static,
     {
         let watched = self.watched.as_ref().ok_or(Errno::EIO)?;
         let begun = watched.begin();
         let result = self.client.run(verbs)?;
-        self.counts.note(kind, watched.end(&begun, kind));
-        Ok(result)
+        let took = watched.end(&begun, kind);
+        self.counts.note(kind, took);
+        Ok((result, took))
     }
 
     fn draw(&mut self, below: u64) -> u64 {
@@ -210,7 +236,8 @@ impl Worker {
         Ok((folder.ok_or(Errno::EIO)?, format!("file.{file:08}").into_bytes()))
     }
 
-    fn create(&mut self) -> Result<()> {
+    /// Makes the next file; how long that took.
+    fn create(&mut self) -> Result<Duration> {
         let file = self.next;
         if file.is_multiple_of(FILES_PER_FOLDER) {
             let random = sateen_reactor::random();
@@ -222,7 +249,7 @@ impl Worker {
             self.folders.push(made.inode.ok_or(Errno::EIO)?.attr.fid);
         }
         let (folder, name) = self.place(file)?;
-        self.timed(CREATE, move |client| async move {
+        let ((), took) = self.timed(CREATE, move |client| async move {
             let how = OpenHow { write: true, exclusive: true, ..OpenHow::default() };
             let (_, opened) = client.create(folder, &name, 0o644, how, ROOT_CRED).await?;
             let fid = opened.known.attr.fid;
@@ -233,7 +260,7 @@ impl Worker {
         })?;
         self.counts.live.fetch_add(1, Ordering::Relaxed);
         self.next += 1;
-        Ok(())
+        Ok(took)
     }
 
     /// A random file, which may have been removed.
@@ -241,7 +268,7 @@ impl Worker {
         let file = self.draw(self.next);
         let expected = !self.is_removed(file);
         let (folder, name) = self.place(file)?;
-        let found = self.timed(STAT, move |client| async move {
+        let (found, _) = self.timed(STAT, move |client| async move {
             let entry = client.lookup(folder, &name).await?;
             if let Some(known) = entry.inode {
                 client.introduce(known.attr.fid);
@@ -286,8 +313,8 @@ fn probe(counts: &Counts) {
     }
 }
 
-/// Prints a line every so many seconds, and at the end the longest operations.
-fn report(counts: &Counts, every: u64) {
+/// Prints a line every so many seconds, and at the end the longest operations; what it found.
+fn report(counts: &Counts, every: u64) -> Found {
     println!(
         "seconds     live files  creates/s  average us: create   stat  unlink  longest ms: create  \
          stat unlink  probe ms  MiB"
@@ -330,6 +357,8 @@ fn report(counts: &Counts, every: u64) {
     for watched in counts.watched().iter() {
         watched.print(&KINDS);
     }
+    let longest_ns = longest_quiet.into_iter().max().unwrap_or_default();
+    Found { seconds, quiet, longest_ns, ..Found::default() }
 }
 
 fn raise(longest: &mut [u64; 3], kind: usize, ns: u64) {

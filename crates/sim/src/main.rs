@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use sateen_sim::{Config, Report, World};
+use sateen_sim::{Config, Report, World, report};
 
 struct Args {
     from: u64,
@@ -18,6 +18,23 @@ struct Args {
 
 const USAGE: &str = "usage: sateen-sim [--seed N | --seeds A..B] [--operations N] [--calm] \
                      [--no-crashes] [--contention] [--long-partitions] [--trace LINES]";
+
+impl Args {
+    /// What the world that is asked for must do, if it is one that has all its faults.
+    fn minimums(&self) -> Option<report::Minimums> {
+        if !self.network_faults || self.operations < 2000 {
+            None
+        } else if self.contention {
+            Some(report::CONTENTION)
+        } else if !self.crashes {
+            None
+        } else if self.long_partitions {
+            Some(report::LONG_PARTITIONS)
+        } else {
+            Some(report::FULL)
+        }
+    }
+}
 
 fn parse() -> Option<Args> {
     let mut args = Args {
@@ -92,8 +109,7 @@ fn main() -> ExitCode {
     println!("{} seeds in {:.1} s", args.to - args.from, elapsed.as_secs_f64());
     print!("{total}");
     let seeds = args.to - args.from - failed.len() as u64;
-    let full = !args.contention && args.network_faults && args.crashes && args.operations >= 2000;
-    let missing = if full { total.missing(seeds) } else { Vec::new() };
+    let missing = args.minimums().map_or(Vec::new(), |minimums| total.missing(minimums, seeds));
     for kind in &missing {
         println!("too few: {kind}");
     }

@@ -25,54 +25,94 @@ pub struct Report {
     pub hash: u64,
 }
 
-/// Kinds of faults and of recoveries, and how many of each 1000 seeds of the full world must
-/// have at least: half of what the first 1000 seeds had when this was written, less for what is
-/// rare.
-pub const MINIMUMS: &[(&str, u64)] = &[
-    ("message dropped", 24_000),
-    ("message duplicated", 45_000),
-    ("message delayed", 40_000),
-    ("message reordered", 900_000),
+/// Kinds of faults, of recoveries and of work, and how many of each 1000 seeds of a world must
+/// have at least.
+pub type Minimums = &'static [(&'static str, u64)];
+
+/// Those of the full world: half of what the first seeds had when this was written, less for
+/// what is rare.
+pub const FULL: Minimums = &[
+    ("message dropped", 120_000),
+    ("message duplicated", 140_000),
+    ("message delayed", 140_000),
+    ("message reordered", 1_500_000),
     ("message cut off", 6000),
     ("partition", 1800),
-    ("crash MGS", 1000),
-    ("crash MDT", 3600),
-    ("crash OST", 4800),
-    ("crash client", 2000),
+    ("crash MGS", 11_000),
+    ("crash MDT0000", 11_000),
+    ("crash another MDT", 1900),
+    ("crash OST", 9000),
+    ("crash client", 13_000),
     ("crash behind a truncate", 600),
-    ("crash behind a write", 300),
-    ("crash around a message", 12_000),
-    ("message lost in a crash", 22_000),
-    ("message sought out", 170_000),
+    ("crash behind a write", 750),
+    ("crash around a message", 37_000),
+    ("message lost in a crash", 50_000),
+    ("message sought out", 290_000),
     ("two targets crash at once", 700),
-    ("frame torn", 300),
-    ("checkpoint cut off", 5),
+    ("frame torn", 1000),
+    ("checkpoint cut off", 60),
     ("object write torn", 10_000),
     ("object change lost", 17_000),
-    ("object name lost", 1700),
-    ("transaction lost in a crash", 400),
+    ("object name lost", 2900),
+    ("transaction lost in a crash", 1400),
     ("world short of space", 100),
-    ("write refused for want of space", 600),
-    ("MGS restarted", 1000),
-    ("MDT restarted", 3600),
-    ("OST restarted", 4800),
-    ("client replaced", 2000),
+    ("write refused for want of space", 1200),
+    ("MGS restarted", 11_000),
+    ("MDT restarted", 13_000),
+    ("OST restarted", 9000),
+    ("client replaced", 13_000),
     ("client unmounted", 3500),
-    ("client evicted", 3000),
-    ("client reconnected", 12_000),
-    ("MDT recovered to a prefix", 2500),
-    ("OST held against what was synced", 4800),
-    ("transactions replayed", 390_000),
-    ("caught operation had happened", 5000),
+    ("client evicted", 39_000),
+    ("client reconnected", 28_000),
+    ("MDT recovered to a prefix", 11_000),
+    ("OST held against what was synced", 9000),
+    ("transactions replayed", 1_600_000),
+    ("caught operation had happened", 11_000),
     ("loss told by fsync", 8000),
     ("fsync believed", 67_000),
-    ("answer from a kernel cache", 160_000),
+    ("answer from a kernel cache", 460_000),
     ("file looked at in the end", 23_000),
 ];
 
+/// Those of `--contention`, likewise.
+pub const CONTENTION: Minimums = &[
+    ("message dropped", 14_000),
+    ("message duplicated", 29_000),
+    ("message delayed", 25_000),
+    ("message reordered", 350_000),
+    ("lock called back", 35_000),
+    ("record written", 270_000),
+    ("record read", 440_000),
+    ("record appended", 80_000),
+    ("answer from a kernel cache", 700_000),
+];
+
+/// Those of `--long-partitions`, likewise.
+pub const LONG_PARTITIONS: Minimums = &[
+    ("long partition", 1100),
+    ("partition", 990),
+    ("message dropped", 120_000),
+    ("message duplicated", 130_000),
+    ("message delayed", 130_000),
+    ("message cut off", 60_000),
+    ("crash MGS", 11_000),
+    ("crash MDT0000", 11_000),
+    ("crash another MDT", 1800),
+    ("crash OST", 8800),
+    ("crash client", 13_000),
+    ("client evicted", 39_000),
+    ("client reconnected", 25_000),
+    ("client replaced", 13_000),
+    ("transactions replayed", 1_500_000),
+    ("caught operation had happened", 11_000),
+    ("loss told by fsync", 4700),
+    ("fsync believed", 46_000),
+    ("file looked at in the end", 20_000),
+];
+
 /// Fewer seeds than these say nothing about single kinds: each of them must have its operations
-/// and its faults.
-const MINIMUMS_SEEDS: u64 = 20;
+/// and its faults. So many already ask for one of each kind at least.
+pub const MINIMUMS_SEEDS: u64 = 20;
 
 /// Kinds of faults: a run of the full world must have enough of them together.
 const FAULT_KINDS: &[&str] = &[
@@ -81,7 +121,8 @@ const FAULT_KINDS: &[&str] = &[
     "message delayed",
     "partition",
     "crash MGS",
-    "crash MDT",
+    "crash MDT0000",
+    "crash another MDT",
     "crash OST",
     "crash client",
     "frame torn",
@@ -108,12 +149,12 @@ impl Report {
         FAULT_KINDS.iter().map(|kind| self.get(kind)).sum()
     }
 
-    /// What so many seeds of the full world did too little of.
-    pub fn missing(&self, seeds: u64) -> Vec<String> {
+    /// What so many seeds of a world did too little of.
+    pub fn missing(&self, minimums: Minimums, seeds: u64) -> Vec<String> {
         if seeds < MINIMUMS_SEEDS {
             return Vec::new();
         }
-        let short = MINIMUMS.iter().filter(|(kind, least)| self.get(kind) < least * seeds / 1000);
+        let short = minimums.iter().filter(|(kind, least)| self.get(kind) < least * seeds / 1000);
         short
             .map(|(kind, least)| format!("{kind}: {} of {}", self.get(kind), least * seeds / 1000))
             .collect()
@@ -152,5 +193,30 @@ impl fmt::Display for Report {
             writeln!(f, "  {n:>8} {kind}")?;
         }
         write!(f, "{}", self.traffic)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_minimum_is_none() {
+        for minimums in [FULL, CONTENTION, LONG_PARTITIONS] {
+            for (kind, least) in minimums {
+                let of_few = least * MINIMUMS_SEEDS / 1000;
+                assert!(of_few > 0, "{kind}: {least} of 1000 are none of {MINIMUMS_SEEDS}");
+            }
+            let nothing = Report::default();
+            assert_eq!(nothing.missing(minimums, MINIMUMS_SEEDS).len(), minimums.len());
+            assert!(nothing.missing(minimums, MINIMUMS_SEEDS - 1).is_empty());
+        }
+    }
+
+    #[test]
+    fn every_fault_of_the_full_world_has_its_minimum() {
+        for kind in FAULT_KINDS {
+            assert!(FULL.iter().any(|(name, _)| name == kind), "{kind}");
+        }
     }
 }

@@ -73,6 +73,12 @@ impl Traffic {
         self.of(kind).faults.get(fault as usize).copied().unwrap_or_default()
     }
 
+    /// How many were sent of the kind with this name.
+    pub(crate) fn sent_of(&self, name: &str) -> u64 {
+        let of = self.0.iter().filter(|(kind, _)| kind.to_string() == name);
+        of.map(|(_, tally)| tally.sent).sum()
+    }
+
     pub(crate) fn sent(&mut self, kind: MessageKind) {
         self.0.entry(kind).or_default().sent += 1;
     }

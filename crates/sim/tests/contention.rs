@@ -1,7 +1,7 @@
 //! Programs that share files all at once, calm and on a bad network.
 
 #![allow(clippy::panic)]
-use sateen_sim::{Config, Report, World};
+use sateen_sim::{Config, Report, World, report};
 
 fn run(config: Config) -> Report {
     match World::run_contention(config) {
@@ -18,14 +18,18 @@ fn run(config: Config) -> Report {
 #[test]
 fn files_that_all_write_at_once_lose_nothing() {
     let first = sateen_testkit::seed();
-    for network_faults in [false, true] {
+    for (network_faults, seeds) in [(false, 8), (true, report::MINIMUMS_SEEDS)] {
         let mut total = Report::default();
-        for seed in first..first + 8 {
+        for seed in first..first + seeds {
             let config = Config { network_faults, crashes: false, ..Config::full(seed) };
             total.add(&run(config));
         }
         println!("seeds from SEED={first}, bad network: {network_faults}: {total}");
-        assert!(total.operations >= 8 * 1900, "{total}");
+        assert!(total.operations >= seeds * 1900, "{total}");
         assert_eq!(total.faults() > 0, network_faults, "{total}");
+        if network_faults {
+            let missing = total.missing(report::CONTENTION, seeds);
+            assert!(missing.is_empty(), "too few: {missing:#?}\n{total}");
+        }
     }
 }

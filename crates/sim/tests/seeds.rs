@@ -1,7 +1,7 @@
 //! Runs seeds of each world: the same ones in every run, and those from `SEED` on.
 
 #![allow(clippy::panic)]
-use sateen_sim::{Config, Report, World};
+use sateen_sim::{Config, Report, World, report};
 
 /// As often each kind of message must have been dropped, duplicated, delayed, and cut by a crash
 /// in the seeds of the full world.
@@ -61,7 +61,7 @@ fn a_bad_network_is_not_noticed() {
 fn crashes_lose_only_what_was_not_synced() {
     let seeds = 90;
     let total = run_all(Config::full, seeds);
-    let mut missing = total.missing(seeds);
+    let mut missing = total.missing(report::FULL, seeds);
     missing.extend(total.traffic.missing(EACH_FAULT_MIN));
     assert!(missing.is_empty(), "too few: {missing:#?}\n{total}");
 }

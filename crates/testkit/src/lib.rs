@@ -52,24 +52,23 @@ pub fn seed_or(usual: u64) -> u64 {
     seed
 }
 
-/// The seeds of a test that goes through several of them and prints each: `SEED` alone; else
-/// `SEEDS` or `count` of them, from 1 on, or with `SEED=random` from anywhere on.
+/// The seeds of a test that goes through several of them and prints each: `SEED` alone, or
+/// `SEEDS` of them from it on; else `SEEDS` or `count` of them, from 1 on, or with `SEED=random`
+/// from anywhere on.
 ///
 /// # Panics
 /// As [`seed`].
 pub fn seeds(count: u64) -> Vec<u64> {
     let said = std::env::var("SEED").ok();
-    seeds_of(Seed::said(said.as_deref()), env_number("SEEDS", count))
+    let said = Seed::said(said.as_deref());
+    // Who says a seed and no number means this one.
+    let count = if matches!(said, Some(Seed::Number(_))) { 1 } else { count };
+    seeds_of(said, env_number("SEEDS", count))
 }
 
 fn seeds_of(said: Option<Seed>, count: u64) -> Vec<u64> {
-    match said {
-        Some(Seed::Number(seed)) => vec![seed],
-        said => {
-            let first = said.map_or(1, Seed::number);
-            (first..first + count).collect()
-        }
-    }
+    let first = said.map_or(1, Seed::number);
+    (first..first + count).collect()
 }
 
 /// What `SEED` says, if it says anything.
@@ -116,6 +115,23 @@ pub fn env_number(name: &str, default: u64) -> u64 {
     }
 }
 
+/// Cases of a property that proptest tries: `PROPTEST_CASES`, or so many. proptest itself looks
+/// there only where a test does not say how many, and ours all do.
+///
+/// # Panics
+/// If it is no number, or one too large.
+pub fn cases(usual: u32) -> u32 {
+    let cases = u32::try_from(env_number("PROPTEST_CASES", usual.into()));
+    assert!(cases.is_ok(), "PROPTEST_CASES is too large");
+    cases.unwrap_or(usual)
+}
+
+/// Time that all threads of this process have had a processor for.
+pub fn processor_time() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,9 +146,10 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_stands_alone_and_a_random_one_begins() {
+    fn a_seed_that_is_said_or_random_begins() {
         assert_eq!(seeds_of(None, 3), [1, 2, 3]);
-        assert_eq!(seeds_of(Some(Seed::Number(9)), 3), [9]);
+        assert_eq!(seeds_of(Some(Seed::Number(9)), 1), [9]);
+        assert_eq!(seeds_of(Some(Seed::Number(9)), 3), [9, 10, 11]);
         let random = seeds_of(Some(Seed::Random), 3);
         assert_eq!(random, [random[0], random[0] + 1, random[0] + 2]);
         assert_ne!(random, seeds_of(Some(Seed::Random), 3));

@@ -12,7 +12,7 @@ use common::{Any, Entropy, EntryRecord, InodeRecord, Random, Variants, XattrReco
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use sateen_testkit::seed;
+use sateen_testkit::{cases, seed};
 use sateen_types::{ENCRYPTED, ERASURE_CODED, Endpoint, Errno, Layout, STRIPE_SIZE_MIN};
 use sateen_wire::codec::{DecodeError, Wire};
 use sateen_wire::disk::crc32c;
@@ -31,7 +31,7 @@ fn each(mut property: impl FnMut(&[u8])) {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed().to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &key);
-    let config = Config { cases: 400, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: cases(400), failure_persistence: None, ..Config::default() };
     let property = std::cell::RefCell::new(&mut property);
     TestRunner::new_with_rng(config, rng)
         .run(&vec(any::<u8>(), 0..400), |bytes| {

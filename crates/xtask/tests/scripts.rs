@@ -89,3 +89,23 @@ fn a_comparison_of_nothing_is_refused() {
         }
     }
 }
+
+#[test]
+fn long_tests_know_their_steps() {
+    let list = run("scripts/test-long.sh", &["--list"], &[]);
+    let list = String::from_utf8(list.stdout).unwrap();
+    let script = std::fs::read_to_string(repository().join("scripts/test-long.sh")).unwrap();
+    let listed: BTreeSet<&str> =
+        list.lines().skip(1).map(|line| line.split_whitespace().next().unwrap()).collect();
+    let functions = script.lines().filter_map(|line| line.strip_prefix("step_"));
+    let written: BTreeSet<&str> = functions.map(|line| line.split('(').next().unwrap()).collect();
+    assert_eq!(listed, written);
+    for (arguments, seed, said) in
+        [(&["kill9", "kill10"][..], "1", "kill10 is no step"), (&["kill9"], "soon", "SEED=soon")]
+    {
+        let refused = run("scripts/test-long.sh", arguments, &[("SEED", seed)]);
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && errors.contains(said), "{refused:?}");
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+    }
+}

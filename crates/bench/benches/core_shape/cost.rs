@@ -23,7 +23,23 @@ pub(crate) fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// What a create may cost outside FUSE (decision 0002), in microseconds of a processor.
+const CPU_US_MAX: f64 = 5.0;
+/// Allocations of it: none but blocks and buffers that grow, for a thousand creates at once.
+const ALLOCATIONS_MAX: f64 = 0.01;
+
 impl Cost {
+    /// Whether it is what a create may cost; prints which.
+    pub(crate) fn passes(&self) -> bool {
+        let Cost { cpu_us, allocations, .. } = self;
+        let passes = *cpu_us < CPU_US_MAX && *allocations < ALLOCATIONS_MAX;
+        let verdict = if passes { "PASS" } else { "FAIL" };
+        println!(
+            "{verdict}: {cpu_us:.2} us CPU of {CPU_US_MAX}, {allocations:.3} allocations of {ALLOCATIONS_MAX}"
+        );
+        passes
+    }
+
     /// Of each of `count` operations that `work` does.
     pub(crate) fn of(count: u64, work: impl FnOnce()) -> Cost {
         let heap = Region::new(HEAP);

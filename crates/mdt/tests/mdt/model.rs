@@ -352,6 +352,7 @@ impl Run {
 fn runner(cases: u32) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&sateen_testkit::seed().to_le_bytes());
+    let cases = sateen_testkit::cases(cases);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }

@@ -44,6 +44,8 @@ struct Shared {
     appended: u64,
     appending: u64,
     operations: u64,
+    written: u64,
+    read: u64,
     ended: usize,
     failure: Option<String>,
 }
@@ -149,7 +151,9 @@ impl Program {
         if written != Ok(RECORD_BYTES) {
             return Err(format!("write of record {place}: {written:?}"));
         }
-        if let Some(versions) = lock(&self.shared).versions.get_mut(place) {
+        let mut shared = lock(&self.shared);
+        shared.written += 1;
+        if let Some(versions) = shared.versions.get_mut(place) {
             versions.0 = version;
         }
         Ok(())
@@ -169,6 +173,7 @@ impl Program {
         if version < low || version > high {
             return Err(format!("record {place} has version {version}, not {low} to {high}"));
         }
+        lock(&self.shared).read += 1;
         Ok(())
     }
 
@@ -296,6 +301,17 @@ impl World {
         let log = shared.appended * APPENDED_BYTES as u64;
         self.sizes_are(&[(b"hot", shared.sizes().0), (b"log", log)]);
         self.report.operations = shared.operations;
+        let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
+        let called_back = self.report.traffic.sent_of("callback Blocking");
+        for (kind, count) in [
+            ("record written", shared.written),
+            ("record read", shared.read),
+            ("record appended", shared.appended),
+            ("answer from a kernel cache", hits),
+            ("lock called back", called_back),
+        ] {
+            self.report.count(kind, count);
+        }
     }
 
     fn until_ended(&mut self, shared: &Mutex<Shared>, programs: usize) {

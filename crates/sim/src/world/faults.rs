@@ -188,7 +188,9 @@ impl World {
             return;
         }
         let kind = match target {
-            Endpoint::Mdt(_) => "crash MDT",
+            Endpoint::Mdt(0) => "crash MDT0000",
+            // It has no files: its crashes are not worth those of the first.
+            Endpoint::Mdt(_) => "crash another MDT",
             Endpoint::Ost(_) => "crash OST",
             _ => "crash MGS",
         };

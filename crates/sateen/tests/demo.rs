@@ -1,0 +1,171 @@
+//! `make demo` cleans up after itself, also when it is interrupted or fails: the script itself,
+//! small, in a folder of the test's, with the program that the tests have.
+//!
+//! Interrupted means a SIGINT to its process group, which is what a terminal sends.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs::{self, File};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use sateen_testkit::can_mount;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_sateen");
+/// Longest time until a headline, and until all is cleaned up: 180 s.
+const LONGEST: Duration = Duration::from_secs(180);
+
+/// A demo that runs.
+struct Demo {
+    script: Child,
+    scratch: PathBuf,
+}
+
+impl Demo {
+    fn start(name: &str) -> Demo {
+        let scratch =
+            std::env::temp_dir().join(format!("sateen-demo-{name}-{}", std::process::id()));
+        fs::create_dir(&scratch).unwrap();
+        let said = File::create(scratch.join("said")).unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let script = Command::new("bash")
+            .arg(root.join("scripts/demo.sh"))
+            .env("DEMO_FOLDER", scratch.join("demo"))
+            .env("DEMO_PROGRAMS", Path::new(BINARY).parent().unwrap())
+            .envs([("DEMO_MIB", "16"), ("DEMO_FILES", "200"), ("DEMO_STONEWALL", "1")])
+            .env("DEMO_TREE", "small")
+            .stdout(said.try_clone().unwrap())
+            .stderr(said)
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        Demo { script, scratch }
+    }
+
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.scratch.join("said")).unwrap()).into_owned()
+    }
+
+    /// Waits until it has printed this.
+    fn wait_for(&mut self, words: &str) {
+        let begun = Instant::now();
+        while !self.said().contains(words) {
+            let ended = self.script.try_wait().unwrap();
+            assert!(ended.is_none(), "{ended:?} before {words:?}:\n{}", self.said());
+            assert!(begun.elapsed() < LONGEST, "no {words:?}:\n{}", self.said());
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn interrupt(&self) {
+        kill_process_group(Pid::from_child(&self.script), Signal::INT).unwrap();
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.script.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begun.elapsed() < LONGEST, "it does not end:\n{}", self.said());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Nothing is left of it but what it said.
+    fn is_gone(&self) {
+        let demo = self.scratch.join("demo");
+        let below = format!("{}/", demo.display());
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mounted: Vec<&str> = mounts.lines().filter(|line| line.contains(&below)).collect();
+        assert!(mounted.is_empty(), "{mounted:?}\n{}", self.said());
+        let running = processes(&below);
+        assert!(running.is_empty(), "{running:?}\n{}", self.said());
+        assert!(!demo.exists(), "{below} is there\n{}", self.said());
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        // Only a test that fails leaves anything to end, and mounts to whoever runs the tests.
+        let _ = kill_process_group(Pid::from_child(&self.script), Signal::KILL);
+        let _ = self.script.wait();
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.scratch);
+        }
+    }
+}
+
+/// Processes that were given a path below a folder, with their arguments.
+fn processes(below: &str) -> Vec<(Pid, String)> {
+    let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pids = numbers.filter_map(Pid::from_raw);
+    pids.filter_map(|pid| {
+        let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        line.contains(below).then_some((pid, line))
+    })
+    .collect()
+}
+
+fn interrupted(name: &str, headline: &str, after: Duration) {
+    if !can_mount() {
+        return;
+    }
+    let mut demo = Demo::start(name);
+    demo.wait_for(headline);
+    sleep(after);
+    demo.interrupt();
+    let status = demo.end();
+    assert_eq!(status.code(), Some(130), "{:?}\n{}", status.signal(), demo.said());
+    assert!(demo.said().contains("cleaned up: "), "{}", demo.said());
+    demo.is_gone();
+}
+
+#[test]
+fn interrupted_while_the_file_system_comes_up() {
+    for after_ms in [0, 30, 100] {
+        interrupted("up", "\n== starting", Duration::from_millis(after_ms));
+    }
+}
+
+#[test]
+fn interrupted_beside_the_writer() {
+    interrupted("writer", "\n== kill -9", Duration::from_millis(700));
+}
+
+#[test]
+fn interrupted_between_the_kill_and_the_next_start() {
+    interrupted("killed", "killed process", Duration::ZERO);
+}
+
+#[test]
+fn interrupted_in_io500() {
+    interrupted("io500", "\n== a short io500", Duration::from_secs(2));
+}
+
+/// The file system dies while rates are measured: the demo fails, and says so.
+#[test]
+fn failed() {
+    if !can_mount() {
+        return;
+    }
+    let mut demo = Demo::start("failed");
+    demo.wait_for("\n== rates");
+    let data = format!("{}/demo/data", demo.scratch.display());
+    let servers = processes(&data);
+    assert!(!servers.is_empty(), "a server runs\n{}", demo.said());
+    for (pid, line) in servers {
+        // Whoever asks it something, e.g. for its status, may have ended meanwhile.
+        let killed = kill_process(pid, Signal::KILL);
+        assert!(killed.is_ok() || !line.contains("up"), "{line}: {killed:?}");
+    }
+    let status = demo.end();
+    assert_eq!(status.code(), Some(1), "{:?}\n{}", status.signal(), demo.said());
+    assert!(demo.said().contains("cleaned up: "), "{}", demo.said());
+    demo.is_gone();
+}
