@@ -74,7 +74,7 @@ pub(super) fn run<I: FileInterface>(
         pattern: Pattern { packet: test.packet, signature, rank: 0 },
         buffer: Buffer::new(bytes),
         report: report.transpose()?,
-        rows: Rows::new(test.iterations)?,
+        rows: Rows::new(test.iterations, test.shared)?,
         guard,
         clock: Clock::agree(comm, nodes.count)?,
         made: false,

@@ -1,7 +1,8 @@
 //! mdtest's SUMMARY tables, and the same numbers as JSON.
 //!
 //! A rate of an iteration is that of its slowest rank times the ranks, measured until all were
-//! done; the table sums the iterations up. Trees are made by few, and their rate is the root's.
+//! done; the table sums the iterations up. Trees are made by few, and their rate is the root's;
+//! so is that of the removal of files that all ranks share (-S), which the root alone removes.
 
 use serde::Serialize;
 
@@ -93,6 +94,8 @@ impl Timed {
 /// What a rank has measured.
 #[derive(Debug)]
 pub(super) struct Rows {
+    /// Whether all ranks use the same files.
+    shared: bool,
     iterations: Vec<[Timed; PHASES.len()]>,
     latencies: Vec<Latencies>,
     beside: Vec<[Beside; PHASES.len()]>,
@@ -108,16 +111,18 @@ struct Beside {
 /// What all ranks have measured.
 #[derive(Debug)]
 pub(super) struct AllRows {
+    shared: bool,
     ranks: Vec<Vec<[Timed; PHASES.len()]>>,
     latencies: Vec<Quantiles>,
     beside: Vec<[Beside; PHASES.len()]>,
 }
 
 impl Rows {
-    pub(super) fn new(iterations: usize) -> Result<Self> {
+    pub(super) fn new(iterations: usize, shared: bool) -> Result<Self> {
         let latencies = PHASES.iter().map(|_| Latencies::new()).collect::<Result<_>>()?;
         let beside = vec![Default::default(); iterations];
-        Ok(Self { iterations: vec![Default::default(); iterations], latencies, beside })
+        let iterations = vec![Default::default(); iterations];
+        Ok(Self { shared, iterations, latencies, beside })
     }
 
     pub(super) fn beside(
@@ -157,7 +162,7 @@ impl Rows {
         let latencies = latencies.collect::<Result<_>>()?;
         let ranks = comm.all_gather(&bytes)?;
         let ranks = ranks.iter().map(|bytes| rows(bytes)).collect();
-        Ok(AllRows { ranks, latencies, beside: self.beside })
+        Ok(AllRows { shared: self.shared, ranks, latencies, beside: self.beside })
     }
 }
 
@@ -176,13 +181,19 @@ fn rows(bytes: &[u8]) -> Vec<[Timed; PHASES.len()]> {
 }
 
 impl AllRows {
+    /// How many ranks' cells make the value of a phase: where the root works alone, its own.
+    fn counted(&self, phase: Phase) -> usize {
+        let alone = phase.of_trees() || (self.shared && phase == Phase::FileRemove);
+        if alone { 1 } else { self.ranks.len() }
+    }
+
     /// The value of each iteration: a rate of all ranks, or the time of the slowest.
     fn values(&self, phase: Phase, times: bool) -> Vec<f64> {
         let iterations = self.ranks.first().map_or(0, Vec::len);
         let of = |iteration: usize| {
             let cells = self.ranks.iter().filter_map(move |rank| rank.get(iteration));
             let cells = cells.filter_map(move |row| row.get(phase as usize));
-            let ranks = if phase.of_trees() { 1 } else { self.ranks.len() };
+            let ranks = self.counted(phase);
             if times {
                 cells.take(ranks).map(|cell| cell.after).fold(0.0, f64::max)
             } else {
@@ -519,14 +530,14 @@ mod tests {
     fn a_rate_is_that_of_the_slowest_rank_times_the_ranks() {
         let mut ranks = Vec::new();
         for rank in 0..2 {
-            let mut rows = Rows::new(2).unwrap();
+            let mut rows = Rows::new(2, false).unwrap();
             let slow = 1.0 + f64::from(rank);
             rows.note(0, Phase::FileStat, Timed { items: 100, after: slow, before: slow });
             rows.note(1, Phase::FileStat, Timed { items: 100, after: 4.0, before: 1.0 });
             rows.note(0, Phase::TreeCreate, Timed { items: 7, after: slow, before: slow });
             ranks.push(rows.iterations);
         }
-        let all = AllRows { ranks, latencies: Vec::new(), beside: Vec::new() };
+        let all = AllRows { shared: false, ranks, latencies: Vec::new(), beside: Vec::new() };
         assert_eq!(all.values(Phase::FileStat, false), [100.0, 50.0]);
         assert_eq!(all.values(Phase::FileStat, true), [2.0, 4.0]);
         assert_eq!(all.values(Phase::TreeCreate, false), [7.0, 0.0], "the root's alone");
