@@ -45,6 +45,8 @@ pub struct Stage {
     pub bytes: u64,
     /// Seconds after which it is stopped, or 0.
     pub deadline_s: u64,
+    /// Whether ranks then go on to where the fastest one is.
+    pub wear_out: bool,
 }
 
 /// In which form.
@@ -151,6 +153,14 @@ impl Progress {
         Shown(self)
     }
 
+    /// What a line would say now, if there is anything to say.
+    #[cfg(test)]
+    pub(crate) fn line(&self, comm: &dyn Communicator) -> Option<String> {
+        let (stage, since) = self.state().stage?;
+        let look = Look::take(comm, &stage, since, Instant::now(), (since, 0));
+        Some(format!("{}: {}", title(&stage), look.text(&stage)))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing in it can be half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -218,10 +228,14 @@ struct Look {
     all: u64,
     ranks: usize,
     ranks_done: usize,
+    /// The counts of the slowest and of the fastest rank.
+    slowest: u64,
+    fastest: u64,
     elapsed_s: f64,
     /// Operations a second since the last look.
     rate_now: f64,
     deadline_s: u64,
+    wear_out: bool,
 }
 
 impl Look {
@@ -237,15 +251,19 @@ impl Look {
         let counts: Vec<u64> = counts.map(|count| count.load(Ordering::Relaxed)).collect();
         let seen = counts.len().max(1) as u64;
         let done = counts.iter().sum::<u64>().saturating_mul(ranks as u64) / seen;
+        let over = (0..ranks).filter_map(|rank| comm.over(rank));
         let passed = (now - before.0).as_secs_f64().max(1e-3);
         Self {
             done,
             all: stage.per_rank.saturating_mul(ranks as u64),
             ranks,
-            ranks_done: counts.iter().filter(|count| **count >= stage.per_rank).count(),
+            ranks_done: over.filter(|over| over.load(Ordering::Relaxed) != 0).count(),
+            slowest: counts.iter().copied().min().unwrap_or(0),
+            fastest: counts.iter().copied().max().unwrap_or(0),
             elapsed_s: (now - since).as_secs_f64(),
             rate_now: done.saturating_sub(before.1) as f64 / passed,
             deadline_s: stage.deadline_s,
+            wear_out: stage.wear_out,
         }
     }
 
@@ -253,11 +271,23 @@ impl Look {
         self.done as f64 / self.elapsed_s.max(1e-3)
     }
 
-    /// Seconds that are left, at this rate or until the stonewall.
+    /// Seconds that are left, at this rate or until the stonewall; after it, until the slowest
+    /// rank is where the fastest one is.
     fn left_s(&self) -> f64 {
         let work = self.all.saturating_sub(self.done) as f64 / self.rate_mean().max(1e-9);
-        let deadline = if self.deadline_s > 0 { self.deadline_s as f64 } else { f64::INFINITY };
-        work.min(deadline - self.elapsed_s).max(0.0)
+        if self.deadline_s == 0 {
+            return work;
+        }
+        let until = self.deadline_s as f64 - self.elapsed_s;
+        if until > 0.0 {
+            return work.min(until);
+        }
+        if !self.wear_out || self.ranks_done == self.ranks {
+            return 0.0;
+        }
+        // A rank that has done nothing is taken to be about to end its first operation.
+        let rate = self.slowest.max(1) as f64 / self.elapsed_s.max(1e-3);
+        self.fastest.saturating_sub(self.slowest) as f64 / rate
     }
 
     /// How far it is, of `all`: of the work or of the time, whichever ends it.
@@ -309,11 +339,30 @@ fn span(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    const STAGE: Stage =
-        Stage { name: "write", repetition: 1, of: 3, per_rank: 100, bytes: 1 << 20, deadline_s: 0 };
+    const STAGE: Stage = Stage {
+        name: "write",
+        repetition: 1,
+        of: 3,
+        per_rank: 100,
+        bytes: 1 << 20,
+        deadline_s: 0,
+        wear_out: false,
+    };
 
     fn look(done: u64, elapsed_s: f64, deadline_s: u64) -> Look {
-        Look { done, all: 400, ranks: 4, ranks_done: 1, elapsed_s, rate_now: 30.0, deadline_s }
+        let (slowest, fastest) = (done / 8, done / 2);
+        Look {
+            done,
+            all: 400,
+            ranks: 4,
+            ranks_done: 1,
+            slowest,
+            fastest,
+            elapsed_s,
+            rate_now: 30.0,
+            deadline_s,
+            wear_out: false,
+        }
     }
 
     #[test]
@@ -331,6 +380,16 @@ mod tests {
         let look = look(4, 5.0, 50);
         assert_eq!(look.left_s(), 45.0);
         assert_eq!(look.share_done(), 40);
+    }
+
+    #[test]
+    fn after_a_stonewall_the_slowest_goes_on_to_where_the_fastest_is() {
+        let past = Look { wear_out: true, ..look(80, 5.0, 4) };
+        assert_eq!(past.left_s(), 15.0, "30 operations at 2 a second");
+        assert_eq!(past.share_done(), 100);
+        assert_eq!(Look { wear_out: false, ..past }.left_s(), 0.0);
+        assert_eq!(Look { ranks_done: 4, ..past }.left_s(), 0.0);
+        assert!(Look { slowest: 0, ..past }.left_s() > 100.0);
     }
 
     #[test]

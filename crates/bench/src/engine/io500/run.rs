@@ -32,8 +32,15 @@ const HARD_BYTES: u64 = 3901;
 /// Bytes of a random read, and most of them of a rank.
 const RANDOM: (u64, u64) = (4096, 10_000_000);
 /// find as it is shown; nobody knows how much there is.
-const FIND: Stage =
-    Stage { name: "find", repetition: 0, of: 1, per_rank: 0, bytes: 0, deadline_s: 0 };
+const FIND: Stage = Stage {
+    name: "find",
+    repetition: 0,
+    of: 1,
+    per_rank: 0,
+    bytes: 0,
+    deadline_s: 0,
+    wear_out: false,
+};
 
 /// Runs it; the exit code that it deserves.
 pub(super) fn run(options: &Io500, comm: &dyn Communicator, setting: &Setting) -> Result<u8> {
@@ -461,7 +468,7 @@ impl Run<'_> {
         let newer_ns = newer.try_into().map_or(0, i128::from_le_bytes);
         let wanted = Wanted { part: "01".into(), size: HARD_BYTES, newer_ns };
         self.guard.before_reading()?;
-        comm.note_done(0);
+        comm.note_begin();
         let shown = self.setting.progress.show(FIND);
         comm.barrier()?;
         let start = Instant::now();
@@ -485,7 +492,7 @@ impl Run<'_> {
     /// Has a program find, whose last line is `MATCHED found/all`; the root starts it.
     fn find_outside(&self, exe: &str, script: &str) -> Result<Measured> {
         let mut measured = Measured::default();
-        self.comm.note_done(0);
+        self.comm.note_begin();
         let _shown = self.setting.progress.show(FIND);
         if self.comm.is_root() {
             let start = Instant::now();
