@@ -462,11 +462,10 @@ impl Run<'_> {
         }
         let asked = usize::try_from(plan.config.number("find", "nproc")).unwrap_or(0);
         let ranks = if asked == 0 { comm.size() } else { asked.min(comm.size()) };
-        let newer_ns = find::changed_ns(&plan.timestamp_file());
-        let newer_ns = if comm.is_root() { newer_ns? } else { 0 };
-        let newer = comm.broadcast(&newer_ns.to_le_bytes())?;
-        let newer_ns = newer.try_into().map_or(0, i128::from_le_bytes);
-        let wanted = Wanted { part: "01".into(), size: HARD_BYTES, newer_ns };
+        let since_s = find::changed_s(&plan.timestamp_file());
+        let since_s = if comm.is_root() { since_s? } else { 0 };
+        let since_s = comm.broadcast_u64(since_s.cast_unsigned())?.cast_signed();
+        let wanted = Wanted { part: "01".into(), size: HARD_BYTES, since_s };
         self.guard.before_reading()?;
         comm.note_begin();
         let shown = self.setting.progress.show(FIND);
