@@ -468,6 +468,7 @@ impl<I: FileInterface> Run<'_, I> {
                 report.warn("Maybe caused by deadlineForStonewalling".into())?;
             }
         }
+        report.ranks(kind, &all, point.bytes)?;
         report.row(Row { kind, repetition, point, spread, series: beside.series })
     }
 
