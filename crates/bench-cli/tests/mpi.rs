@@ -75,6 +75,18 @@ fn ior_runs_over_mpi() {
 }
 
 #[test]
+fn of_ranks_that_the_root_cannot_see_it_does_not_say_how_many_are_done() {
+    let folder = Folder::new();
+    let line = "ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 4 -o f";
+    let mut command = launcher(&folder, 2);
+    let output = command.arg(PROGRAM).args(line.split_whitespace()).output().unwrap();
+    let said = text(&output.stderr);
+    let shown = said.lines().find(|line| line.contains("write 1/1: ")).unwrap();
+    assert!(shown.contains(", mean ") && shown.contains(" left"), "{said}");
+    assert!(!said.contains("ranks done"), "{said}");
+}
+
+#[test]
 fn mdtest_runs_over_mpi() {
     let folder = Folder::new();
     let out = works(&folder, 3, "mdtest -n 30 -N 1 -u -w 100 -e 100 -X -i 2 -d x");

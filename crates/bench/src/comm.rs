@@ -90,6 +90,12 @@ pub trait Communicator: Send + Sync {
     /// here; shown while it runs.
     fn done(&self, rank: usize) -> Option<&AtomicU64>;
 
+    /// Whether a rank has done all that it will do in the current phase (then it is not 0), if
+    /// that can be seen from here. A count does not tell it: a stonewall ends a rank before.
+    fn over(&self, _rank: usize) -> Option<&AtomicU64> {
+        None
+    }
+
     /// The file interface that these ranks bring with them (`-a MPIIO`), if they do.
     fn files(&self) -> Option<&dyn ParallelFiles> {
         None
@@ -143,6 +149,21 @@ pub trait Communicator: Send + Sync {
     /// An error if the run is to end.
     fn check(&self) -> Result<()> {
         if self.is_stopped() { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// Notes that this rank begins a phase: it has done nothing yet.
+    fn note_begin(&self) {
+        if let Some(over) = self.over(self.rank()) {
+            over.store(0, Ordering::Relaxed);
+        }
+        self.note_done(0);
+    }
+
+    /// Notes that this rank has done all that it will do in the current phase.
+    fn note_over(&self) {
+        if let Some(over) = self.over(self.rank()) {
+            over.store(1, Ordering::Relaxed);
+        }
     }
 
     /// Notes what this rank has done in the current phase.

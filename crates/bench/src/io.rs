@@ -8,6 +8,8 @@
 mod null;
 mod parallel;
 mod posix;
+#[cfg(test)]
+pub(crate) mod slow;
 
 use std::io;
 use std::path::Path;

@@ -3,7 +3,8 @@
 //!
 //! Ranks count what they have done in words that the root can see; a thread of the root looks
 //! at them, so that nothing is shown by whoever measures. Under MPI the root sees its own count
-//! alone and takes the others to be as far; for the rates over time, which are kept whether they
+//! alone and takes the others to be as far, but does not say how many are done, nor what is left
+//! when they go on after a stonewall; for the rates over time, which are kept whether they
 //! are shown or not, each of them looks at itself.
 
 mod series;
@@ -45,6 +46,8 @@ pub struct Stage {
     pub bytes: u64,
     /// Seconds after which it is stopped, or 0.
     pub deadline_s: u64,
+    /// Whether ranks then go on to where the fastest one is.
+    pub wear_out: bool,
 }
 
 /// In which form.
@@ -151,6 +154,14 @@ impl Progress {
         Shown(self)
     }
 
+    /// What a line would say now, if there is anything to say.
+    #[cfg(test)]
+    pub(crate) fn line(&self, comm: &dyn Communicator) -> Option<String> {
+        let (stage, since) = self.state().stage?;
+        let look = Look::take(comm, &stage, since, Instant::now(), (since, 0));
+        Some(format!("{}: {}", title(&stage), look.text(&stage)))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing in it can be half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -217,11 +228,16 @@ struct Look {
     done: u64,
     all: u64,
     ranks: usize,
-    ranks_done: usize,
+    /// How many of them are done, if all can be seen.
+    ranks_done: Option<usize>,
+    /// The counts of the slowest and of the fastest rank.
+    slowest: u64,
+    fastest: u64,
     elapsed_s: f64,
     /// Operations a second since the last look.
     rate_now: f64,
     deadline_s: u64,
+    wear_out: bool,
 }
 
 impl Look {
@@ -237,15 +253,20 @@ impl Look {
         let counts: Vec<u64> = counts.map(|count| count.load(Ordering::Relaxed)).collect();
         let seen = counts.len().max(1) as u64;
         let done = counts.iter().sum::<u64>().saturating_mul(ranks as u64) / seen;
+        let over = (0..ranks).filter_map(|rank| comm.over(rank));
+        let over: Vec<bool> = over.map(|over| over.load(Ordering::Relaxed) != 0).collect();
         let passed = (now - before.0).as_secs_f64().max(1e-3);
         Self {
             done,
             all: stage.per_rank.saturating_mul(ranks as u64),
             ranks,
-            ranks_done: counts.iter().filter(|count| **count >= stage.per_rank).count(),
+            ranks_done: (over.len() == ranks).then(|| over.iter().filter(|over| **over).count()),
+            slowest: counts.iter().copied().min().unwrap_or(0),
+            fastest: counts.iter().copied().max().unwrap_or(0),
             elapsed_s: (now - since).as_secs_f64(),
             rate_now: done.saturating_sub(before.1) as f64 / passed,
             deadline_s: stage.deadline_s,
+            wear_out: stage.wear_out,
         }
     }
 
@@ -253,16 +274,29 @@ impl Look {
         self.done as f64 / self.elapsed_s.max(1e-3)
     }
 
-    /// Seconds that are left, at this rate or until the stonewall.
-    fn left_s(&self) -> f64 {
+    /// Seconds that are left, at this rate or until the stonewall; after it, until the slowest
+    /// rank is where the fastest one is, if all can be seen.
+    fn left_s(&self) -> Option<f64> {
         let work = self.all.saturating_sub(self.done) as f64 / self.rate_mean().max(1e-9);
-        let deadline = if self.deadline_s > 0 { self.deadline_s as f64 } else { f64::INFINITY };
-        work.min(deadline - self.elapsed_s).max(0.0)
+        if self.deadline_s == 0 {
+            return Some(work);
+        }
+        let until = self.deadline_s as f64 - self.elapsed_s;
+        if until > 0.0 {
+            return Some(work.min(until));
+        }
+        if !self.wear_out || self.ranks_done? == self.ranks {
+            return Some(0.0);
+        }
+        // A rank that has done nothing is taken to be about to end its first operation.
+        let rate = self.slowest.max(1) as f64 / self.elapsed_s.max(1e-3);
+        Some(self.fastest.saturating_sub(self.slowest) as f64 / rate)
     }
 
     /// How far it is, of `all`: of the work or of the time, whichever ends it.
     fn share_done(&self) -> u64 {
-        let share = self.elapsed_s / (self.elapsed_s + self.left_s()).max(1e-9);
+        let left_s = self.left_s().unwrap_or(0.0);
+        let share = self.elapsed_s / (self.elapsed_s + left_s).max(1e-9);
         (self.all as f64 * share) as u64
     }
 
@@ -284,14 +318,11 @@ impl Look {
             };
         }
         let percent = self.share_done() as f64 / self.all.max(1) as f64 * 100.0;
-        format!(
-            "{percent:.0} %, now {}, mean {}, {} of {} ranks done, {} left",
-            rate(self.rate_now),
-            rate(self.rate_mean()),
-            self.ranks_done,
-            self.ranks,
-            span(self.left_s())
-        )
+        let (now, mean) = (rate(self.rate_now), rate(self.rate_mean()));
+        let ranks = self.ranks_done.map(|done| format!(", {done} of {} ranks done", self.ranks));
+        let left =
+            self.left_s().map_or("past the stonewall".into(), |left_s| span(left_s) + " left");
+        format!("{percent:.0} %, now {now}, mean {mean}{}, {left}", ranks.unwrap_or_default())
     }
 }
 
@@ -309,11 +340,30 @@ fn span(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    const STAGE: Stage =
-        Stage { name: "write", repetition: 1, of: 3, per_rank: 100, bytes: 1 << 20, deadline_s: 0 };
+    const STAGE: Stage = Stage {
+        name: "write",
+        repetition: 1,
+        of: 3,
+        per_rank: 100,
+        bytes: 1 << 20,
+        deadline_s: 0,
+        wear_out: false,
+    };
 
     fn look(done: u64, elapsed_s: f64, deadline_s: u64) -> Look {
-        Look { done, all: 400, ranks: 4, ranks_done: 1, elapsed_s, rate_now: 30.0, deadline_s }
+        let (slowest, fastest) = (done / 8, done / 2);
+        Look {
+            done,
+            all: 400,
+            ranks: 4,
+            ranks_done: Some(1),
+            slowest,
+            fastest,
+            elapsed_s,
+            rate_now: 30.0,
+            deadline_s,
+            wear_out: false,
+        }
     }
 
     #[test]
@@ -329,8 +379,28 @@ mod tests {
     #[test]
     fn a_stonewall_comes_before_the_work_is_done() {
         let look = look(4, 5.0, 50);
-        assert_eq!(look.left_s(), 45.0);
+        assert_eq!(look.left_s(), Some(45.0));
         assert_eq!(look.share_done(), 40);
+    }
+
+    #[test]
+    fn after_a_stonewall_the_slowest_goes_on_to_where_the_fastest_is() {
+        let past = Look { wear_out: true, ..look(80, 5.0, 4) };
+        assert_eq!(past.left_s(), Some(15.0), "30 operations at 2 a second");
+        assert_eq!(past.share_done(), 100);
+        assert_eq!(Look { wear_out: false, ..past }.left_s(), Some(0.0));
+        assert_eq!(Look { ranks_done: Some(4), ..past }.left_s(), Some(0.0));
+        assert!(Look { slowest: 0, ..past }.left_s().unwrap() > 100.0);
+    }
+
+    #[test]
+    fn of_ranks_that_cannot_be_seen_nothing_is_said() {
+        let mpi = Look { ranks_done: None, ..look(100, 5.0, 0) };
+        let wanted = "25 %, now 30.0 MiB/s, mean 20.0 MiB/s, 15 s left";
+        assert_eq!(mpi.text(&STAGE), wanted);
+        let past = Look { deadline_s: 4, wear_out: true, ..mpi };
+        let wanted = "100 %, now 30.0 MiB/s, mean 20.0 MiB/s, past the stonewall";
+        assert_eq!(past.text(&STAGE), wanted);
     }
 
     #[test]

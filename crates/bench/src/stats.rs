@@ -61,6 +61,18 @@ impl Summary {
             deviation: (squares / divisor).sqrt(),
         }
     }
+
+    /// The same in another unit.
+    pub fn scaled(&self, by: f64) -> Self {
+        let Self { max, min, median, mean, deviation } = self;
+        Self {
+            max: max * by,
+            min: min * by,
+            median: median * by,
+            mean: mean * by,
+            deviation: deviation * by,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -90,6 +90,15 @@ const CEILINGS_AT: usize = GAINS_AT + 2;
 const SOFTNESS_AT: usize = CEILINGS_AT + SERIES.len();
 
 impl IorForm {
+    /// Whether a row's clients ask for more than all servers give.
+    pub fn asks_too_much(parameters: &[f64], row: &IorRow) -> bool {
+        let is_of = |series: &(Api, f64)| series.0 == row.api && series.1 == row.transfer();
+        let Some(series) = SERIES.iter().position(is_of) else { return false };
+        let gain = Self::gains(parameters).of(row.ppn);
+        let asked = f64::from(row.nodes) * at(parameters, series) * gain;
+        asked >= at(parameters, CEILINGS_AT + series)
+    }
+
     fn gains(parameters: &[f64]) -> Gains {
         Gains { two: at(parameters, GAINS_AT), four: at(parameters, GAINS_AT + 1) }
     }

@@ -11,16 +11,18 @@
 //! | `units` | sizes, rates and times with units |
 //! | `table` | the published tables, as typed rows |
 //! | `fit` | least squares on logarithms, errors, leave-one-out |
-//! | `bandwidth`, `metadata`, `scaling` | the three forms that are fitted |
+//! | `bandwidth`, `metadata`, `scaling`, `disks` | the forms that are fitted |
 //! | `hardware`, `example` | the description of a system, and the ones the crate carries |
 //! | `profile` | what a file system makes of its hardware |
 //! | `predict`, `show` | rates, the limit that binds, what is missing; as text |
 //! | `report` | fitted parameters and errors per table |
+//! | `published` | what each published table has become here, and what is not reproduced |
 //! | `plan` | test sizing |
 //! | `command` | the subcommands that a program mounts |
 
 pub mod bandwidth;
 pub mod command;
+pub mod disks;
 pub mod example;
 pub mod fit;
 pub mod hardware;
@@ -28,6 +30,7 @@ pub mod metadata;
 pub mod plan;
 pub mod predict;
 pub mod profile;
+pub mod published;
 pub mod report;
 pub mod scaling;
 mod show;

@@ -251,6 +251,11 @@ pub fn lfs09_iozone() -> anyhow::Result<Vec<IozoneRow>> {
     rows("lfs09_iozone", include_str!("../tables/lfs09_iozone.csv"))
 }
 
+/// The IOzone table of disks.
+pub fn disks_iozone() -> anyhow::Result<Vec<IozoneRow>> {
+    rows("disks_iozone", include_str!("../tables/disks_iozone.csv"))
+}
+
 /// Lustre over VxFlex OS.
 pub fn vxflex_ior() -> anyhow::Result<Vec<VxflexRow>> {
     rows("vxflex_ior", include_str!("../tables/vxflex_ior.csv"))
@@ -270,6 +275,7 @@ mod tests {
         assert_eq!(lfs12_ior().unwrap().len(), 180, "192, 12 of them cached");
         assert_eq!(lfs12_mdtest().unwrap().len(), 42);
         assert_eq!(lfs09_iozone().unwrap().len(), 48);
+        assert_eq!(disks_iozone().unwrap().len(), 54);
         assert_eq!(vxflex_ior().unwrap().len(), 6);
         assert_eq!(dac_ior_easy().unwrap().len(), 14);
         assert_eq!(other_mdtest().unwrap().len(), 9);

@@ -100,6 +100,11 @@ fn the_tables_are_printed_with_their_parameters_and_errors() {
         "clients.ceiling_read",
         "efficiency.write",
         "no input here explains",
+        "Disks IOzone, reading",
+        "not identifiable",
+        "bound by the servers",
+        "seed003_claims.csv: all",
+        "missing input: ",
     ] {
         assert!(text.contains(word), "no {word} in\n{text}");
     }
@@ -111,7 +116,9 @@ fn json_holds_prediction_and_tables() {
     let all: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(all["prediction"]["bandwidth"].as_array().unwrap().len(), 2);
     assert!(all["prediction"]["bandwidth"][0]["rate"].as_f64().unwrap() > 1e11);
-    assert_eq!(all["tables"]["tables"].as_array().unwrap().len(), 7);
+    assert_eq!(all["tables"]["tables"].as_array().unwrap().len(), 9);
+    let published = all["tables"]["published"].as_array().unwrap();
+    assert!(published.iter().any(|one| one["not"]["missing"].is_string()), "{published:?}");
     assert!(all["tables"]["tables"][0]["unseen"]["median"].as_f64().unwrap() > 0.0);
     let text = run(&["plan", &example("lfs09.toml"), "--json"]).unwrap();
     let all: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use cases::{CASES, Case, Tool};
 use ratio::{PAIRS_MIN, Ratio};
-use runs::{Place, Shown, Side};
+use runs::{Cpu, Place, Shown, Side};
 
 /// Where the interval has to lie.
 const WITHIN: (f64, f64) = (0.9, 1.1);
@@ -208,10 +208,16 @@ impl Compared {
         names.map(|(at, name)| self.row(name, |shown| shown.rates.get(at).copied())).collect()
     }
 
-    /// Processor time of an operation, over all rates of the case.
-    fn cpu(&self) -> Row {
-        let value = |shown: &Shown| Some(shown.cpu_s / self.operations * 1e6);
-        self.row("CPU of an operation, us".into(), value)
+    /// Processor time of an operation, over all rates of the case: of both kinds, then each.
+    fn cpu(&self) -> [Row; 3] {
+        let row = |name: &str, of: fn(&Cpu) -> f64| {
+            self.row(name.into(), |shown| Some(of(&shown.cpu) / self.operations * 1e6))
+        };
+        [
+            row("CPU of an operation, us", |cpu| cpu.user_s + cpu.system_s),
+            row("  user, us", |cpu| cpu.user_s),
+            row("  system, us", |cpu| cpu.system_s),
+        ]
     }
 }
 
@@ -245,8 +251,7 @@ fn table(options: &Options, all: &[Compared], beside: &str) -> String {
         "{case:<17}{ranks:>5}  {what:<24}{original:>12}{ours:>12}{ratio:>8}  {interval}"
     );
     for one in all {
-        let rows = one.rates().into_iter().map(|row| (row, true)).chain([(one.cpu(), false)]);
-        for (row, judged) in rows {
+        for row in one.rates().into_iter().chain(one.cpu()) {
             let (original, ours) = row.means();
             let places = if original < 1000.0 { 2 } else { 0 };
             let _ = write!(
@@ -257,7 +262,7 @@ fn table(options: &Options, all: &[Compared], beside: &str) -> String {
             let _ = match row.ratio {
                 None => writeln!(text, "  no ratio"),
                 Some(found) => {
-                    let verdict = if judged && !found.within(WITHIN) { "  OUTSIDE" } else { "" };
+                    let verdict = if found.within(WITHIN) { "" } else { "  OUTSIDE" };
                     let Ratio { mean, low, high } = found;
                     writeln!(text, "{mean:>8.3}  {low:.3} to {high:.3}{verdict}")
                 }
@@ -286,7 +291,7 @@ fn document(options: &Options, all: &[Compared], beside: &str) -> Value {
             "options": one.case.arguments(options.iterations, one.ranks, "DIR").join(" "),
             "ranks": one.ranks,
             "rates": one.rates().iter().map(row).collect::<Vec<_>>(),
-            "cpu": row(&one.cpu()),
+            "cpu": one.cpu().iter().map(row).collect::<Vec<_>>(),
         })
     };
     json!({
@@ -302,7 +307,7 @@ fn document(options: &Options, all: &[Compared], beside: &str) -> Value {
 fn csv(options: &Options, all: &[Compared]) -> String {
     let mut text = String::from("name,case,ranks,what,pair,original,ours\n");
     for one in all {
-        for row in one.rates().into_iter().chain([one.cpu()]) {
+        for row in one.rates().into_iter().chain(one.cpu()) {
             for (number, (original, ours)) in (1..).zip(&row.pairs) {
                 let (case, ranks, what) = (one.case.name, one.ranks, &row.name);
                 let name = &options.name;
@@ -312,4 +317,34 @@ fn csv(options: &Options, all: &[Compared]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_interval_outside_is_marked_and_times_are_told_apart() {
+        let shown = |rate: f64, user_s, system_s| Shown {
+            rates: vec![rate, 100.0],
+            cpu: Cpu { user_s, system_s },
+        };
+        let case = CASES.iter().find(|case| case.rates.len() == 2).copied().unwrap();
+        let pair = (shown(100.0, 1.0, 4.0), shown(130.0, 1.5, 4.0));
+        let pairs = vec![pair; PAIRS_MIN];
+        let compared = Compared { case, ranks: 1, operations: 1e6, pairs };
+        let options =
+            Options::parse_from(["originals", "--dir", ".", "--ours", "x", "--name", "y"]);
+        let text = table(&options, &[compared], "alone");
+        let rows: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(rows.len(), 5, "{text}");
+        let outside: Vec<bool> = rows.iter().map(|row| row.ends_with("  OUTSIDE")).collect();
+        assert_eq!(outside, [true, false, false, true, false], "{text}");
+        assert!(
+            rows[2].contains("CPU of an operation, us") && rows[2].contains(" 5.50 "),
+            "{text}"
+        );
+        assert!(rows[3].contains("  user, us") && rows[3].contains(" 1.50 "), "{text}");
+        assert!(rows[4].contains("  system, us") && rows[4].contains(" 4.00 "), "{text}");
+    }
 }

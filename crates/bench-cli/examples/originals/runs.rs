@@ -25,8 +25,17 @@ pub(crate) enum Side {
 pub(crate) struct Shown {
     /// A rate for each of the case's: the mean of the iterations.
     pub(crate) rates: Vec<f64>,
-    /// Seconds of processors, user and system.
-    pub(crate) cpu_s: f64,
+    /// Of the launcher and all ranks.
+    pub(crate) cpu: Cpu,
+}
+
+/// Seconds of processors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Cpu {
+    /// In programs.
+    pub(crate) user_s: f64,
+    /// In the kernel for them.
+    pub(crate) system_s: f64,
 }
 
 /// Programs and places.
@@ -59,9 +68,13 @@ impl Place {
         let arguments = case.arguments(self.iterations, ranks, &dir.display().to_string());
         let mut command = self.command(side, case.tool, ranks)?;
         command.args(&arguments).stdin(Stdio::null());
-        let before = children_cpu_s()?;
+        let before = children_cpu()?;
         let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-        let cpu_s = children_cpu_s()? - before;
+        let after = children_cpu()?;
+        let cpu = Cpu {
+            user_s: after.user_s - before.user_s,
+            system_s: after.system_s - before.system_s,
+        };
         let text = String::from_utf8_lossy(&output.stdout);
         if !output.status.success() {
             let errors = String::from_utf8_lossy(&output.stderr);
@@ -69,7 +82,7 @@ impl Place {
         }
         let rates = self.rates(case, ranks, &text)?;
         clear(&dir)?;
-        Ok(Shown { rates, cpu_s })
+        Ok(Shown { rates, cpu })
     }
 
     fn command(&self, side: Side, tool: Tool, ranks: u32) -> Result<Command, String> {
@@ -145,7 +158,7 @@ fn clear(dir: &Path) -> Result<(), String> {
 }
 
 /// Seconds of processors that this process's children, and theirs, have used until they ended.
-fn children_cpu_s() -> Result<f64, String> {
+fn children_cpu() -> Result<Cpu, String> {
     let text = fs::read_to_string("/proc/self/stat").map_err(|error| error.to_string())?;
     // The name may hold anything but ends with the last bracket; 13 fields are between it and
     // the children's.
@@ -153,7 +166,7 @@ fn children_cpu_s() -> Result<f64, String> {
     let ticks: Option<Vec<f64>> =
         fields.and_then(|fields| fields.take(2).map(|word| word.parse().ok()).collect());
     match ticks.as_deref() {
-        Some([user, system]) => Ok((user + system) / TICKS),
+        Some([user, system]) => Ok(Cpu { user_s: user / TICKS, system_s: system / TICKS }),
         _ => Err("/proc/self/stat has no times of children".into()),
     }
 }
@@ -164,11 +177,19 @@ mod tests {
 
     #[test]
     fn the_time_of_children_is_seen_when_they_have_ended() {
-        let before = children_cpu_s().unwrap();
+        let before = children_cpu().unwrap();
         let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
         // A child of a child, as ranks are.
         let line = format!("sh -c '{busy}'; true");
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
-        assert!(children_cpu_s().unwrap() > before);
+        assert!(children_cpu().unwrap().user_s > before.user_s);
+        let before = children_cpu().unwrap();
+        // Each read of this is the kernel's work.
+        let line = "dd if=/dev/zero of=/dev/null bs=1M count=3000";
+        let quiet = format!("{line} 2>/dev/null");
+        assert!(Command::new("sh").args(["-c", &quiet]).status().unwrap().success());
+        let after = children_cpu().unwrap();
+        let (user, system) = (after.user_s - before.user_s, after.system_s - before.system_s);
+        assert!(system > user, "{user} {system}");
     }
 }

@@ -121,8 +121,8 @@ fn a_whole_run_is_scored_and_leaves_its_results_alone() {
         details["ior-easy-write"]["exe"].starts_with("./ior --dataPacketType=timestamp -C -Q 1")
     );
     assert!(details["SCORE"]["SCORE"].starts_with(&format!("{found:.6}")));
-    // By two ranks 300 files each, twice; the files of ior; the directories.
-    assert_eq!(details["find"]["total-files"], (4 * 300 + 3 + 4 + 2 + 3).to_string());
+    // By two ranks 300 files each, twice; the files of ior: two and one. No directories.
+    assert_eq!(details["find"]["total-files"], (4 * 300 + 3).to_string());
     let fit = (0..300).filter(|number| number.to_string().contains("01")).count() * 2;
     assert_eq!(details["find"]["found"], fit.to_string());
     assert!(result(&folder, "ior-easy-write.txt").contains("Max Write:"));
@@ -131,6 +131,65 @@ fn a_whole_run_is_scored_and_leaves_its_results_alone() {
     let json: serde_json::Value = serde_json::from_str(&result(&folder, "result.json")).unwrap();
     assert_eq!(json["summary"].as_array().unwrap().len(), 14);
     assert_eq!((json["valid"].as_bool(), json["tasks"].as_u64()), (Some(false), Some(2)));
+}
+
+#[test]
+fn lines_of_published_results_run_and_write_what_ranks_have_measured() {
+    let folder = Folder::new();
+    for dir in ["ior-easy", "mdtest-easy", "r"] {
+        fs::create_dir(folder.0.join(dir)).unwrap();
+    }
+    let easy = "--dataPacketType=timestamp -C -Q 1 -g -G 1747863423 -k -e -o ior-easy/ior_file_easy \
+                -O stoneWallingStatusFile=r/ior-easy.stonewall -t 64k -b 1m -F";
+    let write = "-w -D 300 -O stoneWallingWearOut=1 -O \
+                 saveRankPerformanceDetailsCSV=r/ior-easy-write.csv -a POSIX";
+    let read = "-r -R -O saveRankPerformanceDetailsCSV=r/ior-easy-read.csv -a POSIX";
+    for (kind, line) in [("write", write), ("read", read)] {
+        folder.works(&format!("-np 2 ior {easy} {line}"));
+        let csv = fs::read_to_string(folder.0.join(format!("r/ior-easy-{kind}.csv"))).unwrap();
+        let mut lines = csv.lines();
+        assert_eq!(
+            lines.next().unwrap(),
+            "access,rank,runtime-with-openclose,runtime,throughput-withopenclose,throughput"
+        );
+        for rank in 0..2 {
+            let row: Vec<&str> = lines.next().unwrap().split(',').collect();
+            assert_eq!((row[0], row[1]), (kind, rank.to_string().as_str()), "{csv}");
+            let [whole, moving, slow, fast] =
+                [2, 3, 4, 5].map(|at| row[at].parse::<f64>().unwrap());
+            assert!(whole >= moving && moving > 0.0, "{csv}");
+            for bytes in [whole * slow, moving * fast] {
+                assert!((bytes / f64::from(1 << 20) - 1.0).abs() < 1e-6, "{csv}");
+            }
+        }
+        assert_eq!(lines.next(), None, "{csv}");
+    }
+    let easy = "--dataPacketType=timestamp -n 200 -u -L -F -P -G 1747863423 -N 1 -d mdtest-easy -x \
+                r/mdtest-easy.stonewall";
+    let file = |kind: &str| format!("--saveRankPerformanceDetails=r/mdtest-easy-{kind}.csv");
+    for (kind, how, column) in
+        [("write", "-C -Y -W 300", 12), ("stat", "-T", 14), ("delete", "-r", 18)]
+    {
+        folder.works(&format!("-np 2 mdtest {easy} {how} {} -a POSIX", file(kind)));
+        let csv = fs::read_to_string(folder.0.join(format!("r/mdtest-easy-{kind}.csv"))).unwrap();
+        let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+        assert_eq!((rows.len(), rows[0].len()), (4, 24), "{csv}");
+        let names = ["rank", "items", "rate-Directory creation", "time-Directory creation"];
+        assert_eq!(rows[0][..4], names);
+        let title = ["File creation", "File stat", "File read", "File removal"][(column - 12) / 2];
+        assert_eq!(rows[0][column], format!("rate-{title}"));
+        for (row, (name, count)) in
+            rows[1..].iter().zip([("all", 400.0), ("0", 200.0), ("1", 200.0)])
+        {
+            assert_eq!((row[0], row[1]), (name, if name == "all" { "200" } else { "" }), "{csv}");
+            assert_eq!(row.len(), if name == "all" { 24 } else { 20 }, "{csv}");
+            let value = |at: usize| row[at].parse::<f64>().unwrap();
+            assert!((value(column) * value(column + 1) / count - 1.0).abs() < 1e-6, "{csv}");
+            assert!(row[2..column].iter().all(|value| value.is_empty()), "{csv}");
+        }
+    }
+    let said = folder.fails("ior -O saveRankPerformanceDetailsCSV=no/where.csv -o f", 1);
+    assert!(said.contains("create no/where.csv"), "{said}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! IOR runs whose numbers have to fit together, in each form of the report.
 
+use std::process::{Command, Stdio};
+
 use crate::originals;
-use crate::rig::Folder;
+use crate::rig::{Folder, text};
 
 /// Whether two numbers are the same within what two decimals may hide.
 fn near(a: f64, b: f64) -> bool {
@@ -89,7 +91,7 @@ fn past_the_cache_the_same_is_read() {
     // Where the file system of temporary files has no O_DIRECT, it says so.
     let folder = Folder::new();
     let output = folder.run("-np 2 ior -B -w -R -b 64k -t 8k -F -o f");
-    let refused = crate::rig::text(&output.stderr).contains("Invalid argument");
+    let refused = text(&output.stderr).contains("Invalid argument");
     assert!(output.status.success() || refused, "{output:?}");
     assert_eq!(folder.all(), [""; 0]);
 }
@@ -129,10 +131,48 @@ fn ranks_read_what_another_node_has_written() {
 fn a_run_that_lasts_says_how_far_it_is() {
     let folder = Folder::new();
     let line = "-np 2 ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 4 -o f";
-    let said = crate::rig::text(&folder.run(line).stderr);
+    let said = text(&folder.run(line).stderr);
     assert!(said.starts_with("write 1/1: ") && said.contains(" of 2 ranks done, "), "{said:?}");
-    let quiet = crate::rig::text(&folder.run(&format!("--quiet {line}")).stderr);
+    let quiet = text(&folder.run(&format!("--quiet {line}")).stderr);
     assert_eq!(crate::rig::beside_warnings(&quiet), "");
+}
+
+/// Everything that a terminal is given by the program with these arguments, in a wide window.
+fn on_a_terminal(folder: &Folder, line: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_sateen-bench");
+    let mut script = Command::new("script");
+    script.args(["-qec", &format!("stty cols 200; exec {program} {line}"), "/dev/null"]);
+    script.current_dir(&folder.0).env("TERM", "xterm").stdin(Stdio::null());
+    let output = script.output().unwrap();
+    assert!(output.status.success(), "{line}: {output:?}");
+    text(&output.stdout)
+}
+
+#[test]
+fn on_a_terminal_a_bar_shows_how_far_a_run_is() {
+    let folder = Folder::new();
+    let line = "-np 2 ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 2 -o f";
+    let said = on_a_terminal(&folder, line);
+    // A bar is drawn over itself: each time its line is cleared, and what ends it clears it too.
+    let bars: Vec<&str> = said.split(['\r', '\n']).filter(|part| part.contains(" [")).collect();
+    assert!(bars.len() >= 3, "{said:?}");
+    for bar in &bars {
+        assert!(bar.contains("write 1/1 [") && bar.contains("] "), "{bar:?}");
+        for part in [" %, now ", " MiB/s, mean ", " of 2 ranks done, ", " s left"] {
+            assert!(bar.contains(part), "{part}: {bar:?}");
+        }
+    }
+    assert!(bars.iter().any(|bar| bar.contains("[==")), "it moves: {said:?}");
+    let (_, after) = said.rsplit_once("ranks done, ").unwrap();
+    let cleared = after.find("\u{1b}[2K").unwrap();
+    assert!(cleared < after.find("Max Write:").unwrap(), "{after:?}");
+    assert!(!said.contains("write 1/1: "), "no lines beside it: {said:?}");
+    for silent in ["--quiet", "--json"] {
+        let said = on_a_terminal(&folder, &format!("{silent} {line}"));
+        assert!(!said.contains("write 1/1") && !said.contains('\u{1b}'), "{silent}: {said:?}");
+        assert!(!said.contains("ranks done"), "{silent}: {said:?}");
+    }
+    assert_eq!(folder.all(), [""; 0]);
 }
 
 #[test]

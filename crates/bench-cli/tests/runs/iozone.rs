@@ -69,6 +69,54 @@ fn the_table_has_a_column_for_each_number_of_ranks() {
 }
 
 #[test]
+fn repetitions_are_summed_up_also_if_there_is_one() {
+    let folder = Folder::new();
+    let line = "iozone -i 0 -i 1 -r 4k,64k -s 256k -t 1,2";
+    let rows = |out: &str| -> Vec<Vec<f64>> {
+        let tables: Vec<&str> = out.split("\nRepetitions: ").skip(1).collect();
+        assert_eq!(tables.len(), 2, "one for each record size: {out}");
+        let rows = |table: &&str| {
+            let rows = table.lines().skip(2).take_while(|line| !line.is_empty());
+            rows.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let rows = tables.iter().flat_map(rows);
+        // Tests have names of one or two words: what stands behind the 20th column are numbers.
+        rows.map(|row| row[20..].split_whitespace().map(|word| word.parse().unwrap()).collect())
+            .collect()
+    };
+    let one = rows(folder.works(&format!("-np 2 {line}")).split("\nLatency").next().unwrap());
+    assert_eq!(one.len(), 16, "4 tests, 2 record sizes, 2 numbers of ranks");
+    for row in &one {
+        let [_, best, median, mean, deviation] = row[..] else { panic!("{row:?}") };
+        assert!(best > 0.0 && best == median && best == mean && deviation == 0.0, "{row:?}");
+    }
+    let json = folder.works(&format!("-np 2 --json {line} --repetitions 3"));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let all = json["repeated"].as_array().unwrap();
+    assert_eq!(all.len(), 16);
+    for one in all {
+        let same = |point: &&serde_json::Value| {
+            ["operation", "record_bytes", "tasks"].iter().all(|key| point[key] == one[key])
+        };
+        let points: Vec<_> = json["summary"].as_array().unwrap().iter().filter(same).collect();
+        assert_eq!(points.len(), 3, "{one}");
+        for what in ["bandwidth", "iops"] {
+            let mut rates: Vec<f64> =
+                points.iter().map(|point| point[what].as_f64().unwrap()).collect();
+            rates.sort_by(f64::total_cmp);
+            let value = |name: &str| one[what][name].as_f64().unwrap();
+            assert_eq!((value("min"), value("max")), (rates[0], rates[2]), "{what}: {one}");
+            let mean = rates.iter().sum::<f64>() / 3.0;
+            assert!((value("median") / rates[1] - 1.0).abs() < 1e-9, "{what}: {one}");
+            assert!((value("mean") / mean - 1.0).abs() < 1e-9, "{what}: {one}");
+            let square: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
+            let deviation = (square / 2.0).sqrt();
+            assert!((value("std_dev") - deviation).abs() < 1e-6 * mean, "{what}: {one}");
+        }
+    }
+}
+
+#[test]
 fn random_4k_operations_of_files_that_an_earlier_run_has_left() {
     let folder = Folder::new();
     folder.works("-np 2 iozone -i 0 -c -e -w -r 64k --total 4m -+n");

@@ -81,6 +81,40 @@ fn other_ranks_items_are_found_with_a_stride() {
 }
 
 #[test]
+fn files_of_all_are_removed_by_one_at_the_rate_of_one() {
+    let folder = Folder::new();
+    let json = folder.works("-np 3 mdtest -S -n 500 -i 2 -d x --json");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for (name, count) in [("File creation", 1500.0), ("File removal", 500.0)] {
+        let rows = json["summary"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["operation"] == name).unwrap();
+        for at in 0..2 {
+            let value = |what: &str| row[what][at].as_f64().unwrap();
+            let found = value("rates") * value("seconds");
+            assert!((found / count - 1.0).abs() < 1e-9, "{name}: {found} of {count}: {row}");
+        }
+    }
+    let text = folder.works("-np 3 mdtest -S -n 500 -d x");
+    assert!(originals::mdtest(&text).rates["File removal"][1] > 0.0, "{text}");
+    assert_eq!(folder.all(), [""; 0]);
+}
+
+#[test]
+fn the_directories_of_all_trees_are_counted() {
+    let folder = Folder::new();
+    // Four trees of three directories each.
+    let json = folder.works("-np 2 mdtest -n 12 -I 3 -z 1 -b 2 -d x --json");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for name in ["Tree creation", "Tree removal"] {
+        let rows = json["summary"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["operation"] == name).unwrap();
+        let value = |what: &str| row[what][0].as_f64().unwrap();
+        let found = value("rates") * value("seconds");
+        assert!((found / 12.0 - 1.0).abs() < 1e-9, "{name}: {found}: {row}");
+    }
+}
+
+#[test]
 fn ranks_may_have_directories_of_their_own() {
     let folder = Folder::new();
     folder.works("-np 3 mdtest -n 4 -u -C -d a@b");

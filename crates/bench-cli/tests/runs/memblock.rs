@@ -1,5 +1,6 @@
 //! Memory that is blocked, held and let go.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,7 +28,7 @@ fn memory_is_held_until_a_signal_comes() {
         return;
     }
     let folder = Folder::new();
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
         let child = folder.command("memblock 20m").stderr(Stdio::piped()).spawn().unwrap();
         until("the block", || locked(child.id()) >= 20 << 10);
         let score = std::fs::read_to_string(format!("/proc/{}/oom_score_adj", child.id()));
@@ -38,8 +39,12 @@ fn memory_is_held_until_a_signal_comes() {
         let id = child.id();
         let output = child.wait_with_output().unwrap();
         let said = text(&output.stderr);
-        assert!(output.status.code() == Some(0) && said.contains("20 MiB of "), "{output:?}");
-        assert!(!runs(id));
+        match signal {
+            // Nothing can be done then, and nothing has to be.
+            Signal::KILL => assert_eq!(output.status.signal(), Some(9), "{output:?}"),
+            _ => assert!(output.status.success() && said.contains("20 MiB of "), "{output:?}"),
+        }
+        assert!(!runs(id) && locked(id) == 0);
     }
 }
 

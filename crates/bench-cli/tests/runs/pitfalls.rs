@@ -185,6 +185,40 @@ fn a_rank_that_was_held_up_is_named_and_the_sum_of_ranks_flagged() {
 }
 
 #[test]
+fn a_rank_that_starts_late_is_named() {
+    let folder = Folder::new();
+    let mut run = folder
+        .command("-np 2 --quiet ior -w -a DUMMY -b 1m -t 4k -d 3 -o f")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(run.stdout.take().unwrap());
+    let mut lines = out.lines().map(Result::unwrap);
+    // It is said before the pause, in which both are soon then.
+    assert!(lines.any(|line| line.starts_with("Results:")));
+    std::thread::sleep(Duration::from_millis(500));
+    let mut ranks = children(run.id());
+    ranks.sort_unstable();
+    let signal = |rank: usize, signal| {
+        kill_process(Pid::from_raw(ranks[rank].try_into().unwrap()).unwrap(), signal).unwrap();
+    };
+    // The first is late, so that the second waits for it; and when it comes, the second is held.
+    signal(0, Signal::STOP);
+    std::thread::sleep(Duration::from_secs(4));
+    signal(1, Signal::STOP);
+    signal(0, Signal::CONT);
+    std::thread::sleep(Duration::from_secs(1));
+    signal(1, Signal::CONT);
+    let rest: Vec<String> = lines.collect();
+    let output = run.wait_with_output().unwrap();
+    assert!(output.status.success(), "{rest:?}");
+    let said = text(&output.stderr);
+    let skew = said.lines().find(|line| line.contains(" W-SKEW: write: "));
+    assert!(skew.is_some_and(|line| line.contains("rank 1 on ")), "{said}");
+}
+
+#[test]
 fn too_few_repetitions_and_short_ones() {
     let folder = Folder::new();
     let twice = json(&folder, "ior -w -b 64k -t 64k -i 2 -o f");
@@ -281,19 +315,40 @@ fn what_earlier_runs_have_left() {
     assert!(said.contains("x holds test-dir.0-0 of an earlier run"), "{said}");
 }
 
-#[test]
-fn what_another_run_has_left_in_memory() {
+/// A folder of which the kernel tells what is in memory of its files, and what it needs; not
+/// every machine has one.
+fn telling() -> Option<(Folder, Option<(Mounted, Folder)>)> {
     let folder = Folder::new();
     // Where files are memory anyway, that is what is said (TMPFS_MAGIC); an overlay hides what is
     // in memory of the files below it (OVERLAYFS_SUPER_MAGIC), and so do kernels before 6.5.
     let kind = rustix::fs::statfs(&folder.0).unwrap().f_type;
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map(|word| word.trim().parse::<u32>().unwrap_or(0));
-    let release = (numbers.next().unwrap(), numbers.next().unwrap_or(0));
-    if kind == 0x0102_1994 || kind == 0x794c_7630 || release < (6, 5) {
-        eprintln!("nothing tells here what is in memory of a file");
-        return;
+    if (numbers.next().unwrap(), numbers.next().unwrap_or(0)) < (6, 5) {
+        return None;
     }
+    if kind != 0x0102_1994 && kind != 0x794c_7630 {
+        return Some((folder, None));
+    }
+    let image = folder.0.join("image");
+    std::fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
+    let made = Command::new("mkfs.ext4").arg("-q").arg(&image).status();
+    if !made.is_ok_and(|made| made.success()) {
+        return None;
+    }
+    let mount = mounted(&folder, "ext4", &["-o", "loop", &image.display().to_string()])?;
+    let top = Folder(folder.0.join("ext4"));
+    std::fs::remove_dir(top.0.join("lost+found")).unwrap();
+    Some((top, Some((mount, folder))))
+}
+
+#[test]
+fn what_another_run_has_left_in_memory() {
+    let Some((folder, _below)) = telling() else {
+        assert!(!std::env::var("CI").is_ok_and(|ci| ci == "true"), "CI must be told");
+        eprintln!("skipped: nothing tells here what is in memory of a file");
+        return;
+    };
     for how in ["-F", ""] {
         let with = format!("{how} -b 1m -t 64k -o f -k");
         folder.works(&format!("-np 2 ior -w {with}"));

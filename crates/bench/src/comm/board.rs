@@ -1,8 +1,9 @@
 //! The memory that local ranks and their launcher share, and what is where in it.
 //!
 //! Words of 32 bits: who has arrived at the barrier and how often it was passed (the futex), the
-//! order to stop, and why. Words of 64 bits: for each rank what it has done, and a box whose
-//! first word tells how many bytes are still to come from this rank, before those that fit.
+//! order to stop, and why. Words of 64 bits: for each rank what it has done, whether that is
+//! all, and a box whose first word tells how many bytes are still to come from this rank, before
+//! those that fit.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,10 +17,14 @@ use rustix::thread::futex;
 use crate::error::{Error, Result};
 use crate::sys::{HEAD_BYTES, Shared};
 
-/// Words of a rank: what it has done, what is still to come, and its box.
+/// Words of a rank: what it has done, whether that is all, what is still to come, and its box.
 const RANK_WORDS: usize = 512;
+/// Which of them is what.
+const DONE: usize = 0;
+const OVER: usize = 1;
+const LEFT: usize = 2;
 /// Bytes that a box holds.
-pub(super) const BOX_BYTES: usize = (RANK_WORDS - 2) * 8;
+pub(super) const BOX_BYTES: usize = (RANK_WORDS - LEFT - 1) * 8;
 /// Turns that a rank waits for the others before it goes to sleep, where each has a processor.
 const SPINS: u32 = 20_000;
 /// How long it sleeps at most before it looks for the order to stop.
@@ -73,12 +78,17 @@ impl Board {
 
     /// What a rank has done in the current phase.
     pub(super) fn done(&self, rank: usize) -> Option<&AtomicU64> {
-        self.of(rank).first()
+        self.of(rank).get(DONE)
+    }
+
+    /// Whether that is all: then it is not 0.
+    pub(super) fn over(&self, rank: usize) -> Option<&AtomicU64> {
+        self.of(rank).get(OVER)
     }
 
     /// Puts the beginning of `bytes` into a rank's box, and how many they are.
     pub(super) fn put(&self, rank: usize, bytes: &[u8]) {
-        let Some((left, room)) = self.of(rank).get(1..).and_then(<[_]>::split_first) else {
+        let Some((left, room)) = self.of(rank).get(LEFT..).and_then(<[_]>::split_first) else {
             return;
         };
         left.store(bytes.len() as u64, Ordering::Relaxed);
@@ -91,7 +101,7 @@ impl Board {
 
     /// Takes what is in a rank's box, and says how many bytes there were before.
     pub(super) fn take(&self, rank: usize, into: &mut Vec<u8>) -> usize {
-        let Some((left, room)) = self.of(rank).get(1..).and_then(<[_]>::split_first) else {
+        let Some((left, room)) = self.of(rank).get(LEFT..).and_then(<[_]>::split_first) else {
             return 0;
         };
         let left = usize::try_from(left.load(Ordering::Relaxed)).unwrap_or(usize::MAX);

@@ -98,6 +98,10 @@ impl Communicator for Local {
     fn done(&self, rank: usize) -> Option<&AtomicU64> {
         self.board.done(rank)
     }
+
+    fn over(&self, rank: usize) -> Option<&AtomicU64> {
+        self.board.over(rank)
+    }
 }
 
 #[cfg(test)]

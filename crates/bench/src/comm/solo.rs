@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 pub struct Solo {
     stopped: Arc<AtomicBool>,
     done: AtomicU64,
+    over: AtomicU64,
 }
 
 /// A flag that is set by the signals that end programs, so that a run ends in good order.
@@ -28,7 +29,7 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
 impl Solo {
     /// This process.
     pub fn new() -> Result<Self> {
-        Ok(Self { stopped: stop_on_signals()?, done: AtomicU64::new(0) })
+        Ok(Self { stopped: stop_on_signals()?, done: AtomicU64::new(0), over: AtomicU64::new(0) })
     }
 }
 
@@ -62,5 +63,9 @@ impl Communicator for Solo {
 
     fn done(&self, rank: usize) -> Option<&AtomicU64> {
         (rank == 0).then_some(&self.done)
+    }
+
+    fn over(&self, rank: usize) -> Option<&AtomicU64> {
+        (rank == 0).then_some(&self.over)
     }
 }

@@ -40,6 +40,19 @@ pub fn document(whole: &impl Serialize) -> Result<String> {
     text.map(|text| text + "\n").map_err(|error| Error::Failed(format!("no JSON: {error}")))
 }
 
+/// A number with an exponent, as programs in C print it with `%.10e`.
+pub(crate) fn exponential(number: f64) -> String {
+    let text = format!("{number:.10e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => {
+            let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |e| ('-', e));
+            format!("{digits}e{sign}{exponent:0>2}")
+        }
+        // No number: NaN, inf.
+        None => text,
+    }
+}
+
 /// Room of a file system, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
@@ -91,6 +104,14 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exponents_are_those_of_c() {
+        assert_eq!(exponential(1234.5), "1.2345000000e+03");
+        assert_eq!(exponential(0.000_25), "2.5000000000e-04");
+        assert_eq!(exponential(3e120), "3.0000000000e+120");
+        assert_eq!(exponential(0.0), "0.0000000000e+00");
+    }
 
     #[test]
     fn room_is_shown_as_ior_shows_it() {

@@ -1,5 +1,6 @@
-//! A parallel find: all files below a directory are counted, and those found that are newer than
-//! a file, have a size, and whose name has a part. Ranks share the work:
+//! A parallel find: everything below a directory that is no directory is counted, and those files
+//! found that are no older than a file, have a size, and whose name has a part. What is counted
+//! and found is what the original's pfind counts and finds. Ranks share the work:
 //!
 //! 1. the root begins with the top; each rank works on what it has, for a slice of time;
 //! 2. all tell how much they have left; if nobody has anything, it is over;
@@ -34,27 +35,23 @@ pub(super) struct Wanted {
     /// A part of the name.
     pub(super) part: String,
     pub(super) size: u64,
-    /// Newer than this, in nanoseconds since 1970.
-    pub(super) newer_ns: i128,
+    /// Changed (ctime) in this second or later, in seconds since 1970.
+    pub(super) since_s: i64,
 }
 
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Found {
-    /// Everything below the top.
+    /// Everything below the top but directories.
     pub(super) total: u64,
     /// What fits.
     pub(super) found: u64,
 }
 
-/// The time of a change of a file.
-pub(super) fn changed_ns(path: &Path) -> Result<i128> {
+/// The second in which a file was changed.
+pub(super) fn changed_s(path: &Path) -> Result<i64> {
     let found = fs::symlink_metadata(path).map_err(|error| Error::io("stat", path, error))?;
-    Ok(ns(&found))
-}
-
-fn ns(found: &fs::Metadata) -> i128 {
-    i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec())
+    Ok(found.ctime())
 }
 
 /// Something to do.
@@ -181,12 +178,14 @@ impl Walk<'_> {
             let failed = |error| Error::io("read the directory", dir, error);
             let entry = entry.map_err(failed)?;
             over = false;
-            self.found.total += 1;
             let kind = entry.file_type().map_err(|error| Error::io("stat", dir, error))?;
             let name = entry.file_name();
             if kind.is_dir() {
                 self.queue.push_back(Item::Dir(dir.join(&name)));
-            } else if has(&name, &self.wanted.part) {
+                continue;
+            }
+            self.found.total += 1;
+            if has(&name, &self.wanted.part) {
                 names.push(name);
             }
         }
@@ -207,7 +206,7 @@ impl Walk<'_> {
                 fs::symlink_metadata(&path).map_err(|error| Error::io("stat", &path, error))?;
             let fits = found.is_file()
                 && found.len() == self.wanted.size
-                && ns(&found) > self.wanted.newer_ns;
+                && found.ctime() >= self.wanted.since_s;
             self.found.found += u64::from(fits);
         }
         Ok(())
@@ -276,7 +275,6 @@ mod tests {
         for dir in 0..7 {
             let dir = top.join(format!("d{dir}/deep"));
             fs::create_dir_all(&dir).unwrap();
-            entries += 2;
             for file in 0..300 {
                 // One of a hundred has 01 in its name and is found, unless its size differs.
                 fs::write(dir.join(format!("f.{file}")), if file == 201 { "x" } else { "xx" })
@@ -285,8 +283,7 @@ mod tests {
             }
         }
         fs::create_dir(top.join("d01")).unwrap();
-        entries += 1;
-        let wanted = Wanted { part: "01".into(), size: 2, newer_ns: 0 };
+        let wanted = Wanted { part: "01".into(), size: 2, since_s: 0 };
         let expected = Found { total: entries, found: 7 };
         let solo = Solo::new().unwrap();
         assert_eq!(find(&solo, &top, &wanted, 1).unwrap(), expected);
@@ -294,8 +291,16 @@ mod tests {
             let found = local::tests::ranks(4, |comm| find(comm, &top, &wanted, used).unwrap());
             assert_eq!(found, [expected; 4], "{used} ranks");
         }
-        let later = Wanted { newer_ns: i128::MAX, ..wanted };
+        let later = Wanted { since_s: i64::MAX, ..wanted.clone() };
         assert_eq!(find(&solo, &top, &later, 1).unwrap().found, 0);
+        // Of the time of change the second counts, and the same one is late enough.
+        let file = top.join("d3/deep/f.101");
+        let old = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+        fs::File::options().write(true).open(&file).unwrap().set_times(old).unwrap();
+        let since_s = changed_s(&file).unwrap();
+        let found = |since_s| find(&solo, &top, &Wanted { since_s, ..wanted.clone() }, 1).unwrap();
+        assert!((1..=7).contains(&found(since_s).found), "mtime does not count");
+        assert_eq!(found(since_s + 1).found, 0);
         fs::remove_dir_all(&top).unwrap();
         assert!(find(&solo, &top, &later, 1).is_err());
     }

@@ -32,8 +32,15 @@ const HARD_BYTES: u64 = 3901;
 /// Bytes of a random read, and most of them of a rank.
 const RANDOM: (u64, u64) = (4096, 10_000_000);
 /// find as it is shown; nobody knows how much there is.
-const FIND: Stage =
-    Stage { name: "find", repetition: 0, of: 1, per_rank: 0, bytes: 0, deadline_s: 0 };
+const FIND: Stage = Stage {
+    name: "find",
+    repetition: 0,
+    of: 1,
+    per_rank: 0,
+    bytes: 0,
+    deadline_s: 0,
+    wear_out: false,
+};
 
 /// Runs it; the exit code that it deserves.
 pub(super) fn run(options: &Io500, comm: &dyn Communicator, setting: &Setting) -> Result<u8> {
@@ -455,13 +462,12 @@ impl Run<'_> {
         }
         let asked = usize::try_from(plan.config.number("find", "nproc")).unwrap_or(0);
         let ranks = if asked == 0 { comm.size() } else { asked.min(comm.size()) };
-        let newer_ns = find::changed_ns(&plan.timestamp_file());
-        let newer_ns = if comm.is_root() { newer_ns? } else { 0 };
-        let newer = comm.broadcast(&newer_ns.to_le_bytes())?;
-        let newer_ns = newer.try_into().map_or(0, i128::from_le_bytes);
-        let wanted = Wanted { part: "01".into(), size: HARD_BYTES, newer_ns };
+        let since_s = find::changed_s(&plan.timestamp_file());
+        let since_s = if comm.is_root() { since_s? } else { 0 };
+        let since_s = comm.broadcast_u64(since_s.cast_unsigned())?.cast_signed();
+        let wanted = Wanted { part: "01".into(), size: HARD_BYTES, since_s };
         self.guard.before_reading()?;
-        comm.note_done(0);
+        comm.note_begin();
         let shown = self.setting.progress.show(FIND);
         comm.barrier()?;
         let start = Instant::now();
@@ -485,7 +491,7 @@ impl Run<'_> {
     /// Has a program find, whose last line is `MATCHED found/all`; the root starts it.
     fn find_outside(&self, exe: &str, script: &str) -> Result<Measured> {
         let mut measured = Measured::default();
-        self.comm.note_done(0);
+        self.comm.note_begin();
         let _shown = self.setting.progress.show(FIND);
         if self.comm.is_root() {
             let start = Instant::now();

@@ -50,6 +50,7 @@ fn one(test: &mut Ior, name: &str, value: &str) -> std::result::Result<(), Why> 
         "mintimeduration" => test.more.time_min = count(value)?,
         "summaryformat" => test.more.format = Some(choice::<SummaryFormat>(value)?),
         "summaryfile" => test.more.summary_file = Some(PathBuf::from(value)),
+        "saverankperformancedetailscsv" => test.more.ranks_file = Some(PathBuf::from(value)),
         "numnodes" => test.more.nodes = Some(count(value)?),
         "numtasksonnode0" => test.more.ranks_on_root = Some(count(value)?),
         "api" => test.api = choice::<Api>(value)?,

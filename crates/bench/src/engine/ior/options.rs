@@ -142,7 +142,8 @@ pub struct Ior {
     pub reference: u64,
     /// Directives with commas between: stoneWallingWearOut=1, stoneWallingWearOutIterations=N,
     /// stoneWallingStatusFile=FILE, minTimeDuration=SECONDS, summaryFormat=default|JSON|CSV,
-    /// summaryFile=FILE, numNodes=N, numTasksOnNode0=N, and IOR's names of the options.
+    /// summaryFile=FILE, saveRankPerformanceDetailsCSV=FILE, numNodes=N, numTasksOnNode0=N, and
+    /// IOR's names of the options.
     #[arg(short = 'O', value_name = "NAME=VALUE")]
     pub directives: Vec<String>,
     /// verbose: more of what is done.
@@ -168,6 +169,8 @@ pub struct More {
     pub format: Option<SummaryFormat>,
     /// File of the report.
     pub summary_file: Option<PathBuf>,
+    /// Where times and rates of each rank are written as CSV.
+    pub ranks_file: Option<PathBuf>,
     /// Nodes, if they are not to be found by host names.
     pub nodes: Option<usize>,
     /// Ranks of the root's node, likewise.

@@ -355,14 +355,15 @@ impl<I: FileInterface> Run<'_, I> {
         let write = access == Access::Write;
         let mut latencies = Latencies::new()?;
         let before = if write { None } else { Some(self.guard.before_reading()?) };
-        comm.note_done(0);
+        comm.note_begin();
         let shown = self.setting.progress.show(Stage {
             name: if write { "write" } else { "read" },
             repetition,
             of: test.repetitions,
             per_rank: order.count(),
             bytes: test.transfer,
-            deadline_s: test.deadline,
+            deadline_s: if limits.deadline_ns.is_some() { test.deadline } else { 0 },
+            wear_out: limits.wear_out,
         });
         let work = (access, &order, pattern, &mut latencies);
         let (mut measured, moved) = self.timed(path, work, limits)?;
@@ -418,6 +419,7 @@ impl<I: FileInterface> Run<'_, I> {
             self.io.sync(&file).map_err(|error| Error::io("fsync", path, error))?;
         }
         measured.transfer.1 = clock.now();
+        comm.note_over();
         meet(comm, test.barriers)?;
         measured.close.0 = clock.now();
         self.io.close(file).map_err(|error| Error::io("close", path, error))?;
@@ -466,6 +468,7 @@ impl<I: FileInterface> Run<'_, I> {
                 report.warn("Maybe caused by deadlineForStonewalling".into())?;
             }
         }
+        report.ranks(kind, &all, point.bytes)?;
         report.row(Row { kind, repetition, point, spread, series: beside.series })
     }
 
@@ -593,6 +596,7 @@ mod tests {
     use crate::comm::{Local, local};
     use crate::engine::Engine;
     use crate::engine::ior::options::tests::ior;
+    use crate::io::slow::Slow;
     use crate::progress::Progress;
 
     /// Ranks of which one leaves barriers late.
@@ -630,6 +634,47 @@ mod tests {
         fn done(&self, rank: usize) -> Option<&AtomicU64> {
             self.0.done(rank)
         }
+
+        fn over(&self, rank: usize) -> Option<&AtomicU64> {
+            self.0.over(rank)
+        }
+    }
+
+    /// What is shown at a moment after the stonewall, as one of two ranks is four times slower.
+    fn shown_after(line: &str, moment: Duration) -> String {
+        let test = ior(line).resolved().unwrap();
+        let texts = local::tests::ranks(2, |comm| {
+            let write = Duration::from_millis(if comm.rank() == 1 { 20 } else { 5 });
+            let io = Slow { write, ..Slow::default() };
+            Progress::around(comm, true, |progress| {
+                let guard = &guard::Options { no_self_check: true, ..Default::default() };
+                let out = Some(Path::new("/dev/null"));
+                let setting =
+                    Setting { command_line: Vec::new(), progress, json: true, out, guard };
+                std::thread::scope(|scope| {
+                    let text = scope.spawn(|| {
+                        std::thread::sleep(moment);
+                        progress.line(comm)
+                    });
+                    run(&test, &io, comm, &setting).unwrap();
+                    text.join().unwrap()
+                })
+            })
+        });
+        texts[0].clone().unwrap()
+    }
+
+    #[test]
+    fn after_a_stonewall_the_ranks_are_shown_that_go_on_and_what_they_have_left() {
+        let line = "-w -b 1g -t 4k -o f -D 1";
+        let moment = Duration::from_millis(1800);
+        let text = shown_after(&format!("{line} -O stoneWallingWearOut=1"), moment);
+        // 200 transfers were done by one, and 90 by the other of them: about 2 s.
+        assert!(text.contains(", 1 of 2 ranks done, "), "{text}");
+        let left = text.split(", ").last().unwrap().strip_suffix(" s left").unwrap();
+        assert!((1..=4).contains(&left.parse::<u32>().unwrap()), "{text}");
+        let text = shown_after("-w -b 1g -t 4k -o f -D 3", Duration::from_millis(700));
+        assert!(text.contains(", 0 of 2 ranks done, 2 s left"), "{text}");
     }
 
     #[test]

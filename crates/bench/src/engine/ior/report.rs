@@ -10,10 +10,10 @@ use std::io::Write;
 use std::path::Path;
 
 use super::options::{Ior, SummaryFormat};
-use super::results::{Point, Total};
+use super::results::{Measured, Point, Total};
 use crate::comm::Nodes;
 use crate::engine::Setting;
-use crate::engine::shown::Room;
+use crate::engine::shown::{Room, exponential};
 use crate::error::{Error, Result};
 use crate::guard::{Pitfall, Spread};
 use crate::progress::Series;
@@ -93,6 +93,8 @@ pub(super) struct Report<'a> {
     about: About<'a>,
     format: SummaryFormat,
     out: Box<dyn Write + 'a>,
+    /// Where the ranks' times and rates go, if they are to be kept.
+    ranks: Option<File>,
     pub(super) results: Results,
     began: u64,
 }
@@ -111,7 +113,17 @@ impl<'a> Report<'a> {
             None => setting.sink()?,
         };
         let began = when::unix_seconds();
-        let mut report = Self { about, format, out, results: Results::default(), began };
+        let ranks = match &about.test.more.ranks_file {
+            Some(path) => {
+                let mut file =
+                    File::create(path).map_err(|error| Error::io("create", path, error))?;
+                let said = file.write_all(RANKS_HEADER.as_bytes());
+                said.map_err(|error| Error::io("write", path, error))?;
+                Some(file)
+            }
+            None => None,
+        };
+        let mut report = Self { about, format, out, ranks, results: Results::default(), began };
         report.say(|about, format| match format {
             SummaryFormat::Default => text::header(about, began),
             SummaryFormat::Csv => CSV_HEADER.to_owned(),
@@ -135,6 +147,15 @@ impl<'a> Report<'a> {
         })?;
         self.results.rows.push(row);
         Ok(())
+    }
+
+    /// What each rank has measured in a phase.
+    pub(super) fn ranks(&mut self, kind: Kind, all: &[Measured], bytes: u64) -> Result<()> {
+        let (Some(file), Some(path)) = (&mut self.ranks, &self.about.test.more.ranks_file) else {
+            return Ok(());
+        };
+        let said = file.write_all(ranks_rows(kind, all, bytes).as_bytes());
+        said.map_err(|error| Error::io("write", path, error))
     }
 
     /// Files were removed.
@@ -181,6 +202,21 @@ impl<'a> Report<'a> {
             SummaryFormat::Json => json,
         })
     }
+}
+
+/// What IOR writes of ranks: seconds with open and close, and of the transfers alone, then bytes a
+/// second over each. As there, a rank's bytes are its share of all, whatever it has moved.
+const RANKS_HEADER: &str =
+    "access,rank,runtime-with-openclose,runtime,throughput-withopenclose,throughput\n";
+
+fn ranks_rows(kind: Kind, all: &[Measured], bytes: u64) -> String {
+    let share = bytes as f64 / all.len().max(1) as f64;
+    let row = |(rank, one): (usize, &Measured)| {
+        let (whole, moving) = (one.close.1 - one.open.0, one.transfer.1 - one.transfer.0);
+        let [a, b, c, d] = [whole, moving, share / whole, share / moving].map(exponential);
+        format!("{},{rank},{a},{b},{c},{d}\n", kind.name())
+    };
+    all.iter().enumerate().map(row).collect()
 }
 
 const CSV_HEADER: &str = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),\

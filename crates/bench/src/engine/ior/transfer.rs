@@ -158,7 +158,7 @@ impl<I: FileInterface> Transfer<'_, I> {
     #[inline]
     fn prepares(&self) -> bool {
         match self.access {
-            Access::Write => self.pattern.packet != Packet::Timestamp || self.sync_each,
+            Access::Write => self.pattern.packet != Packet::Timestamp,
             Access::Read => false,
             Access::Check => true,
         }
@@ -178,14 +178,15 @@ impl<I: FileInterface> Transfer<'_, I> {
             Access::Write => whole::put(self.io, self.file, self.buffer, offset),
             Access::Read | Access::Check => whole::get(self.io, self.file, self.buffer, offset),
         };
-        let after = now_ns();
         if let Err(error) = done {
             return Err(self.failed(offset, error));
         }
-        self.latencies.note(after - before);
+        // A write that is made durable is over when it is durable.
         if self.sync_each && self.access == Access::Write {
             self.io.sync(self.file).map_err(|error| Error::io("fsync", self.path, error))?;
         }
+        let after = now_ns();
+        self.latencies.note(after - before);
         if self.access == Access::Check
             && let Err(wrong) = self.pattern.check(self.buffer, offset)
         {
@@ -221,5 +222,53 @@ impl<I: FileInterface> Transfer<'_, I> {
             self.pattern.rank,
             wrong.found
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::order::Plan;
+    use super::*;
+    use crate::comm::Solo;
+    use crate::io::slow::Slow;
+
+    fn written(count: u64, limits: &Limits) -> (Moved, Latencies) {
+        let plan = Plan {
+            block: count * 4096,
+            transfer: 4096,
+            segments: 1,
+            ranks: 1,
+            shared: true,
+            random: 0,
+            seed: 1,
+        };
+        let io = Slow { sync: Duration::from_millis(20), ..Slow::default() };
+        let mut latencies = Latencies::new().unwrap();
+        let moved = Transfer {
+            io: &io,
+            file: &(),
+            path: Path::new("f"),
+            access: Access::Write,
+            order: &Order::new(&plan, 0),
+            pattern: Pattern { packet: Packet::Timestamp, signature: 1, rank: 0 },
+            buffer: &mut [0; 4096],
+            sync_each: true,
+            latencies: &mut latencies,
+        }
+        .run(&Solo::new().unwrap(), limits);
+        (moved.unwrap(), latencies)
+    }
+
+    #[test]
+    fn making_each_write_durable_is_part_of_it() {
+        let (moved, latencies) = written(5, &Limits::default());
+        let found = latencies.quantiles();
+        assert_eq!((moved.count, found.count), (5, 5));
+        assert!(found.p50_us >= 19_900.0 && found.mean_us >= 19_900.0, "{found:?}");
+        // The stonewall is reached within the first one.
+        let limits = Limits { deadline_ns: Some(10_000_000), ..Limits::default() };
+        assert_eq!(written(5, &limits).0.count, 1);
     }
 }

@@ -149,7 +149,7 @@ impl<I: FileInterface> Run<'_, I> {
         let mut latencies = Latencies::new()?;
         let reads = !test.writes(0, 1, None);
         let before = if reads { Some(self.guard.before_reading()?) } else { None };
-        comm.note_done(0);
+        comm.note_begin();
         let shown = self.setting.progress.show(Stage {
             name: test.name(),
             repetition,
@@ -157,6 +157,7 @@ impl<I: FileInterface> Run<'_, I> {
             per_rank: round.count,
             bytes: round.record,
             deadline_s: 0,
+            wear_out: false,
         });
         if test == Test::InitialWrite {
             if works {
@@ -173,6 +174,7 @@ impl<I: FileInterface> Run<'_, I> {
         let measured = if works {
             self.measure(test, round, &mut latencies)?
         } else {
+            comm.note_over();
             comm.barrier()?;
             if self.syncs_later() {
                 comm.barrier()?;
@@ -272,6 +274,7 @@ impl<I: FileInterface> Run<'_, I> {
         if options.fsync {
             sync(&file)?;
         }
+        comm.note_over();
         let mut end = self.clock.now();
         if self.syncs_later() {
             // What is still in memory is not to be a burden on the test that follows, nor on

@@ -269,13 +269,35 @@ impl<'a> Report<'a> {
         out
     }
 
-    /// The rates of a test's repetitions.
+    /// The rates of a test's repetitions, in operations a second.
     fn repeated(&self, test: Test, record: u64, ranks: usize) -> Summary {
         let same = self.points.iter().filter(|point| {
             point.test == test && point.record == record && point.measured.len() == ranks
         });
         let rates: Vec<f64> = same.map(Point::rate).collect();
         Summary::of(&rates, Deviation::Sample)
+    }
+
+    /// The repetitions of each test, record size and number of ranks.
+    fn all_repeated(&self) -> Vec<Repeated> {
+        let mut found = Vec::new();
+        for record in &self.about.test.records {
+            for test in Test::ALL {
+                for ranks in self.columns() {
+                    let all = self.repeated(test, *record, ranks);
+                    if all.max > 0.0 {
+                        found.push(Repeated {
+                            operation: test.name(),
+                            record_bytes: *record,
+                            tasks: ranks,
+                            bandwidth: Shown::of(all.scaled(*record as f64)),
+                            iops: Shown::of(all),
+                        });
+                    }
+                }
+            }
+        }
+        found
     }
 
     /// How much the repetitions differ.
@@ -350,9 +372,7 @@ impl<'a> Report<'a> {
         let mut out = String::new();
         for record in &self.about.test.records {
             out.push_str(&self.table(*record));
-            if self.about.test.repetitions > 1 {
-                out.push_str(&self.repetitions(*record));
-            }
+            out.push_str(&self.repetitions(*record));
         }
         out.push_str(&self.latencies());
         out.push_str("\niozone test complete.\n");
@@ -390,6 +410,7 @@ impl<'a> Report<'a> {
             nodes: self.about.nodes.count,
             summary: summary.collect(),
             repetitions: self.about.test.repetitions,
+            repeated: self.all_repeated(),
             wrong_records: wrong,
             pitfalls,
             finished: when::ctime(when::unix_seconds()),
@@ -410,6 +431,7 @@ struct Whole<'a> {
     nodes: usize,
     summary: Vec<Operation<'a>>,
     repetitions: usize,
+    repeated: Vec<Repeated>,
     wrong_records: u64,
     pitfalls: &'a [Pitfall],
     finished: String,
@@ -435,6 +457,18 @@ struct Operation<'a> {
     /// Bytes a second of each rank.
     ranks: &'a [f64],
     series: &'a Series,
+}
+
+/// A test's repetitions, each over its longest time.
+#[derive(Serialize)]
+struct Repeated {
+    operation: &'static str,
+    record_bytes: u64,
+    tasks: usize,
+    /// Bytes a second.
+    bandwidth: Shown,
+    /// Operations a second.
+    iops: Shown,
 }
 
 #[derive(Serialize)]

@@ -114,6 +114,9 @@ pub struct Mdtest {
     /// Seconds to wait before the directories and before the files of each iteration.
     #[arg(short = 'p', value_name = "SECONDS", default_value_t = 0)]
     pub delay: u64,
+    /// Where times and rates of each rank are written as CSV.
+    #[arg(long = "saveRankPerformanceDetails", value_name = "FILE")]
+    pub ranks_file: Option<PathBuf>,
     /// Seconds and rate of each phase of each iteration, before the tables.
     #[arg(short = 'v', action = ArgAction::Count)]
     pub verbose: u8,

@@ -74,7 +74,7 @@ pub(super) fn run<I: FileInterface>(
         pattern: Pattern { packet: test.packet, signature, rank: 0 },
         buffer: Buffer::new(bytes),
         report: report.transpose()?,
-        rows: Rows::new(test.iterations)?,
+        rows: Rows::new(test.iterations, test.shared)?,
         guard,
         clock: Clock::agree(comm, nodes.count)?,
         made: false,
@@ -298,7 +298,7 @@ impl<I: FileInterface> Run<'_, I> {
         let paths = self.names.of(creator, if phase.of_dirs() { "dir" } else { "file" });
         let mut work = Work { io: self.io, paths, operation, latencies, wrong: 0 };
 
-        comm.note_done(0);
+        comm.note_begin();
         let shown = self.setting.progress.show(Stage {
             name: phase.name(),
             repetition: self.names.iteration,
@@ -306,6 +306,7 @@ impl<I: FileInterface> Run<'_, I> {
             per_rank: mine,
             bytes: 0,
             deadline_s: wall.unwrap_or(0),
+            wear_out: true,
         });
         comm.barrier()?;
         let mut start = now_ns();
@@ -323,6 +324,7 @@ impl<I: FileInterface> Run<'_, I> {
         if test.sync && self.guard.placement.leads(comm.rank()) {
             rustix::fs::sync();
         }
+        comm.note_over();
         comm.barrier()?;
         let after = seconds(now_ns() - start);
         let series = shown.series(comm)?;

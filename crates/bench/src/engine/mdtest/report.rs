@@ -1,7 +1,8 @@
 //! mdtest's SUMMARY tables, and the same numbers as JSON.
 //!
 //! A rate of an iteration is that of its slowest rank times the ranks, measured until all were
-//! done; the table sums the iterations up. Trees are made by few, and their rate is the root's.
+//! done; the table sums the iterations up. Trees are made by few, and their rate is the root's;
+//! so is that of the removal of files that all ranks share (-S), which the root alone removes.
 
 use serde::Serialize;
 
@@ -9,8 +10,8 @@ use super::options::Mdtest;
 use super::outcome::Rate;
 use crate::comm::{Communicator, Nodes};
 use crate::engine::Setting;
-use crate::engine::shown::{Mark, OWN_VERSION, Room, document, put, putln};
-use crate::error::Result;
+use crate::engine::shown::{Mark, OWN_VERSION, Room, document, exponential, put, putln};
+use crate::error::{Error, Result};
 use crate::guard::{Pitfall, Spread};
 use crate::progress::Series;
 use crate::stats::{Deviation, Latencies, Quantiles, Summary};
@@ -46,6 +47,21 @@ const PHASES: [Phase; 10] = [
     Phase::FileRemove,
     Phase::TreeCreate,
     Phase::TreeRemove,
+];
+
+/// The columns of mdtest's CSV, which are in another order; one of them nobody measures.
+const CSV_PHASES: [(&str, Option<Phase>); 11] = [
+    ("Directory creation", Some(Phase::DirCreate)),
+    ("Directory stat", Some(Phase::DirStat)),
+    ("Directory read", None),
+    ("Directory rename", Some(Phase::DirRename)),
+    ("Directory removal", Some(Phase::DirRemove)),
+    ("File creation", Some(Phase::FileCreate)),
+    ("File stat", Some(Phase::FileStat)),
+    ("File read", Some(Phase::FileRead)),
+    ("File removal", Some(Phase::FileRemove)),
+    ("Tree creation", Some(Phase::TreeCreate)),
+    ("Tree removal", Some(Phase::TreeRemove)),
 ];
 
 impl Phase {
@@ -93,6 +109,8 @@ impl Timed {
 /// What a rank has measured.
 #[derive(Debug)]
 pub(super) struct Rows {
+    /// Whether all ranks use the same files.
+    shared: bool,
     iterations: Vec<[Timed; PHASES.len()]>,
     latencies: Vec<Latencies>,
     beside: Vec<[Beside; PHASES.len()]>,
@@ -108,16 +126,18 @@ struct Beside {
 /// What all ranks have measured.
 #[derive(Debug)]
 pub(super) struct AllRows {
+    shared: bool,
     ranks: Vec<Vec<[Timed; PHASES.len()]>>,
     latencies: Vec<Quantiles>,
     beside: Vec<[Beside; PHASES.len()]>,
 }
 
 impl Rows {
-    pub(super) fn new(iterations: usize) -> Result<Self> {
+    pub(super) fn new(iterations: usize, shared: bool) -> Result<Self> {
         let latencies = PHASES.iter().map(|_| Latencies::new()).collect::<Result<_>>()?;
         let beside = vec![Default::default(); iterations];
-        Ok(Self { iterations: vec![Default::default(); iterations], latencies, beside })
+        let iterations = vec![Default::default(); iterations];
+        Ok(Self { shared, iterations, latencies, beside })
     }
 
     pub(super) fn beside(
@@ -157,7 +177,7 @@ impl Rows {
         let latencies = latencies.collect::<Result<_>>()?;
         let ranks = comm.all_gather(&bytes)?;
         let ranks = ranks.iter().map(|bytes| rows(bytes)).collect();
-        Ok(AllRows { ranks, latencies, beside: self.beside })
+        Ok(AllRows { shared: self.shared, ranks, latencies, beside: self.beside })
     }
 }
 
@@ -176,20 +196,69 @@ fn rows(bytes: &[u8]) -> Vec<[Timed; PHASES.len()]> {
 }
 
 impl AllRows {
+    /// How many ranks' cells make the value of a phase: where the root works alone, its own.
+    fn counted(&self, phase: Phase) -> usize {
+        let alone = phase.of_trees() || (self.shared && phase == Phase::FileRemove);
+        if alone { 1 } else { self.ranks.len() }
+    }
+
     /// The value of each iteration: a rate of all ranks, or the time of the slowest.
     fn values(&self, phase: Phase, times: bool) -> Vec<f64> {
         let iterations = self.ranks.first().map_or(0, Vec::len);
         let of = |iteration: usize| {
-            let cells = self.ranks.iter().filter_map(move |rank| rank.get(iteration));
-            let cells = cells.filter_map(move |row| row.get(phase as usize));
-            let ranks = if phase.of_trees() { 1 } else { self.ranks.len() };
+            let cells = self.cells(phase, iteration);
             if times {
-                cells.take(ranks).map(|cell| cell.after).fold(0.0, f64::max)
+                cells.map(|cell| cell.after).fold(0.0, f64::max)
             } else {
-                cells.take(ranks).map(Timed::rate).fold(f64::INFINITY, f64::min) * ranks as f64
+                let slowest = cells.map(|cell| cell.rate()).fold(f64::INFINITY, f64::min);
+                slowest * self.counted(phase) as f64
             }
         };
         (0..iterations).map(of).collect()
+    }
+
+    /// The cells of a phase in an iteration, of the ranks that count.
+    fn cells(&self, phase: Phase, iteration: usize) -> impl Iterator<Item = Timed> {
+        let cells = self.ranks.iter().filter_map(move |rank| rank.get(iteration));
+        let cells = cells.filter_map(move |row| row.get(phase as usize)).copied();
+        cells.take(self.counted(phase))
+    }
+
+    /// What mdtest writes of ranks: a row of the first iteration with all items over the longest
+    /// time, then a row for each rank of each iteration until it was done itself, in which there
+    /// is no number of items, and nothing of trees.
+    fn csv(&self) -> String {
+        let names = CSV_PHASES.map(|(name, _)| format!(",rate-{name},time-{name}"));
+        let mut out = format!("rank,items{}\n", names.concat());
+        let pair = |items: u64, seconds: f64| match items {
+            0 => ",,".to_owned(),
+            _ => format!(",{},{}", exponential(items as f64 / seconds), exponential(seconds)),
+        };
+        let items = PHASES.into_iter().filter(|phase| !phase.of_trees());
+        let items = items.flat_map(|phase| self.cells(phase, 0).next()).map(|cell| cell.items);
+        put!(out, "all,{}", items.max().unwrap_or(0));
+        for (_, phase) in CSV_PHASES {
+            let cells = phase.into_iter().flat_map(|phase| self.cells(phase, 0));
+            let (items, longest) = cells.fold((0, 0.0_f64), |(items, longest), cell| {
+                (items + cell.items, longest.max(cell.after))
+            });
+            out.push_str(&pair(items, longest));
+        }
+        out.push('\n');
+        for iteration in 0..self.ranks.first().map_or(0, Vec::len) {
+            for (rank, iterations) in self.ranks.iter().enumerate() {
+                put!(out, "{rank},");
+                let phases = CSV_PHASES.iter().map(|(_, phase)| *phase);
+                for phase in phases.filter(|phase| !phase.is_some_and(Phase::of_trees)) {
+                    let cell =
+                        phase.and_then(|phase| iterations.get(iteration)?.get(phase as usize));
+                    let cell = cell.copied().unwrap_or_default();
+                    out.push_str(&pair(cell.items, cell.before));
+                }
+                out.push('\n');
+            }
+        }
+        out
     }
 
     /// A phase of the last iteration, if it was made.
@@ -236,6 +305,8 @@ pub(super) struct Report<'a> {
 impl<'a> Report<'a> {
     pub(super) fn begin(about: About<'a>) -> Result<Self> {
         let report = Self { began: when::unix_seconds(), about };
+        // What cannot be written is refused before anything is measured.
+        report.keep_ranks("")?;
         report.say(&report.header())?;
         Ok(report)
     }
@@ -243,6 +314,12 @@ impl<'a> Report<'a> {
     /// Says it, unless the report is JSON.
     fn say(&self, text: &str) -> Result<()> {
         if self.about.setting.json { Ok(()) } else { self.about.setting.print(text) }
+    }
+
+    /// Keeps a table of the ranks, if that was asked for.
+    fn keep_ranks(&self, table: &str) -> Result<()> {
+        let Some(path) = &self.about.test.ranks_file else { return Ok(()) };
+        std::fs::write(path, table).map_err(|error| Error::io("write", path, error))
     }
 
     fn header(&self) -> String {
@@ -382,6 +459,7 @@ impl<'a> Report<'a> {
 
     /// Ends it.
     pub(super) fn finish(self, rows: &AllRows, wrong: u64, pitfalls: &[Pitfall]) -> Result<()> {
+        self.keep_ranks(&rows.csv())?;
         if self.about.setting.json {
             return self.about.setting.print(&self.json(rows, wrong, pitfalls)?);
         }
@@ -519,14 +597,14 @@ mod tests {
     fn a_rate_is_that_of_the_slowest_rank_times_the_ranks() {
         let mut ranks = Vec::new();
         for rank in 0..2 {
-            let mut rows = Rows::new(2).unwrap();
+            let mut rows = Rows::new(2, false).unwrap();
             let slow = 1.0 + f64::from(rank);
             rows.note(0, Phase::FileStat, Timed { items: 100, after: slow, before: slow });
             rows.note(1, Phase::FileStat, Timed { items: 100, after: 4.0, before: 1.0 });
             rows.note(0, Phase::TreeCreate, Timed { items: 7, after: slow, before: slow });
             ranks.push(rows.iterations);
         }
-        let all = AllRows { ranks, latencies: Vec::new(), beside: Vec::new() };
+        let all = AllRows { shared: false, ranks, latencies: Vec::new(), beside: Vec::new() };
         assert_eq!(all.values(Phase::FileStat, false), [100.0, 50.0]);
         assert_eq!(all.values(Phase::FileStat, true), [2.0, 4.0]);
         assert_eq!(all.values(Phase::TreeCreate, false), [7.0, 0.0], "the root's alone");
