@@ -170,7 +170,17 @@ fn what_is_not_there(servers: Servers) {
     file.write_at(&[7; 1 << 20], 0).unwrap();
     let clone = read_write(&rig.mnt().join("clone"));
     assert_eq!(rustix::fs::ioctl_ficlone(&clone, &file), Err(Errno::OPNOTSUPP));
+    let copied = rustix::fs::copy_file_range(&file, Some(&mut 5), &clone, Some(&mut 7), 100_000);
+    assert_eq!(copied, Ok(100_000));
+    assert_eq!(fs::read(rig.mnt().join("clone")).unwrap(), [vec![0; 7], vec![7; 100_000]].concat());
     assert_eq!(rustix::fs::ioctl_getflags(&file), Err(Errno::NOTTY));
+    // FS_IOC_FSGETXATTR, which tells of a project.
+    let script = "open(my $f, '<', $ARGV[0]) or die; my $attr = pack('x28'); \
+                  print ioctl($f, 0x801C581F, $attr) ? 'told' : $!";
+    let mut perl = Command::new("perl");
+    let output = perl.args(["-e", script]).arg(rig.mnt().join("file")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "Inappropriate ioctl for device", "{output:?}");
     for mode in
         [rustix::fs::FallocateFlags::COLLAPSE_RANGE, rustix::fs::FallocateFlags::INSERT_RANGE]
     {
@@ -339,6 +349,36 @@ fn the_atime_of_a_directory_is_seen_elsewhere(servers: Servers) {
     rig.end();
 }
 
+/// Waits for changes of a file, which come by another mount, and by this one.
+const FANOTIFY: &str = r#"
+my ($here, $there) = @ARGV;
+my ($init, $mark) = `uname -m` =~ /x86_64/ ? (300, 301) : (262, 263);
+my $watch = syscall($init, 2, 0);
+$watch >= 0 or die "fanotify_init: $!";
+syscall($mark, $watch, 1, 2, -100, $here) == 0 or die "fanotify_mark: $!";
+open(my $events, '<&=', $watch) or die;
+for (['there', $there], ['here', $here]) {
+    open(my $f, '>>', $_->[1]) or die "open: $!";
+    syswrite($f, 'more') == 4 or die "write: $!";
+    close($f) or die "close: $!";
+    print "$_->[0]: ", (sysread($events, my $event, 4096) ? 'heard' : 'nothing'), "\n";
+}
+"#;
+
+/// Holds a lease of a file for reading while somebody opens it for writing: by another mount, and
+/// by this one. F_SETLEASE and F_GETLEASE are 1024 and 1025.
+const LEASE: &str = r#"
+use Fcntl;
+my ($here, $there, $told) = @ARGV;
+$SIG{IO} = sub { $told = 1 };
+sysopen(my $held, $here, O_RDONLY) or die "open: $!";
+fcntl($held, 1024, F_RDLCK) or die "lease: $!";
+for (['there', $there], ['here', $here]) {
+    my $opened = sysopen(my $f, $_->[1], O_WRONLY | O_NONBLOCK) ? 'opened' : 'refused';
+    print "$_->[0]: $opened, ", ($told ? 'told' : 'held'), "\n";
+}
+"#;
+
 fn what_one_kernel_knows_no_other_hears_of(servers: Servers) {
     let Some(rig) = Rig::start(servers, "row-kernel", 2, false) else { return };
     let (here, there) = (rig.mnt(), &rig.mounts()[1]);
@@ -360,6 +400,15 @@ fn what_one_kernel_knows_no_other_hears_of(servers: Servers) {
     assert_eq!(events.next().unwrap_err(), Errno::AGAIN);
     File::create(here.join("here")).unwrap();
     assert_eq!(events.next().unwrap().file_name().unwrap().to_bytes(), b"here");
+    for (script, said) in [
+        (FANOTIFY, "there: nothing\nhere: heard\n"),
+        (LEASE, "there: opened, held\nhere: refused, told\n"),
+    ] {
+        fs::write(here.join("file"), b"content").unwrap();
+        let files = [here, there.as_path()].map(|mount| mount.join("file"));
+        let output = Command::new("perl").args(["-e", script]).args(files).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), said, "{output:?}");
+    }
     rig.end();
 }
 
@@ -378,6 +427,16 @@ fn a_mount_is_what_the_kernel_takes_it_for(servers: Servers) {
     );
     assert!(remount("remount,rw").status.success());
     fs::write(&path, b"again").unwrap();
+    // What only the mount's process decides has no effect.
+    let line = || {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        mounts.lines().find(|line| line.split(' ').nth(4) == Some(point)).unwrap().to_owned()
+    };
+    let before = line();
+    let output = remount("remount,direct_io");
+    assert_eq!(line(), before, "{output:?}");
+    assert!(remount("remount,noexec").status.success());
+    assert!(line().split(' ').nth(5).unwrap().contains("noexec"));
     // FS_IOC_FIEMAP, with room for no extent; ENOTTY or EOPNOTSUPP.
     let script = "open(my $f, '<', $ARGV[0]) or die; my $map = pack('QQLLLL', 0, ~0, 0, 0, 0, 0); \
                   print ioctl($f, 0xC020660B, $map) ? 'mapped' : $! + 0";
@@ -441,6 +500,20 @@ fn sent(mnt: &Path, kind: &str) -> u64 {
     lines.filter(|words| words[0] == kind).map(|words| words[1].parse::<u64>().unwrap()).sum()
 }
 
+/// Loads from the beginning of a file and stores behind it, ten times, through a shared mapping of
+/// a descriptor that is open for writing.
+const MAPPED: &str = r#"
+my ($map, $read, $write) = `uname -m` =~ /x86_64/ ? (9, 0, 1) : (222, 63, 64);
+open(my $f, '+<', $ARGV[0]) or die "open: $!";
+my $at = syscall($map, 0, 4096, 3, 1, fileno($f), 0);
+$at > 0 or die "mmap: $!";
+pipe(my $out, my $in) or die;
+for (1 .. 10) {
+    syscall($write, fileno($in), $at, 10) == 10 or die "load: $!";
+    syscall($read, fileno($out), $at + 100, 10) == 10 or die "store: $!";
+}
+"#;
+
 #[test]
 fn who_writes_goes_past_the_page_cache() {
     if !can_mount() {
@@ -470,6 +543,16 @@ fn who_writes_goes_past_the_page_cache() {
         (0..10).for_each(|_| both.read_exact_at(&mut buffer, 0).unwrap());
     });
     assert_eq!(reads, 10, "and what is read by a descriptor that is open for writing");
+    // Mappings use it, also those of whoever writes.
+    let mut mapping = || {
+        let output = Command::new("perl").args(["-e", MAPPED]).arg(&path).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let mut writes = 0;
+    let reads = count("ost_read", &mut || writes = count("ost_write", &mut mapping));
+    assert!(reads <= 1 && writes <= 1, "{reads} {writes}: of twenty loads and stores");
+    let content = fs::read(&path).unwrap();
+    assert_eq!(content[100..110], content[..10], "what was stored is there");
     drop((appending, both));
     let reading = File::open(&path).unwrap();
     let reads = count("ost_read", &mut || {

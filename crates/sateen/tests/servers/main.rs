@@ -12,6 +12,7 @@ mod mount8;
 mod nids;
 mod refusals;
 mod rounds;
+mod rows;
 mod waiting;
 
 use std::fs::{self, File};
