@@ -1,6 +1,8 @@
 //! A target's store on the disk: making a new one, and opening one with what its journal
 //! holds beyond its index.
 
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,6 +20,9 @@ use crate::targets::Target;
 
 /// A start that finds more segments in its journal than these makes a checkpoint at once.
 const JOURNAL_SEGMENTS_KEPT: u64 = 4;
+
+/// The file in a target's folder with the parameters that it was made with, until the MGS has them.
+pub(crate) const PARAMS: &str = "params";
 
 /// An open store.
 pub(crate) struct Opened {
@@ -63,7 +68,7 @@ fn sizes(target: Endpoint) -> Sizes {
 }
 
 /// Makes the folder of a new target, with its label last, all durable.
-pub(crate) fn make(path: &Path, label: &Label) -> Outcome<()> {
+pub(crate) fn make(path: &Path, label: &Label, params: &str) -> Outcome<()> {
     let failed = |error: &dyn std::fmt::Display| refuse("make", path, error);
     let folder = TargetFolder::open(path).map_err(|error| failed(&error))?;
     let options = sizes(label.target).journal;
@@ -73,9 +78,28 @@ pub(crate) fn make(path: &Path, label: &Label) -> Outcome<()> {
             other => failed(&other),
         }
     })?;
-    folder
-        .set_label(&label.encode())
-        .map_err(|error| Refusal::io(format!("make {}", path.display()), &error))
+    let io = |error| Refusal::io(format!("make {}", path.display()), &error);
+    if !params.is_empty() {
+        let mut file = File::create(path.join(PARAMS)).map_err(io)?;
+        file.write_all(params.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
+    }
+    // The last of all, with which the folder is synced.
+    folder.set_label(&label.encode()).map_err(io)
+}
+
+/// The parameters, one a line, that a target was made with and the MGS has not got yet.
+pub(crate) fn params(path: &Path) -> io::Result<Vec<String>> {
+    match fs::read_to_string(path.join(PARAMS)) {
+        Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The MGS has got the parameters.
+pub(crate) fn forget_params(path: &Path) -> io::Result<()> {
+    fs::remove_file(path.join(PARAMS))?;
+    File::open(path)?.sync_all()
 }
 
 /// Why a store was not opened.

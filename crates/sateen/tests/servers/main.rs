@@ -10,6 +10,7 @@ mod many;
 mod mdts;
 mod mount8;
 mod nids;
+mod options;
 mod refusals;
 mod rounds;
 mod rows;
