@@ -26,6 +26,7 @@ use crate::rig::{Rig, Servers, on_both};
 on_both!(
     locks_hold_among_the_programs_of_one_mount,
     numbers_and_sizes,
+    a_file_ends_where_the_disks_below_end_it,
     attributes_of_a_file,
     what_has_no_effect_on_a_mount,
     what_is_not_there,
@@ -108,6 +109,60 @@ fn numbers_and_sizes(servers: Servers) {
     File::open(&there).unwrap().read_exact_at(&mut read, far - 1).unwrap();
     assert_eq!(&read, b"\0far\0");
     drop(file);
+    rig.end();
+}
+
+/// What calls say that would write one byte at this offset, each of a file of its own kind: a
+/// write, an allocation, and a copy within the file.
+fn at_the_end(file: &File, offset: u64) -> [Result<(), Option<i32>>; 3] {
+    let flags = rustix::fs::FallocateFlags::empty();
+    let copy = |to: &mut u64| rustix::fs::copy_file_range(file, Some(&mut 0), file, Some(to), 1);
+    let errno = |error: Errno| Some(error.raw_os_error());
+    [
+        file.write_at(b"x", offset).map(drop).map_err(|error| error.raw_os_error()),
+        rustix::fs::fallocate(file, flags, offset, 1).map_err(errno),
+        copy(&mut { offset }).map(drop).map_err(errno),
+    ]
+}
+
+fn a_file_ends_where_the_disks_below_end_it(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-end", 2, false) else { return };
+    let below = read_write(&rig.local().join("file"));
+    below.write_all_at(b"begin", 0).unwrap();
+    // The first offset at which nothing can be written any more.
+    let (mut fits, mut beyond) = (0, i64::MAX as u64);
+    while fits + 1 < beyond {
+        let middle = fits + (beyond - fits) / 2;
+        match below.set_len(middle + 1) {
+            Ok(()) => fits = middle,
+            Err(_) => beyond = middle,
+        }
+    }
+    below.set_len(5).unwrap();
+    let make = |stripes: &str| {
+        let path = rig.mnt().join(format!("stripes{stripes}"));
+        ok(Command::new(BINARY).args(["lfs", "setstripe", "-c", stripes]).arg(&path));
+        let file = read_write(&path);
+        file.write_all_at(b"begin", 0).unwrap();
+        (file, path)
+    };
+    let (one, path) = make("1");
+    let last = i64::MAX as u64;
+    for offset in [fits, beyond, beyond.saturating_add(1 << 30).min(last - 1), last - 1, last] {
+        assert_eq!(at_the_end(&one, offset), at_the_end(&below, offset), "{offset} of {fits}");
+        let there = fs::metadata(rig.mounts()[1].join(path.file_name().unwrap())).unwrap();
+        assert_eq!(there.len(), fits + 1, "{offset}");
+    }
+    // Two stripes hold twice as much; only a truncate looks at no disk.
+    if beyond < 1 << 60 {
+        let (two, _) = make("2");
+        two.write_all_at(b"x", beyond).unwrap();
+        assert_eq!(at_the_end(&two, 3 * beyond), [Err(Some(27)); 3]);
+        assert_eq!(two.metadata().unwrap().len(), beyond + 1);
+        assert_eq!(below.set_len(beyond + 1).unwrap_err().raw_os_error(), Some(27));
+        one.set_len(beyond + 1).unwrap();
+    }
+    drop((one, below));
     rig.end();
 }
 
