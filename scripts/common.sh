@@ -71,10 +71,10 @@ install_mpich() {
     install_libclang
 }
 
-# The programs that tests run on a mount. Two come from crates.io, once for all clones.
+# The programs that tests run, most of them on a mount. Two come from crates.io, once for all clones.
 install_programs() {
     install_missing dbench=dbench fio=fio bonnie++=bonnie++ sqlite3=sqlite3 rsync=rsync setfacl=acl setfattr=attr git=git ip=iproute2 script=bsdutils \
-        mkfs.ext4=e2fsprogs losetup=mount
+        mkfs.ext4=e2fsprogs losetup=mount groff=groff-base systemd-analyze=systemd
     local tools=${XDG_CACHE_HOME:-$HOME/.cache}/sateen-tools
     [[ -x $tools/bin/fsx ]] || cargo install -q fsx --version 0.3.2 --locked --root "$tools"
     [[ -x $tools/bin/pjdfstest ]] ||

@@ -160,7 +160,8 @@ pub(crate) struct InodeState {
     pub(crate) appending: bool,
     /// Writes under way.
     pub(crate) writing: u32,
-    /// The file is being cut to nothing by an open: nobody begins to write.
+    /// The file is being cut to nothing by an open, or its size is being set: nobody begins to
+    /// write.
     pub(crate) emptying: bool,
     pub(crate) waiters: Waiters,
 }

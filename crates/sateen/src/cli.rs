@@ -134,6 +134,13 @@ pub(crate) struct MkfsArgs {
     /// option of its own. A host's name may stand for its address.
     #[arg(long, value_name = "NID[:NID]")]
     pub mgsnode: Vec<String>,
+    /// A parameter that the MGS is to keep, as with lctl set_param -P: the target hands it over
+    /// when it is first served. May be given several times.
+    #[arg(long, value_name = "PARAM=VALUE")]
+    pub param: Vec<String>,
+    /// Not needed, and refused: where a target is served, the MGS hears from its server.
+    #[arg(long, value_name = "NID", visible_alias = "failnode")]
+    pub servicenode: Vec<String>,
     /// The target's folder: an empty one, or the mount point of an empty disk.
     #[arg(value_name = "DIR")]
     pub target: PathBuf,
@@ -165,7 +172,8 @@ pub(crate) struct MountArgs {
     pub point: PathBuf,
     /// Options with commas between: ro, rw, sync, dirsync, and atime, diratime, relatime, dev,
     /// suid, exec with or without `no`, strictatime; direct_io: programs' reads and writes go
-    /// past the kernel's page cache.
+    /// past the kernel's page cache; retry=MINUTES: for how long servers that do not answer are
+    /// tried; exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// As `-o ro`.

@@ -1,6 +1,8 @@
 //! `sateen generate`: manual pages and completions of all commands, as `make install` puts them
 //! below `share`.
 
+mod manual;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -62,7 +64,7 @@ fn all() -> io::Result<Vec<Made>> {
         }
         let mut command = command;
         command.build();
-        pages(&command, section, &mut made)?;
+        pages(&command, section, None, &mut made)?;
     }
     // `sateen bench` and the program sateen-bench have pages of the same names; the program's
     // come last, and show it as one.
@@ -85,14 +87,39 @@ fn completion(mut command: Command, shell: Shell) -> Made {
     (path.into(), bytes)
 }
 
-/// The page of a command, and those of its own commands.
-fn pages(command: &Command, section: u8, made: &mut Vec<Made>) -> io::Result<()> {
-    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+/// Name of a command's page.
+fn page_name(command: &Command) -> &str {
+    command.get_display_name().unwrap_or_else(|| command.get_name())
+}
+
+/// The page of a command that is a part of `above`, and those of its own commands.
+fn pages(
+    command: &Command,
+    section: u8,
+    above: Option<&str>,
+    made: &mut Vec<Made>,
+) -> io::Result<()> {
+    let name = page_name(command).to_owned();
+    let below: Vec<_> = command.get_subcommands().filter(|below| !below.is_hide_set()).collect();
+    let names = above.into_iter().chain(below.iter().map(|below| page_name(below)));
+    let near: Vec<String> = names.map(|name| format!("{name}({section})")).collect();
+    let page = Man::new(command.clone()).title(&name).section(section.to_string());
     let mut bytes = Vec::new();
-    Man::new(command.clone()).section(section.to_string()).render(&mut bytes)?;
+    page.render_title(&mut bytes)?;
+    page.render_name_section(&mut bytes)?;
+    page.render_synopsis_section(&mut bytes)?;
+    page.render_description_section(&mut bytes)?;
+    page.render_options_section(&mut bytes)?;
+    if !below.is_empty() {
+        page.render_subcommands_section(&mut bytes)?;
+    }
+    bytes.extend_from_slice(manual::sections(&name, &near).as_bytes());
+    if command.get_version().is_some() {
+        page.render_version_section(&mut bytes)?;
+    }
     made.push((format!("man/man{section}/{name}.{section}").into(), bytes));
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-        pages(below, section, made)?;
+    for command in below {
+        pages(command, section, Some(&name), made)?;
     }
     Ok(())
 }
@@ -125,5 +152,67 @@ mod tests {
         assert!(text("zsh/site-functions/_lfs").contains("getstripe"));
         assert!(text("fish/vendor_completions.d/mount.sateen.fish").contains("mount.sateen"));
         assert!(!made.iter().any(|(path, _)| path.to_string_lossy().contains("guard")), "hidden");
+    }
+
+    /// Pages of other packages that ours name.
+    const OTHERS: [&str; 5] = ["mount(8)", "umount(8)", "fstab(5)", "systemd.unit(5)", "mpirun(1)"];
+
+    #[test]
+    fn pages_say_all_that_a_page_says() {
+        let made = all().unwrap();
+        let pages: Vec<(String, String)> = made
+            .iter()
+            .filter(|(path, _)| path.starts_with("man"))
+            .map(|(path, bytes)| {
+                let file = path.file_name().unwrap().to_str().unwrap();
+                let (name, section) = file.rsplit_once('.').unwrap();
+                (format!("{name}({section})"), String::from_utf8(bytes.clone()).unwrap())
+            })
+            .collect();
+        assert!(pages.len() > 50);
+        for (page, text) in &pages {
+            for title in
+                ["NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "FILES", "EXAMPLES", "SEE ALSO"]
+            {
+                let title = format!(".SH {title}\n");
+                let mut parts = text.split(&title).skip(1);
+                let part = parts.next().unwrap_or_else(|| panic!("{page}: {title}"));
+                let part = part.split(".SH ").next().unwrap();
+                assert!(!part.trim().is_empty(), "{page}: {title} says nothing");
+                assert!(parts.next().is_none(), "{page}: {title} twice");
+            }
+            let see = text.rsplit_once(".SH SEE ALSO\n").unwrap().1;
+            assert!(see.starts_with(".BR "), "{page}");
+            for line in see.lines().map_while(|line| line.strip_prefix(".BR ")) {
+                let named = line.trim_end_matches(',');
+                let named = named.replace(" (", "(").replace("\\-", "-");
+                let exists = pages.iter().any(|(page, _)| *page == named);
+                assert!(exists || OTHERS.contains(&&*named), "{page}: there is no {named}");
+                assert_ne!(&named, page);
+            }
+        }
+    }
+
+    #[test]
+    fn examples_can_be_typed() {
+        let mut tried = 0;
+        for example in manual::examples() {
+            let typed = example.split(" > ").next().unwrap().replace('\'', "");
+            let words: Vec<&str> = typed.split_whitespace().collect();
+            let begins = words.iter().position(|word| *word == "sateen-bench").unwrap_or(0);
+            let words = &words[begins..];
+            let arguments = || sateen_bench::cli::arguments(words.iter().map(|word| word.into()));
+            let done = match words[0] {
+                "sateen" => Cli::command().try_get_matches_from(arguments()),
+                "sateen-bench" => Program::command().try_get_matches_from(arguments()),
+                "lfs" => Lfs::command().try_get_matches_from(words),
+                "lctl" => Lctl::command().try_get_matches_from(words),
+                "mkfs.sateen" => MkfsArgs::command().try_get_matches_from(words),
+                _ => continue,
+            };
+            assert!(done.is_ok(), "{example}: {}", done.unwrap_err());
+            tried += 1;
+        }
+        assert!(tried > 40, "{tried}");
     }
 }

@@ -10,19 +10,23 @@ use std::process::ExitCode;
 
 use sateen_osd_disk::folder::TargetFolder;
 use sateen_target::{COMPAT_REPLACES, Label, MGS_NODES_BYTES_MAX};
-use sateen_types::{Endpoint, Nid, OST_INDEX_MAX, seq};
+use sateen_types::{Endpoint, Name, Nid, OST_INDEX_MAX, seq};
 use sateen_wire::FsName;
 
 use crate::cli::MkfsArgs;
 use crate::node::backend;
+use crate::params::{can_be_kept, check};
 use crate::refusal::{Outcome, Refusal};
 use crate::{nids, targets};
 
 /// What a making that was cut off may have left. No more: an index or objects are there only
 /// once a target was served, and then they are somebody's data.
-const LEFTOVERS: [&str; 3] = ["lock", "label.new", "journal"];
+const LEFTOVERS: [&str; 4] = ["lock", "label.new", "journal", backend::PARAMS];
 /// What is in a target's folder.
-const TARGET: [&str; 7] = ["lock", "label.new", "label", DESTROYED, "index", "journal", "objects"];
+const TARGET: [&str; 8] =
+    ["lock", "label.new", "label", DESTROYED, "index", "journal", "objects", backend::PARAMS];
+/// Most parameters that a target brings along.
+const PARAMS_MAX: usize = 32;
 /// What the label of a target is called from the moment on at which it is being destroyed.
 const DESTROYED: &str = "label.destroyed";
 /// What a disk's own file system may hold.
@@ -31,12 +35,46 @@ const LOST_AND_FOUND: &str = "lost+found";
 /// Runs the command.
 pub(crate) fn run(args: &MkfsArgs) -> Outcome<ExitCode> {
     let label = label(args)?;
+    let params = params(&args.param)?;
     let path = &args.target;
     clear(path, args.reformat)?;
     targets::require_space(path, 1)?;
-    backend::make(path, &label)?;
+    backend::make(path, &label, &params)?;
     println!("made {} of {} in {}", label.target, label.fsname, path.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// The parameters that the MGS is to keep, one a line.
+fn params(told: &[String]) -> Outcome<String> {
+    if told.len() > PARAMS_MAX {
+        return Err(Refusal::new(
+            format!("{} parameters are more than a target brings along", told.len()),
+            format!("give at most {PARAMS_MAX}, and set others with lctl set_param -P"),
+        ));
+    }
+    let mut lines = String::new();
+    for param in told {
+        let wrong = |why: String| {
+            Refusal::new(
+                format!("--param {param}: {why}"),
+                "write it as for lctl set_param -P: --param 'osc.*.max_rpcs_in_flight=16'",
+            )
+        };
+        let Some((name, value)) = param.split_once('=') else {
+            return Err(wrong("it has no value".to_owned()));
+        };
+        check(name, value).map_err(wrong)?;
+        if !can_be_kept(name) {
+            return Err(wrong("there is nothing to keep of having cleared something".to_owned()));
+        }
+        if param.contains('\n') || [name, value].iter().any(|it| Name::new(it.as_bytes()).is_err())
+        {
+            return Err(wrong("that is no name".to_owned()));
+        }
+        lines.push_str(param);
+        lines.push('\n');
+    }
+    Ok(lines)
 }
 
 fn label(args: &MkfsArgs) -> Outcome<Label> {
@@ -48,6 +86,13 @@ fn label(args: &MkfsArgs) -> Outcome<Label> {
         );
     }
     let target = target(args)?;
+    if !args.servicenode.is_empty() {
+        return wrong(
+            "a target keeps no --servicenode or --failnode".to_owned(),
+            "leave it away: whoever serves the target tells the MGS where (sateen serve --nid \
+             NID --nid NID), and another host that serves the same folder takes over so",
+        );
+    }
     if args.replace && !matches!(target, Endpoint::Ost(_)) {
         return wrong(
             format!("only an OST can take the place of a lost one, not {target}"),
@@ -151,6 +196,10 @@ fn destroy(path: &Path) -> Outcome<()> {
         fs::rename(&label, &destroyed).map_err(|error| failed(&error))?;
         let synced = fs::File::open(path).and_then(|folder| folder.sync_all());
         synced.map_err(|error| failed(&error))?;
+    }
+    match fs::remove_file(path.join(backend::PARAMS)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&error)),
+        _ => {}
     }
     for part in [folder.objects(), folder.index(), folder.journal()] {
         match fs::remove_dir_all(part) {

@@ -24,6 +24,8 @@ use crate::{background, logging, mounts, nids, run_dir};
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Most minutes that it can be told to try for: a week.
 const RETRY_MINUTES_MAX: u64 = 7 * 24 * 60;
+/// The option that names OSTs that a mount does not use.
+const EXCLUDE: &str = "exclude=";
 /// How long the process of a mount that has just ended may take to say goodbye.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
 /// What mount(8) passes on without a meaning for a file system, or what is so anyway.
@@ -47,6 +49,7 @@ const IGNORED: [&str; 13] = [
 pub(crate) fn run(args: &MountArgs) -> Outcome<ExitCode> {
     let source = Source::parse(&args.source)?;
     let how = options(args)?;
+    excluded(args, &source.fsname)?;
     mounts::require_fuse()?;
     let data = folder(&args.point)?;
     if args.fake {
@@ -92,8 +95,13 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
     let until = Instant::now() + retry(args)?;
     let how = How { tried_until: Some(until), ..how };
     let (told, mut said) = (stop.clone(), false);
+    let excluded = excluded(args, &source.fsname)?;
     let node = || loop {
         let refusal = match Node::remote(&source.mgs, &source.fsname, mounted.clone()) {
+            Ok(node) => {
+                node.devices().exclude(&excluded);
+                return Ok(node);
+            }
             Err(refusal) if refusal.may_pass && Instant::now() < until => refusal,
             other => return other,
         };
@@ -161,6 +169,15 @@ fn options(args: &MountArgs) -> Outcome<How> {
         match option {
             "direct_io" => how.direct_io = true,
             _ if minutes(option)?.is_some() => {}
+            // See `excluded`.
+            _ if option.starts_with(EXCLUDE) => {}
+            _ if option.starts_with("network=") => {
+                return Err(Refusal::new(
+                    format!("the option {option:?} is not supported"),
+                    "leave it out: servers are reached at the NIDs that they were started with \
+                     (sateen serve --nid), from the one that answers",
+                ));
+            }
             _ if known => {}
             "remount" => {
                 return Err(Refusal::new(
@@ -202,6 +219,31 @@ fn minutes(option: &str) -> Outcome<Option<u64>> {
             format!("give it minutes, 0 to {RETRY_MINUTES_MAX}: retry=5"),
         )),
     }
+}
+
+/// The OSTs that the mount shall not use.
+fn excluded(args: &MountArgs, fsname: &str) -> Outcome<Vec<u32>> {
+    let mut osts = Vec::new();
+    let options = args.options.iter().flat_map(|list| list.split(','));
+    for list in options.filter_map(|option| option.strip_prefix(EXCLUDE)) {
+        for name in list.split(':') {
+            let of = name.strip_prefix(fsname).and_then(|rest| rest.strip_prefix("-OST"));
+            let index = of.filter(|digits| digits.len() >= 4);
+            match index.and_then(|digits| u32::from_str_radix(digits, 16).ok()) {
+                Some(index) => osts.push(index),
+                None => {
+                    return Err(Refusal::new(
+                        format!("{name:?} is no OST of {fsname}"),
+                        format!(
+                            "name OSTs as lfs osts does, with colons between: \
+                             {EXCLUDE}{fsname}-OST0001:{fsname}-OST000a"
+                        ),
+                    ));
+                }
+            }
+        }
+    }
+    Ok(osts)
 }
 
 /// For how long a mount is tried whose servers do not answer: the last that is said counts.
@@ -272,6 +314,20 @@ mod tests {
     }
 
     #[test]
+    fn osts_are_excluded_by_their_names() {
+        let of = |options: &[&str]| excluded(&args(options), "scratch");
+        assert_eq!(of(&["ro"]), Ok(Vec::new()));
+        let all = ["ro,exclude=scratch-OST0001:scratch-OST000a", "exclude=scratch-OST0100"];
+        assert_eq!(of(&all), Ok(vec![1, 10, 256]));
+        assert!(options(&args(&all)).is_ok());
+        for bad in ["", "scratch", "OST0001", "other-OST0001", "scratch-MDT0000", "scratch-OST1"] {
+            let refused = of(&[&format!("exclude={bad}")]).unwrap_err();
+            assert!(refused.what.contains("no OST of scratch"), "{bad}: {}", refused.what);
+        }
+        assert!(of(&["exclude=scratch-OST0001:"]).is_err());
+    }
+
+    #[test]
     fn options_are_known_or_refused() {
         let how = options(&args(&["ro,noatime", "defaults,user,_netdev,direct_io"])).unwrap();
         assert!(how.flags.read_only && how.flags.noatime && how.direct_io);
@@ -287,6 +343,7 @@ mod tests {
             ("flock", "not supported yet"),
             ("noflock", "not supported yet"),
             ("remount", "cannot be given other options"),
+            ("network=tcp1", "not supported"),
             ("nosymfollow", "not supported"),
             ("lazytime", "not supported"),
             ("iversion", "not supported"),

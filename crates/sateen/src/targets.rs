@@ -285,7 +285,7 @@ fn make(data: &DataDir, target: Endpoint, template: &Label) -> Outcome<Target> {
     if being_made.exists() {
         fs::remove_dir_all(&being_made).map_err(|error| failed(&error))?;
     }
-    backend::make(&being_made, &label)?;
+    backend::make(&being_made, &label, "")?;
     fs::rename(&being_made, &path)
         .and_then(|()| sync_dir(data.path()))
         .map_err(|error| failed(&error))?;

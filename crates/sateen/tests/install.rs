@@ -27,6 +27,70 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Whether a program is there; CI must have it.
+fn has(program: &str, package: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    assert!(found || !ci, "CI must have {program} (Debian's package {package})");
+    if !found {
+        eprintln!("skipped: there is no {program}");
+    }
+    found
+}
+
+/// systemd takes every line of the unit for what is meant; it need not run for that.
+fn unit_is_right(unit: &str, dest: &Path) {
+    let share = dest.join("opt/sateen/share/man");
+    for page in unit.lines().find(|line| line.starts_with("Documentation=")).unwrap().split("man:")
+    {
+        let Some((name, section)) = page.trim().trim_end_matches(')').split_once('(') else {
+            continue;
+        };
+        let path = share.join(format!("man{section}/{name}.{section}"));
+        assert!(path.exists(), "the unit names {}", path.display());
+    }
+    if !has("systemd-analyze", "systemd") {
+        return;
+    }
+    let folder = dest.join("units");
+    fs::create_dir(&folder).unwrap();
+    let path = folder.join("sateen-target@.service");
+    let verify = |text: &str| {
+        fs::write(&path, text.replace("/opt/sateen/bin/sateen", BINARY)).unwrap();
+        let mut command = Command::new("systemd-analyze");
+        let output = command.args(["verify", "--man=no"]).arg(&path).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(verify(unit), (true, String::new()));
+    // It looks: a line that means nothing, and a value that means nothing.
+    let unknown = unit.replace("KillMode=", "KilMode=");
+    assert!(verify(&unknown).1.contains("KilMode"));
+    let nonsense = unit.replace("Type=notify", "Type=notified");
+    assert!(verify(&nonsense).1.contains("notified"));
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// The manual pages are set without a warning.
+fn pages_are_right(man: &Path) {
+    if !has("groff", "groff-base") {
+        return;
+    }
+    let set = |pages: &[PathBuf]| {
+        let mut command = Command::new("groff");
+        let output = command.args(["-ww", "-man", "-Tutf8", "-z"]).args(pages).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let mut pages = files(man);
+    pages.sort();
+    assert!(pages.len() > 50);
+    assert_eq!(set(&pages), (true, String::new()));
+    // It looks.
+    let bad = man.join("bad.1");
+    fs::write(&bad, ".TH bad 1\n.SH NAME\n.NOTHING\n").unwrap();
+    assert!(set(std::slice::from_ref(&bad)).1.contains("NOTHING"));
+    fs::remove_file(bad).unwrap();
+}
+
 #[test]
 fn what_is_installed_works_and_can_be_taken_away() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -70,7 +134,9 @@ fn what_is_installed_works_and_can_be_taken_away() {
     let unit = fs::read_to_string(at("/usr/lib/systemd/system/sateen-target@.service")).unwrap();
     assert!(unit.contains("ExecStart=/opt/sateen/bin/sateen serve"), "{unit}");
     assert!(!unit.contains("@BINDIR@") && unit.contains("Type=notify"));
+    unit_is_right(&unit, &dest);
     let share = at("/opt/sateen/share");
+    pages_are_right(&share.join("man"));
     for page in ["man1/sateen.1", "man1/sateen-serve.1", "man1/lfs.1", "man8/mount.sateen.8"] {
         let text = fs::read_to_string(share.join("man").join(page)).unwrap();
         assert!(text.contains(".TH"), "{page}");

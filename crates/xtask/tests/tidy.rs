@@ -168,6 +168,47 @@ fn the_map_of_the_tree_is_complete() {
     none(&broken);
 }
 
+/// Whether a source has a test of this name, also one that is declared in a list.
+fn has_test(text: &str, name: &str) -> bool {
+    let direct = text.split("#[test]\n").skip(1);
+    let listed = text.split("on_both!(").skip(1).filter_map(|list| list.split(");").next());
+    direct
+        .filter_map(|after| after.strip_prefix("fn "))
+        .any(|after| after.strip_prefix(name).is_some_and(|rest| rest.starts_with("()")))
+        || listed.flat_map(str::lines).any(|line| line.trim().trim_end_matches(',') == name)
+            && text.contains(&format!("\nfn {name}("))
+}
+
+#[test]
+fn every_row_of_the_semantics_has_a_test() {
+    let all = sources(&[".rs"]);
+    let exists = |test: &str| {
+        let Some((file, name)) = test.split_once("::") else { return false };
+        all.iter().any(|source| {
+            source.path.contains("/tests/")
+                && source.path.ends_with(&format!("/{file}.rs"))
+                && has_test(&source.text, name)
+        })
+    };
+    let text = read("docs/semantics.md");
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
+    let mut broken = Vec::new();
+    // The first is the header.
+    for row in rows.iter().skip(1) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [what, _, _, tests] = cells[..] else {
+            broken.push(format!("docs/semantics.md: no four cells: {row}"));
+            continue;
+        };
+        let tests: Vec<&str> = tests.split(", ").map(|test| test.trim_matches('`')).collect();
+        for test in tests.into_iter().filter(|test| !exists(test)) {
+            broken.push(format!("docs/semantics.md: {what}: no test {test:?}"));
+        }
+    }
+    none(&broken);
+    assert!(rows.len() > 40, "rows were found");
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
     let mut broken = Vec::new();

@@ -6,6 +6,7 @@ use sateen_types::{Attr, Errno, Fid, FileKind, Result};
 use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, SetAttr, SizeReport};
 
 use super::Known;
+use super::data::Alone;
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::locks::Access;
@@ -155,8 +156,9 @@ impl Client {
         };
         let used = if data && kind == FileKind::Regular {
             let used = self.use_data(&inode, Access::Write, None).await?;
+            let alone = if set.size.is_some() { Some(Alone::begin(&inode).await?) } else { None };
             self.tell_size(&inode).await?;
-            Some(used)
+            Some((alone, used))
         } else {
             None
         };

@@ -56,6 +56,39 @@ impl Drop for Writing<'_> {
     }
 }
 
+/// Nobody here writes to an inode: its size is being set. A kernel lets a truncate wait for writes
+/// and writes for a truncate, but for calls that were given up and go on all the same. A write
+/// beside it would have the file as long again as it was.
+pub(super) struct Alone<'a>(&'a Inode);
+
+impl<'a> Alone<'a> {
+    /// Waits for the writes under way. From then on nobody begins to write.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(super) async fn begin(inode: &'a Inode) -> Result<Alone<'a>> {
+        until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| {
+                if state.emptying || state.writing > 0 {
+                    return patience::is_over().then_some(Err(Errno::EINTR));
+                }
+                state.emptying = true;
+                Some(Ok(()))
+            },
+        )
+        .await?;
+        Ok(Alone(inode))
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.update(|state| state.emptying = false);
+    }
+}
+
 /// The right to append to an inode; given back on drop.
 struct Turn<'a>(&'a Inode);
 

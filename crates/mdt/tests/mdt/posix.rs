@@ -531,3 +531,47 @@ fn names_with_one_hash_live_side_by_side() {
     }
     finish(world);
 }
+
+#[test]
+fn names_have_the_time_of_the_mdt_and_data_that_of_who_wrote_it() {
+    let mut world = World::with_clients(2);
+    // The writer's clock is far behind.
+    let written = Timespec { sec: 5, nsec: 0 };
+    world.now.wall_ns = 1_000_000_000_000;
+    let now = |world: &World| Timespec::from_ns(world.now.wall_ns);
+    let (made, open_id) = world.creat(A, ROOT, "f", Ibits::META.union(Ibits::DATA));
+    let fid = made.grants.iter().next().unwrap().fid;
+    let attr = world.stat(B, fid);
+    assert_eq!((attr.mtime, attr.ctime), (now(&world), now(&world)));
+    assert_eq!(world.stat(B, ROOT).mtime, now(&world));
+    world.now.wall_ns += 1_000_000_000_000;
+    let read = Timespec { sec: 9_999, nsec: 0 };
+    let report = SizeReport { size: 5, blocks: 8, mtime: Some(written), atime: Some(read) };
+    world.close(A, fid, open_id, Some(report));
+    let attr = world.stat(B, fid);
+    assert_eq!((attr.mtime, attr.atime), (written, read));
+    world.now.wall_ns += 1_000_000_000_000;
+    let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    world.ok(A, MdtRequest::SetAttr { fid, set, cred: Cred::default() });
+    let attr = world.stat(B, fid);
+    assert_eq!((attr.mtime, attr.ctime), (written, now(&world)));
+    finish(world);
+}
+
+#[test]
+fn what_a_kernel_has_allowed_is_not_checked_again() {
+    let mut world = World::with_clients(1);
+    let mut request = world.create_request(A, ROOT, "d", 0o040_700);
+    let MdtRequest::Create { cred, .. } = &mut request else { panic!() };
+    *cred = Cred::default();
+    let MdtReply::Created { attr, .. } = world.ok(A, request) else { panic!() };
+    assert_eq!((attr.uid, attr.mode), (0, 0o040_700));
+    // Others than root have no way into that; their mount's kernel knows.
+    let f = world.mknod(A, attr.fid, "f");
+    assert_eq!(world.stat(A, f).uid, 1000);
+    let cred = Cred { uid: 1000, gid: 1000, umask: 0 };
+    let set = SetAttr { mode: Some(0o777), ..SetAttr::default() };
+    world.ok(A, MdtRequest::SetAttr { fid: attr.fid, set, cred });
+    world.ok(A, World::unlink_request(attr.fid, "f", false));
+    finish(world);
+}

@@ -1,7 +1,8 @@
 //! A target's store on the disk: making a new one, and opening one with what its journal
 //! holds beyond its index.
 
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +23,9 @@ use crate::targets::Target;
 const JOURNAL_SEGMENTS_KEPT: u64 = 4;
 /// So does one that finds more than one, where the disk has room for fewer than these.
 const ROOM_FOR_SEGMENTS: u64 = 8;
+
+/// The file in a target's folder with the parameters that it was made with, until the MGS has them.
+pub(crate) const PARAMS: &str = "params";
 
 /// An open store.
 pub(crate) struct Opened {
@@ -67,7 +71,7 @@ fn sizes(target: Endpoint) -> Sizes {
 }
 
 /// Makes the folder of a new target, with its label last, all durable.
-pub(crate) fn make(path: &Path, label: &Label) -> Outcome<()> {
+pub(crate) fn make(path: &Path, label: &Label, params: &str) -> Outcome<()> {
     let failed = |error: &dyn std::fmt::Display| refuse("make", path, error);
     let folder = TargetFolder::open(path).map_err(|error| failed(&error))?;
     let options = sizes(label.target).journal;
@@ -77,13 +81,31 @@ pub(crate) fn make(path: &Path, label: &Label) -> Outcome<()> {
             other => failed(&other),
         }
     })?;
+    let io = |error| Refusal::io(format!("make {}", path.display()), &error);
     if matches!(label.target, Endpoint::Ost(_)) {
-        DiskObjects::create(&folder.objects())
-            .map_err(|error| Refusal::io(format!("make {}", path.display()), &error))?;
+        DiskObjects::create(&folder.objects()).map_err(io)?;
     }
-    folder
-        .set_label(&label.encode())
-        .map_err(|error| Refusal::io(format!("make {}", path.display()), &error))
+    if !params.is_empty() {
+        let mut file = File::create(path.join(PARAMS)).map_err(io)?;
+        file.write_all(params.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
+    }
+    // The last of all, with which the folder is synced.
+    folder.set_label(&label.encode()).map_err(io)
+}
+
+/// The parameters, one a line, that a target was made with and the MGS has not got yet.
+pub(crate) fn params(path: &Path) -> io::Result<Vec<String>> {
+    match fs::read_to_string(path.join(PARAMS)) {
+        Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The MGS has got the parameters.
+pub(crate) fn forget_params(path: &Path) -> io::Result<()> {
+    fs::remove_file(path.join(PARAMS))?;
+    File::open(path)?.sync_all()
 }
 
 /// Why a store was not opened.

@@ -11,7 +11,7 @@ use sateen_ost::{OST_STATS, Ost};
 use sateen_reactor::TargetHost;
 use sateen_target::Service;
 use sateen_types::units::KIB;
-use sateen_types::{ClientId, Endpoint, Nid, StatName, Stats};
+use sateen_types::{ClientId, Endpoint, Name, Nid, StatName, Stats};
 use sateen_wire::{ParamInfo, StatFs};
 
 use super::network::Network;
@@ -29,6 +29,8 @@ pub(crate) struct Devices {
     mgc: Mutex<Option<Device>>,
     /// What was set for good: also for whoever comes later.
     kept: Mutex<Vec<ParamInfo>>,
+    /// What holds for this process alone, whatever is set for good: which OSTs it leaves alone.
+    own: Mutex<Vec<ParamInfo>>,
     /// The parameters that were there when that was applied.
     known: Mutex<BTreeSet<String>>,
 }
@@ -124,7 +126,7 @@ impl Devices {
         let before = core::mem::replace(&mut *lock(&self.kept), params.clone());
         let all = self.params();
         for info in params.iter().filter(|info| !before.contains(info)) {
-            apply_to(info, &all, |_| true);
+            apply_to(info, &all, |name| !self.is_own(name));
         }
         self.apply();
     }
@@ -135,9 +137,28 @@ impl Devices {
         let all = self.params();
         let mut known = lock(&self.known);
         for info in &kept {
-            apply_to(info, &all, |name| !known.contains(name));
+            apply_to(info, &all, |name| !known.contains(name) && !self.is_own(name));
+        }
+        for info in lock(&self.own).clone() {
+            apply_to(&info, &all, |name| !known.contains(name));
         }
         *known = all.iter().map(|param| param.name.clone()).collect();
+    }
+
+    fn is_own(&self, name: &str) -> bool {
+        let fits_one =
+            |info: &ParamInfo| fits(&String::from_utf8_lossy(info.name.as_bytes()), name);
+        lock(&self.own).iter().any(fits_one)
+    }
+
+    /// Mounts of this process do not use these OSTs, also those that come to be.
+    pub(crate) fn exclude(&self, osts: &[u32]) {
+        let param = |ost: &u32| {
+            let name = format!("osc.*-{}-osc-*.active", Endpoint::Ost(*ost));
+            let name = Name::new(name.as_bytes()).ok()?;
+            Some(ParamInfo { name, value: Name::new(b"0").ok()? })
+        };
+        *lock(&self.own) = osts.iter().filter_map(param).collect();
     }
 }
 

@@ -21,10 +21,10 @@ use sateen_mdt::{CALLBACK_LIMIT_NS, Mdt};
 use sateen_mgs::FileSystem;
 use sateen_reactor::TargetHost;
 use sateen_target::{COMPAT_REPLACES, Label};
-use sateen_types::{Endpoint, NIDS_MAX, Nid, Nids};
+use sateen_types::{Endpoint, NIDS_MAX, Name, Nid, Nids};
 use sateen_wire::TargetInfo;
 
-use super::backend::Opened;
+use super::backend::{self, Opened};
 use super::devices::Devices;
 use super::mgc::{Config, Mgc, Stop};
 use super::network::{self, Network};
@@ -73,6 +73,39 @@ fn all_of(nids: &[Nid]) -> Outcome<Nids> {
             format!("give at most {NIDS_MAX} with --nid"),
         )
     })
+}
+
+/// Has the MGS keep the parameters that targets were made with. What it does not take is tried
+/// again at the next start: a target is served without them, too.
+fn hand_over_params(targets: &[Target], mgc: &mut Mgc) {
+    for target in targets {
+        let what = target.label.target;
+        let params = match backend::params(&target.path) {
+            Ok(params) if params.is_empty() => continue,
+            Ok(params) => params,
+            Err(error) => {
+                tracing::warn!(target_name = %what, %error, "cannot read its parameters");
+                continue;
+            }
+        };
+        let kept = params.iter().try_for_each(|param| {
+            let (name, value) = param.split_once('=').unwrap_or((param, ""));
+            let text = |text: &str| {
+                Name::new(text.as_bytes()).map_err(|_| Refusal::new("it is damaged", "set it"))
+            };
+            mgc.set_param(text(name)?, Some(text(value)?), MOUNT_PATIENCE)?;
+            tracing::info!(target_name = %what, param, "the MGS keeps it");
+            Ok(())
+        });
+        let kept: Outcome<()> = kept;
+        let forgotten = match kept {
+            Ok(()) => backend::forget_params(&target.path).map_err(|error| error.to_string()),
+            Err(refusal) => Err(refusal.what),
+        };
+        if let Err(why) = forgotten {
+            tracing::warn!(target_name = %what, why, "its parameters are to be set again");
+        }
+    }
 }
 
 fn osts(targets: &[TargetInfo]) -> Vec<u32> {
@@ -166,6 +199,7 @@ impl Node {
         }
         node.start_those(&mut opened, &[], |target| matches!(target, Endpoint::Ost(_)))?;
         mgc.register(&targets, reached, None)?;
+        hand_over_params(&targets, &mut mgc);
         let config = mgc.config(None)?;
         set_routes(&network, &config);
         node.start_those(&mut opened, &osts(&config.targets), |_| true)?;

@@ -26,6 +26,7 @@ use crate::rig::{Rig, Servers, on_both};
 on_both!(
     locks_hold_among_the_programs_of_one_mount,
     numbers_and_sizes,
+    a_file_ends_where_the_disks_below_end_it,
     attributes_of_a_file,
     what_has_no_effect_on_a_mount,
     what_is_not_there,
@@ -111,6 +112,60 @@ fn numbers_and_sizes(servers: Servers) {
     rig.end();
 }
 
+/// What calls say that would write one byte at this offset, each of a file of its own kind: a
+/// write, an allocation, and a copy within the file.
+fn at_the_end(file: &File, offset: u64) -> [Result<(), Option<i32>>; 3] {
+    let flags = rustix::fs::FallocateFlags::empty();
+    let copy = |to: &mut u64| rustix::fs::copy_file_range(file, Some(&mut 0), file, Some(to), 1);
+    let errno = |error: Errno| Some(error.raw_os_error());
+    [
+        file.write_at(b"x", offset).map(drop).map_err(|error| error.raw_os_error()),
+        rustix::fs::fallocate(file, flags, offset, 1).map_err(errno),
+        copy(&mut { offset }).map(drop).map_err(errno),
+    ]
+}
+
+fn a_file_ends_where_the_disks_below_end_it(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-end", 2, false) else { return };
+    let below = read_write(&rig.local().join("file"));
+    below.write_all_at(b"begin", 0).unwrap();
+    // The first offset at which nothing can be written any more.
+    let (mut fits, mut beyond) = (0, i64::MAX as u64);
+    while fits + 1 < beyond {
+        let middle = fits + (beyond - fits) / 2;
+        match below.set_len(middle + 1) {
+            Ok(()) => fits = middle,
+            Err(_) => beyond = middle,
+        }
+    }
+    below.set_len(5).unwrap();
+    let make = |stripes: &str| {
+        let path = rig.mnt().join(format!("stripes{stripes}"));
+        ok(Command::new(BINARY).args(["lfs", "setstripe", "-c", stripes]).arg(&path));
+        let file = read_write(&path);
+        file.write_all_at(b"begin", 0).unwrap();
+        (file, path)
+    };
+    let (one, path) = make("1");
+    let last = i64::MAX as u64;
+    for offset in [fits, beyond, beyond.saturating_add(1 << 30).min(last - 1), last - 1, last] {
+        assert_eq!(at_the_end(&one, offset), at_the_end(&below, offset), "{offset} of {fits}");
+        let there = fs::metadata(rig.mounts()[1].join(path.file_name().unwrap())).unwrap();
+        assert_eq!(there.len(), fits + 1, "{offset}");
+    }
+    // Two stripes hold twice as much; only a truncate looks at no disk.
+    if beyond < 1 << 60 {
+        let (two, _) = make("2");
+        two.write_all_at(b"x", beyond).unwrap();
+        assert_eq!(at_the_end(&two, 3 * beyond), [Err(Some(27)); 3]);
+        assert_eq!(two.metadata().unwrap().len(), beyond + 1);
+        assert_eq!(below.set_len(beyond + 1).unwrap_err().raw_os_error(), Some(27));
+        one.set_len(beyond + 1).unwrap();
+    }
+    drop((one, below));
+    rig.end();
+}
+
 fn attributes_of_a_file(servers: Servers) {
     let Some(rig) = Rig::start(servers, "row-attributes", 2, false) else { return };
     let path = rig.mnt().join("file");
@@ -170,7 +225,17 @@ fn what_is_not_there(servers: Servers) {
     file.write_at(&[7; 1 << 20], 0).unwrap();
     let clone = read_write(&rig.mnt().join("clone"));
     assert_eq!(rustix::fs::ioctl_ficlone(&clone, &file), Err(Errno::OPNOTSUPP));
+    let copied = rustix::fs::copy_file_range(&file, Some(&mut 5), &clone, Some(&mut 7), 100_000);
+    assert_eq!(copied, Ok(100_000));
+    assert_eq!(fs::read(rig.mnt().join("clone")).unwrap(), [vec![0; 7], vec![7; 100_000]].concat());
     assert_eq!(rustix::fs::ioctl_getflags(&file), Err(Errno::NOTTY));
+    // FS_IOC_FSGETXATTR, which tells of a project.
+    let script = "open(my $f, '<', $ARGV[0]) or die; my $attr = pack('x28'); \
+                  print ioctl($f, 0x801C581F, $attr) ? 'told' : $!";
+    let mut perl = Command::new("perl");
+    let output = perl.args(["-e", script]).arg(rig.mnt().join("file")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "Inappropriate ioctl for device", "{output:?}");
     for mode in
         [rustix::fs::FallocateFlags::COLLAPSE_RANGE, rustix::fs::FallocateFlags::INSERT_RANGE]
     {
@@ -339,6 +404,36 @@ fn the_atime_of_a_directory_is_seen_elsewhere(servers: Servers) {
     rig.end();
 }
 
+/// Waits for changes of a file, which come by another mount, and by this one.
+const FANOTIFY: &str = r#"
+my ($here, $there) = @ARGV;
+my ($init, $mark) = `uname -m` =~ /x86_64/ ? (300, 301) : (262, 263);
+my $watch = syscall($init, 2, 0);
+$watch >= 0 or die "fanotify_init: $!";
+syscall($mark, $watch, 1, 2, -100, $here) == 0 or die "fanotify_mark: $!";
+open(my $events, '<&=', $watch) or die;
+for (['there', $there], ['here', $here]) {
+    open(my $f, '>>', $_->[1]) or die "open: $!";
+    syswrite($f, 'more') == 4 or die "write: $!";
+    close($f) or die "close: $!";
+    print "$_->[0]: ", (sysread($events, my $event, 4096) ? 'heard' : 'nothing'), "\n";
+}
+"#;
+
+/// Holds a lease of a file for reading while somebody opens it for writing: by another mount, and
+/// by this one. F_SETLEASE and F_GETLEASE are 1024 and 1025.
+const LEASE: &str = r#"
+use Fcntl;
+my ($here, $there, $told) = @ARGV;
+$SIG{IO} = sub { $told = 1 };
+sysopen(my $held, $here, O_RDONLY) or die "open: $!";
+fcntl($held, 1024, F_RDLCK) or die "lease: $!";
+for (['there', $there], ['here', $here]) {
+    my $opened = sysopen(my $f, $_->[1], O_WRONLY | O_NONBLOCK) ? 'opened' : 'refused';
+    print "$_->[0]: $opened, ", ($told ? 'told' : 'held'), "\n";
+}
+"#;
+
 fn what_one_kernel_knows_no_other_hears_of(servers: Servers) {
     let Some(rig) = Rig::start(servers, "row-kernel", 2, false) else { return };
     let (here, there) = (rig.mnt(), &rig.mounts()[1]);
@@ -360,6 +455,15 @@ fn what_one_kernel_knows_no_other_hears_of(servers: Servers) {
     assert_eq!(events.next().unwrap_err(), Errno::AGAIN);
     File::create(here.join("here")).unwrap();
     assert_eq!(events.next().unwrap().file_name().unwrap().to_bytes(), b"here");
+    for (script, said) in [
+        (FANOTIFY, "there: nothing\nhere: heard\n"),
+        (LEASE, "there: opened, held\nhere: refused, told\n"),
+    ] {
+        fs::write(here.join("file"), b"content").unwrap();
+        let files = [here, there.as_path()].map(|mount| mount.join("file"));
+        let output = Command::new("perl").args(["-e", script]).args(files).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), said, "{output:?}");
+    }
     rig.end();
 }
 
@@ -378,6 +482,16 @@ fn a_mount_is_what_the_kernel_takes_it_for(servers: Servers) {
     );
     assert!(remount("remount,rw").status.success());
     fs::write(&path, b"again").unwrap();
+    // What only the mount's process decides has no effect.
+    let line = || {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        mounts.lines().find(|line| line.split(' ').nth(4) == Some(point)).unwrap().to_owned()
+    };
+    let before = line();
+    let output = remount("remount,direct_io");
+    assert_eq!(line(), before, "{output:?}");
+    assert!(remount("remount,noexec").status.success());
+    assert!(line().split(' ').nth(5).unwrap().contains("noexec"));
     // FS_IOC_FIEMAP, with room for no extent; ENOTTY or EOPNOTSUPP.
     let script = "open(my $f, '<', $ARGV[0]) or die; my $map = pack('QQLLLL', 0, ~0, 0, 0, 0, 0); \
                   print ioctl($f, 0xC020660B, $map) ? 'mapped' : $! + 0";
@@ -441,6 +555,20 @@ fn sent(mnt: &Path, kind: &str) -> u64 {
     lines.filter(|words| words[0] == kind).map(|words| words[1].parse::<u64>().unwrap()).sum()
 }
 
+/// Loads from the beginning of a file and stores behind it, ten times, through a shared mapping of
+/// a descriptor that is open for writing.
+const MAPPED: &str = r#"
+my ($map, $read, $write) = `uname -m` =~ /x86_64/ ? (9, 0, 1) : (222, 63, 64);
+open(my $f, '+<', $ARGV[0]) or die "open: $!";
+my $at = syscall($map, 0, 4096, 3, 1, fileno($f), 0);
+$at > 0 or die "mmap: $!";
+pipe(my $out, my $in) or die;
+for (1 .. 10) {
+    syscall($write, fileno($in), $at, 10) == 10 or die "load: $!";
+    syscall($read, fileno($out), $at + 100, 10) == 10 or die "store: $!";
+}
+"#;
+
 #[test]
 fn who_writes_goes_past_the_page_cache() {
     if !can_mount() {
@@ -470,6 +598,16 @@ fn who_writes_goes_past_the_page_cache() {
         (0..10).for_each(|_| both.read_exact_at(&mut buffer, 0).unwrap());
     });
     assert_eq!(reads, 10, "and what is read by a descriptor that is open for writing");
+    // Mappings use it, also those of whoever writes.
+    let mut mapping = || {
+        let output = Command::new("perl").args(["-e", MAPPED]).arg(&path).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let mut writes = 0;
+    let reads = count("ost_read", &mut || writes = count("ost_write", &mut mapping));
+    assert!(reads <= 1 && writes <= 1, "{reads} {writes}: of twenty loads and stores");
+    let content = fs::read(&path).unwrap();
+    assert_eq!(content[100..110], content[..10], "what was stored is there");
     drop((appending, both));
     let reading = File::open(&path).unwrap();
     let reads = count("ost_read", &mut || {

@@ -10,8 +10,10 @@ mod many;
 mod mdts;
 mod mount8;
 mod nids;
+mod options;
 mod refusals;
 mod rounds;
+mod rows;
 mod waiting;
 
 use std::fs::{self, File};

@@ -143,10 +143,10 @@ fn the_mgs_is_found_behind_addresses_where_it_is_not() {
 }
 
 /// A network of its own, as long as its process lives.
-struct Network(Child);
+pub(crate) struct Network(Child);
 
 impl Network {
-    fn new() -> Network {
+    pub(crate) fn new() -> Network {
         let hold = "ip link set lo up && echo ready && exec sleep infinity";
         let mut command = Command::new("unshare");
         command.args(["--net", "sh", "-c", hold]);
@@ -157,15 +157,20 @@ impl Network {
         Network(child)
     }
 
+    /// The process that holds it.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// The same command, in there.
-    fn inside(&self, command: &Command) -> Command {
+    pub(crate) fn inside(&self, command: &Command) -> Command {
         let mut inside = Command::new("nsenter");
         inside.arg(format!("--net=/proc/{}/ns/net", self.0.id()));
         inside.arg(command.get_program()).args(command.get_args());
         inside
     }
 
-    fn ip(&self, args: &[&str]) {
+    pub(crate) fn ip(&self, args: &[&str]) {
         ok(&mut self.inside(Command::new("ip").args(args)));
     }
 }
@@ -177,7 +182,7 @@ impl Drop for Network {
     }
 }
 
-fn has_ip() -> bool {
+pub(crate) fn has_ip() -> bool {
     let found = Command::new("ip").arg("-V").output().is_ok();
     let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
     assert!(found || !ci, "CI must have ip");

@@ -20,7 +20,7 @@ const EINTR: i32 = 4;
 
 /// A program that handles SIGINT and SIGUSR1 without restarting calls, makes one call, and ends
 /// with its errno.
-fn call(call: &str, path: &Path) -> Child {
+pub(crate) fn call(call: &str, path: &Path) -> Child {
     let script = format!(
         "use Fcntl; my ($f, $b); $SIG{{INT}} = sub {{}}; $SIG{{USR1}} = sub {{}}; \
          $| = 1; print \"ready\\n\"; {call} or exit($! + 0); exit 99"
@@ -34,19 +34,19 @@ fn call(call: &str, path: &Path) -> Child {
     child
 }
 
-fn signal(child: &Child, signal: Signal) {
+pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-fn stop(server: &Server) {
+pub(crate) fn stop(server: &Server) {
     kill_process(server.pid(), Signal::STOP).unwrap();
 }
 
-fn go_on(server: &Server) {
+pub(crate) fn go_on(server: &Server) {
     kill_process(server.pid(), Signal::CONT).unwrap();
 }
 
-fn end(mut child: Child, what: &str) -> ExitStatus {
+pub(crate) fn end(mut child: Child, what: &str) -> ExitStatus {
     let mut status = None;
     until(what, || {
         status = child.try_wait().unwrap();
@@ -55,7 +55,7 @@ fn end(mut child: Child, what: &str) -> ExitStatus {
     status.unwrap()
 }
 
-fn is_waiting(child: &mut Child) -> bool {
+pub(crate) fn is_waiting(child: &mut Child) -> bool {
     std::thread::sleep(A_WHILE);
     child.try_wait().unwrap().is_none()
 }
