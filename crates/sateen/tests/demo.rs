@@ -31,7 +31,9 @@ impl Demo {
         fs::create_dir(&scratch).unwrap();
         let said = File::create(scratch.join("said")).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let script = Command::new("bash")
+        // Who runs the tests in the background has them ignore SIGINT, and all that they start.
+        let script = Command::new("env")
+            .args(["--default-signal=INT", "bash"])
             .arg(root.join("scripts/demo.sh"))
             .env("DEMO_FOLDER", scratch.join("demo"))
             .env("DEMO_PROGRAMS", Path::new(BINARY).parent().unwrap())
