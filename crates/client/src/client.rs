@@ -34,7 +34,7 @@ const FORGET_NS: u64 = 1_000_000_000;
 /// Stamps for inodes that were dropped.
 const DROPPED_PLACES: usize = 256;
 /// How long a client that goes waits for targets to hear its goodbye: 5 s for the OSTs, and as
-/// long again for the others. One that hears none evicts it when somebody wants its locks.
+/// long again for the others; and before that as long for the MDTs to hear of sizes. One that hears none evicts it when somebody wants its locks.
 const GOODBYE_NS: u64 = 5_000_000_000;
 /// Inodes looked at in one tick: the search holds up the others for some 10 µs.
 const SCRUB_MAX: usize = 1024;
@@ -286,11 +286,37 @@ impl Client {
     /// Gives everything back and closes the connections. Files that are still open are lost.
     pub async fn unmount(self: &Arc<Client>) {
         self.stopped.store(true, Ordering::Relaxed);
+        // Nobody has waited for the closes.
+        self.not_longer_than(GOODBYE_NS, self.tell_all_sizes()).await;
         let is_ost = |target: Endpoint| matches!(target, Endpoint::Ost(_));
         // The OSTs before the MDTs: those give the locks to others at once.
         self.say_goodbye(self.imports_of(is_ost)).await;
         self.say_goodbye(self.imports_of(|target| !is_ost(target))).await;
         self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells the MDTs of everything written that they have not heard of, and waits for what is on
+    /// its way: each of them in turn, beside the others.
+    async fn tell_all_sizes(self: &Arc<Client>) {
+        let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
+        let mut by_mdt: BTreeMap<u32, Vec<Arc<Inode>>> = BTreeMap::new();
+        for inode in inodes {
+            if lock(&inode.state).is_untold() {
+                by_mdt.entry(seq::mdt_of(inode.fid.seq)).or_default().push(inode);
+            }
+        }
+        let tells = by_mdt.into_values().map(|inodes| {
+            let tells: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
+                Box::pin(async move {
+                    for inode in inodes {
+                        if let Err(error) = self.tell_size(&inode).await {
+                            tracing::debug!(fid = %inode.fid, %error, "a size was not told");
+                        }
+                    }
+                });
+            tells
+        });
+        join_all(tells.collect()).await;
     }
 
     /// To all of these at once; those that do not hear it are not waited for long.

@@ -213,12 +213,16 @@ impl Inode {
 impl InodeState {
     /// Whether data was written that may not be durable, or of which the MDT may not know.
     pub(crate) fn is_unsaved(&self) -> bool {
-        let told = self.unreported_mtime.is_none() && !self.reporting;
-        !told || !self.unsynced.is_empty() || self.loss != Loss::None || self.syncing
+        self.is_untold() || !self.unsynced.is_empty() || self.loss != Loss::None || self.syncing
     }
 
     /// The MDT has forgotten this client.
     pub(crate) fn forgotten(&mut self) {
+    /// Whether data was written of which the MDT may not know.
+    pub(crate) fn is_untold(&self) -> bool {
+        self.unreported_mtime.is_some() || self.reporting
+    }
+
         (self.unreported_mtime, self.unreported_atime) = (None, None);
         self.commit_before_write = 0;
         self.doubtful = true;

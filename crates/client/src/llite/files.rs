@@ -401,7 +401,8 @@ impl Client {
     pub async fn close(self: &Arc<Client>, handle: u64) -> Result<()> {
         let era = self.era();
         let Some(file) = lock(&self.files).remove(&handle) else { return Err(Errno::EBADF) };
-        let closed = self.close_file(&file, era).await;
+        // The handle is gone, and with it whoever else could say so to the MDT.
+        let closed = to_the_end(self.close_file(&file, era)).await;
         // The kernel may have forgotten the inode meanwhile, because it waits for no close.
         let inode = file.inode.clone();
         drop(file);
