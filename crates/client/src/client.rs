@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result, seq};
@@ -548,16 +548,28 @@ impl Client {
     }
 
     /// Connects once the kernel has forgotten the names, and what it knows of these inodes.
-    /// Their pages may be waiting for reads that wait for the connection: not for long.
-    fn connect_without(self: &Arc<Client>, stale: Vec<Fid>, imports: Vec<Arc<Import>>) {
+    /// Their pages may be waiting for reads that wait for the connection, and one of which it has
+    /// yet to hear may never get there: not for long.
+    fn connect_without(
+        self: &Arc<Client>,
+        stale: Vec<(Fid, Weak<Inode>)>,
+        imports: Vec<Arc<Import>>,
+    ) {
         let (client, port) = (self.clone(), self.port.clone());
         self.port.spawn(Box::pin(async move {
             port.invalidate(KernelInval::Names).await;
-            for fid in &stale {
-                port.invalidate(KernelInval::Attr(fid.ino())).await;
-            }
-            let pages = stale.iter().map(|fid| port.invalidate(KernelInval::Data(fid.ino())));
-            client.not_longer_than(FORGET_NS, join_all(pages.collect())).await;
+            let forgets = stale.iter().map(|(fid, inode)| {
+                // Whoever drops it meanwhile is not kept from it.
+                let gone = || inode.upgrade().is_none_or(|i| lock(&i.state).lookups == 0);
+                let (client, ino) = (&client, fid.ino());
+                let forgets: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
+                    Box::pin(async move {
+                        client.invalidate_unless(KernelInval::Attr(ino), gone).await;
+                        client.invalidate_unless(KernelInval::Data(ino), gone).await;
+                    });
+                forgets
+            });
+            client.not_longer_than(FORGET_NS, join_all(forgets.collect())).await;
             for import in imports {
                 import.connect(port.as_ref());
             }
@@ -584,7 +596,7 @@ impl Client {
 
     /// All locks are void, and so are the opens: files that are open answer `EIO` from now on.
     /// Those of one MDT, or all. Returns the inodes of which the kernel may know something.
-    fn drop_everything(self: &Arc<Client>, mdt: Option<u32>) -> Vec<Fid> {
+    fn drop_everything(self: &Arc<Client>, mdt: Option<u32>) -> Vec<(Fid, Weak<Inode>)> {
         let concerned = |fid: Fid| mdt.is_none_or(|mdt| mdt == seq::mdt_of(fid.seq));
         self.fids.forget();
         self.loses_opens(mdt);
@@ -608,7 +620,7 @@ impl Client {
                 held
             });
             if held {
-                stale.push(inode.fid);
+                stale.push((inode.fid, Arc::downgrade(&inode)));
             }
         }
         stale
