@@ -126,6 +126,8 @@ pub(crate) struct InodeState {
     pub(crate) opens: u32,
     pub(crate) write_opens: u32,
     pub(crate) exec_opens: u32,
+    /// Those for reading as well: only these can be mapped to store.
+    pub(crate) map_opens: u32,
     /// References of the kernel.
     pub(crate) lookups: u64,
     /// The transno that must be durable before the first write.

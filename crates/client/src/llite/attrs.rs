@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use sateen_types::{Attr, Errno, Fid, FileKind, Result};
-use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, SetAttr, SizeReport};
+use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, SetAttr, SizeReport, TimeSet};
 
 use super::Known;
+use super::data::Cutting;
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::locks::Access;
@@ -153,13 +154,18 @@ impl Client {
             Some(kind) => kind,
             None => self.fetch_attr(fid).await?.0.kind(),
         };
-        let used = if data && kind == FileKind::Regular {
-            let used = self.use_data(&inode, Access::Write, None).await?;
+        let (mut used, mut cutting) = (None, None);
+        if data && kind == FileKind::Regular {
+            used = Some(self.use_data(&inode, Access::Write, None).await?);
+            if set.size.is_some() {
+                // What a write that ends behind the cut would say of the size undoes it.
+                cutting = Some(Cutting::begin(&inode).await?);
+                self.writes_end(&inode).await;
+            } else {
+                self.flush_for(&inode, set.mtime).await;
+            }
             self.tell_size(&inode).await?;
-            Some(used)
-        } else {
-            None
-        };
+        }
         let request = MdtRequest::SetAttr { fid, set, cred };
         let answer = self.mdt_unless_it_runs(fid, request).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
@@ -172,6 +178,7 @@ impl Client {
         drop(used);
         {
             let mut state = lock(&inode.state);
+        drop(cutting);
             if let Some(attr) = state.cached() {
                 return Ok(Known { attr, held: state.tell() });
             }
@@ -182,6 +189,15 @@ impl Client {
     /// Tells the MDT what this client has written, keeping the lock.
     pub(crate) async fn tell_size(&self, inode: &Inode) -> Result<()> {
         let fid = inode.fid;
+    /// What was stored through a mapping before the mtime is set must not set it afterwards.
+    async fn flush_for(&self, inode: &Inode, mtime: Option<TimeSet>) {
+        let stored = lock(&inode.state).map_opens > 0;
+        if stored && matches!(mtime, Some(TimeSet::At(_))) {
+            // The kernel writes what is dirty before it drops it.
+            self.port.invalidate(KernelInval::Data(inode.fid.ino())).await;
+        }
+    }
+
         let era = self.era();
         let Some(report) = inode.next_report().await else { return Ok(()) };
         let tell = MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 };

@@ -56,6 +56,37 @@ impl Drop for Writing<'_> {
     }
 }
 
+/// Nobody begins to write while a file is being cut; over on drop.
+pub(super) struct Cutting<'a>(&'a Inode);
+
+impl<'a> Cutting<'a> {
+    /// Waits until nobody else is cutting it.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(super) async fn begin(inode: &'a Inode) -> Result<Cutting<'a>> {
+        until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| {
+                if state.emptying {
+                    return patience::is_over().then_some(Err(Errno::EINTR));
+                }
+                state.emptying = true;
+                Some(Ok(()))
+            },
+        )
+        .await?;
+        Ok(Cutting(inode))
+    }
+}
+
+impl Drop for Cutting<'_> {
+    fn drop(&mut self) {
+        self.0.update(|state| state.emptying = false);
+    }
+}
+
 /// The right to append to an inode; given back on drop.
 struct Turn<'a>(&'a Inode);
 

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sateen_client::OpenHow;
-use sateen_types::{Errno, Layout};
-use sateen_wire::{Ibits, LockMode, MdtReply, MdtRequest, OstRequest, Request, SetAttr};
+use sateen_client::{KernelInval, OpenHow};
+use sateen_types::{Errno, Fid, Layout, Timespec};
+use sateen_wire::{
+    Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request,
+    SetAttr, TimeSet,
+};
 
 use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
 
@@ -220,7 +223,7 @@ fn the_times_of_what_was_renamed_are_asked_for_anew() {
     let rig = Rig::mounted();
     known(&rig, &[grant(1, LockMode::Pr, META), grant(2, LockMode::Pr, DATA)], 4);
     let client = rig.client.clone();
-    let root = sateen_types::Fid::ROOT;
+    let root = Fid::ROOT;
     let mut rename = rig.start(async move {
         client.rename((root, b"old"), (root, b"new"), sateen_wire::RenameFlags::default()).await
     });
@@ -361,4 +364,79 @@ fn an_answer_from_before_a_lock_is_not_believed_under_it() {
     assert_eq!(rig.poll(&mut again).unwrap().unwrap().attr.size, 11);
     let client = rig.client.clone();
     assert_eq!(rig.now(async move { client.getattr(FILE).await }).unwrap().attr.version, 5);
+}
+
+/// A file on one OST is open under a lock for it.
+fn open_for(rig: &Rig, how: OpenHow) -> u64 {
+    let client = rig.client.clone();
+    let mut open = rig.start(async move { client.open(FILE, how, CRED).await });
+    let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
+    let opened = MdtReply::Opened { attr: attr(0, 0), layout };
+    rig.answer(&rig.take(), reply(opened, &[grant(1, LockMode::Pw, DATA)]));
+    rig.poll(&mut open).unwrap().unwrap().handle
+}
+
+fn written() -> Reply {
+    Reply::ok(ReplyBody::Ost(OstReply::Written { len: 10, boot_epoch: 5, granted: 0 }))
+}
+
+/// A write that its program has given up ends when it ends: what it then says of the size must
+/// not undo a cut that came after it.
+#[test]
+fn a_file_is_cut_behind_the_writes_under_way() {
+    for slow in [false, true] {
+        let rig = Rig::with_osts(1);
+        let handle = open_for(&rig, WRITE);
+        let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+        let mut writing = rig.start(async move { client.write(handle, 0, data, false).await });
+        let (to_ost, _) = rig.take_ost();
+        let client = rig.client.clone();
+        let size = SetAttr { size: Some(3), ..SetAttr::default() };
+        let mut cut = rig.start(async move { client.setattr(FILE, size, CRED).await });
+        assert!(rig.is_silent(), "it waits for the write");
+        let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+        let mut later = rig.start(async move { client.write(handle, 0, data, false).await });
+        assert!(rig.is_silent(), "which begins when the file is cut");
+        if slow {
+            // But not for ever.
+            rig.time_passes();
+        } else {
+            rig.answer(&to_ost, written());
+            assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+            assert!(rig.poll(&mut cut).is_none());
+            let (told, request) = rig.take_mdt();
+            assert!(matches!(request, MdtRequest::ReportSize { .. }), "{request:?}");
+            rig.answer(&told, reply(MdtReply::Done, &[]));
+        }
+        assert!(rig.poll(&mut cut).is_none() && rig.poll(&mut later).is_none());
+        let (set, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::SetAttr { .. }), "{request:?}");
+        assert!(rig.is_silent());
+        rig.answer(&set, reply(inode(5, 3), &[]));
+        assert_eq!(rig.poll(&mut cut).unwrap().unwrap().attr.size, 3);
+        assert!(rig.poll(&mut later).is_none());
+        let (_, request) = rig.take_ost();
+        assert!(matches!(request, OstRequest::Write { .. }), "{request:?}");
+    }
+}
+
+/// What was stored through a mapping is written some time, and would set the mtime then.
+#[test]
+fn a_time_is_set_behind_what_was_stored_through_a_mapping() {
+    let write_only = OpenHow { read: false, ..WRITE };
+    for (how, mapped) in [(WRITE, true), (write_only, false)] {
+        let rig = Rig::with_osts(1);
+        open_for(&rig, how);
+        rig.client.introduce(FILE);
+        let client = rig.client.clone();
+        let mtime = Some(TimeSet::At(Timespec { sec: 7, nsec: 0 }));
+        let set = SetAttr { mtime, ..SetAttr::default() };
+        let mut touch = rig.start(async move { client.setattr(FILE, set, CRED).await });
+        assert_eq!(rig.is_silent(), mapped, "only what is open for both can be mapped to store");
+        if mapped {
+            assert_eq!(rig.kernel_says(true), [KernelInval::Data(FILE.ino())]);
+            assert!(rig.poll(&mut touch).is_none());
+        }
+        assert!(matches!(rig.take_mdt().1, MdtRequest::SetAttr { .. }));
+    }
 }
