@@ -117,7 +117,7 @@ pub(crate) struct InodeState {
     /// Stamp of this client's last own change of the inode, or report of its size: an answer
     /// to a request sent earlier may not know of it.
     pub(crate) changed_at: u64,
-    /// The kernel was given a directory's attributes to keep, and has not been told to forget
+    /// The kernel was given its attributes to keep, and has not been told to forget
     /// them since.
     pub(crate) told: bool,
     /// Of a directory that this client has made, and whose names it has held locked since.
@@ -313,6 +313,13 @@ impl InodeState {
             self.take_over(attr, stamp);
         }
     }
+    /// Whether what a request sent at `stamp` found stands under a lock for these bits that has
+    /// been there ever since.
+    pub(crate) fn stands(&self, bits: Ibits, stamp: u64) -> bool {
+        let ever_since = self.cancels.is_empty() && stamp >= self.cancelled_at;
+        self.covers(bits) && self.held(bits, stamp) && ever_since
+    }
+
 
     fn take_over(&mut self, mut attr: Attr, stamp: u64) {
         if let Some(old) = &self.attr {

@@ -315,13 +315,12 @@ impl Call {
     fn answer_entry(&self, entry: Entry, reply: Reply) {
         // What the kernel does not hear of it does not forget.
         let Some(reply) = reply.claim() else { return };
+        // From here on an invalidation finds the inode or waits.
+        let entry = self.client.introduce_entry(entry);
         let name_held = entry.held && self.keeps_names;
         match entry.inode {
             Some(known) => {
-                let fid = known.attr.fid;
-                // Introduced first: from here on an invalidation finds the inode or waits.
-                let held = self.client.introduce(fid) && known.held;
-                reply.entry(&convert::entry(&known.attr, name_held, held));
+                reply.entry(&convert::entry(&known.attr, name_held, known.held));
             }
             None => reply.no_entry(convert::validity(name_held)),
         }
@@ -358,7 +357,7 @@ impl Call {
     }
 
     async fn dot(&self, fid: Fid) -> Result<Entry> {
-        Ok(Entry { inode: Some(self.client.getattr(fid).await?), held: false })
+        Ok(Entry::nameless(self.client.getattr(fid).await?))
     }
 
     async fn dot_dot(&self, fid: Fid) -> Result<Entry> {
@@ -418,10 +417,11 @@ impl Call {
                 };
                 match created {
                     Ok((entry, opened)) => {
-                        let attr = opened.known.attr;
-                        let held = self.client.introduce(attr.fid) && opened.known.held;
-                        let out = convert::entry(&attr, entry.held && self.keeps_names, held);
-                        let flags = kernel_flags(how, flags, self.direct_io, &attr);
+                        let entry = self.client.introduce_entry(entry);
+                        let known = entry.inode.unwrap_or(opened.known);
+                        let name_held = entry.held && self.keeps_names;
+                        let out = convert::entry(&known.attr, name_held, known.held);
+                        let flags = kernel_flags(how, flags, self.direct_io, &known.attr);
                         reply.created(&out, opened.handle, flags);
                     }
                     Err(errno) => reply.error(errno.raw()),
@@ -436,10 +436,10 @@ impl Call {
                 let Some(reply) = reply.claim() else { return self.close_unheard(made).await };
                 match made {
                     Ok(opened) => {
-                        let attr = opened.known.attr;
-                        let held = self.client.introduce(attr.fid) && opened.known.held;
-                        let flags = kernel_flags(how, flags, self.direct_io, &attr);
-                        let out = convert::entry(&attr, false, held);
+                        let entry = self.client.introduce_entry(Entry::nameless(opened.known));
+                        let known = entry.inode.unwrap_or(opened.known);
+                        let flags = kernel_flags(how, flags, self.direct_io, &known.attr);
+                        let out = convert::entry(&known.attr, false, known.held);
                         reply.created(&out, opened.handle, flags);
                     }
                     Err(errno) => reply.error(errno.raw()),

@@ -7,7 +7,7 @@ use sateen_client::{KernelInval, OpenHow};
 use sateen_types::{Errno, Fid, Layout, Timespec};
 use sateen_wire::{
     Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request,
-    SetAttr, TimeSet,
+    SetAttr, TimeSet, XattrMode,
 };
 
 use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
@@ -230,7 +230,8 @@ fn the_times_of_what_was_renamed_are_asked_for_anew() {
     let (header, _) = rig.take_mdt();
     let renamed = MdtReply::Renamed { moved: FILE, swapped: None, replaced: None };
     rig.answer(&header, reply(renamed, &[]));
-    rig.kernel_is_done();
+    assert!(rig.poll(&mut rename).is_none());
+    assert_eq!(rig.kernel_says(true), [KernelInval::Attr(FILE.ino())]);
     assert_eq!(rig.poll(&mut rename), Some(Ok(())));
     let client = rig.client.clone();
     let mut stat = rig.start(async move { client.getattr(FILE).await });
@@ -439,4 +440,70 @@ fn a_time_is_set_behind_what_was_stored_through_a_mapping() {
         }
         assert!(matches!(rig.take_mdt().1, MdtRequest::SetAttr { .. }));
     }
+}
+
+/// An answer with attributes from before may be on its way to the kernel.
+#[test]
+fn the_kernel_is_told_of_what_this_client_changes_without_an_answer_that_says_how() {
+    let rig = Rig::mounted();
+    known(&rig, &[grant(1, LockMode::Pr, META), grant(2, LockMode::Pr, DATA)], 4);
+    let set = || {
+        let (client, value) = (rig.client.clone(), Bytes::from_static(b"value"));
+        rig.begin(async move { client.setxattr(FILE, b"user.x", value, XattrMode::Any).await })
+    };
+    let mut first = set();
+    assert!(rig.poll(&mut first).is_none());
+    rig.answer(&rig.take(), reply(MdtReply::Done, &[]));
+    assert!(rig.poll(&mut first).is_none(), "the kernel is told first");
+    assert_eq!(rig.kernel_says(true), [KernelInval::Attr(FILE.ino())]);
+    assert_eq!(rig.poll(&mut first), Some(Ok(())));
+    // It was given nothing since.
+    let mut second = set();
+    assert!(rig.poll(&mut second).is_none());
+    rig.answer(&rig.take(), reply(MdtReply::Done, &[]));
+    assert_eq!(rig.poll(&mut second), Some(Ok(())));
+}
+
+/// A name is found, and what the kernel is to hear of it stands under the inode's lock.
+fn look_up(rig: &Rig, id: u64, version: u64) -> sateen_client::Entry {
+    let client = rig.client.clone();
+    let mut lookup = rig.start(async move { client.lookup(Fid::ROOT, b"x").await });
+    let locks = [grant(id, LockMode::Pr, META), grant(id + 1, LockMode::Pr, DATA)];
+    rig.answer(&rig.take(), reply(inode(version, 10), &locks));
+    rig.poll(&mut lookup).unwrap().unwrap()
+}
+
+/// Nobody tells a kernel that it must forget what it has not heard of.
+#[test]
+fn what_the_kernel_hears_stands_under_locks_that_are_still_there() {
+    let rig = Rig::mounted();
+    let first = look_up(&rig, 1, 4);
+    assert!(first.held && first.inode.unwrap().held);
+    // It is the last that anybody knows of it: its locks go.
+    rig.client.forget(FILE, 0);
+    rig.run();
+    while let Some((cancel, request)) = rig.take_if_any() {
+        assert!(matches!(request, Request::Mdt(MdtRequest::Cancel { .. })), "{request:?}");
+        rig.answer(&cancel, reply(MdtReply::Done, &[]));
+    }
+    // Others have changed it; that was heard, and not told to the kernel either.
+    let second = look_up(&rig, 3, 6);
+    let told = rig.client.introduce_entry(first);
+    assert!(!told.held, "the name may lead elsewhere");
+    let known = told.inode.unwrap();
+    assert_eq!((known.held, known.attr.version), (true, 6));
+    let told = rig.client.introduce_entry(second);
+    assert!(told.held && told.inode.unwrap().held);
+}
+
+#[test]
+fn a_name_that_is_not_there_is_known_from_the_answer_that_brings_the_lock() {
+    let rig = Rig::mounted();
+    let client = rig.client.clone();
+    let mut lookup = rig.start(async move { client.lookup(FILE, b"x").await });
+    let missing = reply(MdtReply::Done, &[grant(1, LockMode::Pr, META)]);
+    let missing = Reply { grants: missing.grants, ..Reply::error(Errno::ENOENT) };
+    rig.answer(&rig.take(), missing);
+    let entry = rig.poll(&mut lookup).unwrap().unwrap();
+    assert!(entry.inode.is_none() && entry.held);
 }
