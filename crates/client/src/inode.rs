@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
-use sateen_types::{Attr, Errno, Fid, Layout, Timespec};
+use sateen_types::{Attr, Errno, Fid, Layout, Result, Timespec};
 use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
 
 use crate::atime::AtimePolicy;
 use crate::locks::Access;
 use crate::loss::Loss;
 use crate::own_names::OwnNames;
+use crate::patience;
 use crate::sync::{Waiters, lock, until};
 
 /// What local file systems give space in.
@@ -125,9 +126,9 @@ pub(crate) struct InodeState {
     /// Open files, and those among them that may write.
     pub(crate) opens: u32,
     pub(crate) write_opens: u32,
-    pub(crate) exec_opens: u32,
     /// Those for reading as well: only these can be mapped to store.
     pub(crate) map_opens: u32,
+    pub(crate) exec_opens: u32,
     /// References of the kernel.
     pub(crate) lookups: u64,
     /// The transno that must be durable before the first write.
@@ -198,14 +199,19 @@ impl Inode {
 impl Inode {
     /// What the MDT is to be told of the size, once no other report is on its way any more:
     /// an fsync or a close that comes first would speak for data that the MDT has not heard of.
-    pub(crate) async fn next_report(&self) -> Option<SizeReport> {
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(crate) async fn next_report(&self) -> Result<Option<SizeReport>> {
         until(
             &self.state,
             |state| &mut state.waiters,
             // A cancel on its way may be a report, too.
             |state| {
-                let quiet = !state.reporting && state.cancels.is_empty();
-                quiet.then(|| state.begin_report())
+                if state.reporting || !state.cancels.is_empty() {
+                    return patience::is_over().then_some(Err(Errno::EINTR));
+                }
+                Some(Ok(state.begin_report()))
             },
         )
         .await
@@ -213,6 +219,11 @@ impl Inode {
 }
 
 impl InodeState {
+    /// Whether data was written of which the MDT may not know.
+    pub(crate) fn is_untold(&self) -> bool {
+        self.unreported_mtime.is_some() || self.reporting
+    }
+
     /// Whether data was written that may not be durable, or of which the MDT may not know.
     pub(crate) fn is_unsaved(&self) -> bool {
         self.is_untold() || !self.unsynced.is_empty() || self.loss != Loss::None || self.syncing
@@ -220,11 +231,6 @@ impl InodeState {
 
     /// The MDT has forgotten this client.
     pub(crate) fn forgotten(&mut self) {
-    /// Whether data was written of which the MDT may not know.
-    pub(crate) fn is_untold(&self) -> bool {
-        self.unreported_mtime.is_some() || self.reporting
-    }
-
         (self.unreported_mtime, self.unreported_atime) = (None, None);
         self.commit_before_write = 0;
         self.doubtful = true;
@@ -307,12 +313,6 @@ impl InodeState {
         all.contains(bits)
     }
 
-    /// Takes over attributes from an answer to a request sent at `stamp`.
-    pub(crate) fn learn(&mut self, attr: Attr, stamp: u64) {
-        if self.is_news(stamp) {
-            self.take_over(attr, stamp);
-        }
-    }
     /// Whether what a request sent at `stamp` found stands under a lock for these bits that has
     /// been there ever since.
     pub(crate) fn stands(&self, bits: Ibits, stamp: u64) -> bool {
@@ -320,6 +320,12 @@ impl InodeState {
         self.covers(bits) && self.held(bits, stamp) && ever_since
     }
 
+    /// Takes over attributes from an answer to a request sent at `stamp`.
+    pub(crate) fn learn(&mut self, attr: Attr, stamp: u64) {
+        if self.is_news(stamp) {
+            self.take_over(attr, stamp);
+        }
+    }
 
     fn take_over(&mut self, mut attr: Attr, stamp: u64) {
         if let Some(old) = &self.attr {

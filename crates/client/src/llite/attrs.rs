@@ -178,10 +178,10 @@ impl Client {
         } else {
             self.own_change(&inode, Some(attr), sent).await;
         }
+        drop(cutting);
         drop(used);
         {
             let mut state = lock(&inode.state);
-        drop(cutting);
             if let Some(attr) = state.cached() {
                 return Ok(Known { attr, held: state.tell().is_some() });
             }
@@ -189,9 +189,6 @@ impl Client {
         self.know(&inode, attr, sent).await
     }
 
-    /// Tells the MDT what this client has written, keeping the lock.
-    pub(crate) async fn tell_size(&self, inode: &Inode) -> Result<()> {
-        let fid = inode.fid;
     /// What was stored through a mapping before the mtime is set must not set it afterwards.
     async fn flush_for(&self, inode: &Inode, mtime: Option<TimeSet>) {
         let stored = lock(&inode.state).map_opens > 0;
@@ -201,8 +198,11 @@ impl Client {
         }
     }
 
+    /// Tells the MDT what this client has written, keeping the lock.
+    pub(crate) async fn tell_size(&self, inode: &Inode) -> Result<()> {
+        let fid = inode.fid;
         let era = self.era();
-        let Some(report) = inode.next_report().await else { return Ok(()) };
+        let Some(report) = inode.next_report().await? else { return Ok(()) };
         let tell = MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 };
         let told = self.mdt_in(era, fid, tell).await;
         self.reported(inode, report, told.is_ok());

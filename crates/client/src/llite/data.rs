@@ -174,7 +174,7 @@ impl Client {
         let used = self.use_data(inode, Access::Write, range).await?;
         let writing = Writing::begin(inode).await?;
         let size = self.size_now(inode, &used).await?;
-        let turn = if append { Some(self.turn(inode).await) } else { None };
+        let turn = if append { Some(self.turn(inode).await?) } else { None };
         let offset = if append {
             let now = lock(&inode.state).attr.map(|attr| attr.size);
             now.unwrap_or(size)
@@ -228,14 +228,24 @@ impl Client {
         Ok(())
     }
 
-    async fn turn<'a>(&self, inode: &'a Inode) -> Turn<'a> {
+    /// Waits until nobody else appends.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    async fn turn<'a>(&self, inode: &'a Inode) -> Result<Turn<'a>> {
         until(
             &inode.state,
             |state| &mut state.waiters,
-            |state| (!state.appending).then(|| state.appending = true),
+            |state| {
+                if state.appending {
+                    return patience::is_over().then_some(Err(Errno::EINTR));
+                }
+                state.appending = true;
+                Some(Ok(()))
+            },
         )
-        .await;
-        Turn(inode)
+        .await?;
+        Ok(Turn(inode))
     }
 
     /// Whether a write must take set-id bits away first.

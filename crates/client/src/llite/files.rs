@@ -429,7 +429,7 @@ impl Client {
         }
         let reports = file.how.write || lock(&inode.state).unreported_atime.is_some();
         self.count_blocks(inode).await;
-        let report = if reports { inode.next_report().await } else { None };
+        let report = if reports { inode.next_report().await.unwrap_or_default() } else { None };
         // Not before: whoever removes the file meanwhile must not forget what is to be told, or
         // the MDT would not know that there are objects.
         self.end_open(inode, file.how);

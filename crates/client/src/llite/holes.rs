@@ -133,7 +133,7 @@ impl Client {
             let range = (from, to - from);
             let keep_size = keep_size || !is_last(stripe);
             let request = range_request(object, layout.generation, range, how, keep_size);
-            self.room_for(ost).await;
+            self.room_for(ost).await?;
             // Of the run that answers: one that the OST's restart catches in the middle is asked
             // for again.
             let (OstReply::Done, boot_epoch) = self.ost_call_in(Some(era), ost, request).await?

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sateen_client::{KernelInval, OpenHow};
+use sateen_client::{KernelInval, OpenHow, Patience};
 use sateen_types::{Errno, Fid, Layout, Timespec};
 use sateen_wire::{
     Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request,
@@ -506,4 +506,40 @@ fn a_name_that_is_not_there_is_known_from_the_answer_that_brings_the_lock() {
     rig.answer(&rig.take(), missing);
     let entry = rig.poll(&mut lookup).unwrap().unwrap();
     assert!(entry.inode.is_none() && entry.held);
+}
+
+/// Whoever waits for others, and not for an answer of his own, is let go.
+#[test]
+fn a_verb_that_nobody_waits_for_waits_for_nobody() {
+    let rig = Rig::with_osts(1);
+    let handle = open_for(&rig, WRITE);
+    let append = || {
+        let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+        rig.begin(async move { client.write(handle, 0, data, true).await })
+    };
+    let mut first = append();
+    assert!(rig.poll(&mut first).is_none());
+    let (to_ost, _) = rig.take_ost();
+    let patience = Arc::new(Patience::default());
+    let (client, data) = (rig.client.clone(), Bytes::from_static(b"x"));
+    let second = async move { client.write(handle, 0, data, true).await };
+    let mut second = rig.start(patience.clone().run(second));
+    patience.end();
+    assert_eq!(rig.poll(&mut second), Some(Err(Errno::EINTR)));
+    rig.answer(&to_ost, written());
+    assert_eq!(rig.poll(&mut first), Some(Ok(10)));
+
+    // The size is being told, and the MDT does not answer.
+    let touch = || {
+        let (client, now) = (rig.client.clone(), Some(TimeSet::Now));
+        let set = SetAttr { mtime: now, ..SetAttr::default() };
+        async move { client.setattr(FILE, set, CRED).await.map(drop) }
+    };
+    let _first = rig.start(touch());
+    assert!(matches!(rig.take_mdt().1, MdtRequest::ReportSize { .. }));
+    let patience = Arc::new(Patience::default());
+    let mut second = rig.start(patience.clone().run(touch()));
+    patience.end();
+    assert_eq!(rig.poll(&mut second), Some(Err(Errno::EINTR)));
+    assert!(rig.is_silent());
 }
