@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result, seq};
@@ -34,7 +34,7 @@ const FORGET_NS: u64 = 1_000_000_000;
 /// Stamps for inodes that were dropped.
 const DROPPED_PLACES: usize = 256;
 /// How long a client that goes waits for targets to hear its goodbye: 5 s for the OSTs, and as
-/// long again for the others. One that hears none evicts it when somebody wants its locks.
+/// long again for the others; and before that as long for the MDTs to hear of sizes. One that hears none evicts it when somebody wants its locks.
 const GOODBYE_NS: u64 = 5_000_000_000;
 /// Inodes looked at in one tick: the search holds up the others for some 10 µs.
 const SCRUB_MAX: usize = 1024;
@@ -286,11 +286,37 @@ impl Client {
     /// Gives everything back and closes the connections. Files that are still open are lost.
     pub async fn unmount(self: &Arc<Client>) {
         self.stopped.store(true, Ordering::Relaxed);
+        // Nobody has waited for the closes.
+        self.not_longer_than(GOODBYE_NS, self.tell_all_sizes()).await;
         let is_ost = |target: Endpoint| matches!(target, Endpoint::Ost(_));
         // The OSTs before the MDTs: those give the locks to others at once.
         self.say_goodbye(self.imports_of(is_ost)).await;
         self.say_goodbye(self.imports_of(|target| !is_ost(target))).await;
         self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells the MDTs of everything written that they have not heard of, and waits for what is on
+    /// its way: each of them in turn, beside the others.
+    async fn tell_all_sizes(self: &Arc<Client>) {
+        let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
+        let mut by_mdt: BTreeMap<u32, Vec<Arc<Inode>>> = BTreeMap::new();
+        for inode in inodes {
+            if lock(&inode.state).is_untold() {
+                by_mdt.entry(seq::mdt_of(inode.fid.seq)).or_default().push(inode);
+            }
+        }
+        let tells = by_mdt.into_values().map(|inodes| {
+            let tells: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
+                Box::pin(async move {
+                    for inode in inodes {
+                        if let Err(error) = self.tell_size(&inode).await {
+                            tracing::debug!(fid = %inode.fid, %error, "a size was not told");
+                        }
+                    }
+                });
+            tells
+        });
+        join_all(tells.collect()).await;
     }
 
     /// To all of these at once; those that do not hear it are not waited for long.
@@ -522,16 +548,28 @@ impl Client {
     }
 
     /// Connects once the kernel has forgotten the names, and what it knows of these inodes.
-    /// Their pages may be waiting for reads that wait for the connection: not for long.
-    fn connect_without(self: &Arc<Client>, stale: Vec<Fid>, imports: Vec<Arc<Import>>) {
+    /// Their pages may be waiting for reads that wait for the connection, and one of which it has
+    /// yet to hear may never get there: not for long.
+    fn connect_without(
+        self: &Arc<Client>,
+        stale: Vec<(Fid, Weak<Inode>)>,
+        imports: Vec<Arc<Import>>,
+    ) {
         let (client, port) = (self.clone(), self.port.clone());
         self.port.spawn(Box::pin(async move {
             port.invalidate(KernelInval::Names).await;
-            for fid in &stale {
-                port.invalidate(KernelInval::Attr(fid.ino())).await;
-            }
-            let pages = stale.iter().map(|fid| port.invalidate(KernelInval::Data(fid.ino())));
-            client.not_longer_than(FORGET_NS, join_all(pages.collect())).await;
+            let forgets = stale.iter().map(|(fid, inode)| {
+                // Whoever drops it meanwhile is not kept from it.
+                let gone = || inode.upgrade().is_none_or(|i| lock(&i.state).lookups == 0);
+                let (client, ino) = (&client, fid.ino());
+                let forgets: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
+                    Box::pin(async move {
+                        client.invalidate_unless(KernelInval::Attr(ino), gone).await;
+                        client.invalidate_unless(KernelInval::Data(ino), gone).await;
+                    });
+                forgets
+            });
+            client.not_longer_than(FORGET_NS, join_all(forgets.collect())).await;
             for import in imports {
                 import.connect(port.as_ref());
             }
@@ -558,7 +596,7 @@ impl Client {
 
     /// All locks are void, and so are the opens: files that are open answer `EIO` from now on.
     /// Those of one MDT, or all. Returns the inodes of which the kernel may know something.
-    fn drop_everything(self: &Arc<Client>, mdt: Option<u32>) -> Vec<Fid> {
+    fn drop_everything(self: &Arc<Client>, mdt: Option<u32>) -> Vec<(Fid, Weak<Inode>)> {
         let concerned = |fid: Fid| mdt.is_none_or(|mdt| mdt == seq::mdt_of(fid.seq));
         self.fids.forget();
         self.loses_opens(mdt);
@@ -582,7 +620,7 @@ impl Client {
                 held
             });
             if held {
-                stale.push(inode.fid);
+                stale.push((inode.fid, Arc::downgrade(&inode)));
             }
         }
         stale

@@ -341,6 +341,8 @@ fn slots_kept_for(request: &Request) -> usize {
         Request::Ping | Request::Disconnect | Request::Mdt(MdtRequest::Cancel { .. }) => {
             2 * SLOTS_KEPT
         }
+        // It empties the file under a data lock in use, which others may want meanwhile.
+        Request::Mdt(MdtRequest::Open { flags, .. }) if flags.truncate => SLOTS_KEPT,
         Request::Mdt(
             MdtRequest::ReportSize { .. }
             | MdtRequest::Close { .. }

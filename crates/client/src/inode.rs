@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
-use sateen_types::{Attr, Errno, Fid, Layout, Timespec};
+use sateen_types::{Attr, Errno, Fid, Layout, Result, Timespec};
 use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
 
 use crate::atime::AtimePolicy;
 use crate::locks::Access;
 use crate::loss::Loss;
 use crate::own_names::OwnNames;
+use crate::patience;
 use crate::sync::{Waiters, lock, until};
 
 /// What local file systems give space in.
@@ -117,7 +118,7 @@ pub(crate) struct InodeState {
     /// Stamp of this client's last own change of the inode, or report of its size: an answer
     /// to a request sent earlier may not know of it.
     pub(crate) changed_at: u64,
-    /// The kernel was given a directory's attributes to keep, and has not been told to forget
+    /// The kernel was given its attributes to keep, and has not been told to forget
     /// them since.
     pub(crate) told: bool,
     /// Of a directory that this client has made, and whose names it has held locked since.
@@ -125,6 +126,8 @@ pub(crate) struct InodeState {
     /// Open files, and those among them that may write.
     pub(crate) opens: u32,
     pub(crate) write_opens: u32,
+    /// Those for reading as well: only these can be mapped to store.
+    pub(crate) map_opens: u32,
     pub(crate) exec_opens: u32,
     /// References of the kernel.
     pub(crate) lookups: u64,
@@ -197,14 +200,19 @@ impl Inode {
 impl Inode {
     /// What the MDT is to be told of the size, once no other report is on its way any more:
     /// an fsync or a close that comes first would speak for data that the MDT has not heard of.
-    pub(crate) async fn next_report(&self) -> Option<SizeReport> {
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(crate) async fn next_report(&self) -> Result<Option<SizeReport>> {
         until(
             &self.state,
             |state| &mut state.waiters,
             // A cancel on its way may be a report, too.
             |state| {
-                let quiet = !state.reporting && state.cancels.is_empty();
-                quiet.then(|| state.begin_report())
+                if state.reporting || !state.cancels.is_empty() {
+                    return patience::is_over().then_some(Err(Errno::EINTR));
+                }
+                Some(Ok(state.begin_report()))
             },
         )
         .await
@@ -212,10 +220,14 @@ impl Inode {
 }
 
 impl InodeState {
+    /// Whether data was written of which the MDT may not know.
+    pub(crate) fn is_untold(&self) -> bool {
+        self.unreported_mtime.is_some() || self.reporting
+    }
+
     /// Whether data was written that may not be durable, or of which the MDT may not know.
     pub(crate) fn is_unsaved(&self) -> bool {
-        let told = self.unreported_mtime.is_none() && !self.reporting;
-        !told || !self.unsynced.is_empty() || self.loss != Loss::None || self.syncing
+        self.is_untold() || !self.unsynced.is_empty() || self.loss != Loss::None || self.syncing
     }
 
     /// The MDT has forgotten this client.
@@ -300,6 +312,13 @@ impl InodeState {
         let all =
             self.locks.iter().filter(then).fold(Ibits::NONE, |all, held| all.union(held.bits));
         all.contains(bits)
+    }
+
+    /// Whether what a request sent at `stamp` found stands under a lock for these bits that has
+    /// been there ever since.
+    pub(crate) fn stands(&self, bits: Ibits, stamp: u64) -> bool {
+        let ever_since = self.cancels.is_empty() && stamp >= self.cancelled_at;
+        self.covers(bits) && self.held(bits, stamp) && ever_since
     }
 
     /// Takes over attributes from an answer to a request sent at `stamp`.

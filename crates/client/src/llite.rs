@@ -39,4 +39,13 @@ pub struct Entry {
     pub inode: Option<Known>,
     /// The name (or its absence) may be cached until invalidated.
     pub held: bool,
+    /// That stands under the inode's own lock, which was there for the request sent then.
+    since: Option<u64>,
+}
+
+impl Entry {
+    /// An inode that no name has led to.
+    pub fn nameless(known: Known) -> Entry {
+        Entry { inode: Some(known), held: false, since: None }
+    }
 }

@@ -500,8 +500,13 @@ impl Client {
     /// on its way there in an answer, which would be believed afterwards: try again until it
     /// has arrived or was forgotten.
     async fn invalidate_known(&self, inode: &Inode, what: KernelInval) {
+        self.invalidate_unless(what, || lock(&inode.state).lookups == 0).await;
+    }
+
+    /// The same, unless the kernel has forgotten it, or never heard of it.
+    pub(crate) async fn invalidate_unless(&self, what: KernelInval, gone: impl Fn() -> bool) {
         while !self.port.invalidate(what).await {
-            if lock(&inode.state).lookups == 0 {
+            if gone() {
                 return;
             }
             self.port.sleep(INTRODUCE_NS).await;

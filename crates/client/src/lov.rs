@@ -125,7 +125,7 @@ impl Client {
         data: (Bytes, u64),
         era: u64,
     ) -> Result<u64> {
-        self.room_for(chunk.ost).await;
+        self.room_for(chunk.ost).await?;
         let object = (object_of(inode.fid, chunk.stripe), layout_gen);
         let write = self.ost_write(chunk.ost, object, chunk.object_offset, data, era);
         let (len, boot_epoch) = write.await?;

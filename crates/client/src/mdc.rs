@@ -33,6 +33,18 @@ impl Client {
     /// # Errors
     /// The MDT's, or `EIO` if the connection was lost.
     pub(crate) async fn mdt(&self, fid: Fid, request: MdtRequest) -> Result<MdtAnswer> {
+        self.mdt_call(fid, request, false, None).await.map_err(|(errno, _)| errno)
+    }
+
+    /// The same. What the MDT answers comes with the stamp of the request also if it is an error.
+    ///
+    /// # Errors
+    /// As [`Client::mdt`].
+    pub(crate) async fn mdt_stamped(
+        &self,
+        fid: Fid,
+        request: MdtRequest,
+    ) -> core::result::Result<MdtAnswer, (Errno, u64)> {
         self.mdt_call(fid, request, false, None).await
     }
 
@@ -65,7 +77,7 @@ impl Client {
         fid: Fid,
         request: MdtRequest,
     ) -> Result<MdtAnswer> {
-        self.mdt_call(fid, request, false, Some(era)).await
+        self.mdt_call(fid, request, false, Some(era)).await.map_err(|(errno, _)| errno)
     }
 
     /// A request whose data lock is in use from the moment it arrives.
@@ -73,7 +85,7 @@ impl Client {
     /// # Errors
     /// As [`Client::mdt`].
     pub(crate) async fn mdt_pinned(&self, fid: Fid, request: MdtRequest) -> Result<MdtAnswer> {
-        self.mdt_call(fid, request, true, None).await
+        self.mdt_call(fid, request, true, None).await.map_err(|(errno, _)| errno)
     }
 
     async fn mdt_call(
@@ -82,23 +94,25 @@ impl Client {
         request: MdtRequest,
         pin: bool,
         era: Option<u64>,
-    ) -> Result<MdtAnswer> {
-        let import = self.import_of(fid)?;
+    ) -> core::result::Result<MdtAnswer, (Errno, u64)> {
+        let unasked = |errno| (errno, 0);
+        let import = self.import_of(fid).map_err(unasked)?;
         loop {
             let again = Request::Mdt(request.clone());
             let stamp = || self.stamp();
             let port = self.port.as_ref();
-            let answer = import.call(port, again, Bulk::None, stamp, pin, era).await?;
+            let answer =
+                import.call(port, again, Bulk::None, stamp, pin, era).await.map_err(unasked)?;
             let Answer { reply, stamp, .. } = answer;
             match (reply.error, reply.body) {
                 // Not executed: the target had too much to do.
                 (Some(Errno::EAGAIN), _) => self.port.sleep(1_000_000).await,
-                (Some(errno), _) => return Err(errno),
+                (Some(errno), _) => return Err((errno, stamp)),
                 (None, ReplyBody::Mdt(body)) => {
                     let grants = reply.grants;
                     return Ok(MdtAnswer { body, grants, stamp });
                 }
-                (None, _) => return Err(Errno::EPROTO),
+                (None, _) => return Err((Errno::EPROTO, stamp)),
             }
         }
     }

@@ -29,10 +29,13 @@ impl Client {
     }
 
     /// Waits until there is room for what is to be synced at an OST, if it is in use.
-    pub(crate) async fn room_for(&self, index: u32) {
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(crate) async fn room_for(&self, index: u32) -> Result<()> {
         let import = self.import(Endpoint::Ost(index));
         let in_use = || import.as_ref().is_some_and(|import| import.is_active());
-        self.unsynced.room(index, in_use).await;
+        self.unsynced.room(index, in_use).await
     }
 
     /// A request without bulk.

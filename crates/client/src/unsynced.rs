@@ -23,6 +23,7 @@ use sateen_types::{Errno, Fid, ObjectId, Result};
 use crate::client::Client;
 use crate::inode::Unsynced;
 use crate::loss::{Asker, Loss};
+use crate::patience;
 use crate::sync::{Waiters, join_all, lock, until};
 
 /// With more lines than this the client begins to sync. A line is about 100 bytes, so that
@@ -180,17 +181,23 @@ impl UnsyncedObjects {
     }
 
     /// Waits until there is room to write to an OST, or it is out of use.
-    pub(crate) async fn room(&self, ost: u32, in_use: impl Fn() -> bool) {
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(crate) async fn room(&self, ost: u32, in_use: impl Fn() -> bool) -> Result<()> {
         if self.count.load(Ordering::Relaxed) <= OBJECTS_LIMIT {
-            return;
+            return Ok(());
         }
         let has_room = |state: &mut State| {
             let count = state.count();
             let share = OBJECTS_MAX / state.osts.len().max(1);
             let own = state.osts.get(&ost).map_or(0, |ost| ost.objects.len());
-            (count <= OBJECTS_LIMIT || own <= share || !in_use()).then_some(())
+            if count <= OBJECTS_LIMIT || own <= share || !in_use() {
+                return Some(Ok(()));
+            }
+            patience::is_over().then_some(Err(Errno::EINTR))
         };
-        until(&self.state, |state| &mut state.waiters, has_room).await;
+        until(&self.state, |state| &mut state.waiters, has_room).await
     }
 
     /// Some objects of one OST are durable, or the OST could not make them so.

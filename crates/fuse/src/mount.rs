@@ -123,6 +123,10 @@ pub struct MountOptions {
     /// Which transport to use.
     pub transport: TransportChoice,
     /// Requests in flight per io_uring queue (one queue per CPU).
+    /// Far more than `max_background`, of which all may be READs of one CPU that read ahead for
+    /// programs that are gone, from servers that are away: whoever waits for an answer must find
+    /// room beside them. The memory of an entry is not there before it is used, and the kernel uses
+    /// the one that it used last.
     pub ring_depth: u32,
 }
 
@@ -141,7 +145,7 @@ impl MountOptions {
             time_gran: 1,
             threads: 4,
             transport: TransportChoice::Auto,
-            ring_depth: 8,
+            ring_depth: 128,
         }
     }
 

@@ -13,9 +13,11 @@ use sateen_fuse::{
 };
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A fresh directory to mount at; removed when dropped.
@@ -118,4 +120,100 @@ fn mount_flags_reach_the_kernel() {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let line = mounts.lines().find(|line| line.contains(dir.0.to_str().unwrap())).unwrap();
     assert!(line.contains("fuse.sateen ro,nosuid,nodev,noatime"), "{line}");
+}
+
+/// Does not answer READs of any file but one.
+struct Away {
+    rest: null::NullFs,
+    here: AtomicU64,
+    kept: Mutex<Vec<Reply>>,
+}
+
+impl Filesystem for Away {
+    fn dispatch(&self, request: Request, reply: Reply) {
+        match request.op {
+            Op::Read { ino, .. } if ino != self.here.load(Ordering::Relaxed) => {
+                self.kept.lock().unwrap().push(reply);
+            }
+            _ => self.rest.dispatch(request, reply),
+        }
+    }
+}
+
+/// A program on the first CPU, whose requests all come by the same queue.
+fn on_one_cpu(program: &[&str], path: &Path) -> Child {
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0"]).args(program).arg(path).stdout(Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// The kernel reads ahead for programs that are gone by now: these READs stay, and must not be in
+/// everybody's way.
+fn reads_that_wait(choice: TransportChoice, name: &str) {
+    const PROGRAMS: usize = 16;
+    let dir = Dir::new(name);
+    let options = MountOptions { transport: choice, ..MountOptions::new(&dir.0) };
+    let rest = null::NullFs::new(false);
+    let fs = Arc::new(Away { rest, here: AtomicU64::new(0), kept: Mutex::default() });
+    let session = Session::mount(options, fs.clone()).unwrap();
+    transport::check(&session, choice);
+    let make = |name: String| {
+        let path = dir.0.join(name);
+        fs::File::create_new(&path).unwrap().write_all_at(b"x", 4 << 20).unwrap();
+        path
+    };
+    let here = make("here".to_owned());
+    fs.here.store(fs::metadata(&here).unwrap().ino(), Ordering::Relaxed);
+    let away: Vec<_> = (0..PROGRAMS).map(|number| make(format!("away{number}"))).collect();
+    let mut readers: Vec<_> =
+        away.iter().map(|path| on_one_cpu(&["head", "-c", "1"], path)).collect();
+    let all_wait = patience::comes(|| fs.kept.lock().unwrap().len() >= PROGRAMS);
+    for reader in &mut readers {
+        reader.kill().unwrap();
+        reader.wait().unwrap();
+    }
+    let programs: [&[&str]; 2] = [&["stat"], &["head", "-c", "1"]];
+    let answered = programs.map(|program| {
+        let mut child = on_one_cpu(program, &here);
+        let ended = patience::comes(|| child.try_wait().unwrap().is_some());
+        child.kill().unwrap();
+        ended && child.wait().unwrap().success()
+    });
+    // Nothing here may be left behind that waits.
+    fs.kept.lock().unwrap().clear();
+    session.unmount(UnmountMode::Force).unwrap();
+    assert!(all_wait, "the last of them did not get as far as the file system");
+    assert_eq!(answered, [true; 2], "another file's");
+}
+
+#[test]
+fn reads_that_wait_are_in_nobodys_way() {
+    reads_that_wait(TransportChoice::Uring, "away");
+}
+
+#[test]
+fn reads_that_wait_are_in_nobodys_way_without_queues() {
+    reads_that_wait(TransportChoice::Classic, "away-classic");
+}
+
+/// Resident memory of this process, in bytes.
+fn resident() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size() as u64
+}
+
+#[test]
+fn entries_that_nobody_uses_take_no_memory() {
+    let dir = Dir::new("memory");
+    let options = MountOptions { transport: TransportChoice::Uring, ..MountOptions::new(&dir.0) };
+    let all = u64::from(options.ring_depth) * u64::from(options.max_write);
+    let before = resident();
+    let session = Session::mount(options, Arc::new(null::NullFs::new(false))).unwrap();
+    fs::metadata(&dir.0).unwrap();
+    let grown = resident().saturating_sub(before);
+    println!("{} KiB for a mount", grown >> 10);
+    session.unmount(UnmountMode::Clean).unwrap();
+    // Others run beside this.
+    assert!(grown < all / 2, "{grown} bytes, and the entries of one queue have {all}");
 }

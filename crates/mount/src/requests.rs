@@ -183,7 +183,9 @@ impl Call {
             | Op::Mknod { .. }
             | Op::Symlink { .. }
             | Op::Link { .. } => {
-                match self.settled(changed, self.entry(request.op, cred).await).await {
+                let entry = self.settled(changed, self.entry(request.op, cred).await).await;
+                let Some(reply) = self.heard(changed, &entry, reply) else { return };
+                match entry {
                     Ok(entry) => self.answer_entry(entry, reply),
                     Err(errno) => reply.error(errno.raw()),
                 }
@@ -200,7 +202,9 @@ impl Call {
                 Err(errno) => reply.error(errno.raw()),
             },
             Op::Setattr { ino, attr } => {
-                match self.settled(changed, self.setattr(ino, &attr, cred).await).await {
+                let set = self.settled(changed, self.setattr(ino, &attr, cred).await).await;
+                let Some(reply) = self.heard(changed, &set, reply) else { return };
+                match set {
                     // Older kernels believe this answer even if an invalidation overtook it.
                     Ok(known) => reply.attr(&convert::attr(&known.attr), convert::validity(false)),
                     Err(errno) => reply.error(errno.raw()),
@@ -237,14 +241,18 @@ impl Call {
                 match (self.plain(request.op, cred).await, reply.claim()) {
                     (Ok(()), Some(reply)) => reply.ok(),
                     (Err(errno), Some(reply)) => reply.error(errno.raw()),
-                    (Ok(()), None) => {}
-                    (Err(_), None) => self.not_told(ino),
+                    (Err(Errno::EIO), None) => self.not_told(ino),
+                    (_, None) => {}
                 }
             }
-            op => match self.settled(changed, self.plain(op, cred).await).await {
-                Ok(()) => reply.ok(),
-                Err(errno) => reply.error(errno.raw()),
-            },
+            op => {
+                let done = self.settled(changed, self.plain(op, cred).await).await;
+                let Some(reply) = self.heard(changed, &done, reply) else { return };
+                match done {
+                    Ok(()) => reply.ok(),
+                    Err(errno) => reply.error(errno.raw()),
+                }
+            }
         }
     }
 
@@ -284,7 +292,20 @@ impl Call {
         }
     }
 
-    /// An fsync failed that the program did not wait for.
+    /// Who is to be answered; `None` if nobody waits any more. If these inodes should have become
+    /// durable, and it is `EIO` that nobody hears, the next fsync of each says so.
+    fn heard<T>(&self, inodes: [Option<u64>; 2], done: &Result<T>, reply: Reply) -> Option<Reply> {
+        if inodes == [None; 2] {
+            return Some(reply);
+        }
+        let reply = reply.claim();
+        if reply.is_none() && matches!(done, Err(Errno::EIO)) {
+            inodes.into_iter().flatten().for_each(|ino| self.not_told(ino));
+        }
+        reply
+    }
+
+    /// A program was not told of an `EIO` that it did not wait for.
     fn not_told(&self, ino: u64) {
         if let Ok(fid) = convert::fid_of(ino) {
             self.client.not_told(fid);
@@ -294,13 +315,12 @@ impl Call {
     fn answer_entry(&self, entry: Entry, reply: Reply) {
         // What the kernel does not hear of it does not forget.
         let Some(reply) = reply.claim() else { return };
+        // From here on an invalidation finds the inode or waits.
+        let entry = self.client.introduce_entry(entry);
         let name_held = entry.held && self.keeps_names;
         match entry.inode {
             Some(known) => {
-                let fid = known.attr.fid;
-                // Introduced first: from here on an invalidation finds the inode or waits.
-                let held = self.client.introduce(fid) && known.held;
-                reply.entry(&convert::entry(&known.attr, name_held, held));
+                reply.entry(&convert::entry(&known.attr, name_held, known.held));
             }
             None => reply.no_entry(convert::validity(name_held)),
         }
@@ -337,7 +357,7 @@ impl Call {
     }
 
     async fn dot(&self, fid: Fid) -> Result<Entry> {
-        Ok(Entry { inode: Some(self.client.getattr(fid).await?), held: false })
+        Ok(Entry::nameless(self.client.getattr(fid).await?))
     }
 
     async fn dot_dot(&self, fid: Fid) -> Result<Entry> {
@@ -371,7 +391,8 @@ impl Call {
                     Err(errno) => Err(errno),
                 };
                 let opened = self.settled_open(changed, opened, |opened| opened.handle).await;
-                let Some(reply) = reply.claim() else { return self.close_unheard(opened).await };
+                let heard = self.heard(changed, &opened, reply).and_then(Reply::claim);
+                let Some(reply) = heard else { return self.close_unheard(opened).await };
                 match opened {
                     Ok(opened) => {
                         let attr = &opened.known.attr;
@@ -390,15 +411,17 @@ impl Call {
                 };
                 let created =
                     self.settled_open(changed, created, |(_, opened)| opened.handle).await;
-                let Some(reply) = reply.claim() else {
+                let heard = self.heard(changed, &created, reply).and_then(Reply::claim);
+                let Some(reply) = heard else {
                     return self.close_unheard(created.map(|(_, opened)| opened)).await;
                 };
                 match created {
                     Ok((entry, opened)) => {
-                        let attr = opened.known.attr;
-                        let held = self.client.introduce(attr.fid) && opened.known.held;
-                        let out = convert::entry(&attr, entry.held && self.keeps_names, held);
-                        let flags = kernel_flags(how, flags, self.direct_io, &attr);
+                        let entry = self.client.introduce_entry(entry);
+                        let known = entry.inode.unwrap_or(opened.known);
+                        let name_held = entry.held && self.keeps_names;
+                        let out = convert::entry(&known.attr, name_held, known.held);
+                        let flags = kernel_flags(how, flags, self.direct_io, &known.attr);
                         reply.created(&out, opened.handle, flags);
                     }
                     Err(errno) => reply.error(errno.raw()),
@@ -413,10 +436,10 @@ impl Call {
                 let Some(reply) = reply.claim() else { return self.close_unheard(made).await };
                 match made {
                     Ok(opened) => {
-                        let attr = opened.known.attr;
-                        let held = self.client.introduce(attr.fid) && opened.known.held;
-                        let flags = kernel_flags(how, flags, self.direct_io, &attr);
-                        let out = convert::entry(&attr, false, held);
+                        let entry = self.client.introduce_entry(Entry::nameless(opened.known));
+                        let known = entry.inode.unwrap_or(opened.known);
+                        let flags = kernel_flags(how, flags, self.direct_io, &known.attr);
+                        let out = convert::entry(&known.attr, false, known.held);
                         reply.created(&out, opened.handle, flags);
                     }
                     Err(errno) => reply.error(errno.raw()),
@@ -456,13 +479,14 @@ impl Call {
                 return reply.error(errno.raw());
             }
         }
-        match self.client.write(fh, offset, data, flags & O_APPEND != 0).await {
-            Ok(written) if flags & O_DSYNC != 0 || self.durable.files => {
-                match self.client.sync_written(fh).await {
-                    Ok(()) => reply.written(written as u32),
-                    Err(errno) => reply.error(errno.raw()),
-                }
-            }
+        let mut written = self.client.write(fh, offset, data, flags & O_APPEND != 0).await;
+        let durable = flags & O_DSYNC != 0 || self.durable.files;
+        if durable && written.is_ok() {
+            written = self.client.sync_written(fh).await.and(written);
+        }
+        let inode = [Some(ino).filter(|_| durable), None];
+        let Some(reply) = self.heard(inode, &written, reply) else { return };
+        match written {
             Ok(written) => reply.written(written as u32),
             Err(errno) => reply.error(errno.raw()),
         }
@@ -639,6 +663,68 @@ impl Call {
             }
             // The kernel then does it itself, or says so to the program.
             _ => Err(Errno::ENOSYS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::future::{pending, ready};
+    use std::pin::Pin;
+
+    use sateen_client::{ClientConfig, KernelInval, Port, Task};
+    use sateen_fuse::MountFlags;
+    use sateen_types::{ClientId, Ino, Seq, Timestamp};
+    use sateen_wire::Message;
+
+    use super::*;
+
+    /// Nobody answers.
+    struct Alone;
+
+    impl Port for Alone {
+        fn now(&self) -> Timestamp {
+            Timestamp::default()
+        }
+        fn send(&self, _: Message) {}
+        fn spawn(&self, _: Task) {}
+        fn sleep(&self, _: u64) -> Task {
+            Box::pin(pending())
+        }
+        fn invalidate(&self, _: KernelInval) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+            Box::pin(ready(true))
+        }
+        fn can_prune(&self) -> bool {
+            false
+        }
+        fn prune(&self, _: Vec<Ino>) {}
+    }
+
+    #[test]
+    fn only_lost_data_that_nobody_heard_of_is_told_again() {
+        let ino = Fid::new(Seq(0x2_0000_0400), 1).ino();
+        let durable = [Some(ino), None];
+        for (inodes, errno, waits, noted) in [
+            (durable, Errno::EIO, false, true),
+            (durable, Errno::EIO, true, false),
+            (durable, Errno::EINTR, false, false),
+            ([None; 2], Errno::EIO, false, false),
+        ] {
+            let config = ClientConfig { id: ClientId(1), file_system: 0 };
+            let client = Client::new(config, Arc::new(Alone));
+            let call = Call {
+                client: client.clone(),
+                root: Fid::ROOT,
+                direct_io: false,
+                keeps_names: true,
+                atime: Atime::of(&MountFlags::default()),
+                durable: Durable { names: true, files: true },
+            };
+            let (reply, revoker) = Reply::capture(0).0.revocable();
+            assert!(waits || revoker.revoke(Errno::EINTR.raw()));
+            let heard = call.heard(inodes, &Err::<(), _>(errno), reply);
+            assert_eq!(heard.is_some(), waits || inodes == [None; 2]);
+            assert_eq!(client.census().inodes, usize::from(noted), "{errno:?}, waits: {waits}");
         }
     }
 }

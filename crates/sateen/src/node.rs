@@ -12,6 +12,7 @@
 
 pub(crate) mod backend;
 pub(crate) mod devices;
+mod drops;
 mod look;
 pub(crate) mod mgc;
 mod mounted;

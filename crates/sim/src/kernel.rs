@@ -196,13 +196,14 @@ impl Kernel {
         signal.raise(true);
     }
 
-    fn introduce(&self, entry: &Entry, asked_at: u64) {
+    fn introduce(&self, entry: &Entry, asked_at: u64) -> Entry {
+        let entry = self.client.introduce_entry(*entry);
         if let Some(known) = &entry.inode {
-            let held = self.client.introduce(known.attr.fid) && known.held;
             let mut state = lock(&self.state);
             *state.refs.entry(known.attr.fid).or_default() += 1;
-            state.keep_attr(known, held, asked_at);
+            state.keep_attr(known, known.held, asked_at);
         }
+        entry
     }
 
     fn keep_name(&self, parent: Fid, name: &[u8], entry: &Entry, epoch: u64) {
@@ -231,7 +232,7 @@ impl Kernel {
         }
         let (epoch, asked_at) = self.began();
         let entry = self.client.lookup(parent, name).await?;
-        self.introduce(&entry, asked_at);
+        let entry = self.introduce(&entry, asked_at);
         self.keep_name(parent, name, &entry, epoch);
         Ok(entry.inode.map(|known| known.attr.fid))
     }
@@ -313,7 +314,7 @@ impl Kernel {
                 let created = self.client.create(parent, name, mode, how, cred()).await;
                 let (mut entry, opened) = created?;
                 entry.inode = Some(opened.known);
-                self.introduce(&entry, asked_at);
+                let entry = self.introduce(&entry, asked_at);
                 self.keep_name(parent, name, &entry, epoch);
                 lock(&self.state).drop_attr(parent);
                 (opened.known.attr.fid, opened.handle, opened.known.attr.kind())
@@ -340,7 +341,7 @@ impl Kernel {
         let (_, asked_at) = self.began();
         let opened = self.client.tmpfile(parent, 0o600, how, cred()).await?;
         let fid = opened.known.attr.fid;
-        self.introduce(&Entry { inode: Some(opened.known), held: false }, asked_at);
+        self.introduce(&Entry::nameless(opened.known), asked_at);
         lock(&self.state).use_inode(fid);
         let how = How { write: how.write, append: how.append, sync: how.sync };
         Ok(Handle { id: opened.handle, fid, how })
@@ -502,7 +503,7 @@ impl Kernel {
         let _used = self.hold(parent);
         let (epoch, asked_at) = self.began();
         let entry = self.client.mknod(parent, name, mode, 0, symlink, cred()).await?;
-        self.introduce(&entry, asked_at);
+        let entry = self.introduce(&entry, asked_at);
         self.keep_name(parent, name, &entry, epoch);
         lock(&self.state).drop_attr(parent);
         entry.inode.map(|known| known.attr).ok_or(Errno::ENOENT)
@@ -561,7 +562,7 @@ impl Kernel {
         let _file = self.hold(fid);
         let (epoch, asked_at) = self.began();
         let entry = self.client.link(fid, parent, name).await?;
-        self.introduce(&entry, asked_at);
+        let entry = self.introduce(&entry, asked_at);
         self.keep_name(parent, name, &entry, epoch);
         lock(&self.state).drop_attr(parent);
         entry.inode.map(|known| known.attr).ok_or(Errno::ENOENT)

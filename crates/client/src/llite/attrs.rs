@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use sateen_types::{Attr, Errno, Fid, FileKind, Result};
-use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, SetAttr, SizeReport};
+use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, SetAttr, SizeReport, TimeSet};
 
 use super::Known;
-use super::data::Alone;
+use super::data::Cutting;
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::locks::Access;
@@ -24,11 +24,11 @@ impl InodeState {
         (size && self.covers(wanted)).then_some(attr)
     }
 
-    /// Whether the kernel may keep what it is told now.
-    pub(crate) fn tell(&mut self) -> bool {
-        let Some(attr) = self.cached() else { return false };
-        self.told |= attr.is_dir();
-        true
+    /// What the kernel may keep of what it is told now.
+    pub(crate) fn tell(&mut self) -> Option<Attr> {
+        let attr = self.cached()?;
+        self.told = true;
+        Some(attr)
     }
 }
 
@@ -46,7 +46,7 @@ impl Client {
         {
             let mut state = lock(&inode.state);
             if let Some(attr) = state.cached() {
-                return Ok(Known { attr, held: state.tell() });
+                return Ok(Known { attr, held: state.tell().is_some() });
             }
         }
         let want = Ibits::META.union(Ibits::DATA);
@@ -98,7 +98,7 @@ impl Client {
                 if state.is_news(stamp) {
                     state.learn(attr, stamp);
                     let attr = state.attr.unwrap_or(attr);
-                    return Ok(Known { attr, held: state.tell() });
+                    return Ok(Known { attr, held: state.tell().is_some() });
                 }
                 let attr = state.with_size(attr);
                 if state.size_known || attr.kind() != FileKind::Regular {
@@ -116,9 +116,11 @@ impl Client {
     /// What the MDT answered about an inode that this client just changed, with a request
     /// sent at `sent`.
     ///
-    /// The kernel drops a directory's attributes when the call that changed it returns, but an
+    /// The kernel drops an inode's attributes when the call that changed it returns, but an
     /// answer with older ones may still be on its way there. After it was told to forget them
-    /// it does not believe that answer either (docs/decisions/0001-kernel-coherence.md).
+    /// it does not believe that answer either (docs/decisions/0001-kernel-coherence.md). Nor does
+    /// it once it got newer ones, as it does with the answer to any change of a file that says
+    /// how it is now.
     pub(crate) async fn own_change(&self, inode: &Inode, attr: Option<Attr>, sent: u64) {
         self.note_change(inode, attr, sent, false).await;
     }
@@ -131,11 +133,12 @@ impl Client {
     async fn note_change(&self, inode: &Inode, attr: Option<Attr>, sent: u64, data: bool) {
         let now = self.stamp();
         let told = inode.update(|state| {
+            let is_told = attr.is_some_and(|attr| !attr.is_dir());
             state.changed(attr, (sent, now), data);
-            core::mem::take(&mut state.told)
+            !is_told && core::mem::take(&mut state.told)
         });
         if told {
-            // It waits for nothing, and the kernel knows the directory that it changes.
+            // It waits for nothing, and the kernel knows the inode that it changes.
             self.port.invalidate(KernelInval::Attr(inode.fid.ino())).await;
         }
     }
@@ -154,14 +157,16 @@ impl Client {
             Some(kind) => kind,
             None => self.fetch_attr(fid).await?.0.kind(),
         };
-        let used = if data && kind == FileKind::Regular {
-            let used = self.use_data(&inode, Access::Write, None).await?;
-            let alone = if set.size.is_some() { Some(Alone::begin(&inode).await?) } else { None };
+        let (mut used, mut cutting) = (None, None);
+        if data && kind == FileKind::Regular {
+            used = Some(self.use_data(&inode, Access::Write, None).await?);
+            if set.size.is_some() {
+                cutting = Some(Cutting::begin(&inode).await?);
+            } else {
+                self.flush_for(&inode, set.mtime).await;
+            }
             self.tell_size(&inode).await?;
-            Some((alone, used))
-        } else {
-            None
-        };
+        }
         let request = MdtRequest::SetAttr { fid, set, cred };
         let answer = self.mdt_unless_it_runs(fid, request).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
@@ -171,21 +176,31 @@ impl Client {
         } else {
             self.own_change(&inode, Some(attr), sent).await;
         }
+        drop(cutting);
         drop(used);
         {
             let mut state = lock(&inode.state);
             if let Some(attr) = state.cached() {
-                return Ok(Known { attr, held: state.tell() });
+                return Ok(Known { attr, held: state.tell().is_some() });
             }
         }
         self.know(&inode, attr, sent).await
+    }
+
+    /// What was stored through a mapping before the mtime is set must not set it afterwards.
+    async fn flush_for(&self, inode: &Inode, mtime: Option<TimeSet>) {
+        let stored = lock(&inode.state).map_opens > 0;
+        if stored && matches!(mtime, Some(TimeSet::At(_))) {
+            // The kernel writes what is dirty before it drops it.
+            self.port.invalidate(KernelInval::Data(inode.fid.ino())).await;
+        }
     }
 
     /// Tells the MDT what this client has written, keeping the lock.
     pub(crate) async fn tell_size(&self, inode: &Inode) -> Result<()> {
         let fid = inode.fid;
         let era = self.era();
-        let Some(report) = inode.next_report().await else { return Ok(()) };
+        let Some(report) = inode.next_report().await? else { return Ok(()) };
         let tell = MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 };
         let told = self.mdt_in(era, fid, tell).await;
         self.reported(inode, report, told.is_ok());

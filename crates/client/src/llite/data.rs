@@ -56,17 +56,17 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// Nobody here writes to an inode: its size is being set. A kernel lets a truncate wait for writes
-/// and writes for a truncate, but for calls that were given up and go on all the same. A write
-/// beside it would have the file as long again as it was.
-pub(super) struct Alone<'a>(&'a Inode);
+/// Nobody writes to a file while it is being cut; over on drop. A kernel lets a truncate wait for
+/// writes and writes for a truncate, but for calls that were given up and go on all the same. What
+/// a write that ends behind the cut says of the size would undo it.
+pub(super) struct Cutting<'a>(&'a Inode);
 
-impl<'a> Alone<'a> {
-    /// Waits for the writes under way. From then on nobody begins to write.
+impl<'a> Cutting<'a> {
+    /// Waits until nobody else is cutting it, and for the writes under way.
     ///
     /// # Errors
     /// `EINTR` if nobody waits any more.
-    pub(super) async fn begin(inode: &'a Inode) -> Result<Alone<'a>> {
+    pub(super) async fn begin(inode: &'a Inode) -> Result<Cutting<'a>> {
         until(
             &inode.state,
             |state| &mut state.waiters,
@@ -79,11 +79,11 @@ impl<'a> Alone<'a> {
             },
         )
         .await?;
-        Ok(Alone(inode))
+        Ok(Cutting(inode))
     }
 }
 
-impl Drop for Alone<'_> {
+impl Drop for Cutting<'_> {
     fn drop(&mut self) {
         self.0.update(|state| state.emptying = false);
     }
@@ -176,7 +176,7 @@ impl Client {
         let used = self.use_data(inode, Access::Write, range).await?;
         let writing = Writing::begin(inode).await?;
         let size = self.size_now(inode, &used).await?;
-        let turn = if append { Some(self.turn(inode).await) } else { None };
+        let turn = if append { Some(self.turn(inode).await?) } else { None };
         let offset = if append {
             let now = lock(&inode.state).attr.map(|attr| attr.size);
             now.unwrap_or(size)
@@ -230,14 +230,24 @@ impl Client {
         Ok(())
     }
 
-    async fn turn<'a>(&self, inode: &'a Inode) -> Turn<'a> {
+    /// Waits until nobody else appends.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    async fn turn<'a>(&self, inode: &'a Inode) -> Result<Turn<'a>> {
         until(
             &inode.state,
             |state| &mut state.waiters,
-            |state| (!state.appending).then(|| state.appending = true),
+            |state| {
+                if state.appending {
+                    return patience::is_over().then_some(Err(Errno::EINTR));
+                }
+                state.appending = true;
+                Some(Ok(()))
+            },
         )
-        .await;
-        Turn(inode)
+        .await?;
+        Ok(Turn(inode))
     }
 
     /// Whether a write must take set-id bits away first.

@@ -65,7 +65,7 @@ impl File {
     }
 }
 
-/// How long an open that empties a file waits for writes under way: 1 s.
+/// How long whoever cuts a file waits for writes under way: 1 s.
 const WRITES_NS: u64 = 1_000_000_000;
 
 /// Nothing is reported of an inode's size, and nothing written, by nobody here: while this client
@@ -190,15 +190,23 @@ impl Client {
     /// Has nobody tell of the size or write, and waits for writes under way.
     async fn quiet(&self, inode: &Arc<Inode>) -> Quiet {
         let quiet = Quiet::begin(inode).await;
+        self.writes_end(inode).await;
+        quiet
+    }
+
+    /// Waits for writes under way, once nobody begins another, but not for long.
+    async fn writes_end(&self, inode: &Inode) {
+        if lock(&inode.state).writing == 0 {
+            return;
+        }
         let written = until(
             &inode.state,
             |state| &mut state.waiters,
             |state| (state.writing == 0).then_some(()),
         );
         if self.not_longer_than(WRITES_NS, written).await.is_none() {
-            tracing::debug!(fid = %inode.fid, "a file is emptied beside a write that takes long");
+            tracing::debug!(fid = %inode.fid, "a file is cut beside a write that takes long");
         }
-        quiet
     }
 
     /// Creates and opens a file, or opens the one that is there.
@@ -311,6 +319,7 @@ impl Client {
         inode.update(|state| {
             state.opens += 1;
             state.write_opens += u32::from(how.write);
+            state.map_opens += u32::from(how.write && how.read);
             state.exec_opens += u32::from(how.exec);
         });
     }
@@ -319,6 +328,7 @@ impl Client {
         inode.update(|state| {
             state.opens -= 1;
             state.write_opens -= u32::from(how.write);
+            state.map_opens -= u32::from(how.write && how.read);
             state.exec_opens -= u32::from(how.exec);
         });
     }
@@ -401,7 +411,8 @@ impl Client {
     pub async fn close(self: &Arc<Client>, handle: u64) -> Result<()> {
         let era = self.era();
         let Some(file) = lock(&self.files).remove(&handle) else { return Err(Errno::EBADF) };
-        let closed = self.close_file(&file, era).await;
+        // The handle is gone, and with it whoever else could say so to the MDT.
+        let closed = to_the_end(self.close_file(&file, era)).await;
         // The kernel may have forgotten the inode meanwhile, because it waits for no close.
         let inode = file.inode.clone();
         drop(file);
@@ -418,7 +429,7 @@ impl Client {
         }
         let reports = file.how.write || lock(&inode.state).unreported_atime.is_some();
         self.count_blocks(inode).await;
-        let report = if reports { inode.next_report().await } else { None };
+        let report = if reports { inode.next_report().await.unwrap_or_default() } else { None };
         // Not before: whoever removes the file meanwhile must not forget what is to be told, or
         // the MDT would not know that there are objects.
         self.end_open(inode, file.how);

@@ -86,7 +86,9 @@ impl Client {
         // As a write that fails: what may have happened counts, also for the size. If one OST has
         // no room, others have set theirs aside: the MDT has to know that there are objects.
         let mtime = self.port.now().wall();
-        let as_long = keep_size || how == Falloc::PunchHole || changed == Err(Errno::ENOSPC);
+        // The file grows with the last object alone: if that was not asked, it is as long as before.
+        let not_done = matches!(changed, Err(Errno::ENOSPC | Errno::EINTR));
+        let as_long = keep_size || how == Falloc::PunchHole || not_done;
         let grown = if as_long { 0 } else { end };
         if era == self.era() {
             inode.update(|state| {
@@ -131,7 +133,7 @@ impl Client {
             let range = (from, to - from);
             let keep_size = keep_size || !is_last(stripe);
             let request = range_request(object, layout.generation, range, how, keep_size);
-            self.room_for(ost).await;
+            self.room_for(ost).await?;
             // Of the run that answers: one that the OST's restart catches in the middle is asked
             // for again.
             let (OstReply::Done, boot_epoch) = self.ost_call_in(Some(era), ost, request).await?

@@ -55,11 +55,7 @@ impl Client {
     /// bits that has been there ever since.
     fn stands(&self, fid: Fid, bits: Ibits, stamp: u64) -> bool {
         let inode = lock(&self.inodes).all.get(&fid).cloned();
-        inode.is_some_and(|inode| {
-            let state = lock(&inode.state);
-            let ever_since = state.cancels.is_empty() && stamp >= state.cancelled_at;
-            state.covers(bits) && state.held(bits, stamp) && ever_since
-        })
+        inode.is_some_and(|inode| lock(&inode.state).stands(bits, stamp))
     }
 
     /// Finds a name.
@@ -69,19 +65,18 @@ impl Client {
     pub async fn lookup(self: &Arc<Client>, parent: Fid, name: &[u8]) -> Result<Entry> {
         let name = Name::new(name)?;
         if self.is_absent(parent, &name) {
-            return Ok(Entry { inode: None, held: true });
+            return Ok(Entry { inode: None, held: true, since: None });
         }
         let want = Ibits::META.union(Ibits::DATA);
         let want_parent = if self.holds_names(parent) { Ibits::NONE } else { Ibits::META };
         let request = MdtRequest::Lookup { parent, name, want_parent, want };
-        let before = self.stamp();
-        let answer = match self.mdt(parent, request).await {
+        let answer = match self.mdt_stamped(parent, request).await {
             Ok(answer) => answer,
-            Err(Errno::ENOENT) => {
-                let held = self.stands(parent, Ibits::UPDATE, before);
-                return Ok(Entry { inode: None, held });
+            Err((Errno::ENOENT, stamp)) => {
+                let held = self.stands(parent, Ibits::UPDATE, stamp);
+                return Ok(Entry { inode: None, held, since: None });
             }
-            Err(errno) => return Err(errno),
+            Err((errno, _)) => return Err(errno),
         };
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         self.entry(parent, attr, answer.stamp).await
@@ -96,9 +91,10 @@ impl Client {
     ) -> Result<Entry> {
         let inode = self.inode(attr.fid);
         let known = self.know(&inode, attr, stamp).await?;
-        let held = self.stands(parent, Ibits::UPDATE, stamp)
-            || self.stands(attr.fid, Ibits::LOOKUP, stamp);
-        Ok(Entry { inode: Some(known), held })
+        let by_parent = self.stands(parent, Ibits::UPDATE, stamp);
+        let by_itself = !by_parent && self.stands(attr.fid, Ibits::LOOKUP, stamp);
+        let since = by_itself.then_some(stamp);
+        Ok(Entry { inode: Some(known), held: by_parent || by_itself, since })
     }
 
     pub(crate) async fn make(
@@ -311,7 +307,22 @@ impl Client {
     pub fn introduce(&self, fid: Fid) -> bool {
         self.inode(fid).update(|state| {
             state.lookups += 1;
-            state.tell()
+            state.tell().is_some()
+        })
+    }
+
+    /// The same of the inode that an entry names, with what the kernel is to be told: nobody has
+    /// told it of locks that went before it had heard of the inode. The folder it has heard of.
+    pub fn introduce_entry(&self, entry: Entry) -> Entry {
+        let Some(known) = entry.inode else { return entry };
+        self.inode(known.attr.fid).update(|state| {
+            state.lookups += 1;
+            let held = |since| state.stands(Ibits::LOOKUP, since);
+            let held = entry.held && entry.since.is_none_or(held);
+            // If it was asked for once more meanwhile, what was known first is old.
+            let now = state.tell().filter(|_| known.held);
+            let known = Known { attr: now.unwrap_or(known.attr), held: now.is_some() };
+            Entry { inode: Some(known), held, ..entry }
         })
     }
 

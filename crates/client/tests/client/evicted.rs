@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 use std::task::Wake;
 
-use sateen_client::Client;
+use sateen_client::{Client, KernelInval};
 use sateen_types::{ClientId, Endpoint, Errno, Layout, Nid, Seq};
 use sateen_wire::{
     Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request,
@@ -372,4 +372,26 @@ fn one_fsync_tells_of_lost_data_and_of_lost_changes() {
     rig.client.not_told(FILE);
     assert_eq!(fsync(&rig), Err(Errno::EIO));
     assert_eq!(fsync(&rig), Ok(()));
+}
+
+/// An answer on its way to the kernel makes it know an inode, and believe attributes that stood
+/// under a lock that is lost by then.
+#[test]
+fn a_kernel_that_does_not_know_an_inode_yet_is_told_again() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let (_, header) = open(&rig);
+    rig.client.introduce(FILE);
+    rig.evict(&header);
+    assert_eq!(rig.kernel_says(true), [KernelInval::Names]);
+    let attr = [KernelInval::Attr(FILE.ino())];
+    for _ in 0..3 {
+        assert_eq!(rig.kernel_says(false), attr);
+        assert!(rig.is_silent());
+        rig.last_wakes();
+    }
+    // Now it has the answer.
+    assert_eq!(rig.kernel_says(true), attr);
+    assert!(rig.is_silent());
+    comes_back(&rig, before);
 }

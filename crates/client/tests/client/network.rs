@@ -5,11 +5,11 @@
 use bytes::Bytes;
 use std::sync::Arc;
 
-use sateen_client::{Connection, Patience};
+use sateen_client::{Connection, OpenHow, Patience};
 use sateen_types::{Attr, Endpoint, Errno, Falloc, Fid, Layout, Nid, Result};
 use sateen_wire::{
     Header, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request,
-    TargetInfo,
+    SetAttr, TargetInfo,
 };
 
 use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
@@ -609,4 +609,118 @@ fn an_fsync_whose_error_nobody_heard_says_it_again() {
     rig.client.not_told(FILE);
     assert_eq!(fsync(&rig, handle).0, Err(Errno::EIO));
     assert_eq!(fsync(&rig, handle).0, Ok(()));
+}
+
+/// Opens as many as there is room for, which wait at the MDT.
+fn fill_slots(rig: &Rig) -> Vec<(Verb<Result<()>>, Header)> {
+    let wait = |_| {
+        let client = rig.client.clone();
+        let open = async move { client.open(FILE, WRITE, CRED).await.map(drop) };
+        (rig.start(open), rig.take())
+    };
+    (0..64).map(wait).collect()
+}
+
+/// It keeps a lock in use that the others may wait for.
+#[test]
+fn a_file_is_emptied_though_all_slots_wait() {
+    let rig = Rig::with_osts(1);
+    open(&rig, 0);
+    let _waiting = fill_slots(&rig);
+    let (client, cut) = (rig.client.clone(), OpenHow { truncate: true, ..WRITE });
+    let mut opening = rig.start(async move { client.open(FILE, cut, CRED).await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Open { flags, .. } if flags.truncate), "{request:?}");
+    rig.answer(&header, Reply::error(Errno::EACCES));
+    assert_eq!(rig.poll(&mut opening).map(|opened| opened.err()), Some(Some(Errno::EACCES)));
+}
+
+#[test]
+fn an_open_that_nobody_waited_for_is_closed_though_all_slots_wait() {
+    let rig = Rig::with_osts(1);
+    let handle = open(&rig, 0);
+    let _waiting = fill_slots(&rig);
+    let chmod = |_| {
+        let client = rig.client.clone();
+        let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        (rig.start(async move { client.setattr(FILE, mode, CRED).await }), rig.take())
+    };
+    let mut others: Vec<_> = (0..8).map(chmod).collect();
+    let (patience, client) = (Arc::new(Patience::default()), rig.client.clone());
+    patience.end();
+    let mut closing = rig.start(patience.run(async move { client.close(handle).await }));
+    assert!(rig.is_silent(), "there is no slot for it");
+    rig.answer(&others[0].1, Reply::error(Errno::EACCES));
+    // Whoever was given a slot fetches the answer first.
+    assert!(rig.poll(&mut others[0].0).is_some_and(|set| set.is_err()));
+    assert!(rig.poll(&mut closing).is_none());
+    let (close, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Close { .. }), "{request:?}");
+    rig.answer(&close, reply(MdtReply::Done, &[]));
+    assert_eq!(rig.poll(&mut closing), Some(Ok(())));
+}
+
+/// No kernel waits for a close: the goodbye would overtake what it tells.
+#[test]
+fn what_was_written_is_told_before_the_goodbye() {
+    for closed in [false, true] {
+        let rig = Rig::with_osts(1);
+        let handle = open(&rig, 0);
+        rig.client.introduce(FILE);
+        let mut writing = start_write(&rig, handle);
+        rig.answer(&take_write(&rig), written(5));
+        assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+        let client = rig.client.clone();
+        let mut closing = closed.then(|| {
+            let close = rig.start(async move { client.close(handle).await });
+            (close, rig.take_mdt())
+        });
+        let client = rig.client.clone();
+        let mut leaving = rig.start(async move { client.unmount().await });
+        let header = match &mut closing {
+            Some((_, (header, MdtRequest::Close { report: Some(_), .. }))) => {
+                assert!(rig.is_silent(), "it is on its way");
+                *header
+            }
+            Some((_, (_, other))) => panic!("{other:?}"),
+            None => {
+                let (header, request) = rig.take_mdt();
+                assert!(matches!(request, MdtRequest::ReportSize { .. }), "{request:?}");
+                header
+            }
+        };
+        rig.answer(&header, reply(MdtReply::Done, &[]));
+        if let Some((closing, _)) = &mut closing {
+            assert_eq!(rig.poll(closing), Some(Ok(())));
+        }
+        assert!(rig.poll(&mut leaving).is_none());
+        assert_eq!(take_goodbyes(&rig).len(), 1);
+    }
+}
+
+#[test]
+fn a_file_does_not_grow_by_what_was_not_asked() {
+    let rig = Rig::with_osts(2);
+    let handle = open_striped(&rig, vec![0, 1]);
+    let mut writing = start_write(&rig, handle);
+    rig.answer(&take_write(&rig), Reply::error(Errno::ESTALE));
+    // The first OST restarts.
+    let connect = rig.take();
+    let (patience, client) = (Arc::new(Patience::default()), rig.client.clone());
+    let range = (0, 3 << 20);
+    let allocate = async move { client.allocate(handle, range, Falloc::Allocate, false).await };
+    let mut allocating = rig.start(patience.clone().run(allocate));
+    let (second, _) = rig.take_ost();
+    assert_eq!(second.to, Endpoint::Ost(1));
+    rig.answer(&second, Reply::ok(ReplyBody::Ost(OstReply::Done)));
+    assert!(rig.poll(&mut allocating).is_none() && rig.is_silent());
+    patience.end();
+    assert_eq!(rig.poll(&mut allocating), Some(Err(Errno::EINTR)));
+    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9 };
+    rig.answer(&connect, Reply::ok(connected));
+    rig.answer(&take_write(&rig), written(6));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+    let client = rig.client.clone();
+    let read = async move { client.read(handle, 10, 20, bytes::BytesMut::new()).await };
+    assert!(rig.now(read).is_ok_and(|read| read.is_empty()), "it has ten bytes");
 }

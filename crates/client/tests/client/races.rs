@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sateen_client::OpenHow;
-use sateen_types::{Errno, Layout};
-use sateen_wire::{Ibits, LockMode, MdtReply, MdtRequest, OstRequest, Request, SetAttr};
+use sateen_client::{KernelInval, OpenHow, Patience};
+use sateen_types::{Errno, Fid, Layout, Timespec};
+use sateen_wire::{
+    Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request,
+    SetAttr, TimeSet, XattrMode,
+};
 
 use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
 
@@ -220,14 +223,15 @@ fn the_times_of_what_was_renamed_are_asked_for_anew() {
     let rig = Rig::mounted();
     known(&rig, &[grant(1, LockMode::Pr, META), grant(2, LockMode::Pr, DATA)], 4);
     let client = rig.client.clone();
-    let root = sateen_types::Fid::ROOT;
+    let root = Fid::ROOT;
     let mut rename = rig.start(async move {
         client.rename((root, b"old"), (root, b"new"), sateen_wire::RenameFlags::default()).await
     });
     let (header, _) = rig.take_mdt();
     let renamed = MdtReply::Renamed { moved: FILE, swapped: None, replaced: None };
     rig.answer(&header, reply(renamed, &[]));
-    rig.kernel_is_done();
+    assert!(rig.poll(&mut rename).is_none());
+    assert_eq!(rig.kernel_says(true), [KernelInval::Attr(FILE.ino())]);
     assert_eq!(rig.poll(&mut rename), Some(Ok(())));
     let client = rig.client.clone();
     let mut stat = rig.start(async move { client.getattr(FILE).await });
@@ -361,4 +365,174 @@ fn an_answer_from_before_a_lock_is_not_believed_under_it() {
     assert_eq!(rig.poll(&mut again).unwrap().unwrap().attr.size, 11);
     let client = rig.client.clone();
     assert_eq!(rig.now(async move { client.getattr(FILE).await }).unwrap().attr.version, 5);
+}
+
+/// A file on one OST is open under a lock for it.
+fn open_for(rig: &Rig, how: OpenHow) -> u64 {
+    let client = rig.client.clone();
+    let mut open = rig.start(async move { client.open(FILE, how, CRED).await });
+    let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
+    let opened = MdtReply::Opened { attr: attr(0, 0), layout };
+    rig.answer(&rig.take(), reply(opened, &[grant(1, LockMode::Pw, DATA)]));
+    rig.poll(&mut open).unwrap().unwrap().handle
+}
+
+fn written() -> Reply {
+    Reply::ok(ReplyBody::Ost(OstReply::Written { len: 10, boot_epoch: 5, granted: 0 }))
+}
+
+/// A write that its program has given up ends when it ends: what it then says of the size must
+/// not undo a cut that came after it.
+#[test]
+fn a_file_is_cut_behind_the_writes_under_way() {
+    let rig = Rig::with_osts(1);
+    let handle = open_for(&rig, WRITE);
+    let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+    let mut writing = rig.start(async move { client.write(handle, 0, data, false).await });
+    let (to_ost, _) = rig.take_ost();
+    let client = rig.client.clone();
+    let size = SetAttr { size: Some(3), ..SetAttr::default() };
+    let mut cut = rig.start(async move { client.setattr(FILE, size, CRED).await });
+    assert!(rig.is_silent(), "it waits for the write");
+    let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+    let mut later = rig.start(async move { client.write(handle, 0, data, false).await });
+    assert!(rig.is_silent(), "which begins when the file is cut");
+    rig.answer(&to_ost, written());
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+    assert!(rig.poll(&mut cut).is_none());
+    let (told, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::ReportSize { .. }), "{request:?}");
+    rig.answer(&told, reply(MdtReply::Done, &[]));
+    assert!(rig.poll(&mut cut).is_none() && rig.poll(&mut later).is_none());
+    let (set, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::SetAttr { .. }), "{request:?}");
+    assert!(rig.is_silent());
+    rig.answer(&set, reply(inode(5, 3), &[]));
+    assert_eq!(rig.poll(&mut cut).unwrap().unwrap().attr.size, 3);
+    assert!(rig.poll(&mut later).is_none());
+    let (_, request) = rig.take_ost();
+    assert!(matches!(request, OstRequest::Write { .. }), "{request:?}");
+}
+
+/// What was stored through a mapping is written some time, and would set the mtime then.
+#[test]
+fn a_time_is_set_behind_what_was_stored_through_a_mapping() {
+    let write_only = OpenHow { read: false, ..WRITE };
+    for (how, mapped) in [(WRITE, true), (write_only, false)] {
+        let rig = Rig::with_osts(1);
+        open_for(&rig, how);
+        rig.client.introduce(FILE);
+        let client = rig.client.clone();
+        let mtime = Some(TimeSet::At(Timespec { sec: 7, nsec: 0 }));
+        let set = SetAttr { mtime, ..SetAttr::default() };
+        let mut touch = rig.start(async move { client.setattr(FILE, set, CRED).await });
+        assert_eq!(rig.is_silent(), mapped, "only what is open for both can be mapped to store");
+        if mapped {
+            assert_eq!(rig.kernel_says(true), [KernelInval::Data(FILE.ino())]);
+            assert!(rig.poll(&mut touch).is_none());
+        }
+        assert!(matches!(rig.take_mdt().1, MdtRequest::SetAttr { .. }));
+    }
+}
+
+/// An answer with attributes from before may be on its way to the kernel.
+#[test]
+fn the_kernel_is_told_of_what_this_client_changes_without_an_answer_that_says_how() {
+    let rig = Rig::mounted();
+    known(&rig, &[grant(1, LockMode::Pr, META), grant(2, LockMode::Pr, DATA)], 4);
+    let set = || {
+        let (client, value) = (rig.client.clone(), Bytes::from_static(b"value"));
+        rig.begin(async move { client.setxattr(FILE, b"user.x", value, XattrMode::Any).await })
+    };
+    let mut first = set();
+    assert!(rig.poll(&mut first).is_none());
+    rig.answer(&rig.take(), reply(MdtReply::Done, &[]));
+    assert!(rig.poll(&mut first).is_none(), "the kernel is told first");
+    assert_eq!(rig.kernel_says(true), [KernelInval::Attr(FILE.ino())]);
+    assert_eq!(rig.poll(&mut first), Some(Ok(())));
+    // It was given nothing since.
+    let mut second = set();
+    assert!(rig.poll(&mut second).is_none());
+    rig.answer(&rig.take(), reply(MdtReply::Done, &[]));
+    assert_eq!(rig.poll(&mut second), Some(Ok(())));
+}
+
+/// A name is found, and what the kernel is to hear of it stands under the inode's lock.
+fn look_up(rig: &Rig, id: u64, version: u64) -> sateen_client::Entry {
+    let client = rig.client.clone();
+    let mut lookup = rig.start(async move { client.lookup(Fid::ROOT, b"x").await });
+    let locks = [grant(id, LockMode::Pr, META), grant(id + 1, LockMode::Pr, DATA)];
+    rig.answer(&rig.take(), reply(inode(version, 10), &locks));
+    rig.poll(&mut lookup).unwrap().unwrap()
+}
+
+/// Nobody tells a kernel that it must forget what it has not heard of.
+#[test]
+fn what_the_kernel_hears_stands_under_locks_that_are_still_there() {
+    let rig = Rig::mounted();
+    let first = look_up(&rig, 1, 4);
+    assert!(first.held && first.inode.unwrap().held);
+    // It is the last that anybody knows of it: its locks go.
+    rig.client.forget(FILE, 0);
+    rig.run();
+    while let Some((cancel, request)) = rig.take_if_any() {
+        assert!(matches!(request, Request::Mdt(MdtRequest::Cancel { .. })), "{request:?}");
+        rig.answer(&cancel, reply(MdtReply::Done, &[]));
+    }
+    // Others have changed it; that was heard, and not told to the kernel either.
+    let second = look_up(&rig, 3, 6);
+    let told = rig.client.introduce_entry(first);
+    assert!(!told.held, "the name may lead elsewhere");
+    let known = told.inode.unwrap();
+    assert_eq!((known.held, known.attr.version), (true, 6));
+    let told = rig.client.introduce_entry(second);
+    assert!(told.held && told.inode.unwrap().held);
+}
+
+#[test]
+fn a_name_that_is_not_there_is_known_from_the_answer_that_brings_the_lock() {
+    let rig = Rig::mounted();
+    let client = rig.client.clone();
+    let mut lookup = rig.start(async move { client.lookup(FILE, b"x").await });
+    let missing = reply(MdtReply::Done, &[grant(1, LockMode::Pr, META)]);
+    let missing = Reply { grants: missing.grants, ..Reply::error(Errno::ENOENT) };
+    rig.answer(&rig.take(), missing);
+    let entry = rig.poll(&mut lookup).unwrap().unwrap();
+    assert!(entry.inode.is_none() && entry.held);
+}
+
+/// Whoever waits for others, and not for an answer of his own, is let go.
+#[test]
+fn a_verb_that_nobody_waits_for_waits_for_nobody() {
+    let rig = Rig::with_osts(1);
+    let handle = open_for(&rig, WRITE);
+    let append = || {
+        let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+        rig.begin(async move { client.write(handle, 0, data, true).await })
+    };
+    let mut first = append();
+    assert!(rig.poll(&mut first).is_none());
+    let (to_ost, _) = rig.take_ost();
+    let patience = Arc::new(Patience::default());
+    let (client, data) = (rig.client.clone(), Bytes::from_static(b"x"));
+    let second = async move { client.write(handle, 0, data, true).await };
+    let mut second = rig.start(patience.clone().run(second));
+    patience.end();
+    assert_eq!(rig.poll(&mut second), Some(Err(Errno::EINTR)));
+    rig.answer(&to_ost, written());
+    assert_eq!(rig.poll(&mut first), Some(Ok(10)));
+
+    // The size is being told, and the MDT does not answer.
+    let touch = || {
+        let (client, now) = (rig.client.clone(), Some(TimeSet::Now));
+        let set = SetAttr { mtime: now, ..SetAttr::default() };
+        async move { client.setattr(FILE, set, CRED).await.map(drop) }
+    };
+    let _first = rig.start(touch());
+    assert!(matches!(rig.take_mdt().1, MdtRequest::ReportSize { .. }));
+    let patience = Arc::new(Patience::default());
+    let mut second = rig.start(patience.clone().run(touch()));
+    patience.end();
+    assert_eq!(rig.poll(&mut second), Some(Err(Errno::EINTR)));
+    assert!(rig.is_silent());
 }

@@ -33,7 +33,7 @@ struct Outside {
     sent: Vec<Message>,
     tasks: Vec<Task>,
     /// Invalidations that the kernel is at, until the test lets them end.
-    invals: Vec<(KernelInval, Arc<AtomicBool>)>,
+    invals: Vec<(KernelInval, Told)>,
     sleeps: Vec<Arc<AtomicBool>>,
     /// Inodes that the kernel was asked to forget.
     unused: Vec<Ino>,
@@ -43,6 +43,17 @@ struct Outside {
 
 #[derive(Default)]
 struct TestPort(Mutex<Outside>);
+
+/// What the kernel says to an invalidation, once it has.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Option<bool>>>);
+
+impl Future for Told {
+    type Output = bool;
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<bool> {
+        self.0.lock().unwrap().map_or(Poll::Pending, Poll::Ready)
+    }
+}
 
 struct Flag(Arc<AtomicBool>);
 
@@ -73,9 +84,9 @@ impl Port for TestPort {
         })
     }
     fn invalidate(&self, what: KernelInval) -> Pin<Box<dyn Future<Output = bool> + Send>> {
-        let done = Arc::new(AtomicBool::new(false));
-        self.0.lock().unwrap().invals.push((what, done.clone()));
-        Box::pin(Flag(done))
+        let told = Told::default();
+        self.0.lock().unwrap().invals.push((what, told.clone()));
+        Box::pin(told)
     }
     fn can_prune(&self) -> bool {
         true
@@ -344,9 +355,24 @@ impl Rig {
 
     /// The kernel is done with the invalidations that it is at, but not with those that follow.
     pub(crate) fn kernel_goes_on(&self) {
-        for (_, done) in self.port.0.lock().unwrap().invals.drain(..) {
-            done.store(true, Ordering::Relaxed);
+        self.kernel_says(true);
+    }
+
+    /// The kernel answers the invalidations that it is at: whether it knows the inodes.
+    pub(crate) fn kernel_says(&self, known: bool) -> Vec<KernelInval> {
+        let invals = core::mem::take(&mut self.port.0.lock().unwrap().invals);
+        let whats = invals.iter().map(|(what, _)| *what).collect();
+        for (_, told) in invals {
+            *told.0.lock().unwrap() = Some(known);
         }
+        self.run();
+        whats
+    }
+
+    /// Who was the last to sleep has slept enough.
+    pub(crate) fn last_wakes(&self) {
+        let last = self.port.0.lock().unwrap().sleeps.pop().unwrap();
+        last.store(true, Ordering::Relaxed);
         self.run();
     }
 }

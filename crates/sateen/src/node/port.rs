@@ -2,12 +2,12 @@
 //!
 //! What the kernel is told of names and attributes waits for nothing and is told at once.
 //! Pages are different: the kernel waits for READs in flight, so that these messages have
-//! threads of their own, on which no request depends.
+//! threads of their own (`drops`), on which no request depends.
 
 use std::future::{Future, ready};
 use std::io;
 use std::pin::Pin;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -17,8 +17,7 @@ use sateen_reactor::Reactor;
 use sateen_types::{Fid, Ino, Timestamp};
 use sateen_wire::Message;
 
-/// Threads that drop pages, per mount: as many inodes can be dropped at once.
-const NOTIFY_THREADS: usize = 4;
+use super::drops::Drops;
 
 type Known = Pin<Box<dyn Future<Output = bool> + Send>>;
 
@@ -98,7 +97,7 @@ enum State {
     /// Being mounted: what is to be invalidated is kept.
     Coming(Vec<Job>),
     /// Mounted.
-    Here { telling: Telling, jobs: Sender<Job>, unused: Option<SyncSender<Vec<Ino>>> },
+    Here { telling: Telling, jobs: Drops<Job>, unused: Option<SyncSender<Vec<Ino>>> },
     /// Unmounted.
     Gone,
 }
@@ -131,19 +130,11 @@ struct Done {
 impl Kernel {
     fn attach(&self, telling: Telling, prunes: bool) -> io::Result<()> {
         let unused = if prunes { Some(start_pruning(telling.notifier.clone())?) } else { None };
-        let (jobs, receiver) = channel();
-        let receiver = Arc::new(Mutex::new(receiver));
-        for index in 0..NOTIFY_THREADS {
-            let (telling, receiver) = (telling.clone(), receiver.clone());
-            let name = format!("notify-{index}");
-            std::thread::Builder::new().name(name).spawn(move || serve(&telling, &receiver))?;
-        }
+        let tells = telling.clone();
+        let jobs = Drops::start(move |job| serve(&tells, job))?;
         let mut state = lock(&self.state);
         if let State::Coming(early) = &mut *state {
-            for job in early.drain(..) {
-                // The threads live as long as the sender, which is still here.
-                let _ = jobs.send(job);
-            }
+            early.drain(..).for_each(|job| jobs.push(job));
             *state = State::Here { telling, jobs, unused };
         }
         Ok(())
@@ -159,7 +150,7 @@ impl Kernel {
                 return Box::pin(ready(tell(telling, what)));
             }
             State::Here { jobs, .. } => {
-                let _ = jobs.send(Job { what, done: done.clone() });
+                jobs.push(Job { what, done: done.clone() });
             }
             State::Coming(early) => early.push(Job { what, done: done.clone() }),
         }
@@ -192,20 +183,16 @@ fn start_pruning(notifier: Notifier) -> io::Result<SyncSender<Vec<Ino>>> {
     Ok(sender)
 }
 
-/// One of the threads.
-fn serve(telling: &Telling, jobs: &Mutex<Receiver<Job>>) {
-    loop {
-        let job = lock(jobs).recv();
-        let Ok(Job { what, done }) = job else { return };
-        let known = tell(telling, what);
-        let waker = {
-            let mut done = lock(&done);
-            done.known = Some(known);
-            done.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+/// One of the threads has a job.
+fn serve(telling: &Telling, Job { what, done }: Job) {
+    let known = tell(telling, what);
+    let waker = {
+        let mut done = lock(&done);
+        done.known = Some(known);
+        done.waker.take()
+    };
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 
