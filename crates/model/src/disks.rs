@@ -123,12 +123,12 @@ mod tests {
             let form = CollapseForm { of: &reads, plateau };
             let found = fit(&form, &reads.rows).unwrap();
             let all = Summary::of(&errors(&form, &found, &reads.rows));
-            assert!(all.median < 0.045 && all.worst < 0.75, "{plateau}: {all:?}");
+            assert!(all.median < 0.045 && all.p90 < 0.25 && all.worst < 0.75, "{plateau}: {all:?}");
         }
         // Far below what was measured it would be seen.
         let form = CollapseForm { of: &reads, plateau: 4e9 };
         let found = fit(&form, &reads.rows).unwrap();
-        assert!(Summary::of(&errors(&form, &found, &reads.rows)).median > 0.1);
+        assert!(Summary::of(&errors(&form, &found, &reads.rows)).p90 > 0.3);
     }
 
     #[test]
