@@ -19,12 +19,13 @@ use crate::params::{can_be_kept, check};
 use crate::refusal::{Outcome, Refusal};
 use crate::{nids, targets};
 
-/// What a making that was cut off may have left. No more: an index or objects are there only
-/// once a target was served, and then they are somebody's data.
+/// What a making that was cut off may have left, besides an empty folder for objects. No more: an
+/// index or objects are there only once a target was served, and then they are somebody's data.
 const LEFTOVERS: [&str; 4] = ["lock", "label.new", "journal", backend::PARAMS];
+const OBJECTS: &str = "objects";
 /// What is in a target's folder.
 const TARGET: [&str; 8] =
-    ["lock", "label.new", "label", DESTROYED, "index", "journal", "objects", backend::PARAMS];
+    ["lock", "label.new", "label", DESTROYED, "index", "journal", OBJECTS, backend::PARAMS];
 /// Most parameters that a target brings along.
 const PARAMS_MAX: usize = 32;
 /// What the label of a target is called from the moment on at which it is being destroyed.
@@ -243,13 +244,21 @@ fn clear(path: &Path, reformat: bool) -> Outcome<()> {
         if name == LOST_AND_FOUND {
             continue;
         }
-        if !LEFTOVERS.iter().any(|ours| name == *ours) {
+        let path_of = path.join(&name);
+        let is_ours = match name.to_str() {
+            Some(OBJECTS) => {
+                fs::read_dir(&path_of).is_ok_and(|mut objects| objects.next().is_none())
+            }
+            Some(name) => LEFTOVERS.contains(&name),
+            None => false,
+        };
+        if !is_ours {
             return Err(Refusal::new(
                 format!("{} is not empty: {}", path.display(), name.display()),
                 "choose an empty folder, or the mount point of an empty disk",
             ));
         }
-        leftovers.push(path.join(name));
+        leftovers.push(path_of);
     }
     // Whole, or not ours: without a lock file no making has begun here.
     if !leftovers.is_empty() && !path.join("lock").exists() {

@@ -12,9 +12,9 @@ use rustix::process::Signal;
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, until};
 
-use crate::nids::{Network, has_ip};
 use crate::waiting::{call, end, go_on, is_waiting, signal, stop};
 use crate::{BINARY, as_program, bytes, write_durably};
+use sateen_testkit::network::{Network, has_ip};
 
 /// How long an idle mount may show what it has, with time for a machine that has much to do.
 const HEARS_WITHIN: Duration = Duration::from_secs(6);
