@@ -183,6 +183,17 @@ fn who_waits_for_an_answer_is_told_that_the_connection_broke() {
         // It may have been executed.
         assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), Some(Errno::ECONNRESET));
     }
+    // Half an answer is none: also if it breaks in the middle of the data.
+    client.send(read(3, 8));
+    let (mut stream, _) = deaf.accept().unwrap();
+    stream.read_exact(&mut [0; 1]).unwrap();
+    let body = ReplyBody::Ost(OstReply::Read { len: 8 });
+    let data = Bulk::Data(Bytes::from_static(&[3; 8]));
+    let answer = Message::reply_to(&header(3), Reply::ok(body), data);
+    stream.write_all(&answer.encode()).unwrap();
+    stream.write_all(&[3; 4]).unwrap();
+    drop(stream);
+    assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), Some(Errno::ECONNRESET));
     // What was answered is not waited for any more.
     let server = server();
     client.set_route(OST, server.listening().to_vec());

@@ -295,10 +295,14 @@ impl Connection {
             };
             let header = received.message.header;
             let reply = matches!(received.message.body, Body::Reply(_));
-            let buffer = if reply { self.answered(&header) } else { None };
+            let buffer = if reply { self.buffer_for(&header) } else { None };
             let message = received.read_bulk(&mut stream, buffer, |len| {
                 shared.bulk.take(len, || matches!(self.lock().link, Link::Closed))
             })?;
+            if reply {
+                // Only now: half an answer is none, and whoever waits for it is to be told.
+                self.answered(&header);
+            }
             if !reply && !shared.heard_of(header.from, self) {
                 return Err(io::Error::other("it speaks for too many"));
             }
@@ -316,6 +320,7 @@ impl Connection {
                 self.send(Message::reply_to(&header, reply, Bulk::None));
             }
             Kind::Reply => {
+                drop(self.buffer_for(&header));
                 self.answered(&header);
                 (shared.deliver)(Message { header, body: Body::Reply(reply), bulk: Bulk::None });
             }
@@ -323,12 +328,14 @@ impl Connection {
         }
     }
 
-    /// An answer has come; the buffer that waits for it.
-    fn answered(&self, header: &Header) -> Option<BytesMut> {
-        let mut out = self.lock();
-        let key = key(header, header.from);
-        out.asked.remove(&key);
-        out.buffers.remove(&key)
+    /// The buffer that waits for an answer's bulk.
+    fn buffer_for(&self, header: &Header) -> Option<BytesMut> {
+        self.lock().buffers.remove(&key(header, header.from))
+    }
+
+    /// All of an answer has come.
+    fn answered(&self, header: &Header) {
+        self.lock().asked.remove(&key(header, header.from));
     }
 
     /// Ends the connection. Requests that were not answered are answered here.
