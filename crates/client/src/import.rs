@@ -735,11 +735,14 @@ impl Import {
                 return Arrival::Ignored;
             }
             // From the network: the target cannot be reached, and the request is sent again
-            // until it can. A goodbye need not be: who is not there has forgotten us.
-            if self.unknown_to_target(&reply) && !pending.is_goodbye() {
+            // until it can.
+            if self.unknown_to_target(&reply) {
                 let again_ns = match reply.error {
+                    // Who is not there has forgotten us.
+                    Some(Errno::ESHUTDOWN | Errno::ENODEV) if pending.is_goodbye() => None,
                     Some(Errno::ESHUTDOWN | Errno::ENODEV) => Some(RESEND_NS),
-                    // It may have arrived, but the answer cannot any more.
+                    // It may have arrived, but the answer cannot any more. Whoever has not heard
+                    // a goodbye keeps our locks from others until it evicts us.
                     Some(Errno::ECONNRESET) => Some(0),
                     _ => None,
                 };

@@ -267,7 +267,13 @@ fn a_goodbye_to_nobody_is_said() {
     assert_eq!(targets(&others), [Endpoint::Mgs, Endpoint::Mdt(0)]);
     rig.answer(&others[0], Reply::error(Errno::ESHUTDOWN));
     assert!(rig.poll(&mut leaving).is_none());
+    // That is known of who does not listen, not of one whose connection broke.
     rig.answer(&others[1], Reply::error(Errno::ECONNRESET));
+    assert!(rig.poll(&mut leaving).is_none());
+    rig.tick();
+    assert_eq!(take_goodbyes(&rig), [others[1]]);
+    // It had heard it, and has forgotten us.
+    rig.answer(&others[1], Reply::error(Errno::ESTALE));
     assert!(rig.poll(&mut leaving).is_some());
 }
 
