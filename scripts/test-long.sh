@@ -9,7 +9,7 @@
 # everything random; LONG_SEEDS (10000), CONTENTION_SEEDS and PARTITION_SEEDS (1000) seeds of the
 # simulator's worlds from LONG_FROM (1) on, half of them on each of two cores; KILL_ROUNDS (200),
 # POWER_ROUNDS (50) and SERVER_ROUNDS (200) crashes of the process, of the power, of single
-# servers; FSX_OPERATIONS (100000), STEPS (10000), MESSAGES (1000000), FILES (1000000),
+# servers; CUT_ROUNDS (30) storms of broken connections; FSX_OPERATIONS (100000), STEPS (10000), MESSAGES (1000000), FILES (1000000),
 # SECONDS_LONG (3600), and FILL_FILES as in scripts/fill.sh.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -28,6 +28,7 @@ steps=(
     "decoders:damaged bytes for every decoder, LONG_SECONDS"
     "coherence:two mounts and their kernels, LONG_SECONDS for each transport"
     "messages:messages that make no sense, to each server"
+    "cuts:connections that break under mounts"
     "servers:crashes of single servers under mounts"
     "kill9:crashes of the process"
     "fsx:fsx both ways, and two mounts"
@@ -133,6 +134,10 @@ step_kill9() {
 step_servers() {
     said "${SERVER_ROUNDS:=200} rounds"
     ROUNDS=$SERVER_ROUNDS tests -p sateen --test servers rounds -- --nocapture
+}
+step_cuts() {
+    said "${CUT_ROUNDS:=30} rounds"
+    ROUNDS=$CUT_ROUNDS tests -p sateen --test servers cuts -- --nocapture
 }
 step_decoders() {
     export PROPTEST_CASES=4096

@@ -3,15 +3,19 @@
 //! | module | is |
 //! |---|---|
 //! | [`cluster`] | a file system of several server processes, and mounts of it |
+//! | [`cutter`] | connections between networks, which it breaks at random |
 //! | [`forgetfs`] | a file system that loses, on demand, what was not synced |
 //! | [`load`] | work on a mount that remembers what it was promised, and checks it after a crash |
+//! | [`network`] | a network of its own for some processes |
 //! | [`program`] | a file system run by the real binary: up, kill, fsck, down |
 //! | [`random`] | chance that a seed decides |
 //! | [`rounds`] | up, load, crash, fsck, up, check, again and again |
 
 pub mod cluster;
+pub mod cutter;
 pub mod forgetfs;
 pub mod load;
+pub mod network;
 pub mod program;
 pub mod random;
 pub mod rounds;

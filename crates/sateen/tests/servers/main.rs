@@ -4,6 +4,7 @@
 
 mod absent;
 mod below;
+mod cuts;
 mod found;
 mod fuzz;
 mod many;

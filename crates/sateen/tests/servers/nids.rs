@@ -1,11 +1,10 @@
 //! Servers that are reached by two addresses, of which one stops answering, or never has.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketType};
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, refused, run_folder, until};
+use sateen_testkit::network::{Network, has_ip};
 
 use crate::{BINARY, as_program, bytes, write_durably};
 
@@ -140,56 +140,6 @@ fn the_mgs_is_found_behind_addresses_where_it_is_not() {
         assert!(said.contains(&cluster.nid(host)), "{said}");
     }
     cluster.finish([new, oss, mds]);
-}
-
-/// A network of its own, as long as its process lives.
-pub(crate) struct Network(Child);
-
-impl Network {
-    pub(crate) fn new() -> Network {
-        let hold = "ip link set lo up && echo ready && exec sleep infinity";
-        let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-c", hold]);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        Network(child)
-    }
-
-    /// The process that holds it.
-    pub(crate) fn id(&self) -> u32 {
-        self.0.id()
-    }
-
-    /// The same command, in there.
-    pub(crate) fn inside(&self, command: &Command) -> Command {
-        let mut inside = Command::new("nsenter");
-        inside.arg(format!("--net=/proc/{}/ns/net", self.0.id()));
-        inside.arg(command.get_program()).args(command.get_args());
-        inside
-    }
-
-    pub(crate) fn ip(&self, args: &[&str]) {
-        ok(&mut self.inside(Command::new("ip").args(args)));
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-pub(crate) fn has_ip() -> bool {
-    let found = Command::new("ip").arg("-V").output().is_ok();
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(found || !ci, "CI must have ip");
-    if !found {
-        eprintln!("skipped: there is no ip");
-    }
-    found
 }
 
 /// Writes files into a folder, one after the other, until it is told to stop.
