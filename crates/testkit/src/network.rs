@@ -71,14 +71,14 @@ impl Network {
         Network { holder, door }
     }
 
-    /// The process that holds it.
-    pub fn id(&self) -> u32 {
-        self.holder.id()
-    }
-
     /// The way in for threads.
     pub fn door(&self) -> Door {
         self.door.clone()
+    }
+
+    /// The process that holds it.
+    pub fn id(&self) -> u32 {
+        self.holder.id()
     }
 
     /// The same command, in there; its program is known by its own name.

@@ -71,7 +71,7 @@ impl<'a> Cutting<'a> {
             &inode.state,
             |state| &mut state.waiters,
             |state| {
-                if state.emptying || state.writing > 0 {
+                if state.emptying {
                     return patience::is_over().then_some(Err(Errno::EINTR));
                 }
                 state.emptying = true;
@@ -79,7 +79,18 @@ impl<'a> Cutting<'a> {
             },
         )
         .await?;
-        Ok(Cutting(inode))
+        let cutting = Cutting(inode);
+        // From here on nobody begins to.
+        until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| match state.writing {
+                0 => Some(Ok(())),
+                _ => patience::is_over().then_some(Err(Errno::EINTR)),
+            },
+        )
+        .await?;
+        Ok(cutting)
     }
 }
 

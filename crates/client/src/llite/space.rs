@@ -7,11 +7,16 @@ use sateen_types::{Endpoint, Errno, Fid, Result};
 use sateen_wire::{MdtReply, MdtRequest, OstReply, OstRequest, StatFs};
 
 use crate::client::{Client, TargetSpace};
+use crate::patience;
 use crate::sync::{Waiters, lock, until};
 
 /// How long a target is waited for that does not say how much space it has, or a file takes up:
 /// 1 s.
 pub(crate) const ANSWER_NS: u64 = 1_000_000_000;
+
+/// The first answer of any target is waited for so many times as long: there is nothing that could
+/// be told in its place.
+const FIRST_ANSWER_TURNS: u32 = 10;
 
 /// What targets have said of their space. Each is asked once at a time.
 #[derive(Debug, Default)]
@@ -128,9 +133,19 @@ impl Client {
     /// `EIO` if no target answers.
     pub async fn statfs(self: &Arc<Client>) -> Result<SpaceTotal> {
         let mut total = SpaceTotal::default();
-        let targets = self.ask_spaces().await;
+        let is_known = |spaces: &Spaces| spaces.known.keys().any(|target| *target != Endpoint::Mgs);
+        let mut targets = self.ask_spaces().await;
+        for _ in 1..FIRST_ANSWER_TURNS {
+            let is_over = patience::is_over();
+            let spaces = lock(&self.spaces);
+            if is_known(&spaces) || spaces.asking.is_empty() || is_over {
+                break;
+            }
+            drop(spaces);
+            targets = self.ask_spaces().await;
+        }
         let spaces = lock(&self.spaces);
-        if spaces.known.keys().all(|target| *target == Endpoint::Mgs) {
+        if !is_known(&spaces) {
             return Err(Errno::EIO);
         }
         let active = |target: Endpoint| self.import(target).is_some_and(|i| i.is_active());
