@@ -136,12 +136,13 @@ impl Client {
         let is_known = |spaces: &Spaces| spaces.known.keys().any(|target| *target != Endpoint::Mgs);
         let mut targets = self.ask_spaces().await;
         for _ in 1..FIRST_ANSWER_TURNS {
-            let is_over = patience::is_over();
-            let spaces = lock(&self.spaces);
-            if is_known(&spaces) || spaces.asking.is_empty() || is_over {
+            let may_come = {
+                let spaces = lock(&self.spaces);
+                !is_known(&spaces) && !spaces.asking.is_empty()
+            };
+            if !may_come || patience::is_over() {
                 break;
             }
-            drop(spaces);
             targets = self.ask_spaces().await;
         }
         let spaces = lock(&self.spaces);
