@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, until};
-use sateen_testkit::network::{Network, has_ip};
 
 use crate::waiting::{call, end, go_on, is_waiting, signal, stop};
 use crate::{BINARY, as_program, bytes, write_durably};
