@@ -145,7 +145,7 @@ impl MountOptions {
             time_gran: 1,
             threads: 4,
             transport: TransportChoice::Auto,
-            ring_depth: 128,
+            ring_depth: 80,
         }
     }
 

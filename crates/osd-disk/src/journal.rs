@@ -1,8 +1,8 @@
 //! The journal of a target on disk: where group commits become durable.
 //!
 //! Who calls it: the one thread that runs a target's group commits ([`JournalDevice`]), and
-//! whoever starts the target ([`DiskJournal::open`]). What it must never do: rewrite a byte
-//! that was acknowledged, or start a target whose log is damaged in its middle.
+//! whoever starts the target ([`DiskJournal::open`]). What it must never do: put other
+//! bytes in the place of any that were acknowledged, or start a target whose log is damaged in its middle.
 //!
 //! Life of a segment, a file of fixed length in the folder `journal`:
 //! 1. *Made*: written full of zeros and synced with its name, ahead of its use, so that

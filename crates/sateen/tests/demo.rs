@@ -147,7 +147,7 @@ fn interrupted_between_the_kill_and_the_next_start() {
 
 #[test]
 fn interrupted_in_io500() {
-    interrupted("io500", "\n== a short io500", Duration::from_secs(2));
+    interrupted("io500", "\n== a short io500", Duration::from_millis(300));
 }
 
 /// The file system dies while rates are measured: the demo fails, and says so.

@@ -10,6 +10,7 @@ use super::data::Cutting;
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::locks::Access;
+use crate::patience;
 use crate::port::KernelInval;
 use crate::sync::{lock, until};
 
@@ -133,7 +134,8 @@ impl Client {
     async fn note_change(&self, inode: &Inode, attr: Option<Attr>, sent: u64, data: bool) {
         let now = self.stamp();
         let told = inode.update(|state| {
-            let is_told = attr.is_some_and(|attr| !attr.is_dir());
+            // It hears no answer that nobody waits for.
+            let is_told = attr.is_some_and(|attr| !attr.is_dir()) && !patience::is_over();
             state.changed(attr, (sent, now), data);
             !is_told && core::mem::take(&mut state.told)
         });
@@ -159,11 +161,14 @@ impl Client {
         };
         let (mut used, mut cutting) = (None, None);
         if data && kind == FileKind::Regular {
+            if set.size.is_none() {
+                // Before the lock is in use: what the kernel writes then wants it, too, and with
+                // each page would meet that others wait for it.
+                self.flush_for(&inode, set.mtime).await;
+            }
             used = Some(self.use_data(&inode, Access::Write, None).await?);
             if set.size.is_some() {
                 cutting = Some(Cutting::begin(&inode).await?);
-            } else {
-                self.flush_for(&inode, set.mtime).await;
             }
             self.tell_size(&inode).await?;
         }

@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::locks::DataUse;
 use crate::loss::{Asker, Loss};
-use crate::patience::to_the_end;
+use crate::patience::{self, to_the_end};
 use crate::sync::{join_all, lock, until};
 use crate::unsynced::UnsyncedObjects;
 
@@ -83,20 +83,26 @@ struct Quiet {
 impl Quiet {
     /// Waits until the MDT has heard everything that it will hear. From then on nobody begins to
     /// write.
-    async fn begin(inode: &Arc<Inode>) -> Quiet {
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more: it must not be emptied long after its program was killed.
+    async fn begin(inode: &Arc<Inode>) -> Result<Quiet> {
         let held = until(
             &inode.state,
             |state| &mut state.waiters,
             |state| {
                 let busy = state.reporting || state.emptying || !state.cancels.is_empty();
+                if patience::is_over() {
+                    return Some(Err(Errno::EINTR));
+                }
                 let held = (!busy).then(|| state.use_quietly()).flatten()?;
                 (state.reporting, state.emptying) = (held.is_some(), true);
-                Some(held)
+                Some(Ok(held))
             },
         )
-        .await;
+        .await?;
         let used = held.map(|id| DataUse::new(inode, id));
-        Quiet { inode: inode.clone(), used, over: false }
+        Ok(Quiet { inode: inode.clone(), used, over: false })
     }
 
     /// The file is cut: what was written before, and was not reported, is gone. Nobody writes
@@ -152,19 +158,18 @@ impl Client {
         let flags = OpenFlags { write: how.write, truncate: how.truncate, exec: how.exec };
         let want = Ibits::META.union(Ibits::DATA);
         // A report of the size that was must not arrive after the size is none.
-        let quiet = if how.truncate { Some(self.quiet(&inode).await) } else { None };
-        let request = MdtRequest::Open { fid, flags, open_id: id, cred, want };
-        let opened = match self.mdt_unless_it_runs(fid, request).await {
-            Ok(answer) => match answer.body {
-                MdtReply::Opened { attr, layout } => Ok((attr, layout, answer.stamp)),
+        let opened = async {
+            let quiet = if how.truncate { Some(self.quiet(&inode).await?) } else { None };
+            let request = MdtRequest::Open { fid, flags, open_id: id, cred, want };
+            let answer = self.mdt_unless_it_runs(fid, request).await?;
+            match answer.body {
+                MdtReply::Opened { attr, layout } => Ok((quiet, attr, layout, answer.stamp)),
                 _ => Err(Errno::EPROTO),
-            },
-            Err(errno) => Err(errno),
+            }
         };
-        let (attr, layout, sent) = match opened {
+        let (quiet, attr, layout, sent) = match opened.await {
             Ok(opened) => opened,
             Err(errno) => {
-                drop(quiet);
                 self.end_open(&inode, how);
                 self.retire(inode);
                 return Err(errno);
@@ -188,10 +193,13 @@ impl Client {
     }
 
     /// Has nobody tell of the size or write, and waits for writes under way.
-    async fn quiet(&self, inode: &Arc<Inode>) -> Quiet {
-        let quiet = Quiet::begin(inode).await;
+    ///
+    /// # Errors
+    /// As [`Quiet::begin`].
+    async fn quiet(&self, inode: &Arc<Inode>) -> Result<Quiet> {
+        let quiet = Quiet::begin(inode).await?;
         self.writes_end(inode).await;
-        quiet
+        Ok(quiet)
     }
 
     /// Waits for writes under way, once nobody begins another, but not for long.

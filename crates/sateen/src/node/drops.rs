@@ -99,6 +99,10 @@ impl<J> Shared<J> {
                 (self.work)(job);
                 line = self.lock();
                 idle = false;
+                // A burst leaves no threads behind, however often there is a job afterwards.
+                if line.free >= KEPT && line.threads > KEPT && line.waiting.is_empty() {
+                    idle = true;
+                }
             }
             if line.closed || idle && line.threads > KEPT {
                 line.threads -= 1;
