@@ -8,7 +8,10 @@
 //!    handle keeps that last byte, and with it the allocation.
 //! 3. [`LoanBuffer::recover`]: whole again once nothing that was lent is held by
 //!    anybody; until then the memory must not be written to.
+use std::ffi::c_void;
+
 use bytes::BytesMut;
+use rustix::mm::{Advice, madvise};
 
 /// See the module.
 #[derive(Debug)]
@@ -28,6 +31,7 @@ impl LoanBuffer {
     pub(crate) fn new(capacity: usize) -> LoanBuffer {
         let mut handle = BytesMut::zeroed(capacity + 1);
         let base = handle.as_mut_ptr();
+        give_pages_back(base, capacity);
         LoanBuffer { handle, base, capacity, whole: true }
     }
 
@@ -78,6 +82,24 @@ impl LoanBuffer {
         // capacity + 1 bytes, all of which were zeroed when it was made; bytes
         // never become uninitialised again.
         unsafe { self.handle.set_len(self.capacity + 1) };
+    }
+}
+
+/// Has the kernel take the pages of this memory, which are all zeros, until somebody uses them, and
+/// make small ones then. There are many buffers, of most of which nobody ever uses more than the
+/// first page; the allocator may have written each zero, and lets the kernel make huge pages.
+fn give_pages_back(base: *mut u8, len: usize) {
+    let page = rustix::param::page_size();
+    let skipped = base.align_offset(page);
+    let pages = len.saturating_sub(skipped) / page;
+    if pages > 0 {
+        let start = base.wrapping_add(skipped).cast::<c_void>();
+        // SAFETY: the range lies within an allocation of ours, and this advice changes how its
+        // memory is mapped, not what is in it.
+        let _ = unsafe { madvise(start, pages * page, Advice::LinuxNoHugepage) };
+        // SAFETY: as above, and nobody else has the range yet. Its pages are of no file, as an
+        // allocator's are, and so are zeros afterwards, which they are now.
+        let _ = unsafe { madvise(start, pages * page, Advice::LinuxDontNeed) };
     }
 }
 
