@@ -34,7 +34,8 @@ const FORGET_NS: u64 = 1_000_000_000;
 /// Stamps for inodes that were dropped.
 const DROPPED_PLACES: usize = 256;
 /// How long a client that goes waits for targets to hear its goodbye: 5 s for the OSTs, and as
-/// long again for the others; and before that as long for the MDTs to hear of sizes. One that hears none evicts it when somebody wants its locks.
+/// long again for the others; and before that as long for the MDTs to hear of sizes. One that
+/// hears none evicts it when somebody wants its locks.
 const GOODBYE_NS: u64 = 5_000_000_000;
 /// Inodes looked at in one tick: the search holds up the others for some 10 µs.
 const SCRUB_MAX: usize = 1024;

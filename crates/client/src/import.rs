@@ -11,13 +11,13 @@
 //! locks, and it says itself which run of the OST it is about. What an MDT had not answered
 //! fails: the locks and opens that it went by are gone.
 
+mod pending;
+
 use std::sync::Mutex;
 
-use bytes::BytesMut;
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{
-    Body, Bulk, FEATURES, Header, Ibits, MdtRequest, Message, OstReply, OstRequest, Reply,
-    ReplyBody, Request,
+    Body, Bulk, FEATURES, Header, Ibits, MdtRequest, Message, OstRequest, Reply, ReplyBody, Request,
 };
 
 use crate::client::Connection;
@@ -27,6 +27,7 @@ use crate::port::Port;
 use crate::stats::{self, RequestStats};
 use crate::sync::{Waiters, Woken, lock, until};
 use crate::uncommitted::Uncommitted;
+use pending::{Pending, without_grant};
 
 /// Requests in flight to one target, at most, unless it is set otherwise.
 pub(crate) const RPCS_IN_FLIGHT: usize = 64;
@@ -34,8 +35,8 @@ pub(crate) const RPCS_IN_FLIGHT: usize = 64;
 pub(crate) const RPCS_IN_FLIGHT_MAX: usize = 512;
 /// Slots beside those, for what others may wait for: requests that wait for another client's lock
 /// must not keep this one from giving back its own. So many for sizes, closes and what is asked
-/// while a lock is in use, which may have to wait at the target themselves, and as many again for cancels, which never do, and for what
-/// keeps the connection.
+/// while a lock is in use, which may have to wait at the target themselves, and as many again for
+/// cancels, which never do, and for what keeps the connection.
 const SLOTS_KEPT: usize = 8;
 /// A request that is not answered is sent again after this: 1 s. While the connection stands,
 /// it is sent again after twice as long each time, since the target most likely has it.
@@ -43,25 +44,6 @@ const RESEND_NS: u64 = 1_000_000_000;
 /// But not less often than this: 4 s. Whoever has to give a lock back within 20 s has seven tries
 /// then to finish what goes by it.
 const RESEND_MAX_NS: u64 = 4_000_000_000;
-
-/// What is kept of a request until its answer.
-#[derive(Debug)]
-struct Pending {
-    message: Message,
-    /// Length of a reader's buffer, to make another for a resend.
-    buffer_len: usize,
-    sent_ns: u64,
-    resend_after_ns: u64,
-    /// The client's stamp when it was sent; see [`crate::locks`].
-    stamp: u64,
-    pin: bool,
-    /// Nobody waits for the answer: a ping.
-    unheard: bool,
-    /// Whoever asked has not waited for the answer.
-    left: bool,
-    /// It was asked on a connection before this one, and may have been executed there.
-    asked_before: bool,
-}
 
 /// Somebody waits for the answer in a slot. One that stops to, because it takes too long, leaves
 /// the slot to others as soon as the answer is there.
@@ -103,61 +85,6 @@ impl Drop for Asked<'_> {
             line.take()
         };
         line.wake();
-    }
-}
-
-impl Pending {
-    /// Whether it is to be sent again.
-    fn is_due(&self, now_ns: u64) -> bool {
-        now_ns >= self.sent_ns + self.resend_after_ns
-    }
-
-    /// The message once more, at `now_ns`.
-    fn again(&mut self, now_ns: u64) -> Message {
-        self.sent_ns = now_ns;
-        let mut message = self.message.clone();
-        if self.buffer_len > 0 {
-            message.bulk = Bulk::Buffer(BytesMut::with_capacity(self.buffer_len));
-        }
-        message
-    }
-
-    /// The connection that it was sent on is gone, and there is another: it belongs to that.
-    fn move_to(&mut self, generation: u32, seq: u64) {
-        (self.message.header.generation, self.message.header.seq) = (generation, seq);
-        self.resend_after_ns = RESEND_NS;
-        self.asked_before = true;
-        if let Body::Request(request) = &mut self.message.body {
-            without_grant(request);
-        }
-    }
-
-    fn is_goodbye(&self) -> bool {
-        matches!(self.message.body, Body::Request(Request::Disconnect))
-    }
-
-    /// A write that is refused now, or for which there is only some room, may have been done
-    /// before: it did not simply not happen, as the program would conclude from the answer.
-    fn is_doubtful(&self, reply: &Reply) -> bool {
-        let write =
-            matches!(self.message.body, Body::Request(Request::Ost(OstRequest::Write { .. })));
-        if !self.asked_before || !write {
-            return false;
-        }
-        match (reply.error, &reply.body, &self.message.bulk) {
-            (Some(errno), ..) => errno != Errno::EAGAIN,
-            (None, ReplyBody::Ost(OstReply::Written { len, .. }), Bulk::Data(data)) => {
-                (*len as usize) < data.len()
-            }
-            _ => false,
-        }
-    }
-}
-
-/// A new connection begins without a grant, and what comes on top of none is others'.
-fn without_grant(request: &mut Request) {
-    if let Request::Ost(OstRequest::Write { grant_used, .. }) = request {
-        *grant_used = 0;
     }
 }
 

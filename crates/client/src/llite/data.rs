@@ -15,6 +15,25 @@ use crate::sync::{lock, until};
 /// Largest file: what fits into an `off_t`.
 pub(super) const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
+/// Waits until nobody is cutting a file, and begins something at that moment.
+///
+/// # Errors
+/// `EINTR` if nobody waits any more.
+async fn unless_emptying(inode: &Inode, begin: impl Fn(&mut InodeState)) -> Result<()> {
+    until(
+        &inode.state,
+        |state| &mut state.waiters,
+        |state| {
+            if state.emptying {
+                return patience::is_over().then_some(Err(Errno::EINTR));
+            }
+            begin(state);
+            Some(Ok(()))
+        },
+    )
+    .await
+}
+
 /// A write under way; over on drop.
 pub(super) struct Writing<'a>(&'a Inode);
 
@@ -24,18 +43,7 @@ impl<'a> Writing<'a> {
     /// # Errors
     /// `EINTR` if nobody waits any more.
     pub(super) async fn begin(inode: &'a Inode) -> Result<Writing<'a>> {
-        until(
-            &inode.state,
-            |state| &mut state.waiters,
-            |state| {
-                if state.emptying {
-                    return patience::is_over().then_some(Err(Errno::EINTR));
-                }
-                state.writing += 1;
-                Some(Ok(()))
-            },
-        )
-        .await?;
+        unless_emptying(inode, |state| state.writing += 1).await?;
         Ok(Writing(inode))
     }
 
@@ -67,18 +75,7 @@ impl<'a> Cutting<'a> {
     /// # Errors
     /// `EINTR` if nobody waits any more.
     pub(super) async fn begin(inode: &'a Inode) -> Result<Cutting<'a>> {
-        until(
-            &inode.state,
-            |state| &mut state.waiters,
-            |state| {
-                if state.emptying {
-                    return patience::is_over().then_some(Err(Errno::EINTR));
-                }
-                state.emptying = true;
-                Some(Ok(()))
-            },
-        )
-        .await?;
+        unless_emptying(inode, |state| state.emptying = true).await?;
         let cutting = Cutting(inode);
         // From here on nobody begins to.
         until(

@@ -414,6 +414,38 @@ fn a_file_is_cut_behind_the_writes_under_way() {
     assert!(matches!(request, OstRequest::Write { .. }), "{request:?}");
 }
 
+/// It waits while another program cuts the file. By the time that this is done its program is gone,
+/// and the file must not be emptied on its behalf.
+#[test]
+fn an_open_that_nobody_waits_for_does_not_empty_the_file() {
+    let rig = Rig::with_osts(1);
+    let handle = open_for(&rig, WRITE);
+    let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+    let mut writing = rig.start(async move { client.write(handle, 0, data, false).await });
+    let (to_ost, _) = rig.take_ost();
+    let client = rig.client.clone();
+    let size = SetAttr { size: Some(3), ..SetAttr::default() };
+    let mut cut = rig.start(async move { client.setattr(FILE, size, CRED).await });
+    assert!(rig.poll(&mut cut).is_none());
+    let (patience, client) = (Arc::new(Patience::default()), rig.client.clone());
+    let how = OpenHow { truncate: true, ..WRITE };
+    let mut open =
+        rig.start(patience.clone().run(async move { client.open(FILE, how, CRED).await }));
+    assert!(rig.is_silent() && rig.poll(&mut open).is_none(), "it waits for the cut");
+    patience.end();
+    assert_eq!(rig.poll(&mut open).unwrap().err(), Some(Errno::EINTR));
+    rig.answer(&to_ost, written());
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+    assert!(rig.poll(&mut cut).is_none());
+    rig.answer(&rig.take_mdt().0, reply(MdtReply::Done, &[]));
+    assert!(rig.poll(&mut cut).is_none());
+    let (set, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::SetAttr { .. }), "{request:?}");
+    rig.answer(&set, reply(inode(5, 3), &[]));
+    assert_eq!(rig.poll(&mut cut).unwrap().unwrap().attr.size, 3);
+    assert!(rig.is_silent(), "nobody asks for anything more");
+}
+
 /// What was stored through a mapping is written some time, and would set the mtime then.
 #[test]
 fn a_time_is_set_behind_what_was_stored_through_a_mapping() {

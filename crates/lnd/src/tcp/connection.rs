@@ -295,12 +295,17 @@ impl Connection {
             };
             let header = received.message.header;
             let reply = matches!(received.message.body, Body::Reply(_));
-            let buffer = if reply { self.buffer_for(&header) } else { None };
+            // Half an answer is none: whoever waits for it is told if it ends there.
+            let in_part = received.has_bulk();
+            let buffer = match (reply, in_part) {
+                (false, _) => None,
+                (true, true) => self.buffer_for(&header),
+                (true, false) => self.answered(&header),
+            };
             let message = received.read_bulk(&mut stream, buffer, |len| {
                 shared.bulk.take(len, || matches!(self.lock().link, Link::Closed))
             })?;
-            if reply {
-                // Only now: half an answer is none, and whoever waits for it is to be told.
+            if reply && in_part {
                 self.answered(&header);
             }
             if !reply && !shared.heard_of(header.from, self) {
@@ -320,7 +325,6 @@ impl Connection {
                 self.send(Message::reply_to(&header, reply, Bulk::None));
             }
             Kind::Reply => {
-                drop(self.buffer_for(&header));
                 self.answered(&header);
                 (shared.deliver)(Message { header, body: Body::Reply(reply), bulk: Bulk::None });
             }
@@ -333,9 +337,12 @@ impl Connection {
         self.lock().buffers.remove(&key(header, header.from))
     }
 
-    /// All of an answer has come.
-    fn answered(&self, header: &Header) {
-        self.lock().asked.remove(&key(header, header.from));
+    /// All of an answer has come; the buffer for its bulk, if it is there still.
+    fn answered(&self, header: &Header) -> Option<BytesMut> {
+        let mut out = self.lock();
+        let key = key(header, header.from);
+        out.asked.remove(&key);
+        out.buffers.remove(&key)
     }
 
     /// Ends the connection. Requests that were not answered are answered here.

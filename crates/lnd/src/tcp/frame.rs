@@ -150,6 +150,11 @@ impl Refused {
 }
 
 impl Received {
+    /// Whether its bulk is yet to come.
+    pub(super) fn has_bulk(&self) -> bool {
+        self.bulk_len > 0
+    }
+
     /// Reads everything but the bulk; `None` at the end of the stream. `scratch` is reused.
     ///
     /// # Errors

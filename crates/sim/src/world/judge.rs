@@ -1,6 +1,6 @@
 //! Holds what operations answered against the model.
 
-use std::collections::BTreeSet;
+mod answers;
 
 use sateen_client::SpaceTotal;
 use sateen_types::{
@@ -12,8 +12,9 @@ use super::faults::{BEFORE_CRASHES_MAX, touched_inodes};
 use super::{Running, Settling, World};
 use crate::data::NEVER;
 use crate::invariants::Records;
-use crate::names::{Inode, Names, Node};
+use crate::names::{Inode, Names};
 use crate::work::{At, Op, Out, Touched};
+use answers::{after_answer, judge_names, led_astray, made_by, strayed_to, touched_alone};
 
 /// A short form of what an operation is.
 pub(super) fn shown_op(op: &Op) -> String {
@@ -763,156 +764,5 @@ impl World {
         self.model.made.extend(made);
         self.model.change(running.client, 0, mutation);
         Ok(())
-    }
-}
-
-/// Where the first path of an operation leads that leads somewhere else than it should, or
-/// nowhere.
-fn led_astray(names: &Names, op: &Op) -> Option<Option<Fid>> {
-    op.paths().into_iter().find_map(|at| {
-        let mut to = Some(Fid::ROOT);
-        for name in &at.path {
-            to = to.and_then(|dir| names.find(dir, name));
-        }
-        (to != Some(at.dir())).then_some(to)
-    })
-}
-
-/// The inode that was changed under a name: a client that has not heard of a crash may have
-/// gone by a name that is another's now.
-fn strayed_to(op: &Op, result: &Answer<Out>) -> Option<Fid> {
-    match (op, result) {
-        (Op::Chmod { .. } | Op::Truncate { .. } | Op::Link { .. }, Ok(Out::Attr(attr))) => {
-            Some(attr.fid)
-        }
-        (_, Ok(Out::Changed(fid))) => Some(*fid),
-        _ => None,
-    }
-}
-
-/// The names after an operation that was answered, if it can have been among these.
-fn after_answer(names: &Names, op: &Op, result: &Answer<Out>) -> Option<Names> {
-    let made = made_by(op, result.as_ref().ok()?);
-    op.verdict(names).ok()?;
-    let mutation = op.mutation(names, made)?;
-    let mut after = names.clone();
-    after.apply(&mutation);
-    Some(after)
-}
-
-fn touched_alone(fid: Fid) -> (Touched, bool) {
-    (Touched::Inode(fid), true)
-}
-
-/// What an operation that makes or opens something made or opened.
-fn made_by(op: &Op, out: &Out) -> Option<Fid> {
-    match (op, out) {
-        (Op::Open { .. }, Out::Opened(handle)) => Some(handle.fid),
-        (Op::Mkdir { .. } | Op::Symlink { .. }, Out::Attr(attr)) => Some(attr.fid),
-        (Op::Rename { .. }, Out::Attr(attr)) if attr.kind() == FileKind::CharDevice => {
-            Some(attr.fid)
-        }
-        _ => None,
-    }
-}
-
-/// Holds an extended attribute, or the list of all, against what the inode should have.
-fn judge_xattr(
-    names: &Names,
-    (right, fid): (Option<Fid>, Fid),
-    name: Option<&[u8]>,
-    bytes: &[u8],
-) -> Result<(), String> {
-    let inode = right.filter(|right| *right == fid).and_then(|fid| names.inodes.get(&fid));
-    let inode = inode.ok_or_else(|| format!("{fid} instead of {right:?}"))?;
-    let fits = match name {
-        Some(name) => inode.xattrs.get(name).is_some_and(|value| value == bytes),
-        None => {
-            let listed: BTreeSet<&[u8]> =
-                bytes.split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
-            listed.len() == inode.xattrs.len()
-                && inode.xattrs.keys().all(|name| listed.contains(name.as_slice()))
-        }
-    };
-    if fits { Ok(()) } else { Err(format!("{bytes:?} instead of {:?}", inode.xattrs)) }
-}
-
-/// Holds an answer against a name space.
-fn judge_names(names: &Names, op: &Op, out: &Out) -> Result<(), String> {
-    if let Out::Strayed(fid) = out {
-        return Err(format!("the path leads to {fid}"));
-    }
-    let expected = |at: &At| names.find(at.dir(), &at.name);
-    match (op, out) {
-        (Op::Open { at, .. } | Op::Mkdir { at } | Op::Symlink { at, .. }, _) => {
-            let fid = made_by(op, out).ok_or("no inode")?;
-            match expected(at) {
-                Some(right) if right != fid => Err(format!("{fid} instead of {right}")),
-                _ => Ok(()),
-            }
-        }
-        (Op::Stat { at } | Op::Truncate { at, .. } | Op::Chmod { at, .. }, Out::Attr(attr)) => {
-            let fid = if at.name.is_empty() { Some(at.dir()) } else { expected(at) };
-            let inode = fid.and_then(|fid| names.inodes.get(&fid)).ok_or("gone")?;
-            let mut right = (fid, inode.mode, inode.nlink, Some(inode.kind()));
-            if let Op::Chmod { mode, .. } = op {
-                right.1 = *mode;
-            }
-            let kind = Some(attr.kind());
-            let got = (Some(attr.fid), attr.mode & 0o7777, attr.nlink, kind);
-            if got != right {
-                return Err(format!("{got:x?} instead of {right:x?}"));
-            }
-            Ok(())
-        }
-        (Op::SetXattr { at, .. } | Op::SetStripe { at, .. }, Out::Changed(fid)) => {
-            let right = expected(at);
-            if Some(*fid) == right { Ok(()) } else { Err(format!("{fid} instead of {right:?}")) }
-        }
-        (Op::GetXattr { at, name }, Out::Xattr(fid, bytes)) => {
-            judge_xattr(names, (expected(at), *fid), name.as_deref(), bytes)
-        }
-        (Op::GetStripe { at }, Out::Striping(fid, layout, policy)) => {
-            let right = expected(at);
-            let inode = right.and_then(|fid| names.inodes.get(&fid)).ok_or("gone")?;
-            let is_file = inode.node == Node::File;
-            let got = (Some(*fid), layout.is_some(), *policy);
-            let right = (right, is_file, inode.policy);
-            if got == right { Ok(()) } else { Err(format!("{got:?} instead of {right:?}")) }
-        }
-        (Op::GetLinks { at }, Out::Links(fid, links)) => {
-            let right = expected(at).map(|fid| (fid, names.names_of(fid)));
-            let mut links = links.clone();
-            links.sort_unstable();
-            let got = Some((*fid, links));
-            if got == right { Ok(()) } else { Err(format!("{got:?} instead of {right:?}")) }
-        }
-        // Two names of one file stay as they are.
-        (Op::Rename { from, to, .. }, Out::Attr(attr)) if expected(from) == expected(to) => {
-            let right = expected(from);
-            if Some(attr.fid) == right { Ok(()) } else { Err(format!("not {right:?}")) }
-        }
-        (Op::Rename { .. }, Out::Attr(attr)) => {
-            let got = (attr.kind(), attr.mode & 0o7777, attr.nlink, attr.rdev);
-            let right = (FileKind::CharDevice, 0, 1, 0);
-            if got == right { Ok(()) } else { Err(format!("{got:?} instead of a whiteout")) }
-        }
-        (Op::Readlink { at }, Out::Bytes(bytes)) => {
-            let inode = expected(at).and_then(|fid| names.inodes.get(&fid));
-            match inode.map(|inode| &inode.node) {
-                Some(Node::Symlink(target)) if target == bytes => Ok(()),
-                other => Err(format!("{bytes:?} instead of {other:?}")),
-            }
-        }
-        (Op::Readdir { at }, Out::Entries(entries)) => {
-            let mut got: Vec<(&[u8], Fid)> =
-                entries.iter().map(|entry| (entry.name.as_bytes(), entry.fid)).collect();
-            got.sort_unstable();
-            let there = names.entries(at.dir()).into_iter().flatten();
-            let right: Vec<(&[u8], Fid)> =
-                there.map(|(name, fid)| (name.as_slice(), *fid)).collect();
-            if got == right { Ok(()) } else { Err(format!("{got:?} instead of {right:?}")) }
-        }
-        _ => Ok(()),
     }
 }

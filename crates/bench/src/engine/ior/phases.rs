@@ -674,7 +674,9 @@ mod tests {
         let left = text.split(", ").last().unwrap().strip_suffix(" s left").unwrap();
         assert!((1..=4).contains(&left.parse::<u32>().unwrap()), "{text}");
         let text = shown_after("-w -b 1g -t 4k -o f -D 3", Duration::from_millis(700));
-        assert!(text.contains(", 0 of 2 ranks done, 2 s left"), "{text}");
+        assert!(text.contains(", 0 of 2 ranks done, "), "{text}");
+        let left = text.split(", ").last().unwrap().strip_suffix(" s left").unwrap();
+        assert!((1..=2).contains(&left.parse::<u32>().unwrap()), "{text}");
     }
 
     #[test]

@@ -1,0 +1,81 @@
+//! A request under way: what is kept of it until its answer.
+
+use bytes::BytesMut;
+use sateen_types::Errno;
+use sateen_wire::{Body, Bulk, Message, OstReply, OstRequest, Reply, ReplyBody, Request};
+
+use super::RESEND_NS;
+
+/// What is kept of a request until its answer.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) message: Message,
+    /// Length of a reader's buffer, to make another for a resend.
+    pub(super) buffer_len: usize,
+    pub(super) sent_ns: u64,
+    pub(super) resend_after_ns: u64,
+    /// The client's stamp when it was sent; see [`crate::locks`].
+    pub(super) stamp: u64,
+    pub(super) pin: bool,
+    /// Nobody waits for the answer: a ping.
+    pub(super) unheard: bool,
+    /// Whoever asked has not waited for the answer.
+    pub(super) left: bool,
+    /// It was asked on a connection before this one, and may have been executed there.
+    pub(super) asked_before: bool,
+}
+
+impl Pending {
+    /// Whether it is to be sent again.
+    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.sent_ns + self.resend_after_ns
+    }
+
+    /// The message once more, at `now_ns`.
+    pub(super) fn again(&mut self, now_ns: u64) -> Message {
+        self.sent_ns = now_ns;
+        let mut message = self.message.clone();
+        if self.buffer_len > 0 {
+            message.bulk = Bulk::Buffer(BytesMut::with_capacity(self.buffer_len));
+        }
+        message
+    }
+
+    /// The connection that it was sent on is gone, and there is another: it belongs to that.
+    pub(super) fn move_to(&mut self, generation: u32, seq: u64) {
+        (self.message.header.generation, self.message.header.seq) = (generation, seq);
+        self.resend_after_ns = RESEND_NS;
+        self.asked_before = true;
+        if let Body::Request(request) = &mut self.message.body {
+            without_grant(request);
+        }
+    }
+
+    pub(super) fn is_goodbye(&self) -> bool {
+        matches!(self.message.body, Body::Request(Request::Disconnect))
+    }
+
+    /// A write that is refused now, or for which there is only some room, may have been done
+    /// before: it did not simply not happen, as the program would conclude from the answer.
+    pub(super) fn is_doubtful(&self, reply: &Reply) -> bool {
+        let write =
+            matches!(self.message.body, Body::Request(Request::Ost(OstRequest::Write { .. })));
+        if !self.asked_before || !write {
+            return false;
+        }
+        match (reply.error, &reply.body, &self.message.bulk) {
+            (Some(errno), ..) => errno != Errno::EAGAIN,
+            (None, ReplyBody::Ost(OstReply::Written { len, .. }), Bulk::Data(data)) => {
+                (*len as usize) < data.len()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A new connection begins without a grant, and what comes on top of none is others'.
+pub(super) fn without_grant(request: &mut Request) {
+    if let Request::Ost(OstRequest::Write { grant_used, .. }) = request {
+        *grant_used = 0;
+    }
+}
