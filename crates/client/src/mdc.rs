@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sateen_types::{Errno, Fid, Result, Seq, seq};
+use sateen_types::{Errno, Fid, Result, seq};
 use sateen_wire::{Bulk, Grants, MdtReply, MdtRequest, ReplyBody, Request};
 
 use crate::client::Client;
@@ -142,23 +142,31 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::mdt_in`].
-    pub(crate) async fn new_fid(&self, parent: Fid, era: u64) -> Result<Fid> {
+    pub(crate) async fn new_fid(self: &Arc<Client>, parent: Fid, era: u64) -> Result<Fid> {
         loop {
             match self.fids.draw().await {
                 Draw::Fid(fid) => return Ok(fid),
-                Draw::Ask(life) => {
-                    let granted = self.grant_seq(parent, era).await;
-                    self.fids.refill(life, granted.as_ref().ok().copied());
-                    granted?;
+                Draw::Last(fid, life) => {
+                    let client = self.clone();
+                    self.port.spawn(Box::pin(async move {
+                        if let Err(error) = client.ask_sequence(parent, era, life).await {
+                            tracing::debug!(%error, "no sequence of FIDs ahead of need");
+                        }
+                    }));
+                    return Ok(fid);
                 }
+                Draw::Ask(life) => self.ask_sequence(parent, era, life).await?,
             }
         }
     }
 
-    async fn grant_seq(&self, parent: Fid, era: u64) -> Result<Seq> {
-        match self.mdt_in(era, parent, MdtRequest::GrantSeq).await?.body {
-            MdtReply::Sequence(seq) => Ok(seq),
-            _ => Err(Errno::EPROTO),
-        }
+    async fn ask_sequence(&self, parent: Fid, era: u64, life: u64) -> Result<()> {
+        let granted = match self.mdt_in(era, parent, MdtRequest::GrantSeq).await {
+            Ok(MdtAnswer { body: MdtReply::Sequence(seq), .. }) => Ok(seq),
+            Ok(_) => Err(Errno::EPROTO),
+            Err(errno) => Err(errno),
+        };
+        self.fids.refill(life, granted.ok());
+        granted.map(|_| ())
     }
 }
