@@ -409,13 +409,6 @@ impl ObjectStore for DiskObjects {
         Ok(out)
     }
 
-    fn list_file(&self, fid: Fid) -> Result<Vec<ObjectStat>, ObjectError> {
-        let from = ObjectId { fid, stripe: 0 };
-        let mut all = self.list_group(Group::of(from), from)?;
-        all.retain(|stat| stat.object.fid == fid);
-        Ok(all)
-    }
-
     fn sequences(&self) -> Result<Vec<Seq>, ObjectError> {
         let mut all = Vec::new();
         for seq in names::sequences_in(&self.folder)? {

@@ -249,12 +249,6 @@ impl ObjectStore for MemoryObjects {
         Ok(out)
     }
 
-    fn list_file(&self, fid: Fid) -> Result<Vec<ObjectStat>, ObjectError> {
-        let objects = lock(&self.objects);
-        let all = objects.range(ObjectId { fid, stripe: 0 }..=ObjectId { fid, stripe: u32::MAX });
-        Ok(all.map(|(object, data)| stat_of(*object, Some(data))).collect())
-    }
-
     fn sequences(&self) -> Result<Vec<Seq>, ObjectError> {
         let mut all: Vec<Seq> = lock(&self.objects).keys().map(|object| object.fid.seq).collect();
         all.dedup();

@@ -3,7 +3,7 @@
 use std::io;
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Errno, Falloc, Fid, ObjectId, Seq};
+use sateen_types::{Errno, Falloc, ObjectId, Seq};
 use sateen_wire::StatFs;
 
 /// Why an object call failed.
@@ -128,12 +128,6 @@ pub trait ObjectStore: Send + Sync {
     /// The device's.
     fn list(&self, seq: Seq, from_oid: u32, count: usize) -> Result<Vec<ObjectStat>, ObjectError>;
 
-    /// The objects of one file.
-    ///
-    /// # Errors
-    /// The device's.
-    fn list_file(&self, fid: Fid) -> Result<Vec<ObjectStat>, ObjectError>;
-
     /// All sequences that have objects, in order.
     ///
     /// # Errors
@@ -224,11 +218,6 @@ pub enum ObjectOp {
         /// How many.
         count: usize,
     },
-    /// Objects of a file.
-    ListFile {
-        /// The file.
-        fid: Fid,
-    },
     /// Space.
     StatFs,
 }
@@ -268,7 +257,6 @@ impl ObjectOp {
             | ObjectOp::Seek { .. }
             | ObjectOp::Stat { .. }
             | ObjectOp::List { .. }
-            | ObjectOp::ListFile { .. }
             | ObjectOp::StatFs => true,
             ObjectOp::Write { .. }
             | ObjectOp::Punch { .. }
@@ -309,9 +297,6 @@ impl ObjectOp {
             ObjectOp::Stat { objects } => return Ok(ObjectDone::Stats(store.stat(&objects)?)),
             ObjectOp::List { seq, from_oid, count } => {
                 return Ok(ObjectDone::Stats(store.list(seq, from_oid, count)?));
-            }
-            ObjectOp::ListFile { fid } => {
-                return Ok(ObjectDone::Stats(store.list_file(fid)?));
             }
             ObjectOp::StatFs => return Ok(ObjectDone::StatFs(store.statfs()?)),
         }

@@ -175,10 +175,8 @@ fn places(request: &OstRequest) -> (Class, Vec<ObjectId>) {
         OstRequest::Sync { objects, .. } => (Class::Sync, objects.clone()),
         OstRequest::Punch { object, .. } => (Class::Exclusive, vec![*object]),
         OstRequest::Destroy { objects, .. } => (Class::Exclusive, objects.clone()),
-        OstRequest::List { .. }
-        | OstRequest::ListFile { .. }
-        | OstRequest::Fence { .. }
-        | OstRequest::StatFs
-        | OstRequest::Grant { .. } => (Class::Read, Vec::new()),
+        OstRequest::List { .. } | OstRequest::Fence { .. } | OstRequest::StatFs => {
+            (Class::Read, Vec::new())
+        }
     }
 }

@@ -9,7 +9,6 @@ mod connect;
 mod destroy;
 mod fence;
 mod getattr;
-mod grant;
 mod list;
 mod punch;
 mod read;
@@ -49,14 +48,12 @@ pub(crate) fn begin(ost: &mut Ost, id: u64, op: &mut Op, out: &mut Outbox) -> Re
         OstRequest::Sync { .. } => sync::begin(ost, op, out),
         OstRequest::GetAttr { objects } => Ok(getattr::begin(objects)),
         OstRequest::List { seq, from_oid, count } => list::begin(*seq, *from_oid, *count),
-        OstRequest::ListFile { fid } => list::begin_file(*fid),
         OstRequest::Fence { client } => {
             let client = *client;
             only_from_mdt(header)?;
             fence::begin(ost, id, op, client)
         }
         OstRequest::StatFs => Ok(statfs::ask(ost, op)),
-        OstRequest::Grant { .. } => Ok(grant::begin(ost, op)),
         OstRequest::Seek { object, offset, hole } => seek::begin(*object, *offset, *hole),
         OstRequest::Allocate { .. } | OstRequest::ZeroRange { .. } => allocate::begin(ost, op),
     }
@@ -81,11 +78,8 @@ pub(crate) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
             Ok(Step::Again)
         }
         OstRequest::Sync { .. } => Ok(sync::done(ost, op)),
-        OstRequest::GetAttr { .. } | OstRequest::List { .. } | OstRequest::ListFile { .. } => {
-            getattr::done(done)
-        }
+        OstRequest::GetAttr { .. } | OstRequest::List { .. } => getattr::done(done),
         OstRequest::StatFs => statfs::done(ost, op, done),
-        OstRequest::Grant { .. } => grant::done(ost, op, done),
         OstRequest::Seek { .. } => seek::done(done),
         OstRequest::Allocate { .. } | OstRequest::ZeroRange { .. } => allocate::done(ost, op, done),
         OstRequest::Fence { .. } => Err(unexpected()),
@@ -106,9 +100,7 @@ pub(crate) fn failed(
             OstRequest::Read { .. }
                 | OstRequest::GetAttr { .. }
                 | OstRequest::List { .. }
-                | OstRequest::ListFile { .. }
                 | OstRequest::StatFs
-                | OstRequest::Grant { .. }
                 | OstRequest::Seek { .. }
         ),
         Work::Connect(_) | Work::Start(_) | Work::Sweep(_) => false,

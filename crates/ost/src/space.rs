@@ -56,11 +56,6 @@ impl Space {
         }
     }
 
-    /// Whether the store has been asked yet.
-    pub(crate) fn is_known(&self) -> bool {
-        self.known.is_some()
-    }
-
     /// Whether something was written since the store was asked.
     pub(crate) fn is_old(&self) -> bool {
         self.known.is_none_or(|(_, mark)| mark != self.started)

@@ -46,11 +46,10 @@ fn place(request: &OstRequest) -> Option<usize> {
         OstRequest::StatFs => 6,
         OstRequest::Allocate { .. } | OstRequest::ZeroRange { .. } => 7,
         OstRequest::Seek { .. } => 8,
-        OstRequest::List { .. } | OstRequest::ListFile { .. } => 9,
-        OstRequest::Read { .. }
-        | OstRequest::Write { .. }
-        | OstRequest::Grant { .. }
-        | OstRequest::Fence { .. } => return None,
+        OstRequest::List { .. } => 9,
+        OstRequest::Read { .. } | OstRequest::Write { .. } | OstRequest::Fence { .. } => {
+            return None;
+        }
     })
 }
 

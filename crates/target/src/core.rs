@@ -300,10 +300,7 @@ fn is_repeatable(request: &Request) -> bool {
                 | MdtRequest::ListXattr { .. }
                 | MdtRequest::GetLinks { .. }
         ) | Request::Ost(
-            OstRequest::Read { .. }
-                | OstRequest::GetAttr { .. }
-                | OstRequest::List { .. }
-                | OstRequest::ListFile { .. }
+            OstRequest::Read { .. } | OstRequest::GetAttr { .. } | OstRequest::List { .. }
         ) | Request::Mgs(
             MgsRequest::GetConfig
                 | MgsRequest::GetParams

@@ -1,6 +1,6 @@
 //! Requests to an OST and its replies. Bulk data travels beside them, never inside.
 
-use sateen_types::{ClientId, Fid, ObjectId, Seq};
+use sateen_types::{ClientId, ObjectId, Seq};
 
 use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
 use crate::{wire_enum, wire_struct};
@@ -60,7 +60,7 @@ impl Wire for Vec<ObjectAttr> {
 }
 
 wire_enum! {
-    /// A request to an OST.
+    /// A request to an OST. 10 and 13 were requests that nobody sent.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum OstRequest {
         /// Writes the bulk at an offset; the object is born if it was not there. Refused with
@@ -132,11 +132,6 @@ wire_enum! {
         },
         /// Space. Answer: `StatFs`.
         9 => StatFs,
-        /// Reserves space for later writes. Answer: `Granted`.
-        10 => Grant {
-            /// Bytes wanted.
-            bytes: u64,
-        },
         /// Where the next data or hole begins (`SEEK_DATA`, `SEEK_HOLE`). Answer: `Offset`.
         11 => Seek {
             /// The object.
@@ -161,12 +156,6 @@ wire_enum! {
             /// Do not let the object grow.
             keep_size: bool,
         },
-        /// Objects of a file whatever its stripe numbers; used by the check. Answer:
-        /// `Objects`.
-        13 => ListFile {
-            /// The file.
-            fid: Fid,
-        },
         /// Makes a range read as zeros, and keeps space for it (`FALLOC_FL_ZERO_RANGE`).
         /// Answer: `Done`.
         14 => ZeroRange {
@@ -185,7 +174,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What an OST answers.
+    /// What an OST answers. 6 was the answer to one that nobody sent.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum OstReply {
         /// Nothing to say.
@@ -208,11 +197,6 @@ wire_enum! {
         4 => Objects(Vec<ObjectAttr>),
         /// Space.
         5 => StatFs(StatFs),
-        /// Bytes granted.
-        6 => Granted {
-            /// How many.
-            bytes: u64,
-        },
         /// An offset, or `None` where nothing follows.
         7 => Offset {
             /// In the object.

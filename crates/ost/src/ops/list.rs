@@ -1,9 +1,9 @@
-//! `List` and `ListFile`: which objects exist. Whoever lists on asks again from behind the
+//! `List`: which objects exist. Whoever lists on asks again from behind the
 //! last file, until nothing comes.
 
 use sateen_osd::ObjectOp;
 use sateen_target::Fault;
-use sateen_types::{Errno, Fid, STRIPE_COUNT_MAX, Seq};
+use sateen_types::{Errno, STRIPE_COUNT_MAX, Seq};
 use sateen_wire::OBJECTS_PER_RPC_MAX;
 
 use crate::op::Step;
@@ -18,11 +18,4 @@ pub(super) fn begin(seq: Seq, from_oid: u32, count: u32) -> Result<Step, Fault> 
         return Err(Fault::Errno(Errno::EINVAL));
     }
     Ok(Step::Io(ObjectOp::List { seq, from_oid, count }))
-}
-
-pub(super) fn begin_file(fid: Fid) -> Result<Step, Fault> {
-    if !fid.is_valid() {
-        return Err(Fault::Errno(Errno::EINVAL));
-    }
-    Ok(Step::Io(ObjectOp::ListFile { fid }))
 }

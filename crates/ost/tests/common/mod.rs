@@ -160,9 +160,6 @@ impl ObjectStore for Disk {
     fn list(&self, seq: Seq, from_oid: u32, count: usize) -> Result<Vec<ObjectStat>, ObjectError> {
         self.now.list(seq, from_oid, count)
     }
-    fn list_file(&self, fid: Fid) -> Result<Vec<ObjectStat>, ObjectError> {
-        self.now.list_file(fid)
-    }
     fn sequences(&self) -> Result<Vec<Seq>, ObjectError> {
         self.now.sequences()
     }

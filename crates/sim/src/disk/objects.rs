@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::BytesMut;
 use sateen_osd::memory::MemoryObjects;
 use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
-use sateen_types::{Errno, Falloc, Fid, ObjectId, Seq};
+use sateen_types::{Errno, Falloc, ObjectId, Seq};
 use sateen_wire::StatFs;
 
 use crate::random::Random;
@@ -259,10 +259,6 @@ impl ObjectStore for SimObjects {
 
     fn list(&self, seq: Seq, from_oid: u32, count: usize) -> Result<Vec<ObjectStat>, ObjectError> {
         self.now.list(seq, from_oid, count)
-    }
-
-    fn list_file(&self, fid: Fid) -> Result<Vec<ObjectStat>, ObjectError> {
-        self.now.list_file(fid)
     }
 
     fn sequences(&self) -> Result<Vec<Seq>, ObjectError> {

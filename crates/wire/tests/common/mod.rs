@@ -451,10 +451,8 @@ any_enum!(OstRequest {
     List { seq, from_oid, count },
     Fence { client },
     StatFs,
-    Grant { bytes },
     Seek { object, offset, hole },
     Allocate { object, layout_gen, offset, len, punch_hole, keep_size },
-    ListFile { fid },
     ZeroRange { object, layout_gen, offset, len, keep_size },
 });
 any_enum!(OstReply {
@@ -463,7 +461,6 @@ any_enum!(OstReply {
     Read { len },
     Objects(objects),
     StatFs(statfs),
-    Granted { bytes },
     Offset { offset },
 });
 any_enum!(MgsRequest {
