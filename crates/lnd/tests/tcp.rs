@@ -204,6 +204,89 @@ fn who_waits_for_an_answer_is_told_that_the_connection_broke() {
     assert!(arrived.recv_timeout(LONG).is_err(), "nothing more comes");
 }
 
+/// An answer of eight bytes, all the same, and how it stands on the stream.
+fn answer_to(header: &Header, byte: u8) -> Vec<u8> {
+    let body = Reply::ok(ReplyBody::Ost(OstReply::Read { len: 8 }));
+    let data = vec![byte; 8];
+    let mut bytes = Message::reply_to(header, body, Bulk::Data(data.clone().into())).encode();
+    bytes.extend(data);
+    bytes
+}
+
+/// Slots begin anew with each generation of a connection of the client's, and TCP's may be the same.
+#[test]
+fn an_answer_of_another_generation_takes_nothing_from_a_request() {
+    let (client, arrived) = client();
+    let deaf = TcpListener::bind(any_port()).unwrap();
+    client.set_route(OST, vec![deaf.local_addr().unwrap()]);
+    let generations = [1, 2].map(|generation| Header { generation, ..header(1) });
+    for header in generations {
+        client.send(Message { header, ..read(1, 8) });
+    }
+    let (mut stream, _) = deaf.accept().unwrap();
+    for (byte, header) in (1..).zip(&generations) {
+        stream.write_all(&answer_to(header, byte)).unwrap();
+        let answer = arrived.recv_timeout(LONG).unwrap();
+        assert_eq!(answer.header.generation, header.generation);
+        let Bulk::Buffer(buffer) = answer.bulk else { panic!("the buffer was another's") };
+        assert_eq!(*buffer, [byte; 8]);
+    }
+    // Nor is one that is not answered forgotten.
+    for header in generations {
+        client.send(Message { header: Header { seq: 2, ..header }, ..read(2, 8) });
+    }
+    stream.write_all(&answer_to(&Header { seq: 2, ..generations[0] }, 1)).unwrap();
+    assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None);
+    drop(stream);
+    let broken = arrived.recv_timeout(LONG).unwrap();
+    assert_eq!((broken.header.generation, error_of(&broken)), (2, Some(Errno::ECONNRESET)));
+}
+
+/// The connection is found broken by who sends, while an answer that has come in waits behind
+/// another to be delivered.
+#[test]
+fn no_answer_comes_behind_the_news_that_there_will_be_none() {
+    let (sender, arrived) = channel();
+    let sender = std::sync::Mutex::new(sender);
+    let barrier = Arc::new(std::sync::Barrier::new(2));
+    let held_up = barrier.clone();
+    let deliver = move |message: Message| {
+        let seq = message.header.seq;
+        sender.lock().unwrap().send((seq, error_of(&message))).unwrap();
+        if seq == 1 {
+            held_up.wait();
+            held_up.wait();
+        }
+    };
+    let client = Tcp::start(&[], Box::new(deliver)).unwrap();
+    let deaf = TcpListener::bind(any_port()).unwrap();
+    client.set_route(OST, vec![deaf.local_addr().unwrap()]);
+    client.send(read(1, 8));
+    client.send(read(2, 8));
+    let (mut stream, _) = deaf.accept().unwrap();
+    let answers: Vec<u8> = [1, 2].into_iter().flat_map(|n| answer_to(&header(n), 1)).collect();
+    stream.write_all(&answers).unwrap();
+    barrier.wait();
+    assert_eq!(arrived.recv_timeout(LONG).unwrap(), (1, None));
+    // With requests that it has not read, which resets the connection.
+    drop(stream);
+    drop(deaf);
+    let mut heard = None;
+    for seq in 3..1000 {
+        client.send(write(seq, Bytes::from_static(&[1])));
+        let told = std::iter::from_fn(|| arrived.recv_timeout(Duration::from_millis(10)).ok());
+        heard = told.filter(|(seq, _)| *seq == 2).last();
+        if heard.is_some() {
+            break;
+        }
+    }
+    assert_eq!(heard, Some((2, Some(Errno::ECONNRESET))));
+    barrier.wait();
+    drop(client);
+    let rest: Vec<_> = std::iter::from_fn(|| arrived.recv_timeout(LONG).ok()).collect();
+    assert!(rest.iter().all(|(seq, _)| *seq > 2), "{rest:?}");
+}
+
 #[test]
 fn no_more_bulk_comes_in_than_somebody_gets_rid_of() {
     const LIMIT: usize = 4 << 20;

@@ -12,7 +12,9 @@
 //!
 //! Life of a connection: opening (dialled ones; messages queue up), open, closed. Requests
 //! that were still queued when it closes are answered with `ESHUTDOWN`, like those to nobody;
-//! those that were sent, and not answered, with `ECONNRESET`: they may have been executed.
+//! those that were sent, and not answered, with `ECONNRESET`: they may have been executed. An
+//! answer that had come in by then, but was not delivered, is not delivered after that: whoever
+//! asked asks again, over another connection, with another buffer for the data.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufReader};
@@ -45,11 +47,12 @@ const READ_BUFFER_BYTES: usize = 64 << 10;
 /// sent one more hears nothing if the connection breaks, and sends it again some time.
 const ASKED_MAX: usize = 1 << 16;
 
-/// What names a request among those of everybody who shares the connection.
-type Key = (ClientId, Endpoint, u16, u64);
+/// What names a request among those of everybody who shares the connection. With the generation,
+/// because slots begin anew with each, and an answer to one of before may be on its way.
+type Key = (ClientId, Endpoint, u32, u16, u64);
 
 fn key(header: &Header, target: Endpoint) -> Key {
-    (header.client, target, header.slot, header.seq)
+    (header.client, target, header.generation, header.slot, header.seq)
 }
 
 #[derive(Debug)]
@@ -289,7 +292,7 @@ impl Connection {
                     if !core::mem::replace(&mut said, true) {
                         tracing::warn!(peer = %self.peer, "a message is refused: {}", refused.why);
                     }
-                    self.refuse(shared, &refused);
+                    self.refuse(shared, &refused)?;
                     continue;
                 }
             };
@@ -300,13 +303,13 @@ impl Connection {
             let buffer = match (reply, in_part) {
                 (false, _) => None,
                 (true, true) => self.buffer_for(&header),
-                (true, false) => self.answered(&header),
+                (true, false) => self.answered(&header)?,
             };
             let message = received.read_bulk(&mut stream, buffer, |len| {
                 shared.bulk.take(len, || matches!(self.lock().link, Link::Closed))
             })?;
             if reply && in_part {
-                self.answered(&header);
+                self.answered(&header)?;
             }
             if !reply && !shared.heard_of(header.from, self) {
                 return Err(io::Error::other("it speaks for too many"));
@@ -318,18 +321,19 @@ impl Connection {
     }
 
     /// A message is of another version: who sent a request hears so, and who waits for an answer.
-    fn refuse(&self, shared: &Shared, refused: &Refused) {
+    fn refuse(&self, shared: &Shared, refused: &Refused) -> io::Result<()> {
         let (header, reply) = (refused.header, Reply::error(refused.errno));
         match refused.kind {
             Kind::Request => {
                 self.send(Message::reply_to(&header, reply, Bulk::None));
             }
             Kind::Reply => {
-                self.answered(&header);
+                self.answered(&header)?;
                 (shared.deliver)(Message { header, body: Body::Reply(reply), bulk: Bulk::None });
             }
             Kind::Callback => {}
         }
+        Ok(())
     }
 
     /// The buffer that waits for an answer's bulk.
@@ -338,11 +342,17 @@ impl Connection {
     }
 
     /// All of an answer has come; the buffer for its bulk, if it is there still.
-    fn answered(&self, header: &Header) -> Option<BytesMut> {
+    ///
+    /// # Errors
+    /// `NotConnected` if whoever asked has been told that there will be none.
+    fn answered(&self, header: &Header) -> io::Result<Option<BytesMut>> {
         let mut out = self.lock();
+        if matches!(out.link, Link::Closed) {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         let key = key(header, header.from);
         out.asked.remove(&key);
-        out.buffers.remove(&key)
+        Ok(out.buffers.remove(&key))
     }
 
     /// Ends the connection. Requests that were not answered are answered here.
