@@ -36,13 +36,11 @@ use sateen_wire::StatFs;
 
 use crate::folder::create_folder;
 use crate::{lock, space, writeback};
-use files::Files;
+use files::{Files, Open};
 use namer::Namer;
 use names::Group;
 use unsynced::{Changing, Place, Unsynced};
 
-/// Locks that objects share for their syncs; so many that two rarely share one.
-const SYNC_LOCKS: usize = 1024;
 /// Tries at bringing a file into a folder that others remove whenever it is empty.
 const BIRTH_TRIES_MAX: u32 = 16;
 
@@ -73,9 +71,7 @@ pub struct DiskObjects {
     namer: Namer,
     /// The group in which an object was born last.
     busy: Mutex<Option<Group>>,
-    poisoned: AtomicBool,
-    /// Held while an object is synced. See [`DiskObjects::vouch`].
-    syncing: [Mutex<()>; SYNC_LOCKS],
+    poisoned: Arc<AtomicBool>,
 }
 
 impl DiskObjects {
@@ -96,7 +92,8 @@ impl DiskObjects {
         let root = File::open(folder)?;
         syncfs(&root)?;
         let unsynced = Arc::<Unsynced>::default();
-        let files = Arc::new(Files::new(options.files_open_max));
+        let poisoned = Arc::<AtomicBool>::default();
+        let files = Arc::new(Files::new(options.files_open_max, poisoned.clone()));
         Ok(Self {
             namer: Namer::start(folder.to_path_buf(), unsynced.clone(), files.clone())?,
             unsynced,
@@ -105,8 +102,7 @@ impl DiskObjects {
             sharers: options.sharers,
             files,
             busy: Mutex::default(),
-            poisoned: AtomicBool::new(false),
-            syncing: [const { Mutex::new(()) }; SYNC_LOCKS],
+            poisoned,
         })
     }
 
@@ -125,7 +121,7 @@ impl DiskObjects {
     }
 
     /// The open file of an object; `None` if it does not exist.
-    fn existing(&self, object: ObjectId) -> io::Result<Option<Arc<File>>> {
+    fn existing(&self, object: ObjectId) -> io::Result<Option<Arc<Open>>> {
         let path = || names::path(&self.folder, object);
         match self.files.get(object, || File::options().read(true).write(true).open(path())) {
             Ok(file) => Ok(Some(file)),
@@ -135,7 +131,7 @@ impl DiskObjects {
     }
 
     /// The open file of an object, which is born if it does not exist.
-    fn born(&self, object: ObjectId) -> io::Result<Arc<File>> {
+    fn born(&self, object: ObjectId) -> io::Result<Arc<Open>> {
         if let Some(file) = self.existing(object)? {
             return Ok(file);
         }
@@ -198,37 +194,26 @@ impl DiskObjects {
         Ok(())
     }
 
-    /// Runs a step that waits until an object's data is written out. Linux reports that it was
-    /// not only once per open file: whoever comes second would hear that all is well. So they
-    /// come one after the other, and behind a failure nobody comes.
+    /// Runs a step that waits until an object's data is written out.
     fn vouch(
         &self,
         object: ObjectId,
-        step: impl FnOnce(&File) -> io::Result<()>,
+        step: impl FnOnce(&Open) -> io::Result<()>,
     ) -> io::Result<()> {
-        let Fid { seq, oid, .. } = object.fid;
-        let at = (seq.0 as usize).wrapping_add(oid as usize).wrapping_add(object.stripe as usize);
-        let _one = self.syncing.get(at % SYNC_LOCKS).map(lock);
-        if self.poisoned.load(Ordering::Acquire) {
-            return Err(io::Error::from_raw_os_error(Errno::EIO.raw()));
+        match self.existing(object)? {
+            Some(file) => file.vouch(&self.poisoned, step),
+            None => Ok(()),
         }
-        let Some(file) = self.existing(object)? else { return Ok(()) };
-        let result = step(&file);
-        if result.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
-            // Also for want of space: it was promised, and what was written is lost.
-            self.poisoned.store(true, Ordering::Release);
-        }
-        result
     }
 
     /// Makes the data of objects durable. Several are waited for together first.
     fn sync_data(&self, objects: &[ObjectId]) -> io::Result<()> {
         let several = if objects.len() > 1 { objects } else { &[] };
         for object in several {
-            self.vouch(*object, |file| writeback::wait(file, writeback::ALL))?;
+            self.vouch(*object, Open::wait)?;
         }
         for object in objects {
-            self.vouch(*object, File::sync_data)?;
+            self.vouch(*object, Open::sync_data)?;
         }
         Ok(())
     }
@@ -271,7 +256,7 @@ fn lacks_room(error: &io::Error) -> bool {
 
 impl ObjectStore for DiskObjects {
     fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize, ObjectError> {
-        self.guarded(|| write_what_fits(&*self.born(object)?, data, offset))
+        self.guarded(|| self.born(object)?.change(|file| write_what_fits(file, data, offset)))
     }
 
     fn read(
@@ -299,7 +284,7 @@ impl ObjectStore for DiskObjects {
 
     fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
         self.guarded(|| match self.existing(object)? {
-            Some(file) if file.metadata()?.len() > size => file.set_len(size),
+            Some(file) if file.metadata()?.len() > size => file.change(|file| file.set_len(size)),
             _ => Ok(()),
         })
     }
@@ -321,26 +306,28 @@ impl ObjectStore for DiskObjects {
                 Falloc::Allocate | Falloc::ZeroRange => Some(self.born(object)?),
             };
             let Some(file) = file else { return Ok(()) };
-            match how {
-                Falloc::Allocate => fallocate(&*file, keep, offset, len)?,
-                Falloc::PunchHole => fallocate(&*file, hole, offset, len)?,
-                Falloc::ZeroRange => {
-                    match fallocate(&*file, FallocateFlags::ZERO_RANGE | keep, offset, len) {
-                        // tmpfs has no such call.
-                        Err(rustix::io::Errno::OPNOTSUPP) => {
-                            fallocate(&*file, hole, offset, len)?;
-                            fallocate(&*file, keep, offset, len)?;
+            file.change(|file| {
+                match how {
+                    Falloc::Allocate => fallocate(file, keep, offset, len)?,
+                    Falloc::PunchHole => fallocate(file, hole, offset, len)?,
+                    Falloc::ZeroRange => {
+                        match fallocate(file, FallocateFlags::ZERO_RANGE | keep, offset, len) {
+                            // tmpfs has no such call.
+                            Err(rustix::io::Errno::OPNOTSUPP) => {
+                                fallocate(file, hole, offset, len)?;
+                                fallocate(file, keep, offset, len)?;
+                            }
+                            result => result?,
                         }
-                        result => result?,
                     }
                 }
-            }
-            let end = offset.saturating_add(len);
-            if how != Falloc::PunchHole && !keep_size && len > 0 {
-                // Side by side with writes, which a size that was looked up first could cut off.
-                fallocate(&*file, FallocateFlags::empty(), end - 1, 1)?;
-            }
-            Ok(())
+                let end = offset.saturating_add(len);
+                if how != Falloc::PunchHole && !keep_size && len > 0 {
+                    // Side by side with writes, which a size that was looked up first could cut off.
+                    fallocate(file, FallocateFlags::empty(), end - 1, 1)?;
+                }
+                Ok(())
+            })
         })
     }
 
@@ -349,7 +336,7 @@ impl ObjectStore for DiskObjects {
             return Ok(None);
         };
         let to = if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
-        match seek(&*file, to) {
+        match seek(&**file, to) {
             Ok(found) => Ok(Some(found)),
             Err(rustix::io::Errno::NXIO) => Ok(None),
             Err(error) => Err(ObjectError(error.into())),

@@ -55,20 +55,66 @@ impl SmallDisk {
         let (image, path) = (disk.0.join("image"), scratch.path().join("ext4"));
         std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
         std::fs::create_dir(&path).unwrap();
+        // The image stays as long as the loop device has it open.
+        Self::ext4_in(&image, path)
+    }
+
+    fn ext4_in(image: &Path, path: PathBuf) -> Option<SmallDisk> {
         let run = |program: &str, args: &[&str], last: &[&Path]| {
             let status = std::process::Command::new(program).args(args).args(last).status();
             status.is_ok_and(|status| status.success())
         };
-        if !run("mkfs.ext4", &["-q", "-F"], &[&image])
-            || !run("mount", &["-o", "loop"], &[&image, &path])
+        if !run("mkfs.ext4", &["-q", "-F", "-b", "4096"], &[image])
+            || !run("mount", &["-o", "loop"], &[image, &path])
         {
             // Neither is needed for anything else.
             eprintln!("skipped: needs mkfs.ext4 and a loop device");
             return None;
         }
-        // The image stays as long as the loop device has it open.
-        drop(disk);
         Some(SmallDisk(path))
+    }
+}
+
+/// An ext4 that finds the disk broken where a file lies, when it writes.
+#[derive(Debug)]
+pub(crate) struct BrokenDisk {
+    /// Goes first.
+    pub(crate) ext4: SmallDisk,
+    below: SmallDisk,
+}
+
+impl BrokenDisk {
+    /// One that is whole yet. `None` if the test may not make one.
+    pub(crate) fn new(scratch: &Scratch) -> Option<BrokenDisk> {
+        let below = SmallDisk::new(scratch, "20m")?;
+        let (image, path) = (below.0.join("image"), scratch.path().join("ext4"));
+        std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let ext4 = SmallDisk::ext4_in(&image, path)?;
+        Some(BrokenDisk { ext4, below })
+    }
+
+    /// From now on whatever is written to the blocks of this file, of which there is one extent, is
+    /// refused. They are taken from the disk below, and it has no others.
+    pub(crate) fn breaks_below(&self, file: &Path) {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let told = std::process::Command::new("filefrag").arg("-v").arg(file).output().unwrap();
+        let told = String::from_utf8(told.stdout).unwrap();
+        // 0:        0..       0:       1234..      1234:      1:             last,eof
+        let extent = told.lines().find(|line| line.trim_start().starts_with("0:")).unwrap();
+        let first = extent.split(':').nth(2).unwrap().split("..").next().unwrap();
+        let first: u64 = first.trim().parse().unwrap();
+        let image = std::fs::File::options().write(true).open(self.below.0.join("image")).unwrap();
+        fallocate(&image, FallocateFlags::empty(), 0, 16 << 20).unwrap();
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let mut filler = std::fs::File::create(self.below.0.join("filler")).unwrap();
+        fallocate(&image, punch, first * 4096, 4096).unwrap();
+        while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
+    }
+
+    /// It is whole again, but for what it has refused.
+    pub(crate) fn is_mended(&self) {
+        std::fs::remove_file(self.below.0.join("filler")).unwrap();
     }
 }
 

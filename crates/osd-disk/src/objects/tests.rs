@@ -1,7 +1,7 @@
 //! The object store on a real folder, against the memory backend where both can say it.
 
 use super::*;
-use crate::testing::{Random, Scratch, SmallDisk};
+use crate::testing::{BrokenDisk, Random, Scratch, SmallDisk};
 use sateen_osd::memory::MemoryObjects;
 
 fn object(seq: u64, oid: u32, stripe: u32) -> ObjectId {
@@ -247,6 +247,31 @@ fn what_fits_on_a_full_disk_is_written_and_counted() {
     assert!(store.stat(&[two]).unwrap()[0].exists);
     store.remove(one).unwrap();
     assert_eq!(store.write(two, 0, b"x").unwrap(), 1);
+}
+
+/// An object's file is closed before the kernel has written out what is in it, which the disk then
+/// refuses; and the kernel forgets the file, and with it that there was an error.
+#[test]
+fn what_the_disk_refuses_behind_a_close_is_not_vouched_for() {
+    let scratch = Scratch::new("objects-refused");
+    let Some(disk) = BrokenDisk::new(&scratch) else { return };
+    let options = ObjectOptions { files_open_max: 1, ..ObjectOptions::default() };
+    let store = open_in(&disk.ext4.0, options);
+    let (one, two) = (object(0, 1, 0), object(0, 2, 0));
+    for object in [one, two] {
+        store.write(object, 0, &[1; 4096]).unwrap();
+        store.sync(&[object]).unwrap();
+    }
+    disk.breaks_below(&names::path(&store.folder, one));
+    store.write(one, 0, &[2; 4096]).unwrap();
+    assert_eq!(read(&store, two, 0, 1), [1], "which takes the only file that may be open");
+    let _ = syncfs(File::open(&disk.ext4.0).unwrap());
+    disk.is_mended();
+    if let Err(error) = std::fs::write("/proc/sys/vm/drop_caches", "2") {
+        eprintln!("the kernel goes on knowing the file: {error}");
+    }
+    assert_eq!(store.sync(&[one]).unwrap_err().errno(), Errno::EIO);
+    assert_eq!(store.write(two, 0, b"x").unwrap_err().errno(), Errno::EIO, "it has stopped");
 }
 
 /// Two sync the same object, and only the first is told that its data was not written out.
