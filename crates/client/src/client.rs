@@ -14,7 +14,7 @@ use sateen_wire::{
 };
 
 use crate::fids::Fids;
-use crate::import::{Arrival, Import};
+use crate::import::{Arrival, Import, WAITED_FOR};
 use crate::inode::{Inode, InodeState};
 use crate::llite::Spaces;
 use crate::lru::{Lru, Retiring};
@@ -237,7 +237,8 @@ impl Client {
         mgs.connect(self.port.as_ref());
         mgs.opened().await?;
         let request = Request::Mgs(MgsRequest::GetConfig);
-        let call = mgs.call(self.port.as_ref(), request, Bulk::None, || 0, false, None);
+        let call =
+            mgs.call(self.port.as_ref(), (request, Bulk::None), WAITED_FOR, (|| 0, false), None);
         let reply = call.await?.reply;
         if let Some(errno) = reply.error {
             return Err(errno);
@@ -327,7 +328,13 @@ impl Client {
             let goodbye: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
                 Box::pin(async move {
                     let (port, request) = (self.port.as_ref(), Request::Disconnect);
-                    let call = import.call(port, request, Bulk::None, || 0, false, Some(era));
+                    let call = import.call(
+                        port,
+                        (request, Bulk::None),
+                        WAITED_FOR,
+                        (|| 0, false),
+                        Some(era),
+                    );
                     // The connection may be gone already, which is as good.
                     if let Err(error) = call.await {
                         tracing::debug!(%error, "a target did not hear the goodbye");

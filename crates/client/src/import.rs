@@ -256,25 +256,33 @@ impl State {
         self.slots.len() - self.free.len()
     }
 
-    fn take_slot(&mut self, request: &Request) -> Option<u16> {
-        let max = self.rpcs_max + slots_kept_for(request);
+    fn take_slot(&mut self, request: &Request, in_use: InUse<'_>) -> Option<u16> {
+        let max = self.rpcs_max + slots_kept_for(request, in_use);
         if self.in_flight() >= max { None } else { self.free.pop() }
     }
 }
 
+/// Whether others may be kept waiting for locks until a request is answered. Looked at whenever it
+/// could be sent, because that changes.
+pub(crate) type InUse<'a> = &'a (dyn Fn() -> bool + Send + Sync);
+/// They may be.
+pub(crate) const WAITED_FOR: InUse<'static> = &|| true;
+
 /// Slots that a request finds beside those for everybody.
-fn slots_kept_for(request: &Request) -> usize {
+fn slots_kept_for(request: &Request, in_use: InUse<'_>) -> usize {
     match request {
         Request::Ping | Request::Disconnect | Request::Mdt(MdtRequest::Cancel { .. }) => {
             2 * SLOTS_KEPT
         }
-        // It empties the file under a data lock in use, which others may want meanwhile.
-        Request::Mdt(MdtRequest::Open { flags, .. }) if flags.truncate => SLOTS_KEPT,
+        // It empties the file under a data lock in use, which others may want meanwhile. Those
+        // that do so without a lock, or set a mode, wait for others as any request does, and
+        // many at once would leave no slot to give locks back in.
+        Request::Mdt(MdtRequest::Open { flags, .. }) if flags.truncate && in_use() => SLOTS_KEPT,
+        Request::Mdt(MdtRequest::SetAttr { .. }) if in_use() => SLOTS_KEPT,
         Request::Mdt(
             MdtRequest::ReportSize { .. }
             | MdtRequest::Close { .. }
             | MdtRequest::Sync { .. }
-            | MdtRequest::SetAttr { .. }
             | MdtRequest::GetStripe { .. }
             | MdtRequest::GetAttr { want: Ibits::NONE, .. },
         ) => SLOTS_KEPT,
@@ -513,6 +521,8 @@ impl Import {
     /// Sends a request and waits for its answer. `pin` marks requests whose data lock must be
     /// in use from the moment it is granted. Locks in the answer are handled on arrival.
     ///
+    /// One under which locks are `in_use` finds slots that others do not.
+    ///
     /// A request of an `era` is made in that era, or not at all: what it goes by ends with it.
     ///
     /// # Errors
@@ -522,13 +532,12 @@ impl Import {
     pub(crate) async fn call(
         &self,
         port: &dyn Port,
-        request: Request,
-        bulk: Bulk,
-        stamp: impl Fn() -> u64,
-        pin: bool,
+        request: (Request, Bulk),
+        in_use: InUse<'_>,
+        (stamp, pin): (impl Fn() -> u64, bool),
         era: Option<u64>,
     ) -> Result<Answer> {
-        let mut asked = Some((request, bulk));
+        let mut asked = Some(request);
         let mut came_in = None;
         let (slot, owner, stamp, message) = until(
             &self.state,
@@ -542,7 +551,7 @@ impl Import {
                     return if s.has_failed() { Some(Err(Errno::EIO)) } else { given_up() };
                 }
                 let since = *came_in.get_or_insert(s.generation);
-                let slot = s.take_slot(&asked.as_ref()?.0);
+                let slot = s.take_slot(&asked.as_ref()?.0, in_use);
                 let Some(slot) = slot else { return given_up() };
                 if let (false, Some((request, _))) = (since == s.generation, &mut asked) {
                     without_grant(request);
@@ -624,7 +633,7 @@ impl Import {
     }
 
     fn ping(&self, state: &mut State, port: &dyn Port) -> Option<Message> {
-        let slot = state.take_slot(&Request::Ping)?;
+        let slot = state.take_slot(&Request::Ping, WAITED_FOR)?;
         self.begin(state, port, slot, (Request::Ping, Bulk::None), (0, false))
     }
 

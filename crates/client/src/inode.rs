@@ -510,6 +510,11 @@ impl InodeState {
             && !self.locks.iter().any(|held| held.users > 0 || held.cancelling)
     }
 
+    /// Whether others who want one of its locks have to wait for somebody here.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.locks.iter().any(|held| held.users > 0)
+    }
+
     /// Like [`InodeState::report`], for a report that leaves the lock where it is. To be
     /// followed by [`InodeState::reported`].
     fn begin_report(&mut self) -> Option<SizeReport> {

@@ -22,7 +22,7 @@ use sateen_wire::{Grant, Grants, Ibits, LockId, LockMode, MdtReply, MdtRequest, 
 
 use crate::client::Client;
 use crate::inode::{Held, Inode, InodeState, Served};
-use crate::patience::{self, to_the_end};
+use crate::patience::{self, Patience, to_the_end};
 use crate::port::KernelInval;
 use crate::sync::{lock, until};
 
@@ -202,6 +202,15 @@ enum Asked {
     Abandoned,
 }
 
+/// Somebody waits for a lock that was asked for.
+struct Asking(Arc<Patience>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 impl Client {
     /// Takes over a lock that a reply brought. With `pin` a data lock is in use from now on,
     /// so that a callback right behind it cannot take it away unused.
@@ -268,7 +277,7 @@ impl Client {
                 return Ok(DataUse { inode: inode.clone(), id });
             }
             let asked = Arc::new(Mutex::new(Asked::Waiting));
-            self.ask_data(inode, access, asked.clone());
+            let _asking = self.ask_data(inode, access, asked.clone());
             let used = until(
                 &inode.state,
                 |state| &mut state.waiters,
@@ -330,10 +339,18 @@ impl Client {
         .await
     }
 
-    /// Asks the MDT for a data lock, and puts what comes of it into `asked`.
-    fn ask_data(self: &Arc<Client>, inode: &Arc<Inode>, access: Access, asked: Arc<Mutex<Asked>>) {
+    /// Asks the MDT for a data lock, and puts what comes of it into `asked`. Whoever asks waits no
+    /// longer than he has what is returned: what was not sent by then is not sent any more, or
+    /// programs that are gone would take locks from others, and there could be ever more of them.
+    fn ask_data(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        access: Access,
+        asked: Arc<Mutex<Asked>>,
+    ) -> Asking {
         let (client, inode) = (self.clone(), inode.clone());
-        self.port.spawn(Box::pin(async move {
+        let patience = Arc::<Patience>::default();
+        self.port.spawn(Box::pin(patience.clone().run(async move {
             let answer = client.enqueue_data(&inode, access).await;
             {
                 let mut asked = lock(&asked);
@@ -342,7 +359,10 @@ impl Client {
                 }
             }
             inode.update(|_| ());
-        }));
+            // Who asked may have let go of it before.
+            client.retire(inode);
+        })));
+        Asking(patience)
     }
 
     async fn enqueue_data(
@@ -353,9 +373,14 @@ impl Client {
         let mode = until(
             &inode.state,
             |state| &mut state.waiters,
-            |state| state.cancels.is_empty().then(|| state.mode_for(access)),
+            |state| {
+                if state.cancels.is_empty() {
+                    return Some(Ok(state.mode_for(access)));
+                }
+                patience::is_over().then_some(Err(Errno::EINTR))
+            },
         )
-        .await;
+        .await?;
         let request = MdtRequest::Enqueue { fid: inode.fid, mode, bits: Ibits::DATA };
         let reply = self.mdt_pinned(inode.fid, request).await?;
         let MdtReply::Inode { attr } = reply.body else { return Err(Errno::EPROTO) };

@@ -7,7 +7,7 @@ use sateen_wire::{Bulk, Grants, MdtReply, MdtRequest, ReplyBody, Request};
 
 use crate::client::Client;
 use crate::fids::Draw;
-use crate::import::{Answer, Import};
+use crate::import::{Answer, Import, InUse, WAITED_FOR};
 
 /// How long, and how often, it is waited for that a program which has ended is closed: 500 ms.
 const RUNNING_PAUSE_NS: u64 = 10_000_000;
@@ -33,7 +33,7 @@ impl Client {
     /// # Errors
     /// The MDT's, or `EIO` if the connection was lost.
     pub(crate) async fn mdt(&self, fid: Fid, request: MdtRequest) -> Result<MdtAnswer> {
-        self.mdt_call(fid, request, false, None).await.map_err(|(errno, _)| errno)
+        self.mdt_call(fid, request, WAITED_FOR, false, None).await.map_err(|(errno, _)| errno)
     }
 
     /// The same. What the MDT answers comes with the stamp of the request also if it is an error.
@@ -45,11 +45,12 @@ impl Client {
         fid: Fid,
         request: MdtRequest,
     ) -> core::result::Result<MdtAnswer, (Errno, u64)> {
-        self.mdt_call(fid, request, false, None).await
+        self.mdt_call(fid, request, WAITED_FOR, false, None).await
     }
 
     /// A request that writes to a file: while it is being executed elsewhere, it is refused. A
-    /// program that has just ended may not be closed yet: no kernel waits for that.
+    /// program that has just ended may not be closed yet: no kernel waits for that. It has a slot
+    /// that others have not while locks are `in_use` that others may want.
     ///
     /// # Errors
     /// As [`Client::mdt`]; `ETXTBSY` if the program goes on running.
@@ -57,14 +58,19 @@ impl Client {
         &self,
         fid: Fid,
         request: MdtRequest,
+        in_use: InUse<'_>,
     ) -> Result<MdtAnswer> {
-        for _ in 0..RUNNING_TRIES {
-            match self.mdt(fid, request.clone()).await {
-                Err(Errno::ETXTBSY) => self.port.sleep(RUNNING_PAUSE_NS).await,
+        let mut tries = 0;
+        loop {
+            let answer = self.mdt_call(fid, request.clone(), in_use, false, None).await;
+            match answer.map_err(|(errno, _)| errno) {
+                Err(Errno::ETXTBSY) if tries < RUNNING_TRIES => {
+                    self.port.sleep(RUNNING_PAUSE_NS).await;
+                }
                 answer => return answer,
             }
+            tries += 1;
         }
-        self.mdt(fid, request).await
     }
 
     /// A request that goes by what the client was given in this era.
@@ -77,7 +83,7 @@ impl Client {
         fid: Fid,
         request: MdtRequest,
     ) -> Result<MdtAnswer> {
-        self.mdt_call(fid, request, false, Some(era)).await.map_err(|(errno, _)| errno)
+        self.mdt_call(fid, request, WAITED_FOR, false, Some(era)).await.map_err(|(errno, _)| errno)
     }
 
     /// A request whose data lock is in use from the moment it arrives.
@@ -85,13 +91,14 @@ impl Client {
     /// # Errors
     /// As [`Client::mdt`].
     pub(crate) async fn mdt_pinned(&self, fid: Fid, request: MdtRequest) -> Result<MdtAnswer> {
-        self.mdt_call(fid, request, true, None).await.map_err(|(errno, _)| errno)
+        self.mdt_call(fid, request, WAITED_FOR, true, None).await.map_err(|(errno, _)| errno)
     }
 
     async fn mdt_call(
         &self,
         fid: Fid,
         request: MdtRequest,
+        in_use: InUse<'_>,
         pin: bool,
         era: Option<u64>,
     ) -> core::result::Result<MdtAnswer, (Errno, u64)> {
@@ -101,8 +108,10 @@ impl Client {
             let again = Request::Mdt(request.clone());
             let stamp = || self.stamp();
             let port = self.port.as_ref();
-            let answer =
-                import.call(port, again, Bulk::None, stamp, pin, era).await.map_err(unasked)?;
+            let answer = import
+                .call(port, (again, Bulk::None), in_use, (stamp, pin), era)
+                .await
+                .map_err(unasked)?;
             let Answer { reply, stamp, .. } = answer;
             match (reply.error, reply.body) {
                 // Not executed: the target had too much to do.

@@ -5,7 +5,7 @@ use sateen_types::{Chunk, Endpoint, Errno, ObjectId, Result};
 use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, Reply, ReplyBody, Request};
 
 use crate::client::Client;
-use crate::import::Answer;
+use crate::import::{Answer, WAITED_FOR};
 use crate::sync::lock;
 
 impl Client {
@@ -19,7 +19,7 @@ impl Client {
     ) -> Result<(OstReply, Bulk, u64)> {
         let import = self.ost_import(index).await?;
         let (port, request) = (self.port.as_ref(), Request::Ost(request));
-        let call = import.call(port, request, bulk, || 0, false, era);
+        let call = import.call(port, (request, bulk), WAITED_FOR, (|| 0, false), era);
         let Answer { reply, bulk, boot_epoch, .. } = call.await?;
         match (reply.error, reply.body) {
             (Some(errno), _) => Err(errno),
@@ -159,7 +159,7 @@ impl Client {
         loop {
             let request = OstRequest::Sync { objects: objects.to_vec(), boot_epoch };
             let (port, request) = (self.port.as_ref(), Request::Ost(request));
-            let call = import.call(port, request, Bulk::None, || 0, false, None);
+            let call = import.call(port, (request, Bulk::None), WAITED_FOR, (|| 0, false), None);
             match call.await.ok()?.reply {
                 Reply { error: Some(Errno::EAGAIN), .. } => self.port.sleep(1_000_000).await,
                 Reply { error: Some(errno), .. } => return Some(Err(errno)),

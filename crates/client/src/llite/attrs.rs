@@ -173,7 +173,8 @@ impl Client {
             self.tell_size(&inode).await?;
         }
         let request = MdtRequest::SetAttr { fid, set, cred };
-        let answer = self.mdt_unless_it_runs(fid, request).await?;
+        let in_use = used.is_some();
+        let answer = self.mdt_unless_it_runs(fid, request, &|| in_use).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         let sent = answer.stamp;
         if data {

@@ -77,18 +77,26 @@ impl<'a> Cutting<'a> {
     pub(super) async fn begin(inode: &'a Inode) -> Result<Cutting<'a>> {
         unless_emptying(inode, |state| state.emptying = true).await?;
         let cutting = Cutting(inode);
-        // From here on nobody begins to.
-        until(
-            &inode.state,
-            |state| &mut state.waiters,
-            |state| match state.writing {
-                0 => Some(Ok(())),
-                _ => patience::is_over().then_some(Err(Errno::EINTR)),
-            },
-        )
-        .await?;
+        writes_ended(inode).await?;
         Ok(cutting)
     }
+}
+
+/// Waits for the writes under way, when nobody begins another.
+///
+/// # Errors
+/// `EINTR` if nobody waits any more: what was to come behind them would come long after.
+pub(super) async fn writes_ended(inode: &Inode) -> Result<()> {
+    until(
+        &inode.state,
+        |state| &mut state.waiters,
+        |state| match state.writing {
+            _ if patience::is_over() => Some(Err(Errno::EINTR)),
+            0 => Some(Ok(())),
+            _ => None,
+        },
+    )
+    .await
 }
 
 impl Drop for Cutting<'_> {

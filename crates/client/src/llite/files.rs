@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sateen_types::{Attr, Endpoint, Errno, Fid, FileKind, Layout, Result, seq};
 use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, SetAttr};
 
+use super::data::writes_ended;
 use super::names::{Made, Make};
 use super::space::ANSWER_NS;
 use super::{Entry, Known};
@@ -65,64 +66,84 @@ impl File {
     }
 }
 
-/// How long whoever cuts a file waits for writes under way: 1 s.
-const WRITES_NS: u64 = 1_000_000_000;
-
 /// Nothing is reported of an inode's size, and nothing written, by nobody here: while this client
 /// cuts a file to nothing, a report of what the size was must not arrive after the cut, nor must
-/// bytes that are written behind it be taken for cut.
+/// bytes that are written behind it be taken for cut, nor a write that was given up, and goes on all
+/// the same, bring back what it was to have lost.
 struct Quiet {
     inode: Arc<Inode>,
     /// Only the holder of the lock for writing reports, also when it gives the lock back. Who
     /// has no such lock must not keep others waiting for the one it has: they may be emptying the
     /// file as well.
     used: Option<DataUse>,
-    over: bool,
+    /// It is this that keeps others from reporting.
+    reports: bool,
 }
 
 impl Quiet {
-    /// Waits until the MDT has heard everything that it will hear. From then on nobody begins to
-    /// write.
+    /// Waits until writes under way have ended and the MDT has heard everything that it will hear.
+    /// From then on nobody begins to write.
     ///
     /// # Errors
     /// `EINTR` if nobody waits any more: it must not be emptied long after its program was killed.
     async fn begin(inode: &Arc<Inode>) -> Result<Quiet> {
-        let held = until(
+        let told = |state: &InodeState| !state.reporting && state.cancels.is_empty();
+        // With the lock in use from the moment that nobody begins to write: it is not given back
+        // before those who use it have written, and who comes now waits for this to be over.
+        let held = Quiet::when(inode, |state| {
+            let free = !state.emptying && told(state);
+            let held = free.then(|| state.use_quietly()).flatten()?;
+            state.emptying = true;
+            Some(held)
+        });
+        let used = held.await?.map(|id| DataUse::new(inode, id));
+        let mut quiet = Quiet { inode: inode.clone(), used, reports: false };
+        writes_ended(inode).await?;
+        // What they have written was perhaps told of meanwhile.
+        let reports = quiet.used.is_some();
+        let told = Quiet::when(inode, |state| {
+            let told = told(state);
+            state.reporting |= told && reports;
+            told.then_some(())
+        });
+        told.await?;
+        quiet.reports = reports;
+        Ok(quiet)
+    }
+
+    async fn when<T>(
+        inode: &Inode,
+        mut ready: impl FnMut(&mut InodeState) -> Option<T>,
+    ) -> Result<T> {
+        until(
             &inode.state,
             |state| &mut state.waiters,
             |state| {
-                let busy = state.reporting || state.emptying || !state.cancels.is_empty();
                 if patience::is_over() {
                     return Some(Err(Errno::EINTR));
                 }
-                let held = (!busy).then(|| state.use_quietly()).flatten()?;
-                (state.reporting, state.emptying) = (held.is_some(), true);
-                Some(Ok(held))
+                ready(state).map(Ok)
             },
         )
-        .await?;
-        let used = held.map(|id| DataUse::new(inode, id));
-        Ok(Quiet { inode: inode.clone(), used, over: false })
+        .await
     }
 
     /// The file is cut: what was written before, and was not reported, is gone. Nobody writes
     /// yet, and the lock is in use.
     fn emptied(&mut self) {
-        self.over = true;
-        let reports = self.used.is_none();
+        let reports = core::mem::take(&mut self.reports);
         self.inode.update(|state| {
             state.unreported_mtime = None;
-            state.reporting &= reports;
+            state.reporting &= !reports;
         });
     }
 }
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        let reports = self.over || self.used.is_none();
         self.inode.update(|state| {
             state.emptying = false;
-            state.reporting &= reports;
+            state.reporting &= !self.reports;
         });
     }
 }
@@ -159,9 +180,10 @@ impl Client {
         let want = Ibits::META.union(Ibits::DATA);
         // A report of the size that was must not arrive after the size is none.
         let opened = async {
-            let quiet = if how.truncate { Some(self.quiet(&inode).await?) } else { None };
+            let quiet = if how.truncate { Some(Quiet::begin(&inode).await?) } else { None };
             let request = MdtRequest::Open { fid, flags, open_id: id, cred, want };
-            let answer = self.mdt_unless_it_runs(fid, request).await?;
+            let in_use = || lock(&inode.state).is_in_use();
+            let answer = self.mdt_unless_it_runs(fid, request, &in_use).await?;
             match answer.body {
                 MdtReply::Opened { attr, layout } => Ok((quiet, attr, layout, answer.stamp)),
                 _ => Err(Errno::EPROTO),
@@ -190,31 +212,6 @@ impl Client {
             self.drop_open(inode, id, how).await;
         }
         opened
-    }
-
-    /// Has nobody tell of the size or write, and waits for writes under way.
-    ///
-    /// # Errors
-    /// As [`Quiet::begin`].
-    async fn quiet(&self, inode: &Arc<Inode>) -> Result<Quiet> {
-        let quiet = Quiet::begin(inode).await?;
-        self.writes_end(inode).await;
-        Ok(quiet)
-    }
-
-    /// Waits for writes under way, once nobody begins another, but not for long.
-    async fn writes_end(&self, inode: &Inode) {
-        if lock(&inode.state).writing == 0 {
-            return;
-        }
-        let written = until(
-            &inode.state,
-            |state| &mut state.waiters,
-            |state| (state.writing == 0).then_some(()),
-        );
-        if self.not_longer_than(WRITES_NS, written).await.is_none() {
-            tracing::debug!(fid = %inode.fid, "a file is cut beside a write that takes long");
-        }
     }
 
     /// Creates and opens a file, or opens the one that is there.

@@ -6,7 +6,7 @@ use sateen_types::{Endpoint, Errno, Result};
 use sateen_wire::{Bulk, MgsRequest, Request};
 
 use crate::client::Client;
-use crate::import::Import;
+use crate::import::{Import, WAITED_FOR};
 use crate::sync::lock;
 
 /// One target.
@@ -47,7 +47,8 @@ impl Client {
     pub(crate) async fn ask_mgs(&self) -> Result<()> {
         let import = self.import(Endpoint::Mgs).ok_or(Errno::EINVAL)?;
         let request = Request::Mgs(MgsRequest::GetFileSystem);
-        let call = import.call(self.port.as_ref(), request, Bulk::None, || 0, false, None);
+        let call =
+            import.call(self.port.as_ref(), (request, Bulk::None), WAITED_FOR, (|| 0, false), None);
         call.await.map(drop)
     }
 }

@@ -9,7 +9,7 @@ use sateen_client::{Connection, OpenHow, Patience};
 use sateen_types::{Attr, Endpoint, Errno, Falloc, Fid, Layout, Nid, Result};
 use sateen_wire::{
     Header, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request,
-    SetAttr, TargetInfo,
+    SetAttr, TargetInfo, TimeSet,
 };
 
 use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
@@ -28,6 +28,14 @@ fn open_striped(rig: &Rig, osts: Vec<u32>) -> u64 {
     let lock = grant(1, LockMode::Pw, sateen_wire::Ibits::DATA);
     let opened = MdtReply::Opened { attr: attr(0, 0), layout };
     rig.answer(&rig.take(), reply(opened, &[lock]));
+    rig.poll(&mut open).unwrap().unwrap().handle
+}
+
+/// It is open without a lock.
+fn open_unlocked(rig: &Rig) -> u64 {
+    let client = rig.client.clone();
+    let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
+    rig.answer(&rig.take(), reply(MdtReply::Opened { attr: attr(0, 0), layout: None }, &[]));
     rig.poll(&mut open).unwrap().unwrap().handle
 }
 
@@ -617,14 +625,18 @@ fn an_fsync_whose_error_nobody_heard_says_it_again() {
     assert_eq!(fsync(&rig, handle).0, Ok(()));
 }
 
-/// Opens as many as there is room for, which wait at the MDT.
+/// An open that waits at the MDT, if there is room for it.
+fn fill_slot(rig: &Rig) -> Option<(Verb<Result<()>>, Header)> {
+    let client = rig.client.clone();
+    let open = rig.start(async move { client.open(FILE, WRITE, CRED).await.map(drop) });
+    rig.take_if_any().map(|(header, _)| (open, header))
+}
+
+/// As many as there is room for.
 fn fill_slots(rig: &Rig) -> Vec<(Verb<Result<()>>, Header)> {
-    let wait = |_| {
-        let client = rig.client.clone();
-        let open = async move { client.open(FILE, WRITE, CRED).await.map(drop) };
-        (rig.start(open), rig.take())
-    };
-    (0..64).map(wait).collect()
+    let all: Vec<_> = (0..64).map_while(|_| fill_slot(rig)).collect();
+    assert_eq!(all.len(), 64);
+    all
 }
 
 /// It keeps a lock in use that the others may wait for.
@@ -641,17 +653,69 @@ fn a_file_is_emptied_though_all_slots_wait() {
     assert_eq!(rig.poll(&mut opening).map(|opened| opened.err()), Some(Some(Errno::EACCES)));
 }
 
+/// Who keeps nobody waiting for a lock waits for a slot as everybody does: many of them at once
+/// would take those in which locks are given back.
+#[test]
+fn what_has_no_lock_in_use_takes_no_slot_that_is_kept() {
+    let rig = Rig::with_osts(1);
+    open_unlocked(&rig);
+    let mut waiting = fill_slots(&rig);
+    let (client, cut) = (rig.client.clone(), OpenHow { truncate: true, ..WRITE });
+    let mut opening = rig.start(async move { client.open(FILE, cut, CRED).await });
+    assert!(rig.is_silent(), "there is no slot for it");
+    let client = rig.client.clone();
+    let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    let _chmod = rig.start(async move { client.setattr(FILE, mode, CRED).await });
+    assert!(rig.is_silent(), "nor for this");
+    rig.answer(&waiting[0].1, Reply::error(Errno::EACCES));
+    assert!(rig.poll(&mut waiting[0].0).is_some());
+    assert!(rig.poll(&mut opening).is_none());
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Open { flags, .. } if flags.truncate), "{request:?}");
+}
+
+/// A program that is gone takes no lock from others, and leaves nothing that waits for a slot.
+#[test]
+fn a_lock_is_not_asked_for_when_nobody_waits_for_it_any_more() {
+    let rig = Rig::with_osts(1);
+    let handle = open_unlocked(&rig);
+    let mut waiting = fill_slots(&rig);
+    for gone in [true, false] {
+        let (patience, client) = (Arc::new(Patience::default()), rig.client.clone());
+        let read = async move { client.read(handle, 0, 10, bytes::BytesMut::new()).await };
+        let mut reading = rig.start(patience.clone().run(read));
+        assert!(rig.is_silent(), "there is no slot for it");
+        if gone {
+            patience.end();
+            assert_eq!(rig.poll(&mut reading), Some(Err(Errno::EINTR)));
+            rig.run();
+        }
+        let (mut open, header) = waiting.pop().unwrap();
+        rig.answer(&header, Reply::error(Errno::EACCES));
+        assert!(rig.poll(&mut open).is_some());
+        rig.run();
+        let sent = rig.take_if_any().map(|(_, request)| request);
+        let asks = matches!(sent, Some(Request::Mdt(MdtRequest::Enqueue { .. })));
+        assert_eq!((asks, sent.is_some()), (!gone, !gone), "{sent:?}");
+        if gone {
+            // The slot that it did not take.
+            waiting.extend(fill_slot(&rig));
+        }
+    }
+}
+
 #[test]
 fn an_open_that_nobody_waited_for_is_closed_though_all_slots_wait() {
     let rig = Rig::with_osts(1);
     let handle = open(&rig, 0);
     let _waiting = fill_slots(&rig);
-    let chmod = |_| {
+    // Each has the lock in use.
+    let touch = |_| {
         let client = rig.client.clone();
-        let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
-        (rig.start(async move { client.setattr(FILE, mode, CRED).await }), rig.take())
+        let mtime = SetAttr { mtime: Some(TimeSet::Now), ..SetAttr::default() };
+        (rig.start(async move { client.setattr(FILE, mtime, CRED).await }), rig.take())
     };
-    let mut others: Vec<_> = (0..8).map(chmod).collect();
+    let mut others: Vec<_> = (0..8).map(touch).collect();
     let (patience, client) = (Arc::new(Patience::default()), rig.client.clone());
     patience.end();
     let mut closing = rig.start(patience.run(async move { client.close(handle).await }));

@@ -446,6 +446,48 @@ fn an_open_that_nobody_waits_for_does_not_empty_the_file() {
     assert!(rig.is_silent(), "nobody asks for anything more");
 }
 
+/// However long they take: a write that was given up goes on all the same, and what it says of the
+/// size would undo the cut.
+#[test]
+fn a_file_is_emptied_behind_the_writes_under_way() {
+    for killed in [false, true] {
+        let rig = Rig::with_osts(1);
+        let handle = open_for(&rig, WRITE);
+        let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+        let mut writing = rig.start(async move { client.write(handle, 0, data, false).await });
+        let (to_ost, _) = rig.take_ost();
+        let (patience, client) = (Arc::new(Patience::default()), rig.client.clone());
+        let how = OpenHow { truncate: true, ..WRITE };
+        let mut open =
+            rig.start(patience.clone().run(async move { client.open(FILE, how, CRED).await }));
+        // The MDT is asked for nothing; what the client does beside that is not looked at.
+        let asks = || {
+            let sent = std::iter::from_fn(|| rig.take_if_any()).last();
+            matches!(sent, Some((_, Request::Mdt(_))))
+        };
+        for _ in 0..10 {
+            rig.later(2_000_000_000);
+            assert!(rig.poll(&mut open).is_none() && !asks(), "it waits for the write");
+        }
+        if killed {
+            patience.end();
+            assert_eq!(rig.poll(&mut open).unwrap().err(), Some(Errno::EINTR));
+        }
+        rig.answer(&to_ost, written());
+        assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+        if killed {
+            assert!(rig.is_silent(), "nobody asks for anything more");
+        } else {
+            assert!(rig.poll(&mut open).is_none());
+            let (header, request) = rig.take_mdt();
+            assert!(matches!(request, MdtRequest::Open { flags, .. } if flags.truncate));
+            let opened = MdtReply::Opened { attr: attr(5, 0), layout: None };
+            rig.answer(&header, reply(opened, &[]));
+            assert_eq!(rig.poll(&mut open).unwrap().unwrap().known.attr.size, 0);
+        }
+    }
+}
+
 /// What was stored through a mapping is written some time, and would set the mtime then.
 #[test]
 fn a_time_is_set_behind_what_was_stored_through_a_mapping() {
