@@ -9,6 +9,7 @@
 //! 3. [`LoanBuffer::recover`]: whole again once nothing that was lent is held by
 //!    anybody; until then the memory must not be written to.
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 use bytes::BytesMut;
 use rustix::mm::{Advice, madvise};
@@ -27,11 +28,12 @@ pub(crate) struct LoanBuffer {
 unsafe impl Send for LoanBuffer {}
 
 impl LoanBuffer {
-    /// A zeroed buffer that lends `capacity` bytes.
+    /// A buffer of zeros that lends `capacity` bytes.
     pub(crate) fn new(capacity: usize) -> LoanBuffer {
-        let mut handle = BytesMut::zeroed(capacity + 1);
-        let base = handle.as_mut_ptr();
-        give_pages_back(base, capacity);
+        let mut handle = BytesMut::with_capacity(capacity + 1);
+        let memory = handle.spare_capacity_mut();
+        let base = memory.as_mut_ptr().cast();
+        zero_untouched(memory);
         LoanBuffer { handle, base, capacity, whole: true }
     }
 
@@ -78,29 +80,38 @@ impl LoanBuffer {
 
     fn fill_len(&mut self) {
         debug_assert!(self.whole && self.handle.capacity() > self.capacity);
-        // SAFETY: `whole` says that the handle spans the whole allocation of
-        // capacity + 1 bytes, all of which were zeroed when it was made; bytes
-        // never become uninitialised again.
+        // SAFETY: `whole` says that the handle spans the whole allocation of at least
+        // capacity + 1 bytes, all of which were made zeros; bytes never become
+        // uninitialised again.
         unsafe { self.handle.set_len(self.capacity + 1) };
     }
 }
 
-/// Has the kernel take the pages of this memory, which are all zeros, until somebody uses them, and
-/// make small ones then. There are many buffers, of most of which nobody ever uses more than the
-/// first page; the allocator may have written each zero, and lets the kernel make huge pages.
-fn give_pages_back(base: *mut u8, len: usize) {
+/// Makes memory zero without touching more of it than its first and its last page: the kernel is to
+/// have no pages for the others until somebody uses them, and to make small ones then. There are
+/// many buffers, of most of which nobody ever uses more than the first page.
+fn zero_untouched(memory: &mut [MaybeUninit<u8>]) {
     let page = rustix::param::page_size();
-    let skipped = base.align_offset(page);
-    let pages = len.saturating_sub(skipped) / page;
-    if pages > 0 {
-        let start = base.wrapping_add(skipped).cast::<c_void>();
-        // SAFETY: the range lies within an allocation of ours, and this advice changes how its
-        // memory is mapped, not what is in it.
-        let _ = unsafe { madvise(start, pages * page, Advice::LinuxNoHugepage) };
-        // SAFETY: as above, and nobody else has the range yet. Its pages are of no file, as an
-        // allocator's are, and so are zeros afterwards, which they are now.
-        let _ = unsafe { madvise(start, pages * page, Advice::LinuxDontNeed) };
+    let first = memory.as_ptr().align_offset(page).min(memory.len());
+    let (before, rest) = memory.split_at_mut(first);
+    let (pages, behind) = rest.split_at_mut(rest.len() / page * page);
+    let write = |part: &mut [MaybeUninit<u8>]| part.fill(MaybeUninit::new(0));
+    write(before);
+    write(behind);
+    if !pages.is_empty() && !drop_pages(pages) {
+        write(pages);
     }
+}
+
+/// Has the kernel drop pages, so that they are zeros; false if it does not.
+fn drop_pages(pages: &mut [MaybeUninit<u8>]) -> bool {
+    let (start, len) = (pages.as_mut_ptr().cast::<c_void>(), pages.len());
+    // SAFETY: the range lies within memory that is borrowed, and this advice changes how that is
+    // mapped, not what is in it.
+    let _ = unsafe { madvise(start, len, Advice::LinuxNoHugepage) };
+    // SAFETY: as above, and it holds nothing: whoever lends it lends it as uninitialised. It is of
+    // no file, as an allocator's memory is, and so all zeros afterwards.
+    unsafe { madvise(start, len, Advice::LinuxDontNeed) }.is_ok()
 }
 
 #[cfg(test)]
@@ -137,5 +148,32 @@ mod tests {
         lent.resize(1000, 7);
         assert!(buffer.recover());
         assert_eq!(buffer.memory(), &[0; 64]);
+    }
+
+    /// Pages that the kernel has had to find for this thread so far.
+    fn faults() -> u64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        fields.split_whitespace().nth(7).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn memory_that_was_another_s_is_zeros_and_nobody_has_it_before_it_is_used() {
+        // What is freed comes again: an allocator keeps what is small, and may keep the rest.
+        for capacity in [100, 5000, 100_000, 1 << 20] {
+            let dirty: Vec<Vec<u8>> = (0..16).map(|_| vec![7; capacity + 1]).collect();
+            drop(dirty);
+            for used in [true, false, false, false] {
+                let before = faults();
+                let mut buffers: Vec<_> = (0..16).map(|_| LoanBuffer::new(capacity)).collect();
+                let each = (faults() - before) / 16;
+                assert!(each <= 8, "{each} pages for one of {capacity} bytes");
+                for buffer in buffers.iter_mut().filter(|_| used) {
+                    assert!(buffer.memory().iter().all(|byte| *byte == 0), "{capacity}");
+                    assert_eq!(buffer.lend().len(), capacity);
+                    assert!(buffer.recover());
+                }
+            }
+        }
     }
 }

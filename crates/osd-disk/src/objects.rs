@@ -156,6 +156,21 @@ impl DiskObjects {
         Err(io::Error::from_raw_os_error(Errno::EIO.raw()))
     }
 
+    /// Refuses to set so much aside in a file if it is sure that it will not fit. The file system
+    /// below would keep the blocks that it finds until it finds no more, and which of them had been
+    /// there before, perhaps for a good reason, nobody could say then.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    fn may_have_room(&self, file: &File, len: u64) -> io::Result<()> {
+        // At most all that it has may lie where it is to have more.
+        let has = file.metadata()?.blocks() * 512;
+        if len.saturating_sub(has) > space::of(&self.root, 1)?.bytes_free {
+            return Err(io::Error::from_raw_os_error(Errno::ENOSPC.raw()));
+        }
+        Ok(())
+    }
+
     fn stat_one(&self, object: ObjectId) -> io::Result<ObjectStat> {
         match std::fs::symlink_metadata(names::path(&self.folder, object)) {
             Ok(meta) => Ok(stat_of(object, &meta)),
@@ -306,6 +321,9 @@ impl ObjectStore for DiskObjects {
                 Falloc::Allocate | Falloc::ZeroRange => Some(self.born(object)?),
             };
             let Some(file) = file else { return Ok(()) };
+            if how != Falloc::PunchHole {
+                self.may_have_room(&file, len)?;
+            }
             file.change(|file| {
                 match how {
                     Falloc::Allocate => fallocate(file, keep, offset, len)?,

@@ -213,13 +213,15 @@ fn an_allocation_without_room_does_not_grow_the_object() {
     let Some(disk) = SmallDisk::ext4(&scratch, 16) else { return };
     let store = open_in(&disk.0, ObjectOptions::default());
     let one = object(0, 1, 0);
-    let size = || store.stat(&[one]).unwrap()[0].size;
+    let stat = || store.stat(&[one]).unwrap()[0];
+    let size = || stat().size;
     store.write(one, 0, b"four").unwrap();
+    store.sync(&[one]).unwrap();
     for how in [Falloc::Allocate, Falloc::ZeroRange] {
         let full = store.allocate(one, (4, 64 << 20), how, false).unwrap_err();
         assert_eq!(full.errno(), Errno::ENOSPC);
-        assert_eq!(size(), 4, "{how:?}");
-        // What it has allocated goes, too.
+        assert_eq!((size(), stat().blocks), (4, 8), "{how:?} leaves nothing behind");
+        // What it has goes, too.
         store.punch(one, 0).unwrap();
         store.write(one, 0, b"four").unwrap();
         store.allocate(one, (4, 10_000), how, true).unwrap();
@@ -227,6 +229,8 @@ fn an_allocation_without_room_does_not_grow_the_object() {
         store.allocate(one, (4, 10_000), how, false).unwrap();
         assert_eq!(size(), 10_004);
         store.punch(one, 4).unwrap();
+        store.allocate(one, (4096, 64 << 20), Falloc::PunchHole, true).unwrap();
+        store.sync(&[one]).unwrap();
     }
 }
 
