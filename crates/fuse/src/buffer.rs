@@ -92,25 +92,31 @@ impl LoanBuffer {
 /// many buffers, of most of which nobody ever uses more than the first page.
 fn zero_untouched(memory: &mut [MaybeUninit<u8>]) {
     let page = rustix::param::page_size();
-    let first = memory.as_ptr().align_offset(page).min(memory.len());
-    let (before, rest) = memory.split_at_mut(first);
+    let start = memory.as_mut_ptr().cast::<u8>();
+    let (within, len) = (start.addr() % page, memory.len());
+    // SAFETY: this advice changes how memory is mapped, and not what is in it; also what it does to
+    // the neighbours in the first and the last page is harmless.
+    let _ = unsafe {
+        let outer = start.wrapping_sub(within).cast::<c_void>();
+        madvise(outer, (within + len).next_multiple_of(page), Advice::LinuxNoHugepage)
+    };
+    let (before, rest) = memory.split_at_mut(start.align_offset(page).min(len));
     let (pages, behind) = rest.split_at_mut(rest.len() / page * page);
     let write = |part: &mut [MaybeUninit<u8>]| part.fill(MaybeUninit::new(0));
-    write(before);
-    write(behind);
     if !pages.is_empty() && !drop_pages(pages) {
         write(pages);
     }
+    // Last of all: until here the kernel might have found a huge page for a few bytes.
+    write(before);
+    write(behind);
 }
 
 /// Has the kernel drop pages, so that they are zeros; false if it does not.
 fn drop_pages(pages: &mut [MaybeUninit<u8>]) -> bool {
     let (start, len) = (pages.as_mut_ptr().cast::<c_void>(), pages.len());
-    // SAFETY: the range lies within memory that is borrowed, and this advice changes how that is
-    // mapped, not what is in it.
-    let _ = unsafe { madvise(start, len, Advice::LinuxNoHugepage) };
-    // SAFETY: as above, and it holds nothing: whoever lends it lends it as uninitialised. It is of
-    // no file, as an allocator's memory is, and so all zeros afterwards.
+    // SAFETY: the range lies within memory that is borrowed, and it holds nothing: whoever lends it
+    // lends it as uninitialised. It is of no file, as an allocator's memory is, and so all zeros
+    // afterwards.
     unsafe { madvise(start, len, Advice::LinuxDontNeed) }.is_ok()
 }
 

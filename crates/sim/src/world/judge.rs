@@ -4,17 +4,18 @@ mod answers;
 
 use sateen_client::SpaceTotal;
 use sateen_types::{
-    Component, Endpoint, Errno, Fid, FileKind, ObjectId, Result as Answer, STRIPE_SIZE_DEFAULT,
-    StripePolicy,
+    Component, Endpoint, Errno, Fid, ObjectId, Result as Answer, STRIPE_SIZE_DEFAULT, StripePolicy,
 };
 
 use super::faults::{BEFORE_CRASHES_MAX, touched_inodes};
 use super::{Running, Settling, World};
 use crate::data::NEVER;
 use crate::invariants::Records;
-use crate::names::{Inode, Names};
+use crate::names::Names;
 use crate::work::{At, Op, Out, Touched};
-use answers::{after_answer, judge_names, led_astray, made_by, strayed_to, touched_alone};
+use answers::{
+    after_answer, is_of_both, judge_names, led_astray, made_by, strayed_to, touched_alone,
+};
 
 /// A short form of what an operation is.
 pub(super) fn shown_op(op: &Op) -> String {
@@ -215,25 +216,16 @@ impl World {
         if refused(&self.model.now) || self.before_crashes.iter().any(refused) {
             return Ok(());
         }
-        // A name from then, and what the MDT says now of its inode.
-        let is_of_both = |names: &Names| {
-            let (Op::Stat { at }, Ok(Out::Attr(attr))) = (op, result) else { return false };
-            let inode = self.model.now.inodes.get(&attr.fid);
-            let known = names.find(at.dir(), &at.name);
-            let of = |inode: &Inode| (inode.mode, inode.nlink, inode.kind());
-            let got = (attr.mode & 0o7777, attr.nlink, attr.kind());
-            // Without a name it is only there for those who have it open.
-            let nameless = || attr.nlink == 0 && attr.kind() == FileKind::Regular;
-            known == Some(attr.fid) && inode.map_or_else(nameless, |inode| got == of(inode))
-        };
         // One of two names from then, and the other as it is now.
         let is_refused_by_both = |names: &Names| {
             let alone = |at: &&At| fits(&self.model.now.with_name_of(names, at.dir(), &at.name));
             result.is_err() && went_by.len() == 2 && went_by.iter().any(|at| alone(at).is_ok())
         };
         let now = fits(&self.model.now);
-        let may_be =
-            |names: &Names| fits(names).is_ok() || is_of_both(names) || is_refused_by_both(names);
+        let may_be = |names: &Names| {
+            let is_of_both = || is_of_both((names, &self.model.now), op, result);
+            fits(names).is_ok() || is_of_both() || is_refused_by_both(names)
+        };
         if now.is_ok() || self.before_crashes.iter().any(may_be) {
             return Ok(());
         }

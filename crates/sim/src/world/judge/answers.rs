@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sateen_types::{Fid, FileKind, Result as Answer};
 
-use crate::names::{Names, Node};
+use crate::names::{Inode, Names, Node};
 use crate::work::{At, Op, Out, Touched};
 
 /// Where the first path of an operation leads that leads somewhere else than it should, or
@@ -54,6 +54,30 @@ pub(super) fn made_by(op: &Op, out: &Out) -> Option<Fid> {
             Some(attr.fid)
         }
         _ => None,
+    }
+}
+
+/// Whether an answer is of a name from then, and what the MDT says now of its inode.
+pub(super) fn is_of_both((then, now): (&Names, &Names), op: &Op, result: &Answer<Out>) -> bool {
+    let is_known = |at: &At, fid: Fid| then.find(at.dir(), &at.name) == Some(fid);
+    match (op, result) {
+        (Op::Stat { at }, Ok(Out::Attr(attr))) => {
+            let inode = now.inodes.get(&attr.fid);
+            let of = |inode: &Inode| (inode.mode, inode.nlink, inode.kind());
+            let got = (attr.mode & 0o7777, attr.nlink, attr.kind());
+            // Without a name it is only there for those who have it open.
+            let nameless = || attr.nlink == 0 && attr.kind() == FileKind::Regular;
+            is_known(at, attr.fid) && inode.map_or_else(nameless, |inode| got == of(inode))
+        }
+        (Op::GetLinks { at }, Ok(Out::Links(fid, links))) => {
+            let mut links = links.clone();
+            links.sort_unstable();
+            is_known(at, *fid) && links == now.names_of(*fid)
+        }
+        (Op::GetXattr { at, .. } | Op::GetStripe { at }, Ok(out)) => {
+            judge_names(&now.with_name_of(then, at.dir(), &at.name), op, out).is_ok()
+        }
+        _ => false,
     }
 }
 
