@@ -44,6 +44,9 @@ pub struct Mdt {
     pub(crate) layouts: LayoutCache,
     pub(crate) osp: Osp,
     pub(crate) llog: Llog,
+    /// What was found out about a size's objects under versions up to this one is not believed: it
+    /// may be older than the last write of a client that was lost.
+    pub(crate) glimpse_floor: u64,
     /// Inodes that exist.
     pub(crate) inodes: u64,
     /// The transaction being built; kept for its memory.
@@ -92,6 +95,7 @@ impl Mdt {
             layouts: LayoutCache::default(),
             osp: Osp::new(core.me, config.index, core.boot_epoch, &osts),
             llog: Llog::default(),
+            glimpse_floor: 0,
             inodes: 0,
             batch: Batch::new(),
             scratch: Vec::new(),
