@@ -348,6 +348,14 @@ impl Host {
         }
     }
 
+    /// The same, to look at.
+    pub(crate) fn running_mdt(&self) -> Option<&Mdt> {
+        match &self.process.as_ref()?.served {
+            Served::Mdt(mdt) => Some(mdt),
+            _ => None,
+        }
+    }
+
     /// All pairs with keys of this tag, as the running target sees them.
     pub fn records(&mut self, tag: u8) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut out = Vec::new();

@@ -7,6 +7,7 @@ mod contention;
 mod faults;
 mod hunt;
 mod judge;
+mod late;
 mod leave;
 mod registry;
 
@@ -37,6 +38,7 @@ use crate::port::{SimPort, Wish};
 use crate::random::Random;
 use crate::report::Report;
 use crate::work::{Chooser, Op, Out, Touched};
+use late::Late;
 use leave::Leaving;
 
 /// MDTs of the cluster.
@@ -117,6 +119,8 @@ pub(crate) enum Event {
     Evict(ClientId, u32),
     NewClient(usize),
     Calm,
+    /// What was asked behind a late OST is over.
+    Late,
     Work,
 }
 
@@ -143,6 +147,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Whether it is mounted, and does not leave.
+    fn stays(&self) -> bool {
+        self.mounted && !self.dead && self.leaving == Leaving::No
+    }
+
     /// Whether its kernel has forgotten all that it was told to. One invalidation may follow
     /// another at the same moment.
     fn has_forgotten(&mut self, now_ns: u64) -> bool {
@@ -249,6 +258,7 @@ pub struct World {
     is_stalking: bool,
     /// A file that programs should look at while this time has not come.
     favourite: Option<(Fid, u64)>,
+    late: Late,
 }
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
@@ -301,6 +311,7 @@ impl World {
             is_lurking: false,
             is_stalking: false,
             favourite: None,
+            late: Late::new(config.seed),
         }
     }
 
@@ -776,6 +787,9 @@ impl World {
             self.fail(hang);
         }
         self.maybe_fault();
+        if self.config.network_faults && self.config.crashes {
+            self.maybe_late();
+        }
     }
 
     /// A mount has ended.
@@ -806,6 +820,10 @@ impl World {
             let close = self.left_open(index, worker).map(|handle| Op::Close { handle });
             return self.maybe_begin(index, worker, close);
         }
+        if self.give_late_op(index, worker) {
+            return;
+        }
+        let Some(node) = self.nodes.get(index) else { return };
         if self.random.one_in(60) {
             return node.kernel.clone().shrink(&mut self.random);
         }
@@ -833,7 +851,7 @@ impl World {
     fn maybe_begin(&mut self, index: usize, worker: usize, op: Option<Op>) {
         let Some(op) = op else { return };
         let touched = op.touches(&self.model.now);
-        if self.is_free(&touched) {
+        if self.is_free(&touched) && !self.late.bars(&touched) {
             self.begin(index, worker, op, touched);
         }
     }

@@ -166,6 +166,7 @@ impl World {
                 self.note(|| format!("{a} and {b} hear each other"));
                 self.network.mend(a, b);
             }
+            Event::Late => self.late_is_over(),
             Event::Calm => self.network.weather = Weather::default(),
             Event::NewClient(node) => self.new_client(node),
             Event::Evict(client, index) => {
@@ -182,7 +183,7 @@ impl World {
         }
     }
 
-    fn crash_target(&mut self, target: Endpoint, down_ns: u64) {
+    pub(super) fn crash_target(&mut self, target: Endpoint, down_ns: u64) {
         let Some(host) = self.hosts.get_mut(&target) else { return };
         if host.process.is_none() {
             return;
