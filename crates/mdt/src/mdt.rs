@@ -447,9 +447,8 @@ impl Service for Mdt {
         if self.core.is_poisoned() {
             return;
         }
-        let silent: Vec<(u32, bool)> = self.osp.silent(now.mono_ns).collect();
-        for (ost, silent) in silent {
-            self.alloc.set_silent(ost, silent);
+        for (ost, health) in self.osp.health(now.mono_ns) {
+            self.alloc.set_health(ost, health);
         }
         self.run_llog(now, out);
         self.settle(now, out);
