@@ -254,7 +254,7 @@ impl Mdt {
             self.tickets.retain(|_, other| *other != ticket);
         }
         self.held.retain(|message| message.header.client != client);
-        self.unfenced.retain(|(message, _, _)| message.header.client != client);
+        self.unfenced.retain(|(message, _)| message.header.client != client);
         let Some(gone) = self.clients.all.remove(&client) else { return };
         for (fid, purpose) in gone.opens.into_values() {
             if self.opens.close(fid, client, purpose) {

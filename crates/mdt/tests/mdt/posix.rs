@@ -251,6 +251,38 @@ fn extended_attributes_come_and_go() {
 }
 
 #[test]
+fn all_values_of_an_inode_together_have_a_limit() {
+    for cold in [false, true] {
+        let (mut world, _, _, fid) = tree();
+        world.cold = cold;
+        let set = |text: &str, len: usize| MdtRequest::SetXattr {
+            fid,
+            name: name(text),
+            value: vec![7; len].into(),
+            mode: XattrMode::Any,
+        };
+        world.ok(A, set("user.short", 10));
+        for at in 1..16 {
+            world.ok(A, set(&format!("user.{at}"), XATTR_VALUE_MAX));
+        }
+        assert_eq!(world.err(A, set("user.new", XATTR_VALUE_MAX)), Errno::ENOSPC);
+        // In the place of another it counts for that.
+        world.ok(A, set("user.short", XATTR_VALUE_MAX));
+        assert_eq!(world.err(A, set("user.new", 1)), Errno::ENOSPC);
+        world.ok(A, set("user.new", 0));
+        world.ok(A, set("user.short", 10));
+        assert_eq!(world.err(A, set("user.short", XATTR_VALUE_MAX + 1)), Errno::E2BIG);
+        world.ok(A, set("user.new", XATTR_VALUE_MAX - 10));
+        assert_eq!(world.err(A, set("user.short", 11)), Errno::ENOSPC, "not even one byte more");
+        world.ok(A, set("user.1", XATTR_VALUE_MAX));
+        world.ok(A, MdtRequest::RemoveXattr { fid, name: name("user.1") });
+        world.ok(A, set("user.short", 11));
+        world.cold = false;
+        fsck::check(&fsck::image(&world.frames));
+    }
+}
+
+#[test]
 fn capabilities_go_with_what_had_them() {
     // By a write, a chown, a truncation, and an open that truncates; cold, too.
     for (cold, how) in [(false, 0), (true, 0), (false, 1), (false, 2), (true, 3), (false, 4)] {

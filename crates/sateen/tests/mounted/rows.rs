@@ -179,6 +179,16 @@ fn attributes_of_a_file(servers: Servers) {
     for name in ["trusted.t", "security.s"] {
         rustix::fs::setxattr(&path, name, b"v", XattrFlags::empty()).unwrap();
     }
+    let more = rig.mnt().join("more");
+    fs::write(&more, b"").unwrap();
+    let set =
+        |name: &str, value: &[u8]| rustix::fs::setxattr(&more, name, value, XattrFlags::empty());
+    for at in 0..16 {
+        set(&format!("user.{at}"), &large).unwrap();
+    }
+    assert_eq!(set("user.more", b"v"), Err(Errno::NOSPC));
+    set("user.1", b"v").unwrap();
+    set("user.more", b"v").unwrap();
     let slash = rustix::fs::setxattr(&path, "user.a/b", b"v", XattrFlags::empty());
     assert_eq!(slash, Err(Errno::RANGE));
 
