@@ -9,6 +9,7 @@ mod hunt;
 mod judge;
 mod late;
 mod leave;
+mod links;
 mod registry;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use sateen_client::{Client, ClientConfig, KernelInval, Port};
 use sateen_target::TICK_NS;
 use sateen_types::{
-    ClientId, Endpoint, Fid, Ino, Layout, Result as Answer, STRIPE_SIZE_MIN, StripePolicy,
+    ClientId, Endpoint, Errno, Fid, Ino, Layout, Result as Answer, STRIPE_SIZE_MIN, StripePolicy,
     Timestamp,
 };
 use sateen_wire::{
@@ -40,6 +41,7 @@ use crate::report::Report;
 use crate::work::{Chooser, Op, Out, Touched};
 use late::Late;
 use leave::Leaving;
+use links::Links;
 
 /// MDTs of the cluster.
 pub const MDTS: u32 = 2;
@@ -121,6 +123,8 @@ pub(crate) enum Event {
     Calm,
     /// What was asked behind a late OST is over.
     Late,
+    /// Whoever sent a request hears that it reached nobody, or perhaps did not.
+    Refused(Box<Header>, Errno),
     Work,
 }
 
@@ -259,6 +263,7 @@ pub struct World {
     /// A file that programs should look at while this time has not come.
     favourite: Option<(Fid, u64)>,
     late: Late,
+    links: Links,
 }
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
@@ -312,6 +317,7 @@ impl World {
             is_stalking: false,
             favourite: None,
             late: Late::new(config.seed),
+            links: Links::new(config.seed),
         }
     }
 
@@ -434,6 +440,7 @@ impl World {
     /// Starts a target over what its disk holds.
     pub(crate) fn start_host(&mut self, me: Endpoint) {
         let now = self.now();
+        self.links.is_back(me);
         let Some(host) = self.hosts.get_mut(&me) else { return };
         match host.start(now, &mut self.random) {
             Ok((replayed, wants)) => {
@@ -571,6 +578,7 @@ impl World {
 
     pub(crate) fn send(&mut self, message: Message) {
         self.note(|| format!("sent {}", shown_message(&message)));
+        self.links.carries(&message);
         match self.network.send(&message, self.now_ns, &mut self.random, &mut self.report) {
             Ok(arrivals) => {
                 for (after, message) in arrivals {
@@ -584,6 +592,7 @@ impl World {
 
     fn deliver(&mut self, message: Message, is_cut: bool) {
         self.note(|| format!("came {}", shown_message(&message)));
+        self.links.carried(&message);
         let now = self.now();
         match message.header.to {
             Endpoint::Client(client) => {
@@ -599,6 +608,7 @@ impl World {
             }
             target => {
                 if self.hosts.get(&target).is_none_or(|host| host.process.is_none()) {
+                    self.nobody_hears(&message);
                     return self.unheard(&message, is_cut);
                 }
                 if message.header.from == Endpoint::Mgs {
@@ -787,6 +797,9 @@ impl World {
             self.fail(hang);
         }
         self.maybe_fault();
+        if self.config.network_faults && self.next_op <= self.config.operations {
+            self.maybe_break(self.report.operations);
+        }
         if self.config.network_faults && self.config.crashes {
             self.maybe_late();
         }
