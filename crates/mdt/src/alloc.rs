@@ -136,6 +136,12 @@ impl Allocator {
         self.targets.iter().any(|target| target.index == index && !target.inactive)
     }
 
+    /// The most bytes that an object can have on an OST, as far as it has said so.
+    pub(crate) fn object_bytes_max(&self, index: u32) -> Option<u64> {
+        let target = self.targets.iter().find(|target| target.index == index)?;
+        target.statfs.map(|statfs| statfs.object_bytes_max).filter(|max| *max > 0)
+    }
+
     /// Whether an OST is in use and does not answer.
     pub(crate) fn has_away(&self) -> bool {
         self.targets.iter().any(|target| target.silent && !target.inactive)

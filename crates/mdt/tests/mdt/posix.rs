@@ -209,6 +209,30 @@ fn times_move_forward_and_set_id_bits_go() {
 }
 
 #[test]
+fn a_file_grows_as_far_as_its_objects_can() {
+    let mut world = World::with_clients(2);
+    world.rest();
+    let set = |fid, size| {
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        MdtRequest::SetAttr { fid, set, cred: Cred::default() }
+    };
+    for stripes in [1, 2] {
+        let (fid, most) =
+            (world.mknod(A, ROOT, &format!("f{stripes}")), stripes * OBJECT_BYTES_MAX);
+        let policy = StripePolicy { stripe_count: stripes as i32, ..StripePolicy::DEFAULT };
+        world.ok(A, MdtRequest::SetStripe { fid, policy });
+        let flags = OpenFlags { write: true, ..OpenFlags::default() };
+        let (open_id, cred) = (world.open_id(A), Cred::default());
+        world.ok(A, MdtRequest::Open { fid, flags, open_id, cred, want: Ibits::NONE });
+        assert_eq!(world.err(A, set(fid, most + 1)), Errno::EFBIG, "{stripes}");
+        world.ok(A, set(fid, most));
+        assert_eq!(world.stat(B, fid).size, most);
+        world.ok(A, set(fid, most - 1));
+    }
+    finish(world);
+}
+
+#[test]
 fn extended_attributes_come_and_go() {
     for cold in [false, true] {
         let (mut world, _, _, fid) = tree();
