@@ -28,6 +28,8 @@ struct Target {
     index: u32,
     statfs: Option<StatFs>,
     silent: bool,
+    /// It answers, but only that its disk has failed.
+    failed: bool,
     /// Taken out of use by the administrator.
     inactive: bool,
     /// Weighted placement: who has waited longest in proportion to its free space.
@@ -36,7 +38,18 @@ struct Target {
 
 impl Target {
     fn new(ost: &OstConfig) -> Target {
-        Target { index: ost.index, statfs: ost.statfs, silent: false, inactive: false, credit: 0 }
+        Target {
+            index: ost.index,
+            statfs: ost.statfs,
+            silent: false,
+            failed: false,
+            inactive: false,
+            credit: 0,
+        }
+    }
+
+    fn works(&self) -> bool {
+        !self.inactive && !self.silent && !self.failed
     }
 }
 
@@ -97,13 +110,14 @@ impl Allocator {
         self.refresh();
     }
 
-    /// Whether an OST answers.
-    pub(crate) fn set_silent(&mut self, index: u32, silent: bool) {
+    /// Whether an OST answers, and if so, whether it answers more than that it has failed: nobody
+    /// waits for one that does not, which for locks makes a difference.
+    pub(crate) fn set_health(&mut self, index: u32, (silent, failed): (bool, bool)) {
         let Some(target) = self.targets.iter_mut().find(|target| target.index == index) else {
             return;
         };
-        if target.silent != silent {
-            target.silent = silent;
+        if (target.silent, target.failed) != (silent, failed) {
+            (target.silent, target.failed) = (silent, failed);
             self.refresh();
         }
     }
@@ -120,6 +134,12 @@ impl Allocator {
     /// Whether there is such an OST, and it is in use.
     pub(crate) fn is_active(&self, index: u32) -> bool {
         self.targets.iter().any(|target| target.index == index && !target.inactive)
+    }
+
+    /// The most bytes that an object can have on an OST, as far as it has said so.
+    pub(crate) fn object_bytes_max(&self, index: u32) -> Option<u64> {
+        let target = self.targets.iter().find(|target| target.index == index)?;
+        target.statfs.map(|statfs| statfs.object_bytes_max).filter(|max| *max > 0)
     }
 
     /// Whether an OST is in use and does not answer.
@@ -161,9 +181,9 @@ impl Allocator {
             let all = self.targets.iter().enumerate();
             all.filter(|(_, target)| allowed(target)).map(|(at, _)| at).collect()
         };
-        let mut usable = among(&|t| !t.inactive && !t.silent && !full(t));
+        let mut usable = among(&|target| target.works() && !full(target));
         if usable.is_empty() {
-            usable = among(&|target| !target.inactive && !target.silent);
+            usable = among(&Target::works);
         }
         if usable.is_empty() {
             usable = among(&|target| !target.inactive);
@@ -364,10 +384,15 @@ mod tests {
     #[test]
     fn full_and_silent_osts_are_avoided_while_others_can_be_had() {
         let mut allocator = osts(&[0, 500, 500]);
-        allocator.set_silent(2, true);
+        allocator.set_health(2, (true, false));
         assert_eq!(firsts(&mut allocator, &ONE, 2), [1, 1]);
-        allocator.set_silent(1, true);
+        allocator.set_health(1, (true, false));
         assert_eq!(firsts(&mut allocator, &ONE, 1), [0], "full is better than silent");
+        allocator.set_health(1, (false, true));
+        assert_eq!(firsts(&mut allocator, &ONE, 1), [0], "and than failed");
+        assert_eq!(allocator.away(), [2], "one that answers is not waited for");
+        allocator.set_health(1, (false, false));
+        assert_eq!(firsts(&mut allocator, &ONE, 2), [1, 1]);
         assert!(Allocator::new(&[]).choose(&ONE, 1).unwrap().is_none());
     }
 

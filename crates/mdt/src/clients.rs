@@ -182,6 +182,7 @@ impl Mdt {
         left.remove(&ost);
         if left.is_empty() {
             self.clients.owed.remove(&client);
+            self.doubt_glimpses();
             self.refused(client);
         }
     }
@@ -219,7 +220,14 @@ impl Mdt {
     fn let_go(&mut self, client: ClientId) {
         self.clients.fencing.remove(&client);
         self.clients.old.remove(&client);
+        self.doubt_glimpses();
         self.locks.release_client(client);
+    }
+
+    /// A lost client writes nothing any more. Whoever has looked at objects until now may have done
+    /// so before its last write: he has to look once more.
+    pub(crate) fn doubt_glimpses(&mut self) {
+        self.glimpse_floor = self.core.store.transno();
     }
 
     /// All OSTs refuse a lost client.
@@ -246,7 +254,7 @@ impl Mdt {
             self.tickets.retain(|_, other| *other != ticket);
         }
         self.held.retain(|message| message.header.client != client);
-        self.unfenced.retain(|(message, _, _)| message.header.client != client);
+        self.unfenced.retain(|(message, _)| message.header.client != client);
         let Some(gone) = self.clients.all.remove(&client) else { return };
         for (fid, purpose) in gone.opens.into_values() {
             if self.opens.close(fid, client, purpose) {

@@ -44,6 +44,9 @@ pub struct Mdt {
     pub(crate) layouts: LayoutCache,
     pub(crate) osp: Osp,
     pub(crate) llog: Llog,
+    /// What was found out about a size's objects under versions up to this one is not believed: it
+    /// may be older than the last write of a client that was lost.
+    pub(crate) glimpse_floor: u64,
     /// Inodes that exist.
     pub(crate) inodes: u64,
     /// The transaction being built; kept for its memory.
@@ -54,11 +57,11 @@ pub struct Mdt {
     /// Own work that waits for the index.
     pub(crate) working: BTreeMap<ParkId, (Work, Prefetched)>,
     /// Requests that wait for locks.
-    pub(crate) parked: BTreeMap<Ticket, (Message, Prefetched)>,
+    pub(crate) parked: BTreeMap<Ticket, Message>,
     /// Tickets of requests that wait for the index.
     pub(crate) tickets: BTreeMap<ParkId, Ticket>,
     /// Requests that wait until the clients of the last run are fenced.
-    pub(crate) unfenced: Vec<(Message, Prefetched, Option<Ticket>)>,
+    pub(crate) unfenced: Vec<(Message, Option<Ticket>)>,
     /// An OST was taken out of use or back into it, or truncates of the last run were found.
     pub(crate) look_at_cuttings: bool,
     /// It is known who can be blamed for being late.
@@ -92,6 +95,7 @@ impl Mdt {
             layouts: LayoutCache::default(),
             osp: Osp::new(core.me, config.index, core.boot_epoch, &osts),
             llog: Llog::default(),
+            glimpse_floor: 0,
             inodes: 0,
             batch: Batch::new(),
             scratch: Vec::new(),
@@ -233,13 +237,15 @@ impl Mdt {
                 }
                 return;
             }
+            // Whoever waits for others begins anew then. What was read for it may be much, and many
+            // may wait for long: it is read again.
             Err(Fault::Blocked) if waits_for_fences => {
-                self.unfenced.push((message, fetched, ticket));
+                self.unfenced.push((message, ticket));
                 return;
             }
             Err(Fault::Blocked) => {
                 if let Some(ticket) = ticket {
-                    self.parked.insert(ticket, (message, fetched));
+                    self.parked.insert(ticket, message);
                 }
                 return;
             }
@@ -333,13 +339,13 @@ impl Mdt {
                 self.give_up_cuttings(now, out);
             }
             if self.clients.old_are_fenced() {
-                for (message, fetched, ticket) in core::mem::take(&mut self.unfenced) {
-                    self.execute(now, (message, fetched), ticket, out);
+                for (message, ticket) in core::mem::take(&mut self.unfenced) {
+                    self.execute(now, (message, Prefetched::default()), ticket, out);
                 }
             }
             let Some(ticket) = self.locks.take_woken() else { break };
             if let Some(parked) = self.parked.remove(&ticket) {
-                self.execute(now, parked, Some(ticket), out);
+                self.execute(now, (parked, Prefetched::default()), Some(ticket), out);
             }
         }
         if !self.held.is_empty() {
@@ -443,9 +449,8 @@ impl Service for Mdt {
         if self.core.is_poisoned() {
             return;
         }
-        let silent: Vec<(u32, bool)> = self.osp.silent(now.mono_ns).collect();
-        for (ost, silent) in silent {
-            self.alloc.set_silent(ost, silent);
+        for (ost, health) in self.osp.health(now.mono_ns) {
+            self.alloc.set_health(ost, health);
         }
         self.run_llog(now, out);
         self.settle(now, out);
@@ -491,9 +496,9 @@ impl Mdt {
     /// Nothing is executed any more; everybody who waits is told.
     pub(crate) fn stop(&mut self, out: &mut Outbox) {
         self.core.poison(out);
-        let parked = core::mem::take(&mut self.parked).into_values().map(|(m, _)| m.header);
+        let parked = core::mem::take(&mut self.parked).into_values().map(|m| m.header);
         let held = core::mem::take(&mut self.held).into_iter().map(|m| m.header);
-        let unfenced = core::mem::take(&mut self.unfenced).into_iter().map(|(m, _, _)| m.header);
+        let unfenced = core::mem::take(&mut self.unfenced).into_iter().map(|(m, _)| m.header);
         let cutting = self.llog.take_answers();
         let waiting: Vec<Header> = parked.chain(held).chain(unfenced).chain(cutting).collect();
         for header in waiting {

@@ -69,6 +69,8 @@ struct Ost {
     destroys: VecDeque<(ObjectId, bool)>,
     fences: VecDeque<ClientId>,
     heard_ns: Option<u64>,
+    /// It last said that its disk has failed: one that has stopped for that says so to everything.
+    failed: bool,
     statfs_ns: Option<u64>,
 }
 
@@ -123,10 +125,11 @@ impl Osp {
         }
     }
 
-    /// OSTs that are silent, and those that are not.
-    pub(crate) fn silent(&self, now_ns: u64) -> impl Iterator<Item = (u32, bool)> + '_ {
+    /// Of each OST whether it is silent, and whether it has failed.
+    pub(crate) fn health(&self, now_ns: u64) -> impl Iterator<Item = (u32, (bool, bool))> + '_ {
         self.osts.iter().map(move |(index, ost)| {
-            (*index, ost.heard_ns.is_some_and(|heard| now_ns.saturating_sub(heard) > SILENT_NS))
+            let long = |heard: u64| now_ns.saturating_sub(heard) > SILENT_NS;
+            (*index, (ost.heard_ns.is_some_and(long), ost.failed))
         })
     }
 
@@ -198,6 +201,14 @@ impl Osp {
             return None;
         }
         ost.heard_ns = Some(now.mono_ns);
+        match reply.error {
+            None => ost.failed = false,
+            // What it answers to other requests may be due to a single object.
+            Some(Errno::EIO) if header.generation == 0 || ost.asked_for_space(header) => {
+                ost.failed = true;
+            }
+            Some(_) => {}
+        }
         if header.generation == 0 {
             if let ReplyBody::Connected { boot_epoch, generation, .. } = reply.body
                 && header.seq == ost.attempt
@@ -249,6 +260,13 @@ impl Ost {
         self.boot_epoch = boot_epoch;
         self.generation = Some(generation);
         self.connect_ns = None;
+    }
+
+    /// Whether an answer is one to the question for its space.
+    fn asked_for_space(&self, answer: &Header) -> bool {
+        let slot = self.slots.get(usize::from(answer.slot));
+        let flight = slot.filter(|slot| slot.seq == answer.seq).and_then(|s| s.flight.as_ref());
+        flight.is_some_and(|flight| matches!(flight.request, OstRequest::StatFs))
     }
 
     /// What is to be sent in a slot now: something due again, or something new.
@@ -404,6 +422,34 @@ mod tests {
         let asked = fence(&sent(&mut osp, 4));
         assert_eq!((asked.generation, asked.seq), (201, 1), "its slots are new");
         assert!(answer(&mut osp, &asked, ReplyBody::Empty).is_some());
+    }
+
+    #[test]
+    fn an_ost_that_answers_nothing_but_eio_has_failed() {
+        let mut osp = osp();
+        let refused = |osp: &mut Osp, to: &Header, errno| {
+            osp.on_reply(Timestamp::default(), &to.reply(), Reply::error(errno));
+        };
+        let health = |osp: &Osp| osp.health(2).next();
+        let connect = sent(&mut osp, 1)[0].header;
+        assert_eq!(health(&osp), Some((3, (false, false))));
+        refused(&mut osp, &connect, Errno::EIO);
+        assert_eq!(health(&osp), Some((3, (false, true))), "and not silent");
+        answer(&mut osp, &connect, connected(10, 100));
+        assert_eq!(health(&osp), Some((3, (false, false))));
+        osp.fence(FENCED);
+        let all = sent(&mut osp, 2);
+        refused(&mut osp, &fence(&all), Errno::EIO);
+        assert_eq!(health(&osp), Some((3, (false, false))), "of one request it says nothing");
+        let asks = |m: &&Message| matches!(m.body, Body::Request(Request::Ost(OstRequest::StatFs)));
+        let statfs = all.iter().find(asks).unwrap().header;
+        refused(&mut osp, &statfs, Errno::EIO);
+        assert_eq!(health(&osp), Some((3, (false, true))));
+        // Late answers to what was asked before are none to this.
+        refused(&mut osp, &Header { seq: statfs.seq + 7, ..statfs }, Errno::EIO);
+        let again = sent(&mut osp, RETRY_NS + 1);
+        answer(&mut osp, &fence(&again), ReplyBody::Empty);
+        assert_eq!(health(&osp), Some((3, (false, false))));
     }
 
     #[test]

@@ -120,6 +120,8 @@ impl Mdt {
             Some((tag, next)) => self.page(Key::tag(tag), next, fetched)?,
         }
         if self.startup.serving() {
+            // Of the last run it is not known who was lost in it.
+            self.doubt_glimpses();
             // An OST may have been out of use before all of them were found.
             self.look_at_cuttings = true;
         } else {

@@ -66,6 +66,8 @@ pub struct DiskObjects {
     folder: PathBuf,
     root: File,
     sharers: u32,
+    /// What a file of the file system below can have at most; 0 if that is not known.
+    object_bytes_max: u64,
     files: Arc<Files>,
     unsynced: Arc<Unsynced>,
     namer: Namer,
@@ -100,6 +102,7 @@ impl DiskObjects {
             folder: folder.to_path_buf(),
             root,
             sharers: options.sharers,
+            object_bytes_max: space::file_bytes_max(folder),
             files,
             busy: Mutex::default(),
             poisoned,
@@ -425,7 +428,8 @@ impl ObjectStore for DiskObjects {
     }
 
     fn statfs(&self) -> Result<StatFs, ObjectError> {
-        Ok(space::of(&self.root, self.sharers)?)
+        let object_bytes_max = self.object_bytes_max;
+        Ok(StatFs { object_bytes_max, ..space::of(&self.root, self.sharers)? })
     }
 }
 

@@ -264,6 +264,7 @@ impl ObjectStore for MemoryObjects {
             bytes_avail: free,
             files_total: u64::from(u32::MAX),
             files_free: u64::from(u32::MAX) - objects.len() as u64,
+            object_bytes_max: 0,
         })
     }
 }

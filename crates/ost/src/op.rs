@@ -69,6 +69,8 @@ pub(crate) struct Op {
     pub(crate) phase: u8,
     /// Bytes it has taken from the free space.
     pub(crate) charged: u64,
+    /// Bytes of its range that are done.
+    pub(crate) done: u64,
     /// Bytes of its client's grant that it has used up.
     pub(crate) granted: u64,
     /// Bytes of the OST's own memory that it reads into.
@@ -122,6 +124,7 @@ impl Op {
             followers: Vec::new(),
             phase: 0,
             charged: 0,
+            done: 0,
             granted: 0,
             buffered: 0,
             mark: 0,

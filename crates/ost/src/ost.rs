@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sateen_osd::{Batch, Key, ObjectDone, Prefetched, Store};
 use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Service};
+use sateen_types::units::MIB;
 use sateen_types::{ClientId, Endpoint, Errno, ObjectId, Timestamp};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
@@ -25,6 +26,8 @@ const STATFS_NS: u64 = 1_000_000_000;
 const SCARCE_NS: u64 = 50_000_000;
 /// Bytes waiting for the journal beyond which changes wait, too.
 const PENDING_BYTES_MAX: usize = 8 << 20;
+/// So much of a range is allocated at once, and counts as taken meanwhile: 256 MiB.
+const PIECE_BYTES: u64 = 256 * MIB;
 /// Objects whose records' transnos are remembered one by one; beyond that a sync waits for
 /// everything.
 const DIRTY_MAX: usize = 1 << 16;
@@ -61,6 +64,8 @@ pub struct Ost {
     pub(crate) sweep_wanted: bool,
     /// Bytes of buffers for readers who brought none.
     pub(crate) buffered: usize,
+    /// So much of a range is allocated at once.
+    pub(crate) piece_bytes: u64,
     sweeping: bool,
     refreshing: bool,
     refreshed_ns: u64,
@@ -91,6 +96,7 @@ impl Ost {
             gave_up_missing: false,
             sweep_wanted: false,
             buffered: 0,
+            piece_bytes: PIECE_BYTES,
             sweeping: false,
             refreshing: false,
             refreshed_ns: 0,
@@ -128,6 +134,13 @@ impl Ost {
     #[must_use]
     pub fn of(mut self, file_system: u64) -> Ost {
         self.core.file_system = file_system;
+        self
+    }
+
+    /// The same with ranges allocated in such pieces, for tests.
+    #[must_use]
+    pub fn in_pieces_of(mut self, bytes: u64) -> Ost {
+        self.piece_bytes = bytes;
         self
     }
 

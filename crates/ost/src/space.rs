@@ -35,7 +35,7 @@ pub(crate) struct Space {
     /// Sum of `grants`.
     promised: u64,
     /// Bytes of writes that were begun, and that have ended, since the start. Ranges to be
-    /// allocated count, which may each be as long as a file can be.
+    /// allocated count by pieces.
     started: u128,
     finished: u128,
     /// It became scarce: ask the store soon.
@@ -99,6 +99,11 @@ impl Space {
     /// asked there is: it will say so itself if there is not.
     pub(crate) fn fits(&self) -> bool {
         self.known.is_none_or(|(statfs, mark)| self.gone(&statfs, mark) <= statfs.bytes_avail)
+    }
+
+    /// Whether there is room for so much that was not begun yet, likewise.
+    pub(crate) fn has_room_for(&self, len: u64) -> bool {
+        self.available().is_none_or(|available| len <= available)
     }
 
     /// Bytes of the store that are spoken for.

@@ -551,6 +551,73 @@ fn a_refused_write_uses_its_grant_up() {
     assert_eq!(all_used_up(), first, "what was used up is promised to nobody");
 }
 
+fn allocate(object: ObjectId, offset: u64, len: u64) -> OstRequest {
+    let (layout_gen, punch_hole, keep_size) = (1, false, false);
+    OstRequest::Allocate { object, layout_gen, offset, len, punch_hole, keep_size }
+}
+
+#[test]
+fn a_range_is_allocated_in_pieces_and_grows_with_the_last() {
+    let mut world = World::new(1, 16 * MIB);
+    let mut client = world.client(1);
+    world.settle();
+    let a = object(1, 0);
+    let ticket = world.send(&mut client, allocate(a, 100, 2 * MIB + 5), Bulk::None);
+    let mut seen = Vec::new();
+    while !world.has(ticket) {
+        let now = world.allocations();
+        if now.first() != seen.last() {
+            seen.extend(now);
+        }
+        assert!(world.step());
+    }
+    let second = 100 + MIB;
+    assert_eq!(seen, [(100, MIB, true), (second, MIB, true), (second + MIB, 5, false)]);
+    assert_eq!(size(&mut world, &mut client, a), 100 + 2 * MIB + 5);
+    // One of the length of a piece is a piece.
+    let ticket = world.send(&mut client, allocate(object(2, 0), 0, MIB), Bulk::None);
+    assert_eq!(world.allocations(), [(0, MIB, false)]);
+    assert!(unpack(world.wait(ticket).0).is_ok());
+}
+
+#[test]
+fn what_a_long_range_has_yet_to_take_others_may_have() {
+    let mut world = World::new(1, 16 * MIB);
+    let (mut one, mut two) = (world.client(1), world.client(2));
+    world.settle();
+    let (a, b) = (object(1, 0), object(2, 0));
+    let ticket = world.send(&mut one, allocate(a, 0, 15 * MIB), Bulk::None);
+    assert!(!world.allocations().is_empty());
+    assert!(world.write(&mut two, b, 0, &vec![7; 2 * MIB as usize]).is_ok());
+    // So there is too little for all of it, and nobody takes it for longer than it was.
+    assert_eq!(unpack(world.wait(ticket).0), Err(Errno::ENOSPC));
+    assert_eq!(size(&mut world, &mut one, a), 0);
+}
+
+#[test]
+fn a_range_that_takes_no_space_takes_none_from_others() {
+    let mut world = World::new(1, 16 * MIB);
+    let (mut one, mut two) = (world.client(1), world.client(2));
+    world.settle();
+    let (a, b) = (object(1, 0), object(2, 0));
+    let block = vec![7; MIB as usize];
+    for at in 0..12 {
+        world.write(&mut one, a, at * MIB, &block).unwrap();
+    }
+    // All of it is allocated, but whether it is takes two questions.
+    let ticket = world.send(&mut one, allocate(a, 0, 12 * MIB), Bulk::None);
+    assert!(world.write(&mut two, b, 0, &block).is_ok());
+    while world.allocations().is_empty() {
+        assert!(world.step());
+    }
+    assert!(world.write(&mut two, b, MIB, &block).is_ok());
+    assert_eq!(unpack(world.wait(ticket).0), Ok(OstReply::Done));
+    // Nor does one that is refused in the end.
+    let ticket = world.send(&mut one, allocate(a, 0, i64::MAX as u64), Bulk::None);
+    assert!(world.write(&mut two, b, 0, &block).is_ok());
+    assert_eq!(unpack(world.wait(ticket).0), Err(Errno::ENOSPC));
+}
+
 #[test]
 fn the_longest_range_is_refused_as_often_as_it_is_asked_for() {
     let mut world = World::new(1, 16 * MIB);

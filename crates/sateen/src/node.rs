@@ -419,5 +419,6 @@ pub(crate) fn space_of(path: &Path) -> Option<StatFs> {
         bytes_avail: space.f_bavail.saturating_mul(space.f_frsize),
         files_total: space.f_files,
         files_free: space.f_ffree,
+        object_bytes_max: 0,
     })
 }

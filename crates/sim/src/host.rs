@@ -23,6 +23,9 @@ use crate::report::Report;
 const LIMITS: StoreLimits =
     StoreLimits { memtable_bytes_max: 48 << 10, cache_bytes_max: 16 << 10, scan_removed_max: 16 };
 
+/// Ranges are allocated in pieces so small that most take several.
+const PIECE_BYTES: u64 = 16 << 10;
+
 /// The service of a target.
 #[derive(Debug)]
 pub enum Served {
@@ -135,7 +138,9 @@ impl Host {
                 let mdt = MdtConfig::new(index, 0..crate::world::OSTS);
                 Served::Mdt(Box::new(Mdt::new(config, store, mdt, now, &mut out)))
             }
-            Endpoint::Ost(_) => Served::Ost(Box::new(Ost::new(config, store))),
+            Endpoint::Ost(_) => {
+                Served::Ost(Box::new(Ost::new(config, store).in_pieces_of(PIECE_BYTES)))
+            }
             Endpoint::Mgs | Endpoint::Client(_) => {
                 let (fsname, uuid) = (crate::mgc::fsname(), crate::mgc::UUID);
                 let file_system = FileSystem { fsname, uuid, hash_key: config.hash_key };
@@ -343,6 +348,14 @@ impl Host {
     /// The MDT, if it is one and runs.
     pub fn mdt(&mut self) -> Option<&mut Mdt> {
         match &mut self.process.as_mut()?.served {
+            Served::Mdt(mdt) => Some(mdt),
+            _ => None,
+        }
+    }
+
+    /// The same, to look at.
+    pub(crate) fn running_mdt(&self) -> Option<&Mdt> {
+        match &self.process.as_ref()?.served {
             Served::Mdt(mdt) => Some(mdt),
             _ => None,
         }

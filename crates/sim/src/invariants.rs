@@ -18,6 +18,7 @@ use sateen_wire::disk::mdt::{Entry, Inode, Xattr, tag};
 use crate::host::Host;
 use crate::model::Model;
 use crate::names::{self, Names, Node};
+pub(crate) use sizes::size_covers_objects;
 
 /// An inode of an MDT.
 #[derive(Debug, Clone)]

@@ -166,6 +166,10 @@ impl Mgc {
                 self.seq -= 1;
                 Ok(Some(self.connect(now_ns)))
             }
+            // From the network: the MGS could not be reached, and is asked again at a later tick.
+            (_, Some(Errno::ECONNRESET | Errno::ESHUTDOWN | Errno::ENODEV), ReplyBody::Empty) => {
+                Ok(None)
+            }
             // It had no room for it just now.
             (Request::Mgs(asked), Some(Errno::EAGAIN), _) => {
                 let again = asked.clone();

@@ -86,6 +86,10 @@ pub(crate) enum Op {
     Stat {
         at: At,
     },
+    /// A stat of which nobody takes notice: others may be changing what it finds.
+    Peek {
+        at: At,
+    },
     Truncate {
         at: At,
         size: u64,
@@ -196,6 +200,7 @@ impl Op {
             | Op::Tmpfile { at, .. }
             | Op::FsyncDir { at }
             | Op::Stat { at }
+            | Op::Peek { at }
             | Op::Truncate { at, .. }
             | Op::Chmod { at, .. }
             | Op::Mkdir { at }
@@ -234,6 +239,7 @@ impl Op {
             Op::Fsync { .. } => "op fsync",
             Op::FsyncDir { .. } => "op fsync dir",
             Op::Stat { .. } => "op stat",
+            Op::Peek { .. } => "op peek",
             Op::Truncate { .. } => "op truncate",
             Op::Chmod { .. } => "op chmod",
             Op::Mkdir { .. } => "op mkdir",
@@ -335,7 +341,7 @@ impl Op {
             | Op::GetLinks { at } => {
                 name(at, false, false);
             }
-            Op::FsyncDir { .. } | Op::StatFs | Op::Tmpfile { .. } => {}
+            Op::FsyncDir { .. } | Op::StatFs | Op::Tmpfile { .. } | Op::Peek { .. } => {}
             Op::Truncate { at, .. } | Op::Chmod { at, .. } | Op::SetXattr { at, .. } => {
                 name(at, false, true);
             }
@@ -534,6 +540,7 @@ impl Op {
             | Op::Fsync { .. }
             | Op::FsyncDir { .. }
             | Op::StatFs
+            | Op::Peek { .. }
             | Op::Tmpfile { .. }
             | Op::Readdir { .. } => Ok(()),
         }
@@ -572,7 +579,9 @@ impl Op {
             Op::Fsync { handle } => kernel.fsync_file(handle).await.map(|()| Out::Done),
             Op::FsyncDir { at } => kernel.fsync(at.dir()).await.map(|()| Out::Done),
             Op::Stat { at } if at.name.is_empty() => kernel.getattr(at.dir()).await.map(Out::Attr),
-            Op::Stat { at } => kernel.stat(at.dir(), &at.name).await.map(Out::Attr),
+            Op::Stat { at } | Op::Peek { at } => {
+                kernel.stat(at.dir(), &at.name).await.map(Out::Attr)
+            }
             Op::Truncate { at, size } => {
                 let set = SetAttr { size: Some(size), ..SetAttr::default() };
                 kernel.setattr(at.dir(), &at.name, set).await.map(Out::Attr)
@@ -863,9 +872,13 @@ impl Chooser<'_> {
         if let Some((handle, size, certain)) = open.iter().find(writes).copied() {
             return Some(self.on_handle(handle, size, certain));
         }
-        let at = self.at_of(At { path: Vec::new(), dirs: vec![Fid::ROOT], name: Vec::new() }, fid);
         let how = OpenHow { read: true, write: true, ..OpenHow::default() };
-        Some(Op::Open { at: at?, create: None, how })
+        Some(Op::Open { at: self.named(fid)?, create: None, how })
+    }
+
+    /// A name of this inode.
+    pub(crate) fn named(&self, fid: Fid) -> Option<At> {
+        self.at_of(At { path: Vec::new(), dirs: vec![Fid::ROOT], name: Vec::new() }, fid)
     }
 
     /// A name of this inode in or below the directory `dir`.

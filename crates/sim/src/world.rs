@@ -7,7 +7,9 @@ mod contention;
 mod faults;
 mod hunt;
 mod judge;
+mod late;
 mod leave;
+mod links;
 mod registry;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use sateen_client::{Client, ClientConfig, KernelInval, Port};
 use sateen_target::TICK_NS;
 use sateen_types::{
-    ClientId, Endpoint, Fid, Ino, Layout, Result as Answer, STRIPE_SIZE_MIN, StripePolicy,
+    ClientId, Endpoint, Errno, Fid, Ino, Layout, Result as Answer, STRIPE_SIZE_MIN, StripePolicy,
     Timestamp,
 };
 use sateen_wire::{
@@ -37,7 +39,9 @@ use crate::port::{SimPort, Wish};
 use crate::random::Random;
 use crate::report::Report;
 use crate::work::{Chooser, Op, Out, Touched};
+use late::Late;
 use leave::Leaving;
+use links::Links;
 
 /// MDTs of the cluster.
 pub const MDTS: u32 = 2;
@@ -117,6 +121,10 @@ pub(crate) enum Event {
     Evict(ClientId, u32),
     NewClient(usize),
     Calm,
+    /// What was asked behind a late OST is over.
+    Late,
+    /// Whoever sent a request hears that it reached nobody, or perhaps did not.
+    Refused(Box<Header>, Errno),
     Work,
 }
 
@@ -143,6 +151,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Whether it is mounted, and does not leave.
+    fn stays(&self) -> bool {
+        self.mounted && !self.dead && self.leaving == Leaving::No
+    }
+
     /// Whether its kernel has forgotten all that it was told to. One invalidation may follow
     /// another at the same moment.
     fn has_forgotten(&mut self, now_ns: u64) -> bool {
@@ -249,6 +262,8 @@ pub struct World {
     is_stalking: bool,
     /// A file that programs should look at while this time has not come.
     favourite: Option<(Fid, u64)>,
+    late: Late,
+    links: Links,
 }
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
@@ -301,6 +316,8 @@ impl World {
             is_lurking: false,
             is_stalking: false,
             favourite: None,
+            late: Late::new(config.seed),
+            links: Links::new(config.seed),
         }
     }
 
@@ -423,6 +440,7 @@ impl World {
     /// Starts a target over what its disk holds.
     pub(crate) fn start_host(&mut self, me: Endpoint) {
         let now = self.now();
+        self.links.is_back(me);
         let Some(host) = self.hosts.get_mut(&me) else { return };
         match host.start(now, &mut self.random) {
             Ok((replayed, wants)) => {
@@ -560,6 +578,7 @@ impl World {
 
     pub(crate) fn send(&mut self, message: Message) {
         self.note(|| format!("sent {}", shown_message(&message)));
+        self.links.carries(&message);
         match self.network.send(&message, self.now_ns, &mut self.random, &mut self.report) {
             Ok(arrivals) => {
                 for (after, message) in arrivals {
@@ -573,6 +592,7 @@ impl World {
 
     fn deliver(&mut self, message: Message, is_cut: bool) {
         self.note(|| format!("came {}", shown_message(&message)));
+        self.links.carried(&message);
         let now = self.now();
         match message.header.to {
             Endpoint::Client(client) => {
@@ -588,6 +608,7 @@ impl World {
             }
             target => {
                 if self.hosts.get(&target).is_none_or(|host| host.process.is_none()) {
+                    self.nobody_hears(&message);
                     return self.unheard(&message, is_cut);
                 }
                 if message.header.from == Endpoint::Mgs {
@@ -776,6 +797,12 @@ impl World {
             self.fail(hang);
         }
         self.maybe_fault();
+        if self.config.network_faults && self.next_op <= self.config.operations {
+            self.maybe_break(self.report.operations);
+        }
+        if self.config.network_faults && self.config.crashes {
+            self.maybe_late();
+        }
     }
 
     /// A mount has ended.
@@ -806,6 +833,10 @@ impl World {
             let close = self.left_open(index, worker).map(|handle| Op::Close { handle });
             return self.maybe_begin(index, worker, close);
         }
+        if self.give_late_op(index, worker) {
+            return;
+        }
+        let Some(node) = self.nodes.get(index) else { return };
         if self.random.one_in(60) {
             return node.kernel.clone().shrink(&mut self.random);
         }
@@ -833,7 +864,7 @@ impl World {
     fn maybe_begin(&mut self, index: usize, worker: usize, op: Option<Op>) {
         let Some(op) = op else { return };
         let touched = op.touches(&self.model.now);
-        if self.is_free(&touched) {
+        if self.is_free(&touched) && !self.late.bars(&touched) {
             self.begin(index, worker, op, touched);
         }
     }

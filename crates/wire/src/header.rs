@@ -5,7 +5,7 @@ use sateen_types::{ClientId, Endpoint};
 use crate::codec::{DecodeError, Input, Wire};
 
 /// Version of the protocol; peers of another version are refused at connect.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// Features this build can do. None is optional yet.
 pub const FEATURES: u64 = 0;
 /// Bytes of an encoded header.
@@ -307,8 +307,8 @@ mod tests {
         assert_eq!(Header::decode_any(&bytes), Ok((9, Kind::Request, header, lengths)));
         let refused = Header::decode(&bytes).unwrap_err();
         assert_eq!(refused, HeaderError::Version(9));
-        let said = refused.to_string();
-        assert!(said.contains("version 9") && said.contains("version 1"), "{said}");
+        let (said, ours) = (refused.to_string(), format!("version {PROTOCOL_VERSION}"));
+        assert!(said.contains("version 9") && said.contains(&ours), "{said}");
     }
 
     #[test]

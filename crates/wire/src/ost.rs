@@ -24,6 +24,8 @@ wire_struct! {
         pub files_total: u64,
         /// Inodes or objects free.
         pub files_free: u64,
+        /// Bytes that an object can have at most; 0 if that is not known, and of an MDT.
+        pub object_bytes_max: u64,
     }
 }
 

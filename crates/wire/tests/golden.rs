@@ -126,7 +126,7 @@ fn a_whole_message_is_as_it_was() {
     let message =
         Message { header, body: Body::Request(Request::Connect { features: 9 }), bulk: Bulk::None };
     let expected = concat!(
-        "5341544e0100",                         // magic, version
+        "5341544e0200",                         // magic, version
         "0100",                                 // kind, flags
         "0000000000000000",                     // features
         "00000201",                             // bytes of extensions, slot
@@ -142,7 +142,7 @@ fn a_whole_message_is_as_it_was() {
         "0800000000000000",                     // trace
         "63702e31303030000000000000000000",     // job
         "000000000000000000000000000000000000", // room
-        "80740bfb",                             // checksum of the header
+        "36d546ec",                             // checksum of the header
         "010100",                               // a request, to connect
         "0900000000000000",                     // features
     );

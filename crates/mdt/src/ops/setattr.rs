@@ -51,6 +51,9 @@ pub(super) fn run(
         if cut {
             can_cut(&mut mdt.layouts, &mdt.alloc, &inode)?;
         }
+        if size > inode.attr.size {
+            can_grow(&mut mdt.layouts, &mdt.alloc, &inode, size)?;
+        }
         set_size(&mut inode.attr, size);
         inode.attr.size_stale &= mdt.opens.writers(fid) > 0;
         if cred.uid != 0 {
@@ -154,6 +157,20 @@ pub(super) fn can_cut(
     let layout = layouts.get(inode.layout)?;
     let mut osts = layout.iter().flat_map(|layout| layout.objects()).map(|(_, ost)| ost);
     if osts.all(|ost| alloc.is_active(ost)) { Ok(()) } else { Err(Errno::EIO.into()) }
+}
+
+/// Refuses a size at which some object could not hold its part of the file.
+fn can_grow(
+    layouts: &mut LayoutCache,
+    alloc: &Allocator,
+    inode: &Inode<'_>,
+    size: u64,
+) -> Result<(), Fault> {
+    let Some(layout) = layouts.get(inode.layout)? else { return Ok(()) };
+    let fits = layout.objects().all(|(stripe, ost)| {
+        alloc.object_bytes_max(ost).is_none_or(|max| layout.object_size(stripe, size) <= max)
+    });
+    if fits { Ok(()) } else { Err(Errno::EFBIG.into()) }
 }
 
 /// Sets the size, and what can be said of the space.

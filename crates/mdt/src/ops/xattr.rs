@@ -20,6 +20,10 @@ use crate::view::View;
 /// Most bytes of all names of one inode, each with its NUL: what `listxattr` can return.
 const LIST_BYTES_MAX: usize = 65536;
 
+/// Most bytes of all values of one inode: 1 MiB. So much is read to list or count them, or to take
+/// them away.
+const VALUES_BYTES_MAX: usize = 1 << 20;
+
 /// What a program may do beyond what its user may.
 const CAPABILITIES: &[u8] = b"security.capability";
 
@@ -113,9 +117,9 @@ fn as_acl(attr: &Attr, name: &[u8], value: &[u8]) -> Result<AsAcl, Errno> {
     })
 }
 
-/// All names, each with a NUL.
-fn names(view: &View<'_>, fid: Fid) -> Result<BytesMut, Fault> {
-    let mut list = BytesMut::new();
+/// All names, each with a NUL, and how many bytes their values have.
+fn names(view: &View<'_>, fid: Fid) -> Result<(BytesMut, usize), Fault> {
+    let (mut list, mut bytes) = (BytesMut::new(), 0);
     let prefix = keys::xattrs(fid);
     let limit = XATTRS_MAX as usize + 1;
     let mut after = Some(prefix);
@@ -124,15 +128,36 @@ fn names(view: &View<'_>, fid: Fid) -> Result<BytesMut, Fault> {
             if let Ok(xattr) = Xattr::decode(value) {
                 list.extend_from_slice(xattr.name);
                 list.extend_from_slice(&[0]);
+                bytes += xattr.value.len();
             }
         })?;
     }
-    Ok(list)
+    Ok((list, bytes))
+}
+
+/// Whether an inode may have this value in the place of another, or of none.
+fn has_room(
+    view: &View<'_>,
+    inode: &Inode<'_>,
+    (name, old): (&[u8], Option<&[u8]>),
+    value: &[u8],
+) -> Result<bool, Fault> {
+    // A first one always fits.
+    if inode.xattrs == 0 || old.is_some_and(|old| value.len() <= old.len()) {
+        return Ok(true);
+    }
+    if old.is_none() && inode.xattrs >= XATTRS_MAX {
+        return Ok(false);
+    }
+    let (list, bytes) = names(view, inode.attr.fid)?;
+    let names = if old.is_some() { list.len() } else { list.len() + name.len() + 1 };
+    let bytes = bytes + value.len() - old.map_or(0, <[u8]>::len);
+    Ok(names <= LIST_BYTES_MAX && bytes <= VALUES_BYTES_MAX)
 }
 
 pub(super) fn list(mdt: &Mdt, op: &Op<'_>, fid: Fid) -> Result<Outcome, Fault> {
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
-    let list = if view.file(fid)?.xattrs == 0 { BytesMut::new() } else { names(&view, fid)? };
+    let list = if view.file(fid)?.xattrs == 0 { BytesMut::new() } else { names(&view, fid)?.0 };
     Ok(Outcome::ok(MdtReply::Bytes(list.freeze()), 0, Grants::NONE))
 }
 
@@ -153,20 +178,17 @@ pub(super) fn set(
         AsAcl::Keep(bits) => (true, bits),
         AsAcl::Drop(bits) => (false, bits),
     };
-    let exists = find(&view, fid, name)?.is_some();
+    let old = find(&view, fid, name)?;
+    let exists = old.is_some();
     match mode {
         XattrMode::Create if exists => return Err(Errno::EEXIST.into()),
         XattrMode::Replace if !exists => return Err(Errno::ENODATA.into()),
         _ => {}
     }
-    if keep && !exists {
-        let full = inode.xattrs >= XATTRS_MAX
-            || inode.xattrs > 0 && names(&view, fid)?.len() + name.len() + 1 > LIST_BYTES_MAX;
-        if full {
+    if keep {
+        if !has_room(&view, &inode, (name, old), value)? {
             return Err(Errno::ENOSPC.into());
         }
-    }
-    if keep {
         mdt.room.require()?;
     }
     change(mdt, op, (fid, name), (exists, keep.then_some(&value[..])), bits)

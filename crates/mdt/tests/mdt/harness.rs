@@ -15,6 +15,8 @@ pub const A: ClientId = ClientId(1);
 pub const B: ClientId = ClientId(2);
 pub const ROOT: Fid = Fid::ROOT;
 pub const EPOCH: u64 = 7;
+/// What the OSTs say of the largest object.
+pub const OBJECT_BYTES_MAX: u64 = 1 << 44;
 
 /// An OST that knows names and sizes.
 pub struct FakeOst {
@@ -87,6 +89,7 @@ impl FakeOst {
                 bytes_avail: 1 << 39,
                 files_total: 1000,
                 files_free: 900,
+                object_bytes_max: OBJECT_BYTES_MAX,
             }),
             other => panic!("an MDT never sends {other:?}"),
         }

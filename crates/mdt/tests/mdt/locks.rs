@@ -153,6 +153,9 @@ fn a_glimpse_settles_the_size_unless_it_is_old() {
         glimpsed: true,
         version,
     };
+    // Once to learn that A cannot write any more.
+    world.ok(B, glimpse(2, attr.version));
+    let attr = world.stat(B, fid);
     world.ok(B, glimpse(1, attr.version - 1));
     assert!(world.stat(B, fid).size_stale, "an old glimpse");
     world.ok(B, glimpse(4096, attr.version));

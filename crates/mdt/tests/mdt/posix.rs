@@ -209,6 +209,30 @@ fn times_move_forward_and_set_id_bits_go() {
 }
 
 #[test]
+fn a_file_grows_as_far_as_its_objects_can() {
+    let mut world = World::with_clients(2);
+    world.rest();
+    let set = |fid, size| {
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        MdtRequest::SetAttr { fid, set, cred: Cred::default() }
+    };
+    for stripes in [1, 2] {
+        let (fid, most) =
+            (world.mknod(A, ROOT, &format!("f{stripes}")), stripes * OBJECT_BYTES_MAX);
+        let policy = StripePolicy { stripe_count: stripes as i32, ..StripePolicy::DEFAULT };
+        world.ok(A, MdtRequest::SetStripe { fid, policy });
+        let flags = OpenFlags { write: true, ..OpenFlags::default() };
+        let (open_id, cred) = (world.open_id(A), Cred::default());
+        world.ok(A, MdtRequest::Open { fid, flags, open_id, cred, want: Ibits::NONE });
+        assert_eq!(world.err(A, set(fid, most + 1)), Errno::EFBIG, "{stripes}");
+        world.ok(A, set(fid, most));
+        assert_eq!(world.stat(B, fid).size, most);
+        world.ok(A, set(fid, most - 1));
+    }
+    finish(world);
+}
+
+#[test]
 fn extended_attributes_come_and_go() {
     for cold in [false, true] {
         let (mut world, _, _, fid) = tree();
@@ -245,6 +269,38 @@ fn extended_attributes_come_and_go() {
         world.ok(A, World::unlink_request(a, "f", false));
         world.rest();
         assert_eq!(fsck::of(&fsck::image(&world.frames), b'X').count(), 0);
+        world.cold = false;
+        fsck::check(&fsck::image(&world.frames));
+    }
+}
+
+#[test]
+fn all_values_of_an_inode_together_have_a_limit() {
+    for cold in [false, true] {
+        let (mut world, _, _, fid) = tree();
+        world.cold = cold;
+        let set = |text: &str, len: usize| MdtRequest::SetXattr {
+            fid,
+            name: name(text),
+            value: vec![7; len].into(),
+            mode: XattrMode::Any,
+        };
+        world.ok(A, set("user.short", 10));
+        for at in 1..16 {
+            world.ok(A, set(&format!("user.{at}"), XATTR_VALUE_MAX));
+        }
+        assert_eq!(world.err(A, set("user.new", XATTR_VALUE_MAX)), Errno::ENOSPC);
+        // In the place of another it counts for that.
+        world.ok(A, set("user.short", XATTR_VALUE_MAX));
+        assert_eq!(world.err(A, set("user.new", 1)), Errno::ENOSPC);
+        world.ok(A, set("user.new", 0));
+        world.ok(A, set("user.short", 10));
+        assert_eq!(world.err(A, set("user.short", XATTR_VALUE_MAX + 1)), Errno::E2BIG);
+        world.ok(A, set("user.new", XATTR_VALUE_MAX - 10));
+        assert_eq!(world.err(A, set("user.short", 11)), Errno::ENOSPC, "not even one byte more");
+        world.ok(A, set("user.1", XATTR_VALUE_MAX));
+        world.ok(A, MdtRequest::RemoveXattr { fid, name: name("user.1") });
+        world.ok(A, set("user.short", 11));
         world.cold = false;
         fsck::check(&fsck::image(&world.frames));
     }

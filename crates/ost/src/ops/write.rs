@@ -19,11 +19,11 @@ use crate::op::{Op, Step, Work, good};
 use crate::ost::Ost;
 
 /// Phases of whatever takes space.
-const UNCHARGED: u8 = 0;
-const CHARGED: u8 = 1;
-const ASKED_SPACE: u8 = 2;
-const ASKED_SIZE: u8 = 3;
-const OVERWRITES: u8 = 4;
+pub(super) const UNCHARGED: u8 = 0;
+pub(super) const CHARGED: u8 = 1;
+pub(super) const ASKED_SPACE: u8 = 2;
+pub(super) const ASKED_SIZE: u8 = 3;
+pub(super) const OVERWRITES: u8 = 4;
 
 /// A range of an object that something is to be put into.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,6 @@ pub(super) struct Target {
     pub(super) layout_gen: u32,
     pub(super) offset: u64,
     pub(super) len: u64,
-    pub(super) grant_used: u64,
 }
 
 pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
@@ -49,8 +48,8 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
         let boot_epoch = ost.core.config.boot_epoch;
         return Ok(Step::answer(OstReply::Written { len: 0, boot_epoch, granted: 0 }));
     }
-    let target = Target { object, layout_gen, offset, len, grant_used };
-    if let Some(step) = prepare(ost, op, &header, target)? {
+    let target = Target { object, layout_gen, offset, len };
+    if let Some(step) = prepare(ost, op, &header, (target, grant_used))? {
         return Ok(step);
     }
     let Work::Request { bulk: Bulk::Data(data), .. } = &mut op.work else {
@@ -60,20 +59,31 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     Ok(Step::Io(ObjectOp::Write { object, offset, data }))
 }
 
-/// Steps 1 to 3, also for `Allocate`. `None` says that the object may be changed now.
-pub(super) fn prepare(
+/// Steps 1 to 3. `None` says that the object may be changed now.
+fn prepare(
     ost: &mut Ost,
     op: &mut Op,
     header: &Header,
-    target: Target,
+    (target, grant_used): (Target, u64),
 ) -> Result<Option<Step>, Fault> {
     end_of(target.offset, target.len)?;
     // First of all: the grant is used up whatever becomes of the write.
     if op.phase == UNCHARGED {
         op.charged = target.len;
-        op.granted = ost.space.charge(header.client, target.grant_used, target.len);
+        op.granted = ost.space.charge(header.client, grant_used, target.len);
         op.phase = CHARGED;
     }
+    let known = record(ost, op, target)?;
+    let needs_room = op.granted < target.len && op.phase != OVERWRITES;
+    if needs_room && !ost.space.fits() {
+        return Ok(Some(ask(ost, op, target.object)));
+    }
+    record_layout(ost, header, (known, target));
+    Ok(None)
+}
+
+/// The record of an object that may be changed; `None` if it is to be born.
+pub(super) fn record(ost: &Ost, op: &Op, target: Target) -> Result<Option<ObjectRecord>, Fault> {
     let known = match ost.object(target.object, &op.fetched)? {
         Some(ObjectState::Dead(_)) => return Err(Fault::Errno(Errno::ESTALE)),
         Some(ObjectState::Live(record)) => Some(record),
@@ -83,20 +93,29 @@ pub(super) fn prepare(
         return Err(Fault::Errno(Errno::ESTALE));
     }
     ost.room()?;
-    let needs_room = op.granted < target.len && op.phase != OVERWRITES;
-    if needs_room && !ost.space.fits() {
-        if op.phase == CHARGED {
-            op.phase = ASKED_SPACE;
-            return Ok(Some(statfs::ask(ost, op)));
-        }
-        op.phase = ASKED_SIZE;
-        return Ok(Some(Step::Io(ObjectOp::Stat { objects: vec![target.object] })));
-    }
+    Ok(known)
+}
+
+/// Step 3.
+pub(super) fn record_layout(
+    ost: &mut Ost,
+    header: &Header,
+    (known, target): (Option<ObjectRecord>, Target),
+) {
     if known.is_none_or(|record| target.layout_gen > record.layout_gen) {
         let old = known.unwrap_or(ObjectRecord { projid: header.project, ..Default::default() });
         ost.put_record(target.object, ObjectRecord { layout_gen: target.layout_gen, ..old });
     }
-    Ok(None)
+}
+
+/// The next question of step 2.
+pub(super) fn ask(ost: &mut Ost, op: &mut Op, object: ObjectId) -> Step {
+    if op.phase == ASKED_SPACE {
+        op.phase = ASKED_SIZE;
+        return Step::Io(ObjectOp::Stat { objects: vec![object] });
+    }
+    op.phase = ASKED_SPACE;
+    statfs::ask(ost, op)
 }
 
 /// An answer to one of the questions of step 2; `None` if none was open.

@@ -206,6 +206,8 @@ pub struct World {
 }
 
 const JOURNAL_EPOCH: u64 = 77;
+/// Ranges are allocated in such pieces.
+pub const PIECE_BYTES: u64 = 1 << 20;
 
 fn config(boot_epoch: u64) -> CoreConfig {
     CoreConfig { me: Endpoint::Ost(0), boot_epoch, hash_key: 0 }
@@ -215,7 +217,7 @@ impl World {
     pub fn new(seed: u64, bytes_max: u64) -> World {
         let (store, _) = Recovery::new(JOURNAL_EPOCH, 0, StoreLimits::default()).finish();
         World {
-            ost: Ost::new(config(1), store),
+            ost: Ost::new(config(1), store).in_pieces_of(PIECE_BYTES),
             disk: Disk::new(bytes_max),
             index: MemoryIndex::default(),
             frames: Vec::new(),
@@ -265,7 +267,8 @@ impl World {
             };
             recovery.frame(payload).unwrap();
         }
-        self.ost = Ost::new(config(self.boot_epoch), recovery.finish().0);
+        let ost = Ost::new(config(self.boot_epoch), recovery.finish().0);
+        self.ost = ost.in_pieces_of(PIECE_BYTES);
         self.out = Outbox::new();
         self.answers.clear();
         self.connected.clear();
@@ -302,6 +305,18 @@ impl World {
             let before = self.ost.sync_before_flush();
             self.pending.push(Pending::Flush(flush, before));
         }
+    }
+
+    /// Ranges that are being allocated now: offset, length, and whether the object stays as long
+    /// as it is.
+    pub fn allocations(&self) -> Vec<(u64, u64, bool)> {
+        let of = |pending: &Pending| match *pending {
+            Pending::Object(_, ObjectOp::Allocate { offset, len, keep_size, .. }) => {
+                Some((offset, len, keep_size))
+            }
+            _ => None,
+        };
+        self.pending.iter().filter_map(of).collect()
     }
 
     pub fn start_checkpoint(&mut self) {

@@ -92,14 +92,18 @@ fn numbers_and_sizes(servers: Servers) {
     assert_eq!(fs::metadata(&there).unwrap().ino(), meta.ino());
     assert!(meta.ino() > u64::from(u32::MAX));
 
-    // As large as there are numbers, though not as there is room.
+    // As large as there are numbers, though not as there is room, if the disks below hold files
+    // of that size.
     let most = i64::MAX as u64;
-    file.set_len(most).unwrap();
-    assert_eq!(fs::metadata(&there).unwrap().len(), most);
+    let local = read_write(&rig.local().join("file"));
+    let raw = |result: std::io::Result<()>| result.map_err(|error| error.raw_os_error());
+    assert_eq!(raw(file.set_len(most)), raw(local.set_len(most)));
+    let len = local.metadata().unwrap().len();
+    assert_eq!(fs::metadata(&there).unwrap().len(), len);
+    local.set_len(0).unwrap();
     let beyond = file.write_at(b"x", most).unwrap_err();
     assert!([Some(22), Some(27)].contains(&beyond.raw_os_error()), "{beyond}");
-    // There is, if the disks below hold files of that size.
-    let below = read_write(&rig.local().join("file")).write_at(b"x", most - 1);
+    let below = local.write_at(b"x", most - 1);
     let last = file.write_at(b"x", most - 1);
     let errno = |result: std::io::Result<usize>| result.map_err(|error| error.raw_os_error());
     assert_eq!(errno(last), errno(below));
@@ -153,14 +157,18 @@ fn a_file_ends_where_the_disks_below_end_it(servers: Servers) {
         let there = fs::metadata(rig.mounts()[1].join(path.file_name().unwrap())).unwrap();
         assert_eq!(there.len(), fits + 1, "{offset}");
     }
-    // Two stripes hold twice as much; only a truncate looks at no disk.
+    // Two stripes hold twice as much, also of nothing.
     if beyond < 1 << 60 {
         let (two, _) = make("2");
         two.write_all_at(b"x", beyond).unwrap();
         assert_eq!(at_the_end(&two, 3 * beyond), [Err(Some(27)); 3]);
         assert_eq!(two.metadata().unwrap().len(), beyond + 1);
         assert_eq!(below.set_len(beyond + 1).unwrap_err().raw_os_error(), Some(27));
-        one.set_len(beyond + 1).unwrap();
+        let errno = |result: std::io::Result<()>| result.map_err(|error| error.raw_os_error());
+        assert_eq!(errno(one.set_len(beyond + 1)), Err(Some(27)));
+        one.set_len(fits + 1).unwrap();
+        two.set_len(beyond + 1).unwrap();
+        assert_eq!(errno(two.set_len(3 * beyond)), Err(Some(27)));
     }
     drop((one, below));
     rig.end();
@@ -179,6 +187,16 @@ fn attributes_of_a_file(servers: Servers) {
     for name in ["trusted.t", "security.s"] {
         rustix::fs::setxattr(&path, name, b"v", XattrFlags::empty()).unwrap();
     }
+    let more = rig.mnt().join("more");
+    fs::write(&more, b"").unwrap();
+    let set =
+        |name: &str, value: &[u8]| rustix::fs::setxattr(&more, name, value, XattrFlags::empty());
+    for at in 0..16 {
+        set(&format!("user.{at}"), &large).unwrap();
+    }
+    assert_eq!(set("user.more", b"v"), Err(Errno::NOSPC));
+    set("user.1", b"v").unwrap();
+    set("user.more", b"v").unwrap();
     let slash = rustix::fs::setxattr(&path, "user.a/b", b"v", XattrFlags::empty());
     assert_eq!(slash, Err(Errno::RANGE));
 

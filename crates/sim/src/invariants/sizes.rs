@@ -2,20 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use sateen_types::Endpoint;
+use sateen_types::{Endpoint, Fid};
 
 use super::Records;
 use crate::host::Host;
 use crate::model::Model;
 
-pub(super) fn check(
+/// Of all files, or of one.
+pub(crate) fn size_covers_objects(
     records: &Records,
     hosts: &BTreeMap<Endpoint, Host>,
-    model: &Model,
+    only: Option<Fid>,
 ) -> Result<(), String> {
     for host in hosts.values() {
         let Endpoint::Ost(_) = host.me else { continue };
-        for stat in host.disk.objects.all() {
+        let wanted = |fid: Fid| only.is_none_or(|only| only == fid);
+        for stat in host.disk.objects.all().into_iter().filter(|stat| wanted(stat.object.fid)) {
             let Some(inode) = records.inodes.get(&stat.object.fid) else { continue };
             let Some(layout) = &inode.layout else { continue };
             let proven = layout.size_proven(stat.object.stripe, stat.size);
@@ -27,6 +29,15 @@ pub(super) fn check(
             }
         }
     }
+    Ok(())
+}
+
+pub(super) fn check(
+    records: &Records,
+    hosts: &BTreeMap<Endpoint, Host>,
+    model: &Model,
+) -> Result<(), String> {
+    size_covers_objects(records, hosts, None)?;
     for (fid, inode) in &records.inodes {
         let Some(data) = model.data.get(fid) else { continue };
         let known = !inode.attr.size_stale;

@@ -328,6 +328,9 @@ impl World {
                     Weather { drop: up_to(30), duplicate: up_to(100), delay: up_to(100) };
             }
             let operations = lock(shared).operations;
+            if self.config.network_faults {
+                self.maybe_break(operations);
+            }
             if operations > progress.0 {
                 progress = (operations, self.now_ns);
                 self.report.mix(&operations.to_le_bytes());

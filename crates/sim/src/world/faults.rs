@@ -166,6 +166,8 @@ impl World {
                 self.note(|| format!("{a} and {b} hear each other"));
                 self.network.mend(a, b);
             }
+            Event::Refused(header, errno) => self.is_refused_by_network(&header, errno),
+            Event::Late => self.late_is_over(),
             Event::Calm => self.network.weather = Weather::default(),
             Event::NewClient(node) => self.new_client(node),
             Event::Evict(client, index) => {
@@ -182,7 +184,7 @@ impl World {
         }
     }
 
-    fn crash_target(&mut self, target: Endpoint, down_ns: u64) {
+    pub(super) fn crash_target(&mut self, target: Endpoint, down_ns: u64) {
         let Some(host) = self.hosts.get_mut(&target) else { return };
         if host.process.is_none() {
             return;
@@ -197,6 +199,7 @@ impl World {
         host.crash(&mut self.random, &mut self.report);
         self.registrar_dies(target);
         self.cut_off(target);
+        self.dies_loudly(target);
         self.report.count(kind, 1);
         self.note(|| format!("{target} crashes"));
         self.after(down_ns, Event::Restart(target));
@@ -416,6 +419,7 @@ impl World {
         self.note(|| format!("client-{:x} crashes", client.0));
         self.executor.kill(client.0);
         self.cut_off(Endpoint::Client(client));
+        self.links.forget(Endpoint::Client(client));
         for data in self.model.data.values_mut() {
             data.writer_lost(client, self.now_ns + LATE_NS);
         }

@@ -44,6 +44,9 @@ pub(super) fn shown(result: &Answer<Out>) -> String {
 impl World {
     /// An operation ended.
     pub(super) fn judge(&mut self, running: Running, result: Answer<Out>) {
+        if let Op::Peek { .. } = running.op {
+            return;
+        }
         if let Ok(Out::Opened(handle)) = &result {
             let lost = running.mdt_hit;
             let node = self.nodes.get_mut(running.node).filter(|node| node.id == running.client);

@@ -348,7 +348,14 @@ any_struct!(SetAttr { mode, uid, gid, size, atime, mtime, kill_suid });
 any_struct!(RenameFlags { no_replace, exchange });
 any_struct!(DirEntry { cookie, fid, kind, name, attr });
 any_struct!(Grant { id, fid, mode, bits });
-any_struct!(StatFs { bytes_total, bytes_free, bytes_avail, files_total, files_free });
+any_struct!(StatFs {
+    bytes_total,
+    bytes_free,
+    bytes_avail,
+    files_total,
+    files_free,
+    object_bytes_max
+});
 any_struct!(ObjectAttr { object, size, blocks });
 any_struct!(TargetInfo { target, nids, inactive });
 any_struct!(Reply { error, transno, last_committed, grants, body });
