@@ -69,6 +69,8 @@ pub(crate) struct Op {
     pub(crate) phase: u8,
     /// Bytes it has taken from the free space.
     pub(crate) charged: u64,
+    /// Bytes that its range has yet to take.
+    pub(crate) to_come: u64,
     /// Bytes of its range that are done.
     pub(crate) done: u64,
     /// Bytes of its client's grant that it has used up.
@@ -124,6 +126,7 @@ impl Op {
             followers: Vec::new(),
             phase: 0,
             charged: 0,
+            to_come: 0,
             done: 0,
             granted: 0,
             buffered: 0,

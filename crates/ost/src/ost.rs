@@ -240,11 +240,12 @@ impl Ost {
     fn finish(
         &mut self,
         id: u64,
-        op: Box<Op>,
+        mut op: Box<Op>,
         answer: Option<(Reply, Bulk, u64)>,
         out: &mut Outbox,
     ) {
         self.space.finished(op.charged);
+        self.space.comes(&mut op.to_come, 0);
         if op.buffered > 0 {
             self.buffered -= op.buffered;
             self.ready.extend(self.stalled.drain(..));

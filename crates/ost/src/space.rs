@@ -38,6 +38,10 @@ pub(crate) struct Space {
     /// allocated count by pieces.
     started: u128,
     finished: u128,
+    /// What is left to do of the ranges that there was room for. Writes and promises do not look
+    /// at it, but another range does: both would fail, and what they had of the store until then
+    /// would be full.
+    to_come: u128,
     /// It became scarce: ask the store soon.
     scarce: bool,
 }
@@ -101,9 +105,18 @@ impl Space {
         self.known.is_none_or(|(statfs, mark)| self.gone(&statfs, mark) <= statfs.bytes_avail)
     }
 
-    /// Whether there is room for so much that was not begun yet, likewise.
-    pub(crate) fn has_room_for(&self, len: u64) -> bool {
-        self.available().is_none_or(|available| len <= available)
+    /// Whether there is room for so much of a range that was not begun yet, likewise. `own` is what
+    /// is known already to come of it.
+    pub(crate) fn has_room_for(&self, len: u64, own: u64) -> bool {
+        let others = self.to_come - u128::from(own);
+        self.available().is_none_or(|available| u128::from(len) + others <= u128::from(available))
+    }
+
+    /// So much is to come of a range, of which `own` was.
+    pub(crate) fn comes(&mut self, own: &mut u64, len: u64) {
+        assert!(self.to_come >= u128::from(*own), "only what was to come does not any more");
+        self.to_come -= u128::from(core::mem::replace(own, len));
+        self.to_come += u128::from(len);
     }
 
     /// Bytes of the store that are spoken for.

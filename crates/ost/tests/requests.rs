@@ -556,6 +556,51 @@ fn allocate(object: ObjectId, offset: u64, len: u64) -> OstRequest {
     OstRequest::Allocate { object, layout_gen, offset, len, punch_hole, keep_size }
 }
 
+/// How many 512-byte blocks an object has.
+fn blocks(world: &mut World, peer: &mut common::Peer, object: ObjectId) -> u64 {
+    match world.call(peer, OstRequest::GetAttr { objects: vec![object] }) {
+        Ok(OstReply::Objects(objects)) => objects[0].blocks,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn of_two_ranges_that_do_not_fit_together_one_is_refused_before_it_takes_anything() {
+    for seed in 1..20 {
+        let mut world = World::new(seed, 16 * MIB);
+        let (mut one, mut two) = (world.client(1), world.client(2));
+        looks(&mut world);
+        let (a, b) = (object(1, 0), object(2, 0));
+        let first = world.send(&mut one, allocate(a, 0, 10 * MIB), Bulk::None);
+        let second = world.send(&mut two, allocate(b, 0, 10 * MIB), Bulk::None);
+        world.settle();
+        assert_eq!(unpack(world.wait(first).0), Ok(OstReply::Done), "seed {seed}");
+        assert_eq!(unpack(world.wait(second).0), Err(Errno::ENOSPC), "seed {seed}");
+        assert_eq!(blocks(&mut world, &mut two, b), 0, "seed {seed}");
+        // Two that do fit are both done, and nothing is left of what was to come.
+        let both = [(3, &mut one), (4, &mut two)].map(|(oid, client)| {
+            world.send(client, allocate(object(oid, 0), 0, 2 * MIB), Bulk::None)
+        });
+        world.settle();
+        for ticket in both {
+            assert_eq!(unpack(world.wait(ticket).0), Ok(OstReply::Done), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn what_was_to_come_of_a_range_does_not_when_nobody_waits_for_it_any_more() {
+    let mut world = World::new(1, 16 * MIB);
+    let (mut one, mut two) = (world.client(1), world.client(2));
+    looks(&mut world);
+    world.send(&mut one, allocate(object(1, 0), 0, 10 * MIB), Bulk::None);
+    assert_eq!(world.allocations(), [(0, MIB, true)]);
+    world.deliver(message(&one, 999, 1, Request::Disconnect, Bulk::None));
+    world.settle();
+    let second = world.call(&mut two, allocate(object(2, 0), 0, 12 * MIB));
+    assert_eq!(second, Ok(OstReply::Done), "a piece of the first was done");
+}
+
 #[test]
 fn a_range_is_allocated_in_pieces_and_grows_with_the_last() {
     let mut world = World::new(1, 16 * MIB);

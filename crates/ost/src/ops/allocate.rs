@@ -1,9 +1,10 @@
 //! `Allocate` and `ZeroRange`: reserve the blocks of a range, free them, or empty them.
 //!
 //! How long a range is says nothing of what it takes, and it may be at it for long. So:
-//! 1. Whether there is room for all of it is seen first; if there is not, nothing is done.
+//! 1. Whether there is room for all of it is seen first, beside what other ranges have yet to take;
+//!    if there is not, nothing is done.
 //! 2. It is done in pieces, and only the one under way is charged: what was taken before the store
-//!    shows itself, and what is still to come others may have. Who takes it leaves the range done
+//!    shows itself, and what is still to come writes may have. Who takes it leaves the range done
 //!    in part.
 //! 3. The object grows with the last piece: nobody would hear of a size that a part has made.
 
@@ -66,11 +67,12 @@ fn next_piece(
     let write::Target { object, offset, len, .. } = target;
     let rest = len - op.done;
     let overwrites = op.phase == write::OVERWRITES;
-    if !overwrites && !ost.space.has_room_for(rest) {
+    if !overwrites && !ost.space.has_room_for(rest, op.to_come) {
         return Ok(write::ask(ost, op, object));
     }
     write::record_layout(ost, header, (known, target));
     let piece = rest.min(ost.piece_bytes);
+    ost.space.comes(&mut op.to_come, if overwrites { 0 } else { rest - piece });
     if !overwrites {
         op.phase = write::CHARGED;
         op.charged = piece;
