@@ -36,7 +36,7 @@ use sateen_wire::StatFs;
 
 use crate::folder::create_folder;
 use crate::{lock, space, writeback};
-use files::{Files, Open};
+use files::{Files, Need, Open};
 use namer::Namer;
 use names::Group;
 use unsynced::{Changing, Place, Unsynced};
@@ -124,9 +124,10 @@ impl DiskObjects {
     }
 
     /// The open file of an object; `None` if it does not exist.
-    fn existing(&self, object: ObjectId) -> io::Result<Option<Arc<Open>>> {
+    fn existing(&self, object: ObjectId, need: Need) -> io::Result<Option<Arc<Open>>> {
         let path = || names::path(&self.folder, object);
-        match self.files.get(object, || File::options().read(true).write(true).open(path())) {
+        let open = || File::options().read(true).write(true).open(path());
+        match self.files.get(object, need, open) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -135,7 +136,7 @@ impl DiskObjects {
 
     /// The open file of an object, which is born if it does not exist.
     fn born(&self, object: ObjectId) -> io::Result<Arc<Open>> {
-        if let Some(file) = self.existing(object)? {
+        if let Some(file) = self.existing(object, Need::Change)? {
             return Ok(file);
         }
         let path = names::path(&self.folder, object);
@@ -145,7 +146,7 @@ impl DiskObjects {
         for _ in 0..BIRTH_TRIES_MAX {
             let create =
                 || File::options().read(true).write(true).create(true).truncate(false).open(&path);
-            match self.files.get(object, create) {
+            match self.files.get(object, Need::Change, create) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     let _above = self.change_above(group);
                     match std::fs::create_dir_all(group.path(&self.folder)) {
@@ -205,7 +206,7 @@ impl DiskObjects {
     /// commit of the file system below makes data and names durable.
     fn start_writing(&self, objects: &[ObjectId]) -> io::Result<()> {
         for object in objects {
-            if let Some(file) = self.existing(*object)? {
+            if let Some(file) = self.existing(*object, Need::Look)? {
                 writeback::start(&file, writeback::ALL);
             }
         }
@@ -218,7 +219,7 @@ impl DiskObjects {
         object: ObjectId,
         step: impl FnOnce(&Open) -> io::Result<()>,
     ) -> io::Result<()> {
-        match self.existing(object)? {
+        match self.existing(object, Need::Look)? {
             Some(file) => file.vouch(&self.poisoned, step),
             None => Ok(()),
         }
@@ -284,7 +285,7 @@ impl ObjectStore for DiskObjects {
         len: usize,
         buffer: &mut BytesMut,
     ) -> Result<usize, ObjectError> {
-        let Some(file) = self.existing(object)? else {
+        let Some(file) = self.existing(object, Need::Look)? else {
             return Ok(0);
         };
         buffer.reserve(len);
@@ -301,7 +302,7 @@ impl ObjectStore for DiskObjects {
     }
 
     fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
-        self.guarded(|| match self.existing(object)? {
+        self.guarded(|| match self.existing(object, Need::Change)? {
             Some(file) if file.metadata()?.len() > size => file.change(|file| file.set_len(size)),
             _ => Ok(()),
         })
@@ -320,7 +321,7 @@ impl ObjectStore for DiskObjects {
             let keep = FallocateFlags::KEEP_SIZE;
             let hole = FallocateFlags::PUNCH_HOLE | keep;
             let file = match how {
-                Falloc::PunchHole => self.existing(object)?,
+                Falloc::PunchHole => self.existing(object, Need::Change)?,
                 Falloc::Allocate | Falloc::ZeroRange => Some(self.born(object)?),
             };
             let Some(file) = file else { return Ok(()) };
@@ -353,7 +354,7 @@ impl ObjectStore for DiskObjects {
     }
 
     fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Result<Option<u64>, ObjectError> {
-        let Some(file) = self.existing(object)? else {
+        let Some(file) = self.existing(object, Need::Look)? else {
             return Ok(None);
         };
         let to = if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
@@ -387,7 +388,8 @@ impl ObjectStore for DiskObjects {
             self.start_writing(objects)?;
             let turn = self.namer.ask(objects.iter().map(|object| Group::of(*object)));
             let data = self.sync_data(objects);
-            self.namer.wait(turn).and(data)
+            let names = self.namer.wait(turn);
+            data.and(names)
         })
     }
 

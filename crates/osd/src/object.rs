@@ -6,6 +6,9 @@ use bytes::{Bytes, BytesMut};
 use sateen_types::{Errno, Falloc, ObjectId, Seq};
 use sateen_wire::StatFs;
 
+/// What the kernel says when this process has no more files to open.
+const EMFILE: i32 = 24;
+
 /// Why an object call failed.
 #[derive(Debug)]
 pub struct ObjectError(pub io::Error);
@@ -28,16 +31,24 @@ impl ObjectError {
     /// What the writer or reader is told.
     pub fn errno(&self) -> Errno {
         match self.0.raw_os_error() {
+            // The limit is not that of whoever is told.
+            Some(EMFILE) => Errno::ENFILE,
             Some(raw) => Errno::from_raw(raw),
             None => Errno::EIO,
         }
     }
 
-    /// Whether the target cannot go on: anything but a lack of space.
+    /// Whether the target cannot go on: anything but a lack of space or of files to open, without
+    /// which nothing is done.
     pub fn poisons(&self) -> bool {
         !matches!(
             self.errno(),
-            Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG | Errno::EINTR | Errno::EOPNOTSUPP
+            Errno::ENOSPC
+                | Errno::EDQUOT
+                | Errno::EFBIG
+                | Errno::EINTR
+                | Errno::EOPNOTSUPP
+                | Errno::ENFILE
         )
     }
 }
@@ -301,5 +312,20 @@ impl ObjectOp {
             ObjectOp::StatFs => return Ok(ObjectDone::StatFs(store.statfs()?)),
         }
         Ok(ObjectDone::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_files_to_open_stops_nothing() {
+        for raw in [EMFILE, Errno::ENFILE.raw()] {
+            let error = ObjectError(io::Error::from_raw_os_error(raw));
+            assert!(!error.poisons(), "{error}");
+            assert_eq!(error.errno(), Errno::ENFILE);
+        }
+        assert!(ObjectError(io::Error::from_raw_os_error(Errno::EIO.raw())).poisons());
     }
 }

@@ -11,7 +11,8 @@
 //! Life of an open file:
 //! 1. *Known*: found by whoever needs the object, all through this one descriptor.
 //! 2. *Leaving*, if it has unsynced changes and was not used lately: they are being written out.
-//!    Whoever needs the object gets it back.
+//!    Whoever needs the object gets it back. Those who change objects wait when too many leave, so
+//!    that they are no faster than the disk; those who read wait only when there are twice as many.
 //! 3. *Closed*: without unsynced changes, or when they are written out, or when the object is
 //!    removed.
 
@@ -20,7 +21,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::BytesMut;
 use rustix::io::Errno;
@@ -33,6 +34,17 @@ use crate::{lock, writeback};
 const LEAVING_PART: usize = 8;
 /// Tries at opening an object that is removed each time.
 const OPEN_TRIES_MAX: u32 = 4;
+/// Tries at opening something when no more files may be open, and others take each that is closed.
+const ROOM_TRIES_MAX: u32 = 64;
+
+/// What a file is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Nothing will have changed in it.
+    Look,
+    /// To change it.
+    Change,
+}
 
 /// An open file.
 #[derive(Debug)]
@@ -122,13 +134,17 @@ struct State {
     clock: VecDeque<ObjectId>,
     /// In the order in which they were asked to write their data out.
     leaving: VecDeque<Leaving>,
+    /// How many have left, or were brought back.
+    left: u64,
 }
 
 /// The open files. Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Files {
     state: Mutex<State>,
-    /// Most that are known, and most that are leaving.
+    /// One has left.
+    leaves: Condvar,
+    /// Most that are known, and most that are leaving before somebody who changes objects waits.
     known_max: usize,
     leaving_max: usize,
     /// The store's: nothing is written or acknowledged any more.
@@ -206,21 +222,33 @@ impl State {
 impl Files {
     pub(super) fn new(max: usize, poisoned: Arc<AtomicBool>) -> Self {
         let leaving_max = max / LEAVING_PART;
-        let known_max = (max - leaving_max).max(1);
-        Self { state: Mutex::default(), known_max, leaving_max, poisoned }
+        let known_max = (max - 2 * leaving_max).max(1);
+        let (state, leaves) = (Mutex::default(), Condvar::new());
+        Self { state, leaves, known_max, leaving_max, poisoned }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The open file of an object, if it is known.
+    fn find(&self, state: &mut State, object: ObjectId) -> Option<Arc<Open>> {
+        let leaving = state.leaving.len();
+        let found = state.find(object);
+        if state.leaving.len() < leaving {
+            self.one_left(state);
+        }
+        found
+    }
+
     /// The open file of an object, opened if need be.
     pub(super) fn get(
         &self,
         object: ObjectId,
+        need: Need,
         open: impl Fn() -> io::Result<File>,
     ) -> io::Result<Arc<Open>> {
-        let known = self.lock().find(object);
+        let known = self.find(&mut self.lock(), object);
         if let Some(file) = known {
             return Ok(file);
         }
@@ -230,7 +258,7 @@ impl Files {
             tries += 1;
             let mut state = self.lock();
             // Whoever was faster has the one that all have.
-            if let Some(known) = state.find(object) {
+            if let Some(known) = self.find(&mut state, object) {
                 return Ok(known);
             }
             // One without a name was removed since. If it is removed after this, it is forgotten
@@ -238,7 +266,11 @@ impl Files {
             if file.metadata()?.nlink() > 0 {
                 state.know(object, file.clone());
                 drop(state);
-                self.close_down_to(self.known_max, self.leaving_max);
+                self.close_down_to(self.known_max);
+                self.wait_down_to(match need {
+                    Need::Look => 2 * self.leaving_max,
+                    Need::Change => self.leaving_max,
+                });
                 return Ok(file);
             }
             if tries == OPEN_TRIES_MAX {
@@ -249,10 +281,13 @@ impl Files {
 
     /// Opens something; if no more files may be open, these make room for it.
     pub(super) fn make_room<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
-        for leaving_max in [self.leaving_max, 0] {
+        for _ in 0..ROOM_TRIES_MAX {
             match open() {
-                Err(error) if out_of_files(&error) => self.close_down_to(0, leaving_max),
+                Err(error) if out_of_files(&error) => {}
                 other => return other,
+            }
+            if !self.close_down_to(0) && !self.wait_for_one() {
+                break;
             }
         }
         open()
@@ -265,29 +300,67 @@ impl Files {
         let at = state.leaving.iter().position(|leaving| leaving.object == object);
         let leaving = at.and_then(|at| state.leaving.remove(at));
         drop(state);
-        drop((slot, leaving));
+        drop(slot);
+        if leaving.is_some() {
+            drop(leaving);
+            self.one_left(&mut self.lock());
+        }
     }
 
-    fn close_down_to(&self, known_max: usize, leaving_max: usize) {
-        let mut state = self.lock();
-        let gone = state.take_beyond(known_max, 2 * self.known_max);
+    /// Closes the files beyond a limit, or has them leave; whether any was closed.
+    fn close_down_to(&self, known_max: usize) -> bool {
+        let gone = self.lock().take_beyond(known_max, 2 * self.known_max);
+        let any = !gone.closing.is_empty();
         // Closing can take long, and nobody shall wait for it with the lock.
-        drop(state);
         drop(gone.closing);
         for file in gone.leaving {
             writeback::start(&file, writeback::ALL);
         }
+        any
+    }
+
+    /// Waits until no more than so many are leaving, besides those for which others wait.
+    fn wait_down_to(&self, leaving_max: usize) {
         loop {
             let next = self.lock().next_to_wait_for(leaving_max);
             let Some(file) = next else { break };
-            self.wait_for(&file);
-            let mut state = self.lock();
-            // It need not be there: somebody may use it again.
-            let at = state.leaving.iter().position(|leaving| Arc::ptr_eq(&leaving.file, &file));
-            let closed = at.and_then(|at| state.leaving.remove(at));
-            drop(state);
-            drop((closed, file));
+            self.see_off(file);
         }
+    }
+
+    /// Waits until one of those that are leaving has left; false if there is none.
+    fn wait_for_one(&self) -> bool {
+        let mut state = self.lock();
+        if state.leaving.is_empty() {
+            return false;
+        }
+        if let Some(file) = state.next_to_wait_for(0) {
+            drop(state);
+            self.see_off(file);
+            return true;
+        }
+        let left = state.left;
+        let unchanged = |state: &mut State| state.left == left;
+        drop(self.leaves.wait_while(state, unchanged).unwrap_or_else(PoisonError::into_inner));
+        true
+    }
+
+    /// Waits for the data of one that is leaving, and closes it.
+    fn see_off(&self, file: Arc<Open>) {
+        self.wait_for(&file);
+        let mut state = self.lock();
+        // It need not be there: somebody may use it again.
+        let at = state.leaving.iter().position(|leaving| Arc::ptr_eq(&leaving.file, &file));
+        let closed = at.and_then(|at| state.leaving.remove(at));
+        drop(state);
+        drop((closed, file));
+        self.one_left(&mut self.lock());
+    }
+
+    /// One is not leaving any more, and closed if nobody uses it.
+    fn one_left(&self, state: &mut State) {
+        state.left += 1;
+        self.leaves.notify_all();
     }
 
     /// Waits until the data of a file that is to be closed is written out.
@@ -301,7 +374,8 @@ impl Files {
     }
 }
 
-fn out_of_files(error: &io::Error) -> bool {
+/// Whether an error says that no more files may be open: then nothing was done.
+pub(super) fn out_of_files(error: &io::Error) -> bool {
     let none_left = [Errno::MFILE.raw_os_error(), Errno::NFILE.raw_os_error()];
     error.raw_os_error().is_some_and(|raw| none_left.contains(&raw))
 }
@@ -323,94 +397,4 @@ pub(super) fn read_behind(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write as _;
-
-    use super::*;
-    use crate::testing::Scratch;
-    use sateen_types::{Fid, Seq};
-
-    fn files(max: usize) -> Files {
-        Files::new(max, Arc::default())
-    }
-
-    fn object(oid: u32) -> ObjectId {
-        ObjectId { fid: Fid::new(Seq(0x2_0000_0400), oid), stripe: 0 }
-    }
-
-    #[test]
-    fn no_more_files_than_allowed_and_used_ones_stay() {
-        let files = files(4);
-        let null = || File::open("/dev/null");
-        let first = files.get(object(0), null).unwrap();
-        for n in 1..100 {
-            files.get(object(n), null).unwrap();
-            let again = files.get(object(0), || panic!("it is open")).unwrap();
-            assert!(Arc::ptr_eq(&first, &again));
-            let state = files.lock();
-            assert!(state.slots.len() <= 4 && state.clock.len() <= 8);
-        }
-    }
-
-    #[test]
-    fn a_forgotten_file_is_not_brought_back_by_a_slow_opener() {
-        let scratch = Scratch::new("files-forgotten");
-        let (files, path) = (files(4), scratch.path().join("object"));
-        let slow = || {
-            let file = File::create(&path);
-            std::fs::remove_file(&path).unwrap();
-            files.forget(object(1));
-            file
-        };
-        files.get(object(1), slow).unwrap();
-        assert!(files.lock().slots.is_empty());
-    }
-
-    #[test]
-    fn forgetting_leaves_nothing_behind_that_grows() {
-        let files = files(4);
-        for n in 0..1000 {
-            files.get(object(n), || File::open("/dev/null")).unwrap();
-            files.forget(object(n));
-        }
-        assert!(files.lock().clock.len() <= 9);
-    }
-
-    #[test]
-    fn what_has_changed_leaves_slowly_and_can_be_had_back() {
-        let scratch = Scratch::new("files-leaving");
-        let files = files(16);
-        let open = |n: u32| File::create(scratch.path().join(n.to_string()));
-        let get = |n| files.get(object(n), || open(n)).unwrap();
-        let sizes = || {
-            let state = files.lock();
-            (state.slots.len(), state.leaving.len())
-        };
-        let first = get(0);
-        first.change(|mut file| file.write_all(b"x")).unwrap();
-        let held = Arc::downgrade(&first);
-        for n in 1..100 {
-            get(n);
-        }
-        assert_eq!(sizes(), (14, 0), "the rest has not changed, and somebody uses the first");
-        drop(first);
-        for n in 100..200 {
-            get(n);
-        }
-        assert_eq!(sizes(), (14, 1));
-        assert!(Arc::ptr_eq(&get(0), &held.upgrade().unwrap()), "it is the same one");
-        get(0).sync_data().unwrap();
-        for n in 200..300 {
-            get(n);
-        }
-        assert_eq!(sizes(), (14, 0));
-        assert!(held.upgrade().is_none(), "there was nothing to wait for");
-        for n in 300..400 {
-            get(n).change(|mut file| file.write_all(b"x")).unwrap();
-            let (known, leaving) = sizes();
-            assert!(known <= 14 && leaving <= 2, "{known} {leaving}");
-        }
-        files.close_down_to(0, 0);
-        assert_eq!(sizes(), (0, 0));
-    }
-}
+mod tests;

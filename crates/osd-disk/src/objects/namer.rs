@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 
 use sateen_types::Errno;
 
-use super::files::Files;
+use super::files::{Files, out_of_files};
 use super::names::Group;
 use super::unsynced::Unsynced;
 use crate::lock;
@@ -39,6 +39,9 @@ struct State {
     /// The error of the first turn that failed. It is that of all later ones, too: the file
     /// system below may report it only once.
     failed: Option<i32>,
+    /// The last turn that could not open a folder because no more files may be open, and what the
+    /// kernel said: nothing was done, and nothing is lost.
+    lacked: Option<(u64, i32)>,
     stop: bool,
 }
 
@@ -88,7 +91,9 @@ impl Namer {
         while state.ended < turn {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        match state.failed {
+        // Later turns did not do what this one was asked for.
+        let lacked = state.lacked.filter(|(lacked, _)| *lacked >= turn).map(|(_, raw)| raw);
+        match state.failed.or(lacked) {
             Some(raw) => Err(io::Error::from_raw_os_error(raw)),
             None => Ok(()),
         }
@@ -118,7 +123,11 @@ impl Shared {
         state.ended = state.begun;
         if let Err(error) = synced {
             let raw = error.raw_os_error().unwrap_or(Errno::EIO.raw());
-            state.failed.get_or_insert(raw);
+            if out_of_files(&error) {
+                state.lacked = Some((state.ended, raw));
+            } else {
+                state.failed.get_or_insert(raw);
+            }
         }
         self.changed.notify_all();
         state
@@ -130,7 +139,7 @@ impl Shared {
         let marks = self.unsynced.of(groups.iter().copied());
         for (place, _) in &marks {
             let path = place.path(&self.folder);
-            // That no more files may be open says nothing of the disk, but would end the target.
+            // That no more files may be open says nothing of the disk.
             let folder = self.files.make_room(|| File::open(&path));
             match folder.and_then(|folder| folder.sync_all()) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
