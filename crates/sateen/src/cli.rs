@@ -82,8 +82,8 @@ pub(crate) struct DataArgs {
 pub(crate) struct UpArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Where to mount it; may be given several times, each a client of its own [default:
-    /// `mnt` in the data folder].
+    /// Where to mount it; may be given several times, each a client of its own [default: where
+    /// it was mounted the last time; at first `mnt` in the data folder].
     #[arg(long, value_name = "DIR")]
     pub mount: Vec<PathBuf>,
     /// Metadata targets of a new file system [default: 1].
@@ -92,7 +92,8 @@ pub(crate) struct UpArgs {
     /// Object targets [default: 4]; on a later start more may be asked for, and are added.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub osts: Option<u32>,
-    /// Programs' reads and writes go past the kernel's page cache; only mappings use it.
+    /// Programs' reads and writes go past the kernel's page cache; only mappings use it. It stays
+    /// so until a start with --mount and without this.
     #[arg(long)]
     pub direct_io: bool,
     /// Stay in the foreground and log to the terminal; Ctrl-C stops it.

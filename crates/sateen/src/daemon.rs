@@ -169,6 +169,8 @@ impl Server {
             pid: std::process::id(),
             mounts: mounts.iter().map(|mount| mount.path.clone()).collect(),
             transport: first.unwrap_or_default().to_owned(),
+            data: data.path().canonicalize().unwrap_or_else(|_| data.path().to_owned()),
+            direct_io: how.direct_io,
             ended: None,
         };
         for (index, mount) in mounts.iter().enumerate() {

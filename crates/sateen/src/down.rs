@@ -85,9 +85,5 @@ fn still_there(data: &DataDir, pid: Option<u32>) -> Refusal {
 
 /// Clears mounts whose process is dead.
 fn clear_dead(state: Option<&State>) -> Outcome<bool> {
-    let mut cleared = 0;
-    for mount in state.into_iter().flat_map(|state| &state.mounts) {
-        cleared += mounts::clear_dead_mounts(mount)?;
-    }
-    Ok(cleared > 0)
+    Ok(state.map_or(Ok(0), State::clear_dead_mounts)? > 0)
 }

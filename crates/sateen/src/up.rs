@@ -13,6 +13,7 @@ use crate::data_dir::DataDir;
 use crate::node::mgc::Stop;
 use crate::node::{How, Node};
 use crate::refusal::{Outcome, Refusal};
+use crate::state::State;
 use crate::{background, daemon, logging, mounts, run_dir, targets};
 
 /// Runs the command.
@@ -50,13 +51,19 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
         logging::to_terminal();
     }
     logging::abort_on_panic();
-    let points = mount_points(&data, &args.mount)?;
+    let last = State::load(&data);
+    if let Some(last) = &last {
+        // Before this start takes the place of the only note of them.
+        last.clear_dead_mounts()?;
+    }
+    let wanted = Wanted::of(args, &data, last.as_ref());
+    let points = mount_points(&wanted.mounts)?;
     let targets = targets::open_or_make(&data, args.mdts, args.osts)?;
     let server = daemon::Server::start(
         data.clone(),
         || Node::embedded(&targets),
         points,
-        How::new(args.direct_io),
+        How::new(wanted.direct_io),
         &Stop::default(),
     )?;
     let _entered = run_dir::enter(&data);
@@ -66,9 +73,32 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-fn mount_points(data: &DataDir, wanted: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
-    let default = [data.default_mount()];
-    let wanted = if wanted.is_empty() { &default[..] } else { wanted };
+/// Where it is to be mounted, and how.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    mounts: Vec<PathBuf>,
+    direct_io: bool,
+}
+
+impl Wanted {
+    /// As it is said; as it was the last time, if nothing is. Elsewhere, programs that go on where
+    /// they were would write into the bare folder.
+    fn of(args: &UpArgs, data: &DataDir, last: Option<&State>) -> Wanted {
+        let said = Wanted { mounts: args.mount.clone(), direct_io: args.direct_io };
+        if !said.mounts.is_empty() {
+            return said;
+        }
+        match last.filter(|last| !last.mounts.is_empty()) {
+            Some(last) => Wanted {
+                mounts: last.mounts_at(data.path()),
+                direct_io: said.direct_io || last.direct_io,
+            },
+            None => Wanted { mounts: vec![data.default_mount()], ..said },
+        }
+    }
+}
+
+fn mount_points(wanted: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     let mut points = Vec::new();
     for point in wanted {
         let point = mounts::prepare(point)?;

@@ -2,6 +2,9 @@
 //! what happens when something goes wrong outside. Needs root and /dev/fuse.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
+#[path = "lifecycle/again.rs"]
+mod again;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
