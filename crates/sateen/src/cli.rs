@@ -28,7 +28,9 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Unmounts and stops a file system.
     Down(DownArgs),
-    /// Shows whether a file system runs, where it is mounted, and its targets' space.
+    /// Shows whether a file system runs, where it is mounted, and its targets' space: exit code 0
+    /// if all of it does, 3 if it does not run, or not all of its targets are up, or one of its
+    /// mounts is gone.
     Status(StatusArgs),
     /// Checks a file system that does not run, and changes nothing: exit code 0 if nothing is
     /// damaged, 1 if something is, 2 if it could not be checked.
@@ -82,8 +84,8 @@ pub(crate) struct DataArgs {
 pub(crate) struct UpArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Where to mount it; may be given several times, each a client of its own [default:
-    /// `mnt` in the data folder].
+    /// Where to mount it; may be given several times, each a client of its own [default: where
+    /// it was mounted the last time; at first `mnt` in the data folder].
     #[arg(long, value_name = "DIR")]
     pub mount: Vec<PathBuf>,
     /// Metadata targets of a new file system [default: 1].
@@ -92,15 +94,16 @@ pub(crate) struct UpArgs {
     /// Object targets [default: 4]; on a later start more may be asked for, and are added.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub osts: Option<u32>,
-    /// Programs' reads and writes go past the kernel's page cache; only mappings use it.
+    /// Programs' reads and writes go past the kernel's page cache; only mappings use it. It stays
+    /// so until a start with --mount and without this.
     #[arg(long)]
     pub direct_io: bool,
     /// Stay in the foreground and log to the terminal; Ctrl-C stops it.
     #[arg(long)]
     pub foreground: bool,
-    /// Set by `up` itself for the process that it leaves behind.
-    #[arg(long, hide = true)]
-    pub daemon: bool,
+    /// Set by `up` itself for the process that it leaves behind: who waits for that.
+    #[arg(long, value_name = "PID", hide = true)]
+    pub daemon: Option<u32>,
 }
 
 /// Arguments of `mkfs.sateen`.
@@ -173,7 +176,7 @@ pub(crate) struct MountArgs {
     /// Options with commas between: ro, rw, sync, dirsync, and atime, diratime, relatime, dev,
     /// suid, exec with or without `no`, strictatime; direct_io: programs' reads and writes go
     /// past the kernel's page cache; retry=MINUTES: for how long servers that do not answer are
-    /// tried; exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use.
+    /// tried (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// As `-o ro`.
@@ -185,9 +188,9 @@ pub(crate) struct MountArgs {
     /// Stay in the foreground and log to the terminal.
     #[arg(long)]
     pub foreground: bool,
-    /// Set by `mount.sateen` itself for the process that it leaves behind.
-    #[arg(long, hide = true)]
-    pub daemon: bool,
+    /// Set by `mount.sateen` itself for the process that it leaves behind: who waits for that.
+    #[arg(long, value_name = "PID", hide = true)]
+    pub daemon: Option<u32>,
     #[command(flatten)]
     pub ignored: MountIgnored,
 }
@@ -228,7 +231,7 @@ pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub data: DataArgs,
     /// A file system whose servers are elsewhere: a mount of it, or its MGS and name, as
-    /// NID[:NID]:/FSNAME. Exit code 3 if not all of its targets are up.
+    /// NID[:NID]:/FSNAME.
     #[arg(value_name = "MOUNT|SOURCE", conflicts_with = "data")]
     pub what: Option<String>,
     /// As JSON, for programs.
@@ -311,6 +314,9 @@ pub(crate) struct GenerateArgs {
     /// Only say which files there would be.
     #[arg(long)]
     pub list: bool,
+    /// Nothing of this program: its name is somebody else's here.
+    #[arg(long, value_name = "NAME")]
+    pub without: Vec<String>,
 }
 
 /// Arguments of `fsck`.

@@ -27,7 +27,7 @@ use signal_hook::iterator::Signals;
 
 use crate::background;
 use crate::cli::GuardArgs;
-use crate::data_dir::{DataDir, open_log};
+use crate::data_dir::{DataDir, open_lock, open_log};
 use crate::logging;
 use crate::mounts;
 use crate::refusal::{Outcome, Refusal};
@@ -86,16 +86,12 @@ impl Guard {
 pub(crate) fn run(args: &GuardArgs) -> Outcome<ExitCode> {
     let data = DataDir::at(&args.data.data)?;
     let failed = |error: io::Error| Refusal::io("guard the mounts", &error);
+    background::leave_folder();
     // The terminal's signals are not for it.
     let _ = rustix::process::setsid();
     let mut signals = Signals::new([SIGUSR1, SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
     let _lock = lock(&data).map_err(failed)?;
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::USR1))
-        .map_err(|errno| failed(errno.into()))?;
-    let parent = || rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
-    if parent() != Some(args.parent) {
-        return Err(failed(io::Error::other("the serving process has died already")));
-    }
+    background::ends_with_parent(args.parent, rustix::process::Signal::USR1).map_err(failed)?;
     // From here on whoever started the serving process is not to be bothered.
     let log = open_log(&data.join("log")).map_err(failed)?;
     rustix::stdio::dup2_stderr(&log).map_err(|errno| failed(errno.into()))?;
@@ -104,7 +100,7 @@ pub(crate) fn run(args: &GuardArgs) -> Outcome<ExitCode> {
     rustix::stdio::dup2_stdout(&log).map_err(|errno| failed(errno.into()))?;
     for signal in signals.forever() {
         match signal {
-            SIGUSR1 if parent() != Some(args.parent) => {
+            SIGUSR1 if !background::is_parent(args.parent) => {
                 args.mount.iter().for_each(|point| abort(point));
                 break;
             }
@@ -116,8 +112,7 @@ pub(crate) fn run(args: &GuardArgs) -> Outcome<ExitCode> {
 }
 
 fn lock(data: &DataDir) -> io::Result<File> {
-    let mut options = File::options();
-    let file = options.write(true).create(true).truncate(false).open(data.join(LOCK))?;
+    let file = open_lock(&data.join(LOCK))?;
     let deadline = Instant::now() + PREDECESSOR_TIMEOUT;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

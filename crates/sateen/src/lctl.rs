@@ -15,6 +15,7 @@ use sateen_types::Nid;
 use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
 use crate::params::{Device, Shown, WasSet, can_be_kept, check, dotted, fits};
+use crate::refusal::Refusal;
 use crate::run_dir;
 use crate::{nids, node};
 
@@ -165,8 +166,7 @@ fn ask(lctl: &Lctl, command: &Command) -> Asked {
     let mut asked = Asked { answers: Vec::new(), failures: Vec::new() };
     let named = lctl.data.iter().map(|path| DataDir::at(path));
     let folders = if lctl.data.is_empty() {
-        run_dir::all()
-            .map_err(|error| format!("cannot list {}: {error}", run_dir::root().display()))
+        run_dir::all().map_err(|Refusal { what, hint, .. }| format!("{what}: {hint}"))
     } else {
         named.collect::<Result<_, _>>().map_err(|refusal| refusal.what)
     };
@@ -178,10 +178,17 @@ fn ask(lctl: &Lctl, command: &Command) -> Asked {
         }
     };
     if folders.is_empty() {
-        let what = "no Sateen process runs on this host; start one with sateen serve, sateen up \
-                    or mount -t sateen, or name its folder with --data"
-            .to_owned();
-        asked.failures.push(Failure { what, code: ENOENT });
+        let what = match rustix::process::geteuid().is_root() {
+            true => {
+                "no Sateen process runs on this host; start one with sateen serve, sateen up \
+                 or mount -t sateen, or name its folder with --data"
+            }
+            false => {
+                "none of your processes is one of Sateen's, and you do not see those of others: \
+                 run it as root (sudo)"
+            }
+        };
+        asked.failures.push(Failure { what: what.to_owned(), code: ENOENT });
     }
     for data in folders {
         match control::ask(&data, command.clone()) {
@@ -192,7 +199,9 @@ fn ask(lctl: &Lctl, command: &Command) -> Asked {
             // One that is starting or ending has nothing to show; one that was named should.
             Err(error) if lctl.data.is_empty() && nobody_listens(&error) => {}
             Err(error) => {
-                let what = format!("{} does not answer: {error}", data.path().display());
+                let denied = error.kind() == io::ErrorKind::PermissionDenied;
+                let advice = if denied { ": run it as root (sudo)" } else { "" };
+                let what = format!("{} does not answer: {error}{advice}", data.path().display());
                 asked.failures.push(Failure { what, code: EIO });
             }
         }

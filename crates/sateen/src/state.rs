@@ -1,13 +1,15 @@
 //! `state.json` in the data folder: what the serving process is, and how the last one ended.
-//! For people and for `status` when nothing runs; never believed about what runs now, which
-//! the lock says.
+//! For people, for `status` when nothing runs, and for the next `up`, which mounts where the last
+//! one did; never believed about what runs now, which the lock says.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::data_dir::{DataDir, write_durably};
+use crate::mounts;
+use crate::refusal::Outcome;
 
 /// The content of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +20,12 @@ pub(crate) struct State {
     pub mounts: Vec<PathBuf>,
     /// How FUSE is spoken: "io_uring" or "classic".
     pub transport: String,
+    /// Where the data folder was. Empty, if an older program has written this.
+    #[serde(default)]
+    pub data: PathBuf,
+    /// Whether programs' reads and writes went past the kernel's page cache.
+    #[serde(default)]
+    pub direct_io: bool,
     /// How it ended, if it has.
     pub ended: Option<Ended>,
 }
@@ -29,6 +37,9 @@ pub(crate) struct Ended {
     pub at: u64,
     /// Why, in words.
     pub why: String,
+    /// What went wrong at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
 }
 
 const NAME: &str = "state.json";
@@ -43,6 +54,17 @@ impl State {
     /// Reads the file, if there is one that makes sense.
     pub(crate) fn load(data: &DataDir) -> Option<State> {
         serde_json::from_slice(&std::fs::read(data.join(NAME)).ok()?).ok()
+    }
+
+    /// Where its mounts are if the data folder is here now: one that lay in it has moved with it.
+    pub(crate) fn mounts_at(&self, data: &Path) -> Vec<PathBuf> {
+        let at = |mount: &PathBuf| data.join(mount.strip_prefix(&self.data).unwrap_or(mount));
+        self.mounts.iter().map(at).collect()
+    }
+
+    /// Clears away those of its mounts that answer no more. Returns how many there were.
+    pub(crate) fn clear_dead_mounts(&self) -> Outcome<usize> {
+        self.mounts.iter().map(|mount| mounts::clear_dead_mounts(mount)).sum()
     }
 }
 
@@ -66,9 +88,26 @@ mod tests {
             pid: 7,
             mounts: vec!["/a".into()],
             transport: "classic".into(),
-            ended: Some(Ended { at: 9, why: "asked to".into() }),
+            data: "/srv/fs".into(),
+            direct_io: true,
+            ended: Some(Ended { at: 9, why: "asked to".into(), failed: Some("MDT0000".into()) }),
         };
         state.save(&data).unwrap();
         assert_eq!(State::load(&data), Some(state));
+    }
+
+    #[test]
+    fn mounts_move_with_the_folder_that_they_lie_in() {
+        let state = |data: &str| {
+            let text =
+                format!(r#"{{"pid":7,"mounts":["/old/mnt","/mnt/a"],"transport":""{data}}}"#);
+            serde_json::from_str::<State>(&text).unwrap()
+        };
+        let at = |state: State, here: &str| state.mounts_at(Path::new(here));
+        let moved = [PathBuf::from("/new/mnt"), "/mnt/a".into()];
+        assert_eq!(at(state(r#","data":"/old""#), "/new"), moved);
+        let stayed = [PathBuf::from("/old/mnt"), "/mnt/a".into()];
+        assert_eq!(at(state(r#","data":"/old""#), "/old"), stayed);
+        assert_eq!(at(state(""), "/new"), stayed, "an older program did not say where it was");
     }
 }

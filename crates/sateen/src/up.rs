@@ -7,22 +7,35 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use crate::cli::UpArgs;
-use crate::data_dir::DataDir;
+use crate::control::{self, Answer, Command};
+use crate::data_dir::{DataDir, User};
 use crate::node::mgc::Stop;
 use crate::node::{How, Node};
 use crate::refusal::{Outcome, Refusal};
+use crate::state::State;
 use crate::{background, daemon, logging, mounts, run_dir, targets};
+
+/// How long the process of an `up` before may take to end.
+const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
+/// Half the size of its log.
+const LOG_BYTES_MAX: u64 = 16 << 20;
+/// How often to look whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Runs the command.
 pub(crate) fn run(args: &UpArgs) -> Outcome<ExitCode> {
-    if args.foreground || args.daemon { serve_here(args) } else { leave_behind(args) }
+    background::keep_callers_files()?;
+    if args.foreground || args.daemon.is_some() { serve_here(args) } else { leave_behind(args) }
 }
 
 fn leave_behind(args: &UpArgs) -> Outcome<ExitCode> {
     let mut command = background::program()?;
-    command.arg("up").arg("--daemon").arg("--data").arg(&args.data.data);
+    command.arg("up").args(background::waited_for());
+    command.arg("--data").arg(&args.data.data);
     for mount in &args.mount {
         command.arg("--mount").arg(mount);
     }
@@ -39,36 +52,83 @@ fn leave_behind(args: &UpArgs) -> Outcome<ExitCode> {
 
 fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
     let data = DataDir::at(&args.data.data)?;
-    if args.daemon {
-        background::leave_terminal();
+    if let Some(waits) = args.daemon {
+        background::begin(waits)?;
     }
     mounts::require_fuse()?;
+    wait_for_the_end(&data)?;
     let lock = data.open()?;
-    if args.daemon {
-        logging::to_file(&data)?;
+    if args.daemon.is_some() {
+        logging::to_file(&data, LOG_BYTES_MAX)?;
     } else {
         logging::to_terminal();
     }
     logging::abort_on_panic();
-    let points = mount_points(&data, &args.mount)?;
+    let last = State::load(&data);
+    if let Some(last) = &last {
+        // Before this start takes the place of the only note of them.
+        last.clear_dead_mounts()?;
+    }
+    let wanted = Wanted::of(args, &data, last.as_ref());
+    let points = mount_points(&wanted.mounts)?;
     let targets = targets::open_or_make(&data, args.mdts, args.osts)?;
-    let server = daemon::Server::start(
-        data.clone(),
-        || Node::embedded(&targets),
-        points,
-        How::new(args.direct_io),
-        &Stop::default(),
-    )?;
+    let (stop, how) = (Stop::default(), How::new(wanted.direct_io));
+    let node = || Node::embedded(&targets);
+    let mut server = match daemon::Server::start(data.clone(), node, points, how, &stop) {
+        // Ctrl-C, before it was mounted.
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::SUCCESS),
+        other => other?,
+    };
     let _entered = run_dir::enter(&data);
-    background::announce(&server, args.daemon)?;
+    background::announce(&mut server, args.daemon.is_some());
     let ended = server.run();
     drop(lock);
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-fn mount_points(data: &DataDir, wanted: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
-    let default = [data.default_mount()];
-    let wanted = if wanted.is_empty() { &default[..] } else { wanted };
+/// The last mount is gone from the tree before its process has made everything durable: one that
+/// serves nothing any more is about to end. One that cannot be asked may be, or may be starting.
+fn wait_for_the_end(data: &DataDir) -> Outcome<()> {
+    let reading = |error| Refusal::io(format!("read {}", data.path().display()), &error);
+    let until = Instant::now() + PREDECESSOR_TIMEOUT;
+    while Instant::now() < until
+        && matches!(data.user().map_err(reading)?, User::Process(_))
+        && !matches!(
+            control::ask(data, Command::Status),
+            Ok(Answer::Status(report)) if !report.targets.is_empty()
+        )
+    {
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    Ok(())
+}
+
+/// Where it is to be mounted, and how.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    mounts: Vec<PathBuf>,
+    direct_io: bool,
+}
+
+impl Wanted {
+    /// As it is said; as it was the last time, if nothing is. Elsewhere, programs that go on where
+    /// they were would write into the bare folder.
+    fn of(args: &UpArgs, data: &DataDir, last: Option<&State>) -> Wanted {
+        let said = Wanted { mounts: args.mount.clone(), direct_io: args.direct_io };
+        if !said.mounts.is_empty() {
+            return said;
+        }
+        match last.filter(|last| !last.mounts.is_empty()) {
+            Some(last) => Wanted {
+                mounts: last.mounts_at(data.path()),
+                direct_io: said.direct_io || last.direct_io,
+            },
+            None => Wanted { mounts: vec![data.default_mount()], ..said },
+        }
+    }
+}
+
+fn mount_points(wanted: &[PathBuf]) -> Outcome<Vec<PathBuf>> {
     let mut points = Vec::new();
     for point in wanted {
         let point = mounts::prepare(point)?;

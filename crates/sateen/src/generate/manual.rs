@@ -18,10 +18,14 @@ const EXITS: [(&str, &[(&str, &str)]); 7] = [
     (
         "sateen-status",
         &[
-            ("0", "The file system runs, and all of its targets are up."),
+            (
+                "0",
+                "The file system runs, and all of its targets are up; with --data, all mounts of \
+                   that process are mounted, too.",
+            ),
             ("1", "It could not be asked."),
             ("2", "The arguments make no sense."),
-            ("3", "It does not run, or not all of its targets are up."),
+            ("3", "It does not run, or not all of that is so."),
         ],
     ),
     (
@@ -73,7 +77,7 @@ const RUN: (&str, &str) = (
     "/run/sateen/",
     "A folder for each process of this host that serves or mounts something, with its log, its \
      lock and its control socket. SATEEN_RUN names another place; users other than root have \
-     $XDG_RUNTIME_DIR/sateen.",
+     $XDG_RUNTIME_DIR/sateen, or sateen-UID in the folder for temporary files.",
 );
 const CONF: (&str, &str) =
     ("/etc/sateen/NAME.conf", "What the unit sateen-target@NAME of systemd serves.");
@@ -186,7 +190,11 @@ const EXAMPLES: [(&str, Examples); 37] = [
                 "mount -t sateen -o exclude=scratch-OST0001 10.0.0.1@tcp:/scratch /mnt",
                 "Without an OST that is not there:",
             ),
-            ("10.0.0.1@tcp:/scratch  /mnt  sateen  _netdev,nofail  0 0", "In /etc/fstab:"),
+            (
+                "10.0.0.1@tcp:/scratch  /mnt  sateen  \
+                 _netdev,nofail,retry=10,x-systemd.mount-timeout=11min  0 0",
+                "In /etc/fstab; systemd would end a try after 90 s by itself:",
+            ),
         ],
     ),
     (
