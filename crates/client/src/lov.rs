@@ -296,12 +296,12 @@ impl Client {
             (core::mem::take(&mut state.unsynced), state.loss.tell(asker))
         };
         let mut by_ost: BTreeMap<(u32, u64), Vec<ObjectId>> = BTreeMap::new();
-        for (stripe, at) in &unsynced {
+        for (stripe, at) in unsynced.iter() {
             let objects = by_ost.entry((at.ost, at.boot_epoch)).or_default();
             objects.push(object_of(inode.fid, *stripe));
         }
         let others = all.into_iter().flat_map(Layout::objects);
-        for (stripe, ost) in others.filter(|(stripe, _)| !unsynced.contains_key(stripe)) {
+        for (stripe, ost) in others.filter(|(stripe, _)| !unsynced.has(*stripe)) {
             // What a restart has lost of others' writes is theirs to hear of.
             by_ost.entry((ost, ANY_EPOCH)).or_default().push(object_of(inode.fid, stripe));
         }
