@@ -38,7 +38,7 @@ pub fn ok(command: &mut Command) -> String {
     text(&output)
 }
 
-/// How long a command that is refused may take. A mount waits for an MDT for 6 s, and then tries
+/// How long a command that is refused may take. A mount waits for an MDT for 5 s, and then tries
 /// for 2 s at most what is there in its place.
 pub const REFUSED_WITHIN: Duration = Duration::from_secs(10);
 

@@ -44,7 +44,7 @@ const ALLOCATE_MAX: u64 = 1 << 20;
 /// and its caches keep, but nothing for each message.
 const GROWTH_MIB_MAX: u64 = 48;
 /// The same against the middle: by then the caches are full, unless there are few messages.
-const GROWTH_FROM_HALF_MIB_MAX: u64 = 16;
+const GROWTH_FROM_HALF_MIB_MAX: u64 = 10;
 
 /// Reads one message, and drops its bulk.
 fn receive(stream: &mut impl Read) -> io::Result<Message> {

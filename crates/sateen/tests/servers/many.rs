@@ -22,8 +22,8 @@ use crate::BINARY;
 
 const FILES: u64 = 20_000;
 const SECONDS_LONG: u64 = 20;
-/// Two threads make the files: even and odd numbers.
-const MAKERS: u64 = 2;
+/// So many threads make the files: each waits for the disk before it writes the first byte.
+const MAKERS: u64 = 8;
 /// What a process may take before there is any file.
 const EMPTY_MIB_MAX: u64 = 60;
 /// For each file, until a server's caches are full; then it stays below so much, whatever there is:
