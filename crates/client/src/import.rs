@@ -14,10 +14,12 @@
 mod pending;
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{
-    Body, Bulk, FEATURES, Header, Ibits, MdtRequest, Message, OstRequest, Reply, ReplyBody, Request,
+    BULK_MAX, Body, Bulk, FEATURES, Header, Ibits, MdtRequest, Message, OstRequest, Reply,
+    ReplyBody, Request,
 };
 
 use crate::client::Connection;
@@ -33,6 +35,10 @@ use pending::{Pending, without_grant};
 pub(crate) const RPCS_IN_FLIGHT: usize = 64;
 /// What it can be set to, at most.
 pub(crate) const RPCS_IN_FLIGHT_MAX: usize = 512;
+/// Bytes of a page, in which the size of a request's data is set.
+const PAGE_BYTES: u64 = 4096;
+/// Pages that one request carries, at most, and unless it is set otherwise.
+const RPC_PAGES_MAX: u32 = (BULK_MAX as u64 / PAGE_BYTES) as u32;
 /// Slots beside those, for what others may wait for: requests that wait for another client's lock
 /// must not keep this one from giving back its own. So many for sizes, closes and what is asked
 /// while a lock is in use, which may have to wait at the target themselves, and as many again for
@@ -173,6 +179,8 @@ pub(crate) struct Import {
     address: Endpoint,
     target: Endpoint,
     file_system: u64,
+    /// Pages of data in one request, at most.
+    rpc_pages_max: AtomicU32,
     state: Mutex<State>,
 }
 
@@ -306,6 +314,7 @@ impl Import {
             address,
             target,
             file_system,
+            rpc_pages_max: AtomicU32::new(RPC_PAGES_MAX),
             state: Mutex::new(State {
                 me,
                 era,
@@ -378,6 +387,7 @@ impl Import {
             attempts: state.attempts,
             in_flight: state.in_flight(),
             rpcs_max: state.rpcs_max,
+            rpc_pages_max: self.rpc_pages_max.load(Ordering::Relaxed),
             stats: state.stats,
         }
     }
@@ -405,6 +415,23 @@ impl Import {
             state.line.take()
         };
         woken.wake();
+        Ok(())
+    }
+
+    /// Bytes of data that one request carries, at most.
+    pub(crate) fn rpc_bytes_max(&self) -> u64 {
+        u64::from(self.rpc_pages_max.load(Ordering::Relaxed)) * PAGE_BYTES
+    }
+
+    /// How many pages of data one request may carry.
+    ///
+    /// # Errors
+    /// `ERANGE` unless it is 1 to [`RPC_PAGES_MAX`].
+    pub(crate) fn set_rpc_pages_max(&self, pages: u32) -> Result<()> {
+        if !(1..=RPC_PAGES_MAX).contains(&pages) {
+            return Err(Errno::ERANGE);
+        }
+        self.rpc_pages_max.store(pages, Ordering::Relaxed);
         Ok(())
     }
 

@@ -1,7 +1,6 @@
 //! What a client knows of one inode: its locks, what stands under them, and what it has
 //! written.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
@@ -9,6 +8,7 @@ use sateen_types::{Attr, Errno, Fid, Layout, Result, Timespec};
 use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
 
 use crate::atime::AtimePolicy;
+use crate::by_stripe::ByStripe;
 use crate::locks::Access;
 use crate::loss::Loss;
 use crate::own_names::OwnNames;
@@ -145,7 +145,7 @@ pub(crate) struct InodeState {
     pub(crate) reporting: bool,
     /// What it tells is when something was read, and nothing of the size.
     pub(crate) reporting_atime: bool,
-    pub(crate) unsynced: BTreeMap<u32, Unsynced>,
+    pub(crate) unsynced: ByStripe<Unsynced>,
     /// Syncs of the objects: one at a time, each with a number.
     pub(crate) syncing: bool,
     pub(crate) sync_round: u64,
@@ -240,7 +240,7 @@ impl InodeState {
     }
 
     /// Takes over what an earlier life of this inode has left to be synced.
-    pub(crate) fn inherit(&mut self, (left, loss): (BTreeMap<u32, Unsynced>, Loss)) {
+    pub(crate) fn inherit(&mut self, (left, loss): (ByStripe<Unsynced>, Loss)) {
         self.loss.add(loss);
         for (stripe, at) in left {
             self.not_synced(stripe, at);
@@ -249,7 +249,7 @@ impl InodeState {
 
     /// A sync was cut short: it has to be made again.
     pub(crate) fn not_synced(&mut self, stripe: u32, at: Unsynced) {
-        let now = *self.unsynced.entry(stripe).or_insert(at);
+        let now = self.unsynced.get_or_insert(stripe, at);
         self.loss.add(Loss::found(now.boot_epoch != at.boot_epoch));
     }
 

@@ -29,6 +29,8 @@ pub struct ImportInfo {
     pub in_flight: usize,
     /// How many there may be at most.
     pub rpcs_max: usize,
+    /// Pages of data that one of them carries at most.
+    pub rpc_pages_max: u32,
     /// What was answered.
     pub stats: RequestStats,
 }
@@ -93,6 +95,14 @@ impl Client {
             import.connect(self.port.as_ref());
         }
         Ok(())
+    }
+
+    /// How many pages of data one request to a target may carry.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such target, `ERANGE` for a number that cannot be.
+    pub fn set_rpc_pages_max(&self, target: Endpoint, pages: u32) -> Result<()> {
+        self.named(target)?.set_rpc_pages_max(pages)
     }
 
     /// How many requests to a target may be in flight.

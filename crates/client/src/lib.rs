@@ -20,8 +20,10 @@
 //! | `patience` | verbs that nobody waits for any more |
 //! | `loss` | who has been told of what may be lost |
 //! | `unsynced` | what dropped inodes leave to be synced |
+//! | `by_stripe` | what is remembered of objects of one file |
 
 mod atime;
+mod by_stripe;
 mod client;
 mod fids;
 mod import;

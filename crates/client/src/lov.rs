@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Attr, Chunk, Errno, Fid, Layout, ObjectId, Result};
-use sateen_wire::{MdtRequest, SizeReport};
+use sateen_types::{Attr, Chunk, Endpoint, Errno, Fid, Layout, ObjectId, Result};
+use sateen_wire::{BULK_MAX, MdtRequest, SizeReport};
 
 use crate::client::Client;
 use crate::inode::{Inode, InodeState, Unsynced};
@@ -35,6 +35,19 @@ fn object_of(fid: Fid, stripe: u32) -> ObjectId {
     ObjectId { fid, stripe }
 }
 
+/// A piece of an object in pieces of at most so many bytes.
+fn cut(chunk: Chunk, bytes_max: u64) -> impl Iterator<Item = Chunk> {
+    (0..chunk.len.div_ceil(bytes_max)).map(move |number| {
+        let at = number * bytes_max;
+        Chunk {
+            file_offset: chunk.file_offset + at,
+            object_offset: chunk.object_offset + at,
+            len: bytes_max.min(chunk.len - at),
+            ..chunk
+        }
+    })
+}
+
 impl Client {
     /// Writes `data` at `offset`; how much of it is written. An error after some pieces is
     /// kept for later: the next write there meets it again. The number beside it is the end
@@ -55,7 +68,7 @@ impl Client {
         let len = data.len();
         let piece =
             |from: u64, to: u64| data.slice((from - offset) as usize..(to - offset) as usize);
-        let chunks: Vec<_> = layout.chunks(offset, len as u64).collect();
+        let chunks: Vec<_> = self.pieces(layout, offset, len as u64).collect();
         if chunks.is_empty() {
             return (Err(Errno::EFBIG), None);
         }
@@ -117,6 +130,15 @@ impl Client {
         }
     }
 
+    /// A range of a file, cut into what one request each can carry.
+    fn pieces(&self, layout: &Layout, offset: u64, len: u64) -> impl Iterator<Item = Chunk> {
+        layout.chunks(offset, len).flat_map(|chunk| {
+            let import = self.import(Endpoint::Ost(chunk.ost));
+            // Of an OST that is not known yet the request will have to wait, whatever its size.
+            cut(chunk, import.map_or(BULK_MAX as u64, |import| import.rpc_bytes_max()))
+        })
+    }
+
     async fn write_chunk(
         &self,
         inode: &Inode,
@@ -147,7 +169,7 @@ impl Client {
         mut buffer: BytesMut,
     ) -> Result<BytesMut> {
         let start = buffer.len();
-        for chunk in layout.chunks(offset, len) {
+        for chunk in self.pieces(layout, offset, len) {
             let object = object_of(fid, chunk.stripe);
             let before = buffer.len();
             let want = chunk.len as u32;
@@ -274,12 +296,12 @@ impl Client {
             (core::mem::take(&mut state.unsynced), state.loss.tell(asker))
         };
         let mut by_ost: BTreeMap<(u32, u64), Vec<ObjectId>> = BTreeMap::new();
-        for (stripe, at) in &unsynced {
+        for (stripe, at) in unsynced.iter() {
             let objects = by_ost.entry((at.ost, at.boot_epoch)).or_default();
             objects.push(object_of(inode.fid, *stripe));
         }
         let others = all.into_iter().flat_map(Layout::objects);
-        for (stripe, ost) in others.filter(|(stripe, _)| !unsynced.contains_key(stripe)) {
+        for (stripe, ost) in others.filter(|(stripe, _)| !unsynced.has(*stripe)) {
             // What a restart has lost of others' writes is theirs to hear of.
             by_ost.entry((ost, ANY_EPOCH)).or_default().push(object_of(inode.fid, stripe));
         }

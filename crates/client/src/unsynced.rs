@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex};
 
 use sateen_types::{Errno, Fid, ObjectId, Result};
 
+use crate::by_stripe::ByStripe;
 use crate::client::Client;
 use crate::inode::Unsynced;
 use crate::loss::{Asker, Loss};
@@ -117,7 +118,7 @@ impl UnsyncedObjects {
     pub(crate) fn leave(
         &self,
         fid: Fid,
-        unsynced: BTreeMap<u32, Unsynced>,
+        unsynced: ByStripe<Unsynced>,
         loss: Loss,
         stamp: u64,
     ) -> Vec<u32> {
@@ -149,9 +150,9 @@ impl UnsyncedObjects {
 
     /// What was left of a file, and whether some of it may be lost: whoever asks syncs it, and
     /// says so.
-    pub(crate) fn take(&self, fid: Fid) -> (BTreeMap<u32, Unsynced>, Loss) {
+    pub(crate) fn take(&self, fid: Fid) -> (ByStripe<Unsynced>, Loss) {
         self.update(|state| {
-            let mut unsynced = BTreeMap::new();
+            let mut unsynced = ByStripe::default();
             for (index, ost) in &mut state.osts {
                 for (object, written) in ost.remove(fid) {
                     let at = Unsynced { ost: *index, boot_epoch: written.boot_epoch };
@@ -310,7 +311,12 @@ mod tests {
 
     /// A file with an object on one OST is dropped.
     fn leave(left: &UnsyncedObjects, oid: usize, (ost, boot_epoch): (u32, u64)) -> Vec<u32> {
-        left.leave(fid(oid), BTreeMap::from([(0, Unsynced { ost, boot_epoch })]), Loss::None, 1)
+        left.leave(
+            fid(oid),
+            ByStripe::from_iter([(0, Unsynced { ost, boot_epoch })]),
+            Loss::None,
+            1,
+        )
     }
 
     fn has_room(left: &UnsyncedObjects, ost: u32) -> bool {
@@ -349,7 +355,7 @@ mod tests {
         let (object, before) =
             (ObjectId { fid: fid(1), stripe: 0 }, Written { boot_epoch: 5, stamp: 1 });
         // Opened, written and dropped again while the sync was on its way.
-        let again = BTreeMap::from([(0, Unsynced { ost: 0, boot_epoch: 5 })]);
+        let again = ByStripe::from_iter([(0, Unsynced { ost: 0, boot_epoch: 5 })]);
         left.leave(fid(1), again, Loss::None, 2);
         left.synced(0, &[(object, before)], false);
         assert!(left.has(fid(1)));
@@ -364,7 +370,7 @@ mod tests {
         leave(&left, 1, (0, 6));
         let (unsynced, loss) = left.take(fid(1));
         assert_eq!(loss, Loss::New);
-        assert_eq!(unsynced.get(&0).map(|at| at.boot_epoch), Some(6));
+        assert_eq!(unsynced.get(0).map(|at| at.boot_epoch), Some(6));
         assert!(!left.has(fid(1)));
         assert_eq!(left.census(), (0, 0));
     }

@@ -85,8 +85,20 @@ impl Op<'_> {
         fid: Fid,
         (mode, bits): (LockMode, Ibits),
     ) {
+        if self.ticket.is_none() {
+            self.grant_free(locks, grants, fid, (mode, bits));
+        }
+    }
+
+    fn grant_free(
+        &self,
+        locks: &mut LockTable,
+        grants: &mut Grants,
+        fid: Fid,
+        (mode, bits): (LockMode, Ibits),
+    ) {
         let bits = if self.fenced { bits } else { bits.without(Ibits::DATA) };
-        if self.ticket.is_some() || bits.is_empty() {
+        if bits.is_empty() {
             return;
         }
         if let Some(grant) = locks.try_grant(self.client, fid, mode, bits) {
@@ -107,6 +119,22 @@ impl Op<'_> {
         if want.intersects(Ibits::DATA) {
             self.grant(locks, grants, fid, (data_mode, Ibits::DATA));
         }
+    }
+}
+
+impl Op<'_> {
+    /// The same on an inode that this request has made: whomever it met in the directory, nobody
+    /// waits for this.
+    pub(crate) fn grant_new(
+        &self,
+        locks: &mut LockTable,
+        grants: &mut Grants,
+        fid: Fid,
+        (want, data_mode): (Ibits, LockMode),
+    ) {
+        self.grant_free(locks, grants, fid, (LockMode::Pr, want.without(Ibits::DATA)));
+        let data = if want.intersects(Ibits::DATA) { Ibits::DATA } else { Ibits::NONE };
+        self.grant_free(locks, grants, fid, (data_mode, data));
     }
 }
 

@@ -11,6 +11,8 @@
 //! disk these are the folder of the MGT. A store that several hosts share, such as etcd, takes
 //! their place behind the same two traits: docs/decisions/0005-mgs-state.md says how.
 
+mod stats;
+
 use std::collections::BTreeMap;
 
 use sateen_osd::{Batch, Key, ObjectDone, Prefetched, Store};
@@ -22,6 +24,9 @@ use sateen_wire::{
     Body, Bulk, FsName, Header, Message, MgsReply, MgsRequest, PARAMS_MAX, ParamInfo, Reply,
     ReplyBody, Request, TARGETS_MAX, TargetInfo,
 };
+
+use stats::Counters;
+pub use stats::{MGS_STATS, MgsStats};
 
 const TARGETS: Key = Key::tag(b't');
 const CONFIG: Key = Key::tag(b'c');
@@ -48,6 +53,7 @@ pub struct Mgs {
     /// `None` until it was read from the store.
     config: Option<Config>,
     batch: Batch,
+    counters: Counters,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +82,7 @@ impl Mgs {
             waiting: Vec::new(),
             config: None,
             batch: Batch::new(),
+            counters: Counters::default(),
         }
     }
 
@@ -90,6 +97,9 @@ impl Mgs {
         let header = message.header;
         match self.execute(&message, &fetched) {
             Ok(Some((reply, upto))) => {
+                if let Body::Request(request) = &message.body {
+                    self.counters.done(header.client, request);
+                }
                 let changed = reply.transno != 0;
                 self.core.answer_durable(&header, reply, upto, out);
                 if changed {
@@ -210,10 +220,21 @@ impl Mgs {
         Ok(self.core.commit(&self.batch))
     }
 
-    /// The clients and targets that are connected, for whoever looks in from outside.
-    pub fn exports(&self) -> impl Iterator<Item = (ClientId, Endpoint)> + '_ {
+    /// The clients and targets that are connected, and what each has asked, for whoever looks in
+    /// from outside.
+    pub fn exports(&self) -> impl Iterator<Item = (ClientId, Endpoint, MgsStats)> + '_ {
         let exports = &self.core.exports;
-        exports.clients().filter_map(move |id| Some((id, exports.peer(id)?)))
+        exports.clients().filter_map(move |id| Some((id, exports.peer(id)?, self.counters.of(id))))
+    }
+
+    /// What all have asked.
+    pub fn stats(&self) -> MgsStats {
+        self.counters.all
+    }
+
+    /// Counts anew.
+    pub fn clear_stats(&mut self) {
+        self.counters.clear();
     }
 
     /// The configuration, if it has been read: its version, the targets, the parameters.
@@ -227,6 +248,7 @@ impl Mgs {
         let upto = self.core.store.transno();
         for (header, _) in core::mem::take(&mut self.waiting) {
             if self.core.is_current(&header) {
+                self.counters.told(header.client);
                 let told = Reply::ok(self.told());
                 self.core.answer_durable(&header, told, upto, out);
             }
@@ -312,6 +334,10 @@ impl Service for Mgs {
         if comes_or_goes {
             while let Some(old) = self.core.exports.predecessor(header.client, header.from) {
                 self.core.exports.disconnect(old);
+                self.counters.gone(old);
+            }
+            if self.core.exports.peer(header.client).is_none() {
+                self.counters.gone(header.client);
             }
             self.forget_waiting();
         }
@@ -610,6 +636,32 @@ mod tests {
         assert_eq!(world.call(Request::Mgs(set("1"))).transno, reply.transno);
         let (_, all) = params(&mut world, MgsRequest::GetParams).unwrap();
         assert_eq!(all, [ParamInfo { name: name("active"), value: name("2") }]);
+    }
+
+    #[test]
+    fn what_was_asked_is_counted_as_long_as_the_client_is_there() {
+        let mut world = world(MemoryIndex::default());
+        world.config(register(Endpoint::Ost(1), 7)).unwrap();
+        world.config(register(Endpoint::Ost(1), 8)).unwrap_err();
+        for _ in 0..2 {
+            world.config(MgsRequest::GetConfig).unwrap();
+        }
+        world.config(MgsRequest::WaitConfig { version: 0 }).unwrap();
+        let shown = |stats: &MgsStats| {
+            let mut text = String::new();
+            stats.write(&MGS_STATS, &mut text).unwrap();
+            let words = text.lines().map(|line| line.split_whitespace().take(2));
+            words.map(|words| words.collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        };
+        let expected = ["mgs_target_reg 1", "mgs_config_read 2", "ldlm_enqueue 1"];
+        assert_eq!(shown(&world.mgs.stats()), expected);
+        let (_, _, own) = world.mgs.exports().next().unwrap();
+        assert_eq!(shown(&own), expected);
+        world.call(Request::Disconnect);
+        assert_eq!(world.mgs.counters.of(ClientId(5)), MgsStats::default());
+        assert_eq!(shown(&world.mgs.stats()), expected);
+        world.mgs.clear_stats();
+        assert!(shown(&world.mgs.stats()).is_empty());
     }
 
     #[test]

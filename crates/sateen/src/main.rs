@@ -11,6 +11,7 @@
 //! | `lfs`, `lctl`, `params` | the field's tools: striping and space; devices and parameters |
 //! | `generate` | manual pages and completions |
 //! | `fill` | a measurement of it with very many files |
+//! | `usage` | arguments that make no sense |
 //! | `data_dir`, `run_dir`, `targets`, `mounts`, `state`, `control` | what they share |
 //!
 //! `bench` is the room of that name. Every refusal says what is wrong and what to do, on standard error, with exit code 1.
@@ -47,6 +48,7 @@ mod targets;
 #[cfg(test)]
 mod testing;
 mod up;
+mod usage;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,7 +58,7 @@ use std::sync::atomic::AtomicBool;
 use clap::Parser;
 use signal_hook::consts::SIGPIPE;
 
-use crate::cli::{Cli, Command, MkfsArgs, MountArgs};
+use crate::cli::{Cli, Command};
 
 /// The C library's keeps what short-lived threads have freed, connection for connection, and a
 /// server's memory grew with every client that had ever been there.
@@ -67,15 +69,18 @@ fn main() -> ExitCode {
     let called = std::env::args_os().next().map(PathBuf::from);
     let name = called.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
     let command = match name {
-        Some("lfs") => Command::Lfs(lfs::Lfs::parse()),
-        Some("lctl") => Command::Lctl(lctl::Lctl::parse()),
+        Some("lfs") => Command::Lfs(usage::parse(std::env::args_os())),
+        Some("lctl") => Command::Lctl(usage::parse(std::env::args_os())),
         Some("sateen-bench") => {
             let args = sateen_bench::cli::arguments(std::env::args_os());
             Command::Bench(Box::new(sateen_bench::cli::Program::parse_from(args).bench))
         }
-        Some("mkfs.sateen") => Command::Mkfs(MkfsArgs::parse()),
-        Some("mount.sateen") => Command::Mount(MountArgs::parse()),
-        _ => Cli::parse_from(sateen_bench::cli::arguments(std::env::args_os())).command,
+        Some("mkfs.sateen") => Command::Mkfs(usage::parse(std::env::args_os())),
+        Some("mount.sateen") => Command::Mount(usage::parse(std::env::args_os())),
+        _ => {
+            let args = sateen_bench::cli::arguments(std::env::args_os());
+            usage::parse::<Cli>(args).command
+        }
     };
     if command.only_asks() {
         end_with_the_reader();

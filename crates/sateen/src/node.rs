@@ -51,7 +51,7 @@ use self::mounted::Targets;
 pub(crate) use self::mounted::{How, Mounted, Native, Source};
 use self::network::Network;
 pub(crate) use self::network::ping;
-use self::serving::Follower;
+use self::serving::{Follower, MOUNT_PATIENCE};
 use crate::logging;
 use crate::params::{Device, Param};
 use crate::refusal::{Outcome, Refusal};
@@ -382,7 +382,8 @@ impl Keeper {
     /// Has the MGS keep a parameter, or none of this name any more. Everybody else is told by it.
     pub(crate) fn keep(&self, name: Name, value: Option<Name>) -> Outcome<()> {
         let mut mgc = Mgc::new(&self.reactor, self.mgs.clone(), Stop::default());
-        let kept = mgc.set_param(name, value, LOCAL_PATIENCE);
+        let patience = if self.mgs.is_empty() { LOCAL_PATIENCE } else { MOUNT_PATIENCE };
+        let kept = mgc.set_param(name, value, patience);
         mgc.leave();
         self.devices.keep(kept?);
         Ok(())

@@ -53,7 +53,7 @@ impl<'a> Param<'a> {
                 check(&self.name, value)?;
                 set(value)
             }
-            None => Err("it cannot be set".to_owned()),
+            None => Err(fixed(&self.name).unwrap_or_else(|| "it cannot be set".to_owned())),
         }
     }
 }
@@ -96,9 +96,10 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 4] = [
+const TUNABLES: [(&str, u64, u64); 5] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
+    ("max_pages_per_rpc", 1, 4096),
     ("qos_threshold_rr", 0, 100),
     ("ldlm_timeout", 1, 3600),
 ];
@@ -108,6 +109,17 @@ const CLEARED: [&str; 2] = ["stats", "md_stats"];
 /// Whether a value of this name can be kept: there is nothing to keep of having cleared something.
 pub(crate) fn can_be_kept(name: &str) -> bool {
     !CLEARED.contains(&leaf(name))
+}
+
+/// Those that can be set in the field, and not here.
+const FIXED: [&str; 2] = ["checksums", "checksum_type"];
+
+/// Why a parameter can only be looked at that could be set in the field.
+fn fixed(name: &str) -> Option<String> {
+    let leaf = leaf(name);
+    FIXED.contains(&leaf).then(|| {
+        format!("'{leaf}' cannot be set: all that goes over a network has its checksum (crc32c)")
+    })
 }
 
 fn leaf(name: &str) -> &str {
@@ -125,6 +137,9 @@ pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
             "clear" | "0" => Ok(()),
             _ => Err(format!("bad value '{value}': statistics can only be cleared, with: clear")),
         };
+    }
+    if let Some(why) = fixed(name) {
+        return Err(why);
     }
     let Some((_, least, most)) = TUNABLES.iter().find(|(known, ..)| *known == leaf) else {
         let known: Vec<&str> = TUNABLES.iter().map(|(known, ..)| *known).collect();
@@ -227,6 +242,8 @@ mod tests {
             ("osc.*.active", "2", "0 to 1"),
             ("osc.*.max_rpcs_in_flight", "0", "1 to 512"),
             ("osc.*.max_rpcs_in_flight", "many", "1 to 512"),
+            ("osc.*.max_pages_per_rpc", "4097", "1 to 4096"),
+            ("osc.*.checksums", "0", "cannot be set"),
             ("osc.*.stats", "7", "clear"),
             ("osc.*.acttive", "1", "max_rpcs_in_flight"),
         ] {

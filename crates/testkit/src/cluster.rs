@@ -38,9 +38,9 @@ pub fn ok(command: &mut Command) -> String {
     text(&output)
 }
 
-/// How long a command that is refused may take: a mount waits for an MDT for 20 s, and for each
-/// of the MGS's NIDs in turn.
-pub const REFUSED_WITHIN: Duration = Duration::from_secs(40);
+/// How long a command that is refused may take. A mount waits for an MDT for 5 s, and then tries
+/// for 2 s at most what is there in its place.
+pub const REFUSED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a refused command says.
 pub fn refused(command: &mut Command) -> String {

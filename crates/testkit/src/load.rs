@@ -17,7 +17,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -37,6 +37,7 @@ pub struct Load {
 #[derive(Debug)]
 pub struct Running {
     threads: Vec<JoinHandle<(Worker, io::Error, bool)>>,
+    steps: Vec<Arc<AtomicU64>>,
     killed: Arc<AtomicBool>,
     over: Arc<AtomicBool>,
 }
@@ -89,6 +90,10 @@ impl Load {
     pub fn start(&mut self, seed: u64) -> Running {
         let killed = Arc::new(AtomicBool::new(false));
         let over = Arc::new(AtomicBool::new(false));
+        for worker in &mut self.workers {
+            worker.steps = Arc::default();
+        }
+        let steps = self.workers.iter().map(|worker| worker.steps.clone()).collect();
         let workers = std::mem::take(&mut self.workers).into_iter().enumerate();
         let threads = workers.map(|(number, mut worker)| {
             let killed = killed.clone();
@@ -98,7 +103,7 @@ impl Load {
                 (worker, error, !killed.load(Ordering::SeqCst))
             })
         });
-        Running { threads: threads.collect(), killed, over }
+        Running { threads: threads.collect(), steps, killed, over }
     }
 
     /// Waits until the work has ended because the file system died.
@@ -137,6 +142,16 @@ impl Load {
 }
 
 impl Running {
+    /// How much each worker has done since the start.
+    pub fn steps(&self) -> Vec<u64> {
+        self.steps.iter().map(|steps| steps.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Which workers still work.
+    pub fn alive(&self) -> Vec<bool> {
+        self.threads.iter().map(|thread| !thread.is_finished()).collect()
+    }
+
     /// From now on calls may fail.
     pub fn killed(&self) {
         self.killed.store(true, Ordering::SeqCst);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sateen_client::{OpenHow, Opened};
-use sateen_types::{Attr, Errno, Layout};
+use sateen_types::{Attr, Endpoint, Errno, Layout};
 use sateen_wire::{
     Grant, Header, Ibits, LockMode, MdtReply, MdtRequest, ObjectAttr, OstReply, OstRequest, Reply,
     ReplyBody, Request,
@@ -46,7 +46,7 @@ fn start_write(rig: &Rig, handle: u64, at: u64) -> Verb<sateen_types::Result<usi
 
 fn take_write(rig: &Rig, from: u32) -> (Header, u64) {
     let (header, request) = rig.take_ost();
-    assert_eq!(header.to, sateen_types::Endpoint::Ost(from));
+    assert_eq!(header.to, Endpoint::Ost(from));
     let OstRequest::Write { grant_used, .. } = request else { panic!("{request:?}") };
     (header, grant_used)
 }
@@ -75,6 +75,32 @@ fn without_grants_a_refused_piece_is_the_last_one() {
     let client = rig.client.clone();
     let size = async move { client.getattr(FILE).await.unwrap().attr.size };
     assert_eq!(rig.now(size), STRIPE);
+}
+
+#[test]
+fn a_request_carries_no_more_pages_than_is_set() {
+    let rig = Rig::with_osts(2);
+    let locks = [grant(1, LockMode::Pw, Ibits::DATA), grant(2, LockMode::Pr, Ibits::META)];
+    let handle = open(&rig, &locks).handle;
+    let first = Endpoint::Ost(0);
+    for pages in [0, 4097] {
+        assert_eq!(rig.client.set_rpc_pages_max(first, pages), Err(Errno::ERANGE));
+    }
+    rig.client.set_rpc_pages_max(first, 8).unwrap();
+    let half = STRIPE / 2;
+    let pieces = [(0, 0, half), (0, half, half), (1, 0, STRIPE)];
+    let mut write = start_write(&rig, handle, 0);
+    mdt_syncs(&rig);
+    for (index, at, len) in pieces {
+        assert!(rig.poll(&mut write).is_none());
+        let (header, request) = rig.take_ost();
+        let OstRequest::Write { offset, .. } = request else { panic!("{request:?}") };
+        assert_eq!((header.to, offset), (Endpoint::Ost(index), at));
+        let answer = OstReply::Written { len: len as u32, boot_epoch: 5, granted: 0 };
+        rig.answer(&header, ost(answer));
+    }
+    assert_eq!(rig.poll(&mut write), Some(Ok(2 * STRIPE as usize)));
+    assert!(rig.is_silent());
 }
 
 /// An OST's disk is fuller than it thought.
@@ -300,7 +326,7 @@ fn a_size_is_asked_for_by_the_layout_that_the_attributes_speak_of() {
     rig.answer(&header, reply(striping, &[]));
     assert!(rig.poll(&mut stat).is_none());
     let (header, request) = rig.take_ost();
-    assert_eq!(header.to, sateen_types::Endpoint::Ost(1));
+    assert_eq!(header.to, Endpoint::Ost(1));
     let OstRequest::GetAttr { objects } = request else { panic!("{request:?}") };
     let found = ObjectAttr { object: objects[0], size: 100_000, blocks: 200 };
     rig.answer(&header, ost(OstReply::Objects(vec![found])));

@@ -231,7 +231,7 @@ pub(super) fn created(
     }
     let mut grants = Grants::NONE;
     let data = if new.open && write { LockMode::Pw } else { LockMode::Pr };
-    op.grant_inode(&mut mdt.locks, &mut grants, new.fid, (new.intent.want, data));
+    op.grant_new(&mut mdt.locks, &mut grants, new.fid, (new.intent.want, data));
     let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
     let layout = made.map(|made| made.layout);
     Outcome::ok(MdtReply::Created { attr, layout, existed: false, parent }, transno, grants)

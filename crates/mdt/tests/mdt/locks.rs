@@ -57,6 +57,22 @@ fn a_reply_after_contention_brings_no_lock() {
 }
 
 #[test]
+fn what_a_request_makes_is_locked_whomever_it_met_in_the_directory() {
+    let mut world = World::with_clients(1);
+    let both = Ibits::META.union(Ibits::DATA);
+    assert!(!world.call(B, getattr(ROOT, Ibits::META)).grants.is_empty());
+    // B is called back and obliges; of the new file nobody else has ever heard.
+    let (reply, _) = world.creat(A, ROOT, "f", both);
+    let held: Vec<Grant> = reply.grants.iter().copied().collect();
+    assert_eq!(
+        held.iter().map(|grant| grant.mode).collect::<Vec<_>>(),
+        [LockMode::Pr, LockMode::Pw]
+    );
+    assert!(held.iter().all(|grant| grant.fid != ROOT));
+    assert_eq!(world.mdt.lock_holders(held[0].fid).count(), 2);
+}
+
+#[test]
 fn the_holders_size_comes_with_the_cancel() {
     let mut world = World::with_clients(1);
     deaf(&mut world, A);

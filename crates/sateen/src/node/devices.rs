@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sateen_client::{Client, ImportInfo, LLITE_STATS, MDC_STATS, OSC_STATS};
 use sateen_mdt::{MD_STATS, Mdt};
-use sateen_mgs::Mgs;
+use sateen_mgs::{MGS_STATS, Mgs};
 use sateen_ost::{OST_STATS, Ost};
 use sateen_reactor::TargetHost;
 use sateen_target::Service;
@@ -81,7 +81,7 @@ impl Devices {
             host.params(&naming, &mut all);
         }
         for client in self.clients() {
-            of_client(&client, &self.fsname, &mut all);
+            of_client(&client, &naming, &mut all);
         }
         let healthy = !hosts.iter().any(|host| host.is_poisoned());
         let health = move || if healthy { "healthy" } else { "NOT HEALTHY" }.to_owned();
@@ -251,8 +251,20 @@ fn exports<const N: usize>(
 
 impl Shows for Mgs {
     fn params(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Param<'static>>) {
-        let count = host.inspect(|mgs| mgs.exports().count());
+        let clients: Vec<_> = host.inspect(|mgs| mgs.exports().collect());
+        let count = clients.len();
         out.push(Param::shown("mgs/MGS/num_exports".to_owned(), move || count.to_string()));
+        let of = clients.into_iter().map(|(id, peer, stats)| (naming.nid(peer), id, stats));
+        exports("mgs/MGS", of, &MGS_STATS, out);
+        let (shown, cleared) = (host.clone(), host.clone());
+        let stats = move || {
+            let stats = shown.inspect(|mgs| mgs.stats());
+            stats_text(|out| stats.write(&MGS_STATS, out))
+        };
+        out.push(Param::shown("mgs/MGS/stats".to_owned(), stats).set_by(move |_| {
+            cleared.inspect(Mgs::clear_stats);
+            Ok(())
+        }));
         let (host, name) = (host.clone(), naming.fsname.clone());
         let live = move || {
             let Some((version, targets, params)) = host.inspect(|mgs| mgs.live()) else {
@@ -396,7 +408,8 @@ fn client_devices(client: &Client, fsname: &str, out: &mut Vec<Device>) {
     }
 }
 
-fn of_client(client: &Arc<Client>, fsname: &str, out: &mut Vec<Param<'static>>) {
+fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>>) {
+    let fsname = &naming.fsname;
     let uuid = uuid_of(client.id());
     let prefix = format!("llite/{fsname}-{uuid}");
     let (shown, cleared) = (client.clone(), client.clone());
@@ -411,7 +424,14 @@ fn of_client(client: &Arc<Client>, fsname: &str, out: &mut Vec<Param<'static>>) 
     out.push(Param::shown(format!("{prefix}/uuid"), move || uuid.clone()));
     for info in client.imports() {
         if let Some((kind, name)) = connection(client, fsname, info.target) {
-            of_import(client, &format!("{kind}/{name}"), info, out);
+            let prefix = format!("{kind}/{name}");
+            of_import(client, &prefix, info, out);
+            // Within one process there is nothing to be checked.
+            if naming.network.strong_count() > 0 {
+                out.push(Param::shown(format!("{prefix}/checksums"), || "1".to_owned()));
+                let kind = || "[crc32c]".to_owned();
+                out.push(Param::shown(format!("{prefix}/checksum_type"), kind));
+            }
         }
     }
 }
@@ -451,6 +471,12 @@ fn of_import(client: &Arc<Client>, prefix: &str, info: ImportInfo, out: &mut Vec
         let active = move || u8::from(info.active).to_string();
         out.push(Param::shown(format!("{prefix}/active"), active).set_by(move |value| {
             set.set_active(target, value == "1").map_err(|errno| errno.to_string())
+        }));
+        let set = client.clone();
+        let pages = move || info.rpc_pages_max.to_string();
+        out.push(Param::shown(format!("{prefix}/max_pages_per_rpc"), pages).set_by(move |value| {
+            let pages = number(value).and_then(|pages| u32::try_from(pages).ok()).unwrap_or(0);
+            set.set_rpc_pages_max(target, pages).map_err(|errno| errno.to_string())
         }));
         let client = client.clone();
         let grant = move || client.grant(index).to_string();

@@ -25,6 +25,9 @@ use crate::targets::Target;
 const RESEND: Duration = Duration::from_secs(1);
 /// So often in a row somebody says nothing when asked to connect before another NID is tried.
 const SILENCES_MAX: u32 = 2;
+/// For so long an MGS is asked that is refused outright, or is something else: its server may be
+/// starting.
+const REFUSED_PATIENCE: Duration = Duration::from_secs(3);
 /// How long to wait before asking an MGS again that could not be reached.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How often to say that the MGS does not answer.
@@ -59,6 +62,8 @@ pub(crate) struct Mgc {
     network: Weak<Network>,
     /// How often in a row nothing was said to a connect.
     silences: u32,
+    /// Nothing was said to something of what is being asked.
+    heard_nothing: bool,
     header: Header,
     /// The run of the MGS that the requests are counted for.
     boot_epoch: u64,
@@ -101,6 +106,7 @@ impl Mgc {
             nids,
             network: Weak::new(),
             silences: 0,
+            heard_nothing: false,
             header,
             boot_epoch: 0,
             attempt: 0,
@@ -155,6 +161,7 @@ impl Mgc {
         let header = Header { seq: self.attempt, ..self.header };
         let attempt = self.once(header, Request::Connect { features: FEATURES });
         let is_silent = matches!(attempt, Attempt::Silence);
+        self.heard_nothing |= is_silent;
         self.silences = if is_silent { self.silences + 1 } else { 0 };
         let reply = match attempt {
             Attempt::Answered(reply) => reply,
@@ -191,9 +198,7 @@ impl Mgc {
     /// something to happen has no reason to complain.
     fn ask(&mut self, request: &Request, patience: Option<Duration>) -> Outcome<Reply> {
         let begun = Instant::now();
-        // Each of its NIDs gets its turn.
-        let turns = RESEND * SILENCES_MAX * 2 * self.nids.len() as u32;
-        let patience = patience.map(|patience| patience.max(turns));
+        self.heard_nothing = false;
         let mut complained: Option<Instant> = None;
         let mut sent = false;
         let waits = matches!(request, Request::Mgs(MgsRequest::WaitConfig { .. }));
@@ -202,8 +207,7 @@ impl Mgc {
                 return Err(Refusal::told_to_end());
             }
             if self.header.generation == 0 && !self.connect() {
-                let over = patience.is_some_and(|patience| begun.elapsed() >= patience);
-                if over || patience.is_some() && self.other_version {
+                if self.is_over(begun, patience) || patience.is_some() && self.other_version {
                     return Err(self.silent());
                 }
                 if complained.is_none_or(|at| at.elapsed() >= COMPLAIN) {
@@ -230,7 +234,7 @@ impl Mgc {
                 Attempt::Answered(reply) if reply.error == Some(Errno::EAGAIN) => {
                     // It was not executed.
                     sent = false;
-                    if patience.is_some_and(|patience| begun.elapsed() >= patience) {
+                    if self.is_over(begun, patience) {
                         return Err(Refusal::new(
                             "the MGS has too much to do",
                             "try again in a while",
@@ -241,16 +245,32 @@ impl Mgc {
                 Attempt::Answered(reply) => return Ok(*reply),
                 Attempt::Nobody | Attempt::Another => {
                     self.header.generation = 0;
+                    if self.is_over(begun, patience) {
+                        return Err(self.silent());
+                    }
                     std::thread::sleep(PAUSE);
                 }
                 Attempt::Silence if waits => {}
                 Attempt::Silence => {
-                    if patience.is_some_and(|patience| begun.elapsed() >= patience) {
+                    self.heard_nothing = true;
+                    if self.is_over(begun, patience) {
                         return Err(self.silent());
                     }
                 }
             }
         }
+    }
+
+    /// Whether what began then has been asked for long enough.
+    fn is_over(&self, begun: Instant, patience: Option<Duration>) -> bool {
+        let Some(patience) = patience else { return false };
+        let enough = match (self.nids.len() as u32, self.heard_nothing) {
+            (0, _) => patience,
+            (_, false) => patience.min(REFUSED_PATIENCE),
+            // Each of its NIDs gets its turn.
+            (nids, true) => patience.max(RESEND * SILENCES_MAX * nids),
+        };
+        begun.elapsed() >= enough
     }
 
     fn why_silent(&self) -> String {

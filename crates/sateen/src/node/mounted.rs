@@ -22,7 +22,7 @@ use sateen_mount::{Atime, Durable, KernelFs};
 /// How long connecting to all targets of this process, or saying goodbye to any, may take.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long connecting to targets elsewhere may take: they may be starting.
-const REMOTE_PATIENCE: Duration = Duration::from_secs(20);
+const REMOTE_PATIENCE: Duration = Duration::from_secs(5);
 /// So often whoever waits looks whether it is still to.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 

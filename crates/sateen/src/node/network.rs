@@ -161,7 +161,7 @@ fn other(mut stream: TcpStream) -> Option<HeaderError> {
 
 /// Why `who` does not answer at these NIDs, as far as can be seen from here.
 pub(crate) fn why_silent(nids: &[Nid], who: &str) -> String {
-    let probe = |nid: &Nid| {
+    let probe = &|nid: &Nid| {
         let Some(address) = address(*nid) else { return format!("{nid} is this process") };
         match TcpStream::connect_timeout(&address, PROBE_TIMEOUT) {
             Ok(stream) => match other(stream) {
@@ -171,5 +171,13 @@ pub(crate) fn why_silent(nids: &[Nid], who: &str) -> String {
             Err(error) => format!("{nid}: {error}"),
         }
     };
-    nids.iter().map(probe).collect::<Vec<_>>().join("; ")
+    // At once: whoever is told has waited.
+    let found = std::thread::scope(|scope| {
+        let probes: Vec<_> = nids.iter().map(|nid| scope.spawn(move || probe(nid))).collect();
+        let found = nids.iter().zip(probes).map(|(nid, probe)| {
+            probe.join().unwrap_or_else(|_| format!("{nid} could not be tried"))
+        });
+        found.collect::<Vec<_>>()
+    });
+    found.join("; ")
 }

@@ -32,8 +32,8 @@ use super::{Clients, Node, Source, lock, open_all};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::Target;
 
-/// How long a client that mounts waits for the MGS.
-const MOUNT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client that mounts waits for an MGS that says nothing.
+pub(super) const MOUNT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait before asking again for a configuration that was refused.
 const PAUSE: Duration = Duration::from_secs(1);
 

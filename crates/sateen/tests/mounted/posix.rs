@@ -72,11 +72,23 @@ const NOT_OF_THE_MOUNT: &str = "link::link_count_max";
 /// Those that need another file system, or make this one read-only.
 const NOT_OF_THE_LOCAL_DISK: [&str; 2] = ["exdev", "erofs"];
 
+/// What Sateen is compared with: `ext4`, or what a container has in its place, of which it is said.
+const DISKS: [&str; 4] = ["ext4", "xfs", "btrfs", "overlay"];
+
+/// The type of the file system that a folder is on.
+fn file_system_of(folder: &Path) -> String {
+    let stat = Command::new("findmnt").args(["-n", "-o", "FSTYPE", "-T"]).arg(folder).output();
+    String::from_utf8(stat.unwrap().stdout).unwrap().trim().to_owned()
+}
+
 fn calls_do_what_they_do_on_the_local_disk(servers: Servers) {
     if !tools(&["pjdfstest"]) {
         return;
     }
     let Some(rig) = Rig::start(servers, "pjdfstest", 1, false) else { return };
+    let type_of_local = file_system_of(&rig.local());
+    println!("pjdfstest: the local disk is {type_of_local}");
+    assert!(DISKS.contains(&type_of_local.as_str()), "{type_of_local} is nothing to compare with");
     let there = pjdfstest(&rig, &rig.local(), "", false);
     fs::create_dir(rig.local().join("other")).unwrap();
     let other = format!("secondary_fs = {:?}", rig.local().join("other"));

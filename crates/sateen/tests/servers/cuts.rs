@@ -91,7 +91,8 @@ impl Rig {
         let point = self.cluster.path(name);
         fs::create_dir_all(&point).unwrap();
         let mut mount = Command::new(BINARY);
-        mount.arg("mount").arg(self.cluster.source()).arg(&point);
+        // In a storm servers may be out of reach for longer than a mount waits for them.
+        mount.arg("mount").args(["-o", "retry=1"]).arg(self.cluster.source()).arg(&point);
         self.cluster.mounts.push(point.clone());
         ok(&mut self.networks[SERVERS.len() + number].inside(&mount));
         point

@@ -43,6 +43,8 @@ const ALLOCATE_MAX: u64 = 1 << 20;
 /// How much larger a server may be at the end than after the first tenth: what its allocator
 /// and its caches keep, but nothing for each message.
 const GROWTH_MIB_MAX: u64 = 48;
+/// The same against the middle: by then the caches are full, unless there are few messages.
+const GROWTH_FROM_HALF_MIB_MAX: u64 = 10;
 
 /// Reads one message, and drops its bulk.
 fn receive(stream: &mut impl Read) -> io::Result<Message> {
@@ -451,22 +453,27 @@ fn nonsense_does_no_harm() {
         // Another for each: OSTs hear from the MDT whom it has thrown out.
         let mut peer = Peer::new(target, &cluster.nid(host), seed + number);
         let pid = server.pid().as_raw_nonzero().get() as u32;
-        let mut early = None;
+        let (mut early, mut half) = (None, None);
         while peer.damaged < messages {
-            peer.live(messages - peer.damaged);
-            if early.is_none() && peer.damaged >= messages / 10 {
-                early = Some(resident_mib(pid));
+            let next = if half.is_none() { messages.div_ceil(2) } else { messages };
+            peer.live(next - peer.damaged);
+            for (size, from) in [(&mut early, messages / 10), (&mut half, messages / 2)] {
+                if size.is_none() && peer.damaged >= from {
+                    *size = Some(resident_mib(pid));
+                }
             }
         }
-        let (early, late) = (early.unwrap(), resident_mib(pid));
+        let (early, half, late) = (early.unwrap(), half.unwrap(), resident_mib(pid));
         let answered = peer.answered;
         println!(
             "{target}: {} messages, {} of them damaged, {answered} answers, {early} MiB early, \
-             {late} MiB late",
+             {half} MiB in the middle, {late} MiB late",
             peer.sent, peer.damaged
         );
         assert!(answered > peer.sent / 4, "many are answered");
         assert!(late <= early + GROWTH_MIB_MAX, "{target} grows from {early} to {late} MiB");
+        let full = half + GROWTH_FROM_HALF_MIB_MAX;
+        assert!(late <= full, "{target} grows from {half} MiB in the middle to {late} MiB");
     }
     let mount = cluster.mount("a");
     fs::write(mount.join("honest"), b"still served").unwrap();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
 mod absent;
+mod balance;
 mod below;
 mod cuts;
 mod ends;
@@ -17,7 +18,9 @@ mod own_place;
 mod refusals;
 mod rounds;
 mod rows;
+mod trips;
 mod waiting;
+mod wrong;
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -298,6 +301,17 @@ fn parameters_are_told_to_every_process() {
 /// A small disk in memory, gone in the end.
 struct SmallDisk(std::path::PathBuf);
 
+impl SmallDisk {
+    /// One of this size, at a folder that is made.
+    fn at(folder: std::path::PathBuf, size: &str) -> SmallDisk {
+        let disk = SmallDisk(folder);
+        fs::create_dir(&disk.0).unwrap();
+        let size = format!("size={size}");
+        ok(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(&disk.0));
+        disk
+    }
+}
+
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
@@ -310,9 +324,7 @@ fn a_full_ost_is_for_those_who_must_have_it() {
         return;
     }
     let mut cluster = Cluster::new(BINARY, "full");
-    let disk = SmallDisk(cluster.path("ost0"));
-    fs::create_dir(&disk.0).unwrap();
-    ok(Command::new("mount").args(["-t", "tmpfs", "-o", "size=300m", "none"]).arg(&disk.0));
+    let _disk = SmallDisk::at(cluster.path("ost0"), "300m");
     let (mds, oss) = cluster.start();
     let mnt = cluster.mount("mnt");
     let on_ost0 = |name: &str| {

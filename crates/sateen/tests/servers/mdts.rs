@@ -1,12 +1,17 @@
 //! Two MDTs, each with a server of its own.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, ok, text, until};
+use sateen_testkit::cluster::{Cluster, ok, server_folder, text, until};
 
 use crate::{BINARY, as_program, bytes, write_durably};
+
+fn lfs_of(path: &Path, command: &str) -> String {
+    ok(as_program("lfs").arg(command).arg(path))
+}
 
 #[test]
 fn an_mdt_of_its_own_server_comes_and_goes() {
@@ -27,6 +32,32 @@ fn an_mdt_of_its_own_server_comes_and_goes() {
     until("the mount hears of it", || lfs(&["mdts"]).contains(row));
     until("it answers", || lfs(&["check", "mdts"]).contains("scratch-MDT0001 active."));
     assert!(lfs(&["df"]).contains("scratch-MDT0001_UUID"), "{}", lfs(&["df"]));
+    // Its inodes are the mount's; and every server of the file system knows it, and it them.
+    let inodes = |target: &str| {
+        let shown = lfs(&["df", "-i"]);
+        let row = shown.lines().find(|line| line.starts_with(target)).expect(&shown);
+        row.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let both = inodes("scratch-MDT0000_UUID") + inodes("scratch-MDT0001_UUID");
+    assert_eq!(inodes("filesystem_summary:"), both);
+    assert_eq!(rustix::fs::statvfs(&mnt).unwrap().f_files, both, "statfs counts them");
+    let lctl = |args: &[&str]| {
+        let folder = server_folder(&cluster.path("mdt1"));
+        ok(as_program("lctl").arg("--data").arg(folder).args(args))
+    };
+    let devices = lctl(&["dl"]);
+    assert!(devices.contains(" UP mdt scratch-MDT0001 "), "{devices}");
+    for ost in ["OST0000", "OST0001"] {
+        assert!(devices.contains(&format!(" UP osp scratch-{ost}-osc-MDT0001 ")), "{devices}");
+    }
+    // The mounts are its clients. What they keep there is for directories that are put there.
+    let clients = || lctl(&["get_param", "-n", "mdt.*.num_exports"]).trim().parse::<u32>().unwrap();
+    assert!(clients() >= 1, "{}", clients());
+    let live = ok(as_program("lctl")
+        .arg("--data")
+        .arg(server_folder(&cluster.path("mgt")))
+        .args(["get_param", "mgs.MGS.live.scratch"]));
+    assert!(live.contains("- scratch-MDT0001 "), "{live}");
     // A mount that comes later has it from the start.
     let later = cluster.mount("later");
     assert!(ok(as_program("lfs").arg("mdts").arg(&later)).contains(row));
@@ -41,6 +72,12 @@ fn an_mdt_of_its_own_server_comes_and_goes() {
         (output.status.code(), row["state"].as_str().unwrap().to_owned())
     };
     assert_eq!(state(&cluster), (Some(0), "up".to_owned()));
+    // What was there before goes on by MDT0000, and what is new as well.
+    fs::create_dir(mnt.join("new directory")).unwrap();
+    write_durably(&mnt.join("new directory/file"), &content).unwrap();
+    let fid = lfs_of(&mnt.join("new directory"), "path2fid");
+    let before = lfs_of(&mnt.join("before"), "path2fid");
+    assert_eq!(fid.split(':').next(), before.split(':').next(), "of the sequence of MDT0000");
     // What is elsewhere goes on without it, and it is found where it comes back.
     second.crash();
     assert_eq!(state(&cluster), (Some(3), "down".to_owned()));

@@ -19,7 +19,7 @@ fn targets_bring_parameters_along() {
     if !can_mount() {
         return;
     }
-    let mut cluster = Cluster::new(BINARY, "params");
+    let mut cluster = Cluster::new(BINARY, "brought");
     for (told, says) in [
         ("--param=osc.*.active", "it has no value"),
         ("--param=osc.*.active=2", "0 to 1"),

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, REFUSED_WITHIN, ok, refused, run_folder, text, until};
+use sateen_testkit::cluster::{
+    Cluster, REFUSED_WITHIN, ok, refused, run_folder, server_folder, text, until,
+};
 use sateen_wire::{Header, Kind, Lengths, PROTOCOL_VERSION};
 
 use crate::{BINARY, as_program, osts_of};
@@ -156,6 +158,19 @@ fn parameters_are_listed_and_told_without_values() {
     assert!(below.lines().any(|line| line == names.trim_end().to_owned() + "="), "{below}");
     assert!(below.lines().all(|line| line.starts_with("osc")), "{below}");
     assert!(good(&["get_param", "-n", "mdc.*.import"]).contains("features: 0x0"));
+    let mgs = |args: &[&str]| {
+        let folder = server_folder(&cluster.path("mgt"));
+        ok(as_program("lctl").arg("--data").arg(folder).args(args))
+    };
+    let stats = mgs(&["get_param", "-n", "mgs.MGS.stats"]);
+    for (name, least) in [("mgs_target_reg", 3), ("mgs_get_info", 2), ("mgs_config_read", 4)] {
+        let line = stats.lines().find(|line| line.starts_with(name)).expect(&stats);
+        let times: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert!(times >= least && line.ends_with("samples [reqs]"), "{stats}");
+    }
+    assert!(mgs(&["get_param", "mgs.MGS.exports.*.stats"]).contains("mgs_config_read"));
+    mgs(&["set_param", "mgs.MGS.stats=clear"]);
+    assert!(!mgs(&["get_param", "mgs.MGS.stats"]).contains("mgs_target_reg"));
 
     // What nothing here has is kept, and said.
     let output = lctl(&["set_param", "-P", "osc.*-OST0099*.max_rpcs_in_flight=9"]).unwrap();
@@ -164,6 +179,64 @@ fn parameters_are_listed_and_told_without_values() {
     let output = lctl(&["set_param", "-P", &format!("{one}=9")]).unwrap();
     let said = text(&output);
     assert!(output.status.success() && !said.contains("warning"), "{said}");
+    cluster.finish([oss, mds]);
+}
+
+#[test]
+fn what_goes_over_the_wire_is_shown_and_its_size_is_set() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "wire");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let lctl = |args: &[&str]| {
+        let mut lctl = as_program("lctl");
+        lctl.arg("--data").arg(run_folder(&mnt)).args(args).output().unwrap()
+    };
+    let get = |name: &str| text(&lctl(&["get_param", "-n", name]));
+    assert_eq!(get("osc.*.checksums"), "1\n1\n");
+    assert_eq!(get("osc.*.checksum_type"), "[crc32c]\n[crc32c]\n");
+    assert_eq!(get("osc.*.max_pages_per_rpc"), "4096\n4096\n");
+    for (set, says) in [
+        ("osc.*.checksums=0", "'checksums' cannot be set: all that goes over a network has"),
+        ("osc.*.max_pages_per_rpc=0", "use 1 to 4096"),
+        ("osc.*.max_pages_per_rpc=4097", "use 1 to 4096"),
+    ] {
+        for how in [&["set_param", set][..], &["set_param", "-P", set]] {
+            let refused = lctl(how);
+            assert_eq!(refused.status.code(), Some(22), "{set}: {}", text(&refused));
+            assert!(text(&refused).contains(says), "{set}: {}", text(&refused));
+        }
+    }
+    // 64 KiB each: one write of the kernel, of 1 MiB, is so many requests.
+    assert!(lctl(&["set_param", "-P", "osc.*.max_pages_per_rpc=16"]).status.success());
+    assert_eq!(get("osc.*.max_pages_per_rpc"), "16\n16\n");
+    let path = mnt.join("file");
+    ok(as_program("lfs").args(["setstripe", "-c", "1", "-i", "0"]).arg(&path));
+    let content = crate::bytes(1 << 20, 4);
+    let stats = || {
+        let line = |name: &str| {
+            let stats = get("osc.*OST0000*.stats");
+            let found = stats.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+            let words = found.unwrap_or_default();
+            words.split_whitespace().nth(1).map_or(0, |times| times.parse::<u64>().unwrap())
+        };
+        line("ost_write")
+    };
+    let before = stats();
+    fs::write(&path, &content).unwrap();
+    let written = stats();
+    // One more if the program's memory begins within a page: then it is two writes.
+    assert!((16..=17).contains(&(written - before)), "{before:?}, {written:?}");
+    let other = cluster.mount("other");
+    assert!(fs::read(other.join("file")).unwrap() == content);
+    let pages = ok(as_program("lctl").arg("--data").arg(run_folder(&other)).args([
+        "get_param",
+        "-n",
+        "osc.*.max_pages_per_rpc",
+    ]));
+    assert_eq!(pages, "16\n16\n", "who comes later has it, too");
     cluster.finish([oss, mds]);
 }
 

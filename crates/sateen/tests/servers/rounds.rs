@@ -3,6 +3,10 @@
 //! the end nor on the disks of servers that have just died. `ROUNDS`
 //! rounds; `SEED` repeats what is done, though not the moment of the kill.
 //!
+//! Workers must be seen working: all of them before anything is killed and without the MGS, and
+//! after the restart of an OST all whom its crash has not ended, by an fsync that tells of what
+//! it has lost.
+//!
 //! The MGS is alone in its process, and killed in each round: whoever is mounted must not notice,
 //! and whoever mounts afterwards find everything.
 //!
@@ -17,7 +21,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use sateen_testkit::cluster::{Cluster, Server, until};
-use sateen_testkit::load::{Checked, Load};
+use sateen_testkit::load::{Checked, Load, Running};
 use sateen_testkit::random::{Random, mix};
 use sateen_testkit::{can_mount, env_number};
 
@@ -92,8 +96,9 @@ impl Servers {
     }
 
     /// The MGS alone is killed. Those who are mounted go on meanwhile; a mount goes on after it.
-    fn lose_mgs(&mut self, cluster: &mut Cluster, random: &mut Random) {
+    fn lose_mgs(&mut self, cluster: &mut Cluster, load: &Running, random: &mut Random) {
         self.mgs.take().unwrap().crash();
+        assert_eq!(all_get_on(load, "without the MGS"), WORKERS);
         let here = cluster.mounts[random.below(2) as usize].join("without the MGS");
         write_durably(&here, b"served").unwrap();
         pause(random, 0, GONE_MS);
@@ -106,24 +111,46 @@ impl Servers {
     }
 }
 
+/// Waits until each worker that has not ended has done something more; how many these are.
+fn all_get_on(load: &Running, when: &str) -> usize {
+    let before = load.steps();
+    until(&format!("workers get on {when}: {before:?} steps"), || {
+        let done = load.steps().into_iter().zip(&before).map(|(now, before)| now > *before);
+        done.zip(load.alive()).all(|(done, alive)| done || !alive)
+    });
+    load.alive().into_iter().filter(|alive| *alive).count()
+}
+
+/// What a round's workers have done.
+struct Work {
+    /// The least that one of them has done, and all together.
+    least: u64,
+    all: u64,
+    /// How many worked until the MDT was killed.
+    to_the_end: usize,
+}
+
 fn one_round(
     cluster: &mut Cluster,
     servers: &mut Servers,
     load: &mut Load,
     (seed, looks_into): (u64, bool),
-) -> Checked {
+) -> (Checked, Work) {
     let mut random = Random::new(seed);
     let running = load.start(seed);
     pause(&mut random, LOAD_MS, LOAD_MS);
-    servers.lose_mgs(cluster, &mut random);
+    assert_eq!(all_get_on(&running, "from the start"), WORKERS);
+    servers.lose_mgs(cluster, &running, &mut random);
     pause(&mut random, 0, LOAD_MS);
     running.killed();
     for _ in 0..random.below(3) {
         servers.crash(random.below(2) as usize);
         pause(&mut random, 0, GONE_MS);
         servers.start(cluster);
+        all_get_on(&running, "after the restart of OSTs");
         pause(&mut random, LOAD_MS, LOAD_MS);
     }
+    let to_the_end = all_get_on(&running, "before the end");
     if random.one_in(3) {
         servers.crash(random.below(2) as usize);
     }
@@ -131,6 +158,8 @@ fn one_round(
         servers.mgs.take().unwrap().crash();
     }
     servers.mds.take().unwrap().crash();
+    let steps = running.steps();
+    let (least, all) = (steps.iter().min().copied().unwrap_or(0), steps.iter().sum());
     running.over();
     if looks_into {
         servers.crash_all();
@@ -143,10 +172,11 @@ fn one_round(
         until("the mount goes on", || sync(mount));
         hear(mount);
     }
-    load.check().unwrap_or_else(|error| {
+    let checked = load.check().unwrap_or_else(|error| {
         describe(cluster, &format!("{error:?}"));
         panic!("{error:?}");
-    })
+    });
+    (checked, Work { least, all, to_the_end })
 }
 
 /// What is where of the file whose number stands first in a complaint: its size as each mount
@@ -203,15 +233,22 @@ fn nothing_synced_is_lost_when_servers_are_killed() {
     let mut servers = Servers { mgs: Some(mgs), mds: Some(mds), oss: oss.map(Some) };
     let mounts = [cluster.mount("a"), cluster.mount("b")];
     let mut load = Load::new(&mounts, WORKERS).unwrap();
-    let mut syncs = 0;
+    let (mut syncs, mut worked_to_the_end) = (0, 0);
     for round in 1..=rounds {
         let how = (mix(seed ^ mix(round)), round % FSCK_EVERY == 0);
-        let checked = one_round(&mut cluster, &mut servers, &mut load, how);
+        let (checked, work) = one_round(&mut cluster, &mut servers, &mut load, how);
         let Checked { syncs: kept, lost, entries, .. } = checked;
-        println!("round {round}: {kept} syncs kept, {lost} unsynced lost, {entries} entries");
+        let Work { least, all, to_the_end } = work;
+        println!(
+            "round {round}: {kept} syncs kept, {lost} unsynced lost, {entries} entries; {all} \
+             steps, {least} at least by each of {WORKERS}, {to_the_end} to the end"
+        );
+        assert!(kept > 0, "nothing was synced in this round");
+        worked_to_the_end += to_the_end;
         syncs += kept;
     }
-    assert!(syncs > 0, "the load never synced anything");
+    println!("{rounds} rounds: {syncs} syncs kept, {worked_to_the_end} workers to the end");
+    assert!(worked_to_the_end > 0, "no worker has outlived the crash of an OST");
     let Servers { mgs, mds, oss } = servers;
     cluster.finish(oss.into_iter().chain([mds, mgs]).flatten());
 }

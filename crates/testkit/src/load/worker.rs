@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags};
 
@@ -47,6 +47,8 @@ pub(super) struct Worker {
     pub(super) trace: Vec<String>,
     pub(super) syncs: u64,
     pub(super) held: Vec<(Ino, File)>,
+    /// What was done in this round, as others see it while it is being done.
+    pub(super) steps: Arc<AtomicU64>,
     /// See [`super::Running::over`].
     pub(super) over: Arc<AtomicBool>,
 }
@@ -60,6 +62,7 @@ impl Worker {
             if let Err(error) = self.step(&mut random) {
                 break error;
             }
+            self.steps.fetch_add(1, Ordering::Relaxed);
             if self.over.load(Ordering::SeqCst) {
                 break io::Error::other("the MDT has crashed");
             }

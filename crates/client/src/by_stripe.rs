@@ -1,0 +1,107 @@
+//! What is remembered of objects of one file, by the number of their stripe.
+//!
+//! A mount remembers it of each of very many files, of which most have one object or few: in a
+//! tree each would take the room of eleven.
+
+/// Values by stripe, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ByStripe<T>(Vec<(u32, T)>);
+
+impl<T> Default for ByStripe<T> {
+    fn default() -> ByStripe<T> {
+        ByStripe(Vec::new())
+    }
+}
+
+impl<T> ByStripe<T> {
+    fn find(&self, stripe: u32) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&stripe, |(known, _)| *known)
+    }
+
+    fn add(&mut self, at: usize, stripe: u32, value: T) {
+        if self.0.is_empty() {
+            // The only one, as likely as not.
+            self.0.reserve_exact(1);
+        }
+        self.0.insert(at, (stripe, value));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn has(&self, stripe: u32) -> bool {
+        self.find(stripe).is_ok()
+    }
+
+    /// The value there from now on; what was there before.
+    pub(crate) fn insert(&mut self, stripe: u32, value: T) -> Option<T> {
+        match self.find(stripe) {
+            Ok(at) => self.0.get_mut(at).map(|(_, old)| core::mem::replace(old, value)),
+            Err(at) => {
+                self.add(at, stripe, value);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(u32, T)> {
+        self.0.iter()
+    }
+}
+
+impl<T: Copy> ByStripe<T> {
+    pub(crate) fn get(&self, stripe: u32) -> Option<T> {
+        self.0.get(self.find(stripe).ok()?).map(|(_, value)| *value)
+    }
+
+    /// The value that is there, or this one, which is from now on.
+    pub(crate) fn get_or_insert(&mut self, stripe: u32, value: T) -> T {
+        match self.get(stripe) {
+            Some(known) => known,
+            None => {
+                self.insert(stripe, value);
+                value
+            }
+        }
+    }
+}
+
+impl<T> FromIterator<(u32, T)> for ByStripe<T> {
+    fn from_iter<I: IntoIterator<Item = (u32, T)>>(values: I) -> ByStripe<T> {
+        let mut all = ByStripe::default();
+        for (stripe, value) in values {
+            all.insert(stripe, value);
+        }
+        all
+    }
+}
+
+impl<T> IntoIterator for ByStripe<T> {
+    type Item = (u32, T);
+    type IntoIter = std::vec::IntoIter<(u32, T)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stripes_are_found_whatever_came_first() {
+        let mut all = ByStripe::default();
+        assert!(all.is_empty() && !all.has(0));
+        for stripe in [7, 0, 3] {
+            assert_eq!(all.insert(stripe, stripe * 10), None);
+        }
+        assert_eq!(all.insert(3, 31), Some(30));
+        assert_eq!((all.get(3), all.get(4)), (Some(31), None));
+        assert_eq!((all.get_or_insert(7, 1), all.get_or_insert(4, 1)), (70, 1));
+        let order: Vec<(u32, u32)> = all.iter().copied().collect();
+        assert_eq!(order, [(0, 0), (3, 31), (4, 1), (7, 70)]);
+        assert_eq!(all.into_iter().collect::<Vec<_>>(), order);
+    }
+}

@@ -1,0 +1,113 @@
+//! What names cost over the network: how many requests a mount sends to the MDT.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+
+use sateen_testkit::can_mount;
+use sateen_testkit::cluster::{Cluster, ok, run_folder, server_folder, until};
+
+use crate::{BINARY, as_program};
+
+/// As many files as are made in a test.
+const FILES: u64 = 100;
+
+/// How often each thing was counted under a parameter.
+fn counted(folder: &Path, name: &str) -> BTreeMap<String, u64> {
+    let mut lctl = as_program("lctl");
+    let text = ok(lctl.arg("--data").arg(folder).args(["get_param", "-n", name]));
+    let samples = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (name, samples) = (words.next()?, words.next()?);
+        (words.next()? == "samples").then(|| (name.to_owned(), samples.parse().unwrap()))
+    });
+    samples.collect()
+}
+
+/// What a mount has asked of the MDT while something was done. Left out is what no call waits for:
+/// closes, that the mount is there, and a sequence for the names of further files.
+fn asked(mnt: &Path, work: impl FnOnce()) -> BTreeMap<String, u64> {
+    let look = || counted(&run_folder(mnt), "mdc.*.stats");
+    let before = look();
+    work();
+    let mut after = look();
+    for (name, times) in &mut after {
+        *times -= before.get(name).copied().unwrap_or(0);
+    }
+    let unwaited = ["obd_ping", "mds_close", "mds_other"];
+    after.retain(|name, times| *times > 0 && !unwaited.contains(&name.as_str()));
+    after
+}
+
+fn only(name: &str, times: u64) -> BTreeMap<String, u64> {
+    BTreeMap::from([(name.to_owned(), times)])
+}
+
+fn create(path: &Path) {
+    drop(File::create_new(path).unwrap());
+}
+
+#[test]
+fn a_create_costs_one_round_trip() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "trips");
+    let (mds, oss) = cluster.start();
+    let (here, there) = (cluster.mount("here"), cluster.mount("there"));
+    let at_mdt = || counted(&server_folder(&cluster.path("mgt")), "mdt.*.md_stats");
+    let nothing = BTreeMap::new();
+
+    // In a directory that the mount has made it knows what there is.
+    fs::create_dir(here.join("own")).unwrap();
+    let files = |dir: &Path, kind: &str| -> Vec<_> {
+        (0..FILES).map(|number| dir.join(format!("{kind}{number}"))).collect()
+    };
+    let own = files(&here.join("own"), "file");
+    create(&here.join("own/first"));
+    let before = at_mdt();
+    let trips = asked(&here, || own.iter().for_each(|path| create(path)));
+    assert_eq!(trips, only("mds_reint_create", FILES));
+    // The server counts the same, and has opened them at once.
+    let after = at_mdt();
+    for name in ["mknod", "open"] {
+        assert_eq!(after[name] - before.get(name).unwrap_or(&0), FILES, "{name}");
+    }
+    assert_eq!(after.get("getattr"), before.get("getattr"), "nothing was looked up");
+    // So does mkdir; and what is not there is known without asking.
+    let dirs = files(&here.join("own"), "dir");
+    let trips = asked(&here, || dirs.iter().for_each(|path| fs::create_dir(path).unwrap()));
+    assert_eq!(trips, only("mds_reint_create", FILES));
+    let missing = files(&here.join("own"), "missing");
+    let absent = || missing.iter().for_each(|path| assert!(!path.exists()));
+    assert_eq!(asked(&here, absent), nothing);
+    // And what is there: its attributes came with it.
+    let present = || own.iter().for_each(|path| assert!(fs::metadata(path).unwrap().is_file()));
+    assert_eq!(asked(&here, present), nothing);
+
+    // In another's directory each name is asked for once, and then known not to be there.
+    let shared = there.join("own");
+    fs::write(shared.join("first there"), b"").unwrap();
+    let missing = files(&shared, "new");
+    let absent = || missing.iter().for_each(|path| assert!(!path.exists()));
+    assert_eq!(asked(&there, absent), only("mds_getattr_lock", FILES));
+    assert_eq!(asked(&there, absent), nothing);
+    // One that is made is not asked for again, unless nobody may have made it before (`O_EXCL`):
+    // then the kernel asks once more.
+    let (some, exclusive) = missing.split_at(missing.len() / 2);
+    let trips = asked(&there, || some.iter().for_each(|path| drop(File::create(path).unwrap())));
+    assert_eq!(trips, only("mds_reint_create", FILES / 2));
+    let trips = asked(&there, || exclusive.iter().for_each(|path| create(path)));
+    assert_eq!(trips["mds_reint_create"], FILES / 2);
+    assert!(trips.values().sum::<u64>() <= FILES, "{trips:?}");
+
+    // What is known not to be there goes with the directory's lock when another makes it.
+    let (by_here, by_there) = (here.join("own/late"), there.join("own/late"));
+    assert!(!by_there.exists());
+    assert_eq!(asked(&there, || assert!(!by_there.exists())), nothing);
+    create(&by_here);
+    assert!(by_there.exists(), "it is not believed to be missing any more");
+    fs::remove_file(&by_there).unwrap();
+    until("it is gone there, too", || !by_here.exists());
+    cluster.finish([oss, mds]);
+}
