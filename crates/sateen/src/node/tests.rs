@@ -1,6 +1,8 @@
 //! A mount whose client is thrown out: what was open is lost, and then it works again. Needs
 //! root and /dev/fuse.
 
+pub(super) mod slow_disk;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
