@@ -237,7 +237,7 @@ fn last_at(mountinfo: &[u8], path: &Path) -> Option<(u32, u32)> {
         let point = PathBuf::from(OsString::from_vec(unescape(words.nth(1)?)));
         (point == path).then_some((major.parse().ok()?, minor.parse().ok()?))
     };
-    mountinfo.split(|byte| *byte == b'\n').filter_map(parse).last()
+    mountinfo.split(|byte| *byte == b'\n').filter_map(parse).next_back()
 }
 
 /// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
