@@ -13,6 +13,12 @@ use sateen_wire::{
 
 /// Requests in flight to one OST.
 pub const OSP_QUEUE_SLOTS: u16 = 8;
+/// Of them the first, which fences and questions for space find free whatever there is to cut and
+/// to remove.
+const SLOTS_KEPT: u16 = 2;
+/// Objects that are removed by one request. Each may take a disk some time, and an OST that has not
+/// answered for long counts as away; a group commit answers many such requests.
+const DESTROYED_MAX: usize = 64;
 /// A request without an answer is sent again after this time: 2 s.
 pub const RESEND_NS: u64 = 2_000_000_000;
 /// A request that failed at the OST is tried anew after this time: 1 s.
@@ -272,7 +278,7 @@ impl Ost {
     /// What is to be sent in a slot now: something due again, or something new.
     fn next(&mut self, slot: u16, now_ns: u64) -> Option<(u64, OstRequest)> {
         let fresh = match self.slots.get(usize::from(slot))?.flight {
-            None => Some(self.take(now_ns)?),
+            None => Some(self.take(slot >= SLOTS_KEPT, now_ns)?),
             Some(_) => None,
         };
         let slot = self.slots.get_mut(usize::from(slot))?;
@@ -292,16 +298,17 @@ impl Ost {
         Some((slot.seq, slot.flight.as_ref()?.request.clone()))
     }
 
-    /// The next new request. Whatever cuts, removes or looks at objects waits until the fences
+    /// The next new request, in a slot that is for all or kept. Whatever cuts, removes or looks at objects waits until the fences
     /// asked for before are in place, or a late write could undo it.
-    fn take(&mut self, now_ns: u64) -> Option<OstRequest> {
+    fn take(&mut self, for_all: bool, now_ns: u64) -> Option<OstRequest> {
         if let Some(client) = self.fences.pop_front() {
             return Some(OstRequest::Fence { client });
         }
         let fencing = |slot: &Slot| {
             slot.flight.as_ref().is_some_and(|f| matches!(f.request, OstRequest::Fence { .. }))
         };
-        if !self.slots.iter().any(fencing)
+        if for_all
+            && !self.slots.iter().any(fencing)
             && let Some(request) = self.take_job()
         {
             return Some(request);
@@ -326,7 +333,7 @@ impl Ost {
         }
         let (first, late_writers) = self.destroys.pop_front()?;
         let mut objects = vec![first];
-        while objects.len() < OBJECTS_PER_RPC_MAX
+        while objects.len() < DESTROYED_MAX
             && let Some((object, _)) =
                 self.destroys.front().copied().filter(|next| next.1 == late_writers)
         {
@@ -422,6 +429,27 @@ mod tests {
         let asked = fence(&sent(&mut osp, 4));
         assert_eq!((asked.generation, asked.seq), (201, 1), "its slots are new");
         assert!(answer(&mut osp, &asked, ReplyBody::Empty).is_some());
+    }
+
+    /// Many large files are removed: the OST is busy with them, and still it can be asked.
+    #[test]
+    fn removals_leave_room_for_fences_and_for_questions() {
+        let mut osp = osp();
+        let connect = sent(&mut osp, 1)[0].header;
+        answer(&mut osp, &connect, connected(10, 100));
+        for oid in 0..10_000 {
+            let fid = sateen_types::Fid { oid, ..sateen_types::Fid::ROOT };
+            assert!(osp.destroy(3, ObjectId { fid, stripe: 0 }, false));
+        }
+        let begun = sent(&mut osp, 2);
+        let removed = begun.iter().filter_map(|message| match &message.body {
+            Body::Request(Request::Ost(OstRequest::Destroy { objects, .. })) => Some(objects.len()),
+            _ => None,
+        });
+        assert_eq!(removed.collect::<Vec<_>>(), [DESTROYED_MAX; 6]);
+        assert_eq!(begun.len(), 7, "it is asked for its space");
+        osp.fence(FENCED);
+        fence(&sent(&mut osp, 3));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
 use sateen_wire::{Body, Bulk, Message, Reply, Request, StatFs};
 
 use crate::op::{OPS_MAX, Op, State, Step, Work};
-use crate::order::Order;
+use crate::order::{Class, Order};
 use crate::space::Space;
 use crate::stats::{Counters, OstStats};
 use crate::writers::{RECONNECT_NS, Writers};
@@ -344,10 +344,12 @@ impl Ost {
         each.max().unwrap_or(0).max(self.dirty_rest)
     }
 
-    /// Operation `id` waits for all I/O under way for a client; whether there is any.
+    /// Operation `id` waits for all I/O under way for a client that changes objects; whether there
+    /// is any. What reads or syncs may end later: nobody is told of it, and a sync may take minutes.
     pub(crate) fn wait_for_client(&mut self, id: u64, op: &mut Op, client: ClientId) -> bool {
         for other in self.ops.values_mut() {
-            if other.client() == Some(client) && other.state == State::Io {
+            let changes = matches!(other.class, Class::Write | Class::Exclusive);
+            if changes && other.client() == Some(client) && other.state == State::Io {
                 other.followers.push(id);
                 op.blockers += 1;
             }

@@ -365,6 +365,28 @@ fn a_fence_waits_for_what_is_under_way_and_holds_for_ever() {
     }
 }
 
+/// Nor is anybody answered whose sync or read ends after the fence.
+#[test]
+fn a_fence_waits_for_no_sync_and_no_read() {
+    let mut world = World::new(1, 64 * MIB);
+    let (mut client, mut mdt) = (world.client(1), world.mdt());
+    let a = object(1, 0);
+    assert!(world.write(&mut client, a, 0, b"first").is_ok());
+    let sync = OstRequest::Sync { objects: vec![a], boot_epoch: 1 };
+    let read = OstRequest::Read { object: a, offset: 0, len: 5 };
+    let tickets = [sync, read].map(|request| world.send(&mut client, request, Bulk::None));
+    assert!(world.hold_objects() >= 2);
+    let (request, bulk) = write(a, 1, 0, b"other");
+    world.send(&mut client, request, bulk);
+    let fence = OstRequest::Fence { client: client.client };
+    let fence = world.send(&mut mdt, fence, Bulk::None);
+    assert!(!world.has(fence), "there is a write under way");
+    assert_eq!(unpack(world.wait(fence).0), Ok(OstReply::Done));
+    world.release();
+    world.settle();
+    assert!(tickets.into_iter().all(|ticket| !world.has(ticket)));
+}
+
 #[test]
 fn a_dead_object_is_not_raised_while_a_writer_of_its_time_is_left() {
     for seed in sateen_testkit::seeds(20) {

@@ -22,10 +22,10 @@ use sateen_types::{Endpoint, Timestamp};
 use sateen_wire::Message;
 
 use crate::clock::Clock;
-use crate::pool::Pool;
 use crate::reactor::{Checkpoints, Hosts, Reactor};
 use crate::router::{Receiver, Router};
-use crate::run_loop::{self, Driven, Work};
+use crate::run_loop::{self, Begun, Driven, Work};
+use crate::sleepers::Sleepers;
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock, thread_local};
 use crate::timer::Timers;
 
@@ -103,7 +103,7 @@ pub struct TargetHost<S> {
     clock: Clock,
     router: Arc<Router>,
     timers: Arc<Timers>,
-    pool: Arc<Pool>,
+    sleepers: Arc<Sleepers>,
     hosts: Arc<Hosts>,
     checkpoints: Arc<Checkpoints>,
 }
@@ -155,7 +155,7 @@ impl<S: Service + 'static> TargetHost<S> {
             clock: reactor.clock,
             router: reactor.router.clone(),
             timers: reactor.timers.clone(),
-            pool: reactor.pool.clone(),
+            sleepers: reactor.sleepers.clone(),
             hosts: reactor.hosts.clone(),
             checkpoints: reactor.checkpoints.clone(),
         });
@@ -232,7 +232,7 @@ impl<S: Service + 'static> TargetHost<S> {
         }
         if flush {
             // Nobody waits for this one, and whoever is on this thread shall not either.
-            self.pool.push(Work::Flush(self.clone()));
+            self.sleepers.push(self.me, Work::Flush(self.clone()));
         }
         delay_ns
     }
@@ -251,7 +251,7 @@ impl<S: Service + 'static> TargetHost<S> {
                     Effect::Send(message) => self.router.send(message),
                     Effect::Flush => flush = true,
                     Effect::Object { id, op } if is_slow(&op) => {
-                        run_loop::run_slow(&self.pool, Work::Object(self.clone(), id, op));
+                        self.slow(Work::Object(self.clone(), id, op));
                     }
                     Effect::Object { id, op } => {
                         delay_ns = delay_ns.max(self.object_step(id, op, &mut out));
@@ -266,8 +266,12 @@ impl<S: Service + 'static> TargetHost<S> {
         keep_outbox(out);
         keep_outbox(current);
         if flush {
-            run_loop::run_slow(&self.pool, Work::Flush(self.clone()));
+            self.slow(Work::Flush(self.clone()));
         }
+    }
+
+    fn slow(&self, work: Work) {
+        run_loop::run_slow(&self.sleepers, self.me, work);
     }
 
     fn object_step(self: &Arc<Self>, id: IoId, op: ObjectOp, out: &mut Outbox) -> u64 {
@@ -332,9 +336,17 @@ impl<S: Service + 'static> TargetHost<S> {
     }
 }
 
-/// Whether an operation sleeps in the disk below rather than in its page cache.
+/// Whether an operation sleeps in the disk below rather than in its page cache: until data is
+/// written out, or extents are freed, found or filled with zeros. (How much space there is the
+/// file system below knows by heart.)
 fn is_slow(op: &ObjectOp) -> bool {
-    matches!(op, ObjectOp::Sync { .. } | ObjectOp::Remove { .. })
+    matches!(
+        op,
+        ObjectOp::Sync { .. }
+            | ObjectOp::Remove { .. }
+            | ObjectOp::Punch { .. }
+            | ObjectOp::Allocate { .. }
+    )
 }
 
 impl<S: Service + 'static> Receiver for TargetHost<S> {
@@ -349,6 +361,10 @@ impl<S: Service + 'static> Driven for TargetHost<S> {
         self.group_commit();
     }
 
+    fn commit(self: Arc<Self>, begun: Begun) {
+        self.end_of_group_commit(begun);
+    }
+
     fn object(self: Arc<Self>, id: IoId, op: ObjectOp) {
         let mut out = take_outbox();
         let delay_ns = self.object_step(id, op, &mut out);
@@ -359,12 +375,18 @@ impl<S: Service + 'static> Driven for TargetHost<S> {
         // Others may have freed or filled the disk.
         self.look_at_space();
         self.event(Service::on_tick);
-        let mut state = lock(&self.state);
-        if state.service.store().must_wait() {
-            // Somebody may be waiting for room, and goes on with a tick.
-            self.hosts.hear();
+        let due = {
+            let mut state = lock(&self.state);
+            if state.service.store().must_wait() {
+                // Somebody may be waiting for room, and goes on with a tick.
+                self.hosts.hear();
+            }
+            !state.poisoned && !state.flushing && state.service.store().dirty()
+        };
+        if due {
+            self.slow(Work::Flush(self.clone()));
         }
-        !state.poisoned && !state.flushing && state.service.store().dirty()
+        due
     }
 
     fn checkpoint(self: Arc<Self>) {

@@ -3,8 +3,8 @@
 //!
 //! Run to completion: the thread on which a request arrives executes it, does its I/O,
 //! carries the answer back to the client in the same process and runs what the client does
-//! next. Nothing is handed to another thread unless this one is about to sleep in a disk's
-//! sync with other work behind it.
+//! next. Nothing is handed to another thread but what sleeps in a disk for long: syncs, removals,
+//! cuts and allocations of objects. A group commit is written by the thread that wants it.
 //!
 //! | part | is |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | [`Router`] | from an endpoint to whoever receives for it |
 //! | [`TargetHost`] | a service with its lock, its disk, its group commits and its checkpoints |
 //! | [`Executor`] | the client's tasks |
-//! | [`Reactor`] | the few background threads: timers, workers, checkpoints |
+//! | [`Reactor`] | the few background threads: timers, workers, checkpoints; those that sleep in disks come and go (`sleepers`) |
 //! | [`inherited`] | files that a process has open from whoever started it |
 //!
 //! Called by the `sateen` program and by tests. The simulator is another driver and uses
@@ -26,6 +26,7 @@ mod pool;
 mod reactor;
 mod router;
 pub mod run_loop;
+mod sleepers;
 mod sync;
 mod timer;
 

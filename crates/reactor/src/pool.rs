@@ -1,18 +1,17 @@
-//! Workers for what no thread of a transport should wait for: due timers, and all but one
-//! of several syncs.
+//! Workers for what comes from no transport: due timers and ticks. They sleep in no disk, or
+//! timers would come late.
 
 use std::collections::VecDeque;
 use std::io;
 
-use crate::run_loop::{self, Work};
+use crate::run_loop::{self, Sleeps, Work};
 use crate::sync::{Arc, Condvar, Mutex, PoisonError, lock, thread};
 
-/// Workers of one pool. They sleep in disks rather than compute, so there may be more of
-/// them than cores.
+/// Workers of one pool. Reading objects and indexes they may wait for a disk for a moment, so
+/// there may be more of them than cores.
 pub const POOL_THREADS: usize = 4;
 
-/// A queue of work and the threads that do it. The queue is bounded by what can be waiting
-/// for a disk: requests in flight, and one group commit per target and thread.
+/// A queue of work and the threads that do it. The queue is bounded by the timers that there are.
 #[derive(Default)]
 pub struct Pool {
     state: Mutex<State>,
@@ -56,6 +55,7 @@ impl Pool {
     }
 
     fn serve(&self) {
+        run_loop::may_sleep(Sleeps::Nothing);
         let mut state = lock(&self.state);
         loop {
             if let Some(work) = state.queue.pop_front() {

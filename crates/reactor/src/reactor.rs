@@ -3,7 +3,8 @@
 //! | threads | do |
 //! |---|---|
 //! | 1 timer | waits for the earliest timer and the next tick, and passes them on |
-//! | [`POOL_THREADS`] workers | due timers, ticks, group commits nobody waits for, syncs in parallel |
+//! | [`POOL_THREADS`] workers | due timers and ticks |
+//! | up to 64 for each target | syncs, removals, cuts and allocations of objects, and group commits nobody waits for; they come when they are needed, and go |
 //! | 1 checkpointer | writes memtables into indexes, one after the other |
 //!
 //! Everything else happens on the threads of the transports.
@@ -17,7 +18,8 @@ use crate::clock::Clock;
 use crate::executor::Executor;
 use crate::pool::{POOL_THREADS, Pool};
 use crate::router::Router;
-use crate::run_loop::{self, Driven, Work};
+use crate::run_loop::Driven;
+use crate::sleepers::Sleepers;
 use crate::sync::{
     Arc, AtomicBool, AtomicU32, Condvar, Mutex, Ordering, PoisonError, lock, thread,
 };
@@ -47,6 +49,7 @@ pub struct Reactor {
     /// Timers.
     pub timers: Arc<Timers>,
     pub(crate) pool: Arc<Pool>,
+    pub(crate) sleepers: Arc<Sleepers>,
     pub(crate) hosts: Arc<Hosts>,
     pub(crate) checkpoints: Arc<Checkpoints>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
@@ -61,9 +64,10 @@ impl Default for Reactor {
             clock,
             router: Arc::default(),
             executor: Executor::default(),
-            hosts: Arc::new(Hosts::new(timers.clone(), pool.clone())),
+            hosts: Arc::new(Hosts::new(timers.clone())),
             timers,
             pool,
+            sleepers: Arc::default(),
             checkpoints: Arc::default(),
             threads: Mutex::default(),
         }
@@ -110,6 +114,7 @@ impl Reactor {
             // A panic has been reported by the thread itself.
             let _ = thread.join();
         }
+        self.sleepers.stop();
         let gone = std::mem::take(&mut *lock(&self.hosts.all));
         drop(gone);
     }
@@ -129,7 +134,6 @@ pub(crate) struct Hosts {
     idle: AtomicBool,
     quiet_ticks: AtomicU32,
     timers: Arc<Timers>,
-    pool: Arc<Pool>,
 }
 
 impl std::fmt::Debug for Hosts {
@@ -139,7 +143,7 @@ impl std::fmt::Debug for Hosts {
 }
 
 impl Hosts {
-    fn new(timers: Arc<Timers>, pool: Arc<Pool>) -> Hosts {
+    fn new(timers: Arc<Timers>) -> Hosts {
         Hosts {
             all: Mutex::default(),
             ticking: AtomicBool::new(false),
@@ -147,7 +151,6 @@ impl Hosts {
             idle: AtomicBool::new(false),
             quiet_ticks: AtomicU32::new(0),
             timers,
-            pool,
         }
     }
 
@@ -198,9 +201,8 @@ impl Hosts {
     pub(crate) fn tick(&self) {
         for at in 0.. {
             let Some(host) = lock(&self.all).get(at).cloned() else { break };
-            if host.clone().tick() {
+            if host.tick() {
                 self.hear();
-                run_loop::run_slow(&self.pool, Work::Flush(host));
             }
         }
         self.ticking.store(false, Ordering::Release);

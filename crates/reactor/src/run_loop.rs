@@ -10,21 +10,24 @@
 //!   hold none (services run inside one, and their effects follow after their lock is free);
 //! - what a thread began it finishes, and no other thread is woken for it.
 //!
-//! Work that sleeps in a disk's sync goes into a second queue and starts when the first is
-//! empty, so that no answer waits behind it. If there is more than one such piece, all but
-//! one go to the [`Pool`], so that disks work in parallel.
+//! Work that sleeps in a disk is for the [`Sleepers`]: of this thread others want more, and what
+//! it would be kept from may be what they wait for. Only a group commit, whose frame is short, is
+//! done by the thread that asks for it. It goes into a second queue and starts when the first is
+//! empty, so that no answer waits behind it; if there is more than one, the others go to the
+//! sleepers, so that disks work in parallel. See [`Sleeps`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::task::Waker;
 
-use sateen_osd::ObjectOp;
+use sateen_osd::{Flush, ObjectOp};
 use sateen_target::IoId;
+use sateen_types::{Endpoint, ObjectId};
 use sateen_wire::Message;
 
 use crate::executor::Task;
-use crate::pool::Pool;
 use crate::router::Receiver;
+use crate::sleepers::Sleepers;
 use crate::sync::{Arc, thread_local};
 
 /// A target as the run loop sees it: what can be asked of it besides messages.
@@ -32,14 +35,37 @@ pub trait Driven: Receiver {
     /// Runs a group commit, unless one is running, which will be followed by another then.
     fn flush(self: Arc<Self>);
 
+    /// Writes a group commit that has begun.
+    fn commit(self: Arc<Self>, begun: Begun);
+
     /// Does slow object I/O.
     fn object(self: Arc<Self>, id: IoId, op: ObjectOp);
 
-    /// Time went by. Whether a group commit is due.
+    /// Time went by. Whether a group commit is due, which is asked for.
     fn tick(self: Arc<Self>) -> bool;
 
     /// Writes a checkpoint and gives the journal's space back.
     fn checkpoint(self: Arc<Self>);
+}
+
+/// A group commit that was taken from its target and is to be written.
+#[derive(Debug)]
+pub struct Begun {
+    pub(crate) flush: Flush,
+    /// To be made durable before.
+    pub(crate) objects: Vec<ObjectId>,
+}
+
+/// What a thread may sleep in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Sleeps {
+    /// Nothing: a worker, for whom timers wait.
+    Nothing,
+    /// A group commit. All threads that came from elsewhere, those of transports among them.
+    #[default]
+    Commits,
+    /// Whatever there is: one of the [`Sleepers`].
+    Anything,
 }
 
 /// One piece of work.
@@ -53,6 +79,8 @@ pub(crate) enum Work {
     Wake(Waker),
     /// A group commit. Slow.
     Flush(Arc<dyn Driven>),
+    /// What is left of a group commit. Slow.
+    Commit(Arc<dyn Driven>, Box<Begun>),
     /// Object I/O that waits for a disk. Slow.
     Object(Arc<dyn Driven>, IoId, ObjectOp),
     /// A turn of the ticker.
@@ -66,9 +94,15 @@ impl Work {
             Work::Poll(task) => task.poll(),
             Work::Wake(waker) => waker.wake(),
             Work::Flush(host) => host.flush(),
+            Work::Commit(host, begun) => host.commit(*begun),
             Work::Object(host, id, op) => host.object(id, op),
             Work::Tick(hosts) => hosts.tick(),
         }
+    }
+
+    /// Whether it is a group commit.
+    pub(crate) fn is_commit(&self) -> bool {
+        matches!(self, Work::Flush(_) | Work::Commit(..))
     }
 }
 
@@ -76,7 +110,8 @@ impl Work {
 struct RunLoop {
     draining: Cell<bool>,
     queue: RefCell<VecDeque<Work>>,
-    slow: RefCell<VecDeque<(Arc<Pool>, Work)>>,
+    slow: RefCell<VecDeque<(Arc<Sleepers>, Endpoint, Work)>>,
+    sleeps: Cell<Sleeps>,
 }
 
 thread_local! {
@@ -91,12 +126,38 @@ pub(crate) fn run(work: Work) {
     });
 }
 
-/// Queues work that waits for a disk.
-pub(crate) fn run_slow(pool: &Arc<Pool>, work: Work) {
+/// Has a target's work done that waits for a disk: by this thread, if it may, or by another.
+pub(crate) fn run_slow(sleepers: &Arc<Sleepers>, target: Endpoint, work: Work) {
     LOOP.with(|this| {
-        this.slow.borrow_mut().push_back((pool.clone(), work));
+        let may = match this.sleeps.get() {
+            Sleeps::Nothing => false,
+            Sleeps::Commits => work.is_commit(),
+            Sleeps::Anything => true,
+        };
+        if !may {
+            return sleepers.push(target, work);
+        }
+        let mut slow = this.slow.borrow_mut();
+        let same = |(_, other, work): &(_, Endpoint, Work)| {
+            *other == target && matches!(work, Work::Flush(_))
+        };
+        // A group commit that has not begun is for whoever asks by then.
+        if !matches!(work, Work::Flush(_)) || !slow.iter().any(same) {
+            slow.push_back((sleepers.clone(), target, work));
+        }
+        drop(slow);
         this.drain();
     });
+}
+
+/// Says what this thread may sleep in, from now on.
+pub(crate) fn may_sleep(sleeps: Sleeps) {
+    LOOP.with(|this| this.sleeps.set(sleeps));
+}
+
+/// What this thread may sleep in.
+pub(crate) fn sleeps() -> Sleeps {
+    LOOP.with(|this| this.sleeps.get())
 }
 
 /// Runs `body` as part of this thread's loop: what it causes is done when it has returned,
@@ -149,12 +210,12 @@ impl RunLoop {
         }
     }
 
-    /// The slow work to do here; what is behind it goes to the pool.
+    /// The slow work to do here; what is behind it goes to others.
     fn next_slow(&self) -> Option<Work> {
         let mut slow = self.slow.borrow_mut();
-        let (_, first) = slow.pop_front()?;
-        for (pool, work) in slow.drain(..) {
-            pool.push(work);
+        let (_, _, first) = slow.pop_front()?;
+        for (sleepers, target, work) in slow.drain(..) {
+            sleepers.push(target, work);
         }
         Some(first)
     }

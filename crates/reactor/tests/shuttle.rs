@@ -21,6 +21,8 @@ mod reactor;
 mod router;
 #[path = "../src/run_loop.rs"]
 mod run_loop;
+#[path = "../src/sleepers.rs"]
+mod sleepers;
 #[path = "../src/timer.rs"]
 mod timer;
 mod toy;
@@ -133,44 +135,69 @@ fn no_wish_for_durability_is_lost() {
     });
 }
 
-/// The same with a target that asks another one first, and workers that take part.
+/// The same with a target that asks another one first, whose syncs are others' work.
 #[test]
 fn targets_that_ask_each_other_come_to_an_end() {
     check(1500, || {
         let world = world(2, true, StoreLimits::default());
-        let workers = world.reactor.pool.start(2).unwrap();
         durable_changes(&world, 2, 2);
-        world.reactor.pool.stop();
-        for worker in workers {
-            worker.join().unwrap();
-        }
+        world.reactor.sleepers.stop();
         assert_eq!(world.reactor.executor.live(), 0, "a task waits for ever");
         world.reactor.stop();
     });
 }
 
-/// Several syncs at once are shared with the workers, and all are answered.
+/// Several syncs at once are all answered, and none on the thread that asked.
 #[test]
 fn syncs_in_parallel_are_all_answered() {
     check(1500, || {
         let world = world(3, false, StoreLimits::default());
-        let workers = world.reactor.pool.start(2).unwrap();
         for slot in 0..3u16 {
             for target in 0..3 {
                 let client = world.client.clone();
+                let this = sync::thread::current().id();
                 world.reactor.executor.spawn(Box::pin(async move {
                     let sync = OstRequest::Sync { objects: vec![object(1)], boot_epoch: 1 };
                     let to = Endpoint::Ost(target);
                     let reply = client.call(client.message(to, slot, 1, Request::Ost(sync))).await;
                     assert_eq!(reply.error, None);
+                    assert_ne!(sync::thread::current().id(), this);
                 }));
             }
         }
-        world.reactor.pool.stop();
-        for worker in workers {
-            worker.join().unwrap();
-        }
+        world.reactor.sleepers.stop();
         assert_eq!(world.reactor.executor.live(), 0, "a task waits for ever");
+        world.reactor.stop();
+    });
+}
+
+/// A group commit that has an object to sync first is handed over; whoever asks meanwhile is heard.
+#[test]
+fn commits_that_wait_for_objects_are_all_written() {
+    check(1500, || {
+        let world = world(1, false, StoreLimits::default());
+        let threads: Vec<_> = (0..2u16)
+            .map(|slot| {
+                let (client, executor) = (world.client.clone(), world.reactor.executor.clone());
+                sync::thread::spawn(move || {
+                    executor.spawn(Box::pin(async move {
+                        let n = u64::from(slot);
+                        let to = Endpoint::Ost(0);
+                        let write = client.message(to, slot, 1, toy::cut(n));
+                        let write = sateen_wire::Message { bulk: toy::some_data(), ..write };
+                        assert_eq!(client.call(write).await.error, None);
+                        let put = client.message(to, slot, 2, register(n));
+                        assert_eq!(client.call(put).await.error, None);
+                    }));
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        world.reactor.sleepers.stop();
+        assert_eq!(world.reactor.executor.live(), 0, "a task waits for ever");
+        assert_eq!(world.journals[0].durable.load(Ordering::SeqCst), 4);
         world.reactor.stop();
     });
 }

@@ -171,7 +171,7 @@ fn stress() {
                 object: object(n & 0xffff),
                 layout_gen: 0,
                 offset: 0,
-                grant_used: 0,
+                grant_used: u64::from(seq % 8 == 0),
             };
             let mut write = client.message(second, slot, seq, Request::Ost(write));
             write.bulk = Bulk::Data(Bytes::from_static(b"some data"));

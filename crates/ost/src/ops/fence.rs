@@ -2,8 +2,9 @@
 //!
 //! 1. Its export is closed, and the fence journaled: what it sends from now on, what it has
 //!    waiting here, and every later `Connect` is refused.
-//! 2. Its I/O that is already under way is waited for, so that nothing of it can happen after
-//!    the answer.
+//! 2. Its writes, cuts and allocations that are already under way are waited for, so that nothing
+//!    of it can happen after the answer. Its syncs and reads are not: they harm nobody, and whoever
+//!    waits for the fence would wait until a disk has written out all that the client left.
 //! 3. The answer follows when the fence is durable.
 
 use sateen_target::Fault;

@@ -195,6 +195,7 @@ pub struct World {
     index: MemoryIndex,
     frames: Vec<Vec<u8>>,
     pending: Vec<Pending>,
+    held: Vec<Pending>,
     out: Outbox,
     pub random: Random,
     pub now: Timestamp,
@@ -222,6 +223,7 @@ impl World {
             index: MemoryIndex::default(),
             frames: Vec::new(),
             pending: Vec::new(),
+            held: Vec::new(),
             out: Outbox::new(),
             random: Random::new(seed),
             now: Timestamp { mono_ns: 1, wall_ns: 1 },
@@ -363,6 +365,17 @@ impl World {
             }
         }
         self.take_effects();
+    }
+
+    /// Object I/O that is under way does not end until it is released; how many there are.
+    pub fn hold_objects(&mut self) -> usize {
+        let is_object = |pending: &mut Pending| matches!(pending, Pending::Object(..));
+        self.held.extend(self.pending.extract_if(.., is_object));
+        self.held.len()
+    }
+
+    pub fn release(&mut self) {
+        self.pending.append(&mut self.held);
     }
 
     /// Ends all object I/O and fetches, but no group commit.

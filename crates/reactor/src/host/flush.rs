@@ -1,7 +1,7 @@
 //! Group commits and checkpoints of a host.
 //!
 //! Whoever wants durability asks for a group commit. If none is being written, the asking
-//! thread writes one itself: it takes the frame under the lock, writes and syncs without it,
+//! thread writes one itself, or hands it over if objects are to be synced first: it takes the frame under the lock, writes and syncs without it,
 //! and reports under the lock again. If one is being written, the wish is noted under the
 //! same lock, and the thread that writes sees it when it reports, because it reports under
 //! that lock too: so a wish is either in the frame, or noted before the report, or made
@@ -9,11 +9,10 @@
 
 use sateen_osd::{Checkpoint, Flush};
 use sateen_target::{Outbox, Service};
-use sateen_types::ObjectId;
 use sateen_wire::StatFs;
 
 use super::{HostError, State, TargetHost, take_outbox};
-use crate::run_loop::{self, Work};
+use crate::run_loop::{self, Begun, Sleeps, Work};
 use crate::sync::{Arc, MutexGuard, Ordering, PoisonError, lock};
 
 /// Journal bytes since the last checkpoint that bring on the next, even if the memtable is
@@ -32,7 +31,15 @@ pub(super) const PENDING_BYTES_SOON: usize = 1 << 20;
 impl<S: Service + 'static> TargetHost<S> {
     /// Writes a group commit, unless there is nothing to write or another thread is at it.
     pub(super) fn group_commit(self: &Arc<Self>) {
-        let Some((flush, objects)) = self.begin_group_commit() else { return };
+        let Some(begun) = self.begin_group_commit() else { return };
+        if begun.objects.is_empty() || run_loop::sleeps() == Sleeps::Anything {
+            return self.end_of_group_commit(begun);
+        }
+        // Of an object that was cut all that is left may have to be written out.
+        self.sleepers.push(self.me, Work::Commit(self.clone(), Box::new(begun)));
+    }
+
+    pub(super) fn end_of_group_commit(self: &Arc<Self>, Begun { flush, objects }: Begun) {
         let mut out = take_outbox();
         match self.write_group_commit(&flush, &objects) {
             Ok(()) => {
@@ -43,7 +50,7 @@ impl<S: Service + 'static> TargetHost<S> {
                 if again {
                     // Behind the answers that this thread is about to carry home. Whoever
                     // asks in the meantime finds nobody writing and does it.
-                    run_loop::run_slow(&self.pool, Work::Flush(self.clone()));
+                    self.slow(Work::Flush(self.clone()));
                 }
             }
             Err((doing, error)) => {
@@ -53,7 +60,7 @@ impl<S: Service + 'static> TargetHost<S> {
         }
     }
 
-    fn begin_group_commit(&self) -> Option<(Flush, Vec<ObjectId>)> {
+    fn begin_group_commit(&self) -> Option<Begun> {
         let mut state = lock(&self.state);
         if state.poisoned {
             return None;
@@ -68,13 +75,13 @@ impl<S: Service + 'static> TargetHost<S> {
         state.flush_again = state.service.store().transno() > flush.upto;
         let objects = state.service.sync_before_flush();
         state.flushing = true;
-        Some((flush, objects))
+        Some(Begun { flush, objects })
     }
 
     fn write_group_commit(
         &self,
         flush: &Flush,
-        objects: &[ObjectId],
+        objects: &[sateen_types::ObjectId],
     ) -> Result<(), (&'static str, std::io::Error)> {
         if let (Some(store), false) = (&self.objects, objects.is_empty()) {
             store.sync(objects).map_err(|error| ("syncing objects", error.0))?;

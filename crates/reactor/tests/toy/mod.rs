@@ -33,13 +33,14 @@ pub fn object(n: u64) -> ObjectId {
 }
 
 /// `Register` puts a key durably, `GetConfig` reads the key named by the trace id, `Write`
-/// writes an object, `Sync` makes objects and everything before it durable. With a peer,
+/// writes an object (with a grant: one that is to be synced before the journal says so), `Sync` makes objects and everything before it durable. With a peer,
 /// `Register` first syncs at the peer.
 pub struct Toy {
     pub core: Core,
     pub peer: Option<Endpoint>,
     pub busy: Arc<AtomicUsize>,
     pub ticks: u64,
+    cut: Vec<ObjectId>,
     io: BTreeMap<IoId, Message>,
     next_io: u64,
     at_peer: BTreeMap<u64, Message>,
@@ -58,6 +59,7 @@ impl Toy {
             peer,
             busy: Arc::default(),
             ticks: 0,
+            cut: Vec::new(),
             io: BTreeMap::new(),
             next_io: 1,
             at_peer: BTreeMap::new(),
@@ -146,6 +148,10 @@ impl Service for Toy {
         &mut self.core.store
     }
 
+    fn sync_before_flush(&mut self) -> Vec<ObjectId> {
+        std::mem::take(&mut self.cut)
+    }
+
     fn on_message(&mut self, _now: Timestamp, message: Message, out: &mut Outbox) {
         self.alone(|this| {
             if let Body::Reply(_) = message.body {
@@ -170,7 +176,10 @@ impl Service for Toy {
                 return;
             }
             match &message.body {
-                Body::Request(Request::Ost(OstRequest::Write { .. })) => {
+                Body::Request(Request::Ost(OstRequest::Write { object, grant_used, .. })) => {
+                    if *grant_used > 0 {
+                        this.cut.push(*object);
+                    }
                     let mut batch = Batch::new();
                     batch.put(&key(message.header.trace), &message.header.seq);
                     let transno = this.core.commit(&batch);
@@ -299,6 +308,16 @@ pub fn register(n: u64) -> Request {
     let nids = sateen_types::Nid::Lo.into();
     let info = TargetInfo { target: Endpoint::Ost(0), nids, inactive: false };
     Request::Mgs(MgsRequest::Register { info, uuid: n })
+}
+
+/// A write of [`some_data`] whose object is to be synced before the next frame.
+pub fn cut(n: u64) -> Request {
+    let object = object(n);
+    Request::Ost(OstRequest::Write { object, layout_gen: 0, offset: 0, grant_used: 1 })
+}
+
+pub fn some_data() -> Bulk {
+    Bulk::Data(bytes::Bytes::from_static(b"some data"))
 }
 
 /// The answers a client waits for, by (target, slot).

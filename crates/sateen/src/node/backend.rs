@@ -174,6 +174,8 @@ pub(crate) fn open(target: &Target, options: ObjectOptions) -> Outcome<Opened> {
         }
         _ => None,
     };
+    #[cfg(test)]
+    let objects = objects.map(|objects| super::tests::slow_disk::over(path, objects));
     let journal_bytes = journal.bytes_used();
     let (index, journal) = (Arc::new(index), Box::new(journal));
     Ok(Opened { store, index, journal, journal_bytes, objects, folder })

@@ -1,6 +1,8 @@
 //! A mount whose client is thrown out: what was open is lost, and then it works again. Needs
 //! root and /dev/fuse.
 
+pub(super) mod slow_disk;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -19,6 +21,29 @@ const LIMIT_NS: u64 = 1_000_000_000;
 
 fn is_eio<T>(result: std::io::Result<T>) -> bool {
     result.is_err_and(|error| error.raw_os_error() == Some(5))
+}
+
+/// Whoever tries again and again leaves no clients behind.
+#[test]
+fn a_mount_that_fails_says_goodbye() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("failed");
+    let data = DataDir::at(&scratch.path().join("data")).unwrap();
+    let lock = data.open().unwrap();
+    let targets = targets::open_or_make(&data, Some(1), Some(1)).unwrap();
+    let embedded = Node::embedded_with(&targets, LIMIT_NS).unwrap();
+    let exports = || {
+        let all = embedded.devices().params();
+        let counts = all.iter().filter(|param| param.name.ends_with("/num_exports"));
+        counts.map(|param| (param.name.clone(), param.value())).collect::<Vec<_>>()
+    };
+    let before = exports();
+    assert!(embedded.mount(&scratch.path().join("absent"), How::new(false)).is_err());
+    assert_eq!(exports(), before);
+    embedded.close().unwrap();
+    drop(lock);
 }
 
 #[test]

@@ -1,0 +1,167 @@
+//! Threads that may sleep in a disk, so that no thread of a transport does.
+//!
+//! A sync writes out whatever of its objects is still in memory, which can take minutes. On the
+//! thread that brought the request everything else of that connection would wait for it: writes,
+//! and with them the locks that others want back; behind FUSE all requests from a processor. So
+//! what sleeps is done here. A piece that finds nobody free gets a thread of its own; a target
+//! whose disk hangs has [`PER_TARGET_MAX`] of them at most, and takes none from the others.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::time::Duration;
+
+use sateen_types::Endpoint;
+
+use crate::run_loop::{self, Sleeps, Work};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock, thread};
+
+/// Pieces of one target under way at most: disks are as quick with so many as with more. Group
+/// commits do not wait for others of them to end.
+pub(crate) const PER_TARGET_MAX: usize = 64;
+/// Threads that stay for a while though there is nothing to do.
+const KEPT: usize = 4;
+/// For so long.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// The threads and what they are to do.
+#[derive(Default)]
+pub(crate) struct Sleepers {
+    state: Mutex<State>,
+    /// There is something to do, or nothing ever again.
+    came: Condvar,
+    /// A thread has ended.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// To be done by the next free thread.
+    ready: VecDeque<(Endpoint, Work)>,
+    targets: BTreeMap<Endpoint, Line>,
+    threads: usize,
+    /// Those of them that wait for work, or have not noticed yet that there is some.
+    free: usize,
+    stopped: bool,
+}
+
+/// One target's pieces.
+#[derive(Default)]
+struct Line {
+    /// Ready or under way.
+    running: usize,
+    /// Beyond [`PER_TARGET_MAX`].
+    waiting: VecDeque<Work>,
+}
+
+impl std::fmt::Debug for Sleepers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = lock(&self.state);
+        let (threads, ready) = (state.threads, state.ready.len());
+        f.debug_struct("Sleepers").field("threads", &threads).field("ready", &ready).finish()
+    }
+}
+
+impl Sleepers {
+    /// Has a target's piece of work done. It is done here if no thread can be had at all.
+    pub(crate) fn push(self: &Arc<Sleepers>, target: Endpoint, work: Work) {
+        let mut state = lock(&self.state);
+        let line = state.targets.entry(target).or_default();
+        if line.running >= PER_TARGET_MAX && !work.is_commit() {
+            line.waiting.push_back(work);
+            return;
+        }
+        line.running += 1;
+        state.ready.push_back((target, work));
+        // Those that are ready are for who is free, and for threads that were just started.
+        if state.free >= state.ready.len() {
+            drop(state);
+            return self.came.notify_one();
+        }
+        state.threads += 1;
+        state.free += 1;
+        drop(state);
+        if let Err(error) = self.spawn() {
+            tracing::warn!(%error, "no further thread to wait for disks with");
+            self.not_started();
+        }
+    }
+
+    fn spawn(self: &Arc<Sleepers>) -> io::Result<()> {
+        let this = self.clone();
+        thread::Builder::new().name("disk".to_owned()).spawn(move || this.serve()).map(drop)
+    }
+
+    /// What was for that thread waits for another, or is done by this one if there is none.
+    fn not_started(&self) {
+        let mut state = lock(&self.state);
+        state.threads -= 1;
+        state.free -= 1;
+        while state.threads == 0
+            && let Some((target, work)) = state.ready.pop_front()
+        {
+            drop(state);
+            run_loop::run(work);
+            state = lock(&self.state);
+            state.done(target);
+        }
+        drop(state);
+        self.ended.notify_all();
+    }
+
+    /// Ends the threads once there is nothing to do, and waits for that.
+    pub(crate) fn stop(&self) {
+        let mut state = lock(&self.state);
+        state.stopped = true;
+        self.came.notify_all();
+        while state.threads > 0 {
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// One of the threads, which was counted as free.
+    fn serve(&self) {
+        run_loop::may_sleep(Sleeps::Anything);
+        let mut state = lock(&self.state);
+        loop {
+            state.free -= 1;
+            let mut idle = false;
+            while let Some((target, work)) = state.ready.pop_front() {
+                drop(state);
+                run_loop::run(work);
+                state = lock(&self.state);
+                state.done(target);
+                // A burst leaves no threads behind.
+                idle = state.free >= KEPT;
+            }
+            if state.stopped || idle {
+                break;
+            }
+            state.free += 1;
+            let timed_out;
+            (state, timed_out) = self.wait(state);
+            if timed_out && state.ready.is_empty() {
+                state.free -= 1;
+                break;
+            }
+        }
+        state.threads -= 1;
+        drop(state);
+        self.ended.notify_all();
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
+        let waited = self.came.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+        (waited.0, waited.1.timed_out())
+    }
+}
+
+impl State {
+    /// A piece is done; the target's next may begin.
+    fn done(&mut self, target: Endpoint) {
+        let Some(line) = self.targets.get_mut(&target) else { return };
+        match line.waiting.pop_front() {
+            Some(next) => self.ready.push_back((target, next)),
+            None => line.running -= 1,
+        }
+    }
+}

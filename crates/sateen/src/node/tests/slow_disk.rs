@@ -1,0 +1,190 @@
+//! A disk on which syncs take long: whoever does not wait for them goes on. Needs root and
+//! /dev/fuse.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use sateen_fuse::UnmountMode;
+use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
+use sateen_testkit::can_mount;
+use sateen_types::{Falloc, Fid, Nid, ObjectId, Seq};
+use sateen_wire::StatFs;
+
+use crate::data_dir::DataDir;
+use crate::node::{How, Node, Source};
+use crate::targets;
+use crate::testing::Scratch;
+
+/// What is at once on a busy machine, far below what keeps a lock too long.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Slow disks, by the folder of the target.
+static SLOW: Mutex<BTreeMap<PathBuf, Arc<Gate>>> = Mutex::new(BTreeMap::new());
+
+/// Syncs wait in front of it while it is closed.
+#[derive(Default)]
+struct Gate {
+    /// Whether it is closed, and how many wait.
+    state: Mutex<(bool, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn set(&self, closed: bool) {
+        self.state.lock().unwrap().0 = closed;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.1 += 1;
+        self.changed.notify_all();
+        state = self.changed.wait_while(state, |state| state.0).unwrap();
+        state.1 -= 1;
+    }
+
+    /// Waits until so many wait.
+    fn wait_for(&self, waiting: usize) {
+        let state = self.state.lock().unwrap();
+        let fewer = |state: &mut (bool, usize)| state.1 < waiting;
+        let (_state, late) = self.changed.wait_timeout_while(state, 3 * SOON, fewer).unwrap();
+        assert!(!late.timed_out(), "the sync never reached the disk");
+    }
+}
+
+/// The objects of the target in this folder as the test wants them.
+pub(crate) fn over(target: &Path, objects: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
+    match SLOW.lock().unwrap().get(target) {
+        Some(gate) => Arc::new(Slow { below: objects, gate: gate.clone() }),
+        None => objects,
+    }
+}
+
+struct Slow {
+    below: Arc<dyn ObjectStore>,
+    gate: Arc<Gate>,
+}
+
+type Result<T> = std::result::Result<T, ObjectError>;
+
+impl ObjectStore for Slow {
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize> {
+        self.below.write(object, offset, data)
+    }
+    fn read(&self, o: ObjectId, offset: u64, len: usize, into: &mut BytesMut) -> Result<usize> {
+        self.below.read(o, offset, len, into)
+    }
+    fn punch(&self, object: ObjectId, size: u64) -> Result<()> {
+        self.below.punch(object, size)
+    }
+    fn allocate(&self, o: ObjectId, range: (u64, u64), how: Falloc, keep: bool) -> Result<()> {
+        self.below.allocate(o, range, how, keep)
+    }
+    fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Result<Option<u64>> {
+        self.below.seek(object, offset, hole)
+    }
+    fn remove(&self, object: ObjectId) -> Result<()> {
+        self.below.remove(object)
+    }
+    fn sync(&self, objects: &[ObjectId]) -> Result<()> {
+        self.gate.pass();
+        self.below.sync(objects)
+    }
+    fn stat(&self, objects: &[ObjectId]) -> Result<Vec<ObjectStat>> {
+        self.below.stat(objects)
+    }
+    fn list(&self, seq: Seq, from_oid: u32, count: usize) -> Result<Vec<ObjectStat>> {
+        self.below.list(seq, from_oid, count)
+    }
+    fn list_file(&self, fid: Fid) -> Result<Vec<ObjectStat>> {
+        self.below.list_file(fid)
+    }
+    fn sequences(&self) -> Result<Vec<Seq>> {
+        self.below.sequences()
+    }
+    fn statfs(&self) -> Result<StatFs> {
+        self.below.statfs()
+    }
+}
+
+/// A NID on this host that nobody listens on.
+fn nid() -> Nid {
+    let addr = Ipv4Addr::LOCALHOST;
+    let port = TcpListener::bind((addr, 0)).unwrap().local_addr().unwrap().port();
+    Nid::Tcp { addr, port, net: 0 }
+}
+
+/// One program's sync takes very long. Another of the same mount goes on writing another file, by
+/// the same connection, and gives it up when another mount wants it: nobody is thrown out.
+#[test]
+fn a_sync_that_takes_long_keeps_nobody_else_waiting() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("slow");
+    let data = DataDir::at(&scratch.path().join("data")).unwrap();
+    let lock = data.open().unwrap();
+    let targets = targets::open_or_make(&data, Some(1), Some(1)).unwrap();
+    let gate = Arc::new(Gate::default());
+    let (osts, others): (Vec<_>, Vec<_>) =
+        targets.into_iter().partition(|target| target.ost_index().is_some());
+    SLOW.lock().unwrap().insert(osts[0].path.clone(), gate.clone());
+    // The servers are hosts of their own, each with its connections.
+    let stop = Arc::new(AtomicBool::new(false));
+    let mgs = nid();
+    let meta = Node::serve(others, Vec::new(), &[mgs], &stop).unwrap();
+    let ost = Node::serve(osts, vec![mgs], &[nid()], &stop).unwrap();
+    meta.devices().set("mdt.*.ldlm_timeout", "3");
+    let [a, b] = ["a", "b"].map(|name| {
+        let point = scratch.path().join(name);
+        fs::create_dir(&point).unwrap();
+        let node = Node::remote(&[mgs], "sateen", Source::all("sateen")).unwrap();
+        let mounted = node.mount(&point, How::new(false)).unwrap();
+        (node, mounted, point)
+    });
+
+    let mut synced = File::create(a.2.join("synced")).unwrap();
+    synced.write_all(b"to be made durable").unwrap();
+    let log = File::create(a.2.join("log")).unwrap();
+    log.write_all_at(b"first", 0).unwrap();
+    gate.set(true);
+    let syncing = std::thread::spawn(move || synced.sync_all());
+    gate.wait_for(1);
+    let (sender, receiver) = channel();
+    let seen = b.2.join("log");
+    let others = std::thread::spawn(move || {
+        let told = |what: &str| sender.send(what.to_owned()).unwrap();
+        log.write_all_at(b"while it syncs", 0).unwrap();
+        told("written");
+        let read = fs::read(&seen).unwrap();
+        told(&String::from_utf8(read).unwrap());
+        log.write_all_at(b"AFTER", 0).unwrap();
+        told("written");
+        log
+    });
+    let heard: Vec<_> = (0..3).map_while(|_| receiver.recv_timeout(SOON).ok()).collect();
+    gate.set(false);
+    assert_eq!(heard, ["written", "while it syncs", "written"]);
+    syncing.join().unwrap().unwrap();
+    others.join().unwrap().sync_all().unwrap();
+    assert_eq!(fs::read(b.2.join("log")).unwrap(), b"AFTER it syncs");
+
+    for (node, mounted, _) in [a, b] {
+        mounted.session.unmount(UnmountMode::Clean).unwrap();
+        mounted.session.join_timeout(SOON).unwrap();
+        mounted.leave();
+        node.close().unwrap();
+    }
+    ost.close().unwrap();
+    meta.close().unwrap();
+    drop(lock);
+}
