@@ -89,8 +89,7 @@ fn folders_of_long_ago_are_removed() {
     };
     let folder = |point: &Path| run.join(run_folder(point).file_name().unwrap());
     let gone = |folder: &Path| until("its process has ended", || !is_held(folder));
-    let [ended, recent, foreign, killed] =
-        ["ended", "recent", "foreign", "killed"].map(&mut mount);
+    let [ended, recent, foreign, killed] = ["ended", "recent", "foreign", "killed"].map(&mut mount);
     let lives = mount("lives");
     for point in [&ended, &recent, &foreign] {
         ok(Command::new("umount").arg(point));
