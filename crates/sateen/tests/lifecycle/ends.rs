@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
 
 use crate::again::is_mounted;
-use crate::{Fs, kill, umount};
+use crate::{Fs, kill};
 
 /// Enough to be made durable that an end takes its time.
 fn work(fs_: &Fs) {
@@ -32,7 +32,8 @@ fn umount_may_come_first() {
             work(&fs_);
             let pid = fs_.status()["pid"].clone();
             kill(&pid, Signal::STOP);
-            umount(&fs_.mnt());
+            // The program umount may look at the mount, and wait.
+            rustix::mount::unmount(fs_.mnt(), rustix::mount::UnmountFlags::NOFOLLOW).unwrap();
             let mut command = Command::new(env!("CARGO_BIN_EXE_sateen"));
             let command = command.arg(next).arg("--data").arg(&fs_.data);
             let command = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
