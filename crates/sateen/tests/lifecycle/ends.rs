@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
 
 use crate::again::is_mounted;
-use crate::{Fs, umount};
+use crate::{Fs, kill};
 
 /// Enough to be made durable that an end takes its time.
 fn work(fs_: &Fs) {
@@ -19,24 +19,35 @@ fn work(fs_: &Fs) {
     (0..500).for_each(|n| fs::write(dir.join(format!("f{n}")), b"file").unwrap());
 }
 
+/// `umount` is done before the process behind the mount has even heard of it.
 #[test]
 fn umount_may_come_first() {
     if !can_mount() {
         return;
     }
     let fs_ = Fs::new("umount-first");
-    for round in 0..3 {
-        fs_.ok(&["up", "--osts", "1"]);
-        work(&fs_);
-        umount(&fs_.mnt());
-        let said = fs_.ok(&["down"]);
-        assert!(said.contains("stopped") || said.contains("not running"), "{round}: {said}");
-        fs_.ok(&["up"]);
-        work(&fs_);
-        umount(&fs_.mnt());
-        fs_.ok(&["up"]);
-        assert_eq!(fs::read(fs_.mnt().join("dir/f7")).unwrap(), b"file");
-        fs_.ok(&["down"]);
+    fs_.ok(&["up", "--osts", "1"]);
+    for round in 0..4 {
+        for next in ["down", "up"] {
+            work(&fs_);
+            let pid = fs_.status()["pid"].clone();
+            kill(&pid, Signal::STOP);
+            // The program umount may look at the mount, and wait.
+            rustix::mount::unmount(fs_.mnt(), rustix::mount::UnmountFlags::NOFOLLOW).unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_sateen"));
+            let command = command.arg(next).arg("--data").arg(&fs_.data);
+            let command = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+            kill(&pid, Signal::CONT);
+            let output = command.wait_with_output().unwrap();
+            let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+            assert!(output.status.success(), "{round}: {next}: {said:?}");
+            if next == "down" {
+                assert!(said[0].starts_with("stopped"), "{round}: {said:?}");
+                fs_.ok(&["up"]);
+            }
+            assert_eq!(fs::read(fs_.mnt().join("dir/f7")).unwrap(), b"file");
+        }
     }
 }
 
