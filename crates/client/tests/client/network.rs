@@ -716,6 +716,38 @@ fn a_file_is_emptied_though_the_lock_came_after_all_slots_were_taken() {
     assert!(matches!(request, MdtRequest::Open { flags, .. } if flags.truncate), "{request:?}");
 }
 
+/// A lock that nobody needs any more goes back, also if who asked for it went before it came.
+#[test]
+fn a_lock_that_nobody_waited_for_goes_back() {
+    let rig = Rig::with_osts(1);
+    for dropped in [false, true] {
+        let handle = open_unlocked(&rig);
+        let (patience, client) = (Arc::new(Patience::default()), rig.client.clone());
+        let read = async move { client.read(handle, 0, 10, bytes::BytesMut::new()).await };
+        let mut reading = Some(rig.start(patience.clone().run(read)));
+        let (asked, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::Enqueue { .. }), "{request:?}");
+        if dropped {
+            reading = None;
+        } else {
+            patience.end();
+        }
+        if let Some(reading) = &mut reading {
+            assert_eq!(rig.poll(reading), Some(Err(Errno::EINTR)));
+        }
+        let client = rig.client.clone();
+        let mut closing = rig.start(async move { client.close(handle).await });
+        rig.answer(&rig.take(), reply(MdtReply::Done, &[]));
+        assert_eq!(rig.poll(&mut closing), Some(Ok(())));
+        let lock = grant(3, LockMode::Pr, sateen_wire::Ibits::DATA);
+        rig.answer(&asked, reply(MdtReply::Inode { attr: attr(0, 0) }, &[lock]));
+        let (cancel, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::Cancel { .. }), "{request:?}");
+        rig.answer(&cancel, reply(MdtReply::Done, &[]));
+        assert_eq!(rig.client.census().locks, 0);
+    }
+}
+
 /// A program that is gone takes no lock from others, and leaves nothing that waits for a slot.
 #[test]
 fn a_lock_is_not_asked_for_when_nobody_waits_for_it_any_more() {
