@@ -13,6 +13,8 @@ use crate::sync::{Waiters, lock};
 /// With fewer FIDs left than these the next sequence is asked for: at 50 000 creates a second
 /// there is a third of a second for the answer.
 const LEFT_MIN: u32 = 1 << 14;
+/// If it is refused it is asked for again after so many: who is refused now may be for long.
+const REFUSED_PAUSE: u32 = 1 << 10;
 
 #[derive(Debug, Default)]
 struct State {
@@ -20,6 +22,8 @@ struct State {
     next: u32,
     /// The sequence after that.
     spare: Option<Seq>,
+    /// It is not asked for before this FID of the sequence in use.
+    pause: u32,
     asking: bool,
     /// How often everything was forgotten: a sequence asked for before is not ours any more.
     life: u64,
@@ -52,7 +56,7 @@ impl Fids {
                 if s.next > SEQ_OBJECTS_MAX
                     && let Some(spare) = s.spare.take()
                 {
-                    (s.seq, s.next) = (Some(spare), 1);
+                    (s.seq, s.next, s.pause) = (Some(spare), 1, 0);
                 }
                 if let Some(seq) = s.seq
                     && s.next <= SEQ_OBJECTS_MAX
@@ -60,7 +64,7 @@ impl Fids {
                     let fid = Fid::new(seq, s.next);
                     s.next += 1;
                     let enough = SEQ_OBJECTS_MAX - fid.oid >= LEFT_MIN;
-                    if enough || s.asking || s.spare.is_some() {
+                    if enough || s.asking || s.spare.is_some() || fid.oid < s.pause {
                         return Some(Draw::Fid(fid));
                     }
                     s.asking = true;
@@ -76,17 +80,18 @@ impl Fids {
         .await
     }
 
-    /// What the MDT answered; `None` if it failed, and the next one asks again.
+    /// What the MDT answered; `None` if it failed: the next one who needs it, or a later one ahead
+    /// of need, asks again.
     pub(crate) fn refill(&self, life: u64, seq: Option<Seq>) {
         let woken = {
             let mut state = lock(&self.state);
             state.asking = false;
-            if seq.is_some() && life == state.life {
-                if state.seq.is_some() && state.next <= SEQ_OBJECTS_MAX {
-                    state.spare = seq;
-                } else {
-                    (state.seq, state.next) = (seq, 1);
-                }
+            let is_left = state.seq.is_some() && state.next <= SEQ_OBJECTS_MAX;
+            match seq {
+                _ if life != state.life => {}
+                None => state.pause = state.next.saturating_add(REFUSED_PAUSE),
+                Some(_) if is_left => state.spare = seq,
+                Some(_) => (state.seq, state.next, state.pause) = (seq, 1, 0),
             }
             state.waiters.take()
         };
@@ -157,7 +162,22 @@ mod tests {
         first(&fids, 7);
         let life = draw_to_last(&fids, 7);
         fids.refill(life, None);
-        assert!(matches!(draw(&fids), Draw::Last(..)));
+        for _ in 0..REFUSED_PAUSE {
+            assert!(matches!(draw(&fids), Draw::Fid(_)), "not by everybody");
+        }
+        let Draw::Last(_, life) = draw(&fids) else { panic!("it may be granted now") };
+        fids.refill(life, None);
+        // Whoever needs it asks at once, and of the next one nobody is kept from asking.
+        let needed = (0..LEFT_MIN).find_map(|_| match draw(&fids) {
+            Draw::Ask(life) => Some(life),
+            Draw::Last(_, life) => {
+                fids.refill(life, None);
+                None
+            }
+            Draw::Fid(_) => None,
+        });
+        fids.refill(needed.unwrap(), Some(Seq(8)));
+        draw_to_last(&fids, 8);
     }
 
     #[test]

@@ -435,6 +435,12 @@ impl Import {
         Ok(())
     }
 
+    /// Has those look who wait for a slot: one that others have not may be theirs now.
+    pub(crate) fn look_for_slots(&self) {
+        let line = lock(&self.state).line.take();
+        line.wake();
+    }
+
     /// Of the connection.
     pub(crate) fn generation(&self) -> u32 {
         lock(&self.state).generation

@@ -352,14 +352,19 @@ impl Client {
         let patience = Arc::<Patience>::default();
         self.port.spawn(Box::pin(patience.clone().run(async move {
             let answer = client.enqueue_data(&inode, access).await;
-            {
+            let unwanted = {
                 let mut asked = lock(&asked);
-                if matches!(*asked, Asked::Waiting) {
-                    *asked = Asked::Answered(answer);
+                match *asked {
+                    Asked::Waiting => {
+                        *asked = Asked::Answered(answer);
+                        None
+                    }
+                    _ => Some(answer),
                 }
-            }
+            };
             inode.update(|_| ());
-            // Who asked may have let go of it before.
+            // Who asked may have let go of it before: then nobody has it in use any more.
+            drop((unwanted, asked));
             client.retire(inode);
         })));
         Asking(patience)

@@ -375,6 +375,7 @@ impl Client {
         let mut tries = 0;
         loop {
             self.wait_to_ask_again(&mut tries).await?;
+            let era = self.era();
             let known = lock(&inode.state).size_known;
             if known || !attr.size_stale {
                 return Ok((attr, stamp));
@@ -391,7 +392,13 @@ impl Client {
             let fid = inode.fid;
             let version = attr.version;
             let tell = MdtRequest::ReportSize { fid, report, glimpsed: true, version };
-            self.mdt(fid, tell).await?;
+            let told = self.mdt_in(era, fid, tell).await;
+            if told.is_err() && self.era() != era {
+                // An MDT that has restarted may have given the number to another change.
+                (attr, stamp) = self.fetch_attr(fid).await?;
+                continue;
+            }
+            told?;
             let settled = Attr { size, blocks, size_stale: false, ..attr };
             {
                 // A writer's own glimpse stands, though the mark does until its last close.

@@ -94,6 +94,14 @@ impl Client {
         self.mdt_call(fid, request, WAITED_FOR, true, None).await.map_err(|(errno, _)| errno)
     }
 
+    /// A lock on this file is in use, and others may have to wait for it: who waits for a slot at
+    /// its MDT looks whether that gives him one.
+    pub(crate) fn look_for_slots(&self, fid: Fid) {
+        if let Ok(import) = self.import_of(fid) {
+            import.look_for_slots();
+        }
+    }
+
     async fn mdt_call(
         &self,
         fid: Fid,

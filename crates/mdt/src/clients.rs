@@ -62,6 +62,11 @@ impl Clients {
         self.fencing.is_empty()
     }
 
+    /// Whether one of these OSTs has a client to refuse, also one that nobody waits for any more.
+    pub(crate) fn owes(&self, any: impl Fn(u32) -> bool) -> bool {
+        self.owed.values().flatten().any(|ost| any(*ost))
+    }
+
     /// Whether a client may open a file under this name.
     pub(crate) fn may_open(&self, client: ClientId, id: OpenId) -> Result<(), Errno> {
         let Some(client) = self.all.get(&client) else { return Ok(()) };

@@ -13,8 +13,11 @@ use sateen_wire::{
 
 /// Requests in flight to one OST.
 pub const OSP_QUEUE_SLOTS: u16 = 8;
-/// Of them the first, which fences and questions for space find free whatever there is to cut and
-/// to remove.
+/// One of the slots, for the question for its space alone. An OST that has stopped keeps what it
+/// refuses in its slot for good: with all of them full nobody would hear that it has.
+const STATFS_SLOT: u16 = 0;
+/// Behind the first so many slots are those for everything; the one between is for fences, which
+/// find it free whatever there is to cut and to remove.
 const SLOTS_KEPT: u16 = 2;
 /// Objects that are removed by one request. Each may take a disk some time, and an OST that has not
 /// answered for long counts as away; a group commit answers many such requests.
@@ -278,7 +281,8 @@ impl Ost {
     /// What is to be sent in a slot now: something due again, or something new.
     fn next(&mut self, slot: u16, now_ns: u64) -> Option<(u64, OstRequest)> {
         let fresh = match self.slots.get(usize::from(slot))?.flight {
-            None => Some(self.take(slot >= SLOTS_KEPT, now_ns)?),
+            None if slot == STATFS_SLOT => Some(self.take_statfs(now_ns)?),
+            None => Some(self.take(slot >= SLOTS_KEPT)?),
             Some(_) => None,
         };
         let slot = self.slots.get_mut(usize::from(slot))?;
@@ -298,26 +302,26 @@ impl Ost {
         Some((slot.seq, slot.flight.as_ref()?.request.clone()))
     }
 
-    /// The next new request, in a slot that is for all or kept. Whatever cuts, removes or looks at objects waits until the fences
-    /// asked for before are in place, or a late write could undo it.
-    fn take(&mut self, for_all: bool, now_ns: u64) -> Option<OstRequest> {
+    /// The next new request, in a slot that is for all or kept for fences. Whatever cuts, removes or
+    /// looks at objects waits until the fences asked for before are in place, or a late write could
+    /// undo it.
+    fn take(&mut self, for_all: bool) -> Option<OstRequest> {
         if let Some(client) = self.fences.pop_front() {
             return Some(OstRequest::Fence { client });
         }
         let fencing = |slot: &Slot| {
             slot.flight.as_ref().is_some_and(|f| matches!(f.request, OstRequest::Fence { .. }))
         };
-        if for_all
-            && !self.slots.iter().any(fencing)
-            && let Some(request) = self.take_job()
-        {
-            return Some(request);
+        if !for_all || self.slots.iter().any(fencing) { None } else { self.take_job() }
+    }
+
+    /// The question for its space, if it is time.
+    fn take_statfs(&mut self, now_ns: u64) -> Option<OstRequest> {
+        if self.statfs_ns.is_some_and(|asked| now_ns - asked < STATFS_NS) {
+            return None;
         }
-        if self.statfs_ns.is_none_or(|asked| now_ns - asked >= STATFS_NS) {
-            self.statfs_ns = Some(now_ns);
-            return Some(OstRequest::StatFs);
-        }
-        None
+        self.statfs_ns = Some(now_ns);
+        Some(OstRequest::StatFs)
     }
 
     fn take_job(&mut self) -> Option<OstRequest> {
@@ -478,6 +482,28 @@ mod tests {
         let again = sent(&mut osp, RETRY_NS + 1);
         answer(&mut osp, &fence(&again), ReplyBody::Empty);
         assert_eq!(health(&osp), Some((3, (false, false))));
+    }
+
+    #[test]
+    fn one_that_refuses_more_than_it_has_slots_for_has_failed() {
+        let mut osp = osp();
+        let connect = sent(&mut osp, 1)[0].header;
+        answer(&mut osp, &connect, connected(10, 100));
+        // It is well, and says so; then it stops, before it is asked again.
+        let statfs = sent(&mut osp, 2)[0].header;
+        let well = ReplyBody::Ost(OstReply::StatFs(StatFs::default()));
+        assert!(matches!(answer(&mut osp, &statfs, well), Some(Done::StatFs { ost: 3, .. })));
+        let object = ObjectId { fid: sateen_types::Fid::new(Seq(0x2_0000_0400), 1), stripe: 0 };
+        for version in 0..2 * u64::from(OSP_QUEUE_SLOTS) {
+            osp.push(3, Job::Punch { version, object, size: 0 });
+        }
+        for now in [3, RETRY_NS + 3, STATFS_NS + 2] {
+            for message in sent(&mut osp, now) {
+                let refused = Reply::error(Errno::EIO);
+                osp.on_reply(Timestamp::default(), &message.header.reply(), refused);
+            }
+        }
+        assert_eq!(osp.health(2).next(), Some((3, (false, true))));
     }
 
     #[test]

@@ -168,7 +168,7 @@ impl Client {
             }
             used = Some(self.use_data(&inode, Access::Write, None).await?);
             if set.size.is_some() {
-                cutting = Some(Cutting::begin(&inode).await?);
+                cutting = Some(Cutting::begin(self, &inode).await?);
             }
             self.tell_size(&inode).await?;
         }

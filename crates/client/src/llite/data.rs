@@ -19,7 +19,17 @@ pub(super) const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 ///
 /// # Errors
 /// `EINTR` if nobody waits any more.
-async fn unless_emptying(inode: &Inode, begin: impl Fn(&mut InodeState)) -> Result<()> {
+async fn unless_emptying(
+    client: &Client,
+    inode: &Inode,
+    begin: impl Fn(&mut InodeState),
+) -> Result<()> {
+    let emptying = lock(&inode.state).emptying;
+    if emptying {
+        // Whoever does it may wait for a slot, and has seen no lock in use: the one that is in use
+        // here may have come since.
+        client.look_for_slots(inode.fid);
+    }
     until(
         &inode.state,
         |state| &mut state.waiters,
@@ -42,8 +52,8 @@ impl<'a> Writing<'a> {
     ///
     /// # Errors
     /// `EINTR` if nobody waits any more.
-    pub(super) async fn begin(inode: &'a Inode) -> Result<Writing<'a>> {
-        unless_emptying(inode, |state| state.writing += 1).await?;
+    pub(super) async fn begin(client: &Client, inode: &'a Inode) -> Result<Writing<'a>> {
+        unless_emptying(client, inode, |state| state.writing += 1).await?;
         Ok(Writing(inode))
     }
 
@@ -74,8 +84,8 @@ impl<'a> Cutting<'a> {
     ///
     /// # Errors
     /// `EINTR` if nobody waits any more.
-    pub(super) async fn begin(inode: &'a Inode) -> Result<Cutting<'a>> {
-        unless_emptying(inode, |state| state.emptying = true).await?;
+    pub(super) async fn begin(client: &Client, inode: &'a Inode) -> Result<Cutting<'a>> {
+        unless_emptying(client, inode, |state| state.emptying = true).await?;
         let cutting = Cutting(inode);
         writes_ended(inode).await?;
         Ok(cutting)
@@ -190,7 +200,7 @@ impl Client {
         // Where an append will lie is not known before there is a lock.
         let range = (!append).then_some((offset, data.len() as u64));
         let used = self.use_data(inode, Access::Write, range).await?;
-        let writing = Writing::begin(inode).await?;
+        let writing = Writing::begin(self, inode).await?;
         let size = self.size_now(inode, &used).await?;
         let turn = if append { Some(self.turn(inode).await?) } else { None };
         let offset = if append {

@@ -341,6 +341,37 @@ fn a_size_that_is_never_settled_is_given_up_at_last() {
     assert!(end.is_err_and(|errno| errno == Errno::EIO));
 }
 
+/// The MDT has restarted meanwhile, and may have given the number of the attributes to a change that
+/// the size was not looked up after.
+#[test]
+fn a_size_looked_up_before_the_restart_is_not_told_after_it() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let client = rig.client.clone();
+    let mut asks = rig.start(async move { client.getattr(FILE).await });
+    let (header, _) = rig.take_mdt();
+    let stale = sateen_types::Attr { size_stale: true, ..attr(7, 0) };
+    rig.answer(&header, reply(MdtReply::Inode { attr: stale }, &[]));
+    assert!(rig.poll(&mut asks).is_none());
+    let (stripe, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::GetStripe { .. }), "{request:?}");
+    let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
+    rig.answer(&stripe, reply(MdtReply::Striping { policy: None, layout }, &[]));
+    assert!(rig.poll(&mut asks).is_none());
+    let (glimpse, request) = rig.take_ost();
+    assert!(matches!(request, OstRequest::GetAttr { .. }), "{request:?}");
+    rig.answer(&glimpse, Reply::ok(ReplyBody::Ost(OstReply::Objects(Vec::new()))));
+    // Nobody has looked at the answer yet.
+    rig.evict(&header);
+    comes_back(&rig, before);
+    assert!(rig.poll(&mut asks).is_none());
+    let (again, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::GetAttr { .. }), "{request:?}");
+    rig.answer(&again, reply(MdtReply::Inode { attr: attr(8, 10) }, &[]));
+    let known = rig.poll(&mut asks).unwrap().unwrap();
+    assert_eq!((known.attr.version, known.attr.size), (8, 10));
+}
+
 /// An fsync, answered by all as if they had nothing to say; what it says.
 fn fsync(rig: &Rig) -> Result<(), Errno> {
     let client = rig.client.clone();

@@ -4,6 +4,8 @@
 
 use bytes::Bytes;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
 
 use sateen_client::{Connection, OpenHow, Patience};
 use sateen_types::{Attr, Endpoint, Errno, Falloc, Fid, Layout, Nid, Result};
@@ -672,6 +674,78 @@ fn what_has_no_lock_in_use_takes_no_slot_that_is_kept() {
     assert!(rig.poll(&mut opening).is_none());
     let (_, request) = rig.take_mdt();
     assert!(matches!(request, MdtRequest::Open { flags, .. } if flags.truncate), "{request:?}");
+}
+
+/// Whether somebody was told that he may go on.
+#[derive(Default)]
+struct Told(AtomicBool);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// It waits for a slot with the others, and then a lock comes that somebody has in use until it is
+/// done.
+#[test]
+fn a_file_is_emptied_though_the_lock_came_after_all_slots_were_taken() {
+    let rig = Rig::with_osts(1);
+    let handle = open_unlocked(&rig);
+    let mut waiting = fill_slots(&rig);
+    let (client, cut) = (rig.client.clone(), OpenHow { truncate: true, ..WRITE });
+    let mut opening = rig.start(async move { client.open(FILE, cut, CRED).await });
+    assert!(rig.is_silent(), "there is no slot for it");
+    // The lock comes with another open's answer, and another takes the slot.
+    let (mut first, header) = waiting.remove(0);
+    let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
+    let lock = grant(1, LockMode::Pw, sateen_wire::Ibits::DATA);
+    let opened = MdtReply::Opened { attr: attr(0, 0), layout };
+    rig.answer(&header, reply(opened, &[lock]));
+    assert_eq!(rig.poll(&mut first), Some(Ok(())));
+    waiting.extend(fill_slot(&rig));
+    assert_eq!(waiting.len(), 64);
+    let told = Arc::new(Told::default());
+    assert!(rig.poll_for(&mut opening, told.clone()).is_none() && rig.is_silent());
+    told.0.store(false, Ordering::SeqCst);
+    let _writing = start_write(&rig, handle);
+    assert!(rig.is_silent(), "not while it is emptied");
+    assert!(told.0.load(Ordering::SeqCst), "it is this that others may wait for now");
+    assert!(rig.poll(&mut opening).is_none());
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Open { flags, .. } if flags.truncate), "{request:?}");
+}
+
+/// A lock that nobody needs any more goes back, also if who asked for it went before it came.
+#[test]
+fn a_lock_that_nobody_waited_for_goes_back() {
+    let rig = Rig::with_osts(1);
+    for dropped in [false, true] {
+        let handle = open_unlocked(&rig);
+        let (patience, client) = (Arc::new(Patience::default()), rig.client.clone());
+        let read = async move { client.read(handle, 0, 10, bytes::BytesMut::new()).await };
+        let mut reading = Some(rig.start(patience.clone().run(read)));
+        let (asked, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::Enqueue { .. }), "{request:?}");
+        if dropped {
+            reading = None;
+        } else {
+            patience.end();
+        }
+        if let Some(reading) = &mut reading {
+            assert_eq!(rig.poll(reading), Some(Err(Errno::EINTR)));
+        }
+        let client = rig.client.clone();
+        let mut closing = rig.start(async move { client.close(handle).await });
+        rig.answer(&rig.take(), reply(MdtReply::Done, &[]));
+        assert_eq!(rig.poll(&mut closing), Some(Ok(())));
+        let lock = grant(3, LockMode::Pr, sateen_wire::Ibits::DATA);
+        rig.answer(&asked, reply(MdtReply::Inode { attr: attr(0, 0) }, &[lock]));
+        let (cancel, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::Cancel { .. }), "{request:?}");
+        rig.answer(&cancel, reply(MdtReply::Done, &[]));
+        assert_eq!(rig.client.census().locks, 0);
+    }
 }
 
 /// A program that is gone takes no lock from others, and leaves nothing that waits for a slot.

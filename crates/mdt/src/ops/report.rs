@@ -94,9 +94,10 @@ pub(super) fn run(
     if report.size > FILE_SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
-    if glimpsed.is_some() && !op.fenced {
-        // It is right for now. What a client of the last run may still write, who asks once it is
-        // fenced will find.
+    let may_write = || mdt.clients.owes(|ost| mdt.alloc.is_active(ost));
+    if glimpsed.is_some() && (!op.fenced || may_write()) {
+        // It is right for now. What a client of the last run, or one that an OST which was out of
+        // use has not refused yet, may still write, who asks once it is fenced will find.
         return Ok(Outcome::done(0));
     }
     let mut report = *report;

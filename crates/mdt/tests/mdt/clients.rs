@@ -199,6 +199,33 @@ fn a_glimpse_from_before_the_fence_is_not_believed_after_an_eviction() {
     believed_in_the_end(&mut world, attr.fid, seen.version);
 }
 
+/// Nobody waits for an OST out of use; once it is used again, what comes from there is to be
+/// believed only when it refuses the client, too.
+#[test]
+fn a_glimpse_from_before_an_ost_came_back_is_not_believed_after_its_fence() {
+    let mut world = World::with_clients(2);
+    let (reply, _) = world.creat(A, ROOT, "f", META.union(DATA));
+    let ReplyBody::Mdt(MdtReply::Created { attr, .. }) = reply.body else { panic!() };
+    world.gone = [1].into();
+    world.mdt.set_ost_active(1, false);
+    let (now, mut out) = (world.now, Outbox::new());
+    world.mdt.evict_client(now, A, &mut out);
+    world.tick(2_100);
+    world.rest();
+    assert!(world.osts[&0].fenced.contains(&A) && !world.osts[&1].fenced.contains(&A));
+    let seen = world.stat(B, attr.fid);
+    world.ok(B, glimpse(attr.fid, 4096, seen.version));
+    let seen = world.stat(B, attr.fid);
+    world.mdt.set_ost_active(1, true);
+    world.ok(B, glimpse(attr.fid, 4096, seen.version));
+    assert_eq!(world.stat(B, attr.fid), seen, "A may still write there");
+    world.gone.clear();
+    world.tick(2_100);
+    world.rest();
+    assert!(world.osts[&1].fenced.contains(&A));
+    believed_in_the_end(&mut world, attr.fid, seen.version);
+}
+
 #[test]
 fn a_client_of_the_last_run_comes_as_another() {
     let (mut world, fid) = crashed_under_a_writer();

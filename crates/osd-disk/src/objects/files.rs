@@ -134,7 +134,9 @@ struct State {
     clock: VecDeque<ObjectId>,
     /// In the order in which they were asked to write their data out.
     leaving: VecDeque<Leaving>,
-    /// How many have left, or were brought back.
+    /// How many are in nobody's hands but in those of who is just closing them.
+    closing: usize,
+    /// How often some were closed, or one that was leaving was brought back.
     left: u64,
 }
 
@@ -236,7 +238,7 @@ impl Files {
         let leaving = state.leaving.len();
         let found = state.find(object);
         if state.leaving.len() < leaving {
-            self.one_left(state);
+            self.left(state, 0);
         }
         found
     }
@@ -299,24 +301,23 @@ impl Files {
         let slot = state.slots.remove(&object);
         let at = state.leaving.iter().position(|leaving| leaving.object == object);
         let leaving = at.and_then(|at| state.leaving.remove(at));
-        drop(state);
-        drop(slot);
-        if leaving.is_some() {
-            drop(leaving);
-            self.one_left(&mut self.lock());
-        }
+        self.close(state, (slot, leaving), 1);
     }
 
     /// Closes the files beyond a limit, or has them leave; whether any was closed.
     fn close_down_to(&self, known_max: usize) -> bool {
-        let gone = self.lock().take_beyond(known_max, 2 * self.known_max);
-        let any = !gone.closing.is_empty();
-        // Closing can take long, and nobody shall wait for it with the lock.
-        drop(gone.closing);
+        let mut state = self.lock();
+        let gone = state.take_beyond(known_max, 2 * self.known_max);
+        let count = gone.closing.len();
+        if count > 0 {
+            self.close(state, gone.closing, count);
+        } else {
+            drop(state);
+        }
         for file in gone.leaving {
             writeback::start(&file, writeback::ALL);
         }
-        any
+        count > 0
     }
 
     /// Waits until no more than so many are leaving, besides those for which others wait.
@@ -328,10 +329,11 @@ impl Files {
         }
     }
 
-    /// Waits until one of those that are leaving has left; false if there is none.
+    /// Waits until one of those that are leaving, or that others are closing, is closed; false if
+    /// there is none.
     fn wait_for_one(&self) -> bool {
         let mut state = self.lock();
-        if state.leaving.is_empty() {
+        if state.leaving.is_empty() && state.closing == 0 {
             return false;
         }
         if let Some(file) = state.next_to_wait_for(0) {
@@ -352,13 +354,20 @@ impl Files {
         // It need not be there: somebody may use it again.
         let at = state.leaving.iter().position(|leaving| Arc::ptr_eq(&leaving.file, &file));
         let closed = at.and_then(|at| state.leaving.remove(at));
-        drop(state);
-        drop((closed, file));
-        self.one_left(&mut self.lock());
+        self.close(state, (closed, file), 1);
     }
 
-    /// One is not leaving any more, and closed if nobody uses it.
-    fn one_left(&self, state: &mut State) {
+    /// Closes so many files, which can take long: nobody shall wait for it with the lock.
+    fn close<T>(&self, mut state: MutexGuard<'_, State>, files: T, count: usize) {
+        state.closing += count;
+        drop(state);
+        drop(files);
+        self.left(&mut self.lock(), count);
+    }
+
+    /// So many are closed, or one is not leaving any more.
+    fn left(&self, state: &mut State, closed: usize) {
+        state.closing -= closed;
         state.left += 1;
         self.leaves.notify_all();
     }

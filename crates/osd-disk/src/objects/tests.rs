@@ -322,3 +322,32 @@ fn names_that_failed_once_are_not_vouched_for_later() {
     std::fs::rename(&aside, &path).unwrap();
     assert!(sync().is_err());
 }
+
+/// Nothing is lost when no more files may be open, and whoever asks later is served.
+#[test]
+fn names_that_no_file_was_left_to_sync_are_synced_later() {
+    const INSIDE: &str = "SATEEN_TEST_FEW_FILES";
+    let name = "objects::tests::names_that_no_file_was_left_to_sync_are_synced_later";
+    if std::env::var_os(INSIDE).is_none() {
+        // The limit is one of the process, which other tests share.
+        let mut inside = std::process::Command::new("prlimit");
+        inside.arg("--nofile=64:64").arg(std::env::current_exe().unwrap());
+        let status = inside.args(["--exact", name]).env(INSIDE, "1").status().unwrap();
+        assert!(status.success());
+        return;
+    }
+    let scratch = Scratch::new("objects-few-files");
+    let store = store(&scratch);
+    let one = object(0, 1, 0);
+    store.write(one, 0, b"x").unwrap();
+    // Somebody uses it, so that it is not closed to make room.
+    let used = store.existing(one, Need::Look).unwrap();
+    let all: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    let error = store.sync(&[one]).unwrap_err();
+    assert!(error.errno() == Errno::ENFILE && !error.poisons(), "{error}");
+    let refused = store.write(object(0, 2, 0), 0, b"x").unwrap_err();
+    assert!(refused.errno() == Errno::ENFILE && !refused.poisons(), "{refused}");
+    drop((all, used));
+    store.sync(&[one]).unwrap();
+    store.write(one, 0, b"y").unwrap();
+}

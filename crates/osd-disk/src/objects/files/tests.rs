@@ -156,3 +156,30 @@ fn who_reads_does_not_wait_for_what_others_have_written() {
     let state = files.lock();
     assert_eq!((state.slots.len(), state.leaving.len()), (12, 4));
 }
+
+/// Closes when it is told to.
+struct Slowly<'a>(&'a std::sync::Barrier, &'a AtomicBool);
+
+impl Drop for Slowly<'_> {
+    fn drop(&mut self) {
+        self.0.wait();
+        // Time for the other one to give up, if it does.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        self.1.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn who_finds_no_file_to_open_waits_for_those_that_others_are_closing() {
+    let files = files(16);
+    let (began, closed) = (std::sync::Barrier::new(2), AtomicBool::new(false));
+    let open = || match closed.load(Ordering::SeqCst) {
+        false => Err(io::Error::from(Errno::MFILE)),
+        true => Ok(()),
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| files.close(files.lock(), Slowly(&began, &closed), 1));
+        began.wait();
+        files.make_room(open).unwrap();
+    });
+}
