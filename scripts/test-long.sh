@@ -7,7 +7,7 @@
 # commit, the seed, how long it took, what it has shown, and the simulator's hashes.
 # Lengths: LONG_SECONDS (600) for each loop that runs by the clock; LONG_ROUNDS rounds (10) of
 # everything random; LONG_SEEDS (10000), CONTENTION_SEEDS and PARTITION_SEEDS (1000) seeds of the
-# simulator's worlds from LONG_FROM (1) on, half of them on each of two cores; KILL_ROUNDS (200),
+# simulator's worlds from LONG_FROM (1) on, in blocks of 250 on two cores; KILL_ROUNDS (200),
 # POWER_ROUNDS (50) and SERVER_ROUNDS (200) crashes of the process, of the power, of single
 # servers; CUT_ROUNDS (30) storms of broken connections; FSX_OPERATIONS (100000), STEPS (10000), MESSAGES (1000000), FILES (1000000),
 # SECONDS_LONG (3600), and FILL_FILES as in scripts/fill.sh.
@@ -75,28 +75,41 @@ commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 said() { say "$*" >>"$run_dir/said"; }
 tests() { cargo test --locked --profile ci "$@"; }
 
-# simulate SEEDS [OPTION...]: half of the seeds on each of two cores; the last lines say what
+# blocks FIRST END [OPTION...]: every second block of the simulator's seeds, one after the other;
+# whoever ends this ends the one that runs.
+blocks() {
+    local at=$1 end=$2 child
+    shift 2
+    trap 'kill "$child" 2>/dev/null; exit 130' INT TERM
+    for ((; at < end; at += 2 * block)); do
+        "$target/ci/sateen-sim" --seeds "$at..$((at + block < end ? at + block : end))" "$@" \
+            >"$run_dir/sim.$at" &
+        child=$!
+        wait "$child" || touch "$run_dir/sim.failed"
+    done
+}
+# simulate SEEDS [OPTION...]: in blocks of 250, two at a time; the last lines of each say what
 # happened, and their hash.
 simulate() {
-    local from=${LONG_FROM:-1} seeds=$1 failed=0 pid part hash
-    local half=$((from + seeds / 2)) end=$((from + seeds)) pids=()
+    local from=${LONG_FROM:-1} seeds=$1 block=250 pids=() at end
+    end=$((from + seeds))
     shift
-    cargo build --locked --release -p sateen-sim
-    "$target/release/sateen-sim" --seeds "$from..$half" "$@" >"$run_dir/sim.0" &
+    # As CI builds it, assertions and all.
+    cargo build --locked --profile ci -p sateen-sim
+    rm -f "$run_dir"/sim.*
+    blocks "$from" "$end" "$@" &
     pids=($!)
-    "$target/release/sateen-sim" --seeds "$half..$end" "$@" >"$run_dir/sim.1" &
+    blocks "$((from + block))" "$end" "$@" &
     pids+=($!)
     trap 'kill "${pids[@]}" 2>/dev/null || true; exit 130' INT TERM HUP
-    for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+    wait "${pids[@]}"
     trap - INT TERM HUP
-    for part in 0 1; do
-        grep -v '^seed .* faults$' "$run_dir/sim.$part" || true
-        hash=$(sed -n 's/.*, hash \([0-9a-f]*\)$/\1/p' "$run_dir/sim.$part" | tail -1)
-        said "seeds $from..$half: hash ${hash:-none}"
-        from=$half half=$end
-        while read -r line; do said "$line"; done < <(grep -E 'FAILED|^too few' "$run_dir/sim.$part")
+    for ((at = from; at < end; at += block)); do
+        grep -v '^seed .* faults$' "$run_dir/sim.$at" || true
+        said "$at $(sed -n 's/.*, hash \([0-9a-f]*\)$/\1/p' "$run_dir/sim.$at" | tail -1 | grep . || echo none)"
+        while read -r line; do said "$line"; done < <(grep -E 'FAILED|^too few' "$run_dir/sim.$at")
     done
-    ((failed == 0)) || die "seeds of the simulator failed"
+    [[ ! -e $run_dir/sim.failed ]] || die "seeds of the simulator failed"
 }
 
 step_fuzzing() {
@@ -126,6 +139,8 @@ step_browser() {
 step_power() {
     said "${POWER_ROUNDS:=50} rounds"
     ROUNDS=$POWER_ROUNDS tests -p sateen --test power_cut -- --nocapture
+    # Each of these takes a tenth of a second.
+    ROUNDS=$((POWER_ROUNDS * 20)) tests -p sateen-osd-disk --test power -- --nocapture
 }
 step_kill9() {
     said "${KILL_ROUNDS:=200} rounds"

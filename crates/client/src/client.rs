@@ -15,7 +15,7 @@ use sateen_wire::{
 
 use crate::fids::Fids;
 use crate::import::{Arrival, Import, WAITED_FOR};
-use crate::inode::{Inode, InodeState};
+use crate::inode::Inode;
 use crate::llite::Spaces;
 use crate::lru::{Lru, Retiring};
 use crate::port::{KernelInval, Port};
@@ -78,22 +78,6 @@ pub enum Connection {
     Failed,
     /// At its address is a target of another file system.
     Foreign,
-}
-
-/// How many entries the tables have, for tests that want them bounded.
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Census {
-    /// Inodes, with the root.
-    pub inodes: usize,
-    /// Locks, also those being given back.
-    pub locks: usize,
-    /// Open files.
-    pub files: usize,
-    /// Objects that dropped inodes have written and not synced.
-    pub unsynced: usize,
-    /// Files dropped of which acknowledged writes may be lost.
-    pub lost: usize,
 }
 
 #[derive(Debug)]
@@ -414,17 +398,6 @@ impl Client {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
-    }
-
-    /// How many entries the tables have.
-    #[doc(hidden)]
-    pub fn census(&self) -> Census {
-        let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
-        let count = |state: &InodeState| state.locks.len() + state.cancels.len();
-        let locks = inodes.iter().map(|inode| count(&lock(&inode.state))).sum();
-        let files = lock(&self.files).len();
-        let (unsynced, lost) = self.unsynced.census();
-        Census { inodes: inodes.len(), locks, files, unsynced, lost }
     }
 
     pub(crate) fn import(&self, target: Endpoint) -> Option<Arc<Import>> {

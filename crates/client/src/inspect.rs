@@ -7,6 +7,7 @@ use sateen_types::{Endpoint, Errno, Result};
 
 use crate::client::Client;
 use crate::import::{Import, RPCS_IN_FLIGHT_MAX};
+use crate::inode::InodeState;
 use crate::stats::{RequestStats, Verb, VerbStats};
 use crate::sync::lock;
 
@@ -35,6 +36,21 @@ pub struct ImportInfo {
     pub stats: RequestStats,
 }
 
+/// How many entries the tables of a client have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Census {
+    /// Inodes, with the root.
+    pub inodes: usize,
+    /// Locks, also those being given back.
+    pub locks: usize,
+    /// Open files.
+    pub files: usize,
+    /// Objects that dropped inodes have written and not synced.
+    pub unsynced: usize,
+    /// Files dropped of which acknowledged writes may be lost.
+    pub lost: usize,
+}
+
 impl Client {
     /// Most requests that may be in flight to one target.
     pub const RPCS_IN_FLIGHT_MAX: usize = RPCS_IN_FLIGHT_MAX;
@@ -57,6 +73,16 @@ impl Client {
     /// The connections, by target.
     pub fn imports(&self) -> Vec<ImportInfo> {
         self.all_imports().into_iter().map(|(_, import)| import.info()).collect()
+    }
+
+    /// How many entries the tables have.
+    pub fn census(&self) -> Census {
+        let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
+        let count = |state: &InodeState| state.locks.len() + state.cancels.len();
+        let locks = inodes.iter().map(|inode| count(&lock(&inode.state))).sum();
+        let files = lock(&self.files).len();
+        let (unsynced, lost) = self.unsynced.census();
+        Census { inodes: inodes.len(), locks, files, unsynced, lost }
     }
 
     /// What an OST has promised room for and is not used yet.

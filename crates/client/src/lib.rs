@@ -45,10 +45,8 @@ mod uncommitted;
 mod unsynced;
 
 pub use atime::AtimePolicy;
-#[doc(hidden)]
-pub use client::Census;
 pub use client::{Client, ClientConfig, Connection, TargetSpace};
-pub use inspect::ImportInfo;
+pub use inspect::{Census, ImportInfo};
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, TargetState};
 pub use lru::INODES_DEFAULT;
 pub use patience::Patience;

@@ -2,9 +2,9 @@
 //! directory the way to the root. Counts of a directory's entries are checked where they are
 //! streamed (`names`).
 
-use sateen_types::{Fid, FileKind, Layout, seq};
+use sateen_types::{Fid, FileKind, Layout, NAME_MAX, seq};
 use sateen_wire::codec::{DecodeError, Wire};
-use sateen_wire::disk::mdt::{Counters, Inode, SeqState, links, tag};
+use sateen_wire::disk::mdt::{Counters, Inode, LINKS_BYTES_MAX, SeqState, links, tag};
 
 use sateen_osd::Key;
 
@@ -13,6 +13,9 @@ use crate::{Check, REMEMBERED_MAX, Step, Stop, keys, names};
 
 /// Deepest directory that is followed to the root.
 const DEPTH_MAX: usize = 1 << 16;
+
+/// Bytes of the longest link in a link-EA.
+const LINK_BYTES_MAX: usize = 13 + NAME_MAX;
 
 const RESTORE: &str = "restore it from a backup";
 
@@ -34,6 +37,10 @@ pub(crate) fn check<'a>(check: &mut Check<'a>, image: &'a Image) -> Step {
         }
     }
     check.counts.inodes += count;
+    let is_first = check.mdt_of(Fid::ROOT).is_some_and(|home| std::ptr::eq(home, image));
+    if is_first && image.last() > 0 && !image.has(&keys::inode(Fid::ROOT))? {
+        check.damage("the root has no inode", "nothing can be reached: restore it from a backup");
+    }
     counters(check, image, count)
 }
 
@@ -110,7 +117,13 @@ fn names_of(check: &mut Check<'_>, fid: Fid, inode: &Inode<'_>) -> Step {
         let what = format!("inode {fid}: link count {nlink}, and {known} links are recorded");
         check.damage(what, "unlinking may destroy it early: copy it, and remove all its names");
     } else if known < nlink {
-        // A link-EA has room for some names only; the others are counted with the entries.
+        // A link-EA has room for some names only; the others are counted with the entries. Room
+        // that came back when names were removed is not used for them.
+        if inode.links.len() + LINK_BYTES_MAX <= LINKS_BYTES_MAX {
+            let what = format!("inode {fid}: {} of its names are not recorded", nlink - known);
+            let fix = "as it is with files that had hundreds of names once; else see a backup";
+            check.found(crate::Kind::Note, what, fix);
+        }
         if check.unrecorded.len() < REMEMBERED_MAX {
             check.unrecorded.insert(fid, nlink - known);
         } else {
@@ -164,7 +177,8 @@ fn leads_to_root(check: &mut Check<'_>, from: Fid) -> Result<bool, Stop> {
         let Ok(inode) = Inode::decode(&bytes) else { return Ok(true) };
         match links(inode.links).next() {
             Some((parent, _)) => at = parent,
-            None => return Ok(true),
+            // Above it, one that was removed, and below which nothing can be reached.
+            None => return Ok(at == from),
         }
     }
     if check.rooted.len() < REMEMBERED_MAX {

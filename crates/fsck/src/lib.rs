@@ -27,8 +27,8 @@ use serde::Serialize;
 
 pub use image::Image;
 
-/// Most inodes whose names are not all in their link-EA that are counted one by one, and most
-/// truncates in flight.
+/// Most inodes whose names are not all in their link-EA that are counted one by one, most
+/// truncates in flight, and most lost files that are remembered.
 const REMEMBERED_MAX: usize = 1 << 20;
 /// Records between two reports of progress.
 const PROGRESS_STEP: u64 = 1024;
@@ -159,6 +159,8 @@ struct Check<'a> {
     unrecorded: BTreeMap<Fid, i64>,
     /// Files with a truncate that is not through.
     punched: BTreeSet<Fid>,
+    /// Files that have a name and no inode.
+    lost: BTreeSet<Fid>,
     /// Directories that lead to the root.
     rooted: BTreeSet<Fid>,
 }
@@ -177,6 +179,7 @@ pub fn check(fs: &FileSystem, sink: &mut dyn Sink) -> Result<Counts, CheckError>
         done: 0,
         unrecorded: BTreeMap::new(),
         punched: BTreeSet::new(),
+        lost: BTreeSet::new(),
         rooted: BTreeSet::new(),
     };
     if let Some(image) = &fs.mgs {

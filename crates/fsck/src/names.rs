@@ -6,7 +6,7 @@ use sateen_types::{Fid, FileKind, name_hash};
 use sateen_wire::disk::mdt::{Entry, Inode, links, tag};
 
 use crate::image::Image;
-use crate::{Check, Step, Stop, keys};
+use crate::{Check, Kind, REMEMBERED_MAX, Step, Stop, keys};
 
 const RESTORE: &str = "restore it from a backup";
 
@@ -139,6 +139,12 @@ fn one(
         let what =
             format!("directory {parent}: the name \"{shown}\" stands for {fid}, a lost file");
         check.damage(what, "restore the file from a backup under another name");
+        if check.lost.len() < REMEMBERED_MAX {
+            check.lost.insert(fid);
+        } else {
+            let what = format!("objects of {fid} may be called pending, and hold what it held");
+            check.found(Kind::Note, what, "too many lost files: keep copies of all such objects");
+        }
         return Ok(());
     };
     // What does not decode was reported with the inodes.
@@ -183,6 +189,10 @@ fn counts(check: &mut Check<'_>, seen: &Directory) -> Step {
         let (says, has) = (inode.entries, seen.entries);
         let what = format!("directory {fid}: it counts {says} entries, and has {has}");
         check.damage(what, "it may refuse to be removed, or lose files: move them to a new one");
+    }
+    if inode.attr.nlink == 0 && seen.entries > 0 {
+        let what = format!("directory {fid}: it was removed, and has {} entries", seen.entries);
+        check.damage(what, "the next start removes it, and they are lost: copy this folder first");
     }
     let nlink = if inode.attr.nlink == 0 { 0 } else { 2 + seen.subdirectories };
     if inode.attr.nlink != nlink {

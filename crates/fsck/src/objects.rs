@@ -35,6 +35,8 @@ enum Fate {
     Going(&'static str),
     /// It does not, and nobody knows.
     Lost,
+    /// It does not, and has a name: these are the only copies of its data.
+    Named,
 }
 
 pub(crate) fn check(check: &mut Check<'_>, index: u32, ost: &OstAtRest) -> Step {
@@ -64,6 +66,8 @@ fn look_up(check: &Check<'_>, fid: Fid) -> Result<File, Stop> {
         None => Fate::Lost,
         Some(mdt) => match check.inode(fid)? {
             Some(bytes) => here(check, fid, &bytes),
+            // Before all that follows: the next start destroys these, too.
+            None if check.lost.contains(&fid) => Fate::Named,
             None if mdt.has(&keys::unlink(fid))? => Fate::Going("its file was removed"),
             None if mdt.has(&keys::grant(fid.seq))? => {
                 Fate::Going("its file was never made for good")
@@ -103,6 +107,12 @@ fn one(check: &mut Check<'_>, index: u32, image: &Image, fate: &Fate, stat: Obje
         Fate::Unknown => return Ok(()),
         Fate::Going(why) => {
             check.pending(format!("object {object}: {why}, and it is to be destroyed"));
+            return Ok(());
+        }
+        Fate::Named => {
+            let bytes = stat.size;
+            let what = format!("object {object} of {bytes} bytes is what a lost file held");
+            check.damage(what, "keep a copy of it before the next start, which may destroy it");
             return Ok(());
         }
         Fate::Lost => {

@@ -401,6 +401,40 @@ fn damage_to_names_is_found() {
     fs.damaged("nobody will remove it");
 }
 
+/// What looked like the rest of a crash, or like nothing at all.
+#[test]
+fn damage_that_could_pass_for_something_else_is_found() {
+    // The sequence is granted, as that of every mount that lived when the MDT stopped.
+    let (fs, _, f, _) = small();
+    fs.plant(MDT, |tx| tx.remove(&inode(f)));
+    fs.damaged("is what a lost file held");
+    let found = fs.check();
+    assert!(found.iter().all(|finding| finding.kind != Kind::Pending), "{found:?}");
+    let orphan = |fid: Fid| Key::tag(b'O').with(&fid.to_key());
+    let removed = |fs: &Stopped, fid: Fid| {
+        fs.edit(fid, |inode| (inode.attr.nlink, inode.links) = (0, &[]));
+        fs.plant(MDT, |tx| tx.put_with(&orphan(fid), |_| {}));
+    };
+    let (fs, d, ..) = small();
+    removed(&fs, d);
+    fs.damaged("it was removed, and has 1 entries");
+    let mut world = World::new();
+    let (d, _) = world.create(Fid::ROOT, "d", 0o040_755, false);
+    let (below, _) = world.create(d, "below", 0o040_755, false);
+    let fs = world.stop();
+    assert_eq!(fs.check(), []);
+    removed(&fs, d);
+    fs.damaged(&format!("directory {below}: it is not connected to the root"));
+    let (fs, ..) = small();
+    fs.plant(MDT, |tx| tx.remove(&inode(Fid::ROOT)));
+    fs.damaged("the root has no inode");
+    let (fs, _, f, _) = small();
+    fs.edit(f, |inode| inode.links = &[]);
+    let found = fs.check();
+    let [note] = &found[..] else { panic!("{found:?}") };
+    assert!(note.kind == Kind::Note && note.what.contains("1 of its names are not"), "{note:?}");
+}
+
 fn key_like(fs: &Stopped, name: &str) -> Key {
     fs.entry(name).0
 }

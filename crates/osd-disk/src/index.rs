@@ -161,6 +161,11 @@ impl DiskIndex {
         }
     }
 
+    /// Whether a merge is running, or about to; for tests.
+    pub fn is_merging(&self) -> bool {
+        lock(&self.signal.state).busy
+    }
+
     /// Bytes of all tables in use.
     pub fn disk_bytes(&self) -> u64 {
         self.tables.disk_bytes()

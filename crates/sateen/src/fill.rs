@@ -9,13 +9,15 @@
 //!
 //! A probe sleeps for a millisecond again and again: a second in which it overslept by more
 //! than [`QUIET_NS`] is one in which this process had to wait for a processor, and says little
-//! about the file system. What the longest operations waited for is printed at the end
-//! ([`stalls`]). `scripts/fill.sh` runs it within a limit of memory, and with limits
+//! about the file system. Another one reads and writes the disk itself ([`disk`]), and counts
+//! for nothing. What the longest operations waited for is printed at the end ([`stalls`]). `scripts/fill.sh` runs it within a limit of memory, and with limits
 //! ([`limits`]) that make it fail.
 
+mod disk;
 mod limits;
 mod stalls;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,6 +33,7 @@ use crate::data_dir::DataDir;
 use crate::node::{Native, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets;
+use disk::DiskProbe;
 use limits::Found;
 use stalls::Watched;
 
@@ -55,6 +58,8 @@ struct Counts {
     longest_ns: [AtomicU64; 3],
     /// Longest oversleeping of the probe in it.
     probe_ns: AtomicU64,
+    /// Longest wait for the disk in it.
+    disk_ns: AtomicU64,
     live: AtomicU64,
     /// Creates while it fills, and the nanoseconds they took, by quarter.
     quarters: [(AtomicU64, AtomicU64); 4],
@@ -133,6 +138,8 @@ pub(crate) fn run(args: &FillArgs) -> Outcome<ExitCode> {
             .collect();
         let (probed, reported) = (counts.clone(), counts.clone());
         scope.spawn(move || probe(&probed));
+        let (counted, folder) = (counts.clone(), data.path().to_owned());
+        scope.spawn(move || probe_disk(&counted, &folder));
         let reporter = scope.spawn(move || report(&reported, args.every));
         let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
         counts.stop.store(true, Ordering::Relaxed);
@@ -313,15 +320,31 @@ fn probe(counts: &Counts) {
     }
 }
 
+/// Reads and writes the disk itself again and again.
+fn probe_disk(counts: &Counts, folder: &Path) {
+    let probed = DiskProbe::new(folder).and_then(|mut probe| {
+        while !counts.stop.load(Ordering::Relaxed) {
+            let took = u64::try_from(probe.probe()?.as_nanos()).unwrap_or(u64::MAX);
+            counts.disk_ns.fetch_max(took, Ordering::Relaxed);
+            std::thread::sleep(disk::EVERY);
+        }
+        Ok(())
+    });
+    if let Err(error) = probed {
+        println!("the disk itself is not measured: {error}");
+    }
+}
+
 /// Prints a line every so many seconds, and at the end the longest operations; what it found.
 fn report(counts: &Counts, every: u64) -> Found {
     println!(
         "seconds     live files  creates/s  average us: create   stat  unlink  longest ms: create  \
-         stat unlink  probe ms  MiB"
+         stat unlink  probe ms  disk ms  MiB"
     );
     let begun = Instant::now();
     let mut longest = [0; 3];
     let mut longest_quiet = [0; 3];
+    let mut longest_disk = 0;
     let (mut seconds, mut quiet) = (0, 0);
     let mut row = Row::default();
     while !counts.stop.load(Ordering::Relaxed) {
@@ -339,6 +362,8 @@ fn report(counts: &Counts, every: u64) -> Found {
             }
         }
         row.probe = row.probe.max(probe);
+        row.disk = row.disk.max(counts.disk_ns.swap(0, Ordering::Relaxed));
+        longest_disk = longest_disk.max(row.disk);
         if seconds % every.max(1) == 0 {
             row.print(counts, begun.elapsed().as_secs_f64(), every.max(1));
             row = Row::default();
@@ -354,6 +379,7 @@ fn report(counts: &Counts, every: u64) -> Found {
             .collect();
         println!("longest{what} ({of} s): {}", parts.join(", "));
     }
+    println!("longest wait of the probe for the disk itself: {:.1} ms", longest_disk as f64 / 1e6);
     for watched in counts.watched().iter() {
         watched.print(&KINDS);
     }
@@ -372,6 +398,7 @@ fn raise(longest: &mut [u64; 3], kind: usize, ns: u64) {
 struct Row {
     longest: [u64; 3],
     probe: u64,
+    disk: u64,
 }
 
 impl Row {
@@ -387,10 +414,11 @@ impl Row {
         let longest: String =
             self.longest.iter().map(|ns| format!("{:>7.1}", *ns as f64 / 1e6)).collect();
         println!(
-            "{at:>7.0} {:>14} {:>10} {average:>31} {longest:>30} {:>9.1} {:>4}",
+            "{at:>7.0} {:>14} {:>10} {average:>31} {longest:>30} {:>9.1} {:>8.1} {:>4}",
             counts.live.load(Ordering::Relaxed),
             done.first().copied().unwrap_or_default() / every,
             self.probe as f64 / 1e6,
+            self.disk as f64 / 1e6,
             resident_mib(),
         );
     }

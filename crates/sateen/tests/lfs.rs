@@ -361,6 +361,8 @@ fn statistics_say_what_was_done() {
     let written = llite.lines().find(|line| line.starts_with("write_bytes")).unwrap();
     assert_eq!(written.split_whitespace().nth(6), Some("3145728"), "{llite}");
     assert_eq!((samples(&llite, "rename"), samples(&llite, "mkdir")), (1, 1));
+    let tables = fs_.good_lctl(&["get_param", "llite.*.tables"]);
+    assert!(tables.contains("inodes: ") && tables.contains("\nlost: 0"), "{tables}");
     let mdc = fs_.good_lctl(&["get_param", "mdc.*.stats"]);
     assert_eq!(samples(&mdc, "mds_reint_rename"), 1, "{mdc}");
     // Cleared, they begin anew.

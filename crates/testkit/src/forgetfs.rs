@@ -9,6 +9,11 @@
 //!
 //! It is harsher than file systems with a journal: each directory is on its own, and a file
 //! moved between two of them is lost if only the one it left was synced.
+//!
+//! It can also fail ([`ForgetFs::fail_after`]): from some change on, whatever is asked of it is
+//! answered with `EIO`. To programs that end then, this is the moment of a power cut; to those
+//! that go on, a broken disk. And it can lie ([`ForgetFs::lie_about`]), to see whether a test
+//! notices that a sync is missing.
 
 mod image;
 
@@ -53,6 +58,12 @@ struct State {
     /// Directories as they were when they were read from their beginning.
     listings: BTreeMap<u64, Vec<(u64, FileKind, Vec<u8>)>>,
     next_handle: u64,
+    /// Changes that still succeed; without a number, all do.
+    left: Option<u64>,
+    /// Renames that still succeed; nothing does after the last of them.
+    renames_left: Option<u64>,
+    /// By their name: what is not synced, whoever asks.
+    unsynced: Option<fn(&str) -> bool>,
 }
 
 impl ForgetFs {
@@ -61,7 +72,15 @@ impl ForgetFs {
     /// # Errors
     /// It cannot be mounted.
     pub fn mount(path: &Path) -> Result<ForgetFs> {
-        let state = State { image: Image::new(), listings: BTreeMap::new(), next_handle: 1 };
+        let (image, listings) = (Image::new(), BTreeMap::new());
+        let state = State {
+            image,
+            listings,
+            next_handle: 1,
+            left: None,
+            renames_left: None,
+            unsynced: None,
+        };
         let server = Arc::new(Server { state: Mutex::new(state) });
         let mut fs = ForgetFs { path: path.to_owned(), server, session: None };
         fs.attach()?;
@@ -90,17 +109,52 @@ impl ForgetFs {
     }
 
     /// Cuts the power and brings it back: what was not synced is forgotten. Whoever has files
-    /// open must have been killed before.
+    /// open must have been killed before. It does not fail any more.
     ///
     /// # Errors
     /// It cannot be unmounted or mounted.
     pub fn cut(&mut self, loss: Loss) -> Result<()> {
+        self.again(|image| image.cut(loss))
+    }
+
+    /// Whoever used it has ended, and nothing is lost: the page cache has what was not synced. It
+    /// does not fail any more.
+    ///
+    /// # Errors
+    /// It cannot be unmounted or mounted.
+    pub fn remount(&mut self) -> Result<()> {
+        self.again(|_| {})
+    }
+
+    fn again(&mut self, change: impl FnOnce(&mut Image)) -> Result<()> {
         self.detach()?;
         let mut state = self.server.lock();
-        state.image.cut(loss);
+        change(&mut state.image);
         state.listings.clear();
+        (state.left, state.renames_left) = (None, None);
         drop(state);
         self.attach()
+    }
+
+    /// So many changes and syncs still succeed, then everything fails with `EIO`.
+    pub fn fail_after(&self, changes: u64) {
+        self.server.lock().left = Some(changes);
+    }
+
+    /// So many renames still succeed, and with the last of them all else ends: the moment at which
+    /// what was replaced is there under its name, and that is not durable.
+    pub fn fail_after_renames(&self, renames: u64) {
+        self.server.lock().renames_left = Some(renames);
+    }
+
+    /// Whether it fails by now.
+    pub fn fails(&self) -> bool {
+        self.server.lock().left == Some(0)
+    }
+
+    /// Calls a sync of what is named like that a success, and does nothing.
+    pub fn lie_about(&self, named: fn(&str) -> bool) {
+        self.server.lock().unsynced = Some(named);
     }
 }
 
@@ -118,7 +172,52 @@ impl Server {
     }
 }
 
+/// Whether a request changes or syncs something. None: it only lets go, and always succeeds.
+fn changes(op: &Op) -> Option<bool> {
+    match op {
+        Op::Forget { .. }
+        | Op::BatchForget { .. }
+        | Op::Interrupt { .. }
+        | Op::Flush { .. }
+        | Op::Release { .. }
+        | Op::Releasedir { .. } => None,
+        Op::Lookup { .. }
+        | Op::Getattr { .. }
+        | Op::Open { .. }
+        | Op::Opendir { .. }
+        | Op::Read { .. }
+        | Op::Readdir { .. }
+        | Op::Readlink { .. }
+        | Op::Statfs { .. } => Some(false),
+        _ => Some(true),
+    }
+}
+
 impl State {
+    /// Whether a request fails because the disk does.
+    fn fails(&mut self, op: &Op) -> bool {
+        let Some((left, changes)) = self.left.as_mut().zip(changes(op)) else { return false };
+        let fails = *left == 0;
+        *left -= u64::from(changes && !fails);
+        fails
+    }
+
+    fn renamed(&mut self) {
+        if let Some(left) = &mut self.renames_left {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.left = Some(0);
+            }
+        }
+    }
+
+    fn sync(&mut self, ino: u64) -> image::Result<()> {
+        match self.unsynced {
+            Some(named) if self.image.is_named(ino, named) => Ok(()),
+            _ => self.image.sync(ino),
+        }
+    }
+
     fn entry(&mut self, ino: u64) -> image::Result<EntryOut> {
         let attr = self.image.attr(ino)?;
         self.image.get_mut(ino)?.lookups += 1;
@@ -239,9 +338,11 @@ impl State {
             Op::Unlink { parent, name } => self.image.remove(*parent, name, false),
             Op::Rmdir { parent, name } => self.image.remove(*parent, name, true),
             Op::Rename { parent, name, new_parent, new_name, flags } => {
-                self.image.rename((*parent, name), (*new_parent, new_name), *flags)
+                self.image.rename((*parent, name), (*new_parent, new_name), *flags)?;
+                self.renamed();
+                Ok(())
             }
-            Op::Fsync { ino, .. } | Op::Fsyncdir { ino, .. } => self.image.sync(*ino),
+            Op::Fsync { ino, .. } | Op::Fsyncdir { ino, .. } => self.sync(*ino),
             Op::Fallocate { ino, offset, length, mode, .. } => {
                 self.allocate(*ino, (*offset, *length), *mode)
             }
@@ -343,6 +444,9 @@ impl Filesystem for Server {
     fn dispatch(&self, request: Request, reply: Reply) {
         let owner = (request.uid, request.gid);
         let op = request.op;
+        if self.lock().fails(&op) {
+            return reply.error(libc::EIO);
+        }
         match &op {
             Op::Lookup { .. }
             | Op::Mkdir { .. }

@@ -177,3 +177,40 @@ fn a_part_of_it_may_stay_and_a_sector_is_whole() {
     assert!(old > 20 && new > 20 && torn > 20, "{old} {new} {torn}");
     assert!(names.iter().filter(|count| **count > 0).count() > 2, "{names:?}");
 }
+
+/// From some change on everything fails, also what reads; what was synced before is there again.
+#[test]
+fn it_fails_when_it_shall_and_lies_when_it_shall() {
+    if !can_mount() {
+        return;
+    }
+    let mut disk = Disk::new("fails");
+    let (one, two) = (disk.path.join("one"), disk.path.join("two"));
+    let eio = |result: std::io::Result<()>| result.unwrap_err().raw_os_error() == Some(libc::EIO);
+    fs::write(&one, b"one").unwrap();
+    disk.fs.as_ref().unwrap().lie_about(|name| name == "two");
+    // A file is made, written and synced, and so is the folder.
+    disk.fs.as_ref().unwrap().fail_after(4);
+    let mut file = File::create(&two).unwrap();
+    file.write_all(b"two").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert!(!disk.fs.as_ref().unwrap().fails());
+    disk.sync_root();
+    assert!(disk.fs.as_ref().unwrap().fails());
+    assert!(eio(fs::write(disk.path.join("three"), b"")));
+    assert!(eio(fs::read_dir(&disk.path).map(drop)));
+    disk.fs.as_mut().unwrap().remount().unwrap();
+    assert_eq!((fs::read(&one).unwrap(), fs::read(&two).unwrap()), (b"one".into(), b"two".into()));
+    assert_eq!(disk.names(), ["one", "two"]);
+    disk.cut(Loss::All);
+    assert_eq!(disk.names(), ["one", "two"]);
+    assert!(fs::read(&two).unwrap().is_empty(), "a sync that was none");
+    disk.fs.as_ref().unwrap().fail_after_renames(2);
+    let three = disk.path.join("three");
+    fs::rename(&one, &three).unwrap();
+    fs::rename(&three, &one).unwrap();
+    assert!(eio(fs::rename(&one, &three)));
+    disk.fs.as_mut().unwrap().remount().unwrap();
+    assert_eq!(disk.names(), ["one", "two"]);
+}

@@ -4,21 +4,30 @@
 //! a table of tens of megabytes keeps the disk busy for a tenth of a second, and every read
 //! and every group commit waits behind it: these were the longest operations of all. So,
 //! before the engine deletes a table, the file is opened once more; and when the name is
-//! gone a thread cuts it shorter, piece by piece. If the process ends meanwhile the kernel
-//! frees the rest at once; and if the disk is full, whoever needs the space does
-//! ([`Trash::empty`]).
+//! gone a thread cuts it shorter, piece by piece, and rests after each for a multiple of the
+//! time that it took: a disk that is slow at it is left to others for most of the time, however
+//! slow it is. If the process ends meanwhile the kernel frees the rest at once; and if the disk
+//! is full, whoever needs the space does ([`Trash::empty`]).
 
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Freed at a time: its discard keeps a slow disk busy for a millisecond or two.
+/// Freed at a time: its discard keeps a disk busy for a millisecond or two, or a slow one for
+/// hundreds.
 const PIECE_BYTES: u64 = 256 << 10;
-/// Time between pieces, for others: at most 250 MB/s are freed, a multiple of what is merged.
+/// Time between pieces, for others, in multiples of what the last one took.
+const REST: u32 = 4;
+/// At least so long: at most 250 MB/s are freed, a multiple of what is merged.
 const PAUSE: Duration = Duration::from_millis(1);
+/// Beyond so much that waits to be freed it rests for the shortest time only: what is merged
+/// must not take more of the disk than others can spare.
+const WAITING_BYTES_MAX: u64 = 2 << 30;
+/// How long it takes at most, in a rest, to see that there is no time for one.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Where tables go. See the module.
 #[derive(Debug)]
@@ -35,12 +44,36 @@ struct Pace {
     stopping: AtomicBool,
     /// Without pauses.
     hurrying: AtomicBool,
+    /// Bytes of the tables in it.
+    waiting: AtomicU64,
+}
+
+impl Pace {
+    /// How long to rest after a piece that took so long.
+    fn rest(&self, took: Duration) -> Duration {
+        if self.waiting.load(Ordering::Relaxed) > WAITING_BYTES_MAX {
+            return PAUSE;
+        }
+        took.saturating_mul(REST).max(PAUSE)
+    }
+
+    /// Rests, unless somebody waits.
+    fn sleep(&self, rest: Duration) {
+        let begun = Instant::now();
+        while let Some(left) = rest.checked_sub(begun.elapsed()).filter(|left| !left.is_zero())
+            && !self.stopping.load(Ordering::Acquire)
+            && !self.hurrying.load(Ordering::Acquire)
+        {
+            std::thread::sleep(left.min(LOOK));
+        }
+    }
 }
 
 /// What the thread gets.
 #[derive(Debug)]
 enum Item {
-    Table(File),
+    /// And how many bytes of it were counted as waiting.
+    Table(File, u64),
     /// Somebody waits until all before this is freed.
     Waiter(Sender<()>),
 }
@@ -61,8 +94,10 @@ impl Trash {
     /// Takes a table that nobody reads any more, and whose name is gone or will be.
     pub(super) fn put(&self, table: File) {
         if let Some(tables) = &self.tables {
+            let bytes = len(&table);
+            self.pace.waiting.fetch_add(bytes, Ordering::Relaxed);
             // If the thread has died, the table is closed here, and gone at once.
-            let _ = tables.send(Item::Table(table));
+            let _ = tables.send(Item::Table(table, bytes));
         }
     }
 
@@ -92,7 +127,7 @@ impl Drop for Trash {
 fn free(items: &Receiver<Item>, pace: &Pace) {
     for item in items {
         match item {
-            Item::Table(table) => shrink(&table, pace),
+            Item::Table(table, bytes) => shrink(&table, bytes, pace),
             Item::Waiter(waiter) => {
                 // It waits for this.
                 let _ = waiter.send(());
@@ -101,23 +136,56 @@ fn free(items: &Receiver<Item>, pace: &Pace) {
     }
 }
 
-fn shrink(table: &File, pace: &Pace) {
-    let mut len = table.metadata().map_or(0, |table| table.len());
+fn len(table: &File) -> u64 {
+    table.metadata().map_or(0, |table| table.len())
+}
+
+fn shrink(table: &File, mut counted: u64, pace: &Pace) {
+    let mut len = len(table);
     while len > 0 && !pace.stopping.load(Ordering::Acquire) {
         let hurrying = pace.hurrying.load(Ordering::Acquire);
-        len = if hurrying { 0 } else { len.saturating_sub(PIECE_BYTES) };
-        if let Err(error) = table.set_len(len) {
+        let piece = if hurrying { len } else { len.min(PIECE_BYTES) };
+        let begun = Instant::now();
+        if let Err(error) = table.set_len(len - piece) {
             tracing::debug!(%error, "a table is freed at once");
             break;
         }
-        std::thread::sleep(PAUSE);
+        len -= piece;
+        pace.waiting.fetch_sub(piece.min(counted), Ordering::Relaxed);
+        counted -= piece.min(counted);
+        pace.sleep(pace.rest(begun.elapsed()));
     }
+    pace.waiting.fetch_sub(counted, Ordering::Relaxed);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Instant;
+
+    /// A disk that is slow at it is not kept busy, unless too much waits; and whoever hurries or
+    /// ends it does not wait for a rest.
+    #[test]
+    fn rests_are_multiples_of_what_a_piece_took() {
+        let (short, long) = (Duration::from_micros(10), Duration::from_secs(1000));
+        let pace = Pace::default();
+        assert_eq!((pace.rest(short), pace.rest(long)), (PAUSE, long * REST));
+        pace.waiting.store(WAITING_BYTES_MAX + 1, Ordering::Relaxed);
+        assert_eq!(pace.rest(long), PAUSE);
+        for hurried in [&pace.hurrying, &pace.stopping] {
+            std::thread::scope(|scope| {
+                let rest = scope.spawn(|| pace.sleep(long));
+                std::thread::sleep(PAUSE);
+                assert!(!rest.is_finished());
+                hurried.store(true, Ordering::Release);
+                rest.join().unwrap();
+                hurried.store(false, Ordering::Release);
+            });
+        }
+        let begun = Instant::now();
+        pace.sleep(3 * LOOK);
+        assert!(begun.elapsed() >= 3 * LOOK);
+    }
 
     #[test]
     fn tables_shrink_to_nothing() {
@@ -140,6 +208,7 @@ mod tests {
         }
         trash.empty();
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+        assert_eq!(trash.pace.waiting.load(Ordering::Relaxed), 0);
         // What is left when it stops is the kernel's to free.
         table.set_len(1 << 40).unwrap();
         trash.put(table.try_clone().unwrap());

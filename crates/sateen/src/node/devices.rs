@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use sateen_client::{Client, ImportInfo, LLITE_STATS, MDC_STATS, OSC_STATS};
+use sateen_client::{Census, Client, ImportInfo, LLITE_STATS, MDC_STATS, OSC_STATS};
 use sateen_mdt::{MD_STATS, Mdt};
 use sateen_mgs::{MGS_STATS, Mgs};
 use sateen_ost::{OST_STATS, Ost};
@@ -421,6 +421,14 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
         cleared.clear_verb_stats();
         Ok(())
     }));
+    let counted = client.clone();
+    let tables = move || {
+        let Census { inodes, locks, files, unsynced, lost } = counted.census();
+        format!(
+            "inodes: {inodes}\nlocks: {locks}\nfiles: {files}\nunsynced: {unsynced}\nlost: {lost}"
+        )
+    };
+    out.push(Param::shown(format!("{prefix}/tables"), tables));
     out.push(Param::shown(format!("{prefix}/uuid"), move || uuid.clone()));
     for info in client.imports() {
         if let Some((kind, name)) = connection(client, fsname, info.target) {

@@ -441,6 +441,16 @@ impl Image {
         Ok(())
     }
 
+    /// Whether an inode has a name like that.
+    pub(super) fn is_named(&self, ino: u64, like: fn(&str) -> bool) -> bool {
+        let dirs = self.inodes.values().filter_map(|inode| match &inode.body {
+            Body::Dir(dir) => Some(dir),
+            _ => None,
+        });
+        let mut names = dirs.flat_map(|dir| &dir.now).filter(|(_, named)| **named == ino);
+        names.any(|(name, _)| std::str::from_utf8(name).is_ok_and(like))
+    }
+
     /// Bytes in use.
     pub(super) fn used(&self) -> u64 {
         let pages = |inode: &Inode| match &inode.body {
