@@ -173,9 +173,6 @@ impl Server {
             direct_io: how.direct_io,
             ended: None,
         };
-        for (index, mount) in mounts.iter().enumerate() {
-            watch_mount(index, mount.mounted.clone(), sender.clone())?;
-        }
         let shared = Arc::new(Shared {
             data,
             started: Instant::now(),
@@ -183,10 +180,38 @@ impl Server {
             fsname: node.fsname().to_owned(),
             node: Mutex::new(Some(node)),
         });
-        state.save(&shared.data).map_err(|error| Refusal::io("write state.json", &error))?;
-        watch_control(shared.clone(), sender)?;
-        tracing::info!(mounts = ?state.mounts, transport = state.transport, "serving");
-        Ok(Server { shared, state, events, guard })
+        // A disk may be full of what can be removed through the mount only.
+        save(&state, &shared.data);
+        let server = Server { shared, state, events, guard };
+        if let Err(refusal) = server.watch(&sender) {
+            // What the threads hold would stay in the tree when they end with the process.
+            return Err(server.give_up(refusal));
+        }
+        let State { mounts, transport, .. } = &server.state;
+        tracing::info!(?mounts, transport, "serving");
+        Ok(server)
+    }
+
+    /// Starts what tells the main thread of things.
+    fn watch(&self, sender: &Sender<Event>) -> Outcome<()> {
+        for (index, mount) in lock(&self.shared.mounts).iter().enumerate() {
+            watch_mount(index, mount.mounted.clone(), sender.clone())?;
+        }
+        watch_control(self.shared.clone(), sender.clone())
+    }
+
+    /// Ends a start that has failed with everything mounted.
+    fn give_up(self, why: Refusal) -> Refusal {
+        if let Err(mount) = self.unmount_all(true) {
+            tracing::warn!(mount = %mount.display(), "still busy, left behind");
+        }
+        if let Err(refusal) = self.close() {
+            tracing::warn!("{}", refusal.what);
+        }
+        if let Some(guard) = self.guard {
+            guard.dismiss();
+        }
+        why
     }
 
     /// The data folder.
@@ -219,9 +244,7 @@ impl Server {
             guard.dismiss();
         }
         self.state.ended = Some(Ended { at: state::now(), why });
-        if let Err(error) = self.state.save(&self.shared.data) {
-            tracing::warn!(%error, "cannot write state.json");
-        }
+        save(&self.state, &self.shared.data);
         control::remove(&self.shared.data);
         if let Some(caller) = caller {
             let answer = match &closed {
@@ -292,6 +315,13 @@ impl Server {
     fn close(&self) -> Outcome<()> {
         let node = lock(&self.shared.node).take();
         node.map_or(Ok(()), Node::close)
+    }
+}
+
+/// Nothing depends on the file but what is told later.
+fn save(state: &State, data: &DataDir) {
+    if let Err(error) = state.save(data) {
+        tracing::warn!(%error, "cannot write state.json");
     }
 }
 

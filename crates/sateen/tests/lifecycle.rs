@@ -4,6 +4,8 @@
 
 #[path = "lifecycle/again.rs"]
 mod again;
+#[path = "lifecycle/full.rs"]
+mod full;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
