@@ -99,9 +99,9 @@ pub(crate) struct UpArgs {
     /// Stay in the foreground and log to the terminal; Ctrl-C stops it.
     #[arg(long)]
     pub foreground: bool,
-    /// Set by `up` itself for the process that it leaves behind.
-    #[arg(long, hide = true)]
-    pub daemon: bool,
+    /// Set by `up` itself for the process that it leaves behind: who waits for that.
+    #[arg(long, value_name = "PID", hide = true)]
+    pub daemon: Option<u32>,
 }
 
 /// Arguments of `mkfs.sateen`.
@@ -186,9 +186,9 @@ pub(crate) struct MountArgs {
     /// Stay in the foreground and log to the terminal.
     #[arg(long)]
     pub foreground: bool,
-    /// Set by `mount.sateen` itself for the process that it leaves behind.
-    #[arg(long, hide = true)]
-    pub daemon: bool,
+    /// Set by `mount.sateen` itself for the process that it leaves behind: who waits for that.
+    #[arg(long, value_name = "PID", hide = true)]
+    pub daemon: Option<u32>,
     #[command(flatten)]
     pub ignored: MountIgnored,
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::mount_helper::Source;
 use crate::mounts::{self, Ours};
+use crate::node::mgc::Stop;
 use crate::node::{self, Node, Seen};
 use crate::refusal::{Outcome, Refusal};
 
@@ -41,7 +42,8 @@ struct Row {
 /// Runs the command: `what` is a mount, or NID:/FSNAME.
 pub(crate) fn run(what: &str, json: bool) -> Outcome<ExitCode> {
     let source = source(what)?;
-    let node = Node::remote(&source.mgs, &source.fsname, node::Source::default())?;
+    let node =
+        Node::remote(&source.mgs, &source.fsname, node::Source::default(), &Stop::default())?;
     let seen = node.look();
     node.close()?;
     let cluster = Cluster {

@@ -110,6 +110,8 @@ pub(crate) struct Server {
     events: Receiver<Event>,
     /// Of its mounts, if it has any.
     guard: Option<Guard>,
+    /// Why it is to end at once, if it is.
+    unwanted: Option<String>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -143,7 +145,7 @@ impl Shared {
 
 impl Server {
     /// Starts the node, mounts, and returns when every mount has answered. A signal sets `stop`,
-    /// for a node that waits for others to start.
+    /// for a node that waits for others to start; nothing is mounted then.
     pub(crate) fn start(
         data: DataDir,
         node: impl FnOnce() -> Outcome<Node>,
@@ -154,6 +156,10 @@ impl Server {
         let (sender, events) = channel();
         watch_signals(sender.clone(), stop.clone())?;
         let node = node()?;
+        if stop.load(Ordering::Relaxed) {
+            node.close()?;
+            return Err(Refusal::told_to_end());
+        }
         let guard = if points.is_empty() { None } else { Some(Guard::start(&data, &points)?) };
         let mut mounts = Vec::new();
         for path in points {
@@ -182,7 +188,7 @@ impl Server {
         });
         // A disk may be full of what can be removed through the mount only.
         save(&state, &shared.data);
-        let server = Server { shared, state, events, guard };
+        let server = Server { shared, state, events, guard, unwanted: None };
         if let Err(refusal) = server.watch(&sender) {
             // What the threads hold would stay in the tree when they end with the process.
             return Err(server.give_up(refusal));
@@ -202,9 +208,7 @@ impl Server {
 
     /// Ends a start that has failed with everything mounted.
     fn give_up(self, why: Refusal) -> Refusal {
-        if let Err(mount) = self.unmount_all(true) {
-            tracing::warn!(mount = %mount.display(), "still busy, left behind");
-        }
+        self.unmount_forced();
         if let Err(refusal) = self.close() {
             tracing::warn!("{}", refusal.what);
         }
@@ -232,6 +236,11 @@ impl Server {
             self.state.transport,
             self.state.pid
         )
+    }
+
+    /// It is to end in good order as soon as it runs.
+    pub(crate) fn is_unwanted(&mut self, why: &str) {
+        self.unwanted = Some(why.to_owned());
     }
 
     /// Serves until it is told to end, or the last mount is gone.
@@ -264,6 +273,10 @@ impl Server {
 
     /// Waits for the reason to end. Everything is unmounted then.
     fn wait(&mut self) -> (String, Option<Caller>) {
+        if let Some(why) = self.unwanted.take() {
+            self.unmount_forced();
+            return (why, None);
+        }
         while let Ok(event) = self.events.recv() {
             match event {
                 Event::Down { force, caller } => match self.unmount_all(force) {
@@ -274,9 +287,7 @@ impl Server {
                     }
                 },
                 Event::Signal(signal) => {
-                    if let Err(mount) = self.unmount_all(true) {
-                        tracing::warn!(mount = %mount.display(), "still busy, left behind");
-                    }
+                    self.unmount_forced();
                     return (format!("signal {}", signal_name(signal)), None);
                 }
                 Event::Ended { mount, reason } => {
@@ -310,6 +321,12 @@ impl Server {
     fn unmount_all(&self, force: bool) -> Result<(), PathBuf> {
         let mut mounts = lock(&self.shared.mounts);
         mounts.iter_mut().filter(|mount| !mount.lost).try_for_each(|mount| mount.end(force))
+    }
+
+    fn unmount_forced(&self) {
+        if let Err(mount) = self.unmount_all(true) {
+            tracing::warn!(mount = %mount.display(), "still busy, left behind");
+        }
     }
 
     fn close(&self) -> Outcome<()> {

@@ -90,12 +90,7 @@ pub(crate) fn run(args: &GuardArgs) -> Outcome<ExitCode> {
     let _ = rustix::process::setsid();
     let mut signals = Signals::new([SIGUSR1, SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
     let _lock = lock(&data).map_err(failed)?;
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::USR1))
-        .map_err(|errno| failed(errno.into()))?;
-    let parent = || rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
-    if parent() != Some(args.parent) {
-        return Err(failed(io::Error::other("the serving process has died already")));
-    }
+    background::ends_with_parent(args.parent, rustix::process::Signal::USR1).map_err(failed)?;
     // From here on whoever started the serving process is not to be bothered.
     let log = open_log(&data.join("log")).map_err(failed)?;
     rustix::stdio::dup2_stderr(&log).map_err(|errno| failed(errno.into()))?;
@@ -104,7 +99,7 @@ pub(crate) fn run(args: &GuardArgs) -> Outcome<ExitCode> {
     rustix::stdio::dup2_stdout(&log).map_err(|errno| failed(errno.into()))?;
     for signal in signals.forever() {
         match signal {
-            SIGUSR1 if parent() != Some(args.parent) => {
+            SIGUSR1 if !background::is_parent(args.parent) => {
                 args.mount.iter().for_each(|point| abort(point));
                 break;
             }

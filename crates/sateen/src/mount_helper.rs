@@ -55,7 +55,7 @@ pub(crate) fn run(args: &MountArgs) -> Outcome<ExitCode> {
     if args.fake {
         return Ok(ExitCode::SUCCESS);
     }
-    if args.daemon || args.foreground {
+    if args.daemon.is_some() || args.foreground {
         serve(args, &source, how, &data)
     } else {
         start(args, &data)
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &MountArgs) -> Outcome<ExitCode> {
 
 fn start(args: &MountArgs, data: &DataDir) -> Outcome<ExitCode> {
     let mut command = background::program()?;
-    command.arg("mount").arg("--daemon");
+    command.arg("mount").args(background::waited_for());
     if args.read_only {
         command.arg("-r");
     }
@@ -76,15 +76,15 @@ fn start(args: &MountArgs, data: &DataDir) -> Outcome<ExitCode> {
 }
 
 fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome<ExitCode> {
-    if args.daemon {
-        background::leave_terminal();
+    if let Some(waits) = args.daemon {
+        background::begin(waits)?;
     }
     let point = mounts::prepare(&args.point)?;
     // The last mount there is gone from the tree before its process has said goodbye.
     data.wait_unused(PREDECESSOR_TIMEOUT)
         .map_err(|error| Refusal::io(format!("use {}", data.path().display()), &error))?;
     let lock = data.open()?;
-    if args.daemon {
+    if args.daemon.is_some() {
         logging::to_file(data)?;
     } else {
         logging::to_terminal();
@@ -97,7 +97,8 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
     let (told, mut said) = (stop.clone(), false);
     let excluded = excluded(args, &source.fsname)?;
     let node = || loop {
-        let refusal = match Node::remote(&source.mgs, &source.fsname, mounted.clone()) {
+        let node = Node::remote(&source.mgs, &source.fsname, mounted.clone(), &told);
+        let refusal = match node {
             Ok(node) => {
                 node.devices().exclude(&excluded);
                 return Ok(node);
@@ -113,8 +114,12 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
         }
         std::thread::sleep(RETRY_PAUSE);
     };
-    let server = Server::start(data.clone(), node, vec![point], how, &stop)?;
-    background::announce(&server, args.daemon)?;
+    let mut server = match Server::start(data.clone(), node, vec![point], how, &stop) {
+        // Nobody is there to read why it could not be mounted until then.
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::FAILURE),
+        other => other?,
+    };
+    background::announce(&mut server, args.daemon.is_some());
     let ended = server.run();
     drop(lock);
     ended.map(|()| ExitCode::SUCCESS)
@@ -287,7 +292,7 @@ mod tests {
             read_only: false,
             fake: false,
             foreground: false,
-            daemon: false,
+            daemon: None,
             ignored: crate::cli::MountIgnored::default(),
         }
     }

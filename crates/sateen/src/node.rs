@@ -110,6 +110,8 @@ pub(crate) struct Node {
     /// Where it is reached, and where the MGS is; nowhere, if that is in this process.
     nids: Vec<Nid>,
     mgs: Vec<Nid>,
+    /// Set when clients are not to wait for servers any more.
+    stop: Stop,
 }
 
 /// A running target.
@@ -173,6 +175,7 @@ impl Node {
             source,
             follower: None,
             network: None,
+            stop: Stop::default(),
         })
     }
 
@@ -271,7 +274,8 @@ impl Node {
             None => Vec::new(),
         };
         let targets = Targets { file_system: self.file_system, elsewhere: &elsewhere };
-        let mounted = Mounted::new(&self.reactor, path, (&self.source, targets), how)?;
+        let from = (&self.source, targets);
+        let mounted = Mounted::new(&self.reactor, path, from, how, &self.stop)?;
         if self.network.is_some() {
             mounted.ping_every(PING);
         }

@@ -23,6 +23,11 @@ impl Refusal {
         Refusal { what: what.into(), hint: hint.into(), may_pass: false }
     }
 
+    /// What somebody has ended before it was done.
+    pub(crate) fn told_to_end() -> Refusal {
+        Refusal::new("it was told to end", "start it again")
+    }
+
     /// The same, of something that may be over in a while.
     #[must_use]
     pub(crate) fn that_may_pass(self) -> Refusal {

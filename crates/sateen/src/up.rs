@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use crate::cli::UpArgs;
 use crate::data_dir::DataDir;
@@ -18,12 +19,13 @@ use crate::{background, daemon, logging, mounts, run_dir, targets};
 
 /// Runs the command.
 pub(crate) fn run(args: &UpArgs) -> Outcome<ExitCode> {
-    if args.foreground || args.daemon { serve_here(args) } else { leave_behind(args) }
+    if args.foreground || args.daemon.is_some() { serve_here(args) } else { leave_behind(args) }
 }
 
 fn leave_behind(args: &UpArgs) -> Outcome<ExitCode> {
     let mut command = background::program()?;
-    command.arg("up").arg("--daemon").arg("--data").arg(&args.data.data);
+    command.arg("up").args(background::waited_for());
+    command.arg("--data").arg(&args.data.data);
     for mount in &args.mount {
         command.arg("--mount").arg(mount);
     }
@@ -40,12 +42,12 @@ fn leave_behind(args: &UpArgs) -> Outcome<ExitCode> {
 
 fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
     let data = DataDir::at(&args.data.data)?;
-    if args.daemon {
-        background::leave_terminal();
+    if let Some(waits) = args.daemon {
+        background::begin(waits)?;
     }
     mounts::require_fuse()?;
     let lock = data.open()?;
-    if args.daemon {
+    if args.daemon.is_some() {
         logging::to_file(&data)?;
     } else {
         logging::to_terminal();
@@ -59,15 +61,15 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
     let wanted = Wanted::of(args, &data, last.as_ref());
     let points = mount_points(&wanted.mounts)?;
     let targets = targets::open_or_make(&data, args.mdts, args.osts)?;
-    let server = daemon::Server::start(
-        data.clone(),
-        || Node::embedded(&targets),
-        points,
-        How::new(wanted.direct_io),
-        &Stop::default(),
-    )?;
+    let (stop, how) = (Stop::default(), How::new(wanted.direct_io));
+    let node = || Node::embedded(&targets);
+    let mut server = match daemon::Server::start(data.clone(), node, points, how, &stop) {
+        // Ctrl-C, before it was mounted.
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::SUCCESS),
+        other => other?,
+    };
     let _entered = run_dir::enter(&data);
-    background::announce(&server, args.daemon)?;
+    background::announce(&mut server, args.daemon.is_some());
     let ended = server.run();
     drop(lock);
     ended.map(|()| ExitCode::SUCCESS)

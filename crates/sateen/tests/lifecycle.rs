@@ -6,6 +6,8 @@
 mod again;
 #[path = "lifecycle/full.rs"]
 mod full;
+#[path = "lifecycle/interrupted.rs"]
+mod interrupted;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -59,6 +61,10 @@ impl Fs {
         text
     }
 
+    fn log(&self) -> String {
+        fs::read_to_string(self.data.join("log")).unwrap_or_default()
+    }
+
     fn status(&self) -> Value {
         serde_json::from_slice(&self.run(&["status", "--json"]).stdout).unwrap()
     }
@@ -79,6 +85,8 @@ impl Fs {
 impl Drop for Fs {
     fn drop(&mut self) {
         self.run(&["down", "--force"]);
+        // A test may have put a disk of its own there.
+        let _ = rustix::mount::unmount(&self.data, rustix::mount::UnmountFlags::DETACH);
         let _ = fs::remove_dir_all(&self.data);
     }
 }

@@ -199,7 +199,7 @@ impl Mgc {
         let waits = matches!(request, Request::Mgs(MgsRequest::WaitConfig { .. }));
         loop {
             if self.stop.load(Ordering::Relaxed) {
-                return Err(Refusal::new("it was told to end", "start it again"));
+                return Err(Refusal::told_to_end());
             }
             if self.header.generation == 0 && !self.connect() {
                 let over = patience.is_some_and(|patience| begun.elapsed() >= patience);

@@ -1,7 +1,8 @@
 //! One mount: a client, its port, and the kernel's connection to it.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use sateen_reactor::Reactor;
 use sateen_types::{ClientId, Endpoint, Errno, Fid};
 use sateen_wire::TargetInfo;
 
+use super::mgc::Stop;
 use super::network::why_silent;
 use super::port::{ClientPort, ToClient};
 use crate::logging;
@@ -21,6 +23,8 @@ use sateen_mount::{Atime, Durable, KernelFs};
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long connecting to targets elsewhere may take: they may be starting.
 const REMOTE_PATIENCE: Duration = Duration::from_secs(20);
+/// So often whoever waits looks whether it is still to.
+const STOP_LOOK: Duration = Duration::from_millis(100);
 
 /// How to mount.
 #[derive(Debug, Clone, Copy)]
@@ -57,8 +61,9 @@ impl Mounted {
         path: &Path,
         (source, targets): (&Source, Targets<'_>),
         how: How,
+        stop: &Stop,
     ) -> Outcome<Mounted> {
-        let (client, port) = connect(reactor, targets, how.tried_until)?;
+        let (client, port) = connect(reactor, targets, how.tried_until, stop)?;
         let root = match directory(reactor, &client, &source.below) {
             Ok(root) => root,
             Err(refusal) => {
@@ -137,7 +142,7 @@ pub(crate) struct Native {
 impl Native {
     /// Connects a new client.
     pub(crate) fn new(reactor: &Arc<Reactor>) -> Outcome<Native> {
-        let (client, port) = connect(reactor, Targets::default(), None)?;
+        let (client, port) = connect(reactor, Targets::default(), None, &Stop::default())?;
         // No kernel believes anything.
         port.detach();
         Ok(Native { reactor: reactor.clone(), client })
@@ -262,30 +267,46 @@ fn make(reactor: &Arc<Reactor>, targets: Targets<'_>) -> (Arc<Client>, Arc<Clien
     (client, port)
 }
 
+/// What comes of a future, unless it takes too long or `stop` is set.
+fn receive<T>(from: &Receiver<T>, patience: Duration, stop: &Stop) -> Option<T> {
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match from.recv_timeout(left.min(STOP_LOOK)) {
+            Ok(done) => return Some(done),
+            Err(RecvTimeoutError::Timeout) if !left.is_zero() && !stop.load(Ordering::Relaxed) => {}
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+}
+
 /// A new client, connected to all targets that it needs; they may take until then.
 fn connect(
     reactor: &Arc<Reactor>,
     targets: Targets<'_>,
     until: Option<Instant>,
+    stop: &Stop,
 ) -> Outcome<(Arc<Client>, Arc<ClientPort>)> {
     let (client, port) = make(reactor, targets);
     let mounting = client.clone();
     let elsewhere = targets.elsewhere;
     let patience = if elsewhere.is_empty() { CLIENT_TIMEOUT } else { REMOTE_PATIENCE };
     let mount = begin(reactor, async move { mounting.mount().await });
-    let mut done = mount.recv_timeout(patience).ok();
+    let mut done = receive(&mount, patience, stop);
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-    if let (None, Some(left)) = (&done, left.filter(|left| !left.is_zero())) {
+    let told_to_end = || stop.load(Ordering::Relaxed);
+    if let (None, Some(left)) = (&done, left.filter(|left| !left.is_zero() && !told_to_end())) {
         let refusal = silent(&client, elsewhere);
         if refusal.may_pass {
             // The same client goes on asking: each new one would be another to the targets.
             tracing::warn!("{}; trying again", refusal.what);
-            done = mount.recv_timeout(left).ok();
+            done = receive(&mount, left, stop);
         }
     }
     let refusal = match done {
         Some(Ok(())) => return Ok((client, port)),
         Some(Err(errno)) => refused(&client, errno),
+        None if told_to_end() => Refusal::told_to_end(),
         None => silent(&client, elsewhere),
     };
     reactor.router.remove(client.endpoint());

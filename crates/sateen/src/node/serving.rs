@@ -224,16 +224,17 @@ impl Node {
         Ok(())
     }
 
-    /// Clients only, of the file system that the MGS at `mgs` manages.
-    pub(crate) fn remote(mgs: &[Nid], fsname: &str, source: Source) -> Outcome<Node> {
+    /// Clients only, of the file system that the MGS at `mgs` manages. `stop` ends every waiting
+    /// for servers.
+    pub(crate) fn remote(mgs: &[Nid], fsname: &str, source: Source, stop: &Stop) -> Outcome<Node> {
         let mut node = Node::new(fsname, source, CALLBACK_LIMIT_NS)?;
+        node.stop = stop.clone();
         let network = Arc::new(Network::start(&node.reactor.router, &[])?);
         network.set_route(Endpoint::Mgs, mgs);
         node.devices.set_network(&network);
         node.network = Some(network.clone());
         node.nids = network::own_nid(mgs.first().copied()).into_iter().collect();
         node.mgs = mgs.to_vec();
-        let stop = Stop::default();
         let mut mgc = Mgc::new(&node.reactor, mgs.to_vec(), stop.clone()).over(&network);
         let FileSystem { fsname: known, uuid, .. } = mgc.file_system(Some(MOUNT_PATIENCE))?;
         node.file_system = uuid;
@@ -254,7 +255,7 @@ impl Node {
         set_routes(&network, &config);
         node.devices.keep(mgc.params(Some(MOUNT_PATIENCE))?);
         lock(&node.clients).told.clone_from(&config.targets);
-        node.follow(mgc, config.version, &stop)?;
+        node.follow(mgc, config.version, stop)?;
         Ok(node)
     }
 

@@ -5,6 +5,7 @@
 mod absent;
 mod below;
 mod cuts;
+mod ends;
 mod found;
 mod fuzz;
 mod many;
