@@ -10,9 +10,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::fs::Mode;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
-use crate::data_dir::{DataDir, for_owner_only};
+use crate::data_dir::DataDir;
 use crate::params::{Device, Shown, WasSet};
 use crate::report::Report;
 
@@ -27,6 +29,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const SLOW_TIMEOUT: Duration = Duration::from_secs(120);
 
 const NAME: &str = "control.sock";
+/// Callers that may wait to be served.
+const BACKLOG: i32 = 128;
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,9 +112,13 @@ fn address(data: &DataDir) -> io::Result<(File, PathBuf)> {
 pub(crate) fn listen(data: &DataDir) -> io::Result<UnixListener> {
     remove(data);
     let (_folder, path) = address(data)?;
-    let listener = UnixListener::bind(&path)?;
-    for_owner_only(&path)?;
-    Ok(listener)
+    let cloexec = SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, cloexec, None)?;
+    // The name comes into being with the socket's mode: there is no moment for anybody else.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    net::bind(&socket, &SocketAddrUnix::new(&path)?)?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// Removes the socket.

@@ -2,7 +2,7 @@
 //!
 //! | entry | is |
 //! |---|---|
-//! | `lock` | says that the folder is Sateen's; locked (flock) by the process that serves it, and holds its pid |
+//! | `lock` | says that the folder is Sateen's; locked (flock) by the process that serves or checks it, and holds its pid |
 //! | `mgt`, `mdt0000`…, `ost0000`… | the targets |
 //! | `mnt` | the default mount point |
 //! | `control.sock` | where the serving process takes commands |
@@ -10,11 +10,12 @@
 //! | `state.json` | what the serving process was, or how it ended |
 //! | `log`, `log.old` | its log |
 //!
-//! Others may pass through it, because `mnt` lies in it; what else is in it is its owner's.
+//! Others may pass through it, because `mnt` lies in it; what else is in it is its owner's. The
+//! locks, too: whoever may open a file may lock it, and keep a file system from starting.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ use crate::refusal::{Outcome, Refusal};
 const OURS: &str = "sateen data folder\n";
 /// Longest lock file that is read.
 const LOCK_BYTES_MAX: u64 = 4096;
+/// What stands behind the pid of a process that only checks.
+const CHECKS: &str = "fsck";
 
 /// A data folder, by its absolute path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub(crate) enum User {
     Nobody,
     /// A process; its pid, if it has written it down yet.
     Process(Option<u32>),
+    /// One that only checks it.
+    Checker(u32),
 }
 
 impl DataDir {
@@ -85,6 +90,15 @@ impl DataDir {
 
     /// Makes the folder if there is none, and locks it.
     pub(crate) fn open(&self) -> Outcome<DataLock> {
+        self.open_as("")
+    }
+
+    /// The same, for `fsck`.
+    pub(crate) fn open_to_check(&self) -> Outcome<DataLock> {
+        self.open_as(CHECKS)
+    }
+
+    fn open_as(&self, role: &str) -> Outcome<DataLock> {
         let shown = self.path.display();
         make_durably(&self.path)
             .map_err(|error| Refusal::io(format!("make the data folder {shown}"), &error))?;
@@ -95,17 +109,12 @@ impl DataDir {
                 "choose a new or an empty folder with --data DIR",
             ));
         }
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.join("lock"))
-            .map_err(failed)?;
+        let mut file = open_lock(&self.join("lock")).map_err(failed)?;
         if !try_lock(&file).map_err(failed)? {
             return Err(self.in_use());
         }
-        let text = format!("{OURS}{}\n", std::process::id());
+        let text = format!("{OURS}{} {role}", std::process::id());
+        let text = format!("{}\n", text.trim_end());
         // Never empty, not even for a moment: an empty lock beside targets is not one of ours.
         let written = file.write_all(text.as_bytes());
         written.and_then(|()| file.set_len(text.len() as u64)).map_err(failed)?;
@@ -114,9 +123,10 @@ impl DataDir {
     }
 
     fn in_use(&self) -> Refusal {
-        let by = match read_pid(&self.join("lock")) {
-            Some(pid) => format!(" by process {pid}"),
-            None => String::new(),
+        let by = match read_user(&self.join("lock")) {
+            User::Process(Some(pid)) => format!(" by process {pid}"),
+            User::Checker(pid) => return self.is_checked(pid),
+            User::Process(None) | User::Nobody => String::new(),
         };
         let data = self.path.display();
         Refusal::new(
@@ -125,6 +135,32 @@ impl DataDir {
                 "see it with: sateen status --data {data}; stop it with: sateen down --data {data}"
             ),
         )
+    }
+
+    /// What is said to whoever wants something of it while it is checked.
+    pub(crate) fn is_checked(&self, pid: u32) -> Refusal {
+        Refusal::new(
+            format!("process {pid} checks the file system in {}", self.path.display()),
+            "wait until that has ended (sateen fsck), or end it",
+        )
+    }
+
+    /// Whether this process holds the lock, as the kernel has it: what stands in the file may by
+    /// now be somebody else's number, or be one of another PID namespace.
+    pub(crate) fn is_locked_by(&self, pid: u32) -> bool {
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        let (Ok(lock), Ok(open)) = (fs::metadata(self.join("lock")), process.join("fd").read_dir())
+        else {
+            return false;
+        };
+        open.flatten().any(|entry| {
+            let info = fs::read_to_string(process.join("fdinfo").join(entry.file_name()));
+            // Only then: a look at any other file of its may wait for a mount that hangs.
+            let locked = info.is_ok_and(|info| info.lines().any(is_exclusive));
+            locked
+                && fs::metadata(entry.path())
+                    .is_ok_and(|file| (file.dev(), file.ino()) == (lock.dev(), lock.ino()))
+        })
     }
 
     /// Who holds the lock now.
@@ -138,7 +174,7 @@ impl DataDir {
         // A shared lock, so that two who only look do not see each other.
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => Ok(User::Nobody),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(User::Process(read_pid(&path))),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(read_user(&path)),
             Err(error) => Err(error.into()),
         }
     }
@@ -222,10 +258,32 @@ fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-fn read_pid(path: &Path) -> Option<u32> {
+/// Who has locked a lock file that is locked.
+fn read_user(path: &Path) -> User {
     let mut text = String::new();
-    File::open(path).ok()?.take(LOCK_BYTES_MAX).read_to_string(&mut text).ok()?;
-    text.strip_prefix(OURS)?.trim().parse().ok()
+    let read =
+        File::open(path).and_then(|file| file.take(LOCK_BYTES_MAX).read_to_string(&mut text));
+    let said = text.strip_prefix(OURS).filter(|_| read.is_ok()).unwrap_or_default();
+    let mut words = said.split_whitespace();
+    match (words.next().and_then(|pid| pid.parse().ok()), words.next()) {
+        (Some(pid), Some(CHECKS)) => User::Checker(pid),
+        (pid, _) => User::Process(pid),
+    }
+}
+
+/// Whether a line of a file's fdinfo is that of a lock of flock(2) that nobody shares.
+fn is_exclusive(line: &str) -> bool {
+    let mut words = line.split_whitespace().skip(1);
+    line.starts_with("lock:") && words.any(|word| word == "FLOCK") && words.any(|w| w == "WRITE")
+}
+
+/// Opens a lock file, which nobody else may.
+pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 /// Makes names in a folder durable.
@@ -243,18 +301,14 @@ pub(crate) fn open_log(path: &Path) -> io::Result<File> {
     Ok(log)
 }
 
-/// Keeps others from a file or socket, also if it was made otherwise.
-pub(crate) fn for_owner_only(path: &Path) -> io::Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
-}
-
 /// Writes a small file of its owner's so that a crash leaves the old one or the new one, durably.
 pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(true).mode(0o600);
     let mut file = options.open(&temporary)?;
-    for_owner_only(&temporary)?;
+    // Also if it was made otherwise.
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
     file.write_all(bytes)?;
     file.rewind()?;
     file.sync_all()?;
@@ -280,7 +334,36 @@ mod tests {
         drop(lock);
         assert_eq!(data.user().unwrap(), User::Nobody);
         data.require().unwrap();
-        data.open().unwrap();
+        let _lock = data.open_to_check().unwrap();
+        assert_eq!(data.user().unwrap(), User::Checker(std::process::id()));
+        assert!(data.open().unwrap_err().what.contains("checks the file system"));
+    }
+
+    #[test]
+    fn the_kernel_says_who_holds_the_lock() {
+        let scratch = Scratch::new("held");
+        let data = DataDir::at(scratch.path()).unwrap();
+        let me = std::process::id();
+        assert!(!data.is_locked_by(me), "there is none");
+        let lock = data.open().unwrap();
+        assert!(data.is_locked_by(me) && !data.is_locked_by(1) && !data.is_locked_by(u32::MAX));
+        drop(lock);
+        assert!(!data.is_locked_by(me), "it is there, and nobody has it");
+        let file = File::open(data.join("lock")).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockShared).unwrap();
+        assert!(!data.is_locked_by(me), "a shared one is that of somebody who looks");
+    }
+
+    #[test]
+    fn locks_are_their_owners() {
+        let scratch = Scratch::new("modes");
+        let path = scratch.path().join("lock");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        drop(open_lock(&path).unwrap());
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        drop(open_lock(&path).unwrap());
+        assert_eq!(mode(), 0o600, "also one that was made otherwise");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::cli::DownArgs;
 use crate::control::{self, Answer, Command};
@@ -25,12 +26,17 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
     let reading = |error| Refusal::io(format!("read {}", data.path().display()), &error);
     let user = data.user().map_err(reading)?;
     let state = State::load(&data);
-    let User::Process(pid) = user else {
-        let cleared = clear_dead(state.as_ref())?;
-        run_dir::forget(&data);
-        let note = if cleared { "; the mount that a crash had left is cleared away" } else { "" };
-        println!("not running{note}");
-        return Ok(ExitCode::SUCCESS);
+    let pid = match user {
+        User::Process(pid) => pid,
+        User::Checker(pid) => return Err(data.is_checked(pid)),
+        User::Nobody => {
+            let cleared = clear_dead(state.as_ref())?;
+            run_dir::forget(&data);
+            let note =
+                if cleared { "; the mount that a crash had left is cleared away" } else { "" };
+            println!("not running{note}");
+            return Ok(ExitCode::SUCCESS);
+        }
     };
     match control::ask(&data, Command::Down { force: args.force }) {
         Ok(Answer::Down) => {}
@@ -58,18 +64,42 @@ fn busy(mount: &std::path::Path) -> Refusal {
     )
 }
 
-/// It does not answer on its socket, but holds the lock.
+/// It does not answer on its socket, but holds the lock: the process whose pid is in the file, if
+/// it has it. Nobody else is signalled, whatever stands there.
 fn end_by_signal(data: &DataDir, pid: Option<u32>) -> Outcome<()> {
     let known = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-    let Some(known) = known else { return Err(still_there(data, pid)) };
+    // Held, so that the number cannot become somebody else's.
+    let process = known.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let (Some(known), Some(process)) = (known.filter(|_| holds(data, pid)), process) else {
+        return Err(held_elsewhere(data));
+    };
     eprintln!("process {known} does not answer; sending it SIGTERM");
-    kill_process(known, Signal::TERM)
-        .map_err(|error| Refusal::io(format!("signal process {known}"), &error.into()))?;
+    match pidfd_send_signal(process, Signal::TERM) {
+        // It has ended by itself.
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(error) => return Err(Refusal::io(format!("signal process {known}"), &error.into())),
+    }
     let ended = data.wait_unused(SIGNAL_TIMEOUT);
     match ended.map_err(|error| Refusal::io(format!("read {}", data.path().display()), &error))? {
         true => Ok(()),
         false => Err(still_there(data, pid)),
     }
+}
+
+fn holds(data: &DataDir, pid: Option<u32>) -> bool {
+    pid.is_some_and(|pid| data.is_locked_by(pid))
+}
+
+fn held_elsewhere(data: &DataDir) -> Refusal {
+    let lock = data.join("lock");
+    Refusal::new(
+        format!("somebody has locked {}, and does not answer", lock.display()),
+        format!(
+            "it may be starting, or run in a container: end it there; see who has it open with: \
+             fuser {}",
+            lock.display()
+        ),
+    )
 }
 
 fn still_there(data: &DataDir, pid: Option<u32>) -> Refusal {

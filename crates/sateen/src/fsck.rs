@@ -54,7 +54,7 @@ fn check(args: &FsckArgs) -> Outcome<ExitCode> {
     let targets = if args.targets.is_empty() {
         let data = DataDir::at(&args.data.data)?;
         data.require()?;
-        lock = Some(data.open()?);
+        lock = Some(data.open_to_check()?);
         targets::existing(&data)?
     } else {
         args.targets.iter().map(|path| targets::at(path)).collect::<Outcome<Vec<_>>>()?

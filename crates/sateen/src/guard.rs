@@ -27,7 +27,7 @@ use signal_hook::iterator::Signals;
 
 use crate::background;
 use crate::cli::GuardArgs;
-use crate::data_dir::{DataDir, open_log};
+use crate::data_dir::{DataDir, open_lock, open_log};
 use crate::logging;
 use crate::mounts;
 use crate::refusal::{Outcome, Refusal};
@@ -111,8 +111,7 @@ pub(crate) fn run(args: &GuardArgs) -> Outcome<ExitCode> {
 }
 
 fn lock(data: &DataDir) -> io::Result<File> {
-    let mut options = File::options();
-    let file = options.write(true).create(true).truncate(false).open(data.join(LOCK))?;
+    let file = open_lock(&data.join(LOCK))?;
     let deadline = Instant::now() + PREDECESSOR_TIMEOUT;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -40,6 +40,7 @@ fn report(data: &DataDir) -> Outcome<Report> {
     let reading = |error| Refusal::io(format!("read {}", data.path().display()), &error);
     match data.user().map_err(reading)? {
         User::Nobody => at_rest(data),
+        User::Checker(pid) => Err(data.is_checked(pid)),
         User::Process(pid) => match control::ask(data, Command::Status) {
             Ok(Answer::Status(report)) => Ok(report),
             Ok(_) => Err(Refusal::new("it gave an answer to another question", "try again")),

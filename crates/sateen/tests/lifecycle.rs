@@ -8,6 +8,8 @@ mod again;
 mod full;
 #[path = "lifecycle/interrupted.rs"]
 mod interrupted;
+#[path = "lifecycle/locked.rs"]
+mod locked;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -184,6 +186,14 @@ fn other_users_read_through_the_mount_only() {
         assert_eq!(mode(target), 0o700, "{target}");
     }
     assert_eq!(mode("control.sock"), 0o600);
+    // Who may open a lock may hold it, and nothing starts.
+    for name in ["lock", "guard.lock", "mgt/lock", "mdt0000/lock", "ost0000/lock"] {
+        let mut flock = Command::new("setpriv");
+        flock.args(["--reuid=65534", "--regid=65534", "--clear-groups", "flock", "--nonblock"]);
+        let tried = flock.args([name, "true"]).current_dir(&fs_.data).output().unwrap();
+        let said = String::from_utf8(tried.stderr).unwrap();
+        assert!(!tried.status.success() && said.contains("denied"), "{name}: {said}");
+    }
 }
 
 #[test]
