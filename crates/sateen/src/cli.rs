@@ -312,6 +312,9 @@ pub(crate) struct GenerateArgs {
     /// Only say which files there would be.
     #[arg(long)]
     pub list: bool,
+    /// Nothing of this program: its name is somebody else's here.
+    #[arg(long, value_name = "NAME")]
+    pub without: Vec<String>,
 }
 
 /// Arguments of `fsck`.

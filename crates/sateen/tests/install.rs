@@ -155,3 +155,66 @@ fn what_is_installed_works_and_can_be_taken_away() {
     assert_eq!(files(&dest), Vec::<PathBuf>::new());
     fs::remove_dir_all(dest).unwrap();
 }
+
+/// Lustre has `lfs` and `lctl`, and its users type them: they stay what they are, now and when
+/// Sateen goes again.
+#[test]
+fn what_is_somebody_elses_stays_so() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let dest = std::env::temp_dir().join(format!("sateen-others-{}", std::process::id()));
+    let script = |what: &str, prefix: &Path, dest: &Path, path: &str| {
+        let mut command = Command::new("sh");
+        command.arg(root.join("scripts/install.sh")).arg(what);
+        command.env("SATEEN", BINARY).env("DESTDIR", dest).env("PREFIX", prefix);
+        command.env("SBINDIR", prefix.join("sbin")).env("UNITDIR", prefix.join("units"));
+        run(command.env("PATH", path))
+    };
+    let path = std::env::var("PATH").unwrap();
+    // Where the links would be: a program, and a link to one.
+    let at = |name: &str| dest.join("usr").join(name);
+    let theirs = ["bin/lfs", "share/man/man1/lfs.1", "share/man/man1/lfs-df.1"];
+    for name in theirs {
+        fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+        fs::write(at(name), "Lustre's").unwrap();
+    }
+    std::os::unix::fs::symlink("/nowhere/lustre-lctl", at("bin/lctl")).unwrap();
+    let all = || {
+        let mut all = files(&dest);
+        all.sort();
+        all
+    };
+    let before = all();
+    let said = script("install", Path::new("/usr"), &dest, &path);
+    assert!(said.contains("lfs stays what it is") && said.contains("sateen lctl"), "{said}");
+    assert!(at("bin/sateen-bench").is_symlink() && at("share/man/man1/sateen-lfs.1").exists());
+    assert!(!at("share/man/man8/lctl.8").exists());
+    let whole = || {
+        theirs.iter().for_each(|name| assert_eq!(fs::read(at(name)).unwrap(), b"Lustre's"));
+        assert_eq!(fs::read_link(at("bin/lctl")).unwrap(), Path::new("/nowhere/lustre-lctl"));
+    };
+    whole();
+    // What is ours by now is put there again; what has come since stays when ours goes.
+    script("install", Path::new("/usr"), &dest, &path);
+    fs::remove_file(at("sbin/mkfs.sateen")).unwrap();
+    fs::write(at("sbin/mkfs.sateen"), "another").unwrap();
+    script("uninstall", Path::new("/usr"), &dest, &path);
+    whole();
+    assert_eq!(fs::read(at("sbin/mkfs.sateen")).unwrap(), b"another");
+    fs::remove_file(at("sbin/mkfs.sateen")).unwrap();
+    assert_eq!(all(), before);
+
+    // Where a shell finds them, if this is the system itself.
+    let elsewhere = dest.join("local");
+    let path = format!("{}:{path}", at("bin").display());
+    ["bin/lfs", "bin/lctl"].iter().for_each(|link| fs::remove_file(at(link)).unwrap());
+    std::os::unix::fs::symlink("/bin/true", at("bin/lfs")).unwrap();
+    fs::create_dir(dest.join("before")).unwrap();
+    fs::copy(BINARY, dest.join("before/sateen")).unwrap();
+    std::os::unix::fs::symlink(dest.join("before/sateen"), at("bin/lctl")).unwrap();
+    let said = script("install", &elsewhere, Path::new(""), &path);
+    assert!(said.contains("lfs stays") && !said.contains("lctl stays"), "{said}");
+    assert!(!elsewhere.join("bin/lfs").exists() && elsewhere.join("bin/lctl").is_symlink());
+    script("uninstall", &elsewhere, Path::new(""), &path);
+    assert_eq!(files(&elsewhere), Vec::<PathBuf>::new());
+    fs::remove_dir_all(dest).unwrap();
+}
