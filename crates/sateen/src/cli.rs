@@ -28,7 +28,9 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Unmounts and stops a file system.
     Down(DownArgs),
-    /// Shows whether a file system runs, where it is mounted, and its targets' space.
+    /// Shows whether a file system runs, where it is mounted, and its targets' space: exit code 0
+    /// if all of it does, 3 if it does not run, or not all of its targets are up, or one of its
+    /// mounts is gone.
     Status(StatusArgs),
     /// Checks a file system that does not run, and changes nothing: exit code 0 if nothing is
     /// damaged, 1 if something is, 2 if it could not be checked.
@@ -229,7 +231,7 @@ pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub data: DataArgs,
     /// A file system whose servers are elsewhere: a mount of it, or its MGS and name, as
-    /// NID[:NID]:/FSNAME. Exit code 3 if not all of its targets are up.
+    /// NID[:NID]:/FSNAME.
     #[arg(value_name = "MOUNT|SOURCE", conflicts_with = "data")]
     pub what: Option<String>,
     /// As JSON, for programs.

@@ -178,10 +178,17 @@ fn ask(lctl: &Lctl, command: &Command) -> Asked {
         }
     };
     if folders.is_empty() {
-        let what = "no Sateen process runs on this host; start one with sateen serve, sateen up \
-                    or mount -t sateen, or name its folder with --data"
-            .to_owned();
-        asked.failures.push(Failure { what, code: ENOENT });
+        let what = match rustix::process::geteuid().is_root() {
+            true => {
+                "no Sateen process runs on this host; start one with sateen serve, sateen up \
+                 or mount -t sateen, or name its folder with --data"
+            }
+            false => {
+                "none of your processes is one of Sateen's, and you do not see those of others: \
+                 run it as root (sudo)"
+            }
+        };
+        asked.failures.push(Failure { what: what.to_owned(), code: ENOENT });
     }
     for data in folders {
         match control::ask(&data, command.clone()) {
@@ -192,7 +199,9 @@ fn ask(lctl: &Lctl, command: &Command) -> Asked {
             // One that is starting or ending has nothing to show; one that was named should.
             Err(error) if lctl.data.is_empty() && nobody_listens(&error) => {}
             Err(error) => {
-                let what = format!("{} does not answer: {error}", data.path().display());
+                let denied = error.kind() == io::ErrorKind::PermissionDenied;
+                let advice = if denied { ": run it as root (sudo)" } else { "" };
+                let what = format!("{} does not answer: {error}{advice}", data.path().display());
                 asked.failures.push(Failure { what, code: EIO });
             }
         }

@@ -69,6 +69,15 @@ pub(crate) fn colours() -> bool {
 }
 
 impl Report {
+    /// Whether it runs, with all that belongs to it. One that has neither targets nor mounts any
+    /// more is ending.
+    pub(crate) fn is_well(&self) -> bool {
+        let served = !self.targets.is_empty() || !self.mounts.is_empty();
+        let up = self.targets.iter().all(|target| target.state == "up");
+        let mounted = self.mounts.iter().all(|mount| mount.state == "mounted");
+        self.running && served && up && mounted
+    }
+
     /// For people: aligned, with units.
     pub(crate) fn text(&self, colour: bool) -> String {
         let mut out = String::new();
@@ -161,5 +170,20 @@ mod tests {
         let rows: Vec<&str> = text.lines().rev().take(3).collect();
         assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{text}");
         assert!(rows[0].ends_with("25.0G     75.0G   25%"), "{text}");
+
+        assert!(!report.is_well(), "a target has failed, and a mount is lost");
+        let well = |mount: Option<&str>, targets: &[(&str, &str)]| {
+            let of = |state: &str| MountReport { path: "/d/mnt".into(), state: state.into() };
+            let mounts = mount.map(of).into_iter().collect();
+            let targets = targets.iter().map(|(name, state)| target(name, state)).collect();
+            Report { mounts, targets, ..report.clone() }.is_well()
+        };
+        let all = [("MDT0000", "up"), ("OST0000", "up")];
+        let failed = [("MDT0000", "up"), ("OST0000", "failed")];
+        assert!(well(Some("mounted"), &all) && well(None, &all) && well(Some("mounted"), &[]));
+        assert!(!well(Some("lost"), &all) && !well(Some("detached"), &all));
+        assert!(!well(Some("mounted"), &failed) && !well(None, &failed));
+        assert!(!well(None, &[]), "it is ending");
+        assert!(!Report { running: false, ..report }.is_well());
     }
 }

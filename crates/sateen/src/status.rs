@@ -1,5 +1,6 @@
 //! `sateen status`: whether a file system runs, where it is mounted, its targets' space.
 
+use std::io;
 use std::process::ExitCode;
 
 use crate::cli::StatusArgs;
@@ -15,8 +16,8 @@ use crate::{cluster, mounts};
 /// What a process that was killed has left of itself.
 const KILLED: &str = "its process was killed; what was synced is safe";
 
-/// Exit code if it does not run, as other service programs have it.
-const NOT_RUNNING: u8 = 3;
+/// Exit code if it does not run, as other service programs have it, or not all of it does.
+const NOT_ALL: u8 = 3;
 
 /// Runs the command.
 pub(crate) fn run(args: &StatusArgs) -> Outcome<ExitCode> {
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &StatusArgs) -> Outcome<ExitCode> {
     } else {
         print!("{}", report.text(colours()));
     }
-    Ok(if report.running { ExitCode::SUCCESS } else { ExitCode::from(NOT_RUNNING) })
+    Ok(if report.is_well() { ExitCode::SUCCESS } else { ExitCode::from(NOT_ALL) })
 }
 
 fn report(data: &DataDir) -> Outcome<Report> {
@@ -46,6 +47,10 @@ fn report(data: &DataDir) -> Outcome<Report> {
             Ok(_) => Err(Refusal::new("it gave an answer to another question", "try again")),
             // It may have ended in this very moment.
             Err(_) if data.user().map_err(reading)? == User::Nobody => at_rest(data),
+            // Its socket is its owner's.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(Refusal::io(format!("ask whoever serves {}", data.path().display()), &error))
+            }
             Err(error) => {
                 let who = pid.map_or_else(String::new, |pid| format!(" {pid}"));
                 Err(Refusal::new(

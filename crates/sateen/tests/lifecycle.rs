@@ -75,8 +75,10 @@ impl Fs {
         let deadline = Instant::now() + Duration::from_secs(180);
         loop {
             let output = self.run(&["status", "--json"]);
-            if output.status.code() == Some(3) {
-                return serde_json::from_slice(&output.stdout).unwrap();
+            let status = serde_json::from_slice::<Value>(&output.stdout);
+            if let Some(status) = status.ok().filter(|status| status["running"] == false) {
+                assert_eq!(output.status.code(), Some(3), "{status}");
+                return status;
             }
             assert!(Instant::now() < deadline, "still running");
             std::thread::sleep(Duration::from_millis(20));
@@ -186,6 +188,15 @@ fn other_users_read_through_the_mount_only() {
         assert_eq!(mode(target), 0o700, "{target}");
     }
     assert_eq!(mode("control.sock"), 0o600);
+    // What they may not ask they are told to ask as somebody else.
+    fs::copy(env!("CARGO_BIN_EXE_sateen"), fs_.data.join("program")).unwrap();
+    for args in ["status --data .", "lctl dl", "lctl dl --data ."] {
+        let user = ["--reuid=65534", "--regid=65534", "--clear-groups", "./program"];
+        let mut asks = Command::new("setpriv");
+        let said = asks.args(user).args(args.split(' ')).current_dir(&fs_.data).output().unwrap();
+        let text = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(!said.status.success() && text.contains("run it as root"), "{args:?}: {text}");
+    }
     // Who may open a lock may hold it, and nothing starts.
     for name in ["lock", "guard.lock", "mgt/lock", "mdt0000/lock", "ost0000/lock"] {
         let mut flock = Command::new("setpriv");
@@ -261,7 +272,12 @@ fn a_mount_lost_from_outside_is_reported() {
         assert!(Instant::now() < deadline);
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(fs_.status()["mounts"][0]["state"], "mounted");
+    let status = fs_.status();
+    assert_eq!(
+        (&status["mounts"][0]["state"], &status["running"]),
+        (&"mounted".into(), &true.into())
+    );
+    assert_eq!(fs_.run(&["status"]).status.code(), Some(3), "not all of it is there");
     umount(&fs_.mnt());
     let status = fs_.wait_ended();
     let why = status["ended"]["why"].as_str().unwrap();
@@ -279,6 +295,7 @@ fn a_mount_that_was_detached_under_a_program_is_shown_and_can_be_ended() {
     let open = fs::File::open(fs_.mnt()).unwrap();
     rustix::mount::unmount(fs_.mnt(), rustix::mount::UnmountFlags::DETACH).unwrap();
     assert_eq!(fs_.status()["mounts"][0]["state"], "detached");
+    assert_eq!(fs_.run(&["status"]).status.code(), Some(3));
     let busy = fs_.refused(&["down"]);
     assert!(busy.contains("in use"), "{busy}");
     fs_.ok(&["down", "--force"]);

@@ -18,10 +18,14 @@ const EXITS: [(&str, &[(&str, &str)]); 7] = [
     (
         "sateen-status",
         &[
-            ("0", "The file system runs, and all of its targets are up."),
+            (
+                "0",
+                "The file system runs, and all of its targets are up; with --data, all mounts of \
+                   that process are mounted, too.",
+            ),
             ("1", "It could not be asked."),
             ("2", "The arguments make no sense."),
-            ("3", "It does not run, or not all of its targets are up."),
+            ("3", "It does not run, or not all of that is so."),
         ],
     ),
     (

@@ -1,10 +1,12 @@
 //! How mounts and servers are ended by whoever runs them: Ctrl-C while one waits, a terminal that
 //! closes, several `down` at once, `umount` just before.
 
+use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, run_folder, until};
@@ -15,10 +17,10 @@ use crate::waiting::{end, go_on, signal, stop};
 /// Much less than for how long the mount is told to try.
 const SOON: Duration = Duration::from_secs(30);
 
+/// Whether a process uses a folder of `/run/sateen`.
 fn is_held(folder: &Path) -> bool {
-    let mut status = Command::new(BINARY);
-    let status = status.args(["status", "--data"]).arg(folder).output().unwrap();
-    !matches!(status.status.code(), Some(3)) && folder.join("lock").exists()
+    let Ok(lock) = File::open(folder.join("lock")) else { return false };
+    flock(&lock, FlockOperation::NonBlockingLockShared).is_err()
 }
 
 #[test]
