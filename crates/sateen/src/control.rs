@@ -86,10 +86,15 @@ pub(crate) enum Answer {
     Kept,
     /// To `Down`: everything is unmounted and durable; the process is about to end.
     Down,
+    /// To `Down`: it was ending already.
+    Ending,
     /// To `Down`: programs use this mount.
     Busy {
         /// The mount.
         mount: PathBuf,
+        /// Those that were unmounted before that was found.
+        #[serde(default)]
+        unmounted: Vec<PathBuf>,
     },
     /// It went wrong.
     Failed {
@@ -143,8 +148,23 @@ pub(crate) fn serve_one(
 /// # Errors
 /// The socket's: nobody serves, or not any more.
 pub(crate) fn ask(data: &DataDir, command: Command) -> io::Result<Answer> {
+    ask_over(connect(data)?, command)
+}
+
+/// Connects to the serving process.
+///
+/// # Errors
+/// Nobody serves, or not yet, or not any more.
+pub(crate) fn connect(data: &DataDir) -> io::Result<UnixStream> {
     let (_folder, path) = address(data)?;
-    let mut stream = UnixStream::connect(path)?;
+    UnixStream::connect(path)
+}
+
+/// Asks over a connection, which is good for one question.
+///
+/// # Errors
+/// It has not answered: it may have ended, or take its time.
+pub(crate) fn ask_over(mut stream: UnixStream, command: Command) -> io::Result<Answer> {
     let slow = matches!(command, Command::Down { .. } | Command::KeepParam { .. });
     stream.set_read_timeout(Some(if slow { SLOW_TIMEOUT } else { ANSWER_TIMEOUT }))?;
     write_line(&mut stream, &command)?;
@@ -184,12 +204,12 @@ mod tests {
                 let (stream, _) = listener.accept().unwrap();
                 let _ = serve_one(stream, |command| match command {
                     Command::Down { force: true } => Answer::Down,
-                    _ => Answer::Busy { mount: "/m".into() },
+                    _ => Answer::Busy { mount: "/m".into(), unmounted: vec!["/n".into()] },
                 });
             }
         });
         assert_eq!(ask(&data, Command::Down { force: true }).unwrap(), Answer::Down);
-        let busy = Answer::Busy { mount: "/m".into() };
+        let busy = Answer::Busy { mount: "/m".into(), unmounted: vec!["/n".into()] };
         assert_eq!(ask(&data, Command::Down { force: false }).unwrap(), busy);
         server.join().unwrap();
         remove(&data);

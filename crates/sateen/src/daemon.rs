@@ -30,8 +30,15 @@ use crate::{mounts, notify};
 
 /// How long an aborted connection may take to end.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the connection of a mount that somebody else has unmounted may take to end.
+const GONE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the caller of `down` may take to read its answer.
 const ANSWER_GRACE: Duration = Duration::from_secs(2);
+
+/// From when on after the first signal a second one is another. timeout(1) sends its signal twice,
+/// to its child and to its group; and a terminal that closes SIGHUP, by its shell and by the kernel,
+/// at any time.
+const SECOND_SIGNAL: Duration = Duration::from_secs(1);
 
 /// What the main thread waits for.
 enum Event {
@@ -74,6 +81,8 @@ impl Mount {
         let session = &self.mounted.session;
         let detached = match session.unmount(UnmountMode::Clean) {
             Ok(()) => false,
+            // Somebody else's umount was first, and the connection is about to end.
+            Err(error) if is_gone(&error) && session.join_timeout(GONE_TIMEOUT).is_some() => false,
             Err(_) if !force => return Err(self.path.clone()),
             Err(_) => {
                 tracing::warn!(mount = %self.path.display(), "in use; programs will get errors");
@@ -81,7 +90,7 @@ impl Mount {
                 if let Err(error) = &forced {
                     tracing::warn!(%error, mount = %self.path.display(), "cannot unmount");
                 }
-                forced.is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput)
+                forced.is_err_and(|error| is_gone(&error))
             }
         };
         // A mount that is out of the tree already cannot be aborted from here: the connection
@@ -92,6 +101,19 @@ impl Mount {
         self.mounted.leave();
         Ok(())
     }
+}
+
+/// Why not everything could be unmounted.
+struct Busy {
+    /// Programs use this one.
+    mount: PathBuf,
+    /// These were unmounted before.
+    unmounted: Vec<PathBuf>,
+}
+
+/// Whether a mount could not be unmounted because it is out of the tree.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput
 }
 
 /// What the control thread shows.
@@ -252,7 +274,8 @@ impl Server {
         if let Some(guard) = self.guard {
             guard.dismiss();
         }
-        self.state.ended = Some(Ended { at: state::now(), why });
+        let failed = closed.as_ref().err().map(|refusal| refusal.what.clone());
+        self.state.ended = Some(Ended { at: state::now(), why, failed });
         save(&self.state, &self.shared.data);
         control::remove(&self.shared.data);
         if let Some(caller) = caller {
@@ -281,9 +304,9 @@ impl Server {
             match event {
                 Event::Down { force, caller } => match self.unmount_all(force) {
                     Ok(()) => return ("it was told to (sateen down)".to_owned(), Some(caller)),
-                    Err(mount) => {
+                    Err(Busy { mount, unmounted }) => {
                         // A caller that has gone away needs no answer.
-                        let _ = caller.answer.send(Answer::Busy { mount });
+                        let _ = caller.answer.send(Answer::Busy { mount, unmounted });
                     }
                 },
                 Event::Signal(signal) => {
@@ -317,14 +340,23 @@ impl Server {
         mounts.iter().all(|mount| mount.lost).then_some(what)
     }
 
-    /// Unmounts everything; the path of the first mount that is in use, if not forced.
-    fn unmount_all(&self, force: bool) -> Result<(), PathBuf> {
+    /// Unmounts everything, up to the first mount that is in use, if not forced.
+    fn unmount_all(&self, force: bool) -> Result<(), Busy> {
         let mut mounts = lock(&self.shared.mounts);
-        mounts.iter_mut().filter(|mount| !mount.lost).try_for_each(|mount| mount.end(force))
+        let mut unmounted = Vec::new();
+        for mount in mounts.iter_mut().filter(|mount| !mount.lost) {
+            let was_there = mounts::is_mounted(&mount.path);
+            match mount.end(force) {
+                Ok(()) if was_there => unmounted.push(mount.path.clone()),
+                Ok(()) => {}
+                Err(mount) => return Err(Busy { mount, unmounted }),
+            }
+        }
+        Ok(())
     }
 
     fn unmount_forced(&self) {
-        if let Err(mount) = self.unmount_all(true) {
+        if let Err(Busy { mount, .. }) = self.unmount_all(true) {
             tracing::warn!(mount = %mount.display(), "still busy, left behind");
         }
     }
@@ -351,19 +383,31 @@ fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> Outcome<()> {
     started.map(drop).map_err(|error| Refusal::io("start a thread", &error))
 }
 
-/// The first signal ends it in good order, the second one at once.
+/// Whether somebody means a signal that comes so long after the first.
+fn is_meant(signal: i32, after: Duration) -> bool {
+    signal != SIGHUP && after >= SECOND_SIGNAL
+}
+
+/// The first signal ends it in good order, a second one at once, if somebody means it.
 fn watch_signals(events: Sender<Event>, stop: Stop) -> Outcome<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Refusal::io("take signals", &error))?;
     thread("signals", move || {
-        for (count, signal) in signals.forever().enumerate() {
-            if count > 0 {
-                tracing::error!("a second signal: ending at once, as in a crash");
-                std::process::exit(1);
+        let mut first: Option<Instant> = None;
+        for signal in signals.forever() {
+            match first {
+                None => {
+                    first = Some(Instant::now());
+                    stop.store(true, Ordering::Relaxed);
+                    // Without a main thread there is nothing left to end.
+                    let _ = events.send(Event::Signal(signal));
+                }
+                Some(first) if is_meant(signal, first.elapsed()) => {
+                    tracing::error!("a second signal: ending at once, as in a crash");
+                    std::process::exit(1);
+                }
+                Some(_) => {}
             }
-            stop.store(true, Ordering::Relaxed);
-            // Without a main thread there is nothing left to end.
-            let _ = events.send(Event::Signal(signal));
         }
     })
 }
@@ -462,11 +506,22 @@ fn answer(
             let asked = events.send(Event::Down { force, caller: Caller { answer, written } });
             match asked.map(|()| answered.recv()) {
                 Ok(Ok(answer)) => answer,
-                _ => Answer::Failed {
-                    what: "it was ending already".to_owned(),
-                    hint: "ask `sateen status` in a moment".to_owned(),
-                },
+                _ => Answer::Ending,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_comes_twice_is_one() {
+        let [at_once, later] = [20, 1500].map(Duration::from_millis);
+        for signal in [SIGTERM, SIGINT] {
+            assert!(!is_meant(signal, at_once) && is_meant(signal, later));
+        }
+        assert!(!is_meant(SIGHUP, at_once) && !is_meant(SIGHUP, later));
     }
 }

@@ -1,5 +1,6 @@
 //! `sateen down`: unmounts a file system and ends its process.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,12 +13,16 @@ use crate::data_dir::{DataDir, User};
 use crate::mounts;
 use crate::refusal::{Outcome, Refusal};
 use crate::run_dir;
-use crate::state::State;
+use crate::state::{Ended, State};
 
 /// How long the process may take to end once everything is durable.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it may take if it had to be told by a signal.
 const SIGNAL_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long one may take that is ending already: its disks may be slow.
+const HEARD_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long one that is about to end, or to begin, cannot be asked.
+const MOMENT: Duration = Duration::from_secs(5);
 
 /// Runs the command.
 pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
@@ -38,13 +43,21 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    match control::ask(&data, Command::Down { force: args.force }) {
-        Ok(Answer::Down) => {}
-        Ok(Answer::Busy { mount }) => return Err(busy(&mount)),
-        Ok(Answer::Failed { what, hint }) => {
+    let asked = control::connect(&data)
+        .map(|stream| control::ask_over(stream, Command::Down { force: args.force }));
+    match asked {
+        Ok(Ok(Answer::Down)) => {}
+        Ok(Ok(Answer::Busy { mount, unmounted })) => return Err(busy(&mount, &unmounted)),
+        Ok(Ok(Answer::Failed { what, hint })) => {
             return Err(Refusal::new(format!("it ended, but {what}"), hint));
         }
-        Ok(_) | Err(_) => end_by_signal(&data, pid)?,
+        // It has heard, and is busy with its end: a signal would be one too many.
+        Ok(_) => return ended_already(&data, pid, state.as_ref(), HEARD_TIMEOUT),
+        // It may be past the moment in which it could be asked.
+        Err(_) if data.wait_unused(MOMENT).map_err(reading)? => {
+            return ended_already(&data, pid, state.as_ref(), MOMENT);
+        }
+        Err(_) => end_by_signal(&data, pid)?,
     }
     if !data.wait_unused(END_TIMEOUT).map_err(reading)? {
         return Err(still_there(&data, pid));
@@ -55,11 +68,45 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn busy(mount: &std::path::Path) -> Refusal {
+/// It was ending before it was told to, as after `umount`: how it ends is for it to say.
+fn ended_already(
+    data: &DataDir,
+    pid: Option<u32>,
+    state: Option<&State>,
+    patience: Duration,
+) -> Outcome<ExitCode> {
+    let reading = |error| Refusal::io(format!("read {}", data.path().display()), &error);
+    if !data.wait_unused(patience).map_err(reading)? {
+        return Err(still_there(data, pid));
+    }
+    clear_dead(state)?;
+    run_dir::forget(data);
+    match State::load(data).and_then(|state| state.ended) {
+        Some(Ended { failed: Some(failed), .. }) => Err(Refusal::new(
+            format!("it ended, but {failed}"),
+            format!("look at its log and at the disk: {}", data.join("log").display()),
+        )),
+        Some(Ended { why, .. }) => {
+            println!("stopped ({why}); everything is on the disk");
+            Ok(ExitCode::SUCCESS)
+        }
+        None => {
+            println!("not running: its process was killed; what was synced is safe");
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn busy(mount: &Path, unmounted: &[PathBuf]) -> Refusal {
     let users = mounts::users(mount);
     let by = if users.is_empty() { String::new() } else { format!(" by {}", users.join(", ")) };
+    let gone: Vec<String> = unmounted.iter().map(|path| path.display().to_string()).collect();
+    let gone = match gone.is_empty() {
+        true => String::new(),
+        false => format!("; unmounted already: {}", gone.join(", ")),
+    };
     Refusal::new(
-        format!("{} is in use{by}", mount.display()),
+        format!("{} is in use{by}{gone}", mount.display()),
         "end those programs or leave the folder; or use --force, which gives them errors",
     )
 }

@@ -92,6 +92,9 @@ impl Report {
             (false, _) => {
                 let why = self.ended.as_ref().map(|ended| format!(": {}", ended.why));
                 line("state", paint(colour, "33", "not running") + &why.unwrap_or_default());
+                if let Some(failed) = self.ended.as_ref().and_then(|ended| ended.failed.clone()) {
+                    line("", paint(colour, "31", &failed));
+                }
             }
         }
         for mount in &self.mounts {

@@ -37,6 +37,9 @@ pub(crate) struct Ended {
     pub at: u64,
     /// Why, in words.
     pub why: String,
+    /// What went wrong at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
 }
 
 const NAME: &str = "state.json";
@@ -87,7 +90,7 @@ mod tests {
             transport: "classic".into(),
             data: "/srv/fs".into(),
             direct_io: true,
-            ended: Some(Ended { at: 9, why: "asked to".into() }),
+            ended: Some(Ended { at: 9, why: "asked to".into(), failed: Some("MDT0000".into()) }),
         };
         state.save(&data).unwrap();
         assert_eq!(State::load(&data), Some(state));

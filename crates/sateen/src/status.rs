@@ -81,8 +81,9 @@ fn at_rest(data: &DataDir) -> Outcome<Report> {
     let left = state.iter().flat_map(|state| &state.mounts).filter(|path| mounts::is_mounted(path));
     let mounts: Vec<MountReport> =
         left.map(|path| MountReport { path: path.clone(), state: "lost".to_owned() }).collect();
-    let ended =
-        state.map(|state| state.ended.unwrap_or_else(|| Ended { at: 0, why: KILLED.to_owned() }));
+    let ended = state.map(|state| {
+        state.ended.unwrap_or_else(|| Ended { at: 0, why: KILLED.to_owned(), failed: None })
+    });
     Ok(Report {
         running: false,
         pid: None,

@@ -8,14 +8,21 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use crate::cli::UpArgs;
-use crate::data_dir::DataDir;
+use crate::control::{self, Answer, Command};
+use crate::data_dir::{DataDir, User};
 use crate::node::mgc::Stop;
 use crate::node::{How, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::state::State;
 use crate::{background, daemon, logging, mounts, run_dir, targets};
+
+/// How long the process of an `up` before may take to end.
+const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often to look whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Runs the command.
 pub(crate) fn run(args: &UpArgs) -> Outcome<ExitCode> {
@@ -46,6 +53,7 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
         background::begin(waits)?;
     }
     mounts::require_fuse()?;
+    wait_for_the_end(&data)?;
     let lock = data.open()?;
     if args.daemon.is_some() {
         logging::to_file(&data)?;
@@ -73,6 +81,24 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
     let ended = server.run();
     drop(lock);
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// The last mount is gone from the tree before its process has made everything durable: one that
+/// serves nothing any more is about to end. One that cannot be asked may be, or may be starting.
+fn wait_for_the_end(data: &DataDir) -> Outcome<()> {
+    let reading = |error| Refusal::io(format!("read {}", data.path().display()), &error);
+    let until = Instant::now() + PREDECESSOR_TIMEOUT;
+    while Instant::now() < until
+        && matches!(data.user().map_err(reading)?, User::Process(_))
+        && !matches!(
+            control::ask(data, Command::Status),
+            Ok(Answer::Status(report))
+                if report.mounts.iter().any(|mount| mount.state == "mounted")
+        )
+    {
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    Ok(())
 }
 
 /// Where it is to be mounted, and how.

@@ -4,6 +4,8 @@
 
 #[path = "lifecycle/again.rs"]
 mod again;
+#[path = "lifecycle/ends.rs"]
+mod ends;
 #[path = "lifecycle/full.rs"]
 mod full;
 #[path = "lifecycle/interrupted.rs"]

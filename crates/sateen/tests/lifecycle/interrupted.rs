@@ -27,7 +27,7 @@ fn up_that_is_interrupted_ends() {
         let log = fs_.data.join("log");
         let _ = std::fs::remove_file(&log);
         let mut up = Command::new(env!("CARGO_BIN_EXE_sateen"));
-        up.args(["up", "--osts", "2", "--data"]).arg(&fs_.data).stdout(Stdio::null());
+        up.args(["up", "--data"]).arg(&fs_.data).stdout(Stdio::null());
         let mut up = up.spawn().unwrap();
         // The process has begun, and is far from its mount.
         let deadline = Instant::now() + Duration::from_secs(60);

@@ -1,0 +1,124 @@
+//! Several who end it at once, and who starts it again at once: `umount` before `down` or `up`,
+//! signals that come twice, a mount that is in use beside one that is not.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sateen_testkit::can_mount;
+
+use crate::again::is_mounted;
+use crate::{Fs, kill};
+
+/// Enough to be made durable that an end takes its time.
+fn work(fs_: &Fs) {
+    let dir = fs_.mnt().join("dir");
+    fs::create_dir_all(&dir).unwrap();
+    (0..500).for_each(|n| fs::write(dir.join(format!("f{n}")), b"file").unwrap());
+}
+
+/// `umount` is done before the process behind the mount has even heard of it.
+#[test]
+fn umount_may_come_first() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("umount-first");
+    fs_.ok(&["up", "--osts", "1"]);
+    for round in 0..4 {
+        for next in ["down", "up"] {
+            work(&fs_);
+            let pid = fs_.status()["pid"].clone();
+            kill(&pid, Signal::STOP);
+            // The program umount may look at the mount, and wait.
+            rustix::mount::unmount(fs_.mnt(), rustix::mount::UnmountFlags::NOFOLLOW).unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_sateen"));
+            let command = command.arg(next).arg("--data").arg(&fs_.data);
+            let command = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+            kill(&pid, Signal::CONT);
+            let output = command.wait_with_output().unwrap();
+            let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+            assert!(output.status.success(), "{round}: {next}: {said:?}");
+            if next == "down" {
+                assert!(said[0].starts_with("stopped"), "{round}: {said:?}");
+                fs_.ok(&["up"]);
+            }
+            assert_eq!(fs::read(fs_.mnt().join("dir/f7")).unwrap(), b"file");
+        }
+    }
+}
+
+/// Each has its way, and nobody ends it as a crash would.
+#[test]
+fn several_may_end_it() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("several");
+    for _ in 0..2 {
+        fs_.ok(&["up", "--osts", "1"]);
+        work(&fs_);
+        let down = || {
+            let mut down = Command::new(env!("CARGO_BIN_EXE_sateen"));
+            down.args(["down", "--data"]).arg(&fs_.data);
+            down.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        for down in [down(), down(), down()] {
+            let output = down.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() && !said.contains("SIGTERM"), "{said}");
+        }
+        let status = fs_.wait_ended();
+        assert!(status["ended"]["why"].as_str().unwrap().contains("sateen down"), "{status}");
+    }
+}
+
+/// `timeout` sends its signal twice, and so does a terminal that closes.
+#[test]
+fn signals_that_come_twice_are_one() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("twice");
+    // The second comes when the first has been taken, and while it is ending.
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let mut up = Command::new(env!("CARGO_BIN_EXE_sateen"));
+        up.args(["up", "--foreground", "--data"]).arg(&fs_.data);
+        let mut up = up.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_mounted(&fs_.mnt()) || fs_.run(&["status"]).status.code() != Some(0) {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        work(&fs_);
+        let pid = Pid::from_child(&up);
+        kill_process(pid, signal).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        kill_process(pid, signal).unwrap();
+        assert_eq!(up.wait().unwrap().code(), Some(0), "{signal:?}");
+        assert!(!is_mounted(&fs_.mnt()), "{signal:?}");
+    }
+}
+
+#[test]
+fn a_refused_down_says_what_it_has_unmounted() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("half-down");
+    let points: Vec<PathBuf> = ["a", "b"].map(|name| fs_.data.with_extension(name)).into();
+    let [a, b] = [0, 1].map(|at: usize| points[at].to_str().unwrap());
+    fs_.ok(&["up", "--osts", "1", "--mount", a, "--mount", b]);
+    let open = fs::File::open(&points[1]).unwrap();
+    let said = fs_.refused(&["down"]);
+    assert!(said.contains(&format!("{b} is in use")), "{said}");
+    assert!(said.contains(&format!("unmounted already: {a}")) && !is_mounted(&points[0]), "{said}");
+    let again = fs_.refused(&["down"]);
+    assert!(!again.contains("unmounted already"), "it was said: {again}");
+    drop(open);
+    fs_.ok(&["down"]);
+    points.iter().for_each(|point| fs::remove_dir(point).unwrap());
+}
