@@ -13,6 +13,7 @@
 //! | [`TargetHost`] | a service with its lock, its disk, its group commits and its checkpoints |
 //! | [`Executor`] | the client's tasks |
 //! | [`Reactor`] | the few background threads: timers, workers, checkpoints |
+//! | [`inherited`] | files that a process has open from whoever started it |
 //!
 //! Called by the `sateen` program and by tests. The simulator is another driver and uses
 //! none of this.
@@ -20,6 +21,7 @@
 mod clock;
 mod executor;
 mod host;
+pub mod inherited;
 mod pool;
 mod reactor;
 mod router;

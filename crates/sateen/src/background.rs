@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use rustix::process::Signal;
+use sateen_reactor::inherited;
 
 use crate::daemon::Server;
 use crate::data_dir::open_log;
@@ -24,6 +25,20 @@ const READY_BYTES_MAX: u64 = 64 << 10;
 
 fn failed(error: &io::Error) -> Refusal {
     Refusal::io("start the serving process", error)
+}
+
+/// Keeps files that this process has open from its caller from those that stay behind: to be
+/// called first of all.
+pub(crate) fn keep_callers_files() -> Outcome<()> {
+    inherited::keep_from_programs().map_err(|error| failed(&error))
+}
+
+/// Leaves the caller's working directory, which may be one that is to be unmounted. Whatever path
+/// is used afterwards is absolute.
+pub(crate) fn leave_folder() {
+    if let Err(error) = std::env::set_current_dir("/") {
+        tracing::warn!(%error, "cannot leave the working directory");
+    }
 }
 
 /// This program, to be started again.
@@ -117,6 +132,7 @@ pub(crate) fn announce(server: &mut Server, left_behind: bool) {
         tracing::warn!(%error, "nobody waits for it any more");
         server.is_unwanted("whoever started it did not wait");
     }
+    leave_folder();
     // Nobody reads these any more; what is written there by mistake belongs into the log.
     let turned = open_log(&server.data().join("log")).and_then(|log| {
         rustix::stdio::dup2_stdout(&log)?;

@@ -86,6 +86,7 @@ impl Guard {
 pub(crate) fn run(args: &GuardArgs) -> Outcome<ExitCode> {
     let data = DataDir::at(&args.data.data)?;
     let failed = |error: io::Error| Refusal::io("guard the mounts", &error);
+    background::leave_folder();
     // The terminal's signals are not for it.
     let _ = rustix::process::setsid();
     let mut signals = Signals::new([SIGUSR1, SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;

@@ -47,6 +47,7 @@ const IGNORED: [&str; 13] = [
 
 /// Runs the command.
 pub(crate) fn run(args: &MountArgs) -> Outcome<ExitCode> {
+    background::keep_callers_files()?;
     let source = Source::parse(&args.source)?;
     let how = options(args)?;
     excluded(args, &source.fsname)?;

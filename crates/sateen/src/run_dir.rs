@@ -27,7 +27,9 @@ const UP: &str = "up:";
 pub(crate) fn root() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(path) = named(VARIABLE) {
-        return path.into();
+        // A process that is left behind does not stay where it was started.
+        let path = PathBuf::from(path);
+        return std::path::absolute(&path).unwrap_or(path);
     }
     let user = rustix::process::geteuid();
     match (user.is_root(), named("XDG_RUNTIME_DIR")) {

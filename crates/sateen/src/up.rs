@@ -26,6 +26,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Runs the command.
 pub(crate) fn run(args: &UpArgs) -> Outcome<ExitCode> {
+    background::keep_callers_files()?;
     if args.foreground || args.daemon.is_some() { serve_here(args) } else { leave_behind(args) }
 }
 

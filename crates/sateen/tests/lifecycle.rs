@@ -10,6 +10,8 @@ mod ends;
 mod full;
 #[path = "lifecycle/interrupted.rs"]
 mod interrupted;
+#[path = "lifecycle/left_behind.rs"]
+mod left_behind;
 #[path = "lifecycle/locked.rs"]
 mod locked;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, run_folder, until};
+use sateen_testkit::cluster::{Cluster, ok, run_folder, until};
 
 use crate::BINARY;
 use crate::waiting::{end, go_on, signal, stop};
@@ -54,4 +54,20 @@ fn a_mount_that_is_interrupted_is_given_up() {
     let mnt = cluster.mount("mnt");
     std::fs::write(mnt.join("file"), b"file").unwrap();
     cluster.finish([oss, mds, mgs]);
+}
+
+/// A mount is no user of the one in which whoever made it was.
+#[test]
+fn a_mount_does_not_keep_another() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "keeps");
+    let (mds, oss) = cluster.start();
+    let (first, second) = (cluster.mount("first"), cluster.path("second"));
+    ok(cluster.mount_command("second").current_dir(&first));
+    cluster.mounts.push(second.clone());
+    cluster.umount(&first);
+    std::fs::write(second.join("file"), b"file").unwrap();
+    cluster.finish([oss, mds]);
 }
