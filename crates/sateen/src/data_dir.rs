@@ -19,7 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::refusal::{Outcome, Refusal};
 
@@ -306,6 +306,8 @@ pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(true).mode(0o600);
+    // What it overwrites is what it has made itself.
+    options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
     let mut file = options.open(&temporary)?;
     // Also if it was made otherwise.
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
@@ -377,6 +379,19 @@ mod tests {
         assert!(file.open().unwrap_err().hint.contains("file"));
         fs::write(scratch.path().join("lock"), b"").unwrap();
         assert!(data.open().is_err(), "an empty lock file beside a thesis");
+    }
+
+    #[test]
+    fn nothing_is_overwritten_through_a_link() {
+        let scratch = Scratch::new("link");
+        let (letter, state) = (scratch.path().join("letter"), scratch.path().join("state.json"));
+        fs::write(&letter, b"Dear").unwrap();
+        std::os::unix::fs::symlink(&letter, scratch.path().join("state.new")).unwrap();
+        assert!(write_durably(&state, b"{}").is_err());
+        assert_eq!(fs::read(&letter).unwrap(), b"Dear");
+        fs::remove_file(scratch.path().join("state.new")).unwrap();
+        write_durably(&state, b"{}").unwrap();
+        assert_eq!(fs::read(&state).unwrap(), b"{}");
     }
 
     #[test]

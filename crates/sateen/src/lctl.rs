@@ -15,6 +15,7 @@ use sateen_types::Nid;
 use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
 use crate::params::{Device, Shown, WasSet, can_be_kept, check, dotted, fits};
+use crate::refusal::Refusal;
 use crate::run_dir;
 use crate::{nids, node};
 
@@ -165,8 +166,7 @@ fn ask(lctl: &Lctl, command: &Command) -> Asked {
     let mut asked = Asked { answers: Vec::new(), failures: Vec::new() };
     let named = lctl.data.iter().map(|path| DataDir::at(path));
     let folders = if lctl.data.is_empty() {
-        run_dir::all()
-            .map_err(|error| format!("cannot list {}: {error}", run_dir::root().display()))
+        run_dir::all().map_err(|Refusal { what, hint, .. }| format!("{what}: {hint}"))
     } else {
         named.collect::<Result<_, _>>().map_err(|refusal| refusal.what)
     };

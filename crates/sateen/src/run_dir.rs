@@ -7,11 +7,14 @@
 //! | `up:home-me-data` | a link to the data folder `/home/me/data` of a file system in one process |
 //!
 //! Each folder is a [`DataDir`]: its lock says whether the process lives, its control socket
-//! is where that takes commands. Users other than root have a place of their own.
+//! is where that takes commands. Users other than root have a place of their own: in
+//! `$XDG_RUNTIME_DIR`, or else in the folder for temporary files, where anybody may have made it
+//! before; one that is not theirs alone is not used.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::data_dir::{DataDir, User, make_durably};
@@ -25,18 +28,54 @@ const UP: &str = "up:";
 
 /// The place.
 pub(crate) fn root() -> PathBuf {
+    let path = place().0;
+    // A process that is left behind does not stay where it was started.
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// The place, and whether it lies where everybody may make something.
+fn place() -> (PathBuf, bool) {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(path) = named(VARIABLE) {
-        // A process that is left behind does not stay where it was started.
-        let path = PathBuf::from(path);
-        return std::path::absolute(&path).unwrap_or(path);
+        return (path.into(), false);
     }
     let user = rustix::process::geteuid();
     match (user.is_root(), named("XDG_RUNTIME_DIR")) {
-        (true, _) => "/run/sateen".into(),
-        (false, Some(path)) => PathBuf::from(path).join("sateen"),
-        (false, None) => std::env::temp_dir().join(format!("sateen-{}", user.as_raw())),
+        (true, _) => ("/run/sateen".into(), false),
+        (false, Some(path)) => (PathBuf::from(path).join("sateen"), false),
+        (false, None) => (std::env::temp_dir().join(format!("sateen-{}", user.as_raw())), true),
     }
+}
+
+/// The place, made if need be, for whoever is to write there.
+fn made() -> Outcome<PathBuf> {
+    let (root, shared) = (root(), place().1);
+    let failed = |error: &io::Error| Refusal::io(format!("make {}", root.display()), error);
+    if !shared {
+        make_durably(&root).map_err(|error| failed(&error))?;
+        return Ok(root);
+    }
+    match DirBuilder::new().mode(0o700).create(&root) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(&error)),
+        _ => is_own(&root).map(|()| root),
+    }
+}
+
+/// Refuses a folder that is not this user's, or in which others may write.
+fn is_own(path: &Path) -> Outcome<()> {
+    let failed = |error: &io::Error| Refusal::io(format!("look at {}", path.display()), error);
+    let found = fs::symlink_metadata(path).map_err(|error| failed(&error))?;
+    let mine = found.uid() == rustix::process::geteuid().as_raw();
+    if !found.is_dir() || !mine || found.mode() & 0o022 != 0 {
+        return Err(Refusal::new(
+            format!("{} is not a folder of yours alone", path.display()),
+            format!("somebody else has made it: name another place, with {VARIABLE}=DIR"),
+        ));
+    }
+    if found.mode() & 0o077 != 0 {
+        fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(|e| failed(&e))?;
+    }
+    Ok(())
 }
 
 /// An absolute path as a name, as systemd makes the names of mount units.
@@ -54,7 +93,7 @@ fn name_of(path: &Path) -> String {
 
 /// The folder of the process behind a mount, by the absolute path of its mount point.
 pub(crate) fn of_mount(point: &Path) -> Outcome<DataDir> {
-    DataDir::at(&root().join(name_of(point)))
+    DataDir::at(&made()?.join(name_of(point)))
 }
 
 /// The folder of a server, by its first target.
@@ -62,7 +101,7 @@ pub(crate) fn of_server(target: &Path) -> Outcome<DataDir> {
     let path = target
         .canonicalize()
         .map_err(|error| Refusal::io(format!("use {}", target.display()), &error))?;
-    DataDir::at(&root().join(format!("{SERVE}{}", name_of(&path))))
+    DataDir::at(&made()?.join(format!("{SERVE}{}", name_of(&path))))
 }
 
 /// A link to the data folder of a file system in one process; gone when this is dropped.
@@ -81,11 +120,14 @@ pub(crate) fn enter(data: &DataDir) -> Option<Entered> {
     let link = root().join(format!("{UP}{}", name_of(data.path())));
     // Of a process that was killed, if there is one.
     let _ = fs::remove_file(&link);
-    let made = make_durably(&root()).and_then(|()| std::os::unix::fs::symlink(data.path(), &link));
-    match made {
+    let entered = made().and_then(|_| {
+        std::os::unix::fs::symlink(data.path(), &link)
+            .map_err(|error| Refusal::io(format!("make {}", link.display()), &error))
+    });
+    match entered {
         Ok(()) => Some(Entered(link)),
-        Err(error) => {
-            tracing::warn!(%error, link = %link.display(), "lctl will need --data");
+        Err(refusal) => {
+            tracing::warn!("{}: lctl will need --data", refusal.what);
             None
         }
     }
@@ -98,15 +140,19 @@ pub(crate) fn forget(data: &DataDir) {
 }
 
 /// The folders of all processes that live, by name.
-pub(crate) fn all() -> io::Result<Vec<DataDir>> {
-    let entries = match fs::read_dir(root()) {
+pub(crate) fn all() -> Outcome<Vec<DataDir>> {
+    let root = root();
+    if place().1 && root.symlink_metadata().is_ok() {
+        is_own(&root)?;
+    }
+    let entries = match fs::read_dir(&root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
+        other => other.map_err(|e| Refusal::io(format!("list {}", root.display()), &e))?,
     };
     let mut names: Vec<OsString> =
         entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
     names.sort();
-    let folders = names.into_iter().filter_map(|name| DataDir::at(&root().join(name)).ok());
+    let folders = names.into_iter().filter_map(|name| DataDir::at(&root.join(name)).ok());
     let lives = |data: &DataDir| data.user().is_ok_and(|user| user != User::Nobody);
     Ok(folders.filter(lives).collect())
 }
@@ -114,6 +160,28 @@ pub(crate) fn all() -> io::Result<Vec<DataDir>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_of_somebody_else_is_refused() {
+        let scratch = crate::testing::Scratch::new("own");
+        let path = scratch.path().join("run");
+        DirBuilder::new().mode(0o700).create(&path).unwrap();
+        let with = |mode: u32| {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            is_own(&path)
+        };
+        assert_eq!(with(0o700), Ok(()));
+        assert_eq!(with(0o755), Ok(()), "it is made this user's alone");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        for mode in [0o720, 0o702] {
+            let said = with(mode).unwrap_err();
+            assert!(said.what.contains("yours alone") && said.hint.contains("SATEEN_RUN"));
+        }
+        let link = scratch.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(with(0o700), Ok(()));
+        assert!(is_own(&link).is_err(), "whoever made the link may have it lead elsewhere");
+    }
 
     #[test]
     fn names_are_those_of_mount_units() {

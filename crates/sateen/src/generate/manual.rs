@@ -77,7 +77,7 @@ const RUN: (&str, &str) = (
     "/run/sateen/",
     "A folder for each process of this host that serves or mounts something, with its log, its \
      lock and its control socket. SATEEN_RUN names another place; users other than root have \
-     $XDG_RUNTIME_DIR/sateen.",
+     $XDG_RUNTIME_DIR/sateen, or sateen-UID in the folder for temporary files.",
 );
 const CONF: (&str, &str) =
     ("/etc/sateen/NAME.conf", "What the unit sateen-target@NAME of systemd serves.");

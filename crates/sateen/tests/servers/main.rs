@@ -13,6 +13,7 @@ mod mdts;
 mod mount8;
 mod nids;
 mod options;
+mod own_place;
 mod refusals;
 mod rounds;
 mod rows;
