@@ -113,6 +113,10 @@ impl DataDir {
         if !try_lock(&file).map_err(failed)? {
             return Err(self.in_use());
         }
+        if !is_at(&file, &self.join("lock")).map_err(failed)? {
+            // Whoever had it has removed the folder.
+            return self.open_as(role);
+        }
         let text = format!("{OURS}{} {role}", std::process::id());
         let text = format!("{}\n", text.trim_end());
         // Never empty, not even for a moment: an empty lock beside targets is not one of ours.
@@ -275,6 +279,16 @@ fn read_user(path: &Path) -> User {
 fn is_exclusive(line: &str) -> bool {
     let mut words = line.split_whitespace().skip(1);
     line.starts_with("lock:") && words.any(|word| word == "FLOCK") && words.any(|w| w == "WRITE")
+}
+
+/// Whether an open file is the one that has this name.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (open.dev(), open.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Opens a lock file, which nobody else may.

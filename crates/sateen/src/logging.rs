@@ -12,9 +12,6 @@ use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
 use crate::data_dir::{DataDir, open_log};
 use crate::refusal::{Outcome, Refusal};
 
-/// Size at which the log is moved to `log.old` and begun anew.
-const LOG_BYTES_MAX: u64 = 16 << 20;
-
 /// What is logged: `SATEEN_LOG`, in the syntax of tracing's `EnvFilter`; else from "info" on.
 fn filter() -> EnvFilter {
     EnvFilter::try_from_env("SATEEN_LOG").unwrap_or_else(|_| EnvFilter::new("info"))
@@ -45,10 +42,10 @@ pub(crate) fn advice() -> String {
     }
 }
 
-/// Logs to the data folder's `log`.
-pub(crate) fn to_file(data: &DataDir) -> Outcome<()> {
+/// Logs to the data folder's `log`. Beyond `bytes_max` it is moved to `log.old` and begun anew.
+pub(crate) fn to_file(data: &DataDir, bytes_max: u64) -> Outcome<()> {
     let path = data.join("log");
-    let log = Log::open(&path, LOG_BYTES_MAX)
+    let log = Log::open(&path, bytes_max)
         .map_err(|error| Refusal::io(format!("write the log {}", path.display()), &error))?;
     let _ = logger().with_ansi(false).with_writer(log).try_init();
     // A second call names the same file.

@@ -20,6 +20,8 @@ use crate::node::{self, How, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::{background, logging, mounts, nids, run_dir};
 
+/// Half the size of a mount's log, which lies in memory as a rule.
+const LOG_BYTES_MAX: u64 = 1 << 20;
 /// How long a mount waits before it tries again, if it may.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Most minutes that it can be told to try for: a week.
@@ -86,11 +88,12 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
         .map_err(|error| Refusal::io(format!("use {}", data.path().display()), &error))?;
     let lock = data.open()?;
     if args.daemon.is_some() {
-        logging::to_file(data)?;
+        logging::to_file(data, LOG_BYTES_MAX)?;
     } else {
         logging::to_terminal();
     }
     logging::abort_on_panic();
+    run_dir::clear_old();
     let mounted = node::Source { shown: args.source.clone(), below: source.below.clone() };
     let stop = Stop::default();
     let until = Instant::now() + retry(args)?;

@@ -12,19 +12,29 @@
 //! before; one that is not theirs alone is not used.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::data_dir::{DataDir, User, make_durably};
+use crate::mounts;
 use crate::refusal::{Outcome, Refusal};
+use crate::state::State;
 
 /// Names another place, for hosts on which `/run` cannot be used.
 const VARIABLE: &str = "SATEEN_RUN";
 /// Whose folder it is, before the name.
 const SERVE: &str = "serve:";
 const UP: &str = "up:";
+/// For how long the folder of a process that has ended is kept: for whoever asks how it ended.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// What is in the folder of a mount or a server.
+const FILES: [&str; 7] =
+    ["lock", "guard.lock", "state.json", "state.new", "control.sock", "log", "log.old"];
 
 /// The place.
 pub(crate) fn root() -> PathBuf {
@@ -137,6 +147,52 @@ pub(crate) fn enter(data: &DataDir) -> Option<Entered> {
 pub(crate) fn forget(data: &DataDir) {
     // There is none as a rule.
     let _ = fs::remove_file(root().join(format!("{UP}{}", name_of(data.path()))));
+}
+
+/// Removes folders of mounts and servers that ended so long ago that nobody asks for them any more:
+/// one for each mount point that there ever was would fill up the disk, which is memory as a rule.
+/// For whoever has just got a folder there.
+pub(crate) fn clear_old() {
+    for entry in fs::read_dir(root()).into_iter().flatten().flatten() {
+        // A link is of a data folder.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && let Err(error) = clear_if_old(&entry.path())
+        {
+            tracing::warn!(%error, folder = %entry.path().display(), "cannot remove it");
+        }
+    }
+}
+
+fn clear_if_old(path: &Path) -> io::Result<()> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let known = entry.file_name().to_str().is_some_and(|name| FILES.contains(&name));
+        let age = entry.metadata()?.modified()?.elapsed().unwrap_or_default();
+        if !known || age < KEPT {
+            return Ok(());
+        }
+        files.push(entry.path());
+    }
+    let lock = path.join("lock");
+    let Ok(data) = DataDir::at(path) else { return Ok(()) };
+    if !files.contains(&lock) || data.require().is_err() {
+        return Ok(());
+    }
+    // Held until it is gone: nobody may begin to use it meanwhile.
+    let held = File::open(&lock)?;
+    if flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(());
+    }
+    // By its note `down` clears away what a process that was killed has left in the tree.
+    let state = State::load(&data);
+    if state.is_some_and(|state| state.mounts.iter().any(|mount| mounts::is_mounted(mount))) {
+        return Ok(());
+    }
+    // Cut off, it is still one that can be removed.
+    files.sort_by_key(|file| *file == lock);
+    files.iter().try_for_each(fs::remove_file)?;
+    fs::remove_dir(path)
 }
 
 /// The folders of all processes that live, by name.

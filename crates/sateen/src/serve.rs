@@ -37,6 +37,7 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome<ExitCode> {
         let node = Node::serve(targets, mgs, &args.nid, &stop)?;
         // Only now: a target that is in use says better by whom.
         lock = Some(data.open()?);
+        run_dir::clear_old();
         Ok(node)
     };
     let server = match Server::start(data.clone(), node, Vec::new(), How::new(false), &stop) {

@@ -21,6 +21,8 @@ use crate::{background, daemon, logging, mounts, run_dir, targets};
 
 /// How long the process of an `up` before may take to end.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
+/// Half the size of its log.
+const LOG_BYTES_MAX: u64 = 16 << 20;
 /// How often to look whether it has.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -57,7 +59,7 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
     wait_for_the_end(&data)?;
     let lock = data.open()?;
     if args.daemon.is_some() {
-        logging::to_file(&data)?;
+        logging::to_file(&data, LOG_BYTES_MAX)?;
     } else {
         logging::to_terminal();
     }

@@ -3,13 +3,13 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, ok, run_folder, until};
+use sateen_testkit::cluster::{Cluster, ok, run_folder, text, until};
 
 use crate::BINARY;
 use crate::waiting::{end, go_on, signal, stop};
@@ -69,5 +69,65 @@ fn a_mount_does_not_keep_another() {
     cluster.mounts.push(second.clone());
     cluster.umount(&first);
     std::fs::write(second.join("file"), b"file").unwrap();
+    cluster.finish([oss, mds]);
+}
+
+/// Every mount has a folder, and so has every server. They do not stay for ever.
+#[test]
+fn folders_of_long_ago_are_removed() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "long-ago");
+    let (mds, oss) = cluster.start();
+    let run = cluster.path("run");
+    let mut mount = |name: &str| {
+        ok(cluster.mount_command(name).env("SATEEN_RUN", &run));
+        let point = cluster.path(name);
+        cluster.mounts.push(point.clone());
+        point
+    };
+    let folder = |point: &Path| run.join(run_folder(point).file_name().unwrap());
+    let gone = |folder: &Path| until("its process has ended", || !is_held(folder));
+    let [ended, recent, foreign, killed] = ["ended", "recent", "foreign", "killed"].map(&mut mount);
+    let lives = mount("lives");
+    for point in [&ended, &recent, &foreign] {
+        ok(Command::new("umount").arg(point));
+        gone(&folder(point));
+    }
+    let state = std::fs::read_to_string(folder(&killed).join("state.json")).unwrap();
+    let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+    let pid = Pid::from_raw(state["pid"].as_i64().unwrap() as i32).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    gone(&folder(&killed));
+    std::fs::write(folder(&foreign).join("letter"), b"Dear").unwrap();
+    let age = |folder: &Path| {
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        ok(Command::new("touch").args(["-h", "-d", "8 days ago"]).args(files));
+    };
+    [&ended, &foreign, &killed, &lives].into_iter().for_each(|point| age(&folder(point)));
+    // A server's.
+    let server = run.join("serve:nowhere");
+    std::fs::create_dir(&server).unwrap();
+    std::fs::copy(folder(&ended).join("lock"), server.join("lock")).unwrap();
+    age(&server);
+    let next = mount("next");
+    for (of, stays) in [
+        (&folder(&ended), false),
+        (&server, false),
+        (&folder(&recent), true),
+        (&folder(&foreign), true),
+        (&folder(&killed), true),
+        (&folder(&lives), true),
+        (&folder(&next), true),
+    ] {
+        assert_eq!(of.join("lock").exists(), stays, "{}", of.display());
+        assert_eq!(of.exists(), stays, "{}", of.display());
+    }
+    let status = |of: &Path| Command::new(BINARY).args(["status", "--data"]).arg(of).output();
+    let said = text(&status(&folder(&recent)).unwrap());
+    assert!(said.contains("unmounted from outside"), "how it ended can be asked: {said}");
+    ok(Command::new(BINARY).args(["down", "--data"]).arg(folder(&killed)));
+    cluster.mounts = vec![lives, next];
     cluster.finish([oss, mds]);
 }
