@@ -21,11 +21,20 @@ use crate::{nids, targets};
 
 /// What a making that was cut off may have left, besides an empty folder for objects. No more: an
 /// index or objects are there only once a target was served, and then they are somebody's data.
-const LEFTOVERS: [&str; 4] = ["lock", "label.new", "journal", backend::PARAMS];
+const LEFTOVERS: [&str; 5] = ["lock", "label.new", "journal", backend::PARAMS, backend::PARAMS_NEW];
 const OBJECTS: &str = "objects";
 /// What is in a target's folder.
-const TARGET: [&str; 8] =
-    ["lock", "label.new", "label", DESTROYED, "index", "journal", OBJECTS, backend::PARAMS];
+const TARGET: [&str; 9] = [
+    "lock",
+    "label.new",
+    "label",
+    DESTROYED,
+    "index",
+    "journal",
+    OBJECTS,
+    backend::PARAMS,
+    backend::PARAMS_NEW,
+];
 /// Most parameters that a target brings along.
 const PARAMS_MAX: usize = 32;
 /// What the label of a target is called from the moment on at which it is being destroyed.
@@ -198,9 +207,11 @@ fn destroy(path: &Path) -> Outcome<()> {
         let synced = fs::File::open(path).and_then(|folder| folder.sync_all());
         synced.map_err(|error| failed(&error))?;
     }
-    match fs::remove_file(path.join(backend::PARAMS)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&error)),
-        _ => {}
+    for params in [backend::PARAMS, backend::PARAMS_NEW] {
+        match fs::remove_file(path.join(params)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&error)),
+            _ => {}
+        }
     }
     for part in [folder.objects(), folder.index(), folder.journal()] {
         match fs::remove_dir_all(part) {

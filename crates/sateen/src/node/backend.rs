@@ -16,6 +16,7 @@ use sateen_types::Endpoint;
 use sateen_types::units::MIB;
 
 use super::space_of;
+use crate::data_dir::write_durably;
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::Target;
 
@@ -26,6 +27,8 @@ const ROOM_FOR_SEGMENTS: u64 = 8;
 
 /// The file in a target's folder with the parameters that it was made with, until the MGS has them.
 pub(crate) const PARAMS: &str = "params";
+/// The same, being written.
+pub(crate) const PARAMS_NEW: &str = "params.new";
 
 /// An open store.
 pub(crate) struct Opened {
@@ -102,8 +105,11 @@ pub(crate) fn params(path: &Path) -> io::Result<Vec<String>> {
     }
 }
 
-/// The MGS has got the parameters.
-pub(crate) fn forget_params(path: &Path) -> io::Result<()> {
+/// The MGS has got the parameters but for these.
+pub(crate) fn leave_params(path: &Path, left: &[String]) -> io::Result<()> {
+    if !left.is_empty() {
+        return write_durably(&path.join(PARAMS), (left.join("\n") + "\n").as_bytes());
+    }
     fs::remove_file(path.join(PARAMS))?;
     File::open(path)?.sync_all()
 }

@@ -88,24 +88,26 @@ fn hand_over_params(targets: &[Target], mgc: &mut Mgc) {
                 continue;
             }
         };
-        let kept = params.iter().try_for_each(|param| {
-            let (name, value) = param.split_once('=').unwrap_or((param, ""));
-            let text = |text: &str| {
-                Name::new(text.as_bytes()).map_err(|_| Refusal::new("it is damaged", "set it"))
-            };
-            mgc.set_param(text(name)?, Some(text(value)?), MOUNT_PATIENCE)?;
-            tracing::info!(target_name = %what, param, "the MGS keeps it");
-            Ok(())
-        });
-        let kept: Outcome<()> = kept;
-        let forgotten = match kept {
-            Ok(()) => backend::forget_params(&target.path).map_err(|error| error.to_string()),
-            Err(refusal) => Err(refusal.what),
-        };
-        if let Err(why) = forgotten {
+        if let Err(why) = hand_over(target, &params, mgc) {
             tracing::warn!(target_name = %what, why, "its parameters are to be set again");
         }
     }
+}
+
+/// Each is forgotten once the MGS has it: it may be set to something else at any time, and that
+/// counts from then on.
+fn hand_over(target: &Target, mut params: &[String], mgc: &mut Mgc) -> Result<(), String> {
+    while let Some((param, left)) = params.split_first() {
+        let (name, value) = param.split_once('=').unwrap_or((param, ""));
+        let text = |text: &str| {
+            Name::new(text.as_bytes()).map_err(|_| format!("{param} is damaged: set it"))
+        };
+        mgc.set_param(text(name)?, Some(text(value)?), MOUNT_PATIENCE).map_err(|r| r.what)?;
+        tracing::info!(target_name = %target.label.target, param, "the MGS keeps it");
+        backend::leave_params(&target.path, left).map_err(|error| error.to_string())?;
+        params = left;
+    }
+    Ok(())
 }
 
 fn osts(targets: &[TargetInfo]) -> Vec<u32> {

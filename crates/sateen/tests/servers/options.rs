@@ -117,3 +117,32 @@ fn a_mount_leaves_osts_alone_that_it_is_told_to() {
     assert_eq!(fs::read(whole.join("on1")).unwrap(), b"content");
     cluster.finish([oss, mds]);
 }
+
+/// What was set is not set again, though what came behind it was not: somebody may have chosen
+/// something else meanwhile.
+#[test]
+fn each_parameter_is_brought_once() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "once");
+    ok(cluster.mkfs("mgs", None, "mgt").arg("--param=mdc.*.max_rpcs_in_flight=11"));
+    ok(&mut cluster.mkfs("mdt", Some(0), "mdt0"));
+    let params = cluster.path("mgt").join("params");
+    let first = fs::read_to_string(&params).unwrap();
+    let damaged = format!("osc.{}=1\n", "x".repeat(300));
+    fs::write(&params, first + &damaged).unwrap();
+    let mds = cluster.serve(1, &["mgt", "mdt0"]);
+    assert_eq!(fs::read_to_string(&params).unwrap(), damaged);
+    let mnt = cluster.mount("mnt");
+    let mdc = "mdc.*.max_rpcs_in_flight";
+    assert_eq!(param(&mnt, mdc), "11\n");
+    let set = format!("{mdc}=7");
+    ok(as_program("lctl").arg("--data").arg(run_folder(&mnt)).args(["set_param", "-P", &set]));
+    cluster.umount(&mnt);
+    mds.end();
+    let mds = cluster.serve(1, &["mgt", "mdt0"]);
+    let mnt = cluster.mount("mnt");
+    assert_eq!(param(&mnt, mdc), "7\n");
+    cluster.finish([mds]);
+}
