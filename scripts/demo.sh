@@ -16,7 +16,7 @@ data=$demo/data
 mnt=$demo/mnt
 local=$demo/local
 marker=$demo/.made-by-make-demo
-bin=${DEMO_PROGRAMS:-${CARGO_TARGET_DIR:-$repo/target}/release}
+bin=$(realpath -m "${DEMO_PROGRAMS:-${CARGO_TARGET_DIR:-$repo/target}/release}")
 # Not in ./demo, which goes.
 report=$repo/target/demo-report.html
 lock=$repo/target/demo.lock
@@ -76,11 +76,12 @@ fi
 mkdir -p target
 exec 9>"$lock"
 flock -n 9 || die "a demo is running already"
-release_folder "$demo" "$bin"
+# One that was killed may have been of other programs.
+release_folder "$demo" "$(cat "$marker" 2>/dev/null || true)"
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 mkdir -p "$demo" "$local"
-touch "$marker"
+printf '%s\n' "$bin" >"$marker"
 
 if [[ -z ${DEMO_PROGRAMS:-} ]]; then
     headline "building (release)"

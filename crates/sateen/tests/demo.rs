@@ -18,6 +18,12 @@ const BINARY: &str = env!("CARGO_BIN_EXE_sateen");
 /// Longest time until a headline, and until all is cleaned up: 180 s.
 const LONGEST: Duration = Duration::from_secs(180);
 
+fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("sateen-demo-{name}-{}", std::process::id()));
+    fs::create_dir(&path).unwrap();
+    path
+}
+
 /// A demo that runs.
 struct Demo {
     script: Child,
@@ -26,9 +32,10 @@ struct Demo {
 
 impl Demo {
     fn start(name: &str) -> Demo {
-        let scratch =
-            std::env::temp_dir().join(format!("sateen-demo-{name}-{}", std::process::id()));
-        fs::create_dir(&scratch).unwrap();
+        Demo::start_in(scratch(name), Path::new(BINARY).parent().unwrap())
+    }
+
+    fn start_in(scratch: PathBuf, programs: &Path) -> Demo {
         let said = File::create(scratch.join("said")).unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         // Who runs the tests in the background has them ignore SIGINT, and all that they start.
@@ -36,7 +43,7 @@ impl Demo {
             .args(["--default-signal=INT", "bash"])
             .arg(root.join("scripts/demo.sh"))
             .env("DEMO_FOLDER", scratch.join("demo"))
-            .env("DEMO_PROGRAMS", Path::new(BINARY).parent().unwrap())
+            .env("DEMO_PROGRAMS", programs)
             .envs([("DEMO_MIB", "16"), ("DEMO_FILES", "200"), ("DEMO_STONEWALL", "1")])
             .env("DEMO_TREE", "small")
             .stdout(said.try_clone().unwrap())
@@ -170,4 +177,32 @@ fn failed() {
     assert_eq!(status.code(), Some(1), "{:?}\n{}", status.signal(), demo.said());
     assert!(demo.said().contains("cleaned up: "), "{}", demo.said());
     demo.is_gone();
+}
+
+/// Nothing could clean up after a demo that was killed; the next does, whose program is another.
+#[test]
+fn killed_before_another() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = scratch("killed-before");
+    let programs = scratch.join("programs");
+    fs::create_dir(&programs).unwrap();
+    fs::copy(BINARY, programs.join("sateen")).unwrap();
+    // By a way around.
+    let around = scratch.join("around");
+    std::os::unix::fs::symlink(&programs, &around).unwrap();
+    let mut killed = Demo::start_in(scratch.clone(), &around);
+    killed.wait_for("\n== a source tree");
+    kill_process_group(Pid::from_child(&killed.script), Signal::KILL).unwrap();
+    killed.script.wait().unwrap();
+    let below = format!("{}/demo/", scratch.display());
+    assert!(!processes(&below).is_empty(), "its file system runs");
+    // Its folder is the next one's.
+    std::mem::forget(killed);
+    let mut next = Demo::start_in(scratch, Path::new(BINARY).parent().unwrap());
+    next.wait_for("\n== a source tree");
+    next.interrupt();
+    assert_eq!(next.end().code(), Some(130), "{}", next.said());
+    next.is_gone();
 }
