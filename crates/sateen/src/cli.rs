@@ -176,7 +176,7 @@ pub(crate) struct MountArgs {
     /// Options with commas between: ro, rw, sync, dirsync, and atime, diratime, relatime, dev,
     /// suid, exec with or without `no`, strictatime; direct_io: programs' reads and writes go
     /// past the kernel's page cache; retry=MINUTES: for how long servers that do not answer are
-    /// tried; exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use.
+    /// tried (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// As `-o ro`.

@@ -138,6 +138,9 @@ fn what_is_installed_works_and_can_be_taken_away() {
     let unit = fs::read_to_string(at("/usr/lib/systemd/system/sateen-target@.service")).unwrap();
     assert!(unit.contains("ExecStart=/opt/sateen/bin/sateen serve"), "{unit}");
     assert!(!unit.contains("@BINDIR@") && unit.contains("Type=notify"));
+    // A name or a disk may come late, and nobody may be there to start it again.
+    let (head, service) = unit.split_once("[Service]").unwrap();
+    assert!(head.contains("StartLimitIntervalSec=0\n") && service.contains("RestartSec=5\n"));
     unit_is_right(&unit, &dest);
     let share = at("/opt/sateen/share");
     pages_are_right(&share.join("man"));

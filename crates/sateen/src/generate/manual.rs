@@ -190,7 +190,11 @@ const EXAMPLES: [(&str, Examples); 37] = [
                 "mount -t sateen -o exclude=scratch-OST0001 10.0.0.1@tcp:/scratch /mnt",
                 "Without an OST that is not there:",
             ),
-            ("10.0.0.1@tcp:/scratch  /mnt  sateen  _netdev,nofail  0 0", "In /etc/fstab:"),
+            (
+                "10.0.0.1@tcp:/scratch  /mnt  sateen  \
+                 _netdev,nofail,retry=10,x-systemd.mount-timeout=11min  0 0",
+                "In /etc/fstab; systemd would end a try after 90 s by itself:",
+            ),
         ],
     ),
     (
