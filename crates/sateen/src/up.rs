@@ -95,7 +95,8 @@ fn wait_for_the_end(data: &DataDir) -> Outcome<()> {
         && matches!(data.user().map_err(reading)?, User::Process(_))
         && !matches!(
             control::ask(data, Command::Status),
-            Ok(Answer::Status(report)) if !report.targets.is_empty()
+            Ok(Answer::Status(report))
+                if report.mounts.iter().any(|mount| mount.state == "mounted")
         )
     {
         std::thread::sleep(LOOK_AGAIN);
