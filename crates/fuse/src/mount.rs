@@ -1,10 +1,18 @@
 //! mount(2) and umount2(2) for a FUSE connection.
 //!
 //! Called by the session. Needs CAP_SYS_ADMIN; there is no set-uid helper.
+//!
+//! A path says little about what is mounted there: somebody may have taken the mount out of the
+//! tree and put a disk in its place, or have mounted one on top of it. So a mount remembers its
+//! device, and nothing else is ever unmounted.
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags as Sys, UnmountFlags};
+use std::ffi::OsString;
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Largest `max_write` accepted, in bytes.
@@ -172,7 +180,17 @@ pub enum UnmountMode {
     Force,
 }
 
-pub(crate) fn mount(device: &File, options: &MountOptions) -> rustix::io::Result<()> {
+/// Where a file system was mounted, and which it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Mounted {
+    path: PathBuf,
+    /// Major and minor number.
+    device: (u32, u32),
+}
+
+pub(crate) fn mount(device: &File, options: &MountOptions) -> std::io::Result<Mounted> {
+    // As the kernel names it, and before there is anything that could be asked.
+    let path = options.mountpoint.canonicalize()?;
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={}",
         device.as_raw_fd(),
@@ -185,37 +203,129 @@ pub(crate) fn mount(device: &File, options: &MountOptions) -> rustix::io::Result
     if options.default_permissions {
         data.push_str(",default_permissions");
     }
-    let data = std::ffi::CString::new(data).map_err(|_| rustix::io::Errno::INVAL)?;
+    let data = std::ffi::CString::new(data).map_err(|_| Errno::INVAL)?;
     rustix::mount::mount(
         options.fsname.as_str(),
-        options.mountpoint.as_path(),
+        path.as_path(),
         "fuse.sateen",
         options.flags.sys(),
         data.as_c_str(),
-    )
+    )?;
+    match device_of(&path) {
+        Ok(device) => Ok(Mounted { path, device }),
+        Err(error) => {
+            let _ = rustix::mount::unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+            Err(error)
+        }
+    }
+}
+
+/// The device of what is mounted at a path, without a question to it.
+fn device_of(path: &Path) -> std::io::Result<(u32, u32)> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
+    let stat = statx(CWD, path, flags, StatxFlags::TYPE)?;
+    Ok((stat.stx_dev_major, stat.stx_dev_minor))
+}
+
+/// The device of what was mounted last at a path, as it stands in /proc/self/mountinfo: nothing is
+/// asked of a file system that may be dead.
+fn last_at(mountinfo: &[u8], path: &Path) -> Option<(u32, u32)> {
+    let parse = |line: &[u8]| {
+        let mut words = line.split(|byte| *byte == b' ');
+        let device = std::str::from_utf8(words.by_ref().nth(2)?).ok()?;
+        let (major, minor) = device.split_once(':')?;
+        let point = PathBuf::from(OsString::from_vec(unescape(words.nth(1)?)));
+        (point == path).then_some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    mountinfo.split(|byte| *byte == b'\n').filter_map(parse).next_back()
+}
+
+/// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
+fn unescape(word: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((byte, behind)) = rest.split_first() {
+        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code.filter(|_| *byte == b'\\') {
+            Some(code) => {
+                out.push(code);
+                rest = behind.get(3..).unwrap_or_default();
+            }
+            None => {
+                out.push(*byte);
+                rest = behind;
+            }
+        }
+    }
+    out
 }
 
 /// Lets the kernel read ahead as far as was agreed on: whatever INIT says, it begins with
 /// 128 KiB. Only a hint, so a failure is no more than a slower reader.
-pub(crate) fn raise_readahead(options: &MountOptions) {
-    if let Err(error) = try_raise_readahead(options) {
+pub(crate) fn raise_readahead(mounted: &Mounted, options: &MountOptions) {
+    if let Err(error) = try_raise_readahead(mounted, options) {
         tracing::debug!(%error, "read-ahead stays at the kernel's default");
     }
 }
 
-fn try_raise_readahead(options: &MountOptions) -> std::io::Result<()> {
-    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
-    let stat = statx(CWD, options.mountpoint.as_path(), flags, StatxFlags::TYPE)?;
-    let (major, minor) = (stat.stx_dev_major, stat.stx_dev_minor);
+fn try_raise_readahead(mounted: &Mounted, options: &MountOptions) -> std::io::Result<()> {
+    let (major, minor) = mounted.device;
     let knob = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     std::fs::write(knob, (options.max_readahead / 1024).to_string())
 }
 
-pub(crate) fn unmount(mountpoint: &Path, mode: UnmountMode) -> rustix::io::Result<()> {
-    let flags = match mode {
-        UnmountMode::Clean => UnmountFlags::empty(),
-        UnmountMode::Detach => UnmountFlags::DETACH,
-        UnmountMode::Force => UnmountFlags::FORCE | UnmountFlags::DETACH,
-    };
-    rustix::mount::unmount(mountpoint, flags | UnmountFlags::NOFOLLOW)
+impl Mounted {
+    /// Unmounts it. `EINVAL` says that it is not there, or that something else is mounted on top
+    /// of it; by force its connection ends all the same, where fusectl is mounted.
+    pub(crate) fn unmount(&self, mode: UnmountMode) -> std::io::Result<()> {
+        let flags = match mode {
+            UnmountMode::Clean => UnmountFlags::empty(),
+            UnmountMode::Detach => UnmountFlags::DETACH,
+            UnmountMode::Force => UnmountFlags::FORCE | UnmountFlags::DETACH,
+        };
+        let aborted = mode == UnmountMode::Force && self.abort().is_ok();
+        let unmounted = match last_at(&std::fs::read("/proc/self/mountinfo")?, &self.path) {
+            Some(device) if device == self.device => {
+                rustix::mount::unmount(&self.path, flags | UnmountFlags::NOFOLLOW)
+            }
+            _ => Err(Errno::INVAL),
+        };
+        match unmounted {
+            Err(Errno::INVAL) if aborted => {
+                tracing::warn!(
+                    mountpoint = %self.path.display(),
+                    "ended, though it is not what is mounted there now"
+                );
+                Ok(())
+            }
+            result => result.map_err(std::io::Error::from),
+        }
+    }
+
+    /// Ends the connection, wherever it is mounted: fusectl names each by its device.
+    fn abort(&self) -> std::io::Result<()> {
+        let (major, minor) = self.device;
+        if major != 0 {
+            return Err(Errno::INVAL.into());
+        }
+        let knob = format!("/sys/fs/fuse/connections/{minor}/abort");
+        File::options().write(true).open(knob).and_then(|mut file| file.write_all(b"1"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_what_is_mounted_at_a_path_counts() {
+        let text = b"21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
+            40 21 0:50 / /mnt/a\\040b rw - fuse.sateen sateen rw\n\
+            41 40 8:2 / /mnt/a\\040b rw - ext4 /dev/sdb rw\n\
+            42 21 0:51 / /mnt rw - fuse.sateen sateen rw\n";
+        assert_eq!(last_at(text, Path::new("/mnt/a b")), Some((8, 2)));
+        assert_eq!(last_at(text, Path::new("/mnt")), Some((0, 51)));
+        assert_eq!(last_at(text, Path::new("/mnt/a")), None);
+    }
 }

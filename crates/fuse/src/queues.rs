@@ -56,10 +56,13 @@ pub(crate) fn prepare(
             };
             let _ = made.send(Ok(queue.shared()));
             may_go.recv().ok()?;
+            #[cfg(not(test))]
             let result = queue.register();
-            let usable = result.is_ok();
+            #[cfg(test)]
+            let result = tests::refuse(id).and_then(|()| queue.register());
             let _ = told.send(result);
-            if usable { queue.serve(fs) } else { None }
+            // Also if not all went well: until the kernel has given back what it has taken.
+            queue.serve(fs)
         })?;
         starting.push((is_made, go, registered));
     }
@@ -73,7 +76,7 @@ pub(crate) fn prepare(
 
 impl Prepared {
     /// Registers every queue; the kernel uses them from when all have answered.
-    /// On an error those that registered stay idle until the end.
+    /// On an error it uses none, and the connection is good for nothing.
     pub(crate) fn register(self) -> (Vec<Arc<QueueShared>>, io::Result<()>) {
         let mut result = Ok(());
         for queue in &self.queues {
@@ -87,5 +90,19 @@ impl Prepared {
             result = result.and(answer);
         }
         (all, result)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// The last queue is not to be had.
+    pub(crate) static REFUSING: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn refuse(id: u16) -> io::Result<()> {
+        let refused = REFUSING.load(Ordering::SeqCst) && id + 1 == queue_count()?;
+        if refused { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) }
     }
 }

@@ -12,7 +12,7 @@ use crate::Filesystem;
 use crate::abi::{self, opcode};
 use crate::caps::{Caps, KernelOffer, Limits, init_out};
 use crate::classic::{self, Device, Pool};
-use crate::mount::{self, MountOptions, TransportChoice, UnmountMode};
+use crate::mount::{self, MountOptions, Mounted, TransportChoice, UnmountMode};
 use crate::notify::{Notifier, write_message};
 use crate::queues::{self, Prepared};
 use crate::ring::QueueShared;
@@ -104,7 +104,7 @@ pub(crate) struct Shared {
     fs: Arc<dyn Filesystem>,
     state: Mutex<State>,
     ended: Condvar,
-    mountpoint: PathBuf,
+    mounted: Mounted,
 }
 
 #[derive(Debug, Default)]
@@ -112,6 +112,8 @@ struct State {
     running: usize,
     reason: Option<EndReason>,
     destroyed: bool,
+    /// The file system is served by another session, or by none: it does not end with this one.
+    given_up: bool,
 }
 
 impl std::fmt::Debug for Shared {
@@ -146,7 +148,7 @@ impl Shared {
             guard.reason = body(guard.shared.fs.as_ref());
             if let Some(EndReason::Failed(_)) = guard.reason {
                 // Requests of a thread that is no more would wait for ever.
-                let _ = mount::unmount(&guard.shared.mountpoint, UnmountMode::Force);
+                let _ = guard.shared.mounted.unmount(UnmountMode::Force);
             }
         })?;
         Ok(())
@@ -164,7 +166,7 @@ impl Drop for Running {
         let mut state = self.shared.state();
         state.running -= 1;
         state.reason = state.reason.or(self.reason);
-        if state.running == 0 && state.reason.is_some() {
+        if state.running == 0 && state.reason.is_some() && !state.given_up {
             drop(state);
             self.shared.fs.destroy();
             self.shared.state().destroyed = true;
@@ -177,23 +179,44 @@ impl Session {
     /// Mounts `fs` and serves it.
     pub fn mount(options: MountOptions, fs: Arc<dyn Filesystem>) -> Result<Session, MountError> {
         check(&options)?;
+        match Session::try_mount(options.clone(), fs.clone()) {
+            Err(NotStarted::Queues(error)) => {
+                tracing::warn!(%error, "the kernel refused io_uring queues; serving /dev/fuse");
+                let options = MountOptions { transport: TransportChoice::Classic, ..options };
+                Session::try_mount(options, fs)
+            }
+            result => result,
+        }
+        .map_err(|failed| match failed {
+            NotStarted::Mount(error) => error,
+            NotStarted::Queues(error) => MountError::Io(error),
+        })
+    }
+
+    fn try_mount(options: MountOptions, fs: Arc<dyn Filesystem>) -> Result<Session, NotStarted> {
         let file = Device::open().map_err(MountError::Device)?;
-        mount::mount(&file, &options).map_err(|errno| MountError::Mount {
+        let mounted = mount::mount(&file, &options).map_err(|source| MountError::Mount {
             mountpoint: options.mountpoint.clone(),
-            source: errno.into(),
+            source,
         })?;
-        let mountpoint = options.mountpoint.clone();
-        Session::start(options, fs, Arc::new(file.into())).inspect_err(|_| {
+        let shared = Arc::new(Shared {
+            fs,
+            state: Mutex::new(State::default()),
+            ended: Condvar::new(),
+            mounted,
+        });
+        Session::start(options, &shared, Arc::new(file.into())).inspect_err(|_| {
             // Nothing serves it: out of the tree with it.
-            let _ = mount::unmount(&mountpoint, UnmountMode::Force);
+            shared.state().given_up = true;
+            let _ = shared.mounted.unmount(UnmountMode::Force);
         })
     }
 
     fn start(
         options: MountOptions,
-        fs: Arc<dyn Filesystem>,
+        shared: &Arc<Shared>,
         fd: Arc<OwnedFd>,
-    ) -> Result<Session, MountError> {
+    ) -> Result<Session, NotStarted> {
         let page_size = rustix::param::page_size() as u32;
         let limits = Limits {
             max_write: options.max_write.min(u32::from(options.max_pages(page_size)) * page_size),
@@ -205,40 +228,34 @@ impl Session {
         let (unique, offer) = read_init(&fd)?;
         let required = Caps::SETXATTR_EXT | Caps::MAX_PAGES | Caps::BIG_WRITES | Caps::INIT_EXT;
         if !offer.caps.contains(required) {
-            return Err(MountError::Init(
-                "a capability that every kernel since 5.17 has is absent",
-            ));
+            let absent = "a capability that every kernel since 5.17 has is absent";
+            return Err(MountError::Init(absent).into());
         }
-        let wanted = (fs.init(&offer) & offer.caps) | required;
+        let wanted = (shared.fs.init(&offer) & offer.caps) | required;
         // Pages under write-back would change without any upcall.
         let caps = wanted - Caps::WRITEBACK_CACHE - Caps::OVER_IO_URING;
         let payload = (u32::from(limits.max_pages) * page_size).max(limits.max_write) as usize;
-        let shared = Arc::new(Shared {
-            fs,
-            state: Mutex::new(State::default()),
-            ended: Condvar::new(),
-            mountpoint: options.mountpoint.clone(),
-        });
-        let prepared = prepare_queues(&options, &offer, &shared, &fd, payload);
+        let prepared = prepare_queues(&options, &offer, shared, &fd, payload);
         let caps = if prepared.is_some() { caps | Caps::OVER_IO_URING } else { caps };
         write_message(fd.as_ref(), unique, 0, &[&init_out(&limits, caps)])
-            .map_err(io::Error::from)?;
+            .map_err(|errno| MountError::Io(errno.into()))?;
+        // The kernel was promised all of them, and lets no request pass before it has them.
         let (queues, transport) = match prepared.map(Prepared::register) {
             None => (Vec::new(), Transport::Classic),
             Some((queues, Ok(()))) => (queues, Transport::Uring),
             Some((queues, Err(error))) => {
-                tracing::warn!(%error, "the kernel refused io_uring queues; serving /dev/fuse");
-                (queues, Transport::Classic)
+                queues.iter().for_each(|queue| queue.stop());
+                return Err(NotStarted::Queues(error));
             }
         };
         let readers = match transport {
             Transport::Classic => options.threads,
             Transport::Uring => 1,
         };
-        start_readers(&shared, &fd, readers, payload, &Arc::new(queues))?;
-        mount::raise_readahead(&options);
+        start_readers(shared, &fd, readers, payload, &Arc::new(queues)).map_err(MountError::Io)?;
+        mount::raise_readahead(&shared.mounted, &options);
         let notifier = Notifier::new(fd);
-        Ok(Session { options, notifier, offer, caps, transport, shared })
+        Ok(Session { options, notifier, offer, caps, transport, shared: shared.clone() })
     }
 
     /// The way to tell the kernel what is no longer true.
@@ -266,12 +283,13 @@ impl Session {
         &self.options
     }
 
-    /// Unmounts. EINVAL says that it is not mounted any more.
+    /// Unmounts. EINVAL says that it is not mounted any more, or that something else was mounted
+    /// on top of it; by force it ends then, too, where fusectl is mounted.
     pub fn unmount(&self, mode: UnmountMode) -> io::Result<()> {
         if self.ended().is_some() {
             return Ok(());
         }
-        mount::unmount(&self.options.mountpoint, mode).map_err(io::Error::from)
+        self.shared.mounted.unmount(mode)
     }
 
     /// Why the session ended, if it has.
@@ -320,6 +338,19 @@ impl Drop for Session {
                 "connection still busy after unmounting"
             );
         }
+    }
+}
+
+/// Why a session was not started.
+enum NotStarted {
+    Mount(MountError),
+    /// The kernel waits for queues that it does not take.
+    Queues(io::Error),
+}
+
+impl From<MountError> for NotStarted {
+    fn from(error: MountError) -> NotStarted {
+        NotStarted::Mount(error)
     }
 }
 
@@ -417,4 +448,55 @@ fn read_init(fd: &OwnedFd) -> Result<(u64, KernelOffer), MountError> {
         return Err(MountError::Old(offer.minor));
     }
     Ok((header.unique, offer))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use super::*;
+    use crate::op::Request;
+    use crate::queues::tests::REFUSING;
+    use crate::reply::Reply;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+
+    /// Answers everything with an error, and counts its ends.
+    #[derive(Default)]
+    struct Refusing(AtomicUsize);
+
+    impl Filesystem for Refusing {
+        fn dispatch(&self, _: Request, _: Reply) {}
+
+        fn destroy(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// The kernel waits for every queue that it was promised: without one of them nobody would
+    /// ever be served.
+    #[test]
+    fn a_mount_with_a_queue_too_few_is_served_over_the_device() {
+        if !sateen_testkit::can_mount() {
+            return;
+        }
+        let path = std::env::temp_dir().join(format!("sateen-queue-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        REFUSING.store(true, Ordering::SeqCst);
+        let fs = Arc::new(Refusing::default());
+        let session = Session::mount(MountOptions::new(&path), fs.clone()).unwrap();
+        REFUSING.store(false, Ordering::SeqCst);
+        assert_eq!(session.transport(), Transport::Classic);
+        let (sender, answer) = channel();
+        let asked = path.join("file");
+        thread::spawn(move || sender.send(std::fs::metadata(asked).map(drop)).unwrap());
+        let answer = answer.recv_timeout(Duration::from_secs(20));
+        if answer.is_err() {
+            session.unmount(UnmountMode::Force).unwrap();
+        }
+        assert!(answer.is_ok_and(|answer| answer.is_err()), "somebody serves it");
+        session.unmount(UnmountMode::Clean).unwrap();
+        assert!(session.join_timeout(Duration::from_secs(20)).is_some());
+        assert_eq!(fs.0.load(Ordering::SeqCst), 1);
+        std::fs::remove_dir(&path).unwrap();
+    }
 }

@@ -73,6 +73,55 @@ fn work(choice: TransportChoice, name: &str) {
     assert_eq!(session.ended(), Some(EndReason::Unmounted));
 }
 
+const FUSECTL: &str = "/sys/fs/fuse/connections";
+
+fn run(program: &str, args: &[&str]) -> bool {
+    let path = |arg: &&str| Path::new(arg).to_owned();
+    Command::new(program).args(args.iter().map(path)).status().unwrap().success()
+}
+
+/// What is mounted where one of ours is, or was, is left alone; by force ours ends, wherever it is.
+fn others_stay(name: &str, first: &[&str]) {
+    let dir = Dir::new(name);
+    let point = dir.0.to_str().unwrap();
+    let connections = |line: &str| line.split(' ').nth(1) == Some(FUSECTL);
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    let mut can_abort = mounts.lines().any(connections);
+    let added = !can_abort && run("mount", &["-t", "fusectl", "none", FUSECTL]);
+    can_abort |= added;
+    let session =
+        Session::mount(MountOptions::new(&dir.0), Arc::new(null::NullFs::new(false))).unwrap();
+    let busy = fs::File::create_new(dir.0.join("open")).unwrap();
+    if let [program, args @ ..] = first {
+        assert!(run(program, &[args, &[point]].concat()));
+    }
+    assert!(run("mount", &["-t", "tmpfs", "none", point]));
+    fs::write(dir.0.join("another's"), b"kept").unwrap();
+    let error = session.unmount(UnmountMode::Clean).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    assert_eq!(fs::read(dir.0.join("another's")).unwrap(), b"kept");
+    let forced = session.unmount(UnmountMode::Force);
+    assert_eq!(fs::read(dir.0.join("another's")).unwrap(), b"kept");
+    assert_eq!(forced.is_ok(), can_abort);
+    if can_abort {
+        assert!(session.join_timeout(Duration::from_secs(20)).is_some());
+    }
+    drop(busy);
+    assert!(run("umount", &[point]));
+    if first.is_empty() {
+        assert!(run("umount", &[point]));
+    }
+    if added {
+        assert!(run("umount", &["-l", FUSECTL]));
+    }
+}
+
+#[test]
+fn what_was_mounted_in_its_place_stays() {
+    others_stay("place", &["umount", "-l"]);
+    others_stay("top", &[]);
+}
+
 #[test]
 fn classic() {
     work(TransportChoice::Classic, "classic");

@@ -84,8 +84,8 @@ impl Mount {
                 forced.is_err_and(|error| error.kind() == io::ErrorKind::InvalidInput)
             }
         };
-        // A mount that is out of the tree already cannot be aborted from here: the connection
-        // ends with this process.
+        // A mount that is out of the tree already cannot be ended from here where fusectl is not
+        // mounted: its connection ends with this process.
         if !detached && session.join_timeout(ABORT_TIMEOUT).is_none() {
             return Err(self.path.clone());
         }
