@@ -80,6 +80,8 @@ impl Mounted {
         }
         let fs = Arc::new(fs);
         let session = Session::mount(options, fs).map_err(|error| {
+            port.detach();
+            say_goodbye(reactor, &client);
             Refusal::new(
                 format!("cannot mount: {error}"),
                 "see whether another FUSE file system can be mounted here; in a container, start \
@@ -89,8 +91,12 @@ impl Mounted {
         if !session.offer().has_inc_epoch() {
             tracing::warn!("this kernel lacks FUSE_NOTIFY_INC_EPOCH (7.44): it keeps no names");
         }
-        port.attach(session.notifier(), &session.offer(), root)
-            .map_err(|error| Refusal::io("start threads", &error))?;
+        if let Err(error) = port.attach(session.notifier(), &session.offer(), root) {
+            drop(session);
+            port.detach();
+            say_goodbye(reactor, &client);
+            return Err(Refusal::io("start threads", &error));
+        }
         let left = Once::new();
         Ok(Mounted { session, reactor: reactor.clone(), client, port, left })
     }

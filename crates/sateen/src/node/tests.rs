@@ -23,6 +23,29 @@ fn is_eio<T>(result: std::io::Result<T>) -> bool {
     result.is_err_and(|error| error.raw_os_error() == Some(5))
 }
 
+/// Whoever tries again and again leaves no clients behind.
+#[test]
+fn a_mount_that_fails_says_goodbye() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("failed");
+    let data = DataDir::at(&scratch.path().join("data")).unwrap();
+    let lock = data.open().unwrap();
+    let targets = targets::open_or_make(&data, Some(1), Some(1)).unwrap();
+    let embedded = Node::embedded_with(&targets, LIMIT_NS).unwrap();
+    let exports = || {
+        let all = embedded.devices().params();
+        let counts = all.iter().filter(|param| param.name.ends_with("/num_exports"));
+        counts.map(|param| (param.name.clone(), param.value())).collect::<Vec<_>>()
+    };
+    let before = exports();
+    assert!(embedded.mount(&scratch.path().join("absent"), How::new(false)).is_err());
+    assert_eq!(exports(), before);
+    embedded.close().unwrap();
+    drop(lock);
+}
+
 #[test]
 fn a_mount_that_was_thrown_out_comes_back() {
     if !can_mount() {
