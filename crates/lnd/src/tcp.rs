@@ -11,7 +11,7 @@ mod frame;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,13 +20,18 @@ use sateen_wire::{Body, Bulk, Message, Reply};
 
 use budget::Budget;
 use connection::Connection;
-pub use connection::QUEUE_BYTES_MAX;
+pub use connection::{QUEUE_BYTES_FAIR, QUEUE_BYTES_MAX};
 
 /// Most connections of one process; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 8192;
 /// Most endpoints that are reached over connections of theirs, all together; a connection that
 /// speaks for one more is closed.
 pub const ENDPOINTS_MAX: usize = 1 << 16;
+/// Of them on one connection; a process has few.
+pub const SPEAKS_FOR_MAX: usize = 1024;
+/// Most bytes that wait for peers which do not read, before the connections that have more than
+/// [`QUEUE_BYTES_FAIR`] of it are read no further.
+pub const WAITING_BYTES_MAX: usize = 1 << 30;
 /// Most bytes of bulk that came in and that somebody in the process still holds; beyond that no
 /// more is read. A write under way is held.
 pub const BULK_BYTES_MAX: usize = 256 << 20;
@@ -35,6 +40,27 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Receives what comes in, on the thread of the connection.
 pub type Deliver = Box<dyn Fn(Message) + Send + Sync>;
+
+/// How much there may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// See [`BULK_BYTES_MAX`].
+    pub bulk_bytes: usize,
+    /// See [`WAITING_BYTES_MAX`].
+    pub waiting_bytes: usize,
+    /// See [`CONNECTIONS_MAX`].
+    pub connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            bulk_bytes: BULK_BYTES_MAX,
+            waiting_bytes: WAITING_BYTES_MAX,
+            connections: CONNECTIONS_MAX,
+        }
+    }
+}
 
 #[derive(Default)]
 struct Routes {
@@ -49,6 +75,11 @@ struct Routes {
 struct Shared {
     deliver: Deliver,
     bulk: Arc<Budget>,
+    limits: Limits,
+    /// Bytes that wait for peers.
+    waiting: Arc<AtomicUsize>,
+    /// There were so many connections.
+    connections: AtomicU64,
     routes: Mutex<Routes>,
     closing: AtomicBool,
 }
@@ -70,15 +101,28 @@ impl Shared {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request of this endpoint came on a connection. False if there is no room for more.
+    /// A request of this endpoint came on a connection. False if there is no room for more. Of
+    /// several connections the youngest that is open is the peer's: what is left to be read of an
+    /// older one says nothing about where its answers are awaited.
     fn heard_of(&self, endpoint: Endpoint, on: &Arc<Connection>) -> bool {
         let mut routes = self.routes();
         match routes.heard.get(&endpoint) {
             Some(known) if Arc::ptr_eq(known, on) => return true,
+            Some(known) if known.number > on.number && !known.is_closed() => return true,
             None if routes.heard.len() >= ENDPOINTS_MAX => return false,
             _ => {}
         }
+        // Whoever closes it takes it out of the routes afterwards.
+        if on.is_closed() {
+            return true;
+        }
+        if on.speaks_for.fetch_add(1, Ordering::Relaxed) >= SPEAKS_FOR_MAX {
+            return false;
+        }
         let before = routes.heard.insert(endpoint, on.clone());
+        if let Some(before) = &before {
+            before.speaks_for.fetch_sub(1, Ordering::Relaxed);
+        }
         drop(routes);
         // The last one to know a connection closes its socket.
         drop(before);
@@ -130,7 +174,7 @@ impl Shared {
             if self.closing.load(Ordering::Relaxed) {
                 return;
             }
-            if routes.accepted.len() >= CONNECTIONS_MAX {
+            if routes.accepted.len() >= self.limits.connections {
                 tracing::warn!(%peer, "too many connections");
                 continue;
             }
@@ -157,21 +201,20 @@ impl Tcp {
     /// # Errors
     /// An address cannot be used.
     pub fn start(listen: &[SocketAddr], deliver: Deliver) -> io::Result<Tcp> {
-        Tcp::start_with(listen, deliver, BULK_BYTES_MAX)
+        Tcp::start_with(listen, deliver, Limits::default())
     }
 
-    /// The same with another limit than [`BULK_BYTES_MAX`].
+    /// The same with other limits.
     ///
     /// # Errors
     /// As [`Tcp::start`].
-    pub fn start_with(
-        listen: &[SocketAddr],
-        deliver: Deliver,
-        bulk_bytes_max: usize,
-    ) -> io::Result<Tcp> {
+    pub fn start_with(listen: &[SocketAddr], deliver: Deliver, limits: Limits) -> io::Result<Tcp> {
         let shared = Arc::new(Shared {
             deliver,
-            bulk: Budget::new(bulk_bytes_max),
+            bulk: Budget::new(limits.bulk_bytes),
+            limits,
+            waiting: Arc::default(),
+            connections: AtomicU64::new(0),
             routes: Mutex::default(),
             closing: AtomicBool::new(false),
         });

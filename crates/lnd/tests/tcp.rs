@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use sateen_lnd::{ENDPOINTS_MAX, QUEUE_BYTES_MAX, Tcp};
+use sateen_lnd::{Limits, QUEUE_BYTES_MAX, SPEAKS_FOR_MAX, Tcp};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, ObjectId};
 use sateen_wire::{
     BULK_MAX, Body, Bulk, HEADER_BYTES, Header, Kind, Lengths, Message, OstReply, OstRequest,
@@ -62,6 +62,11 @@ fn server() -> Arc<Tcp> {
 
 /// The same, and how many requests it has taken.
 fn counting_server() -> (Arc<Tcp>, Arc<AtomicU64>) {
+    server_with(Limits::default())
+}
+
+/// The same with other limits.
+fn server_with(limits: Limits) -> (Arc<Tcp>, Arc<AtomicU64>) {
     let taken = Arc::new(AtomicU64::new(0));
     let counter = taken.clone();
     let me: Arc<OnceLock<std::sync::Weak<Tcp>>> = Arc::default();
@@ -84,7 +89,7 @@ fn counting_server() -> (Arc<Tcp>, Arc<AtomicU64>) {
         };
         tcp.send(Message::reply_to(&message.header, Reply::ok(ReplyBody::Ost(body)), bulk));
     };
-    let tcp = Arc::new(Tcp::start(&[any_port()], Box::new(deliver)).unwrap());
+    let tcp = Arc::new(Tcp::start_with(&[any_port()], Box::new(deliver), limits).unwrap());
     me.set(Arc::downgrade(&tcp)).unwrap();
     (tcp, taken)
 }
@@ -210,7 +215,8 @@ fn no_more_bulk_comes_in_than_somebody_gets_rid_of() {
     let (sender, held) = channel();
     let sender = std::sync::Mutex::new(sender);
     let deliver = move |message| drop(sender.lock().unwrap().send(message));
-    let server = Tcp::start_with(&[any_port()], Box::new(deliver), LIMIT).unwrap();
+    let limits = Limits { bulk_bytes: LIMIT, ..Limits::default() };
+    let server = Tcp::start_with(&[any_port()], Box::new(deliver), limits).unwrap();
     let (client, _arrived) = client();
     client.set_route(OST, server.listening().to_vec());
     let data = Bytes::from(vec![1; 1 << 20]);
@@ -337,39 +343,115 @@ fn of_who_takes_no_answers_no_more_is_read() {
 
 #[test]
 fn a_peer_cannot_speak_for_endlessly_many() {
-    let server = server();
+    let (server, taken) = counting_server();
     let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
     let mut reading = stream.try_clone().unwrap();
     let drain = std::thread::spawn(move || {
         let mut sink = [0; 1 << 16];
         while reading.read(&mut sink).is_ok_and(|read| read > 0) {}
     });
-    for client in 0..=ENDPOINTS_MAX as u64 {
+    for client in 0..2 * SPEAKS_FOR_MAX as u64 {
         let mut message = read(1, 0);
         message.header.from = Endpoint::Client(ClientId(client));
         if stream.write_all(&message.encode()).is_err() {
             break;
         }
     }
-    // The reader ends when the server closes the connection.
+    // The reader ends when the server closes the connection, at the end of it at last.
+    let _ = stream.shutdown(std::net::Shutdown::Write);
     drain.join().unwrap();
+    assert_eq!(taken.load(Ordering::Relaxed), SPEAKS_FOR_MAX as u64);
+}
+
+/// Reads the next answer, which is without bulk; its sequence, or none if there is none yet.
+fn answer_on(stream: &mut TcpStream, patience: Duration) -> Option<u64> {
+    stream.set_read_timeout(Some(patience)).unwrap();
+    let mut answer = vec![0; HEADER_BYTES];
+    stream.read_exact(&mut answer).ok()?;
+    let rest = Message::rest_len(answer.first_chunk().unwrap()).unwrap();
+    answer.resize(HEADER_BYTES + rest, 0);
+    stream.read_exact(&mut answer[HEADER_BYTES..]).unwrap();
+    Some(Message::decode(&answer).unwrap().0.header.seq)
+}
+
+/// What is still read of a connection that its client has left does not turn its answers there.
+#[test]
+fn answers_go_to_the_youngest_connection_that_is_open() {
+    let (server, taken) = counting_server();
+    let open = || {
+        let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
+        let seq = taken.load(Ordering::Relaxed) + 1;
+        stream.write_all(&read(seq, 0).encode()).unwrap();
+        assert_eq!(answer_on(&mut stream, LONG), Some(seq));
+        stream
+    };
+    let (mut old, mut young) = (open(), open());
+    old.write_all(&read(3, 0).encode()).unwrap();
+    assert_eq!(answer_on(&mut young, LONG), Some(3));
+    drop(young);
+    // It may take a moment until the server has seen the end.
+    let heard = (4..100).find_map(|seq| {
+        old.write_all(&read(seq, 0).encode()).unwrap();
+        answer_on(&mut old, Duration::from_millis(200))
+    });
+    assert!(heard.is_some(), "the other is gone");
+}
+
+/// Many who ask and read nothing are stopped together, long before each is by itself; who reads
+/// gets all.
+#[test]
+fn what_waits_for_all_peers_is_bounded() {
+    const LEN: usize = 1 << 20;
+    const EACH: u64 = 64;
+    let (server, taken) = server_with(Limits { waiting_bytes: 8 << 20, ..Limits::default() });
+    let mut peers: Vec<TcpStream> = (0..8u64)
+        .map(|client| {
+            let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
+            for seq in 1..=EACH {
+                let mut message = read(seq, LEN);
+                message.header.from = Endpoint::Client(ClientId(client));
+                stream.write_all(&message.encode()).unwrap();
+            }
+            stream
+        })
+        .collect();
+    let mut before = 0;
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = taken.load(Ordering::Relaxed);
+        if now == before && now > 0 {
+            break;
+        }
+        before = now;
+    }
+    // Some lie in sockets.
+    assert!(before < 8 * EACH / 2, "{before} were answered");
+    let answer = Reply::ok(ReplyBody::Ost(OstReply::Read { len: LEN as u32 }));
+    let bulk = Bulk::Data(vec![0; LEN].into());
+    let mut piece = vec![0; Message::reply_to(&header(1), answer, bulk).encode().len() + LEN];
+    for seq in 1..=EACH {
+        peers[0].set_read_timeout(Some(LONG)).unwrap();
+        peers[0].read_exact(&mut piece).unwrap_or_else(|error| panic!("answer {seq}: {error}"));
+        assert_eq!(piece.last(), Some(&(seq as u8)));
+    }
 }
 
 /// Who begins a message and stops, or sends a byte now and then, is given up, and what he had
-/// taken others may have.
-fn holds_nobody_up(trickles: bool) {
+/// taken others may have. He sends so many bytes twice a second.
+fn holds_nobody_up(drop: usize) {
     const LIMIT: usize = 4 << 20;
     let (sender, came) = channel();
     let sender = std::sync::Mutex::new(sender);
-    let deliver = move |message| drop(sender.lock().unwrap().send(message));
-    let server = Tcp::start_with(&[any_port()], Box::new(deliver), LIMIT).unwrap();
+    let deliver = move |message| std::mem::drop(sender.lock().unwrap().send(message));
+    let limits = Limits { bulk_bytes: LIMIT, ..Limits::default() };
+    let server = Tcp::start_with(&[any_port()], Box::new(deliver), limits).unwrap();
     let mut slow = TcpStream::connect(server.listening()[0]).unwrap();
     let begun = write(1, Bytes::from(vec![1; LIMIT])).encode();
     slow.write_all(&begun).unwrap();
     slow.write_all(&[1; 1000]).unwrap();
     let mut drops = slow.try_clone().unwrap();
     let trickle = std::thread::spawn(move || {
-        while trickles && drops.write_all(&[1]).is_ok() {
+        while drop > 0 && drops.write_all(&vec![1; drop]).is_ok() {
             std::thread::sleep(Duration::from_millis(500));
         }
     });
@@ -381,7 +463,7 @@ fn holds_nobody_up(trickles: bool) {
     let message = came.recv_timeout(LONG).unwrap();
     assert_eq!(message.header.seq, 2);
     // Also where the other came first the slow one gets its room now.
-    drop(message);
+    std::mem::drop(message);
     slow.set_read_timeout(Some(LONG)).unwrap();
     let mut rest = Vec::new();
     assert_eq!(slow.read_to_end(&mut rest).unwrap_or(0), 0, "the connection is closed");
@@ -390,12 +472,18 @@ fn holds_nobody_up(trickles: bool) {
 
 #[test]
 fn a_peer_that_stops_in_the_middle_holds_nobody_up_for_long() {
-    holds_nobody_up(false);
+    holds_nobody_up(0);
 }
 
 #[test]
 fn a_peer_that_is_too_slow_holds_nobody_up_for_long() {
-    holds_nobody_up(true);
+    holds_nobody_up(1);
+}
+
+/// 200 KiB/s would do for less.
+#[test]
+fn a_peer_that_is_too_slow_for_its_bulk_holds_nobody_up_for_long() {
+    holds_nobody_up(100 << 10);
 }
 
 /// A message as a peer of another version sends it: what follows the header is its own.

@@ -6,7 +6,8 @@
 //! the writer sends it. Messages leave in the order in which they were handed in.
 //!
 //! The queue is bounded by who fills it: a server reads no further requests of a peer while more
-//! than [`QUEUE_BYTES_MAX`] wait for that peer; a client has only so many requests in flight.
+//! than [`QUEUE_BYTES_MAX`] wait for that peer, or than [`QUEUE_BYTES_FAIR`] while too much waits
+//! for all peers together; a client has only so many requests in flight.
 //! Only the side that was connected to stops reading, or two could wait for each other. A peer
 //! for which so much waits, and that takes nothing at all, is given up.
 //!
@@ -17,6 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufReader};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,6 +32,8 @@ use super::frame::{Frame, Incoming, Received, Refused, STALL};
 /// Most bytes that wait for a peer that does not read, for [`STALL`]; then it is given up. For
 /// one that reads more may wait.
 pub const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// So much may always wait for a peer, whatever waits for others.
+pub const QUEUE_BYTES_FAIR: usize = 1 << 20;
 /// The writer looks at least this often whether the peer still takes something: 1 s.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long opening may take.
@@ -40,6 +44,8 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 const SILENCE_MAX_MS: u32 = 40_000;
 /// Bytes read ahead of small messages.
 const READ_BUFFER_BYTES: usize = 64 << 10;
+/// Of the memory for messages without their bulk so much is kept; few are longer.
+const SCRATCH_BYTES_KEPT: usize = 64 << 10;
 
 /// Most requests of a connection of which it is remembered that they are not answered; whoever
 /// sent one more hears nothing if the connection breaks, and sends it again some time.
@@ -57,6 +63,27 @@ struct Queued {
     frame: Frame,
     /// The request's header, to be answered if it is never sent.
     request: Option<Header>,
+    _counted: Counted,
+}
+
+/// Bytes that wait for any peer, until this is dropped.
+#[derive(Debug)]
+struct Counted {
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl Counted {
+    fn new(bytes: usize, all: &Arc<AtomicUsize>) -> Counted {
+        all.fetch_add(bytes, Ordering::Relaxed);
+        Counted { bytes, all: all.clone() }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -86,6 +113,12 @@ struct Outgoing {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) peer: SocketAddr,
+    /// The higher, the younger.
+    pub(super) number: u64,
+    /// Endpoints whose messages go this way because they were heard of here.
+    pub(super) speaks_for: AtomicUsize,
+    /// Bytes that wait for any peer.
+    waiting: Arc<AtomicUsize>,
     /// The peer has opened it: it asks, and answers are sent.
     accepted: bool,
     out: Mutex<Outgoing>,
@@ -96,7 +129,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    fn new(peer: SocketAddr, accepted: bool) -> Arc<Connection> {
+    fn new(shared: &Shared, peer: SocketAddr, accepted: bool) -> Arc<Connection> {
         let out = Outgoing {
             link: Link::Opening,
             queue: VecDeque::new(),
@@ -107,7 +140,9 @@ impl Connection {
             buffers: BTreeMap::new(),
         };
         let (out, woken, drained) = (Mutex::new(out), Condvar::new(), Condvar::new());
-        Arc::new(Connection { peer, accepted, out, woken, drained })
+        let number = shared.connections.fetch_add(1, Ordering::Relaxed);
+        let (speaks_for, waiting) = (AtomicUsize::new(0), shared.waiting.clone());
+        Arc::new(Connection { peer, number, speaks_for, waiting, accepted, out, woken, drained })
     }
 
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
@@ -119,7 +154,7 @@ impl Connection {
     /// # Errors
     /// No thread could be started.
     pub(super) fn dial(shared: &Arc<Shared>, peer: SocketAddr) -> io::Result<Arc<Connection>> {
-        let connection = Connection::new(peer, false);
+        let connection = Connection::new(shared, peer, false);
         let (dialling, shared) = (connection.clone(), shared.clone());
         thread("tcp-in", move || {
             match TcpStream::connect_timeout(&peer, DIAL_TIMEOUT) {
@@ -140,7 +175,7 @@ impl Connection {
         peer: SocketAddr,
         stream: TcpStream,
     ) -> io::Result<Arc<Connection>> {
-        let connection = Connection::new(peer, true);
+        let connection = Connection::new(shared, peer, true);
         let (serving, shared) = (connection.clone(), shared.clone());
         thread("tcp-in", move || {
             serving.run(&shared, stream);
@@ -161,6 +196,10 @@ impl Connection {
             Ok(()) => tracing::debug!(peer = %self.peer, "the peer closed the connection"),
             Err(error) => tracing::info!(peer = %self.peer, %error, "the connection is lost"),
         }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.lock().link, Link::Closed)
     }
 
     fn open(&self, stream: Arc<TcpStream>) -> io::Result<()> {
@@ -191,7 +230,9 @@ impl Connection {
         if request.is_some() && out.asked.len() < ASKED_MAX {
             out.asked.insert(key(&header, header.to), header);
         }
-        if let Some(buffer) = buffer {
+        if let Some(buffer) = buffer
+            && out.buffers.len() < ASKED_MAX
+        {
             out.buffers.insert(key(&header, header.to), buffer);
         }
         if let (Link::Open(stream), true) = (&out.link, out.queue.is_empty() && !out.writing) {
@@ -208,7 +249,8 @@ impl Connection {
             return None;
         }
         out.queued_bytes += frame.left();
-        out.queue.push_back(Queued { frame, request });
+        let _counted = Counted::new(frame.left(), &self.waiting);
+        out.queue.push_back(Queued { frame, request, _counted });
         drop(out);
         self.woken.notify_one();
         None
@@ -267,13 +309,20 @@ impl Connection {
     }
 
     /// Whoever asks and does not take the answers is asked to wait.
-    fn wait_for_room(&self) {
-        let full = |out: &mut Outgoing| {
-            out.queued_bytes > QUEUE_BYTES_MAX && !matches!(out.link, Link::Closed)
+    fn wait_for_room(&self, shared: &Shared) {
+        let full = |out: &Outgoing| {
+            let much = self.waiting.load(Ordering::Relaxed) > shared.limits.waiting_bytes;
+            let bytes_max = if much { QUEUE_BYTES_FAIR } else { QUEUE_BYTES_MAX };
+            out.queued_bytes > bytes_max && !matches!(out.link, Link::Closed)
         };
-        if self.accepted {
-            let waited = self.drained.wait_while(self.lock(), full);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        if !self.accepted {
+            return;
+        }
+        let mut out = self.lock();
+        while full(&out) {
+            // That less waits for others nobody tells.
+            let waited = self.drained.wait_timeout(out, LOOK);
+            out = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -290,6 +339,7 @@ impl Connection {
                         tracing::warn!(peer = %self.peer, "a message is refused: {}", refused.why);
                     }
                     self.refuse(shared, &refused);
+                    self.wait_for_room(shared);
                     continue;
                 }
             };
@@ -312,7 +362,10 @@ impl Connection {
                 return Err(io::Error::other("it speaks for too many"));
             }
             (shared.deliver)(message);
-            self.wait_for_room();
+            if scratch.capacity() > SCRATCH_BYTES_KEPT {
+                scratch = Vec::new();
+            }
+            self.wait_for_room(shared);
         }
         Ok(())
     }

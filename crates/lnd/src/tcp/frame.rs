@@ -22,22 +22,27 @@ pub(super) const STALL: Duration = Duration::from_secs(10);
 /// then would hold memory as a peer that stops does.
 const BYTES_PER_S_MIN: u64 = 128 << 10;
 
+/// The same for bulk that takes of what all together may hold: the largest has come, or is given
+/// up, before those who wait for room lose their locks.
+const HELD_BYTES_PER_S_MIN: u64 = 2 << 20;
+
 /// The rest of a message that has begun.
 struct Paced<R> {
     stream: R,
     since: Instant,
     bytes: u64,
+    bytes_per_s_min: u64,
 }
 
 impl<R: Read> Paced<R> {
-    fn new(stream: R) -> Paced<R> {
-        Paced { stream, since: Instant::now(), bytes: 0 }
+    fn new(stream: R, bytes_per_s_min: u64) -> Paced<R> {
+        Paced { stream, since: Instant::now(), bytes: 0, bytes_per_s_min }
     }
 }
 
 impl<R: Read> Read for Paced<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let allowed = STALL + Duration::from_millis(self.bytes * 1000 / BYTES_PER_S_MIN);
+        let allowed = STALL + Duration::from_millis(self.bytes * 1000 / self.bytes_per_s_min);
         if self.since.elapsed() > allowed {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "a message comes too slowly"));
         }
@@ -174,7 +179,7 @@ impl Received {
         if first == 0 {
             return Ok(None);
         }
-        let mut stream = Paced::new(stream);
+        let mut stream = Paced::new(stream, BYTES_PER_S_MIN);
         stream.read_exact(header.get_mut(first..).unwrap_or_default())?;
         let rest = Message::rest_len(&header).map_err(invalid)?;
         scratch.clear();
@@ -211,14 +216,15 @@ impl Received {
                 let at = buffer.len();
                 buffer.resize(at + self.bulk_len, 0);
                 let into = buffer.get_mut(at..).unwrap_or_default();
-                Paced::new(stream).read_exact(into)?;
+                Paced::new(stream, BYTES_PER_S_MIN).read_exact(into)?;
                 self.check(into)?;
                 Bulk::Buffer(buffer)
             }
             None if self.bulk_len == 0 => Bulk::None,
             None => {
                 let mut held = room(self.bulk_len).ok_or(io::ErrorKind::NotConnected)?;
-                let mut bulk = Paced::new(stream).take(self.bulk_len as u64);
+                let stream = Paced::new(stream, HELD_BYTES_PER_S_MIN);
+                let mut bulk = stream.take(self.bulk_len as u64);
                 let read = bulk.read_to_end(held.data())?;
                 if read < self.bulk_len {
                     return Err(io::ErrorKind::UnexpectedEof.into());

@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sateen_lnd::Tcp;
+use sateen_lnd::{Limits, Tcp};
 use sateen_reactor::{Receiver, Router};
 use sateen_types::{ClientId, Endpoint, Errno, Nid, PORT_DEFAULT};
 use sateen_wire::{
@@ -47,7 +47,7 @@ pub(crate) fn address(nid: Nid) -> Option<SocketAddr> {
 
 impl Network {
     /// Listens on these NIDs, on none for a client, and takes what the router has for others.
-    pub(crate) fn start(router: &Arc<Router>, nids: &[Nid]) -> Outcome<Network> {
+    pub(crate) fn start(router: &Arc<Router>, nids: &[Nid], limits: Limits) -> Outcome<Network> {
         let listen: Vec<SocketAddr> = nids.iter().copied().filter_map(address).collect();
         let inward = Arc::downgrade(router);
         let deliver = Box::new(move |message| {
@@ -55,7 +55,7 @@ impl Network {
                 router.deliver(message);
             }
         });
-        let tcp = Tcp::start(&listen, deliver).map_err(|error| {
+        let tcp = Tcp::start_with(&listen, deliver, limits).map_err(|error| {
             let shown: Vec<String> = nids.iter().map(Nid::to_string).collect();
             Refusal::new(
                 format!("cannot listen on {}: {error}", shown.join(" and ")),

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use sateen_lnd::Limits;
 use sateen_mdt::{CALLBACK_LIMIT_NS, Mdt};
 use sateen_mgs::FileSystem;
 use sateen_reactor::TargetHost;
@@ -28,7 +29,7 @@ use super::backend::{self, Opened};
 use super::devices::Devices;
 use super::mgc::{Config, Mgc, Stop};
 use super::network::{self, Network};
-use super::{Clients, Node, Source, lock, open_all};
+use super::{Clients, Node, Source, lock, open_all, open_files};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::Target;
 
@@ -177,7 +178,10 @@ impl Node {
             nids => nids.to_vec(),
         };
         let reached = all_of(&nids)?;
-        let network = Arc::new(Network::start(&node.reactor.router, &nids)?);
+        let objects = targets.iter().filter(|target| target.ost_index().is_some()).count();
+        let connections = open_files::connections(targets.len(), objects);
+        let limits = Limits { connections, ..Limits::default() };
+        let network = Arc::new(Network::start(&node.reactor.router, &nids, limits)?);
         if !mgs.is_empty() {
             network.set_route(Endpoint::Mgs, &mgs);
         }
@@ -227,7 +231,7 @@ impl Node {
     /// Clients only, of the file system that the MGS at `mgs` manages.
     pub(crate) fn remote(mgs: &[Nid], fsname: &str, source: Source) -> Outcome<Node> {
         let mut node = Node::new(fsname, source, CALLBACK_LIMIT_NS)?;
-        let network = Arc::new(Network::start(&node.reactor.router, &[])?);
+        let network = Arc::new(Network::start(&node.reactor.router, &[], Limits::default())?);
         network.set_route(Endpoint::Mgs, mgs);
         node.devices.set_network(&network);
         node.network = Some(network.clone());
