@@ -67,7 +67,8 @@ pub mod open_flags {
 /// An INTERRUPT may overtake the request it names; a file system with requests
 /// that wait for long must remember it until that request comes.
 pub trait Filesystem: Send + Sync + 'static {
-    /// Chooses from what the kernel offers; called once, before any request.
+    /// Chooses from what the kernel offers; called before any request, and once
+    /// more if the kernel then does not take the queues that it has offered.
     fn init(&self, offer: &KernelOffer) -> Caps {
         offer.recommended()
     }
