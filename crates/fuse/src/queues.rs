@@ -56,9 +56,10 @@ pub(crate) fn prepare(
             };
             let _ = made.send(Ok(queue.shared()));
             may_go.recv().ok()?;
+            #[cfg(not(test))]
             let result = queue.register();
             #[cfg(test)]
-            let result = result.and_then(|()| tests::refuse(id));
+            let result = tests::refuse(id).and_then(|()| queue.register());
             let _ = told.send(result);
             // Also if not all went well: until the kernel has given back what it has taken.
             queue.serve(fs)

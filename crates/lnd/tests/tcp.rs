@@ -440,7 +440,8 @@ fn a_peer_cannot_speak_for_endlessly_many() {
             break;
         }
     }
-    // The reader ends when the server closes the connection.
+    // The reader ends when the server closes the connection, at the end of it at last.
+    let _ = stream.shutdown(std::net::Shutdown::Write);
     drain.join().unwrap();
     assert_eq!(taken.load(Ordering::Relaxed), SPEAKS_FOR_MAX as u64);
 }
