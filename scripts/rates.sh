@@ -25,7 +25,7 @@ clean_up() {
 require_fuse
 install_compiler
 require_rust
-install_missing mkfs.ext4=e2fsprogs perl=perl-base
+install_missing mkfs.ext4=e2fsprogs perl=perl-base perf=linux-perf
 cargo build --release --locked -q -p sateen -p sateen-bench-cli
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
@@ -40,7 +40,6 @@ say "== $(git rev-parse --short HEAD 2>/dev/null || echo unknown), Linux $(uname
 say "== rates, medians of turns"
 "$bin/sateen-bench" rates --files "$files" --mib "$mib" "ext4=$run/ext4/local" "Sateen=$run/mnt"
 
-command -v perf >/dev/null || die "the parts need perf (Debian: linux-perf)"
 say "== parts, in microseconds of one processor per operation"
 server=$("$bin/sateen" status --data "$run/ext4/data" --json | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -1)
 taskset -a -p -c 0 "$server" >/dev/null

@@ -36,7 +36,7 @@ impl SmallDisk {
     pub(crate) fn new(scratch: &Scratch, size: &str) -> Option<SmallDisk> {
         let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
         if !rustix::process::geteuid().is_root() && !ci {
-            eprintln!("skipped: needs root");
+            sateen_testkit::skipped("needs root");
             return None;
         }
         let path = scratch.path().join("small");
@@ -63,7 +63,7 @@ impl SmallDisk {
             || !run("mount", &["-o", "loop"], &[&image, &path])
         {
             // Neither is needed for anything else.
-            eprintln!("skipped: needs mkfs.ext4 and a loop device");
+            sateen_testkit::skipped("needs mkfs.ext4 and a loop device");
             return None;
         }
         // The image stays as long as the loop device has it open.

@@ -33,7 +33,7 @@ fn has(program: &str, package: &str) -> bool {
     let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
     assert!(found || !ci, "CI must have {program} (Debian's package {package})");
     if !found {
-        eprintln!("skipped: there is no {program}");
+        sateen_testkit::skipped(format_args!("there is no {program}"));
     }
     found
 }

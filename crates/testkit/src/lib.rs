@@ -20,6 +20,8 @@ pub mod program;
 pub mod random;
 pub mod rounds;
 
+use std::io::Write as _;
+
 /// Whether tests that mount can run here. In CI they must.
 ///
 /// # Panics
@@ -31,9 +33,16 @@ pub fn can_mount() -> bool {
     let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
     assert!(possible || !ci, "CI must run as root with /dev/fuse");
     if !possible {
-        eprintln!("skipped: needs root and /dev/fuse");
+        skipped("needs root and /dev/fuse");
     }
     possible
+}
+
+/// Says that a test passes itself over, and why: past the harness, which shows nothing of tests
+/// that pass, so that `make test` can count them.
+pub fn skipped(why: impl std::fmt::Display) {
+    // Where nobody can be told, there is nothing to count either.
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// What chance goes by in a test, which is printed: `SEED`, or always the same, so that a test
@@ -45,7 +54,16 @@ pub fn seed() -> u64 {
     seed_or(1)
 }
 
-/// The same for a test whose usual seed is this one.
+/// What chance goes by in a test that is to see something new each time, which is printed: `SEED`,
+/// or another each time.
+///
+/// # Panics
+/// As [`seed`].
+pub fn fresh_seed() -> u64 {
+    seed_or(Seed::Random.number())
+}
+
+/// The same as [`seed`] for a test whose usual seed is this one.
 ///
 /// # Panics
 /// As [`seed`].

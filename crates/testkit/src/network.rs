@@ -114,7 +114,7 @@ pub fn has_ip() -> bool {
     let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
     assert!(found || !ci, "CI must have ip");
     if !found {
-        eprintln!("skipped: there is no ip");
+        crate::skipped("there is no ip");
     }
     found
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::rig::{Folder, children, runs, text, until};
+use crate::rig::{Folder, children, runs, skipped, text, until};
 
 /// A run that is writing, started in a folder; its ranks' processes.
 fn writing(folder: &Folder) -> (std::process::Child, Vec<u32>) {
@@ -154,7 +154,7 @@ impl Small {
         let mounted = Command::new("mount").args(options).arg(&folder.0).status().unwrap();
         if !mounted.success() {
             assert!(std::env::var_os("CI").is_none(), "CI may mount");
-            eprintln!("skipped: mounting needs root");
+            skipped("mounting needs root");
             return None;
         }
         Some(Self(folder))

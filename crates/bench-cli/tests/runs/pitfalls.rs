@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::rig::{Folder, children, pitfalls, text};
+use crate::rig::{Folder, children, pitfalls, skipped, text};
 
 fn json(folder: &Folder, line: &str) -> Value {
     let output = folder.run(&format!("--quiet --json {line}"));
@@ -96,7 +96,7 @@ fn io500_phases_that_read_what_their_own_node_has_written() {
 fn io500_where_no_counter_tells() {
     let skip = |what: &str| {
         assert!(!std::env::var("CI").is_ok_and(|ci| ci == "true"), "CI must mount {what}");
-        eprintln!("skipped: {what} cannot be mounted");
+        skipped(&format!("{what} cannot be mounted"));
     };
     let folder = Folder::new();
     let Some(_below) = mounted(&folder, "below", &["-t", "tmpfs", "-o", "size=64m", "tmpfs"])
@@ -346,7 +346,7 @@ fn telling() -> Option<(Folder, Option<(Mounted, Folder)>)> {
 fn what_another_run_has_left_in_memory() {
     let Some((folder, _below)) = telling() else {
         assert!(!std::env::var("CI").is_ok_and(|ci| ci == "true"), "CI must be told");
-        eprintln!("skipped: nothing tells here what is in memory of a file");
+        skipped("nothing tells here what is in memory of a file");
         return;
     };
     for how in ["-F", ""] {

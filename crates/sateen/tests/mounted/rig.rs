@@ -130,7 +130,7 @@ pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
     assert!(found.is_some() || !ci, "CI must have {name}");
     if found.is_none() {
-        eprintln!("skipped: there is no {name}");
+        sateen_testkit::skipped(format_args!("there is no {name}"));
     }
     found
 }
