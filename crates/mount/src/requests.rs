@@ -1,44 +1,40 @@
-//! One request of the kernel, from its arguments to its answer.
+//! One request of the kernel, from its arguments to its answer: here, which verb of the client it
+//! becomes, and what is waited for before it is answered.
+//!
+//! | module | has |
+//! |---|---|
+//! | `words` | the kernel's flags and operations in the client's words |
+//! | `names` | what is answered with an entry, and listings |
+//! | `open` | opens of all kinds |
+//! | `data` | reads, writes, seeks, and the space there is |
+//! | `xattr` | extended attributes |
+
+mod data;
+mod names;
+mod open;
+mod words;
+mod xattr;
 
 use std::sync::Arc;
 
-use sateen_client::{AtimePolicy, Client, Entry, Known, OpenHow, Opened, Verb};
-use sateen_fuse::{FileKind, Op, Reply, Request, SetattrIn, StatfsOut, open_flags};
-use sateen_types::{Attr, DirCookie, Errno, Falloc, Fid, Result};
-use sateen_wire::{Cred, RenameFlags, SetAttr, TimeSet, XattrMode};
+use sateen_client::{Client, Known};
+use sateen_fuse::{Op, Reply, Request, SetattrIn};
+use sateen_types::{Errno, Falloc, Fid, Result};
+use sateen_wire::{Cred, RenameFlags, XattrMode};
 
 use crate::convert;
 use crate::fs::{Atime, Durable};
 use crate::virtual_xattr;
 use crate::xattr_names;
+use words::{changed_by, directories_of, set_attr, umask_of, verb_of};
 
-/// Units that statfs counts in, in bytes.
-const FRAGMENT_BYTES: u64 = 4096;
-/// Bytes of an average entry in a READDIR answer; decides how many are asked for.
-const DIRENT_BYTES: usize = 40;
-
-// Linux's open, rename and fallocate flags.
-const O_ACCMODE: u32 = 3;
-const O_WRONLY: u32 = 1;
-const O_RDWR: u32 = 2;
-const O_EXCL: u32 = 0o200;
-const O_TRUNC: u32 = 0o1000;
-const O_APPEND: u32 = 0o2000;
-const O_DSYNC: u32 = 0o10000;
-/// Only the kernel itself sets it: the file is to be executed.
-const FMODE_EXEC: u32 = 0o40;
-const O_DIRECT: u32 = 0o40000;
-const O_NOATIME: u32 = 0o1_000_000;
+// Linux's rename and fallocate flags.
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
-const SEEK_DATA: u32 = 3;
-const SEEK_HOLE: u32 = 4;
 const FALLOC_KEEP_SIZE: u32 = 1;
 const FALLOC_PUNCH_HOLE: u32 = 2;
 const FALLOC_ZERO_RANGE: u32 = 16;
-/// The WRITE must take set-id bits away (`FUSE_WRITE_KILL_SUIDGID`).
-const WRITE_KILL_SUIDGID: u32 = 4;
 
 /// A request being served.
 pub(crate) struct Call {
@@ -49,124 +45,6 @@ pub(crate) struct Call {
     pub(crate) keeps_names: bool,
     pub(crate) atime: Atime,
     pub(crate) durable: Durable,
-}
-
-fn how(flags: u32, atime: AtimePolicy) -> OpenHow {
-    let access = flags & O_ACCMODE;
-    OpenHow {
-        read: access != O_WRONLY,
-        write: access == O_WRONLY || access == O_RDWR,
-        append: flags & O_APPEND != 0,
-        truncate: flags & O_TRUNC != 0,
-        exclusive: flags & O_EXCL != 0,
-        sync: flags & O_DSYNC != 0,
-        exec: flags & FMODE_EXEC != 0,
-        atime: if flags & O_NOATIME != 0 { AtimePolicy::Never } else { atime },
-    }
-}
-
-fn kernel_flags(how: OpenHow, flags: u32, direct_io: bool, attr: &Attr) -> u32 {
-    // A close has nothing to wait for, and what was stored through mappings is written when
-    // they go.
-    let always = open_flags::NOFLUSH;
-    if how.write || direct_io || flags & O_DIRECT != 0 {
-        // Writers go past the page cache: no copy, and appends find their place under the
-        // data lock. Mappings still work.
-        return always | open_flags::DIRECT_IO | open_flags::PARALLEL_DIRECT_WRITES;
-    }
-    if how.atime.is_unread(attr) {
-        // Pages from before the file was changed, by a chmod perhaps, would be read without a
-        // call, and the atime would stay as it is.
-        return always;
-    }
-    always | open_flags::KEEP_CACHE
-}
-
-/// The kernel leaves the umask to us, because a default ACL takes its place.
-fn umask_of(op: &Op) -> u32 {
-    match op {
-        Op::Mkdir { umask, .. }
-        | Op::Mknod { umask, .. }
-        | Op::Create { umask, .. }
-        | Op::Tmpfile { umask, .. } => *umask & 0o777,
-        _ => 0,
-    }
-}
-
-/// The directories in which a request makes or removes names.
-fn directories_of(op: &Op) -> [Option<u64>; 2] {
-    match op {
-        Op::Mkdir { parent, .. }
-        | Op::Mknod { parent, .. }
-        | Op::Symlink { parent, .. }
-        | Op::Create { parent, .. }
-        | Op::Unlink { parent, .. }
-        | Op::Rmdir { parent, .. } => [Some(*parent), None],
-        Op::Link { new_parent, .. } => [Some(*new_parent), None],
-        Op::Rename { parent, new_parent, .. } => {
-            [Some(*parent), Some(*new_parent).filter(|new| new != parent)]
-        }
-        _ => [None, None],
-    }
-}
-
-/// The inode whose attributes or extended attributes a request changes.
-fn changed_by(op: &Op) -> Option<u64> {
-    match op {
-        Op::Setattr { ino, .. } | Op::Setxattr { ino, .. } | Op::Removexattr { ino, .. } => {
-            Some(*ino)
-        }
-        Op::Fallocate { ino, .. } => Some(*ino),
-        Op::Open { ino, flags, .. } => (flags & O_TRUNC != 0).then_some(*ino),
-        _ => None,
-    }
-}
-
-/// What a request counts as; bytes are counted by whoever moves them.
-fn verb_of(op: &Op) -> Option<Verb> {
-    Some(match op {
-        Op::Open { .. } => Verb::Open,
-        Op::Release { .. } => Verb::Close,
-        Op::Lseek { .. } => Verb::Seek,
-        Op::Fsync { .. } | Op::Fsyncdir { .. } => Verb::Fsync,
-        Op::Readdir { .. } => Verb::Readdir,
-        Op::Setattr { .. } => Verb::Setattr,
-        Op::Fallocate { .. } => Verb::Fallocate,
-        Op::Getattr { .. } => Verb::Getattr,
-        Op::Lookup { .. } => Verb::Lookup,
-        Op::Create { .. } => Verb::Create,
-        Op::Link { .. } => Verb::Link,
-        Op::Unlink { .. } => Verb::Unlink,
-        Op::Symlink { .. } => Verb::Symlink,
-        Op::Mkdir { .. } => Verb::Mkdir,
-        Op::Rmdir { .. } => Verb::Rmdir,
-        Op::Mknod { .. } => Verb::Mknod,
-        Op::Rename { .. } => Verb::Rename,
-        Op::Statfs { .. } => Verb::Statfs,
-        Op::Setxattr { .. } | Op::Removexattr { .. } => Verb::Setxattr,
-        Op::Getxattr { .. } | Op::Listxattr { .. } => Verb::Getxattr,
-        _ => return None,
-    })
-}
-
-fn set_attr(from: &SetattrIn) -> SetAttr {
-    let time = |now: bool, at: Option<sateen_fuse::Time>| match (now, at) {
-        (true, _) => Some(TimeSet::Now),
-        (false, at) => at.map(|at| TimeSet::At(convert::timespec(at))),
-    };
-    let set = SetAttr {
-        mode: from.mode.map(|mode| mode & 0o7777),
-        uid: from.uid,
-        gid: from.gid,
-        size: from.size,
-        atime: time(from.atime_now, from.atime),
-        mtime: time(from.mtime_now, from.mtime),
-        kill_suid: from.kill_suidgid,
-    };
-    // A request that changes nothing is what is left of `chown` to nobody, and of an `fallocate`
-    // that takes the set-id bits away: these the kernel leaves to us.
-    let nothing = set == SetAttr::default();
-    SetAttr { kill_suid: set.kill_suid || nothing, ..set }
 }
 
 impl Call {
@@ -312,64 +190,6 @@ impl Call {
         }
     }
 
-    fn answer_entry(&self, entry: Entry, reply: Reply) {
-        // What the kernel does not hear of it does not forget.
-        let Some(reply) = reply.claim() else { return };
-        // From here on an invalidation finds the inode or waits.
-        let entry = self.client.introduce_entry(entry);
-        let name_held = entry.held && self.keeps_names;
-        match entry.inode {
-            Some(known) => {
-                reply.entry(&convert::entry(&known.attr, name_held, known.held));
-            }
-            None => reply.no_entry(convert::validity(name_held)),
-        }
-    }
-
-    async fn entry(&self, op: Op, cred: Cred) -> Result<Entry> {
-        let client = &self.client;
-        match op {
-            Op::Lookup { parent, name } => {
-                let parent = convert::fid_of(parent)?;
-                match name.as_bytes() {
-                    b"." => self.dot(parent).await,
-                    b".." => self.dot_dot(parent).await,
-                    name => client.lookup(parent, name).await,
-                }
-            }
-            Op::Mkdir { parent, name, mode, .. } => {
-                let mode = 0o40000 | mode & 0o7777;
-                client.mknod(convert::fid_of(parent)?, name.as_bytes(), mode, 0, b"", cred).await
-            }
-            Op::Mknod { parent, name, mode, rdev, .. } => {
-                client.mknod(convert::fid_of(parent)?, name.as_bytes(), mode, rdev, b"", cred).await
-            }
-            Op::Symlink { parent, name, target } => {
-                let (parent, mode) = (convert::fid_of(parent)?, 0o120_777);
-                client.mknod(parent, name.as_bytes(), mode, 0, target.as_bytes(), cred).await
-            }
-            Op::Link { ino, new_parent, new_name } => {
-                let fid = convert::fid_of(ino)?;
-                client.link(fid, convert::fid_of(new_parent)?, new_name.as_bytes()).await
-            }
-            _ => Err(Errno::ENOSYS),
-        }
-    }
-
-    async fn dot(&self, fid: Fid) -> Result<Entry> {
-        Ok(Entry::nameless(self.client.getattr(fid).await?))
-    }
-
-    async fn dot_dot(&self, fid: Fid) -> Result<Entry> {
-        let page = self.client.readdir(fid, DirCookie::START, 1, AtimePolicy::Never).await?;
-        self.dot(self.parent(fid, page.parent)).await
-    }
-
-    /// What `..` is in a directory.
-    fn parent(&self, fid: Fid, parent: Fid) -> Fid {
-        if fid == self.root { fid } else { parent }
-    }
-
     async fn getattr(&self, ino: u64) -> Result<Known> {
         self.client.getattr(convert::fid_of(ino)?).await
     }
@@ -380,222 +200,6 @@ impl Call {
             self.client.still_open(fh)?;
         }
         self.client.setattr(convert::fid_of(ino)?, set_attr(attr), cred).await
-    }
-
-    async fn open(&self, op: Op, cred: Cred, changed: [Option<u64>; 2], reply: Reply) {
-        match op {
-            Op::Open { ino, flags, .. } => {
-                let how = how(flags, self.atime.files);
-                let opened = match convert::fid_of(ino) {
-                    Ok(fid) => self.client.open(fid, how, cred).await,
-                    Err(errno) => Err(errno),
-                };
-                let opened = self.settled_open(changed, opened, |opened| opened.handle).await;
-                let heard = self.heard(changed, &opened, reply).and_then(Reply::claim);
-                let Some(reply) = heard else { return self.close_unheard(opened).await };
-                match opened {
-                    Ok(opened) => {
-                        let attr = &opened.known.attr;
-                        reply.opened(opened.handle, kernel_flags(how, flags, self.direct_io, attr));
-                    }
-                    Err(errno) => reply.error(errno.raw()),
-                }
-            }
-            Op::Create { parent, name, mode, flags, .. } => {
-                let how = how(flags, self.atime.files);
-                let created = match convert::fid_of(parent) {
-                    Ok(parent) => {
-                        self.client.create(parent, name.as_bytes(), mode, how, cred).await
-                    }
-                    Err(errno) => Err(errno),
-                };
-                let created =
-                    self.settled_open(changed, created, |(_, opened)| opened.handle).await;
-                let heard = self.heard(changed, &created, reply).and_then(Reply::claim);
-                let Some(reply) = heard else {
-                    return self.close_unheard(created.map(|(_, opened)| opened)).await;
-                };
-                match created {
-                    Ok((entry, opened)) => {
-                        let entry = self.client.introduce_entry(entry);
-                        let known = entry.inode.unwrap_or(opened.known);
-                        let name_held = entry.held && self.keeps_names;
-                        let out = convert::entry(&known.attr, name_held, known.held);
-                        let flags = kernel_flags(how, flags, self.direct_io, &known.attr);
-                        reply.created(&out, opened.handle, flags);
-                    }
-                    Err(errno) => reply.error(errno.raw()),
-                }
-            }
-            Op::Tmpfile { parent, mode, flags, .. } => {
-                let how = how(flags, self.atime.files);
-                let made = match convert::fid_of(parent) {
-                    Ok(parent) => self.client.tmpfile(parent, mode, how, cred).await,
-                    Err(errno) => Err(errno),
-                };
-                let Some(reply) = reply.claim() else { return self.close_unheard(made).await };
-                match made {
-                    Ok(opened) => {
-                        let entry = self.client.introduce_entry(Entry::nameless(opened.known));
-                        let known = entry.inode.unwrap_or(opened.known);
-                        let flags = kernel_flags(how, flags, self.direct_io, &known.attr);
-                        let out = convert::entry(&known.attr, false, known.held);
-                        reply.created(&out, opened.handle, flags);
-                    }
-                    Err(errno) => reply.error(errno.raw()),
-                }
-            }
-            _ => reply.error(Errno::ENOSYS.raw()),
-        }
-    }
-
-    /// An open whose program did not wait for it.
-    async fn close_unheard(&self, opened: Result<Opened>) {
-        if let Ok(opened) = opened
-            && let Err(error) = self.client.close(opened.handle).await
-        {
-            tracing::debug!(%error, "an open that nobody waited for was not closed well");
-        }
-    }
-
-    async fn read(&self, fh: u64, offset: u64, size: u32, mut reply: Reply) {
-        let buffer = reply.take_room(size as usize);
-        match self.client.read(fh, offset, size, buffer).await {
-            Ok(data) => reply.data(data),
-            Err(errno) => reply.error(errno.raw()),
-        }
-    }
-
-    async fn write(&self, op: Op, cred: Cred, reply: Reply) {
-        let Op::Write { ino, fh, offset, data, flags, write_flags, .. } = op else {
-            return reply.error(Errno::ENOSYS.raw());
-        };
-        if write_flags & WRITE_KILL_SUIDGID != 0
-            && let Ok(fid) = convert::fid_of(ino)
-            && self.client.has_set_id(fid)
-        {
-            let set = SetAttr { kill_suid: true, ..SetAttr::default() };
-            if let Err(errno) = self.client.setattr(fid, set, cred).await {
-                return reply.error(errno.raw());
-            }
-        }
-        let mut written = self.client.write(fh, offset, data, flags & O_APPEND != 0).await;
-        let durable = flags & O_DSYNC != 0 || self.durable.files;
-        if durable && written.is_ok() {
-            written = self.client.sync_written(fh).await.and(written);
-        }
-        let inode = [Some(ino).filter(|_| durable), None];
-        let Some(reply) = self.heard(inode, &written, reply) else { return };
-        match written {
-            Ok(written) => reply.written(written as u32),
-            Err(errno) => reply.error(errno.raw()),
-        }
-    }
-
-    async fn seek(&self, fh: u64, offset: u64, whence: u32) -> Result<u64> {
-        match whence {
-            SEEK_DATA => self.client.seek(fh, offset, false).await,
-            SEEK_HOLE => self.client.seek(fh, offset, true).await,
-            _ => Err(Errno::EINVAL),
-        }
-    }
-
-    async fn readdir(&self, ino: u64, offset: u64, mut reply: Reply) {
-        let mut out = reply.dir_buffer();
-        let filled = async {
-            let fid = convert::fid_of(ino)?;
-            let mut after = DirCookie::from_raw(offset);
-            let count = out.room() / DIRENT_BYTES;
-            let mut page = self.client.readdir(fid, after, count, self.atime.folders).await?;
-            let parent = self.parent(fid, page.parent);
-            let dots = [(DirCookie::DOT, fid, &b"."[..]), (DirCookie::DOT_DOT, parent, b"..")];
-            for (cookie, fid, name) in dots {
-                let kind = FileKind::Directory;
-                if cookie > after && !out.push(fid.ino(), cookie.raw(), kind, name) {
-                    return Ok(());
-                }
-            }
-            loop {
-                for entry in &page.entries {
-                    let kind = FileKind::of_mode(entry.kind.mode_bits());
-                    let kind = kind.unwrap_or(FileKind::Regular);
-                    let (ino, name) = (entry.fid.ino(), entry.name.as_bytes());
-                    if !out.push(ino, entry.cookie.raw(), kind, name) {
-                        return Ok(());
-                    }
-                    after = entry.cookie;
-                }
-                if page.end || !out.is_empty() {
-                    return Ok(());
-                }
-                // A page without entries that is not the last: nothing but removed ones.
-                page = self.client.readdir(fid, after, count, self.atime.folders).await?;
-            }
-        };
-        let result: Result<()> = filled.await;
-        match result {
-            Ok(()) => reply.directory(out),
-            Err(errno) => reply.error(errno.raw()),
-        }
-    }
-
-    async fn statfs(&self, reply: Reply) {
-        match self.client.statfs().await {
-            Ok(space) => reply.statfs(&StatfsOut {
-                blocks: space.bytes_total / FRAGMENT_BYTES,
-                bfree: space.bytes_free / FRAGMENT_BYTES,
-                bavail: space.bytes_avail / FRAGMENT_BYTES,
-                files: space.files_total,
-                ffree: space.files_free,
-                bsize: 1 << 20,
-                namelen: sateen_types::NAME_MAX as u32,
-                frsize: FRAGMENT_BYTES as u32,
-            }),
-            Err(errno) => reply.error(errno.raw()),
-        }
-    }
-
-    async fn xattr(&self, op: Op, uid: u32, reply: Reply) {
-        let (value, size) = match op {
-            Op::Getxattr { ino, name, size } => {
-                (self.get_xattr(ino, (name.as_bytes(), uid)).await, size)
-            }
-            Op::Listxattr { ino, size } => {
-                let names = match convert::fid_of(ino) {
-                    Ok(fid) => {
-                        let names = self.client.listxattr(fid).await;
-                        names.map(|names| xattr_names::visible(&names, uid))
-                    }
-                    Err(errno) => Err(errno),
-                };
-                (names, size)
-            }
-            _ => (Err(Errno::ENOSYS), 0),
-        };
-        match value {
-            Ok(value) if size == 0 => reply.xattr_size(value.len() as u32),
-            Ok(value) => reply.bytes(&value),
-            Err(errno) => reply.error(errno.raw()),
-        }
-    }
-
-    async fn get_xattr(&self, ino: u64, named: (&[u8], u32)) -> Result<Vec<u8>> {
-        let fid = convert::fid_of(ino)?;
-        if let Some(value) = virtual_xattr::get(&self.client, fid, named).await {
-            return value;
-        }
-        xattr_names::check(named.0)?;
-        Ok(self.client.getxattr(fid, named.0).await?.to_vec())
-    }
-
-    /// An ACL set by somebody outside the file's group takes the set-group-id bit away.
-    async fn kill_sgid(&self, fid: Fid) -> Result<()> {
-        let mode = self.client.getattr(fid).await?.attr.mode & 0o7777;
-        if mode & 0o2000 != 0 {
-            let set = SetAttr { mode: Some(mode & !0o2000), ..SetAttr::default() };
-            self.client.setattr(fid, set, Cred::default()).await?;
-        }
-        Ok(())
     }
 
     /// Requests whose answer is only whether they went well.

@@ -1,0 +1,139 @@
+//! The kernel's flags and operations in the client's words, and the client's in the kernel's.
+
+use sateen_client::{AtimePolicy, OpenHow, Verb};
+use sateen_fuse::{Op, SetattrIn, open_flags};
+use sateen_types::Attr;
+use sateen_wire::{SetAttr, TimeSet};
+
+use crate::convert;
+
+// Linux's open flags.
+const O_ACCMODE: u32 = 3;
+const O_WRONLY: u32 = 1;
+const O_RDWR: u32 = 2;
+const O_EXCL: u32 = 0o200;
+const O_TRUNC: u32 = 0o1000;
+pub(super) const O_APPEND: u32 = 0o2000;
+pub(super) const O_DSYNC: u32 = 0o10000;
+/// Only the kernel itself sets it: the file is to be executed.
+const FMODE_EXEC: u32 = 0o40;
+const O_DIRECT: u32 = 0o40000;
+const O_NOATIME: u32 = 0o1_000_000;
+
+pub(super) fn how(flags: u32, atime: AtimePolicy) -> OpenHow {
+    let access = flags & O_ACCMODE;
+    OpenHow {
+        read: access != O_WRONLY,
+        write: access == O_WRONLY || access == O_RDWR,
+        append: flags & O_APPEND != 0,
+        truncate: flags & O_TRUNC != 0,
+        exclusive: flags & O_EXCL != 0,
+        sync: flags & O_DSYNC != 0,
+        exec: flags & FMODE_EXEC != 0,
+        atime: if flags & O_NOATIME != 0 { AtimePolicy::Never } else { atime },
+    }
+}
+
+pub(super) fn kernel_flags(how: OpenHow, flags: u32, direct_io: bool, attr: &Attr) -> u32 {
+    // A close has nothing to wait for, and what was stored through mappings is written when
+    // they go.
+    let always = open_flags::NOFLUSH;
+    if how.write || direct_io || flags & O_DIRECT != 0 {
+        // Writers go past the page cache: no copy, and appends find their place under the
+        // data lock. Mappings still work.
+        return always | open_flags::DIRECT_IO | open_flags::PARALLEL_DIRECT_WRITES;
+    }
+    if how.atime.is_unread(attr) {
+        // Pages from before the file was changed, by a chmod perhaps, would be read without a
+        // call, and the atime would stay as it is.
+        return always;
+    }
+    always | open_flags::KEEP_CACHE
+}
+
+/// The kernel leaves the umask to us, because a default ACL takes its place.
+pub(super) fn umask_of(op: &Op) -> u32 {
+    match op {
+        Op::Mkdir { umask, .. }
+        | Op::Mknod { umask, .. }
+        | Op::Create { umask, .. }
+        | Op::Tmpfile { umask, .. } => *umask & 0o777,
+        _ => 0,
+    }
+}
+
+/// The directories in which a request makes or removes names.
+pub(super) fn directories_of(op: &Op) -> [Option<u64>; 2] {
+    match op {
+        Op::Mkdir { parent, .. }
+        | Op::Mknod { parent, .. }
+        | Op::Symlink { parent, .. }
+        | Op::Create { parent, .. }
+        | Op::Unlink { parent, .. }
+        | Op::Rmdir { parent, .. } => [Some(*parent), None],
+        Op::Link { new_parent, .. } => [Some(*new_parent), None],
+        Op::Rename { parent, new_parent, .. } => {
+            [Some(*parent), Some(*new_parent).filter(|new| new != parent)]
+        }
+        _ => [None, None],
+    }
+}
+
+/// The inode whose attributes or extended attributes a request changes.
+pub(super) fn changed_by(op: &Op) -> Option<u64> {
+    match op {
+        Op::Setattr { ino, .. } | Op::Setxattr { ino, .. } | Op::Removexattr { ino, .. } => {
+            Some(*ino)
+        }
+        Op::Fallocate { ino, .. } => Some(*ino),
+        Op::Open { ino, flags, .. } => (flags & O_TRUNC != 0).then_some(*ino),
+        _ => None,
+    }
+}
+
+/// What a request counts as; bytes are counted by whoever moves them.
+pub(super) fn verb_of(op: &Op) -> Option<Verb> {
+    Some(match op {
+        Op::Open { .. } => Verb::Open,
+        Op::Release { .. } => Verb::Close,
+        Op::Lseek { .. } => Verb::Seek,
+        Op::Fsync { .. } | Op::Fsyncdir { .. } => Verb::Fsync,
+        Op::Readdir { .. } => Verb::Readdir,
+        Op::Setattr { .. } => Verb::Setattr,
+        Op::Fallocate { .. } => Verb::Fallocate,
+        Op::Getattr { .. } => Verb::Getattr,
+        Op::Lookup { .. } => Verb::Lookup,
+        Op::Create { .. } => Verb::Create,
+        Op::Link { .. } => Verb::Link,
+        Op::Unlink { .. } => Verb::Unlink,
+        Op::Symlink { .. } => Verb::Symlink,
+        Op::Mkdir { .. } => Verb::Mkdir,
+        Op::Rmdir { .. } => Verb::Rmdir,
+        Op::Mknod { .. } => Verb::Mknod,
+        Op::Rename { .. } => Verb::Rename,
+        Op::Statfs { .. } => Verb::Statfs,
+        Op::Setxattr { .. } | Op::Removexattr { .. } => Verb::Setxattr,
+        Op::Getxattr { .. } | Op::Listxattr { .. } => Verb::Getxattr,
+        _ => return None,
+    })
+}
+
+pub(super) fn set_attr(from: &SetattrIn) -> SetAttr {
+    let time = |now: bool, at: Option<sateen_fuse::Time>| match (now, at) {
+        (true, _) => Some(TimeSet::Now),
+        (false, at) => at.map(|at| TimeSet::At(convert::timespec(at))),
+    };
+    let set = SetAttr {
+        mode: from.mode.map(|mode| mode & 0o7777),
+        uid: from.uid,
+        gid: from.gid,
+        size: from.size,
+        atime: time(from.atime_now, from.atime),
+        mtime: time(from.mtime_now, from.mtime),
+        kill_suid: from.kill_suidgid,
+    };
+    // A request that changes nothing is what is left of `chown` to nobody, and of an `fallocate`
+    // that takes the set-id bits away: these the kernel leaves to us.
+    let nothing = set == SetAttr::default();
+    SetAttr { kill_suid: set.kill_suid || nothing, ..set }
+}
