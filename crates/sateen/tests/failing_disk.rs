@@ -3,6 +3,7 @@
 //! was synced. Needs root and /dev/fuse.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,33 +20,49 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A file system of which one target has a disk of its own, which this process serves.
 struct Fs {
+    scratch: PathBuf,
     data: PathBuf,
     disk: Option<ForgetFs>,
 }
 
 impl Fs {
+    /// Makes a file system, and puts a target of it onto the disk.
     fn new(target: &str) -> Fs {
         let name = format!("sateen-failing-{target}-{}", std::process::id());
-        let data = std::env::temp_dir().join(name);
-        fs::create_dir_all(data.join(target)).unwrap();
-        let disk = Some(ForgetFs::mount(&data.join(target)).unwrap());
-        Fs { data, disk }
+        let scratch = std::env::temp_dir().join(name);
+        fs::create_dir(&scratch).unwrap();
+        let mut fs_ = Fs { data: scratch.join("data"), scratch, disk: None };
+        fs_.ok(&fs_.up());
+        fs_.ok(&["down"]);
+        let (place, made) = (fs_.data.join(target), fs_.scratch.join("made"));
+        fs::rename(&place, &made).unwrap();
+        fs::create_dir(&place).unwrap();
+        fs_.disk = Some(ForgetFs::mount(&place).unwrap());
+        let copied = Command::new("cp").arg("-a").arg(made.join(".")).arg(&place).status();
+        assert!(copied.unwrap().success());
+        fs_
+    }
+
+    fn up(&self) -> Vec<String> {
+        let mnt = self.mnt();
+        let words = ["up", "--mount", mnt.to_str().unwrap(), "--mdts", "1", "--osts", "1"];
+        words.map(str::to_owned).to_vec()
     }
 
     fn mnt(&self) -> PathBuf {
-        self.data.join("mnt")
+        self.scratch.join("mnt")
     }
 
     fn disk(&mut self) -> &mut ForgetFs {
         self.disk.as_mut().unwrap()
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sateen"));
-        command.arg(args[0]).arg("--data").arg(&self.data).args(&args[1..]).output().unwrap()
+        command.arg(&args[0]).arg("--data").arg(&self.data).args(&args[1..]).output().unwrap()
     }
 
-    fn ok(&self, args: &[&str]) {
+    fn ok<S: AsRef<OsStr> + std::fmt::Debug>(&self, args: &[S]) {
         let output = self.run(args);
         assert!(output.status.success(), "{args:?}: {output:?}");
     }
@@ -81,7 +98,7 @@ impl Drop for Fs {
     fn drop(&mut self) {
         self.run(&["down", "--force"]);
         self.disk = None;
-        let _ = fs::remove_dir_all(&self.data);
+        let _ = fs::remove_dir_all(&self.scratch);
     }
 }
 
@@ -101,8 +118,7 @@ fn an_ost_whose_disk_fails_says_so_and_is_there_again_with_its_disk() {
     }
     let mut fs_ = Fs::new("ost0000");
     let mnt = fs_.mnt();
-    let up = ["up", "--mount", mnt.to_str().unwrap(), "--mdts", "1", "--osts", "1"];
-    fs_.ok(&up);
+    fs_.ok(&fs_.up());
     let kept = mnt.join("kept");
     write_and_sync(&kept, "kept").unwrap();
     File::open(&mnt).unwrap().sync_all().unwrap();
@@ -116,7 +132,7 @@ fn an_ost_whose_disk_fails_says_so_and_is_there_again_with_its_disk() {
     is_eio(fs::write(mnt.join("folder/other"), "other"));
     fs_.run(&["down", "--force"]);
     fs_.disk().remount().unwrap();
-    fs_.ok(&up);
+    fs_.ok(&fs_.up());
     assert!(fs_.states().iter().all(|(_, state)| state == "up"));
     assert_eq!(fs::read(&kept).unwrap(), b"kept");
     assert!(mnt.join("folder").is_dir());
@@ -132,8 +148,7 @@ fn an_mdt_whose_disk_fails_says_so_and_is_there_again_with_its_disk() {
     }
     let mut fs_ = Fs::new("mdt0000");
     let mnt = fs_.mnt();
-    let up = ["up", "--mount", mnt.to_str().unwrap(), "--mdts", "1", "--osts", "1"];
-    fs_.ok(&up);
+    fs_.ok(&fs_.up());
     let kept = mnt.join("kept");
     write_and_sync(&kept, "kept").unwrap();
     File::open(&mnt).unwrap().sync_all().unwrap();
@@ -143,7 +158,7 @@ fn an_mdt_whose_disk_fails_says_so_and_is_there_again_with_its_disk() {
     is_eio(fs::create_dir(mnt.join("folder")));
     fs_.run(&["down", "--force"]);
     fs_.disk().remount().unwrap();
-    fs_.ok(&up);
+    fs_.ok(&fs_.up());
     assert!(fs_.states().iter().all(|(_, state)| state == "up"));
     assert_eq!(fs::read(&kept).unwrap(), b"kept");
     assert!(!mnt.join("lost").exists() && !mnt.join("folder").exists());
