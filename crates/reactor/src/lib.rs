@@ -27,6 +27,9 @@ mod reactor;
 mod router;
 pub mod run_loop;
 mod sleepers;
+#[cfg(test)]
+#[path = "sleepers/tests.rs"]
+mod sleepers_tests;
 mod sync;
 mod timer;
 

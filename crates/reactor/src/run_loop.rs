@@ -27,7 +27,7 @@ use sateen_wire::Message;
 
 use crate::executor::Task;
 use crate::router::Receiver;
-use crate::sleepers::Sleepers;
+use crate::sleepers::{Share, Sleepers};
 use crate::sync::{Arc, thread_local};
 
 /// A target as the run loop sees it: what can be asked of it besides messages.
@@ -103,6 +103,15 @@ impl Work {
     /// Whether it is a group commit.
     pub(crate) fn is_commit(&self) -> bool {
         matches!(self, Work::Flush(_) | Work::Commit(..))
+    }
+
+    /// What it waits for if it is for the [`Sleepers`]: others of this share, or nothing.
+    pub(crate) fn share(&self) -> Option<Share> {
+        match self {
+            Work::Object(_, _, ObjectOp::Sync { .. }) => Some(Share::Syncs),
+            _ if self.is_commit() => None,
+            _ => Some(Share::Changes),
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! thread that brought the request everything else of that connection would wait for it: writes,
 //! and with them the locks that others want back; behind FUSE all requests from a processor. So
 //! what sleeps is done here. A piece that finds nobody free gets a thread of its own; a target
-//! whose disk hangs has [`PER_TARGET_MAX`] of them at most, and takes none from the others.
+//! whose disk hangs has [`SHARE_MAX`] of them for each [`Share`] at most, and takes none from the
+//! others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -15,13 +16,22 @@ use sateen_types::Endpoint;
 use crate::run_loop::{self, Sleeps, Work};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock, thread};
 
-/// Pieces of one target under way at most: disks are as quick with so many as with more. Group
-/// commits do not wait for others of them to end.
-pub(crate) const PER_TARGET_MAX: usize = 64;
+/// Pieces of one target's share under way at most: disks are as quick with so many as with more.
+pub(crate) const SHARE_MAX: usize = 32;
 /// Threads that stay for a while though there is nothing to do.
 const KEPT: usize = 4;
 /// For so long.
 const IDLE: Duration = Duration::from_secs(10);
+
+/// What waits for others of its kind only. Group commits wait for nothing: there is one at a time
+/// of each target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Share {
+    /// Syncs, of which one program can ask for any number, and which nobody else waits for.
+    Syncs,
+    /// Cuts, removals and allocations: their clients hold locks, which others want back.
+    Changes,
+}
 
 /// The threads and what they are to do.
 #[derive(Default)]
@@ -35,21 +45,24 @@ pub(crate) struct Sleepers {
 
 #[derive(Default)]
 struct State {
-    /// To be done by the next free thread.
-    ready: VecDeque<(Endpoint, Work)>,
-    targets: BTreeMap<Endpoint, Line>,
+    /// To be done by the next free thread; group commits first.
+    ready: VecDeque<(Option<Place>, Work)>,
+    lines: BTreeMap<Place, Line>,
     threads: usize,
     /// Those of them that wait for work, or have not noticed yet that there is some.
     free: usize,
     stopped: bool,
 }
 
-/// One target's pieces.
+/// Where a piece stands in line.
+type Place = (Endpoint, Share);
+
+/// One target's pieces of one share.
 #[derive(Default)]
 struct Line {
     /// Ready or under way.
     running: usize,
-    /// Beyond [`PER_TARGET_MAX`].
+    /// Beyond [`SHARE_MAX`].
     waiting: VecDeque<Work>,
 }
 
@@ -65,13 +78,19 @@ impl Sleepers {
     /// Has a target's piece of work done. It is done here if no thread can be had at all.
     pub(crate) fn push(self: &Arc<Sleepers>, target: Endpoint, work: Work) {
         let mut state = lock(&self.state);
-        let line = state.targets.entry(target).or_default();
-        if line.running >= PER_TARGET_MAX && !work.is_commit() {
-            line.waiting.push_back(work);
-            return;
+        match work.share() {
+            None => state.ready.push_front((None, work)),
+            Some(share) => {
+                let place = (target, share);
+                let line = state.lines.entry(place).or_default();
+                if line.running >= SHARE_MAX {
+                    line.waiting.push_back(work);
+                    return;
+                }
+                line.running += 1;
+                state.ready.push_back((Some(place), work));
+            }
         }
-        line.running += 1;
-        state.ready.push_back((target, work));
         // Those that are ready are for who is free, and for threads that were just started.
         if state.free >= state.ready.len() {
             drop(state);
@@ -91,18 +110,19 @@ impl Sleepers {
         thread::Builder::new().name("disk".to_owned()).spawn(move || this.serve()).map(drop)
     }
 
-    /// What was for that thread waits for another, or is done by this one if there is none.
+    /// What was for that thread waits for another, or is done by this one if there is none. Group
+    /// commits are done at once: everybody may wait for them, and the others sleep.
     fn not_started(&self) {
         let mut state = lock(&self.state);
         state.threads -= 1;
         state.free -= 1;
-        while state.threads == 0
-            && let Some((target, work)) = state.ready.pop_front()
+        while (state.threads == 0 || matches!(state.ready.front(), Some((None, _))))
+            && let Some((place, work)) = state.ready.pop_front()
         {
             drop(state);
             run_loop::run(work);
             state = lock(&self.state);
-            state.done(target);
+            state.done(place);
         }
         drop(state);
         self.ended.notify_all();
@@ -125,11 +145,11 @@ impl Sleepers {
         loop {
             state.free -= 1;
             let mut idle = false;
-            while let Some((target, work)) = state.ready.pop_front() {
+            while let Some((place, work)) = state.ready.pop_front() {
                 drop(state);
                 run_loop::run(work);
                 state = lock(&self.state);
-                state.done(target);
+                state.done(place);
                 // A burst leaves no threads behind.
                 idle = state.free >= KEPT;
             }
@@ -156,11 +176,11 @@ impl Sleepers {
 }
 
 impl State {
-    /// A piece is done; the target's next may begin.
-    fn done(&mut self, target: Endpoint) {
-        let Some(line) = self.targets.get_mut(&target) else { return };
+    /// A piece is done; the next one of its line may begin.
+    fn done(&mut self, place: Option<Place>) {
+        let Some(line) = place.and_then(|place| self.lines.get_mut(&place)) else { return };
         match line.waiting.pop_front() {
-            Some(next) => self.ready.push_back((target, next)),
+            Some(next) => self.ready.push_back((place, next)),
             None => line.running -= 1,
         }
     }

@@ -16,10 +16,11 @@ use bytes::BytesMut;
 use sateen_fuse::UnmountMode;
 use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
 use sateen_testkit::can_mount;
-use sateen_types::{Falloc, Fid, Nid, ObjectId, Seq};
+use sateen_types::{Falloc, Nid, ObjectId, Seq};
 use sateen_wire::StatFs;
 
 use crate::data_dir::DataDir;
+use crate::node::mgc::Stop;
 use crate::node::{How, Node, Source};
 use crate::targets;
 use crate::testing::Scratch;
@@ -105,9 +106,6 @@ impl ObjectStore for Slow {
     fn list(&self, seq: Seq, from_oid: u32, count: usize) -> Result<Vec<ObjectStat>> {
         self.below.list(seq, from_oid, count)
     }
-    fn list_file(&self, fid: Fid) -> Result<Vec<ObjectStat>> {
-        self.below.list_file(fid)
-    }
     fn sequences(&self) -> Result<Vec<Seq>> {
         self.below.sequences()
     }
@@ -147,7 +145,7 @@ fn a_sync_that_takes_long_keeps_nobody_else_waiting() {
     let [a, b] = ["a", "b"].map(|name| {
         let point = scratch.path().join(name);
         fs::create_dir(&point).unwrap();
-        let node = Node::remote(&[mgs], "sateen", Source::all("sateen")).unwrap();
+        let node = Node::remote(&[mgs], "sateen", Source::all("sateen"), &Stop::default()).unwrap();
         let mounted = node.mount(&point, How::new(false)).unwrap();
         (node, mounted, point)
     });

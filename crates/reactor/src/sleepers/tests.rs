@@ -1,0 +1,108 @@
+//! How many pieces are under way at once, and what passes those that wait.
+
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use sateen_osd::ObjectOp;
+use sateen_target::IoId;
+use sateen_types::{Endpoint, Fid, ObjectId};
+use sateen_wire::Message;
+
+use crate::router::Receiver;
+use crate::run_loop::{Begun, Driven, Work};
+use crate::sleepers::{SHARE_MAX, Sleepers};
+use crate::sync::{Arc, lock};
+
+#[derive(Default)]
+struct Counts {
+    syncs: usize,
+    syncs_max: usize,
+    changes: usize,
+    commits: usize,
+    ended: usize,
+    go_on: bool,
+}
+
+/// A target whose disk hangs until it is told to go on.
+#[derive(Default)]
+struct Hanging {
+    counts: Mutex<Counts>,
+    changed: Condvar,
+}
+
+impl Hanging {
+    fn wait(&self, what: &str, until: impl Fn(&Counts) -> bool) {
+        let began = Instant::now();
+        let mut counts = lock(&self.counts);
+        while !until(&counts) {
+            assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+            counts = self.changed.wait_timeout(counts, Duration::from_secs(1)).unwrap().0;
+        }
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Counts)) {
+        change(&mut lock(&self.counts));
+        self.changed.notify_all();
+    }
+}
+
+impl Receiver for Hanging {
+    fn receive(self: Arc<Self>, _: Message) {}
+}
+
+impl Driven for Hanging {
+    fn flush(self: Arc<Self>) {
+        self.count(|counts| counts.commits += 1);
+    }
+    fn commit(self: Arc<Self>, _: Begun) {}
+    fn object(self: Arc<Self>, _: IoId, op: ObjectOp) {
+        let sync = matches!(op, ObjectOp::Sync { .. });
+        self.count(|counts| {
+            if sync {
+                counts.syncs += 1;
+                counts.syncs_max = counts.syncs_max.max(counts.syncs);
+            } else {
+                counts.changes += 1;
+            }
+        });
+        self.wait("it is told to go on", |counts| counts.go_on);
+        self.count(|counts| {
+            counts.syncs -= usize::from(sync);
+            counts.ended += 1;
+        });
+    }
+    fn tick(self: Arc<Self>) -> bool {
+        false
+    }
+    fn checkpoint(self: Arc<Self>) {}
+}
+
+#[test]
+fn syncs_that_hang_keep_nothing_else_waiting() {
+    let sleepers = Arc::new(Sleepers::default());
+    let host = Arc::new(Hanging::default());
+    let target = Endpoint::Ost(0);
+    let object = ObjectId { fid: Fid::ROOT, stripe: 0 };
+    let syncs = SHARE_MAX + 10;
+    for id in 0..syncs {
+        let sync = ObjectOp::Sync { objects: vec![object] };
+        sleepers.push(target, Work::Object(host.clone(), IoId(id as u64), sync));
+    }
+    host.wait("as many syncs as may", |counts| counts.syncs == SHARE_MAX);
+    let cut = ObjectOp::Remove { objects: vec![object] };
+    sleepers.push(target, Work::Object(host.clone(), IoId(1000), cut));
+    host.wait("a change passes the syncs", |counts| counts.changes == 1);
+    // A place that a group commit leaves is nobody's.
+    for commits in 1..=5 {
+        sleepers.push(target, Work::Flush(host.clone()));
+        host.wait("so does a group commit", |counts| counts.commits == commits);
+    }
+    let elsewhere = Work::Object(host.clone(), IoId(1001), ObjectOp::Sync { objects: vec![] });
+    sleepers.push(Endpoint::Ost(1), elsewhere);
+    host.wait("another target has its own", |counts| counts.syncs == SHARE_MAX + 1);
+    host.count(|counts| counts.go_on = true);
+    sleepers.stop();
+    let counts = lock(&host.counts);
+    assert_eq!(counts.ended, syncs + 2, "all are done");
+    assert_eq!(counts.syncs_max, SHARE_MAX + 1);
+}
