@@ -5,15 +5,17 @@
 //! A path says little about what is mounted there: somebody may have taken the mount out of the
 //! tree and put a disk in its place, or have mounted one on top of it. So a mount remembers its
 //! device, and nothing else is ever unmounted.
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags as Sys, UnmountFlags};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 
 /// Largest `max_write` accepted, in bytes.
 pub(crate) const WRITE_MAX: u32 = 16 << 20;
@@ -186,14 +188,16 @@ pub(crate) struct Mounted {
     path: PathBuf,
     /// Major and minor number.
     device: (u32, u32),
+    /// The connection, as long as somebody serves it.
+    connection: Weak<OwnedFd>,
 }
 
-pub(crate) fn mount(device: &File, options: &MountOptions) -> std::io::Result<Mounted> {
+pub(crate) fn mount(connection: &Arc<OwnedFd>, options: &MountOptions) -> std::io::Result<Mounted> {
     // As the kernel names it, and before there is anything that could be asked.
     let path = options.mountpoint.canonicalize()?;
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={}",
-        device.as_raw_fd(),
+        connection.as_raw_fd(),
         rustix::process::getuid().as_raw(),
         rustix::process::getgid().as_raw(),
     );
@@ -212,7 +216,7 @@ pub(crate) fn mount(device: &File, options: &MountOptions) -> std::io::Result<Mo
         data.as_c_str(),
     )?;
     match device_of(&path) {
-        Ok(device) => Ok(Mounted { path, device }),
+        Ok(device) => Ok(Mounted { path, device, connection: Arc::downgrade(connection) }),
         Err(error) => {
             let _ = rustix::mount::unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
             Err(error)
@@ -303,14 +307,23 @@ impl Mounted {
         }
     }
 
-    /// Ends the connection, wherever it is mounted: fusectl names each by its device.
+    /// Ends the connection, wherever it is mounted: fusectl names each by its device. One that has
+    /// ended left its number to the next that anybody mounts.
     fn abort(&self) -> std::io::Result<()> {
         let (major, minor) = self.device;
-        if major != 0 {
+        if major != 0 || !self.is_connected() {
             return Err(Errno::INVAL.into());
         }
         let knob = format!("/sys/fs/fuse/connections/{minor}/abort");
         File::options().write(true).open(knob).and_then(|mut file| file.write_all(b"1"))
+    }
+
+    /// Whether the kernel still has requests for the connection: it calls one that is over an error.
+    fn is_connected(&self) -> bool {
+        let Some(connection) = self.connection.upgrade() else { return false };
+        let mut asked = [PollFd::new(&connection, PollFlags::empty())];
+        poll(&mut asked, Some(&Timespec::default())).is_ok()
+            && !asked.iter().any(|answer| answer.revents().contains(PollFlags::ERR))
     }
 }
 

@@ -146,7 +146,9 @@ impl Shared {
         thread::Builder::new().name(name).spawn(move || {
             let mut guard = guard;
             guard.reason = body(guard.shared.fs.as_ref());
-            if let Some(EndReason::Failed(_)) = guard.reason {
+            if let Some(EndReason::Failed(_)) = guard.reason
+                && !guard.shared.state().given_up
+            {
                 // Requests of a thread that is no more would wait for ever.
                 let _ = guard.shared.mounted.unmount(UnmountMode::Force);
             }
@@ -194,7 +196,7 @@ impl Session {
     }
 
     fn try_mount(options: MountOptions, fs: Arc<dyn Filesystem>) -> Result<Session, NotStarted> {
-        let file = Device::open().map_err(MountError::Device)?;
+        let file = Arc::new(OwnedFd::from(Device::open().map_err(MountError::Device)?));
         let mounted = mount::mount(&file, &options).map_err(|source| MountError::Mount {
             mountpoint: options.mountpoint.clone(),
             source,
@@ -205,7 +207,7 @@ impl Session {
             ended: Condvar::new(),
             mounted,
         });
-        Session::start(options, &shared, Arc::new(file.into())).inspect_err(|_| {
+        Session::start(options, &shared, file).inspect_err(|_| {
             // Nothing serves it: out of the tree with it.
             shared.state().given_up = true;
             let _ = shared.mounted.unmount(UnmountMode::Force);
