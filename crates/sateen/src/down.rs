@@ -115,7 +115,9 @@ fn ended_already(
     }
     clear_dead(state)?;
     run_dir::forget(data);
-    match State::load(data).and_then(|state| state.ended) {
+    // It may have been killed before it could write any: what is there is of the run before, then.
+    let own = State::load(data).filter(|state| Some(state.pid) == pid);
+    match own.and_then(|state| state.ended) {
         Some(Ended { failed: Some(failed), .. }) => Err(Refusal::new(
             format!("it ended, but {failed}"),
             format!("look at its log and at the disk: {}", data.join("log").display()),
