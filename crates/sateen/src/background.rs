@@ -123,6 +123,8 @@ pub(crate) fn announce(server: &mut Server, left_behind: bool) {
         return;
     }
     let ready = format!("{READY}{text}");
+    // Before whoever waits goes on, and perhaps unmounts it.
+    leave_folder();
     // From here on it lives without it. Should it have died before, the line has no reader.
     let told = rustix::process::set_parent_process_death_signal(None)
         .map_err(io::Error::from)
@@ -132,7 +134,6 @@ pub(crate) fn announce(server: &mut Server, left_behind: bool) {
         tracing::warn!(%error, "nobody waits for it any more");
         server.is_unwanted("whoever started it did not wait");
     }
-    leave_folder();
     // Nobody reads these any more; what is written there by mistake belongs into the log.
     let turned = open_log(&server.data().join("log")).and_then(|log| {
         rustix::stdio::dup2_stdout(&log)?;

@@ -332,6 +332,16 @@ pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_dir(path.parent().unwrap_or(Path::new("/")))
 }
 
+/// Writes over a small file that is there, durably: what a crash leaves of it is neither the old one
+/// nor the new one.
+pub(crate) fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = File::options();
+    let mut file = options.write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)?;
+    file.write_all(bytes)?;
+    file.set_len(bytes.len() as u64)?;
+    file.sync_all()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

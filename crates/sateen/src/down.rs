@@ -1,8 +1,10 @@
 //! `sateen down`: unmounts a file system and ends its process.
 
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -23,6 +25,8 @@ const SIGNAL_TIMEOUT: Duration = Duration::from_secs(60);
 const HEARD_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long one that is about to end, or to begin, cannot be asked.
 const MOMENT: Duration = Duration::from_secs(5);
+/// How often to try whether it can.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Runs the command.
 pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
@@ -43,21 +47,21 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let asked = control::connect(&data)
-        .map(|stream| control::ask_over(stream, Command::Down { force: args.force }));
+    let asked = match reach(&data).map_err(reading)? {
+        Reached::It(stream) => Some(control::ask_over(stream, Command::Down { force: args.force })),
+        Reached::Deaf if end_by_signal(&data, pid)? => None,
+        Reached::Deaf | Reached::Nobody => {
+            return ended_already(&data, pid, state.as_ref(), MOMENT);
+        }
+    };
     match asked {
-        Ok(Ok(Answer::Down)) => {}
-        Ok(Ok(Answer::Busy { mount, unmounted })) => return Err(busy(&mount, &unmounted)),
-        Ok(Ok(Answer::Failed { what, hint })) => {
+        None | Some(Ok(Answer::Down)) => {}
+        Some(Ok(Answer::Busy { mount, unmounted })) => return Err(busy(&mount, &unmounted)),
+        Some(Ok(Answer::Failed { what, hint })) => {
             return Err(Refusal::new(format!("it ended, but {what}"), hint));
         }
         // It has heard, and is busy with its end: a signal would be one too many.
-        Ok(_) => return ended_already(&data, pid, state.as_ref(), HEARD_TIMEOUT),
-        // It may be past the moment in which it could be asked.
-        Err(_) if data.wait_unused(MOMENT).map_err(reading)? => {
-            return ended_already(&data, pid, state.as_ref(), MOMENT);
-        }
-        Err(_) => end_by_signal(&data, pid)?,
+        Some(_) => return ended_already(&data, pid, state.as_ref(), HEARD_TIMEOUT),
     }
     if !data.wait_unused(END_TIMEOUT).map_err(reading)? {
         return Err(still_there(&data, pid));
@@ -66,6 +70,34 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
     run_dir::forget(&data);
     println!("stopped; everything is on the disk");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Who is there to be asked.
+enum Reached {
+    /// The serving process.
+    It(UnixStream),
+    /// One that cannot be asked.
+    Deaf,
+    /// It has ended.
+    Nobody,
+}
+
+/// It may be past the moment in which it can be asked, or before it: a start takes its time.
+fn reach(data: &DataDir) -> io::Result<Reached> {
+    let deadline = Instant::now() + MOMENT;
+    loop {
+        let late = Instant::now() >= deadline;
+        if let Ok(stream) = control::connect(data) {
+            return Ok(Reached::It(stream));
+        }
+        if data.user()? == User::Nobody {
+            return Ok(Reached::Nobody);
+        }
+        if late {
+            return Ok(Reached::Deaf);
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }
 
 /// It was ending before it was told to, as after `umount`: how it ends is for it to say.
@@ -81,7 +113,9 @@ fn ended_already(
     }
     clear_dead(state)?;
     run_dir::forget(data);
-    match State::load(data).and_then(|state| state.ended) {
+    // It may have been killed before it could write any: what is there is of the run before, then.
+    let own = State::load(data).filter(|state| Some(state.pid) == pid);
+    match own.and_then(|state| state.ended) {
         Some(Ended { failed: Some(failed), .. }) => Err(Refusal::new(
             format!("it ended, but {failed}"),
             format!("look at its log and at the disk: {}", data.join("log").display()),
@@ -112,23 +146,26 @@ fn busy(mount: &Path, unmounted: &[PathBuf]) -> Refusal {
 }
 
 /// It does not answer on its socket, but holds the lock: the process whose pid is in the file, if
-/// it has it. Nobody else is signalled, whatever stands there.
-fn end_by_signal(data: &DataDir, pid: Option<u32>) -> Outcome<()> {
+/// it has it. Nobody else is signalled, whatever stands there. False, if it has ended by itself.
+fn end_by_signal(data: &DataDir, pid: Option<u32>) -> Outcome<bool> {
+    let reading = |error| Refusal::io(format!("read {}", data.path().display()), &error);
     let known = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     // Held, so that the number cannot become somebody else's.
     let process = known.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let (Some(known), Some(process)) = (known.filter(|_| holds(data, pid)), process) else {
-        return Err(held_elsewhere(data));
+        return match data.user().map_err(reading)? {
+            User::Nobody => Ok(false),
+            _ => Err(held_elsewhere(data)),
+        };
     };
     eprintln!("process {known} does not answer; sending it SIGTERM");
     match pidfd_send_signal(process, Signal::TERM) {
-        // It has ended by itself.
-        Ok(()) | Err(Errno::SRCH) => {}
+        Ok(()) => {}
+        Err(Errno::SRCH) => return Ok(false),
         Err(error) => return Err(Refusal::io(format!("signal process {known}"), &error.into())),
     }
-    let ended = data.wait_unused(SIGNAL_TIMEOUT);
-    match ended.map_err(|error| Refusal::io(format!("read {}", data.path().display()), &error))? {
-        true => Ok(()),
+    match data.wait_unused(SIGNAL_TIMEOUT).map_err(reading)? {
+        true => Ok(true),
         false => Err(still_there(data, pid)),
     }
 }

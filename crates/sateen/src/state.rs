@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::data_dir::{DataDir, write_durably};
+use crate::data_dir::{DataDir, write_durably, write_in_place};
 use crate::mounts;
 use crate::refusal::Outcome;
 
@@ -45,10 +45,15 @@ pub(crate) struct Ended {
 const NAME: &str = "state.json";
 
 impl State {
-    /// Writes the file.
+    /// Writes the file. On a full disk there is room in the old one only; and if not even that can
+    /// be written it goes: no note is better than the one of another run.
     pub(crate) fn save(&self, data: &DataDir) -> io::Result<()> {
-        let text = serde_json::to_vec_pretty(self)?;
-        write_durably(&data.join(NAME), &text)
+        let (text, path) = (serde_json::to_vec_pretty(self)?, data.join(NAME));
+        let Err(error) = write_durably(&path, &text) else { return Ok(()) };
+        if !path.exists() {
+            return Err(error);
+        }
+        write_in_place(&path, &text).or_else(|_| std::fs::remove_file(&path).and(Err(error)))
     }
 
     /// Reads the file, if there is one that makes sense.
@@ -57,9 +62,14 @@ impl State {
     }
 
     /// Where its mounts are if the data folder is here now: one that lay in it has moved with it.
+    /// Others are left out then: it may be a copy, and they are the original's.
     pub(crate) fn mounts_at(&self, data: &Path) -> Vec<PathBuf> {
-        let at = |mount: &PathBuf| data.join(mount.strip_prefix(&self.data).unwrap_or(mount));
-        self.mounts.iter().map(at).collect()
+        let here = data.canonicalize().unwrap_or_else(|_| data.to_owned());
+        if self.data.as_os_str().is_empty() || self.data == here {
+            return self.mounts.clone();
+        }
+        let inner = |mount: &PathBuf| Some(data.join(mount.strip_prefix(&self.data).ok()?));
+        self.mounts.iter().filter_map(inner).collect()
     }
 
     /// Clears away those of its mounts that answer no more. Returns how many there were.
@@ -93,7 +103,21 @@ mod tests {
             ended: Some(Ended { at: 9, why: "asked to".into(), failed: Some("MDT0000".into()) }),
         };
         state.save(&data).unwrap();
-        assert_eq!(State::load(&data), Some(state));
+        assert_eq!(State::load(&data), Some(state.clone()));
+        // As on a full disk: no other file can be made.
+        std::fs::create_dir(data.join("state.new")).unwrap();
+        let shorter = State { pid: 8, ended: None, ..state.clone() };
+        shorter.save(&data).unwrap();
+        assert_eq!(State::load(&data), Some(shorter));
+        std::fs::remove_file(data.join(NAME)).unwrap();
+        assert!(state.save(&data).is_err(), "there is nothing to write over");
+        std::fs::create_dir(scratch.path().join("elsewhere")).unwrap();
+        let target = scratch.path().join("elsewhere/state");
+        std::fs::write(&target, b"other").unwrap();
+        std::os::unix::fs::symlink(&target, data.join(NAME)).unwrap();
+        assert!(state.save(&data).is_err());
+        assert!(!data.join(NAME).exists(), "it would be believed");
+        assert_eq!(std::fs::read(&target).unwrap(), b"other");
     }
 
     #[test]
@@ -104,7 +128,7 @@ mod tests {
             serde_json::from_str::<State>(&text).unwrap()
         };
         let at = |state: State, here: &str| state.mounts_at(Path::new(here));
-        let moved = [PathBuf::from("/new/mnt"), "/mnt/a".into()];
+        let moved = [PathBuf::from("/new/mnt")];
         assert_eq!(at(state(r#","data":"/old""#), "/new"), moved);
         let stayed = [PathBuf::from("/old/mnt"), "/mnt/a".into()];
         assert_eq!(at(state(r#","data":"/old""#), "/old"), stayed);

@@ -72,11 +72,11 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
     let wanted = Wanted::of(args, &data, last.as_ref());
     let points = mount_points(&wanted.mounts)?;
     let targets = targets::open_or_make(&data, args.mdts, args.osts)?;
-    let (stop, how) = (Stop::default(), How::new(wanted.direct_io));
-    let node = || Node::embedded(&targets);
-    let mut server = match daemon::Server::start(data.clone(), node, points, how, &stop) {
+    let (told, how) = (Stop::default(), How::new(wanted.direct_io));
+    let node = |_: &Stop| Node::embedded(&targets);
+    let mut server = match daemon::Server::start(data.clone(), node, points, how, &told) {
         // Ctrl-C, before it was mounted.
-        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::SUCCESS),
+        Err(_) if told.load(Ordering::Relaxed) => return Ok(ExitCode::SUCCESS),
         other => other?,
     };
     let _entered = run_dir::enter(&data);
@@ -119,12 +119,11 @@ impl Wanted {
         if !said.mounts.is_empty() {
             return said;
         }
-        match last.filter(|last| !last.mounts.is_empty()) {
-            Some(last) => Wanted {
-                mounts: last.mounts_at(data.path()),
-                direct_io: said.direct_io || last.direct_io,
-            },
-            None => Wanted { mounts: vec![data.default_mount()], ..said },
+        let direct_io = said.direct_io || last.is_some_and(|last| last.direct_io);
+        let mounts = last.map(|last| last.mounts_at(data.path())).unwrap_or_default();
+        match mounts.is_empty() {
+            true => Wanted { mounts: vec![data.default_mount()], direct_io },
+            false => Wanted { mounts, direct_io },
         }
     }
 }

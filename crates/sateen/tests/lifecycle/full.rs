@@ -39,6 +39,9 @@ fn a_full_disk_can_be_started_on_and_made_emptier() {
     let in_the_way = fs_.data.join("state.new");
     fs::create_dir(&in_the_way).unwrap();
     fs_.ok(&["up"]);
+    let state = fs::read_to_string(fs_.data.join("state.json")).unwrap();
+    let pid = format!("\"pid\": {}", fs_.status()["pid"]);
+    assert!(state.contains(&pid), "{pid}: it is that of the run before: {state}");
     fs::remove_dir(&in_the_way).unwrap();
     fs::remove_file(&big).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
