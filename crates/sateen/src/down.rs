@@ -54,20 +54,23 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
             return ended_already(&data, pid, state.as_ref(), MOMENT);
         }
     };
-    match asked {
-        None | Some(Ok(Answer::Down)) => {}
+    let failed = match asked {
+        None | Some(Ok(Answer::Down)) => None,
         Some(Ok(Answer::Busy { mount, unmounted })) => return Err(busy(&mount, &unmounted)),
         Some(Ok(Answer::Failed { what, hint })) => {
-            return Err(Refusal::new(format!("it ended, but {what}"), hint));
+            Some(Refusal::new(format!("it ended, but {what}"), hint))
         }
         // It has heard, and is busy with its end: a signal would be one too many.
         Some(_) => return ended_already(&data, pid, state.as_ref(), HEARD_TIMEOUT),
-    }
+    };
     if !data.wait_unused(END_TIMEOUT).map_err(reading)? {
         return Err(still_there(&data, pid));
     }
     clear_dead(state.as_ref())?;
     run_dir::forget(&data);
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
     println!("stopped; everything is on the disk");
     Ok(ExitCode::SUCCESS)
 }

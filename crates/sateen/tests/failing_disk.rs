@@ -67,6 +67,15 @@ impl Fs {
         assert!(output.status.success(), "{args:?}: {output:?}");
     }
 
+    /// It is ended by force, which fails, and is not there any more when that is said.
+    fn ends(&self) {
+        let ended = self.run(&["down", "--force"]);
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(said.contains("it ended, but") && said.contains("disk error"), "{ended:?}");
+        let again = self.run(&["down"]);
+        assert!(again.stdout.starts_with(b"not running"), "{again:?} {ended:?}");
+    }
+
     /// Each target's state, as `status --json` says it. With which exit code is not looked at
     /// here: it tells scripts that something failed, and this test what.
     fn states(&self) -> Vec<(String, String)> {
@@ -130,7 +139,7 @@ fn an_ost_whose_disk_fails_says_so_and_is_there_again_with_its_disk() {
     fs::create_dir(mnt.join("folder")).unwrap();
     File::open(mnt.join("folder")).unwrap().sync_all().unwrap();
     is_eio(fs::write(mnt.join("folder/other"), "other"));
-    fs_.run(&["down", "--force"]);
+    fs_.ends();
     fs_.disk().remount().unwrap();
     fs_.ok(&fs_.up());
     assert!(fs_.states().iter().all(|(_, state)| state == "up"));
@@ -156,7 +165,7 @@ fn an_mdt_whose_disk_fails_says_so_and_is_there_again_with_its_disk() {
     is_eio(write_and_sync(&mnt.join("lost"), "lost"));
     fs_.wait_failed("MDT0000");
     is_eio(fs::create_dir(mnt.join("folder")));
-    fs_.run(&["down", "--force"]);
+    fs_.ends();
     fs_.disk().remount().unwrap();
     fs_.ok(&fs_.up());
     assert!(fs_.states().iter().all(|(_, state)| state == "up"));
