@@ -62,9 +62,14 @@ impl State {
     }
 
     /// Where its mounts are if the data folder is here now: one that lay in it has moved with it.
+    /// Others are left out then: it may be a copy, and they are the original's.
     pub(crate) fn mounts_at(&self, data: &Path) -> Vec<PathBuf> {
-        let at = |mount: &PathBuf| data.join(mount.strip_prefix(&self.data).unwrap_or(mount));
-        self.mounts.iter().map(at).collect()
+        let here = data.canonicalize().unwrap_or_else(|_| data.to_owned());
+        if self.data.as_os_str().is_empty() || self.data == here {
+            return self.mounts.clone();
+        }
+        let inner = |mount: &PathBuf| Some(data.join(mount.strip_prefix(&self.data).ok()?));
+        self.mounts.iter().filter_map(inner).collect()
     }
 
     /// Clears away those of its mounts that answer no more. Returns how many there were.
@@ -123,7 +128,7 @@ mod tests {
             serde_json::from_str::<State>(&text).unwrap()
         };
         let at = |state: State, here: &str| state.mounts_at(Path::new(here));
-        let moved = [PathBuf::from("/new/mnt"), "/mnt/a".into()];
+        let moved = [PathBuf::from("/new/mnt")];
         assert_eq!(at(state(r#","data":"/old""#), "/new"), moved);
         let stayed = [PathBuf::from("/old/mnt"), "/mnt/a".into()];
         assert_eq!(at(state(r#","data":"/old""#), "/old"), stayed);

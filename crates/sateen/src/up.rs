@@ -119,12 +119,11 @@ impl Wanted {
         if !said.mounts.is_empty() {
             return said;
         }
-        match last.filter(|last| !last.mounts.is_empty()) {
-            Some(last) => Wanted {
-                mounts: last.mounts_at(data.path()),
-                direct_io: said.direct_io || last.direct_io,
-            },
-            None => Wanted { mounts: vec![data.default_mount()], ..said },
+        let direct_io = said.direct_io || last.is_some_and(|last| last.direct_io);
+        let mounts = last.map(|last| last.mounts_at(data.path())).unwrap_or_default();
+        match mounts.is_empty() {
+            true => Wanted { mounts: vec![data.default_mount()], direct_io },
+            false => Wanted { mounts, direct_io },
         }
     }
 }

@@ -55,6 +55,29 @@ fn it_is_mounted_where_it_was() {
     points.iter().for_each(|point| fs::remove_dir(point).unwrap());
 }
 
+/// The original's mount points are its own, also while it is not there.
+#[test]
+fn a_copy_is_mounted_in_its_own_place() {
+    if !can_mount() {
+        return;
+    }
+    let (fs_, copy) = (Fs::new("copied"), Fs::new("copy"));
+    let point = fs_.data.with_extension("point");
+    fs_.ok(&["up", "--osts", "1", "--mount", point.to_str().unwrap()]);
+    fs_.ok(&["down"]);
+    let mut cp = std::process::Command::new("cp");
+    let from = fs_.data.join(".");
+    assert!(cp.arg("-a").arg(from).arg(&copy.data).status().unwrap().success());
+    copy.ok(&["up"]);
+    assert_eq!(mounts(&copy), [copy.mnt()]);
+    assert!(!is_mounted(&point));
+    fs_.ok(&["up"]);
+    assert_eq!(mounts(&fs_), std::slice::from_ref(&point));
+    copy.ok(&["down"]);
+    fs_.ok(&["down"]);
+    fs::remove_dir(&point).unwrap();
+}
+
 /// A mount point in the data folder goes where that goes.
 #[test]
 fn a_data_folder_may_move() {
