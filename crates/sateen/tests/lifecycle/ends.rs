@@ -103,6 +103,31 @@ fn signals_that_come_twice_are_one() {
     }
 }
 
+/// A start takes its time, and answers as soon as it runs: nobody has said --force.
+#[test]
+fn down_waits_for_a_start() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("down-early");
+    fs_.ok(&["up", "--osts", "1"]);
+    // As if it had just begun: its socket is not there yet.
+    let (socket, away) = (fs_.data.join("control.sock"), fs_.data.join("socket"));
+    fs::rename(&socket, &away).unwrap();
+    let open = fs::File::open(fs_.mnt()).unwrap();
+    let mut down = Command::new(env!("CARGO_BIN_EXE_sateen"));
+    let down = down.args(["down", "--data"]).arg(&fs_.data);
+    let down = down.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    fs::rename(&away, &socket).unwrap();
+    let output = down.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("is in use") && !said.contains("SIGTERM"), "{said}");
+    assert!(is_mounted(&fs_.mnt()), "{said}");
+    drop(open);
+    fs_.ok(&["down"]);
+}
+
 #[test]
 fn a_refused_down_says_what_it_has_unmounted() {
     if !can_mount() {

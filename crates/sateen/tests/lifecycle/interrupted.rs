@@ -17,6 +17,30 @@ fn left_nothing(fs_: &Fs) {
     fs_.ok(&["down"]);
 }
 
+/// Signals `up` while the process behind it starts. False, if it was done by then.
+fn is_interrupted(fs_: &Fs, signal: Signal) -> bool {
+    let log = fs_.data.join("log");
+    let _ = std::fs::remove_file(&log);
+    let mut up = Command::new(env!("CARGO_BIN_EXE_sateen"));
+    up.args(["up", "--data"]).arg(&fs_.data).stdout(Stdio::null());
+    let mut up = up.spawn().unwrap();
+    // The process has begun, and is far from its mount.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !log.exists() {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    kill_process(Pid::from_child(&up), signal).unwrap();
+    match up.wait().unwrap().code() {
+        None => true,
+        Some(code) => {
+            assert_eq!(code, 0, "the signal ends it, or it is done");
+            fs_.ok(&["down"]);
+            false
+        }
+    }
+}
+
 #[test]
 fn up_that_is_interrupted_ends() {
     if !can_mount() {
@@ -24,19 +48,8 @@ fn up_that_is_interrupted_ends() {
     }
     let fs_ = Fs::new("interrupted");
     for signal in [Signal::INT, Signal::KILL] {
-        let log = fs_.data.join("log");
-        let _ = std::fs::remove_file(&log);
-        let mut up = Command::new(env!("CARGO_BIN_EXE_sateen"));
-        up.args(["up", "--data"]).arg(&fs_.data).stdout(Stdio::null());
-        let mut up = up.spawn().unwrap();
-        // The process has begun, and is far from its mount.
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !log.exists() {
-            assert!(Instant::now() < deadline);
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        kill_process(Pid::from_child(&up), signal).unwrap();
-        assert_eq!(up.wait().unwrap().code(), None, "it was ended by the signal");
+        // On a busy machine it may be done before it is signalled.
+        assert!((0..5).any(|_| is_interrupted(&fs_, signal)), "it is too fast for this test");
         left_nothing(&fs_);
     }
 }

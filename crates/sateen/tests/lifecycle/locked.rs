@@ -34,6 +34,7 @@ fn down_signals_only_who_holds_the_lock() {
     let script = "use Fcntl ':flock'; open F, '<', shift or die; flock F, LOCK_EX; sleep 600";
     let mut holder = Command::new("perl").args(["-e", script]).arg(&path).spawn().unwrap();
     while !matches!(fs_.run(&["status"]).status.code(), Some(1)) {
+        assert!(holder.try_wait().unwrap().is_none(), "it could not take the lock");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     fs::write(&path, format!("sateen data folder\n{}\n", holder.id())).unwrap();
