@@ -166,19 +166,22 @@ impl Shared {
 }
 
 impl Server {
-    /// Starts the node, mounts, and returns when every mount has answered. A signal sets `stop`,
-    /// for a node that waits for others to start; nothing is mounted then.
+    /// Starts the node, mounts, and returns when every mount has answered. A signal sets `told`,
+    /// which nothing else does, and what the node is given that waits for others to start; nothing
+    /// is mounted then.
     pub(crate) fn start(
         data: DataDir,
-        node: impl FnOnce() -> Outcome<Node>,
+        node: impl FnOnce(&Stop) -> Outcome<Node>,
         points: Vec<PathBuf>,
         how: How,
-        stop: &Stop,
+        told: &Stop,
     ) -> Outcome<Server> {
         let (sender, events) = channel();
-        watch_signals(sender.clone(), stop.clone())?;
-        let node = node()?;
-        if stop.load(Ordering::Relaxed) {
+        // The node's own end sets it, too.
+        let stop = Stop::default();
+        watch_signals(sender.clone(), [told.clone(), stop.clone()])?;
+        let node = node(&stop)?;
+        if told.load(Ordering::Relaxed) {
             node.close()?;
             return Err(Refusal::told_to_end());
         }
@@ -230,6 +233,7 @@ impl Server {
 
     /// Ends a start that has failed with everything mounted.
     fn give_up(self, why: Refusal) -> Refusal {
+        tracing::error!("it does not start: {}", why.what);
         self.unmount_forced();
         if let Err(refusal) = self.close() {
             tracing::warn!("{}", refusal.what);
@@ -389,7 +393,7 @@ fn is_meant(signal: i32, after: Duration) -> bool {
 }
 
 /// The first signal ends it in good order, a second one at once, if somebody means it.
-fn watch_signals(events: Sender<Event>, stop: Stop) -> Outcome<()> {
+fn watch_signals(events: Sender<Event>, stops: [Stop; 2]) -> Outcome<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Refusal::io("take signals", &error))?;
     thread("signals", move || {
@@ -398,7 +402,7 @@ fn watch_signals(events: Sender<Event>, stop: Stop) -> Outcome<()> {
             match first {
                 None => {
                     first = Some(Instant::now());
-                    stop.store(true, Ordering::Relaxed);
+                    stops.iter().for_each(|stop| stop.store(true, Ordering::Relaxed));
                     // Without a main thread there is nothing left to end.
                     let _ = events.send(Event::Signal(signal));
                 }

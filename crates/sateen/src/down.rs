@@ -48,9 +48,7 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
         }
     };
     let asked = match reach(&data).map_err(reading)? {
-        Reached::It(stream) => {
-            Some(control::ask_over(stream, Command::Down { force: args.force }))
-        }
+        Reached::It(stream) => Some(control::ask_over(stream, Command::Down { force: args.force })),
         Reached::Deaf if end_by_signal(&data, pid)? => None,
         Reached::Deaf | Reached::Nobody => {
             return ended_already(&data, pid, state.as_ref(), MOMENT);

@@ -95,13 +95,13 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
     logging::abort_on_panic();
     run_dir::clear_old();
     let mounted = node::Source { shown: args.source.clone(), below: source.below.clone() };
-    let stop = Stop::default();
+    let told = Stop::default();
     let until = Instant::now() + retry(args)?;
     let how = How { tried_until: Some(until), ..how };
-    let (told, mut said) = (stop.clone(), false);
+    let mut said = false;
     let excluded = excluded(args, &source.fsname)?;
-    let node = || loop {
-        let node = Node::remote(&source.mgs, &source.fsname, mounted.clone(), &told);
+    let node = |stop: &Stop| loop {
+        let node = Node::remote(&source.mgs, &source.fsname, mounted.clone(), stop);
         let refusal = match node {
             Ok(node) => {
                 node.devices().exclude(&excluded);
@@ -110,7 +110,7 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
             Err(refusal) if refusal.may_pass && Instant::now() < until => refusal,
             other => return other,
         };
-        if told.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) {
             return Err(refusal);
         }
         if !core::mem::replace(&mut said, true) {
@@ -118,9 +118,14 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
         }
         std::thread::sleep(RETRY_PAUSE);
     };
-    let mut server = match Server::start(data.clone(), node, vec![point], how, &stop) {
-        // Nobody is there to read why it could not be mounted until then.
-        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::FAILURE),
+    let mut server = match Server::start(data.clone(), node, vec![point], how, &told) {
+        Err(_) if told.load(Ordering::Relaxed) => {
+            return match args.daemon.is_none_or(background::is_parent) {
+                true => Err(Refusal::told_to_end()),
+                // Nobody is there to read it.
+                false => Ok(ExitCode::FAILURE),
+            };
+        }
         other => other?,
     };
     background::announce(&mut server, args.daemon.is_some());

@@ -31,18 +31,18 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome<ExitCode> {
     let fsname = targets.first().map(|target| target.label.fsname.clone()).unwrap_or_default();
     let first = args.targets.first().map(PathBuf::as_path).unwrap_or(Path::new("/"));
     let data = run_dir::of_server(first)?;
-    let stop = Stop::default();
+    let told = Stop::default();
     let mut lock = None;
-    let node = || {
-        let node = Node::serve(targets, mgs, &args.nid, &stop)?;
+    let node = |stop: &Stop| {
+        let node = Node::serve(targets, mgs, &args.nid, stop)?;
         // Only now: a target that is in use says better by whom.
         lock = Some(data.open()?);
         run_dir::clear_old();
         Ok(node)
     };
-    let server = match Server::start(data.clone(), node, Vec::new(), How::new(false), &stop) {
+    let server = match Server::start(data.clone(), node, Vec::new(), How::new(false), &told) {
         // Told to end while it waited for the MGS.
-        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::SUCCESS),
+        Err(_) if told.load(Ordering::Relaxed) => return Ok(ExitCode::SUCCESS),
         other => other?,
     };
     tracing::info!(targets = names.join(" "), fsname, parent = parent_id(), "serving");

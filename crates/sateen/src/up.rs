@@ -72,11 +72,11 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
     let wanted = Wanted::of(args, &data, last.as_ref());
     let points = mount_points(&wanted.mounts)?;
     let targets = targets::open_or_make(&data, args.mdts, args.osts)?;
-    let (stop, how) = (Stop::default(), How::new(wanted.direct_io));
-    let node = || Node::embedded(&targets);
-    let mut server = match daemon::Server::start(data.clone(), node, points, how, &stop) {
+    let (told, how) = (Stop::default(), How::new(wanted.direct_io));
+    let node = |_: &Stop| Node::embedded(&targets);
+    let mut server = match daemon::Server::start(data.clone(), node, points, how, &told) {
         // Ctrl-C, before it was mounted.
-        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::SUCCESS),
+        Err(_) if told.load(Ordering::Relaxed) => return Ok(ExitCode::SUCCESS),
         other => other?,
     };
     let _entered = run_dir::enter(&data);
