@@ -16,7 +16,7 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -186,8 +186,15 @@ fn clear_if_old(path: &Path) -> io::Result<()> {
     }
     // By its note `down` clears away what a process that was killed has left in the tree.
     let state = State::load(&data);
+    let is_cut_off = state.as_ref().is_some_and(|state| state.ended.is_none());
     if state.is_some_and(|state| state.mounts.iter().any(|mount| mounts::is_mounted(mount))) {
         return Ok(());
+    }
+    // One that was killed has not said when it ended: from now on it counts as seen. The note is
+    // written after the lock, as a rule.
+    let modified = |file: &Path| fs::metadata(file)?.modified();
+    if is_cut_off && modified(&lock)? <= modified(&path.join("state.json"))? {
+        return held.set_modified(SystemTime::now());
     }
     // Cut off, it is still one that can be removed.
     files.sort_by_key(|file| *file == lock);

@@ -72,6 +72,30 @@ fn a_mount_does_not_keep_another() {
     cluster.finish([oss, mds]);
 }
 
+/// The last thing that a start does fails: it is said, and nothing is left of it.
+#[test]
+fn a_start_that_fails_late_says_why() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = Cluster::new(BINARY, "late");
+    let (mds, oss) = cluster.start();
+    let (point, run) = (cluster.path("mnt"), cluster.path("run"));
+    // No socket can be made there.
+    let folder = run.join(run_folder(&point).file_name().unwrap());
+    std::fs::create_dir_all(folder.join("control.sock/full")).unwrap();
+    std::fs::write(folder.join("lock"), "sateen data folder\n").unwrap();
+    let output = cluster.mount_command("mnt").env("SATEEN_RUN", &run).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let (said, logged) = (text(&output), std::fs::read_to_string(folder.join("log")).unwrap());
+    for text in [said, logged] {
+        assert!(text.contains("make the control socket"), "{text}");
+    }
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!table.lines().any(|line| line.split(' ').nth(4) == point.to_str()), "{table}");
+    cluster.finish([oss, mds]);
+}
+
 /// Every mount has a folder, and so has every server. They do not stay for ever.
 #[test]
 fn folders_of_long_ago_are_removed() {
@@ -128,6 +152,22 @@ fn folders_of_long_ago_are_removed() {
     let said = text(&status(&folder(&recent)).unwrap());
     assert!(said.contains("unmounted from outside"), "how it ended can be asked: {said}");
     ok(Command::new(BINARY).args(["down", "--data"]).arg(folder(&killed)));
+    // Nobody knows when it ended: its week begins when that is seen, and is over at some time.
+    age(&folder(&killed));
+    let more = ["more", "again", "last"].map(|name| {
+        let left = folder(&killed).exists();
+        let point = mount(name);
+        let seen = folder(&killed).exists();
+        if name == "again" {
+            let files = ["state.json", "log", "guard.lock"].map(|file| folder(&killed).join(file));
+            ok(Command::new("touch").args(["-h", "-d", "9 days ago"]).args(files));
+            let lock = folder(&killed).join("lock");
+            ok(Command::new("touch").args(["-d", "8 days ago"]).arg(lock));
+        }
+        assert_eq!((left, seen), (true, name != "last"), "{name}");
+        point
+    });
     cluster.mounts = vec![lives, next];
+    cluster.mounts.extend(more);
     cluster.finish([oss, mds]);
 }
