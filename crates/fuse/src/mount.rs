@@ -319,11 +319,12 @@ impl Mounted {
     }
 
     /// Whether the kernel still has requests for the connection: it calls one that is over an error.
-    fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         let Some(connection) = self.connection.upgrade() else { return false };
         let mut asked = [PollFd::new(&connection, PollFlags::empty())];
-        poll(&mut asked, Some(&Timespec::default())).is_ok()
-            && !asked.iter().any(|answer| answer.revents().contains(PollFlags::ERR))
+        // A signal may keep it from looking, and says nothing.
+        let looked = poll(&mut asked, Some(&Timespec::default())).is_ok();
+        !looked || !asked.iter().any(|answer| answer.revents().contains(PollFlags::ERR))
     }
 }
 

@@ -148,6 +148,7 @@ impl Shared {
             guard.reason = body(guard.shared.fs.as_ref());
             if let Some(EndReason::Failed(_)) = guard.reason
                 && !guard.shared.state().given_up
+                && guard.shared.mounted.is_connected()
             {
                 // Requests of a thread that is no more would wait for ever.
                 let _ = guard.shared.mounted.unmount(UnmountMode::Force);

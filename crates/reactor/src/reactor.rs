@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1 timer | waits for the earliest timer and the next tick, and passes them on |
 //! | [`POOL_THREADS`] workers | due timers and ticks |
-//! | up to 64 for each target | syncs, removals, cuts and allocations of objects, and group commits nobody waits for; they come when they are needed, and go |
+//! | up to 32 and 32 for each target | syncs of objects; their removals, cuts and allocations. Also group commits that nobody waits for or that sync objects first. They come when they are needed, and go |
 //! | 1 checkpointer | writes memtables into indexes, one after the other |
 //!
 //! Everything else happens on the threads of the transports.

@@ -63,14 +63,16 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
         // It has heard, and is busy with its end: a signal would be one too many.
         Some(_) => return ended_already(&data, pid, state.as_ref(), HEARD_TIMEOUT),
     };
-    if !data.wait_unused(END_TIMEOUT).map_err(reading)? {
-        return Err(still_there(&data, pid));
+    let ended = data.wait_unused(END_TIMEOUT).map_err(reading)?;
+    let cleared = if ended { clear_dead(state.as_ref()) } else { Err(still_there(&data, pid)) };
+    if cleared.is_ok() {
+        run_dir::forget(&data);
     }
-    clear_dead(state.as_ref())?;
-    run_dir::forget(&data);
+    // Of two things that went wrong the first is the cause.
     if let Some(failed) = failed {
         return Err(failed);
     }
+    cleared?;
     println!("stopped; everything is on the disk");
     Ok(ExitCode::SUCCESS)
 }

@@ -141,7 +141,6 @@ fn a_sync_that_takes_long_keeps_nobody_else_waiting() {
     let mgs = nid();
     let meta = Node::serve(others, Vec::new(), &[mgs], &stop).unwrap();
     let ost = Node::serve(osts, vec![mgs], &[nid()], &stop).unwrap();
-    meta.devices().set("mdt.*.ldlm_timeout", "3");
     let [a, b] = ["a", "b"].map(|name| {
         let point = scratch.path().join(name);
         fs::create_dir(&point).unwrap();
