@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use mpi::Count;
 use mpi::datatype::PartitionMut;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator as _, CommunicatorCollectives, Root};
 use sateen_bench::cli::{self, Bench};
-use sateen_bench::comm::{Communicator, stop_on_signals};
+use sateen_bench::comm::{Communicator, Counts, stop_on_signals};
 use sateen_bench::error::{EXIT_FAILED, Error, Result};
 use sateen_bench::io::ParallelFiles;
 
@@ -41,7 +42,7 @@ struct World {
     rank: usize,
     size: usize,
     stopped: Arc<AtomicBool>,
-    done: AtomicU64,
+    counts: Counts,
     files: Mpiio,
 }
 
@@ -52,7 +53,10 @@ impl World {
         let rank = usize::try_from(world.rank()).map_err(strange)?;
         let size = usize::try_from(world.size()).map_err(strange)?;
         let files = Mpiio { root: rank == 0, alone: size == 1 };
-        Ok(Self { rank, size, stopped: stop_on_signals()?, done: AtomicU64::new(0), files })
+        let (stopped, counts) = (stop_on_signals()?, Counts::alone(rank));
+        let mut world = Self { rank, size, stopped, counts, files };
+        world.counts = Counts::share(&world)?;
+        Ok(world)
     }
 }
 
@@ -80,6 +84,16 @@ fn parted(all: &[u8], counts: &[Count]) -> Vec<Vec<u8>> {
         part.get(1..).unwrap_or_default().to_vec()
     });
     split.collect()
+}
+
+/// Waits until what was said has been taken out of the pipe to the launcher, which may drop what
+/// it has not read when it ends all; not for long, since it may not read at all.
+fn until_read() {
+    let begun = Instant::now();
+    let is_left = || rustix::io::ioctl_fionread(std::io::stderr()).is_ok_and(|bytes| bytes > 0);
+    while is_left() && begun.elapsed() < Duration::from_secs(1) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 impl Communicator for World {
@@ -138,12 +152,19 @@ impl Communicator for World {
     }
 
     fn abort(&self, why: &str) {
-        eprintln!("sateen-bench: rank {}: {why}", self.rank);
+        // In one piece: another rank may be ending all at this moment.
+        let said = format!("sateen-bench: rank {}: {why}\n", self.rank);
+        eprint!("{said}");
+        until_read();
         SimpleCommunicator::world().abort(EXIT_FAILED.into());
     }
 
     fn done(&self, rank: usize) -> Option<&AtomicU64> {
-        (rank == self.rank).then_some(&self.done)
+        self.counts.done(rank)
+    }
+
+    fn over(&self, rank: usize) -> Option<&AtomicU64> {
+        self.counts.over(rank)
     }
 
     fn files(&self) -> Option<&dyn ParallelFiles> {

@@ -75,15 +75,57 @@ fn ior_runs_over_mpi() {
 }
 
 #[test]
-fn of_ranks_that_the_root_cannot_see_it_does_not_say_how_many_are_done() {
+fn the_root_says_how_many_are_done_if_it_sees_them_all() {
     let folder = Folder::new();
     let line = "ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 4 -o f";
+    // What is shown when a rank still works: whoever says so may be kept from running until later.
+    let shown = |mut command: Command| {
+        let mut said = String::new();
+        let found = (0..5).find_map(|_| {
+            said = text(&command.output().unwrap().stderr);
+            let shown = said.lines().find(|line| line.contains("write 1/1: "))?;
+            let over = [", 1 of 2 ranks done, ", ", 2 of 2 ranks done, ", "past the stonewall"];
+            (!over.iter().any(|over| shown.contains(over))).then(|| shown.to_owned())
+        });
+        found.unwrap_or_else(|| panic!("{said}"))
+    };
     let mut command = launcher(&folder, 2);
-    let output = command.arg(PROGRAM).args(line.split_whitespace()).output().unwrap();
-    let said = text(&output.stderr);
-    let shown = said.lines().find(|line| line.contains("write 1/1: ")).unwrap();
-    assert!(shown.contains(", mean ") && shown.contains(" left"), "{said}");
-    assert!(!said.contains("ranks done"), "{said}");
+    command.arg(PROGRAM).args(line.split_whitespace());
+    let here = shown(command);
+    assert!(here.contains(", 0 of 2 ranks done, ") && here.contains(" left"), "{here}");
+    for node in [0, 1] {
+        std::fs::write(folder.0.join(format!("boot{node}")), format!("{node}\n")).unwrap();
+    }
+    let more = "mount --bind boot$node /proc/sys/kernel/random/boot_id &&";
+    let away = shown(on_two_hosts(&folder, 4, more, line));
+    assert!(away.contains(", mean ") && away.contains(" left"), "{away}");
+    assert!(!away.contains("ranks done"), "{away}");
+}
+
+#[test]
+fn rates_over_time_count_each_rank_once() {
+    let folder = Folder::new();
+    let line = "ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 2 -o f";
+    for node in [0, 1] {
+        std::fs::write(folder.0.join(format!("boot{node}")), format!("{node}\n")).unwrap();
+    }
+    let away = "mount --bind boot$node /proc/sys/kernel/random/boot_id &&";
+    for more in ["", away] {
+        let json = json_of_two(&folder, 4, more, line);
+        let row = &json["tests"][0]["Results"][0];
+        let numbers = |value: &serde_json::Value| -> Vec<f64> {
+            value.as_array().unwrap().iter().map(|one| one.as_f64().unwrap()).collect()
+        };
+        let (until, rates) = (&row["seriesMiB"]["seconds"], &row["seriesMiB"]["rates"]);
+        let mut before = 0.0;
+        let mut moved = 0.0;
+        for (until, rate) in numbers(until).into_iter().zip(numbers(rates)) {
+            moved += (until - before) * rate;
+            before = until;
+        }
+        let all = row["bwMiB"].as_f64().unwrap() * row["totalTime"].as_f64().unwrap();
+        assert!((moved / all - 1.0).abs() < 0.05, "{more}: {moved} of {all} MiB: {row}");
+    }
 }
 
 #[test]
@@ -152,8 +194,9 @@ fn senseless_options_are_refused_once() {
 fn a_failed_rank_ends_all() {
     let folder = Folder::new();
     let output = mpirun(&folder, 2, "ior -w -F -o no/f").output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("No such file or directory"));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("No such file or directory"), "{said}");
     // The second rank's part begins where files must not reach. What the first has written goes.
     let limited =
         format!("trap '' XFSZ; ulimit -f 1000000; exec {PROGRAM} --quiet ior -w -b 2g -t 64k -o f");
@@ -193,6 +236,11 @@ fn a_killed_rank_ends_all() {
 /// and by its clock, which is 100 000 s ahead of the host's before (where the kernel has time
 /// namespaces). `more` is done there first, with the host's number in `$node`.
 fn on_hosts_of_two(folder: &Folder, ranks: usize, more: &str, line: &str) -> Command {
+    on_two_hosts(folder, ranks, more, &format!("--quiet {line}"))
+}
+
+/// The same, and it may say how far it is.
+fn on_two_hosts(folder: &Folder, ranks: usize, more: &str, line: &str) -> Command {
     let allowed = Command::new("unshare").args(["--uts", "--mount", "true"]).output().unwrap();
     assert!(
         allowed.status.success(),
@@ -204,7 +252,7 @@ fn on_hosts_of_two(folder: &Folder, ranks: usize, more: &str, line: &str) -> Com
     let script = format!(
         "export node=$(( ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} / 2 )); \
          exec unshare --uts --mount --fork --kill-child {clock} \
-         sh -c 'hostname n$node; {more} exec {PROGRAM} --quiet {line}'"
+         sh -c 'hostname n$node; {more} exec {PROGRAM} {line}'"
     );
     let mut command = launcher(folder, ranks);
     command.args(["sh", "-c", &script]);
@@ -213,6 +261,8 @@ fn on_hosts_of_two(folder: &Folder, ranks: usize, more: &str, line: &str) -> Com
 
 #[test]
 fn two_nodes_on_one_host() {
+    /// Much less than clocks differ by, and much more than anything takes.
+    const CLOCKS_S: f64 = 1000.0;
     let folder = Folder::new();
     let works = |line: &str| {
         let output = on_hosts_of_two(&folder, 4, "", line).output().unwrap();
@@ -230,12 +280,12 @@ fn two_nodes_on_one_host() {
         let value = |name| row.values[name];
         let parts = value("open(s)").max(value("wr/rd(s)")).max(value("close(s)"));
         assert!(parts > 0.0 && parts <= value("total(s)") + 1e-6, "{row:?}");
-        assert!(value("total(s)") < 30.0, "clocks of nodes are those of one time: {row:?}");
+        assert!(value("total(s)") < CLOCKS_S, "clocks of nodes are those of one time: {row:?}");
     }
     // What the user says of nodes does not keep their clocks from being compared.
     let said = originals::ior(&works("ior -w -F -b 64k -t 64k -o f -O numNodes=1"));
     assert_eq!(said.options["nodes"], "1");
-    assert!(said.rows[0].values["total(s)"] < 30.0, "{:?}", said.rows);
+    assert!(said.rows[0].values["total(s)"] < CLOCKS_S, "{:?}", said.rows);
 
     let text = works("mdtest -n 20 -N 1 -u -w 100 -e 100 -X -i 2 -d x -P");
     assert!(text.contains("was launched with 4 total task(s) on 2 node(s)"), "{text}");
@@ -244,8 +294,54 @@ fn two_nodes_on_one_host() {
     let out = originals::mdtest(&text);
     assert_eq!(out.rates.len(), 10);
     let all = out.times.values().flatten();
-    assert!(all.clone().all(|seconds| (0.0..30.0).contains(seconds)), "{:?}", out.times);
+    assert!(all.clone().all(|seconds| (0.0..CLOCKS_S).contains(seconds)), "{:?}", out.times);
     assert_eq!(folder.all(), [""; 0]);
+}
+
+/// The JSON of a run on two hosts.
+fn json_of_two(folder: &Folder, ranks: usize, more: &str, line: &str) -> serde_json::Value {
+    let line = format!("--json {line}");
+    let output = on_hosts_of_two(folder, ranks, more, &line).output().unwrap();
+    assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What was said under a code.
+fn messages<'a>(json: &'a serde_json::Value, code: &str) -> Vec<&'a str> {
+    let all = json["pitfalls"].as_array().unwrap().iter().filter(|one| one["code"] == code);
+    all.map(|one| one["message"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_node_with_a_slow_link_is_named_and_held_against_its_own() {
+    let folder = Folder::new();
+    // One has a card of 100 Tb/s, the other one of 1 Mb/s, and both a file system whose servers
+    // are elsewhere.
+    for (node, megabits) in [(0, 100_000_000), (1, 1)] {
+        let card = folder.0.join(format!("net{node}/card0"));
+        std::fs::create_dir_all(card.join("device")).unwrap();
+        std::fs::write(card.join("speed"), format!("{megabits}\n")).unwrap();
+    }
+    let mounts = "22 1 0:50 / / rw - fuse.sateen sateen rw\n";
+    std::fs::write(folder.0.join("mounts"), mounts).unwrap();
+    let more = "mount --bind net$node /sys/class/net && mount --bind mounts /proc/$$/mountinfo &&";
+    let json = json_of_two(&folder, 4, more, "ior -w -r -F -b 1m -t 64k -o f");
+    let said = messages(&json, "W-NODE").join("; ");
+    assert!(said.contains("n1: ") && said.contains("it is linked at 0 % of the median"), "{said}");
+    let [fast] = messages(&json, "W-FAST")[..] else { panic!("of one node: {json}") };
+    assert!(fast.starts_with("n1 read "), "{fast}");
+    assert!(fast.contains(", and its network links can deliver 125000 bytes/s"), "{fast}");
+}
+
+#[test]
+fn nodes_with_unequal_work_in_iozone() {
+    let folder = Folder::new();
+    let line = "iozone -i 0 -r 4k -s 64k";
+    let uneven = json_of_two(&folder, 3, "", line);
+    let said = messages(&uneven, "W-UNEQUAL").join("; ");
+    assert!(said.starts_with("nodes moved between "), "{said}");
+    let even = json_of_two(&folder, 4, "", line);
+    assert!(messages(&even, "W-UNEQUAL").is_empty(), "{even}");
 }
 
 #[test]

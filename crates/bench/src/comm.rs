@@ -11,6 +11,7 @@
 //! loops that make no such calls ask [`Communicator::is_stopped`], which costs a load.
 
 mod board;
+mod counts;
 mod launch;
 pub(crate) mod local;
 mod nodes;
@@ -18,6 +19,7 @@ mod solo;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use counts::Counts;
 pub use launch::launch;
 pub use local::Local;
 pub use nodes::Nodes;

@@ -39,6 +39,17 @@ pub enum Api {
     Dummy,
 }
 
+impl Api {
+    /// As `-a` takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Posix => "POSIX",
+            Self::Mpiio => "MPIIO",
+            Self::Dummy => "DUMMY",
+        }
+    }
+}
+
 /// Why there is no MPI-IO without MPI.
 pub(crate) const NEEDS_MPI: &str = "-a MPIIO: files of MPI need ranks of MPI: build the program \
      sateen-bench with its feature mpi and start it under mpirun or srun, or use -a POSIX";

@@ -193,6 +193,8 @@ pub struct Guard<'a> {
     pub placement: Placement,
     source: cache::Source,
     health: node::Health,
+    /// What each node's links can carry.
+    links: Vec<Option<u64>>,
     found: Found,
 }
 
@@ -215,7 +217,8 @@ impl<'a> Guard<'a> {
             found.add(node::sick(&nodes));
         }
         found.add(repeats::few(plan.repetitions));
-        Ok(Self { comm, options, real: plan.real, placement, source, health, found })
+        let (real, links) = (plan.real, node::links(&nodes));
+        Ok(Self { comm, options, real, placement, source, health, links, found })
     }
 
     /// Tells of the room of the file system, before the run or after it; the root does.
@@ -227,6 +230,13 @@ impl<'a> Guard<'a> {
     pub fn leftovers(&mut self, dir: &Path, mine: Mine) {
         if self.real {
             self.found.add(leftovers::look(dir, mine));
+        }
+    }
+
+    /// Looks whether files that a run makes by these names are there already; the root does.
+    pub fn leftover_files<'f>(&mut self, files: impl Iterator<Item = &'f Path>) {
+        if self.real {
+            self.found.add(leftovers::named(files));
         }
     }
 
@@ -302,7 +312,7 @@ impl<'a> Guard<'a> {
 
     /// Tells of a phase that has read bytes.
     pub fn read(&mut self, reading: &Reading) {
-        let limits = cache::Limits { asked: self.options.node_rate, links: self.health.links() };
+        let limits = cache::Limits { asked: self.options.node_rate, links: &self.links };
         let earlier = self.options.written_before == Before::Earlier;
         self.found.add(cache::found(reading, &self.placement, &self.source, limits, earlier));
     }

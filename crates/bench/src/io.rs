@@ -66,6 +66,11 @@ pub trait FileInterface: Sync {
         String::new()
     }
 
+    /// What it is told about files, in its own words: names and values with commas between.
+    fn hints(&self) -> String {
+        String::new()
+    }
+
     /// Whether what is written can be read again.
     fn keeps_data(&self) -> bool {
         true

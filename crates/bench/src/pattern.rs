@@ -26,6 +26,18 @@ pub enum Packet {
     Random,
 }
 
+impl Packet {
+    /// As `-l` takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Timestamp => "timestamp",
+            Self::Offset => "offset",
+            Self::Incompressible => "incompressible",
+            Self::Random => "random",
+        }
+    }
+}
+
 /// Whose data it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pattern {

@@ -2,10 +2,10 @@
 //! line now and then, for runs that last.
 //!
 //! Ranks count what they have done in words that the root can see; a thread of the root looks
-//! at them, so that nothing is shown by whoever measures. Under MPI the root sees its own count
-//! alone and takes the others to be as far, but does not say how many are done, nor what is left
-//! when they go on after a stonewall; for the rates over time, which are kept whether they
-//! are shown or not, each of them looks at itself.
+//! at them, so that nothing is shown by whoever measures. Under MPI the root sees the counts of
+//! its own host alone and takes the others to be as far, but does not say how many are done, nor
+//! what is left when they go on after a stonewall; for the rates over time, which are kept whether
+//! they are shown or not, each of them looks at itself.
 
 mod series;
 

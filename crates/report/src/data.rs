@@ -35,7 +35,7 @@ pub fn csv(dir: &Path, runs: &[Run]) -> Result<()> {
     write(&dir.join("warnings.csv"), &WARNINGS, |put| warnings(runs, put))
 }
 
-const RESULTS: [&str; 15] = [
+const RESULTS: [&str; 17] = [
     "label",
     "source",
     "program",
@@ -51,6 +51,8 @@ const RESULTS: [&str; 15] = [
     "seconds",
     "sum_of_ranks",
     "start_skew_s",
+    "bytes_per_rank",
+    "options",
 ];
 const RANKS: [&str; 7] = ["label", "source", "operation", "unit", "repetition", "rank", "rate"];
 const SERIES: [&str; 7] = ["label", "source", "operation", "unit", "repetition", "until_s", "rate"];
@@ -94,6 +96,8 @@ fn results(runs: &[Run], put: Put) -> csv::Result<()> {
                     some(repetition.seconds),
                     some(repetition.sum_of_ranks),
                     some(repetition.start_skew_s),
+                    some(one.bytes_per_rank),
+                    one.aspects.values().cloned().collect::<Vec<_>>().join("; "),
                 ])?;
             }
         }

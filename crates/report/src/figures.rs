@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::apart::{self, Amount, Parts};
 use crate::markup::{number, size};
 use crate::plot::{Axis, Bar, Bars, COLOURS, Chart, Point, Scale, Series, Style};
 use crate::run::{Outcome, Run, Summary, Unit};
@@ -98,14 +99,14 @@ struct Item<'a> {
     outcome: &'a Outcome,
 }
 
-/// What tells series apart; those parts that do are their names.
-type Parts = Vec<String>;
+/// Where the operation stands among the parts of a name.
+const OPERATION: usize = 1;
 
 impl Item<'_> {
-    /// Everything about it but what runs along.
-    fn parts(&self, along: Option<Along>) -> Parts {
+    /// Everything about it but what runs along: what tells series apart.
+    fn parts(&self, along: Option<Along>, amount: Amount) -> Parts {
         let one = self.outcome;
-        let mut parts = vec![self.run.label.clone(), one.operation.clone(), one.access.clone()];
+        let mut parts = vec![self.run.label.clone(), one.operation.clone()];
         let count = |count: u64, what: &str, more: &str| {
             format!("{} {what}{}", number_of(count), if count == 1 { "" } else { more })
         };
@@ -123,22 +124,22 @@ impl Item<'_> {
         parts.push(transfer.map_or(String::new(), size));
         let files = one.files.filter(|_| along != Some(Along::Files));
         parts.push(files.map_or(String::new(), |files| format!("{} files", number_of(files))));
-        parts
+        parts.into_iter().map(Some).chain(apart::parts(one, amount)).collect()
     }
+}
+
+/// The amount that items have in common, as far as they do.
+fn amount(items: &[Item]) -> Amount {
+    Amount::of(items.iter().map(|item| item.outcome))
 }
 
 /// Names by the parts in which things differ; the operation if they do not.
 fn names(all: &[&Parts]) -> Vec<String> {
-    let count = all.first().map_or(0, |parts| parts.len());
-    let differs =
-        |at: usize| all.iter().map(|parts| parts.get(at)).collect::<BTreeSet<_>>().len() > 1;
-    let shown: Vec<usize> = (0..count).filter(|at| differs(*at)).collect();
-    let shown = if shown.is_empty() { vec![1] } else { shown };
-    let name = |parts: &&Parts| {
-        let words = shown.iter().filter_map(|at| parts.get(*at)).filter(|word| !word.is_empty());
-        words.cloned().collect::<Vec<_>>().join(", ")
-    };
-    all.iter().map(name).collect()
+    let mut shown = apart::differing(all);
+    if shown.is_empty() {
+        shown.push(OPERATION);
+    }
+    all.iter().map(|parts| apart::words(parts, &shown)).collect()
 }
 
 /// Figures that hold runs against each other.
@@ -161,11 +162,12 @@ pub fn between(runs: &[Run]) -> Vec<Figure> {
     figures
 }
 
-fn subject(program: &str) -> &'static str {
-    match program {
-        "mdtest" => "Metadata rates",
-        "iozone" => "Bandwidth of access patterns",
-        "io500" => "IO500",
+fn subject(program: &str, unit: Unit) -> &'static str {
+    match (program, unit) {
+        ("mdtest", _) => "Metadata rates",
+        ("iozone", Unit::Operations) => "Operations of access patterns",
+        ("iozone", _) => "Bandwidth of access patterns",
+        ("io500", _) => "IO500",
         _ => "Bandwidth",
     }
 }
@@ -175,9 +177,10 @@ type Line = BTreeMap<u64, Vec<f64>>;
 
 fn lines(items: &[Item], along: Along, program: &str) -> Vec<Figure> {
     let mut all: BTreeMap<(Unit, Parts), Line> = BTreeMap::new();
+    let amount = amount(items);
     for item in items {
         let Some(value) = along.value(item.outcome).filter(|value| *value > 0) else { continue };
-        let line = all.entry((item.outcome.unit, item.parts(Some(along)))).or_default();
+        let line = all.entry((item.outcome.unit, item.parts(Some(along), amount))).or_default();
         let rates = item.outcome.repetitions.iter().map(|one| one.rate);
         line.entry(value).or_default().extend(rates);
     }
@@ -187,7 +190,7 @@ fn lines(items: &[Item], along: Along, program: &str) -> Vec<Figure> {
     for unit in units {
         let of: Vec<(&Parts, &Line)> =
             all.iter().filter(|one| one.0.0 == unit).map(|(key, line)| (&key.1, line)).collect();
-        let title = format!("{} over {}", subject(program), along.words().0);
+        let title = format!("{} over {}", subject(program, unit), along.words().0);
         for (what, chunk) in chunks(&of) {
             figures.push(Figure::Chart(line_chart(&format!("{title}{what}"), unit, along, &chunk)));
         }
@@ -200,7 +203,8 @@ fn chunks<'a>(all: &[(&'a Parts, &'a Line)]) -> Vec<(String, Vec<(&'a Parts, &'a
     if all.len() <= COLOURS {
         return vec![(String::new(), all.to_vec())];
     }
-    let operation = |one: &(&Parts, &Line)| one.0.get(1).cloned().unwrap_or_default();
+    let operation =
+        |one: &(&Parts, &Line)| one.0.get(OPERATION).cloned().flatten().unwrap_or_default();
     let operations: BTreeSet<String> = all.iter().map(operation).collect();
     let mut found = Vec::new();
     for name in operations {
@@ -252,6 +256,7 @@ fn line_chart(title: &str, unit: Unit, along: Along, lines: &[(&Parts, &Line)]) 
 fn bars(items: &[Item]) -> Vec<Figure> {
     let units: BTreeSet<Unit> = items.iter().map(|item| item.outcome.unit).collect();
     let labels: Vec<String> = labels(items);
+    let amount = amount(items);
     let mut figures = Vec::new();
     for unit in units {
         let of: Vec<&Item> = items.iter().filter(|item| item.outcome.unit == unit).collect();
@@ -261,7 +266,7 @@ fn bars(items: &[Item]) -> Vec<Figure> {
                 operations.push(&item.outcome.operation);
             }
         }
-        let parts: Vec<Parts> = of.iter().map(|item| item.parts(None)).collect();
+        let parts: Vec<Parts> = of.iter().map(|item| item.parts(None, amount)).collect();
         let names = names(&parts.iter().collect::<Vec<_>>());
         let bar = |(item, name): (&&Item, String)| {
             let all = item.outcome.summary();
@@ -279,7 +284,7 @@ fn bars(items: &[Item]) -> Vec<Figure> {
         let program = of.first().map_or("", |item| item.run.program);
         for chunk in all.chunks(BARS_MAX) {
             figures.push(Figure::Bars(Bars {
-                title: format!("{} ({})", subject(program), unit.name()),
+                title: format!("{} ({})", subject(program, unit), unit.name()),
                 caption: "Bars are medians of the repetitions, lines reach from the worst to the \
                           best."
                     .to_owned(),
@@ -407,6 +412,7 @@ fn course(unit: Unit, outcomes: &[&Outcome]) -> Option<Chart> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::apart::{Aspect, Aspects};
     use crate::run::Repetition;
 
     /// A run with an outcome for each operation.
@@ -419,6 +425,8 @@ pub(crate) mod tests {
             transfer_bytes: Some(transfer),
             files: None,
             access: "file-per-process".into(),
+            bytes_per_rank: None,
+            aspects: Aspects::new(),
             repetitions: vec![
                 Repetition {
                     rate: 100.0 * ranks as f64,
@@ -564,6 +572,56 @@ pub(crate) mod tests {
         let names: Vec<&str> = bars.bars.iter().map(|bar| bar.name.as_str()).collect();
         assert_eq!(names, ["ext4, write", "sateen, write", "ext4, read"]);
         assert_eq!((bars.bars[1].colour, bars.bars[2].group), (1, 1));
+    }
+
+    /// A run with this told of all its outcomes.
+    fn told(ranks: u64, aspect: Aspect, words: &str) -> Run {
+        let mut run = a_run("", &["write"], ranks, 4096);
+        run.outcomes.iter_mut().for_each(|one| {
+            one.aspects.insert(Aspect::Order, "sequential".into());
+            one.aspects.insert(aspect, words.into());
+        });
+        run
+    }
+
+    #[test]
+    fn measurements_that_differ_are_lines_of_their_own_named_by_the_difference() {
+        for (aspect, one, other) in [
+            (Aspect::Interface, "MPIIO", "POSIX"),
+            (Aspect::PageCache, "O_DIRECT", "page cache"),
+            (Aspect::Order, "random", "sequential"),
+            (Aspect::FileBytes, "empty files", "files of 4 KiB"),
+        ] {
+            let runs = [told(1, aspect, one), told(2, aspect, one)];
+            let figures = between(&runs);
+            assert_eq!(legend(&figures[0]), ["write"], "nothing differs");
+            let others = [told(1, aspect, other), told(2, aspect, other)];
+            let figures = between(&[runs, others].concat());
+            assert_eq!(titles(&figures), ["Bandwidth over processes"]);
+            assert_eq!(legend(&figures[0]), [one, other]);
+            let Figure::Chart(chart) = &figures[0] else { panic!() };
+            let count = chart.series.iter().map(|one| one.points.len()).collect::<Vec<_>>();
+            assert_eq!(count, [2, 2]);
+            let alone = [told(1, aspect, one), told(1, aspect, other)];
+            let Figure::Bars(bars) = &between(&alone)[0] else { panic!("{aspect:?}") };
+            let names: Vec<&str> = bars.bars.iter().map(|bar| bar.name.as_str()).collect();
+            assert_eq!(names, [one, other]);
+        }
+    }
+
+    #[test]
+    fn amounts_tell_lines_apart_unless_they_follow_the_processes() {
+        let of = |ranks: u64, bytes: u64| {
+            let mut run = a_run("", &["write"], ranks, 4096);
+            run.outcomes[0].bytes_per_rank = Some(bytes);
+            run
+        };
+        let same = between(&[of(1, 64 << 10), of(2, 64 << 10)]);
+        assert_eq!(legend(&same[0]), ["write"]);
+        let shared_out = between(&[of(1, 64 << 10), of(2, 32 << 10), of(4, 16 << 10)]);
+        assert_eq!(legend(&shared_out[0]), ["write"], "64 KiB in all");
+        let two = [of(1, 64 << 10), of(2, 64 << 10), of(1, 4 << 10), of(2, 4 << 10)];
+        assert_eq!(legend(&between(&two)[0]), ["4 KiB each", "64 KiB each"]);
     }
 
     #[test]

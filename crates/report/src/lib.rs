@@ -6,6 +6,7 @@
 //! | [`command`] | the command `report` |
 //! | [`read`] | the JSON of each workload, read and checked |
 //! | [`run`] | what a run says, whatever measured it |
+//! | [`apart`] | what tells measurements apart, so that none is taken for a repetition of another |
 //! | [`figures`] | which figures there are: rates over nodes, processes, transfer sizes and files; ranks; time |
 //! | [`plot`] | a figure as SVG |
 //! | [`tables`] | the tables that papers print |
@@ -14,6 +15,7 @@
 //!
 //! It measures nothing, and knows of `sateen-bench` only what that writes.
 
+pub mod apart;
 pub mod command;
 pub mod data;
 pub mod error;

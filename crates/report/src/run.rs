@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::apart::Aspects;
+
 /// A run: one file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
@@ -80,6 +82,10 @@ pub struct Outcome {
     pub files: Option<u64>,
     /// How files are shared: `file-per-process`.
     pub access: String,
+    /// Bytes that each process moves.
+    pub bytes_per_rank: Option<u64>,
+    /// Options that tell it apart from other measurements.
+    pub aspects: Aspects,
     /// Each time that it was measured.
     pub repetitions: Vec<Repetition>,
     /// How long single operations took.

@@ -21,6 +21,11 @@ impl Tool {
         }
     }
 
+    /// Whether it can be told to measure nothing but itself (`-a DUMMY`).
+    pub(crate) fn has_dummy(self) -> bool {
+        self != Self::Iozone
+    }
+
     /// Whether its runs are repeated by an option of its own.
     pub(crate) fn iterates(self) -> bool {
         self != Self::Iozone
@@ -40,7 +45,21 @@ pub(crate) struct Case {
     pub(crate) count: u64,
     /// What is measured, by the names that the tools print.
     pub(crate) rates: &'static [&'static str],
+    /// What an operation moves, in the unit of the rates without the second.
+    pub(crate) operation: f64,
 }
+
+/// What a run measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A folder.
+    Folder,
+    /// Nothing: what is left is the program's own time.
+    Nothing,
+}
+
+/// Operations of a rank by which a program's own time is told: their clocks have microseconds.
+const OWN_COUNT_MIN: u64 = 100_000;
 
 const ACCESSES: &[&str] = &["write", "read"];
 const TESTS: &[&str] =
@@ -54,23 +73,26 @@ pub(crate) const CASES: [Case; 7] = [
     Case {
         name: "ior-1m",
         tool: Tool::Ior,
-        options: "-a POSIX -w -r -F -e -t 1m -b {}m",
+        options: "-w -r -F -e -t 1m -b {}m",
         count: 256,
         rates: ACCESSES,
+        operation: 1.0,
     },
     Case {
         name: "ior-4k-random",
         tool: Tool::Ior,
-        options: "-a POSIX -w -r -F -z -t 4k -b {4k}k",
+        options: "-w -r -F -z -t 4k -b {4k}k",
         count: 131_072,
         rates: ACCESSES,
+        operation: 4.0 / 1024.0,
     },
     Case {
         name: "ior-47008-shared",
         tool: Tool::Ior,
-        options: "-a POSIX -w -r -e -t 47008 -b 47008 -s {}",
+        options: "-w -r -e -t 47008 -b 47008 -s {}",
         count: 4000,
         rates: ACCESSES,
+        operation: 47_008.0 / 1_048_576.0,
     },
     Case {
         name: "mdtest-empty",
@@ -78,6 +100,7 @@ pub(crate) const CASES: [Case; 7] = [
         options: "-F -u -n {}",
         count: 100_000,
         rates: PHASES,
+        operation: 1.0,
     },
     Case {
         name: "mdtest-3901",
@@ -85,6 +108,7 @@ pub(crate) const CASES: [Case; 7] = [
         options: "-F -w 3901 -e 3901 -n {}",
         count: 40_000,
         rates: PHASES,
+        operation: 1.0,
     },
     Case {
         name: "iozone-1m",
@@ -92,6 +116,7 @@ pub(crate) const CASES: [Case; 7] = [
         options: "-i 0 -i 1 -i 2 -e -c -x -t {ranks} -r 1m -s {}m",
         count: 256,
         rates: TESTS,
+        operation: 1024.0,
     },
     Case {
         name: "iozone-4k",
@@ -99,15 +124,27 @@ pub(crate) const CASES: [Case; 7] = [
         options: "-i 0 -i 1 -i 2 -e -c -x -t {ranks} -r 4k -s {4k}k",
         count: 32_768,
         rates: TESTS,
+        operation: 4.0,
     },
 ];
 
 impl Case {
-    /// Its arguments for so many iterations by so many ranks below a folder.
-    pub(crate) fn arguments(&self, iterations: u32, ranks: u32, dir: &str) -> Vec<String> {
-        let count = self.count;
-        let options = self
-            .options
+    /// Its arguments for so many iterations by so many ranks below a folder, of which nothing is
+    /// used if nothing is measured.
+    pub(crate) fn arguments(
+        &self,
+        target: Target,
+        iterations: u32,
+        ranks: u32,
+        dir: &str,
+    ) -> Vec<String> {
+        let count = match target {
+            Target::Folder => self.count,
+            Target::Nothing => self.count.max(OWN_COUNT_MIN),
+        };
+        let api = if target == Target::Nothing { "-a DUMMY " } else { "-a POSIX " };
+        let api = if self.tool.has_dummy() { api } else { "" };
+        let options = format!("{api}{}", self.options)
             .replace("{}", &count.to_string())
             .replace("{4k}", &(4 * count).to_string())
             .replace("{ranks}", &ranks.to_string());
@@ -154,10 +191,16 @@ mod tests {
 
     #[test]
     fn counts_reach_the_command_lines() {
-        let line = |at: usize| Case { count: 300, ..CASES[at] }.arguments(3, 2, "/d").join(" ");
+        let of = |target, at: usize| {
+            Case { count: 300, ..CASES[at] }.arguments(target, 3, 2, "/d").join(" ")
+        };
+        let line = |at| of(Target::Folder, at);
         assert_eq!(line(0), "-a POSIX -w -r -F -e -t 1m -b 300m -i 3 -o /d/file");
         assert_eq!(line(1), "-a POSIX -w -r -F -z -t 4k -b 1200k -i 3 -o /d/file");
-        assert_eq!(line(3), "-F -u -n 300 -i 3 -d /d/tree");
+        assert_eq!(line(3), "-a POSIX -F -u -n 300 -i 3 -d /d/tree");
+        assert_eq!(of(Target::Nothing, 3), "-a DUMMY -F -u -n 100000 -i 3 -d /d/tree");
+        let nothing = of(Target::Nothing, 0);
+        assert_eq!(nothing, "-a DUMMY -w -r -F -e -t 1m -b 100000m -i 3 -o /d/file");
         let iozone = "-i 0 -i 1 -i 2 -e -c -x -t 2 -r 4k -s 1200k -F /d/file.0 /d/file.1";
         assert_eq!(line(6), iozone);
         assert_eq!(Case { count: 10, ..CASES[3] }.operations(2, 3), 240.0);

@@ -4,10 +4,15 @@
 //! rate the ratio ours/original with its 95 % interval is shown, and the processor time of an
 //! operation beside it (user and system, of the launcher and all ranks, start and end included).
 //!
+//! Behind each run of `ior` and `mdtest` comes one that measures nothing (`-a DUMMY`, which the
+//! originals have, too): it tells the program's own time in an operation. The ratio is shown as
+//! it is, and of the rates that are left without that time.
+//!
 //! `scripts/bench-originals.sh` runs it on tmpfs, ext4 and Sateen.
 #![allow(missing_docs, reason = "a program")]
 
 mod cases;
+mod facts;
 #[path = "../../tests/runs/originals.rs"]
 #[allow(dead_code, reason = "what tests look at, too")]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "other output ends the run")]
@@ -22,7 +27,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use serde_json::{Value, json};
 
-use cases::{CASES, Case, Tool};
+use cases::{CASES, Case, Target, Tool};
+use facts::Facts;
 use ratio::{PAIRS_MIN, Ratio};
 use runs::{Cpu, Place, Shown, Side};
 
@@ -67,6 +73,9 @@ struct Options {
     /// Other numbers of transfers or files, CASE=N.
     #[arg(long, value_delimiter = ',')]
     count: Vec<String>,
+    /// The state of the source of ours, if it is not that of this folder.
+    #[arg(long)]
+    commit: Option<String>,
     /// What starts the ranks, with its options.
     #[arg(long, default_value = "mpirun")]
     launcher: String,
@@ -87,11 +96,19 @@ struct Compared {
     pairs: Vec<(Shown, Shown)>,
 }
 
-/// A rate, or the processor time of an operation.
+/// A rate, or a time of an operation.
 struct Row {
     name: String,
     pairs: Vec<(f64, f64)>,
     ratio: Option<Ratio>,
+    /// Whether its ratio is to be near one.
+    judged: bool,
+}
+
+/// What stands beside the numbers.
+struct Beside {
+    facts: Facts,
+    load: String,
 }
 
 fn main() -> ExitCode {
@@ -127,7 +144,9 @@ fn compare(options: &Options) -> Result<bool, String> {
             all.push(pairs(options, &place, case, *ranks)?);
         }
     }
-    let beside = format!("load {before} before, {} after", load());
+    let mut facts = facts::of_here(&options.launcher, options.commit.as_deref());
+    facts.push(("programs", versions(&all)));
+    let beside = Beside { facts, load: format!("load {before} before, {} after", load()) };
     println!("{}", table(options, &all, &beside));
     if let Some(path) = &options.json {
         keep(path, &format!("{:#}\n", document(options, &all, &beside)))?;
@@ -137,6 +156,14 @@ fn compare(options: &Options) -> Result<bool, String> {
     }
     let within = |row: &Row| row.ratio.is_some_and(|ratio| ratio.within(WITHIN));
     Ok(all.iter().flat_map(Compared::rates).all(|row| within(&row)))
+}
+
+/// What the programs call themselves.
+fn versions(all: &[Compared]) -> String {
+    let pairs = all.iter().flat_map(|one| &one.pairs);
+    let all = pairs.flat_map(|(original, ours)| [&original.version, &ours.version]);
+    let all: std::collections::BTreeSet<&str> = all.map(String::as_str).collect();
+    all.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// The cases that were asked for, with their counts.
@@ -199,13 +226,46 @@ impl Compared {
         };
         let pairs: Vec<_> = self.pairs.iter().map(both).collect();
         let ratio = Ratio::of(&pairs);
-        Row { name, pairs, ratio }
+        Row { name, pairs, ratio, judged: true }
     }
 
     fn rates(&self) -> Vec<Row> {
         let unit = self.case.unit();
         let names = self.case.rates.iter().map(|name| format!("{name}, {unit}")).enumerate();
         names.map(|(at, name)| self.row(name, |shown| shown.rates.get(at).copied())).collect()
+    }
+
+    /// Of each rate what is left of it without the program's own time, and that time; nothing
+    /// where it is not known.
+    fn without_own(&self) -> Vec<[Row; 2]> {
+        if !self.case.tool.has_dummy() {
+            return Vec::new();
+        }
+        let of = |at: usize| {
+            let rate = move |shown: &Shown| shown.rates.get(at).copied();
+            let own = move |shown: &Shown| shown.own.get(at).copied();
+            // Of all ranks together, which work at the same time.
+            let each_us = self.case.operation * f64::from(self.ranks) * 1e6;
+            let left = self.row("  less own time".to_owned(), move |shown| {
+                Some(1.0 / (1.0 / rate(shown)? - 1.0 / own(shown)?))
+            });
+            let time =
+                self.row("  own time, us".to_owned(), move |shown| Some(each_us / own(shown)?));
+            [left, Row { judged: false, ..time }]
+        };
+        (0..self.case.rates.len()).map(of).collect()
+    }
+
+    /// Each rate with what follows from it, then the processor times.
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut without = self.without_own().into_iter();
+        for rate in self.rates() {
+            rows.push(rate);
+            rows.extend(without.next().into_iter().flatten());
+        }
+        rows.extend(self.cpu());
+        rows
     }
 
     /// Processor time of an operation, over all rates of the case: of both kinds, then each.
@@ -241,9 +301,13 @@ fn keep(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn table(options: &Options, all: &[Compared], beside: &str) -> String {
+fn table(options: &Options, all: &[Compared], beside: &Beside) -> String {
     let Options { name, pairs, iterations, .. } = options;
-    let mut text = format!("{name}: {pairs} pairs, {iterations} iterations each; {beside}\n");
+    let load = &beside.load;
+    let mut text = format!("{name}: {pairs} pairs, {iterations} iterations each; {load}\n");
+    for (what, value) in &beside.facts {
+        let _ = writeln!(text, "{what}: {value}");
+    }
     let titles = ["case", "ranks", "what", "original", "ours", "ratio", "95 % interval"];
     let [case, ranks, what, original, ours, ratio, interval] = titles;
     let _ = writeln!(
@@ -251,9 +315,13 @@ fn table(options: &Options, all: &[Compared], beside: &str) -> String {
         "{case:<17}{ranks:>5}  {what:<24}{original:>12}{ours:>12}{ratio:>8}  {interval}"
     );
     for one in all {
-        for row in one.rates().into_iter().chain(one.cpu()) {
+        for row in one.rows() {
             let (original, ours) = row.means();
-            let places = if original < 1000.0 { 2 } else { 0 };
+            let places = match original {
+                _ if original < 1.0 => 3,
+                _ if original < 1000.0 => 2,
+                _ => 0,
+            };
             let _ = write!(
                 text,
                 "{:<17}{:>5}  {:<24}{original:>12.places$}{ours:>12.places$}",
@@ -262,7 +330,8 @@ fn table(options: &Options, all: &[Compared], beside: &str) -> String {
             let _ = match row.ratio {
                 None => writeln!(text, "  no ratio"),
                 Some(found) => {
-                    let verdict = if found.within(WITHIN) { "" } else { "  OUTSIDE" };
+                    let outside = row.judged && !found.within(WITHIN);
+                    let verdict = if outside { "  OUTSIDE" } else { "" };
                     let Ratio { mean, low, high } = found;
                     writeln!(text, "{mean:>8.3}  {low:.3} to {high:.3}{verdict}")
                 }
@@ -272,7 +341,7 @@ fn table(options: &Options, all: &[Compared], beside: &str) -> String {
     text
 }
 
-fn document(options: &Options, all: &[Compared], beside: &str) -> Value {
+fn document(options: &Options, all: &[Compared], beside: &Beside) -> Value {
     let row = |row: &Row| {
         let (original, ours) = row.means();
         json!({
@@ -285,12 +354,24 @@ fn document(options: &Options, all: &[Compared], beside: &str) -> Value {
             "pairs": row.pairs,
         })
     };
+    let without = |one: &Compared, at: usize| -> Vec<Value> {
+        let names = one.case.rates.iter();
+        let rows = names.zip(one.without_own()).filter_map(|(name, rows)| {
+            let mut value = row(rows.get(at)?);
+            value.as_object_mut()?.insert("of".to_owned(), json!(name));
+            Some(value)
+        });
+        rows.collect()
+    };
     let case = |one: &Compared| {
         json!({
             "case": one.case.name,
-            "options": one.case.arguments(options.iterations, one.ranks, "DIR").join(" "),
+            "options": (one.case.arguments(Target::Folder, options.iterations, one.ranks, "DIR"))
+                .join(" "),
             "ranks": one.ranks,
             "rates": one.rates().iter().map(row).collect::<Vec<_>>(),
+            "less_own_time": without(one, 0),
+            "own_time": without(one, 1),
             "cpu": one.cpu().iter().map(row).collect::<Vec<_>>(),
         })
     };
@@ -299,7 +380,8 @@ fn document(options: &Options, all: &[Compared], beside: &str) -> Value {
         "pairs": options.pairs,
         "iterations": options.iterations,
         "launcher": options.launcher,
-        "beside": beside,
+        "load": beside.load,
+        "facts": beside.facts.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
         "cases": all.iter().map(case).collect::<Vec<_>>(),
     })
 }
@@ -307,9 +389,16 @@ fn document(options: &Options, all: &[Compared], beside: &str) -> Value {
 fn csv(options: &Options, all: &[Compared]) -> String {
     let mut text = String::from("name,case,ranks,what,pair,original,ours\n");
     for one in all {
-        for row in one.rates().into_iter().chain(one.cpu()) {
+        let mut rate = String::new();
+        for row in one.rows() {
+            // Rows that follow from a rate are named after it.
+            let follows = row.name.starts_with(' ') && row.name.contains("own time");
+            if !follows {
+                rate.clone_from(&row.name);
+            }
+            let what = if follows { format!("{rate}{}", row.name) } else { row.name.clone() };
             for (number, (original, ours)) in (1..).zip(&row.pairs) {
-                let (case, ranks, what) = (one.case.name, one.ranks, &row.name);
+                let (case, ranks) = (one.case.name, one.ranks);
                 let name = &options.name;
                 let _ =
                     writeln!(text, "{name},{case},{ranks},\"{what}\",{number},{original},{ours}");
@@ -327,6 +416,8 @@ mod tests {
     fn every_interval_outside_is_marked_and_times_are_told_apart() {
         let shown = |rate: f64, user_s, system_s| Shown {
             rates: vec![rate, 100.0],
+            own: vec![rate * 4.0, 400.0],
+            version: format!("v{rate}"),
             cpu: Cpu { user_s, system_s },
         };
         let case = CASES.iter().find(|case| case.rates.len() == 2).copied().unwrap();
@@ -335,16 +426,35 @@ mod tests {
         let compared = Compared { case, ranks: 1, operations: 1e6, pairs };
         let options =
             Options::parse_from(["originals", "--dir", ".", "--ours", "x", "--name", "y"]);
-        let text = table(&options, &[compared], "alone");
-        let rows: Vec<&str> = text.lines().skip(2).collect();
-        assert_eq!(rows.len(), 5, "{text}");
+        let all = [compared];
+        let facts = vec![("commit", "abc".to_owned()), ("programs", versions(&all))];
+        let beside = Beside { facts, load: "alone".into() };
+        let text = table(&options, &all, &beside);
+        assert!(text.contains("\ncommit: abc\nprograms: v100, v130\n"), "{text}");
+        let rows: Vec<&str> = text.lines().skip(4).collect();
+        assert_eq!(rows.len(), 9, "{text}");
         let outside: Vec<bool> = rows.iter().map(|row| row.ends_with("  OUTSIDE")).collect();
-        assert_eq!(outside, [true, false, false, true, false], "{text}");
+        let wanted = [true, true, false, false, false, false, false, true, false];
+        assert_eq!(outside, wanted, "the programs' own time is not judged: {text}");
+        // A quarter of the time is the programs' own.
+        assert!(rows[1].contains("  less own time") && rows[1].contains(" 133.33 "), "{text}");
+        assert!(rows[2].contains("  own time, us") && rows[2].contains(" 0.769 "), "{text}");
         assert!(
-            rows[2].contains("CPU of an operation, us") && rows[2].contains(" 5.50 "),
+            rows[6].contains("CPU of an operation, us") && rows[6].contains(" 5.50 "),
             "{text}"
         );
-        assert!(rows[3].contains("  user, us") && rows[3].contains(" 1.50 "), "{text}");
-        assert!(rows[4].contains("  system, us") && rows[4].contains(" 4.00 "), "{text}");
+        assert!(rows[7].contains("  user, us") && rows[7].contains(" 1.50 "), "{text}");
+        assert!(rows[8].contains("  system, us") && rows[8].contains(" 4.00 "), "{text}");
+        let json = document(&options, &all, &beside);
+        assert_eq!(json["facts"]["commit"], "abc");
+        let case = &json["cases"][0];
+        assert_eq!(case["less_own_time"].as_array().unwrap().len(), 2, "{json}");
+        assert_eq!(case["own_time"][0]["of"], case_names(&all[0])[0]);
+        let csv = csv(&options, &all);
+        assert!(csv.contains(", MiB/s  less own time\",1,133.3"), "{csv}");
+    }
+
+    fn case_names(one: &Compared) -> &'static [&'static str] {
+        one.case.rates
     }
 }

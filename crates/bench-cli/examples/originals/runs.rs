@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::cases::{Case, Tool};
+use super::cases::{Case, Target, Tool};
 use super::parsers;
 
 /// Ticks of a second in /proc.
@@ -25,6 +25,10 @@ pub(crate) enum Side {
 pub(crate) struct Shown {
     /// A rate for each of the case's: the mean of the iterations.
     pub(crate) rates: Vec<f64>,
+    /// The same where nothing is measured; empty if the program cannot do that.
+    pub(crate) own: Vec<f64>,
+    /// The program's name and version, as it prints them.
+    pub(crate) version: String,
     /// Of the launcher and all ranks.
     pub(crate) cpu: Cpu,
 }
@@ -58,14 +62,23 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Runs a case with so many ranks.
+    /// Runs a case with so many ranks, and again with nothing to measure if the program can.
     pub(crate) fn run(&self, side: Side, case: &Case, ranks: u32) -> Result<Shown, String> {
+        let mut shown = self.once(side, case, Target::Folder, ranks)?;
+        if case.tool.has_dummy() {
+            shown.own = self.once(side, case, Target::Nothing, ranks)?.rates;
+        }
+        Ok(shown)
+    }
+
+    fn once(&self, side: Side, case: &Case, target: Target, ranks: u32) -> Result<Shown, String> {
         let dir = self.dir.join("originals");
         clear(&dir)?;
         fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         // What was written before is not written back while this is measured.
         rustix::fs::sync();
-        let arguments = case.arguments(self.iterations, ranks, &dir.display().to_string());
+        let place = dir.display().to_string();
+        let arguments = case.arguments(target, self.iterations, ranks, &place);
         let mut command = self.command(side, case.tool, ranks)?;
         command.args(&arguments).stdin(Stdio::null());
         let before = children_cpu()?;
@@ -82,7 +95,7 @@ impl Place {
         }
         let rates = self.rates(case, ranks, &text)?;
         clear(&dir)?;
-        Ok(Shown { rates, cpu })
+        Ok(Shown { rates, own: Vec::new(), version: version(side, &text), cpu })
     }
 
     fn command(&self, side: Side, tool: Tool, ranks: u32) -> Result<Command, String> {
@@ -147,6 +160,29 @@ impl Place {
     }
 }
 
+/// What a program calls itself in its output: `IOR-4.0.0`, `mdtest-4.0.0`, `Version ...`. Ours has
+/// the form of another version and says its own as well.
+fn version(side: Side, text: &str) -> String {
+    let ours = ["sateen-bench        : ", "This is sateen-bench "];
+    let theirs = ["IOR-", "mdtest-", "Version "];
+    let line = |begins: &[&str]| {
+        let mut lines = text.lines().map(str::trim);
+        lines.find(|line| begins.iter().any(|begin| line.starts_with(begin))).map(str::to_owned)
+    };
+    let found = match side {
+        Side::Ours => line(&ours).map(|line| {
+            let words = line.trim_start_matches("This is ").replacen(':', " ", 1);
+            let words = words.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+            words.trim_end_matches(',').to_owned()
+        }),
+        Side::Original => line(&theirs).map(|line| {
+            let end = [": MPI", " was launched"].iter().filter_map(|end| line.find(end)).min();
+            end.and_then(|end| line.get(..end)).unwrap_or(&line).to_owned()
+        }),
+    };
+    found.unwrap_or_else(|| "unknown".to_owned())
+}
+
 /// Removes what an interrupted run has left.
 fn clear(dir: &Path) -> Result<(), String> {
     match fs::remove_dir_all(dir) {
@@ -174,6 +210,31 @@ fn children_cpu() -> Result<Cpu, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_say_what_they_are() {
+        for (text, wanted) in [
+            ("WARNING: x\nIOR-4.0.0: MPI Coordinated Test of Parallel I/O\n", "IOR-4.0.0"),
+            (
+                "-- started\n\nmdtest-4.1.0+dev was launched with 1 total task(s)",
+                "mdtest-4.1.0+dev",
+            ),
+            (
+                "\tIozone: Performance\n\t        Version $Revision: 3.506 $\n",
+                "Version $Revision: 3.506 $",
+            ),
+            ("", "unknown"),
+        ] {
+            assert_eq!(version(Side::Original, text), wanted);
+        }
+        for text in [
+            "IOR-4.1.0: MPI\nsateen-bench        : 0.1.0\n",
+            "mdtest-4.0.0 was launched\nThis is sateen-bench 0.1.0, in mdtest's form\n",
+            "\tThis is sateen-bench 0.1.0, in Iozone's form\n",
+        ] {
+            assert_eq!(version(Side::Ours, text), "sateen-bench 0.1.0");
+        }
+    }
 
     #[test]
     fn the_time_of_children_is_seen_when_they_have_ended() {

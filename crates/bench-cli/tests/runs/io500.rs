@@ -402,10 +402,17 @@ fn find_says_how_far_it_is() {
     let config = format!("{SMALL}[find]\nexternal-script = ./find.sh\n");
     let folder = folder(&config);
     let path = folder.0.join("find.sh");
-    fs::write(&path, "#!/bin/sh\nsleep 2\necho MATCHED 5/1000\n").unwrap();
+    // It goes on until that is said.
+    let script = "#!/bin/sh\nleft=600\n\
+                  until grep -q 'find 1/1: for ' said || [ $((left -= 1)) = 0 ]; do sleep 0.1; done\n\
+                  echo MATCHED 5/1000\n";
+    fs::write(&path, script).unwrap();
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let output = folder.run("io500 c.ini --phase find");
-    assert!(text(&output.stderr).contains("find 1/1: for "), "{output:?}");
+    let said = folder.0.join("said");
+    let mut command = folder.command("io500 c.ini --phase find");
+    let output = command.stderr(fs::File::create(&said).unwrap()).output().unwrap();
+    let said = fs::read_to_string(&said).unwrap();
+    assert!(said.contains("find 1/1: for "), "{output:?}: {said}");
 }
 
 #[test]

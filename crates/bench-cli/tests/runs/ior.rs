@@ -24,7 +24,9 @@ fn a_shared_file_is_written_and_read_by_all_ranks() {
         let value = |name| row.values[name];
         assert_eq!((value("block(KiB)"), value("xfer(KiB)")), (256.0, 64.0));
         let (rate, seconds) = (value("bw(MiB/s)"), value("total(s)"));
-        assert!(near(rate * seconds, 3.0), "3 MiB in all: {row:?}");
+        // What two decimals hide of the rate counts for more the longer it takes.
+        let in_all = near(rate * seconds, 3.0) || (rate - 3.0 / seconds).abs() < 0.006;
+        assert!(in_all, "3 MiB in all: {row:?}");
         assert!(near(value("IOPS") * value("wr/rd(s)"), 48.0), "48 transfers: {row:?}");
         let parts = value("open(s)").max(value("wr/rd(s)")).max(value("close(s)"));
         assert!(parts <= seconds + 1e-6, "{row:?}");
@@ -131,8 +133,13 @@ fn ranks_read_what_another_node_has_written() {
 fn a_run_that_lasts_says_how_far_it_is() {
     let folder = Folder::new();
     let line = "-np 2 ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 4 -o f";
-    let said = text(&folder.run(line).stderr);
-    assert!(said.starts_with("write 1/1: ") && said.contains(" of 2 ranks done, "), "{said:?}");
+    let mut said = String::new();
+    // Whoever says so may be kept from running until it is over.
+    let shown = (0..5).any(|_| {
+        said = text(&folder.run(line).stderr);
+        said.starts_with("write 1/1: ") && said.contains(" of 2 ranks done, ")
+    });
+    assert!(shown, "{said:?}");
     let quiet = text(&folder.run(&format!("--quiet {line}")).stderr);
     assert_eq!(crate::rig::beside_warnings(&quiet), "");
 }
@@ -152,17 +159,26 @@ fn on_a_terminal(folder: &Folder, line: &str) -> String {
 fn on_a_terminal_a_bar_shows_how_far_a_run_is() {
     let folder = Folder::new();
     let line = "-np 2 ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 2 -o f";
-    let said = on_a_terminal(&folder, line);
     // A bar is drawn over itself: each time its line is cleared, and what ends it clears it too.
-    let bars: Vec<&str> = said.split(['\r', '\n']).filter(|part| part.contains(" [")).collect();
-    assert!(bars.len() >= 3, "{said:?}");
+    let bars_of = |said: &str| -> Vec<String> {
+        let bars = said.split(['\r', '\n']).filter(|part| part.contains(" ["));
+        bars.map(str::to_owned).collect()
+    };
+    let mut said = String::new();
+    // Whoever draws it may be kept from running until it is over.
+    let drawn = (0..5).any(|_| {
+        said = on_a_terminal(&folder, line);
+        let bars = bars_of(&said);
+        bars.len() >= 3 && bars.iter().any(|bar| bar.contains("[=="))
+    });
+    let bars = bars_of(&said);
+    assert!(drawn, "three bars, and it moves: {said:?}");
     for bar in &bars {
         assert!(bar.contains("write 1/1 [") && bar.contains("] "), "{bar:?}");
         for part in [" %, now ", " MiB/s, mean ", " of 2 ranks done, ", " s left"] {
             assert!(bar.contains(part), "{part}: {bar:?}");
         }
     }
-    assert!(bars.iter().any(|bar| bar.contains("[==")), "it moves: {said:?}");
     let (_, after) = said.rsplit_once("ranks done, ").unwrap();
     let cleared = after.find("\u{1b}[2K").unwrap();
     assert!(cleared < after.find("Max Write:").unwrap(), "{after:?}");

@@ -13,5 +13,6 @@ mod memblock;
 mod model;
 mod originals;
 mod pitfalls;
+mod real;
 mod report;
 mod rig;

@@ -168,11 +168,18 @@ pub fn shared_out(delivered: &[u64], read: &[u64]) -> Vec<u64> {
 
 /// What could come at most.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct Limits<'a> {
     /// Bytes a second of a node, as the user says.
     pub(super) asked: Option<u64>,
-    /// Bytes a second of the root's links together, if they tell.
-    pub(super) links: Option<u64>,
+    /// Bytes a second of each node's links together, if they tell.
+    pub(super) links: &'a [Option<u64>],
+}
+
+impl Limits<'_> {
+    /// What the links of a node can carry.
+    fn links_of(&self, node: usize) -> Option<u64> {
+        self.links.get(node).copied().flatten()
+    }
 }
 
 /// What is wrong with a phase that has read.
@@ -190,7 +197,8 @@ pub(super) fn found(
     let mut found = Vec::new();
     for (node, (bytes, delivered)) in sums.iter().zip(delivered).enumerate() {
         let name = placement.name(node);
-        found.extend(too_fast(reading, name, *bytes, source, limits));
+        let links = limits.links_of(node).filter(|_| *source == Source::Remote);
+        found.extend(too_fast(reading, name, *bytes, limits.asked, links));
         if counted {
             found.extend(not_delivered(reading.phase, name, *bytes, delivered));
         }
@@ -223,11 +231,10 @@ fn too_fast(
     reading: &Reading,
     name: &str,
     bytes: u64,
-    source: &Source,
-    limits: Limits,
+    asked: Option<u64>,
+    links: Option<u64>,
 ) -> Option<Pitfall> {
-    let links = limits.links.filter(|_| *source == Source::Remote);
-    let (limit, why) = match (limits.asked, links) {
+    let (limit, why) = match (asked, links) {
         (Some(asked), _) => (asked, "--node-rate says that a node can have"),
         (None, Some(links)) => (links, "its network links can deliver"),
         (None, None) => return None,
@@ -358,7 +365,7 @@ mod tests {
         direct: false,
         own: false,
     };
-    const NO: Limits = Limits { asked: None, links: None };
+    const NO: Limits = Limits { asked: None, links: &[] };
 
     #[test]
     fn a_device_that_delivered_less_than_was_read_shows_the_cache() {
@@ -388,7 +395,8 @@ mod tests {
 
     #[test]
     fn what_links_cannot_carry_came_from_elsewhere() {
-        let links = Limits { asked: None, links: Some(100 << 20) };
+        let slow = Some(100 << 20);
+        let links = Limits { links: &[slow, slow], ..NO };
         let found = codes(&READING, &Source::Remote, links);
         assert_eq!((found.len(), found[0].0), (2, Code::Fast));
         assert!(
@@ -396,10 +404,13 @@ mod tests {
                 .1
                 .starts_with("node0 read 512 MiB/s, and its network links can deliver 100 MiB/s")
         );
-        let enough = Limits { links: Some(1 << 30), ..NO };
-        assert_eq!(codes(&READING, &Source::Remote, enough), []);
+        let enough = Limits { links: &[Some(1 << 30), None], ..NO };
+        assert_eq!(codes(&READING, &Source::Remote, enough), [], "or nothing is known");
+        let one = codes(&READING, &Source::Remote, Limits { links: &[Some(1 << 30), slow], ..NO });
+        assert_eq!(one.len(), 1);
+        assert!(one[0].1.starts_with("node1 read "), "each by its own links: {one:?}");
         assert_eq!(codes(&READING, &Source::Unknown, links), [], "nothing comes over them");
-        let asked = Limits { asked: Some(1 << 20), links: None };
+        let asked = Limits { asked: Some(1 << 20), ..NO };
         assert_eq!(codes(&READING, &Source::Unknown, asked)[0].0, Code::Fast);
     }
 

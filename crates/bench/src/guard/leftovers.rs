@@ -46,6 +46,17 @@ pub(super) fn look(dir: &Path, mine: Mine) -> Option<Pitfall> {
     Some(Pitfall::new(Code::Leftovers, None, count as f64, message))
 }
 
+/// Looks for files by their names.
+pub(super) fn named<'a>(files: impl Iterator<Item = &'a Path>) -> Option<Pitfall> {
+    let left: Vec<&Path> = files.filter(|file| file.symlink_metadata().is_ok()).collect();
+    let first = left.first()?.display();
+    let message = match left.len() {
+        1 => format!("{first} of an earlier run is there already"),
+        count => format!("{count} files of earlier runs are there already, the first is {first}"),
+    };
+    Some(Pitfall::new(Code::Leftovers, None, left.len() as f64, message))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

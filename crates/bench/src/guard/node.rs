@@ -103,15 +103,16 @@ impl Health {
         Ok(placement.leaders().iter().map(vitals).collect())
     }
 
-    /// Bytes a second of this node's links together.
-    pub(super) fn links(&self) -> Option<u64> {
-        (self.vitals.links > 0.0).then_some(self.vitals.links as u64)
-    }
-
     /// Errors and throttling since the first look.
     pub(super) fn new_errors(&self) -> u64 {
         errors_of(Path::new("/sys")).saturating_sub(self.errors)
     }
+}
+
+/// Bytes a second of each node's links together, where they tell.
+pub(super) fn links(nodes: &[(String, Vitals)]) -> Vec<Option<u64>> {
+    let of = |(_, node): &(String, Vitals)| (node.links > 0.0).then_some(node.links as u64);
+    nodes.iter().map(of).collect()
 }
 
 /// One of the numbers that nodes are compared by.
@@ -304,6 +305,8 @@ mod tests {
              median node's speed"
         );
         assert_eq!(sick(&[node("alone", |one| (one.compute, one.copy) = (0.0, 0.0))]), None);
+        let linked = links(&[a, node("d", |one| one.links = 0.0)]);
+        assert_eq!(linked, [Some(10_000_000_000), None]);
     }
 
     #[test]

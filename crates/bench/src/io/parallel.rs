@@ -106,6 +106,11 @@ impl FileInterface for Parallel<'_> {
         self.files.version()
     }
 
+    fn hints(&self) -> String {
+        let hints = self.usage.hints.iter().map(|(name, value)| format!("{name}={value}"));
+        hints.collect::<Vec<_>>().join(",")
+    }
+
     fn open(&self, path: &Path, how: Open) -> io::Result<Self::File> {
         self.files.open(path, how, &self.usage)
     }

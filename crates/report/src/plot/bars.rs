@@ -8,7 +8,12 @@ const ROW: f64 = 22.0;
 const GAP: f64 = 12.0;
 const LEFT: f64 = 190.0;
 const RIGHT: f64 = 92.0;
+/// Longest name that has room beside its bar.
 const NAME_CHARS_MAX: usize = 28;
+/// Height of a line of words, where a name is longer and stands above its bar.
+const LINE: f64 = 14.0;
+/// Longest name there.
+const LINE_CHARS_MAX: usize = 88;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,16 +44,19 @@ pub struct Bars {
 }
 
 fn cut(name: &str) -> String {
-    if name.chars().count() <= NAME_CHARS_MAX {
+    if name.chars().count() <= LINE_CHARS_MAX {
         return name.to_owned();
     }
-    let short: String = name.chars().take(NAME_CHARS_MAX - 1).collect();
+    let short: String = name.chars().take(LINE_CHARS_MAX - 1).collect();
     short + "…"
 }
 
 impl Bars {
     /// As SVG.
     pub fn svg(&self, id: &str) -> String {
+        // What tells bars apart may stand at the end of their names.
+        let above = self.bars.iter().any(|bar| bar.name.chars().count() > NAME_CHARS_MAX);
+        let (line, left) = if above { (LINE, 8.0) } else { (0.0, LEFT) };
         let mut top = 6.0;
         let mut tops = Vec::with_capacity(self.bars.len());
         for (at, bar) in self.bars.iter().enumerate() {
@@ -57,7 +65,7 @@ impl Bars {
                 top += GAP;
             }
             tops.push(top);
-            top += ROW;
+            top += ROW + line;
         }
         let mut out = begin(id, &self.title, &self.caption, top + 6.0);
         let values: Vec<f64> = self
@@ -65,22 +73,25 @@ impl Bars {
             .iter()
             .flat_map(|bar| [bar.value, bar.range.map_or(0.0, |range| range.1)])
             .collect();
-        let axis = Axis::new("", Scale::Linear).over(&values, (LEFT, WIDTH - RIGHT), true);
+        let axis = Axis::new("", Scale::Linear).over(&values, (left, WIDTH - RIGHT), true);
         for (bar, top) in self.bars.iter().zip(tops) {
             let (start, end) = (axis.place(0.0), axis.place(bar.value));
-            let middle = top + ROW / 2.0;
+            let middle = top + line + ROW / 2.0;
+            let (name_x, name_y, anchor) = match above {
+                true => (left, top + LINE - 2.0, "start"),
+                false => (left - 8.0, middle + 4.0, "end"),
+            };
             let name = escape(&bar.name);
             let value = format!("{} {}", number(bar.value), escape(&self.unit));
             putln!(
                 out,
-                "<g class=\"c{}\"><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}\
-                 <title>{name}</title></text><rect x=\"{start:.1}\" y=\"{:.1}\" width=\"{:.1}\" \
+                "<g class=\"c{}\"><text x=\"{name_x:.1}\" y=\"{name_y:.1}\" \
+                 text-anchor=\"{anchor}\">{}<title>{name}</title></text>\
+                 <rect x=\"{start:.1}\" y=\"{:.1}\" width=\"{:.1}\" \
                  height=\"{:.1}\"><title>{name}: {value}</title></rect>",
                 bar.colour % COLOURS,
-                LEFT - 8.0,
-                middle + 4.0,
                 escape(&cut(&bar.name)),
-                top + 3.0,
+                top + line + 3.0,
                 (end - start).max(1.0),
                 ROW - 6.0
             );
@@ -133,6 +144,27 @@ mod tests {
     #[test]
     fn long_names_are_cut() {
         assert_eq!(cut("short"), "short");
-        assert_eq!(cut(&"ä".repeat(50)).chars().count(), NAME_CHARS_MAX);
+        assert_eq!(cut(&"ä".repeat(150)).chars().count(), LINE_CHARS_MAX);
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_for_beside_its_bar_stands_above_it() {
+        let svg = |names: [&str; 2]| {
+            let bar = |name: &str| Bar {
+                name: name.into(),
+                group: 0,
+                colour: 0,
+                value: 1.0,
+                range: None,
+            };
+            let (title, caption, unit) = ("t".into(), "c".into(), "u".into());
+            Bars { title, caption, unit, bars: names.map(bar).to_vec() }.svg("f")
+        };
+        let beside = svg(["write", "read"]);
+        assert!(beside.contains("text-anchor=\"end\">write<") && !beside.contains("start"));
+        let long = "write, file-per-process, POSIX, O_DIRECT";
+        let above = svg([long, "read"]);
+        assert!(above.contains(&format!("text-anchor=\"start\">{long}<")), "{above}");
+        assert!(above.contains("text-anchor=\"start\">read<"), "all of a figure alike: {above}");
     }
 }

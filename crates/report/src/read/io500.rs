@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{Parsed, typed};
+use crate::apart::{self, Aspect, Aspects};
 use crate::run::{Outcome, Repetition, Run, Unit, Warning};
 
 /// Whether a text is one.
@@ -31,6 +32,8 @@ struct Whole {
     path: String,
     tasks: u64,
     nodes: u64,
+    #[serde(default)]
+    stonewall_seconds: Option<u64>,
     valid: bool,
     #[serde(default)]
     invalid_because: Vec<String>,
@@ -98,6 +101,7 @@ pub(super) fn json(text: &str) -> Parsed<Run> {
     }
     for one in &mut outcomes {
         (one.ranks, one.nodes) = (whole.tasks, Some(whole.nodes.max(1)));
+        apart::note(&mut one.aspects, Aspect::Stonewall, whole.stonewall_seconds.map(stonewall));
     }
     let mut warnings: Vec<Warning> =
         whole.invalid_because.iter().map(|why| invalid("", why)).collect();
@@ -123,10 +127,20 @@ fn number(value: &str) -> Option<f64> {
     word.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0)
 }
 
+/// How long was written.
+fn stonewall(seconds: u64) -> String {
+    format!("{seconds} s of writing")
+}
+
+/// The number behind an option of a command line.
+fn option(line: &str, name: &str) -> Option<u64> {
+    line.split_whitespace().skip_while(|word| *word != name).nth(1)?.parse().ok()
+}
+
 /// Reads it.
 pub(super) fn run(text: &str) -> Parsed<Run> {
     let mut section = "";
-    let (mut ranks, mut nodes) = (1, None);
+    let (mut ranks, mut nodes, mut written_s) = (1, None, None);
     let mut outcomes: Vec<Outcome> = Vec::new();
     let mut warnings: Vec<Warning> = Vec::new();
     let mut facts: Vec<(&'static str, String)> = Vec::new();
@@ -150,6 +164,7 @@ pub(super) fn run(text: &str) -> Parsed<Run> {
             ("run", "config-hash") => facts.push(("Configuration", value.to_owned())),
             ("run", "result-dir") => facts.push(("Results", value.to_owned())),
             ("ior-easy-write", "exe") => {
+                written_s = option(value, "-D");
                 // The file stands in a directory of its own below the one that is measured.
                 let mut words = value.split_whitespace().skip_while(|word| *word != "-o").skip(1);
                 let path = words.next().and_then(|file| Path::new(file).ancestors().nth(2));
@@ -184,6 +199,7 @@ pub(super) fn run(text: &str) -> Parsed<Run> {
     }
     for one in &mut outcomes {
         (one.ranks, one.nodes) = (ranks, nodes);
+        apart::note(&mut one.aspects, Aspect::Stonewall, written_s.map(stonewall));
     }
     let (label, source) = (String::new(), String::new());
     Ok(Run { label, source, program: "io500", facts, outcomes, warnings })
@@ -198,6 +214,8 @@ fn outcome(operation: &str, unit: Unit, rate: f64) -> Outcome {
         transfer_bytes: None,
         files: None,
         access: String::new(),
+        bytes_per_rank: None,
+        aspects: Aspects::new(),
         repetitions: vec![Repetition { rate, ..Repetition::default() }],
         latency: None,
     }
@@ -216,7 +234,7 @@ version = io500-sc20
 result-dir = \"./results\"
 
 [ior-easy-write]
-exe = ./ior -C -o /mnt/a/T/ior-easy/ior_file_easy -t 2m
+exe = ./ior -C -D 300 -o /mnt/a/T/ior-easy/ior_file_easy -t 2m
 t_start = 2026-11-22 15:00:00
 score = 1.250000
 t_delta = 301.5
@@ -255,6 +273,7 @@ SCORE = 3.95 [INVALID]
         let (code, message) = (&run.warnings[0].code, &run.warnings[0].message);
         assert_eq!((code.as_str(), message.as_str()), ("W-NODE", "n1: busy"));
         assert_eq!(run.outcomes[0].nodes, None, "it does not say how many");
+        assert_eq!(run.outcomes[1].aspects[&Aspect::Stonewall], "300 s of writing");
         let told = super::run(&TEXT.replace("procs = 4", "procs = 4\nnodes = 2")).unwrap();
         assert_eq!(told.outcomes[0].nodes, Some(2));
         assert!(run.facts.contains(&("Path", "/mnt/a/T".into())));

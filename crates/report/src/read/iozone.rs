@@ -4,6 +4,7 @@
 use serde::Deserialize;
 
 use super::{Parsed, Pitfall, Series, typed};
+use crate::apart::{Aspect, Aspects, either, note};
 use crate::run::{Latency, Outcome, Repetition, Run, Unit, Warning};
 
 /// Bytes of a MiB.
@@ -20,11 +21,28 @@ struct Whole {
     path: String,
     summary: Vec<Operation>,
     #[serde(default)]
+    options: Options,
+    #[serde(default)]
     wrong_records: u64,
     #[serde(default)]
     pitfalls: Vec<Pitfall>,
     #[serde(default)]
     finished: String,
+}
+
+/// What older versions do not say is unknown.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Options {
+    api: Option<String>,
+    fsync: Option<bool>,
+    close: Option<bool>,
+    o_direct: Option<bool>,
+    operations: bool,
+    stride_records: Option<u64>,
+    readers_percent: Option<u64>,
+    verify: Option<bool>,
+    caches_dropped: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -33,6 +51,9 @@ struct Operation {
     tasks: u64,
     nodes: u64,
     record_bytes: u64,
+    /// Of all ranks.
+    #[serde(default)]
+    bytes: Option<u64>,
     seconds: f64,
     bandwidth: f64,
     bandwidth_sum_of_ranks: Option<f64>,
@@ -46,24 +67,48 @@ struct Operation {
     series: Series,
 }
 
+/// What tells a test apart: of what was asked for, that which it depends on.
+fn aspects(options: &Options, operation: &str) -> Aspects {
+    let mut all = Aspects::new();
+    note(&mut all, Aspect::Interface, options.api.clone());
+    note(&mut all, Aspect::PageCache, either(options.o_direct, "O_DIRECT", "page cache"));
+    note(&mut all, Aspect::Closed, either(options.close, "with closing", "without closing"));
+    let (reads, mixed) = (operation.contains("read"), operation.starts_with("mixed"));
+    if reads || mixed {
+        let dropped = either(options.caches_dropped, "caches dropped", "caches kept");
+        note(&mut all, Aspect::Dropped, dropped);
+        note(&mut all, Aspect::Compared, either(options.verify, "compared", "not compared"));
+    }
+    if !reads || mixed {
+        note(&mut all, Aspect::Durable, either(options.fsync, "fsync", "no fsync"));
+    }
+    if operation.starts_with("stride") {
+        let stride = options.stride_records.map(|stride| format!("stride {stride}"));
+        note(&mut all, Aspect::Stride, stride);
+    }
+    if mixed && options.api.is_some() {
+        let readers = options.readers_percent.map(|share| format!("{share} % read"));
+        note(&mut all, Aspect::Mixture, readers.or(Some("every second reads".to_owned())));
+    }
+    all
+}
+
 /// Reads it.
 pub(super) fn run(text: &str) -> Parsed<Run> {
     let whole: Whole = typed(text)?;
     let mut outcomes: Vec<Outcome> = Vec::new();
     for one in &whole.summary {
+        // What a rate is in bytes a second, and in the unit that was asked for.
+        let record = one.record_bytes.max(1) as f64;
+        let unit = if whole.options.operations { record } else { MIB };
         let repetition = Repetition {
-            rate: one.bandwidth / MIB,
+            rate: one.bandwidth / unit,
             seconds: Some(one.seconds),
-            sum_of_ranks: one.bandwidth_sum_of_ranks.map(|sum| sum / MIB),
+            sum_of_ranks: one.bandwidth_sum_of_ranks.map(|sum| sum / unit),
             start_skew_s: one.start_skew,
-            ranks: one.ranks.iter().map(|rate| rate / MIB).collect(),
+            ranks: one.ranks.iter().map(|rate| rate / unit).collect(),
             series_s: one.series.seconds.clone(),
-            series: one
-                .series
-                .rates
-                .iter()
-                .map(|rate| rate * one.record_bytes as f64 / MIB)
-                .collect(),
+            series: one.series.rates.iter().map(|rate| rate * record / unit).collect(),
         };
         let same = |old: &&mut Outcome| {
             (old.operation.as_str(), old.ranks, old.nodes, old.transfer_bytes)
@@ -80,12 +125,14 @@ pub(super) fn run(text: &str) -> Parsed<Run> {
         }
         outcomes.push(Outcome {
             operation: one.operation.clone(),
-            unit: Unit::Mib,
+            unit: if whole.options.operations { Unit::Operations } else { Unit::Mib },
             nodes: Some(one.nodes.max(1)),
             ranks: one.tasks,
             transfer_bytes: Some(one.record_bytes),
             files: None,
             access: String::new(),
+            bytes_per_rank: one.bytes.map(|bytes| bytes / one.tasks.max(1)),
+            aspects: aspects(&whole.options, &one.operation),
             repetitions: vec![repetition],
             latency: one.latency,
         });

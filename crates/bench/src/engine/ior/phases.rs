@@ -56,6 +56,7 @@ pub(super) fn run<I: FileInterface>(
             room: io.space(&place).ok().map(|space| Room::of(&space)),
             signature,
             api_version: io.version(),
+            hints: io.hints(),
             drops_caches: guard.drops_caches(),
         };
         Some(Report::begin(about, setting)?)
@@ -132,6 +133,8 @@ fn watch<'a, I: FileInterface>(
             }
         }
     }
+    // Nobody makes or removes what is looked for before.
+    comm.barrier()?;
     Ok(guard)
 }
 
@@ -640,6 +643,28 @@ mod tests {
         }
     }
 
+    /// Of some attempts one must show it: anybody may be kept from running for longer than what is
+    /// waited for here. The last one says what is wrong.
+    fn attempts(attempt: impl Fn() -> std::result::Result<(), String>) {
+        let mut last = Ok(());
+        for _ in 0..8 {
+            last = attempt();
+            if last.is_ok() {
+                return;
+            }
+        }
+        last.unwrap();
+    }
+
+    /// Whether so many ranks are done, and so many seconds left.
+    fn shows(text: &str, done: usize, seconds: std::ops::RangeInclusive<u32>) -> bool {
+        let left = text.split(", ").last().and_then(|left| left.strip_suffix(" s left"));
+        text.contains(&format!(", {done} of 2 ranks done, "))
+            && left
+                .and_then(|left| left.parse::<u32>().ok())
+                .is_some_and(|left| seconds.contains(&left))
+    }
+
     /// What is shown at a moment after the stonewall, as one of two ranks is four times slower.
     fn shown_after(line: &str, moment: Duration) -> String {
         let test = ior(line).resolved().unwrap();
@@ -661,26 +686,30 @@ mod tests {
                 })
             })
         });
-        texts[0].clone().unwrap()
+        texts[0].clone().unwrap_or_default()
     }
 
     #[test]
     fn after_a_stonewall_the_ranks_are_shown_that_go_on_and_what_they_have_left() {
         let line = "-w -b 1g -t 4k -o f -D 1";
         let moment = Duration::from_millis(1800);
-        let text = shown_after(&format!("{line} -O stoneWallingWearOut=1"), moment);
-        // 200 transfers were done by one, and 90 by the other of them: about 2 s.
-        assert!(text.contains(", 1 of 2 ranks done, "), "{text}");
-        let left = text.split(", ").last().unwrap().strip_suffix(" s left").unwrap();
-        assert!((1..=4).contains(&left.parse::<u32>().unwrap()), "{text}");
-        let text = shown_after("-w -b 1g -t 4k -o f -D 3", Duration::from_millis(700));
-        assert!(text.contains(", 0 of 2 ranks done, "), "{text}");
-        let left = text.split(", ").last().unwrap().strip_suffix(" s left").unwrap();
-        assert!((1..=2).contains(&left.parse::<u32>().unwrap()), "{text}");
+        attempts(|| {
+            let text = shown_after(&format!("{line} -O stoneWallingWearOut=1"), moment);
+            // 200 transfers were done by one, and 90 by the other of them: about 2 s.
+            if shows(&text, 1, 1..=4) { Ok(()) } else { Err(text) }
+        });
+        attempts(|| {
+            let text = shown_after("-w -b 1g -t 4k -o f -D 3", Duration::from_millis(700));
+            if shows(&text, 0, 1..=2) { Ok(()) } else { Err(text) }
+        });
     }
 
     #[test]
     fn a_rank_that_starts_late_is_named() {
+        attempts(one_rank_starts_late);
+    }
+
+    fn one_rank_starts_late() -> std::result::Result<(), String> {
         let name = format!("sateen-bench-late-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let line = format!(
@@ -703,13 +732,18 @@ mod tests {
             serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         std::fs::remove_file(&path).unwrap();
         let row = &json["tests"][0]["Results"][0];
-        assert!(row["startSkew"].as_f64().unwrap() >= late.as_secs_f64(), "{row}");
+        // The others may have come late together.
+        if row["startSkew"].as_f64().unwrap() < late.as_secs_f64() {
+            return Err(row.to_string());
+        }
         assert_eq!(row["ranksMiB"].as_array().unwrap().len(), 3);
         let all = json["pitfalls"].as_array().unwrap();
         let skew = all.iter().find(|one| one["code"] == "W-SKEW").unwrap();
         assert_eq!(skew["phase"], "write");
-        assert!(skew["message"].as_str().unwrap().contains("rank 1 on "), "{skew}");
         let sum = all.iter().find(|one| one["code"] == "W-SUM").unwrap();
         assert!(sum["message"].as_str().unwrap().contains("not busy at the same time"), "{sum}");
+        // Another one may have come even later.
+        let named = skew["message"].as_str().unwrap().contains("rank 1 on ");
+        if named { Ok(()) } else { Err(skew.to_string()) }
     }
 }

@@ -51,6 +51,8 @@ pub(super) struct About<'a> {
     pub(super) room: Option<Room>,
     pub(super) signature: u32,
     pub(super) api_version: String,
+    /// What the interface was told about files.
+    pub(super) hints: String,
     /// Whether caches are dropped before reading.
     pub(super) drops_caches: bool,
 }

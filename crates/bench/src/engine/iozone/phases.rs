@@ -81,11 +81,19 @@ fn watch<'a, I: FileInterface>(
             guard.room(&space, if writes { bytes } else { 0 });
         }
         // Without it, what an earlier run has left is what this one is to read or write again.
-        if test.chosen().contains(&Test::InitialWrite) && test.files.is_empty() {
+        if test.chosen().contains(&Test::InitialWrite) {
             let name = Path::new(&test.base).file_name().unwrap_or_default();
-            guard.leftovers(place, Mine::Begin(&format!("{}.DUMMY.", name.to_string_lossy())));
+            match test.files.is_empty() {
+                true => {
+                    let begin = format!("{}.DUMMY.", name.to_string_lossy());
+                    guard.leftovers(place, Mine::Begin(&begin));
+                }
+                false => guard.leftover_files(test.files.iter().map(Path::new)),
+            }
         }
     }
+    // Nobody makes or removes what is looked for before.
+    comm.barrier()?;
     Ok(guard)
 }
 

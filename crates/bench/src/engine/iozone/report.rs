@@ -411,6 +411,7 @@ impl<'a> Report<'a> {
             summary: summary.collect(),
             repetitions: self.about.test.repetitions,
             repeated: self.all_repeated(),
+            options: Options::of(&self.about),
             wrong_records: wrong,
             pitfalls,
             finished: when::ctime(when::unix_seconds()),
@@ -432,9 +433,43 @@ struct Whole<'a> {
     summary: Vec<Operation<'a>>,
     repetitions: usize,
     repeated: Vec<Repeated>,
+    options: Options,
     wrong_records: u64,
     pitfalls: &'a [Pitfall],
     finished: String,
+}
+
+/// What else a rate depends on.
+#[derive(Serialize)]
+struct Options {
+    api: &'static str,
+    fsync: bool,
+    close: bool,
+    o_direct: bool,
+    /// Whether rates are asked for in operations.
+    operations: bool,
+    stride_records: u64,
+    /// Percentage of the ranks that read in the mixed test, if it was said.
+    readers_percent: Option<u8>,
+    verify: bool,
+    caches_dropped: bool,
+}
+
+impl Options {
+    fn of(about: &About) -> Self {
+        let test = about.test;
+        Self {
+            api: test.api.name(),
+            fsync: test.fsync,
+            close: test.close,
+            o_direct: test.direct,
+            operations: test.operations,
+            stride_records: test.stride,
+            readers_percent: test.readers,
+            verify: test.verify,
+            caches_dropped: about.setting.guard.drop_caches,
+        }
+    }
 }
 
 #[derive(Serialize)]

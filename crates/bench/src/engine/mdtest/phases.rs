@@ -138,6 +138,8 @@ fn watch<'a, I: FileInterface>(
             }
         }
     }
+    // Nobody makes or removes what is looked for before.
+    comm.barrier()?;
     Ok(guard)
 }
 

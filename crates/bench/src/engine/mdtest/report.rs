@@ -519,6 +519,7 @@ impl<'a> Report<'a> {
             summary: summary.collect(),
             unique_dir: self.about.test.unique,
             write_bytes: self.about.test.write_bytes,
+            options: Options::of(&self.about),
             path: self.about.place.clone(),
             wrong_files: wrong,
             pitfalls,
@@ -542,10 +543,54 @@ struct Whole<'a> {
     summary: Vec<Operation<'a>>,
     unique_dir: bool,
     write_bytes: u64,
+    options: Options,
     path: String,
     wrong_files: u64,
     pitfalls: &'a [Pitfall],
     finished: String,
+}
+
+/// What else a rate depends on.
+#[derive(Serialize)]
+struct Options {
+    api: &'static str,
+    read_bytes: u64,
+    stride: usize,
+    shared_files: bool,
+    depth: u32,
+    branches: u64,
+    items_per_dir: u64,
+    leaf_only: bool,
+    mknod: bool,
+    fsync: bool,
+    sync: bool,
+    verify: bool,
+    stonewall_seconds: u64,
+    packet: &'static str,
+    caches_dropped: bool,
+}
+
+impl Options {
+    fn of(about: &About) -> Self {
+        let test = about.test;
+        Self {
+            api: test.api.name(),
+            read_bytes: test.read_bytes,
+            stride: about.stride,
+            shared_files: test.shared,
+            depth: test.depth,
+            branches: test.branches,
+            items_per_dir: test.items_per_dir,
+            leaf_only: test.leaf_only,
+            mknod: test.mknod,
+            fsync: test.fsync,
+            sync: test.sync,
+            verify: test.verify,
+            stonewall_seconds: test.stonewall,
+            packet: test.packet.name(),
+            caches_dropped: about.setting.guard.drop_caches,
+        }
+    }
 }
 
 #[derive(Serialize)]

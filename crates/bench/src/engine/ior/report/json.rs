@@ -68,6 +68,7 @@ struct Parameters<'a> {
     platform: String,
     test_file_name: &'a str,
     deadline_for_stonewall: u64,
+    #[serde(rename = "stoneWallingWearOut")]
     stone_wall_wear_out: u8,
     max_time_duration: u64,
     outlier_threshold: u64,
@@ -149,6 +150,19 @@ struct Options<'a> {
     deadline: Option<u64>,
     #[serde(rename = "stoneWallingWearOut", skip_serializing_if = "Option::is_none")]
     wear_out: Option<u8>,
+    // What IOR's JSON says nowhere, and a rate depends on.
+    #[serde(rename = "posix.odirect")]
+    direct: bool,
+    #[serde(rename = "mpiio.preallocate")]
+    preallocate: bool,
+    #[serde(rename = "mpiio.useFileView")]
+    file_view: bool,
+    #[serde(rename = "mpiio.hints")]
+    hints: &'a str,
+    #[serde(rename = "intraTestBarriers")]
+    barriers: bool,
+    #[serde(rename = "caches dropped")]
+    drops_caches: bool,
 }
 
 #[derive(Serialize)]
@@ -424,6 +438,12 @@ fn options<'a>(about: &'a About) -> Options<'a> {
         verbose: (test.verbose > 0).then_some(test.verbose),
         deadline: walled.then_some(test.deadline),
         wear_out: walled.then(|| test.more.wear_out.into()),
+        direct: test.direct,
+        preallocate: test.preallocate,
+        file_view: test.file_view,
+        hints: &about.hints,
+        barriers: test.barriers,
+        drops_caches: about.drops_caches,
     }
 }
 

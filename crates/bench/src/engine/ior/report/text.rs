@@ -99,11 +99,7 @@ pub(super) fn readers(test: &Ior) -> &'static str {
 }
 
 pub(super) fn api(about: &About) -> &'static str {
-    match about.test.api {
-        crate::engine::Api::Posix => "POSIX",
-        crate::engine::Api::Mpiio => "MPIIO",
-        crate::engine::Api::Dummy => "DUMMY",
-    }
+    about.test.api.name()
 }
 
 /// A phase.
