@@ -141,7 +141,7 @@ pub struct Client {
     pub(crate) fids: Fids,
     pub(crate) unsynced: UnsyncedObjects,
     /// Names in directories that this client has made.
-    pub(crate) own_names: Arc<AtomicUsize>,
+    pub(crate) known_names: Arc<AtomicUsize>,
     pub(crate) grants: Mutex<BTreeMap<u32, u64>>,
     pub(crate) spaces: Mutex<Spaces>,
     pub(crate) next_open: AtomicU64,
@@ -177,7 +177,7 @@ impl Client {
             files: Mutex::default(),
             fids: Fids::default(),
             unsynced: UnsyncedObjects::default(),
-            own_names: Arc::default(),
+            known_names: Arc::default(),
             grants: Mutex::default(),
             spaces: Mutex::default(),
             next_open: AtomicU64::new(1),

@@ -441,6 +441,14 @@ impl Import {
         line.wake();
     }
 
+    /// Whether a request is under way, or was given up and may be, that adds a name to a directory.
+    pub(crate) fn may_add_names(&self, dir: Fid) -> bool {
+        lock(&self.state).slots.iter().any(|slot| match &slot.state {
+            SlotState::Busy(pending) => pending.may_add_names(dir),
+            SlotState::Free | SlotState::Answered(_) => false,
+        })
+    }
+
     /// Of the connection.
     pub(crate) fn generation(&self) -> u32 {
         lock(&self.state).generation

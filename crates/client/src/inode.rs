@@ -9,9 +9,9 @@ use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
 
 use crate::atime::AtimePolicy;
 use crate::by_stripe::ByStripe;
+use crate::known_names::KnownNames;
 use crate::locks::Access;
 use crate::loss::Loss;
-use crate::own_names::OwnNames;
 use crate::patience;
 use crate::sync::{Waiters, lock, until};
 
@@ -121,8 +121,8 @@ pub(crate) struct InodeState {
     /// The kernel was given its attributes to keep, and has not been told to forget
     /// them since.
     pub(crate) told: bool,
-    /// Of a directory that this client has made, and whose names it has held locked since.
-    pub(crate) own_names: Option<OwnNames>,
+    /// Of a directory whose names it knows all of, and has held locked since.
+    pub(crate) names: KnownNames,
     /// Open files, and those among them that may write.
     pub(crate) opens: u32,
     pub(crate) write_opens: u32,
@@ -402,7 +402,7 @@ impl InodeState {
         self.size_known &= self.holds(Ibits::DATA);
         self.others_wrote |= !self.holds(Ibits::DATA);
         if !self.holds(Ibits::UPDATE) {
-            self.own_names = None;
+            self.names.are_unknown();
         }
     }
 
@@ -411,22 +411,25 @@ impl InodeState {
     pub(crate) fn is_empty_dir(&mut self, stamp: u64, all: &Arc<AtomicUsize>) {
         let covered = self.covers(Ibits::UPDATE) && self.held(Ibits::UPDATE, stamp);
         if self.is_news(stamp) && covered {
-            self.own_names = Some(OwnNames::new(all.clone()));
+            self.names.are_none(all);
         }
     }
 
     /// Whether a name can be in this directory.
     pub(crate) fn may_have_name(&self, name: &[u8]) -> bool {
-        match &self.own_names {
-            Some(names) if self.covers(Ibits::UPDATE) => names.may_have(name),
-            _ => true,
-        }
+        !self.covers(Ibits::UPDATE) || self.names.may_have(name)
     }
 
-    /// This client is about to ask for a name in this directory.
-    pub(crate) fn asks_for_name(&mut self, name: &[u8]) {
-        if self.own_names.as_mut().is_some_and(|names| !names.add(name)) {
-            self.own_names = None;
+    /// It was read to its end by a request sent at `stamp`, after [`KnownNames::missed`] said so.
+    pub(crate) fn has_names<'a>(
+        &mut self,
+        stamp: u64,
+        names: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) {
+        if self.stands(Ibits::UPDATE, stamp) {
+            self.names.are(names);
+        } else {
+            self.names.are_not_learned();
         }
     }
 

@@ -13,7 +13,7 @@
 //! | `atime` | when reading sets the atime |
 //! | `import` | connections: slots, resends, reconnects |
 //! | `lru` | a limit to what is kept |
-//! | `own_names` | what cannot be in a directory that this client has made |
+//! | `known_names` | what cannot be in a directory that this client has made or read |
 //! | `fids` | FIDs out of granted sequences |
 //! | `stats`, `inspect` | what was counted, and what can be set, from outside |
 //! | `uncommitted` | changes that a restart of an MDT may lose |
@@ -29,6 +29,7 @@ mod fids;
 mod import;
 mod inode;
 mod inspect;
+mod known_names;
 mod llite;
 mod locks;
 mod loss;
@@ -36,7 +37,6 @@ mod lov;
 mod lru;
 mod mdc;
 mod osc;
-mod own_names;
 mod patience;
 mod port;
 mod stats;

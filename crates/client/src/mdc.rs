@@ -102,6 +102,11 @@ impl Client {
         }
     }
 
+    /// Whether an MDT may be about to add a name to this directory, asked by this client.
+    pub(crate) fn may_add_names(&self, dir: Fid) -> bool {
+        self.all_imports().iter().any(|(_, import)| import.may_add_names(dir))
+    }
+
     async fn mdt_call(
         &self,
         fid: Fid,

@@ -9,14 +9,13 @@ use crate::stats::MdStats;
 impl Mdt {
     /// The connected clients: where each is reached, and what it has had done.
     pub fn exports(&self) -> impl Iterator<Item = (ClientId, Endpoint, MdStats)> + '_ {
-        let of = |client| self.counters.clients.get(&client).copied().unwrap_or_default();
         let exports = &self.core.exports;
-        exports.clients().filter_map(move |id| Some((id, exports.peer(id)?, of(id))))
+        exports.clients().filter_map(move |id| Some((id, exports.peer(id)?, self.counters.of(id))))
     }
 
     /// What was done for all clients since the start, or since this was cleared.
     pub fn stats(&self) -> MdStats {
-        self.counters.all
+        *self.counters.all()
     }
 
     /// Counts anew.

@@ -20,7 +20,7 @@ use crate::osp::{Done, Osp};
 use crate::room::Room;
 use crate::seqs::Seqs;
 use crate::startup::Startup;
-use crate::stats::Counters;
+use crate::stats::{self, Counters};
 use crate::work::Work;
 
 /// Most requests held while the MDT starts or its memory is full.
@@ -253,15 +253,15 @@ impl Mdt {
                 self.core.answer(&header, Reply::error(error), Bulk::None, out);
             }
             Ok(Outcome::Reply(reply)) => {
-                self.counters.done(client, request, &reply);
+                stats::done(&mut self.counters, client, request, &reply);
                 self.core.answer_durable(&header, reply, since, out);
             }
             Ok(Outcome::Durable(reply, upto)) => {
-                self.counters.done(client, request, &reply);
+                stats::done(&mut self.counters, client, request, &reply);
                 self.core.answer_durable(&header, reply, upto.max(since), out);
             }
             Ok(Outcome::Punch(reply, punch)) => {
-                self.counters.done(client, request, &reply);
+                stats::done(&mut self.counters, client, request, &reply);
                 self.cut(punch, &header, reply, out);
             }
         }

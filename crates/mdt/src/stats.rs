@@ -1,9 +1,7 @@
 //! How often what was done, by all clients and by each. Plain counters: the MDT has one owner
 //! at a time.
 
-use std::collections::BTreeMap;
-
-use sateen_types::{ClientId, FileKind, StatName, Stats};
+use sateen_types::{ClientId, ClientStats, FileKind, StatName, Stats};
 use sateen_wire::{MdtReply, MdtRequest, Reply, ReplyBody};
 
 /// How many kinds of operations are counted.
@@ -56,11 +54,7 @@ enum Kind {
 }
 
 /// The counters of an MDT.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) all: MdStats,
-    pub(crate) clients: BTreeMap<ClientId, MdStats>,
-}
+pub(crate) type Counters = ClientStats<KINDS>;
 
 /// What one request that went well counts as: mostly one thing, two if it opened what it made.
 fn kinds(request: &MdtRequest, reply: &Reply) -> [Option<Kind>; 2] {
@@ -96,27 +90,9 @@ fn kinds(request: &MdtRequest, reply: &Reply) -> [Option<Kind>; 2] {
     }
 }
 
-impl Counters {
-    /// A request went well.
-    pub(crate) fn done(&mut self, client: ClientId, request: &MdtRequest, reply: &Reply) {
-        let kinds = kinds(request, reply);
-        if kinds.iter().all(Option::is_none) {
-            return;
-        }
-        let own = self.clients.entry(client).or_default();
-        for kind in kinds.into_iter().flatten() {
-            self.all.count(kind as usize);
-            own.count(kind as usize);
-        }
-    }
-
-    /// A client has gone.
-    pub(crate) fn gone(&mut self, client: ClientId) {
-        self.clients.remove(&client);
-    }
-
-    /// Begins anew.
-    pub(crate) fn clear(&mut self) {
-        *self = Counters::default();
+/// A request went well.
+pub(crate) fn done(counters: &mut Counters, client: ClientId, request: &MdtRequest, reply: &Reply) {
+    for kind in kinds(request, reply).into_iter().flatten() {
+        counters.count(client, kind as usize);
     }
 }

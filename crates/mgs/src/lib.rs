@@ -98,7 +98,7 @@ impl Mgs {
         match self.execute(&message, &fetched) {
             Ok(Some((reply, upto))) => {
                 if let Body::Request(request) = &message.body {
-                    self.counters.done(header.client, request);
+                    stats::done(&mut self.counters, header.client, request);
                 }
                 let changed = reply.transno != 0;
                 self.core.answer_durable(&header, reply, upto, out);
@@ -229,7 +229,7 @@ impl Mgs {
 
     /// What all have asked.
     pub fn stats(&self) -> MgsStats {
-        self.counters.all
+        *self.counters.all()
     }
 
     /// Counts anew.
@@ -248,7 +248,7 @@ impl Mgs {
         let upto = self.core.store.transno();
         for (header, _) in core::mem::take(&mut self.waiting) {
             if self.core.is_current(&header) {
-                self.counters.told(header.client);
+                stats::told(&mut self.counters, header.client);
                 let told = Reply::ok(self.told());
                 self.core.answer_durable(&header, told, upto, out);
             }

@@ -1,9 +1,7 @@
 //! How often the MGS was asked for what, by all and by each. Plain counters: the MGS has one
 //! owner at a time.
 
-use std::collections::BTreeMap;
-
-use sateen_types::{ClientId, StatName, Stats};
+use sateen_types::{ClientId, ClientStats, StatName, Stats};
 use sateen_wire::{MgsRequest, Request};
 
 /// How many kinds of requests are counted.
@@ -23,11 +21,7 @@ pub const MGS_STATS: [StatName; KINDS] = [
 ];
 
 /// The counters of an MGS.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) all: MgsStats,
-    clients: BTreeMap<ClientId, MgsStats>,
-}
+pub(crate) type Counters = ClientStats<KINDS>;
 
 fn place(request: &MgsRequest) -> usize {
     match request {
@@ -41,36 +35,14 @@ fn place(request: &MgsRequest) -> usize {
 
 const WAITED: usize = 4;
 
-impl Counters {
-    /// A request of a client went well.
-    pub(crate) fn done(&mut self, client: ClientId, request: &Request) {
-        if let Request::Mgs(request) = request {
-            self.count(client, place(request));
-        }
+/// A request of a client went well.
+pub(crate) fn done(counters: &mut Counters, client: ClientId, request: &Request) {
+    if let Request::Mgs(request) = request {
+        counters.count(client, place(request));
     }
+}
 
-    /// A client that has waited for a change is told of it.
-    pub(crate) fn told(&mut self, client: ClientId) {
-        self.count(client, WAITED);
-    }
-
-    fn count(&mut self, client: ClientId, place: usize) {
-        self.all.count(place);
-        self.clients.entry(client).or_default().count(place);
-    }
-
-    /// What was counted of one client.
-    pub(crate) fn of(&self, client: ClientId) -> MgsStats {
-        self.clients.get(&client).copied().unwrap_or_default()
-    }
-
-    /// A client has gone.
-    pub(crate) fn gone(&mut self, client: ClientId) {
-        self.clients.remove(&client);
-    }
-
-    /// Begins anew.
-    pub(crate) fn clear(&mut self) {
-        *self = Counters::default();
-    }
+/// A client that has waited for a change is told of it.
+pub(crate) fn told(counters: &mut Counters, client: ClientId) {
+    counters.count(client, WAITED);
 }

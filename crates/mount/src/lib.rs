@@ -13,6 +13,6 @@ mod xattr_names;
 pub use fs::{Atime, Durable, KernelFs};
 pub use interrupts::Sleep;
 pub use virtual_xattr::{
-    CHECK_XATTR, LINKS_XATTR, OSTS_XATTR, SPACE_XATTR, STRIPE_XATTR, SYNC_XATTR, SpaceRow,
-    TARGETS_XATTR, TargetRow,
+    CHECK_XATTR, CONNECTED_SPACE_XATTR, LINKS_XATTR, OSTS_XATTR, SPACE_XATTR, STRIPE_XATTR,
+    SYNC_XATTR, SpaceRow, TARGETS_XATTR, TargetRow,
 };

@@ -1,7 +1,7 @@
 //! Attributes that no file has and every file answers: how tools ask a mount about striping
 //! and space, without any other connection to it.
 
-use sateen_client::{Client, TargetState};
+use sateen_client::{Client, TargetSpace, TargetState};
 use sateen_types::{Errno, Fid, Layout, Result, StripePolicy};
 use sateen_wire::codec::{Input, Wire};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,8 @@ pub const CHECK_XATTR: &str = "sateen.check";
 pub const LINKS_XATTR: &str = "sateen.links.";
 /// Get: the targets' space as JSON, rows of [`SpaceRow`].
 pub const SPACE_XATTR: &str = "sateen.space";
-
+/// Get: the same, but only those that there is a connection to are asked.
+pub const CONNECTED_SPACE_XATTR: &str = "sateen.space.connected";
 /// Set: everything written on the mount becomes durable. The kernel does not tell FUSE of
 /// `syncfs` and `sync`.
 pub const SYNC_XATTR: &str = "sateen.sync";
@@ -71,7 +72,10 @@ pub(crate) async fn get(
         }));
     }
     if name == SPACE_XATTR.as_bytes() {
-        return Some(space(client).await);
+        return Some(space(client, client.target_spaces().await));
+    }
+    if name == CONNECTED_SPACE_XATTR.as_bytes() {
+        return Some(space(client, client.connected_spaces().await));
     }
     if name == TARGETS_XATTR.as_bytes() {
         return Some(rows(client.target_states()));
@@ -101,12 +105,10 @@ fn rows(states: Vec<TargetState>) -> Result<Vec<u8>> {
     serde_json::to_vec(&rows).map_err(|_| Errno::EIO)
 }
 
-async fn space(client: &Arc<Client>) -> Result<Vec<u8>> {
+fn space(client: &Client, spaces: Vec<TargetSpace>) -> Result<Vec<u8>> {
     let states = client.target_states();
     let out_of_use = |target| states.iter().any(|state| state.target == target && !state.active);
-    let rows: Vec<SpaceRow> = client
-        .target_spaces()
-        .await
+    let rows: Vec<SpaceRow> = spaces
         .into_iter()
         .map(|row| {
             let space = row.space.unwrap_or_default();
@@ -149,7 +151,8 @@ pub(crate) async fn set(
     if name == SYNC_XATTR.as_bytes() {
         return Some(client.sync_all().await);
     }
-    let read_only = [SPACE_XATTR, TARGETS_XATTR, CHECK_XATTR].map(str::as_bytes);
+    let read_only = [SPACE_XATTR, CONNECTED_SPACE_XATTR, TARGETS_XATTR, CHECK_XATTR];
+    let read_only = read_only.map(str::as_bytes);
     (read_only.contains(&name) || name.starts_with(LINKS_XATTR.as_bytes()))
         .then_some(Err(Errno::EPERM))
 }

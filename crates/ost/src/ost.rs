@@ -16,7 +16,7 @@ use sateen_wire::{Body, Bulk, Message, Reply, Request, StatFs};
 use crate::op::{OPS_MAX, Op, State, Step, Work};
 use crate::order::{Class, Order};
 use crate::space::Space;
-use crate::stats::{Counters, OstStats};
+use crate::stats::{self, Counters, OstStats};
 use crate::writers::{RECONNECT_NS, Writers};
 use crate::{keys, ops};
 
@@ -107,17 +107,16 @@ impl Ost {
     /// The connected clients, for whoever looks in from outside: where each is reached, what it
     /// was promised, and what it has had done.
     pub fn exports(&self) -> impl Iterator<Item = (ClientId, Endpoint, u64, OstStats)> + '_ {
-        let of = |client| self.counters.clients.get(&client).copied().unwrap_or_default();
         let exports = &self.core.exports;
         let space = &self.space;
-        exports
-            .clients()
-            .filter_map(move |id| Some((id, exports.peer(id)?, space.granted(id), of(id))))
+        exports.clients().filter_map(move |id| {
+            Some((id, exports.peer(id)?, space.granted(id), self.counters.of(id)))
+        })
     }
 
     /// What was done for all clients since the start, or since this was cleared.
     pub fn stats(&self) -> OstStats {
-        self.counters.all
+        *self.counters.all()
     }
 
     /// Counts anew.
@@ -254,7 +253,7 @@ impl Ost {
             (answer, &op.work)
             && !op.orphaned
         {
-            self.counters.done(header.client, request, &reply);
+            stats::done(&mut self.counters, header.client, request, &reply);
             if upto > self.core.store.committed() {
                 self.core.answer_durable(header, reply, upto, out);
             } else {

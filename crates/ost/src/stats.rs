@@ -1,9 +1,7 @@
 //! How often what was done, by all clients and by each, and how many bytes it moved. Plain
 //! counters: the OST has one owner at a time.
 
-use std::collections::BTreeMap;
-
-use sateen_types::{ClientId, StatName, Stats};
+use sateen_types::{ClientId, ClientStats, StatName, Stats};
 use sateen_wire::{OstReply, OstRequest, Reply, ReplyBody};
 
 /// How many kinds of operations are counted.
@@ -30,11 +28,7 @@ const READ_BYTES: usize = 0;
 const WRITE_BYTES: usize = 1;
 
 /// The counters of an OST.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) all: OstStats,
-    pub(crate) clients: BTreeMap<ClientId, OstStats>,
-}
+pub(crate) type Counters = ClientStats<KINDS>;
 
 /// The place of what is only counted.
 fn place(request: &OstRequest) -> Option<usize> {
@@ -53,36 +47,20 @@ fn place(request: &OstRequest) -> Option<usize> {
     })
 }
 
-impl Counters {
-    /// A request was answered.
-    pub(crate) fn done(&mut self, client: ClientId, request: &OstRequest, reply: &Reply) {
-        if reply.error.is_some() {
-            return;
+/// A request was answered.
+pub(crate) fn done(counters: &mut Counters, client: ClientId, request: &OstRequest, reply: &Reply) {
+    if reply.error.is_some() {
+        return;
+    }
+    match &reply.body {
+        ReplyBody::Ost(OstReply::Read { len }) => counters.add(client, READ_BYTES, (*len).into()),
+        ReplyBody::Ost(OstReply::Written { len, .. }) => {
+            counters.add(client, WRITE_BYTES, (*len).into());
         }
-        let (place, size) = match &reply.body {
-            ReplyBody::Ost(OstReply::Read { len }) => (READ_BYTES, Some(*len)),
-            ReplyBody::Ost(OstReply::Written { len, .. }) => (WRITE_BYTES, Some(*len)),
-            _ => match place(request) {
-                Some(place) => (place, None),
-                None => return,
-            },
-        };
-        let own = self.clients.entry(client).or_default();
-        for stats in [&mut self.all, own] {
-            match size {
-                Some(size) => stats.add(place, size.into()),
-                None => stats.count(place),
+        _ => {
+            if let Some(place) = place(request) {
+                counters.count(client, place);
             }
         }
-    }
-
-    /// A client has gone.
-    pub(crate) fn gone(&mut self, client: ClientId) {
-        self.clients.remove(&client);
-    }
-
-    /// Begins anew.
-    pub(crate) fn clear(&mut self) {
-        *self = Counters::default();
     }
 }

@@ -251,7 +251,7 @@ fn damaged_bytes_do_no_harm() {
         }
         round += 1;
     }
-    println!("{round} inputs each");
+    println!("shown: {round} inputs for each of {} decoders", decoders.len());
     for (decoder, accepted) in decoders.iter().zip(accepted) {
         println!("{}: {accepted} accepted", decoder.name);
         assert!(accepted < round || round < 16, "{}: damage is never noticed", decoder.name);

@@ -31,5 +31,5 @@ pub use layout::{
 };
 pub use name::{NAME_MAX, Name};
 pub use nid::{NIDS_MAX, Nid, NidError, Nids, PORT_DEFAULT, parse_nids};
-pub use stats::{StatName, Stats, Tally};
+pub use stats::{ClientStats, StatName, Stats, Tally};
 pub use time::{Timespec, Timestamp};

@@ -2,6 +2,9 @@
 //! is counted by whoever owns it, without locks; who shows them knows the time.
 
 use core::fmt::{self, Write};
+use std::collections::BTreeMap;
+
+use crate::ClientId;
 
 /// What was counted of one thing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -124,9 +127,63 @@ impl<const N: usize> Stats<N> {
     }
 }
 
+/// What was counted of all clients together, and of each that is there.
+#[derive(Clone, Debug, Default)]
+pub struct ClientStats<const N: usize> {
+    all: Stats<N>,
+    clients: BTreeMap<ClientId, Stats<N>>,
+}
+
+impl<const N: usize> ClientStats<N> {
+    /// One more of this client's, in this place.
+    pub fn count(&mut self, client: ClientId, place: usize) {
+        self.all.count(place);
+        self.clients.entry(client).or_default().count(place);
+    }
+
+    /// One more of this client's, of this size.
+    pub fn add(&mut self, client: ClientId, place: usize, size: u64) {
+        self.all.add(place, size);
+        self.clients.entry(client).or_default().add(place, size);
+    }
+
+    /// Of all, those that have gone among them.
+    pub fn all(&self) -> &Stats<N> {
+        &self.all
+    }
+
+    /// Of one.
+    pub fn of(&self, client: ClientId) -> Stats<N> {
+        self.clients.get(&client).copied().unwrap_or_default()
+    }
+
+    /// A client has gone, and what it did counts among all only.
+    pub fn gone(&mut self, client: ClientId) {
+        self.clients.remove(&client);
+    }
+
+    /// Begins anew.
+    pub fn clear(&mut self) {
+        *self = ClientStats::default();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_has_gone_counts_among_all() {
+        let mut stats = ClientStats::<2>::default();
+        stats.count(ClientId(5), 0);
+        stats.add(ClientId(6), 1, 100);
+        stats.gone(ClientId(5));
+        assert_eq!(stats.of(ClientId(5)), Stats::default());
+        assert_eq!(stats.of(ClientId(6)).all[1].sum, 100);
+        assert_eq!(stats.all().all.map(|tally| tally.samples), [1, 1]);
+        stats.clear();
+        assert_eq!(*stats.all(), Stats::default());
+    }
 
     #[test]
     fn what_is_counted_is_shown_as_in_the_field() {

@@ -1,8 +1,10 @@
 //! A request under way: what is kept of it until its answer.
 
 use bytes::BytesMut;
-use sateen_types::Errno;
-use sateen_wire::{Body, Bulk, Message, OstReply, OstRequest, Reply, ReplyBody, Request};
+use sateen_types::{Errno, Fid};
+use sateen_wire::{
+    Body, Bulk, MdtRequest, Message, OstReply, OstRequest, Reply, ReplyBody, Request,
+};
 
 use super::RESEND_NS;
 
@@ -29,6 +31,20 @@ impl Pending {
     /// Whether it is to be sent again.
     pub(super) fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.sent_ns + self.resend_after_ns
+    }
+
+    /// Whether it adds a name to a directory.
+    pub(super) fn may_add_names(&self, dir: Fid) -> bool {
+        let Body::Request(Request::Mdt(request)) = &self.message.body else { return false };
+        match request {
+            MdtRequest::Create { parent, .. } | MdtRequest::Link { parent, .. } => *parent == dir,
+            // An exchange adds one to both.
+            MdtRequest::Rename { parent, new_parent, .. }
+            | MdtRequest::RenameWhiteout { parent, new_parent, .. } => {
+                *parent == dir || *new_parent == dir
+            }
+            _ => false,
+        }
     }
 
     /// The message once more, at `now_ns`.

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sateen_types::{Attr, Errno, Fid, Layout, Name, Result};
-use sateen_wire::{Cred, Grants, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, RenameFlags};
+use sateen_types::{Attr, DirCookie, Errno, Fid, Layout, Name, Result};
+use sateen_wire::{
+    Cred, DIR_ENTRIES_MAX, Grants, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, RenameFlags,
+};
 
 use super::{Entry, Known};
 use crate::client::Client;
@@ -31,6 +33,15 @@ pub(crate) struct Make<'a> {
     pub(crate) cred: Cred,
 }
 
+/// A call that may add a name to a directory.
+struct Adding(Arc<Inode>);
+
+impl Drop for Adding {
+    fn drop(&mut self) {
+        lock(&self.0.state).names.has_added();
+    }
+}
+
 impl Client {
     fn holds_names(&self, dir: Fid) -> bool {
         let inode = lock(&self.inodes).all.get(&dir).cloned();
@@ -43,12 +54,41 @@ impl Client {
         inode.is_some_and(|inode| !lock(&inode.state).may_have_name(name.as_bytes()))
     }
 
-    /// A name is about to be asked for in a directory.
-    fn asks_for_name(&self, dir: Fid, name: &Name) {
-        let inode = lock(&self.inodes).all.get(&dir).cloned();
-        if let Some(inode) = inode {
-            lock(&inode.state).asks_for_name(name.as_bytes());
+    /// A name is about to be asked for in a directory, until what is returned goes. A directory of
+    /// which nothing is known yet counts it as well: others may learn its names before this call
+    /// is sent, which may wait for a FID or for the connection first.
+    fn asks_for_name(&self, dir: Fid, name: &Name) -> Adding {
+        let inode = self.inode(dir);
+        lock(&inode.state).names.adds(name.as_bytes());
+        Adding(inode)
+    }
+
+    /// A name is not in a directory, as the MDT has said under its lock: whoever looks for one is
+    /// mostly about to make it, and to look for the next. If there were several, all names are
+    /// asked for, and nobody waits for that.
+    fn missed_a_name(self: &Arc<Client>, dir: Fid) {
+        let Some(inode) = lock(&self.inodes).all.get(&dir).cloned() else { return };
+        if !lock(&inode.state).names.missed(&self.known_names) {
+            return;
         }
+        // One that was given up may be done behind the listing.
+        if self.may_add_names(dir) {
+            return lock(&inode.state).names.are_unknown();
+        }
+        let client = self.clone();
+        self.port.spawn(Box::pin(async move {
+            let count = DIR_ENTRIES_MAX as u32;
+            let request =
+                MdtRequest::ReadDir { fid: dir, after: DirCookie::START, count, plus: false };
+            let answer = client.mdt(dir, request).await;
+            let state = &mut *lock(&inode.state);
+            match answer.map(|answer| (answer.body, answer.stamp)) {
+                Ok((MdtReply::Entries { entries, end: true, .. }, stamp)) => {
+                    state.has_names(stamp, entries.iter().map(|entry| entry.name.as_bytes()));
+                }
+                _ => state.names.are_not_learned(),
+            }
+        }));
     }
 
     /// Whether what a request sent at `stamp` found of an inode stands under a lock for these
@@ -74,6 +114,9 @@ impl Client {
             Ok(answer) => answer,
             Err((Errno::ENOENT, stamp)) => {
                 let held = self.stands(parent, Ibits::UPDATE, stamp);
+                if held {
+                    self.missed_a_name(parent);
+                }
                 return Ok(Entry { inode: None, held, since: None });
             }
             Err((errno, _)) => return Err(errno),
@@ -104,7 +147,7 @@ impl Client {
         make: Make<'_>,
     ) -> Result<Made> {
         let name = Name::new(name)?;
-        self.asks_for_name(parent, &name);
+        let _adding = self.asks_for_name(parent, &name);
         let era = self.era();
         let fid = self.new_fid(parent, era).await?;
         let (open, open_id) = match make.open {
@@ -157,7 +200,7 @@ impl Client {
         let entry = self.entry(parent, made.attr, made.stamp).await?;
         if made.attr.is_dir() {
             let inode = self.inode(made.attr.fid);
-            lock(&inode.state).is_empty_dir(made.stamp, &self.own_names);
+            lock(&inode.state).is_empty_dir(made.stamp, &self.known_names);
         }
         Ok(entry)
     }
@@ -219,7 +262,7 @@ impl Client {
         let (parent, new_parent) = (from.0, to.0);
         let name = Name::new(from.1)?;
         let new_name = Name::new(to.1)?;
-        self.asks_for_name(new_parent, &new_name);
+        let _adding = self.asks_for_name(new_parent, &new_name);
         let request = MdtRequest::Rename { parent, name, new_parent, new_name, flags };
         let answer = self.mdt(parent, request).await?;
         self.renamed((parent, new_parent), answer).await
@@ -238,7 +281,7 @@ impl Client {
     ) -> Result<()> {
         let (parent, new_parent) = (from.0, to.0);
         let (name, new_name) = (Name::new(from.1)?, Name::new(to.1)?);
-        self.asks_for_name(new_parent, &new_name);
+        let _adding = self.asks_for_name(new_parent, &new_name);
         let era = self.era();
         let fid = self.new_fid(parent, era).await?;
         let request = MdtRequest::RenameWhiteout {
@@ -290,7 +333,7 @@ impl Client {
     /// As `link`.
     pub async fn link(self: &Arc<Client>, fid: Fid, parent: Fid, name: &[u8]) -> Result<Entry> {
         let name = Name::new(name)?;
-        self.asks_for_name(parent, &name);
+        let _adding = self.asks_for_name(parent, &name);
         let answer = self.mdt(parent, MdtRequest::Link { fid, parent, name }).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         let sent = answer.stamp;

@@ -36,6 +36,10 @@ impl Spaces {
     }
 }
 
+fn has_space(target: Endpoint) -> bool {
+    matches!(target, Endpoint::Mdt(_) | Endpoint::Ost(_))
+}
+
 /// Space of the whole file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpaceTotal {
@@ -55,16 +59,33 @@ impl Client {
     /// The space of each target, MDTs first. One that does not answer is not waited for long.
     pub async fn target_spaces(self: &Arc<Client>) -> Vec<TargetSpace> {
         let targets = self.ask_spaces().await;
+        self.said_by(&targets)
+    }
+
+    /// The same, but a target that there is no connection to is neither asked nor waited for.
+    pub async fn connected_spaces(self: &Arc<Client>) -> Vec<TargetSpace> {
+        let open = |target| self.import(target).is_some_and(|i| i.is_active() && i.is_open());
+        let asked = self.ask_all(|target| has_space(target) && open(target)).await;
+        let mut targets = self.targets();
+        targets.retain(|target| has_space(*target));
+        let mut rows = self.said_by(&targets);
+        for row in rows.iter_mut().filter(|row| !asked.contains(&row.target)) {
+            row.space = None;
+        }
+        rows
+    }
+
+    fn said_by(&self, targets: &[Endpoint]) -> Vec<TargetSpace> {
         let spaces = lock(&self.spaces);
-        let space = |target: Endpoint| {
-            let space = spaces.known.get(&target).copied().filter(|_| spaces.answered(target));
-            TargetSpace { target, space }
+        let space = |target: &Endpoint| {
+            let space = spaces.known.get(target).copied().filter(|_| spaces.answered(*target));
+            TargetSpace { target: *target, space }
         };
-        targets.into_iter().map(space).collect()
+        targets.iter().map(space).collect()
     }
 
     async fn ask_spaces(self: &Arc<Client>) -> Vec<Endpoint> {
-        self.ask_all(|target| matches!(target, Endpoint::Mdt(_) | Endpoint::Ost(_))).await
+        self.ask_all(has_space).await
     }
 
     /// Asks these targets, and waits until they have answered, or have had the time to.

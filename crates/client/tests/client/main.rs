@@ -3,9 +3,10 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 mod atime;
 mod evicted;
+mod known_names;
 mod memory;
 mod network;
-mod own_names;
 mod races;
 mod rig;
+mod spaces;
 mod striping;
