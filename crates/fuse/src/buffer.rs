@@ -95,7 +95,8 @@ fn zero_untouched(memory: &mut [MaybeUninit<u8>]) {
     let start = memory.as_mut_ptr().cast::<u8>();
     let (within, len) = (start.addr() % page, memory.len());
     // SAFETY: this advice changes how memory is mapped, and not what is in it; also what it does to
-    // the neighbours in the first and the last page is harmless.
+    // the neighbours in the first and the last page is harmless. Without it memory is larger, and
+    // nothing else.
     let _ = unsafe {
         let outer = start.wrapping_sub(within).cast::<c_void>();
         madvise(outer, (within + len).next_multiple_of(page), Advice::LinuxNoHugepage)

@@ -20,6 +20,7 @@ mod classic;
 mod decode;
 mod dir;
 mod mount;
+pub mod mountinfo;
 mod notify;
 mod op;
 mod queues;

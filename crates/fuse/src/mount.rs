@@ -9,13 +9,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags as Sys, UnmountFlags};
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+
+use crate::mountinfo;
 
 /// Largest `max_write` accepted, in bytes.
 pub(crate) const WRITE_MAX: u32 = 16 << 20;
@@ -218,6 +218,7 @@ pub(crate) fn mount(connection: &Arc<OwnedFd>, options: &MountOptions) -> std::i
     match device_of(&path) {
         Ok(device) => Ok(Mounted { path, device, connection: Arc::downgrade(connection) }),
         Err(error) => {
+            // The first error is what is told.
             let _ = rustix::mount::unmount(&path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
             Err(error)
         }
@@ -229,40 +230,6 @@ fn device_of(path: &Path) -> std::io::Result<(u32, u32)> {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
     let stat = statx(CWD, path, flags, StatxFlags::TYPE)?;
     Ok((stat.stx_dev_major, stat.stx_dev_minor))
-}
-
-/// The device of what was mounted last at a path, as it stands in /proc/self/mountinfo: nothing is
-/// asked of a file system that may be dead.
-fn last_at(mountinfo: &[u8], path: &Path) -> Option<(u32, u32)> {
-    let parse = |line: &[u8]| {
-        let mut words = line.split(|byte| *byte == b' ');
-        let device = std::str::from_utf8(words.by_ref().nth(2)?).ok()?;
-        let (major, minor) = device.split_once(':')?;
-        let point = PathBuf::from(OsString::from_vec(unescape(words.nth(1)?)));
-        (point == path).then_some((major.parse().ok()?, minor.parse().ok()?))
-    };
-    mountinfo.split(|byte| *byte == b'\n').filter_map(parse).next_back()
-}
-
-/// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
-fn unescape(word: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(word.len());
-    let mut rest = word;
-    while let Some((byte, behind)) = rest.split_first() {
-        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code.filter(|_| *byte == b'\\') {
-            Some(code) => {
-                out.push(code);
-                rest = behind.get(3..).unwrap_or_default();
-            }
-            None => {
-                out.push(*byte);
-                rest = behind;
-            }
-        }
-    }
-    out
 }
 
 /// Lets the kernel read ahead as far as was agreed on: whatever INIT says, it begins with
@@ -289,8 +256,8 @@ impl Mounted {
             UnmountMode::Force => UnmountFlags::FORCE | UnmountFlags::DETACH,
         };
         let aborted = mode == UnmountMode::Force && self.abort().is_ok();
-        let unmounted = match last_at(&std::fs::read("/proc/self/mountinfo")?, &self.path) {
-            Some(device) if device == self.device => {
+        let unmounted = match mountinfo::last_at(&mountinfo::all()?, &self.path) {
+            Some(mount) if mount.device == self.device => {
                 rustix::mount::unmount(&self.path, flags | UnmountFlags::NOFOLLOW)
             }
             _ => Err(Errno::INVAL),
@@ -325,21 +292,5 @@ impl Mounted {
         // A signal may keep it from looking, and says nothing.
         let looked = poll(&mut asked, Some(&Timespec::default())).is_ok();
         !looked || !asked.iter().any(|answer| answer.revents().contains(PollFlags::ERR))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_of_what_is_mounted_at_a_path_counts() {
-        let text = b"21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
-            40 21 0:50 / /mnt/a\\040b rw - fuse.sateen sateen rw\n\
-            41 40 8:2 / /mnt/a\\040b rw - ext4 /dev/sdb rw\n\
-            42 21 0:51 / /mnt rw - fuse.sateen sateen rw\n";
-        assert_eq!(last_at(text, Path::new("/mnt/a b")), Some((8, 2)));
-        assert_eq!(last_at(text, Path::new("/mnt")), Some((0, 51)));
-        assert_eq!(last_at(text, Path::new("/mnt/a")), None);
     }
 }

@@ -49,6 +49,7 @@ pub(crate) fn prepare(
             drop(device);
             let mut queue = match queue {
                 Ok(queue) => queue,
+                // Who does not listen any more has given up; what it waits for ends with this thread.
                 Err(error) => {
                     let _ = made.send(Err(error));
                     return None;
@@ -80,6 +81,7 @@ impl Prepared {
     pub(crate) fn register(self) -> (Vec<Arc<QueueShared>>, io::Result<()>) {
         let mut result = Ok(());
         for queue in &self.queues {
+            // A thread that has ended is noticed when it does not answer.
             let _ = queue.go.send(());
         }
         let mut all = Vec::new();

@@ -522,7 +522,7 @@ fn command(
     sqe
 }
 
-/// Binds the thread to its CPU; one that is offline has no requests either.
+/// Binds the thread to its CPU, for speed alone; one that is offline has no requests either.
 fn pin(cpu: u16) {
     let mut set = rustix::thread::CpuSet::new();
     if usize::from(cpu) < rustix::thread::CpuSet::MAX_CPU {

@@ -333,6 +333,7 @@ impl Drop for Session {
             return;
         }
         if self.unmount(UnmountMode::Clean).is_err() {
+            // If that fails too, whoever waits below is told so.
             let _ = self.unmount(UnmountMode::Force);
         }
         if self.join_timeout(DROP_WAIT).is_none() {
@@ -492,13 +493,14 @@ mod tests {
         let (sender, answer) = channel();
         let asked = path.join("file");
         thread::spawn(move || sender.send(std::fs::metadata(asked).map(drop)).unwrap());
-        let answer = answer.recv_timeout(Duration::from_secs(20));
+        let patience = Duration::from_secs(120);
+        let answer = answer.recv_timeout(patience);
         if answer.is_err() {
             session.unmount(UnmountMode::Force).unwrap();
         }
         assert!(answer.is_ok_and(|answer| answer.is_err()), "somebody serves it");
         session.unmount(UnmountMode::Clean).unwrap();
-        assert!(session.join_timeout(Duration::from_secs(20)).is_some());
+        assert!(session.join_timeout(patience).is_some());
         assert_eq!(fs.0.load(Ordering::SeqCst), 1);
         std::fs::remove_dir(&path).unwrap();
     }

@@ -45,7 +45,7 @@ fn has_epoch(mounted: &Mounted) -> bool {
 fn lookup_in_flight_is_stale_after_inc_epoch() {
     let m = new("epoch");
     if !has_epoch(&m) {
-        return println!("this kernel has no FUSE_NOTIFY_INC_EPOCH");
+        return sateen_testkit::skipped("this kernel has no FUSE_NOTIFY_INC_EPOCH");
     }
     let path = m.dir.join("file");
     fs::metadata(&path).unwrap();
@@ -69,7 +69,7 @@ fn lookup_in_flight_is_stale_after_inc_epoch() {
 fn mkdir_in_flight_is_stale_after_inc_epoch() {
     let m = new("epoch-mkdir");
     if !has_epoch(&m) {
-        return println!("this kernel has no FUSE_NOTIFY_INC_EPOCH");
+        return sateen_testkit::skipped("this kernel has no FUSE_NOTIFY_INC_EPOCH");
     }
     m.probe.hold(&["mkdir"]);
     let mkdir = m.spawn("made", |path| fs::create_dir(path).unwrap());
@@ -88,7 +88,7 @@ fn readdirplus_must_not_make_names_valid() {
         let choices = Choices { readdirplus: true, entry_valid_plus: valid, ..Choices::default() };
         let m = Mounted::new(&format!("plus{}", valid.as_secs()), choices);
         if !has_epoch(&m) {
-            return println!("this kernel has no FUSE_NOTIFY_INC_EPOCH");
+            return sateen_testkit::skipped("this kernel has no FUSE_NOTIFY_INC_EPOCH");
         }
         m.probe.hold(&["readdirplus"]);
         let list = m.spawn("", |path| fs::read_dir(path).unwrap().count());
@@ -169,7 +169,7 @@ fn a_new_inode_in_flight_is_found_later() {
 fn directories_need_inval_inode_too() {
     let m = new("dirs");
     if !has_epoch(&m) {
-        return println!("this kernel has no FUSE_NOTIFY_INC_EPOCH");
+        return sateen_testkit::skipped("this kernel has no FUSE_NOTIFY_INC_EPOCH");
     }
     let dir = File::open(m.dir.join("dir")).unwrap();
     dir.metadata().unwrap();

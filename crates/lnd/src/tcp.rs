@@ -239,6 +239,11 @@ impl Tcp {
         self.shared.routes().heard.get(&endpoint).map(|connection| connection.peer)
     }
 
+    /// The address at which an endpoint is tried next, or is reached.
+    pub fn route(&self, endpoint: Endpoint) -> Option<SocketAddr> {
+        self.shared.routes().told.get(&endpoint).and_then(|all| all.first().copied())
+    }
+
     /// Says where an endpoint is reached; nowhere, if the list is empty.
     pub fn set_route(&self, endpoint: Endpoint, addresses: Vec<SocketAddr>) {
         let mut routes = self.shared.routes();

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use sateen_lnd::{Limits, QUEUE_BYTES_MAX, SPEAKS_FOR_MAX, Tcp};
@@ -19,10 +19,15 @@ use sateen_wire::{
 
 const CLIENT: Endpoint = Endpoint::Client(ClientId(7));
 const OST: Endpoint = Endpoint::Ost(0);
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(120);
 
 fn any_port() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
+}
+
+/// Where nobody listens: a port that is given to nobody who asks for any, as other tests do.
+fn nobodys_port() -> SocketAddr {
+    ([127, 0, 0, 1], 1).into()
 }
 
 fn header(seq: u64) -> Header {
@@ -45,6 +50,17 @@ fn write(seq: u64, data: Bytes) -> Message {
 fn read(seq: u64, len: usize) -> Message {
     let read = OstRequest::Read { object: object(), offset: 0, len: len as u32 };
     request(seq, read, Bulk::Buffer(BytesMut::with_capacity(len)))
+}
+
+/// Reads the next message, which is without bulk; its sequence, or none if there is none yet.
+fn message_on(stream: &mut TcpStream, patience: Duration) -> Option<u64> {
+    stream.set_read_timeout(Some(patience)).unwrap();
+    let mut message = vec![0; HEADER_BYTES];
+    stream.read_exact(&mut message).ok()?;
+    let rest = Message::rest_len(message.first_chunk().unwrap()).unwrap();
+    message.resize(HEADER_BYTES + rest, 0);
+    stream.read_exact(&mut message[HEADER_BYTES..]).unwrap();
+    Some(Message::decode(&message).unwrap().0.header.seq)
 }
 
 /// A client's network, and what arrives there.
@@ -132,9 +148,7 @@ fn a_request_to_nobody_is_answered() {
     let (client, arrived) = client();
     client.send(write(1, Bytes::from_static(&[1])));
     assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), Some(Errno::ESHUTDOWN));
-    // Nobody listens there any more.
-    let gone = TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
-    client.set_route(OST, vec![gone]);
+    client.set_route(OST, vec![nobodys_port()]);
     client.send(write(2, Bytes::from_static(&[2])));
     let answer = arrived.recv_timeout(LONG).unwrap();
     assert_eq!((answer.header.seq, error_of(&answer)), (2, Some(Errno::ESHUTDOWN)));
@@ -143,9 +157,8 @@ fn a_request_to_nobody_is_answered() {
 #[test]
 fn the_next_address_is_tried_and_a_server_that_returns_is_found() {
     let (client, arrived) = client();
-    let gone = TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
     let first = server();
-    client.set_route(OST, vec![gone, first.listening()[0]]);
+    client.set_route(OST, vec![nobodys_port(), first.listening()[0]]);
     client.send(write(1, Bytes::from_static(&[1])));
     assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), Some(Errno::ESHUTDOWN));
     client.send(write(2, Bytes::from_static(&[2])));
@@ -228,7 +241,9 @@ fn an_answer_of_another_generation_takes_nothing_from_a_request() {
     for header in generations {
         client.send(Message { header, ..read(1, 8) });
     }
+    // What is answered has been sent: the client's writer may be slower than an answer.
     let (mut stream, _) = deaf.accept().unwrap();
+    assert_eq!([(); 2].map(|()| message_on(&mut stream, LONG)), [Some(1); 2]);
     for (byte, header) in (1..).zip(&generations) {
         stream.write_all(&answer_to(header, byte)).unwrap();
         let answer = arrived.recv_timeout(LONG).unwrap();
@@ -240,6 +255,7 @@ fn an_answer_of_another_generation_takes_nothing_from_a_request() {
     for header in generations {
         client.send(Message { header: Header { seq: 2, ..header }, ..read(2, 8) });
     }
+    assert_eq!([(); 2].map(|()| message_on(&mut stream, LONG)), [Some(2); 2]);
     stream.write_all(&answer_to(&Header { seq: 2, ..generations[0] }, 1)).unwrap();
     assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None);
     drop(stream);
@@ -268,7 +284,10 @@ fn no_answer_comes_behind_the_news_that_there_will_be_none() {
     client.set_route(OST, vec![deaf.local_addr().unwrap()]);
     client.send(read(1, 8));
     client.send(read(2, 8));
+    // Both have left the queue.
     let (mut stream, _) = deaf.accept().unwrap();
+    assert_eq!(message_on(&mut stream, LONG), Some(1));
+    stream.read_exact(&mut [0; 1]).unwrap();
     let answers: Vec<u8> = [1, 2].into_iter().flat_map(|n| answer_to(&header(n), 1)).collect();
     stream.write_all(&answers).unwrap();
     barrier.wait();
@@ -277,7 +296,7 @@ fn no_answer_comes_behind_the_news_that_there_will_be_none() {
     drop(stream);
     drop(deaf);
     let mut heard = None;
-    for seq in 3..1000 {
+    for seq in 3..10_000 {
         client.send(write(seq, Bytes::from_static(&[1])));
         let told = std::iter::from_fn(|| arrived.recv_timeout(Duration::from_millis(10)).ok());
         heard = told.filter(|(seq, _)| *seq == 2).last();
@@ -383,19 +402,24 @@ fn a_slow_peer_that_reads_is_kept() {
     let (client, arrived) = client();
     let slow = TcpListener::bind(any_port()).unwrap();
     client.set_route(OST, vec![slow.local_addr().unwrap()]);
-    let all = (QUEUE_BYTES_MAX / BULK_MAX) as u64 + 3;
+    let all = (QUEUE_BYTES_MAX / BULK_MAX) as u64 + 4;
     let data = Bytes::from(vec![1; BULK_MAX]);
     let one = write(1, data.clone()).encode().len() + BULK_MAX;
     for seq in 1..=all {
         client.send(write(seq, data.clone()));
     }
-    // For a moment nothing; then all of it, in pieces with pauses in which nothing leaves.
+    // One at once: the writer has waited since it began, and a busy machine takes its time to
+    // hand in the rest. Then all of it, in pieces with pauses in which nothing leaves.
     let (mut stream, _) = slow.accept().unwrap();
-    std::thread::sleep(Duration::from_secs(2));
     let mut piece = vec![0; one];
     for seq in 1..=all {
         stream.read_exact(&mut piece).unwrap_or_else(|error| panic!("message {seq}: {error}"));
-        std::thread::sleep(Duration::from_millis(if seq < 4 { 500 } else { 0 }));
+        let pause_ms = match seq {
+            1 => 2000,
+            2..5 => 500,
+            _ => 0,
+        };
+        std::thread::sleep(Duration::from_millis(pause_ms));
     }
     assert!(arrived.try_recv().is_err(), "nobody was told of an end");
 }
@@ -408,20 +432,29 @@ fn of_who_takes_no_answers_no_more_is_read() {
     for seq in 1..=all {
         stream.write_all(&read(seq, BULK_MAX).encode()).unwrap();
     }
-    // Long enough for all of them to be answered, if nothing held them back.
-    std::thread::sleep(Duration::from_secs(3));
-    // What the queue takes, what the writer is at, and one that tips it over.
-    let most = (QUEUE_BYTES_MAX / BULK_MAX) as u64 + 2;
-    let taken = taken.load(Ordering::Relaxed);
-    assert!((2..=most).contains(&taken), "{taken} of {all}");
     let body = OstReply::Read { len: BULK_MAX as u32 };
     let answer = Reply::ok(ReplyBody::Ost(body));
     let bulk = Bulk::Data(vec![0; BULK_MAX].into());
     let mut piece = vec![0; Message::reply_to(&header(1), answer, bulk).encode().len() + BULK_MAX];
-    for seq in 1..=all {
+    let mut take_answer = |seq: u64| {
         stream.read_exact(&mut piece).unwrap_or_else(|error| panic!("answer {seq}: {error}"));
         assert_eq!(piece.last(), Some(&(seq as u8)));
+    };
+    let queued = (QUEUE_BYTES_MAX / BULK_MAX) as u64;
+    let begun = Instant::now();
+    while taken.load(Ordering::Relaxed) < queued {
+        assert!(begun.elapsed() < LONG, "fewer are read than the queue takes");
+        std::thread::sleep(Duration::from_millis(10));
     }
+    // Who takes nothing for long is given up, and that counts from before the queue was full.
+    take_answer(1);
+    // Long enough for all of them to be answered, if nothing held them back.
+    std::thread::sleep(Duration::from_secs(2));
+    // The one that was taken, what the queue takes, what the writer is at, and one that tips it
+    // over.
+    let taken = taken.load(Ordering::Relaxed);
+    assert!(taken <= queued + 3, "{taken} of {all}");
+    (2..=all).for_each(take_answer);
 }
 
 #[test]
@@ -446,17 +479,6 @@ fn a_peer_cannot_speak_for_endlessly_many() {
     assert_eq!(taken.load(Ordering::Relaxed), SPEAKS_FOR_MAX as u64);
 }
 
-/// Reads the next answer, which is without bulk; its sequence, or none if there is none yet.
-fn answer_on(stream: &mut TcpStream, patience: Duration) -> Option<u64> {
-    stream.set_read_timeout(Some(patience)).unwrap();
-    let mut answer = vec![0; HEADER_BYTES];
-    stream.read_exact(&mut answer).ok()?;
-    let rest = Message::rest_len(answer.first_chunk().unwrap()).unwrap();
-    answer.resize(HEADER_BYTES + rest, 0);
-    stream.read_exact(&mut answer[HEADER_BYTES..]).unwrap();
-    Some(Message::decode(&answer).unwrap().0.header.seq)
-}
-
 /// What is still read of a connection that its client has left does not turn its answers there.
 #[test]
 fn answers_go_to_the_youngest_connection_that_is_open() {
@@ -465,17 +487,17 @@ fn answers_go_to_the_youngest_connection_that_is_open() {
         let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
         let seq = taken.load(Ordering::Relaxed) + 1;
         stream.write_all(&read(seq, 0).encode()).unwrap();
-        assert_eq!(answer_on(&mut stream, LONG), Some(seq));
+        assert_eq!(message_on(&mut stream, LONG), Some(seq));
         stream
     };
     let (mut old, mut young) = (open(), open());
     old.write_all(&read(3, 0).encode()).unwrap();
-    assert_eq!(answer_on(&mut young, LONG), Some(3));
+    assert_eq!(message_on(&mut young, LONG), Some(3));
     drop(young);
     // It may take a moment until the server has seen the end.
-    let heard = (4..100).find_map(|seq| {
+    let heard = (4..600).find_map(|seq| {
         old.write_all(&read(seq, 0).encode()).unwrap();
-        answer_on(&mut old, Duration::from_millis(200))
+        message_on(&mut old, Duration::from_millis(200))
     });
     assert!(heard.is_some(), "the other is gone");
 }

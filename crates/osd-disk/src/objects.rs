@@ -198,6 +198,7 @@ impl DiskObjects {
         }
         let _above = self.change_above(group);
         if std::fs::remove_dir(group.path(&self.folder)).is_ok() {
+            // Not empty, mostly.
             let _ = std::fs::remove_dir(names::sequence_path(&self.folder, group.seq));
         }
     }

@@ -25,8 +25,12 @@ use sateen_testkit::{can_mount, env_number, seed};
 
 /// Rounds, unless the environment (`ROUNDS`) says otherwise.
 const ROUNDS: u64 = 60;
+/// How often the disk stops at least at each kind of moment, and so many times the rounds are made
+/// for that at most: threads that stand still on a busy machine meet other moments.
+const MET_MIN: u64 = 5;
+const TIMES_MAX: u64 = 5;
 /// Rounds after which a sync that is missing must have been noticed.
-const LIE_ROUNDS: u64 = 60;
+const LIE_ROUNDS: u64 = 300;
 const EPOCH: u64 = 7;
 const KEYS: u64 = 300;
 /// Of these the first have values by which the journal's segments fill up.
@@ -86,12 +90,21 @@ impl History {
 /// What the rounds have met.
 #[derive(Debug, Default)]
 struct Met {
+    rounds: u64,
     transactions: u64,
     checkpoints: u64,
     in_start: u64,
     in_checkpoint: u64,
     in_merge: u64,
     lost: u64,
+}
+
+impl Met {
+    /// Whether the disk has stopped often enough at every kind of moment.
+    fn is_enough(&self) -> bool {
+        let Met { checkpoints, in_start, in_checkpoint, in_merge, lost, .. } = *self;
+        [checkpoints, in_start, in_checkpoint, in_merge, lost].into_iter().all(|n| n >= MET_MIN)
+    }
 }
 
 /// What was promised so far.
@@ -351,7 +364,13 @@ fn rounds(name: &str, rounds: u64, seed: u64, lie: Option<Lie>) -> Result<Met, (
         disk.fs().lie_about(lie);
     }
     let (mut promised, mut met) = (Promised::default(), Met::default());
-    for round in 1..=rounds {
+    // Who asks for few rounds gets these, whatever they meet.
+    let more = if lie.is_none() && rounds >= ROUNDS { TIMES_MAX } else { 1 };
+    for round in 1..=rounds * more {
+        if round > rounds && met.is_enough() {
+            break;
+        }
+        met.rounds += 1;
         let mut random = Random::new(mix(seed ^ mix(round)));
         one_round(&mut disk, &mut promised, &mut random, &mut met).map_err(|wrong| {
             (round, format!("round {round} of SEED={seed}: {wrong}; so far {met:?}"))
@@ -367,11 +386,8 @@ fn what_was_acknowledged_outlives_the_power() {
     }
     let count = env_number("ROUNDS", ROUNDS);
     let met = rounds("cut", count, seed(), None).unwrap_or_else(|(_, wrong)| panic!("{wrong}"));
-    println!("{count} rounds: {met:?}");
-    if count >= ROUNDS {
-        let least = [met.checkpoints, met.in_start, met.in_checkpoint, met.in_merge, met.lost];
-        assert!(least.into_iter().all(|met| met >= 5), "{met:?}");
-    }
+    println!("shown: {met:?}");
+    assert!(count < ROUNDS || met.is_enough(), "{met:?}");
 }
 
 /// The engine's own syncs, each of which is left out in turn: the rounds above notice it.

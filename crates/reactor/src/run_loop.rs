@@ -138,12 +138,8 @@ pub(crate) fn run(work: Work) {
 /// Has a target's work done that waits for a disk: by this thread, if it may, or by another.
 pub(crate) fn run_slow(sleepers: &Arc<Sleepers>, target: Endpoint, work: Work) {
     LOOP.with(|this| {
-        let may = match this.sleeps.get() {
-            Sleeps::Nothing => false,
-            Sleeps::Commits => work.is_commit(),
-            Sleeps::Anything => true,
-        };
-        if !may {
+        // What else sleeps has its place in a line, whoever asks for it.
+        if this.sleeps.get() == Sleeps::Nothing || !work.is_commit() {
             return sleepers.push(target, work);
         }
         let mut slow = this.slow.borrow_mut();

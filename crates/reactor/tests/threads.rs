@@ -186,9 +186,15 @@ fn stress() {
     }
 }
 
-/// Far enough apart that no busy machine makes two of them one.
+/// A machine that stands still makes two of them one, or begins the longest long before the
+/// others: that spoils one attempt; an order that is wrong spoils all.
 #[test]
 fn sleeps_end_in_order_and_can_be_given_up() {
+    assert!((0..20).any(|_| ends_of_sleeps() == [100, 500, 900]), "never in order");
+}
+
+/// Three sleeps, in the order in which they ended.
+fn ends_of_sleeps() -> Vec<u64> {
     let world = world(0, false, StoreLimits::default());
     let ended = Arc::new(sync::Mutex::new(Vec::new()));
     for ms in [900u64, 100, 500] {
@@ -202,9 +208,12 @@ fn sleeps_end_in_order_and_can_be_given_up() {
         }));
     }
     wait_for_tasks(&world.reactor);
-    assert_eq!(*sync::lock(&ended), [100, 500, 900]);
+    let ended = sync::lock(&ended).clone();
+    println!("ended: {ended:?}");
+    assert_eq!(ended.len(), 3);
     assert_eq!(format!("{:?}", world.reactor.timers), "Timers { waiting: 0 }");
     world.reactor.stop();
+    ended
 }
 
 #[test]
@@ -249,8 +258,8 @@ fn what_was_replayed_counts_towards_the_next_checkpoint() {
     }
 }
 
-/// An index whose checkpoints take long.
-struct SlowIndex(ToyIndex);
+/// An index whose checkpoints take so long.
+struct SlowIndex(ToyIndex, Duration);
 
 impl Index for SlowIndex {
     fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, IndexError> {
@@ -260,7 +269,7 @@ impl Index for SlowIndex {
         self.0.scan(p, a, limit)
     }
     fn checkpoint(&self, table: &Memtable, upto: u64) -> Result<(), IndexError> {
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(self.1);
         self.0.checkpoint(table, upto)
     }
     fn checkpointed(&self) -> u64 {
@@ -270,26 +279,36 @@ impl Index for SlowIndex {
 
 /// Changes that outrun the checkpoints are slowed down before the memtable is twice full,
 /// and none is stopped until the checkpoint ends. A machine that stands still for a moment spoils
-/// one attempt; changes that are stopped spoil all.
+/// one attempt; changes that are stopped spoil all. Each attempt gives a busy machine more time
+/// than the one before: its checkpoints take longer, and its memtable holds as much more.
 #[test]
 fn changes_are_slowed_rather_than_stopped() {
-    // The ceiling is 40 ms; the rest is for a busy machine.
-    let good = |(slowest_us, fullest)| fullest < 2500 && (1000..200_000).contains(&slowest_us);
-    assert!((0..10).any(|_| good(outrun_checkpoints())), "never");
+    // The ceiling is 40 ms; the rest is for a busy machine. Who is stopped waits for 300 ms.
+    let good = |scale: u32| {
+        let (slowest_us, fullest) = outrun_checkpoints(scale);
+        let outrun = (1001..2500).contains(&fullest);
+        outrun && (1000..200_000 * u64::from(scale)).contains(&slowest_us)
+    };
+    assert!((1..=10).any(good), "never");
 }
 
 /// The slowest change, in microseconds, and how full the memtable was at most, per mille.
-fn outrun_checkpoints() -> (u64, u64) {
+fn outrun_checkpoints(scale: u32) -> (u64, u64) {
     let reactor = Arc::new(Reactor::default());
     let journal = ToyJournal::default();
     let inner = MemoryIndex::default();
-    let index = SlowIndex(ToyIndex { inner, durable: journal.durable.clone() });
-    let limits =
-        StoreLimits { memtable_bytes_max: 8000, cache_bytes_max: 8000, ..StoreLimits::default() };
+    let index = ToyIndex { inner, durable: journal.durable.clone() };
+    let index = SlowIndex(index, scale * Duration::from_millis(300));
+    let bytes_max = scale as usize * 8000;
+    let limits = StoreLimits {
+        memtable_bytes_max: bytes_max,
+        cache_bytes_max: bytes_max,
+        ..StoreLimits::default()
+    };
     let host = host(&reactor, 0, None, limits, Arc::new(index), (&journal, 0));
     reactor.start().unwrap();
     let (slowest_us, fullest) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let end = Instant::now() + Duration::from_millis(900);
+    let end = Instant::now() + scale * Duration::from_millis(900);
     for thread in 0..CLIENTS {
         let client = Client::new(thread + 2, reactor.router.clone());
         let (host, slowest_us, fullest) = (host.clone(), slowest_us.clone(), fullest.clone());
@@ -319,7 +338,6 @@ fn outrun_checkpoints() -> (u64, u64) {
     let slowest_us = slowest_us.load(Ordering::Relaxed);
     let fullest = fullest.load(Ordering::Relaxed);
     println!("slowest change {slowest_us} us, memtable at most {fullest} per mille full");
-    assert!(fullest > 1000, "the test must outrun the checkpoints");
     host.write_checkpoint().unwrap();
     reactor.stop();
     (slowest_us, fullest)
@@ -402,15 +420,16 @@ fn idle_targets_tick_rarely_and_wake_up() {
     let ticks = || world.hosts[0].inspect(|toy| toy.ticks);
     for seq in 1..=3 {
         std::thread::sleep(Duration::from_millis(100));
-        let (before, begun) = (ticks(), Instant::now());
+        // All that is counted lies between the two looks at the clock, however long they are.
+        let (begun, before) = (Instant::now(), ticks());
         std::thread::sleep(Duration::from_millis(400));
+        while ticks() == before {
+            assert!(begun.elapsed() < PATIENCE, "no more ticks");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let (rare, slept) = (ticks() - before, begun.elapsed());
         let half = slept.as_millis() as u64 / 10;
-        assert!(
-            (1..=half).contains(&rare),
-            "{rare} ticks in {slept:?}, {} at full speed",
-            2 * half
-        );
+        assert!(rare <= half, "{rare} ticks in {slept:?}, {} at full speed", 2 * half);
         let write =
             OstRequest::Write { object: object(1), layout_gen: 0, offset: 0, grant_used: 0 };
         let mut write = client.message(Endpoint::Ost(0), 0, seq, Request::Ost(write));
@@ -418,7 +437,7 @@ fn idle_targets_tick_rarely_and_wake_up() {
         world.hosts[0].deliver(write);
         let begun = Instant::now();
         while world.journals[0].durable.load(Ordering::SeqCst) < seq {
-            assert!(begun.elapsed() < Duration::from_secs(5), "never durable");
+            assert!(begun.elapsed() < PATIENCE, "never durable");
             std::thread::sleep(Duration::from_micros(200));
         }
         println!("durable after {} us", begun.elapsed().as_micros());

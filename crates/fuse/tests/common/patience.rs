@@ -2,7 +2,7 @@
 use std::time::{Duration, Instant};
 
 /// What makes no progress for this long hangs.
-pub(crate) const HANG: Duration = Duration::from_secs(30);
+pub(crate) const HANG: Duration = Duration::from_secs(120);
 /// Between two looks.
 const TURN: Duration = Duration::from_millis(1);
 /// What a turn counts at most: a machine that stood still for seconds hangs nobody.

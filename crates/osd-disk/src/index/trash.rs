@@ -197,7 +197,8 @@ mod tests {
         trash.put(table.try_clone().unwrap());
         let begun = Instant::now();
         while table.metadata().unwrap().len() > 0 {
-            assert!(begun.elapsed() < Duration::from_secs(120), "never freed");
+            // A disk that stands still for a while makes it rest for a multiple of that.
+            assert!(begun.elapsed() < Duration::from_secs(600), "never freed");
             std::thread::sleep(PAUSE);
         }
         // As long as this it takes days, unless somebody needs it.

@@ -269,6 +269,7 @@ fn what_the_disk_refuses_behind_a_close_is_not_vouched_for() {
     disk.breaks_below(&names::path(&store.folder, one));
     store.write(one, 0, &[2; 4096]).unwrap();
     assert_eq!(read(&store, two, 0, 1), [1], "which takes the only file that may be open");
+    // It fails, or whoever was told of the broken block before has had the error.
     let _ = syncfs(File::open(&disk.ext4.0).unwrap());
     disk.is_mended();
     if let Err(error) = std::fs::write("/proc/sys/vm/drop_caches", "2") {

@@ -148,7 +148,7 @@ fn who_reads_does_not_wait_for_what_others_have_written() {
             }
             done.send(()).unwrap();
         });
-        let read = read.recv_timeout(std::time::Duration::from_secs(60));
+        let read = read.recv_timeout(std::time::Duration::from_secs(120));
         drop(held);
         read
     });
