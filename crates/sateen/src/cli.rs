@@ -176,7 +176,7 @@ pub(crate) struct MountArgs {
     /// Options with commas between: ro, rw, sync, dirsync, and atime, diratime, relatime, dev,
     /// suid, exec with or without `no`, strictatime; direct_io: programs' reads and writes go
     /// past the kernel's page cache; retry=MINUTES: for how long servers that do not answer are
-    /// tried (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use.
+    /// tried, which in the field is a number of tries (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// As `-o ro`.
@@ -286,6 +286,13 @@ pub(crate) struct FillArgs {
     /// Object targets.
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub osts: u32,
+    /// Look up first what the run before has left, whose --files this was; --threads and --rate
+    /// were the same.
+    #[arg(long, value_name = "N")]
+    pub left: Option<u64>,
+    /// The --mixed of that run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub left_mixed: u64,
     #[command(flatten)]
     pub limits: FillLimits,
 }
@@ -293,7 +300,7 @@ pub(crate) struct FillArgs {
 /// What makes `fill` fail.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct FillLimits {
-    /// Fail if an operation takes longer, in a second in which there was a processor to run on.
+    /// Fail if an operation takes longer.
     #[arg(long, value_name = "MS")]
     pub max_ms: Option<f64>,
     /// Fail if the average create of the last quarter of the files takes longer than so many of

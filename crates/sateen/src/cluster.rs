@@ -5,13 +5,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use sateen_types::units::format_size;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::control::{self, Answer};
 use crate::mount_helper::Source;
 use crate::mounts::{self, Ours};
 use crate::node::mgc::Stop;
 use crate::node::{self, Node, Seen};
 use crate::refusal::{Outcome, Refusal};
+use crate::run_dir;
 
 /// Exit code if not all that should run does.
 const NOT_ALL: u8 = 3;
@@ -22,12 +24,14 @@ struct Cluster {
     fsname: String,
     /// NIDs of the MGS.
     mgs: Vec<String>,
+    /// "up" or "down".
+    mgs_state: String,
     targets: Vec<Row>,
 }
 
 /// One target.
-#[derive(Debug, Serialize)]
-struct Row {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Row {
     name: String,
     /// "up", "down", "failed", "foreign" or "inactive".
     state: String,
@@ -42,14 +46,25 @@ struct Row {
 /// Runs the command: `what` is a mount, or NID:/FSNAME.
 pub(crate) fn run(what: &str, json: bool) -> Outcome<ExitCode> {
     let source = source(what)?;
-    let node =
-        Node::remote(&source.mgs, &source.fsname, node::Source::default(), &Stop::default())?;
-    let seen = node.look();
-    node.close()?;
+    let node = Node::remote(&source.mgs, &source.fsname, node::Source::default(), &Stop::default());
+    let (mgs_state, targets) = match node {
+        Ok(node) => {
+            let seen = node.look();
+            node.close()?;
+            ("up", seen.iter().map(row).collect())
+        }
+        // It may be missed only here: who has it mounted knows where everybody is.
+        Err(refusal) if refusal.may_pass => match known_by_mount(&source) {
+            Some(rows) => ("down", rows),
+            None => return Err(refusal),
+        },
+        Err(refusal) => return Err(refusal),
+    };
     let cluster = Cluster {
         fsname: source.fsname,
         mgs: source.mgs.iter().map(ToString::to_string).collect(),
-        targets: seen.iter().map(row).collect(),
+        mgs_state: mgs_state.to_owned(),
+        targets,
     };
     if json {
         let text = serde_json::to_string_pretty(&cluster)
@@ -59,8 +74,24 @@ pub(crate) fn run(what: &str, json: bool) -> Outcome<ExitCode> {
         print!("{}", cluster.text());
     }
     let well = |row: &Row| row.state == "up" || row.state == "inactive";
-    let all = cluster.targets.iter().all(well);
+    let all = cluster.mgs_state == "up" && cluster.targets.iter().all(well);
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(NOT_ALL) })
+}
+
+/// What a mount of it on this host knows.
+fn known_by_mount(source: &Source) -> Option<Vec<Row>> {
+    let is_of_it = |mount: &Ours| {
+        Source::parse(&mount.source)
+            .is_ok_and(|other| other.mgs == source.mgs && other.fsname == source.fsname)
+    };
+    let mounts = mounts::ours().unwrap_or_default().into_iter().filter(is_of_it);
+    mounts.into_iter().find_map(|mount| {
+        let data = run_dir::of_mount(&mount.point).ok()?;
+        match control::ask(&data, control::Command::Look) {
+            Ok(Answer::Targets(rows)) => Some(rows),
+            _ => None,
+        }
+    })
 }
 
 fn source(what: &str) -> Outcome<Source> {
@@ -88,7 +119,8 @@ fn mount(path: &Path) -> io::Result<Option<Ours>> {
     named.map_or_else(|| mounts::ours_of(path), |mount| Ok(Some(mount)))
 }
 
-fn row(seen: &Seen) -> Row {
+/// As it is shown.
+pub(crate) fn row(seen: &Seen) -> Row {
     let space = seen.space.unwrap_or_default();
     Row {
         name: seen.info.target.to_string(),
@@ -104,11 +136,16 @@ fn row(seen: &Seen) -> Row {
 
 impl Cluster {
     fn text(&self) -> String {
-        let mut out =
-            format!("{:<10} {}\n{:<10} {}\n\n", "fsname", self.fsname, "MGS", self.mgs.join(":"));
+        let mut out = format!("{:<10} {}\n\n", "fsname", self.fsname);
         out.push_str(&format!(
             "{:<10} {:<8} {:>9} {:>9} {:>9}  {}\n",
             "target", "state", "size", "used", "avail", "NIDs"
+        ));
+        // Its space is nobody's concern.
+        let (nids, none) = (self.mgs.join(":"), "-");
+        out.push_str(&format!(
+            "{:<10} {:<8} {none:>9} {none:>9} {none:>9}  {nids}\n",
+            "MGS", self.mgs_state
         ));
         for row in &self.targets {
             out.push_str(&format!(

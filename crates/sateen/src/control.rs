@@ -14,6 +14,7 @@ use rustix::fs::Mode;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::Row;
 use crate::data_dir::DataDir;
 use crate::params::{Device, Shown, WasSet};
 use crate::report::Report;
@@ -38,6 +39,8 @@ const BACKLOG: i32 = 128;
 pub(crate) enum Command {
     /// How are you.
     Status,
+    /// What do you know of all targets of the file system, you who have it mounted.
+    Look,
     /// Unmount, make everything durable, end.
     Down {
         /// Even if programs use a mount.
@@ -51,6 +54,9 @@ pub(crate) enum Command {
     Params {
         /// The pattern; without one all names, and no values.
         pattern: Option<String>,
+        /// Also those below what fits.
+        #[serde(default)]
+        below: bool,
     },
     /// Set those that fit.
     SetParam {
@@ -74,6 +80,8 @@ pub(crate) enum Command {
 pub(crate) enum Answer {
     /// To `Status`.
     Status(Report),
+    /// To `Look`.
+    Targets(Vec<Row>),
     /// To `Devices`.
     Devices(Vec<Device>),
     /// To `Nids`.
@@ -200,17 +208,24 @@ mod tests {
         assert!(ask(&data, Command::Status).is_err());
         let listener = listen(&data).unwrap();
         let server = std::thread::spawn(move || {
-            for _ in 0..2 {
+            let mut served = 0;
+            while served < 2 {
                 let (stream, _) = listener.accept().unwrap();
-                let _ = serve_one(stream, |command| match command {
+                let done = serve_one(stream, |command| match command {
                     Command::Down { force: true } => Answer::Down,
                     _ => Answer::Busy { mount: "/m".into(), unmounted: vec!["/n".into()] },
                 });
+                served += u32::from(done.is_ok());
             }
         });
-        assert_eq!(ask(&data, Command::Down { force: true }).unwrap(), Answer::Down);
+        // Whoever connects and then stands still for long is not waited for: it asks once more.
+        let ask = |force| {
+            let down = || Command::Down { force };
+            ask(&data, down()).or_else(|_| ask(&data, down())).unwrap()
+        };
+        assert_eq!(ask(true), Answer::Down);
         let busy = Answer::Busy { mount: "/m".into(), unmounted: vec!["/n".into()] };
-        assert_eq!(ask(&data, Command::Down { force: false }).unwrap(), busy);
+        assert_eq!(ask(false), busy);
         server.join().unwrap();
         remove(&data);
         assert!(!data.join(NAME).exists());

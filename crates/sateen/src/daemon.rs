@@ -17,12 +17,13 @@ use sateen_types::{Name, Nid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::cluster;
 use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
 use crate::guard::Guard;
 use crate::node::mgc::Stop;
 use crate::node::{How, Keeper, Mounted, Node};
-use crate::params::{Param, Shown, fits};
+use crate::params::{Param, Shown, fits, reaches};
 use crate::refusal::{Outcome, Refusal};
 use crate::report::{MountReport, Report};
 use crate::state::{self, Ended, State};
@@ -461,17 +462,21 @@ fn for_lctl(shared: &Shared, command: Command) -> Answer {
         Command::Devices => Answer::Devices(devices.list()),
         Command::Nids => Answer::Nids(node.nids().iter().map(Nid::to_string).collect()),
         Command::SetParam { pattern, value } => Answer::Set(devices.set(&pattern, &value)),
-        Command::Params { pattern } => {
+        Command::Params { pattern, below } => {
             let mut all = devices.params();
-            all.retain(|param| pattern.as_deref().is_none_or(|pattern| fits(pattern, &param.name)));
+            let is_meant = if below { reaches } else { fits };
+            all.retain(|param| pattern.as_deref().is_none_or(|p| is_meant(p, &param.name)));
             let shown = |param: Param<'_>| Shown {
                 value: pattern.is_some().then(|| param.value()),
                 writable: param.writable(),
+                is_link: param.is_link,
                 name: param.name,
             };
             Answer::Params(all.into_iter().map(shown).collect())
         }
-        Command::Status | Command::Down { .. } | Command::KeepParam { .. } => ending(),
+        Command::Status | Command::Look | Command::Down { .. } | Command::KeepParam { .. } => {
+            ending()
+        }
     }
 }
 
@@ -489,6 +494,20 @@ fn keep(keeper: &Keeper, pattern: &str, value: Option<&str>) -> Answer {
     }
 }
 
+/// Answers who asks for the whole file system.
+fn look(shared: &Shared) -> Answer {
+    let client = lock(&shared.mounts).first().map(|mount| mount.mounted.client().clone());
+    let looker = client.and_then(|client| Some(lock(&shared.node).as_ref()?.looker(client)));
+    // Not under the lock: targets may take their time, and the node shall be able to end.
+    match looker {
+        Some(looker) => Answer::Targets(looker.look().iter().map(cluster::row).collect()),
+        None => Answer::Failed {
+            what: "it has nothing mounted".to_owned(),
+            hint: "name a mount, or the MGS and the file system".to_owned(),
+        },
+    }
+}
+
 /// Answers a command. `writing` is to be dropped when the answer has been written.
 fn answer(
     shared: &Shared,
@@ -498,6 +517,7 @@ fn answer(
 ) -> Answer {
     match command {
         Command::Status => Answer::Status(shared.report()),
+        Command::Look => look(shared),
         Command::Devices
         | Command::Nids
         | Command::Params { .. }

@@ -29,6 +29,13 @@ const OURS: &str = "sateen data folder\n";
 const LOCK_BYTES_MAX: u64 = 4096;
 /// What stands behind the pid of a process that only checks.
 const CHECKS: &str = "fsck";
+/// For so long somebody may look who has the lock, and share it meanwhile: an instant, unless
+/// others keep him from the processor.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+/// For so long a lock that is not shared may be that of somebody who removes what is old.
+const REMOVAL_MAX: Duration = Duration::from_millis(50);
+/// How long to wait before trying to lock again.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// A data folder, by its absolute path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -246,18 +253,30 @@ pub(crate) fn make_durably(path: &Path) -> io::Result<()> {
     sync_dir(parent)
 }
 
+/// Locks a file for this process alone; false if another has it.
 fn try_lock(file: &File) -> io::Result<bool> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            // Somebody may be looking (a shared lock, for an instant).
-            std::thread::sleep(Duration::from_millis(50));
-            match flock(file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => Ok(true),
-                Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
-                Err(error) => Err(error.into()),
-            }
+    let begun = Instant::now();
+    loop {
+        if take(file, FlockOperation::NonBlockingLockExclusive)? {
+            return Ok(true);
         }
+        // Those who only look share it.
+        let is_shared = take(file, FlockOperation::NonBlockingLockShared)?;
+        if is_shared {
+            flock(file, FlockOperation::Unlock)?;
+        }
+        if begun.elapsed() >= if is_shared { LOOK_MAX } else { REMOVAL_MAX } {
+            return Ok(false);
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+}
+
+/// Whether a lock was there to be had at once.
+fn take(file: &File, lock: FlockOperation) -> io::Result<bool> {
+    match flock(file, lock) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
@@ -378,6 +397,23 @@ mod tests {
         let file = File::open(data.join("lock")).unwrap();
         flock(&file, FlockOperation::NonBlockingLockShared).unwrap();
         assert!(!data.is_locked_by(me), "a shared one is that of somebody who looks");
+    }
+
+    #[test]
+    fn a_long_look_keeps_nobody_from_starting() {
+        let scratch = Scratch::new("look");
+        let data = DataDir::at(scratch.path()).unwrap();
+        drop(data.open().unwrap());
+        let look = File::open(data.join("lock")).unwrap();
+        flock(&look, FlockOperation::NonBlockingLockShared).unwrap();
+        let looking = std::thread::spawn(move || {
+            std::thread::sleep(4 * REMOVAL_MAX);
+            drop(look);
+        });
+        let lock = data.open().unwrap();
+        looking.join().unwrap();
+        assert_eq!(data.user().unwrap(), User::Process(Some(std::process::id())));
+        drop(lock);
     }
 
     #[test]

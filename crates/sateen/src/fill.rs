@@ -8,12 +8,15 @@
 //! is checked. It ends without closing anything, so that the next start is one after a crash.
 //!
 //! A probe sleeps for a millisecond again and again: a second in which it overslept by more
-//! than [`QUIET_NS`] is one in which this process had to wait for a processor, and says little
-//! about the file system. Another one reads and writes the disk itself ([`disk`]), and counts
-//! for nothing. What the longest operations waited for is printed at the end ([`stalls`]). `scripts/fill.sh` runs it within a limit of memory, and with limits
-//! ([`limits`]) that make it fail.
+//! than [`QUIET_NS`] is one in which this process had to wait for a processor. Another one reads
+//! and writes the disk itself ([`disk`]). Both explain, and excuse nothing. What the longest
+//! operations waited for is printed at the end ([`stalls`]). `scripts/fill.sh` runs it within a
+//! limit of memory, with limits ([`limits`]) that make it fail, and once more to see whether the
+//! files are there ([`left`]).
 
+mod course;
 mod disk;
+mod left;
 mod limits;
 mod stalls;
 
@@ -33,6 +36,7 @@ use crate::data_dir::DataDir;
 use crate::node::{Native, Node};
 use crate::refusal::{Outcome, Refusal};
 use crate::targets;
+use course::{Course, Step};
 use disk::DiskProbe;
 use limits::Found;
 use stalls::Watched;
@@ -99,15 +103,13 @@ impl Counts {
     }
 }
 
-/// One thread's files: numbers of names, and which of them were removed again.
+/// One thread and its folders.
 struct Worker {
     client: Native,
     counts: Arc<Counts>,
     number: u64,
     folders: Vec<Fid>,
-    next: u64,
-    removed: Vec<u64>,
-    random: u64,
+    course: Course,
     watched: Option<Arc<Watched>>,
 }
 
@@ -128,9 +130,13 @@ pub(crate) fn run(args: &FillArgs) -> Outcome<ExitCode> {
     let first = workers.first_mut().map(|worker| worker.client_root());
     let start = begun.elapsed();
     println!("started in {:.2} s; the root answers {first:?}", start.as_secs_f64());
+    let pause = Duration::from_secs(u64::from(args.threads)) / args.rate.max(1);
+    let mut broken = Vec::new();
+    if let Some((files, first)) = args.left.zip(workers.first()) {
+        broken.extend(look(&first.client, args, files, pause));
+    }
     let found = std::thread::scope(|scope| {
         let share = args.files / u64::from(args.threads).max(1);
-        let pause = Duration::from_secs(u64::from(args.threads)) / args.rate.max(1);
         let mixed = Duration::from_secs(args.mixed);
         let threads: Vec<_> = workers
             .into_iter()
@@ -155,7 +161,7 @@ pub(crate) fn run(args: &FillArgs) -> Outcome<ExitCode> {
         reporter.join().map_err(|_| Refusal::new("a thread panicked", "see above"))
     })?;
     drop(lock);
-    let broken = Found { start, quarters: counts.quarters(), ..found }.broken(&args.limits);
+    broken.extend(Found { start, quarters: counts.quarters(), ..found }.broken(&args.limits));
     for limit in &broken {
         println!("FAILED: {limit}");
     }
@@ -163,11 +169,47 @@ pub(crate) fn run(args: &FillArgs) -> Outcome<ExitCode> {
     std::process::exit(i32::from(!broken.is_empty()))
 }
 
+/// Says whether what an earlier run has left is there; what is wrong.
+fn look(client: &Native, args: &FillArgs, files: u64, pause: Duration) -> Option<String> {
+    let share = files / u64::from(args.threads).max(1);
+    let turns = Duration::from_secs(args.left_mixed).as_nanos().div_ceil(pause.as_nanos().max(1));
+    let begun = Instant::now();
+    let sample = match left::look(client, share, u32::try_from(turns).unwrap_or(u32::MAX)) {
+        Ok(sample) => sample,
+        Err(errno) => return Some(format!("the files of before cannot be looked up: {errno}")),
+    };
+    let left::Sample { there, gone, wrong } = sample;
+    println!(
+        "of the files of before, {there} are there and {gone} are gone as they must be, {wrong} are \
+         not; looked up in {:.2} s",
+        begun.elapsed().as_secs_f64()
+    );
+    match (there, wrong) {
+        (1.., 0) => None,
+        (_, 0) => Some("none of the files of before was looked up".to_owned()),
+        _ => Some(format!("{wrong} of the files of before are not as they were left")),
+    }
+}
+
+/// The name of the file of this number.
+fn file_name(file: u64) -> Vec<u8> {
+    format!("file.{file:08}").into_bytes()
+}
+
+/// Whether there is a file of this name; it is forgotten at once, as each is.
+async fn is_there(client: &Arc<Client>, folder: Fid, name: &[u8]) -> Result<bool> {
+    let entry = client.lookup(folder, name).await?;
+    if let Some(known) = entry.inode {
+        client.introduce(known.attr.fid);
+        client.forget(known.attr.fid, 1);
+    }
+    Ok(entry.inode.is_some())
+}
+
 impl Worker {
     fn new(client: Native, counts: Arc<Counts>, number: u64) -> Worker {
-        let random = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let (folders, removed) = (Vec::new(), Vec::new());
-        Worker { client, counts, number, folders, next: 0, removed, random, watched: None }
+        let course = Course::new(number);
+        Worker { client, counts, number, folders: Vec::new(), course, watched: None }
     }
 
     fn client_root(&mut self) -> Result<Fid> {
@@ -178,16 +220,11 @@ impl Worker {
         let watched = Arc::new(Watched::this_thread());
         self.counts.watched().push(watched.clone());
         self.watched = Some(watched);
-        let mut live = 0;
-        while live < share {
-            match self.draw(20) {
-                0 if live > 0 => self.stat()?,
-                1 if live > 0 => live -= u64::from(self.unlink()?),
-                _ => {
-                    let took = self.create()?;
-                    self.counts.filled(live, share, took);
-                    live += 1;
-                }
+        while self.course.live() < share {
+            let live = self.course.live();
+            let step = self.course.filling();
+            if let Some(took) = self.perform(step)? {
+                self.counts.filled(live, share, took);
             }
         }
         let begun = Instant::now();
@@ -199,13 +236,21 @@ impl Worker {
             if let Some(left) = due.checked_sub(begun.elapsed()) {
                 std::thread::sleep(left);
             }
-            match turn % 3 {
-                0 => drop(self.create()?),
-                1 => self.stat()?,
-                _ => drop(self.unlink()?),
-            }
+            let step = self.course.mixed(turn);
+            self.perform(step)?;
         }
         Ok(())
+    }
+
+    /// Takes a step; how long it took, if it made a file.
+    fn perform(&mut self, step: Step) -> Result<Option<Duration>> {
+        match step {
+            Step::Create(file) => return self.create(file).map(Some),
+            Step::Stat(file, is_there) => self.stat(file, is_there)?,
+            Step::Unlink(file) => self.unlink(file)?,
+            Step::Nothing => {}
+        }
+        Ok(None)
     }
 
     /// Runs verbs of the client as an operation that counts; their answer, and how long it took.
@@ -225,27 +270,13 @@ impl Worker {
         Ok((result, took))
     }
 
-    fn draw(&mut self, below: u64) -> u64 {
-        // xorshift64: any will do that repeats itself from run to run.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % below.max(1)
-    }
-
-    fn is_removed(&self, file: u64) -> bool {
-        let word = self.removed.get((file / 64) as usize).copied().unwrap_or_default();
-        word >> (file % 64) & 1 == 1
-    }
-
     fn place(&self, file: u64) -> Result<(Fid, Vec<u8>)> {
         let folder = self.folders.get((file / FILES_PER_FOLDER) as usize).copied();
-        Ok((folder.ok_or(Errno::EIO)?, format!("file.{file:08}").into_bytes()))
+        Ok((folder.ok_or(Errno::EIO)?, file_name(file)))
     }
 
-    /// Makes the next file; how long that took.
-    fn create(&mut self) -> Result<Duration> {
-        let file = self.next;
+    /// Makes a file, and a folder if it is the first of one; how long the file took.
+    fn create(&mut self, file: u64) -> Result<Duration> {
         if file.is_multiple_of(FILES_PER_FOLDER) {
             let random = sateen_reactor::random();
             let name = format!("t{}.{}.{random:x}", self.number, self.folders.len());
@@ -266,43 +297,21 @@ impl Worker {
             Ok(())
         })?;
         self.counts.live.fetch_add(1, Ordering::Relaxed);
-        self.next += 1;
         Ok(took)
     }
 
-    /// A random file, which may have been removed.
-    fn stat(&mut self) -> Result<()> {
-        let file = self.draw(self.next);
-        let expected = !self.is_removed(file);
+    fn stat(&self, file: u64, expected: bool) -> Result<()> {
         let (folder, name) = self.place(file)?;
-        let (found, _) = self.timed(STAT, move |client| async move {
-            let entry = client.lookup(folder, &name).await?;
-            if let Some(known) = entry.inode {
-                client.introduce(known.attr.fid);
-                client.forget(known.attr.fid, 1);
-            }
-            Ok(entry.inode.is_some())
-        })?;
+        let (found, _) =
+            self.timed(STAT, move |client| async move { is_there(&client, folder, &name).await })?;
         if found == expected { Ok(()) } else { Err(Errno::EIO) }
     }
 
-    /// Removes a random file; false if it was removed before.
-    fn unlink(&mut self) -> Result<bool> {
-        let file = self.draw(self.next);
-        if self.is_removed(file) {
-            return Ok(false);
-        }
+    fn unlink(&self, file: u64) -> Result<()> {
         let (folder, name) = self.place(file)?;
         self.timed(UNLINK, move |client| async move { client.unlink(folder, &name, false).await })?;
         self.counts.live.fetch_sub(1, Ordering::Relaxed);
-        let word = (file / 64) as usize;
-        if self.removed.len() <= word {
-            self.removed.resize(word + 1, 0);
-        }
-        if let Some(word) = self.removed.get_mut(word) {
-            *word |= 1 << (file % 64);
-        }
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -383,8 +392,8 @@ fn report(counts: &Counts, every: u64) -> Found {
     for watched in counts.watched().iter() {
         watched.print(&KINDS);
     }
-    let longest_ns = longest_quiet.into_iter().max().unwrap_or_default();
-    Found { seconds, quiet, longest_ns, ..Found::default() }
+    let longest_ns = longest.into_iter().max().unwrap_or_default();
+    Found { longest_ns, ..Found::default() }
 }
 
 fn raise(longest: &mut [u64; 3], kind: usize, ns: u64) {

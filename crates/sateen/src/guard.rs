@@ -78,6 +78,7 @@ impl Guard {
             // It may have ended by itself, which is as good.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
+        // Only a child that somebody else has waited for fails here.
         let _ = self.child.wait();
     }
 }

@@ -4,6 +4,8 @@
 //!
 //! Messages begin with `error: COMMAND:`, as in the field.
 
+mod settings;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
@@ -59,6 +61,9 @@ enum What {
 
 #[derive(Debug, Args)]
 struct DlArgs {
+    /// Of connections to targets also the NID at which the target is reached.
+    #[arg(short = 't', long = "target")]
+    target: bool,
     /// As JSON, for programs.
     #[arg(long)]
     json: bool,
@@ -86,9 +91,16 @@ struct GetArgs {
     /// Names without values.
     #[arg(short = 'N', long = "only-name", conflicts_with = "no_name")]
     only_name: bool,
-    /// With -N, a = behind those that can be set.
+    /// With -N, as by list_param: a = behind those that can be set, a / behind those that have
+    /// others below them, an @ behind other names of something.
     #[arg(short = 'F', long = "classify", requires = "only_name")]
     classify: bool,
+    /// The name before each line of a value.
+    #[arg(short = 'H', long = "header", conflicts_with_all = ["no_name", "only_name"])]
+    header: bool,
+    /// Also what is below.
+    #[arg(short = 'R', long = "recursive")]
+    recursive: bool,
     /// As JSON, for programs.
     #[arg(long)]
     json: bool,
@@ -97,7 +109,7 @@ struct GetArgs {
     patterns: Vec<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct SetArgs {
     /// Show values without names.
     #[arg(short = 'n', long = "no-name")]
@@ -108,22 +120,31 @@ struct SetArgs {
     /// With -P: have the MGS keep it no more; what it was set to stays until the restart.
     #[arg(short = 'd', long = "delete", requires = "permanent")]
     delete: bool,
+    /// The arguments are files with a PARAM=VALUE in each line, or with what the MGS keeps, as
+    /// mgs.MGS.live.FSNAME shows it; they are set for good, as with -P.
+    #[arg(short = 'F', long = "file", conflicts_with = "delete")]
+    file: bool,
     /// What was set, as JSON, for programs.
     #[arg(long)]
     json: bool,
-    /// Names, with * for anything between two dots, and their values; with -d only names.
+    /// Names, with * for anything between two dots, and their values; with -d only names, with
+    /// -F files.
     #[arg(required = true, value_name = "PARAM=VALUE")]
     settings: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// A = behind those that can be set, a / behind those that have others below them.
+    /// A = behind those that can be set, a / behind those that have others below them, an @
+    /// behind other names of something.
     #[arg(short = 'F', long = "classify")]
     classify: bool,
     /// Also what is below.
     #[arg(short = 'R', long = "recursive")]
     recursive: bool,
+    /// Nothing below other names of something: each parameter once.
+    #[arg(short = 'L', long = "no-links")]
+    no_links: bool,
     /// As JSON, for programs.
     #[arg(long)]
     json: bool,
@@ -221,14 +242,23 @@ fn dl(lctl: &Lctl, args: &DlArgs) -> Vec<Failure> {
             devices.extend(more);
         }
     }
+    if !args.target {
+        devices.iter_mut().for_each(|device| device.nid = None);
+    }
     if args.json {
         println!("{:#}", serde_json::to_value(&devices).unwrap_or_default());
         return failures;
     }
-    for (index, Device { status, kind, name, uuid, refcount }) in devices.iter().enumerate() {
-        println!("{index:3} {status} {kind} {name} {uuid} {refcount}");
+    for (index, device) in devices.iter().enumerate() {
+        println!("{}", device_line(index, device));
     }
     failures
+}
+
+fn device_line(index: usize, device: &Device) -> String {
+    let Device { status, kind, name, uuid, refcount, nid } = device;
+    let nid = nid.as_ref().map_or_else(String::new, |nid| format!(" {nid}"));
+    format!("{index:3} {status} {kind} {name} {uuid} {refcount}{nid}")
 }
 
 fn list_nids(lctl: &Lctl, args: &NidsArgs) -> Vec<Failure> {
@@ -282,30 +312,29 @@ fn none_fits(pattern: &str) -> Failure {
 }
 
 fn get_param(lctl: &Lctl, args: &GetArgs) -> Vec<Failure> {
+    if args.only_name && !args.json {
+        let GetArgs { classify, recursive, .. } = *args;
+        return list(lctl, &args.patterns, Listing { classify, recursive, no_links: false }, false);
+    }
     let mut failures = Vec::new();
     let mut json = Vec::new();
     for pattern in &args.patterns {
-        let mut asked = ask(lctl, &Command::Params { pattern: Some(pattern.clone()) });
+        let command = Command::Params { pattern: Some(pattern.clone()), below: args.recursive };
+        let mut asked = ask(lctl, &command);
         let all = params(&mut asked);
         let nobody = !asked.failures.is_empty();
         failures.append(&mut asked.failures);
         if all.is_empty() && !nobody {
             failures.push(none_fits(pattern));
         }
-        for Shown { name, value, writable } in all {
+        for Shown { name, value, writable, .. } in all {
             let (name, value) = (dotted(&name), value.unwrap_or_default());
             if args.json {
                 json.push(
                     serde_json::json!({ "name": name, "value": value, "writable": writable }),
                 );
-            } else if args.only_name {
-                println!("{name}{}", if args.classify && writable { "=" } else { "" });
-            } else if args.no_name {
-                println!("{}", value.trim_end());
-            } else if value.contains('\n') {
-                println!("{name}=\n{}", value.trim_end());
             } else {
-                println!("{name}={value}");
+                print!("{}", value_text(&name, &value, args));
             }
         }
     }
@@ -315,41 +344,75 @@ fn get_param(lctl: &Lctl, args: &GetArgs) -> Vec<Failure> {
     failures
 }
 
+/// A value with its name, as whole lines.
+fn value_text(name: &str, value: &str, args: &GetArgs) -> String {
+    let lines = value.trim_end();
+    if args.no_name {
+        return format!("{lines}\n");
+    }
+    if args.header {
+        return lines.split('\n').map(|line| format!("{name}={line}\n")).collect();
+    }
+    match value.contains('\n') {
+        true => format!("{name}=\n{lines}\n"),
+        false => format!("{name}={value}\n"),
+    }
+}
+
 fn list_param(lctl: &Lctl, args: &ListArgs) -> Vec<Failure> {
-    let mut asked = ask(lctl, &Command::Params { pattern: None });
+    let ListArgs { classify, recursive, no_links, .. } = *args;
+    list(lctl, &args.patterns, Listing { classify, recursive, no_links }, args.json)
+}
+
+/// How names are listed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Listing {
+    classify: bool,
+    recursive: bool,
+    no_links: bool,
+}
+
+fn list(lctl: &Lctl, patterns: &[String], how: Listing, as_json: bool) -> Vec<Failure> {
+    let mut asked = ask(lctl, &Command::Params { pattern: None, below: false });
     let all = params(&mut asked);
     let (mut failures, mut json) = (asked.failures, Vec::new());
-    for pattern in &args.patterns {
-        let found = listed(pattern, &all, args);
+    for pattern in patterns {
+        let found = listed(pattern, &all, how);
         if found.is_empty() && failures.is_empty() {
             failures.push(none_fits(pattern));
         }
-        if args.json {
+        if as_json {
             json.extend(found);
         } else {
             found.iter().for_each(|name| println!("{name}"));
         }
     }
-    if args.json {
+    if as_json {
         println!("{:#}", serde_json::json!(json));
     }
     failures
 }
 
+/// How many parts of a name are another name of something.
+const LINK_PARTS: usize = 2;
+
 /// The names that fit, and those of whatever has names below it.
-fn listed(pattern: &str, all: &[Shown], args: &ListArgs) -> BTreeSet<String> {
+fn listed(pattern: &str, all: &[Shown], how: Listing) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for Shown { name, writable, .. } in all {
+    for Shown { name, writable, is_link, .. } in all {
         let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
+        let parts_max = if *is_link && how.no_links { LINK_PARTS } else { usize::MAX };
         let mut above = false;
-        for end in ends {
+        for (end, parts) in ends.zip(1..).take(parts_max) {
             let part = name.get(..end).unwrap_or(name);
             let fitting = fits(pattern, part);
-            if fitting || above && args.recursive {
-                let mark = match (args.classify, end < name.len(), writable) {
-                    (true, true, _) => "/",
-                    (true, false, true) => "=",
-                    _ => "",
+            if fitting || above && how.recursive {
+                let mark = match (end < name.len(), writable) {
+                    _ if !how.classify => "",
+                    (true, _) if *is_link && parts == LINK_PARTS => "@",
+                    (true, _) => "/",
+                    (false, true) => "=",
+                    (false, false) => "",
                 };
                 found.insert(format!("{}{mark}", dotted(part)));
             }
@@ -360,6 +423,15 @@ fn listed(pattern: &str, all: &[Shown], args: &ListArgs) -> BTreeSet<String> {
 }
 
 fn set_param(lctl: &Lctl, args: &SetArgs) -> Vec<Failure> {
+    if args.file {
+        return match settings::of_files(&args.settings) {
+            Ok(settings) => {
+                let args = SetArgs { settings, file: false, permanent: true, ..args.clone() };
+                set_param(lctl, &args)
+            }
+            Err(failure) => vec![failure],
+        };
+    }
     let (mut failures, mut json) = (Vec::new(), Vec::new());
     for setting in &args.settings {
         let (pattern, value) = match setting.split_once('=') {
@@ -490,23 +562,31 @@ mod tests {
 
     #[test]
     fn lists_show_what_has_names_below_it() {
-        let shown = |name: &str, writable| Shown { name: name.to_owned(), value: None, writable };
+        let shown = |name: &str, writable| Shown {
+            name: name.to_owned(),
+            value: None,
+            writable,
+            is_link: name.contains("-MDT"),
+        };
         let all = [
+            shown("osc/fs-OST0000-osc-MDT0000/active", true),
             shown("osc/fs-OST0000/active", true),
             shown("osc/fs-OST0000/stats", true),
             shown("osc/fs-OST0000/import", false),
             shown("version", false),
         ];
         let list = |pattern: &str, classify, recursive| -> Vec<String> {
-            let args = ListArgs { classify, recursive, patterns: Vec::new(), json: false };
-            listed(pattern, &all, &args).into_iter().collect()
+            let how = Listing { classify, recursive, no_links: false };
+            listed(pattern, &all, how).into_iter().collect()
         };
-        assert_eq!(list("osc.*", false, false), ["osc.fs-OST0000"]);
+        assert_eq!(list("osc.*", false, false), ["osc.fs-OST0000", "osc.fs-OST0000-osc-MDT0000"]);
         assert_eq!(list("*", true, false), ["osc/", "version"]);
         let below = list("osc.*", true, true);
         assert_eq!(
             below,
             [
+                "osc.fs-OST0000-osc-MDT0000.active=",
+                "osc.fs-OST0000-osc-MDT0000@",
                 "osc.fs-OST0000.active=",
                 "osc.fs-OST0000.import",
                 "osc.fs-OST0000.stats=",
@@ -514,5 +594,49 @@ mod tests {
             ]
         );
         assert!(list("osd.*", false, true).is_empty());
+        let how = Listing { recursive: true, no_links: true, ..Listing::default() };
+        let once: Vec<String> = listed("osc.*-MDT*", &all, how).into_iter().collect();
+        assert_eq!(once, ["osc.fs-OST0000-osc-MDT0000"], "not what lies below");
+        assert_eq!(listed("osc.fs-OST0000", &all, how).len(), 4);
+    }
+
+    #[test]
+    fn values_have_their_names_where_they_are_wanted() {
+        let text = |options: &str, value: &str| {
+            let line = format!("lctl get_param {options} x");
+            match Lctl::try_parse_from(line.split_whitespace()).unwrap().command {
+                What::GetParam(args) => value_text("a.b", value, &args),
+                other => panic!("{other:?}"),
+            }
+        };
+        for (options, value, shown) in [
+            ("", "7", "a.b=7\n"),
+            ("", "one\ntwo\n", "a.b=\none\ntwo\n"),
+            ("-n", "one\ntwo\n", "one\ntwo\n"),
+            ("-H", "one\ntwo\n", "a.b=one\na.b=two\n"),
+            ("-H", "7", "a.b=7\n"),
+            ("-RH", "", "a.b=\n"),
+        ] {
+            assert_eq!(text(options, value), shown, "{options} {value}");
+        }
+        for options in ["-Hn", "-HN"] {
+            let line = format!("lctl get_param {options} x");
+            assert!(Lctl::try_parse_from(line.split_whitespace()).is_err(), "{options}");
+        }
+    }
+
+    #[test]
+    fn devices_look_as_in_the_field() {
+        let device = |nid: Option<&str>| Device {
+            status: "UP".to_owned(),
+            kind: "osc".to_owned(),
+            name: "fs-OST0007-osc-2f".to_owned(),
+            uuid: "2f".to_owned(),
+            refcount: 5,
+            nid: nid.map(str::to_owned),
+        };
+        assert_eq!(device_line(3, &device(None)), "  3 UP osc fs-OST0007-osc-2f 2f 5");
+        let with = device_line(351, &device(Some("10.0.0.12@tcp")));
+        assert_eq!(with, "351 UP osc fs-OST0007-osc-2f 2f 5 10.0.0.12@tcp");
     }
 }

@@ -11,6 +11,7 @@ mod getstripe;
 mod setstripe;
 mod targets;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -89,6 +90,16 @@ impl Failure {
 /// "No such file or directory (os error 2)" without its end.
 fn strip_code(text: &str) -> String {
     text.split(" (os error").next().unwrap_or(text).to_owned()
+}
+
+/// Arguments as clap can read them, of `lfs` itself and of `sateen lfs`.
+pub(crate) fn arguments(all: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut all: Vec<OsString> = all.into_iter().collect();
+    let command = if all.get(1).is_some_and(|word| word == "lfs") { 2 } else { 1 };
+    if all.get(command).is_some_and(|word| word == "df") {
+        df::arguments(all.get_mut(command..).unwrap_or_default());
+    }
+    all
 }
 
 /// Runs a command line.
@@ -247,6 +258,17 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         Lfs::command().debug_assert();
+    }
+
+    #[test]
+    fn an_index_behind_an_option_is_read_under_every_name() {
+        for line in ["lfs df -o1 /mnt", "sateen lfs df -o1 /mnt"] {
+            let words = arguments(line.split(' ').map(OsString::from));
+            assert!(words.contains(&"-o=1".into()), "{words:?}");
+        }
+        let others = "lfs setstripe -o1 /mnt";
+        let words = arguments(others.split(' ').map(OsString::from));
+        assert!(others.split(' ').eq(words.iter().map(|word| word.to_str().unwrap())));
     }
 
     #[test]

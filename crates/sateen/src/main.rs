@@ -14,7 +14,8 @@
 //! | `usage` | arguments that make no sense |
 //! | `data_dir`, `run_dir`, `targets`, `mounts`, `state`, `control` | what they share |
 //!
-//! `bench` is the room of that name. Every refusal says what is wrong and what to do, on standard error, with exit code 1.
+//! `bench` is the room of that name. Every refusal says what is wrong and what to do, on standard error, with exit code 1
+//! (or another that the command's manual page names).
 
 mod background;
 mod cli;
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
     let called = std::env::args_os().next().map(PathBuf::from);
     let name = called.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
     let command = match name {
-        Some("lfs") => Command::Lfs(usage::parse(std::env::args_os())),
+        Some("lfs") => Command::Lfs(usage::parse(lfs::arguments(std::env::args_os()))),
         Some("lctl") => Command::Lctl(usage::parse(std::env::args_os())),
         Some("sateen-bench") => {
             let args = sateen_bench::cli::arguments(std::env::args_os());
@@ -79,7 +80,7 @@ fn main() -> ExitCode {
         Some("mount.sateen") => Command::Mount(usage::parse(std::env::args_os())),
         _ => {
             let args = sateen_bench::cli::arguments(std::env::args_os());
-            usage::parse::<Cli>(args).command
+            usage::parse::<Cli>(lfs::arguments(args)).command
         }
     };
     if command.only_asks() {

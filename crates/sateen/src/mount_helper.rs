@@ -199,6 +199,13 @@ fn options(args: &MountArgs) -> Outcome<How> {
                     "umount it, and mount it again with those that it should have",
                 ));
             }
+            "user_fid2path" => {
+                return Err(Refusal::new(
+                    format!("the option {option:?} is not supported"),
+                    "leave it out: lfs fid2path is for root alone, since a name may lie in a \
+                     directory that its user must not look into",
+                ));
+            }
             "nosymfollow" | "lazytime" | "iversion" => {
                 return Err(Refusal::new(
                     format!("the option {option:?} is not supported"),
@@ -358,6 +365,7 @@ mod tests {
             ("noflock", "not supported yet"),
             ("remount", "cannot be given other options"),
             ("network=tcp1", "not supported"),
+            ("user_fid2path", "not supported"),
             ("nosymfollow", "not supported"),
             ("lazytime", "not supported"),
             ("iversion", "not supported"),

@@ -1,14 +1,14 @@
 //! Mount points: whether FUSE can be used here at all, what is mounted where, what a mount
 //! point must look like, and who uses one.
 
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, unmount};
+use sateen_fuse::mountinfo::{self, Mount};
 
 use crate::refusal::{Outcome, Refusal};
 
@@ -44,55 +44,6 @@ pub(crate) fn require_fuse() -> Outcome<()> {
     }
 }
 
-/// One line of /proc/self/mountinfo.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Mount {
-    device: (u32, u32),
-    point: PathBuf,
-    fs_type: String,
-    source: String,
-}
-
-fn mounts() -> io::Result<Vec<Mount>> {
-    Ok(parse_mountinfo(&fs::read("/proc/self/mountinfo")?))
-}
-
-/// The mount points and types, in the order they were mounted.
-fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
-    let parse = |line: &[u8]| {
-        let mut words = line.split(|byte| *byte == b' ');
-        let device = String::from_utf8_lossy(words.by_ref().nth(2)?).into_owned();
-        let (major, minor) = device.split_once(':')?;
-        let device = (major.parse().ok()?, minor.parse().ok()?);
-        let point = words.by_ref().nth(1)?;
-        // Optional fields end with a lone dash.
-        words.by_ref().find(|word| *word == b"-")?;
-        let fs_type = String::from_utf8_lossy(words.next()?).into_owned();
-        let source = String::from_utf8_lossy(&unescape(words.next()?)).into_owned();
-        let point = PathBuf::from(OsString::from_vec(unescape(point)));
-        Some(Mount { device, point, fs_type, source })
-    };
-    text.split(|byte| *byte == b'\n').filter_map(parse).collect()
-}
-
-/// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
-fn unescape(word: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(word.len());
-    let mut rest = word;
-    while let Some((first, after)) = rest.split_first() {
-        let octal = (*first == b'\\').then(|| after.split_at_checked(3)).flatten().and_then(
-            |(digits, tail)| {
-                let number = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()?;
-                Some((number, tail))
-            },
-        );
-        let (byte, tail) = octal.unwrap_or((*first, after));
-        out.push(byte);
-        rest = tail;
-    }
-    out
-}
-
 /// Makes a mount point ready: it exists, is an empty folder, and nothing is mounted on it. A
 /// mount of ours that a dead process left behind is cleared away. Returns the path as the
 /// kernel will show it.
@@ -112,7 +63,7 @@ pub(crate) fn prepare(wanted: &Path) -> Outcome<PathBuf> {
     })?;
     let path = absolute.canonicalize().map_err(|error| failed(&error))?;
     clear_dead_mounts(&path)?;
-    let all = mounts().map_err(|error| failed(&error))?;
+    let all = mountinfo::all().map_err(|error| failed(&error))?;
     if let Some(mount) = all.iter().rfind(|mount| mount.point == path) {
         return Err(Refusal::new(
             format!("something is mounted on {shown} already ({})", mount.fs_type),
@@ -137,7 +88,8 @@ pub(crate) fn prepare(wanted: &Path) -> Outcome<PathBuf> {
 pub(crate) fn clear_dead_mounts(path: &Path) -> Outcome<usize> {
     let mut cleared = 0;
     loop {
-        let all = mounts().map_err(|error| Refusal::io("read /proc/self/mountinfo", &error))?;
+        let all =
+            mountinfo::all().map_err(|error| Refusal::io("read /proc/self/mountinfo", &error))?;
         let ours = all.iter().rfind(|mount| mount.point == path);
         if ours.is_none_or(|mount| mount.fs_type != FS_TYPE) || !is_dead(path) {
             return Ok(cleared);
@@ -179,7 +131,7 @@ impl Ours {
 
 /// All mounts of ours, in the order they were mounted.
 pub(crate) fn ours() -> io::Result<Vec<Ours>> {
-    let all = mounts()?.into_iter().filter(|mount| mount.fs_type == FS_TYPE);
+    let all = mountinfo::all()?.into_iter().filter(|mount| mount.fs_type == FS_TYPE);
     Ok(all.map(Ours::of).collect())
 }
 
@@ -187,7 +139,7 @@ pub(crate) fn ours() -> io::Result<Vec<Ours>> {
 pub(crate) fn ours_of(path: &Path) -> io::Result<Option<Ours>> {
     let device = fs::symlink_metadata(path)?.dev();
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
-    let all = mounts()?;
+    let all = mountinfo::all()?;
     let found = all.into_iter().rfind(|mount| mount.device == device && mount.fs_type == FS_TYPE);
     Ok(found.map(Ours::of))
 }
@@ -200,7 +152,7 @@ fn fsname_of(source: &str) -> String {
 
 /// Whether a path is a mount of ours now.
 pub(crate) fn is_mounted(path: &Path) -> bool {
-    mounts().is_ok_and(|all| {
+    mountinfo::all().is_ok_and(|all| {
         all.iter().rfind(|mount| mount.point == path).is_some_and(|m| m.fs_type == FS_TYPE)
     })
 }
@@ -240,17 +192,6 @@ fn uses(process: &Path, mount: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::testing::Scratch;
-
-    #[test]
-    fn mountinfo_is_read() {
-        let text = b"36 35 98:0 /mnt1 /mnt/a\\040b rw,noatime shared:1 - ext3 /dev/root rw\n\
-            37 35 0:50 / /demo/mnt rw,nosuid - fuse.sateen sateen rw,user_id=0\nbad line\n";
-        let all = parse_mountinfo(text);
-        assert_eq!(all.len(), 2);
-        assert_eq!(all[0].point, Path::new("/mnt/a b"));
-        assert_eq!(all[1].fs_type, FS_TYPE);
-        assert!(mounts().unwrap().iter().any(|mount| mount.point == Path::new("/proc")));
-    }
 
     #[test]
     fn mount_points_are_checked() {

@@ -18,6 +18,8 @@ type Set<'a> = Box<dyn Fn(&str) -> Result<(), String> + 'a>;
 pub(crate) struct Param<'a> {
     /// Its name, with `/`.
     pub name: String,
+    /// Whether the two first parts of its name are another name of something.
+    pub is_link: bool,
     get: Get<'a>,
     set: Option<Set<'a>>,
 }
@@ -25,7 +27,12 @@ pub(crate) struct Param<'a> {
 impl<'a> Param<'a> {
     /// One that can be looked at.
     pub(crate) fn shown(name: String, get: impl Fn() -> String + 'a) -> Param<'a> {
-        Param { name, get: Box::new(get), set: None }
+        Param { name, is_link: false, get: Box::new(get), set: None }
+    }
+
+    /// Perhaps one of something that has another name.
+    pub(crate) fn link(self, is_link: bool) -> Param<'a> {
+        Param { is_link, ..self }
     }
 
     /// One that can be set. The value was checked against [`TUNABLES`].
@@ -67,6 +74,9 @@ pub(crate) struct Shown {
     pub value: Option<String>,
     /// Whether it can be set.
     pub writable: bool,
+    /// Whether the two first parts of its name are another name of something.
+    #[serde(default)]
+    pub is_link: bool,
 }
 
 /// What becomes of setting one parameter.
@@ -92,6 +102,9 @@ pub(crate) struct Device {
     pub uuid: String,
     /// How many use it.
     pub refcount: usize,
+    /// Of a connection to a target: where that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nid: Option<String>,
 }
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
@@ -185,6 +198,12 @@ pub(crate) fn fits(pattern: &str, name: &str) -> bool {
     ends.last() == Some(&true)
 }
 
+/// Whether a name, or what it lies below, fits a pattern.
+pub(crate) fn reaches(pattern: &str, name: &str) -> bool {
+    let above = name.match_indices('/').filter_map(|(end, _)| name.get(..end));
+    above.chain([name]).any(|part| fits(pattern, part))
+}
+
 /// As people see it.
 pub(crate) fn dotted(name: &str) -> String {
     name.replace('/', ".")
@@ -231,6 +250,17 @@ mod tests {
         assert!(fits("osc.*-OST0001*.active", "osc/fs-OST0001-osc-2f/active"));
         assert!(fits("version", "version") && !fits("", "version") && fits("*", "version"));
         assert!(!fits("osc.*", "osc/a/b"));
+    }
+
+    #[test]
+    fn patterns_reach_what_lies_below() {
+        let name = "obdfilter/fs-OST0000/exports/10.0.0.1@tcp/stats";
+        for good in ["obdfilter", "obdf*", "obdfilter.*", "*.*.exports", "*.*.*.*.stats", "*"] {
+            assert!(reaches(good, name), "{good}");
+        }
+        for bad in ["obd", "obdfilter.*.stats", "*.*.*.10", "*.*.*.*.stat", "osc.*"] {
+            assert!(!reaches(bad, name), "{bad}");
+        }
     }
 
     #[test]

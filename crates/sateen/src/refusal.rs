@@ -12,6 +12,8 @@ pub(crate) struct Refusal {
     pub hint: String,
     /// Nobody need do anything but wait: a server that is missed may be starting.
     pub may_pass: bool,
+    /// It will be refused again until somebody does something about it, here or elsewhere.
+    pub lasts: bool,
 }
 
 /// What commands return.
@@ -20,7 +22,7 @@ pub(crate) type Outcome<T> = Result<T, Refusal>;
 impl Refusal {
     /// A refusal.
     pub(crate) fn new(what: impl Into<String>, hint: impl Into<String>) -> Refusal {
-        Refusal { what: what.into(), hint: hint.into(), may_pass: false }
+        Refusal { what: what.into(), hint: hint.into(), may_pass: false, lasts: false }
     }
 
     /// What somebody has ended before it was done.
@@ -32,6 +34,12 @@ impl Refusal {
     #[must_use]
     pub(crate) fn that_may_pass(self) -> Refusal {
         Refusal { may_pass: true, ..self }
+    }
+
+    /// The same, of something that trying again does not change.
+    #[must_use]
+    pub(crate) fn that_lasts(self) -> Refusal {
+        Refusal { lasts: true, ..self }
     }
 
     /// A failed system call. The hints for the errors that users meet are here, once.

@@ -15,15 +15,31 @@ use crate::refusal::{Outcome, Refusal};
 use crate::targets::{self, Target};
 use crate::{logging, nids, notify, run_dir};
 
+/// Exit code of a start that will be refused again: who starts it anew when it has failed need not
+/// (`RestartPreventExitStatus=` of the unit). It is EX_CONFIG of sysexits.h, which other services
+/// use for the same.
+const REFUSED_FOR_GOOD: u8 = 78;
+
 /// Runs the command.
 pub(crate) fn run(args: &ServeArgs) -> Outcome<ExitCode> {
+    serve(args).or_else(|refusal| {
+        if !refusal.lasts {
+            return Err(refusal);
+        }
+        eprintln!("sateen: {refusal}");
+        Ok(ExitCode::from(REFUSED_FOR_GOOD))
+    })
+}
+
+fn serve(args: &ServeArgs) -> Outcome<ExitCode> {
     logging::to_terminal();
     logging::abort_on_panic();
     if args.nid.contains(&Nid::Lo) {
         return Err(Refusal::new(
             "0@lo is reached by nobody outside this process",
             "give an address of this host, like --nid 10.0.0.2@tcp",
-        ));
+        )
+        .that_lasts());
     }
     let targets = open(&args.targets)?;
     let mgs = mgs_of(&targets)?;
@@ -69,13 +85,15 @@ fn open(paths: &[PathBuf]) -> Outcome<Vec<Target>> {
                     target.label.fsname
                 ),
                 "serve each file system with a process of its own",
-            ));
+            )
+            .that_lasts());
         }
         if let Some(other) = found.iter().find(|other| other.label.target == me) {
             return Err(Refusal::new(
                 format!("{} and {} are both {me}", other.path.display(), path.display()),
                 "name each folder once; of two targets with one index, make one with another",
-            ));
+            )
+            .that_lasts());
         }
         found.push(target);
     }
@@ -92,7 +110,8 @@ fn mgs_of(targets: &[Target]) -> Outcome<Vec<Nid>> {
         return Err(Refusal::new(
             "nothing says where the MGS is",
             "serve the MGT in the same process, or make targets with --mgsnode=NID",
-        ));
+        )
+        .that_lasts());
     };
     nids::resolve(nodes).map_err(|error| {
         Refusal::new(
@@ -100,4 +119,16 @@ fn mgs_of(targets: &[Target]) -> Outcome<Vec<Nid>> {
             "see whether its names can be looked up (/etc/hosts), or make the target anew",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_knows_what_is_refused_for_good() {
+        let unit = include_str!("../../../packaging/sateen-target@.service");
+        let line = format!("RestartPreventExitStatus={REFUSED_FOR_GOOD}");
+        assert!(unit.lines().any(|it| it == line), "{unit}");
+    }
 }

@@ -178,7 +178,7 @@ fn read_label(folder: &Path) -> Outcome<Option<Label>> {
             }
             LabelError::NotALabel | LabelError::Damaged => "restore that file from a backup",
         };
-        Refusal::new(format!("cannot use {}: {error}", folder.display()), hint)
+        Refusal::new(format!("cannot use {}: {error}", folder.display()), hint).that_lasts()
     })?;
     Ok(Some(label))
 }

@@ -20,7 +20,7 @@ use crate::state::State;
 use crate::{background, daemon, logging, mounts, run_dir, targets};
 
 /// How long the process of an `up` before may take to end.
-const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
+const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(120);
 /// Half the size of its log.
 const LOG_BYTES_MAX: u64 = 16 << 20;
 /// How often to look whether it has.

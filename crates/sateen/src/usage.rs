@@ -13,7 +13,7 @@ const USAGE: i32 = 2;
 
 /// Options and commands that users of the field know, the command that they are missed in, and
 /// what to do in their place.
-const OF_THE_FIELD: [(&str, &[&str], &str); 8] = [
+const OF_THE_FIELD: [(&str, &[&str], &str); 11] = [
     (
         "mkfs",
         &["--backfstype", "--mkfsoptions", "--mountfsoptions", "--device-size", "--dryrun"],
@@ -29,11 +29,18 @@ const OF_THE_FIELD: [(&str, &[&str], &str); 8] = [
         &["--mirror-count", "--overstripe-count", "--yaml", "--copy"],
         "leave it out: there are no composite layouts and mirrors yet; -c, -S and -i say all there is",
     ),
+    ("lfs df", &["-p", "--pool"], "leave it out: there are no pools yet"),
     ("lfs", &["find"], "use find(1), and lfs getstripe -r -O IDX for files on an OST"),
     (
         "lfs",
         &["mkdir", "setdirstripe", "getdirstripe"],
         "use mkdir(1): all directories lie on MDT0000 yet",
+    ),
+    ("lctl", &["-y", "--yaml"], "use --json"),
+    (
+        "set_param",
+        &["-t", "--thread", "--threads"],
+        "leave it out: there are no threads to choose, each process sets all that fits at once",
     ),
     ("lctl", &["conf_param"], "use lctl set_param -P"),
     ("lctl", &["activate", "deactivate"], "use lctl set_param 'osc.*-OST0001*.active=0'"),
@@ -134,6 +141,13 @@ mod tests {
             (said::<Lfs>(&["lfs", "setstripe", "-p", "fast", "/x"]), "no pools"),
             (said::<Lfs>(&["lfs", "mkdir", "-i", "1", "/x"]), "MDT0000"),
             (said::<Lfs>(&["lfs", "find", "/x"]), "find(1)"),
+            (said::<Lfs>(&["lfs", "df", "-p", "fast"]), "no pools"),
+            (said::<Lfs>(&["lfs", "df", "--pool=fs.fast", "/x"]), "no pools"),
+            (said::<Cli>(&["sateen", "lfs", "df", "-pfast"]), "no pools"),
+            (said::<Lctl>(&["lctl", "dl", "-t", "-y"]), "use --json"),
+            (said::<Lctl>(&["lctl", "get_param", "-y", "version"]), "use --json"),
+            (said::<Lctl>(&["lctl", "set_param", "-t4", "a=1"]), "no threads"),
+            (said::<Lctl>(&["lctl", "set_param", "--thread=2", "a=1"]), "no threads"),
             (said::<Lctl>(&["lctl", "conf_param", "a=1"]), "set_param -P"),
             (said::<Cli>(&["sateen", "lfs", "setstripe", "-E", "1M", "/x"]), "no pools"),
         ] {

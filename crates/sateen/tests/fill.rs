@@ -5,6 +5,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+/// How long a start may take: a second or two where nothing else runs.
+const START_MAX: [&str; 2] = ["--max-start", "120"];
+
 struct Folder(std::path::PathBuf);
 
 impl Drop for Folder {
@@ -19,18 +22,26 @@ fn fill(data: &Path, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_hundred_thousand_files_and_a_start_after_a_crash() {
+fn some_hundred_thousand_files_and_a_start_after_a_crash() {
     let folder = std::env::temp_dir().join(format!("sateen-fill-{}", std::process::id()));
     let folder = Folder(folder);
     let data = folder.0.join("data");
-    let files = ["--files", "100000", "--threads", "2", "--mixed", "1", "--every", "1"];
-    let filled = fill(&data, &[&files[..], &["--max-start", "10"]].concat());
+    let files = ["--files", "300000", "--threads", "2", "--mixed", "1", "--every", "1"];
+    let filled = fill(&data, &[&files[..], &START_MAX].concat());
     let said = String::from_utf8_lossy(&filled.stdout);
     assert!(filled.status.success(), "{said}\n{}", String::from_utf8_lossy(&filled.stderr));
     assert!(said.contains("the disk itself: "), "{said}");
     // It ends without closing anything.
-    let again = fill(&data, &["--files", "0", "--mixed", "1", "--max-start", "10"]);
-    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stdout));
+    let once_more = ["--files", "0", "--threads", "2", "--mixed", "1"];
+    let left = ["--left", "300000", "--left-mixed", "1"];
+    let again = fill(&data, &[&once_more[..], &START_MAX, &left].concat());
+    let said = String::from_utf8_lossy(&again.stdout);
+    assert!(again.status.success(), "{said}");
+    assert!(said.contains(" are gone as they must be, 0 are not"), "{said}");
+    // Whoever believes that there were more sees that they are not there.
+    let more = fill(&data, &[&once_more[..], &["--left", "600000"]].concat());
+    assert_eq!(more.status.code(), Some(1), "{more:?}");
+    assert!(String::from_utf8_lossy(&more.stdout).contains("FAILED: "), "{more:?}");
     let limited = fill(&data, &["--files", "0", "--mixed", "1", "--max-start", "0"]);
     assert_eq!(limited.status.code(), Some(1), "{limited:?}");
     assert!(String::from_utf8_lossy(&limited.stdout).contains("FAILED: the start took"));

@@ -60,6 +60,37 @@ fn good(args: &[&str], path: &Path) -> String {
     text
 }
 
+fn space_is_shown(fs_: &Fs, file: &Path) {
+    let mut text = String::new();
+    // A target on a busy disk may take longer than it is waited for.
+    until("all targets tell of their space", || {
+        text = good(&["df"], file);
+        !text.contains("temporarily unavailable")
+    });
+    let rows: Vec<&str> = text.lines().collect();
+    assert!(rows[0].starts_with("UUID                   1K-blocks        Used   Available Use% "));
+    let mnt = fs_.data.join("mnt").canonicalize().unwrap();
+    for (row, target) in rows[1..].iter().zip(["MDT:0", "OST:0", "OST:1", "OST:2"]) {
+        assert!(row.starts_with(&format!("sateen-{}000", &target[..3])), "{text}");
+        assert!(row.ends_with(&format!(" {}[{target}]", mnt.display())), "{text}");
+    }
+    assert!(rows[5].is_empty() && rows[6].starts_with("filesystem_summary:"), "{text}");
+    assert!(good(&["df", "-h"], file).contains("bytes"));
+    assert!(good(&["df", "-i"], file).contains("IUse%"));
+    until("one OST is shown alone", || {
+        let one = good(&["df", "-Ho1"], file);
+        one.starts_with("sateen-OST0001_UUID ") && one.lines().count() == 1
+    });
+    let sum = good(&["df", "-s"], file);
+    assert!(sum.starts_with("filesystem_summary: ") && sum.lines().count() == 1, "{sum}");
+    until("all OSTs answer", || {
+        good(&["df", "-lN", "-u", "avail", "-o"], file).lines().count() == 3
+    });
+    let (code, _, errors) = lfs(&["df", "-m7"], file);
+    assert_eq!(errors, "lfs df: sateen has no MDT0007 (see: lfs mdts)\n");
+    assert_eq!(code, 19);
+}
+
 #[test]
 fn striping_and_space_of_a_mount() {
     if !can_mount() {
@@ -112,17 +143,7 @@ fn striping_and_space_of_a_mount() {
     assert!(text.starts_with(&format!("{}\n{line}\n", dir.display())), "{text}");
     assert!(text.contains(&format!("{}\nlmm_stripe_count:  1\n", dir.join("child").display())));
 
-    let text = good(&["df"], &file);
-    let rows: Vec<&str> = text.lines().collect();
-    assert!(rows[0].starts_with("UUID                   1K-blocks        Used   Available Use% "));
-    let mnt = fs_.data.join("mnt").canonicalize().unwrap();
-    for (row, target) in rows[1..].iter().zip(["MDT:0", "OST:0", "OST:1", "OST:2"]) {
-        assert!(row.starts_with(&format!("sateen-{}000", &target[..3])), "{text}");
-        assert!(row.ends_with(&format!(" {}[{target}]", mnt.display())), "{text}");
-    }
-    assert!(rows[5].is_empty() && rows[6].starts_with("filesystem_summary:"), "{text}");
-    assert!(good(&["df", "-h"], &file).contains("bytes"));
-    assert!(good(&["df", "-i"], &file).contains("IUse%"));
+    space_is_shown(&fs_, &file);
 
     fs::write(&file, vec![9; 9 << 20]).unwrap();
     let pid = fs_.ok(&["status"]);
@@ -414,13 +435,7 @@ fn a_create_is_one_request() {
     assert_eq!(asked(), (asks, creates + 50), "names that are known not to be there");
 }
 
-#[test]
-fn parameters_are_listed_set_and_kept() {
-    if !can_mount() {
-        return;
-    }
-    let fs_ = Fs::new("params");
-    fs_.ok(&["up", "--osts", "2"]);
+fn devices_are_listed(fs_: &Fs) {
     let devices = fs_.good_lctl(&["dl"]);
     for device in [
         "UP mgs MGS MGS ",
@@ -434,6 +449,56 @@ fn parameters_are_listed_set_and_kept() {
     assert!(devices.starts_with("  0 UP "), "{devices}");
     let json: serde_json::Value = serde_json::from_str(&fs_.good_lctl(&["dl", "--json"])).unwrap();
     assert_eq!(json.as_array().unwrap().len(), devices.lines().count());
+    assert!(!devices.contains(" 0@lo") && !json.to_string().contains("\"nid\""), "{devices}");
+    let devices = fs_.good_lctl(&["dl", "-t"]);
+    let with = |kind: &str| {
+        let lines = devices.lines().filter(|line| line.contains(&format!(" UP {kind} ")));
+        lines.map(|line| line.ends_with(" 0@lo")).collect::<Vec<_>>()
+    };
+    assert_eq!([with("mdc"), with("osc"), with("osp")].concat(), [true, true, true, false, false]);
+    let json: serde_json::Value =
+        serde_json::from_str(&fs_.good_lctl(&["dl", "-t", "--json"])).unwrap();
+    assert!(json.as_array().unwrap().iter().any(|device| device["nid"] == "0@lo"), "{json}");
+}
+
+fn names_and_values_come_in_every_form(fs_: &Fs) {
+    // The MDTs' osc is another name of their osp.
+    let links = fs_.good_lctl(&["list_param", "-F", "osc.*-MDT0000"]);
+    assert_eq!(links.lines().next(), Some("osc.sateen-OST0000-osc-MDT0000@"));
+    let below = |args: &[&str]| fs_.good_lctl(&[&["list_param"], args].concat()).lines().count();
+    assert_eq!((below(&["-R", "osc.*-MDT0000"]), below(&["-RL", "osc.*-MDT0000"])), (4, 2));
+    assert_eq!(fs_.good_lctl(&["get_param", "-NF", "osc.*-MDT0000"]), links);
+    let all = fs_.good_lctl(&["get_param", "-R", "lod"]);
+    for line in ["numobd=2\n", "activeobd=2\n", "qos_threshold_rr=17%\n"] {
+        assert!(all.contains(&format!("lod.sateen-MDT0000-mdtlov.{line}")), "{all}");
+    }
+    let lines = fs_.good_lctl(&["get_param", "-H", "mgs.MGS.live.sateen"]);
+    assert!(lines.lines().count() > 4, "{lines}");
+    assert!(lines.lines().all(|line| line.starts_with("mgs.MGS.live.sateen=")), "{lines}");
+}
+
+/// What the MGS keeps goes into a file, and out of it.
+fn what_is_kept_goes_through_a_file(fs_: &Fs) {
+    let live = || fs_.good_lctl(&["get_param", "mgs.MGS.live.sateen"]);
+    let (before, file) = (live(), fs_.data.join("kept"));
+    fs::write(&file, &before).unwrap();
+    fs_.good_lctl(&["set_param", "-P", "-d", "lod.*.qos_threshold_rr"]);
+    assert!(!live().contains("qos_threshold_rr"), "{}", live());
+    let set = fs_.good_lctl(&["set_param", "-F", file.to_str().unwrap()]);
+    assert_eq!(set, "lod.sateen-MDT0000-mdtlov.qos_threshold_rr=20\n");
+    let params = |text: &str| text.split("params:").nth(1).map(str::to_owned);
+    assert_eq!(params(&live()), params(&before));
+}
+
+#[test]
+fn parameters_are_listed_set_and_kept() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("params");
+    fs_.ok(&["up", "--osts", "2"]);
+    devices_are_listed(&fs_);
+    names_and_values_come_in_every_form(&fs_);
 
     let one = "osc.*-OST0000-*.max_rpcs_in_flight";
     assert!(fs_.good_lctl(&["get_param", one]).ends_with(".max_rpcs_in_flight=64\n"));
@@ -451,6 +516,7 @@ fn parameters_are_listed_set_and_kept() {
     assert_eq!(above, "obdfilter.sateen-OST0000\nobdfilter.sateen-OST0001\n");
     for (args, code, says) in [
         (&["set_param", "osc.*.max_rpcs_in_flight=0"][..], 22, "use 1 to 512"),
+        (&["set_param", "-F", "/nowhere"], 2, "cannot read '/nowhere'"),
         (&["set_param", "--json", "osc.*.max_rpcs=8"], 22, "max_rpcs_in_flight"),
         (&["set_param", "osc.*.max_rpcs_in_flight"], 22, "PARAM=VALUE"),
         (&["set_param", "mdt.*.max_rpcs_in_flight=8"], 2, "list_param"),
@@ -487,6 +553,7 @@ fn parameters_are_listed_set_and_kept() {
     fs_.ok(&["up"]);
     assert_eq!(fs_.good_lctl(&["get_param", "-n", "osc.*.max_rpcs_in_flight"]), "64\n64\n");
     assert_eq!(fs_.good_lctl(&["get_param", "-n", "lod.*.qos_threshold_rr"]), "20%\n");
+    what_is_kept_goes_through_a_file(&fs_);
 }
 
 #[test]
@@ -505,8 +572,14 @@ fn an_ost_out_of_use_is_shown_and_avoided() {
     let set = fs_.good_lctl(&["set_param", "osc.*-OST0001*.active=0"]);
     assert!(set.contains("osc.sateen-OST0001-osc-MDT0000.active=0\n"), "{set}");
     assert!(good(&["df"], &mnt).contains("\nOST0001             : inactive device\n"));
+    assert!(!good(&["df", "-l"], &mnt).contains("OST0001"));
+    assert!(good(&["df", "-lv"], &mnt).contains("\nOST0001             : inactive device\n"));
     assert!(good(&["osts"], &mnt).contains("\n1: sateen-OST0001_UUID INACTIVE\n"));
-    assert!(good(&["check", "osts"], &mnt).contains("sateen-OST0001 inactive.\n"));
+    until("the others answer", || {
+        let (code, text, _) = lfs(&["check", "osts"], &mnt);
+        assert!(text.contains("sateen-OST0001 inactive.\n"), "{text}");
+        code == 0
+    });
     let devices = fs_.good_lctl(&["dl"]);
     assert!(devices.contains(" IN osp sateen-OST0001-osc-MDT0000 "), "{devices}");
     assert!(devices.contains(" IN osc sateen-OST0001-osc-"), "{devices}");

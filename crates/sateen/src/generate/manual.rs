@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 /// What a command leaves as its exit code, and where that is so: the beginnings of pages' names,
 /// the longest that fits counts.
-const EXITS: [(&str, &[(&str, &str)]); 7] = [
+const EXITS: [(&str, &[(&str, &str)]); 8] = [
     (
         "sateen",
         &[
@@ -26,6 +26,19 @@ const EXITS: [(&str, &[(&str, &str)]); 7] = [
             ("1", "It could not be asked."),
             ("2", "The arguments make no sense."),
             ("3", "It does not run, or not all of that is so."),
+        ],
+    ),
+    (
+        "sateen-serve",
+        &[
+            ("0", "It was told to end, and has ended in good order."),
+            ("1", "It could not start, or had to end; what, and what to do about it, was said."),
+            ("2", "The arguments make no sense; nothing was done."),
+            (
+                "78",
+                "The targets cannot be served so, now or later: they are of a newer format, or \
+                 of another file system, or another target has their index. What to do was said.",
+            ),
         ],
     ),
     (
@@ -220,7 +233,14 @@ const EXAMPLES: [(&str, Examples); 37] = [
             ("lfs getstripe -O 3 -r /mnt", "Files with an object on OST 3:"),
         ],
     ),
-    ("lfs-df", &[("lfs df -i /mnt", "Inodes rather than bytes:")]),
+    (
+        "lfs-df",
+        &[
+            ("lfs df -i /mnt", "Inodes rather than bytes:"),
+            ("lfs df -H -l", "In units of 1000, without targets that do not answer:"),
+            ("lfs df -u avail --ost=1 /mnt", "One number, for scripts:"),
+        ],
+    ),
     ("lfs-osts", &[("lfs osts /mnt", "The OSTs of what is mounted there:")]),
     ("lfs-mdts", &[("lfs mdts /mnt", "The MDTs of what is mounted there:")]),
     ("lfs-check", &[("lfs check all", "Whether everything answers that mounts here use:")]),
@@ -236,7 +256,13 @@ const EXAMPLES: [(&str, Examples); 37] = [
             ("lctl get_param 'osc.*.import'", "The connections of mounts to OSTs:"),
         ],
     ),
-    ("lctl-dl", &[("lctl dl --json", "For programs:")]),
+    (
+        "lctl-dl",
+        &[
+            ("lctl dl -t", "Also where the targets are that this host's mounts use:"),
+            ("lctl dl --json", "For programs:"),
+        ],
+    ),
     ("lctl-list_nids", &[("lctl list_nids", "Where this host's processes are reached:")]),
     ("lctl-ping", &[("lctl ping 10.0.0.2@tcp", "Whether a server listens there:")]),
     (
@@ -244,6 +270,7 @@ const EXAMPLES: [(&str, Examples); 37] = [
         &[
             ("lctl get_param -n 'obdfilter.*.stats'", "Statistics of the OSTs of this host:"),
             ("lctl get_param -N 'mdt.*'", "Names alone:"),
+            ("lctl get_param -R -H 'mdc.*'", "All below, each line with its name:"),
         ],
     ),
     (
@@ -252,6 +279,8 @@ const EXAMPLES: [(&str, Examples); 37] = [
             ("lctl set_param 'osc.*.max_rpcs_in_flight=16'", "On this host, until it ends:"),
             ("lctl set_param -P 'osc.*-OST0001*.active=0'", "Everywhere, and for good:"),
             ("lctl set_param -P -d 'osc.*-OST0001*.active'", "No longer kept:"),
+            ("lctl get_param mgs.MGS.live.scratch > kept", "What is kept, into a file:"),
+            ("lctl set_param -F kept", "It is kept again:"),
         ],
     ),
     ("lctl-list_param", &[("lctl list_param -R -F osc", "All below osc, with their kinds:")]),

@@ -101,7 +101,7 @@ impl Devices {
         let at = all.iter().take_while(|device| device.kind == "mgs").count();
         all.splice(at..at, lock(&self.mgc).clone());
         for client in self.clients() {
-            client_devices(&client, &self.fsname, &mut all);
+            client_devices(&client, &naming, &mut all);
         }
         all
     }
@@ -192,6 +192,11 @@ impl Naming {
     fn nid(&self, peer: Endpoint) -> Nid {
         self.network.upgrade().map_or(Nid::Lo, |network| network.nid_of(peer))
     }
+
+    /// Where a client here reaches a target; without a network it is in this process.
+    fn server(&self, target: Endpoint) -> Option<Nid> {
+        self.network.upgrade().map_or(Some(Nid::Lo), |network| network.route_to(target))
+    }
 }
 
 fn uuid_of(client: ClientId) -> String {
@@ -199,7 +204,7 @@ fn uuid_of(client: ClientId) -> String {
 }
 
 fn up(kind: &str, name: String, uuid: String, refcount: usize) -> Device {
-    Device { status: "UP".to_owned(), kind: kind.to_owned(), name, uuid, refcount }
+    Device { status: "UP".to_owned(), kind: kind.to_owned(), name, uuid, refcount, nid: None }
 }
 
 impl Device {
@@ -336,7 +341,8 @@ impl Shows for Mdt {
                 let name = format!("{kind}/{}-osc-{me}/active", naming.of(Endpoint::Ost(ost)));
                 let set = host.clone();
                 let shown = move || u8::from(active).to_string();
-                out.push(Param::shown(name, shown).set_by(move |value| {
+                let param = Param::shown(name, shown).link(kind == "osc");
+                out.push(param.set_by(move |value| {
                     set.inspect(|mdt| mdt.set_ost_active(ost, value == "1"));
                     Ok(())
                 }));
@@ -398,12 +404,14 @@ fn connection(client: &Client, fsname: &str, target: Endpoint) -> Option<(&'stat
     Some((kind, format!("{fsname}-{target}-{kind}-{}", uuid_of(client.id()))))
 }
 
-fn client_devices(client: &Client, fsname: &str, out: &mut Vec<Device>) {
-    let uuid = uuid_of(client.id());
+fn client_devices(client: &Client, naming: &Naming, out: &mut Vec<Device>) {
+    let (fsname, uuid) = (&naming.fsname, uuid_of(client.id()));
     out.push(up("llite", format!("{fsname}-{uuid}"), uuid.clone(), 1));
     for info in client.imports() {
         if let Some((kind, name)) = connection(client, fsname, info.target) {
-            out.push(up(kind, name, uuid.clone(), info.in_flight).or_inactive(info.active));
+            let nid = naming.server(info.target).map(|nid| nid.to_string());
+            let device = up(kind, name, uuid.clone(), info.in_flight).or_inactive(info.active);
+            out.push(Device { nid, ..device });
         }
     }
 }

@@ -143,7 +143,7 @@ mod tests {
         })
         .unwrap();
         (0..=STUCK).for_each(|job| drops.push(job));
-        let patience = Duration::from_secs(20);
+        let patience = Duration::from_secs(120);
         assert_eq!(is_done.recv_timeout(patience), Ok(STUCK), "nobody waits for its READs");
         over.wait();
         let mut others: Vec<usize> = is_done.iter().take(STUCK).collect();

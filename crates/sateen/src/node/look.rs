@@ -1,9 +1,12 @@
 //! What a file system elsewhere looks like from here: which of its targets answer, how much
-//! space they have. A client that mounts nothing asks, and waits for nobody long.
+//! space they have. A client that mounts nothing asks, and waits for nobody long; or that of a
+//! mount, which knows all targets also while the MGS is away.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use sateen_client::{Connection, ImportInfo};
+use sateen_client::{Client, Connection, ImportInfo};
+use sateen_reactor::Reactor;
 use sateen_wire::{StatFs, TargetInfo};
 
 use super::mounted::{Native, Targets, wait_for};
@@ -24,7 +27,20 @@ pub(crate) struct Seen {
     pub space: Option<StatFs>,
 }
 
+/// Looks at all targets by way of a client, after the node's owner has let go of it.
+pub(crate) struct Looker {
+    reactor: Arc<Reactor>,
+    infos: Vec<TargetInfo>,
+    client: Arc<Client>,
+}
+
 impl Node {
+    /// What looks at all targets by way of a mount's client.
+    pub(crate) fn looker(&self, client: Arc<Client>) -> Looker {
+        let infos = lock(&self.clients).told.clone();
+        Looker { reactor: self.reactor.clone(), infos, client }
+    }
+
     /// Looks at all targets of a file system elsewhere.
     pub(crate) fn look(&self) -> Vec<Seen> {
         let infos = lock(&self.clients).told.clone();
@@ -39,8 +55,19 @@ impl Node {
         // OSTs that were taken out of use are not asked.
         lock(&self.clients).add(&client);
         self.devices.apply();
+        let looker = Looker { reactor: self.reactor.clone(), infos, client };
+        let seen = looker.look();
+        native.leave();
+        seen
+    }
+}
+
+impl Looker {
+    /// What the targets are like now.
+    pub(crate) fn look(self) -> Vec<Seen> {
+        let Looker { reactor, infos, client } = self;
         let asking = client.clone();
-        let spaces = wait_for(&self.reactor, PATIENCE, async move { asking.target_spaces().await });
+        let spaces = wait_for(&reactor, PATIENCE, async move { asking.target_spaces().await });
         let spaces = spaces.unwrap_or_default();
         let imports = client.imports();
         let stands = client.connections();
@@ -62,8 +89,6 @@ impl Node {
             };
             Seen { info, state, space }
         });
-        let seen = seen.collect();
-        native.leave();
-        seen
+        seen.collect()
     }
 }

@@ -18,6 +18,7 @@ use sateen_wire::{
 };
 
 use super::network::{Network, why_silent};
+use crate::notify;
 use crate::refusal::{Outcome, Refusal};
 use crate::targets::Target;
 
@@ -74,6 +75,8 @@ pub(crate) struct Mgc {
     other_version: bool,
     answers: Inbox<(Header, Reply)>,
     stop: Stop,
+    /// What the service manager shows of the server that this is of.
+    doing: Option<String>,
 }
 
 /// A configuration.
@@ -114,6 +117,7 @@ impl Mgc {
             other_version: false,
             answers,
             stop,
+            doing: None,
         }
     }
 
@@ -121,6 +125,27 @@ impl Mgc {
     pub(super) fn over(mut self, network: &Arc<Network>) -> Mgc {
         self.network = Arc::downgrade(network);
         self
+    }
+
+    /// From now on the service manager is told what its server does, and while the MGS does not
+    /// answer also that.
+    pub(super) fn tell(&mut self, doing: String) {
+        notify::tell(&format!("STATUS={doing}"));
+        self.doing = Some(doing);
+    }
+
+    /// Says that the MGS is waited for.
+    fn complain(&self) {
+        let why = self.why_silent();
+        tracing::warn!(
+            "the MGS does not answer, waiting for it ({why}): see whether its server runs \
+             (sateen serve) and listens on that NID"
+        );
+        if let Some(doing) = &self.doing {
+            // A line is all there is room for.
+            let why = why.replace('\n', " ");
+            notify::tell(&format!("STATUS={doing}; the MGS does not answer, waiting ({why})"));
+        }
     }
 
     /// Who it is to the MGS.
@@ -212,17 +237,16 @@ impl Mgc {
                 }
                 if complained.is_none_or(|at| at.elapsed() >= COMPLAIN) {
                     complained = Some(Instant::now());
-                    let why = self.why_silent();
-                    tracing::warn!(
-                        "the MGS does not answer, waiting for it ({why}): see whether its server \
-                         runs (sateen serve) and listens on that NID"
-                    );
+                    self.complain();
                 }
                 std::thread::sleep(PAUSE);
                 continue;
             }
             if complained.take().is_some() {
                 tracing::info!("the MGS answers");
+                if let Some(doing) = &self.doing {
+                    notify::tell(&format!("STATUS={doing}"));
+                }
             }
             // Another run of the MGS counts from the start. The same one may not have got it, and
             // waits for this number.
@@ -393,7 +417,8 @@ impl Mgc {
                                 _ => "",
                             }
                         ),
-                    ));
+                    )
+                    .that_lasts());
                 }
                 Some(errno) => {
                     return Err(Refusal::new(
@@ -430,6 +455,9 @@ mod tests {
     use crate::targets;
     use crate::testing::Scratch;
 
+    /// For an answer that comes, however slow the machine.
+    const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
+
     #[test]
     fn a_second_connection_to_the_same_run_goes_on_counting() {
         let scratch = Scratch::new("mgc");
@@ -438,12 +466,11 @@ mod tests {
         let targets = targets::open_or_make(&data, Some(1), Some(1)).unwrap();
         let node = Node::embedded(&targets).unwrap();
         let mut mgc = Mgc::new(&node.reactor, Vec::new(), Stop::default());
-        let patience = Some(Duration::from_secs(5));
-        let before = mgc.config(patience).unwrap();
+        let before = mgc.config(PATIENCE).unwrap();
         assert_eq!(before.targets.len(), 2);
         // As when the network broke it.
         mgc.header.generation = 0;
-        assert_eq!(mgc.config(patience).unwrap().version, before.version);
+        assert_eq!(mgc.config(PATIENCE).unwrap().version, before.version);
         mgc.leave();
         node.close().unwrap();
     }
@@ -535,7 +562,7 @@ mod tests {
         reactor.router.add(Endpoint::Mgs, mgs.clone());
         let mut mgc = Mgc::new(&reactor, Vec::new(), Stop::default());
         for _ in 0..2 {
-            assert_eq!(mgc.config(Some(Duration::from_secs(5))).unwrap().version, 3);
+            assert_eq!(mgc.config(PATIENCE).unwrap().version, 3);
         }
         assert_eq!(*mgs.asked.lock().unwrap(), [(40, 1), (40, 2)]);
     }
@@ -546,7 +573,7 @@ mod tests {
         let mgs = Arc::new(Unreached { reactor: reactor.clone(), asked: Mutex::default() });
         reactor.router.add(Endpoint::Mgs, mgs.clone());
         let mut mgc = Mgc::new(&reactor, Vec::new(), Stop::default());
-        assert_eq!(mgc.config(Some(Duration::from_secs(5))).unwrap().version, 3);
+        assert_eq!(mgc.config(PATIENCE).unwrap().version, 3);
         // The run that was connected to before waits for this number and no other.
         assert_eq!(*mgs.asked.lock().unwrap(), [1, 1]);
     }

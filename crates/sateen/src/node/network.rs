@@ -77,6 +77,14 @@ impl Network {
         }
     }
 
+    /// The NID at which an endpoint is tried next, or is reached; of several it is one.
+    pub(crate) fn route_to(&self, endpoint: Endpoint) -> Option<Nid> {
+        match self.tcp.route(endpoint)? {
+            SocketAddr::V4(to) => Some(Nid::Tcp { addr: *to.ip(), port: to.port(), net: 0 }),
+            SocketAddr::V6(_) => None,
+        }
+    }
+
     /// Says where an endpoint is reached: these NIDs are tried in turn.
     pub(crate) fn set_route(&self, endpoint: Endpoint, nids: &[Nid]) {
         self.tcp.set_route(endpoint, nids.iter().copied().filter_map(address).collect());

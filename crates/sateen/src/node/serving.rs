@@ -73,6 +73,7 @@ fn all_of(nids: &[Nid]) -> Outcome<Nids> {
             format!("{} NIDs are more than a target can have", nids.len()),
             format!("give at most {NIDS_MAX} with --nid"),
         )
+        .that_lasts()
     })
 }
 
@@ -192,6 +193,9 @@ impl Node {
         (node.nids, node.mgs) = (nids.clone(), mgs.clone());
 
         let mut mgc = Mgc::new(&node.reactor, mgs, stop.clone()).over(&network);
+        let names: Vec<String> = targets.iter().map(|it| it.label.target.to_string()).collect();
+        let what = format!("{} of {fsname}", names.join(" "));
+        mgc.tell(format!("starting {what}"));
         let file_system = mgc.file_system(None)?;
         node.file_system = file_system.uuid;
         for (target, open) in &mut opened {
@@ -211,6 +215,7 @@ impl Node {
         node.start_those(&mut opened, &osts(&config.targets), |_| true)?;
         node.targets.sort_by_key(|running| running.target);
         node.devices.keep(mgc.params(None)?);
+        mgc.tell(format!("serving {what}"));
         node.follow(mgc, config.version, stop)?;
         Ok(node)
     }
@@ -309,13 +314,15 @@ fn join(target: &mut Target, open: &Opened, file_system: FileSystem) -> Outcome<
         return Err(Refusal::new(
             format!("{path} is {me} of {own}, and the MGS manages {}", fsname.as_str()),
             format!("serve it with the MGS of {own}: make it with --mgsnode naming that"),
-        ));
+        )
+        .that_lasts());
     }
     if *fs_uuid != 0 && *fs_uuid != uuid {
         return Err(Refusal::new(
             format!("{path} is {me} of another file system with the name {own}"),
             "serve it with the MGS that it was first served with",
-        ));
+        )
+        .that_lasts());
     }
     if *fs_uuid != uuid {
         // Nothing is in it yet that was put in place by another key.

@@ -1,6 +1,8 @@
 //! Ctrl-C, or whatever else ends the command that waits for the mount: nobody knows of the process
 //! that it has started then, and so that ends, too, and leaves nothing behind.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -64,8 +66,10 @@ fn up_that_nobody_reads_of_ends() {
     let me = std::process::id().to_string();
     let mut up = Command::new(env!("CARGO_BIN_EXE_sateen"));
     up.args(["up", "--osts", "2", "--daemon", &me, "--data"]).arg(&fs_.data);
-    let mut up = up.stdout(Stdio::piped()).spawn().unwrap();
-    drop(up.stdout.take());
+    // The reader is gone before it starts: a line that is read by nobody would not end it.
+    let (reader, writer) = UnixStream::pair().unwrap();
+    drop(reader);
+    let mut up = up.stdout(OwnedFd::from(writer)).spawn().unwrap();
     assert_eq!(up.wait().unwrap().code(), Some(0), "it ends in good order");
     let status = fs_.wait_ended();
     assert!(status["ended"]["why"].as_str().unwrap().contains("did not wait"), "{status}");

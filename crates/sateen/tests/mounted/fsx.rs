@@ -40,8 +40,13 @@ copy_file_range = 2.0
 const CLOSE_OPEN_SELDOM: f32 = 1.0;
 const CLOSE_OPEN_OFTEN: f32 = 12.0;
 
+/// Of so many operations at least one has opened the file by each of two mounts: expected are more
+/// than eight times as many.
+const OPERATIONS_EACH_OPEN: u64 = 100;
+
 struct Fsx {
     child: Child,
+    operations: u64,
     seed: u64,
     log: std::path::PathBuf,
 }
@@ -65,34 +70,38 @@ impl Fsx {
             .stderr(fs::File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        Some(Fsx { child, seed, log })
+        Some(Fsx { child, operations, seed, log })
     }
 
     fn running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    fn check(mut self) {
+    /// Waits for its end; how many operations it has done.
+    fn check(mut self) -> u64 {
         let status = self.child.wait().unwrap();
         let said = fs::read_to_string(&self.log).unwrap();
         let lines: Vec<&str> = said.lines().collect();
         let last = lines[lines.len().saturating_sub(60)..].join("\n");
         assert!(status.success(), "SEED={}:\n{last}", self.seed);
+        self.operations
     }
 }
 
-fn through_the_page_cache(servers: Servers) {
-    let Some(rig) = Rig::start(servers, "fsx", 1, false) else { return };
+fn through_one_mount(servers: Servers, name: &str, direct_io: bool) {
+    let Some(rig) = Rig::start(servers, name, 1, direct_io) else { return };
     let Some(fsx) = Fsx::start(&rig, &rig.mnt().join("file"), CLOSE_OPEN_SELDOM) else { return };
-    fsx.check();
+    let operations = fsx.check();
+    println!("shown: {name} {servers:?}: {operations} operations");
     rig.end();
 }
 
+fn through_the_page_cache(servers: Servers) {
+    through_one_mount(servers, "fsx", false);
+}
+
 fn with_direct_io(servers: Servers) {
-    let Some(rig) = Rig::start(servers, "fsx-direct", 1, true) else { return };
-    let Some(fsx) = Fsx::start(&rig, &rig.mnt().join("file"), CLOSE_OPEN_SELDOM) else { return };
-    fsx.check();
-    rig.end();
+    through_one_mount(servers, "fsx-direct", true);
 }
 
 /// Whenever it opens the file again, it may get there through the other mount: the name that it
@@ -104,7 +113,7 @@ fn through_two_mounts_by_turns(servers: Servers) {
     fs::write(rig.mnt().join("file"), b"").unwrap();
     symlink(rig.mnt().join("file"), &name).unwrap();
     let Some(mut fsx) = Fsx::start(&rig, &name, CLOSE_OPEN_OFTEN) else { return };
-    let mut random = Random::new(fsx.seed);
+    let (before, mut random) = (rig.opens(), Random::new(fsx.seed));
     while fsx.running() {
         let mount = random.pick(rig.mounts()).unwrap();
         symlink(mount.join("file"), &next).unwrap();
@@ -112,6 +121,16 @@ fn through_two_mounts_by_turns(servers: Servers) {
         // Short beside the time between two openings, so that either is as likely.
         std::thread::sleep(Duration::from_millis(1));
     }
-    fsx.check();
+    let operations = fsx.check();
+    let opens = rig.opens();
+    let opens: Vec<u64> = opens.iter().zip(&before).map(|(now, before)| now - before).collect();
+    println!(
+        "shown: fsx-two {servers:?}: {operations} operations, opened {opens:?} times by mounts"
+    );
+    let least = (operations / OPERATIONS_EACH_OPEN).max(1);
+    assert!(
+        opens.len() == 2 && opens.iter().all(|opens| *opens >= least),
+        "opened {opens:?} times"
+    );
     rig.end();
 }

@@ -9,6 +9,7 @@ mod posix;
 mod programs;
 mod rig;
 mod rows;
+mod times;
 mod two_mounts;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_sateen");

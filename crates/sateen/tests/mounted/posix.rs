@@ -1,13 +1,16 @@
-//! pjdfstest: system calls and their errors, test by test as on the local disk.
+//! pjdfstest: system calls and their errors, test by test as on ext4: the local disk, or one in a
+//! loop device.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use sateen_testkit::disk::{LoopedExt4, type_of};
+
 use crate::rig::{Rig, Servers, on_both, tool, tools};
 
-on_both!(calls_do_what_they_do_on_the_local_disk);
+on_both!(calls_do_what_they_do_on_ext4);
 
 /// The tests that were executed, by how they ended.
 struct Executed {
@@ -70,50 +73,60 @@ const EXECUTED: usize = 397;
 /// How many links a file can have the C library tells of file systems that it knows.
 const NOT_OF_THE_MOUNT: &str = "link::link_count_max";
 /// Those that need another file system, or make this one read-only.
-const NOT_OF_THE_LOCAL_DISK: [&str; 2] = ["exdev", "erofs"];
+const NOT_OF_THE_DISK: [&str; 2] = ["exdev", "erofs"];
 
-/// What Sateen is compared with: `ext4`, or what a container has in its place, of which it is said.
-const DISKS: [&str; 4] = ["ext4", "xfs", "btrfs", "overlay"];
+/// What a mount is compared with.
+const EXT4: &str = "ext4";
+/// Room for all that pjdfstest makes.
+const EXT4_MIB: u64 = 256;
 
-/// The type of the file system that a folder is on.
-fn file_system_of(folder: &Path) -> String {
-    let stat = Command::new("findmnt").args(["-n", "-o", "FSTYPE", "-T"]).arg(folder).output();
-    String::from_utf8(stat.unwrap().stdout).unwrap().trim().to_owned()
-}
-
-fn calls_do_what_they_do_on_the_local_disk(servers: Servers) {
+fn calls_do_what_they_do_on_ext4(servers: Servers) {
     if !tools(&["pjdfstest"]) {
         return;
     }
     let Some(rig) = Rig::start(servers, "pjdfstest", 1, false) else { return };
-    let type_of_local = file_system_of(&rig.local());
-    println!("pjdfstest: the local disk is {type_of_local}");
-    assert!(DISKS.contains(&type_of_local.as_str()), "{type_of_local} is nothing to compare with");
-    let there = pjdfstest(&rig, &rig.local(), "", false);
-    fs::create_dir(rig.local().join("other")).unwrap();
-    let other = format!("secondary_fs = {:?}", rig.local().join("other"));
+    let local = rig.local();
+    let type_of_local = type_of(&local).unwrap();
+    // Goes before the folders.
+    let looped = (type_of_local != EXT4).then(|| LoopedExt4::below(&local, EXT4_MIB));
+    let disk = match &looped {
+        None => local.clone(),
+        Some(Ok(looped)) => looped.path().to_owned(),
+        Some(Err(error)) => {
+            sateen_testkit::skipped(format_args!("no ext4 to compare with: {error:#}"));
+            return;
+        }
+    };
+    let kind = type_of(&disk).unwrap();
+    assert_eq!(kind, EXT4);
+    let there = pjdfstest(&rig, &disk, "", false);
+    fs::create_dir(local.join("other")).unwrap();
+    let other = format!("secondary_fs = {:?}", local.join("other"));
     let mut here = pjdfstest(&rig, rig.mnt(), &other, false);
     let read_only = pjdfstest(&rig, rig.mnt(), "", true);
     here.passed.extend(read_only.passed);
     here.failed.extend(read_only.failed);
-    for (what, done) in [("the mount", &here), ("the local disk", &there)] {
+    let sums = [&here, &there].map(|done| {
         let (passed, failed) = (done.passed.len(), done.failed.len());
-        println!(
-            "pjdfstest on {what}: {} executed, {passed} passed, {failed} failed",
-            passed + failed
-        );
-    }
+        format!("{} executed, {passed} passed, {failed} failed", passed + failed)
+    });
+    let where_it_is = if looped.is_some() { "in a loop device" } else { "the local disk" };
+    println!(
+        "shown: pjdfstest on a mount, {servers:?}: {}; on {kind} ({where_it_is}): {}",
+        sums[0], sums[1]
+    );
     let only_here: Vec<_> = here.failed.difference(&there.failed).collect();
     assert!(only_here.is_empty(), "{only_here:?}");
-    let (ours, local) = (here.all(), there.all());
+    let (ours, its) = (here.all(), there.all());
     let not_here: Vec<_> =
-        local.difference(&ours).filter(|name| **name != NOT_OF_THE_MOUNT).collect();
-    assert!(not_here.is_empty(), "executed on the local disk only: {not_here:?}");
+        its.difference(&ours).filter(|name| **name != NOT_OF_THE_MOUNT).collect();
+    assert!(not_here.is_empty(), "executed on ext4 only: {not_here:?}");
     let more: Vec<_> = ours
-        .difference(&local)
-        .filter(|name| !NOT_OF_THE_LOCAL_DISK.iter().any(|kind| name.contains(kind)))
+        .difference(&its)
+        .filter(|name| !NOT_OF_THE_DISK.iter().any(|kind| name.contains(kind)))
         .collect();
     assert!(more.is_empty(), "executed on the mount only: {more:?}");
     assert_eq!(ours.len(), EXECUTED, "of pjdfstest's tests were executed");
+    drop(looped);
     rig.end();
 }

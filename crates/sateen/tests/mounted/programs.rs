@@ -1,9 +1,16 @@
 //! Real programs on a mount: dbench, fio, bonnie++, SQLite, rsync, tar, git, cargo, ACLs, and what
 //! editors do.
+//!
+//! How much some do: `DBENCH_SECONDS`, `FIO_MIB` of the largest file (others in proportion),
+//! `BONNIE_MIB`, `SQLITE_TRANSACTIONS` of each writer, `RSYNC_FILES`, `GIT_COMMITS`.
 
+use std::fs;
 use std::path::Path;
+use std::sync::PoisonError;
 
-use crate::rig::{Rig, Servers, on_both, tools};
+use sateen_testkit::env_number;
+
+use crate::rig::{KERNEL_CACHES, Rig, Servers, on_both, tools};
 
 on_both!(
     dbench,
@@ -23,9 +30,24 @@ fn dbench(servers: Servers) {
         return;
     }
     let Some(rig) = Rig::start(servers, "dbench", 1, false) else { return };
-    let text = rig.shell("dbench -s -t 5 -D . -c /usr/share/dbench/client.txt 4");
-    assert!(text.contains("Throughput"), "{text}");
+    let seconds = env_number("DBENCH_SECONDS", 5);
+    let text = rig.shell(&format!("dbench -s -t {seconds} -D . -c /usr/share/dbench/client.txt 4"));
+    let last = text.lines().find(|line| line.starts_with("Throughput"));
+    assert!(last.is_some(), "{text}");
     assert!(!text.contains("ERROR"), "{text}");
+    let operations = text.lines().filter_map(|line| {
+        // A table of each operation, how often, and how long that took.
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, times, mean, max] = words[..] else { return None };
+        (mean.parse::<f64>().is_ok() && max.parse::<f64>().is_ok())
+            .then(|| times.parse::<u64>().ok())
+            .flatten()
+    });
+    let operations: u64 = operations.sum();
+    assert!(operations > 0, "{text}");
+    println!(
+        "shown: dbench {servers:?}: {seconds} s with 4 clients, {operations} operations, no error"
+    );
     rig.end();
 }
 
@@ -100,23 +122,27 @@ fn fio(servers: Servers) {
         return;
     }
     let Some(rig) = Rig::start(servers, "fio", 1, false) else { return };
-    let text = rig.shell(
-        "
-        verified() {
+    let most = env_number("FIO_MIB", 48).max(12);
+    let text = rig.shell(&format!(
+        "most={most}
+        verified() {{
             fio --name=$1 --directory=$MNT --filename_format='$jobname.$jobnum' --verify=crc32c \
-                --verify_fatal=1 --randrepeat=0 --fallocate=none --minimal \"${@:2}\" >$LOCAL/$1
+                --verify_fatal=1 --randrepeat=0 --fallocate=none --minimal \"${{@:2}}\" >$LOCAL/$1
             rm $MNT/$1.*
             echo $1
-        }
-        verified sequential --rw=write --bs=1M --size=48M --end_fsync=1
-        verified direct --rw=write --bs=256k --size=32M --direct=1
-        verified random --rw=randwrite --bs=4k-64k --bs_unaligned --size=16M --numjobs=3
-        verified random-direct --rw=randwrite --bs=4k --size=4M --numjobs=3 --direct=1
-        verified mixed --rw=randrw --bs=8k --size=16M --ioengine=mmap
-        verified queued --rw=randwrite --bs=16k --size=16M --ioengine=libaio --iodepth=16 --direct=1
-        ",
-    );
+        }}
+        verified sequential --rw=write --bs=1M --size=${{most}}M --end_fsync=1
+        verified direct --rw=write --bs=256k --size=$((most * 2 / 3))M --direct=1
+        verified random --rw=randwrite --bs=4k-64k --bs_unaligned --size=$((most / 3))M --numjobs=3
+        verified random-direct --rw=randwrite --bs=4k --size=$((most / 12))M --numjobs=3 --direct=1
+        verified mixed --rw=randrw --bs=8k --size=$((most / 3))M --ioengine=mmap
+        verified queued --rw=randwrite --bs=16k --size=$((most / 3))M --ioengine=libaio \
+            --iodepth=16 --direct=1
+        "
+    ));
     assert_eq!(text, "sequential\ndirect\nrandom\nrandom-direct\nmixed\nqueued\n");
+    let all = most + most * 2 / 3 + 5 * (most / 3) + 3 * (most / 12);
+    println!("shown: fio {servers:?}: six ways, {all} MiB written and verified (crc32c), no error");
     rig.end();
 }
 
@@ -126,11 +152,17 @@ fn bonnie(servers: Servers) {
         return;
     }
     let Some(rig) = Rig::start(servers, "bonnie", 1, false) else { return };
-    // A file of 64 MiB, 2048 files of up to 1000 bytes in 4 folders; its result is the last line.
-    let text = rig.shell("bonnie++ -q -f -d $MNT -u root -s 64M -r 32M -n 2:1000:0:4 -x 1");
+    // A file, 2048 files of up to 1000 bytes in 4 folders; its result is the last line. It wants to
+    // be told of half as much memory.
+    let mib = env_number("BONNIE_MIB", 64);
+    let text = rig.shell(&format!(
+        "bonnie++ -q -f -d $MNT -u root -s {mib}M -r {}M -n 2:1000:0:4 -x 1",
+        mib / 2
+    ));
     let fields = text.lines().last().unwrap_or_default().split(',').count();
     assert!(fields > 40, "{text}");
     assert_eq!(rig.shell("ls"), "", "it removes what it made");
+    println!("shown: bonnie++ {servers:?}: {mib} MiB in blocks, 2048 files, no error");
     rig.end();
 }
 
@@ -140,13 +172,15 @@ fn sqlite(servers: Servers) {
         return;
     }
     let Some(rig) = Rig::start(servers, "sqlite", 1, false) else { return };
+    let transactions = env_number("SQLITE_TRANSACTIONS", 15);
+    let rows = 2 * transactions * 40;
     for mode in ["delete", "wal"] {
         let script = format!(
             "
             db=$MNT/{mode}.db
             sqlite3 $db 'pragma journal_mode={mode}; create table t(a integer primary key, b)'
             work() {{
-                for i in $(seq 15); do
+                for i in $(seq {transactions}); do
                     echo \"begin immediate; insert into t(b) select hex(randomblob(500)) from
                         (with recursive n(x) as (select 1 union all select x+1 from n where x<40)
                         select x from n); update t set b=hex(randomblob(300)) where a%7=$i%7;
@@ -159,8 +193,12 @@ fn sqlite(servers: Servers) {
             sqlite3 $db 'pragma integrity_check; select count(*) from t'
             "
         );
-        assert_eq!(rig.shell(&script), format!("{mode}\nok\n1200\n"));
+        assert_eq!(rig.shell(&script), format!("{mode}\nok\n{rows}\n"));
     }
+    println!(
+        "shown: SQLite {servers:?}: rollback journal and WAL, {transactions} transactions by each \
+         of two writers, {rows} rows, integrity ok"
+    );
     rig.end();
 }
 
@@ -170,11 +208,12 @@ fn rsync_there_and_back(servers: Servers) {
         return;
     }
     let Some(rig) = Rig::start(servers, "rsync", 1, false) else { return };
-    let text = rig.shell(
+    let files = env_number("RSYNC_FILES", 200).max(6);
+    let text = rig.shell(&format!(
         "
         mkdir $LOCAL/from $LOCAL/back; cd $LOCAL/from
         mkdir -p a/b/c empty; chmod 2750 a; chmod 1777 empty
-        for i in $(seq 200); do head -c $((i * 777)) /dev/urandom >a/b/f$i; done
+        for i in $(seq {files}); do head -c $((i * 777 % 1000000)) /dev/urandom >a/b/f$i; done
         head -c 9M /dev/urandom >a/large; truncate -s 5M a/sparse
         ln a/b/f1 a/hard; ln -s ../nowhere a/soft; mkfifo a/fifo; mknod a/null c 1 3
         chown 12:34 a/b/f2; chmod 4755 a/b/f3; touch -d '2001-02-03 04:05:06.789' a/b/f4
@@ -182,13 +221,23 @@ fn rsync_there_and_back(servers: Servers) {
         setfacl -m u:12:rw,g:34:r,m::rw a/b/f6; setfacl -m u:99:rwx a; setfacl -d -m u:7:rx a/b/c
         rsync -aHAX --numeric-ids . $MNT/copy/
         rsync -aHAX --numeric-ids --checksum --delete --itemize-changes . $MNT/copy/
-        echo 3 >/proc/sys/vm/drop_caches
+        "
+    ));
+    assert_eq!(text, "", "the second run finds nothing to do");
+    {
+        let _alone = KERNEL_CACHES.write().unwrap_or_else(PoisonError::into_inner);
+        fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    }
+    let text = rig.shell(
+        "
+        cd $LOCAL/from
         rsync -aHAX --numeric-ids --checksum --itemize-changes --dry-run $MNT/copy/ .
         rsync -aHAX --numeric-ids $MNT/copy/ $LOCAL/back/
         rsync -aHAX --numeric-ids --checksum --itemize-changes --dry-run . $LOCAL/back/
         ",
     );
-    assert_eq!(text, "", "the second run finds nothing to do");
+    assert_eq!(text, "", "all is the same, there and back");
+    println!("shown: rsync {servers:?}: {files} files there and back, nothing differs");
     rig.end();
 }
 
@@ -199,9 +248,9 @@ fn tar_and_git(servers: Servers) {
     }
     let Some(rig) = Rig::start(servers, "git", 1, false) else { return };
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    rig.shell(
-        &format!(
-            "
+    let commits = env_number("GIT_COMMITS", 2).max(2);
+    let text = rig.shell(&format!(
+        "
             mkdir $LOCAL/tree tree
             tar -C {} -cf $LOCAL/tree.tar --exclude=target .
             tar -C $LOCAL/tree -xf $LOCAL/tree.tar
@@ -210,12 +259,19 @@ fn tar_and_git(servers: Servers) {
             tar -C tree -df $LOCAL/tree.tar
             cd tree; git init -q; git config user.name n; git config user.email e
             git add .; git commit -qm one; git mv osd moved; git commit -qam two
-            git gc -q; git fsck --strict; git checkout -q HEAD^; git status --porcelain >$LOCAL/status
+            for i in $(seq 3 {commits}); do
+                echo $i >>moved/Cargo.toml; cp -r moved/src copy$i; git add .; git commit -qm $i
+            done
+            git gc -q; git fsck --strict >$LOCAL/fsck; git rev-list --count HEAD
+            git checkout -q HEAD~$(({commits} - 1)); git status --porcelain >$LOCAL/status
             test ! -s $LOCAL/status
             rm -r .git; diff -r $LOCAL/tree .
             ",
-            crates.display()
-        ),
+        crates.display()
+    ));
+    assert_eq!(text, format!("{commits}\n"));
+    println!(
+        "shown: tar and git {servers:?}: an archive, {commits} commits, gc, fsck, the same tree"
     );
     rig.end();
 }

@@ -19,14 +19,16 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, run_folder, until};
+use sateen_testkit::program::Program;
 
 use crate::BINARY;
-use crate::rig::{Rig, Servers, on_both};
+use crate::rig::{RETRY, Rig, Servers, copy_program, on_both, with_kernel_caches};
 
 on_both!(
     locks_hold_among_the_programs_of_one_mount,
     numbers_and_sizes,
     a_file_ends_where_the_disks_below_end_it,
+    a_truncate_by_name_ends_there_as_well,
     attributes_of_a_file,
     what_has_no_effect_on_a_mount,
     what_is_not_there,
@@ -174,6 +176,28 @@ fn a_file_ends_where_the_disks_below_end_it(servers: Servers) {
     rig.end();
 }
 
+fn a_truncate_by_name_ends_there_as_well(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-hole", 2, false) else { return };
+    // No descriptor was ever open for writing.
+    let [here, local] = [rig.mnt(), &rig.local()].map(|folder| folder.join("file"));
+    for path in [&here, &local] {
+        mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(0o600), 0).unwrap();
+    }
+    let there = rig.mounts()[1].join("file");
+    let cut = |path: &Path, size: u64| {
+        let script = "print truncate($ARGV[0], $ARGV[1]) ? 0 : $! + 0";
+        let mut perl = Command::new("perl");
+        let output = perl.args(["-e", script]).arg(path).arg(size.to_string()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for size in [i64::MAX as u64, 1 << 62, 1 << 40, 5] {
+        assert_eq!(cut(&here, size), cut(&local, size), "{size}");
+        let len = fs::metadata(&local).unwrap().len();
+        assert_eq!([&here, &there].map(|path| fs::metadata(path).unwrap().len()), [len; 2]);
+    }
+    rig.end();
+}
+
 fn attributes_of_a_file(servers: Servers) {
     let Some(rig) = Rig::start(servers, "row-attributes", 2, false) else { return };
     let path = rig.mnt().join("file");
@@ -212,6 +236,24 @@ fn attributes_of_a_file(servers: Servers) {
     rig.end();
 }
 
+/// Who a program that is set-uid root is on a mount, started by somebody else.
+fn effective_user(mnt: &Path) -> String {
+    let program = mnt.join("id");
+    copy_program("/usr/bin/id", &program);
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    assert_eq!(fs::metadata(&program).unwrap().mode() & 0o7777, 0o4755);
+    // By a way that the other user can go.
+    let script = "mount --bind \"$1\" /mnt && exec setpriv --reuid=nobody --clear-groups \
+                  /mnt/id -u";
+    let output = Command::new("unshare")
+        .args(["--mount", "bash", "-euc", script, "row"])
+        .arg(mnt)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
 fn what_has_no_effect_on_a_mount(servers: Servers) {
     let Some(rig) = Rig::start(servers, "row-effects", 1, false) else { return };
     let null = rig.mnt().join("null");
@@ -221,20 +263,27 @@ fn what_has_no_effect_on_a_mount(servers: Servers) {
     assert!(meta.file_type().is_char_device() && meta.rdev() == device);
     assert_eq!(File::open(&null).unwrap_err().raw_os_error(), Some(13));
 
-    let program = rig.mnt().join("id");
-    fs::copy("/usr/bin/id", &program).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
-    assert_eq!(fs::metadata(&program).unwrap().mode() & 0o7777, 0o4755);
-    // By a way that the other user can go.
-    let script = "mount --bind \"$1\" /mnt && exec setpriv --reuid=nobody --clear-groups \
-                  /mnt/id -u";
-    let output = Command::new("unshare")
-        .args(["--mount", "bash", "-euc", script, "row"])
-        .arg(rig.mnt())
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "65534", "{output:?}");
+    assert_eq!(effective_user(rig.mnt()), "65534");
     rig.end();
+}
+
+#[test]
+fn set_id_programs_and_devices_work_where_a_mount_says_so() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "row-suid");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.path("mnt");
+    ok(cluster.mount_command("mnt").args(["-o", "suid,dev", "-o", RETRY]));
+    cluster.mounts.push(mnt.clone());
+    let null = mnt.join("null");
+    let device = rustix::fs::makedev(NULL.0, NULL.1);
+    mknodat(CWD, &null, FileType::CharacterDevice, Mode::from_raw_mode(0o666), device).unwrap();
+    fs::write(&null, b"swallowed").unwrap();
+    assert_eq!(fs::read(&null).unwrap(), b"");
+    assert_eq!(effective_user(&mnt), "0");
+    cluster.finish([oss, mds]);
 }
 
 fn what_is_not_there(servers: Servers) {
@@ -330,7 +379,7 @@ fn direct_io_of_any_alignment(servers: Servers) {
 fn a_file_open_for_writing_elsewhere_is_executed(servers: Servers) {
     let Some(rig) = Rig::start(servers, "row-busy", 2, false) else { return };
     let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("true"));
-    fs::copy("/bin/true", &here).unwrap();
+    copy_program("/bin/true", &here);
     let writing = File::options().write(true).open(&there).unwrap();
     assert!(Command::new(&here).status().unwrap().success());
     drop(writing);
@@ -387,7 +436,14 @@ open(my $file, '<&=', $fd) or die "fdopen: $!";
 print <$file>;
 close($file);
 unlink("$path.moved") or die "unlink: $!";
-$fd = syscall($open, fileno($at), $handle, 0);
+# Nobody waits for a close: until the MDT has heard of it, the file is still there.
+for (1 .. 6000) {
+    $fd = syscall($open, fileno($at), $handle, 0);
+    last if $fd < 0;
+    open(my $still, '<&=', $fd) or die "fdopen: $!";
+    close($still);
+    select(undef, undef, undef, 0.01);
+}
 print $fd < 0 ? " then $!" : " then opened";
 "#;
 
@@ -477,7 +533,9 @@ fn what_one_kernel_knows_no_other_hears_of(servers: Servers) {
         (FANOTIFY, "there: nothing\nhere: heard\n"),
         (LEASE, "there: opened, held\nhere: refused, told\n"),
     ] {
-        fs::write(here.join("file"), b"content").unwrap();
+        // By another process: there is no lease of what is open for writing, as what this one has
+        // open may be for a moment in a program that another test is just starting.
+        rig.shell("printf content >file");
         let files = [here, there.as_path()].map(|mount| mount.join("file"));
         let output = Command::new("perl").args(["-e", script]).args(files).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), said, "{output:?}");
@@ -592,6 +650,7 @@ fn who_writes_goes_past_the_page_cache() {
     if !can_mount() {
         return;
     }
+    let _kept = with_kernel_caches();
     let mut cluster = Cluster::new(BINARY, "row-past");
     let (mds, oss) = cluster.start();
     let mnt = cluster.mount("mnt");
@@ -654,7 +713,7 @@ fn a_mount_sets_the_atimes_that_it_is_told_to_set() {
         ("nodiratime", true, false),
     ] {
         let mnt = cluster.path(option);
-        ok(cluster.mount_command(option).args(["-o", option]));
+        ok(cluster.mount_command(option).args(["-o", option, "-o", RETRY]));
         cluster.mounts.push(mnt.clone());
         fs::create_dir(mnt.join("dir")).unwrap();
         fs::write(mnt.join("file"), b"content").unwrap();
@@ -673,4 +732,37 @@ fn a_mount_sets_the_atimes_that_it_is_told_to_set() {
         cluster.umount(&mnt);
     }
     cluster.finish([oss, mds]);
+}
+
+#[test]
+fn what_was_open_at_a_crash_answers_with_errors() {
+    if !can_mount() {
+        return;
+    }
+    let program = Program::new(BINARY, "row-crash", 1, &[]).unwrap();
+    program.up().unwrap();
+    let path = program.mnt().join("file");
+    let file = read_write(&path);
+    file.write_all_at(b"synced", 0).unwrap();
+    file.sync_all().unwrap();
+    let gone = |file: &File| {
+        let errors = [
+            file.read_at(&mut [0; 6], 0).unwrap_err(),
+            file.write_at(b"x", 0).unwrap_err(),
+            file.set_len(1).unwrap_err(),
+            file.sync_all().unwrap_err(),
+        ];
+        let [not_connected, aborted] =
+            [Errno::NOTCONN, Errno::CONNABORTED].map(Errno::raw_os_error);
+        let told = errors.map(|error| error.raw_os_error().unwrap());
+        assert!(told.iter().all(|errno| [not_connected, aborted].contains(errno)), "{told:?}");
+    };
+    program.kill(program.pid().unwrap(), || ()).unwrap();
+    gone(&file);
+    program.fsck().unwrap();
+    program.up().unwrap();
+    gone(&file);
+    assert_eq!(fs::read(&path).unwrap(), b"synced");
+    drop(file);
+    program.down().unwrap();
 }

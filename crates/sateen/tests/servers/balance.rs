@@ -44,15 +44,20 @@ fn files_below(folder: &Path) -> u32 {
 
 /// How many files of a sample free space gives each OST.
 fn by_space(mnt: &Path) -> BTreeMap<u32, u32> {
-    let shown = ok(as_program("lfs").args(["df", "--json"]).arg(mnt));
-    let rows: serde_json::Value = serde_json::from_str(&shown).unwrap();
-    let free: BTreeMap<u32, u64> = (0..OSTS)
-        .map(|ost| {
+    let mut free: Option<BTreeMap<u32, u64>> = None;
+    // One that does not answer within a second is shown without it.
+    until("all OSTs say how much is free", || {
+        let shown = ok(as_program("lfs").args(["df", "--json"]).arg(mnt));
+        let rows: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let of = |ost: u32| {
             let name = format!("OST{ost:04x}");
-            let row = rows.as_array().unwrap().iter().find(|row| row["target"] == name.as_str());
-            (ost, row.unwrap()["bytes_avail"].as_u64().unwrap())
-        })
-        .collect();
+            let row = rows.as_array()?.iter().find(|row| row["target"] == name.as_str())?;
+            Some((ost, row["bytes_avail"].as_u64()?))
+        };
+        free = (0..OSTS).map(of).collect();
+        free.is_some()
+    });
+    let free = free.unwrap();
     let all: u64 = free.values().sum();
     free.into_iter().map(|(ost, free)| (ost, (u64::from(SAMPLE) * free / all) as u32)).collect()
 }

@@ -39,7 +39,7 @@ fn a_directory_is_mounted_as_if_there_were_nothing_above_it() {
         let said = refused(&mut mount(below));
         assert!(said.contains(why), "{said}");
     }
-    ok(&mut mount("a/b"));
+    ok(mount("a/b").args(["-o", "retry=2"]));
     let shown = source("a/b");
     cluster.mounts.push(point.clone());
     let mounts = fs::read_to_string("/proc/mounts").unwrap();

@@ -41,8 +41,13 @@ const MET_EACH_S: u64 = 4;
 /// And so many requests are made again that had been carried out.
 const EXECUTED_EACH_S: u64 = 3;
 
-/// A guest whose goodbye meets silence again and again may go without it, and is evicted then.
+/// In all these ways connections break in the storms.
+const HOWS: [How; 5] = [How::Reset, How::Finished, How::Stalled, How::Silent, How::Lost];
+
+/// A guest whose goodbye meets silence again and again may go without it, and is evicted then: one
+/// in so many, and a few beside on a machine that stands still now and then, where there are few.
 const GUESTS_EACH_EVICTED: u64 = 25;
+const EVICTED_BESIDE: u64 = 2;
 
 /// The networks, and who is in them.
 struct Rig {
@@ -78,6 +83,7 @@ impl Rig {
             cluster.start_as(&mut command, *host)
         };
         let servers = SERVERS.iter().zip(&networks).map(start).collect();
+        cluster.knows_osts("mdt0", 2);
         let mut rig = Rig { cluster, servers, networks, cutter, traffic, points: Vec::new() };
         for (number, name) in MOUNTS.iter().enumerate() {
             let point = rig.mount(number, name);
@@ -92,10 +98,18 @@ impl Rig {
         fs::create_dir_all(&point).unwrap();
         let mut mount = Command::new(BINARY);
         // In a storm servers may be out of reach for longer than a mount waits for them.
-        mount.arg("mount").args(["-o", "retry=1"]).arg(self.cluster.source()).arg(&point);
+        mount.arg("mount").args(["-o", "retry=5"]).arg(self.cluster.source()).arg(&point);
         self.cluster.mounts.push(point.clone());
         ok(&mut self.networks[SERVERS.len() + number].inside(&mount));
         point
+    }
+
+    /// Whether the storms have done as much as in so many seconds they have to.
+    fn has_stormed(&self, seconds: u64) -> bool {
+        let (sums, broken) = (self.traffic.sums(), self.cutter.broken());
+        sums.met >= MET_EACH_S * seconds
+            && sums.executed.values().sum::<u64>() >= EXECUTED_EACH_S * seconds
+            && HOWS.iter().all(|how| broken.contains_key(how))
     }
 
     /// One more mount comes in a storm, finds what the others have made, and goes.
@@ -219,7 +233,12 @@ fn broken_connections_are_not_noticed() {
         let running = Running::start(&rig, round, mix(seed ^ mix(round)));
         let begun = Instant::now();
         rig.cutter.storm(true);
-        while begun.elapsed() < Duration::from_millis(storm_ms) {
+        let storm = Duration::from_millis(storm_ms);
+        // A slow machine does the same in more time.
+        let is_enough = |rig: &Rig, so_far: Duration| {
+            so_far >= PATIENCE.max(storm) || rig.has_stormed(round * storm_ms / 1000)
+        };
+        while begun.elapsed() < storm || !is_enough(&rig, begun.elapsed()) {
             rig.guest(guests);
             guests += 1;
         }
@@ -234,15 +253,24 @@ fn broken_connections_are_not_noticed() {
     show(&sums, &rig.cutter);
     let logs = rig.cluster.logs();
     let evicted = logs.matches("evicting a client").count() as u64;
-    assert!(evicted <= guests / GUESTS_EACH_EVICTED, "who goes says goodbye: {evicted}\n{logs}");
+    let evicted_max = EVICTED_BESIDE + guests / GUESTS_EACH_EVICTED;
+    assert!(evicted <= evicted_max, "who goes says goodbye: {evicted}\n{logs}");
     let found = rig.cluster.finish(rig.servers);
-    println!("SEED={seed}: {rounds} rounds, {guests} guests, {calls} calls; {found}");
+    let broken = rig.cutter.broken();
+    let executed: u64 = sums.executed.values().sum();
+    println!(
+        "shown: {rounds} storms of {storm_ms} ms: {} connections broken, {} of them under {} \
+         requests; {} requests came again, {executed} of them after an answer; {calls} calls, \
+         {guests} mounts came and went, {evicted} evicted; {}",
+        broken.values().sum::<u64>(),
+        sums.met,
+        sums.under_way,
+        sums.again,
+        found.lines().next().unwrap_or_default()
+    );
     assert_eq!(sums.mistaken, [""; 0], "a number stands for one request");
     let seconds = rounds * storm_ms / 1000;
     assert!(sums.met >= MET_EACH_S * seconds, "too few connections broke under requests");
-    let executed: u64 = sums.executed.values().sum();
     assert!(executed >= EXECUTED_EACH_S * seconds, "too little was made again");
-    let hows = [How::Reset, How::Finished, How::Stalled, How::Silent, How::Lost];
-    let broken = rig.cutter.broken();
-    assert!(hows.iter().all(|how| broken.contains_key(how)), "{broken:?}");
+    assert!(HOWS.iter().all(|how| broken.contains_key(how)), "{broken:?}");
 }

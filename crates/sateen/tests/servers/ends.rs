@@ -15,7 +15,7 @@ use crate::BINARY;
 use crate::waiting::{end, go_on, signal, stop};
 
 /// Much less than for how long the mount is told to try.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 
 /// Whether a process uses a folder of `/run/sateen`.
 fn is_held(folder: &Path) -> bool {
@@ -50,6 +50,7 @@ fn a_mount_that_is_interrupted_is_given_up() {
     interrupted();
     go_on(&mds);
     let oss = cluster.serve(2, &["ost0"]);
+    cluster.knows_osts("mdt0", 1);
     // Nothing of them is in the way.
     let mnt = cluster.mount("mnt");
     std::fs::write(mnt.join("file"), b"file").unwrap();
@@ -65,7 +66,7 @@ fn a_mount_does_not_keep_another() {
     let mut cluster = Cluster::new(BINARY, "keeps");
     let (mds, oss) = cluster.start();
     let (first, second) = (cluster.mount("first"), cluster.path("second"));
-    ok(cluster.mount_command("second").current_dir(&first));
+    ok(cluster.mount_command("second").args(["-o", "retry=2"]).current_dir(&first));
     cluster.mounts.push(second.clone());
     cluster.umount(&first);
     std::fs::write(second.join("file"), b"file").unwrap();
@@ -85,7 +86,8 @@ fn a_start_that_fails_late_says_why() {
     let folder = run.join(run_folder(&point).file_name().unwrap());
     std::fs::create_dir_all(folder.join("control.sock/full")).unwrap();
     std::fs::write(folder.join("lock"), "sateen data folder\n").unwrap();
-    let output = cluster.mount_command("mnt").env("SATEEN_RUN", &run).output().unwrap();
+    let mut mount = cluster.mount_command("mnt");
+    let output = mount.args(["-o", "retry=2"]).env("SATEEN_RUN", &run).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let (said, logged) = (text(&output), std::fs::read_to_string(folder.join("log")).unwrap());
     for text in [said, logged] {
@@ -106,7 +108,7 @@ fn folders_of_long_ago_are_removed() {
     let (mds, oss) = cluster.start();
     let run = cluster.path("run");
     let mut mount = |name: &str| {
-        ok(cluster.mount_command(name).env("SATEEN_RUN", &run));
+        ok(cluster.mount_command(name).args(["-o", "retry=2"]).env("SATEEN_RUN", &run));
         let point = cluster.path(name);
         cluster.mounts.push(point.clone());
         point

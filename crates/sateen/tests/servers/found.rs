@@ -36,7 +36,7 @@ fn lctl_finds_all_processes_of_the_host() {
     cluster.make(2);
     let mds = cluster.start_as(&mut here(&cluster, cluster.command(1, &["mgt", "mdt0"])), 1);
     let oss = cluster.start_as(&mut here(&cluster, cluster.command(2, &["ost0", "ost1"])), 2);
-    ok(&mut here(&cluster, cluster.mount_command("mnt")));
+    ok(here(&cluster, cluster.mount_command("mnt")).args(["-o", "retry=2"]));
     cluster.mounts.push(cluster.path("mnt"));
 
     let (code, devices) = lctl(&cluster, &["dl"]);

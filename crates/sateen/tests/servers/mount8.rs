@@ -37,23 +37,24 @@ refused() {
     [[ $said == *"$word"* && -z $(shown) ]] || { echo "$*: $said; $(shown)"; exit 1; }
 }
 
-mount -t sateen "$SOURCE" "$MNT"
+# Servers may stand still for a moment.
+mount -t sateen -o retry=2 "$SOURCE" "$MNT"
 is rw
 echo written >"$MNT/file"
 gone
 
-mount -t sateen -o ro,noatime,nosuid,_netdev "$SOURCE" "$MNT"
+mount -t sateen -o ro,noatime,nosuid,_netdev,retry=2 "$SOURCE" "$MNT"
 is ro noatime nosuid
 [[ $(<"$MNT/file") == written ]]
 (echo more >"$MNT/file") 2>/dev/null && { echo "it is not read-only"; exit 1; }
 gone
-mount -r -t sateen -o nodev,noexec,sync "$SOURCE" "$MNT"
+mount -r -t sateen -o nodev,noexec,sync,retry=2 "$SOURCE" "$MNT"
 is ro nodev noexec sync
 gone
 refused frobnicate mount -t sateen -o rw,frobnicate "$SOURCE" "$MNT"
 refused "names no file system" mount -t sateen "${SOURCE%:/*}" "$MNT"
 
-line() { printf '%s %s sateen %s 0 0\n' "$SOURCE" "$MNT" "$1" >"$FSTAB"; }
+line() { printf '%s %s sateen %s,retry=2 0 0\n' "$SOURCE" "$MNT" "$1" >"$FSTAB"; }
 line defaults,noatime,nosuid,_netdev,nofail,x-systemd.mount-timeout=30,comment=ours
 mount -T "$FSTAB" "$MNT"
 is rw noatime nosuid

@@ -95,7 +95,7 @@ fn a_mount_leaves_osts_alone_that_it_is_told_to() {
     }
     let part = cluster.path("part");
     let option = exclude("scratch-OST0001:scratch-OST0007");
-    ok(cluster.mount_command("part").args(["-o", &option]));
+    ok(cluster.mount_command("part").args(["-o", &option, "-o", "retry=2"]));
     cluster.mounts.push(part.clone());
     let osts = |mnt: &Path| ok(as_program("lfs").arg("osts").arg(mnt));
     assert!(osts(&part).contains("1: scratch-OST0001_UUID INACTIVE"), "{}", osts(&part));

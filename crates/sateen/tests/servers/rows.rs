@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,12 +12,17 @@ use rustix::process::Signal;
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, until};
 
-use crate::waiting::{call, end, go_on, is_waiting, signal, stop};
+use crate::waiting::{call_after, end, go_on, is_waiting, signal, stop};
 use crate::{BINARY, as_program, bytes, write_durably};
 use sateen_testkit::network::{Network, has_ip};
 
-/// How long an idle mount may show what it has, with time for a machine that has much to do.
-const HEARS_WITHIN: Duration = Duration::from_secs(6);
+/// How long an idle mount may show what it has, with time for a machine that has much to do and
+/// stands still for seconds.
+const HEARS_WITHIN: Duration = Duration::from_secs(60);
+/// The same where it has not: 2 s, and looking again and again. So it is after one of a few
+/// restarts at least.
+const HEARS_ONCE_WITHIN: Duration = Duration::from_millis(2500);
+const RESTARTS_MAX: u32 = 15;
 
 #[test]
 fn an_idle_mount_hears_of_the_restart_of_an_mdt() {
@@ -25,26 +30,30 @@ fn an_idle_mount_hears_of_the_restart_of_an_mdt() {
         return;
     }
     let mut cluster = Cluster::new(BINARY, "row-idle");
-    let (mds, oss) = cluster.start();
+    let (mut mds, oss) = cluster.start();
     let (idle, busy) = (cluster.mount("idle"), cluster.mount("busy"));
-    write_durably(&idle.join("old"), b"content").unwrap();
-    File::open(&idle).unwrap().sync_all().unwrap();
-    let before = fs::metadata(idle.join("old")).unwrap();
-    assert!(!idle.join("new").exists());
-    mds.crash();
-    let mds = cluster.serve(1, &["mgt", "mdt0"]);
-    until("the busy one goes on", || fs::write(busy.join("after"), b"after").is_ok());
-    // The MDT knows nothing of what the idle one has, and does not ask for it.
-    fs::rename(busy.join("old"), busy.join("new")).unwrap();
-    fs::set_permissions(busy.join("new"), std::os::unix::fs::PermissionsExt::from_mode(0o604))
-        .unwrap();
-    let since = Instant::now();
-    let now = || fs::metadata(idle.join("new")).ok().filter(|_| !idle.join("old").exists());
-    until("the idle one has heard", || now().is_some_and(|meta| meta.mode() & 0o777 == 0o604));
-    let passed = since.elapsed();
-    assert!(passed < HEARS_WITHIN, "{passed:?}");
-    assert_eq!(now().unwrap().ino(), before.ino(), "after a restart, too");
-    assert_eq!(fs::read(idle.join("new")).unwrap(), b"content");
+    let mut passed = Vec::new();
+    while !passed.iter().any(|passed| *passed <= HEARS_ONCE_WITHIN) {
+        assert!(passed.len() < RESTARTS_MAX as usize, "{passed:?}");
+        write_durably(&idle.join("old"), b"content").unwrap();
+        File::open(&idle).unwrap().sync_all().unwrap();
+        let before = fs::metadata(idle.join("old")).unwrap();
+        assert!(!idle.join("new").exists());
+        mds.crash();
+        mds = cluster.serve(1, &["mgt", "mdt0"]);
+        until("the busy one goes on", || fs::write(busy.join("after"), b"after").is_ok());
+        // The MDT knows nothing of what the idle one has, and does not ask for it.
+        fs::rename(busy.join("old"), busy.join("new")).unwrap();
+        fs::set_permissions(busy.join("new"), fs::Permissions::from_mode(0o604)).unwrap();
+        let since = Instant::now();
+        let now = || fs::metadata(idle.join("new")).ok().filter(|_| !idle.join("old").exists());
+        until("the idle one has heard", || now().is_some_and(|meta| meta.mode() & 0o777 == 0o604));
+        passed.push(since.elapsed());
+        assert!(passed.iter().all(|passed| *passed < HEARS_WITHIN), "{passed:?}");
+        assert_eq!(now().unwrap().ino(), before.ino(), "after a restart, too");
+        assert_eq!(fs::read(idle.join("new")).unwrap(), b"content");
+        fs::remove_file(idle.join("new")).unwrap();
+    }
     cluster.finish([oss, mds]);
 }
 
@@ -117,12 +126,21 @@ fn what_was_given_up_may_be_done_later() {
     write_durably(&path, &content).unwrap();
     stop(&oss);
     // A write that is given up, and then another by the same program, which waits for its answer.
-    let program = "sysopen($f, $ARGV[0], O_RDWR) or die; my $n = syswrite($f, 'x' x 5000); \
-                   defined $n and exit 97; \
-                   sysseek($f, 4000, 0); syswrite($f, 'y' x 5000) == 5000 and exit 98; 0";
-    let mut child = call(program, &path);
+    let open = "sysopen($f, $ARGV[0], O_RDWR) or die;";
+    let given_up = |name: &str| {
+        let mark = cluster.path(name);
+        let say = format!("symlink('x', '{}') or die", mark.display());
+        (say, move || until("the first is given up", || mark.is_symlink()))
+    };
+    let (say, is_given_up) = given_up("given-up");
+    let program = format!(
+        "my $n = syswrite($f, 'x' x 5000); defined $n and exit 97; {say}; \
+         sysseek($f, 4000, 0); syswrite($f, 'y' x 5000) == 5000 and exit 98; 0"
+    );
+    let mut child = call_after(open, &program, &path);
     assert!(is_waiting(&mut child), "there is nobody to answer");
     signal(&child, Signal::INT);
+    is_given_up();
     assert!(is_waiting(&mut child), "the second waits, too");
     go_on(&oss);
     assert_eq!(end(child, "it ends").code(), Some(98), "the first was given up, the second not");
@@ -144,11 +162,15 @@ fn what_was_given_up_may_be_done_later() {
 
     // A truncate waits for what was given up before it, so that there is no end of it either.
     stop(&oss);
-    let program = "sysopen($f, $ARGV[0], O_RDWR) or die; my $n = syswrite($f, 'z' x 5000); \
-                   defined $n and exit 97; truncate($f, 0) and exit 98; 0";
-    let mut child = call(program, &path);
+    let (say, is_given_up) = given_up("given-up-again");
+    let program = format!(
+        "my $n = syswrite($f, 'z' x 5000); defined $n and exit 97; {say}; \
+         truncate($f, 0) and exit 98; 0"
+    );
+    let mut child = call_after(open, &program, &path);
     assert!(is_waiting(&mut child), "there is nobody to answer");
     signal(&child, Signal::INT);
+    is_given_up();
     std::thread::sleep(Duration::from_secs(1));
     go_on(&oss);
     assert_eq!(end(child, "it ends").code(), Some(98));

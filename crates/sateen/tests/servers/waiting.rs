@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
@@ -20,9 +20,14 @@ const EINTR: i32 = 4;
 
 /// A program that handles SIGINT and SIGUSR1 without restarting calls, makes one call, and ends
 /// with its errno.
-pub(crate) fn call(call: &str, path: &Path) -> Child {
+fn call(call: &str, path: &Path) -> Child {
+    call_after("", call, path)
+}
+
+/// The same, of which these statements are done when it is there.
+pub(crate) fn call_after(before: &str, call: &str, path: &Path) -> Child {
     let script = format!(
-        "use Fcntl; my ($f, $b); $SIG{{INT}} = sub {{}}; $SIG{{USR1}} = sub {{}}; \
+        "use Fcntl; my ($f, $b); $SIG{{INT}} = sub {{}}; $SIG{{USR1}} = sub {{}}; {before} \
          $| = 1; print \"ready\\n\"; {call} or exit($! + 0); exit 99"
     );
     let mut command = Command::new("perl");
@@ -55,9 +60,27 @@ pub(crate) fn end(mut child: Child, what: &str) -> ExitStatus {
     status.unwrap()
 }
 
+/// Waits until a program has been in one and the same system call for a while; false if it ends. A
+/// signal that came before the call would interrupt nothing.
 pub(crate) fn is_waiting(child: &mut Child) -> bool {
-    std::thread::sleep(A_WHILE);
+    let (mut call, mut since) = (None, Instant::now());
+    until("the program waits", || {
+        let now = in_call(child);
+        if now.is_none() || now != call {
+            (call, since) = (now, Instant::now());
+        }
+        since.elapsed() >= A_WHILE || child.try_wait().unwrap().is_some()
+    });
     child.try_wait().unwrap().is_none()
+}
+
+/// The system call in which a process sleeps, with its arguments. Where the kernel does not tell,
+/// whatever it does is one.
+fn in_call(child: &Child) -> Option<String> {
+    let path = format!("/proc/{}/syscall", child.id());
+    let Ok(call) = fs::read_to_string(path) else { return Some(String::new()) };
+    // Else "running", or -1 for a wait outside of any.
+    call.starts_with(|first: char| first.is_ascii_digit()).then_some(call)
 }
 
 /// A program makes a call that waits, gets these signals, and ends; the last one ends it.
@@ -79,7 +102,8 @@ fn who_waits_for_an_mdt_can_be_interrupted() {
     let (mds, oss) = cluster.start();
     let mnt = cluster.mount("mnt");
     fs::write(mnt.join("file"), b"content").unwrap();
-    fs::create_dir(mnt.join("dir")).unwrap();
+    // Of its own directories a mount knows what is not there without asking.
+    fs::create_dir(cluster.mount("other").join("dir")).unwrap();
     stop(&mds);
     for what in [
         "stat($ARGV[0])",
@@ -88,7 +112,7 @@ fn who_waits_for_an_mdt_can_be_interrupted() {
         "open($f, '<', $ARGV[0])",
         "unlink($ARGV[0])",
     ] {
-        let name = mnt.join(format!("new {}", what.len()));
+        let name = mnt.join(format!("dir/new {}", what.len()));
         let status = interrupted(what, &name, &[Signal::INT]);
         assert_eq!(status.code(), Some(EINTR), "{what}: {status}");
         // Who is not asked to stop waits on; who is killed dies.
@@ -98,10 +122,12 @@ fn who_waits_for_an_mdt_can_be_interrupted() {
     go_on(&mds);
     // What was asked for may have happened; it is all usable, and can go.
     until("the mount goes on", || fs::write(mnt.join("after"), b"after").is_ok());
-    for entry in fs::read_dir(&mnt).unwrap() {
-        let path = entry.unwrap().path();
-        let gone = if path.is_dir() { fs::remove_dir(&path) } else { fs::remove_file(&path) };
-        gone.unwrap();
+    for dir in [mnt.join("dir"), mnt] {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let gone = if path.is_dir() { fs::remove_dir(&path) } else { fs::remove_file(&path) };
+            gone.unwrap();
+        }
     }
     let found = cluster.finish([oss, mds]);
     assert!(found.starts_with("clean: 1 inodes, 0 entries, 0 objects"), "{found}");

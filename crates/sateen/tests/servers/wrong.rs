@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, refused, text};
+use sateen_testkit::cluster::{Cluster, refused, refused_for_good, text};
 
 use crate::{BINARY, as_program};
 
@@ -30,9 +30,9 @@ fn a_newer_format_is_refused_of_each_kind() {
         newer[8] = 99;
         fs::write(&label, &newer).unwrap();
         for said in [
-            refused(&mut cluster.command(1, &[folder])),
+            refused_for_good(&mut cluster.command(1, &[folder])),
             // Also beside others.
-            refused(&mut cluster.command(1, &["mgt", "mdt0", "ost0"])),
+            refused_for_good(&mut cluster.command(1, &["mgt", "mdt0", "ost0"])),
         ] {
             assert!(said.contains("disk format 99") && said.contains("newer sateen"), "{said}");
             assert!(said.contains(folder), "{said}");
@@ -66,11 +66,11 @@ fn an_index_that_another_has_is_refused_of_each_kind() {
         match kind {
             // One by itself is the MGS of another file system.
             "mgs" => {
-                let said = refused(&mut cluster.command(4, &["mgt", &second]));
+                let said = refused_for_good(&mut cluster.command(4, &["mgt", &second]));
                 assert!(said.contains("are both MGS"), "{said}");
             }
             _ => {
-                let said = refused(&mut cluster.command(4, &[&second]));
+                let said = refused_for_good(&mut cluster.command(4, &[&second]));
                 assert!(said.contains(&format!("{name} is not the target that")), "{said}");
                 assert!(said.contains("another --index"), "{said}");
                 assert_eq!(said.contains("--replace"), kind == "ost", "{said}");
@@ -103,7 +103,7 @@ fn an_index_that_another_has_is_refused_of_each_kind() {
     oss.end();
     let stranger = cluster.serve(1, &["second-mgs"]);
     for (folder, name) in [("mdt0", "MDT0000"), ("ost0", "OST0000")] {
-        let said = refused(&mut cluster.command(4, &[folder]));
+        let said = refused_for_good(&mut cluster.command(4, &[folder]));
         let which = format!("{name} of another file system with the name scratch");
         assert!(said.contains(&which), "{said}");
         assert!(said.contains("the MGS that it was first served with"), "{said}");

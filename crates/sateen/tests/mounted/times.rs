@@ -1,0 +1,115 @@
+//! The rows of docs/semantics.md about times that differ from ext4's: each is as it is written
+//! there.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use sateen_testkit::can_mount;
+use sateen_testkit::cluster::{Cluster, ok};
+
+use crate::BINARY;
+use crate::rig::{RETRY, Rig, Servers, on_both, with_kernel_caches};
+
+on_both!(a_write_changes_the_ctime_when_the_mdt_hears_of_it);
+
+/// Longer than any step of a clock.
+const A_MOMENT: Duration = Duration::from_millis(100);
+
+fn atime(path: &Path) -> (i64, i64) {
+    let meta = fs::metadata(path).unwrap();
+    (meta.atime(), meta.atime_nsec())
+}
+
+fn ctime(path: &Path) -> (i64, i64) {
+    let meta = fs::metadata(path).unwrap();
+    (meta.ctime(), meta.ctime_nsec())
+}
+
+fn read(file: &File) {
+    let mut content = [0; 7];
+    file.read_exact_at(&mut content, 0).unwrap();
+    assert_eq!(&content, b"content");
+}
+
+/// By descriptors that are open already, from pages that the kernel has: it tells nobody.
+#[test]
+fn what_the_kernel_reads_by_itself_sets_no_atime() {
+    if !can_mount() {
+        return;
+    }
+    let _kept = with_kernel_caches();
+    let mut cluster = Cluster::new(BINARY, "row-pages");
+    let (mds, oss) = cluster.start();
+    let mount = |cluster: &mut Cluster, option: &str| {
+        ok(cluster.mount_command(option).args(["-o", option, "-o", RETRY]));
+        let mnt = cluster.path(option);
+        cluster.mounts.push(mnt.clone());
+        let path = mnt.join(format!("file of {option}"));
+        fs::write(&path, b"content").unwrap();
+        path
+    };
+    // The day that has passed since, and a change of the inode.
+    let path = mount(&mut cluster, "relatime");
+    let long_ago = Timespec { tv_sec: 1000, tv_nsec: 0 };
+    let times = Timestamps { last_access: long_ago, last_modification: long_ago };
+    let changes: [&dyn Fn(); 2] =
+        [&|| utimensat(CWD, &path, &times, AtFlags::empty()).unwrap(), &|| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap()
+        }];
+    for change in changes {
+        let open = File::open(&path).unwrap();
+        read(&open);
+        std::thread::sleep(A_MOMENT);
+        change();
+        let before = atime(&path);
+        read(&open);
+        assert_eq!(atime(&path), before, "nobody has heard of it");
+        read(&File::open(&path).unwrap());
+        assert!(atime(&path) > before, "by a descriptor that is opened afterwards");
+    }
+    // Each reading: the first one by each descriptor.
+    let path = mount(&mut cluster, "strictatime");
+    for _ in 0..2 {
+        let before = atime(&path);
+        std::thread::sleep(A_MOMENT);
+        let open = File::open(&path).unwrap();
+        read(&open);
+        let first = atime(&path);
+        assert!(first > before);
+        std::thread::sleep(A_MOMENT);
+        read(&open);
+        assert_eq!(atime(&path), first, "nobody has heard of the second");
+    }
+    cluster.finish([oss, mds]);
+}
+
+fn a_write_changes_the_ctime_when_the_mdt_hears_of_it(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-ctime", 2, false) else { return };
+    let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("file"));
+    fs::write(&here, b"before").unwrap();
+    let begun = ctime(&there);
+    assert_eq!(ctime(&here), begun);
+    let file = File::options().write(true).open(&here).unwrap();
+    file.write_all_at(b"content", 0).unwrap();
+    let (written, modified) = (ctime(&here), fs::metadata(&here).unwrap().modified().unwrap());
+    std::thread::sleep(A_MOMENT);
+    assert_eq!(ctime(&here), written, "who has written knows of no other");
+    // Who looks has the MDT ask; who has written may not ask yet.
+    let heard = ctime(&there);
+    assert!(heard > written, "{heard:?}, {written:?}");
+    assert!([written, heard].contains(&ctime(&here)));
+    // As soon as anybody changes anything of it, it does.
+    fs::set_permissions(&there, fs::Permissions::from_mode(0o640)).unwrap();
+    let changed = ctime(&there);
+    assert!(changed > heard);
+    assert_eq!(ctime(&here), changed);
+    // The time of the content is when it was written, all along.
+    for path in [&here, &there] {
+        assert_eq!(fs::metadata(path).unwrap().modified().unwrap(), modified);
+    }
+    drop(file);
+    rig.end();
+}

@@ -1,0 +1,170 @@
+//! The rows of docs/semantics.md about what programs are told that had files open when something
+//! was lost: by the restart of an MDT or of an OST, or because their mount was thrown out.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sateen_testkit::can_mount;
+use sateen_testkit::cluster::{Cluster, ok, server_folder, text, until};
+
+use crate::{BINARY, as_program, write_durably};
+
+/// Opens a file, writes at its beginning, and waits for a word; then makes each call once and says
+/// how it ended.
+const HOLDS: &str = r#"
+use Fcntl; use IO::Handle;
+sysopen(my $f, $ARGV[0], O_RDWR) or die "open: $!";
+syswrite($f, 'answered') == 8 or die "write: $!";
+$| = 1; print "open\n"; <STDIN>;
+sub told { print "$_[0] ", ($_[1] ? 'done' : $! + 0), "\n" }
+told('read', sysread($f, my $buffer, 5));
+told('write', syswrite($f, 'x'));
+told('truncate', truncate($f, 3));
+told('seek', sysseek($f, 0, 4));
+told('sync', $f->sync);
+told('close', close($f));
+"#;
+/// What it says of a descriptor that is lost.
+const ALL_LOST: &str = "read 5\nwrite 5\ntruncate 5\nseek 5\nsync 5\nclose done\n";
+
+/// A program that has a file open.
+struct Holder {
+    child: Child,
+    says: BufReader<ChildStdout>,
+}
+
+impl Holder {
+    fn of(path: &Path) -> Holder {
+        let mut perl = Command::new("perl");
+        let perl = perl.args(["-e", HOLDS]).arg(path);
+        let mut child = perl.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut says = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        says.read_line(&mut line).unwrap();
+        assert_eq!(line, "open\n");
+        Holder { child, says }
+    }
+
+    /// What it is told when it goes on.
+    fn goes_on(mut self) -> String {
+        drop(self.child.stdin.take());
+        let mut said = String::new();
+        self.says.read_to_string(&mut said).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        said
+    }
+}
+
+#[test]
+fn what_was_open_at_the_restart_of_an_mdt_is_lost() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "lost-mdt");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let path = mnt.join("file");
+    write_durably(&path, b"as it was before").unwrap();
+    File::open(&mnt).unwrap().sync_all().unwrap();
+    let holder = Holder::of(&path);
+    mds.crash();
+    let mds = cluster.serve(1, &["mgt", "mdt0"]);
+    until("new calls work", || fs::write(mnt.join("after"), b"after").is_ok());
+    assert_eq!(holder.goes_on(), ALL_LOST);
+    // What was answered for is there, and what failed is not.
+    assert_eq!(fs::read(&path).unwrap(), b"answereds before");
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    file.write_all_at(b"again   ", 0).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert_eq!(fs::read(&path).unwrap(), b"again   s before");
+    cluster.finish([oss, mds]);
+}
+
+#[test]
+fn what_was_open_at_a_mount_that_was_thrown_out_is_lost() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "lost-mount");
+    let (mds, oss) = cluster.start();
+    let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
+    let patience_s = |seconds: u32| {
+        let mut lctl = as_program("lctl");
+        lctl.arg("--data").arg(server_folder(&cluster.path("mgt")));
+        ok(lctl.args(["set_param", &format!("mdt.*.ldlm_timeout={seconds}")]));
+    };
+    let path = mnt.join("file");
+    write_durably(&path, b"as it was before").unwrap();
+    let holder = Holder::of(&path);
+    let pid = Pid::from_raw(cluster.mount_pid(&mnt) as i32).unwrap();
+    // It stands still, and does not give back what somebody else wants.
+    kill_process(pid, Signal::STOP).unwrap();
+    patience_s(2);
+    let mut file = File::options().append(true).open(other.join("file")).unwrap();
+    file.write_all(b", and since").unwrap();
+    drop(file);
+    let now = b"answereds before, and since";
+    assert_eq!(fs::read(other.join("file")).unwrap(), now);
+    // Nobody else is to be thrown out, who only stands still for a moment.
+    patience_s(60);
+    kill_process(pid, Signal::CONT).unwrap();
+    until("new calls work", || fs::read(&path).is_ok_and(|read| read == now));
+    assert_eq!(holder.goes_on(), ALL_LOST);
+    assert_eq!([&mnt, &other].map(|mount| fs::read(mount.join("file")).unwrap()), [now; 2]);
+    assert!(cluster.logs().contains("evict"), "it was thrown out:\n{}", cluster.logs());
+    cluster.finish([oss, mds]);
+}
+
+/// Whether `sateen sync` says that all of a mount is safe.
+fn sync(mount: &Path) -> bool {
+    let output = Command::new(BINARY).arg("sync").arg(mount).output().unwrap();
+    println!("{}", text(&output));
+    output.status.success()
+}
+
+#[test]
+fn what_an_ost_has_lost_is_told_once_to_who_wrote_it() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "lost-ost");
+    let (mds, oss) = cluster.start();
+    let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
+    let open = |mount: &Path, name: &str| {
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        options.open(mount.join(name)).unwrap()
+    };
+    let names = ["synced", "unsynced", "another"];
+    let [mut synced, mut unsynced, mut another] = names.map(|name| open(&mnt, name));
+    for file in [&mut synced, &mut unsynced, &mut another] {
+        file.write_all(b"content").unwrap();
+    }
+    synced.sync_all().unwrap();
+    oss.crash();
+    let oss = cluster.serve(2, &["ost0", "ost1"]);
+    // Others are not told, whatever they sync.
+    open(&other, "unsynced").sync_all().unwrap();
+    assert!(sync(&other));
+    // Who wrote is: by the file's fsync, and by a sync of the mount, which does not take anything
+    // away from that.
+    synced.sync_all().unwrap();
+    let told = |file: &File| file.sync_all().map_err(|error| error.raw_os_error());
+    assert_eq!([told(&unsynced), told(&unsynced)], [Err(Some(5)), Ok(())]);
+    assert_eq!([sync(&mnt), sync(&mnt)], [false, true]);
+    assert_eq!([told(&another), told(&another)], [Err(Some(5)), Ok(())]);
+    assert!(sync(&mnt));
+    // What an fsync has told no sync tells again.
+    another.write_all(b" and more").unwrap();
+    oss.crash();
+    let oss = cluster.serve(2, &["ost0", "ost1"]);
+    assert_eq!(told(&another), Err(Some(5)));
+    assert!(sync(&mnt));
+    drop((synced, unsynced, another));
+    cluster.finish([oss, mds]);
+}
