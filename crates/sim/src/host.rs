@@ -26,6 +26,10 @@ const LIMITS: StoreLimits =
 /// Ranges are allocated in pieces so small that most take several.
 const PIECE_BYTES: u64 = 16 << 10;
 
+/// How long a device is at a write that stalls, as those are that try again or tidy up: 20 to
+/// 200 ms.
+const STALL_NS: (u64, u64) = (20_000_000, 200_000_000);
+
 /// The service of a target.
 #[derive(Debug)]
 pub enum Served {
@@ -160,7 +164,10 @@ impl Host {
     /// The process dies. What was under way may have reached the disk, in part; what was not
     /// synced may be lost.
     pub(crate) fn crash(&mut self, random: &mut Random, report: &mut Report) {
-        let Some(process) = self.process.take() else { return };
+        let Some(mut process) = self.process.take() else { return };
+        // A checkpoint waits until all of it is in the journal, as the process has heard: what this
+        // crash leaves there of a frame, torn or whole, has none begun.
+        let committed = process.served.service().store().committed();
         for pending in process.pending.into_values() {
             match pending {
                 Pending::Object(_, op)
@@ -174,7 +181,7 @@ impl Host {
                     let torn = self.disk.journal.tear(&flush.frame, flush.upto, random);
                     report.count("frame torn", u64::from(torn));
                 }
-                Pending::Checkpoint(checkpoint) if self.journaled() >= checkpoint.upto => {
+                Pending::Checkpoint(checkpoint) if committed >= checkpoint.upto => {
                     self.disk.index.tear(&checkpoint.table, random);
                     report.count("checkpoint cut off", 1);
                 }
@@ -224,7 +231,7 @@ impl Host {
         let mut after = delay(&pending, random);
         if matches!(pending, Pending::Object(_, ObjectOp::Write { .. })) && self.is_stalling {
             self.is_stalling = false;
-            after = random.within(10_000_000, 30_000_000);
+            after = random.within(STALL_NS.0, STALL_NS.1);
         }
         process.pending.insert(token, pending);
         Some(Want::Disk(token, after))

@@ -79,6 +79,8 @@ pub const FULL: Minimums = &[
     ("fsync believed", 67_000),
     ("answer from a kernel cache", 460_000),
     ("file looked at in the end", 23_000),
+    ("file shared", 2300),
+    ("op fstat", 24_000),
 ];
 
 /// Those of `--contention`, likewise.

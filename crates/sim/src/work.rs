@@ -1,29 +1,17 @@
-//! What programs do: operations, how they are chosen, and how they run on a kernel.
+//! What programs do: operations, and how they run on a kernel. How they are chosen: [`chooser`].
+
+pub(crate) mod chooser;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sateen_client::{OpenHow, SpaceTotal};
-use sateen_types::{Attr, Errno, Fid, Layout, Result, STRIPE_SIZE_MIN, StripePolicy};
+use sateen_types::{Attr, Errno, Fid, Layout, Result, StripePolicy};
 use sateen_wire::{DirEntry, RenameFlags, SetAttr, XattrMode};
 
 use crate::data::Fallocate;
 use crate::kernel::{Handle, Kernel};
 use crate::names::{Inode, Mutation, Names, Node};
-use crate::random::Random;
-
-/// Names that each directory's entries are taken from.
-const NAMES: &[&str] = &["a", "b", "c", "d", "e", "f", "g", "h"];
-/// Names that extended attributes are taken from.
-const XATTRS: &[&str] = &["user.a", "user.b", "trusted.c"];
-/// Most bytes of their values.
-const XATTR_BYTES_MAX: u64 = 600;
-/// Deepest directory below the root.
-const DEPTH_MAX: usize = 3;
-/// Files do not grow far beyond this.
-pub(crate) const FILE_BYTES_MAX: u64 = 400_000;
-/// The record that HPC codes are known for.
-const RECORD_BYTES: u64 = 47_008;
 
 /// A name in a directory, with the way there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +73,10 @@ pub(crate) enum Op {
     },
     Stat {
         at: At,
+    },
+    /// Of an open file, which no name has to be looked up for.
+    Fstat {
+        handle: Handle,
     },
     /// A stat of which nobody takes notice: others may be changing what it finds.
     Peek {
@@ -220,6 +212,7 @@ impl Op {
             | Op::Seek { .. }
             | Op::Allocate { .. }
             | Op::Fsync { .. }
+            | Op::Fstat { .. }
             | Op::StatFs => Vec::new(),
         }
     }
@@ -239,6 +232,7 @@ impl Op {
             Op::Fsync { .. } => "op fsync",
             Op::FsyncDir { .. } => "op fsync dir",
             Op::Stat { .. } => "op stat",
+            Op::Fstat { .. } => "op fstat",
             Op::Peek { .. } => "op peek",
             Op::Truncate { .. } => "op truncate",
             Op::Chmod { .. } => "op chmod",
@@ -302,6 +296,7 @@ impl Op {
             | Op::Read { handle, .. }
             | Op::Seek { handle, .. }
             | Op::Allocate { handle, .. }
+            | Op::Fstat { handle }
             | Op::Fsync { handle } => Some(*handle),
             _ => None,
         }
@@ -328,7 +323,10 @@ impl Op {
             Op::Open { at, create, how } => {
                 name(at, create.is_some(), how.truncate || create.is_some());
             }
-            Op::Close { handle } | Op::Read { handle, .. } | Op::Seek { handle, .. } => {
+            Op::Close { handle }
+            | Op::Read { handle, .. }
+            | Op::Seek { handle, .. }
+            | Op::Fstat { handle } => {
                 out.push((Touched::Inode(handle.fid), false));
             }
             Op::Write { handle, .. } | Op::Allocate { handle, .. } | Op::Fsync { handle } => {
@@ -540,6 +538,7 @@ impl Op {
             | Op::Fsync { .. }
             | Op::FsyncDir { .. }
             | Op::StatFs
+            | Op::Fstat { .. }
             | Op::Peek { .. }
             | Op::Tmpfile { .. }
             | Op::Readdir { .. } => Ok(()),
@@ -578,6 +577,7 @@ impl Op {
             }
             Op::Fsync { handle } => kernel.fsync_file(handle).await.map(|()| Out::Done),
             Op::FsyncDir { at } => kernel.fsync(at.dir()).await.map(|()| Out::Done),
+            Op::Fstat { handle } => kernel.getattr(handle.fid).await.map(Out::Attr),
             Op::Stat { at } if at.name.is_empty() => kernel.getattr(at.dir()).await.map(Out::Attr),
             Op::Stat { at } | Op::Peek { at } => {
                 kernel.stat(at.dir(), &at.name).await.map(Out::Attr)
@@ -632,276 +632,5 @@ impl Op {
             }
             Op::StatFs => kernel.statfs().await.map(Out::Space),
         }
-    }
-}
-
-/// Chooses operations.
-pub(crate) struct Chooser<'a> {
-    pub(crate) random: &'a mut Random,
-    pub(crate) names: &'a Names,
-}
-
-impl Chooser<'_> {
-    /// A name in some directory, or with an empty name the directory itself.
-    fn at(&mut self, dir_itself: bool) -> At {
-        let (mut path, mut dirs) = (Vec::new(), vec![Fid::ROOT]);
-        while path.len() < DEPTH_MAX && !self.random.one_in(3) {
-            let dir = dirs.last().copied().unwrap_or(Fid::ROOT);
-            let entries = self.names.entries(dir).into_iter().flatten();
-            let below: Vec<(&Vec<u8>, Fid)> = entries
-                .map(|(name, fid)| (name, *fid))
-                .filter(|(_, fid)| self.names.is_dir(*fid))
-                .collect();
-            let Some((name, fid)) = self.random.pick(&below).copied() else { break };
-            path.push(name.clone());
-            dirs.push(fid);
-        }
-        let name = if dir_itself {
-            Vec::new()
-        } else {
-            self.random.pick(NAMES).map(|name| name.as_bytes().to_vec()).unwrap_or_default()
-        };
-        At { path, dirs, name }
-    }
-
-    /// A name that exists and is of such a kind, if a few tries find one.
-    fn existing(&mut self, fits: impl Fn(&Inode) -> bool) -> Option<At> {
-        (0..6).find_map(|_| {
-            let at = self.at(false);
-            let fid = self.names.find(at.dir(), &at.name)?;
-            self.names.inodes.get(&fid).filter(|inode| fits(inode)).map(|_| at)
-        })
-    }
-
-    fn how(&mut self) -> OpenHow {
-        let write = self.random.permille(650);
-        OpenHow {
-            read: true,
-            write,
-            append: write && self.random.one_in(5),
-            truncate: write && self.random.one_in(8),
-            exclusive: false,
-            sync: write && self.random.one_in(20),
-            ..OpenHow::default()
-        }
-    }
-
-    /// On an open file.
-    fn on_handle(&mut self, handle: Handle, size: u64, certain: bool) -> Op {
-        let room = FILE_BYTES_MAX.saturating_sub(size);
-        match self.random.below(104) {
-            100.. if handle.how.write && certain => {
-                let how = match self.random.below(4) {
-                    0 => Fallocate::Grow,
-                    1 => Fallocate::KeepSize,
-                    _ => Fallocate::Punch,
-                };
-                let offset = self.random.below(size + 20_000).min(FILE_BYTES_MAX);
-                Op::Allocate { handle, offset, len: self.random.within(1, 90_000), how }
-            }
-            0..=44 if handle.how.write && (certain || !handle.how.append) => {
-                let len = match self.random.below(4) {
-                    0 => RECORD_BYTES,
-                    1 => 4096,
-                    _ => self.random.within(1, 20_000),
-                };
-                let offset = match self.random.below(4) {
-                    0 => size,
-                    1 => self.random.below(size / RECORD_BYTES + 1) * RECORD_BYTES,
-                    _ => self.random.below(size + 70_000),
-                };
-                let offset = if handle.how.append { size } else { offset };
-                if handle.how.append && room < len {
-                    return Op::Close { handle };
-                }
-                let offset = offset.min(FILE_BYTES_MAX);
-                if self.random.one_in(8) {
-                    // Most of these are made by `fallocate`.
-                    return Op::Write { handle, offset, data: vec![0; len as usize] };
-                }
-                let seed = self.random.any();
-                let data = (0..len).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i as u8).collect();
-                Op::Write { handle, offset, data }
-            }
-            45..=48 => {
-                let offset = self.random.below(size + 5000);
-                Op::Seek { handle, offset, hole: self.random.one_in(2) }
-            }
-            49..=79 => {
-                let offset = self.random.below(size + 5000);
-                Op::Read { handle, offset, len: self.random.within(1, 60_000) }
-            }
-            80..=90 => Op::Fsync { handle },
-            _ => Op::Close { handle },
-        }
-    }
-
-    /// The next operation of a program with these open files: (handle, size, size is known).
-    pub(crate) fn next(&mut self, open: &[(Handle, u64, bool)]) -> Option<Op> {
-        if !open.is_empty() && self.random.permille(if open.len() > 3 { 900 } else { 600 }) {
-            let (handle, size, certain) = *self.random.pick(open)?;
-            return Some(self.on_handle(handle, size, certain));
-        }
-        let is_file = |inode: &Inode| inode.node == Node::File;
-        let op = match self.random.below(123) {
-            0..=24 => {
-                let at = self.at(false);
-                let there = self.names.find(at.dir(), &at.name);
-                let kind = there.and_then(|fid| self.names.inodes.get(&fid));
-                if kind.is_some_and(|inode| !is_file(inode)) {
-                    return None;
-                }
-                let mut how = self.how();
-                how.exclusive = self.random.one_in(4);
-                Op::Open { at, create: Some(0o600 | self.random.below(0o200) as u32), how }
-            }
-            25..=36 => {
-                let how = self.how();
-                Op::Open { at: self.existing(is_file)?, create: None, how }
-            }
-            37..=48 => {
-                let itself = self.random.one_in(4);
-                Op::Stat { at: self.at(itself) }
-            }
-            49..=53 => {
-                let size = self.random.below(150_000);
-                Op::Truncate { at: self.existing(is_file)?, size }
-            }
-            54..=57 => {
-                let mode = self.random.below(0o1000) as u32;
-                Op::Chmod {
-                    at: self.existing(|inode| !matches!(inode.node, Node::Symlink(_)))?,
-                    mode,
-                }
-            }
-            58..=63 => {
-                let at = self.at(false);
-                if at.path.len() >= DEPTH_MAX {
-                    return None;
-                }
-                Op::Mkdir { at }
-            }
-            64..=65 => {
-                let len = self.random.within(1, 40) as usize;
-                Op::Symlink { at: self.at(false), target: vec![b't'; len] }
-            }
-            66..=67 => Op::Readlink { at: self.at(false) },
-            68..=77 => Op::Remove { at: self.at(false), directory: false },
-            78..=80 => Op::Remove { at: self.at(false), directory: true },
-            81..=88 => self.rename()?,
-            89..=91 => Op::Link { from: self.at(false), to: self.at(false) },
-            92..=96 => Op::Readdir { at: self.at(true) },
-            97..=99 => Op::FsyncDir { at: self.at(true) },
-            100..=108 => self.on_xattrs()?,
-            109 | 110 | 116 | 117 => {
-                Op::SetStripe { at: self.striped()?, policy: self.policy(), osts: Vec::new() }
-            }
-            111 | 112 => Op::GetStripe { at: self.striped()? },
-            113 => Op::StatFs,
-            114 | 115 => Op::GetLinks { at: self.existing(|_| true)? },
-            118..=120 => {
-                let policy = StripePolicy { stripe_count: 0, ..self.policy() };
-                Op::SetStripe { at: self.existing(is_file)?, policy, osts: self.some_osts() }
-            }
-            _ => {
-                let how = OpenHow { write: true, truncate: false, ..self.how() };
-                Op::Tmpfile { at: self.at(true), how }
-            }
-        };
-        Some(op)
-    }
-
-    fn on_xattrs(&mut self) -> Option<Op> {
-        let at = if self.random.one_in(6) { self.at(false) } else { self.existing(|_| true)? };
-        let name = self.random.pick(XATTRS).map(|name| name.as_bytes().to_vec())?;
-        Some(match self.random.below(10) {
-            0..=3 => {
-                let len = self.random.below(XATTR_BYTES_MAX);
-                let seed = self.random.any();
-                let value = (0..len).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i as u8).collect();
-                let mode = match self.random.below(6) {
-                    0 => XattrMode::Create,
-                    1 => XattrMode::Replace,
-                    _ => XattrMode::Any,
-                };
-                Op::SetXattr { at, name, value: Some((value, mode)) }
-            }
-            4 | 5 => Op::SetXattr { at, name, value: None },
-            6 | 7 => Op::GetXattr { at, name: Some(name) },
-            _ => Op::GetXattr { at, name: None },
-        })
-    }
-
-    /// Something that has a striping, or would have one if it were a directory or file.
-    fn striped(&mut self) -> Option<At> {
-        match self.random.below(8) {
-            0 => Some(self.at(false)),
-            1..=3 => self.existing(|inode| inode.node == Node::File),
-            _ => self.existing(|inode| matches!(inode.node, Node::Dir(_))),
-        }
-    }
-
-    /// Stripes stay so small that many files have several.
-    fn policy(&mut self) -> StripePolicy {
-        if self.random.one_in(8) {
-            return StripePolicy { stripe_count: 0, stripe_size: 0, stripe_offset: None };
-        }
-        let osts = u64::from(crate::world::OSTS);
-        let count = self.random.within(0, osts) as i32;
-        StripePolicy {
-            stripe_count: if count == 0 { -1 } else { count },
-            stripe_size: STRIPE_SIZE_MIN * self.random.within(1, 2) as u32,
-            stripe_offset: self.random.one_in(2).then(|| self.random.below(osts) as u32),
-        }
-    }
-
-    /// OSTs in any order, each once.
-    fn some_osts(&mut self) -> Vec<u32> {
-        let mut left: Vec<u32> = (0..crate::world::OSTS).collect();
-        let mut osts = Vec::new();
-        while osts.is_empty() || !left.is_empty() && self.random.one_in(2) {
-            let at = self.random.index(left.len());
-            osts.push(left.remove(at));
-        }
-        osts
-    }
-
-    /// Writes to this file, or opens it for that.
-    pub(crate) fn write_to(&mut self, fid: Fid, open: &[(Handle, u64, bool)]) -> Option<Op> {
-        let writes = |(handle, ..): &&(Handle, u64, bool)| handle.fid == fid && handle.how.write;
-        if let Some((handle, size, certain)) = open.iter().find(writes).copied() {
-            return Some(self.on_handle(handle, size, certain));
-        }
-        let how = OpenHow { read: true, write: true, ..OpenHow::default() };
-        Some(Op::Open { at: self.named(fid)?, create: None, how })
-    }
-
-    /// A name of this inode.
-    pub(crate) fn named(&self, fid: Fid) -> Option<At> {
-        self.at_of(At { path: Vec::new(), dirs: vec![Fid::ROOT], name: Vec::new() }, fid)
-    }
-
-    /// A name of this inode in or below the directory `dir`.
-    fn at_of(&self, dir: At, fid: Fid) -> Option<At> {
-        let entries = self.names.entries(dir.dir())?;
-        if let Some((name, _)) = entries.iter().find(|(_, found)| **found == fid) {
-            return Some(At { name: name.clone(), ..dir });
-        }
-        let below = entries.iter().filter(|(_, found)| self.names.is_dir(**found));
-        below.into_iter().find_map(|(name, found)| {
-            let mut below = dir.clone();
-            below.path.push(name.clone());
-            below.dirs.push(*found);
-            self.at_of(below, fid)
-        })
-    }
-
-    fn rename(&mut self) -> Option<Op> {
-        let from = if self.random.one_in(5) { self.at(false) } else { self.existing(|_| true)? };
-        let to = self.at(false);
-        let exchange = self.random.one_in(8);
-        let no_replace = !exchange && self.random.one_in(8);
-        let whiteout = !exchange && self.random.one_in(3);
-        Some(Op::Rename { from, to, exchange, no_replace, whiteout })
     }
 }

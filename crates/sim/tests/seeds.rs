@@ -71,6 +71,16 @@ fn crashes_lose_only_what_was_not_synced() {
     assert!(missing.is_empty(), "too few: {missing:#?}\n{total}");
 }
 
+/// Clients that were cut off for so long that they were evicted come back.
+#[test]
+fn long_partitions_lose_only_what_was_not_synced() {
+    let seeds = report::MINIMUMS_SEEDS;
+    let world = |seed| Config { long_partitions: true, ..Config::full(seed) };
+    let total = run_all(world, seeds);
+    let missing = total.missing(report::LONG_PARTITIONS, seeds);
+    assert!(missing.is_empty(), "too few: {missing:#?}\n{total}");
+}
+
 /// A failure names the seed, which repeats it; it is an old fault, and not that of a change which
 /// happens to meet it.
 #[test]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sateen_types::{Endpoint, Errno, Fid, ObjectId};
 use sateen_wire::{Body, Header, Message, OstRequest, Request};
 
-use super::{Event, Node, Running, Settling, World, endpoints};
+use super::{Event, Favourite, Node, Running, Settling, World, endpoints};
 use crate::invariants::{self, Records};
 use crate::net::Weather;
 use crate::work::{Op, Out, Touched};
@@ -19,6 +19,9 @@ pub(super) const BEFORE_CRASHES_MAX: usize = 12;
 const DOWN_NS: u64 = 3_000_000_000;
 /// More than a client may take to give a lock back: 21 s.
 const LONG_NS: u64 = 21_000_000_000;
+/// Within this time the MDTs hear of a client that dies at a message of its: 20 ms. Others may
+/// wait for it by then.
+const MISSED_NS: u64 = 20_000_000;
 /// How long the end waits for the cluster to come to rest: 60 s.
 const REST_NS: u64 = 60_000_000_000;
 /// What a lost client has sent arrives within this time, or never: 4 s.
@@ -120,11 +123,12 @@ impl World {
             let after = self.random.below(150_000);
             self.after(after, Event::Crash(target, down_ns));
         }
-        self.favourite = Some((fid, self.now_ns + ost_ns + 2 * DOWN_NS));
+        let until_ns = self.now_ns + ost_ns + 2 * DOWN_NS;
+        self.favourite = Some(Favourite { fid, until_ns, again_at: None });
     }
 
     /// A client crashes, and is thrown out, while an OST is still at a write of it. Programs
-    /// go on with the file.
+    /// go on with the file, and some do what it was at once more.
     pub(super) fn stalk(&mut self, message: &Message) {
         let Header { from, to, .. } = message.header;
         let Body::Request(Request::Ost(OstRequest::Write { object, .. })) = &message.body else {
@@ -132,7 +136,11 @@ impl World {
         };
         let is_up = |node: &&Node| Endpoint::Client(node.id) == from && node.mounted;
         let Some(client) = self.nodes.iter().find(is_up).map(|node| node.id) else { return };
-        if !self.is_stalking {
+        // Without anybody who could go on at once nobody would see what comes of the write.
+        let goes_on = |node: &Node| {
+            node.id != client && node.stays() && node.dirty.is_empty() && node.busy.contains(&false)
+        };
+        if !self.is_stalking || !self.nodes.iter().any(goes_on) {
             return;
         }
         self.is_stalking = false;
@@ -142,7 +150,13 @@ impl World {
         }
         let after = self.random.below(300_000);
         self.after(after, Event::CrashClient(client));
-        self.favourite = Some((object.fid, self.now_ns + DOWN_NS));
+        let (fid, until_ns) = (object.fid, self.now_ns + DOWN_NS);
+        let mut writes = self.running.values().filter(|running| running.client == client);
+        let again_at = writes.find_map(|running| match running.op {
+            Op::Write { handle, offset, .. } if handle.fid == fid => Some(offset),
+            _ => None,
+        });
+        self.favourite = Some(Favourite { fid, until_ns, again_at });
     }
 
     pub(super) fn fault_event(&mut self, event: Event) {
@@ -150,7 +164,7 @@ impl World {
             Event::CrashClient(client) => {
                 let node = self.nodes.iter().position(|node| node.id == client);
                 if let Some(node) = node {
-                    self.crash_client(node, 4_000_000);
+                    self.crash_client(node, MISSED_NS);
                 }
             }
             Event::Crash(target, down_ns) => self.crash_target(target, down_ns),
@@ -432,6 +446,11 @@ impl World {
             let result = Err(Errno::EIO);
             self.may_get_objects(&running, &result);
             self.judge_failed(&running, &result, self.now_ns + LATE_NS);
+            // Nobody leaves a file alone because somebody has died who was writing to it: who
+            // comes now waits for the locks of the dead.
+            if let Op::Write { .. } = running.op {
+                continue;
+            }
             // Its requests may still be on their way.
             let (dead_client, durable_from) = (Some(incarnation), None);
             self.settling.push(Settling { running, result, dead_client, durable_from });

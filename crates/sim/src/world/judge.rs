@@ -157,11 +157,18 @@ impl World {
     /// A change was answered as the MDT was lost, perhaps with it: the caches of clients that
     /// have not heard of that go by the change all the same.
     fn may_be_remembered(&mut self, running: &Running, result: &Answer<Out>) {
-        let before = self.before_crashes.front();
-        if let Some(after) = before.and_then(|before| after_answer(before, &running.op, result)) {
-            self.before_crashes.truncate(BEFORE_CRASHES_MAX - 1);
-            self.before_crashes.push_front(after);
+        let Some(before) = self.before_crashes.front() else { return };
+        let Some(after) = after_answer(before, &running.op, result) else { return };
+        // Who has heard that it removed a file forgets what it wrote there, also if the crash
+        // brings the file back: no fsync of it tells of that any more.
+        let gone = before.inodes.keys().filter(|fid| !after.inodes.contains_key(fid));
+        for fid in gone {
+            if let Some(data) = self.model.data.get_mut(fid) {
+                data.perhaps_told(running.client);
+            }
         }
+        self.before_crashes.truncate(BEFORE_CRASHES_MAX - 1);
+        self.before_crashes.push_front(after);
     }
 
     /// Caches of clients that do not hear of the crash of now soon go by what there is, and by
@@ -189,6 +196,13 @@ impl World {
     fn judge_cached(&mut self, running: &Running, result: &Answer<Out>) -> Result<(), String> {
         self.report.count("answer of a client that may not have heard of a crash", 1);
         let op = &running.op;
+        // The crash may have met what made it, and of that nothing is known yet.
+        if let (Op::Fstat { handle }, Ok(Out::Attr(attr))) = (op, result)
+            && attr.fid == handle.fid
+            && !self.model.now.inodes.contains_key(&handle.fid)
+        {
+            return Ok(());
+        }
         let fits = |names: &Names| match (led_astray(names, op), result) {
             (Some(None), Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ESTALE)) => Ok(()),
             (Some(Some(fid)), Ok(Out::Strayed(found))) if fid == *found => Ok(()),
@@ -461,7 +475,7 @@ impl World {
                 self.model.data.entry(fid).or_default().cut(*size, running.transno);
                 Ok(())
             }
-            (Op::Stat { .. }, Out::Attr(attr)) => {
+            (Op::Stat { .. } | Op::Fstat { .. }, Out::Attr(attr)) => {
                 let Some(data) = self.model.data.get_mut(&attr.fid) else { return Ok(()) };
                 let right = data.size();
                 if data.saw_size(attr.size, asked_of) {

@@ -17,7 +17,8 @@ use crate::host::Host;
 use crate::invariants::{Records, size_covers_objects};
 use crate::kernel::Handle;
 use crate::random::Random;
-use crate::work::{At, Chooser, FILE_BYTES_MAX, Op, Touched};
+use crate::work::chooser::{Chooser, FILE_BYTES_MAX};
+use crate::work::{At, Op, Touched};
 
 /// Operations between two of these faults, on average.
 const OPERATIONS_PER_LATE: u64 = 350;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sateen_types::{Fid, FileKind, Result as Answer};
+use sateen_types::{Attr, Fid, FileKind, Result as Answer};
 
 use crate::names::{Inode, Names, Node};
 use crate::work::{At, Op, Out, Touched};
@@ -102,6 +102,20 @@ fn judge_xattr(
     if fits { Ok(()) } else { Err(format!("{bytes:?} instead of {:?}", inode.xattrs)) }
 }
 
+/// Holds the attributes of an open file, which may have lost its names, against a name space.
+fn judge_open(names: &Names, fid: Fid, attr: &Attr) -> Result<(), String> {
+    let got = (attr.fid, attr.nlink);
+    match names.inodes.get(&fid) {
+        None if got == (fid, 0) => Ok(()),
+        None => Err(format!("{got:?}, but it has no name")),
+        Some(inode) => {
+            let got = (got, attr.mode & 0o7777, attr.kind());
+            let right = ((fid, inode.nlink), inode.mode, inode.kind());
+            if got == right { Ok(()) } else { Err(format!("{got:x?} instead of {right:x?}")) }
+        }
+    }
+}
+
 /// Holds an answer against a name space.
 pub(super) fn judge_names(names: &Names, op: &Op, out: &Out) -> Result<(), String> {
     if let Out::Strayed(fid) = out {
@@ -130,6 +144,7 @@ pub(super) fn judge_names(names: &Names, op: &Op, out: &Out) -> Result<(), Strin
             }
             Ok(())
         }
+        (Op::Fstat { handle }, Out::Attr(attr)) => judge_open(names, handle.fid, attr),
         (Op::SetXattr { at, .. } | Op::SetStripe { at, .. }, Out::Changed(fid)) => {
             let right = expected(at);
             if Some(*fid) == right { Ok(()) } else { Err(format!("{fid} instead of {right:?}")) }

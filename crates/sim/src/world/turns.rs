@@ -1,0 +1,202 @@
+//! Whose turn it is: gives the clients' programs operations, begins those that nothing else is at,
+//! and takes their results.
+
+use sateen_types::{ClientId, Endpoint};
+
+use super::*;
+
+impl World {
+    pub(super) fn is_free(&self, touched: &[(Touched, bool)]) -> bool {
+        let held = self.running.values().chain(self.settling.iter().map(|s| &s.running));
+        held.flat_map(|running| &running.touched).all(|(theirs, they_alone)| {
+            touched.iter().all(|(mine, alone)| mine != theirs || !(*alone || *they_alone))
+        })
+    }
+
+    pub(super) fn give_work(&mut self) {
+        let mounted = core::mem::take(&mut *lock(&self.mounted));
+        for (client, done) in mounted {
+            self.has_mounted(client, done);
+        }
+        self.maybe_leave();
+        self.maybe_share();
+        for node in 0..self.nodes.len() {
+            for worker in 0..WORKERS {
+                let more = self.next_op <= self.config.operations;
+                if more && self.random.permille(700) {
+                    self.give_op(node, worker);
+                }
+            }
+        }
+        let hang = self.running.values().find(|r| self.now_ns > r.began_ns + HANG_NS);
+        if let Some(hang) = hang.map(|r| format!("{:?} of {:?} never ends", r.op, r.client)) {
+            self.fail(hang);
+        }
+        self.maybe_fault();
+        if self.config.network_faults && self.next_op <= self.config.operations {
+            self.maybe_break(self.report.operations);
+        }
+        if self.config.network_faults && self.config.crashes {
+            self.maybe_late();
+        }
+    }
+
+    /// A mount has ended.
+    fn has_mounted(&mut self, client: ClientId, done: Answer<()>) {
+        let alive = |node: &Node| node.id == client && !node.dead;
+        let Some(at) = self.nodes.iter().position(alive) else { return };
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        if done.is_ok() {
+            node.mounted = true;
+            return;
+        }
+        // The MGS was lost while it was asked: whoever mounts tries once more.
+        if !self.config.crashes {
+            return self.fail(format!("client-{:x} cannot mount: {done:?}", client.0));
+        }
+        node.dead = true;
+        self.executor.kill(client.0);
+        self.report.count("mount failed", 1);
+        self.after(1_000_000, Event::NewClient(at));
+    }
+
+    fn give_op(&mut self, index: usize, worker: usize) {
+        let Some(node) = self.nodes.get(index) else { return };
+        if !node.mounted || node.busy.get(worker).is_none_or(|busy| *busy) {
+            return;
+        }
+        if node.leaving != Leaving::No {
+            let close = self.left_open(index, worker).map(|handle| Op::Close { handle });
+            return self.maybe_begin(index, worker, close);
+        }
+        if self.give_late_op(index, worker) {
+            return;
+        }
+        let Some(node) = self.nodes.get(index) else { return };
+        if self.random.one_in(60) {
+            return node.kernel.clone().shrink(&mut self.random);
+        }
+        let open: Vec<(Handle, u64, bool)> = node
+            .open
+            .get(worker)
+            .into_iter()
+            .flatten()
+            .map(|(handle, _)| {
+                let data = self.model.data.get(&handle.fid);
+                let certain = data.is_none_or(Data::is_certain);
+                (*handle, data.map_or(0, Data::size), certain)
+            })
+            .collect();
+        if let Some(op) = self.share(&open) {
+            return self.maybe_begin(index, worker, Some(op));
+        }
+        let mut chooser = Chooser { random: &mut self.random, names: &self.model.now };
+        let favourite = self.favourite.filter(|favourite| self.now_ns < favourite.until_ns);
+        let op = match favourite {
+            Some(Favourite { fid, again_at, .. }) if chooser.random.one_in(2) => {
+                let again_at = again_at.filter(|_| chooser.random.one_in(2));
+                chooser.write_to(fid, &open).map(|op| written_again(op, again_at))
+            }
+            _ => chooser.next(&open),
+        };
+        self.maybe_begin(index, worker, op);
+    }
+
+    /// Begins an operation, unless others are at what it touches.
+    fn maybe_begin(&mut self, index: usize, worker: usize, op: Option<Op>) {
+        let Some(op) = op else { return };
+        let touched = op.touches(&self.model.now);
+        if self.is_free(&touched) && !self.late.bars(&touched) {
+            self.begin(index, worker, op, touched);
+        }
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        index: usize,
+        worker: usize,
+        op: Op,
+        touched: Vec<(Touched, bool)>,
+    ) {
+        let floor = self.model.last_transno();
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        if let Some(busy) = node.busy.get_mut(worker) {
+            *busy = true;
+        }
+        let lost = op.handle().is_some_and(|handle| {
+            node.open.iter().flatten().any(|(open, lost)| *open == handle && *lost)
+        });
+        let id = self.next_op;
+        self.next_op += 1;
+        let running = Running {
+            op: op.clone(),
+            client: node.id,
+            node: index,
+            worker,
+            began_ns: self.now_ns,
+            id,
+            dead: false,
+            mdt_hit: lost || node.dirty.contains(&Endpoint::Mdt(0)),
+            ost_hit: node.dirty.iter().any(|target| matches!(target, Endpoint::Ost(_))),
+            transno: 0,
+            floor,
+            touched,
+        };
+        self.running.insert(id, running);
+        let (kernel, done) = (node.kernel.clone(), self.done.clone());
+        let client = node.id;
+        let task = self.executor.spawn(
+            client.0,
+            Box::pin(async move {
+                let result = op.run(&kernel).await;
+                lock(&done).push((id, result));
+            }),
+        );
+        self.tasks.insert(task, id);
+        self.note(|| format!("client-{:x}.{worker} begins {id}", client.0));
+    }
+
+    /// Takes the results of operations that ended.
+    pub(super) fn finished(&mut self) {
+        let done = core::mem::take(&mut *lock(&self.done));
+        for (id, result) in done {
+            let Some(running) = self.running.remove(&id) else { continue };
+            self.tasks.retain(|_, op| *op != id);
+            self.requests.retain(|_, op| *op != id);
+            if let Some(busy) =
+                self.nodes.get_mut(running.node).and_then(|node| node.busy.get_mut(running.worker))
+            {
+                *busy = false;
+            }
+            self.note(|| {
+                let excuse = match (running.mdt_hit, running.ost_hit) {
+                    (false, false) => "",
+                    (true, _) => " (the MDT was lost)",
+                    (_, true) => " (an OST was lost)",
+                };
+                format!(
+                    "client-{:x}.{} ends {id} {}: {}{excuse}",
+                    running.client.0,
+                    running.worker,
+                    judge::shown_op(&running.op),
+                    judge::shown(&result)
+                )
+            });
+            self.report.operations += 1;
+            self.report.count(running.op.kind(), 1);
+            let summary = format!("{id} {}", judge::shown(&result));
+            self.report.mix(summary.as_bytes());
+            self.judge(running, result);
+        }
+    }
+}
+
+/// A write goes where the one was that is done again, if any is, unless it is for the end.
+fn written_again(op: Op, again_at: Option<u64>) -> Op {
+    match (op, again_at) {
+        (Op::Write { handle, data, .. }, Some(offset)) if !handle.how.append => {
+            Op::Write { handle, offset, data }
+        }
+        (op, _) => op,
+    }
+}
