@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # The original ior, mdtest and iozone beside ours, on tmpfs, ext4 and Sateen:
 #     scripts/bench-originals.sh FOLDER [OPTION...]
-# FOLDER holds those of the original programs that are compared with, ior and mdtest built with
-# Open MPI; it and BIN are seen from where you are. Options go to the comparison
+# FOLDER holds those of the original programs that are compared with, as `ior`, `mdtest` and
+# `iozone`: the first two are those of https://github.com/hpc/ior, tag 4.0.0, built with Open MPI's
+# mpicc as its README says; iozone is that of https://www.iozone.org (3.506), or of iozone3 in
+# Debian's non-free part. FOLDER and BIN are seen from where you are. Options go to the comparison
 # (`--pairs 20 --ranks 2 --cases mdtest-empty`). Takes an hour or two, as root, with /dev/fuse, on
 # an idle machine; numbers of any other mean nothing. Tables go to standard output, all that was
-# measured to target/originals/NAME.json and NAME.csv.
+# measured to target/originals/NAME.json and NAME.csv; with both go the commit, the machine and
+# the versions.
 # ON (a part of "tmpfs ext4 sateen") and BIN (a folder with sateen, sateen-bench and originals,
-# instead of building them) are taken from the environment.
+# instead of building them; COMMIT says which state of the source they are) are taken from the
+# environment.
 # The exit code is 3 if an interval is not within 0.9 to 1.1.
 set -euo pipefail
 # Before the folder is changed.
@@ -22,7 +26,7 @@ programs=()
 for program in ior mdtest iozone; do
     [[ ! -f $originals/$program || ! -x $originals/$program ]] || programs+=("--$program" "$originals/$program")
 done
-((${#programs[@]})) || die "no program ior, mdtest or iozone in $originals"
+((${#programs[@]})) || die "no program ior, mdtest or iozone in $originals (the first lines of $0 say where they come from)"
 [[ $(id -u) == 0 ]] || die "mounting needs root"
 on=${ON:-tmpfs ext4 sateen}
 results=$repo/target/originals
@@ -48,11 +52,14 @@ if [[ -z ${BIN:-} ]]; then
     [[ $on != *sateen* ]] || cargo build --release --locked -q -p sateen
     bin=${CARGO_TARGET_DIR:-$repo/target}/release
     harness=$bin/examples/originals
+    commit=$(git -c safe.directory='*' describe --always --dirty 2>/dev/null || say unknown)
 else
     [[ -x $BIN/sateen-bench && -x $BIN/originals ]] || die "BIN: no sateen-bench and originals in $BIN"
     bin=$BIN
     harness=$bin/originals
+    commit=${COMMIT:-unknown, of $bin}
 fi
+[[ $on != *ext4* ]] || install_missing mkfs.ext4=e2fsprogs losetup=mount
 mkdir -p "$results"
 release_folder "$work"
 trap clean_up EXIT
@@ -65,7 +72,7 @@ compared() {
     local name=$1 dir=$2
     shift 2
     "$harness" "${programs[@]}" --ours "$bin/sateen-bench" \
-        --name "$name" --dir "$dir" --json "$results/$name.json" --csv "$results/$name.csv" \
+        --name "$name" --dir "$dir" --commit "$commit" --json "$results/$name.json" --csv "$results/$name.csv" \
         "$@" || status=$?
     ((status == 0 || status == 3)) || exit "$status"
 }

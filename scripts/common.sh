@@ -7,6 +7,14 @@ cd "$repo"
 say() { printf '%s\n' "$*"; }
 die() { printf '%s\n' "$*" >&2; exit 1; }
 
+# The commit that stands here, and whether something was changed since: what results name.
+commit_here() {
+    local commit
+    commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+    [[ -z $(git status --porcelain 2>/dev/null) ]] || commit+="+changes"
+    printf '%s\n' "$commit"
+}
+
 # install_missing COMMAND=PACKAGE...: installs, as root, the Debian packages of those commands
 # that are not there. Debian's own signatures and the release's pockets fix what is installed;
 # versions are not pinned, because a mirror keeps only the newest of each.

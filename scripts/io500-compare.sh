@@ -173,10 +173,11 @@ table() {
 
 facts() {
     local commit
-    commit=$(git describe --always --dirty 2>/dev/null || say unknown)
+    commit=$(git -c safe.directory='*' describe --always --dirty 2>/dev/null || say unknown)
     say "IO500, short: $stonewall s of writing instead of 300, so that IO500 calls every run INVALID."
     say "$rounds rounds in turns, $ranks ranks, at most $((ground_gib / 4)) GiB each of easy and hard data."
-    say "$(date -u +%FT%TZ), commit $commit, Linux $(uname -r), $(nproc) processors,"
+    say "$(date -u +%FT%TZ), commit $commit, Linux $(uname -r), $(nproc) processors"
+    say "($(awk -F': *' '/^model name/ { print $2; exit }' /proc/cpuinfo)),"
     say "$(awk '/^MemTotal/ { printf "%.0f GiB of memory", $2 / 1048576 }' /proc/meminfo), load at the start $load."
     say "Ground: a fresh ext4 of $ground_gib GiB for each run, on a loop device with direct I/O over one"
     say "file, written before. Dirty pages are written and the kernel's caches dropped before each"

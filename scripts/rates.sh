@@ -35,7 +35,7 @@ truncate -s $((mib * 6 + 4096))M "$run/disk"
 mkfs.ext4 -q -F "$run/disk"
 mount -o loop "$run/disk" "$run/ext4"
 mkdir "$run/ext4/local"
-say "== $(git rev-parse --short HEAD 2>/dev/null || echo unknown), Linux $(uname -r), $(nproc) processors, load $(cut -d' ' -f1 /proc/loadavg)"
+say "== $(commit_here), Linux $(uname -r), $(nproc) processors, load $(cut -d' ' -f1 /proc/loadavg)"
 "$bin/sateen" up --data "$run/ext4/data" --mount "$run/mnt" --mdts 2 --osts 4
 say "== rates, medians of turns"
 "$bin/sateen-bench" rates --files "$files" --mib "$mib" "ext4=$run/ext4/local" "Sateen=$run/mnt"

@@ -10,7 +10,8 @@
 # simulator's worlds from LONG_FROM (1) on, in blocks of 250 on two cores; KILL_ROUNDS (200),
 # POWER_ROUNDS (50) and SERVER_ROUNDS (200) crashes of the process, of the power, of single
 # servers; CUT_ROUNDS (30) storms of broken connections; FSX_OPERATIONS (100000), STEPS (10000), MESSAGES (1000000), FILES (1000000),
-# SECONDS_LONG (3600), and FILL_FILES as in scripts/fill.sh.
+# SECONDS_LONG (3600), and FILL_FILES as in scripts/fill.sh; how much programs do, DBENCH_SECONDS (300),
+# FIO_MIB (2048), BONNIE_MIB (4096), SQLITE_TRANSACTIONS (200), GIT_COMMITS (200), RSYNC_FILES (3000).
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -31,6 +32,7 @@ steps=(
     "cuts:connections that break under mounts"
     "servers:crashes of single servers under mounts"
     "kill9:crashes of the process"
+    "programs:programs on a mount, embedded and over TCP, for longer, and pjdfstest"
     "fsx:fsx both ways, and two mounts"
     "fill:very many files within 1 GiB, and a restart"
     "simulator:the simulator: the full world"
@@ -58,22 +60,29 @@ done
 rounds=${LONG_ROUNDS:-10}
 seconds=${LONG_SECONDS:-600}
 
+export CI=true
 install_compiler
 require_rust
 install_programs
 require_fuse
 run_dir=$(mktemp -d /tmp/sateen-test.XXXXXX)
-export TMPDIR=$run_dir CI=true
+export TMPDIR=$run_dir
 trap 'release_folder "$run_dir"' EXIT
 trap 'exit 130' INT TERM HUP
 
 target=${CARGO_TARGET_DIR:-target}
 results=$target/long-results.txt
 mkdir -p "$target"
-commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
-[[ -z $(git status --porcelain 2>/dev/null) ]] || commit+="+changes"
+commit=$(commit_here)
 said() { say "$*" >>"$run_dir/said"; }
-tests() { cargo test --locked --profile ci "$@"; }
+# What tests print of what they have shown stands in lines of this form, whichever they are.
+tests() {
+    local status=0 line
+    cargo test --locked --profile ci "$@" 2>&1 | tee "$run_dir/tests" || status=$?
+    while read -r line; do said "${line#shown: }"; done < <(grep -o 'shown: .*' "$run_dir/tests" || true)
+    while read -r line; do said "$line"; done < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0 " passed, " f + 0 " failed" }' "$run_dir/tests")
+    return "$status"
+}
 
 # blocks FIRST END [OPTION...]: every second block of the simulator's seeds, one after the other;
 # whoever ends this ends the one that runs.
@@ -170,12 +179,22 @@ step_messages() {
     export MESSAGES
     tests -p sateen --test servers -- --nocapture fuzz
 }
+step_programs() {
+    said "dbench ${DBENCH_SECONDS:=300} s, fio ${FIO_MIB:=2048} MiB, bonnie++ ${BONNIE_MIB:=4096} MiB, SQLite ${SQLITE_TRANSACTIONS:=200} transactions, git ${GIT_COMMITS:=200} commits, rsync ${RSYNC_FILES:=3000} files"
+    export DBENCH_SECONDS FIO_MIB BONNIE_MIB SQLITE_TRANSACTIONS GIT_COMMITS RSYNC_FILES
+    tests -p sateen --test mounted -- --nocapture programs posix
+}
 step_fsx() {
     said "fsx with ${FSX_OPERATIONS:=100000} operations, two mounts with ${STEPS:=10000} steps"
     export FSX_OPERATIONS STEPS
     tests -p sateen --test mounted -- --nocapture fsx two_mounts
 }
-step_fill() { scripts/fill.sh && said "$(tail -1 "$target/fill.txt")"; }
+step_fill() {
+    local status=0
+    scripts/fill.sh || status=$?
+    while read -r line; do said "$line"; done < <(grep -E '^(started in|longest|of the files|FAILED|passed)' "$target/fill.txt")
+    return "$status"
+}
 step_many() {
     said "${FILES:=1000000} files in a directory; ${SECONDS_LONG:=3600} s of making and removing"
     export FILES SECONDS_LONG
@@ -186,8 +205,11 @@ step_build() {
     local sateen=$target/ci/sateen data=$run_dir/build/data mnt=$run_dir/build/mnt
     "$sateen" up --data "$data" --mount "$mnt" --mdts 2
     git archive HEAD | tar -x -C "$mnt"
-    (cd "$mnt" && CARGO_TARGET_DIR=$mnt/target tests -q --workspace --bins --lib)
-    [[ -x $mnt/target/ci/sateen-sim && -x $mnt/target/ci/sateen ]] || die "not all of it was built"
+    (cd "$mnt" && CARGO_TARGET_DIR=$mnt/target cargo build --locked --profile ci --workspace)
+    # What was built there runs from there.
+    "$mnt/target/ci/sateen-sim" --seeds 1..5
+    "$mnt/target/ci/sateen" --version
+    (cd "$mnt" && CARGO_TARGET_DIR=$mnt/target tests -q -p sateen-types -p sateen-wire)
     said "$(find "$mnt" -type f | wc -l) files, $(du -sm --apparent-size "$mnt" | cut -f1) MiB"
     "$sateen" down --data "$data"
     "$sateen" fsck --data "$data"
@@ -225,6 +247,8 @@ for step in "${steps[@]}"; do
     result=passed
     ((status == 0)) || { result="FAILED ($status)" && failed+=("$name"); }
     line="$(date -u +%F) $commit $name SEED=$seed $((SECONDS - began)) s $result"
+    # Results name one commit.
+    [[ $(commit_here) == "$commit" ]] || line+=" (the commit changed meanwhile)"
     while read -r more; do line+="; $more"; done <"$run_dir/said"
     say "$line" >>"$results"
     say "== $line"

@@ -5,12 +5,14 @@
     reason = "a test that cannot go on has failed; where it did says more than an error"
 )]
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -39,12 +41,21 @@ pub fn ok(command: &mut Command) -> String {
 }
 
 /// How long a command that is refused may take here. A mount waits for an MDT for 5 s, and then
-/// tries for 2 s at most what is there in its place; 10 s are promised to users, and busy
-/// processors get as much again.
-pub const REFUSED_WITHIN: Duration = Duration::from_secs(20);
+/// tries for 2 s at most what is there in its place; 10 s are promised to users, and a machine may
+/// be busy with other things, or stand still, for much longer than that.
+pub const REFUSED_WITHIN: Duration = Duration::from_secs(60);
 
 /// What a refused command says.
 pub fn refused(command: &mut Command) -> String {
+    refused_with(command, 1)
+}
+
+/// What a server says of targets that cannot be served, however often it is started.
+pub fn refused_for_good(command: &mut Command) -> String {
+    refused_with(command, 78)
+}
+
+fn refused_with(command: &mut Command, code: i32) -> String {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + REFUSED_WITHIN;
     while child.try_wait().unwrap().is_none() {
@@ -56,7 +67,7 @@ pub fn refused(command: &mut Command) -> String {
     }
     let output = child.wait_with_output().unwrap();
     let said = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
+    assert_eq!(output.status.code(), Some(code), "{command:?}: {said}");
     assert!(said.contains("what to do:"), "{said}");
     said
 }
@@ -119,9 +130,7 @@ impl Cluster {
     pub fn new(binary: &'static str, name: &str) -> Cluster {
         let folder = std::env::temp_dir().join(format!("sateen-srv-{name}-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
-        // Whoever had it a moment ago will hardly be followed by another.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Cluster { binary, folder, port, mounts: Vec::new() }
+        Cluster { binary, folder, port: fresh_port(), mounts: Vec::new() }
     }
 
     /// NID of the server with this number.
@@ -199,7 +208,20 @@ impl Cluster {
     /// Makes and starts the usual one: MGS and MDT in one process, two OSTs in another.
     pub fn start(&self) -> (Server, Server) {
         self.make(2);
-        (self.serve(1, &["mgt", "mdt0"]), self.serve(2, &["ost0", "ost1"]))
+        let servers = (self.serve(1, &["mgt", "mdt0"]), self.serve(2, &["ost0", "ost1"]));
+        self.knows_osts("mgt", 2);
+        servers
+    }
+
+    /// Waits until MDT0000 has heard of the first so many OSTs, which it does a moment after they
+    /// serve: a file that is made before has no place. `server` is the first folder of its process.
+    pub fn knows_osts(&self, server: &str, osts: u32) {
+        let folder = server_folder(&self.path(server));
+        until("the MDT knows its OSTs", || {
+            let mut lctl = as_program(self.binary, "lctl");
+            let devices = ok(lctl.arg("--data").arg(&folder).arg("dl"));
+            (0..osts).all(|ost| devices.contains(&format!(" scratch-OST{ost:04x}-osc-MDT0000 ")))
+        });
     }
 
     /// What is mounted.
@@ -220,14 +242,21 @@ impl Cluster {
     pub fn mount(&mut self, name: &str) -> PathBuf {
         let point = self.path(name);
         self.mounts.push(point.clone());
-        let output = self.mount_command(name).output().unwrap();
+        // By itself it waits for 5 s, for which a busy machine may stand still.
+        let output = self.mount_command(name).args(["-o", "retry=2"]).output().unwrap();
         assert!(output.status.success(), "{}\n{}", text(&output), self.logs());
         point
     }
 
-    /// Unmounts it, in good order.
+    /// Unmounts it, in good order. A program that another test is just starting has all files that
+    /// are open here, also those that this test has closed, until it is a program of its own.
     pub fn umount(&mut self, point: &Path) {
-        ok(Command::new("umount").arg(point));
+        until("what was unmounted is busy", || {
+            let output = Command::new("umount").arg(point).output().unwrap();
+            let said = text(&output);
+            assert!(output.status.success() || said.contains("busy"), "{said}");
+            output.status.success()
+        });
         self.mounts.retain(|other| other != point);
     }
 
@@ -277,8 +306,20 @@ impl Cluster {
 /// # Panics
 /// If it is not there: it has crashed.
 pub fn resident_mib(pid: u32) -> u64 {
+    status_mib(pid, "VmRSS:")
+}
+
+/// The most that a process has ever had in memory.
+///
+/// # Panics
+/// As [`resident_mib`].
+pub fn peak_mib(pid: u32) -> u64 {
+    status_mib(pid, "VmHWM:")
+}
+
+fn status_mib(pid: u32, what: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it has not crashed");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
 }
 
@@ -316,6 +357,18 @@ impl Drop for Cluster {
             }
         }
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A port that no other cluster of this process has; whoever had it a moment ago will hardly be
+/// followed by another process.
+fn fresh_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        if GIVEN.lock().unwrap().insert(port) {
+            return port;
+        }
     }
 }
 

@@ -36,8 +36,9 @@ pub use image::Loss;
 const LONG: Duration = Duration::from_secs(3600);
 /// Bytes that fit.
 const CAPACITY_BYTES: u64 = 64 << 30;
-/// How long a cut waits for those who have files open.
-const BUSY_WAIT: Duration = Duration::from_secs(10);
+/// How long a cut waits for those who have files open, and for the end: also on a machine that
+/// stands still for a while.
+const BUSY_WAIT: Duration = Duration::from_secs(120);
 
 /// A mounted file system that forgets. Dropping it unmounts.
 #[derive(Debug)]

@@ -108,11 +108,9 @@ impl Drop for Network {
 /// Whether networks of their own can be made here. In CI they must.
 ///
 /// # Panics
-/// With `CI=true`, if they cannot.
+/// As [`crate::skipped`].
 pub fn has_ip() -> bool {
     let found = Command::new("ip").arg("-V").output().is_ok();
-    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-    assert!(found || !ci, "CI must have ip");
     if !found {
         crate::skipped("there is no ip");
     }

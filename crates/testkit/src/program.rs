@@ -11,6 +11,9 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 /// How long a killed process and its guard may take to end.
 const END_TIMEOUT: Duration = Duration::from_secs(180);
+/// How long a mount may be in use after all its files were closed here: a program that another
+/// test is just starting has them, too, until it is a program of its own.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A file system that is taken down and whose folders are removed in the end, however it ends.
 #[derive(Debug)]
@@ -60,6 +63,11 @@ impl Program {
     /// The disk cannot be unmounted or mounted.
     pub fn cut_power(&mut self, loss: Loss) -> Result<()> {
         self.disk.as_mut().map_or(Ok(()), |disk| disk.cut(loss))
+    }
+
+    /// The folder of its data.
+    pub fn data(&self) -> &Path {
+        &self.data
     }
 
     /// A folder for whatever the test needs beside.
@@ -124,7 +132,15 @@ impl Program {
     /// # Errors
     /// It does not stop.
     pub fn down(&self) -> Result<()> {
-        self.ok(&["down"]).map(drop)
+        let deadline = Instant::now() + BUSY_TIMEOUT;
+        loop {
+            let ended = self.ok(&["down"]).map(drop);
+            let in_use = |error: &anyhow::Error| error.to_string().contains(" is in use");
+            if !ended.as_ref().is_err_and(in_use) || Instant::now() > deadline {
+                return ended;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Checks it, at rest.

@@ -17,6 +17,9 @@ const ROUNDS: u64 = 5;
 const WORKERS: usize = 4;
 /// The load runs that long at least, and up to as much longer, in milliseconds.
 const LOAD_MS: u64 = 500;
+/// And until so much is done, on however slow a machine; but no longer than this.
+const STEPS_MIN: u64 = 40;
+const STEPS_PATIENCE: Duration = Duration::from_secs(120);
 /// Every so many rounds it is taken down in good order, too.
 const DOWN_EVERY: u64 = 4;
 
@@ -80,7 +83,7 @@ impl Rounds {
         program.down()?;
         program.fsck().context("in the end")?;
         println!(
-            "{}: SEED={seed}: {rounds} rounds, {} syncs kept, {} unsynced operations lost, {} MiB checked, {:.0} s",
+            "shown: {}: SEED={seed}: {rounds} rounds, {} syncs kept, {} unsynced operations lost, {} MiB checked, {:.0} s",
             self.name,
             sum.syncs,
             sum.lost,
@@ -88,6 +91,8 @@ impl Rounds {
             started.elapsed().as_secs_f32()
         );
         ensure!(sum.syncs > 0, "the load never synced anything");
+        // A disk that forgot nothing would have shown nothing.
+        ensure!(!self.power || sum.lost > 0, "no power cut has lost anything that was not synced");
         Ok(())
     }
 }
@@ -98,6 +103,13 @@ fn one_round(program: &mut Program, load: &mut Load, seed: u64) -> Result<Checke
     let running = load.start(seed);
     let load_ms = env_number("LOAD_MS", LOAD_MS);
     std::thread::sleep(Duration::from_millis(load_ms + random.below(load_ms)));
+    let slow = Instant::now();
+    while running.steps().iter().sum::<u64>() < STEPS_MIN
+        && running.alive().contains(&true)
+        && slow.elapsed() < STEPS_PATIENCE
+    {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     program.kill(pid, || running.killed())?;
     load.join(running)?;
     let some = Loss::Some { seed: random.number() };

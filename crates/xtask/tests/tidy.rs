@@ -99,14 +99,14 @@ fn nothing_is_left_for_later() {
     none(&broken);
 }
 
+/// `testkit::skipped` sees to it; a word of a test's own would be taken for success.
 #[test]
-fn a_test_that_can_be_skipped_fails_in_ci() {
+fn only_the_testkit_lets_a_test_be_skipped() {
     let mut broken = Vec::new();
     for source in sources(&[".rs"]) {
         // In two parts, so that this file does not contain it.
-        let skips = [concat!("\"skip", "ped"), concat!("skip", "ped(")];
-        let skips = skips.iter().any(|word| source.text.contains(word)) && !source.is_production();
-        if skips && !source.text.contains("\"CI\"") {
+        let says = source.text.contains(concat!("\"skip", "ped"));
+        if says && !source.is_production() && source.room() != Some("testkit") {
             broken.push(format!("{}: skips without asking for CI", source.path));
         }
     }
