@@ -61,6 +61,8 @@ rounds=${LONG_ROUNDS:-10}
 seconds=${LONG_SECONDS:-600}
 
 export CI=true
+# A day: some steps are a single test of hours.
+export SATEEN_TEST_MINUTES=1440
 install_compiler
 require_rust
 install_programs

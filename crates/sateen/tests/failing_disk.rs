@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use sateen_testkit::can_mount;
 use sateen_testkit::forgetfs::ForgetFs;
+use sateen_testkit::watchdog::Watchdog;
 use sateen_types::Errno;
 use serde_json::Value;
 
@@ -23,6 +24,7 @@ struct Fs {
     scratch: PathBuf,
     data: PathBuf,
     disk: Option<ForgetFs>,
+    _watched: Watchdog,
 }
 
 impl Fs {
@@ -31,7 +33,8 @@ impl Fs {
         let name = format!("sateen-failing-{target}-{}", std::process::id());
         let scratch = std::env::temp_dir().join(name);
         fs::create_dir(&scratch).unwrap();
-        let mut fs_ = Fs { data: scratch.join("data"), scratch, disk: None };
+        let _watched = Watchdog::over(&scratch);
+        let mut fs_ = Fs { data: scratch.join("data"), scratch, disk: None, _watched };
         fs_.ok(&fs_.up());
         fs_.ok(&["down"]);
         let (place, made) = (fs_.data.join(target), fs_.scratch.join("made"));

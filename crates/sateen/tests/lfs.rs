@@ -8,17 +8,19 @@ use std::process::{Command, Output};
 
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::until;
+use sateen_testkit::watchdog::Watchdog;
 
 /// A data folder that is taken down and removed in the end, however the test ends.
 struct Fs {
     data: PathBuf,
+    _watched: Watchdog,
 }
 
 impl Fs {
     fn new(name: &str) -> Fs {
         let data = std::env::temp_dir().join(format!("sateen-lfs-{name}-{}", std::process::id()));
         fs::create_dir(&data).unwrap();
-        Fs { data }
+        Fs { _watched: Watchdog::over(&data), data }
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::watchdog::Watchdog;
+
 /// How long anything may take before the test gives it up.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -123,6 +125,7 @@ pub struct Cluster {
     pub port: u16,
     /// The mount points in use.
     pub mounts: Vec<PathBuf>,
+    _watched: Watchdog,
 }
 
 impl Cluster {
@@ -130,7 +133,8 @@ impl Cluster {
     pub fn new(binary: &'static str, name: &str) -> Cluster {
         let folder = std::env::temp_dir().join(format!("sateen-srv-{name}-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
-        Cluster { binary, folder, port: fresh_port(), mounts: Vec::new() }
+        let _watched = Watchdog::over(&folder);
+        Cluster { binary, folder, port: fresh_port(), mounts: Vec::new(), _watched }
     }
 
     /// NID of the server with this number.

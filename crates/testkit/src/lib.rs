@@ -11,6 +11,7 @@
 //! | [`program`] | a file system run by the real binary: up, kill, fsck, down |
 //! | [`random`] | chance that a seed decides |
 //! | [`rounds`] | up, load, crash, fsck, up, check, again and again |
+//! | [`watchdog`] | what ends a test that hangs |
 
 pub mod cluster;
 pub mod cutter;
@@ -21,6 +22,7 @@ pub mod network;
 pub mod program;
 pub mod random;
 pub mod rounds;
+pub mod watchdog;
 
 use std::io::Write as _;
 

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::forgetfs::{ForgetFs, Loss};
+use crate::watchdog::Watchdog;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
@@ -24,6 +25,7 @@ pub struct Program {
     mounts: Vec<PathBuf>,
     options: Vec<String>,
     disk: Option<ForgetFs>,
+    _watched: Watchdog,
 }
 
 impl Program {
@@ -42,6 +44,7 @@ impl Program {
             data: scratch.join("disk/data"),
             mounts: (0..mounts).map(|number| scratch.join(format!("mnt{number}"))).collect(),
             options: options.iter().map(|&option| option.to_owned()).collect(),
+            _watched: Watchdog::over(&scratch),
             scratch,
             disk: None,
         })

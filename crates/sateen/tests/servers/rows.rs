@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, ok, until};
+use sateen_testkit::cluster::{Cluster, ok, server_folder, until};
 
+use crate::trips::counted;
 use crate::waiting::{call_after, end, go_on, is_waiting, signal, stop};
 use crate::{BINARY, as_program, bytes, write_durably};
 use sateen_testkit::network::{Network, has_ip};
@@ -244,6 +245,9 @@ fn a_mount_that_is_cut_off_shows_what_it_has() {
     let [away, near] = mounts;
     fs::write(near.join("kept"), b"before").unwrap();
     fs::write(near.join("unknown"), b"unknown").unwrap();
+    // The kernel has them closed a moment later; what the others have is not to depend on it.
+    let at_mdt = server_folder(&cluster.path("mgt"));
+    until("both are closed", || counted(&at_mdt, "mdt.*.md_stats").get("close") == Some(&2));
     let kept = File::open(away.join("kept")).unwrap();
     // From pages and attributes that the kernel has; to open it anew the MDT would be asked.
     let shown = || {

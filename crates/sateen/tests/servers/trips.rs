@@ -19,7 +19,7 @@ const FEW: u64 = 12;
 const QUIET: Duration = Duration::from_millis(250);
 
 /// How often each thing was counted under a parameter.
-fn counted(folder: &Path, name: &str) -> BTreeMap<String, u64> {
+pub(crate) fn counted(folder: &Path, name: &str) -> BTreeMap<String, u64> {
     let mut lctl = as_program("lctl");
     let text = ok(lctl.arg("--data").arg(folder).args(["get_param", "-n", name]));
     let samples = text.lines().filter_map(|line| {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, Server, until};
+use sateen_testkit::watchdog::Watchdog;
 
 use crate::{BINARY, bytes};
 
@@ -178,4 +179,20 @@ fn who_waits_for_an_ost_can_be_interrupted() {
     let same = now.iter().zip(&content).skip(1_000_000).all(|(now, was)| now == was);
     assert!(same, "nothing but what was asked for is written");
     cluster.finish([oss, mds]);
+}
+
+#[test]
+fn a_test_that_hangs_fails() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "hangs");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let mounted = cluster.mount_pid(&mnt);
+    mds.crash();
+    let _watched = Watchdog::within(&cluster.path(""), Duration::from_secs(3));
+    assert!(fs::read(mnt.join("missing")).is_err(), "the server will not return");
+    until("the mount is killed", || !Path::new(&format!("/proc/{mounted}")).exists());
+    drop(oss);
 }
