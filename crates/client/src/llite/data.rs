@@ -1,12 +1,14 @@
 //! Reading and writing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use sateen_types::{Errno, Fid, Result};
 
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
+use crate::llite::files::File;
 use crate::locks::{Access, DataUse};
 use crate::patience;
 use crate::stats::Verb;
@@ -22,7 +24,7 @@ pub(super) const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 async fn unless_emptying(
     client: &Client,
     inode: &Inode,
-    begin: impl Fn(&mut InodeState),
+    mut begin: impl FnMut(&mut InodeState),
 ) -> Result<()> {
     let emptying = lock(&inode.state).emptying;
     if emptying {
@@ -45,33 +47,79 @@ async fn unless_emptying(
 }
 
 /// A write under way; over on drop.
-pub(super) struct Writing<'a>(&'a Inode);
+pub(super) struct Writing<'a>(&'a File);
 
 impl<'a> Writing<'a> {
     /// Waits until the file is not being emptied.
     ///
     /// # Errors
-    /// `EINTR` if nobody waits any more.
-    pub(super) async fn begin(client: &Client, inode: &'a Inode) -> Result<Writing<'a>> {
-        unless_emptying(client, inode, |state| state.writing += 1).await?;
-        Ok(Writing(inode))
+    /// `EINTR` if nobody waits any more, also because the file is being closed.
+    pub(super) async fn begin(client: &Client, file: &'a File) -> Result<Writing<'a>> {
+        let mut closed = false;
+        let begin = |state: &mut InodeState| {
+            closed = !file.writes.begin();
+            state.writing += u32::from(!closed);
+        };
+        unless_emptying(client, &file.inode, begin).await?;
+        if closed { Err(Errno::EINTR) } else { Ok(Writing(file)) }
     }
 
     /// It is over, and has changed this.
     fn end(self, change: impl FnOnce(&mut InodeState)) {
-        self.0.update(|state| {
-            change(state);
-            state.writing = state.writing.saturating_sub(1);
-        });
+        self.over(change);
         // One lock does for both; the drop would count it twice.
         core::mem::forget(self);
+    }
+
+    fn over(&self, change: impl FnOnce(&mut InodeState)) {
+        self.0.inode.update(|state| {
+            change(state);
+            state.writing = state.writing.saturating_sub(1);
+            self.0.writes.end();
+        });
     }
 }
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        self.0.update(|state| state.writing = state.writing.saturating_sub(1));
+        self.over(|_| ());
     }
+}
+
+/// The writes through one open that are under way, until it is closed; changed under its inode's
+/// lock. Calls that were given up go on all the same, also when the kernel has closed the file.
+#[derive(Debug, Default)]
+pub(crate) struct Writes(AtomicU32);
+
+impl Writes {
+    const CLOSED: u32 = 1 << 31;
+
+    /// False if no more may begin.
+    fn begin(&self) -> bool {
+        let now = self.0.load(Ordering::Relaxed);
+        if now & Writes::CLOSED == 0 {
+            self.0.store(now + 1, Ordering::Relaxed);
+        }
+        now & Writes::CLOSED == 0
+    }
+
+    fn end(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+
+    /// None begins from now on; whether all have ended.
+    fn close(&self) -> bool {
+        let now = self.0.load(Ordering::Relaxed) | Writes::CLOSED;
+        self.0.store(now, Ordering::Relaxed);
+        now == Writes::CLOSED
+    }
+}
+
+/// Waits for the writes through an open that is being closed: what the MDT takes for closed nobody
+/// writes to any more, and so its objects can be removed for good.
+pub(super) async fn file_writes_ended(file: &File) {
+    let ended = |_: &mut InodeState| file.writes.close().then_some(());
+    until(&file.inode.state, |state| &mut state.waiters, ended).await;
 }
 
 /// Nobody writes to a file while it is being cut; over on drop. A kernel lets a truncate wait for
@@ -200,7 +248,7 @@ impl Client {
         // Where an append will lie is not known before there is a lock.
         let range = (!append).then_some((offset, data.len() as u64));
         let used = self.use_data(inode, Access::Write, range).await?;
-        let writing = Writing::begin(self, inode).await?;
+        let writing = Writing::begin(self, &file).await?;
         let size = self.size_now(inode, &used).await?;
         let turn = if append { Some(self.turn(inode).await?) } else { None };
         let offset = if append {

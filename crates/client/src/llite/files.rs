@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sateen_types::{Attr, Endpoint, Errno, Fid, FileKind, Layout, Result, seq};
 use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, SetAttr};
 
-use super::data::writes_ended;
+use super::data::{Writes, file_writes_ended, writes_ended};
 use super::names::{Made, Make};
 use super::space::ANSWER_NS;
 use super::{Entry, Known};
@@ -54,6 +54,8 @@ pub(crate) struct File {
     pub(crate) lost: AtomicBool,
     /// So far as it was lost with data that may not have been saved.
     unsaved: AtomicBool,
+    /// Those that are under way through it.
+    pub(super) writes: Writes,
 }
 
 impl File {
@@ -364,6 +366,7 @@ impl Client {
             how,
             lost: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
+            writes: Writes::default(),
         };
         let mut files = lock(&self.files);
         // Whoever loses the opens marks those in the table, after having set this.
@@ -415,7 +418,12 @@ impl Client {
     /// The file is closed all the same.
     pub async fn close(self: &Arc<Client>, handle: u64) -> Result<()> {
         let era = self.era();
-        let Some(file) = lock(&self.files).remove(&handle) else { return Err(Errno::EBADF) };
+        let Some(file) = lock(&self.files).get(&handle).cloned() else { return Err(Errno::EBADF) };
+        // Until then it may be lost like any other.
+        to_the_end(file_writes_ended(&file)).await;
+        if lock(&self.files).remove(&handle).is_none() {
+            return Err(Errno::EBADF);
+        }
         // The handle is gone, and with it whoever else could say so to the MDT.
         let closed = to_the_end(self.close_file(&file, era)).await;
         // The kernel may have forgotten the inode meanwhile, because it waits for no close.

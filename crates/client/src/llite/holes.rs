@@ -74,7 +74,7 @@ impl Client {
         let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(Errno::EFBIG)?;
         let used = self.use_data(inode, Access::Write, Some((offset, len))).await?;
-        let writing = Writing::begin(self, inode).await?;
+        let writing = Writing::begin(self, &file).await?;
         self.size_now(inode, &used).await?;
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;

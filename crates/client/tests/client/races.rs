@@ -414,6 +414,32 @@ fn a_file_is_cut_behind_the_writes_under_way() {
     assert!(matches!(request, OstRequest::Write { .. }), "{request:?}");
 }
 
+/// What is closed everywhere nobody writes to, or its objects could come back after they were
+/// removed: a write whose program was killed goes on when the kernel has closed the file.
+#[test]
+fn a_file_is_closed_behind_the_writes_under_way() {
+    let rig = Rig::with_osts(1);
+    let handle = open_for(&rig, WRITE);
+    let write = || {
+        let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
+        rig.begin(async move { client.write(handle, 0, data, false).await })
+    };
+    let mut writing = write();
+    assert!(rig.poll(&mut writing).is_none());
+    let (to_ost, _) = rig.take_ost();
+    let client = rig.client.clone();
+    let mut close = rig.start(async move { client.close(handle).await });
+    assert!(rig.is_silent() && rig.poll(&mut close).is_none(), "it waits for the write");
+    assert_eq!(rig.poll(&mut write()), Some(Err(Errno::EINTR)), "none begins any more");
+    rig.answer(&to_ost, written());
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+    assert!(rig.poll(&mut close).is_none());
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Close { report: Some(_), .. }), "{request:?}");
+    rig.answer(&header, reply(MdtReply::Done, &[]));
+    assert_eq!(rig.poll(&mut close), Some(Ok(())));
+}
+
 /// It waits while another program cuts the file. By the time that this is done its program is gone,
 /// and the file must not be emptied on its behalf.
 #[test]

@@ -61,8 +61,7 @@ pub(super) fn run(
             end_session(&mut inode.attr, file, report);
         }
         if last {
-            // Its own lock may still let the client write what it has not given up.
-            let late = inode.attr.size_stale || holder;
+            let late = inode.attr.size_stale;
             tx.remove(&keys::orphan(fid));
             doomed = Some(destroy(&view, tx, &mut mdt.layouts, (&inode, late))?);
             inodes = count(tx, inodes, -1);

@@ -90,8 +90,6 @@ pub(super) fn run(
             tx: &mut mdt.batch,
             layouts: &mut mdt.layouts,
             scratch: &mut mdt.scratch,
-            locks: &mdt.locks,
-            client: op.client,
             stamp,
         };
         let (attr, doomed) = victim.lose(&mut cx, target, to)?;

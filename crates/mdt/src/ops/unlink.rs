@@ -3,11 +3,11 @@
 use sateen_ldlm::{LockTable, Need};
 use sateen_osd::Batch;
 use sateen_target::Fault;
-use sateen_types::{Attr, ClientId, Errno, Fid, FileKind};
+use sateen_types::{Attr, Errno, Fid, FileKind};
 use sateen_wire::disk::mdt::Inode;
 use sateen_wire::{Grants, Ibits, MdtReply};
 
-use super::{put_inode, reads_size, writes_data};
+use super::{put_inode, reads_size};
 use crate::destroy::{Doomed, count, destroy};
 use crate::keys;
 use crate::layouts::LayoutCache;
@@ -48,15 +48,8 @@ pub(super) fn run(
     dir.attr.nlink -= u32::from(directory);
     stamp.touch_content(&mut dir.attr);
     put_inode(tx, &dir);
-    let mut cx = Losing {
-        view: &view,
-        tx,
-        layouts: &mut mdt.layouts,
-        scratch: &mut mdt.scratch,
-        locks: &mdt.locks,
-        client: op.client,
-        stamp,
-    };
+    let mut cx =
+        Losing { view: &view, tx, layouts: &mut mdt.layouts, scratch: &mut mdt.scratch, stamp };
     let (attr, doomed) = victim.lose(&mut cx, inode, (parent, name))?;
     let mut inodes = mdt.inodes;
     if doomed.is_some() {
@@ -85,8 +78,6 @@ pub(super) struct Losing<'a, 'b> {
     pub(super) tx: &'a mut Batch,
     pub(super) layouts: &'a mut LayoutCache,
     pub(super) scratch: &'a mut Vec<u8>,
-    pub(super) locks: &'a LockTable,
-    pub(super) client: ClientId,
     pub(super) stamp: Stamp,
 }
 
@@ -120,8 +111,8 @@ impl Victim {
         cx.stamp.touch(&mut inode.attr);
         inode.attr.nlink = if self.last { 0 } else { inode.attr.nlink - 1 };
         if self.last && !self.open {
-            let writes = cx.locks.covers(cx.client, &writes_data(self.fid));
-            let late = inode.attr.size_stale || writes || self.stuck;
+            // Who had it open has closed it when all writes had ended, or was lost.
+            let late = inode.attr.size_stale || self.stuck;
             let doomed = destroy(cx.view, cx.tx, cx.layouts, (&inode, late))?;
             return Ok((inode.attr, Some(doomed)));
         }

@@ -82,25 +82,28 @@ fn files_are_made_listed_and_removed_whatever_is_in_memory() {
 
 #[test]
 fn a_write_session_brings_the_size_home() {
-    let mut world = World::with_clients(2);
-    let (reply, id) = world.creat(A, ROOT, "f", Ibits::META.union(Ibits::DATA));
-    let (attr, layout, grants) = created(reply);
-    assert!(attr.maybe_objects && !attr.size_stale, "nobody else can know better");
-    assert!(grants.iter().any(|g| g.mode == LockMode::Pw && g.bits == Ibits::DATA));
-    assert!(grants.iter().any(|g| g.mode == LockMode::Pr && g.bits == Ibits::META));
-    world.write(&layout, attr.fid, 3 << 20);
-    world.close(A, attr.fid, id, Some(report(3 << 20, true)));
-    let attr = world.stat(B, attr.fid);
-    assert_eq!((attr.size, attr.size_stale, attr.maybe_objects), (3 << 20, false, true));
-    assert_eq!(attr.mtime.sec, 5);
-    // The last name goes, and the objects with it.
-    assert_eq!(world.objects(), 2);
-    world.ok(B, World::unlink_request(ROOT, "f", false));
-    assert_eq!(world.objects(), 2, "not before that is durable");
-    world.rest();
-    assert_eq!(world.objects(), 0);
-    assert!(world.mdt.is_idle());
-    assert_eq!(world.osts[&0].tombstones.len(), 0, "nobody could write any more");
+    // Who has written it still has the lock under which it did.
+    for remover in [A, B] {
+        let mut world = World::with_clients(2);
+        let (reply, id) = world.creat(A, ROOT, "f", Ibits::META.union(Ibits::DATA));
+        let (attr, layout, grants) = created(reply);
+        assert!(attr.maybe_objects && !attr.size_stale, "nobody else can know better");
+        assert!(grants.iter().any(|g| g.mode == LockMode::Pw && g.bits == Ibits::DATA));
+        assert!(grants.iter().any(|g| g.mode == LockMode::Pr && g.bits == Ibits::META));
+        world.write(&layout, attr.fid, 3 << 20);
+        world.close(A, attr.fid, id, Some(report(3 << 20, true)));
+        let attr = world.stat(B, attr.fid);
+        assert_eq!((attr.size, attr.size_stale, attr.maybe_objects), (3 << 20, false, true));
+        assert_eq!(attr.mtime.sec, 5);
+        // The last name goes, and the objects with it.
+        assert_eq!(world.objects(), 2);
+        world.ok(remover, World::unlink_request(ROOT, "f", false));
+        assert_eq!(world.objects(), 2, "not before that is durable");
+        world.rest();
+        assert_eq!(world.objects(), 0);
+        assert!(world.mdt.is_idle());
+        assert_eq!(world.osts[&0].tombstones.len(), 0, "nobody could write any more");
+    }
 }
 
 #[test]

@@ -19,6 +19,13 @@ pub(super) fn led_astray(names: &Names, op: &Op) -> Option<Option<Fid>> {
     })
 }
 
+/// Whether an open finds a symbolic link, which the kernel here does not follow.
+pub(super) fn opens_symlink(names: &Names, op: &Op) -> bool {
+    let Op::Open { at, .. } = op else { return false };
+    let inode = names.find(at.dir(), &at.name).and_then(|fid| names.inodes.get(&fid));
+    inode.is_some_and(|inode| matches!(inode.node, Node::Symlink(_)))
+}
+
 /// The inode that was changed under a name: a client that has not heard of a crash may have
 /// gone by a name that is another's now.
 pub(super) fn strayed_to(op: &Op, result: &Answer<Out>) -> Option<Fid> {
