@@ -22,6 +22,7 @@ mod port;
 mod serving;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;

@@ -2,7 +2,8 @@
 //!
 //! What the kernel is told of names and attributes waits for nothing and is told at once.
 //! Pages are different: the kernel waits for READs in flight, so that these messages have
-//! threads of their own (`drops`), on which no request depends.
+//! threads of their own (`drops`), on which no request depends. While one of them waits, an unmount
+//! may wait for it and attributes for the unmount (`turns`): then these go there, too.
 
 use std::future::{Future, ready};
 use std::io;
@@ -18,6 +19,7 @@ use sateen_types::{Fid, Ino, Timestamp};
 use sateen_wire::Message;
 
 use super::drops::Drops;
+use super::turns::Turns;
 
 type Known = Pin<Box<dyn Future<Output = bool> + Send>>;
 
@@ -91,6 +93,7 @@ impl Port for ClientPort {
 #[derive(Default)]
 struct Kernel {
     state: Mutex<State>,
+    turns: Arc<Turns>,
 }
 
 enum State {
@@ -129,9 +132,10 @@ struct Done {
 
 impl Kernel {
     fn attach(&self, telling: Telling, prunes: bool) -> io::Result<()> {
-        let unused = if prunes { Some(start_pruning(telling.notifier.clone())?) } else { None };
-        let tells = telling.clone();
-        let jobs = Drops::start(move |job| serve(&tells, job))?;
+        let (notifier, turns) = (telling.notifier.clone(), self.turns.clone());
+        let unused = if prunes { Some(start_pruning(notifier, turns)?) } else { None };
+        let (tells, turns) = (telling.clone(), self.turns.clone());
+        let jobs = Drops::start(move |job| serve(&tells, &turns, job))?;
         let mut state = lock(&self.state);
         if let State::Coming(early) = &mut *state {
             early.drain(..).for_each(|job| jobs.push(job));
@@ -141,20 +145,32 @@ impl Kernel {
     }
 
     fn invalidate(&self, what: KernelInval) -> Known {
+        if let Some(known) = self.at_once(what) {
+            return Box::pin(ready(known));
+        }
         let done = Arc::new(Mutex::new(Done::default()));
+        let job = Job { what, done: done.clone() };
         match &mut *lock(&self.state) {
             State::Gone => return Box::pin(ready(true)),
-            State::Here { telling, .. }
-                if !matches!(what, KernelInval::Data(_) | KernelInval::Pages(..)) =>
-            {
-                return Box::pin(ready(tell(telling, what)));
-            }
-            State::Here { jobs, .. } => {
-                jobs.push(Job { what, done: done.clone() });
-            }
-            State::Coming(early) => early.push(Job { what, done: done.clone() }),
+            State::Here { jobs, .. } => jobs.push(job),
+            State::Coming(early) => early.push(job),
         }
         Box::pin(Told(done))
+    }
+
+    /// Tells the kernel what waits for nothing.
+    fn at_once(&self, what: KernelInval) -> Option<bool> {
+        let _turn = match what {
+            KernelInval::Data(_) | KernelInval::Pages(..) => return None,
+            KernelInval::Names => None,
+            KernelInval::Attr(_) => Some(self.turns.short()?),
+        };
+        // Not under the lock: who unmounts wants it.
+        let telling = match &*lock(&self.state) {
+            State::Here { telling, .. } => telling.clone(),
+            State::Coming(_) | State::Gone => return None,
+        };
+        Some(tell(&telling, what))
     }
 
     fn prune(&self, inodes: Vec<Ino>) {
@@ -167,11 +183,12 @@ impl Kernel {
 
 /// A thread that asks the kernel to forget inodes. Their pages are dropped, too, which waits for
 /// READs in flight: no invalidation may wait behind that, because READs wait for those.
-fn start_pruning(notifier: Notifier) -> io::Result<SyncSender<Vec<Ino>>> {
+fn start_pruning(notifier: Notifier, turns: Arc<Turns>) -> io::Result<SyncSender<Vec<Ino>>> {
     let (sender, receiver) = sync_channel::<Vec<Ino>>(1);
     let prune = move || {
         for inodes in receiver {
             for some in inodes.chunks(NOTIFY_PRUNE_MAX) {
+                let _turn = turns.long();
                 if let Err(error) = notifier.prune(some) {
                     // It is going, or does not know all of them any more.
                     tracing::debug!(%error, "the kernel was not asked to forget inodes");
@@ -184,8 +201,11 @@ fn start_pruning(notifier: Notifier) -> io::Result<SyncSender<Vec<Ino>>> {
 }
 
 /// One of the threads has a job.
-fn serve(telling: &Telling, Job { what, done }: Job) {
-    let known = tell(telling, what);
+fn serve(telling: &Telling, turns: &Turns, Job { what, done }: Job) {
+    let known = {
+        let _turn = turns.long();
+        tell(telling, what)
+    };
     let waker = {
         let mut done = lock(&done);
         done.known = Some(known);
