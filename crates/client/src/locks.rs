@@ -243,6 +243,8 @@ impl Client {
                 held.readable |= state.write_opens == 0 && !held.cancelling;
                 return;
             }
+            // An inode has one or two, and room for four takes 200 bytes more.
+            state.locks.reserve_exact(1);
             state.locks.push(Held {
                 id: grant.id,
                 mode: grant.mode,
