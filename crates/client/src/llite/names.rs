@@ -42,6 +42,9 @@ impl Drop for Adding {
     }
 }
 
+/// How often a name is looked up again whose inode was gone before its attributes were there.
+const LOOKED_UP_AGAIN_MAX: u32 = 64;
+
 impl Client {
     fn holds_names(&self, dir: Fid) -> bool {
         let inode = lock(&self.inodes).all.get(&dir).cloned();
@@ -104,25 +107,33 @@ impl Client {
     /// `ENOTDIR`, and the MDT's; a missing name is no error but an entry without inode.
     pub async fn lookup(self: &Arc<Client>, parent: Fid, name: &[u8]) -> Result<Entry> {
         let name = Name::new(name)?;
-        if self.is_absent(parent, &name) {
-            return Ok(Entry { inode: None, held: true, since: None });
-        }
-        let want = Ibits::META.union(Ibits::DATA);
-        let want_parent = if self.holds_names(parent) { Ibits::NONE } else { Ibits::META };
-        let request = MdtRequest::Lookup { parent, name, want_parent, want };
-        let answer = match self.mdt_stamped(parent, request).await {
-            Ok(answer) => answer,
-            Err((Errno::ENOENT, stamp)) => {
-                let held = self.stands(parent, Ibits::UPDATE, stamp);
-                if held {
-                    self.missed_a_name(parent);
-                }
-                return Ok(Entry { inode: None, held, since: None });
+        let mut again = LOOKED_UP_AGAIN_MAX;
+        loop {
+            if self.is_absent(parent, &name) {
+                return Ok(Entry { inode: None, held: true, since: None });
             }
-            Err((errno, _)) => return Err(errno),
-        };
-        let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
-        self.entry(parent, attr, answer.stamp).await
+            let (want, name) = (Ibits::META.union(Ibits::DATA), name.clone());
+            let want_parent = if self.holds_names(parent) { Ibits::NONE } else { Ibits::META };
+            let request = MdtRequest::Lookup { parent, name, want_parent, want };
+            let answer = match self.mdt_stamped(parent, request).await {
+                Ok(answer) => answer,
+                Err((Errno::ENOENT, stamp)) => {
+                    let held = self.stands(parent, Ibits::UPDATE, stamp);
+                    if held {
+                        self.missed_a_name(parent);
+                    }
+                    return Ok(Entry { inode: None, held, since: None });
+                }
+                Err((errno, _)) => return Err(errno),
+            };
+            let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
+            match self.entry(parent, attr, answer.stamp).await {
+                // It was removed, or replaced, before all of it was known. The kernel would ask
+                // once more, and give the program the error if that happens again.
+                Err(Errno::ESTALE) if again > 0 => again -= 1,
+                entry => return entry,
+            }
+        }
     }
 
     /// An entry of `parent` that was found or made by a request sent at `stamp`.

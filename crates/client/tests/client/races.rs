@@ -636,3 +636,27 @@ fn a_verb_that_nobody_waits_for_waits_for_nobody() {
     assert_eq!(rig.poll(&mut second), Some(Err(Errno::EINTR)));
     assert!(rig.is_silent());
 }
+
+/// Others make and remove it again and again, and its size has to be asked for each time.
+#[test]
+fn a_name_whose_file_is_gone_already_is_looked_up_again() {
+    let rig = Rig::with_osts(1);
+    let client = rig.client.clone();
+    let mut looking = rig.start(async move { client.lookup(Fid::ROOT, b"lock").await });
+    for version in 1..5 {
+        let (header, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::Lookup { .. }), "{request:?}");
+        let found = sateen_types::Attr { size_stale: true, ..attr(version, 0) };
+        rig.answer(&header, reply(MdtReply::Inode { attr: found }, &[]));
+        assert!(rig.poll(&mut looking).is_none());
+        let (header, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::GetStripe { .. }), "{request:?}");
+        let gone = Reply { last_committed: version, ..Reply::error(Errno::ESTALE) };
+        rig.answer(&header, gone);
+        assert!(rig.poll(&mut looking).is_none(), "there may be another");
+    }
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Lookup { .. }), "{request:?}");
+    rig.answer(&header, Reply { last_committed: 9, ..Reply::error(Errno::ENOENT) });
+    assert!(rig.poll(&mut looking).unwrap().unwrap().inode.is_none());
+}
