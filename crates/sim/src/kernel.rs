@@ -43,6 +43,8 @@ struct State {
     epoch: u64,
     attr_version: u64,
     names: BTreeMap<(Fid, Vec<u8>), Option<Fid>>,
+    /// How often calls from here have made or removed each name.
+    changes: BTreeMap<(Fid, Vec<u8>), u64>,
     attrs: BTreeMap<Fid, Attr>,
     attr_versions: BTreeMap<Fid, u64>,
     pages: BTreeMap<Fid, BTreeMap<u64, Vec<u8>>>,
@@ -82,6 +84,14 @@ pub(crate) struct How {
 }
 
 impl State {
+    fn name_changed(&mut self, parent: Fid, name: &[u8]) {
+        *self.changes.entry((parent, name.to_vec())).or_default() += 1;
+    }
+
+    fn changes_of(&self, parent: Fid, name: &[u8]) -> u64 {
+        self.changes.get(&(parent, name.to_vec())).copied().unwrap_or_default()
+    }
+
     fn use_inode(&mut self, fid: Fid) {
         *self.used.entry(fid).or_default() += 1;
     }
@@ -206,6 +216,12 @@ impl Kernel {
         entry
     }
 
+    /// A name that this has made.
+    fn keep_made(&self, parent: Fid, name: &[u8], entry: &Entry, epoch: u64) {
+        lock(&self.state).name_changed(parent, name);
+        self.keep_name(parent, name, entry, epoch);
+    }
+
     fn keep_name(&self, parent: Fid, name: &[u8], entry: &Entry, epoch: u64) {
         let mut state = lock(&self.state);
         let key = (parent, name.to_vec());
@@ -231,9 +247,14 @@ impl Kernel {
             return Ok(found);
         }
         let (epoch, asked_at) = self.began();
+        let changes = lock(&self.state).changes_of(parent, name);
         let entry = self.client.lookup(parent, name).await?;
         let entry = self.introduce(&entry, asked_at);
-        self.keep_name(parent, name, &entry, epoch);
+        // A kernel lets nobody make or remove a name that it is looking up. Here those whose
+        // answers nobody judges look without that, and must leave nothing behind.
+        if lock(&self.state).changes_of(parent, name) == changes {
+            self.keep_name(parent, name, &entry, epoch);
+        }
         Ok(entry.inode.map(|known| known.attr.fid))
     }
 
@@ -315,7 +336,7 @@ impl Kernel {
                 let (mut entry, opened) = created?;
                 entry.inode = Some(opened.known);
                 let entry = self.introduce(&entry, asked_at);
-                self.keep_name(parent, name, &entry, epoch);
+                self.keep_made(parent, name, &entry, epoch);
                 lock(&self.state).drop_attr(parent);
                 (opened.known.attr.fid, opened.handle, opened.known.attr.kind())
             }
@@ -504,7 +525,7 @@ impl Kernel {
         let (epoch, asked_at) = self.began();
         let entry = self.client.mknod(parent, name, mode, 0, symlink, cred()).await?;
         let entry = self.introduce(&entry, asked_at);
-        self.keep_name(parent, name, &entry, epoch);
+        self.keep_made(parent, name, &entry, epoch);
         lock(&self.state).drop_attr(parent);
         entry.inode.map(|known| known.attr).ok_or(Errno::ENOENT)
     }
@@ -524,6 +545,7 @@ impl Kernel {
         state.drop_attr(parent);
         state.drop_attr(fid);
         if done.is_ok() {
+            state.name_changed(parent, name);
             state.names.remove(&(parent, name.to_vec()));
         }
         done
@@ -550,8 +572,10 @@ impl Kernel {
             state.drop_attr(replaced);
         }
         if done.is_ok() {
-            state.names.remove(&(from.0, from.1.to_vec()));
-            state.names.remove(&(to.0, to.1.to_vec()));
+            for (parent, name) in [from, to] {
+                state.name_changed(parent, name);
+                state.names.remove(&(parent, name.to_vec()));
+            }
         }
         done
     }
@@ -563,7 +587,7 @@ impl Kernel {
         let (epoch, asked_at) = self.began();
         let entry = self.client.link(fid, parent, name).await?;
         let entry = self.introduce(&entry, asked_at);
-        self.keep_name(parent, name, &entry, epoch);
+        self.keep_made(parent, name, &entry, epoch);
         lock(&self.state).drop_attr(parent);
         entry.inode.map(|known| known.attr).ok_or(Errno::ENOENT)
     }
