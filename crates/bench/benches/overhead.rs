@@ -161,7 +161,7 @@ impl Loops<'_> {
                 count: OPERATIONS,
                 data,
                 buffer: &mut buffer,
-                verify: false,
+                compare: iozone::Compare::Nothing,
                 latencies: &mut latencies,
                 wrong: 0,
             };

@@ -107,7 +107,7 @@ fn iozone(comm: &Solo, count: u64, test: iozone::Test, write: bool) -> usize {
             count,
             data,
             buffer: &mut buffer,
-            verify: false,
+            compare: iozone::Compare::Nothing,
             latencies: &mut latencies,
             wrong: 0,
         };

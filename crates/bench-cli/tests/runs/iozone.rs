@@ -144,6 +144,22 @@ fn random_4k_operations_of_files_that_an_earlier_run_has_left() {
     let output = folder.run("-np 2 --quiet iozone -i 1 -w -r 4k -s 2m -+n -+d");
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(text(&output.stderr).contains("wrong data in iozone.DUMMY.1 at 5000"), "{output:?}");
+    folder.works("-np 2 iozone -i 1 -w -r 4k -s 2m -+n");
+    // One word of each 4 KiB is always compared, unless the files are said to be somebody else's.
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8192] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    for record in ["4k", "64k", "1k"] {
+        let output = folder.run(&format!("-np 2 --quiet iozone -i 1 -w -r {record} -s 2m -+n"));
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let found = text(&output.stderr);
+        assert!(found.contains("wrong data in iozone.DUMMY.1 at 8192"), "{found}");
+    }
+    let out = folder.works("-np 2 iozone -r 4k -s 2m -+E");
+    let names: Vec<String> = parsed(&out).into_iter().map(|one| one.0).collect();
+    let reads = ["readers", "re-readers", "reverse readers", "stride readers", "random readers"];
+    assert_eq!(names, [&reads[..], &["pread readers", "freaders"]].concat());
+    assert_eq!(folder.all().len(), 2, "they are left");
 }
 
 #[test]

@@ -20,7 +20,7 @@ mod work;
 pub use data::Data;
 pub use options::Iozone;
 pub use pattern::{Call, Order, Test};
-pub use work::Work;
+pub use work::{Compare, Work};
 
 use super::{Api, Engine, ONLY_IOR, Setting};
 use crate::comm::Communicator;

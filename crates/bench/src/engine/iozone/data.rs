@@ -47,11 +47,24 @@ impl Data {
     /// Changes a filled record into that of another offset.
     #[inline]
     pub(super) fn place(self, record: &mut [u8], offset: u64) {
-        let step = if (offset | record.len() as u64).is_multiple_of(MARKED) { 4 } else { 1 };
-        let places = (offset..).step_by(step * KIB);
-        for (block, place) in record.chunks_mut(step * KIB).zip(places) {
+        let step = step(record, offset);
+        for (block, place) in record.chunks_mut(step).zip((offset..).step_by(step)) {
             put(block, self.first(place));
         }
+    }
+
+    /// Looks whether a record's marks are those of an offset.
+    #[inline]
+    pub(super) fn check_marks(self, record: &[u8], offset: u64) -> Result<(), Wrong> {
+        let step = step(record, offset);
+        for (block, place) in record.chunks(step).zip((offset..).step_by(step)) {
+            let expected = self.first(place);
+            let found = block.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            if found != expected {
+                return Err(Wrong { at: (place - offset) as usize, expected, found });
+            }
+        }
+        Ok(())
     }
 
     /// Looks whether a record is that of an offset.
@@ -67,6 +80,12 @@ impl Data {
         }
         Ok(())
     }
+}
+
+/// Bytes from one word of a record that tells its place to the next.
+#[inline]
+fn step(record: &[u8], offset: u64) -> usize {
+    if (offset | record.len() as u64).is_multiple_of(MARKED) { MARKED as usize } else { KIB }
 }
 
 #[inline]
@@ -102,7 +121,9 @@ mod tests {
         let data = Data::of(3);
         for kib in [1, 3, 4, 16] {
             for (at, record) in wanted.chunks(kib * KIB).enumerate() {
-                assert_eq!(data.check(record, (at * kib * KIB) as u64), Ok(()));
+                let offset = (at * kib * KIB) as u64;
+                assert_eq!(data.check(record, offset), Ok(()));
+                assert_eq!(data.check_marks(record, offset), Ok(()));
             }
         }
     }
@@ -112,9 +133,16 @@ mod tests {
         let mut record = vec![0; 8 * KIB];
         let data = Data::of(3);
         data.fill(&mut record);
-        assert!(data.check(&record, 4096).is_err(), "of another place");
-        assert!(Data::of(2).check(&record, 0).is_err(), "of another rank");
+        data.place(&mut record, 0);
+        for check in [Data::check, Data::check_marks] {
+            assert_eq!(check(data, &record, 0), Ok(()));
+            assert!(check(data, &record, 4096).is_err(), "of another place");
+            assert!(check(Data::of(2), &record, 0).is_err(), "of another rank");
+        }
         record[7000] ^= 1;
         assert_eq!(data.check(&record, 0).unwrap_err().at, 7000);
+        assert_eq!(data.check_marks(&record, 0), Ok(()), "that is nobody's mark");
+        record[4097] ^= 1;
+        assert_eq!(data.check_marks(&record, 0).unwrap_err().at, 4096);
     }
 }

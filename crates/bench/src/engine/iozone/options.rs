@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args};
 
 use super::pattern::Test;
+use super::work::Compare;
 use crate::engine::{Api, ONLY_IOR};
 use crate::error::{Error, Result};
 use crate::size::{self, KIB};
@@ -69,9 +70,12 @@ pub struct Iozone {
     /// No retests: neither rewrite nor re-read.
     #[arg(long = "+n")]
     pub no_retest: bool,
-    /// Compare all that is read with what was written.
+    /// Compare every byte that is read with what was written, instead of one word of each 4 KiB.
     #[arg(long = "+d")]
     pub verify: bool,
+    /// The files are somebody else's: they are read and left, and nothing is compared.
+    #[arg(long = "+E")]
+    pub foreign: bool,
     /// How often all is done.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repetitions: usize,
@@ -102,8 +106,23 @@ impl Iozone {
         let wanted = |test: &Test| {
             (self.tests.is_empty() || self.tests.contains(&test.number()))
                 && !(self.no_retest && test.is_retest())
+                && (!self.foreign || test.only_reads())
         };
         Test::ALL.into_iter().filter(wanted).collect()
+    }
+
+    /// What is compared of what is read.
+    pub(super) fn compare(&self) -> Compare {
+        match (self.api == Api::Dummy || self.foreign, self.verify) {
+            (true, _) => Compare::Nothing,
+            (false, true) => Compare::All,
+            (false, false) => Compare::Marks,
+        }
+    }
+
+    /// Whether the files stay.
+    pub(super) fn keeps_files(&self) -> bool {
+        self.keep || self.foreign
     }
 
     /// How many ranks work, one after the other.
@@ -138,7 +157,7 @@ impl Iozone {
         let counts =
             || records().flat_map(|record| rounds.iter().map(move |ranks| (record, *ranks)));
         let count = |(record, ranks)| self.count(record, ranks);
-        let writes = self.tests.is_empty() || self.tests.contains(&0);
+        let writes = self.chosen().contains(&Test::InitialWrite);
         let refusals = [
             (self.repetitions == 0, "--repetitions: at least one is needed"),
             (rounds.contains(&0), "-t: at least one rank has to work"),
@@ -168,6 +187,14 @@ impl Iozone {
             (self.base.ends_with('/'), "-f: it is the beginning of a name, not a directory"),
             (self.api == Api::Mpiio, ONLY_IOR),
             (self.verify && self.api == Api::Dummy, "-+d: DUMMY keeps no data"),
+            (
+                self.verify && self.foreign,
+                "-+d, -+E: what somebody else has written cannot be compared",
+            ),
+            (
+                self.foreign && self.chosen().is_empty(),
+                "-+E: somebody else's files are only read (-i 1, 2, 3, 5, 7, 10)",
+            ),
             (
                 !writes && rounds.len() > 1 && self.total.is_some(),
                 "-t, --total: files of several sizes have to be written (-i 0)",
@@ -211,6 +238,8 @@ pub(super) mod tests {
         assert_eq!(iozone("-+p 30").readers, Some(30));
         assert_eq!(iozone("").chosen().len(), 13);
         assert_eq!(iozone("-i 0 -i 1 -+n").chosen(), [Test::InitialWrite, Test::Read]);
+        let reads = [Test::ReverseRead, Test::RandomRead];
+        assert_eq!(iozone("-+E -i 0 -i 2 -i 3 -i 8").chosen(), reads);
         assert_eq!(iozone("--total 1g").count(4096, 3), (1 << 30) / 3 / 4096);
     }
 
@@ -231,6 +260,8 @@ pub(super) mod tests {
             "-F a b",
             "-f dir/",
             "-+d --api DUMMY",
+            "-+d -+E",
+            "-+E -i 0 -i 8",
             "--total 4k",
             "-i 1 -t 1,2 --total 1m",
             "-s 64t",

@@ -106,6 +106,11 @@ impl Test {
         matches!(self, Self::InitialWrite | Self::Pwrite)
     }
 
+    /// Whether no rank writes in it, whatever their number.
+    pub(super) fn only_reads(self) -> bool {
+        self != Self::Mixed && !self.writes(0, 1, None)
+    }
+
     /// Whether a rank writes in it; some of them do in the mixed one.
     pub(super) fn writes(self, rank: usize, ranks: usize, readers: Option<u8>) -> bool {
         match self {

@@ -142,7 +142,7 @@ impl<I: FileInterface> Run<'_, I> {
                         self.one(test, round, repetition)?;
                     }
                 }
-                if !self.test.keep {
+                if !self.test.keeps_files() {
                     self.remove(ranks)?;
                 }
             }
@@ -273,7 +273,7 @@ impl<I: FileInterface> Run<'_, I> {
             count: round.count,
             data,
             buffer: buffer.bytes(),
-            verify: options.verify,
+            compare: options.compare(),
             latencies,
             wrong: 0,
         };
@@ -433,7 +433,9 @@ mod tests {
         Progress::around(&comm, true, |progress| {
             let out = Some(Path::new("/dev/null"));
             let setting = Setting { command_line: Vec::new(), progress, json: true, out, guard };
-            assert_eq!(run(&iozone(line), &io, &comm, &setting).unwrap(), 0);
+            // Nothing is kept, so that what is read is wrong.
+            let code = run(&iozone(line), &io, &comm, &setting).unwrap();
+            assert!([0, EXIT_WRONG_DATA].contains(&code), "{code}");
         });
         io.0.into_inner().unwrap()
     }

@@ -11,11 +11,24 @@ use crate::comm::Communicator;
 use crate::engine::whole;
 use crate::error::{Error, Result};
 use crate::io::FileInterface;
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, Wrong};
 use crate::stats::Latencies;
 
 /// Records with wrong data that a rank describes; the others are counted.
 const DESCRIBED_MAX: u64 = 10;
+
+/// What is compared of what is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compare {
+    /// Nothing: there is no data, or it is somebody else's.
+    Nothing,
+    /// The first word of each 4 KiB, which tells whose they are and of which place. IOzone, too,
+    /// looks at one word of each page unless it is told otherwise, so that it belongs to its
+    /// rates, though not to the time of an operation.
+    Marks,
+    /// Every byte.
+    All,
+}
 
 /// One rank's work in a test.
 #[derive(Debug)]
@@ -38,8 +51,8 @@ pub struct Work<'a, I: FileInterface> {
     pub data: Data,
     /// A record.
     pub buffer: &'a mut [u8],
-    /// Whether what is read is compared.
-    pub verify: bool,
+    /// What is compared of what is read.
+    pub compare: Compare,
     /// How long each took.
     pub latencies: &'a mut Latencies,
     /// Records that held other data than was written.
@@ -111,12 +124,14 @@ impl<I: FileInterface> Work<'_, I> {
             let offset = self.order.record(at) * record;
             if self.write {
                 self.data.place(self.buffer, offset);
-            } else if self.verify {
+            } else if self.compare == Compare::All {
+                // Marks need not be spoiled: those of the record before are of another place.
                 Pattern::spoil(self.buffer);
             }
             // One reading of the clock ends an operation and begins the next, unless data is
             // made or compared between them.
-            let before = if self.write || self.verify { now_ns() } else { now };
+            let between = self.write || self.compare != Compare::Nothing;
+            let before = if between { now_ns() } else { now };
             let done = call(self.buffer, offset);
             now = now_ns();
             self.latencies.note(now - before);
@@ -125,7 +140,7 @@ impl<I: FileInterface> Work<'_, I> {
                 let what = format!("{what} {} at {offset}", self.path.display());
                 return Err(Error::Io { what, source: error });
             }
-            if self.verify && !self.write {
+            if !self.write {
                 self.look(offset);
             }
             comm.note_done(at + 1);
@@ -134,8 +149,20 @@ impl<I: FileInterface> Work<'_, I> {
         Ok(())
     }
 
+    #[inline]
     fn look(&mut self, offset: u64) {
-        let Err(wrong) = self.data.check(self.buffer, offset) else { return };
+        let looked = match self.compare {
+            Compare::Nothing => Ok(()),
+            Compare::Marks => self.data.check_marks(self.buffer, offset),
+            Compare::All => self.data.check(self.buffer, offset),
+        };
+        if let Err(wrong) = looked {
+            self.describe(offset, wrong);
+        }
+    }
+
+    #[cold]
+    fn describe(&mut self, offset: u64, wrong: Wrong) {
         self.wrong += 1;
         if self.wrong <= DESCRIBED_MAX {
             eprintln!(
