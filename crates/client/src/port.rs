@@ -22,6 +22,13 @@ pub enum KernelInval {
     Pages(Ino, u64, u64),
 }
 
+impl KernelInval {
+    /// Whether the kernel drops pages, and so waits for READs of them that are under way.
+    pub const fn drops_pages(&self) -> bool {
+        matches!(self, KernelInval::Data(_) | KernelInval::Pages(..))
+    }
+}
+
 /// The process around a client.
 pub trait Port: Send + Sync {
     /// The time.

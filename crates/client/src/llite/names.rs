@@ -106,13 +106,13 @@ impl Client {
     /// # Errors
     /// `ENOTDIR`, and the MDT's; a missing name is no error but an entry without inode.
     pub async fn lookup(self: &Arc<Client>, parent: Fid, name: &[u8]) -> Result<Entry> {
-        let name = Name::new(name)?;
         let mut again = LOOKED_UP_AGAIN_MAX;
         loop {
+            let name = Name::new(name)?;
             if self.is_absent(parent, &name) {
                 return Ok(Entry { inode: None, held: true, since: None });
             }
-            let (want, name) = (Ibits::META.union(Ibits::DATA), name.clone());
+            let want = Ibits::META.union(Ibits::DATA);
             let want_parent = if self.holds_names(parent) { Ibits::NONE } else { Ibits::META };
             let request = MdtRequest::Lookup { parent, name, want_parent, want };
             let answer = match self.mdt_stamped(parent, request).await {

@@ -160,11 +160,11 @@ impl Kernel {
 
     /// Tells the kernel what waits for nothing.
     fn at_once(&self, what: KernelInval) -> Option<bool> {
-        let _turn = match what {
-            KernelInval::Data(_) | KernelInval::Pages(..) => return None,
-            KernelInval::Names => None,
-            KernelInval::Attr(_) => Some(self.turns.short()?),
-        };
+        if what.drops_pages() {
+            return None;
+        }
+        let inode = matches!(what, KernelInval::Attr(_));
+        let _turn = if inode { Some(self.turns.short()?) } else { None };
         // Not under the lock: who unmounts wants it.
         let telling = match &*lock(&self.state) {
             State::Here { telling, .. } => telling.clone(),
@@ -203,7 +203,7 @@ fn start_pruning(notifier: Notifier, turns: Arc<Turns>) -> io::Result<SyncSender
 /// One of the threads has a job.
 fn serve(telling: &Telling, turns: &Turns, Job { what, done }: Job) {
     let known = {
-        let _turn = turns.long();
+        let _turn = what.drops_pages().then(|| turns.long());
         tell(telling, what)
     };
     let waker = {
