@@ -32,7 +32,7 @@ on=${ON:-tmpfs ext4 sateen}
 results=$repo/target/originals
 work=$results/work
 # On Sateen a file takes a hundred times as long as in memory.
-sateen_counts=ior-4k-random=16384,mdtest-empty=5000,mdtest-3901=3000,iozone-4k=8192
+sateen_counts=ior-4k-random=16384,mdtest-empty=5000,mdtest-3901=3000,iozone-1m=512,iozone-4k=65536
 
 clean_up() {
     local status=$?

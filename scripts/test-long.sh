@@ -23,6 +23,7 @@ steps=(
     "contention:the simulator: programs that share files"
     "partitions:the simulator: long partitions"
     "mpich:ranks and files of MPICH"
+    "srun:ranks that Slurm starts"
     "browser:a report in a browser"
     "power:cuts of the power"
     "build:a build of the project on a mount, and fsck"
@@ -142,6 +143,11 @@ step_mpich() {
     install_mpich
     CARGO_TARGET_DIR=$target/mpich MPICC=mpicc.mpich MPIRUN=mpirun.mpich \
         tests -p sateen-bench-cli --features mpi --test mpi
+}
+step_srun() {
+    install_mpi
+    install_missing munged=munge slurmctld=slurmctld slurmd=slurmd srun=slurm-client
+    tests -p sateen-bench-cli --features srun --test srun
 }
 step_browser() {
     install_missing chromium=chromium chromedriver=chromium-driver

@@ -17,6 +17,10 @@ use crate::stats::Latencies;
 /// Records with wrong data that a rank describes; the others are counted.
 const DESCRIBED_MAX: u64 = 10;
 
+/// Bytes of a record whose marks are written or compared in less time than a reading of the clock
+/// takes.
+const FEW_MARKS: usize = 16 << 10;
+
 /// What is compared of what is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compare {
@@ -119,6 +123,9 @@ impl<I: FileInterface> Work<'_, I> {
         mut call: impl FnMut(&mut [u8], u64) -> io::Result<()>,
     ) -> Result<()> {
         let record = self.buffer.len() as u64;
+        let compares = !self.write && self.compare != Compare::Nothing;
+        let whole = compares && self.compare == Compare::All;
+        let between = whole || (self.write || compares) && self.buffer.len() > FEW_MARKS;
         let mut now = now_ns();
         for at in 0..self.count {
             let offset = self.order.record(at) * record;
@@ -128,9 +135,8 @@ impl<I: FileInterface> Work<'_, I> {
                 // Marks need not be spoiled: those of the record before are of another place.
                 Pattern::spoil(self.buffer);
             }
-            // One reading of the clock ends an operation and begins the next, unless data is
-            // made or compared between them.
-            let between = self.write || self.compare != Compare::Nothing;
+            // One reading of the clock ends an operation and begins the next, unless more than a
+            // few words are made or compared between them.
             let before = if between { now_ns() } else { now };
             let done = call(self.buffer, offset);
             now = now_ns();
