@@ -126,9 +126,35 @@ fn copies_of_srun() -> Option<u32> {
     (tasks > 1 && !started_by_mpi()).then_some(tasks)
 }
 
+/// Which option for workloads was given to a command that is none, or asks for JSON of what has
+/// none.
+fn senseless(bench: &Bench) -> Option<&'static str> {
+    let (workload, reports) = match &bench.command {
+        Command::Ior(_) | Command::Mdtest(_) | Command::Iozone(_) | Command::Io500(_) => {
+            (true, true)
+        }
+        Command::Predict(_) | Command::Plan(_) | Command::Report(_) => (false, true),
+        Command::Memblock(_)
+        | Command::Rates { .. }
+        | Command::CrashWrite { .. }
+        | Command::CrashCheck { .. } => (false, false),
+    };
+    let found = [
+        (!workload && bench.np.is_some(), "-np: this command works alone; a workload has ranks"),
+        (!workload && bench.guard.drop_caches, "--drop-caches: this command measures nothing"),
+        (!workload && bench.guard.node_rate.is_some(), "--node-rate: nothing is read here"),
+        (!workload && bench.guard.no_self_check, "--no-self-check: no nodes are checked here"),
+        (!reports && bench.json, "--json: this command has no report"),
+    ];
+    found.into_iter().find_map(|(given, why)| given.then_some(why))
+}
+
 /// Runs a command; the exit code. `world` are the ranks of MPI, if the program has it and was
 /// started by it.
 pub fn run(bench: &Bench, world: Option<&dyn Communicator>) -> u8 {
+    if let Some(why) = senseless(bench) {
+        return code(Err(Error::usage(why)));
+    }
     let done = match &bench.command {
         Command::Ior(ior) => return work(bench, ior, world),
         Command::Mdtest(mdtest) => return work(bench, mdtest, world),
@@ -166,13 +192,9 @@ fn told(done: anyhow::Result<()>) -> u8 {
     }
 }
 
-/// Blocks memory. It needs no ranks: a host has one memory.
+/// Blocks memory.
 fn hold(bench: &Bench, memblock: &Memblock) -> u8 {
-    let done = match bench.np {
-        None => memblock.run(bench.quiet),
-        Some(_) => Err(Error::usage("-np: a host's memory is blocked once")),
-    };
-    done.unwrap_or_else(|error| {
+    memblock.run(bench.quiet).unwrap_or_else(|error| {
         match &error {
             Error::Stopped => eprintln!("sateen-bench: interrupted; all was let go"),
             _ => eprintln!("sateen-bench: {error}"),
@@ -283,6 +305,48 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         Program::command().debug_assert();
+    }
+
+    /// Options that are known before and after a command are told apart by name: another of that name
+    /// would be read as the wrong kind.
+    #[test]
+    fn no_command_has_an_option_of_all_commands_for_itself() {
+        let program = Program::command();
+        let of_all = |name: &str| {
+            program.get_arguments().any(|one| one.is_global_set() && one.get_id() == name)
+        };
+        assert!(of_all("node_rate") && of_all("json"));
+        for command in program.get_subcommands() {
+            for own in command.get_arguments() {
+                let name = own.get_id().as_str();
+                // Whose form is the same.
+                assert!(!of_all(name) || name == "json", "{} --{name}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_command_cannot_heed_is_refused() {
+        for line in [
+            "-np 4 predict --profiles",
+            "predict --drop-caches --profiles",
+            "--node-rate 5 plan x.toml",
+            "report --no-self-check x.json",
+            "memblock -np 2 1m",
+            "--json memblock 1m",
+            "rates --json here=.",
+        ] {
+            let words = format!("sateen-bench {line}");
+            let words = arguments(words.split(' ').map(OsString::from));
+            let program = Program::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
+            assert!(senseless(&program.bench).is_some(), "{line}");
+        }
+        for line in ["--json predict --profiles", "--quiet memblock 1m", "-np 2 --json ior"] {
+            let words = format!("sateen-bench {line}");
+            let words = arguments(words.split(' ').map(OsString::from));
+            let program = Program::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));
+            assert_eq!(senseless(&program.bench), None, "{line}");
+        }
     }
 
     #[test]

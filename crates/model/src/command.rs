@@ -85,7 +85,7 @@ pub struct Plan {
     pub thread_rate: Rate,
     /// What one node does in practice, all its threads together.
     #[arg(long, value_name = "RATE")]
-    pub node_rate: Option<Rate>,
+    pub node_ceiling: Option<Rate>,
     /// Cores of a node, instead of the description's.
     #[arg(long, value_name = "N")]
     pub cores: Option<u32>,
@@ -112,7 +112,7 @@ impl Plan {
         let hardware = Hardware::read(&self.hardware)?;
         let request = Request {
             thread_rate: self.thread_rate,
-            node_rate: self.node_rate,
+            node_rate: self.node_ceiling,
             cores: self.cores,
             memory: self.memory,
             lock: self.lock / 100.0,

@@ -32,7 +32,11 @@ const ALL: [&str; 13] = [
 #[test]
 fn all_tests_run_and_what_is_read_is_what_was_written() {
     let folder = Folder::new();
-    for line in ["-np 3 iozone -r 64k -s 2m -f x -+d", "iozone -r 1k -s 64 -c -e -C -+d"] {
+    for line in [
+        "-np 3 iozone -r 64k -s 2m -f x -+d",
+        "iozone -r 1k -s 64 -c -e -C -+d",
+        "iozone -r 16m -s 32m -+d",
+    ] {
         let out = folder.works(line);
         let found = parsed(&out);
         let names: Vec<&str> = found.iter().map(|one| one.0.as_str()).collect();

@@ -92,7 +92,7 @@ fn too_much_is_refused_before_anything_is_taken() {
     for line in ["memblock 0%", "memblock 101%", "memblock 1x", "memblock 5% -m 5%"] {
         folder.fails(line, 2);
     }
-    assert!(folder.fails("-np 2 memblock 20m", 2).contains("blocked once"));
+    assert!(folder.fails("-np 2 memblock 20m", 2).contains("this command works alone"));
 }
 
 #[test]

@@ -18,6 +18,19 @@ fn a_described_system_is_predicted_and_a_test_of_it_planned() {
     }
     let said = folder.works("plan lfs09");
     assert!(said.contains("960"), "{said}");
+    // Every option of it does something.
+    for line in [
+        "--thread-rate 25MB/s",
+        "--node-ceiling 1GB/s",
+        "--cores 2",
+        "--memory 4GB",
+        "--lock 10",
+        "--tests 3",
+        "--repeats 9",
+    ] {
+        assert_ne!(folder.works(&format!("plan lfs09 {line}")), said, "{line}");
+    }
+    assert!(folder.fails("--node-rate 1g plan lfs09", 2).contains("--node-rate: nothing is read"));
     assert!(folder.fails("plan nothing", 2).contains("nothing"));
     assert!(folder.fails("predict", 2).contains("HARDWARE.toml"));
 }

@@ -79,8 +79,8 @@ pub(super) struct Reader {
     pub(super) rank: usize,
     pub(super) ranks: usize,
     pub(super) repetition: usize,
-    /// Nodes further than -Q says: the check after writing goes one further than reading.
-    pub(super) further: usize,
+    /// Whether it is the check after writing, which goes two nodes on whatever -Q says.
+    pub(super) checks: bool,
 }
 
 impl Reader {
@@ -89,9 +89,10 @@ impl Reader {
         let (rank, ranks) = (self.rank, self.ranks);
         if test.reorder {
             let shift = if nodes.by_slot { nodes.ranks_on_root } else { 1 };
-            return (rank + (test.node_offset + self.further) * shift) % ranks;
+            let nodes = if self.checks { 2 } else { test.node_offset };
+            return (rank + nodes * shift) % ranks;
         }
-        if test.reorder_random == 0 || self.further > 0 {
+        if test.reorder_random == 0 || self.checks {
             return rank;
         }
         let repetition = i64::try_from(self.repetition).unwrap_or(0);
@@ -154,9 +155,9 @@ mod tests {
         assert_eq!(path("-o /a/f@/b/f@/c/f -F", 2), "/c/f.00000002");
     }
 
-    fn reads(line: &str, nodes: &Nodes, ranks: usize, further: usize) -> Vec<usize> {
+    fn reads(line: &str, nodes: &Nodes, ranks: usize, checks: bool) -> Vec<usize> {
         let test = ior(line);
-        let reader = |rank| Reader { rank, ranks, repetition: 0, further };
+        let reader = |rank| Reader { rank, ranks, repetition: 0, checks };
         (0..ranks).map(|rank| reader(rank).reads(&test, nodes)).collect()
     }
 
@@ -170,13 +171,14 @@ mod tests {
             with_root: vec![],
         };
         let dealt = Nodes { by_slot: false, ..slots.clone() };
-        assert_eq!(reads("", &slots, 4, 0), [0, 1, 2, 3]);
-        assert_eq!(reads("-C", &slots, 4, 0), [2, 3, 0, 1]);
-        assert_eq!(reads("-C", &dealt, 4, 0), [1, 2, 3, 0]);
-        assert_eq!(reads("-C -Q 3", &dealt, 4, 0), [3, 0, 1, 2]);
-        assert_eq!(reads("-C", &dealt, 4, 1), [2, 3, 0, 1], "the check after writing");
+        assert_eq!(reads("", &slots, 4, false), [0, 1, 2, 3]);
+        assert_eq!(reads("-C", &slots, 4, false), [2, 3, 0, 1]);
+        assert_eq!(reads("-C", &dealt, 4, false), [1, 2, 3, 0]);
+        assert_eq!(reads("-C -Q 3", &dealt, 4, false), [3, 0, 1, 2]);
+        assert_eq!(reads("-C", &dealt, 4, true), [2, 3, 0, 1], "the check after writing");
+        assert_eq!(reads("-C -Q 3", &dealt, 4, true), [2, 3, 0, 1], "whatever -Q says");
         let one = Nodes { count: 1, ranks_on_root: 4, ..slots };
-        assert_eq!(reads("-C", &one, 4, 0), [0, 1, 2, 3], "there is no other node");
+        assert_eq!(reads("-C", &one, 4, false), [0, 1, 2, 3], "there is no other node");
     }
 
     #[test]
@@ -189,16 +191,16 @@ mod tests {
             with_root: vec![],
         };
         for seed in 0..20 {
-            let found = reads(&format!("-Z -X {seed}"), &nodes, 8, 0);
+            let found = reads(&format!("-Z -X {seed}"), &nodes, 8, false);
             assert!(found.iter().enumerate().all(|(rank, reads)| (reads + 8 - rank) % 8 >= 2));
-            let mut each = reads(&format!("-ZZ -X {seed}"), &nodes, 8, 0);
+            let mut each = reads(&format!("-ZZ -X {seed}"), &nodes, 8, false);
             each.sort_unstable();
             assert_eq!(each, [0, 1, 2, 3, 4, 5, 6, 7]);
         }
         let all: std::collections::BTreeSet<_> =
-            (0..20).map(|seed| reads(&format!("-Z -X {seed}"), &nodes, 8, 0)).collect();
+            (0..20).map(|seed| reads(&format!("-Z -X {seed}"), &nodes, 8, false)).collect();
         assert!(all.len() > 10, "chance differs");
-        let far = reads("-Z -Q 9", &nodes, 8, 0);
+        let far = reads("-Z -Q 9", &nodes, 8, false);
         assert!(far.iter().enumerate().all(|(rank, reads)| (reads + 8 - rank) % 8 >= 6));
     }
 }

@@ -257,7 +257,7 @@ impl<I: FileInterface> Run<'_, I> {
     }
 
     fn check_written(&mut self, repetition: usize) -> Result<()> {
-        let rank = self.reader(repetition, 1);
+        let rank = self.reader(repetition, true);
         let path = self.files.path(rank, repetition);
         let limits = self.limits(self.available(rank)?);
         let limits = Limits { deadline_ns: None, wear_out: false, time_min_ns: 0, ..limits };
@@ -266,7 +266,7 @@ impl<I: FileInterface> Run<'_, I> {
     }
 
     fn read(&mut self, repetition: usize) -> Result<()> {
-        let rank = self.reader(repetition, 0);
+        let rank = self.reader(repetition, false);
         let path = self.files.path(rank, repetition);
         pause(self.comm, self.test.delay)?;
         let access = if self.test.check_read { Access::Check } else { Access::Read };
@@ -291,16 +291,16 @@ impl<I: FileInterface> Run<'_, I> {
     }
 
     /// Whose data this rank reads.
-    fn reader(&self, repetition: usize, further: usize) -> usize {
+    fn reader(&self, repetition: usize, checks: bool) -> usize {
         let (rank, ranks) = (self.comm.rank(), self.comm.size());
-        Reader { rank, ranks, repetition, further }.reads(self.test, self.nodes)
+        Reader { rank, ranks, repetition, checks }.reads(self.test, self.nodes)
     }
 
     /// Whether a node may have in memory what it reads: its own writing, and no cache dropped.
     fn reads_own(&self, repetition: usize) -> bool {
         let (ranks, placement) = (self.comm.size(), &self.guard.placement);
         let own = |rank| {
-            let reader = Reader { rank, ranks, repetition, further: 0 };
+            let reader = Reader { rank, ranks, repetition, checks: false };
             placement.of(reader.reads(self.test, self.nodes)) == placement.of(rank)
         };
         let written = self.written.is_some() || self.guard.written_before();

@@ -86,7 +86,13 @@ pub struct Iozone {
     #[arg(long = "+m", value_name = "FILE", hide = true)]
     pub hosts: Option<PathBuf>,
     /// What is measured: a directory (POSIX), or nothing (DUMMY).
-    #[arg(long = "api", value_name = "API", default_value = "POSIX", ignore_case = true)]
+    #[arg(
+        long = "api",
+        value_name = "API",
+        default_value = "POSIX",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     pub api: Api,
 }
 

@@ -22,7 +22,7 @@ use crate::stats::{Deviation, Quantiles, Summary};
 use crate::when;
 
 /// The version of IOzone whose form it is.
-const VERSION: &str = "3.506";
+const VERSION: &str = "$Revision: 3.506 $";
 /// How much more the sum of the ranks' rates may be before it is said.
 const SUM_EXCESS_MAX: f64 = 1.05;
 

@@ -19,7 +19,13 @@ const FILE_BYTES_MAX: u64 = 4 << 30;
 #[command(args_override_self = true)]
 pub struct Mdtest {
     /// What is measured: a directory (POSIX), or nothing (DUMMY).
-    #[arg(short = 'a', value_name = "API", default_value = "POSIX", ignore_case = true)]
+    #[arg(
+        short = 'a',
+        value_name = "API",
+        default_value = "POSIX",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     pub api: Api,
     /// Items of each rank: so many directories and files.
     #[arg(short = 'n', value_name = "N", default_value = "0", value_parser = size::parse)]
