@@ -59,7 +59,7 @@ impl Slurm {
             "ProctrackType=proctrack/pgid".to_owned(),
             "TaskPlugin=task/none".to_owned(),
             "MpiDefault=pmix".to_owned(),
-            format!("NodeName={host} NodeAddr=127.0.0.1 CPUs=4 Procs=4 State=UNKNOWN"),
+            format!("NodeName={host} NodeAddr=127.0.0.1 CPUs=1 State=UNKNOWN"),
             format!("PartitionName=all Nodes={host} Default=YES State=UP OverSubscribe=YES"),
         ];
         fs::write(at("slurm.conf"), conf.join("\n") + "\n").unwrap();
@@ -147,7 +147,7 @@ fn srun_starts_ranks() {
         assert!(out.rates["File creation"][0] > 0.0);
     }
     // One rank joins nobody, and starts its own.
-    let out = originals::ior(&slurm.works("-n 1", "-np 2 ior -b 64k -t 64k -o file"));
+    let out = originals::ior(&slurm.works("-n 1 --mpi=none", "-np 2 ior -b 64k -t 64k -o file"));
     assert_eq!(out.options["tasks"], "2");
     assert_eq!(slurm.left(), [""; 0]);
 
