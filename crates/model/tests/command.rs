@@ -169,7 +169,7 @@ fn what_is_wrong_with_a_description_is_named() {
 
 #[test]
 fn a_plan_is_printed_with_its_reasoning() {
-    let text = run(&["plan", &example("lfs09.toml"), "--node-rate", "509 MB/s"]).unwrap();
+    let text = run(&["plan", &example("lfs09.toml"), "--node-ceiling", "509 MB/s"]).unwrap();
     for word in [
         "48 GB/s",
         "8 servers x 1 x 6 GB/s",
@@ -194,7 +194,7 @@ fn impossible_plans_are_refused_by_name() {
         (&["--repeats", "0"], "--repeats"),
         (&["--cores", "0"], "--cores"),
         (&["--thread-rate", "fast"], "--thread-rate"),
-        (&["--thread-rate", "1 GB/s", "--node-rate", "500 MB/s"], "--node-rate"),
+        (&["--thread-rate", "1 GB/s", "--node-ceiling", "500 MB/s"], "--node-rate"),
     ];
     for (arguments, named) in wrong {
         let mut all = vec!["plan", &lfs09];
