@@ -168,7 +168,7 @@ fn check(request: &Request) -> anyhow::Result<()> {
     if let Some(rate) = request.node_rate {
         ensure!(
             rate >= request.thread_rate,
-            "--node-rate {rate} is less than one thread's --thread-rate {}",
+            "--node-ceiling {rate} is less than one thread's --thread-rate {}",
             request.thread_rate
         );
     }
@@ -325,7 +325,7 @@ fn warnings(plan: &Plan, hardware: &Hardware, request: &Request, needed: u32) ->
     }
     if request.node_rate.is_none() {
         warnings.push(
-            "what a node does in practice is not given (--node-rate): one node rarely fills its port; \
+            "what a node does in practice is not given (--node-ceiling): one node rarely fills its port; \
              run ior on one with all its cores"
                 .to_string(),
         );

@@ -194,7 +194,7 @@ fn impossible_plans_are_refused_by_name() {
         (&["--repeats", "0"], "--repeats"),
         (&["--cores", "0"], "--cores"),
         (&["--thread-rate", "fast"], "--thread-rate"),
-        (&["--thread-rate", "1 GB/s", "--node-ceiling", "500 MB/s"], "--node-rate"),
+        (&["--thread-rate", "1 GB/s", "--node-ceiling", "500 MB/s"], "--node-ceiling"),
     ];
     for (arguments, named) in wrong {
         let mut all = vec!["plan", &lfs09];

@@ -345,7 +345,7 @@ fn a_plan_warns_of_what_would_spoil_it() {
     request.memory = Some(Size(1e9));
     let sized = plan(&hardware, &request).unwrap();
     let has = |text: &str| sized.warnings.iter().any(|warning| warning.contains(text));
-    assert!(has("--node-rate") && has("the shortest run"), "{:?}", sized.warnings);
+    assert!(has("--node-ceiling") && has("the shortest run"), "{:?}", sized.warnings);
 }
 
 #[test]
