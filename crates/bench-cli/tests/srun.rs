@@ -1,7 +1,7 @@
 //! Ranks that a real Slurm on this host has started: `srun` with PMIx, and without MPI.
 //!
 //! As root, with munged, slurmctld, slurmd and srun of Debian; they run from a folder of the test
-//! and listen on loopback.
+//! and speak to each other over loopback.
 #![cfg(feature = "srun")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -125,7 +125,7 @@ fn at_in(slurm: &Slurm, name: &str) -> String {
 
 impl Drop for Slurm {
     fn drop(&mut self) {
-        // The one that was started last first.
+        // The one that was started last first. What has ended by itself needs neither.
         for mut daemon in self.daemons.drain(..).rev() {
             let pid = rustix::process::Pid::from_child(&daemon);
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
