@@ -9,7 +9,9 @@
 # an idle machine; numbers of any other mean nothing. Tables go to standard output, all that was
 # measured to target/originals/NAME.json and NAME.csv; with both go the commit, the machine and
 # the versions.
-# ON (a part of "tmpfs ext4 sateen") and BIN (a folder with sateen, sateen-bench and originals,
+# STORE is the folder in which the image of ext4 and Sateen's targets lie while they are measured
+# (target/originals); in a tmpfs (STORE=/dev/shm) no disk is waited for, whose moods are what makes
+# the intervals wide. ON (a part of "tmpfs ext4 sateen") and BIN (a folder with sateen, sateen-bench and originals,
 # instead of building them; COMMIT says which state of the source they are) are taken from the
 # environment.
 # The exit code is 3 if an interval is not within 0.9 to 1.1.
@@ -17,6 +19,7 @@ set -euo pipefail
 # Before the folder is changed.
 originals=$(realpath -m -- "${1:-.}")
 [[ -z ${BIN:-} ]] || BIN=$(realpath -m -- "$BIN")
+[[ -z ${STORE:-} ]] || STORE=$(realpath -m -- "$STORE")
 . "$(dirname "$0")/common.sh"
 
 (($# >= 1)) || die "usage: $0 FOLDER [OPTION...]"
@@ -30,7 +33,7 @@ done
 [[ $(id -u) == 0 ]] || die "mounting needs root"
 on=${ON:-tmpfs ext4 sateen}
 results=$repo/target/originals
-work=$results/work
+work=${STORE:-$results}/originals.work
 # On Sateen a file takes a hundred times as long as in memory.
 sateen_counts=ior-4k-random=16384,mdtest-empty=5000,mdtest-3901=3000,iozone-1m=512,iozone-4k=65536
 
