@@ -125,6 +125,7 @@ pub struct Cluster {
     pub port: u16,
     /// The mount points in use.
     pub mounts: Vec<PathBuf>,
+    small_pages: bool,
     _watched: Watchdog,
 }
 
@@ -134,7 +135,22 @@ impl Cluster {
         let folder = std::env::temp_dir().join(format!("sateen-srv-{name}-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let _watched = Watchdog::over(&folder);
-        Cluster { binary, folder, port: fresh_port(), mounts: Vec::new(), _watched }
+        let (port, mounts) = (fresh_port(), Vec::new());
+        Cluster { binary, folder, port, mounts, small_pages: false, _watched }
+    }
+
+    /// From now on its servers and mounts start with memory in small pages only. Of huge ones the
+    /// kernel gives 2 MiB to each thread that needs a little, and goes on doing so for hours:
+    /// without them a process has what it asked for.
+    pub fn in_small_pages(&mut self) {
+        self.small_pages = true;
+    }
+
+    fn in_its_pages(&self, mut command: Command) -> Command {
+        if self.small_pages {
+            command.env("MIMALLOC_ALLOW_THP", "0");
+        }
+        command
     }
 
     /// NID of the server with this number.
@@ -164,7 +180,7 @@ impl Cluster {
         let mut command = Command::new(self.binary);
         command.arg("serve").arg("--nid").arg(self.nid(host));
         command.args(folders.iter().map(|folder| self.path(folder)));
-        command
+        self.in_its_pages(command)
     }
 
     /// Starts a server and does not wait for it.
@@ -239,7 +255,7 @@ impl Cluster {
         fs::create_dir_all(&point).unwrap();
         let mut command = as_program(self.binary, "mount.sateen");
         command.arg(self.source()).arg(point);
-        command
+        self.in_its_pages(command)
     }
 
     /// Mounts it at a folder of that name.

@@ -38,9 +38,8 @@ const MOUNT_FILES_MAX: u64 = 200_000;
 /// the blocks that it keeps (48, 32 and 96 MiB).
 const FULL_MIB_MAX: u64 = 240;
 /// The same of two OSTs in one process: 8 MiB for a table, and as much for the one that is being
-/// written, 4 and 8 MiB each, with what writes have in flight; and the rest of the huge pages that
-/// the kernel gives the allocator, 2 MiB for each of 20 threads that need a little now and then.
-const OSTS_FULL_MIB_MAX: u64 = 150;
+/// written, 4 and 8 MiB each, with what writes have in flight.
+const OSTS_FULL_MIB_MAX: u64 = 110;
 /// What is written into each file that comes and goes, so that OSTs have their part.
 const CONTENT: [u8; 4096] = [7; 4096];
 /// Growth from the second to the last quarter of making and removing of one that takes more; of
@@ -196,6 +195,7 @@ fn what_is_gone_takes_no_memory() {
     }
     let time = Duration::from_secs(env_number("SECONDS_LONG", SECONDS_LONG));
     let mut cluster = Cluster::new(BINARY, "gone");
+    cluster.in_small_pages();
     let (mds, oss) = cluster.start();
     let mnt = cluster.mount("a");
     let pids = [&mds, &oss].map(|server| server.pid().as_raw_nonzero().get() as u32);
