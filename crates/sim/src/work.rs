@@ -129,7 +129,7 @@ pub(crate) enum Op {
         at: At,
         name: Option<Vec<u8>>,
     },
-    /// With OSTs a file is put on these.
+    /// With OSTs a file is put on these, or the new files of a directory are.
     SetStripe {
         at: At,
         policy: StripePolicy,
@@ -390,8 +390,11 @@ impl Op {
         let make = |at: &At, mode: u32, nlink: u32, node: Node| {
             names.find(at.dir(), &at.name).is_none().then_some(())?;
             let mut inode = Inode::new(mode, nlink, node);
-            if let Node::Dir(_) = inode.node {
-                inode.policy = names.inodes.get(&at.dir()).and_then(|dir| dir.policy);
+            if let Node::Dir(_) = inode.node
+                && let Some(dir) = names.inodes.get(&at.dir())
+            {
+                inode.policy = dir.policy;
+                inode.osts.clone_from(&dir.osts);
             }
             Some(Mutation::Make { parent: at.dir(), name: at.name.clone(), fid: made?, inode })
         };
@@ -445,9 +448,16 @@ impl Op {
             }
             // One that says nothing takes the directory's own away. Of a file it changes the
             // layout.
-            Op::SetStripe { policy, osts, .. } if names.is_dir(fid) && osts.is_empty() => {
-                let policy = Some(*policy).filter(|policy| policy.stripe_size != 0);
-                Some(Mutation::Policy { fid, policy })
+            Op::SetStripe { policy, osts, .. } if names.is_dir(fid) => {
+                let mut policy = Some(*policy).filter(|policy| policy.stripe_size != 0);
+                if let Some(first) = osts.first() {
+                    policy = Some(StripePolicy {
+                        stripe_count: osts.len() as i32,
+                        stripe_size: policy.map_or(0, |policy| policy.stripe_size),
+                        stripe_offset: Some(*first),
+                    });
+                }
+                Some(Mutation::Policy { fid, policy, osts: osts.clone() })
             }
             _ => None,
         }
@@ -524,10 +534,9 @@ impl Op {
                     None => Ok(()),
                 }
             }
-            Op::SetStripe { at, osts, .. } => match kind(at) {
+            Op::SetStripe { at, .. } => match kind(at) {
                 None => Err(Errno::ENOENT),
                 Some(Node::Symlink(_) | Node::Device) => Err(Errno::EINVAL),
-                Some(Node::Dir(_)) if !osts.is_empty() => Err(Errno::EISDIR),
                 Some(_) => Ok(()),
             },
             Op::Close { .. }

@@ -447,7 +447,7 @@ impl World {
         if *lock(&done) != Some(Ok(())) {
             self.fail("the stripes' size cannot be set".to_owned());
         }
-        let mutation = Mutation::Policy { fid: Fid::ROOT, policy: Some(policy) };
+        let mutation = Mutation::Policy { fid: Fid::ROOT, policy: Some(policy), osts: Vec::new() };
         self.model.change(ClientId(0), 0, mutation);
     }
 

@@ -410,12 +410,13 @@ wire_enum! {
             /// Its creator.
             cred: Cred,
         },
-        /// Puts a file that has no objects yet on these OSTs (`EEXIST` if it may have some,
-        /// `EINVAL` if there is no such OST or it is not in use). Answer: `Done`.
+        /// Puts a file that has no objects yet, or the new files of a directory, on these OSTs
+        /// (`EEXIST` if it may have some, `EINVAL` if there is no such OST or it is not in use).
+        /// Answer: `Done`.
         40 => SetLayout {
-            /// The file.
+            /// File or directory.
             fid: Fid,
-            /// Bytes of one stripe; 0 for the directory's default.
+            /// Bytes of one stripe; 0 for the directory's, or the file system's default.
             stripe_size: u32,
             /// The OST of each stripe.
             osts: Vec<u32>,
@@ -513,7 +514,8 @@ wire_enum! {
         7 => Bytes(Bytes),
         /// Answer to `GetStripe`.
         8 => Striping {
-            /// The layout of a regular file.
+            /// The layout of a regular file; of a directory the OSTs of its new files, if they
+            /// were named one by one.
             layout: Option<Arc<Layout>>,
             /// The default policy of a directory, if it has its own.
             policy: Option<StripePolicy>,

@@ -198,7 +198,9 @@ impl Chooser<'_> {
             114 | 115 => Op::GetLinks { at: self.existing(|_| true)? },
             118..=120 => {
                 let policy = StripePolicy { stripe_count: 0, ..self.policy() };
-                Op::SetStripe { at: self.existing(is_file)?, policy, osts: self.some_osts() }
+                let of_file = !self.random.one_in(3);
+                let at = if of_file { self.existing(is_file)? } else { self.striped()? };
+                Op::SetStripe { at, policy, osts: self.some_osts() }
             }
             _ => {
                 let how = OpenHow { write: true, truncate: false, ..self.how() };
