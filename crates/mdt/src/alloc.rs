@@ -33,6 +33,8 @@ struct Target {
     failed: bool,
     /// Taken out of use by the administrator.
     inactive: bool,
+    /// It had no room for a write, and has not said since how much it has.
+    refused: bool,
     /// Weighted placement: who has waited longest in proportion to its free space.
     credit: i128,
 }
@@ -45,6 +47,7 @@ impl Target {
             silent: false,
             failed: false,
             inactive: false,
+            refused: false,
             credit: 0,
         }
     }
@@ -54,13 +57,14 @@ impl Target {
     }
 
     fn is_full(&self) -> bool {
-        self.statfs.is_some_and(|s| {
-            let little = FULL_BYTES.min(s.bytes_total / FULL_PART_SMALL);
-            let few = s.files_total / FULL_PART;
-            // A file system that makes inodes as it needs them tells of none.
-            s.bytes_avail <= little.max(s.bytes_total / FULL_PART)
-                || s.files_total > 0 && s.files_free <= few
-        })
+        self.refused
+            || self.statfs.is_some_and(|s| {
+                let little = FULL_BYTES.min(s.bytes_total / FULL_PART_SMALL);
+                let few = s.files_total / FULL_PART;
+                // A file system that makes inodes as it needs them tells of none.
+                s.bytes_avail <= little.max(s.bytes_total / FULL_PART)
+                    || s.files_total > 0 && s.files_free <= few
+            })
     }
 }
 
@@ -124,7 +128,22 @@ impl Allocator {
     /// What an OST said of its space.
     pub(crate) fn set_statfs(&mut self, index: u32, statfs: StatFs) {
         if let Some(target) = self.targets.iter_mut().find(|target| target.index == index) {
-            target.statfs = Some(statfs);
+            (target.statfs, target.refused) = (Some(statfs), false);
+        }
+        self.refresh();
+    }
+
+    /// Whether an OST answers and is not full.
+    pub(crate) fn has_room(&self, index: u32) -> bool {
+        self.targets
+            .iter()
+            .any(|target| target.index == index && target.works() && !target.is_full())
+    }
+
+    /// An OST had no room for a write: new files go elsewhere until it says how much it has.
+    pub(crate) fn had_no_room(&mut self, index: u32) {
+        if let Some(target) = self.targets.iter_mut().find(|target| target.index == index) {
+            target.refused = true;
         }
         self.refresh();
     }
@@ -468,6 +487,17 @@ mod tests {
         let at = StripePolicy { stripe_count: 1, stripe_size: 0, stripe_offset: Some(0) };
         assert_eq!(firsts(&mut allocator, &at, 1), [0]);
         assert_eq!(allocator.on(0, &[0], 1).unwrap().layout.components[0].osts, [0]);
+    }
+
+    #[test]
+    fn an_ost_that_had_no_room_is_full_until_it_says_otherwise() {
+        let mut allocator = osts(&[500, 500, 500]);
+        allocator.had_no_room(1);
+        allocator.had_no_room(9);
+        assert_eq!(firsts(&mut allocator, &ONE, 4), [0, 2, 0, 2]);
+        assert!(allocator.has_room(0) && !allocator.has_room(1) && !allocator.has_room(9));
+        allocator.set_statfs(1, space(500 << 30).unwrap());
+        assert!(firsts(&mut allocator, &ONE, 3).contains(&1));
     }
 
     #[test]

@@ -138,6 +138,11 @@ pub(crate) enum Op {
     GetStripe {
         at: At,
     },
+    /// An OST is said to have no room for the first write of a file.
+    NoRoom {
+        handle: Handle,
+        ost: u32,
+    },
     /// All names of an inode.
     GetLinks {
         at: At,
@@ -213,6 +218,7 @@ impl Op {
             | Op::Allocate { .. }
             | Op::Fsync { .. }
             | Op::Fstat { .. }
+            | Op::NoRoom { .. }
             | Op::StatFs => Vec::new(),
         }
     }
@@ -253,6 +259,7 @@ impl Op {
             Op::SetStripe { .. } => "op setstripe",
             Op::GetStripe { .. } => "op getstripe",
             Op::GetLinks { .. } => "op names of an inode",
+            Op::NoRoom { .. } => "op no room",
             Op::StatFs => "op statfs",
         }
     }
@@ -297,6 +304,7 @@ impl Op {
             | Op::Seek { handle, .. }
             | Op::Allocate { handle, .. }
             | Op::Fstat { handle }
+            | Op::NoRoom { handle, .. }
             | Op::Fsync { handle } => Some(*handle),
             _ => None,
         }
@@ -329,7 +337,10 @@ impl Op {
             | Op::Fstat { handle } => {
                 out.push((Touched::Inode(handle.fid), false));
             }
-            Op::Write { handle, .. } | Op::Allocate { handle, .. } | Op::Fsync { handle } => {
+            Op::Write { handle, .. }
+            | Op::Allocate { handle, .. }
+            | Op::NoRoom { handle, .. }
+            | Op::Fsync { handle } => {
                 out.push((Touched::Inode(handle.fid), true));
             }
             Op::Stat { at }
@@ -548,6 +559,7 @@ impl Op {
             | Op::FsyncDir { .. }
             | Op::StatFs
             | Op::Fstat { .. }
+            | Op::NoRoom { .. }
             | Op::Peek { .. }
             | Op::Tmpfile { .. }
             | Op::Readdir { .. } => Ok(()),
@@ -584,6 +596,7 @@ impl Op {
             Op::Allocate { handle, offset, len, how } => {
                 kernel.allocate(handle, (offset, len), how).await.map(|()| Out::Done)
             }
+            Op::NoRoom { handle, ost } => kernel.no_room(handle, ost).await.map(|()| Out::Done),
             Op::Fsync { handle } => kernel.fsync_file(handle).await.map(|()| Out::Done),
             Op::FsyncDir { at } => kernel.fsync(at.dir()).await.map(|()| Out::Done),
             Op::Fstat { handle } => kernel.getattr(handle.fid).await.map(Out::Attr),

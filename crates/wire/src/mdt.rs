@@ -421,6 +421,19 @@ wire_enum! {
             /// The OST of each stripe.
             osts: Vec<u32>,
         },
+        /// A write found no room on an OST, which is taken for full from now on. If the file is
+        /// `unwritten`, nobody said where it lies, and nobody else may have written to it, it gets
+        /// another layout, without that OST: the caller writes by that once it is durable. Answer:
+        /// `Opened`, with the layout as it is now.
+        42 => NoRoom {
+            /// The file.
+            fid: Fid,
+            /// The OST.
+            ost: u32,
+            /// The caller, who holds the file's `DATA` in PW, has written nothing to it that he has
+            /// not reported, and nothing is under way.
+            unwritten: bool,
+        },
         /// Under which names an inode stands. Answer: `Bytes`, a link-EA: see
         /// [`crate::disk::mdt::links`].
         41 => GetLinks {
@@ -480,7 +493,7 @@ wire_enum! {
             /// not ask for them again.
             parent: Option<Attr>,
         },
-        /// Answer to `Open`.
+        /// Answer to `Open` and `NoRoom`.
         4 => Opened {
             /// The inode.
             attr: Attr,

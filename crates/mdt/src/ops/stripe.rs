@@ -33,10 +33,11 @@ pub(super) fn set(
     }
     let (attr, inherited) = without_objects(mdt, op, fid)?;
     let mut made = None;
+    // What is said of a file stays with it: it may have to lie elsewhere before it is written.
     if is_regular(&attr) {
         made = mdt.alloc.place(Some(*policy), &inherited, attr.layout_gen + 1)?;
     }
-    let policy = (made.is_none() && *policy != NOTHING).then_some(*policy);
+    let policy = (*policy != NOTHING).then_some(*policy);
     put(mdt, op, fid, (made, policy))
 }
 
@@ -49,18 +50,18 @@ pub(super) fn set_layout(
     (stripe_size, osts): (u32, &[u32]),
 ) -> Result<Outcome, Fault> {
     let (attr, inherited) = without_objects(mdt, op, fid)?;
-    if attr.is_dir() {
-        let made = mdt.alloc.on(stripe_size, osts, OF_DIRECTORY)?;
-        // Whoever does not look at the list sees what comes nearest.
-        let stripe_count = i32::try_from(osts.len()).map_err(|_| Errno::EINVAL)?;
-        let stripe_offset = osts.first().copied();
-        let policy = StripePolicy { stripe_count, stripe_size, stripe_offset };
-        return put(mdt, op, fid, (Some(made), Some(policy)));
-    }
-    let wish = StripePolicy { stripe_size, ..NOTHING };
-    let size = resolve(Some(wish), inherited.policy).stripe_size;
-    let made = mdt.alloc.on(size, osts, attr.layout_gen + 1)?;
-    put(mdt, op, fid, (Some(made), None))
+    let made = if attr.is_dir() {
+        mdt.alloc.on(stripe_size, osts, OF_DIRECTORY)?
+    } else {
+        let wish = StripePolicy { stripe_size, ..NOTHING };
+        let size = resolve(Some(wish), inherited.policy).stripe_size;
+        mdt.alloc.on(size, osts, attr.layout_gen + 1)?
+    };
+    // Whoever does not look at the list sees what comes nearest.
+    let stripe_count = i32::try_from(osts.len()).map_err(|_| Errno::EINVAL)?;
+    let stripe_offset = osts.first().copied();
+    let policy = StripePolicy { stripe_count, stripe_size, stripe_offset };
+    put(mdt, op, fid, (Some(made), Some(policy)))
 }
 
 /// A file without objects, or a directory, that nobody else believes anything of; and what its
@@ -114,6 +115,7 @@ pub(super) fn get(mdt: &mut Mdt, op: &Op<'_>, fid: Fid) -> Result<Outcome, Fault
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let inode = view.file(fid)?;
     let layout = mdt.layouts.get(inode.layout)?;
-    let body = MdtReply::Striping { layout, policy: inode.policy };
+    let policy = inode.policy.filter(|_| inode.attr.is_dir());
+    let body = MdtReply::Striping { layout, policy };
     Ok(Outcome::ok(body, 0, Grants::NONE))
 }

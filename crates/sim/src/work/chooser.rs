@@ -85,7 +85,11 @@ impl Chooser<'_> {
     /// On an open file.
     fn on_handle(&mut self, handle: Handle, size: u64, certain: bool) -> Op {
         let room = FILE_BYTES_MAX.saturating_sub(size);
-        match self.random.below(108) {
+        match self.random.below(116) {
+            108.. if handle.how.write && certain => {
+                let ost = self.random.below(u64::from(crate::world::OSTS)) as u32;
+                Op::NoRoom { handle, ost }
+            }
             104.. => Op::Fstat { handle },
             100.. if handle.how.write && certain => {
                 let how = match self.random.below(4) {

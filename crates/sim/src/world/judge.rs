@@ -48,6 +48,11 @@ impl World {
         if let Op::Peek { .. } = running.op {
             return;
         }
+        if core::mem::take(&mut self.moved) {
+            let asked = matches!(running.op, Op::NoRoom { .. } | Op::Write { .. });
+            self.report.count("file moved before its first write", u64::from(asked));
+            self.layouts_changed();
+        }
         if let Ok(Out::Opened(handle)) = &result {
             let lost = running.mdt_hit;
             let node = self.nodes.get_mut(running.node).filter(|node| node.id == running.client);
