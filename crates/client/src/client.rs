@@ -143,6 +143,8 @@ pub struct Client {
     /// Names in directories that this client has made.
     pub(crate) known_names: Arc<AtomicUsize>,
     pub(crate) grants: Mutex<BTreeMap<u32, u64>>,
+    /// When an MDT was last told of an OST that it is full, for nothing but that.
+    pub(crate) told_full: Mutex<BTreeMap<u32, u64>>,
     pub(crate) spaces: Mutex<Spaces>,
     pub(crate) next_open: AtomicU64,
     pub(crate) verbs: Verbs,
@@ -179,6 +181,7 @@ impl Client {
             unsynced: UnsyncedObjects::default(),
             known_names: Arc::default(),
             grants: Mutex::default(),
+            told_full: Mutex::default(),
             spaces: Mutex::default(),
             next_open: AtomicU64::new(1),
             verbs: Verbs::default(),

@@ -101,6 +101,12 @@ impl Client {
         for (chunk, result) in chunks.iter().zip(results) {
             let mut written = chunk.len;
             match result {
+                // Nothing was written, but the object may have been born.
+                Ok(0) | Err(Errno::EDQUOT | Errno::EFBIG) => {
+                    failed = failed.or(Some(result.err().unwrap_or(Errno::ENOSPC)));
+                    end = end.or(Some(0));
+                    continue;
+                }
                 Ok(len) => {
                     written = len;
                     if failed.is_none() {
@@ -109,14 +115,8 @@ impl Client {
                     // The next write there hears what there was no room for.
                     failed = failed.or((len < chunk.len).then_some(Errno::ENOSPC));
                 }
-                // Nothing was written, but the object may have been born.
-                Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => {
-                    failed = failed.or(Some(errno));
-                    end = end.or(Some(0));
-                    continue;
-                }
                 // Refused, or not sent.
-                Err(errno @ (Errno::EINVAL | Errno::ESTALE | Errno::EINTR)) => {
+                Err(errno @ (Errno::ENOSPC | Errno::EINVAL | Errno::ESTALE | Errno::EINTR)) => {
                     failed = failed.or(Some(errno));
                     continue;
                 }

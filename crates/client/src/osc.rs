@@ -65,7 +65,8 @@ impl Client {
     }
 
     /// Writes one piece under a lock of this era, using up a grant taken before; how much of it
-    /// there was room for, and the boot epoch of the OST that has it now.
+    /// there was room for, and the boot epoch of the OST that has it now. If there was room for
+    /// nothing, the object may have been born all the same.
     ///
     /// # Errors
     /// As [`Client::ost_call`].
@@ -83,7 +84,7 @@ impl Client {
             match self.ost(index, request, Bulk::Data(data.clone()), Some(era)).await {
                 Ok((OstReply::Written { len, boot_epoch, granted }, _, _)) => {
                     self.add_grant(index, granted);
-                    if len == 0 || len as usize > data.len() {
+                    if len as usize > data.len() {
                         return Err(Errno::EPROTO);
                     }
                     return Ok((u64::from(len), boot_epoch));

@@ -81,7 +81,8 @@ fn changed_by(request: &MdtRequest) -> Option<Changed> {
         | MdtRequest::Tmpfile { fid, .. }
         | MdtRequest::SetXattr { fid, .. }
         | MdtRequest::RemoveXattr { fid, .. }
-        | MdtRequest::SetStripe { fid, .. } => Some([*fid, *fid]),
+        | MdtRequest::SetStripe { fid, .. }
+        | MdtRequest::SetLayout { fid, .. } => Some([*fid, *fid]),
         _ => None,
     }
 }

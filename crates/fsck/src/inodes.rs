@@ -88,7 +88,7 @@ fn one<'a>(
         Some(FileKind::Directory) => directory(check, image, fid, inode)?,
         _ => names_of(check, fid, inode)?,
     }
-    layout(check, fid, inode, kind == Some(FileKind::Regular));
+    layout(check, fid, inode, kind);
     let orphan = image.has(&keys::orphan(fid))?;
     if inode.attr.nlink == 0 && !orphan {
         let what = format!("inode {fid}: it has no name and nobody will remove it");
@@ -187,12 +187,14 @@ fn leads_to_root(check: &mut Check<'_>, from: Fid) -> Result<bool, Stop> {
     Ok(true)
 }
 
-fn layout(check: &mut Check<'_>, fid: Fid, inode: &Inode<'_>, regular: bool) {
+fn layout(check: &mut Check<'_>, fid: Fid, inode: &Inode<'_>, kind: Option<FileKind>) {
     if inode.layout.is_empty() {
         return;
     }
-    if !regular {
-        check.damage(format!("inode {fid}: it is no file and has a layout"), RESTORE);
+    // Of a directory it names the OSTs of new files, and holds nothing.
+    let holds = kind == Some(FileKind::Regular);
+    if !holds && kind != Some(FileKind::Directory) {
+        check.damage(format!("inode {fid}: it is no file or directory and has a layout"), RESTORE);
         return;
     }
     let layout = match Layout::from_bytes(inode.layout) {
@@ -212,7 +214,7 @@ fn layout(check: &mut Check<'_>, fid: Fid, inode: &Inode<'_>, regular: bool) {
         let what = format!("inode {fid}: layout generation {one} in the layout, {two} beside it");
         check.damage(what, "writes may be refused: copy it and put the copy in its place");
     }
-    for (stripe, ost) in layout.objects() {
+    for (stripe, ost) in layout.objects().filter(|_| holds) {
         if !check.fs.osts.contains_key(&ost) {
             let what = format!("inode {fid}: stripe {stripe} lies on OST{ost:04x}, which is not");
             check.damage(what, "bring that OST back, or restore the file from a backup");

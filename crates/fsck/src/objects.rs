@@ -81,7 +81,8 @@ fn look_up(check: &Check<'_>, fid: Fid) -> Result<File, Stop> {
 fn here(check: &Check<'_>, fid: Fid, bytes: &[u8]) -> Fate {
     let Ok(inode) = Inode::decode(bytes) else { return Fate::Unknown };
     let layout = match Layout::from_bytes(inode.layout) {
-        _ if inode.layout.is_empty() => Stripes::None,
+        // Of a directory it says where new files lie.
+        _ if inode.layout.is_empty() || inode.attr.is_dir() => Stripes::None,
         Ok(layout) => Stripes::Are(layout),
         Err(_) => return Fate::Unknown,
     };

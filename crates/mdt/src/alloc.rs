@@ -3,6 +3,7 @@
 //! off smoothly, so that the same history gives the same layouts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sateen_types::units::MIB;
 use sateen_types::{Errno, Layout, STRIPE_COUNT_MAX, STRIPE_SIZE_DEFAULT, StripePolicy};
@@ -32,6 +33,8 @@ struct Target {
     failed: bool,
     /// Taken out of use by the administrator.
     inactive: bool,
+    /// It had no room for a write, and has not said since how much it has.
+    refused: bool,
     /// Weighted placement: who has waited longest in proportion to its free space.
     credit: i128,
 }
@@ -44,6 +47,7 @@ impl Target {
             silent: false,
             failed: false,
             inactive: false,
+            refused: false,
             credit: 0,
         }
     }
@@ -51,6 +55,25 @@ impl Target {
     fn works(&self) -> bool {
         !self.inactive && !self.silent && !self.failed
     }
+
+    fn is_full(&self) -> bool {
+        self.refused
+            || self.statfs.is_some_and(|s| {
+                let little = FULL_BYTES.min(s.bytes_total / FULL_PART_SMALL);
+                let few = s.files_total / FULL_PART;
+                // A file system that makes inodes as it needs them tells of none.
+                s.bytes_avail <= little.max(s.bytes_total / FULL_PART)
+                    || s.files_total > 0 && s.files_free <= few
+            })
+    }
+}
+
+/// What a directory says of its new files.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Inherited {
+    pub(crate) policy: Option<StripePolicy>,
+    /// The OSTs, if they were named one by one.
+    pub(crate) osts: Option<Arc<Layout>>,
 }
 
 /// Chooses OSTs.
@@ -105,7 +128,22 @@ impl Allocator {
     /// What an OST said of its space.
     pub(crate) fn set_statfs(&mut self, index: u32, statfs: StatFs) {
         if let Some(target) = self.targets.iter_mut().find(|target| target.index == index) {
-            target.statfs = Some(statfs);
+            (target.statfs, target.refused) = (Some(statfs), false);
+        }
+        self.refresh();
+    }
+
+    /// Whether an OST answers and is not full.
+    pub(crate) fn has_room(&self, index: u32) -> bool {
+        self.targets
+            .iter()
+            .any(|target| target.index == index && target.works() && !target.is_full())
+    }
+
+    /// An OST had no room for a write: new files go elsewhere until it says how much it has.
+    pub(crate) fn had_no_room(&mut self, index: u32) {
+        if let Some(target) = self.targets.iter_mut().find(|target| target.index == index) {
+            target.refused = true;
         }
         self.refresh();
     }
@@ -168,20 +206,11 @@ impl Allocator {
     }
 
     fn refresh(&mut self) {
-        let full = |target: &Target| {
-            target.statfs.is_some_and(|s| {
-                let little = FULL_BYTES.min(s.bytes_total / FULL_PART_SMALL);
-                let few = s.files_total / FULL_PART;
-                // A file system that makes inodes as it needs them tells of none.
-                s.bytes_avail <= little.max(s.bytes_total / FULL_PART)
-                    || s.files_total > 0 && s.files_free <= few
-            })
-        };
         let among = |allowed: &dyn Fn(&Target) -> bool| -> Vec<usize> {
             let all = self.targets.iter().enumerate();
             all.filter(|(_, target)| allowed(target)).map(|(at, _)| at).collect()
         };
-        let mut usable = among(&|target| target.works() && !full(target));
+        let mut usable = among(&|target| target.works() && !target.is_full());
         if usable.is_empty() {
             usable = among(&Target::works);
         }
@@ -199,6 +228,41 @@ impl Allocator {
         let (most, least) = (free().max().unwrap_or(0), free().min().unwrap_or(0));
         self.balanced =
             (most - least).saturating_mul(100) <= most.saturating_mul(self.balanced_percent);
+    }
+
+    /// A layout for a file, by its own wish and what its directory says; `None` while there is no
+    /// OST. A wish that says how many stripes, or where they begin, sets the directory's OSTs
+    /// aside.
+    pub(crate) fn place(
+        &mut self,
+        wish: Option<StripePolicy>,
+        inherited: &Inherited,
+        generation: u32,
+    ) -> Result<Option<Made>, Errno> {
+        let policy = resolve(wish, inherited.policy);
+        let says = |wish: StripePolicy| wish.stripe_count != 0 || wish.stripe_offset.is_some();
+        match &inherited.osts {
+            Some(osts) if !wish.is_some_and(says) => {
+                self.among(policy.stripe_size, osts, generation).map(Some)
+            }
+            _ => self.choose(&policy, generation),
+        }
+    }
+
+    /// A layout over those of these OSTs that can take something: others are not wanted.
+    fn among(&self, size: u32, osts: &Layout, generation: u32) -> Result<Made, Errno> {
+        let fit = |fits: &dyn Fn(&Target) -> bool| -> Vec<u32> {
+            let fits = |index: u32| self.targets.iter().any(|t| t.index == index && fits(t));
+            osts.objects().map(|(_, index)| index).filter(|index| fits(*index)).collect()
+        };
+        let mut among = fit(&|target| target.works() && !target.is_full());
+        if among.is_empty() {
+            among = fit(&Target::works);
+        }
+        if among.is_empty() {
+            among = fit(&|target| !target.inactive);
+        }
+        if among.is_empty() { Err(Errno::ENOSPC) } else { self.on(size, &among, generation) }
     }
 
     /// A layout after a policy that [`resolve`] completed; `None` while there is no OST.
@@ -423,6 +487,46 @@ mod tests {
         let at = StripePolicy { stripe_count: 1, stripe_size: 0, stripe_offset: Some(0) };
         assert_eq!(firsts(&mut allocator, &at, 1), [0]);
         assert_eq!(allocator.on(0, &[0], 1).unwrap().layout.components[0].osts, [0]);
+    }
+
+    #[test]
+    fn an_ost_that_had_no_room_is_full_until_it_says_otherwise() {
+        let mut allocator = osts(&[500, 500, 500]);
+        allocator.had_no_room(1);
+        allocator.had_no_room(9);
+        assert_eq!(firsts(&mut allocator, &ONE, 4), [0, 2, 0, 2]);
+        assert!(allocator.has_room(0) && !allocator.has_room(1) && !allocator.has_room(9));
+        allocator.set_statfs(1, space(500 << 30).unwrap());
+        assert!(firsts(&mut allocator, &ONE, 3).contains(&1));
+    }
+
+    #[test]
+    fn of_the_osts_that_a_directory_names_those_are_used_that_can_be() {
+        let mut allocator = osts(&[500, 500, 0, 500]);
+        let named = |osts: &[u32]| Inherited {
+            policy: Some(StripePolicy { stripe_size: 1 << 16, ..ONE }),
+            osts: Some(Layout::raid0(1 << 16, osts.to_vec()).unwrap().into()),
+        };
+        let got = |allocator: &mut Allocator, wish: Option<StripePolicy>, osts: &[u32]| {
+            let made = allocator.place(wish, &named(osts), 1)?.unwrap();
+            let component = &made.layout.components[0];
+            Ok((component.osts.clone(), component.stripe_size))
+        };
+        assert_eq!(got(&mut allocator, None, &[3, 0]), Ok((vec![3, 0], 1 << 16)));
+        assert_eq!(got(&mut allocator, None, &[3, 0]), Ok((vec![3, 0], 1 << 16)), "no turns");
+        assert_eq!(got(&mut allocator, None, &[2, 1]), Ok((vec![1], 1 << 16)), "one is full");
+        assert_eq!(got(&mut allocator, None, &[2]), Ok((vec![2], 1 << 16)), "it must be that");
+        let size = StripePolicy { stripe_count: 0, stripe_size: 1 << 17, stripe_offset: None };
+        assert_eq!(got(&mut allocator, Some(size), &[3, 0]), Ok((vec![3, 0], 1 << 17)));
+        let other = StripePolicy { stripe_offset: Some(1), ..ONE };
+        assert_eq!(got(&mut allocator, Some(other), &[3, 0]), Ok((vec![1], 1 << 16)));
+        allocator.set_health(3, (true, false));
+        assert_eq!(got(&mut allocator, None, &[3, 0]), Ok((vec![0], 1 << 16)), "one is silent");
+        assert_eq!(got(&mut allocator, None, &[3]), Ok((vec![3], 1 << 16)), "perhaps it returns");
+        assert_eq!(got(&mut allocator, None, &[2, 3]), Ok((vec![2], 1 << 16)));
+        allocator.set_active(3, false);
+        assert_eq!(got(&mut allocator, None, &[3]), Err(Errno::ENOSPC));
+        assert_eq!(got(&mut allocator, None, &[3, 2]), Ok((vec![2], 1 << 16)));
     }
 
     #[test]

@@ -85,6 +85,12 @@ impl Clients {
         self.all.get(&client)?.opens.get(&id).copied()
     }
 
+    /// How often a client has a file open for writing.
+    pub(crate) fn writers(&self, client: ClientId, fid: Fid) -> u32 {
+        let opens = self.all.get(&client).into_iter().flat_map(|client| client.opens.values());
+        opens.map(|(of, purpose)| u32::from(*of == fid && purpose.write)).sum()
+    }
+
     pub(crate) fn close(&mut self, client: ClientId, id: OpenId) {
         if let Some(client) = self.all.get_mut(&client) {
             client.opens.remove(&id);

@@ -10,6 +10,7 @@ mod grant_seq;
 mod link;
 mod links;
 mod lookup;
+mod no_room;
 mod open;
 mod readdir;
 mod readlink;
@@ -107,6 +108,9 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
             stripe::set_layout(mdt, op, *fid, (*stripe_size, osts))
         }
         MdtRequest::GetLinks { fid } => links::run(mdt, op, *fid),
+        MdtRequest::NoRoom { fid, ost, unwritten } => {
+            no_room::run(mdt, op, *fid, (*ost, *unwritten))
+        }
         MdtRequest::Tmpfile { .. } => tmpfile::run(mdt, op, request),
         MdtRequest::RenameWhiteout {
             parent,

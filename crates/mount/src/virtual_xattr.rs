@@ -7,7 +7,7 @@ use sateen_wire::codec::{Input, Wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Get: layout and policy, encoded. Set: an encoded policy.
+/// Get: layout, or the OSTs that a directory names, and policy, encoded. Set: an encoded policy.
 pub const STRIPE_XATTR: &str = "sateen.stripe";
 /// Set: an encoded stripe size and the OSTs, one for each stripe.
 pub const OSTS_XATTR: &str = "sateen.osts";

@@ -106,6 +106,9 @@ pub(crate) fn failed(
         Work::Connect(_) | Work::Start(_) | Work::Sweep(_) => false,
     };
     ost.space.doubt();
+    if write::found_no_room(op, error) {
+        return Ok(write::nothing_of_it(ost));
+    }
     // What cannot be read harms its reader alone; what could not be written or made durable
     // may already have been promised.
     if error.poisons() && !reads {

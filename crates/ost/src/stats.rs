@@ -54,6 +54,7 @@ pub(crate) fn done(counters: &mut Counters, client: ClientId, request: &OstReque
     }
     match &reply.body {
         ReplyBody::Ost(OstReply::Read { len }) => counters.add(client, READ_BYTES, (*len).into()),
+        ReplyBody::Ost(OstReply::Written { len: 0, .. }) => {}
         ReplyBody::Ost(OstReply::Written { len, .. }) => {
             counters.add(client, WRITE_BYTES, (*len).into());
         }

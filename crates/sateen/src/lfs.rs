@@ -207,7 +207,7 @@ impl Rows {
     }
 }
 
-/// The layout of a file, the policy of a directory.
+/// The layout of a file; the policy of a directory, and the OSTs that it names, if it does.
 fn striping(path: &Path) -> Result<(Option<Layout>, Option<StripePolicy>), Failure> {
     require_ours(path)?;
     let failed = |error: &io::Error| {

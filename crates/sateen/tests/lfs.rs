@@ -225,13 +225,39 @@ fn striping_is_inherited_and_chosen_ost_by_ost() {
     let only = good(&["getstripe", "-r", "-O", "3"], &dir);
     assert!(only.contains("turned") && !only.contains("chosen"), "{only}");
 
+    // A directory names the OSTs of its new files, and of those of its new directories.
+    good(&["setstripe", "-o", "3,1", "-S", "128K"], &dir);
+    let below = fs_.path("d/below");
+    fs::create_dir(&below).unwrap();
+    fs::write(below.join("f"), &content).unwrap();
+    fs::write(below.join("g"), b"g").unwrap();
+    for file in ["f", "g"] {
+        assert_eq!(objects(&below.join(file)), [3, 1]);
+    }
+    assert!(fs::read(below.join("f")).unwrap() == content);
+    for of in [&dir, &below] {
+        let line = "stripe_count:  2 stripe_size:   131072 pattern:       raid0 stripe_offset: 3\n";
+        let shown = good(&["getstripe", "-d"], of);
+        assert!(shown.starts_with(line), "{shown}");
+        assert_eq!(objects(of)[..2], [3, 1], "{shown}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&good(&["getstripe", "-d", "--json"], &below)).unwrap();
+    assert_eq!(json[0]["policy"]["osts"], serde_json::json!([3, 1]));
+    good(&["setstripe", "-o", "0", "-i", "0"], &below.join("own"));
+    assert_eq!(objects(&below.join("own")), [0]);
+    good(&["setstripe", "-d"], &below);
+    assert_eq!(good(&["getstripe", "-d"], &below).lines().count(), 1);
+    fs::write(below.join("free"), b"free").unwrap();
+    assert_eq!(objects(&below.join("free")).len(), 4);
+
     good(&["setstripe", "-d"], &dir);
     let raw = good(&["getstripe", "-d", "-R"], &dir);
     assert!(raw.starts_with("stripe_count:  0 stripe_size:   0 "), "{raw}");
     assert!(good(&["getstripe", "-d"], &dir).starts_with("stripe_count:  -1 "));
     for (args, path, code, says) in [
         (&["setstripe", "-d"][..], sub.join("one"), 22, "for directories"),
-        (&["setstripe", "-o", "0"], dir.clone(), 22, "for files"),
+        (&["setstripe", "-o", "9"], dir.clone(), 22, "lfs osts"),
         (&["setstripe", "-o", "9"], dir.join("nine"), 22, "lfs osts"),
         (&["setstripe", "-o", "1,1"], dir.join("nine"), 22, "twice"),
         (&["setstripe", "-c", "2001"], dir.join("nine"), 22, "1 to 2000"),

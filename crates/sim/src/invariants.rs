@@ -27,7 +27,7 @@ pub struct InodeRecord {
     pub attr: Attr,
     /// Number of entries of a directory.
     pub entries: u64,
-    /// The layout of a regular file.
+    /// The layout of a regular file; in that of a directory, the OSTs of its new files.
     pub layout: Option<Arc<Layout>>,
     /// The striping of a directory's new files.
     pub policy: Option<StripePolicy>,
@@ -105,6 +105,9 @@ impl Records {
             inode.xattrs = record.xattrs.1.clone();
             // A file has its policy for when it gets a layout.
             inode.policy = record.policy.filter(|_| record.attr.is_dir());
+            if let Some(layout) = record.layout.as_ref().filter(|_| record.attr.is_dir()) {
+                inode.osts = layout.objects().map(|(_, ost)| ost).collect();
+            }
             names.inodes.insert(*fid, inode);
         }
         for ((parent, name), (fid, _)) in &self.entries {

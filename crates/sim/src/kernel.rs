@@ -469,6 +469,11 @@ impl Kernel {
         done
     }
 
+    /// As if an OST had refused the first write of a file for want of space.
+    pub(crate) async fn no_room(&self, handle: Handle, ost: u32) -> Result<()> {
+        self.client.found_no_room(handle.id, ost).await.map(drop)
+    }
+
     /// `fallocate`.
     pub(crate) async fn allocate(
         &self,

@@ -31,18 +31,20 @@ pub struct Inode {
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The striping of a directory's new files, if it has its own.
     pub policy: Option<StripePolicy>,
+    /// The OSTs of a directory's new files, if they were named one by one.
+    pub osts: Vec<u32>,
 }
 
 impl Inode {
     /// An inode without extended attributes.
     pub const fn new(mode: u32, nlink: u32, node: Node) -> Inode {
-        Inode { mode, nlink, node, xattrs: BTreeMap::new(), policy: None }
+        Inode { mode, nlink, node, xattrs: BTreeMap::new(), policy: None, osts: Vec::new() }
     }
 
     /// Whether nothing differs but entries.
     pub fn is_like(&self, other: &Inode) -> bool {
-        (self.mode, self.nlink, &self.xattrs, self.policy)
-            == (other.mode, other.nlink, &other.xattrs, other.policy)
+        (self.mode, self.nlink, &self.xattrs, self.policy, &self.osts)
+            == (other.mode, other.nlink, &other.xattrs, other.policy, &other.osts)
     }
 
     /// Its kind.
@@ -123,6 +125,8 @@ pub enum Mutation {
         fid: Fid,
         /// The striping.
         policy: Option<StripePolicy>,
+        /// The OSTs, if they are named one by one.
+        osts: Vec<u32>,
     },
 }
 
@@ -285,9 +289,10 @@ impl Names {
                     None => inode.xattrs.remove(name),
                 };
             }
-            Mutation::Policy { fid, policy } => {
+            Mutation::Policy { fid, policy, osts } => {
                 if let Some(inode) = self.inodes.get_mut(fid) {
                     inode.policy = *policy;
+                    inode.osts.clone_from(osts);
                 }
             }
         }

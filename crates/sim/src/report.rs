@@ -80,6 +80,7 @@ pub const FULL: Minimums = &[
     ("answer from a kernel cache", 460_000),
     ("file looked at in the end", 23_000),
     ("file shared", 2300),
+    ("file moved before its first write", 1500),
     ("op fstat", 24_000),
 ];
 

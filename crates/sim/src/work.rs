@@ -129,7 +129,7 @@ pub(crate) enum Op {
         at: At,
         name: Option<Vec<u8>>,
     },
-    /// With OSTs a file is put on these.
+    /// With OSTs a file is put on these, or the new files of a directory are.
     SetStripe {
         at: At,
         policy: StripePolicy,
@@ -137,6 +137,11 @@ pub(crate) enum Op {
     },
     GetStripe {
         at: At,
+    },
+    /// An OST is said to have no room for the first write of a file.
+    NoRoom {
+        handle: Handle,
+        ost: u32,
     },
     /// All names of an inode.
     GetLinks {
@@ -213,6 +218,7 @@ impl Op {
             | Op::Allocate { .. }
             | Op::Fsync { .. }
             | Op::Fstat { .. }
+            | Op::NoRoom { .. }
             | Op::StatFs => Vec::new(),
         }
     }
@@ -253,6 +259,7 @@ impl Op {
             Op::SetStripe { .. } => "op setstripe",
             Op::GetStripe { .. } => "op getstripe",
             Op::GetLinks { .. } => "op names of an inode",
+            Op::NoRoom { .. } => "op no room",
             Op::StatFs => "op statfs",
         }
     }
@@ -297,6 +304,7 @@ impl Op {
             | Op::Seek { handle, .. }
             | Op::Allocate { handle, .. }
             | Op::Fstat { handle }
+            | Op::NoRoom { handle, .. }
             | Op::Fsync { handle } => Some(*handle),
             _ => None,
         }
@@ -329,7 +337,10 @@ impl Op {
             | Op::Fstat { handle } => {
                 out.push((Touched::Inode(handle.fid), false));
             }
-            Op::Write { handle, .. } | Op::Allocate { handle, .. } | Op::Fsync { handle } => {
+            Op::Write { handle, .. }
+            | Op::Allocate { handle, .. }
+            | Op::NoRoom { handle, .. }
+            | Op::Fsync { handle } => {
                 out.push((Touched::Inode(handle.fid), true));
             }
             Op::Stat { at }
@@ -390,8 +401,11 @@ impl Op {
         let make = |at: &At, mode: u32, nlink: u32, node: Node| {
             names.find(at.dir(), &at.name).is_none().then_some(())?;
             let mut inode = Inode::new(mode, nlink, node);
-            if let Node::Dir(_) = inode.node {
-                inode.policy = names.inodes.get(&at.dir()).and_then(|dir| dir.policy);
+            if let Node::Dir(_) = inode.node
+                && let Some(dir) = names.inodes.get(&at.dir())
+            {
+                inode.policy = dir.policy;
+                inode.osts.clone_from(&dir.osts);
             }
             Some(Mutation::Make { parent: at.dir(), name: at.name.clone(), fid: made?, inode })
         };
@@ -445,9 +459,16 @@ impl Op {
             }
             // One that says nothing takes the directory's own away. Of a file it changes the
             // layout.
-            Op::SetStripe { policy, osts, .. } if names.is_dir(fid) && osts.is_empty() => {
-                let policy = Some(*policy).filter(|policy| policy.stripe_size != 0);
-                Some(Mutation::Policy { fid, policy })
+            Op::SetStripe { policy, osts, .. } if names.is_dir(fid) => {
+                let mut policy = Some(*policy).filter(|policy| policy.stripe_size != 0);
+                if let Some(first) = osts.first() {
+                    policy = Some(StripePolicy {
+                        stripe_count: osts.len() as i32,
+                        stripe_size: policy.map_or(0, |policy| policy.stripe_size),
+                        stripe_offset: Some(*first),
+                    });
+                }
+                Some(Mutation::Policy { fid, policy, osts: osts.clone() })
             }
             _ => None,
         }
@@ -524,10 +545,9 @@ impl Op {
                     None => Ok(()),
                 }
             }
-            Op::SetStripe { at, osts, .. } => match kind(at) {
+            Op::SetStripe { at, .. } => match kind(at) {
                 None => Err(Errno::ENOENT),
                 Some(Node::Symlink(_) | Node::Device) => Err(Errno::EINVAL),
-                Some(Node::Dir(_)) if !osts.is_empty() => Err(Errno::EISDIR),
                 Some(_) => Ok(()),
             },
             Op::Close { .. }
@@ -539,6 +559,7 @@ impl Op {
             | Op::FsyncDir { .. }
             | Op::StatFs
             | Op::Fstat { .. }
+            | Op::NoRoom { .. }
             | Op::Peek { .. }
             | Op::Tmpfile { .. }
             | Op::Readdir { .. } => Ok(()),
@@ -575,6 +596,7 @@ impl Op {
             Op::Allocate { handle, offset, len, how } => {
                 kernel.allocate(handle, (offset, len), how).await.map(|()| Out::Done)
             }
+            Op::NoRoom { handle, ost } => kernel.no_room(handle, ost).await.map(|()| Out::Done),
             Op::Fsync { handle } => kernel.fsync_file(handle).await.map(|()| Out::Done),
             Op::FsyncDir { at } => kernel.fsync(at.dir()).await.map(|()| Out::Done),
             Op::Fstat { handle } => kernel.getattr(handle.fid).await.map(Out::Attr),

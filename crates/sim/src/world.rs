@@ -239,6 +239,8 @@ pub struct World {
     done: Arc<Mutex<Vec<Ended>>>,
     mounted: Arc<Mutex<Vec<Mounted>>>,
     layouts: BTreeMap<Fid, Arc<Layout>>,
+    /// A file got another layout since it was looked.
+    moved: bool,
     pub(crate) model: Model,
     /// In which run of the MDT a client was told that a change of an inode may be lost.
     told_in: BTreeMap<(ClientId, Fid), u64>,
@@ -306,6 +308,7 @@ impl World {
             done: Arc::default(),
             mounted: Arc::default(),
             layouts: BTreeMap::new(),
+            moved: false,
             model: Model::default(),
             told_in: BTreeMap::new(),
             before_crashes: VecDeque::new(),
@@ -447,7 +450,7 @@ impl World {
         if *lock(&done) != Some(Ok(())) {
             self.fail("the stripes' size cannot be set".to_owned());
         }
-        let mutation = Mutation::Policy { fid: Fid::ROOT, policy: Some(policy) };
+        let mutation = Mutation::Policy { fid: Fid::ROOT, policy: Some(policy), osts: Vec::new() };
         self.model.change(ClientId(0), 0, mutation);
     }
 
@@ -539,7 +542,8 @@ impl World {
                     | MdtReply::Opened { attr, layout: Some(layout) },
                 ) = &reply.body
                 {
-                    self.layouts.insert(attr.fid, layout.clone());
+                    let known = self.layouts.insert(attr.fid, layout.clone());
+                    self.moved |= known.is_some_and(|known| known != *layout);
                 }
                 let key = (header.client, header.generation, header.slot, header.seq);
                 if header.from == Endpoint::Mdt(0)

@@ -410,15 +410,29 @@ wire_enum! {
             /// Its creator.
             cred: Cred,
         },
-        /// Puts a file that has no objects yet on these OSTs (`EEXIST` if it may have some,
-        /// `EINVAL` if there is no such OST or it is not in use). Answer: `Done`.
+        /// Puts a file that has no objects yet, or the new files of a directory, on these OSTs
+        /// (`EEXIST` if it may have some, `EINVAL` if there is no such OST or it is not in use).
+        /// Answer: `Done`.
         40 => SetLayout {
-            /// The file.
+            /// File or directory.
             fid: Fid,
-            /// Bytes of one stripe; 0 for the directory's default.
+            /// Bytes of one stripe; 0 for the directory's, or the file system's default.
             stripe_size: u32,
             /// The OST of each stripe.
             osts: Vec<u32>,
+        },
+        /// A write found no room on an OST, which is taken for full from now on. If the file is
+        /// `unwritten`, nobody said where it lies, and nobody else may have written to it, it gets
+        /// another layout, without that OST: the caller writes by that once it is durable. Answer:
+        /// `Opened`, with the layout as it is now.
+        42 => NoRoom {
+            /// The file.
+            fid: Fid,
+            /// The OST.
+            ost: u32,
+            /// The caller, who holds the file's `DATA` in PW, has written nothing to it that he has
+            /// not reported, and nothing is under way.
+            unwritten: bool,
         },
         /// Under which names an inode stands. Answer: `Bytes`, a link-EA: see
         /// [`crate::disk::mdt::links`].
@@ -479,7 +493,7 @@ wire_enum! {
             /// not ask for them again.
             parent: Option<Attr>,
         },
-        /// Answer to `Open`.
+        /// Answer to `Open` and `NoRoom`.
         4 => Opened {
             /// The inode.
             attr: Attr,
@@ -513,7 +527,8 @@ wire_enum! {
         7 => Bytes(Bytes),
         /// Answer to `GetStripe`.
         8 => Striping {
-            /// The layout of a regular file.
+            /// The layout of a regular file; of a directory the OSTs of its new files, if they
+            /// were named one by one.
             layout: Option<Arc<Layout>>,
             /// The default policy of a directory, if it has its own.
             policy: Option<StripePolicy>,

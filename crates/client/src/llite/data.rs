@@ -5,17 +5,36 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use sateen_types::{Errno, Fid, Result};
+use sateen_wire::{MdtReply, MdtRequest};
 
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::llite::files::File;
 use crate::locks::{Access, DataUse};
-use crate::patience;
+use crate::patience::{self, to_the_end};
 use crate::stats::Verb;
 use crate::sync::{lock, until};
 
 /// Largest file: what fits into an `off_t`.
 pub(super) const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+/// To so many other places a file goes at most while its first write finds no room.
+const MOVES_MAX: u32 = 8;
+/// That an OST is full is told so often at most, where it moves no file: once a second.
+const TELL_AGAIN_NS: u64 = 1_000_000_000;
+
+/// A write that did not happen.
+struct Refused {
+    errno: Errno,
+    /// The OST that had no room for it, and the generation of the layout that it went by, if nothing
+    /// was done anywhere.
+    full: Option<(u32, u32)>,
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Refused {
+        Refused { errno, full: None }
+    }
+}
 
 /// Waits until nobody is cutting a file, and begins something at that moment.
 ///
@@ -231,7 +250,8 @@ impl Client {
     }
 
     /// Writes all of `data`, or as much as there was room for. With `O_APPEND` the offset is
-    /// not looked at.
+    /// not looked at. If there is no room for the first write of a file, and nobody said where it
+    /// is to lie, it goes where there is some.
     ///
     /// # Errors
     /// `EFBIG`, `ENOSPC`, and the OSTs' if nothing was written.
@@ -244,22 +264,56 @@ impl Client {
     ) -> Result<usize> {
         let era = self.era();
         let file = self.file(handle)?;
-        let inode = &file.inode;
         // Where an append will lie is not known before there is a lock.
         let range = (!append).then_some((offset, data.len() as u64));
-        let used = self.use_data(inode, Access::Write, range).await?;
-        let writing = Writing::begin(self, &file).await?;
-        let size = self.size_now(inode, &used).await?;
-        let turn = if append { Some(self.turn(inode).await?) } else { None };
-        let offset = if append {
-            let now = lock(&inode.state).attr.map(|attr| attr.size);
-            now.unwrap_or(size)
-        } else {
-            offset
+        let used = self.use_data(&file.inode, Access::Write, range).await?;
+        let at = (!append).then_some(offset);
+        let mut moves = 0;
+        let done = loop {
+            let written = self.write_once(&file, &used, (at, data.clone()), era).await;
+            let Refused { errno, full } = match written {
+                Ok(done) => break done,
+                Err(refused) => refused,
+            };
+            let full = full.filter(|_| moves < MOVES_MAX);
+            let moved = match full {
+                Some(full) => Box::pin(self.move_file(&file.inode, full, era)).await?,
+                None => false,
+            };
+            if !moved {
+                return Err(errno);
+            }
+            moves += 1;
         };
+        drop(used);
+        if done == 0 {
+            return Ok(0);
+        }
+        self.verbs.moved(Verb::Write, done as u64);
+        if file.how.sync {
+            self.sync_file(&file).await?;
+        }
+        Ok(done)
+    }
+
+    /// The same under a lock that is in use, by the layout that the file has now; at the end of the
+    /// file if no offset is named.
+    async fn write_once(
+        self: &Arc<Client>,
+        file: &File,
+        used: &DataUse,
+        (at, data): (Option<u64>, Bytes),
+        era: u64,
+    ) -> core::result::Result<usize, Refused> {
+        let inode = &file.inode;
+        let writing = Writing::begin(self, file).await?;
+        let size = self.size_now(inode, used).await?;
+        let turn = if at.is_none() { Some(self.turn(inode).await?) } else { None };
+        let now = || lock(&inode.state).attr.map_or(size, |attr| attr.size);
+        let offset = at.unwrap_or_else(now);
         let room = FILE_BYTES_MAX.saturating_sub(offset);
         if room == 0 && !data.is_empty() {
-            return Err(Errno::EFBIG);
+            return Err(Errno::EFBIG.into());
         }
         let data = data.slice(..data.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
         if data.is_empty() {
@@ -268,6 +322,7 @@ impl Client {
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
         let (done, end) = self.write_stripes(inode, &layout, offset, data, era).await;
+        drop(turn);
         // Of what was written under a lock that is lost, the MDT knows that it does not know the
         // size.
         if let Some(end) = end.filter(|_| era == self.era()) {
@@ -279,14 +334,84 @@ impl Client {
         } else {
             drop(writing);
         }
-        let done = done?;
-        self.verbs.moved(Verb::Write, done as u64);
-        drop(turn);
-        drop(used);
-        if file.how.sync {
-            self.sync_file(&file).await?;
+        done.map_err(|errno| {
+            let first = layout.chunks(offset, 1).next().filter(|_| errno == Errno::ENOSPC);
+            let full = first.filter(|_| end.is_none()).map(|chunk| (chunk.ost, layout.generation));
+            Refused { errno, full }
+        })
+    }
+
+    /// A write found no room on this OST, by a layout of this generation: tells the MDT, and asks for
+    /// another layout if the file was never written. Whether it has another now.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    async fn move_file(&self, inode: &Inode, (ost, old): (u32, u32), era: u64) -> Result<bool> {
+        // Nobody writes by the old one meanwhile.
+        let cutting = Cutting::begin(self, inode).await?;
+        let unwritten = {
+            let state = lock(&inode.state);
+            if state.layout.as_ref().is_some_and(|layout| layout.generation > old) {
+                return Ok(true);
+            }
+            // What the MDT is about to hear it may not know yet.
+            let told = state.size_known && state.cancels.is_empty() && !state.reporting;
+            told && !state.is_unsaved() && !self.unsynced.has(inode.fid)
+        };
+        if !unwritten && !self.may_tell_of_full(ost) {
+            return Ok(false);
         }
-        Ok(done)
+        // If it were given up, it could be executed while others write by the old one.
+        let request = MdtRequest::NoRoom { fid: inode.fid, ost, unwritten };
+        let answer = to_the_end(self.mdt_in(era, inode.fid, request)).await;
+        let moved = match answer {
+            Ok(answer) => {
+                let MdtReply::Opened { attr, layout: Some(layout) } = answer.body else {
+                    return Err(Errno::EPROTO);
+                };
+                let moved = layout.generation > old;
+                inode.update(|state| {
+                    state.layout = Some(layout);
+                    if moved {
+                        state.will_write(attr.version);
+                    }
+                });
+                moved
+            }
+            Err(_) => {
+                // It may have been executed.
+                lock(&inode.state).layout = None;
+                false
+            }
+        };
+        drop(cutting);
+        Ok(moved)
+    }
+
+    /// Whether it is time to tell the MDT again that an OST is full, for nothing but that.
+    fn may_tell_of_full(&self, ost: u32) -> bool {
+        let now_ns = self.port.now().mono_ns;
+        let mut told = lock(&self.told_full);
+        let may = told.get(&ost).is_none_or(|last| now_ns.saturating_sub(*last) >= TELL_AGAIN_NS);
+        if may {
+            told.insert(ost, now_ns);
+        }
+        may
+    }
+
+    /// Says that an OST had no room for a write to an open file, as a write does that finds none. Whether the file lies elsewhere now.
+    ///
+    /// # Errors
+    /// As [`Client::write`].
+    pub async fn found_no_room(self: &Arc<Client>, handle: u64, ost: u32) -> Result<bool> {
+        let era = self.era();
+        let file = self.file(handle)?;
+        let used = self.use_data(&file.inode, Access::Write, None).await?;
+        self.size_now(&file.inode, &used).await?;
+        let layout = self.layout_of(&file.inode).await?.ok_or(Errno::EIO)?;
+        let moved = self.move_file(&file.inode, (ost, layout.generation), era).await;
+        drop(used);
+        moved
     }
 
     /// Waits until the MDT has durably noted that the file may have objects.

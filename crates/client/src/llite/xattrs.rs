@@ -86,7 +86,7 @@ impl Client {
         Ok(())
     }
 
-    /// Puts a file that has no objects yet on these OSTs.
+    /// Puts a file that has no objects yet, or the new files of a directory, on these OSTs.
     ///
     /// # Errors
     /// `EEXIST` for a file that may have objects, `EINVAL` for an OST that is not there; the MDT's.
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// The layout of a file, the policy of a directory.
+    /// The layout of a file; the policy of a directory, and the OSTs that it names, if it does.
     ///
     /// # Errors
     /// The MDT's.

@@ -64,6 +64,9 @@ fn without_grants_a_refused_piece_is_the_last_one() {
     assert_eq!(granted, 0);
     assert!(rig.is_silent(), "the second piece waits for the first");
     rig.answer(&first, Reply::error(Errno::ENOSPC));
+    assert!(rig.poll(&mut write).is_none());
+    // It has to lie there.
+    rig.answer(&takes_no_room(&rig, true), lies_on(&[0, 1], 1));
     assert_eq!(rig.poll(&mut write), Some(Err(Errno::ENOSPC)));
     assert!(rig.is_silent(), "nothing lies behind the end of the file");
     // The first has room, the second has not: a short write.
@@ -75,6 +78,83 @@ fn without_grants_a_refused_piece_is_the_last_one() {
     let client = rig.client.clone();
     let size = async move { client.getattr(FILE).await.unwrap().attr.size };
     assert_eq!(rig.now(size), STRIPE);
+}
+
+/// The MDT is told that the first OST had no room.
+fn takes_no_room(rig: &Rig, first: bool) -> Header {
+    let (header, request) = rig.take_mdt();
+    assert_eq!(request, MdtRequest::NoRoom { fid: FILE, ost: 0, unwritten: first });
+    header
+}
+
+/// The file lies on these OSTs now, by transaction 9.
+fn lies_on(osts: &[u32], generation: u32) -> Reply {
+    let mut layout = Layout::raid0(STRIPE as u32, osts.to_vec()).unwrap();
+    layout.generation = generation;
+    let attr = Attr { layout_gen: generation, ..attr(9, 0) };
+    reply(MdtReply::Opened { attr, layout: Some(layout.into()) }, &[])
+}
+
+#[test]
+fn a_file_whose_first_write_finds_no_room_goes_elsewhere() {
+    let rig = Rig::with_osts(2);
+    let locks = [grant(1, LockMode::Pw, Ibits::DATA), grant(2, LockMode::Pr, Ibits::META)];
+    let handle = open(&rig, &locks).handle;
+    let mut write = start_write(&rig, handle, 0);
+    mdt_syncs(&rig);
+    assert!(rig.poll(&mut write).is_none());
+    let mut beside = start_write(&rig, handle, 0);
+    let (first, second) = (take_write(&rig, 0).0, take_write(&rig, 0).0);
+    rig.answer(&first, Reply::error(Errno::ENOSPC));
+    assert!(rig.poll(&mut write).is_none());
+    assert!(rig.is_silent(), "another write is still under way by the old layout");
+    rig.answer(&second, Reply::error(Errno::ENOSPC));
+    assert!(rig.poll(&mut beside).is_none());
+    assert!(rig.poll(&mut write).is_none());
+    let asked = takes_no_room(&rig, true);
+    let mut third = start_write(&rig, handle, 0);
+    assert!(rig.poll(&mut third).is_none());
+    assert!(rig.is_silent(), "nobody writes, and nobody else asks");
+    rig.answer(&asked, lies_on(&[1, 1], 2));
+    let mut all = [Some(write), Some(beside), Some(third)];
+    let poll = |all: &mut [Option<Verb<_>>]| {
+        for verb in all {
+            if verb.as_mut().is_some_and(|verb| rig.poll(verb).is_some()) {
+                *verb = None;
+            }
+        }
+    };
+    poll(&mut all);
+    // Not before the new layout is durable.
+    let mut writes = 0;
+    while writes < 6 {
+        match rig.take_request() {
+            (header, Request::Mdt(MdtRequest::Sync { upto })) => {
+                assert!(upto == 9 && writes == 0, "{upto} {writes}");
+                rig.answer(&header, reply(MdtReply::Done, &[]));
+            }
+            (header, Request::Ost(OstRequest::Write { layout_gen, .. })) => {
+                assert_eq!((header.to, layout_gen), (Endpoint::Ost(1), 2));
+                rig.answer(&header, written(0));
+                writes += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+        poll(&mut all);
+    }
+    assert!(all.iter().all(Option::is_none), "all of them are done");
+    // It was written now: the MDT hears that there is no room, and that is all.
+    let mut write = start_write(&rig, handle, 0);
+    rig.answer(&take_write(&rig, 1).0, Reply::error(Errno::ENOSPC));
+    assert!(rig.poll(&mut write).is_none());
+    let (header, request) = rig.take_mdt();
+    assert_eq!(request, MdtRequest::NoRoom { fid: FILE, ost: 1, unwritten: false });
+    rig.answer(&header, lies_on(&[1, 1], 2));
+    assert_eq!(rig.poll(&mut write), Some(Err(Errno::ENOSPC)));
+    let mut write = start_write(&rig, handle, 0);
+    rig.answer(&take_write(&rig, 1).0, Reply::error(Errno::ENOSPC));
+    assert_eq!(rig.poll(&mut write), Some(Err(Errno::ENOSPC)), "not for each of them");
+    assert!(rig.is_silent());
 }
 
 #[test]
@@ -120,11 +200,9 @@ fn a_piece_that_fits_in_part_ends_the_write_where_it_ends() {
     let size = async move { client.getattr(FILE).await.unwrap().attr.size };
     assert_eq!(rig.now(size), 1000);
 
-    for nonsense in [0, STRIPE as u32 + 1] {
-        let mut write = start_write(&rig, handle, 0);
-        rig.answer(&take_write(&rig, 0).0, in_part(nonsense));
-        assert_eq!(rig.poll(&mut write), Some(Err(Errno::EPROTO)));
-    }
+    let mut write = start_write(&rig, handle, 0);
+    rig.answer(&take_write(&rig, 0).0, in_part(STRIPE as u32 + 1));
+    assert_eq!(rig.poll(&mut write), Some(Err(Errno::EPROTO)));
 }
 
 #[test]

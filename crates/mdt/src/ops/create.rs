@@ -10,9 +10,9 @@ use sateen_wire::{Grants, Ibits, LockMode, MdtReply, MdtRequest, SYMLINK_MAX};
 use super::open::{Intent, Opened, open_file};
 use super::{DIR_BLOCKS, DIR_SIZE, S_ISGID, put_inode, shown, xattr};
 use crate::acl::{self, Acl};
-use crate::alloc::{Allocator, resolve};
+use crate::alloc::{Allocator, Inherited, resolve};
 use crate::destroy::count;
-use crate::layouts::Made;
+use crate::layouts::{LayoutCache, Made};
 use crate::mdt::Mdt;
 use crate::names::{Found, find, insert};
 use crate::op::{Op, Outcome};
@@ -72,7 +72,8 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     }
     op.need(&mut mdt.locks, &[Need::all_gone(parent, Ibits::UPDATE)])?;
     let lists = Lists::of(&view, &dir, kind, &mut new)?;
-    let made = layout_for(&mut mdt.alloc, kind, &new, dir.policy)?;
+    let handed = handed_by(&mut mdt.layouts, &dir)?;
+    let made = layout_for(&mut mdt.alloc, kind, &new, &handed)?;
 
     let stamp = op.stamp(&mdt.core);
     mdt.scratch.clear();
@@ -194,11 +195,14 @@ pub(super) fn check(new: &New<'_>) -> Result<FileKind, Errno> {
 pub(super) fn inode<'a>(
     new: &New<'a>,
     kind: FileKind,
-    (dir, made): (&Inode<'_>, Option<&'a Made>),
+    (dir, made): (&Inode<'a>, Option<&'a Made>),
     (stamp, links): (&Stamp, &'a [u8]),
 ) -> Inode<'a> {
     let mut inode = Inode::new(attributes(new, kind, (&dir.attr, made.is_some()), stamp));
     inode.layout = made.map_or(&[], |made| &made.bytes);
+    if kind == FileKind::Directory && new.policy.is_none() {
+        inode.layout = dir.layout;
+    }
     inode.symlink = new.symlink;
     inode.links = links;
     inode.policy = match kind {
@@ -237,17 +241,22 @@ pub(super) fn created(
     Outcome::ok(MdtReply::Created { attr, layout, existed: false, parent }, transno, grants)
 }
 
+/// What a directory hands to new files.
+pub(super) fn handed_by(layouts: &mut LayoutCache, dir: &Inode<'_>) -> Result<Inherited, Fault> {
+    Ok(Inherited { policy: dir.policy, osts: layouts.get(dir.layout)? })
+}
+
 /// The layout of a new regular file. Without any OST it gets one when it is first written.
 pub(super) fn layout_for(
     alloc: &mut Allocator,
     kind: FileKind,
     new: &New<'_>,
-    inherited: Option<StripePolicy>,
+    inherited: &Inherited,
 ) -> Result<Option<Made>, Errno> {
     if kind != FileKind::Regular {
         return Ok(None);
     }
-    let made = alloc.choose(&resolve(new.policy, inherited), 1)?;
+    let made = alloc.place(new.policy, inherited, 1)?;
     if made.is_none() && new.open && new.intent.flags.write {
         return Err(Errno::ENOSPC);
     }

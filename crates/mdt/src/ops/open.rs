@@ -75,7 +75,6 @@ pub(super) fn open_file(
     let mut inode = view.file(fid)?;
     if let Some(made) = &made {
         inode.layout = &made.bytes;
-        inode.policy = None;
         inode.attr.layout_gen = made.layout.generation;
     }
     if truncate && cuts(&inode, 0) {

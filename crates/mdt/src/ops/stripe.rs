@@ -1,19 +1,23 @@
 //! `SetStripe`, `SetLayout` and `GetStripe`: the default policy of a directory, the layout of a
-//! file. What is not said of a file comes from its directory.
+//! file, and the OSTs that are chosen one by one for either. What is not said of a file comes from
+//! its directory.
 
 use sateen_ldlm::Need;
 use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Fid, StripePolicy};
 use sateen_wire::{Grants, Ibits, MdtReply};
 
+use super::create::handed_by;
 use super::{is_regular, put_inode};
-use crate::alloc::resolve;
+use crate::alloc::{Inherited, resolve};
 use crate::layouts::Made;
 use crate::mdt::Mdt;
 use crate::names::parent_of;
 use crate::op::{Op, Outcome};
 use crate::view::View;
 
+/// The generation of what stands in the place of a layout in a directory.
+const OF_DIRECTORY: u32 = 0;
 /// A policy that says nothing takes a directory's own away.
 const NOTHING: StripePolicy = StripePolicy { stripe_count: 0, stripe_size: 0, stripe_offset: None };
 
@@ -29,14 +33,16 @@ pub(super) fn set(
     }
     let (attr, inherited) = without_objects(mdt, op, fid)?;
     let mut made = None;
+    // What is said of a file stays with it: it may have to lie elsewhere before it is written.
     if is_regular(&attr) {
-        made = mdt.alloc.choose(&resolve(Some(*policy), inherited), attr.layout_gen + 1)?;
+        made = mdt.alloc.place(Some(*policy), &inherited, attr.layout_gen + 1)?;
     }
-    let policy = (made.is_none() && *policy != NOTHING).then_some(*policy);
+    let policy = (*policy != NOTHING).then_some(*policy);
     put(mdt, op, fid, (made, policy))
 }
 
-/// Puts a file on the OSTs that its owner has chosen one by one.
+/// Puts a file, or the new files of a directory, on the OSTs that its owner has chosen one by
+/// one.
 pub(super) fn set_layout(
     mdt: &mut Mdt,
     op: &mut Op<'_>,
@@ -44,22 +50,23 @@ pub(super) fn set_layout(
     (stripe_size, osts): (u32, &[u32]),
 ) -> Result<Outcome, Fault> {
     let (attr, inherited) = without_objects(mdt, op, fid)?;
-    if !is_regular(&attr) {
-        return Err(Errno::EISDIR.into());
-    }
-    let wish = StripePolicy { stripe_size, ..NOTHING };
-    let size = resolve(Some(wish), inherited).stripe_size;
-    let made = mdt.alloc.on(size, osts, attr.layout_gen + 1)?;
-    put(mdt, op, fid, (Some(made), None))
+    let made = if attr.is_dir() {
+        mdt.alloc.on(stripe_size, osts, OF_DIRECTORY)?
+    } else {
+        let wish = StripePolicy { stripe_size, ..NOTHING };
+        let size = resolve(Some(wish), inherited.policy).stripe_size;
+        mdt.alloc.on(size, osts, attr.layout_gen + 1)?
+    };
+    // Whoever does not look at the list sees what comes nearest.
+    let stripe_count = i32::try_from(osts.len()).map_err(|_| Errno::EINVAL)?;
+    let stripe_offset = osts.first().copied();
+    let policy = StripePolicy { stripe_count, stripe_size, stripe_offset };
+    put(mdt, op, fid, (Some(made), Some(policy)))
 }
 
 /// A file without objects, or a directory, that nobody else believes anything of; and what its
 /// directory hands to new files.
-fn without_objects(
-    mdt: &mut Mdt,
-    op: &mut Op<'_>,
-    fid: Fid,
-) -> Result<(Attr, Option<StripePolicy>), Fault> {
+fn without_objects(mdt: &mut Mdt, op: &mut Op<'_>, fid: Fid) -> Result<(Attr, Inherited), Fault> {
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let inode = view.file(fid)?;
     let attr = inode.attr;
@@ -69,10 +76,11 @@ fn without_objects(
     if attr.maybe_objects {
         return Err(Errno::EEXIST.into());
     }
-    let mut inherited = None;
-    if is_regular(&attr) {
-        let parent = view.inode(parent_of(inode.links))?;
-        inherited = parent.and_then(|parent| parent.policy);
+    let mut inherited = Inherited::default();
+    if is_regular(&attr)
+        && let Some(parent) = view.inode(parent_of(inode.links))?
+    {
+        inherited = handed_by(&mut mdt.layouts, &parent)?;
     }
     op.need(&mut mdt.locks, &[Need::all_gone(fid, Ibits::UPDATE.union(Ibits::LAYOUT))])?;
     Ok((attr, inherited))
@@ -88,6 +96,10 @@ fn put(
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let mut inode = view.file(fid)?;
     inode.policy = policy;
+    if inode.attr.is_dir() {
+        // The list of OSTs that was part of what it said until now.
+        inode.layout = &[];
+    }
     if let Some(made) = &made {
         inode.layout = &made.bytes;
         inode.attr.layout_gen = made.layout.generation;
@@ -103,6 +115,7 @@ pub(super) fn get(mdt: &mut Mdt, op: &Op<'_>, fid: Fid) -> Result<Outcome, Fault
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let inode = view.file(fid)?;
     let layout = mdt.layouts.get(inode.layout)?;
-    let body = MdtReply::Striping { layout, policy: inode.policy };
+    let policy = inode.policy.filter(|_| inode.attr.is_dir());
+    let body = MdtReply::Striping { layout, policy };
     Ok(Outcome::ok(body, 0, Grants::NONE))
 }

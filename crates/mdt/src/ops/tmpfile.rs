@@ -5,7 +5,7 @@ use sateen_target::Fault;
 use sateen_types::{Errno, FileKind};
 use sateen_wire::MdtRequest;
 
-use super::create::{Lists, New, check, created, inode, is_unused, layout_for};
+use super::create::{Lists, New, check, created, handed_by, inode, is_unused, layout_for};
 use super::open::Intent;
 use super::put_inode;
 use crate::destroy::count;
@@ -30,7 +30,8 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     is_unused(&mdt.seqs, &view, op.client, fid)?;
     mdt.clients.may_open(op.client, new.intent.id)?;
     let lists = Lists::of(&view, &dir, kind, &mut new)?;
-    let made = layout_for(&mut mdt.alloc, kind, &new, dir.policy)?;
+    let handed = handed_by(&mut mdt.layouts, &dir)?;
+    let made = layout_for(&mut mdt.alloc, kind, &new, &handed)?;
 
     let stamp = op.stamp(&mdt.core);
     let tx = &mut mdt.batch;

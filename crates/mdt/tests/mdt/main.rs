@@ -17,6 +17,7 @@ mod fsck;
 mod harness;
 mod locks;
 mod model;
+mod no_room;
 mod posix;
 mod restart;
 mod tmpfile;

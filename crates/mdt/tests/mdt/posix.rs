@@ -397,8 +397,6 @@ fn files_lie_where_their_owner_says_and_know_their_names() {
     assert_eq!((component.osts.len(), component.stripe_size), (1, 1 << 17));
     assert_eq!(world.err(A, set(&[0, 9])), Errno::EINVAL);
     assert_eq!(world.err(A, set(&[])), Errno::EINVAL);
-    let on_dir = MdtRequest::SetLayout { fid: dir, stripe_size: 0, osts: vec![0] };
-    assert_eq!(world.err(A, on_dir), Errno::EISDIR);
 
     world.ok(A, MdtRequest::Link { fid: file, parent: ROOT, name: name("g") });
     let links = |world: &mut World, fid| match world.ok(A, MdtRequest::GetLinks { fid }) {
@@ -413,6 +411,65 @@ fn files_lie_where_their_owner_says_and_know_their_names() {
     assert_eq!(disk::mdt::links(&ea).collect::<Vec<_>>(), [(ROOT, &b"g"[..])]);
     world.ok(A, World::unlink_request(ROOT, "g", false));
     assert_eq!(world.err(A, MdtRequest::GetLinks { fid: file }), Errno::ENOENT);
+    finish(world);
+}
+
+#[test]
+fn new_files_lie_on_the_osts_that_their_directory_names() {
+    let mut world = World::with_clients(4);
+    let dir = world.mkdir(A, ROOT, "dir");
+    let set = |fid, stripe_size, osts: &[u32]| MdtRequest::SetLayout {
+        fid,
+        stripe_size,
+        osts: osts.into(),
+    };
+    let get = |fid| MdtRequest::GetStripe { fid };
+    let lies = |world: &mut World, fid| match world.ok(A, get(fid)) {
+        MdtReply::Striping { layout: Some(layout), .. } => {
+            let component = &layout.components[0];
+            (component.osts.clone(), component.stripe_size, layout.generation)
+        }
+        other => panic!("{other:?}"),
+    };
+    world.ok(A, set(dir, 1 << 17, &[3, 1]));
+    assert_eq!(world.err(A, set(dir, 0, &[0, 9])), Errno::EINVAL);
+    assert_eq!(world.err(A, set(dir, 0, &[])), Errno::EINVAL);
+    let policy = StripePolicy { stripe_count: 2, stripe_size: 1 << 17, stripe_offset: Some(3) };
+    let MdtReply::Striping { policy: own, .. } = world.ok(A, get(dir)) else { panic!() };
+    assert_eq!(own, Some(policy));
+    assert_eq!(lies(&mut world, dir), (vec![3, 1], 1 << 17, 0));
+    // Files and directories made in it inherit it, also further below.
+    let sub = world.mkdir(A, dir, "sub");
+    assert_eq!(world.ok(A, get(sub)), world.ok(A, get(dir)));
+    for parent in [dir, sub] {
+        for file in ["f", "g"] {
+            let file = world.mknod(A, parent, file);
+            assert_eq!(lies(&mut world, file), (vec![3, 1], 1 << 17, 1));
+        }
+    }
+    // A file that says less than where its stripes lie keeps what its directory says of that.
+    let wish =
+        |stripe_count, stripe_size| StripePolicy { stripe_count, stripe_size, stripe_offset: None };
+    let file = world.mknod(A, sub, "own");
+    world.ok(A, MdtRequest::SetStripe { fid: file, policy: wish(0, 1 << 16) });
+    assert_eq!(lies(&mut world, file), (vec![3, 1], 1 << 16, 2));
+    world.ok(A, MdtRequest::SetStripe { fid: file, policy: wish(1, 0) });
+    assert_eq!(lies(&mut world, file), (vec![3], 1 << 17, 3));
+    world.ok(A, set(file, 0, &[0]));
+    assert_eq!(lies(&mut world, file), (vec![0], 1 << 17, 4));
+    // Another striping takes its place, or none.
+    world.ok(A, MdtRequest::SetStripe { fid: sub, policy: wish(1, 0) });
+    let rest = MdtReply::Striping { layout: None, policy: Some(wish(1, 0)) };
+    assert_eq!(world.ok(A, get(sub)), rest);
+    world.ok(A, MdtRequest::SetStripe { fid: dir, policy: wish(0, 0) });
+    assert_eq!(world.ok(A, get(dir)), MdtReply::Striping { layout: None, policy: None });
+    let file = world.mknod(A, dir, "free");
+    assert_eq!(lies(&mut world, file).0.len(), 4);
+    // A directory with a list is removed like any other.
+    world.ok(A, set(dir, 0, &[2]));
+    let gone = world.mkdir(A, dir, "gone");
+    assert_eq!(lies(&mut world, gone).0, [2]);
+    world.ok(A, World::unlink_request(dir, "gone", true));
     finish(world);
 }
 

@@ -7,8 +7,11 @@
 //! 3. The record is journaled if the object is born, or the layout generation has grown.
 //! 4. The bytes are written, or as many as there is room for, and the answer brings a grant for
 //!    the next write like this one.
+//!
+//! `ENOSPC` is answered in step 2 alone, before anything was done. If there turns out to be no room
+//! in step 4, when the object may have been born, 0 bytes were written.
 
-use sateen_osd::{ObjectDone, ObjectOp};
+use sateen_osd::{ObjectDone, ObjectError, ObjectOp};
 use sateen_target::Fault;
 use sateen_types::{Errno, ObjectId};
 use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
@@ -139,6 +142,18 @@ pub(super) fn asked(
         }
         _ => Ok(None),
     }
+}
+
+/// Whether a write failed because the store had no room for any of it, though it seemed to.
+pub(super) fn found_no_room(op: &Op, error: &ObjectError) -> bool {
+    let write = matches!(op.work, Work::Request { request: OstRequest::Write { .. }, .. });
+    write && !error.poisons() && error.errno() == Errno::ENOSPC
+}
+
+/// The answer to that.
+pub(super) fn nothing_of_it(ost: &Ost) -> Step {
+    let boot_epoch = ost.core.config.boot_epoch;
+    Step::answer(OstReply::Written { len: 0, boot_epoch, granted: 0 })
 }
 
 pub(super) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step, Fault> {

@@ -113,8 +113,9 @@ fn visit(args: &GetStripeArgs, path: &Path, depth: u32, seen: &mut Seen) {
     match (directory, striping) {
         // Where one OST is looked for, directories are only on the way.
         (true, _) if args.ost.is_some() => {}
-        (true, (_, policy)) if args.json => {
-            seen.values.push(as_json(path, fid, ("policy", policy.map(policy_json))));
+        (true, (osts, policy)) if args.json => {
+            let policy = policy.map(|policy| policy_json(policy, osts.as_ref()));
+            seen.values.push(as_json(path, fid, ("policy", policy)));
         }
         (false, (layout, _)) if args.json => {
             let shown = layout.filter(|layout| {
@@ -125,7 +126,7 @@ fn visit(args: &GetStripeArgs, path: &Path, depth: u32, seen: &mut Seen) {
                 seen.values.push(as_json(path, fid, ("layout", layout)));
             }
         }
-        (true, (_, policy)) => print!("{}", of_directory(args, path, fid, policy)),
+        (true, striping) => print!("{}", of_directory(args, path, fid, &striping)),
         (false, (Some(layout), _)) => print!("{}", of_file(args, path, fid, &layout)),
         (false, (None, _)) => println!("{} has no stripe info", path.display()),
     }
@@ -159,11 +160,13 @@ fn as_json(path: &Path, fid: Fid, (name, value): (&str, Option<Value>)) -> Value
     })
 }
 
-fn policy_json(policy: StripePolicy) -> Value {
+fn policy_json(policy: StripePolicy, osts: Option<&Layout>) -> Value {
+    let osts: Option<Vec<u32>> = osts.map(|osts| osts.objects().map(|(_, ost)| ost).collect());
     json!({
         "stripe_count": policy.stripe_count,
         "stripe_size": policy.stripe_size,
         "stripe_offset": policy.stripe_offset,
+        "osts": osts,
     })
 }
 
@@ -228,7 +231,7 @@ fn of_directory(
     args: &GetStripeArgs,
     path: &Path,
     fid: Fid,
-    policy: Option<StripePolicy>,
+    (osts, policy): &(Option<Layout>, Option<StripePolicy>),
 ) -> String {
     let nothing = StripePolicy { stripe_count: 0, stripe_size: 0, stripe_offset: None };
     let own = policy.unwrap_or(nothing);
@@ -254,17 +257,33 @@ fn of_directory(
     } else {
         format!("{}\n", path.display())
     };
+    let osts = named(args, osts.as_ref());
     if args.yaml {
         return format!(
             "lmm_stripe_count:  {count}\nlmm_stripe_size:   {size}\nlmm_pattern:       {pattern}\n\
-             lmm_stripe_offset: {offset}\n"
+             lmm_stripe_offset: {offset}\n{osts}"
         );
     }
     format!(
         "{header}stripe_count:  {count} stripe_size:   {size} pattern:       {pattern} \
-         stripe_offset: {offset}\n{}",
+         stripe_offset: {offset}\n{osts}{}",
         if args.directory { "" } else { "\n" }
     )
+}
+
+/// The OSTs of a directory's new files, which have no objects there yet.
+fn named(args: &GetStripeArgs, osts: Option<&Layout>) -> String {
+    let Some(osts) = osts else { return String::new() };
+    let header = "\tobdidx\t\t objid\t\t objid\t\t group\n";
+    let mut out = if args.yaml { "lmm_objects:\n" } else { header }.to_owned();
+    for (_, ost) in osts.objects() {
+        let _ = if args.yaml {
+            writeln!(out, "      - l_ost_idx: {ost}")
+        } else {
+            writeln!(out, "\t{ost:6}\t{0:>14}\t{0:>13}\t{0:>14}", "N/A")
+        };
+    }
+    out
 }
 
 fn of_file(args: &GetStripeArgs, path: &Path, fid: Fid, layout: &Layout) -> String {
@@ -385,7 +404,8 @@ mod tests {
         let line =
             "stripe_count:  1 stripe_size:   4194304 pattern:       raid0 stripe_offset: -1\n";
         let path = Path::new("/mnt");
-        let show = |args: &GetStripeArgs, policy| of_directory(args, path, Fid::ROOT, policy);
+        let show =
+            |args: &GetStripeArgs, policy| of_directory(args, path, Fid::ROOT, &(None, policy));
         let alone = show(&GetStripeArgs { directory: true, ..args() }, Some(policy));
         assert_eq!(alone, line);
         assert_eq!(show(&args(), Some(policy)), format!("/mnt\n{line}\n"));
@@ -400,5 +420,19 @@ mod tests {
         assert_eq!(show(&raw, Some(policy)), line);
         let yaml = GetStripeArgs { yaml: true, directory: true, ..args() };
         assert!(show(&yaml, Some(policy)).starts_with("lmm_stripe_count:  1\nlmm_stripe_size:"));
+        // With its OSTs named one by one.
+        let policy = StripePolicy { stripe_count: 2, stripe_offset: Some(3), ..policy };
+        let both = (Some(Layout::raid0(4 << 20, vec![3, 0]).unwrap()), Some(policy));
+        let list = |args: &GetStripeArgs| of_directory(args, path, Fid::ROOT, &both);
+        let line = "stripe_count:  2 stripe_size:   4194304 pattern:       raid0 stripe_offset: 3\n\
+            \tobdidx\t\t objid\t\t objid\t\t group\n\
+            \t     3\t           N/A\t          N/A\t           N/A\n\
+            \t     0\t           N/A\t          N/A\t           N/A\n";
+        assert_eq!(list(&GetStripeArgs { directory: true, ..args() }), line);
+        assert_eq!(list(&args()), format!("/mnt\n{line}\n"));
+        assert_eq!(list(&count), "2\n");
+        assert!(
+            list(&yaml).ends_with("lmm_objects:\n      - l_ost_idx: 3\n      - l_ost_idx: 0\n")
+        );
     }
 }

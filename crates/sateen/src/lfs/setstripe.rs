@@ -36,7 +36,8 @@ pub(super) struct SetStripeArgs {
         allow_negative_numbers = true
     )]
     index: Option<String>,
-    /// The OST of each stripe of a new file, as 0,2 or 0-3; with -i it begins there.
+    /// The OST of each stripe of a new file, or of new files of a directory, as 0,2 or 0-3; with
+    /// -i it begins there.
     #[arg(short = 'o', long = "ost", visible_alias = "ost-list", value_name = "IDX,..")]
     osts: Option<String>,
     /// Take a directory's own striping away.
@@ -156,11 +157,6 @@ fn set(path: &Path, wish: &Wish) -> Result<(), Failure> {
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => {
             require_ours(path)?;
-            if matches!(wish, Wish::Osts(..)) {
-                let why = "an OST list is for files: use -i and -c for what a directory's new \
-                           files get";
-                return Err(refused(why, EINVAL));
-            }
             put(path, wish).map_err(|errno| explain(path, errno))
         }
         Ok(_) => {

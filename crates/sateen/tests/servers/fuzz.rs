@@ -258,6 +258,7 @@ impl Peer {
             | R::GetStripe { fid }
             | R::SetLayout { fid, .. }
             | R::GetLinks { fid, .. }
+            | R::NoRoom { fid, .. }
             | R::Enqueue { fid, .. }
             | R::Cancel { fid, .. }
             | R::ReportSize { fid, .. } => *fid = one,

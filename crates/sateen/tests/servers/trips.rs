@@ -13,6 +13,8 @@ use crate::{BINARY, as_program};
 
 /// As many files as are made in a test.
 const FILES: u64 = 100;
+/// A directory of more names than that is not read by a mount that makes names in it.
+const READ_MAX: u64 = 4096;
 /// Requests by which a mount finds its way in a directory that it does not know yet.
 const FEW: u64 = 12;
 /// A mount that asks nothing for so long has done what it was called back for.
@@ -140,6 +142,58 @@ fn creates_cost_one_round_trip(cluster: &mut Cluster, mounts: [&Path; 2], name: 
     fs::remove_file(&by_there).unwrap();
     until("it is gone there, too", || !by_here.exists());
     Ok(())
+}
+
+/// What two mounts ask at most that make names in one directory at the same time, and one that makes
+/// names where there are more than it would read.
+fn creates_cost_more([here, there]: [&Path; 2], name: &str) -> Counted {
+    let unwaited = |mut trips: BTreeMap<String, u64>| {
+        trips.remove("ldlm_cancel");
+        trips
+    };
+    let make = |dir: &Path, kind: &str, names: u64| {
+        (0..names).for_each(|number| create(&dir.join(format!("{kind}{number}"))));
+    };
+    let (mine, theirs) = (here.join(name), there.join(name));
+    fs::create_dir(&mine).unwrap();
+    assert!(theirs.is_dir());
+    let mut at_there = BTreeMap::new();
+    let at_here = asked(here, || {
+        at_there = asked(there, || {
+            thread::scope(|both| {
+                both.spawn(|| make(&mine, "here", FILES));
+                both.spawn(|| make(&theirs, "there", FILES));
+            });
+        });
+    });
+    // Each change by the other takes back what was known of the directory: its attributes, and that
+    // the name is not there, for which the kernel looks twice with `O_EXCL`.
+    for (who, trips) in [("here, together", at_here), ("there, together", at_there)] {
+        let trips = unwaited(trips);
+        let made = trips.get("mds_reint_create").copied().unwrap_or(0);
+        counts(who, &only("made", made), &only("made", FILES))?;
+        counts_at_most(who, &trips, 4 * FILES + FEW)?;
+    }
+    make(&mine, "many", READ_MAX);
+    let large = asked(there, || make(&theirs, "large", FILES));
+    counts_at_most("in a large one", &unwaited(large), 2 * FILES + FEW)
+}
+
+#[test]
+fn a_create_costs_two_round_trips_in_a_large_directory_and_four_at_most_among_others() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "trips2");
+    let (mds, oss) = cluster.start();
+    let (here, there) = (cluster.mount("here"), cluster.mount("there"));
+    let mut rounds = (1..=ROUNDS).map(|round| {
+        creates_cost_more([&here, &there], &format!("both{round}"))
+            .inspect_err(|error| eprintln!("round {round}: {error}"))
+    });
+    assert!(rounds.any(|round| round.is_ok()), "it costs more each time");
+    drop(rounds);
+    cluster.finish([oss, mds]);
 }
 
 #[test]

@@ -85,7 +85,11 @@ impl Chooser<'_> {
     /// On an open file.
     fn on_handle(&mut self, handle: Handle, size: u64, certain: bool) -> Op {
         let room = FILE_BYTES_MAX.saturating_sub(size);
-        match self.random.below(108) {
+        match self.random.below(116) {
+            108.. if handle.how.write && certain => {
+                let ost = self.random.below(u64::from(crate::world::OSTS)) as u32;
+                Op::NoRoom { handle, ost }
+            }
             104.. => Op::Fstat { handle },
             100.. if handle.how.write && certain => {
                 let how = match self.random.below(4) {
@@ -198,7 +202,9 @@ impl Chooser<'_> {
             114 | 115 => Op::GetLinks { at: self.existing(|_| true)? },
             118..=120 => {
                 let policy = StripePolicy { stripe_count: 0, ..self.policy() };
-                Op::SetStripe { at: self.existing(is_file)?, policy, osts: self.some_osts() }
+                let of_file = !self.random.one_in(3);
+                let at = if of_file { self.existing(is_file)? } else { self.striped()? };
+                Op::SetStripe { at, policy, osts: self.some_osts() }
             }
             _ => {
                 let how = OpenHow { write: true, truncate: false, ..self.how() };

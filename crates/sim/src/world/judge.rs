@@ -48,6 +48,11 @@ impl World {
         if let Op::Peek { .. } = running.op {
             return;
         }
+        if core::mem::take(&mut self.moved) {
+            let asked = matches!(running.op, Op::NoRoom { .. } | Op::Write { .. });
+            self.report.count("file moved before its first write", u64::from(asked));
+            self.layouts_changed();
+        }
         if let Ok(Out::Opened(handle)) = &result {
             let lost = running.mdt_hit;
             let node = self.nodes.get_mut(running.node).filter(|node| node.id == running.client);
@@ -387,18 +392,25 @@ impl World {
         }
         let data = self.model.data.get(&fid);
         let layout = data.and_then(|data| data.layout.as_ref()).ok_or("it has no layout")?;
-        let policy = self.model.now.inodes.get(&at.dir()).and_then(|dir| dir.policy);
-        let policy = policy.unwrap_or(StripePolicy::DEFAULT);
+        let dir = self.model.now.inodes.get(&at.dir());
+        let policy = dir.and_then(|dir| dir.policy).unwrap_or(StripePolicy::DEFAULT);
+        let named = dir.map(|dir| dir.osts.as_slice()).unwrap_or_default();
+        // Those that it names, in its order.
+        let in_order = |osts: &[u32]| {
+            let mut rest = named.iter();
+            named.is_empty() || osts.iter().all(|ost| rest.any(|named| named == ost))
+        };
         let size = if policy.stripe_size == 0 { STRIPE_SIZE_DEFAULT } else { policy.stripe_size };
         // OSTs that are away or full are left out.
         let most = if policy.stripe_count > 0 { policy.stripe_count as usize } else { usize::MAX };
         let right = |part: &Component| {
-            part.stripe_size == size && !part.osts.is_empty() && part.osts.len() <= most
+            let number = !part.osts.is_empty() && part.osts.len() <= most;
+            part.stripe_size == size && number && in_order(&part.osts)
         };
         if layout.components.iter().all(right) {
             return Ok(());
         }
-        Err(format!("{fid} has {layout:?}, made under {policy:?}"))
+        Err(format!("{fid} has {layout:?}, made under {policy:?} on {named:?}"))
     }
 
     /// A file lies on the OSTs that were chosen for it, if any were.
@@ -498,12 +510,14 @@ impl World {
                     return Err("it has objects".to_owned());
                 }
                 self.layouts_changed();
-                self.lies_on(*fid, osts, policy.stripe_size)
+                // Of a directory the names say it.
+                let of_file = !self.model.now.is_dir(*fid);
+                if of_file { self.lies_on(*fid, osts, policy.stripe_size) } else { Ok(()) }
             }
             (Op::GetStripe { .. }, Out::Striping(fid, Some(layout), _)) => {
                 let known = self.model.data.get(fid).and_then(|data| data.layout.as_ref());
                 match known {
-                    Some(known) if known != layout => {
+                    Some(known) if known != layout && !self.model.now.is_dir(*fid) => {
                         Err(format!("{layout:?} instead of {known:?}"))
                     }
                     _ => Ok(()),

@@ -63,9 +63,11 @@ pub struct Inode<'a> {
     pub entries: u64,
     /// Number of extended attributes.
     pub xattrs: u32,
-    /// Striping that new files of a directory get, or that a file without a layout will get.
+    /// Striping that new files of a directory get, or that a file without a layout will get; of a
+    /// file with one, what its owner said of it.
     pub policy: Option<StripePolicy>,
-    /// The encoded [`Layout`] of a regular file; empty if it has none yet.
+    /// The encoded [`Layout`] of a regular file; empty if it has none yet. In a directory one of
+    /// generation 0 over the OSTs that new files lie on, if they were named one by one.
     pub layout: &'a [u8],
     /// The target of a symbolic link.
     pub symlink: &'a [u8],

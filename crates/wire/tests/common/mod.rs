@@ -432,6 +432,7 @@ any_enum!(MdtRequest {
     StatFs,
     SetLayout { fid, stripe_size, osts },
     GetLinks { fid },
+    NoRoom { fid, ost, unwritten },
     Tmpfile { parent, fid, mode, cred, flags, open_id, linkable, want },
     RenameWhiteout { parent, name, new_parent, new_name, no_replace, fid, cred },
 });

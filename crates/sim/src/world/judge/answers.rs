@@ -163,8 +163,10 @@ pub(super) fn judge_names(names: &Names, op: &Op, out: &Out) -> Result<(), Strin
             let right = expected(at);
             let inode = right.and_then(|fid| names.inodes.get(&fid)).ok_or("gone")?;
             let is_file = inode.node == Node::File;
-            let got = (Some(*fid), layout.is_some(), *policy);
-            let right = (right, is_file, inode.policy);
+            let osts = layout.iter().filter(|_| !is_file).flat_map(|layout| layout.objects());
+            let osts: Vec<u32> = osts.map(|(_, ost)| ost).collect();
+            let got = (Some(*fid), layout.is_some(), *policy, &osts);
+            let right = (right, is_file || !osts.is_empty(), inode.policy, &inode.osts);
             if got == right { Ok(()) } else { Err(format!("{got:?} instead of {right:?}")) }
         }
         (Op::GetLinks { at }, Out::Links(fid, links)) => {
