@@ -187,7 +187,7 @@ pub(crate) struct MountArgs {
     /// Options with commas between: ro, rw, sync, dirsync, and atime, diratime, relatime, dev,
     /// suid, exec with or without `no`, strictatime; direct_io: programs' reads and writes go
     /// past the kernel's page cache; retry=MINUTES: for how long servers that do not answer are
-    /// tried, which in the field is a number of tries (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use.
+    /// tried, which in the field is a number of tries (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use; remount: a mount that is there gets these options.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// As `-o ro`.
@@ -202,6 +202,9 @@ pub(crate) struct MountArgs {
     /// Set by `mount.sateen` itself for the process that it leaves behind: who waits for that.
     #[arg(long, value_name = "PID", hide = true)]
     pub daemon: Option<u32>,
+    /// For mount(8): the mount namespace to do it in, which it only passes on.
+    #[arg(short = 'N', value_name = "NAMESPACE", hide = true)]
+    pub namespace: Option<PathBuf>,
     #[command(flatten)]
     pub ignored: MountIgnored,
 }
