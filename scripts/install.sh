@@ -4,7 +4,8 @@
 #   scripts/install.sh install|uninstall
 #
 # SATEEN is the program; PREFIX, SBINDIR and UNITDIR say where, below DESTDIR. mount(8) looks for
-# mount.sateen in /sbin and /usr/sbin, and nowhere else.
+# mount.sateen in /sbin and /usr/sbin, and nowhere else; and for mount.fuse.sateen, when it remounts
+# what it finds mounted with the type fuse.sateen.
 #
 # lfs and lctl are Lustre's names. Where it is installed they stay its own: Sateen's are `sateen lfs`
 # and `sateen lctl` then.
@@ -24,6 +25,7 @@ links() {
     for name in lfs lctl sateen-bench; do echo "$bindir/$name"; done
     echo "$sbindir/mkfs.sateen"
     echo "$sbindir/mount.sateen"
+    echo "$sbindir/mount.fuse.sateen"
 }
 
 # is_a_sateen PATH: it is a link to a program sateen, wherever that is or was.

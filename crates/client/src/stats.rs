@@ -10,7 +10,7 @@ use sateen_types::{Endpoint, StatName, Stats, Tally};
 use sateen_wire::{MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request};
 
 /// How many verbs are counted.
-const VERBS: usize = 22;
+const VERBS: usize = 24;
 
 /// What a client counts of its verbs.
 pub type VerbStats = Stats<VERBS>;
@@ -41,6 +41,8 @@ pub enum Verb {
     Statfs,
     Setxattr,
     Getxattr,
+    Listxattr,
+    Removexattr,
 }
 
 /// The names of what is counted, in the order of [`Verb`].
@@ -67,6 +69,8 @@ pub const LLITE_STATS: [StatName; VERBS] = [
     StatName::reqs("statfs"),
     StatName::reqs("setxattr"),
     StatName::reqs("getxattr"),
+    StatName::reqs("listxattr"),
+    StatName::reqs("removexattr"),
 ];
 
 #[derive(Debug, Default)]
@@ -308,6 +312,8 @@ mod tests {
         assert_eq!(name(&MDC_STATS, mdt_place(&MdtRequest::GrantSeq)), "mds_other");
         assert_eq!(name(&MDC_STATS, MDT_PING), "obd_ping");
         assert_eq!(LLITE_STATS[Verb::Getxattr as usize].name, "getxattr");
+        assert_eq!(LLITE_STATS[Verb::Listxattr as usize].name, "listxattr");
+        assert_eq!(LLITE_STATS[Verb::Removexattr as usize].name, "removexattr");
         assert_eq!(LLITE_STATS[Verb::Create as usize].name, "create");
     }
 }

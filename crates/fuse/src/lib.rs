@@ -32,7 +32,7 @@ pub use attr::{Attr, EntryOut, FileKind, StatfsOut, Time};
 pub use caps::{Caps, KernelOffer};
 pub use decode::{DecodeError, Decoded, arg_len, decode, decode_contiguous};
 pub use dir::DirBuffer;
-pub use mount::{MountFlags, MountOptions, TransportChoice, UnmountMode};
+pub use mount::{MountFlags, MountOptions, TransportChoice, UnmountMode, remount};
 pub use notify::{NOTIFY_PRUNE_MAX, Notifier};
 pub use op::{FileLock, IoctlIn, Name, Op, Request, SetattrIn};
 pub use reply::{Captured, Reply, Revoker};

@@ -225,6 +225,15 @@ pub(crate) fn mount(connection: &Arc<OwnedFd>, options: &MountOptions) -> std::i
     }
 }
 
+/// Has the kernel give what is mounted at a path these flags in place of those that it has. Of times
+/// of reading it keeps what it has if none of the flags says anything; `dirsync` it never changes.
+///
+/// # Errors
+/// mount(2)'s: `EBUSY` says that something is open for writing, and cannot become read-only.
+pub fn remount(point: &Path, flags: MountFlags) -> std::io::Result<()> {
+    Ok(rustix::mount::mount_remount(point, flags.sys(), c"")?)
+}
+
 /// The device of what is mounted at a path, without a question to it.
 fn device_of(path: &Path) -> std::io::Result<(u32, u32)> {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;

@@ -13,10 +13,14 @@ pub struct Mount {
     pub device: (u32, u32),
     /// Where it is mounted.
     pub point: PathBuf,
+    /// What holds there, as `rw,nosuid,relatime`.
+    pub options: String,
     /// Such as `ext4`, or `fuse.sateen`.
     pub fs_type: String,
     /// What it was called when it was mounted, such as a device.
     pub source: String,
+    /// What holds of the file system, wherever it is mounted.
+    pub super_options: String,
 }
 
 /// All mounts that this process sees, in the order they were mounted.
@@ -28,7 +32,7 @@ pub fn all() -> io::Result<Vec<Mount>> {
 }
 
 /// What was mounted last at a path, and covers what was mounted there before.
-pub(crate) fn last_at<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+pub fn last_at<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts.iter().rfind(|mount| mount.point == path)
 }
 
@@ -39,12 +43,14 @@ fn parse(text: &[u8]) -> Vec<Mount> {
         let (major, minor) = device.split_once(':')?;
         let device = (major.parse().ok()?, minor.parse().ok()?);
         let point = words.by_ref().nth(1)?;
+        let options = String::from_utf8_lossy(words.by_ref().next()?).into_owned();
         // Optional fields end with a lone dash.
         words.by_ref().find(|word| *word == b"-")?;
         let fs_type = String::from_utf8_lossy(words.next()?).into_owned();
         let source = String::from_utf8_lossy(&unescape(words.next()?)).into_owned();
+        let super_options = String::from_utf8_lossy(words.next()?).into_owned();
         let point = PathBuf::from(OsString::from_vec(unescape(point)));
-        Some(Mount { device, point, fs_type, source })
+        Some(Mount { device, point, options, fs_type, source, super_options })
     };
     text.split(|byte| *byte == b'\n').filter_map(line).collect()
 }
@@ -74,7 +80,7 @@ mod tests {
     #[test]
     fn the_last_of_what_is_mounted_at_a_path_counts() {
         let mounts = parse(
-            b"21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
+            b"21 1 8:1 / / ro,noatime shared:1 - ext4 /dev/sda1 rw,sync\n\
             40 21 0:50 / /mnt/a\\040b rw - fuse.sateen sateen rw\n\
             41 40 8:2 / /mnt/a\\040b rw - ext4 /dev/sdb rw\n\
             42 21 0:51 / /mnt rw - fuse.sateen sateen rw\n\
@@ -82,6 +88,7 @@ mod tests {
         );
         assert_eq!(mounts.len(), 4);
         assert_eq!((&*mounts[3].fs_type, &*mounts[2].source), ("fuse.sateen", "/dev/sdb"));
+        assert_eq!((&*mounts[0].options, &*mounts[0].super_options), ("ro,noatime", "rw,sync"));
         let device = |path: &str| last_at(&mounts, Path::new(path)).map(|mount| mount.device);
         assert_eq!(device("/mnt/a b"), Some((8, 2)));
         assert_eq!(device("/mnt"), Some((0, 51)));

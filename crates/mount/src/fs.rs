@@ -1,7 +1,7 @@
 //! The file system as the kernel sees it: each request becomes a task of the client.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use bytes::Bytes;
 use sateen_client::{AtimePolicy, Client};
@@ -51,13 +51,38 @@ impl Durable {
     }
 }
 
+/// Those flags of a mount that the kernel leaves to us. A remount may change them.
+#[derive(Debug, Default)]
+struct Flags(AtomicU8);
+
+impl Flags {
+    /// Their places.
+    fn places(flags: &mut MountFlags) -> [&mut bool; 6] {
+        let MountFlags { read_only, noatime, nodiratime, strictatime, sync, dirsync, .. } = flags;
+        [read_only, noatime, nodiratime, strictatime, sync, dirsync]
+    }
+
+    fn set(&self, mut flags: MountFlags) {
+        let places = Flags::places(&mut flags).into_iter().enumerate();
+        let bits = places.fold(0, |bits, (at, flag)| bits | u8::from(*flag) << at);
+        self.0.store(bits, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> MountFlags {
+        let (bits, mut flags) = (self.0.load(Ordering::Relaxed), MountFlags::default());
+        for (at, flag) in Flags::places(&mut flags).into_iter().enumerate() {
+            *flag = bits & 1 << at != 0;
+        }
+        flags
+    }
+}
+
 /// One mount's file system.
 pub struct KernelFs {
     client: Arc<Client>,
     executor: Executor,
     direct_io: bool,
-    atime: Atime,
-    durable: Durable,
+    flags: Flags,
     /// What the kernel's first inode is.
     root: Fid,
     /// `None` if no target is anywhere else: then nobody waits for long.
@@ -69,16 +94,16 @@ pub struct KernelFs {
 
 impl KernelFs {
     /// Serves a client that is connected. With `direct_io` reads bypass the page cache, too.
-    pub fn new(client: Arc<Client>, executor: Executor, direct_io: bool, atime: Atime) -> KernelFs {
+    pub fn new(client: Arc<Client>, executor: Executor, direct_io: bool) -> KernelFs {
         let keeps_names = AtomicBool::new(false);
-        let (root, interrupts, durable) = (Fid::ROOT, None, Durable::default());
-        KernelFs { client, executor, direct_io, atime, durable, root, interrupts, keeps_names }
+        let (root, interrupts, flags) = (Fid::ROOT, None, Flags::default());
+        KernelFs { client, executor, direct_io, flags, root, interrupts, keeps_names }
     }
 
-    /// The same, whose calls answer when what they changed is durable.
-    #[must_use]
-    pub fn durable(self, durable: Durable) -> KernelFs {
-        KernelFs { durable, ..self }
+    /// Heeds these flags of its mount from now on: what reading does to atimes, and what is durable
+    /// when a call has returned.
+    pub fn heed(&self, flags: MountFlags) {
+        self.flags.set(flags);
     }
 
     /// The same, of what is below a directory. The client must know it for as long as it is
@@ -157,12 +182,13 @@ impl Filesystem for KernelFs {
                 }
             }
             _ => {
+                let flags = self.flags.get();
                 let call = Call {
                     client: self.client.clone(),
                     root: self.root,
                     direct_io: self.direct_io,
-                    atime: self.atime,
-                    durable: self.durable,
+                    atime: Atime::of(&flags),
+                    durable: Durable::of(&flags),
                     keeps_names: self.keeps_names.load(Ordering::Relaxed),
                 };
                 match &self.interrupts {
@@ -177,6 +203,17 @@ impl Filesystem for KernelFs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flags_are_kept_one_by_one() {
+        let kept = Flags::default();
+        for option in ["ro", "noatime", "nodiratime", "strictatime", "sync", "dirsync", "rw"] {
+            let mut flags = MountFlags::default();
+            assert!(flags.set(option));
+            kept.set(flags);
+            assert_eq!(kept.get(), flags, "{option}");
+        }
+    }
 
     #[test]
     fn options_decide_what_is_durable_at_once() {

@@ -1,5 +1,6 @@
 //! The arguments of every command. What they mean is in the commands' own files.
 
+use std::num::ParseIntError;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -123,8 +124,9 @@ pub(crate) struct MkfsArgs {
     /// Name of the file system: 1 to 8 letters, digits, - and _.
     #[arg(long, value_name = "NAME")]
     pub fsname: String,
-    /// Index of the target among those of its kind, never used before.
-    #[arg(long, value_name = "N")]
+    /// Index of the target among those of its kind, never used before; also in hexadecimal, as
+    /// 0x1a.
+    #[arg(long, value_name = "N", value_parser = target_index)]
     pub index: Option<u32>,
     /// Destroys the target that is in the folder, whatever it holds.
     #[arg(long)]
@@ -147,6 +149,15 @@ pub(crate) struct MkfsArgs {
     /// The target's folder: an empty one, or the mount point of an empty disk.
     #[arg(value_name = "DIR")]
     pub target: PathBuf,
+}
+
+/// An index as it may be written.
+fn target_index(text: &str) -> Result<u32, ParseIntError> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        // A sign would be none of a number that stands behind an x.
+        Some(digits) if !digits.starts_with('+') => u32::from_str_radix(digits, 16),
+        _ => text.parse(),
+    }
 }
 
 /// Arguments of `serve`.
@@ -176,7 +187,7 @@ pub(crate) struct MountArgs {
     /// Options with commas between: ro, rw, sync, dirsync, and atime, diratime, relatime, dev,
     /// suid, exec with or without `no`, strictatime; direct_io: programs' reads and writes go
     /// past the kernel's page cache; retry=MINUTES: for how long servers that do not answer are
-    /// tried, which in the field is a number of tries (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use.
+    /// tried, which in the field is a number of tries (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use; remount: a mount that is there gets these options.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// As `-o ro`.
@@ -191,6 +202,9 @@ pub(crate) struct MountArgs {
     /// Set by `mount.sateen` itself for the process that it leaves behind: who waits for that.
     #[arg(long, value_name = "PID", hide = true)]
     pub daemon: Option<u32>,
+    /// For mount(8): the mount namespace to do it in, which it only passes on.
+    #[arg(short = 'N', value_name = "NAMESPACE", hide = true)]
+    pub namespace: Option<PathBuf>,
     #[command(flatten)]
     pub ignored: MountIgnored,
 }
@@ -348,5 +362,15 @@ mod tests {
     #[test]
     fn arguments_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_index_is_written_in_two_ways() {
+        for (text, index) in [("0", 0), ("26", 26), ("0x1a", 26), ("0X1A", 26), ("010", 10)] {
+            assert_eq!(target_index(text), Ok(index), "{text}");
+        }
+        for bad in ["", "x", "1a", "0x", "0x+1", "-1", "0x100000000", "1 "] {
+            assert!(target_index(bad).is_err(), "{bad}");
+        }
     }
 }

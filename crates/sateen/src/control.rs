@@ -65,6 +65,13 @@ pub(crate) enum Command {
         /// The value.
         value: String,
     },
+    /// The kernel has given your mount other flags: heed those that it leaves to you.
+    Remounted {
+        /// The mount.
+        point: PathBuf,
+        /// All that it has now, as options.
+        options: Vec<String>,
+    },
     /// Have the MGS keep a value under this pattern, or none any more.
     KeepParam {
         /// The pattern.
@@ -92,6 +99,8 @@ pub(crate) enum Answer {
     Set(Vec<WasSet>),
     /// To `KeepParam`: the MGS has it.
     Kept,
+    /// To `Remounted`: from now on.
+    Heeded,
     /// To `Down`: everything is unmounted and durable; the process is about to end.
     Down,
     /// To `Down`: it was ending already.

@@ -6,13 +6,13 @@
 //! without mounts serves clients elsewhere.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sateen_fuse::{EndReason, UnmountMode};
+use sateen_fuse::{EndReason, MountFlags, UnmountMode};
 use sateen_types::{Name, Nid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -203,6 +203,7 @@ impl Server {
             transport: first.unwrap_or_default().to_owned(),
             data: data.path().canonicalize().unwrap_or_else(|_| data.path().to_owned()),
             direct_io: how.direct_io,
+            options: Vec::new(),
             ended: None,
         };
         let shared = Arc::new(Shared {
@@ -243,6 +244,12 @@ impl Server {
             guard.dismiss();
         }
         why
+    }
+
+    /// Notes the options that its mount was made with, for whoever remounts it.
+    pub(crate) fn made_with(&mut self, options: Vec<String>) {
+        self.state.options = options;
+        save(&self.state, &self.shared.data);
     }
 
     /// The data folder.
@@ -474,9 +481,11 @@ fn for_lctl(shared: &Shared, command: Command) -> Answer {
             };
             Answer::Params(all.into_iter().map(shown).collect())
         }
-        Command::Status | Command::Look | Command::Down { .. } | Command::KeepParam { .. } => {
-            ending()
-        }
+        Command::Status
+        | Command::Look
+        | Command::Down { .. }
+        | Command::Remounted { .. }
+        | Command::KeepParam { .. } => ending(),
     }
 }
 
@@ -491,6 +500,26 @@ fn keep(keeper: &Keeper, pattern: &str, value: Option<&str>) -> Answer {
     match keeper.keep(name, value) {
         Ok(()) => Answer::Kept,
         Err(Refusal { what, hint, .. }) => Answer::Failed { what, hint },
+    }
+}
+
+/// Answers who has remounted something.
+fn heed(shared: &Shared, point: &Path, options: &[String]) -> Answer {
+    let mut flags = MountFlags::default();
+    // Others are the kernel's alone.
+    for option in options {
+        flags.set(option);
+    }
+    match lock(&shared.mounts).iter().find(|mount| mount.path == point) {
+        Some(mount) => {
+            tracing::info!(mount = %point.display(), ?flags, "remounted");
+            mount.mounted.heed(flags);
+            Answer::Heeded
+        }
+        None => Answer::Failed {
+            what: format!("it has not mounted {}", point.display()),
+            hint: "name the mount point as findmnt does".to_owned(),
+        },
     }
 }
 
@@ -518,6 +547,7 @@ fn answer(
     match command {
         Command::Status => Answer::Status(shared.report()),
         Command::Look => look(shared),
+        Command::Remounted { point, options } => heed(shared, &point, &options),
         Command::Devices
         | Command::Nids
         | Command::Params { .. }

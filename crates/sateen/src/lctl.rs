@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 use sateen_types::Nid;
@@ -102,7 +103,7 @@ struct GetArgs {
     #[arg(short = 'R', long = "recursive")]
     recursive: bool,
     /// As JSON, for programs.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["no_name", "header"])]
     json: bool,
     /// Names, with * for anything between two dots.
     #[arg(required = true, value_name = "PARAM")]
@@ -125,7 +126,7 @@ struct SetArgs {
     #[arg(short = 'F', long = "file", conflicts_with = "delete")]
     file: bool,
     /// What was set, as JSON, for programs.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["no_name", "delete"])]
     json: bool,
     /// Names, with * for anything between two dots, and their values; with -d only names, with
     /// -F files.
@@ -312,9 +313,9 @@ fn none_fits(pattern: &str) -> Failure {
 }
 
 fn get_param(lctl: &Lctl, args: &GetArgs) -> Vec<Failure> {
-    if args.only_name && !args.json {
-        let GetArgs { classify, recursive, .. } = *args;
-        return list(lctl, &args.patterns, Listing { classify, recursive, no_links: false }, false);
+    if args.only_name {
+        let GetArgs { classify, recursive, json, .. } = *args;
+        return list(lctl, &args.patterns, Listing { classify, recursive, no_links: false }, json);
     }
     let mut failures = Vec::new();
     let mut json = Vec::new();
@@ -506,10 +507,27 @@ fn set_one(
     failures
 }
 
+/// How long it is waited for a process that has just been started to answer.
+const START_MAX: Duration = Duration::from_secs(3);
+const START_PAUSE: Duration = Duration::from_millis(50);
+
 /// Any process of the file system can tell its MGS. Of several file systems on one host one has
 /// to be chosen.
 fn keeper(lctl: &Lctl) -> Result<DataDir, Vec<Failure>> {
-    let Asked { answers, failures } = ask(lctl, &Command::Status);
+    let begun = Instant::now();
+    let Asked { answers, mut failures } = loop {
+        let asked = ask(lctl, &Command::Status);
+        let nobody = asked.answers.is_empty() && asked.failures.is_empty();
+        if !nobody || begun.elapsed() >= START_MAX {
+            break asked;
+        }
+        std::thread::sleep(START_PAUSE);
+    };
+    if answers.is_empty() && failures.is_empty() {
+        let what = "no process of this host answers: those that run are just starting, as while \
+                    they wait for their MGS, or ending; try it again when one does";
+        failures.push(Failure { what: what.to_owned(), code: EIO });
+    }
     let names: BTreeSet<&str> = answers
         .iter()
         .filter_map(|answer| match answer {
@@ -619,9 +637,19 @@ mod tests {
         ] {
             assert_eq!(text(options, value), shown, "{options} {value}");
         }
-        for options in ["-Hn", "-HN"] {
-            let line = format!("lctl get_param {options} x");
-            assert!(Lctl::try_parse_from(line.split_whitespace()).is_err(), "{options}");
+        // What would have no effect is refused.
+        for line in [
+            "get_param -Hn x",
+            "get_param -HN x",
+            "get_param -F x",
+            "get_param --json -n x",
+            "get_param --json -H x",
+            "get_param --json -F x",
+            "set_param --json -n x=1",
+            "set_param --json -P -d x",
+        ] {
+            let words = ["lctl"].into_iter().chain(line.split_whitespace());
+            assert!(Lctl::try_parse_from(words).is_err(), "{line}");
         }
     }
 

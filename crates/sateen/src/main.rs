@@ -77,7 +77,9 @@ fn main() -> ExitCode {
             Command::Bench(Box::new(sateen_bench::cli::Program::parse_from(args).bench))
         }
         Some("mkfs.sateen") => Command::Mkfs(usage::parse(std::env::args_os())),
-        Some("mount.sateen") => Command::Mount(usage::parse(std::env::args_os())),
+        Some("mount.sateen" | "mount.fuse.sateen") => {
+            Command::Mount(usage::parse_or(std::env::args_os(), mount_helper::USAGE))
+        }
         _ => {
             let args = sateen_bench::cli::arguments(std::env::args_os());
             usage::parse::<Cli>(lfs::arguments(args)).command
@@ -89,7 +91,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Serve(args) => serve::run(&args),
-        Command::Mount(args) => mount_helper::run(&args),
+        Command::Mount(args) => return mount_helper::run(&args),
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Status(args) => status::run(&args),

@@ -4,11 +4,15 @@
 //! `umount` ends it. What the process needs of the disk (log, control socket, locks) lies in a
 //! folder of its own below `/run/sateen`, which `sateen status --data` shows too.
 
+mod remount;
+
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sateen_types::Nid;
 use sateen_wire::FsName;
 
@@ -47,22 +51,57 @@ const IGNORED: [&str; 13] = [
     "users",
 ];
 
+/// Exit codes as mount(8) has them: wrong usage or no permission; and whatever else keeps it from
+/// being mounted.
+pub(crate) const USAGE: u8 = 1;
+const FAILURE: u8 = 32;
+
 /// Runs the command.
-pub(crate) fn run(args: &MountArgs) -> Outcome<ExitCode> {
-    background::keep_callers_files()?;
-    let source = Source::parse(&args.source)?;
-    let how = options(args)?;
-    excluded(args, &source.fsname)?;
-    mounts::require_fuse()?;
-    let data = folder(&args.point)?;
+pub(crate) fn run(args: &MountArgs) -> ExitCode {
+    let refused = |(code, refusal): (u8, Refusal)| {
+        eprintln!("sateen: {refusal}");
+        ExitCode::from(code)
+    };
+    try_run(args).unwrap_or_else(refused)
+}
+
+/// The same; an exit code stands beside each refusal.
+fn try_run(args: &MountArgs) -> Result<ExitCode, (u8, Refusal)> {
+    let usage = |refusal| (USAGE, refusal);
+    let failure = |refusal| (FAILURE, refusal);
+    background::keep_callers_files().map_err(failure)?;
+    if let Some(namespace) = &args.namespace {
+        enter(namespace).map_err(failure)?;
+    }
+    if remount::is_wanted(args) {
+        let given = remount::Given::of(args).map_err(usage)?;
+        mounts::require_root().map_err(usage)?;
+        return remount::run(args, &given).map(|()| ExitCode::SUCCESS).map_err(failure);
+    }
+    let source = Source::parse(&args.source).map_err(usage)?;
+    let how = options(args).map_err(usage)?;
+    excluded(args, &source.fsname).map_err(usage)?;
+    mounts::require_root().map_err(usage)?;
+    mounts::require_fuse().map_err(failure)?;
+    let data = folder(&args.point).map_err(failure)?;
     if args.fake {
         return Ok(ExitCode::SUCCESS);
     }
-    if args.daemon.is_some() || args.foreground {
+    let done = if args.daemon.is_some() || args.foreground {
         serve(args, &source, how, &data)
     } else {
         start(args, &data)
-    }
+    };
+    done.map_err(failure)
+}
+
+/// Enters the mount namespace in which mount(8) is told to mount something (`--namespace`): it
+/// leaves that to its helpers.
+fn enter(namespace: &Path) -> Outcome<()> {
+    let doing = || format!("enter the namespace {}", namespace.display());
+    let file = std::fs::File::open(namespace).map_err(|error| Refusal::io(doing(), &error))?;
+    let kind = Some(LinkNameSpaceType::Mount);
+    move_into_link_name_space(file.as_fd(), kind).map_err(|e| Refusal::io(doing(), &e.into()))
 }
 
 fn start(args: &MountArgs, data: &DataDir) -> Outcome<ExitCode> {
@@ -128,6 +167,7 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
         }
         other => other?,
     };
+    server.made_with(args.options.clone());
     background::announce(&mut server, args.daemon.is_some());
     let ended = server.run();
     drop(lock);
@@ -193,12 +233,6 @@ fn options(args: &MountArgs) -> Outcome<How> {
                 ));
             }
             _ if known => {}
-            "remount" => {
-                return Err(Refusal::new(
-                    "what is mounted cannot be given other options",
-                    "umount it, and mount it again with those that it should have",
-                ));
-            }
             "user_fid2path" => {
                 return Err(Refusal::new(
                     format!("the option {option:?} is not supported"),
@@ -300,7 +334,7 @@ fn is_left_behind(point: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn args(options: &[&str]) -> MountArgs {
+    pub(super) fn args(options: &[&str]) -> MountArgs {
         MountArgs {
             source: String::new(),
             point: "/".into(),
@@ -309,6 +343,7 @@ mod tests {
             fake: false,
             foreground: false,
             daemon: None,
+            namespace: None,
             ignored: crate::cli::MountIgnored::default(),
         }
     }
@@ -363,7 +398,6 @@ mod tests {
         for (option, says) in [
             ("flock", "not supported yet"),
             ("noflock", "not supported yet"),
-            ("remount", "cannot be given other options"),
             ("network=tcp1", "not supported"),
             ("user_fid2path", "not supported"),
             ("nosymfollow", "not supported"),

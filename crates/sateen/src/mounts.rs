@@ -13,18 +13,24 @@ use sateen_fuse::mountinfo::{self, Mount};
 use crate::refusal::{Outcome, Refusal};
 
 /// The file system type of our mounts, as the kernel names it.
-const FS_TYPE: &str = "fuse.sateen";
+pub(crate) const FS_TYPE: &str = "fuse.sateen";
 /// Most processes that are named as users of a mount.
 const USERS_SHOWN_MAX: usize = 8;
 
-/// Refuses a machine on which nothing can be mounted.
-pub(crate) fn require_fuse() -> Outcome<()> {
+/// Refuses who may not mount anything.
+pub(crate) fn require_root() -> Outcome<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::new(
             "mounting needs root",
             "run it with sudo, or in a container that may mount (CAP_SYS_ADMIN)",
         ));
     }
+    Ok(())
+}
+
+/// Refuses a machine on which nothing can be mounted.
+pub(crate) fn require_fuse() -> Outcome<()> {
+    require_root()?;
     match fs::File::options().read(true).write(true).open("/dev/fuse") {
         Ok(_) => Ok(()),
         Err(error) => Err(match error.kind() {

@@ -26,6 +26,9 @@ pub(crate) struct State {
     /// Whether programs' reads and writes went past the kernel's page cache.
     #[serde(default)]
     pub direct_io: bool,
+    /// The options that its mount was made with, if `mount.sateen` has made it.
+    #[serde(default)]
+    pub options: Vec<String>,
     /// How it ended, if it has.
     pub ended: Option<Ended>,
 }
@@ -100,6 +103,7 @@ mod tests {
             transport: "classic".into(),
             data: "/srv/fs".into(),
             direct_io: true,
+            options: vec!["ro,direct_io".into()],
             ended: Some(Ended { at: 9, why: "asked to".into(), failed: Some("MDT0000".into()) }),
         };
         state.save(&data).unwrap();

@@ -1,4 +1,5 @@
-//! Arguments that make no sense: what is wrong with them, and what to do. Exit code 2.
+//! Arguments that make no sense: what is wrong with them, and what to do. Exit code 2, or what mount(8)
+//! calls it.
 //!
 //! The parser says the first; its advice to pass an option as a value is hardly ever right, and
 //! options of the field that are not there have a better one.
@@ -9,7 +10,7 @@ use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Exit code, as the parser's own.
-const USAGE: i32 = 2;
+const USAGE: u8 = 2;
 
 /// Options and commands that users of the field know, the command that they are missed in, and
 /// what to do in their place.
@@ -47,20 +48,75 @@ const OF_THE_FIELD: [(&str, &[&str], &str); 11] = [
     ("lctl", &["which_nid", "network", "net"], "use lctl list_nids"),
 ];
 
+/// What is not there at all, as above; a `*` stands for any ending.
+const NOT_THERE: [(&str, &[&str], &str); 14] = [
+    (
+        "lfs",
+        &["migrate"],
+        "it is not there yet: make a new file with the striping that you want (lfs setstripe), copy \
+         the content (cp --no-preserve=mode FILE NEW), and rename it over the old one; all \
+         directories lie on MDT0000 yet",
+    ),
+    ("lfs", &["mirror"], "there are no mirrors yet: have a copy beside the file (cp)"),
+    (
+        "lfs",
+        &["quota", "setquota", "project"],
+        "there are no quotas and project ids yet: lfs df shows what is used, du(1) by whom",
+    ),
+    (
+        "lfs",
+        &["changelog", "changelog_clear"],
+        "there is no changelog yet: find -newer finds what has changed, and inotify(7) and \
+         fanotify(7) tell of what is done on the same mount",
+    ),
+    ("lfs", &["hsm_*", "pcc"], "there is no archive behind it: copy what you need elsewhere"),
+    ("lfs", &["pool_list"], "there are no pools yet: lfs setstripe -o names the OSTs of a file"),
+    ("lfs", &["ladvise"], "it is not there yet: use posix_fadvise(2), which the kernel heeds"),
+    ("lfs", &["rmfid"], "it is not there yet: remove the paths that lfs fid2path shows"),
+    (
+        "lfs",
+        &["swap_layouts", "data_version", "heat_*", "flushctx", "getname", "rm_entry"],
+        "it is not there yet, and nothing is in its place",
+    ),
+    ("lctl", &["pool_*"], "there are no pools yet: lfs setstripe -o names the OSTs of a file"),
+    ("lctl", &["lfsck_*"], "use sateen fsck, while none of the targets is served"),
+    (
+        "lctl",
+        &["changelog_*", "nodemap_*", "snapshot_*", "barrier_*", "pcc", "abort_recovery"],
+        "it is not there yet, and nothing is in its place",
+    ),
+    (
+        "lctl",
+        &["llog_print", "llog_catlist"],
+        "use lctl get_param mgs.MGS.live.FSNAME, which shows what the MGS keeps",
+    ),
+    (
+        "lctl",
+        &["dk", "debug_kernel", "debug_daemon", "mark"],
+        "read the logs of the processes: /run/sateen/*/log, and what systemd has of servers",
+    ),
+];
+
 /// The arguments; the program ends if they make no sense, or if only help was wanted.
 pub(crate) fn parse<T: Parser>(args: impl IntoIterator<Item = OsString>) -> T {
-    T::try_parse_from(args).unwrap_or_else(|error| {
+    parse_or(args, USAGE)
+}
+
+/// The same, with this exit code if they make no sense.
+pub(crate) fn parse_or<T: Parser>(args: impl IntoIterator<Item = OsString>, code: u8) -> T {
+    let args: Vec<OsString> = args.into_iter().collect();
+    T::try_parse_from(&args).unwrap_or_else(|error| {
         if !error.use_stderr()
             || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
         {
             error.exit();
         }
-        eprintln!("{}", explained(&error));
-        std::process::exit(USAGE)
+        eprintln!("{}", explained::<T>(&error, &args));
+        std::process::exit(code.into())
     })
 }
 
-fn explained(error: &clap::Error) -> String {
+fn explained<T: Parser>(error: &clap::Error, args: &[OsString]) -> String {
     let text = error.render().to_string();
     let said = |line: &&str| {
         let line = line.trim_start();
@@ -76,16 +132,28 @@ fn explained(error: &clap::Error) -> String {
         }
         empty = line.is_empty();
     }
-    let command = command(&text);
+    let command = command(&text).unwrap_or_else(|| called(T::command(), args));
     format!("{}\n  what to do: {}", out.trim_end(), hint(error, &command))
 }
 
-/// The command, as the usage names it: `lfs setstripe`; empty if it is not shown.
-fn command(text: &str) -> String {
-    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or_default();
+/// The command, as the usage names it, if it is shown: `lfs setstripe`.
+fn command(text: &str) -> Option<String> {
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "))?;
     let words = usage.split_whitespace();
     let words = words.take_while(|word| word.starts_with(|first: char| first.is_alphanumeric()));
-    words.collect::<Vec<_>>().join(" ")
+    Some(words.collect::<Vec<_>>().join(" "))
+}
+
+/// The command, by the words that are commands of commands.
+fn called(program: clap::Command, args: &[OsString]) -> String {
+    let (mut name, mut command) = (program.get_name().to_owned(), &program);
+    for word in args.iter().skip(1) {
+        if let Some(below) = command.find_subcommand(word) {
+            name = format!("{name} {}", below.get_name());
+            command = below;
+        }
+    }
+    name
 }
 
 fn hint(error: &clap::Error, command: &str) -> String {
@@ -94,12 +162,15 @@ fn hint(error: &clap::Error, command: &str) -> String {
         Some(ContextValue::String(wrong)) => Some(wrong.as_str()),
         _ => None,
     });
-    let known = OF_THE_FIELD.iter().find(|(of, words, _)| {
-        command.contains(of) && wrong.is_some_and(|wrong| words.contains(&wrong))
+    let is = |word: &str, wrong: &str| match word.strip_suffix('*') {
+        Some(beginning) => wrong.starts_with(beginning),
+        None => wrong == word,
+    };
+    let known = OF_THE_FIELD.iter().chain(&NOT_THERE).find(|(of, words, _)| {
+        command.contains(of) && wrong.is_some_and(|wrong| words.iter().any(|word| is(word, wrong)))
     });
     match known {
         Some((.., hint)) => (*hint).to_owned(),
-        None if command.is_empty() => "see --help for what can be said".to_owned(),
         None => format!("see {command} --help for what can be said"),
     }
 }
@@ -113,7 +184,7 @@ mod tests {
 
     fn said<T: Parser>(args: &[&str]) -> String {
         let error = T::try_parse_from(args).map(|_| ()).unwrap_err();
-        explained(&error)
+        explained::<T>(&error, &args.iter().map(OsString::from).collect::<Vec<_>>())
     }
 
     #[test]
@@ -130,7 +201,14 @@ mod tests {
         let text = said::<Lfs>(&["lfs", "setstrip", "/x"]);
         assert!(text.contains("similar subcommand") && text.contains("'setstripe'"), "{text}");
         let text = said::<MkfsArgs>(&["mkfs.sateen", "--mgs", "--fsname=a", "--index=x", "/x"]);
-        assert!(text.contains("'x'") && text.contains("what to do: see --help"), "{text}");
+        assert!(
+            text.contains("'x'") && text.contains("what to do: see mkfs.sateen --help"),
+            "{text}"
+        );
+        let text = said::<Cli>(&["sateen", "lfs", "check", "frobnicate"]);
+        assert!(text.contains("what to do: see sateen lfs check --help"), "{text}");
+        let text = said::<Lctl>(&["lctl", "--data", "/x", "ping", "y"]);
+        assert!(text.contains("what to do: see lctl ping --help"), "{text}");
     }
 
     #[test]
@@ -150,6 +228,14 @@ mod tests {
             (said::<Lctl>(&["lctl", "set_param", "--thread=2", "a=1"]), "no threads"),
             (said::<Lctl>(&["lctl", "conf_param", "a=1"]), "set_param -P"),
             (said::<Cli>(&["sateen", "lfs", "setstripe", "-E", "1M", "/x"]), "no pools"),
+            (said::<Lfs>(&["lfs", "migrate", "-c", "2", "/x"]), "lfs setstripe"),
+            (said::<Lfs>(&["lfs", "mirror", "create", "/x"]), "no mirrors yet"),
+            (said::<Cli>(&["sateen", "lfs", "quota", "-u", "bob", "/x"]), "no quotas"),
+            (said::<Lfs>(&["lfs", "changelog", "scratch-MDT0000"]), "no changelog yet"),
+            (said::<Lfs>(&["lfs", "hsm_state", "/x"]), "no archive"),
+            (said::<Lctl>(&["lctl", "pool_new", "scratch.fast"]), "no pools yet"),
+            (said::<Lctl>(&["lctl", "lfsck_start", "-M", "a"]), "sateen fsck"),
+            (said::<Lctl>(&["lctl", "--data", "/x", "changelog_register"]), "not there yet"),
         ] {
             assert!(text.contains(says), "{says}: {text}");
         }

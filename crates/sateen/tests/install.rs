@@ -112,6 +112,7 @@ fn what_is_installed_works_and_can_be_taken_away() {
         "/opt/sateen/bin/sateen-bench",
         "/usr/sbin/mkfs.sateen",
         "/usr/sbin/mount.sateen",
+        "/usr/sbin/mount.fuse.sateen",
     ] {
         let to = fs::read_link(at(link)).unwrap();
         assert_eq!(to, Path::new("/opt/sateen/bin/sateen"), "{link}");

@@ -382,6 +382,12 @@ fn statistics_say_what_was_done() {
     fs::write(fs_.path("d/f"), vec![5; 3 << 20]).unwrap();
     fs::rename(fs_.path("d/f"), fs_.path("d/g")).unwrap();
     assert_eq!(fs::read(fs_.path("d/g")).unwrap().len(), 3 << 20);
+    let (path, how) = (fs_.path("d/g"), rustix::fs::XattrFlags::empty());
+    for name in ["user.a", "user.b"] {
+        rustix::fs::setxattr(&path, name, b"v", how).unwrap();
+        rustix::fs::removexattr(&path, name).unwrap();
+    }
+    rustix::fs::listxattr(&path, &mut [0_u8; 100]).unwrap();
     fs::remove_file(fs_.path("d/g")).unwrap();
     fs::remove_dir(fs_.path("d")).unwrap();
 
@@ -410,6 +416,8 @@ fn statistics_say_what_was_done() {
     let written = llite.lines().find(|line| line.starts_with("write_bytes")).unwrap();
     assert_eq!(written.split_whitespace().nth(6), Some("3145728"), "{llite}");
     assert_eq!((samples(&llite, "rename"), samples(&llite, "mkdir")), (1, 1));
+    let attributes = ["setxattr", "removexattr", "listxattr"].map(|name| samples(&llite, name));
+    assert_eq!(attributes, [2, 2, 1], "{llite}");
     let tables = fs_.good_lctl(&["get_param", "llite.*.tables"]);
     assert!(tables.contains("inodes: ") && tables.contains("\nlost: 0"), "{tables}");
     let mdc = fs_.good_lctl(&["get_param", "mdc.*.stats"]);
@@ -496,6 +504,9 @@ fn names_and_values_come_in_every_form(fs_: &Fs) {
     let below = |args: &[&str]| fs_.good_lctl(&[&["list_param"], args].concat()).lines().count();
     assert_eq!((below(&["-R", "osc.*-MDT0000"]), below(&["-RL", "osc.*-MDT0000"])), (4, 2));
     assert_eq!(fs_.good_lctl(&["get_param", "-NF", "osc.*-MDT0000"]), links);
+    let json = fs_.good_lctl(&["get_param", "--json", "-NF", "osc.*-MDT0000"]);
+    let names: Vec<String> = serde_json::from_str(&json).unwrap();
+    assert_eq!(names, links.lines().collect::<Vec<_>>());
     let all = fs_.good_lctl(&["get_param", "-R", "lod"]);
     for line in ["numobd=2\n", "activeobd=2\n", "qos_threshold_rr=17%\n"] {
         assert!(all.contains(&format!("lod.sateen-MDT0000-mdtlov.{line}")), "{all}");

@@ -112,8 +112,10 @@ pub(super) fn verb_of(op: &Op) -> Option<Verb> {
         Op::Mknod { .. } => Verb::Mknod,
         Op::Rename { .. } => Verb::Rename,
         Op::Statfs { .. } => Verb::Statfs,
-        Op::Setxattr { .. } | Op::Removexattr { .. } => Verb::Setxattr,
-        Op::Getxattr { .. } | Op::Listxattr { .. } => Verb::Getxattr,
+        Op::Setxattr { .. } => Verb::Setxattr,
+        Op::Getxattr { .. } => Verb::Getxattr,
+        Op::Listxattr { .. } => Verb::Listxattr,
+        Op::Removexattr { .. } => Verb::Removexattr,
         _ => return None,
     })
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 /// What a command leaves as its exit code, and where that is so: the beginnings of pages' names,
 /// the longest that fits counts.
-const EXITS: [(&str, &[(&str, &str)]); 8] = [
+const EXITS: [(&str, &[(&str, &str)]); 9] = [
     (
         "sateen",
         &[
@@ -38,6 +38,22 @@ const EXITS: [(&str, &[(&str, &str)]); 8] = [
                 "78",
                 "The targets cannot be served so, now or later: they are of a newer format, or \
                  of another file system, or another target has their index. What to do was said.",
+            ),
+        ],
+    ),
+    (
+        "mount.sateen",
+        &[
+            ("0", "It is mounted, and answers; or it has the options that it was to get."),
+            (
+                "1",
+                "The options make no sense, or whoever has run it is not root. Arguments that \
+                   make no sense are 2 for sateen mount.",
+            ),
+            (
+                "32",
+                "It is not mounted, or has not got these options; why, and what to do about it, \
+                    was said.",
             ),
         ],
     ),
@@ -203,6 +219,7 @@ const EXAMPLES: [(&str, Examples); 37] = [
                 "mount -t sateen -o exclude=scratch-OST0001 10.0.0.1@tcp:/scratch /mnt",
                 "Without an OST that is not there:",
             ),
+            ("mount -o remount,ro /mnt", "Nobody is to write there any more:"),
             (
                 "10.0.0.1@tcp:/scratch  /mnt  sateen  \
                  _netdev,nofail,retry=10,x-systemd.mount-timeout=11min  0 0",

@@ -63,6 +63,7 @@ pub(super) struct GetStripeArgs {
     yaml: bool,
     /// As JSON, for programs: all there is to know, of one path or more.
     #[arg(long, conflicts_with_all = ["yaml", "quiet", "verbose", "raw", "count", "size", "index"])]
+    #[arg(conflicts_with_all = ["layout", "generation", "fid", "mdt"])]
     json: bool,
     /// Show symbolic links themselves, which have no striping.
     #[arg(long = "no-follow")]

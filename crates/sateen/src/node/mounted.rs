@@ -17,7 +17,7 @@ use super::network::why_silent;
 use super::port::{ClientPort, ToClient};
 use crate::logging;
 use crate::refusal::{Outcome, Refusal};
-use sateen_mount::{Atime, Durable, KernelFs};
+use sateen_mount::KernelFs;
 
 /// How long connecting to all targets of this process, or saying goodbye to any, may take.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -50,6 +50,7 @@ pub(crate) struct Mounted {
     pub session: Session,
     reactor: Arc<Reactor>,
     client: Arc<Client>,
+    fs: Arc<KernelFs>,
     port: Arc<ClientPort>,
     left: Once,
 }
@@ -75,16 +76,14 @@ impl Mounted {
         options.fsname.clone_from(&source.shown);
         options.flags = how.flags;
         let executor = reactor.executor.clone();
-        let atime = Atime::of(&how.flags);
-        let mut fs = KernelFs::new(client.clone(), executor, how.direct_io, atime)
-            .below(root)
-            .durable(Durable::of(&how.flags));
+        let mut fs = KernelFs::new(client.clone(), executor, how.direct_io).below(root);
+        fs.heed(how.flags);
         if !targets.elsewhere.is_empty() {
             let timers = reactor.timers.clone();
             fs = fs.interruptible(Arc::new(move |ns| Box::pin(timers.sleep(ns))));
         }
         let fs = Arc::new(fs);
-        let session = Session::mount(options, fs).map_err(|error| {
+        let session = Session::mount(options, fs.clone()).map_err(|error| {
             port.detach();
             say_goodbye(reactor, &client);
             Refusal::new(
@@ -103,12 +102,17 @@ impl Mounted {
             return Err(Refusal::io("start threads", &error));
         }
         let left = Once::new();
-        Ok(Mounted { session, reactor: reactor.clone(), client, port, left })
+        Ok(Mounted { session, reactor: reactor.clone(), client, fs, port, left })
     }
 
     /// MDTs that heard nothing for so long are asked whether they are there.
     pub(crate) fn ping_every(&self, interval: Duration) {
         self.client.ping_every(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Heeds these flags from now on: it was remounted.
+    pub(crate) fn heed(&self, flags: MountFlags) {
+        self.fs.heed(flags);
     }
 
     /// Its client, for whoever has something to tell it.

@@ -42,6 +42,8 @@ on_both!(
     a_mount_is_what_the_kernel_takes_it_for,
     an_append_moves_its_own_position_only,
     quotas_and_freezing_are_refused,
+    appending_by_a_single_call_goes_by_what_the_kernel_knows,
+    a_mount_has_no_id_mapping,
 );
 
 /// The device `null`.
@@ -603,6 +605,77 @@ fn an_append_moves_its_own_position_only(servers: Servers) {
     rig.end();
 }
 
+fn appending_by_a_single_call_goes_by_what_the_kernel_knows(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-rwf", 2, false) else { return };
+    // RWF_NOAPPEND.
+    let no_append = ReadWriteFlags::from_bits_retain(0x20);
+    let put = |file: &File, bytes: &[u8], flags| {
+        let written = rustix::io::pwritev2(file.as_fd(), &[std::io::IoSlice::new(bytes)], 0, flags);
+        assert_eq!(written, Ok(bytes.len()));
+    };
+    let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("file"));
+    let content = || fs::read_to_string(&here).unwrap();
+    let files = [read_write(&here), read_write(&here), read_write(&there)];
+    // By the programs of one mount, at the end.
+    for (file, bytes) in files.iter().zip([b"0123", b"4567"]) {
+        put(file, bytes, ReadWriteFlags::APPEND);
+    }
+    assert_eq!(content(), "01234567");
+    // By another, at the end that its kernel knows of: here that of when it was opened.
+    put(&files[2], b"abc", ReadWriteFlags::APPEND);
+    assert_eq!(content(), "abc34567");
+    files[2].metadata().unwrap();
+    put(&files[2], b"def", ReadWriteFlags::APPEND);
+    assert_eq!(content(), "abc34567def");
+    // An O_APPEND descriptor appends, whatever the call says.
+    let appending = File::options().append(true).open(&here).unwrap();
+    put(&appending, b"!", no_append);
+    assert_eq!(content(), "abc34567def!");
+    drop((files, appending));
+    rig.end();
+}
+
+/// Has copies of mounts show other owners: open_tree, and mount_setattr with a user namespace.
+const MAPPED_IDS: &str = r#"
+my ($unshare) = `uname -m` =~ /x86_64/ ? 272 : 97;
+pipe(my $out, my $in) or die;
+my $child = fork() // die;
+END { kill 9, $child if $child }
+if (!$child) {
+    close(STDOUT);
+    close(STDERR);
+    syscall($unshare, 0x10000000) == 0 or die "unshare: $!";
+    syswrite($in, 'x');
+    sleep 1000;
+    exit;
+}
+sysread($out, my $ready, 1);
+for my $kind ('uid', 'gid') {
+    open(my $map, '>', "/proc/$child/${kind}_map") or die "map: $!";
+    syswrite($map, '0 100000 1000') or die "map: $!";
+}
+open(my $users, '<', "/proc/$child/ns/user") or die;
+for my $mount (@ARGV) {
+    my $tree = syscall(428, -100, $mount, 1);
+    $tree >= 0 or die "open_tree: $!";
+    my ($attr, $here) = (pack('QQQQ', 0x100000, 0, 0, fileno($users)), '');
+    print syscall(442, $tree, $here, 0x1000, $attr, 32) == 0 ? 'mapped' : $!, "\n";
+}
+"#;
+
+fn a_mount_has_no_id_mapping(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-idmap", 1, false) else { return };
+    let script = "mount -t tmpfs none /mnt && exec perl -e \"$1\" /mnt \"$2\"";
+    let output = Command::new("unshare")
+        .args(["--mount", "bash", "-euc", script, "row", MAPPED_IDS])
+        .arg(rig.mnt())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "mapped\nInvalid argument\n", "{output:?}");
+    rig.end();
+}
+
 /// `quotactl_fd`, Q_GETQUOTA of root's; and `quotactl` of what is mounted.
 const QUOTA: &str = r#"
 my ($mount, $buffer) = ($ARGV[0], "\0" x 256);
@@ -692,6 +765,29 @@ fn who_writes_goes_past_the_page_cache() {
     });
     assert!(reads <= 1, "{reads}: by one for reading it is kept");
     drop(reading);
+    cluster.finish([oss, mds]);
+}
+
+#[test]
+fn who_sets_space_aside_through_o_sync_is_not_kept_waiting() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "row-osync");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let path = mnt.join("file");
+    let sync = OFlags::SYNC.bits() as i32;
+    let file = File::options().write(true).create(true).custom_flags(sync).open(&path).unwrap();
+    file.write_all_at(b"content", 0).unwrap();
+    let before = sent(&mnt, "ost_sync");
+    assert!(before > 0, "a write is durable when it returns");
+    let flags = rustix::fs::FallocateFlags::empty();
+    rustix::fs::fallocate(&file, flags, 0, 1 << 20).unwrap();
+    assert_eq!(sent(&mnt, "ost_sync"), before, "this is not");
+    file.sync_all().unwrap();
+    assert!(sent(&mnt, "ost_sync") > before);
+    drop(file);
     cluster.finish([oss, mds]);
 }
 

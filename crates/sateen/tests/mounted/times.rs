@@ -13,7 +13,10 @@ use sateen_testkit::cluster::{Cluster, ok};
 use crate::BINARY;
 use crate::rig::{RETRY, Rig, Servers, on_both, with_kernel_caches};
 
-on_both!(a_write_changes_the_ctime_when_the_mdt_hears_of_it);
+on_both!(
+    a_write_changes_the_ctime_when_the_mdt_hears_of_it,
+    times_before_1901_and_behind_2446_are_kept
+);
 
 /// Longer than any step of a clock.
 const A_MOMENT: Duration = Duration::from_millis(100);
@@ -111,5 +114,24 @@ fn a_write_changes_the_ctime_when_the_mdt_hears_of_it(servers: Servers) {
         assert_eq!(fs::metadata(path).unwrap().modified().unwrap(), modified);
     }
     drop(file);
+    rig.end();
+}
+
+fn times_before_1901_and_behind_2446_are_kept(servers: Servers) {
+    let Some(rig) = Rig::start(servers, "row-years", 2, false) else { return };
+    let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("file"));
+    fs::write(&here, b"content").unwrap();
+    let in_1901 = i64::from(i32::MIN);
+    let in_2446 = (i64::from(i32::MAX) + 1) * 7;
+    for second in [i64::MIN / 2, in_1901 - 1, -1, 0, in_2446 + 1, 1 << 40, i64::MAX / 2] {
+        let [read, written] = [second, second + 1].map(|tv_sec| Timespec { tv_sec, tv_nsec: 7 });
+        let times = Timestamps { last_access: read, last_modification: written };
+        utimensat(CWD, &here, &times, AtFlags::empty()).unwrap();
+        for path in [&here, &there] {
+            let meta = fs::metadata(path).unwrap();
+            assert_eq!((meta.atime(), meta.atime_nsec()), (second, 7), "{}", path.display());
+            assert_eq!((meta.mtime(), meta.mtime_nsec()), (second + 1, 7), "{}", path.display());
+        }
+    }
     rig.end();
 }

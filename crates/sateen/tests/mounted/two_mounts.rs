@@ -31,19 +31,24 @@ on_both!(
     both_empty_a_file_at_once,
 );
 
+/// A page of memory.
+const PAGE_BYTES: usize = 4096;
+
 /// Records appended by both mounts at once: none is torn, lost, or lies over another. The largest
 /// are as large as the kernel leaves whole, wherever the buffer begins.
 fn appended_records_stay_whole(servers: Servers) {
-    const PAGE_BYTES: usize = 4096;
     const LARGEST_BYTES: usize = (1 << 20) - PAGE_BYTES;
     let Some(rig) = Rig::start(servers, "two-append", 2, false) else { return };
-    for (bytes, records) in [(4000, 150), (130_001, 20), (LARGEST_BYTES, 12)] {
+    // From a buffer that begins on a page, a page more.
+    let kinds = [(4000, 150, 1), (130_001, 20, 1), (LARGEST_BYTES, 12, 1), (1 << 20, 12, 0)];
+    for (bytes, records, skew) in kinds {
         let name = format!("log.{bytes}");
         let there = Barrier::new(2);
         std::thread::scope(|scope| {
             for (who, mount) in rig.mounts().iter().enumerate() {
                 let (path, there) = (mount.join(&name), &there);
-                scope.spawn(move || append(&path, who as u8, records, bytes, there));
+                let what = (records, bytes, skew);
+                scope.spawn(move || append(&path, who as u8, what, there));
             }
         });
         for mount in rig.mounts() {
@@ -62,13 +67,14 @@ fn appended_records_stay_whole(servers: Servers) {
     rig.end();
 }
 
-/// Appends records, each by one call, from a buffer that does not begin on a page.
-fn append(path: &Path, who: u8, records: usize, bytes: usize, there: &Barrier) {
+/// Appends records, each by one call, from a buffer that begins so far behind that of a page.
+fn append(path: &Path, who: u8, (records, bytes, skew): (usize, usize, usize), there: &Barrier) {
     let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
-    let mut buffer = vec![0; bytes + 1];
+    let mut buffer = vec![0_u8; bytes + PAGE_BYTES + skew];
+    let begin = buffer.as_ptr().align_offset(PAGE_BYTES) + skew;
     there.wait();
     for n in 0..records {
-        let record = &mut buffer[1..];
+        let record = &mut buffer[begin..begin + bytes];
         record.fill(n as u8);
         record[0] = who;
         assert_eq!(file.write(record).unwrap(), bytes);

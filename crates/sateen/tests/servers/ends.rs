@@ -88,7 +88,7 @@ fn a_start_that_fails_late_says_why() {
     std::fs::write(folder.join("lock"), "sateen data folder\n").unwrap();
     let mut mount = cluster.mount_command("mnt");
     let output = mount.args(["-o", "retry=2"]).env("SATEEN_RUN", &run).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(32));
     let (said, logged) = (text(&output), std::fs::read_to_string(folder.join("log")).unwrap());
     for text in [said, logged] {
         assert!(text.contains("make the control socket"), "{text}");

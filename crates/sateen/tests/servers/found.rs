@@ -2,7 +2,7 @@
 //! folder where each of them has its place.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, text, until};
@@ -20,6 +20,32 @@ fn lctl(cluster: &Cluster, args: &[&str]) -> (Option<i32>, String) {
 fn here(cluster: &Cluster, mut command: Command) -> Command {
     command.env("SATEEN_RUN", cluster.path("run"));
     command
+}
+
+/// A mount that waits for its MGS can tell it nothing.
+#[test]
+fn what_nobody_can_keep_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "nobody");
+    cluster.make(1);
+    let mut mount = here(&cluster, cluster.mount_command("mnt"));
+    let mut mount = mount.args(["-o", "retry=10"]).stdout(Stdio::null()).spawn().unwrap();
+    until("its process is there", || lctl(&cluster, &["dl"]).0 == Some(0));
+    let set = "mdc.*.max_rpcs_in_flight=9";
+    for args in [&["set_param", "-P", set][..], &["set_param", "-P", "-d", "mdc.*.active"]] {
+        let (code, said) = lctl(&cluster, args);
+        assert_eq!(code, Some(5), "{said}");
+        assert!(said.contains("no process of this host answers"), "{said}");
+    }
+    let mds = cluster.start_as(&mut here(&cluster, cluster.command(1, &["mgt", "mdt0"])), 1);
+    let oss = cluster.start_as(&mut here(&cluster, cluster.command(2, &["ost0"])), 2);
+    assert!(mount.wait().unwrap().success());
+    cluster.mounts.push(cluster.path("mnt"));
+    let (code, said) = lctl(&cluster, &["set_param", "-P", set]);
+    assert_eq!(code, Some(0), "{said}");
+    cluster.finish([oss, mds]);
 }
 
 #[test]

@@ -134,6 +134,39 @@ fn who_waits_for_an_mdt_can_be_interrupted() {
     assert!(found.starts_with("clean: 1 inodes, 0 entries, 0 objects"), "{found}");
 }
 
+/// Sets handlers of all signals that ask to stop, as a shell's `trap` does; and so that the kernel
+/// is to make the calls again.
+const HANDLERS: &str = "$SIG{$_} = sub {} for qw(HUP INT QUIT ALRM TERM);";
+const RESTARTING: &str = "require POSIX; my $h = POSIX::SigAction->new(sub {}, \
+    POSIX::SigSet->new, POSIX::SA_RESTART()); \
+    POSIX::sigaction($_, $h) for (1, 2, 3, 14, 15);";
+
+#[test]
+fn each_signal_that_asks_to_stop_interrupts() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "intr-each");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    fs::create_dir(cluster.mount("other").join("dir")).unwrap();
+    stop(&mds);
+    let all = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::ALARM, Signal::TERM];
+    for (number, sent) in all.into_iter().enumerate() {
+        for (how, before) in [("handlers", HANDLERS), ("restarting", RESTARTING)] {
+            let name = mnt.join(format!("dir/{how}{number}"));
+            let mut child = call_after(before, "mkdir($ARGV[0])", &name);
+            assert!(is_waiting(&mut child), "{how} {sent:?}: there is nobody to answer");
+            signal(&child, sent);
+            let status = end(child, how);
+            assert_eq!(status.code(), Some(EINTR), "{how} {sent:?}: {status}");
+        }
+    }
+    go_on(&mds);
+    until("the mount goes on", || fs::write(mnt.join("after"), b"after").is_ok());
+    cluster.finish([oss, mds]);
+}
+
 #[test]
 fn who_waits_for_an_ost_can_be_interrupted() {
     if !can_mount() {
