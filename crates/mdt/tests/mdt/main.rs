@@ -19,4 +19,5 @@ mod locks;
 mod model;
 mod posix;
 mod restart;
+mod silent;
 mod tmpfile;
