@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -639,4 +639,60 @@ fn a_peer_of_another_version_is_told_so_on_both_sides() {
     let answer = arrived.recv_timeout(LONG).unwrap();
     assert_eq!(answer.header, header(4).reply());
     assert_eq!(error_of(&answer), Some(Errno::EPROTONOSUPPORT));
+}
+
+/// A server that takes what comes, and hangs in it while its gate is closed.
+fn hanging_server() -> (Tcp, Arc<(Mutex<bool>, Condvar)>) {
+    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let taken = gate.clone();
+    let deliver = move |_: Message| {
+        let closed = taken.0.lock().unwrap();
+        drop(taken.1.wait_while(closed, |closed| *closed).unwrap());
+    };
+    (Tcp::start(&[any_port()], Box::new(deliver)).unwrap(), gate)
+}
+
+#[test]
+fn who_could_not_be_read_from_is_not_silent() {
+    let within = Duration::from_millis(500);
+    let (server, gate) = hanging_server();
+    let (hanging, quiet) = (client().0, client().0);
+    let other = Endpoint::Client(ClientId(8));
+    let from = |from, mut message: Message| {
+        message.header.from = from;
+        message
+    };
+    for tcp in [&hanging, &quiet] {
+        tcp.set_route(OST, server.listening().to_vec());
+    }
+    assert!(server.heard(within).is_empty() && hanging.heard(within).is_empty());
+    quiet.send(from(other, write(1, Bytes::from_static(&[1]))));
+    until("it is heard", || server.heard(LONG) == [other]);
+    *gate.0.lock().unwrap() = true;
+    hanging.send(write(1, Bytes::from_static(&[1])));
+    // Behind it lies what would tell that the client is there.
+    hanging.send(write(2, Bytes::from_static(&[2])));
+    until("the one is silent", || server.heard(within) == [CLIENT]);
+    std::thread::sleep(2 * within);
+    assert_eq!(
+        server.heard(within),
+        [CLIENT],
+        "the other was silent, and this one cannot be heard"
+    );
+    *gate.0.lock().unwrap() = false;
+    gate.1.notify_all();
+    until("all was read, and nothing more came", || server.heard(within).is_empty());
+    // Of whom it has opened a connection to it is known, too, once that answers.
+    assert!(hanging.heard(LONG).is_empty());
+    server.send(Message::reply_to(&header(2), Reply::ok(ReplyBody::Empty), Bulk::None));
+    until("the answer is heard", || hanging.heard(LONG) == [OST]);
+}
+
+/// Waits until something is so.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !so() {
+        assert!(since.elapsed() < LONG, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
