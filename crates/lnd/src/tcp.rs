@@ -259,11 +259,10 @@ impl Tcp {
         let since_ms = self.shared.now_ms().saturating_sub(within.as_millis() as u64);
         let routes = self.shared.routes();
         let Routes { told, heard, dialled, .. } = &*routes;
-        let asks = heard.iter().map(|(endpoint, connection)| (endpoint, connection));
         let answers = told.iter().filter_map(|(endpoint, all)| {
             Some((endpoint, all.first().and_then(|address| dialled.get(address))?))
         });
-        let all = asks.chain(answers);
+        let all = heard.iter().chain(answers);
         let heard = all.filter(|(_, connection)| connection.is_heard_since(since_ms));
         heard.map(|(endpoint, _)| *endpoint).collect()
     }

@@ -129,7 +129,8 @@ fn who_stands_still_is_missed_and_who_judged_it_so_in_his_own_sleep_is_not_belie
     let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
     let at_mds = Lctl(&cluster, "mgt");
     write_durably(&mnt.join("file"), b"as it was").unwrap();
-    let open = File::open(mnt.join("file")).unwrap();
+    // For writing, too: what is read by it the kernel does not take from its own pages.
+    let open = File::options().read(true).write(true).open(mnt.join("file")).unwrap();
     at_mds.patience_s(15);
     // The server, for twice as long, and with what its clients say in its sockets.
     signal(mds.pid(), Signal::STOP);
