@@ -66,7 +66,7 @@ fn message_on(stream: &mut TcpStream, patience: Duration) -> Option<u64> {
 /// A client's network, and what arrives there.
 fn client() -> (Tcp, Receiver<Message>) {
     let (sender, arrived) = channel();
-    let sender = std::sync::Mutex::new(sender);
+    let sender = Mutex::new(sender);
     let deliver = move |message| drop(sender.lock().unwrap().send(message));
     (Tcp::start(&[], Box::new(deliver)).unwrap(), arrived)
 }
@@ -268,7 +268,7 @@ fn an_answer_of_another_generation_takes_nothing_from_a_request() {
 #[test]
 fn no_answer_comes_behind_the_news_that_there_will_be_none() {
     let (sender, arrived) = channel();
-    let sender = std::sync::Mutex::new(sender);
+    let sender = Mutex::new(sender);
     let barrier = Arc::new(std::sync::Barrier::new(2));
     let held_up = barrier.clone();
     let deliver = move |message: Message| {
@@ -315,7 +315,7 @@ fn no_answer_comes_behind_the_news_that_there_will_be_none() {
 fn no_more_bulk_comes_in_than_somebody_gets_rid_of() {
     const LIMIT: usize = 4 << 20;
     let (sender, held) = channel();
-    let sender = std::sync::Mutex::new(sender);
+    let sender = Mutex::new(sender);
     let deliver = move |message| drop(sender.lock().unwrap().send(message));
     let limits = Limits { bulk_bytes: LIMIT, ..Limits::default() };
     let server = Tcp::start_with(&[any_port()], Box::new(deliver), limits).unwrap();
@@ -546,7 +546,7 @@ fn what_waits_for_all_peers_is_bounded() {
 fn holds_nobody_up(drop: usize) {
     const LIMIT: usize = 4 << 20;
     let (sender, came) = channel();
-    let sender = std::sync::Mutex::new(sender);
+    let sender = Mutex::new(sender);
     let deliver = move |message| std::mem::drop(sender.lock().unwrap().send(message));
     let limits = Limits { bulk_bytes: LIMIT, ..Limits::default() };
     let server = Tcp::start_with(&[any_port()], Box::new(deliver), limits).unwrap();
