@@ -14,7 +14,7 @@ use sateen_wire::{
 };
 
 use crate::fids::Fids;
-use crate::import::{Arrival, Import, WAITED_FOR};
+use crate::import::{Arrival, Import, RESEND_MAX_NS, WAITED_FOR};
 use crate::inode::Inode;
 use crate::llite::Spaces;
 use crate::lru::{Lru, Retiring};
@@ -242,9 +242,20 @@ impl Client {
 
     /// MDTs that heard nothing for so long are asked whether they are there. Over a network this
     /// is how an idle client finds out that one has restarted, and with it that its caches are
-    /// void; and how it stays within reach of callbacks when a connection broke.
+    /// void; and how it stays within reach of callbacks when a connection broke. MDTs that are
+    /// connected to from now on are promised it, and evict the client when they hear nothing.
     pub fn ping_every(&self, ns: u64) {
         self.ping_ns.store(ns, Ordering::Relaxed);
+        for (target, import) in self.all_imports() {
+            import.promise_to_speak(self.speaks_to(target));
+        }
+    }
+
+    /// Whether a target hears something all the time: what asks it is sent again before it could
+    /// believe otherwise.
+    fn speaks_to(&self, target: Endpoint) -> bool {
+        let ping_ns = self.ping_ns.load(Ordering::Relaxed);
+        matches!(target, Endpoint::Mdt(_)) && ping_ns > 0 && ping_ns + TICK_NS <= RESEND_MAX_NS
     }
 
     /// How the connections to its targets stand.
@@ -353,7 +364,11 @@ impl Client {
         let me = lock(&self.incarnation);
         let mut imports = lock(&self.imports);
         let about = (target, self.config.file_system);
-        let new = || Arc::new(Import::new(self.endpoint(), about, *me));
+        let new = || {
+            let import = Import::new(self.endpoint(), about, *me);
+            import.promise_to_speak(self.speaks_to(target));
+            Arc::new(import)
+        };
         imports.entry(target).or_insert_with(new).clone()
     }
 

@@ -14,12 +14,12 @@
 mod pending;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{
     BULK_MAX, Body, Bulk, FEATURES, Header, Ibits, MdtRequest, Message, OstRequest, Reply,
-    ReplyBody, Request,
+    ReplyBody, Request, SPEAKS,
 };
 
 use crate::client::Connection;
@@ -49,7 +49,7 @@ const SLOTS_KEPT: usize = 8;
 const RESEND_NS: u64 = 1_000_000_000;
 /// But not less often than this: 4 s. Whoever has to give a lock back within 20 s has seven tries
 /// then to finish what goes by it.
-const RESEND_MAX_NS: u64 = 4_000_000_000;
+pub(crate) const RESEND_MAX_NS: u64 = 4_000_000_000;
 
 /// Somebody waits for the answer in a slot. One that stops to, because it takes too long, leaves
 /// the slot to others as soon as the answer is there.
@@ -181,6 +181,8 @@ pub(crate) struct Import {
     file_system: u64,
     /// Pages of data in one request, at most.
     rpc_pages_max: AtomicU32,
+    /// Whether the target is promised that it hears something all the time.
+    speaks: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -221,6 +223,16 @@ impl Slot {
 }
 
 impl State {
+    /// A request was refused, because the target does not know the connection.
+    fn refused(&mut self, header: &Header) {
+        let slot = self.slots.get_mut(usize::from(header.slot));
+        if let Some(Slot { seq, state: SlotState::Busy(pending), .. }) = slot
+            && *seq == header.seq
+        {
+            pending.refused();
+        }
+    }
+
     fn has_failed(&self) -> bool {
         self.trouble == Some(Trouble::Failed)
     }
@@ -315,6 +327,7 @@ impl Import {
             target,
             file_system,
             rpc_pages_max: AtomicU32::new(RPC_PAGES_MAX),
+            speaks: AtomicBool::new(false),
             state: Mutex::new(State {
                 me,
                 era,
@@ -496,10 +509,18 @@ impl Import {
         port.send(message);
     }
 
+    /// Whether the target is promised to hear something at least every 4 s, from the next
+    /// connection on. What is asked whenever nothing else is, is sent again as often as that.
+    pub(crate) fn promise_to_speak(&self, speaks: bool) {
+        self.speaks.store(speaks, Ordering::Relaxed);
+    }
+
     fn connect_message(&self, me: ClientId, attempt: u64) -> Message {
+        let speaks = self.speaks.load(Ordering::Relaxed);
+        let features = if speaks { FEATURES } else { FEATURES & !SPEAKS };
         Message {
             header: self.header(me, (0, 0), attempt),
-            body: Body::Request(Request::Connect { features: FEATURES }),
+            body: Body::Request(Request::Connect { features }),
             bulk: Bulk::None,
         }
     }
@@ -669,6 +690,8 @@ impl Import {
             unheard,
             left: false,
             asked_before: false,
+            copies: 1,
+            refused: false,
         }));
         Some(Message { header, body, bulk })
     }
@@ -702,6 +725,7 @@ impl Import {
                 return Arrival::Ignored;
             }
             if reply.error == Some(Errno::ESTALE) && self.unknown_to_target(&reply) {
+                state.refused(header);
                 return Arrival::Lost;
             }
             state.last_committed = state.last_committed.max(reply.last_committed);
@@ -827,7 +851,7 @@ impl Import {
                     if !goes_on {
                         slot.seq = 1;
                     }
-                    pending.move_to(generation, slot.seq);
+                    pending.move_to(generation, slot.seq, restarted);
                     again.push(pending.again(now));
                 }
             }

@@ -13,7 +13,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sateen_types::{Endpoint, Errno};
 use sateen_wire::{Body, Bulk, Message, Reply};
@@ -80,6 +80,8 @@ struct Shared {
     waiting: Arc<AtomicUsize>,
     /// There were so many connections.
     connections: AtomicU64,
+    /// What times are counted from.
+    began: Instant,
     routes: Mutex<Routes>,
     closing: AtomicBool,
 }
@@ -97,6 +99,11 @@ impl std::fmt::Debug for Tcp {
 }
 
 impl Shared {
+    fn now_ms(&self) -> u64 {
+        // From 1: 0 is for what has not been yet.
+        1 + self.began.elapsed().as_millis() as u64
+    }
+
     fn routes(&self) -> MutexGuard<'_, Routes> {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -215,6 +222,7 @@ impl Tcp {
             limits,
             waiting: Arc::default(),
             connections: AtomicU64::new(0),
+            began: Instant::now(),
             routes: Mutex::default(),
             closing: AtomicBool::new(false),
         });
@@ -242,6 +250,21 @@ impl Tcp {
     /// The address at which an endpoint is tried next, or is reached.
     pub fn route(&self, endpoint: Endpoint) -> Option<SocketAddr> {
         self.shared.routes().told.get(&endpoint).and_then(|all| all.first().copied())
+    }
+
+    /// The endpoints of which something came in within this time, or would have if it had been
+    /// read: the thread that reads from them was kept from it in this process. None of them is
+    /// silent.
+    pub fn heard(&self, within: Duration) -> Vec<Endpoint> {
+        let since_ms = self.shared.now_ms().saturating_sub(within.as_millis() as u64);
+        let routes = self.shared.routes();
+        let Routes { told, heard, dialled, .. } = &*routes;
+        let answers = told.iter().filter_map(|(endpoint, all)| {
+            Some((endpoint, all.first().and_then(|address| dialled.get(address))?))
+        });
+        let all = heard.iter().chain(answers);
+        let heard = all.filter(|(_, connection)| connection.is_heard_since(since_ms));
+        heard.map(|(endpoint, _)| *endpoint).collect()
     }
 
     /// Says where an endpoint is reached; nowhere, if the list is empty.

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -66,7 +66,7 @@ fn message_on(stream: &mut TcpStream, patience: Duration) -> Option<u64> {
 /// A client's network, and what arrives there.
 fn client() -> (Tcp, Receiver<Message>) {
     let (sender, arrived) = channel();
-    let sender = std::sync::Mutex::new(sender);
+    let sender = Mutex::new(sender);
     let deliver = move |message| drop(sender.lock().unwrap().send(message));
     (Tcp::start(&[], Box::new(deliver)).unwrap(), arrived)
 }
@@ -268,7 +268,7 @@ fn an_answer_of_another_generation_takes_nothing_from_a_request() {
 #[test]
 fn no_answer_comes_behind_the_news_that_there_will_be_none() {
     let (sender, arrived) = channel();
-    let sender = std::sync::Mutex::new(sender);
+    let sender = Mutex::new(sender);
     let barrier = Arc::new(std::sync::Barrier::new(2));
     let held_up = barrier.clone();
     let deliver = move |message: Message| {
@@ -315,7 +315,7 @@ fn no_answer_comes_behind_the_news_that_there_will_be_none() {
 fn no_more_bulk_comes_in_than_somebody_gets_rid_of() {
     const LIMIT: usize = 4 << 20;
     let (sender, held) = channel();
-    let sender = std::sync::Mutex::new(sender);
+    let sender = Mutex::new(sender);
     let deliver = move |message| drop(sender.lock().unwrap().send(message));
     let limits = Limits { bulk_bytes: LIMIT, ..Limits::default() };
     let server = Tcp::start_with(&[any_port()], Box::new(deliver), limits).unwrap();
@@ -546,7 +546,7 @@ fn what_waits_for_all_peers_is_bounded() {
 fn holds_nobody_up(drop: usize) {
     const LIMIT: usize = 4 << 20;
     let (sender, came) = channel();
-    let sender = std::sync::Mutex::new(sender);
+    let sender = Mutex::new(sender);
     let deliver = move |message| std::mem::drop(sender.lock().unwrap().send(message));
     let limits = Limits { bulk_bytes: LIMIT, ..Limits::default() };
     let server = Tcp::start_with(&[any_port()], Box::new(deliver), limits).unwrap();
@@ -639,4 +639,60 @@ fn a_peer_of_another_version_is_told_so_on_both_sides() {
     let answer = arrived.recv_timeout(LONG).unwrap();
     assert_eq!(answer.header, header(4).reply());
     assert_eq!(error_of(&answer), Some(Errno::EPROTONOSUPPORT));
+}
+
+/// A server that takes what comes, and hangs in it while its gate is closed.
+fn hanging_server() -> (Tcp, Arc<(Mutex<bool>, Condvar)>) {
+    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let taken = gate.clone();
+    let deliver = move |_: Message| {
+        let closed = taken.0.lock().unwrap();
+        drop(taken.1.wait_while(closed, |closed| *closed).unwrap());
+    };
+    (Tcp::start(&[any_port()], Box::new(deliver)).unwrap(), gate)
+}
+
+#[test]
+fn who_could_not_be_read_from_is_not_silent() {
+    let within = Duration::from_millis(500);
+    let (server, gate) = hanging_server();
+    let (hanging, quiet) = (client().0, client().0);
+    let other = Endpoint::Client(ClientId(8));
+    let from = |from, mut message: Message| {
+        message.header.from = from;
+        message
+    };
+    for tcp in [&hanging, &quiet] {
+        tcp.set_route(OST, server.listening().to_vec());
+    }
+    assert!(server.heard(within).is_empty() && hanging.heard(within).is_empty());
+    quiet.send(from(other, write(1, Bytes::from_static(&[1]))));
+    until("it is heard", || server.heard(LONG) == [other]);
+    *gate.0.lock().unwrap() = true;
+    hanging.send(write(1, Bytes::from_static(&[1])));
+    // Behind it lies what would tell that the client is there.
+    hanging.send(write(2, Bytes::from_static(&[2])));
+    until("the one is silent", || server.heard(within) == [CLIENT]);
+    std::thread::sleep(2 * within);
+    assert_eq!(
+        server.heard(within),
+        [CLIENT],
+        "the other was silent, and this one cannot be heard"
+    );
+    *gate.0.lock().unwrap() = false;
+    gate.1.notify_all();
+    until("all was read, and nothing more came", || server.heard(within).is_empty());
+    // Of whom it has opened a connection to it is known, too, once that answers.
+    assert!(hanging.heard(LONG).is_empty());
+    server.send(Message::reply_to(&header(2), Reply::ok(ReplyBody::Empty), Bulk::None));
+    until("the answer is heard", || hanging.heard(LONG) == [OST]);
+}
+
+/// Waits until something is so.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !so() {
+        assert!(since.elapsed() < LONG, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -15,6 +15,7 @@ use sateen_wire::{Callback, MdtRequest, Message, OpenId};
 use crate::keys;
 use crate::mdt::Mdt;
 use crate::opens::Purpose;
+use crate::stats::{self, Why};
 use crate::work::Work;
 
 /// Most files that one client has open.
@@ -97,6 +98,12 @@ impl Clients {
         }
     }
 
+    /// Who has files open, and how many.
+    pub(crate) fn open_files(&self) -> impl Iterator<Item = (ClientId, usize)> + '_ {
+        let opens = self.all.iter().map(|(client, of)| (*client, of.opens.len()));
+        opens.filter(|(_, files)| *files > 0)
+    }
+
     pub(crate) fn seqs(&self, client: ClientId) -> usize {
         self.all.get(&client).map_or(0, |client| client.seqs.len())
     }
@@ -134,7 +141,7 @@ impl Mdt {
         let header = message.header;
         self.core.admit(message, out);
         while let Some(old) = self.core.exports.predecessor(header.client, header.from) {
-            self.evict(old, out);
+            self.evict(old, Why::Succeeded, out);
         }
     }
 
@@ -152,12 +159,16 @@ impl Mdt {
         }
     }
 
-    /// A client did not answer: it loses everything here, and the OSTs refuse it from now on.
-    pub(crate) fn evict(&mut self, client: ClientId, out: &mut Outbox) {
+    /// A client is lost: it loses everything here, and the OSTs refuse it from now on.
+    pub(crate) fn evict(&mut self, client: ClientId, why: Why, out: &mut Outbox) {
+        let heard = self.core.exports.heard(client).unwrap_or_default();
         tracing::warn!(
             client = format_args!("{:x}", client.0),
-            "evicting a client that does not answer"
+            heard_ms_ago = heard.ago_ns / 1_000_000,
+            "evicting a client: {}",
+            why.said()
         );
+        stats::evicted(&mut self.counters, client, why);
         if let Some(message) = self.core.callback(client, Callback::Evicted) {
             out.send(message);
         }
@@ -233,6 +244,20 @@ impl Mdt {
         self.clients.old.remove(&client);
         self.doubt_glimpses();
         self.locks.release_client(client);
+    }
+
+    /// Throws out whoever has been silent for too long. Not while requests are held: nobody is
+    /// served then, and the last thing heard of a client may be its goodbye.
+    pub(crate) fn evict_silent(&mut self, out: &mut Outbox) -> bool {
+        let patience = self.config.patience;
+        if !self.held.is_empty() || !self.startup.serving() {
+            return false;
+        }
+        let silent = self.core.silent(&patience);
+        for client in &silent {
+            self.evict(*client, Why::Silent, out);
+        }
+        !silent.is_empty()
     }
 
     /// A lost client writes nothing any more. Whoever has looked at objects until now may have done

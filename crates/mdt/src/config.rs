@@ -1,6 +1,7 @@
 //! What an MDT is started with, besides what every target is.
 
-use sateen_wire::StatFs;
+use sateen_target::Patience;
+use sateen_wire::{SPEAKS, StatFs};
 
 /// An OST that the MDT may put files on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,15 +23,29 @@ pub struct MdtConfig {
     pub inodes_max: u64,
     /// How long a client may take to answer a callback before it is evicted.
     pub callback_limit_ns: u64,
+    /// How long a client that promised to speak may be silent before it is evicted.
+    pub patience: Patience,
     /// Id of the file system; 0 takes messages about any.
     pub file_system: u64,
 }
+
+/// How long clients may be silent unless it is set otherwise: 60 s, and those that were silent for
+/// long before 10 minutes at most.
+pub const PATIENCE: Patience =
+    Patience { min_ns: 60_000_000_000, max_ns: 600_000_000_000, features: SPEAKS };
 
 impl MdtConfig {
     /// An MDT over OSTs whose space is not known yet.
     pub fn new(index: u32, osts: impl IntoIterator<Item = u32>) -> MdtConfig {
         let osts = osts.into_iter().map(|index| OstConfig { index, statfs: None }).collect();
         let callback_limit_ns = sateen_ldlm::CALLBACK_LIMIT_NS;
-        MdtConfig { index, osts, inodes_max: 1 << 32, callback_limit_ns, file_system: 0 }
+        MdtConfig {
+            index,
+            osts,
+            inodes_max: 1 << 32,
+            callback_limit_ns,
+            patience: PATIENCE,
+            file_system: 0,
+        }
     }
 }

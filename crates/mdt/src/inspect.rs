@@ -1,16 +1,22 @@
 //! What there is to be seen and set of an MDT from outside: statistics, its clients, and what is
 //! worth tuning.
 
+use sateen_target::Heard;
 use sateen_types::{ClientId, Endpoint};
 
 use crate::mdt::Mdt;
-use crate::stats::MdStats;
+use crate::stats::{self, MdStats};
 
 impl Mdt {
     /// The connected clients: where each is reached, and what it has had done.
     pub fn exports(&self) -> impl Iterator<Item = (ClientId, Endpoint, MdStats)> + '_ {
         let exports = &self.core.exports;
         exports.clients().filter_map(move |id| Some((id, exports.peer(id)?, self.counters.of(id))))
+    }
+
+    /// When a connected client was heard of.
+    pub fn heard(&self, client: ClientId) -> Heard {
+        self.core.exports.heard(client).unwrap_or_default()
     }
 
     /// What was done for all clients since the start, or since this was cleared.
@@ -37,6 +43,27 @@ impl Mdt {
     pub fn set_callback_limit_ns(&mut self, limit_ns: u64) {
         self.config.callback_limit_ns = limit_ns;
         self.locks.set_callback_limit(limit_ns);
+    }
+
+    /// How many clients were evicted because nothing was heard of them, since the start or since
+    /// the statistics were cleared.
+    pub fn evicted_silent(&self) -> u64 {
+        stats::evicted_silent(&self.counters)
+    }
+
+    /// The clients that have files open, and how many.
+    pub fn open_files(&self) -> impl Iterator<Item = (ClientId, usize)> + '_ {
+        self.clients.open_files()
+    }
+
+    /// How long a client may be silent before it is evicted: at least, and at most.
+    pub fn silence_ns(&self) -> (u64, u64) {
+        (self.config.patience.min_ns, self.config.patience.max_ns)
+    }
+
+    /// The same from now on.
+    pub fn set_silence_ns(&mut self, min_ns: u64, max_ns: u64) {
+        (self.config.patience.min_ns, self.config.patience.max_ns) = (min_ns, max_ns);
     }
 
     /// Beyond which difference in free space, in per cent, new files are placed by it.

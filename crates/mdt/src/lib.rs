@@ -33,7 +33,7 @@ mod view;
 mod work;
 
 pub use clients::OPENS_PER_CLIENT_MAX;
-pub use config::{MdtConfig, OstConfig};
+pub use config::{MdtConfig, OstConfig, PATIENCE};
 pub use mdt::{HELD_MAX, Mdt};
 pub use osp::{OSP_QUEUE_SLOTS, RESEND_NS};
 pub use sateen_ldlm::CALLBACK_LIMIT_NS;

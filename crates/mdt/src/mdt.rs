@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use sateen_ldlm::{LockTable, Need, Ticket};
 use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
 use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Service};
-use sateen_types::{ClientId, Errno, Fid, Timestamp};
+use sateen_types::{ClientId, Endpoint, Errno, Fid, Timestamp};
 use sateen_wire::{Body, Bulk, Callback, Grants, Header, Ibits, Message, Reply, Request, StatFs};
 
 use crate::alloc::Allocator;
@@ -20,7 +20,7 @@ use crate::osp::{Done, Osp};
 use crate::room::Room;
 use crate::seqs::Seqs;
 use crate::startup::Startup;
-use crate::stats::{self, Counters};
+use crate::stats::{self, Counters, Why};
 use crate::work::Work;
 
 /// Most requests held while the MDT starts or its memory is full.
@@ -115,6 +115,7 @@ impl Mdt {
         mdt.core.file_system = mdt.config.file_system;
         mdt.osp.file_system = mdt.config.file_system;
         mdt.locks.set_callback_limit(mdt.config.callback_limit_ns);
+        let now = mdt.core.live(now);
         mdt.settle(now, out);
         mdt.osp.pump(now, out);
         mdt
@@ -154,7 +155,8 @@ impl Mdt {
 
     /// Throws a client out, as an administrator does.
     pub fn evict_client(&mut self, now: Timestamp, client: ClientId, out: &mut Outbox) {
-        self.evict(client, out);
+        let now = self.core.live(now);
+        self.evict(client, Why::Asked, out);
         self.settle(now, out);
         self.osp.pump(now, out);
     }
@@ -392,6 +394,7 @@ impl Service for Mdt {
     }
 
     fn on_message(&mut self, now: Timestamp, message: Message, out: &mut Outbox) {
+        let now = self.core.live(now);
         match message.body {
             Body::Reply(reply) => {
                 if self.core.is_poisoned() {
@@ -427,6 +430,7 @@ impl Service for Mdt {
         if self.core.is_poisoned() {
             return;
         }
+        let now = self.core.live(now);
         if let Some((work, mut fetched)) = self.working.remove(&id) {
             self.core.store.keep(&view);
             fetched.extend(view);
@@ -440,6 +444,7 @@ impl Service for Mdt {
     }
 
     fn on_flushed(&mut self, now: Timestamp, out: &mut Outbox) {
+        let now = self.core.live(now);
         self.core.flushed(out);
         self.run_llog(now, out);
         self.settle(now, out);
@@ -449,6 +454,7 @@ impl Service for Mdt {
         if self.core.is_poisoned() {
             return;
         }
+        let now = self.core.live(now);
         for (ost, health) in self.osp.health(now.mono_ns) {
             self.alloc.set_health(ost, health);
         }
@@ -463,6 +469,14 @@ impl Service for Mdt {
             self.run_work(now, (Work::Overdue, Prefetched::default()), out);
         }
         self.evict_overdue(now, out);
+        if self.evict_silent(out) {
+            self.run_llog(now, out);
+            self.settle(now, out);
+        }
+    }
+
+    fn on_heard(&mut self, peers: &[Endpoint]) {
+        self.core.network_heard(peers);
     }
 
     fn on_space(&mut self, space: StatFs) {
@@ -484,7 +498,7 @@ impl Mdt {
         }
         let mut any = false;
         while let Some(client) = self.locks.overdue(now.mono_ns) {
-            self.evict(client, out);
+            self.evict(client, Why::Late, out);
             any = true;
         }
         if any {

@@ -8,7 +8,7 @@ use sateen_target::Outbox;
 use sateen_types::{ClientId, Endpoint, Errno, ObjectId, Seq, Timestamp};
 use sateen_wire::{
     Body, Bulk, FEATURES, Header, Message, OBJECTS_PER_RPC_MAX, ObjectAttr, OstReply, OstRequest,
-    Reply, ReplyBody, Request, StatFs,
+    Reply, ReplyBody, Request, SPEAKS, StatFs,
 };
 
 /// Requests in flight to one OST.
@@ -166,7 +166,8 @@ impl Osp {
                     if ost.connect_ns.is_none_or(due) {
                         ost.connect_ns = Some(now_ns);
                         ost.attempt += 1;
-                        let request = Request::Connect { features: FEATURES };
+                        // It need not speak: nobody throws an MDT out.
+                        let request = Request::Connect { features: FEATURES & !SPEAKS };
                         requests.push((0, 0, ost.attempt, request));
                     }
                 }

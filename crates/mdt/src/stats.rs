@@ -5,7 +5,7 @@ use sateen_types::{ClientId, ClientStats, FileKind, StatName, Stats};
 use sateen_wire::{MdtReply, MdtRequest, Reply, ReplyBody};
 
 /// How many kinds of operations are counted.
-const KINDS: usize = 17;
+const KINDS: usize = 21;
 
 /// What an MDT counts.
 pub type MdStats = Stats<KINDS>;
@@ -29,6 +29,10 @@ pub const MD_STATS: [StatName; KINDS] = [
     StatName::reqs("samedir_rename"),
     StatName::reqs("crossdir_rename"),
     StatName::reqs("readdir"),
+    StatName::reqs("evict_callback"),
+    StatName::reqs("evict_silent"),
+    StatName::reqs("evict_succeeded"),
+    StatName::reqs("evict_admin"),
 ];
 
 /// Their places.
@@ -51,6 +55,35 @@ enum Kind {
     SamedirRename,
     CrossdirRename,
     Readdir,
+    EvictCallback,
+    EvictSilent,
+    EvictSucceeded,
+    EvictAdmin,
+}
+
+/// Why a client is evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It did not give back a lock in time.
+    Late,
+    /// Nothing is heard of it.
+    Silent,
+    /// It goes on as another.
+    Succeeded,
+    /// It was asked for.
+    Asked,
+}
+
+impl Why {
+    /// For the log.
+    pub(crate) const fn said(self) -> &'static str {
+        match self {
+            Why::Late => "it does not give a lock back",
+            Why::Silent => "nothing is heard of it",
+            Why::Succeeded => "it goes on as another",
+            Why::Asked => "somebody asked for that",
+        }
+    }
 }
 
 /// The counters of an MDT.
@@ -95,4 +128,20 @@ pub(crate) fn done(counters: &mut Counters, client: ClientId, request: &MdtReque
     for kind in kinds(request, reply).into_iter().flatten() {
         counters.count(client, kind as usize);
     }
+}
+
+/// A client was evicted. What it has had done is forgotten with it, but not that.
+pub(crate) fn evicted(counters: &mut Counters, client: ClientId, why: Why) {
+    let kind = match why {
+        Why::Late => Kind::EvictCallback,
+        Why::Silent => Kind::EvictSilent,
+        Why::Succeeded => Kind::EvictSucceeded,
+        Why::Asked => Kind::EvictAdmin,
+    };
+    counters.count(client, kind as usize);
+}
+
+/// How often that was because nothing was heard of one.
+pub(crate) fn evicted_silent(counters: &Counters) -> u64 {
+    counters.all().samples(Kind::EvictSilent as usize)
 }

@@ -16,7 +16,7 @@ mod stats;
 use std::collections::BTreeMap;
 
 use sateen_osd::{Batch, Key, ObjectDone, Prefetched, Store};
-use sateen_target::{Core, CoreConfig, Fault, IoId, Outbox, ParkId, Service};
+use sateen_target::{Core, CoreConfig, Fault, IoId, Outbox, ParkId, Patience, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Name, OST_INDEX_MAX, Timestamp, seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
@@ -27,6 +27,10 @@ use sateen_wire::{
 
 use stats::Counters;
 pub use stats::{MGS_STATS, MgsStats};
+
+/// How long whoever asks may be silent: 60 s. Those who wait for a newer configuration ask for it
+/// again every few seconds; those who have nothing to ask connect anew when they do.
+const PATIENCE: Patience = Patience::of(60_000_000_000);
 
 const TARGETS: Key = Key::tag(b't');
 const CONFIG: Key = Key::tag(b'c');
@@ -53,6 +57,7 @@ pub struct Mgs {
     /// `None` until it was read from the store.
     config: Option<Config>,
     batch: Batch,
+    patience: Patience,
     counters: Counters,
 }
 
@@ -82,6 +87,7 @@ impl Mgs {
             waiting: Vec::new(),
             config: None,
             batch: Batch::new(),
+            patience: PATIENCE,
             counters: Counters::default(),
         }
     }
@@ -91,6 +97,12 @@ impl Mgs {
     pub fn of(mut self, file_system: FileSystem) -> Mgs {
         self.core.file_system = file_system.uuid;
         Mgs { file_system, ..self }
+    }
+
+    /// The same with so much patience for whoever is silent, for tests.
+    #[must_use]
+    pub fn patient_for(self, silence_ns: u64) -> Mgs {
+        Mgs { patience: Patience::of(silence_ns), ..self }
     }
 
     fn handle(&mut self, message: Message, fetched: Prefetched, out: &mut Outbox) {
@@ -326,7 +338,8 @@ impl Service for Mgs {
         &mut self.core.store
     }
 
-    fn on_message(&mut self, _now: Timestamp, message: Message, out: &mut Outbox) {
+    fn on_message(&mut self, now: Timestamp, message: Message, out: &mut Outbox) {
+        self.core.live(now);
         let header = message.header;
         let comes_or_goes =
             matches!(message.body, Body::Request(Request::Connect { .. } | Request::Disconnect));
@@ -363,7 +376,23 @@ impl Service for Mgs {
         self.core.flushed(out);
     }
 
-    fn on_tick(&mut self, _now: Timestamp, _out: &mut Outbox) {}
+    fn on_tick(&mut self, now: Timestamp, _out: &mut Outbox) {
+        self.core.live(now);
+        let silent = self.core.silent(&self.patience);
+        if silent.is_empty() {
+            return;
+        }
+        for client in silent {
+            tracing::debug!(client = format_args!("{:x}", client.0), "nothing is heard of it");
+            self.core.exports.disconnect(client);
+            self.counters.gone(client);
+        }
+        self.forget_waiting();
+    }
+
+    fn on_heard(&mut self, peers: &[Endpoint]) {
+        self.core.network_heard(peers);
+    }
 
     fn on_poisoned(&mut self, _now: Timestamp, out: &mut Outbox) {
         self.core.poison(out);
@@ -662,6 +691,56 @@ mod tests {
         assert_eq!(shown(&world.mgs.stats()), expected);
         world.mgs.clear_stats();
         assert!(shown(&world.mgs.stats()).is_empty());
+    }
+
+    #[test]
+    fn who_asks_nothing_is_forgotten_and_may_ask_again() {
+        let mut world = world(MemoryIndex::default());
+        let target = ClientId(5);
+        let header = |generation, slot| Header {
+            generation,
+            slot,
+            seq: 1,
+            ..Header::between(Endpoint::Client(ClientId(6)), Endpoint::Mgs, ClientId(6))
+        };
+        let mut out = Outbox::new();
+        let mut send = |world: &mut World, header, request| {
+            let message = Message { header, body: Body::Request(request), bulk: Bulk::None };
+            world.mgs.on_message(Timestamp::default(), message, &mut out);
+            out.drain().for_each(drop);
+        };
+        send(&mut world, header(0, 0), Request::Connect { features: 0 });
+        let generation = world.mgs.core.exports.generation(ClientId(6)).unwrap();
+        world.config(MgsRequest::GetConfig).unwrap();
+        let wait = || Request::Mgs(MgsRequest::WaitConfig { version: 0 });
+        send(&mut world, header(generation, 3), wait());
+        assert_eq!(world.mgs.waiting.len(), 1);
+        let mut now = Timestamp::default();
+        let mut live = |world: &mut World, seconds: u64, again: bool| {
+            for step in 0..seconds * 10 {
+                now.mono_ns += 100_000_000;
+                world.mgs.on_tick(now, &mut Outbox::new());
+                // A target never is forgotten; and somebody is heard.
+                world.seq += 1;
+                let (own, ping) = (world.header(), Body::Request(Request::Ping));
+                let ping = Message { header: own, body: ping, bulk: Bulk::None };
+                world.mgs.on_message(now, ping, &mut Outbox::new());
+                if again && step % 40 == 0 {
+                    let body = Body::Request(wait());
+                    let header = header(generation, 3);
+                    let repeated = Message { header, body, bulk: Bulk::None };
+                    world.mgs.on_message(now, repeated, &mut Outbox::new());
+                }
+            }
+        };
+        live(&mut world, 120, true);
+        assert_eq!(world.mgs.waiting.len(), 1, "it asks for it all the time");
+        live(&mut world, 62, false);
+        assert!(world.mgs.waiting.is_empty());
+        let left: Vec<_> = world.mgs.exports().map(|(client, ..)| client).collect();
+        assert_eq!(left, [target]);
+        send(&mut world, Header { seq: 2, ..header(0, 0) }, Request::Connect { features: 0 });
+        assert_eq!(world.mgs.exports().count(), 2);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sateen_osd::{Batch, Key, ObjectDone, Prefetched, Store};
-use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Service};
+use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Patience, Service};
 use sateen_types::units::MIB;
 use sateen_types::{ClientId, Endpoint, Errno, ObjectId, Timestamp};
 use sateen_wire::codec::Wire;
@@ -69,6 +69,8 @@ pub struct Ost {
     sweeping: bool,
     refreshing: bool,
     refreshed_ns: u64,
+    /// How long a client may be silent that has nothing under way.
+    patience: Patience,
     counters: Counters,
 }
 
@@ -100,6 +102,7 @@ impl Ost {
             sweeping: false,
             refreshing: false,
             refreshed_ns: 0,
+            patience: Patience::of(RECONNECT_NS),
             counters: Counters::default(),
         }
     }
@@ -112,6 +115,11 @@ impl Ost {
         exports.clients().filter_map(move |id| {
             Some((id, exports.peer(id)?, space.granted(id), self.counters.of(id)))
         })
+    }
+
+    /// Whom space is promised, for whoever looks in from outside.
+    pub fn granted_to(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.space.clients()
     }
 
     /// What was done for all clients since the start, or since this was cleared.
@@ -143,8 +151,16 @@ impl Ost {
         self
     }
 
+    /// The same with so much patience for clients that are silent, for tests.
+    #[must_use]
+    pub fn patient_for(mut self, silence_ns: u64) -> Ost {
+        self.patience = Patience::of(silence_ns);
+        self
+    }
+
     /// What every event begins with: the time, and at the first one the start.
     fn event(&mut self, now: Timestamp) {
+        self.core.live(now);
         self.now = now;
         if self.started_ns.is_none() {
             self.started_ns = Some(now.mono_ns);
@@ -414,10 +430,35 @@ impl Ost {
                 self.client_gone(client);
             }
         }
+        self.let_the_silent_go();
         if self.sweep_wanted && !self.sweeping && self.tombstones > 0 {
             self.sweep_wanted = false;
             self.sweeping = true;
             self.enter(Op::new(Work::Sweep(Key::EMPTY)));
+        }
+    }
+}
+
+impl Ost {
+    /// Ends the connections of clients of which nothing was heard for long: they may have died, with
+    /// grants in hand, and without an MDT to know them (one evicts them, and has them fenced). They
+    /// are not refused: one that only had nothing to ask connects anew. Tombstones need not wait for
+    /// it either, because it does not write what its locks no longer are for: what it sent on the
+    /// connection before is refused, and what it sends again it holds its locks for.
+    ///
+    /// Whoever has something under way, or waiting, is spared: he will ask for the answer.
+    fn let_the_silent_go(&mut self) {
+        if self.room().is_err() {
+            return;
+        }
+        for client in self.core.silent(&self.patience) {
+            if self.ops.values().any(|op| op.client() == Some(client)) {
+                continue;
+            }
+            let client_id = format_args!("{:x}", client.0);
+            tracing::info!(client = client_id, "nothing is heard of it: its connection ends");
+            self.core.exports.disconnect(client);
+            self.client_gone(client);
         }
     }
 }
@@ -482,6 +523,10 @@ impl Service for Ost {
         self.ready.extend(self.stalled.drain(..));
         self.chores();
         self.pump(out);
+    }
+
+    fn on_heard(&mut self, peers: &[Endpoint]) {
+        self.core.network_heard(peers);
     }
 
     fn on_poisoned(&mut self, now: Timestamp, out: &mut Outbox) {

@@ -156,6 +156,11 @@ impl Space {
         self.grants.get(&client).copied().unwrap_or(0)
     }
 
+    /// Whom something is promised.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.grants.iter().filter(|(_, grant)| **grant > 0).map(|(client, _)| *client)
+    }
+
     /// Whether so many bytes may be promised to somebody who has not asked, and may never use
     /// them.
     pub(crate) fn is_plenty_for(&self, bytes: u64) -> bool {

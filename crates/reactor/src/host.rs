@@ -15,6 +15,7 @@ mod pressure;
 
 use std::cell::RefCell;
 use std::fmt::Display;
+use std::time::Duration;
 
 use sateen_osd::{Index, JournalDevice, ObjectDone, ObjectOp, ObjectStore, Prefetched};
 use sateen_target::{Effect, IoId, Outbox, ParkId, Service};
@@ -32,6 +33,11 @@ use crate::timer::Timers;
 /// Most outboxes kept by one thread: one for the event and one for what it brings, for each
 /// level that can be under way at once.
 const OUTBOXES_MAX: usize = 4;
+
+/// How often the network is asked whom it has heard of: each second.
+const LISTEN_NS: u64 = 1_000_000_000;
+/// So long ago that may be.
+const HEARD_WITHIN: Duration = Duration::from_secs(2);
 
 thread_local! {
     static OUTBOXES: RefCell<Vec<Outbox>> = RefCell::default();
@@ -117,6 +123,8 @@ struct State<S> {
     flush_again: bool,
     /// A worker was asked for a group commit that nobody waits for.
     flush_soon: bool,
+    /// When the service was told whom the network has heard of.
+    listened_ns: u64,
     /// Bytes in the journal since the last checkpoint began, and how many bring on the next.
     journal_bytes: u64,
     journal_bytes_max: u64,
@@ -143,6 +151,7 @@ impl<S: Service + 'static> TargetHost<S> {
                 flushing: false,
                 flush_again: false,
                 flush_soon: false,
+                listened_ns: 0,
                 journal_bytes: parts.journal_bytes,
                 journal_bytes_max: flush::JOURNAL_BYTES_MAX,
                 poisoned: false,
@@ -172,6 +181,20 @@ impl<S: Service + 'static> TargetHost<S> {
         if let Some(space) = self.index.space() {
             lock(&self.state).service.on_space(space);
         }
+    }
+
+    /// Tells the service whom the network has heard of, now and then.
+    fn listen(&self) {
+        let now_ns = self.clock.mono_ns();
+        {
+            let mut state = lock(&self.state);
+            if now_ns < state.listened_ns + LISTEN_NS {
+                return;
+            }
+            state.listened_ns = now_ns;
+        }
+        let heard = self.router.heard(HEARD_WITHIN);
+        lock(&self.state).service.on_heard(&heard);
     }
 
     /// Which target it is.
@@ -374,6 +397,7 @@ impl<S: Service + 'static> Driven for TargetHost<S> {
     fn tick(self: Arc<Self>) -> bool {
         // Others may have freed or filled the disk.
         self.look_at_space();
+        self.listen();
         self.event(Service::on_tick);
         let due = {
             let mut state = lock(&self.state);

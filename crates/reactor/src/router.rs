@@ -9,6 +9,7 @@
 //! [`Router::deliver`].
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use sateen_types::{Endpoint, Errno};
 use sateen_wire::{Body, Bulk, Message, Reply};
@@ -23,6 +24,12 @@ pub const ENDPOINTS_MAX: usize = 1 << 16;
 pub trait Receiver: Send + Sync {
     /// A message arrived, on this very thread, with no lock of the sender held.
     fn receive(self: Arc<Self>, message: Message);
+
+    /// Of an uplink: the endpoints that it has heard of within this time, or would have if it had
+    /// had the time to read what they sent.
+    fn heard(&self, _within: Duration) -> Vec<Endpoint> {
+        Vec::new()
+    }
 }
 
 /// Who is reached where. Shared by everything in the process.
@@ -73,6 +80,15 @@ impl Router {
         };
         // Its destructor may send.
         drop(before);
+    }
+
+    /// The endpoints elsewhere that are not silent: see [`Receiver::heard`].
+    pub fn heard(&self, within: Duration) -> Vec<Endpoint> {
+        let uplink = {
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            table.uplink.clone()
+        };
+        uplink.map_or_else(Vec::new, |uplink| uplink.heard(within))
     }
 
     /// Takes a message that came from the uplink. It never goes back there: a request to

@@ -62,9 +62,6 @@ use crate::targets::{FSNAME, Target};
 /// How long the MGS of the same process may take for one answer; its disk may be busy.
 const LOCAL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the MDT hears nothing of a client at most.
-const PING: Duration = Duration::from_secs(2);
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -277,9 +274,6 @@ impl Node {
         let targets = Targets { file_system: self.file_system, elsewhere: &elsewhere };
         let from = (&self.source, targets);
         let mounted = Mounted::new(&self.reactor, path, from, how, &self.stop)?;
-        if self.network.is_some() {
-            mounted.ping_every(PING);
-        }
         let mut clients = lock(&self.clients);
         clients.add(mounted.client());
         drop(clients);

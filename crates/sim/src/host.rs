@@ -30,6 +30,11 @@ const PIECE_BYTES: u64 = 16 << 10;
 /// 200 ms.
 const STALL_NS: (u64, u64) = (20_000_000, 200_000_000);
 
+/// So many times as patient as MDTs are OSTs, as in the field: there a client may have nothing to
+/// ask for long; and the MGS, which whoever mounts may not reach at once.
+const OST_PATIENCE: u64 = 5;
+const MGS_PATIENCE: u64 = 2;
+
 /// The service of a target.
 #[derive(Debug)]
 pub enum Served {
@@ -85,6 +90,8 @@ pub struct Host {
     /// Its process; `None` while it is down.
     pub process: Option<Process>,
     next_token: u64,
+    /// How long clients may be silent, if not for as long as in the field.
+    patience_ns: Option<u64>,
     /// The next write of an object takes long.
     pub(crate) is_stalling: bool,
 }
@@ -111,8 +118,17 @@ fn delay(pending: &Pending, random: &mut Random) -> u64 {
 }
 
 impl Host {
-    pub(crate) fn new(me: Endpoint, disk: Disk) -> Host {
-        Host { me, boots: 0, boot_epoch: 0, disk, process: None, next_token: 0, is_stalling: false }
+    pub(crate) fn new(me: Endpoint, disk: Disk, patience_ns: Option<u64>) -> Host {
+        Host {
+            me,
+            boots: 0,
+            boot_epoch: 0,
+            disk,
+            process: None,
+            next_token: 0,
+            patience_ns,
+            is_stalling: false,
+        }
     }
 
     /// Starts the target over what its disk holds. Returns how many transactions were
@@ -139,16 +155,27 @@ impl Host {
         let mut out = Outbox::new();
         let served = match self.me {
             Endpoint::Mdt(index) => {
-                let mdt = MdtConfig::new(index, 0..crate::world::OSTS);
+                let mut mdt = MdtConfig::new(index, 0..crate::world::OSTS);
+                if let Some(ns) = self.patience_ns {
+                    (mdt.patience.min_ns, mdt.patience.max_ns) = (ns, ns);
+                }
                 Served::Mdt(Box::new(Mdt::new(config, store, mdt, now, &mut out)))
             }
             Endpoint::Ost(_) => {
-                Served::Ost(Box::new(Ost::new(config, store).in_pieces_of(PIECE_BYTES)))
+                let ost = Ost::new(config, store).in_pieces_of(PIECE_BYTES);
+                Served::Ost(Box::new(match self.patience_ns {
+                    Some(ns) => ost.patient_for(OST_PATIENCE * ns),
+                    None => ost,
+                }))
             }
             Endpoint::Mgs | Endpoint::Client(_) => {
                 let (fsname, uuid) = (crate::mgc::fsname(), crate::mgc::UUID);
                 let file_system = FileSystem { fsname, uuid, hash_key: config.hash_key };
-                Served::Mgs(Box::new(Mgs::new(config, store).of(file_system)))
+                let mgs = Mgs::new(config, store).of(file_system);
+                Served::Mgs(Box::new(match self.patience_ns {
+                    Some(ns) => mgs.patient_for(MGS_PATIENCE * ns),
+                    None => mgs,
+                }))
             }
         };
         self.process = Some(Process {
@@ -365,6 +392,25 @@ impl Host {
         match &self.process.as_ref()?.served {
             Served::Mdt(mdt) => Some(mdt),
             _ => None,
+        }
+    }
+
+    /// The incarnations of clients that are connected, and where each is reached.
+    pub(crate) fn clients(&self) -> Vec<(ClientId, Endpoint)> {
+        let Some(process) = &self.process else { return Vec::new() };
+        let all: Vec<(ClientId, Endpoint)> = match &process.served {
+            Served::Mgs(mgs) => mgs.exports().map(|(client, at, _)| (client, at)).collect(),
+            Served::Mdt(mdt) => mdt.exports().map(|(client, at, _)| (client, at)).collect(),
+            Served::Ost(ost) => ost.exports().map(|(client, at, ..)| (client, at)).collect(),
+        };
+        all.into_iter().filter(|(_, at)| matches!(at, Endpoint::Client(_))).collect()
+    }
+
+    /// Whom an OST has promised space.
+    pub(crate) fn granted_to(&self) -> Vec<ClientId> {
+        match self.process.as_ref().map(|process| &process.served) {
+            Some(Served::Ost(ost)) => ost.granted_to().collect(),
+            _ => Vec::new(),
         }
     }
 

@@ -12,6 +12,7 @@ mod leave;
 mod links;
 mod registry;
 mod shared;
+mod silence;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -46,6 +47,7 @@ use late::Late;
 use leave::Leaving;
 use links::Links;
 use shared::Shared;
+use silence::Silence;
 
 /// MDTs of the cluster.
 pub const MDTS: u32 = 2;
@@ -65,8 +67,8 @@ const SMALL_BYTES: (u64, u64) = (300_000, 1_500_000);
 const HANG_NS: u64 = 150_000_000_000;
 /// Faults that 2000 operations of the full world must have met.
 const FAULTS_MIN: u64 = 20;
-/// An idle client of two asks its MDTs after this whether they are there: 400 ms.
-const PING_NS: u64 = 400_000_000;
+/// Idle clients ask their MDTs after this whether they are there: 400 ms, or 2 s; and some never.
+const PING_NS: [u64; 4] = [400_000_000, 0, 400_000_000, 2_000_000_000];
 
 /// What a run is to be.
 #[derive(Debug, Clone, Copy)]
@@ -141,6 +143,8 @@ pub(crate) struct Node {
     mounted: bool,
     /// Its process has died: what still arrives is not heard.
     dead: bool,
+    /// It has promised its MDTs to.
+    speaks: bool,
     /// Open files of each program; whether a crash may have lost them.
     open: Vec<Vec<(Handle, bool)>>,
     busy: Vec<bool>,
@@ -279,6 +283,9 @@ pub struct World {
     late: Late,
     links: Links,
     shared: Shared,
+    silence: Silence,
+    /// When a client was lost last.
+    lost_ns: u64,
 }
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
@@ -335,6 +342,8 @@ impl World {
             late: Late::new(config.seed),
             links: Links::new(config.seed),
             shared: Shared::new(config.seed),
+            silence: Silence::new(config.seed),
+            lost_ns: 0,
         }
     }
 
@@ -416,7 +425,8 @@ impl World {
                 _ => DISK_BYTES,
             };
             let disk = Disk::new(self.random.any(), bytes_max);
-            self.hosts.insert(me, Host::new(me, disk));
+            let patience_ns = self.config.crashes.then_some(silence::PATIENCE_NS);
+            self.hosts.insert(me, Host::new(me, disk, patience_ns));
             self.start_host(me);
         }
         while !self.all_registered() && self.step() {
@@ -481,8 +491,10 @@ impl World {
         if self.config.seed % 4 == 1 {
             client.set_inodes_max(INODES_FEW);
         }
-        if self.random.one_in(2) {
-            client.ping_every(PING_NS);
+        let ping_ns = self.random.pick(&PING_NS).copied().unwrap_or_default();
+        client.ping_every(ping_ns);
+        if ping_ns == 0 {
+            self.silence.is_mute(id);
         }
         let kernel = Arc::new(Kernel::new(client.clone()));
         let mounting = client.clone();
@@ -501,6 +513,7 @@ impl World {
             port,
             mounted: false,
             dead: false,
+            speaks: ping_ns > 0,
             open: vec![Vec::new(); WORKERS],
             busy: vec![false; WORKERS],
             dirty: BTreeSet::new(),
@@ -520,6 +533,7 @@ impl World {
 
     /// What a target wants from the world.
     fn perform(&mut self, me: Endpoint, wants: Vec<Want>) {
+        self.evictions_are_right(me, &wants);
         for want in wants {
             match want {
                 Want::Send(message) => {
@@ -566,8 +580,12 @@ impl World {
                         |node: &Node| node.id == at && node.client.incarnation() == header.client;
                     if self.nodes.iter().any(current) {
                         self.remember_names();
-                        self.client_is_dirty(at, header.from);
-                        let settles_ns = self.now_ns + faults::LATE_NS;
+                        // It goes on as another at all of them.
+                        for mdt in 0..MDTS {
+                            self.client_is_dirty(at, Endpoint::Mdt(mdt));
+                        }
+                        self.lost_ns = self.now_ns;
+                        let settles_ns = self.all_arrived_ns();
                         for data in self.model.data.values_mut() {
                             data.writer_lost(at, settles_ns);
                         }
@@ -599,6 +617,9 @@ impl World {
         self.links.carries(&message);
         match self.network.send(&message, self.now_ns, &mut self.random, &mut self.report) {
             Ok(arrivals) => {
+                if arrivals.is_empty() {
+                    self.silence.lost(&message, self.now_ns);
+                }
                 for (after, message) in arrivals {
                     self.hunt(&message, after);
                     self.after(after, Event::Deliver(Box::new(message), false));
@@ -737,6 +758,7 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
+        let Some(event) = self.waits(event) else { return };
         let now = self.now();
         match event {
             Event::Deliver(message, is_cut) => self.deliver(*message, is_cut),

@@ -4,22 +4,27 @@
 //! or parked: for the index ([`Fault::Miss`]), for durability, or by the service for a lock
 //! or another target. A parked request is executed again from its start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sateen_osd::{Batch, Miss, Prefetched, Store};
-use sateen_types::{ClientId, Endpoint, Errno};
+use sateen_types::{ClientId, Endpoint, Errno, Timestamp};
 use sateen_wire::Body;
 use sateen_wire::{
     Bulk, Callback, FEATURES, Header, MdtReply, MdtRequest, Message, MgsReply, MgsRequest,
     OstReply, OstRequest, Reply, ReplyBody, Request,
 };
 
-use crate::exports::{Admission, Connection, Exports};
+use crate::exports::{Admission, Connection, Exports, Patience};
+use crate::hearing::Hearing;
 use crate::{Effect, Outbox, ParkId};
 
 /// How often drivers call `on_tick`: 5 ms. A group commit starts at each tick if anything
 /// waits, so this bounds what a crash can take from those who did not ask for durability.
 pub const TICK_NS: u64 = 5_000_000;
+/// How often it is looked who is silent: 1 s.
+const LOOK_NS: u64 = 1_000_000_000;
+/// So many silent clients are told of at each such look; the others at the next.
+const SILENT_MAX: usize = 64;
 
 /// Why an operation stopped before it changed anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +74,12 @@ pub struct Core {
     pub store: Store,
     /// Connections.
     pub exports: Exports,
+    hearing: Hearing,
+    /// Peers that the network has heard of lately.
+    spoken: BTreeSet<Endpoint>,
+    /// Behind whom the look for the silent goes on; when it began, in lived time.
+    looked_at: Option<ClientId>,
+    looked_ns: u64,
     parked: BTreeMap<ParkId, (Message, Prefetched)>,
     waiting: Vec<(u64, Header, Reply)>,
     next_park: u64,
@@ -85,11 +96,46 @@ impl Core {
             features: FEATURES,
             store,
             exports: Exports::new(config.boot_epoch),
+            hearing: Hearing::default(),
+            spoken: BTreeSet::new(),
+            looked_at: None,
+            looked_ns: 0,
             parked: BTreeMap::new(),
             waiting: Vec::new(),
             next_park: 1,
             poisoned: false,
         }
+    }
+
+    /// What every event begins with. Returns its time as the target lives it: see [`Hearing`].
+    pub fn live(&mut self, now: Timestamp) -> Timestamp {
+        let lived = self.hearing.live(now);
+        self.exports.set_clock(self.hearing.clock_ns());
+        lived
+    }
+
+    /// See [`crate::Service::on_heard`].
+    pub fn network_heard(&mut self, peers: &[Endpoint]) {
+        self.spoken = peers.iter().copied().collect();
+        if !peers.is_empty() {
+            self.hearing.heard();
+        }
+    }
+
+    /// Who has been silent for longer than the service has patience. To be called at each tick:
+    /// once a second it begins anew to look at everybody, at some at a time.
+    pub fn silent(&mut self, patience: &Patience) -> Vec<ClientId> {
+        let mut silent = Vec::new();
+        if self.looked_at.is_none() {
+            let now_ns = self.hearing.lived_ns();
+            if now_ns < self.looked_ns.saturating_add(LOOK_NS) {
+                return silent;
+            }
+            self.looked_ns = now_ns;
+        }
+        self.looked_at =
+            self.exports.silent(self.looked_at, patience, &self.spoken, SILENT_MAX, &mut silent);
+        silent
     }
 
     /// First step of a request: answers `Connect`, `Ping` and duplicates itself, and returns
@@ -112,6 +158,7 @@ impl Core {
             self.send_reply(&header, Reply::error(errno), Bulk::None, out);
             return None;
         }
+        self.hearing.heard();
         if let Request::Connect { features } = *request {
             let reply = match self.exports.connect(header.client, header.from, header.seq) {
                 Connection::Overtaken => return None,

@@ -1,7 +1,7 @@
 //! Effects: what a target asks its driver to do, and the events that answer.
 
 use sateen_osd::{ObjectDone, ObjectOp, Prefetched, Store, Wants};
-use sateen_types::Timestamp;
+use sateen_types::{Endpoint, Timestamp};
 use sateen_wire::{Message, StatFs};
 
 /// A target's name for one object I/O in flight.
@@ -104,6 +104,11 @@ pub trait Service: Send {
 
     /// Time went by.
     fn on_tick(&mut self, now: Timestamp, out: &mut Outbox);
+
+    /// Since the last call, some seconds ago at most, the network has heard of these peers, of
+    /// this target or of others in the process; or it would have, had it had the time to read what
+    /// they sent. None of them is silent, whatever has come here. For [`crate::Core::network_heard`].
+    fn on_heard(&mut self, _peers: &[Endpoint]) {}
 
     /// The space where the metadata lies, as it was a moment ago: after the start, after each
     /// group commit, and now and then. A target whose metadata grows refuses to grow in time,

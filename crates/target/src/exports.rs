@@ -18,8 +18,12 @@
 //! A client that was evicted goes on as a new incarnation at the address it had, counting its
 //! attempts on. So whoever connects from the address of an older incarnation has succeeded
 //! it: see [`Exports::predecessor`].
+//!
+//! When each client was heard of last is noted on the target's hearing clock, and how long it was
+//! silent before: see [`Exports::silent`] and [`crate::Hearing`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use sateen_types::{ClientId, Endpoint};
 use sateen_wire::{Bulk, Header, Message, Reply};
@@ -28,6 +32,13 @@ use sateen_wire::{Bulk, Header, Message, Reply};
 pub const EXPORTS_MAX: usize = 1 << 16;
 /// Most slots of one client, hence most of its requests in flight at one target.
 pub const SLOTS_MAX: u16 = 1024;
+
+/// A client's longest silence counts half after this: 600 s.
+const GAP_HALVED_NS: u64 = 600_000_000_000;
+/// What a client may be late beyond several of its longest silences: 20 s.
+const LATE_NS: u64 = 20_000_000_000;
+/// So many exports are looked at at once whether they are silent.
+const LOOKED_AT_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -51,6 +62,60 @@ struct Export {
     /// What both sides can do.
     features: u64,
     slots: BTreeMap<u16, Slot>,
+    /// When it was heard of last, on the hearing clock.
+    heard_ns: u64,
+    /// Its longest silence that has ended, and when that was.
+    gap_ns: u64,
+    gap_at_ns: u64,
+}
+
+impl Export {
+    fn hear(&mut self, clock_ns: u64) {
+        let silence_ns = clock_ns.saturating_sub(self.heard_ns);
+        if silence_ns >= self.gap_ns(clock_ns) {
+            (self.gap_ns, self.gap_at_ns) = (silence_ns, clock_ns);
+        }
+        self.heard_ns = clock_ns;
+    }
+
+    /// What its longest silence counts by now.
+    fn gap_ns(&self, clock_ns: u64) -> u64 {
+        let halved = clock_ns.saturating_sub(self.gap_at_ns) / GAP_HALVED_NS;
+        self.gap_ns >> halved.min(63)
+    }
+}
+
+/// How long whoever may be silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// At least.
+    pub min_ns: u64,
+    /// At most. A client that was silent for long before, and came back, has more time than others.
+    pub max_ns: u64,
+    /// Whose connection has these features; others may be silent for ever.
+    pub features: u64,
+}
+
+impl Patience {
+    /// For everybody as long.
+    pub const fn of(ns: u64) -> Patience {
+        Patience { min_ns: ns, max_ns: ns, features: 0 }
+    }
+
+    /// What a client has whose longest silence was this.
+    fn limit_ns(&self, gap_ns: u64) -> u64 {
+        let late = gap_ns.saturating_mul(4).saturating_add(LATE_NS);
+        late.min(self.max_ns).max(self.min_ns)
+    }
+}
+
+/// When a client was heard of, for whoever looks in from outside.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// So long ago, for all the target knows.
+    pub ago_ns: u64,
+    /// Its longest silence; one that is long ago counts less.
+    pub gap_ns: u64,
 }
 
 /// All exports of one target.
@@ -60,6 +125,8 @@ pub struct Exports {
     fenced: BTreeSet<ClientId>,
     /// The last generation that was given out.
     last: u32,
+    /// The hearing clock, as it stands.
+    clock_ns: u64,
 }
 
 /// What becomes of a `Connect`.
@@ -106,6 +173,7 @@ impl Exports {
         if self.fenced.contains(&client) {
             return Connection::Fenced;
         }
+        let clock_ns = self.clock_ns;
         let succeeded = |export: &Export| export.peer == peer && attempt < export.attempt;
         if attempt != 0
             && matches!(peer, Endpoint::Client(_))
@@ -113,10 +181,11 @@ impl Exports {
         {
             return Connection::Overtaken;
         }
-        if let Some(export) = self.all.get(&client)
+        if let Some(export) = self.all.get_mut(&client)
             && attempt != 0
             && attempt <= export.attempt
         {
+            export.hear(clock_ns);
             return if attempt == export.attempt {
                 Connection::Open(export.generation)
             } else {
@@ -136,7 +205,11 @@ impl Exports {
             attempt,
             features: 0,
             slots: BTreeMap::new(),
+            heard_ns: clock_ns,
+            gap_ns: 0,
+            gap_at_ns: clock_ns,
         });
+        export.hear(clock_ns);
         export.generation = generation;
         export.attempt = export.attempt.max(attempt);
         Connection::Open(generation)
@@ -200,10 +273,61 @@ impl Exports {
         self.all.get(&client).map(|export| export.peer)
     }
 
+    /// The hearing clock has got so far.
+    pub(crate) const fn set_clock(&mut self, clock_ns: u64) {
+        self.clock_ns = clock_ns;
+    }
+
+    /// When a client was heard of.
+    pub fn heard(&self, client: ClientId) -> Option<Heard> {
+        let export = self.all.get(&client)?;
+        let ago_ns = self.clock_ns.saturating_sub(export.heard_ns);
+        Some(Heard { ago_ns, gap_ns: export.gap_ns(self.clock_ns) })
+    }
+
+    /// Looks at the exports behind `after`, some of them, which of their clients have been silent
+    /// for longer than they may: `silent` is told of `most` of them. Those that the network has
+    /// `spoken` of are not; nor are targets, which never are for good. Returns behind whom to go
+    /// on; `None` if that was all, or as many as wanted.
+    pub(crate) fn silent(
+        &mut self,
+        after: Option<ClientId>,
+        patience: &Patience,
+        spoken: &BTreeSet<Endpoint>,
+        most: usize,
+        silent: &mut Vec<ClientId>,
+    ) -> Option<ClientId> {
+        let clock_ns = self.clock_ns;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut looked_at = 0;
+        for (client, export) in self.all.range_mut((from, Bound::Unbounded)) {
+            if spoken.contains(&export.peer) {
+                // It is not known to have been silent, nor for how long.
+                export.heard_ns = clock_ns;
+            }
+            let silence_ns = clock_ns.saturating_sub(export.heard_ns);
+            if silence_ns > patience.limit_ns(export.gap_ns(clock_ns))
+                && export.features & patience.features == patience.features
+                && matches!(export.peer, Endpoint::Client(_))
+            {
+                silent.push(*client);
+                if silent.len() >= most {
+                    return None;
+                }
+            }
+            looked_at += 1;
+            if looked_at >= LOOKED_AT_MAX {
+                return Some(*client);
+            }
+        }
+        None
+    }
+
     /// Judges a request other than `Connect`. One that only reads and answers with bulk data
     /// is executed again rather than answered from memory; but not while it is being executed
     /// for the same connection: a target that is slow would have more to do.
     pub fn admit(&mut self, header: &Header, repeatable: bool) -> Admission {
+        let clock_ns = self.clock_ns;
         let Some(export) = self.all.get_mut(&header.client) else { return Admission::Refuse };
         if header.generation != export.generation {
             // Answered rather than dropped: a `Connect` to an earlier boot that arrives late has
@@ -211,6 +335,7 @@ impl Exports {
             // behind does not listen.
             return Admission::Refuse;
         }
+        export.hear(clock_ns);
         if header.slot >= SLOTS_MAX {
             return Admission::Drop;
         }
@@ -301,6 +426,98 @@ mod tests {
         let next = open(&mut exports, 2);
         assert!(matches!(exports.admit(&header(1, next), true), Admission::New));
         assert!(matches!(exports.admit(&header(1, next), true), Admission::Drop));
+    }
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// Who is silent, looked for as often as that takes.
+    fn all_silent(exports: &mut Exports, patience: &Patience, spoken: &[Endpoint]) -> Vec<u64> {
+        let (mut all, mut after) = (Vec::new(), None);
+        let spoken = spoken.iter().copied().collect();
+        loop {
+            after = exports.silent(after, patience, &spoken, usize::MAX, &mut all);
+            if after.is_none() {
+                return all.into_iter().map(|client| client.0).collect();
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_silent_is_found_among_many() {
+        let mut exports = Exports::new(7);
+        let connect = |exports: &mut Exports, client: u64| {
+            let client = ClientId(client);
+            exports.connect(client, Endpoint::Client(client), 1);
+        };
+        for client in 1..=EXPORTS_MAX as u64 - 1 {
+            connect(&mut exports, client);
+        }
+        exports.connect(ClientId(1 << 63), Endpoint::Mdt(0), 1);
+        let patience = Patience::of(60 * SECOND_NS);
+        exports.set_clock(60 * SECOND_NS);
+        assert!(all_silent(&mut exports, &patience, &[]).is_empty());
+        let speak = [3, 5000, EXPORTS_MAX as u64 - 2];
+        for client in 1..=EXPORTS_MAX as u64 - 1 {
+            if !speak.contains(&client) {
+                exports.all.get_mut(&ClientId(client)).unwrap().hear(60 * SECOND_NS);
+            }
+        }
+        exports.set_clock(60 * SECOND_NS + 1);
+        assert_eq!(all_silent(&mut exports, &patience, &[]), speak, "and no MDT");
+        let (mut two, mut after) = (Vec::new(), None);
+        while two.len() < 2 {
+            after = exports.silent(after, &patience, &BTreeSet::new(), 2, &mut two);
+        }
+        assert_eq!((two.len(), after), (2, None), "no more than is wanted");
+        // The network has heard of one of them, and of somebody who is not here.
+        let spoken = [Endpoint::Client(ClientId(5000)), Endpoint::Client(ClientId(0))];
+        assert_eq!(all_silent(&mut exports, &patience, &spoken), [3, EXPORTS_MAX as u64 - 2]);
+        assert_eq!(all_silent(&mut exports, &patience, &[]), [3, EXPORTS_MAX as u64 - 2]);
+        let speaking = Patience { features: 1, ..patience };
+        assert!(all_silent(&mut exports, &speaking, &[]).is_empty(), "none of them promised to");
+        exports.agree(ClientId(3), 3);
+        assert_eq!(all_silent(&mut exports, &speaking, &[]), [3]);
+    }
+
+    #[test]
+    fn who_came_back_from_a_long_silence_has_more_time() {
+        let mut exports = Exports::new(7);
+        let g = open(&mut exports, 1);
+        let (min_ns, max_ns) = (60 * SECOND_NS, 200 * SECOND_NS);
+        let patience = Patience { min_ns, max_ns, features: 0 };
+        let mut now_ns = 0;
+        let mut is_silent_after = |exports: &mut Exports, ns: u64| {
+            now_ns += ns;
+            exports.set_clock(now_ns);
+            !all_silent(exports, &patience, &[]).is_empty()
+        };
+        let repeated = header(1, g);
+        assert!(!is_silent_after(&mut exports, 2 * SECOND_NS));
+        exports.admit(&repeated, false);
+        assert!(!is_silent_after(&mut exports, 60 * SECOND_NS));
+        assert!(is_silent_after(&mut exports, 1), "28 s would have done, 60 are the least");
+        // A duplicate is a sign of life as well; and so is a repeated attempt to connect.
+        exports.admit(&repeated, false);
+        assert_eq!(
+            exports.heard(ClientId(1)),
+            Some(Heard { ago_ns: 0, gap_ns: 60 * SECOND_NS + 1 })
+        );
+        assert!(!is_silent_after(&mut exports, 200 * SECOND_NS), "260 s, but for the most");
+        assert!(is_silent_after(&mut exports, 1));
+        assert_eq!(open(&mut exports, 1), g);
+        assert!(!is_silent_after(&mut exports, 1));
+        // Others have no right to speak for it.
+        exports.admit(&header(1, g + 1), false);
+        assert_eq!(exports.heard(ClientId(1)).unwrap().ago_ns, 1);
+        // In time it is as others are.
+        for _ in 0..200 {
+            exports.admit(&repeated, false);
+            assert!(!is_silent_after(&mut exports, 30 * SECOND_NS));
+        }
+        exports.admit(&repeated, false);
+        assert_eq!(exports.heard(ClientId(1)).unwrap().gap_ns, 30 * SECOND_NS);
+        assert!(!is_silent_after(&mut exports, 140 * SECOND_NS));
+        assert!(is_silent_after(&mut exports, 1));
     }
 
     #[test]

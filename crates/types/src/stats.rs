@@ -102,6 +102,11 @@ impl<const N: usize> Stats<N> {
         }
     }
 
+    /// How often in this place.
+    pub fn samples(&self, place: usize) -> u64 {
+        self.all.get(place).map_or(0, |tally| tally.samples)
+    }
+
     /// What two sets counted.
     pub fn merge(&mut self, other: &Stats<N>) {
         for (mine, theirs) in self.all.iter_mut().zip(&other.all) {

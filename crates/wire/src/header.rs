@@ -6,8 +6,11 @@ use crate::codec::{DecodeError, Input, Wire};
 
 /// Version of the protocol; peers of another version are refused at connect.
 pub const PROTOCOL_VERSION: u16 = 2;
-/// Features this build can do. None is optional yet.
-pub const FEATURES: u64 = 0;
+/// Feature: the client says something to this MDT at least every 4 s. One of which nothing is
+/// heard for much longer is dead, or cut off.
+pub const SPEAKS: u64 = 1;
+/// Features this build can do.
+pub const FEATURES: u64 = SPEAKS;
 /// Bytes of an encoded header.
 pub const HEADER_BYTES: usize = 128;
 

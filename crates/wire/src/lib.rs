@@ -15,7 +15,9 @@ mod message;
 mod mgs;
 mod ost;
 
-pub use header::{FEATURES, HEADER_BYTES, Header, HeaderError, Kind, Lengths, PROTOCOL_VERSION};
+pub use header::{
+    FEATURES, HEADER_BYTES, Header, HeaderError, Kind, Lengths, PROTOCOL_VERSION, SPEAKS,
+};
 pub use kind::MessageKind;
 pub use lock::{Callback, GRANTS_MAX, Grant, Grants, Ibits, LockId, LockMode};
 pub use mdt::{

@@ -128,7 +128,7 @@ fn a_whole_message_is_as_it_was() {
     let expected = concat!(
         "5341544e0200",                         // magic, version
         "0100",                                 // kind, flags
-        "0000000000000000",                     // features
+        "0100000000000000",                     // features
         "00000201",                             // bytes of extensions, slot
         "0b00000000000000",                     // bytes of body, of bulk
         "6143f1fd",                             // checksum of extensions and body
@@ -142,7 +142,7 @@ fn a_whole_message_is_as_it_was() {
         "0800000000000000",                     // trace
         "63702e31303030000000000000000000",     // job
         "000000000000000000000000000000000000", // room
-        "36d546ec",                             // checksum of the header
+        "80a7d2fa",                             // checksum of the header
         "010100",                               // a request, to connect
         "0900000000000000",                     // features
     );

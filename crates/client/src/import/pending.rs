@@ -25,6 +25,10 @@ pub(super) struct Pending {
     pub(super) left: bool,
     /// It was asked on a connection before this one, and may have been executed there.
     pub(super) asked_before: bool,
+    /// How often it was sent on this one.
+    pub(super) copies: u32,
+    /// The target did not know the connection when its only copy came: it was not executed.
+    pub(super) refused: bool,
 }
 
 impl Pending {
@@ -50,6 +54,7 @@ impl Pending {
     /// The message once more, at `now_ns`.
     pub(super) fn again(&mut self, now_ns: u64) -> Message {
         self.sent_ns = now_ns;
+        self.copies += 1;
         let mut message = self.message.clone();
         if self.buffer_len > 0 {
             message.bulk = Bulk::Buffer(BytesMut::with_capacity(self.buffer_len));
@@ -57,11 +62,19 @@ impl Pending {
         message
     }
 
-    /// The connection that it was sent on is gone, and there is another: it belongs to that.
-    pub(super) fn move_to(&mut self, generation: u32, seq: u64) {
+    /// The target does not know the connection that it was sent on. An earlier copy may have been
+    /// executed; if there is none it was not.
+    pub(super) fn refused(&mut self) {
+        self.refused = self.copies == 1;
+    }
+
+    /// The connection that it was sent on is gone, and there is another: it belongs to that. If the
+    /// target has `restarted` an earlier run may have executed it, whoever refused it.
+    pub(super) fn move_to(&mut self, generation: u32, seq: u64, restarted: bool) {
+        self.asked_before |= restarted || !core::mem::take(&mut self.refused);
+        self.copies = 0;
         (self.message.header.generation, self.message.header.seq) = (generation, seq);
         self.resend_after_ns = RESEND_NS;
-        self.asked_before = true;
         if let Body::Request(request) = &mut self.message.body {
             without_grant(request);
         }

@@ -183,6 +183,26 @@ fn a_write_that_may_have_been_done_before_is_not_simply_refused() {
     assert_eq!(rig.poll(&mut writing), Some(Err(Errno::EIO)));
 }
 
+/// As by an OST that has heard nothing of the client for long.
+#[test]
+fn one_that_was_refused_with_its_connection_was_not_done() {
+    for (copies, told) in [(1, Errno::ENOSPC), (2, Errno::EIO)] {
+        let rig = Rig::with_osts(1);
+        let handle = open(&rig, 0);
+        let mut writing = start_write(&rig, handle);
+        let mut header = take_write(&rig);
+        if copies == 2 {
+            rig.later(SECOND_NS);
+            header = take_write(&rig);
+        }
+        rig.answer(&header, Reply::error(Errno::ESTALE));
+        let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9 };
+        rig.answer(&rig.take(), Reply::ok(connected));
+        rig.answer(&take_write(&rig), Reply::error(Errno::ENOSPC));
+        assert_eq!(rig.poll(&mut writing), Some(Err(told)), "sent {copies} times");
+    }
+}
+
 #[test]
 fn nor_is_one_simply_short() {
     let rig = Rig::with_osts(1);
@@ -235,8 +255,10 @@ fn an_idle_client_asks_the_mdt_whether_it_is_there() {
     assert_eq!(request, Request::Ping);
     rig.answer(&ping, Reply::error(Errno::ESTALE));
     rig.kernel_is_done();
-    let connect = rig.take();
+    let (connect, request) = rig.take_request();
     assert_eq!((connect.to, connect.generation), (Endpoint::Mdt(0), 0));
+    let speaks = Request::Connect { features: sateen_wire::SPEAKS };
+    assert_eq!(request, speaks, "who asks whenever it is idle may promise that");
     let before = rig.client.incarnation();
     rig.answer(&connect, Reply::error(Errno::ESTALE));
     assert_ne!(rig.client.incarnation(), before, "and goes on as another");

@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufReader};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -124,6 +124,9 @@ pub(super) struct Connection {
     waiting: Arc<AtomicUsize>,
     /// The peer has opened it: it asks, and answers are sent.
     accepted: bool,
+    /// When what came in last was done with, 0 before that; until it is the reader is at it.
+    came_ms: AtomicU64,
+    at_it: AtomicBool,
     out: Mutex<Outgoing>,
     /// There is something to be sent.
     woken: Condvar,
@@ -145,7 +148,27 @@ impl Connection {
         let (out, woken, drained) = (Mutex::new(out), Condvar::new(), Condvar::new());
         let number = shared.connections.fetch_add(1, Ordering::Relaxed);
         let (speaks_for, waiting) = (AtomicUsize::new(0), shared.waiting.clone());
-        Arc::new(Connection { peer, number, speaks_for, waiting, accepted, out, woken, drained })
+        let (came_ms, at_it) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Connection {
+            peer,
+            number,
+            speaks_for,
+            waiting,
+            accepted,
+            came_ms,
+            at_it,
+            out,
+            woken,
+            drained,
+        })
+    }
+
+    /// Whether something came in since then, or would have if it had been read: the reader is still
+    /// at what came before. It delivers that, which may end in a disk that hangs; waits for room
+    /// for its bulk; or for the peer to take answers.
+    pub(super) fn is_heard_since(&self, since_ms: u64) -> bool {
+        let came_ms = self.came_ms.load(Ordering::Relaxed);
+        self.at_it.load(Ordering::Relaxed) || came_ms != 0 && came_ms >= since_ms
     }
 
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
@@ -334,7 +357,13 @@ impl Connection {
         let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
         let mut scratch = Vec::new();
         let mut said = false;
-        while let Some(incoming) = Received::read(&mut stream, &mut scratch)? {
+        loop {
+            if self.at_it.load(Ordering::Relaxed) {
+                self.came_ms.store(shared.now_ms(), Ordering::Relaxed);
+                self.at_it.store(false, Ordering::Relaxed);
+            }
+            let Some(incoming) = Received::read(&mut stream, &mut scratch)? else { return Ok(()) };
+            self.at_it.store(true, Ordering::Relaxed);
             let received = match incoming {
                 Incoming::Message(received) => received,
                 Incoming::Refused(refused) => {
@@ -355,14 +384,15 @@ impl Connection {
                 (true, true) => self.buffer_for(&header),
                 (true, false) => self.answered(&header)?,
             };
+            // Before the bulk, for which there may be no room for long: who is heard of is known.
+            if !reply && !shared.heard_of(header.from, self) {
+                return Err(io::Error::other("it speaks for too many"));
+            }
             let message = received.read_bulk(&mut stream, buffer, |len| {
                 shared.bulk.take(len, || matches!(self.lock().link, Link::Closed))
             })?;
             if reply && in_part {
                 self.answered(&header)?;
-            }
-            if !reply && !shared.heard_of(header.from, self) {
-                return Err(io::Error::other("it speaks for too many"));
             }
             (shared.deliver)(message);
             if scratch.capacity() > SCRATCH_BYTES_KEPT {
@@ -370,7 +400,6 @@ impl Connection {
             }
             self.wait_for_room(shared);
         }
-        Ok(())
     }
 
     /// A message is of another version: who sent a request hears so, and who waits for an answer.

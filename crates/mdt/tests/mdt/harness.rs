@@ -15,6 +15,8 @@ pub const A: ClientId = ClientId(1);
 pub const B: ClientId = ClientId(2);
 pub const ROOT: Fid = Fid::ROOT;
 pub const EPOCH: u64 = 7;
+/// An MDT that has nothing to do is called so often.
+const TICK_MS_MAX: u64 = 50;
 /// What the OSTs say of the largest object.
 pub const OBJECT_BYTES_MAX: u64 = 1 << 44;
 
@@ -284,8 +286,18 @@ impl World {
         }
     }
 
-    /// Time goes by.
+    /// Time goes by, as the MDT lives it: it is called all the while.
     pub fn tick(&mut self, ms: u64) {
+        let mut left = ms;
+        while left > 0 {
+            let step = left.min(TICK_MS_MAX);
+            left -= step;
+            self.stand_still(step);
+        }
+    }
+
+    /// Time goes by, and it is called once, in the end.
+    pub fn stand_still(&mut self, ms: u64) {
         self.now.mono_ns += ms * 1_000_000;
         self.now.wall_ns += ms as i64 * 1_000_000;
         self.mdt.on_tick(self.now, &mut self.out);

@@ -20,4 +20,5 @@ mod model;
 mod no_room;
 mod posix;
 mod restart;
+mod silent;
 mod tmpfile;

@@ -18,6 +18,8 @@ use super::network::Network;
 use super::{Clients, Host};
 use crate::params::{Device, Param, WasSet, fits, number, stats_text};
 
+const SECOND_NS: u64 = 1_000_000_000;
+
 /// The devices of a process.
 #[derive(Default)]
 pub(crate) struct Devices {
@@ -254,6 +256,52 @@ fn exports<const N: usize>(
     }
 }
 
+/// When each client of an MDT was heard of, by their NIDs.
+fn heard(
+    host: &Arc<TargetHost<Mdt>>,
+    prefix: &str,
+    naming: &Naming,
+    out: &mut Vec<Param<'static>>,
+) {
+    let seconds = |ns: u64| format!("{:.1}", ns as f64 / 1e9);
+    let all: Vec<_> = host.inspect(|mdt| {
+        mdt.exports().map(|(client, peer, _)| (client, peer, mdt.heard(client))).collect()
+    });
+    let mut by_nid: BTreeMap<Nid, String> = BTreeMap::new();
+    for (client, peer, heard) in all {
+        let (ago, gap) = (seconds(heard.ago_ns), seconds(heard.gap_ns));
+        let text = by_nid.entry(naming.nid(peer)).or_default();
+        let line_break = if text.is_empty() { "" } else { "\n" };
+        text.push_str(&format!(
+            "{line_break}{}:\n    last_heard: {ago}\n    longest_gap: {gap}",
+            uuid_of(client)
+        ));
+    }
+    for (nid, text) in by_nid {
+        out.push(Param::shown(format!("{prefix}/exports/{nid}/export"), move || text.clone()));
+    }
+}
+
+/// How long clients of an MDT may be silent, in seconds.
+fn silence(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'static>>) {
+    type Pick = fn(&mut (u64, u64)) -> &mut u64;
+    let limits: [(&str, Pick); 2] = [("at_min", |(min, _)| min), ("at_max", |(_, max)| max)];
+    for (name, pick) in limits {
+        let (shown, set) = (host.clone(), host.clone());
+        let show =
+            move || (*pick(&mut shown.inspect(|mdt| mdt.silence_ns())) / SECOND_NS).to_string();
+        out.push(Param::shown(format!("{prefix}/{name}"), show).set_by(move |value| {
+            let seconds = number(value).unwrap_or(1);
+            set.inspect(|mdt| {
+                let mut limits = mdt.silence_ns();
+                *pick(&mut limits) = seconds.saturating_mul(SECOND_NS);
+                mdt.set_silence_ns(limits.0, limits.1);
+            });
+            Ok(())
+        }));
+    }
+}
+
 impl Shows for Mgs {
     fn params(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Param<'static>>) {
         let clients: Vec<_> = host.inspect(|mgs| mgs.exports().collect());
@@ -304,6 +352,8 @@ impl Shows for Mdt {
         out.push(Param::shown(format!("{prefix}/num_exports"), move || count.to_string()));
         let of = clients.into_iter().map(|(id, peer, stats)| (naming.nid(peer), id, stats));
         exports(&prefix, of, &MD_STATS, out);
+        heard(host, &prefix, naming, out);
+        silence(host, &prefix, out);
         let (shown, cleared) = (host.clone(), host.clone());
         let stats = move || {
             let stats = shown.inspect(|mdt| mdt.stats());
@@ -316,11 +366,10 @@ impl Shows for Mdt {
         let seen = host.clone();
         space(&prefix, move || seen.inspect(|mdt| mdt.statfs()), out);
         let (shown, set) = (host.clone(), host.clone());
-        let limit =
-            move || (shown.inspect(|mdt| mdt.callback_limit_ns()) / 1_000_000_000).to_string();
+        let limit = move || (shown.inspect(|mdt| mdt.callback_limit_ns()) / SECOND_NS).to_string();
         out.push(Param::shown(format!("{prefix}/ldlm_timeout"), limit).set_by(move |value| {
             let seconds = number(value).unwrap_or(1);
-            set.inspect(|mdt| mdt.set_callback_limit_ns(seconds.saturating_mul(1_000_000_000)));
+            set.inspect(|mdt| mdt.set_callback_limit_ns(seconds.saturating_mul(SECOND_NS)));
             Ok(())
         }));
         let lod = format!("lod/{}-mdtlov", naming.of(me));

@@ -23,6 +23,8 @@ use sateen_mount::KernelFs;
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long connecting to targets elsewhere may take: they may be starting.
 const REMOTE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long an MDT elsewhere hears nothing of a client at most: 2 s.
+const PING_NS: u64 = 2_000_000_000;
 /// So often whoever waits looks whether it is still to.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 
@@ -103,11 +105,6 @@ impl Mounted {
         }
         let left = Once::new();
         Ok(Mounted { session, reactor: reactor.clone(), client, fs, port, left })
-    }
-
-    /// MDTs that heard nothing for so long are asked whether they are there.
-    pub(crate) fn ping_every(&self, interval: Duration) {
-        self.client.ping_every(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// Heeds these flags from now on: it was remounted.
@@ -273,6 +270,9 @@ fn make(reactor: &Arc<Reactor>, targets: Targets<'_>) -> (Arc<Client>, Arc<Clien
     let as_port: Arc<dyn Port> = port.clone();
     let config = ClientConfig { id, file_system: targets.file_system };
     let client = Client::new(config, as_port);
+    if !targets.elsewhere.is_empty() {
+        client.ping_every(PING_NS);
+    }
     reactor.router.add(client.endpoint(), Arc::new(ToClient(client.clone())));
     (client, port)
 }

@@ -35,6 +35,10 @@ impl Receiver for Uplink {
     fn receive(self: Arc<Self>, message: Message) {
         self.0.send(message);
     }
+
+    fn heard(&self, within: Duration) -> Vec<Endpoint> {
+        self.0.heard(within)
+    }
 }
 
 /// Where a NID is reached; `None` for the process itself.

@@ -21,6 +21,7 @@ mod own_place;
 mod refusals;
 mod rounds;
 mod rows;
+mod silent;
 mod synced;
 mod trips;
 mod waiting;

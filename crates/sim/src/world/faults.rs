@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sateen_types::{Endpoint, Errno, Fid, ObjectId};
 use sateen_wire::{Body, Header, Message, OstRequest, Request};
 
+use super::silence::NOTICED_NS;
 use super::{Event, Favourite, Node, Running, Settling, World, endpoints};
 use crate::invariants::{self, Records};
 use crate::net::Weather;
@@ -24,7 +25,8 @@ const LONG_NS: u64 = 21_000_000_000;
 const MISSED_NS: u64 = 20_000_000;
 /// How long the end waits for the cluster to come to rest: 60 s.
 const REST_NS: u64 = 60_000_000_000;
-/// What a lost client has sent arrives within this time, or never: 4 s.
+/// What a lost client has sent arrives within this time, or never: 4 s. At a target that stands
+/// still when that goes on.
 pub(super) const LATE_NS: u64 = 4_000_000_000;
 
 impl World {
@@ -211,6 +213,7 @@ impl World {
             _ => "crash MGS",
         };
         host.crash(&mut self.random, &mut self.report);
+        self.silence.ends(target);
         self.registrar_dies(target);
         self.cut_off(target);
         self.dies_loudly(target);
@@ -257,7 +260,7 @@ impl World {
             settling.durable_from = None;
         }
         self.running_may_have_written();
-        let settles_ns = self.now_ns + LATE_NS;
+        let settles_ns = self.all_arrived_ns();
         for data in self.model.data.values_mut() {
             data.mdt_lost(upto, settles_ns);
         }
@@ -272,7 +275,7 @@ impl World {
     /// The MDT is back: what its disk says of sizes is held against what it may say.
     fn sizes_survived(&mut self) {
         self.layouts_changed();
-        let settles_ns = self.now_ns + LATE_NS;
+        let settles_ns = self.all_arrived_ns();
         let Some(host) = self.hosts.get_mut(&Endpoint::Mdt(0)) else { return };
         let records = Records::of(host);
         let mut wrong = None;
@@ -420,13 +423,24 @@ impl World {
         }
     }
 
-    /// A client dies; the MDTs hear of it within `heard_ns`.
+    /// Whether nobody tells the MDTs of a client that dies: they notice it themselves, if it has
+    /// promised to speak. `soon` are those for whom others should not have to wait.
+    fn goes_unnoticed(&mut self, index: usize, soon: bool) -> bool {
+        let speaks = self.nodes.get(index).is_some_and(|node| node.speaks);
+        let unnoticed = if soon { self.random.one_in(4) } else { !self.random.one_in(4) };
+        speaks && unnoticed
+    }
+
+    /// A client dies; the MDTs hear of it within `heard_ns`, or not at all.
     fn crash_client(&mut self, index: usize, heard_ns: u64) {
         // One that is still mounting may die, too.
         let Some(node) = self.nodes.get_mut(index).filter(|node| !node.dead) else { return };
         (node.mounted, node.dead) = (false, true);
         node.open.iter_mut().for_each(Vec::clear);
         let dead = node.id;
+        let unnoticed = self.goes_unnoticed(index, heard_ns == MISSED_NS);
+        self.report.count("crash client, and nobody tells", u64::from(unnoticed));
+        let Some(node) = self.nodes.get(index) else { return };
         self.model.must_hear.retain(|(client, _)| *client != dead);
         let (client, incarnation) = (node.id, node.client.incarnation());
         self.report.count("crash client", 1);
@@ -434,8 +448,11 @@ impl World {
         self.executor.kill(client.0);
         self.cut_off(Endpoint::Client(client));
         self.links.forget(Endpoint::Client(client));
+        self.lost_ns = self.now_ns;
+        // What waits at an MDT may be done for as long as the client is one of it.
+        let late_ns = self.all_arrived_ns() + if unnoticed { NOTICED_NS } else { 0 };
         for data in self.model.data.values_mut() {
-            data.writer_lost(client, self.now_ns + LATE_NS);
+            data.writer_lost(client, late_ns);
         }
         let mine = self.running.iter().filter(|(_, running)| running.client == client);
         let caught: Vec<u64> = mine.map(|(id, _)| *id).collect();
@@ -445,7 +462,7 @@ impl World {
             self.report.operations += 1;
             let result = Err(Errno::EIO);
             self.may_get_objects(&running, &result);
-            self.judge_failed(&running, &result, self.now_ns + LATE_NS);
+            self.judge_failed(&running, &result, late_ns);
             // Nobody leaves a file alone because somebody has died who was writing to it: who
             // comes now waits for the locks of the dead.
             if let Op::Write { .. } = running.op {
@@ -455,7 +472,7 @@ impl World {
             let (dead_client, durable_from) = (Some(incarnation), None);
             self.settling.push(Settling { running, result, dead_client, durable_from });
         }
-        for mdt in 0..super::MDTS {
+        for mdt in (0..super::MDTS).filter(|_| !unnoticed) {
             let after = self.random.within(1_000_000, heard_ns);
             self.after(after, Event::Evict(incarnation, mdt));
         }
@@ -488,6 +505,9 @@ impl World {
         self.report.count("answer from a kernel cache", hits);
         if let Err(what) = invariants::check_all(&mut self.hosts, &self.model, &open) {
             self.fail(format!("at the end: {what}"));
+        }
+        if self.config.crashes {
+            self.nothing_leaks();
         }
         self.contents_are_right();
     }
@@ -530,6 +550,8 @@ impl World {
         });
         // A client that died last still has to be missed by the MDTs.
         let missed = !self.queue.values().any(|event| matches!(event, Event::Evict(..)));
+        // In other worlds nobody dies, and a goodbye that is not heard leaves much behind.
+        let missed = missed && !(self.config.crashes && self.knows_the_dead());
         hosts_rest && missed && self.settling.is_empty() && self.all_registered()
     }
 

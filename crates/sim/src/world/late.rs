@@ -66,6 +66,11 @@ impl Late {
         touched.iter().any(|(touched, _)| *touched == Touched::Inode(watch.handle.fid))
     }
 
+    /// Whether a file is watched.
+    pub(super) fn is_at_it(&self) -> bool {
+        self.watch.is_some()
+    }
+
     fn data(&mut self) -> Vec<u8> {
         let (len, seed) = (self.random.within(1, WRITE_BYTES_MAX), self.random.any());
         (0..len).map(|i| (seed >> (i % 8 * 8)) as u8 | 1).collect()

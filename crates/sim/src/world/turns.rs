@@ -38,6 +38,7 @@ impl World {
         }
         if self.config.network_faults && self.config.crashes {
             self.maybe_late();
+            self.maybe_stand_still();
         }
     }
 

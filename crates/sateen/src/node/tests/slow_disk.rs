@@ -21,7 +21,7 @@ use sateen_wire::StatFs;
 
 use crate::data_dir::DataDir;
 use crate::node::mgc::Stop;
-use crate::node::{How, Node, Source};
+use crate::node::{How, Mounted, Node, Source};
 use crate::targets;
 use crate::testing::Scratch;
 
@@ -31,9 +31,16 @@ const SOON: Duration = Duration::from_secs(60);
 const LIMIT: &str = "600";
 
 /// Slow disks, by the folder of the target.
-static SLOW: Mutex<BTreeMap<PathBuf, Arc<Gate>>> = Mutex::new(BTreeMap::new());
+static SLOW: Mutex<BTreeMap<PathBuf, Arc<Gates>>> = Mutex::new(BTreeMap::new());
 
-/// Syncs wait in front of it while it is closed.
+/// What a disk does not do for a while.
+#[derive(Default)]
+struct Gates {
+    syncs: Gate,
+    writes: Gate,
+}
+
+/// Whatever it is for waits in front of it while it is closed.
 #[derive(Default)]
 struct Gate {
     /// Whether it is closed, and how many wait.
@@ -60,27 +67,28 @@ impl Gate {
         let state = self.state.lock().unwrap();
         let fewer = |state: &mut (bool, usize)| state.1 < waiting;
         let (_state, late) = self.changed.wait_timeout_while(state, SOON, fewer).unwrap();
-        assert!(!late.timed_out(), "the sync never reached the disk");
+        assert!(!late.timed_out(), "it never reached the disk");
     }
 }
 
 /// The objects of the target in this folder as the test wants them.
 pub(crate) fn over(target: &Path, objects: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
     match SLOW.lock().unwrap().get(target) {
-        Some(gate) => Arc::new(Slow { below: objects, gate: gate.clone() }),
+        Some(gates) => Arc::new(Slow { below: objects, gates: gates.clone() }),
         None => objects,
     }
 }
 
 struct Slow {
     below: Arc<dyn ObjectStore>,
-    gate: Arc<Gate>,
+    gates: Arc<Gates>,
 }
 
 type Result<T> = std::result::Result<T, ObjectError>;
 
 impl ObjectStore for Slow {
     fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize> {
+        self.gates.writes.pass();
         self.below.write(object, offset, data)
     }
     fn read(&self, o: ObjectId, offset: u64, len: usize, into: &mut BytesMut) -> Result<usize> {
@@ -99,7 +107,7 @@ impl ObjectStore for Slow {
         self.below.remove(object)
     }
     fn sync(&self, objects: &[ObjectId]) -> Result<()> {
-        self.gate.pass();
+        self.gates.syncs.pass();
         self.below.sync(objects)
     }
     fn stat(&self, objects: &[ObjectId]) -> Result<Vec<ObjectStat>> {
@@ -148,24 +156,18 @@ fn a_sync_that_takes_long_keeps_nobody_else_waiting() {
     let data = DataDir::at(&scratch.path().join("data")).unwrap();
     let lock = data.open().unwrap();
     let targets = targets::open_or_make(&data, Some(1), Some(1)).unwrap();
-    let gate = Arc::new(Gate::default());
+    let gates = Arc::new(Gates::default());
+    let gate = &gates.syncs;
     let (osts, others): (Vec<_>, Vec<_>) =
         targets.into_iter().partition(|target| target.ost_index().is_some());
-    SLOW.lock().unwrap().insert(osts[0].path.clone(), gate.clone());
+    SLOW.lock().unwrap().insert(osts[0].path.clone(), gates.clone());
     // The servers are hosts of their own, each with its connections.
     let stop = Arc::new(AtomicBool::new(false));
     let mgs = nid();
     let meta = Node::serve(others, Vec::new(), &[mgs], &stop).unwrap();
     meta.devices().set("mdt.*.ldlm_timeout", LIMIT);
     let ost = Node::serve(osts, vec![mgs], &[nid()], &stop).unwrap();
-    let [a, b] = ["a", "b"].map(|name| {
-        let point = scratch.path().join(name);
-        fs::create_dir(&point).unwrap();
-        let node = remote(mgs);
-        let tried_until = Some(Instant::now() + 2 * SOON);
-        let mounted = node.mount(&point, How { tried_until, ..How::new(false) }).unwrap();
-        (node, mounted, point)
-    });
+    let [a, b] = ["a", "b"].map(|name| mount(mgs, &scratch.path().join(name)));
 
     let mut synced = File::create(a.2.join("synced")).unwrap();
     synced.write_all(b"to be made durable").unwrap();
@@ -193,13 +195,76 @@ fn a_sync_that_takes_long_keeps_nobody_else_waiting() {
     others.join().unwrap().sync_all().unwrap();
     assert_eq!(fs::read(b.2.join("log")).unwrap(), b"AFTER it syncs");
 
-    for (node, mounted, _) in [a, b] {
-        mounted.session.unmount(UnmountMode::Clean).unwrap();
-        mounted.session.join_timeout(SOON).unwrap();
-        mounted.leave();
-        node.close().unwrap();
-    }
+    [a, b].into_iter().for_each(unmount);
     ost.close().unwrap();
     meta.close().unwrap();
+    drop(lock);
+}
+
+/// A mount, on a node of its own.
+type OnNode = (Node, Mounted, PathBuf);
+
+fn mount(mgs: Nid, point: &Path) -> OnNode {
+    fs::create_dir(point).unwrap();
+    let node = remote(mgs);
+    let tried_until = Some(Instant::now() + 2 * SOON);
+    let mounted = node.mount(point, How { tried_until, ..How::new(false) }).unwrap();
+    (node, mounted, point.to_owned())
+}
+
+fn unmount((node, mounted, _): OnNode) {
+    mounted.session.unmount(UnmountMode::Clean).unwrap();
+    mounted.session.join_timeout(SOON).unwrap();
+    mounted.leave();
+    node.close().unwrap();
+}
+
+/// A write hangs in the disk, and with it the thread that reads what its mount says, also to the
+/// MDT of the same process. The mount is there, and is not thrown out.
+#[test]
+fn whose_server_hangs_in_a_disk_is_not_taken_for_dead() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("hung");
+    let data = DataDir::at(&scratch.path().join("data")).unwrap();
+    let lock = data.open().unwrap();
+    let targets = targets::open_or_make(&data, Some(1), Some(1)).unwrap();
+    let gates = Arc::new(Gates::default());
+    let ost = targets.iter().find(|target| target.ost_index().is_some()).unwrap();
+    SLOW.lock().unwrap().insert(ost.path.clone(), gates.clone());
+    let stop = Arc::new(AtomicBool::new(false));
+    let mgs = nid();
+    let all = Node::serve(targets, Vec::new(), &[mgs], &stop).unwrap();
+    let value = |name: &str| {
+        let params = all.devices().params();
+        let param = params.iter().find(|param| param.name.ends_with(name)).unwrap();
+        param.value()
+    };
+    let [a, b] = ["a", "b"].map(|name| mount(mgs, &scratch.path().join(name)));
+    let file = File::create(a.2.join("file")).unwrap();
+    file.write_all_at(b"first", 0).unwrap();
+    fs::write(b.2.join("of-the-other"), b"other").unwrap();
+    gates.writes.set(true);
+    let writing = std::thread::spawn(move || file.write_all_at(b"hangs", 0).map(|()| file));
+    gates.writes.wait_for(1);
+    for name in ["at_max", "at_min"] {
+        all.devices().set(&format!("mdt.*.{name}"), "8");
+    }
+    // The other is heard all the while.
+    std::thread::sleep(Duration::from_secs(24));
+    assert!(!writing.is_finished(), "it hangs yet");
+    assert!(!value("/md_stats").contains("evict"), "{}", value("/md_stats"));
+    assert_eq!(value("-MDT0000/num_exports"), "2");
+    for name in ["at_max", "at_min"] {
+        all.devices().set(&format!("mdt.*.{name}"), LIMIT);
+    }
+    gates.writes.set(false);
+    let file = writing.join().unwrap().unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(fs::read(b.2.join("file")).unwrap(), b"hangs");
+    drop(file);
+    [a, b].into_iter().for_each(unmount);
+    all.close().unwrap();
     drop(lock);
 }
