@@ -37,6 +37,7 @@ impl Mdt {
     pub fn set_callback_limit_ns(&mut self, limit_ns: u64) {
         self.config.callback_limit_ns = limit_ns;
         self.locks.set_callback_limit(limit_ns);
+        self.file_locks.set_callback_limit(limit_ns);
     }
 
     /// Beyond which difference in free space, in per cent, new files are placed by it.

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sateen_client::{OpenHow, SpaceTotal};
 use sateen_types::{Attr, Errno, Fid, Layout, Result, StripePolicy};
-use sateen_wire::{DirEntry, RenameFlags, SetAttr, XattrMode};
+use sateen_wire::{DirEntry, FileLock, RenameFlags, SetAttr, XattrMode};
 
 use crate::data::Fallocate;
+use crate::file_locks::Alarm;
 use crate::kernel::{Handle, Kernel};
 use crate::names::{Inode, Mutation, Names, Node};
 
@@ -142,6 +143,16 @@ pub(crate) enum Op {
     GetLinks {
         at: At,
     },
+    /// Takes a lock, or gives it back; with an alarm it is waited for.
+    SetLock {
+        handle: Handle,
+        lock: FileLock,
+        alarm: Option<Arc<Alarm>>,
+    },
+    TestLock {
+        handle: Handle,
+        lock: FileLock,
+    },
     StatFs,
 }
 
@@ -164,6 +175,8 @@ pub(crate) enum Out {
     /// The names of this inode: directory and name.
     Links(Fid, Vec<(Fid, Vec<u8>)>),
     Space(SpaceTotal),
+    /// A lock that is in the way.
+    InWay(Option<FileLock>),
     /// The path led somewhere else than it should.
     Strayed(Fid),
 }
@@ -213,6 +226,8 @@ impl Op {
             | Op::Allocate { .. }
             | Op::Fsync { .. }
             | Op::Fstat { .. }
+            | Op::SetLock { .. }
+            | Op::TestLock { .. }
             | Op::StatFs => Vec::new(),
         }
     }
@@ -253,6 +268,9 @@ impl Op {
             Op::SetStripe { .. } => "op setstripe",
             Op::GetStripe { .. } => "op getstripe",
             Op::GetLinks { .. } => "op names of an inode",
+            Op::SetLock { lock: FileLock { flock: true, .. }, .. } => "op flock",
+            Op::SetLock { .. } => "op fcntl lock",
+            Op::TestLock { .. } => "op test lock",
             Op::StatFs => "op statfs",
         }
     }
@@ -285,6 +303,8 @@ impl Op {
                 | Op::SetStripe { .. }
                 | Op::GetStripe { .. }
                 | Op::GetLinks { .. }
+                | Op::SetLock { .. }
+                | Op::TestLock { .. }
         )
     }
 
@@ -297,6 +317,8 @@ impl Op {
             | Op::Seek { handle, .. }
             | Op::Allocate { handle, .. }
             | Op::Fstat { handle }
+            | Op::SetLock { handle, .. }
+            | Op::TestLock { handle, .. }
             | Op::Fsync { handle } => Some(*handle),
             _ => None,
         }
@@ -339,7 +361,12 @@ impl Op {
             | Op::GetLinks { at } => {
                 name(at, false, false);
             }
-            Op::FsyncDir { .. } | Op::StatFs | Op::Tmpfile { .. } | Op::Peek { .. } => {}
+            Op::FsyncDir { .. }
+            | Op::StatFs
+            | Op::Tmpfile { .. }
+            | Op::SetLock { .. }
+            | Op::TestLock { .. }
+            | Op::Peek { .. } => {}
             Op::Truncate { at, .. } | Op::Chmod { at, .. } | Op::SetXattr { at, .. } => {
                 name(at, false, true);
             }
@@ -538,6 +565,8 @@ impl Op {
             | Op::Fsync { .. }
             | Op::FsyncDir { .. }
             | Op::StatFs
+            | Op::SetLock { .. }
+            | Op::TestLock { .. }
             | Op::Fstat { .. }
             | Op::Peek { .. }
             | Op::Tmpfile { .. }
@@ -630,6 +659,10 @@ impl Op {
                 let got = kernel.links((at.dir(), &at.name)).await;
                 got.map(|(fid, links)| Out::Links(fid, links))
             }
+            Op::SetLock { handle, lock, alarm } => {
+                kernel.set_lock(handle, lock, alarm.as_deref()).await.map(|()| Out::Done)
+            }
+            Op::TestLock { handle, lock } => kernel.test_lock(handle, lock).await.map(Out::InWay),
             Op::StatFs => kernel.statfs().await.map(Out::Space),
         }
     }

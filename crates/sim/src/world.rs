@@ -4,12 +4,14 @@
 //! about is put behind it in the queue. The seed decides all delays and all choices.
 
 mod contention;
+mod counters;
 mod faults;
 mod hunt;
 mod judge;
 mod late;
 mod leave;
 mod links;
+pub(crate) mod locking;
 mod registry;
 mod shared;
 mod turns;
@@ -31,6 +33,7 @@ use sateen_wire::{
 use crate::data::Data;
 use crate::disk::Disk;
 use crate::executor::{Executor, Signal, lock};
+use crate::file_locks::Alarm;
 use crate::host::{Host, Want};
 use crate::kernel::{Handle, Kernel};
 use crate::mgc::{Mgc, Setting};
@@ -45,6 +48,7 @@ use crate::work::{Op, Out, Touched};
 use late::Late;
 use leave::Leaving;
 use links::Links;
+use locking::Locking;
 use shared::Shared;
 
 /// MDTs of the cluster.
@@ -125,6 +129,8 @@ pub(crate) enum Event {
     Evict(ClientId, u32),
     NewClient(usize),
     Calm,
+    /// A program that waits for a lock gets a signal.
+    Alarm(Arc<Alarm>),
     /// What was asked behind a late OST is over.
     Late,
     /// Whoever sent a request hears that it reached nobody, or perhaps did not.
@@ -276,6 +282,7 @@ pub struct World {
     favourite: Option<Favourite>,
     late: Late,
     links: Links,
+    locking: Locking,
     shared: Shared,
 }
 
@@ -331,6 +338,7 @@ impl World {
             favourite: None,
             late: Late::new(config.seed),
             links: Links::new(config.seed),
+            locking: Locking::new(config.seed),
             shared: Shared::new(config.seed),
         }
     }
@@ -575,6 +583,9 @@ impl World {
     }
 
     fn client_is_dirty(&mut self, client: ClientId, target: Endpoint) {
+        if matches!(target, Endpoint::Mdt(_)) {
+            self.locking.known.lost(client, self.now_ns);
+        }
         for node in self.nodes.iter_mut().filter(|node| node.id == client) {
             node.dirty.insert(target);
             node.offered.remove(&target);
@@ -756,6 +767,7 @@ impl World {
                 }
             }
             Event::Wake(signal) => signal.raise(()),
+            Event::Alarm(alarm) => alarm.ring(),
             Event::Invalidate(client, what, signal) => {
                 let alive = |node: &&Node| node.id == client && !node.dead;
                 if let Some(node) = self.nodes.iter().find(alive) {

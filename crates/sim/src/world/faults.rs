@@ -434,6 +434,7 @@ impl World {
         self.executor.kill(client.0);
         self.cut_off(Endpoint::Client(client));
         self.links.forget(Endpoint::Client(client));
+        self.locking.known.lost(client, self.now_ns);
         for data in self.model.data.values_mut() {
             data.writer_lost(client, self.now_ns + LATE_NS);
         }
