@@ -17,7 +17,7 @@ use super::network::why_silent;
 use super::port::{ClientPort, ToClient};
 use crate::logging;
 use crate::refusal::{Outcome, Refusal};
-use sateen_mount::{Atime, Durable, KernelFs};
+use sateen_mount::{Atime, Durable, KernelFs, Locking};
 
 /// How long connecting to all targets of this process, or saying goodbye to any, may take.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -31,6 +31,8 @@ const STOP_LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct How {
     /// Nothing but mappings uses the kernel's page cache.
     pub direct_io: bool,
+    /// Among whom flock and fcntl locks hold.
+    pub locking: Locking,
     /// The kernel's own flags.
     pub flags: MountFlags,
     /// Until when servers that do not answer are tried again.
@@ -40,7 +42,8 @@ pub(crate) struct How {
 impl How {
     /// As file systems that users bring along are mounted.
     pub(crate) fn new(direct_io: bool) -> How {
-        How { direct_io, flags: MountOptions::new("/").flags, tried_until: None }
+        let (locking, flags) = (Locking::default(), MountOptions::new("/").flags);
+        How { direct_io, locking, flags, tried_until: None }
     }
 }
 
@@ -78,6 +81,7 @@ impl Mounted {
         let atime = Atime::of(&how.flags);
         let mut fs = KernelFs::new(client.clone(), executor, how.direct_io, atime)
             .below(root)
+            .locking(how.locking)
             .durable(Durable::of(&how.flags));
         if !targets.elsewhere.is_empty() {
             let timers = reactor.timers.clone();
