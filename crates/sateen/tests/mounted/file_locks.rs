@@ -407,6 +407,9 @@ fn many_wait_at_once_and_the_mount_goes_on(servers: Servers) {
     rig.end();
 }
 
+/// A call that locks a file.
+type Locks = fn(&File, FlockOperation) -> Result<(), Errno>;
+
 /// What each option of a mount makes of locks.
 #[test]
 fn a_mount_has_the_locks_that_its_options_say() {
@@ -424,8 +427,7 @@ fn a_mount_has_the_locks_that_its_options_say() {
     let all = cluster.mounts[0].join("file");
     fs::write(&all, "").unwrap();
     let holder = read_write(&all);
-    let kinds: [fn(&File, FlockOperation) -> Result<(), Errno>; 2] =
-        [|file, how| flock(file, how), |file, how| fcntl_lock(file, how)];
+    let kinds: [Locks; 2] = [|file, how| flock(file, how), |file, how| fcntl_lock(file, how)];
     for lock in kinds {
         lock(&holder, FlockOperation::LockExclusive).unwrap();
         let (one, two) = (read_write(&local), read_write(&local));
