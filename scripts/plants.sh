@@ -96,6 +96,7 @@ caught_in() {
     case $1 in
     full) ;;
     contention) options=(--contention) ;;
+    file-locks) options=(--file-locks) ;;
     partitions) options=(--long-partitions) ;;
     *) die "$patch: there is no world $1" ;;
     esac

@@ -6,7 +6,7 @@
 # was done (not the moment of a crash). target/long-results.txt gets a line for each step: the
 # commit, the seed, how long it took, what it has shown, and the simulator's hashes.
 # Lengths: LONG_SECONDS (600) for each loop that runs by the clock; LONG_ROUNDS rounds (10) of
-# everything random; LONG_SEEDS (10000), CONTENTION_SEEDS and PARTITION_SEEDS (1000) seeds of the
+# everything random; LONG_SEEDS (10000), CONTENTION_SEEDS, FILE_LOCK_SEEDS and PARTITION_SEEDS (1000) seeds of the
 # simulator's worlds from LONG_FROM (1) on, in blocks of 250 on two cores; KILL_ROUNDS (200),
 # POWER_ROUNDS (50) and SERVER_ROUNDS (200) crashes of the process, of the power, of single
 # servers; CUT_ROUNDS (30) storms of broken connections; FSX_OPERATIONS (100000), STEPS (10000), MESSAGES (1000000), FILES (1000000),
@@ -21,6 +21,7 @@ steps=(
     "benches:benchmarks that are features of their own compile"
     "core:a create costs no more than decision 0002 allows (an idle machine)"
     "contention:the simulator: programs that share files"
+    "locks:the simulator: programs that count under locks"
     "partitions:the simulator: long partitions"
     "mpich:ranks and files of MPICH"
     "srun:ranks that Slurm starts"
@@ -136,6 +137,7 @@ step_core() {
     cargo bench --locked -q -p sateen-mdt
     cargo bench --locked -q -p sateen-bench --features core-shape --bench core_shape -- "$run_dir" 5 alone
 }
+step_locks() { simulate "${FILE_LOCK_SEEDS:-1000}" --file-locks; }
 step_contention() { simulate "${CONTENTION_SEEDS:-1000}" --contention; }
 step_partitions() { simulate "${PARTITION_SEEDS:-1000}" --long-partitions; }
 step_simulator() { simulate "${LONG_SEEDS:-10000}"; }

@@ -14,6 +14,7 @@ use sateen_wire::{
 };
 
 use crate::fids::Fids;
+use crate::file_locks::FileLocks;
 use crate::import::{Arrival, Import, RESEND_MAX_NS, WAITED_FOR};
 use crate::inode::Inode;
 use crate::llite::Spaces;
@@ -138,6 +139,7 @@ pub struct Client {
     pub(crate) lru: Mutex<Lru>,
     pub(crate) retiring: Mutex<Retiring>,
     pub(crate) files: Mutex<BTreeMap<u64, Arc<crate::llite::File>>>,
+    pub(crate) file_locks: Mutex<FileLocks>,
     pub(crate) fids: Fids,
     pub(crate) unsynced: UnsyncedObjects,
     /// Names in directories that this client has made.
@@ -177,6 +179,7 @@ impl Client {
             lru: Mutex::default(),
             retiring: Mutex::default(),
             files: Mutex::default(),
+            file_locks: Mutex::default(),
             fids: Fids::default(),
             unsynced: UnsyncedObjects::default(),
             known_names: Arc::default(),
@@ -463,6 +466,11 @@ impl Client {
                     self.on_blocking(fid, id);
                 }
             }
+            Body::Callback(Callback::FileLockTurn { fid, wait }) => {
+                if self.import(header.from).is_some_and(|import| import.is_current(&header)) {
+                    self.on_file_lock_turn(fid, wait);
+                }
+            }
             Body::Callback(Callback::Evicted) => self.on_evicted(header.from, header.client),
             Body::Request(_) => tracing::debug!(from = %header.from, "a request to a client"),
         }
@@ -608,6 +616,7 @@ impl Client {
         for file in files.iter().filter(|file| concerned(file.inode.fid)) {
             file.lose(&self.unsynced);
         }
+        self.lose_file_locks(mdt);
         let mut stale = Vec::new();
         for inode in inodes {
             let stamp = self.stamp();

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{
-    BULK_MAX, Body, Bulk, FEATURES, Header, Ibits, MdtRequest, Message, OstRequest, Reply,
-    ReplyBody, Request, SPEAKS,
+    BULK_MAX, Body, Bulk, FEATURES, FileLockMode, Header, Ibits, MdtRequest, Message, OstRequest,
+    Reply, ReplyBody, Request, SPEAKS,
 };
 
 use crate::client::Connection;
@@ -294,6 +294,13 @@ fn slots_kept_for(request: &Request, in_use: InUse<'_>) -> usize {
         Request::Ping | Request::Disconnect | Request::Mdt(MdtRequest::Cancel { .. }) => {
             2 * SLOTS_KEPT
         }
+        // Nor do these, and others wait for what they give back.
+        Request::Mdt(MdtRequest::LeaveFileLock { .. }) => 2 * SLOTS_KEPT,
+        Request::Mdt(MdtRequest::SetFileLock { lock, .. }) => match lock.mode {
+            FileLockMode::Unlock => 2 * SLOTS_KEPT,
+            // Others are kept waiting by a turn that is not taken.
+            FileLockMode::Read | FileLockMode::Write => SLOTS_KEPT,
+        },
         // It empties the file under a data lock in use, which others may want meanwhile. Those
         // that do so without a lock, or set a mode, wait for others as any request does, and
         // many at once would leave no slot to give locks back in.

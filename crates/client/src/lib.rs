@@ -15,6 +15,7 @@
 //! | `lru` | a limit to what is kept |
 //! | `known_names` | what cannot be in a directory that this client has made or read |
 //! | `fids` | FIDs out of granted sequences |
+//! | `file_locks` | locks of programs: flock(2) and fcntl(2) |
 //! | `stats`, `inspect` | what was counted, and what can be set, from outside |
 //! | `uncommitted` | changes that a restart of an MDT may lose |
 //! | `patience` | verbs that nobody waits for any more |
@@ -26,6 +27,7 @@ mod atime;
 mod by_stripe;
 mod client;
 mod fids;
+mod file_locks;
 mod import;
 mod inode;
 mod inspect;

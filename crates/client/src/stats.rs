@@ -10,7 +10,7 @@ use sateen_types::{Endpoint, StatName, Stats, Tally};
 use sateen_wire::{MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request};
 
 /// How many verbs are counted.
-const VERBS: usize = 24;
+const VERBS: usize = 25;
 
 /// What a client counts of its verbs.
 pub type VerbStats = Stats<VERBS>;
@@ -43,6 +43,7 @@ pub enum Verb {
     Getxattr,
     Listxattr,
     Removexattr,
+    Flock,
 }
 
 /// The names of what is counted, in the order of [`Verb`].
@@ -71,6 +72,7 @@ pub const LLITE_STATS: [StatName; VERBS] = [
     StatName::reqs("getxattr"),
     StatName::reqs("listxattr"),
     StatName::reqs("removexattr"),
+    StatName::reqs("flock"),
 ];
 
 #[derive(Debug, Default)]
@@ -161,7 +163,7 @@ impl Verbs {
 }
 
 /// How many kinds of requests are counted for one target.
-const REQUESTS: usize = 18;
+const REQUESTS: usize = 19;
 
 /// What is counted of the requests to one target.
 pub type RequestStats = Stats<REQUESTS>;
@@ -201,6 +203,7 @@ pub const MDC_STATS: [StatName; REQUESTS] = named([
     StatName::reqs("mds_statfs"),
     StatName::reqs("obd_ping"),
     StatName::reqs("mds_other"),
+    StatName::reqs("ldlm_flock_enqueue"),
 ]);
 
 /// The list, filled up with names that nothing is counted under.
@@ -232,6 +235,7 @@ fn ost_place(request: &OstRequest) -> usize {
 
 const OST_PING: usize = 10;
 const MDT_PING: usize = 16;
+const FLOCK: usize = 18;
 
 fn mdt_place(request: &MdtRequest) -> usize {
     match request {
@@ -251,6 +255,7 @@ fn mdt_place(request: &MdtRequest) -> usize {
         MdtRequest::Cancel { .. } => 13,
         MdtRequest::Sync { .. } => 14,
         MdtRequest::StatFs => 15,
+        MdtRequest::SetFileLock { .. } | MdtRequest::TestFileLock { .. } => FLOCK,
         _ => 17,
     }
 }
@@ -311,6 +316,11 @@ mod tests {
         assert_eq!(name(&MDC_STATS, mdt_place(&MdtRequest::StatFs)), "mds_statfs");
         assert_eq!(name(&MDC_STATS, mdt_place(&MdtRequest::GrantSeq)), "mds_other");
         assert_eq!(name(&MDC_STATS, MDT_PING), "obd_ping");
+        let wait = sateen_wire::WaitId { id: 1 };
+        let leave = MdtRequest::LeaveFileLock { fid: sateen_types::Fid::ROOT, wait };
+        assert_eq!(name(&MDC_STATS, mdt_place(&leave)), "mds_other");
+        assert_eq!(name(&MDC_STATS, FLOCK), "ldlm_flock_enqueue");
+        assert_eq!(LLITE_STATS[Verb::Flock as usize].name, "flock");
         assert_eq!(LLITE_STATS[Verb::Getxattr as usize].name, "getxattr");
         assert_eq!(LLITE_STATS[Verb::Listxattr as usize].name, "listxattr");
         assert_eq!(LLITE_STATS[Verb::Removexattr as usize].name, "removexattr");

@@ -35,7 +35,7 @@ pub use dir::DirBuffer;
 pub use mount::{MountFlags, MountOptions, TransportChoice, UnmountMode, remount};
 pub use notify::{NOTIFY_PRUNE_MAX, Notifier};
 pub use op::{FileLock, IoctlIn, Name, Op, Request, SetattrIn};
-pub use reply::{Captured, Reply, Revoker};
+pub use reply::{Captured, LongWait, Reply, Revoker};
 pub use session::{EndReason, MountError, Session, Transport};
 
 /// The inode number of the root directory.

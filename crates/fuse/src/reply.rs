@@ -62,6 +62,18 @@ impl Revoker {
     }
 }
 
+/// An answer that may take for as long as people like: [`Reply::waits_long`].
+#[derive(Debug)]
+pub struct LongWait(Option<Arc<QueueShared>>);
+
+impl Drop for LongWait {
+    fn drop(&mut self) {
+        if let Some(queue) = &self.0 {
+            queue.ends_long_wait();
+        }
+    }
+}
+
 fn take(cell: &Mutex<Channel>) -> Channel {
     std::mem::replace(&mut cell.lock().unwrap_or_else(PoisonError::into_inner), Channel::None)
 }
@@ -96,6 +108,22 @@ impl Reply {
     /// Whether the data of a WRITE lies in memory that the answer gives back to the kernel.
     pub fn lends_payload(&self) -> bool {
         matches!(self.channel, Channel::Ring { .. })
+    }
+
+    /// The answer may take for as long as people like, and needs no room. Over io_uring it holds
+    /// one of the entries of its processor meanwhile, so that there can be half as many as entries:
+    /// `None` if there are. To be kept until the answer is given.
+    pub fn waits_long(&mut self) -> Option<LongWait> {
+        match &mut self.channel {
+            Channel::Ring { queue, .. } => {
+                queue.begins_long_wait().then(|| LongWait(Some(queue.clone())))
+            }
+            Channel::Classic { device, lease } => {
+                device.pool.put(lease.take());
+                Some(LongWait(None))
+            }
+            _ => Some(LongWait(None)),
+        }
     }
 
     /// Allows that the request is answered from elsewhere before this reply is completed, which

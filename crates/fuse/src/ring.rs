@@ -29,7 +29,7 @@ use io_uring::{IoUring, cqueue, opcode as io_op, types};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, IntoBytes};
@@ -61,6 +61,9 @@ pub(crate) struct QueueShared {
     wake: OwnedFd,
     sleeping: AtomicBool,
     stop: AtomicBool,
+    /// Entries that are out for as long as people like, and how many may be.
+    long_waits: AtomicU32,
+    long_waits_max: u32,
 }
 
 /// A completed reply.
@@ -72,14 +75,27 @@ pub(crate) struct Answer {
 }
 
 impl QueueShared {
-    fn new() -> io::Result<QueueShared> {
+    fn new(depth: u32) -> io::Result<QueueShared> {
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         Ok(QueueShared {
             answers: Mutex::default(),
             wake: rustix::event::eventfd(0, flags)?,
             sleeping: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            long_waits: AtomicU32::new(0),
+            long_waits_max: depth / 2,
         })
+    }
+
+    /// One more entry is out for as long as people like, unless too many are: the others could
+    /// not do what those wait for.
+    pub(crate) fn begins_long_wait(&self) -> bool {
+        let one_more = |waits: u32| (waits < self.long_waits_max).then_some(waits + 1);
+        self.long_waits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    pub(crate) fn ends_long_wait(&self) {
+        self.long_waits.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Hands an answer to the queue.
@@ -247,7 +263,7 @@ impl Queue {
         let ring = builder.build(depth + 2)?;
         ring.submitter().register_files(&[device.as_raw_fd()])?;
         let entries = (0..depth).map(|_| Entry::new(payload)).collect();
-        let shared = Arc::new(QueueShared::new()?);
+        let shared = Arc::new(QueueShared::new(depth)?);
         let (deferred, spare, completions) = (Vec::new(), Vec::new(), Vec::new());
         let payload_max = payload;
         Ok(Queue { ring, shared, entries, deferred, spare, completions, id, payload_max })

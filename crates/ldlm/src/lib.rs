@@ -13,11 +13,20 @@
 //! starve. When the last conflicting lock goes it is woken ([`LockTable::take_woken`]) and
 //! starts again; it may find that it needs more, and waits again under the same ticket.
 //! [`LockTable::finish`] ends the reservations. Tickets that want locks are served in order.
+//!
+//! Beside it stands [`FileLocks`], the table of programs' locks: flock(2) and fcntl(2).
 
+mod file_locks;
+mod ranges;
 mod slab;
 mod table;
 mod waiting;
 
+pub use file_locks::{
+    FILE_LOCKS_PER_CLIENT_MAX, FileLockAnswer, FileLockTurn, FileLocks, RANGES_PER_FILE_MAX,
+    WAITS_PER_FILE_MAX,
+};
+pub use ranges::{Owner, Range, Ranges};
 pub use table::{
     CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, Held, LOCKS_MAX, LOCKS_PER_CLIENT_MAX,
     LockTable,

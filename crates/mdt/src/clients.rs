@@ -244,6 +244,9 @@ impl Mdt {
         self.clients.old.remove(&client);
         self.doubt_glimpses();
         self.locks.release_client(client);
+        // Not before, whatever they are on: whoever has such a lock next counts on that nobody
+        // writes late to anything that it stands for.
+        self.file_locks.drop_client(client);
     }
 
     /// Throws out whoever has been silent for too long. Not while requests are held: nobody is
@@ -277,6 +280,7 @@ impl Mdt {
     pub(crate) fn disconnected(&mut self, client: ClientId) {
         self.gone(client);
         self.locks.release_client(client);
+        self.file_locks.drop_client(client);
         if !self.clients.owed.contains_key(&client) {
             self.llog.remove(keys::client(client));
         }
@@ -289,6 +293,7 @@ impl Mdt {
             self.parked.remove(&ticket);
             self.tickets.retain(|_, other| *other != ticket);
         }
+        self.file_locks.drop_waits(client);
         self.held.retain(|message| message.header.client != client);
         self.unfenced.retain(|(message, _)| message.header.client != client);
         let Some(gone) = self.clients.all.remove(&client) else { return };

@@ -43,6 +43,7 @@ impl Mdt {
     pub fn set_callback_limit_ns(&mut self, limit_ns: u64) {
         self.config.callback_limit_ns = limit_ns;
         self.locks.set_callback_limit(limit_ns);
+        self.file_locks.set_callback_limit(limit_ns);
     }
 
     /// How many clients were evicted because nothing was heard of them, since the start or since

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use sateen_ldlm::{LockTable, Need, Ticket};
+use sateen_ldlm::{FileLocks, LockTable, Need, Ticket};
 use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
 use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Timestamp};
@@ -36,6 +36,8 @@ pub struct Mdt {
     pub(crate) core: Core,
     pub(crate) config: MdtConfig,
     pub(crate) locks: LockTable,
+    /// Those of programs.
+    pub(crate) file_locks: FileLocks,
     pub(crate) opens: Opens,
     pub(crate) clients: Clients,
     pub(crate) seqs: Seqs,
@@ -87,6 +89,7 @@ impl Mdt {
         let mut mdt = Mdt {
             core: Core::new(core, store),
             locks: LockTable::of_boot(core.boot_epoch),
+            file_locks: FileLocks::default(),
             opens: Opens::default(),
             clients: Clients::default(),
             seqs: Seqs::new(config.index, state),
@@ -115,6 +118,7 @@ impl Mdt {
         mdt.core.file_system = mdt.config.file_system;
         mdt.osp.file_system = mdt.config.file_system;
         mdt.locks.set_callback_limit(mdt.config.callback_limit_ns);
+        mdt.file_locks.set_callback_limit(mdt.config.callback_limit_ns);
         let now = mdt.core.live(now);
         mdt.settle(now, out);
         mdt.osp.pump(now, out);
@@ -146,6 +150,11 @@ impl Mdt {
     /// The incarnations that hold locks on a file, for whoever looks in from outside.
     pub fn lock_holders(&self, fid: Fid) -> impl Iterator<Item = sateen_ldlm::Held> + '_ {
         self.locks.holders(fid)
+    }
+
+    /// The programs' locks, for whoever looks in from outside.
+    pub fn file_locks(&self) -> &FileLocks {
+        &self.file_locks
     }
 
     /// Whether a client is connected, for whoever looks in from outside.
@@ -298,7 +307,7 @@ impl Mdt {
             }
         }
         // Before the answers: who has truncated gives his lock back before he goes on.
-        self.send_callbacks(out);
+        self.send_callbacks(now, out);
         for (header, mut reply) in given_up {
             let granted = core::mem::replace(&mut reply.grants, Grants::NONE);
             for grant in granted.iter().filter(|grant| !grant.bits.intersects(Ibits::DATA)) {
@@ -324,10 +333,16 @@ impl Mdt {
         }
     }
 
-    fn send_callbacks(&mut self, out: &mut Outbox) {
+    fn send_callbacks(&mut self, now: Timestamp, out: &mut Outbox) {
         for called in self.locks.take_callbacks() {
             let callback = Callback::Blocking { fid: called.fid, id: called.id };
             if let Some(message) = self.core.callback(called.client, callback) {
+                out.send(message);
+            }
+        }
+        for turn in self.file_locks.take_turns(now.mono_ns) {
+            let callback = Callback::FileLockTurn { fid: turn.fid, wait: turn.wait };
+            if let Some(message) = self.core.callback(turn.client, callback) {
                 out.send(message);
             }
         }
@@ -353,7 +368,7 @@ impl Mdt {
         if !self.held.is_empty() {
             self.run_held(now, out);
         }
-        self.send_callbacks(out);
+        self.send_callbacks(now, out);
     }
 
     fn ost_done(&mut self, done: Done, out: &mut Outbox) {
@@ -497,7 +512,11 @@ impl Mdt {
             return;
         }
         let mut any = false;
-        while let Some(client) = self.locks.overdue(now.mono_ns) {
+        let late = |mdt: &mut Mdt| {
+            let now_ns = now.mono_ns;
+            mdt.locks.overdue(now_ns).or_else(|| mdt.file_locks.overdue(now_ns))
+        };
+        while let Some(client) = late(self) {
             self.evict(client, Why::Late, out);
             any = true;
         }

@@ -5,6 +5,7 @@
 mod close;
 mod create;
 mod enqueue;
+mod file_lock;
 mod getattr;
 mod grant_seq;
 mod link;
@@ -101,6 +102,13 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         MdtRequest::ReportSize { fid, report, glimpsed, version } => {
             report::run(mdt, op, *fid, report, glimpsed.then_some(*version))
         }
+        MdtRequest::SetFileLock { fid, open_id, lock, wait } => {
+            file_lock::set(mdt, op, (*fid, *open_id), (lock, *wait))
+        }
+        MdtRequest::TestFileLock { fid, open_id, lock } => {
+            file_lock::test(mdt, op, (*fid, *open_id), lock)
+        }
+        MdtRequest::LeaveFileLock { fid, wait } => Ok(file_lock::leave(mdt, op, *fid, *wait)),
         MdtRequest::Sync { upto } => Ok(sync::run(mdt, *upto)),
         MdtRequest::GrantSeq => grant_seq::run(mdt, op),
         MdtRequest::StatFs => Ok(statfs::run(mdt)),

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use sateen_client::{AtimePolicy, Client};
 use sateen_fuse::{Caps, Filesystem, KernelOffer, MountFlags, Op, ROOT_INO, Reply, Request};
 use sateen_reactor::Executor;
-use sateen_types::Fid;
+use sateen_types::{Errno, Fid};
 
-use crate::interrupts::{Interrupts, Sleep};
+use crate::interrupts::{Interrupts, Sleep, waits_for_lock};
 use crate::requests::Call;
 
 /// What reading does to atimes on a mount.
@@ -77,16 +77,41 @@ impl Flags {
     }
 }
 
+/// Among whom locks of flock(2) and fcntl(2) hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Locking {
+    /// All mounts of the file system. What a program has locked with fcntl(2) goes with any of its
+    /// closes only if the file was opened after the first such lock of the mount; else with the last
+    /// close of the open. So nobody pays for closes who never locks like that.
+    #[default]
+    Cluster,
+    /// The same, and the kernel tells of every close.
+    Exact,
+    /// The programs of this mount; the kernel keeps them.
+    Local,
+    /// There are none: whoever wants one is told `ENOSYS`.
+    Refused,
+}
+
+impl Locking {
+    /// Whether the MDT has them.
+    pub(crate) fn is_cluster(self) -> bool {
+        matches!(self, Locking::Cluster | Locking::Exact)
+    }
+}
+
 /// One mount's file system.
 pub struct KernelFs {
     client: Arc<Client>,
     executor: Executor,
     direct_io: bool,
     flags: Flags,
+    locking: Locking,
+    /// Somebody has locked something with fcntl(2).
+    fcntl_locks: Arc<AtomicBool>,
     /// What the kernel's first inode is.
     root: Fid,
-    /// `None` if no target is anywhere else: then nobody waits for long.
-    interrupts: Option<Arc<Interrupts>>,
+    interrupts: Arc<Interrupts>,
     /// The kernel can be told to forget names. Otherwise it must not keep any: each use of one
     /// asks again, and what it is told is right.
     keeps_names: AtomicBool,
@@ -96,8 +121,23 @@ impl KernelFs {
     /// Serves a client that is connected. With `direct_io` reads bypass the page cache, too.
     pub fn new(client: Arc<Client>, executor: Executor, direct_io: bool) -> KernelFs {
         let keeps_names = AtomicBool::new(false);
-        let (root, interrupts, flags) = (Fid::ROOT, None, Flags::default());
-        KernelFs { client, executor, direct_io, flags, root, interrupts, keeps_names }
+        KernelFs {
+            client,
+            executor,
+            direct_io,
+            flags: Flags::default(),
+            locking: Locking::default(),
+            fcntl_locks: Arc::default(),
+            root: Fid::ROOT,
+            interrupts: Interrupts::new(None),
+            keeps_names,
+        }
+    }
+
+    /// The same, with locks that hold so far.
+    #[must_use]
+    pub fn locking(self, locking: Locking) -> KernelFs {
+        KernelFs { locking, ..self }
     }
 
     /// Heeds these flags of its mount from now on: what reading does to atimes, and what is durable
@@ -120,27 +160,33 @@ impl KernelFs {
     /// them can be interrupted.
     #[must_use]
     pub fn interruptible(self, sleep: Sleep) -> KernelFs {
-        KernelFs { interrupts: Some(Interrupts::new(sleep)), ..self }
+        KernelFs { interrupts: Interrupts::new(Some(sleep)), ..self }
     }
 
-    /// A request whose program may stop waiting for it.
-    fn serve(&self, interrupts: &Arc<Interrupts>, call: Call, mut request: Request, reply: Reply) {
+    /// A request whose program may stop waiting for it, if it is one.
+    fn serve(&self, call: Call, mut request: Request, mut reply: Reply) {
         let unique = request.unique;
-        if let (true, Op::Write { data, .. }) = (reply.lends_payload(), &mut request.op) {
+        let long = if waits_for_lock(&request.op) { reply.waits_long() } else { None };
+        if long.is_none() && waits_for_lock(&request.op) {
+            // The mount would not hear any more of who gives the locks back.
+            return reply.error(Errno::ENOLCK.raw());
+        }
+        let asker = (unique, request.pid);
+        let lends_payload = reply.lends_payload();
+        let (reply, patience, early) = self.interrupts.begin(asker, &request.op, reply);
+        let Some(patience) = patience else {
+            return self.executor.spawn(Box::pin(call.run(request, long, reply)));
+        };
+        if let (true, Op::Write { data, .. }) = (lends_payload, &mut request.op) {
             // The kernel gets its memory back with the answer, whoever gives that.
             *data = Bytes::copy_from_slice(data);
         }
-        let asker = (unique, request.pid);
-        let (reply, patience, early) = interrupts.begin(asker, &request.op, reply);
-        let Some(patience) = patience else {
-            return self.executor.spawn(Box::pin(call.run(request, reply)));
-        };
         if early {
-            self.executor.spawn(Box::pin(interrupts.clone().look_after(unique)));
+            self.executor.spawn(Box::pin(self.interrupts.clone().look_after(unique)));
         }
-        let interrupts = interrupts.clone();
+        let interrupts = self.interrupts.clone();
         self.executor.spawn(Box::pin(async move {
-            patience.run(call.run(request, reply)).await;
+            patience.run(call.run(request, long, reply)).await;
             interrupts.end(unique);
         }));
     }
@@ -158,7 +204,13 @@ impl Filesystem for KernelFs {
         // Names from READDIRPLUS would be believed without a lock on the inode, and cost a
         // lookup each all the same.
         let ours = Caps::HANDLE_KILLPRIV_V2 | Caps::POSIX_ACL | Caps::DONT_MASK;
-        let wanted = offer.recommended() | ours & offer.caps;
+        let locks = match self.locking {
+            Locking::Cluster | Locking::Exact | Locking::Refused => {
+                Caps::FLOCK_LOCKS | Caps::POSIX_LOCKS
+            }
+            Locking::Local => Caps::default(),
+        };
+        let wanted = offer.recommended() | (ours | locks) & offer.caps;
         wanted - Caps::DO_READDIRPLUS - Caps::READDIRPLUS_AUTO
     }
 
@@ -173,11 +225,9 @@ impl Filesystem for KernelFs {
                     self.forget(ino, nlookup);
                 }
             }
-            // Without interrupts: what waits, waits for locks, which others give back, or lose,
-            // within seconds.
             Op::Interrupt { unique } => {
-                if let Some(interrupts) = self.interrupts.as_ref().filter(|i| i.is_here(unique)) {
-                    let look_after = interrupts.clone().look_after(unique);
+                if self.interrupts.is_here(unique) {
+                    let look_after = self.interrupts.clone().look_after(unique);
                     self.executor.spawn(Box::pin(look_after));
                 }
             }
@@ -187,14 +237,13 @@ impl Filesystem for KernelFs {
                     client: self.client.clone(),
                     root: self.root,
                     direct_io: self.direct_io,
+                    locking: self.locking,
+                    fcntl_locks: self.fcntl_locks.clone(),
                     atime: Atime::of(&flags),
                     durable: Durable::of(&flags),
                     keeps_names: self.keeps_names.load(Ordering::Relaxed),
                 };
-                match &self.interrupts {
-                    Some(interrupts) => self.serve(interrupts, call, request, reply),
-                    None => self.executor.spawn(Box::pin(call.run(request, reply))),
-                }
+                self.serve(call, request, reply);
             }
         }
     }

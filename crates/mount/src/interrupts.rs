@@ -9,6 +9,8 @@
 //! - One of those that people and timers send to stop something ([`ASKING`]), and that the
 //!   program has a handler for, ends it if it has lasted [`PATIENCE`].
 //! - After any other the program waits on, and is looked at from time to time.
+//! - Whoever waits for a lock of flock(2) or fcntl(2) is let go at once by any signal, as on a local
+//!   file system: the kernel begins that call anew where nothing else was to come of the signal.
 //!
 //! Life of a request: it is dispatched and entered here; interrupted, perhaps, and then given up
 //! (answered with `EINTR`, while the verb goes on without anybody who waits for it); its verb
@@ -106,12 +108,15 @@ struct Waiting {
     since: Instant,
     revoker: Revoker,
     patience: Arc<Patience>,
+    /// Any signal ends it.
+    at_once: bool,
 }
 
 impl Waiting {
     /// Whether nobody waits any more, because of the signals that the program has.
     fn look(&self) -> bool {
-        match Signals::of(self.thread).wish() {
+        let wish = if self.at_once { Wish::Die } else { Signals::of(self.thread).wish() };
+        match wish {
             Wish::Wait => return false,
             Wish::Stop if self.since.elapsed() < PATIENCE => return false,
             Wish::Stop | Wish::Die => {}
@@ -132,18 +137,25 @@ struct State {
 /// All requests of a mount that may be interrupted.
 pub(crate) struct Interrupts {
     state: Mutex<State>,
-    sleep: Sleep,
+    /// `None` if nobody waits for long but for locks of programs.
+    sleep: Option<Sleep>,
 }
 
-/// Whether somebody may wait for long for the answer, and can be let go without one.
-fn may_be_given_up(op: &Op) -> bool {
-    // Nobody waits for the end of an open, and the handles must go.
-    !matches!(op, Op::Release { .. } | Op::Releasedir { .. } | Op::Flush { .. })
+/// Whether it waits for a lock that another program may have for ever.
+pub(crate) fn waits_for_lock(op: &Op) -> bool {
+    matches!(op, Op::Setlk { wait: true, .. })
 }
 
 impl Interrupts {
-    pub(crate) fn new(sleep: Sleep) -> Arc<Interrupts> {
+    pub(crate) fn new(sleep: Option<Sleep>) -> Arc<Interrupts> {
         Arc::new(Interrupts { state: Mutex::default(), sleep })
+    }
+
+    /// Whether somebody may wait for long for the answer, and can be let go without one.
+    fn may_be_given_up(&self, op: &Op) -> bool {
+        // Nobody waits for the end of an open, and the handles must go.
+        let is_end = matches!(op, Op::Release { .. } | Op::Releasedir { .. } | Op::Flush { .. });
+        if self.sleep.is_some() { !is_end } else { waits_for_lock(op) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -158,13 +170,14 @@ impl Interrupts {
         op: &Op,
         reply: Reply,
     ) -> (Reply, Option<Arc<Patience>>, bool) {
-        if !may_be_given_up(op) {
+        if !self.may_be_given_up(op) {
             return (reply, None, false);
         }
         let (reply, revoker) = reply.revocable();
         let patience = Arc::new(Patience::default());
         let since = Instant::now();
-        let waiting = Waiting { thread, since, revoker, patience: patience.clone() };
+        let at_once = waits_for_lock(op);
+        let waiting = Waiting { thread, since, revoker, patience: patience.clone(), at_once };
         let mut state = self.state();
         state.waiting.insert(unique, Arc::new(waiting));
         let early = state.early.iter().position(|other| *other == unique);
@@ -188,7 +201,8 @@ impl Interrupts {
                 return;
             }
             drop(waiting);
-            (self.sleep)(LOOK_NS).await;
+            let Some(sleep) = &self.sleep else { return };
+            sleep(LOOK_NS).await;
         }
     }
 
@@ -240,7 +254,7 @@ mod tests {
     #[test]
     fn an_interrupt_may_overtake_its_request() {
         let sleep: Sleep = Arc::new(|_| Box::pin(core::future::pending()));
-        let interrupts = Interrupts::new(sleep);
+        let interrupts = Interrupts::new(Some(sleep));
         let begin = |unique| {
             let (reply, cell) = Reply::capture(0);
             let op = Op::Statfs { ino: 1 };
@@ -260,5 +274,28 @@ mod tests {
         assert!(!waiting.revoker.revoke(Errno::EINTR.raw()), "once");
         assert!(reply.claim().is_none(), "whoever works on it takes back what it has");
         assert_eq!(cell.lock().unwrap().as_ref().map(|answer| answer.errno), Some(4));
+    }
+
+    #[test]
+    fn any_signal_ends_the_wait_for_a_programs_lock() {
+        let interrupts = Interrupts::new(None);
+        let begin = |unique, op: Op| {
+            let (reply, cell) = Reply::capture(0);
+            let (reply, patience, _) = interrupts.begin((unique, std::process::id()), &op, reply);
+            (reply, patience, cell)
+        };
+        let lock = sateen_fuse::FileLock { start: 0, end: 0, kind: 1, pid: 1 };
+        let set = |wait| Op::Setlk { ino: 1, fh: 1, owner: 1, lock, flock: true, wait };
+        for op in [set(false), Op::Statfs { ino: 1 }] {
+            let (reply, patience, _) = begin(2, op);
+            assert!(patience.is_none(), "nobody waits for long");
+            reply.ok();
+        }
+        let (reply, patience, cell) = begin(4, set(true));
+        assert!(patience.is_some() && interrupts.is_here(4));
+        // This process has no signal pending.
+        assert!(interrupts.state().waiting.get(&4).unwrap().look());
+        assert_eq!(cell.lock().unwrap().as_ref().map(|answer| answer.errno), Some(4));
+        assert!(reply.claim().is_none());
     }
 }

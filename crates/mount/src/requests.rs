@@ -7,23 +7,26 @@
 //! | `names` | what is answered with an entry, and listings |
 //! | `open` | opens of all kinds |
 //! | `data` | reads, writes, seeks, and the space there is |
+//! | `locks` | flock and fcntl locks |
 //! | `xattr` | extended attributes |
 
 mod data;
+mod locks;
 mod names;
 mod open;
 mod words;
 mod xattr;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use sateen_client::{Client, Known};
-use sateen_fuse::{Op, Reply, Request, SetattrIn};
+use sateen_fuse::{LongWait, Op, Reply, Request, SetattrIn};
 use sateen_types::{Errno, Falloc, Fid, Result};
 use sateen_wire::{Cred, RenameFlags, XattrMode};
 
 use crate::convert;
-use crate::fs::{Atime, Durable};
+use crate::fs::{Atime, Durable, Locking};
 use crate::virtual_xattr;
 use crate::xattr_names;
 use words::{changed_by, directories_of, set_attr, umask_of, verb_of};
@@ -42,13 +45,16 @@ pub(crate) struct Call {
     /// What is mounted: it is its own `..`.
     pub(crate) root: Fid,
     pub(crate) direct_io: bool,
+    pub(crate) locking: Locking,
+    pub(crate) fcntl_locks: Arc<AtomicBool>,
     pub(crate) keeps_names: bool,
     pub(crate) atime: Atime,
     pub(crate) durable: Durable,
 }
 
 impl Call {
-    pub(crate) async fn run(self, request: Request, reply: Reply) {
+    /// `long` is given to those whose answer may take for ever.
+    pub(crate) async fn run(self, request: Request, long: Option<LongWait>, reply: Reply) {
         if let Some(verb) = verb_of(&request.op) {
             self.client.count(verb);
         }
@@ -115,6 +121,7 @@ impl Call {
             Op::Getxattr { .. } | Op::Listxattr { .. } => {
                 self.xattr(request.op, request.uid, reply).await;
             }
+            Op::Getlk { .. } | Op::Setlk { .. } => self.file_lock(request.op, long, reply).await,
             Op::Fsync { ino, .. } | Op::Fsyncdir { ino, .. } => {
                 match (self.plain(request.op, cred).await, reply.claim()) {
                     (Ok(()), Some(reply)) => reply.ok(),
@@ -230,7 +237,11 @@ impl Call {
             Op::Fsync { fh, .. } => client.fsync_file(fh).await,
             Op::Fsyncdir { ino, .. } => client.fsync(convert::fid_of(ino)?).await,
             Op::Syncfs { .. } => client.sync_all().await,
-            Op::Flush { .. } | Op::Releasedir { .. } => Ok(()),
+            Op::Flush { fh, lock_owner, .. } => {
+                client.closed_by(fh, lock_owner).await;
+                Ok(())
+            }
+            Op::Releasedir { .. } => Ok(()),
             Op::Setxattr { ino, name, value, flags, acl_kill_sgid } => {
                 let fid = convert::fid_of(ino)?;
                 let name = name.as_bytes();
@@ -320,6 +331,8 @@ mod tests {
                 client: client.clone(),
                 root: Fid::ROOT,
                 direct_io: false,
+                locking: Locking::Cluster,
+                fcntl_locks: Arc::default(),
                 keeps_names: true,
                 atime: Atime::of(&MountFlags::default()),
                 durable: Durable { names: true, files: true },

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use sateen_mount::Locking;
 use sateen_types::Nid;
 use sateen_wire::FsName;
 
@@ -35,13 +36,12 @@ const EXCLUDE: &str = "exclude=";
 /// How long the process of a mount that has just ended may take to say goodbye.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
 /// What mount(8) passes on without a meaning for a file system, or what is so anyway.
-const IGNORED: [&str; 13] = [
+const IGNORED: [&str; 12] = [
     "defaults",
     "_netdev",
     "always_ping",
     "auto",
     "lazystatfs",
-    "localflock",
     "noauto",
     "nofail",
     "nouser",
@@ -222,6 +222,9 @@ fn options(args: &MountArgs) -> Outcome<How> {
             || how.flags.set(option);
         match option {
             "direct_io" => how.direct_io = true,
+            "flock" => how.locking = Locking::Exact,
+            "localflock" => how.locking = Locking::Local,
+            "noflock" => how.locking = Locking::Refused,
             _ if minutes(option)?.is_some() => {}
             // See `excluded`.
             _ if option.starts_with(EXCLUDE) => {}
@@ -244,13 +247,6 @@ fn options(args: &MountArgs) -> Outcome<How> {
                 return Err(Refusal::new(
                     format!("the option {option:?} is not supported"),
                     "leave it out: it would have no effect",
-                ));
-            }
-            "flock" | "noflock" => {
-                return Err(Refusal::new(
-                    format!("the option {option:?} is not supported yet"),
-                    "leave it out: flock and fcntl locks hold among the programs of one mount \
-                     (localflock)",
                 ));
             }
             _ => {
@@ -388,6 +384,11 @@ mod tests {
         let how = options(&args(&["ro,noatime", "defaults,user,_netdev,direct_io"])).unwrap();
         assert!(how.flags.read_only && how.flags.noatime && how.direct_io);
         assert!(!options(&args(&["ro,rw"])).unwrap().flags.read_only);
+        let locking = |words: &[&str]| options(&args(words)).unwrap().locking;
+        assert_eq!(locking(&["rw"]), Locking::Cluster);
+        assert_eq!(locking(&["flock,noflock", "localflock"]), Locking::Local, "the last counts");
+        assert_eq!(locking(&["localflock,noflock"]), Locking::Refused);
+        assert_eq!(locking(&["noflock,flock"]), Locking::Exact);
         assert_eq!(retry(&args(&["ro", "retry=3"])), Ok(Duration::from_secs(180)));
         assert_eq!(retry(&args(&["ro,retry=3,retry=0"])), Ok(Duration::ZERO));
         for bad in ["retry=", "retry=x", "retry=-1", "retry=10081"] {
@@ -396,8 +397,6 @@ mod tests {
         let refused = options(&args(&["rw,frobnicate"])).unwrap_err();
         assert!(refused.what.contains("frobnicate"));
         for (option, says) in [
-            ("flock", "not supported yet"),
-            ("noflock", "not supported yet"),
             ("network=tcp1", "not supported"),
             ("user_fid2path", "not supported"),
             ("nosymfollow", "not supported"),

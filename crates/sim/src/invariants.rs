@@ -151,6 +151,7 @@ pub fn check_all(
     let records = Records::of(host);
     model::check(&records, model)?;
     orphans::check(&records, open)?;
+    locks::check_rest(host)?;
     objects::check(&records, hosts)?;
     sizes::check(&records, hosts, model)
 }

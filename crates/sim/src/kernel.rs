@@ -16,10 +16,11 @@ use sateen_types::{
     Attr, DirCookie, Errno, Falloc, Fid, FileKind, Ino, Layout, Result, StripePolicy,
 };
 use sateen_wire::disk::mdt::links;
-use sateen_wire::{Cred, DirEntry, RenameFlags, SetAttr, XattrMode};
+use sateen_wire::{Cred, DirEntry, FileLock, RenameFlags, SetAttr, XattrMode};
 
 use crate::data::Fallocate;
 use crate::executor::{Signal, lock};
+use crate::file_locks::Alarm;
 use crate::random::Random;
 
 /// Bytes of a page.
@@ -73,6 +74,8 @@ pub(crate) struct Handle {
     pub(crate) id: u64,
     pub(crate) fid: Fid,
     pub(crate) how: How,
+    /// The program that has opened it, for locks; 0 if it is not known.
+    pub(crate) owner: u64,
 }
 
 /// How a file was opened.
@@ -353,7 +356,7 @@ impl Kernel {
             state.drop_pages(fid);
             state.drop_attr(fid);
         }
-        Ok(Handle { id, fid, how: kept })
+        Ok(Handle { id, fid, how: kept, owner: 0 })
     }
 
     /// `open` with `O_TMPFILE`.
@@ -365,13 +368,41 @@ impl Kernel {
         self.introduce(&Entry::nameless(opened.known), asked_at);
         lock(&self.state).use_inode(fid);
         let how = How { write: how.write, append: how.append, sync: how.sync };
-        Ok(Handle { id: opened.handle, fid, how })
+        Ok(Handle { id: opened.handle, fid, how, owner: 0 })
     }
 
     pub(crate) async fn close(&self, handle: Handle) -> Result<()> {
+        // FLUSH, and RELEASE.
+        self.client.closed_by(handle.id, handle.owner).await;
         let closed = self.client.close(handle.id).await;
         lock(&self.state).release(handle.fid);
         closed
+    }
+
+    /// `flock` and `fcntl`: with an alarm it waits, until that rings.
+    pub(crate) async fn set_lock(
+        &self,
+        handle: Handle,
+        lock: FileLock,
+        alarm: Option<&Alarm>,
+    ) -> Result<()> {
+        let _used = self.hold(handle.fid);
+        let heard = || alarm.is_none_or(|alarm| !alarm.has_rung());
+        let set = self.client.set_file_lock(handle.id, lock, alarm.is_some(), heard);
+        match alarm {
+            Some(alarm) => alarm.patience().run(set).await,
+            None => set.await,
+        }
+    }
+
+    /// `fcntl` with `F_GETLK`.
+    pub(crate) async fn test_lock(
+        &self,
+        handle: Handle,
+        lock: FileLock,
+    ) -> Result<Option<FileLock>> {
+        let _used = self.hold(handle.fid);
+        self.client.test_file_lock(handle.id, lock).await
     }
 
     pub(crate) async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<usize> {

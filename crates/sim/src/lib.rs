@@ -8,6 +8,7 @@
 pub mod data;
 pub mod disk;
 mod executor;
+mod file_locks;
 pub mod host;
 pub mod invariants;
 mod kernel;

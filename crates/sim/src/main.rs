@@ -1,4 +1,5 @@
-//! Runs seeds: `--seed N`, `--seeds A..B`; `--contention` for programs that share files.
+//! Runs seeds: `--seed N`, `--seeds A..B`; `--contention` for programs that share files,
+//! `--file-locks` for programs that count under locks.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -12,12 +13,14 @@ struct Args {
     network_faults: bool,
     crashes: bool,
     contention: bool,
+    file_locks: bool,
     long_partitions: bool,
     trace: usize,
 }
 
 const USAGE: &str = "usage: sateen-sim [--seed N | --seeds A..B] [--operations N] [--calm] \
-                     [--no-crashes] [--contention] [--long-partitions] [--trace LINES]";
+                     [--no-crashes] [--contention] [--file-locks] [--long-partitions] \
+                     [--trace LINES]";
 
 impl Args {
     /// What the world that is asked for must do, if it is one that has all its faults.
@@ -26,6 +29,8 @@ impl Args {
             None
         } else if self.contention {
             Some(report::CONTENTION)
+        } else if self.file_locks {
+            Some(report::FILE_LOCKS)
         } else if !self.crashes {
             None
         } else if self.long_partitions {
@@ -44,6 +49,7 @@ fn parse() -> Option<Args> {
         network_faults: true,
         crashes: true,
         contention: false,
+        file_locks: false,
         long_partitions: false,
         trace: 100,
     };
@@ -63,6 +69,7 @@ fn parse() -> Option<Args> {
             "--trace" => args.trace = words.next()?.parse().ok()?,
             "--calm" => (args.network_faults, args.crashes) = (false, false),
             "--contention" => args.contention = true,
+            "--file-locks" => args.file_locks = true,
             "--long-partitions" => args.long_partitions = true,
             "--no-crashes" => args.crashes = false,
             _ => return None,
@@ -88,7 +95,11 @@ fn main() -> ExitCode {
             long_partitions: args.long_partitions,
             trace: if args.to - args.from == 1 { args.trace } else { 0 },
         };
-        let run = if args.contention { World::run_contention } else { World::run };
+        let run = match (args.contention, args.file_locks) {
+            (true, _) => World::run_contention,
+            (_, true) => World::run_file_locks,
+            _ => World::run,
+        };
         match run(config) {
             Ok(report) => {
                 println!("seed {seed}: {:016x} {} faults", report.hash, report.faults());

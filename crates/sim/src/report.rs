@@ -66,7 +66,7 @@ pub const FULL: Minimums = &[
     ("object name lost", 2900),
     ("transaction lost in a crash", 1400),
     ("world short of space", 100),
-    ("write refused for want of space", 1200),
+    ("write refused for want of space", 400),
     ("MGS restarted", 11_000),
     ("MDT restarted", 13_000),
     ("OST restarted", 9000),
@@ -78,13 +78,19 @@ pub const FULL: Minimums = &[
     ("OST held against what was synced", 9000),
     ("transactions replayed", 1_600_000),
     ("caught operation had happened", 11_000),
-    ("loss told by fsync", 8000),
-    ("fsync believed", 67_000),
+    ("loss told by fsync", 4500),
+    ("fsync believed", 40_000),
     ("answer from a kernel cache", 460_000),
     ("file looked at in the end", 23_000),
     ("file shared", 2300),
     ("file moved before its first write", 1500),
     ("op fstat", 24_000),
+    ("op flock", 70_000),
+    ("op fcntl lock", 70_000),
+    ("op test lock", 14_000),
+    ("lock refused", 7000),
+    ("wait for a lock given up", 30_000),
+    ("deadlock found", 100),
 ];
 
 /// Those of `--contention`, likewise.
@@ -101,6 +107,21 @@ pub const CONTENTION: Minimums = &[
     ("record read", 440_000),
     ("record appended", 80_000),
     ("answer from a kernel cache", 700_000),
+];
+
+/// Those of `--file-locks`, likewise.
+pub const FILE_LOCKS: Minimums = &[
+    ("message dropped", 18_000),
+    ("message duplicated", 88_000),
+    ("message delayed", 66_000),
+    ("message reordered", 2_000_000),
+    ("connection broken", 35_000),
+    ("counted under a range", 900_000),
+    ("counted under flock", 300_000),
+    ("lock refused", 130_000),
+    ("wait for a lock given up", 12_000),
+    ("deadlock found", 7000),
+    ("told that it is its turn", 500_000),
 ];
 
 /// Those of `--long-partitions`, likewise.
@@ -223,7 +244,7 @@ mod tests {
 
     #[test]
     fn no_minimum_is_none() {
-        for minimums in [FULL, CONTENTION, LONG_PARTITIONS] {
+        for minimums in [FULL, CONTENTION, FILE_LOCKS, LONG_PARTITIONS] {
             for (kind, least) in minimums {
                 let of_few = least * MINIMUMS_SEEDS / 1000;
                 assert!(of_few > 0, "{kind}: {least} of 1000 are none of {MINIMUMS_SEEDS}");

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sateen_client::{OpenHow, SpaceTotal};
 use sateen_types::{Attr, Errno, Fid, Layout, Result, StripePolicy};
-use sateen_wire::{DirEntry, RenameFlags, SetAttr, XattrMode};
+use sateen_wire::{DirEntry, FileLock, RenameFlags, SetAttr, XattrMode};
 
 use crate::data::Fallocate;
+use crate::file_locks::Alarm;
 use crate::kernel::{Handle, Kernel};
 use crate::names::{Inode, Mutation, Names, Node};
 
@@ -147,6 +148,16 @@ pub(crate) enum Op {
     GetLinks {
         at: At,
     },
+    /// Takes a lock, or gives it back; with an alarm it is waited for.
+    SetLock {
+        handle: Handle,
+        lock: FileLock,
+        alarm: Option<Arc<Alarm>>,
+    },
+    TestLock {
+        handle: Handle,
+        lock: FileLock,
+    },
     StatFs,
 }
 
@@ -169,6 +180,8 @@ pub(crate) enum Out {
     /// The names of this inode: directory and name.
     Links(Fid, Vec<(Fid, Vec<u8>)>),
     Space(SpaceTotal),
+    /// A lock that is in the way.
+    InWay(Option<FileLock>),
     /// The path led somewhere else than it should.
     Strayed(Fid),
 }
@@ -219,6 +232,8 @@ impl Op {
             | Op::Fsync { .. }
             | Op::Fstat { .. }
             | Op::NoRoom { .. }
+            | Op::SetLock { .. }
+            | Op::TestLock { .. }
             | Op::StatFs => Vec::new(),
         }
     }
@@ -260,6 +275,9 @@ impl Op {
             Op::GetStripe { .. } => "op getstripe",
             Op::GetLinks { .. } => "op names of an inode",
             Op::NoRoom { .. } => "op no room",
+            Op::SetLock { lock: FileLock { flock: true, .. }, .. } => "op flock",
+            Op::SetLock { .. } => "op fcntl lock",
+            Op::TestLock { .. } => "op test lock",
             Op::StatFs => "op statfs",
         }
     }
@@ -292,6 +310,8 @@ impl Op {
                 | Op::SetStripe { .. }
                 | Op::GetStripe { .. }
                 | Op::GetLinks { .. }
+                | Op::SetLock { .. }
+                | Op::TestLock { .. }
         )
     }
 
@@ -305,6 +325,8 @@ impl Op {
             | Op::Allocate { handle, .. }
             | Op::Fstat { handle }
             | Op::NoRoom { handle, .. }
+            | Op::SetLock { handle, .. }
+            | Op::TestLock { handle, .. }
             | Op::Fsync { handle } => Some(*handle),
             _ => None,
         }
@@ -350,7 +372,12 @@ impl Op {
             | Op::GetLinks { at } => {
                 name(at, false, false);
             }
-            Op::FsyncDir { .. } | Op::StatFs | Op::Tmpfile { .. } | Op::Peek { .. } => {}
+            Op::FsyncDir { .. }
+            | Op::StatFs
+            | Op::Tmpfile { .. }
+            | Op::SetLock { .. }
+            | Op::TestLock { .. }
+            | Op::Peek { .. } => {}
             Op::Truncate { at, .. } | Op::Chmod { at, .. } | Op::SetXattr { at, .. } => {
                 name(at, false, true);
             }
@@ -558,6 +585,8 @@ impl Op {
             | Op::Fsync { .. }
             | Op::FsyncDir { .. }
             | Op::StatFs
+            | Op::SetLock { .. }
+            | Op::TestLock { .. }
             | Op::Fstat { .. }
             | Op::NoRoom { .. }
             | Op::Peek { .. }
@@ -652,6 +681,10 @@ impl Op {
                 let got = kernel.links((at.dir(), &at.name)).await;
                 got.map(|(fid, links)| Out::Links(fid, links))
             }
+            Op::SetLock { handle, lock, alarm } => {
+                kernel.set_lock(handle, lock, alarm.as_deref()).await.map(|()| Out::Done)
+            }
+            Op::TestLock { handle, lock } => kernel.test_lock(handle, lock).await.map(Out::InWay),
             Op::StatFs => kernel.statfs().await.map(Out::Space),
         }
     }

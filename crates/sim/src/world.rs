@@ -4,12 +4,14 @@
 //! about is put behind it in the queue. The seed decides all delays and all choices.
 
 mod contention;
+mod counters;
 mod faults;
 mod hunt;
 mod judge;
 mod late;
 mod leave;
 mod links;
+pub(crate) mod locking;
 mod registry;
 mod shared;
 mod silence;
@@ -32,6 +34,7 @@ use sateen_wire::{
 use crate::data::Data;
 use crate::disk::Disk;
 use crate::executor::{Executor, Signal, lock};
+use crate::file_locks::Alarm;
 use crate::host::{Host, Want};
 use crate::kernel::{Handle, Kernel};
 use crate::mgc::{Mgc, Setting};
@@ -46,6 +49,7 @@ use crate::work::{Op, Out, Touched};
 use late::Late;
 use leave::Leaving;
 use links::Links;
+use locking::Locking;
 use shared::Shared;
 use silence::Silence;
 
@@ -127,6 +131,8 @@ pub(crate) enum Event {
     Evict(ClientId, u32),
     NewClient(usize),
     Calm,
+    /// A program that waits for a lock gets a signal.
+    Alarm(Arc<Alarm>),
     /// What was asked behind a late OST is over.
     Late,
     /// Whoever sent a request hears that it reached nobody, or perhaps did not.
@@ -282,6 +288,7 @@ pub struct World {
     favourite: Option<Favourite>,
     late: Late,
     links: Links,
+    locking: Locking,
     shared: Shared,
     silence: Silence,
     /// When a client was lost last.
@@ -341,6 +348,7 @@ impl World {
             favourite: None,
             late: Late::new(config.seed),
             links: Links::new(config.seed),
+            locking: Locking::new(config.seed),
             shared: Shared::new(config.seed),
             silence: Silence::new(config.seed),
             lost_ns: 0,
@@ -597,6 +605,9 @@ impl World {
     }
 
     fn client_is_dirty(&mut self, client: ClientId, target: Endpoint) {
+        if matches!(target, Endpoint::Mdt(_)) {
+            self.locking.known.lost(client, self.now_ns);
+        }
         for node in self.nodes.iter_mut().filter(|node| node.id == client) {
             node.dirty.insert(target);
             node.offered.remove(&target);
@@ -782,6 +793,7 @@ impl World {
                 }
             }
             Event::Wake(signal) => signal.raise(()),
+            Event::Alarm(alarm) => alarm.ring(),
             Event::Invalidate(client, what, signal) => {
                 let alive = |node: &&Node| node.id == client && !node.dead;
                 if let Some(node) = self.nodes.iter().find(alive) {

@@ -58,6 +58,7 @@ errnos! {
     ERANGE = 34, "result out of range";
     EDEADLK = 35, "resource deadlock avoided";
     ENAMETOOLONG = 36, "file name too long";
+    ENOLCK = 37, "no record locks available";
     ENOSYS = 38, "function not implemented";
     ENOTEMPTY = 39, "directory not empty";
     ELOOP = 40, "too many levels of symbolic links";

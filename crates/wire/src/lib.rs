@@ -7,6 +7,7 @@
 
 pub mod codec;
 pub mod disk;
+mod file_lock;
 mod header;
 mod kind;
 mod lock;
@@ -15,6 +16,7 @@ mod message;
 mod mgs;
 mod ost;
 
+pub use file_lock::{FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, WaitId};
 pub use header::{
     FEATURES, HEADER_BYTES, Header, HeaderError, Kind, Lengths, PROTOCOL_VERSION, SPEAKS,
 };

@@ -3,6 +3,7 @@
 use sateen_types::Fid;
 
 use crate::codec::{DecodeError, Input, Wire};
+use crate::file_lock::WaitId;
 use crate::wire_enum;
 
 /// What part of an inode a lock covers.
@@ -228,5 +229,13 @@ wire_enum! {
         },
         /// The client was evicted: everything it holds here is void.
         2 => Evicted,
+        /// Nobody is in the way of this wait for a program's lock any more, and nobody else gets
+        /// it before: ask again, or leave. Sent again until one of them comes.
+        3 => FileLockTurn {
+            /// The file.
+            fid: Fid,
+            /// The wait; perhaps one whose request has not been answered yet.
+            wait: WaitId,
+        },
     }
 }

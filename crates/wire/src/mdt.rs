@@ -10,6 +10,7 @@ use bytes::Bytes;
 use sateen_types::{Attr, DirCookie, Fid, FileKind, Layout, Name, Seq, StripePolicy, Timespec};
 
 use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
+use crate::file_lock::{FileLock, FileLockState, WaitId};
 use crate::lock::{Ibits, LockId, LockMode};
 use crate::ost::StatFs;
 use crate::{wire_enum, wire_struct};
@@ -410,6 +411,36 @@ wire_enum! {
             /// Its creator.
             cred: Cred,
         },
+        /// Takes a lock of a program, changes one, or gives one back, and never waits for others:
+        /// a name of a `wait` has the wait kept instead, until the same is asked again or it is
+        /// left. Answer: `FileLock`, or `EDEADLK`, or `ENOLCK` if there are too many.
+        26 => SetFileLock {
+            /// The file.
+            fid: Fid,
+            /// Through which open: with it the lock goes.
+            open_id: OpenId,
+            /// The lock.
+            lock: FileLock,
+            /// The wait.
+            wait: Option<WaitId>,
+        },
+        /// Whether a lock of a program could be taken now. Answer: `FileLock`.
+        27 => TestFileLock {
+            /// The file.
+            fid: Fid,
+            /// Through which open.
+            open_id: OpenId,
+            /// The lock.
+            lock: FileLock,
+        },
+        /// Nobody waits for this lock of a program any more. Answer: `Done`, also if the wait is
+        /// not known.
+        28 => LeaveFileLock {
+            /// The file.
+            fid: Fid,
+            /// The wait.
+            wait: WaitId,
+        },
         /// Puts a file that has no objects yet, or the new files of a directory, on these OSTs
         /// (`EEXIST` if it may have some, `EINVAL` if there is no such OST or it is not in use).
         /// Answer: `Done`.
@@ -537,5 +568,12 @@ wire_enum! {
         9 => Sequence(Seq),
         /// Space and inodes.
         10 => StatFs(StatFs),
+        /// What became of a lock of a program.
+        12 => FileLock {
+            /// That.
+            state: FileLockState,
+            /// One that is in its way.
+            holder: Option<FileLock>,
+        },
     }
 }

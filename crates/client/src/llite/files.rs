@@ -448,6 +448,7 @@ impl Client {
         self.end_open(inode, file.how);
         let close = MdtRequest::Close { fid: inode.fid, open_id: file.id, report };
         let closed = self.mdt_in(era, inode.fid, close).await;
+        self.forget_file_locks(inode.fid, file.id);
         if let Some(report) = report {
             self.reported(inode, report, closed.is_ok());
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 mod atime;
 mod evicted;
+mod file_locks;
 mod known_names;
 mod memory;
 mod network;

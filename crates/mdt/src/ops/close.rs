@@ -11,7 +11,7 @@ use crate::destroy::{count, destroy};
 use crate::keys;
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
-use crate::opens::OpenFile;
+use crate::opens::{OpenFile, Purpose};
 use crate::view::View;
 
 pub(super) fn run(
@@ -40,8 +40,7 @@ pub(super) fn run(
     let holder = mdt.locks.covers(op.client, &writes_data(fid));
     let report = report.filter(|report| holder && of_size(report));
     if !write && !last && atime.is_none() && report.is_none() {
-        mdt.clients.close(op.client, id);
-        mdt.opens.close(fid, op.client, purpose);
+        closed(mdt, op, (fid, id), purpose);
         return Ok(Outcome::done(0));
     }
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
@@ -78,12 +77,18 @@ pub(super) fn run(
     if let Some(report) = report {
         mdt.opens.reported(fid, wrote(report));
     }
-    mdt.clients.close(op.client, id);
-    mdt.opens.close(fid, op.client, purpose);
+    closed(mdt, op, (fid, id), purpose);
     if let Some(doomed) = doomed {
         mdt.destroyed(doomed, transno);
     }
     Ok(Outcome::done(transno))
+}
+
+/// The open is gone, and with it what programs have locked through it.
+fn closed(mdt: &mut Mdt, op: &Op<'_>, (fid, id): (Fid, OpenId), purpose: Purpose) {
+    mdt.clients.close(op.client, id);
+    mdt.opens.close(fid, op.client, purpose);
+    mdt.file_locks.closed(op.client, fid, id);
 }
 
 /// The last writer closes: the size is the truth from here on, unless somebody was lost who

@@ -13,6 +13,7 @@ mod atime;
 mod basic;
 mod clients;
 mod cutting;
+mod file_locks;
 mod fsck;
 mod harness;
 mod locks;

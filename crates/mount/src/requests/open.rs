@@ -24,7 +24,7 @@ impl Call {
                 match opened {
                     Ok(opened) => {
                         let attr = &opened.known.attr;
-                        reply.opened(opened.handle, kernel_flags(how, flags, self.direct_io, attr));
+                        reply.opened(opened.handle, kernel_flags(self, how, flags, attr));
                     }
                     Err(errno) => reply.error(errno.raw()),
                 }
@@ -49,7 +49,7 @@ impl Call {
                         let known = entry.inode.unwrap_or(opened.known);
                         let name_held = entry.held && self.keeps_names;
                         let out = convert::entry(&known.attr, name_held, known.held);
-                        let flags = kernel_flags(how, flags, self.direct_io, &known.attr);
+                        let flags = kernel_flags(self, how, flags, &known.attr);
                         reply.created(&out, opened.handle, flags);
                     }
                     Err(errno) => reply.error(errno.raw()),
@@ -66,7 +66,7 @@ impl Call {
                     Ok(opened) => {
                         let entry = self.client.introduce_entry(Entry::nameless(opened.known));
                         let known = entry.inode.unwrap_or(opened.known);
-                        let flags = kernel_flags(how, flags, self.direct_io, &known.attr);
+                        let flags = kernel_flags(self, how, flags, &known.attr);
                         let out = convert::entry(&known.attr, false, known.held);
                         reply.created(&out, opened.handle, flags);
                     }

@@ -1,11 +1,15 @@
 //! The kernel's flags and operations in the client's words, and the client's in the kernel's.
 
+use std::sync::atomic::Ordering;
+
 use sateen_client::{AtimePolicy, OpenHow, Verb};
 use sateen_fuse::{Op, SetattrIn, open_flags};
 use sateen_types::Attr;
 use sateen_wire::{SetAttr, TimeSet};
 
+use super::Call;
 use crate::convert;
+use crate::fs::Locking;
 
 // Linux's open flags.
 const O_ACCMODE: u32 = 3;
@@ -34,11 +38,16 @@ pub(super) fn how(flags: u32, atime: AtimePolicy) -> OpenHow {
     }
 }
 
-pub(super) fn kernel_flags(how: OpenHow, flags: u32, direct_io: bool, attr: &Attr) -> u32 {
-    // A close has nothing to wait for, and what was stored through mappings is written when
-    // they go.
-    let always = open_flags::NOFLUSH;
-    if how.write || direct_io || flags & O_DIRECT != 0 {
+pub(super) fn kernel_flags(call: &Call, how: OpenHow, flags: u32, attr: &Attr) -> u32 {
+    // What was stored through mappings is written when they go. Only locks of fcntl(2) have to hear
+    // of each close, because that ends them.
+    let hears_of_closes = match call.locking {
+        Locking::Exact => true,
+        Locking::Cluster => call.fcntl_locks.load(Ordering::Relaxed),
+        Locking::Local | Locking::Refused => false,
+    };
+    let always = if hears_of_closes { 0 } else { open_flags::NOFLUSH };
+    if how.write || call.direct_io || flags & O_DIRECT != 0 {
         // Writers go past the page cache: no copy, and appends find their place under the
         // data lock. Mappings still work.
         return always | open_flags::DIRECT_IO | open_flags::PARALLEL_DIRECT_WRITES;
@@ -116,6 +125,7 @@ pub(super) fn verb_of(op: &Op) -> Option<Verb> {
         Op::Getxattr { .. } => Verb::Getxattr,
         Op::Listxattr { .. } => Verb::Listxattr,
         Op::Removexattr { .. } => Verb::Removexattr,
+        Op::Getlk { .. } | Op::Setlk { .. } => Verb::Flock,
         _ => return None,
     })
 }

@@ -365,6 +365,8 @@ impl Shows for Mdt {
         }));
         let seen = host.clone();
         space(&prefix, move || seen.inspect(|mdt| mdt.statfs()), out);
+        let locked = host.inspect(|mdt| mdt.file_locks().len()).to_string();
+        out.push(Param::shown(format!("{prefix}/file_locks"), move || locked.clone()));
         let (shown, set) = (host.clone(), host.clone());
         let limit = move || (shown.inspect(|mdt| mdt.callback_limit_ns()) / SECOND_NS).to_string();
         out.push(Param::shown(format!("{prefix}/ldlm_timeout"), limit).set_by(move |value| {

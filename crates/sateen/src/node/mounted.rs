@@ -17,7 +17,7 @@ use super::network::why_silent;
 use super::port::{ClientPort, ToClient};
 use crate::logging;
 use crate::refusal::{Outcome, Refusal};
-use sateen_mount::KernelFs;
+use sateen_mount::{KernelFs, Locking};
 
 /// How long connecting to all targets of this process, or saying goodbye to any, may take.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,6 +33,8 @@ const STOP_LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct How {
     /// Nothing but mappings uses the kernel's page cache.
     pub direct_io: bool,
+    /// Among whom flock and fcntl locks hold.
+    pub locking: Locking,
     /// The kernel's own flags.
     pub flags: MountFlags,
     /// Until when servers that do not answer are tried again.
@@ -42,7 +44,8 @@ pub(crate) struct How {
 impl How {
     /// As file systems that users bring along are mounted.
     pub(crate) fn new(direct_io: bool) -> How {
-        How { direct_io, flags: MountOptions::new("/").flags, tried_until: None }
+        let (locking, flags) = (Locking::default(), MountOptions::new("/").flags);
+        How { direct_io, locking, flags, tried_until: None }
     }
 }
 
@@ -78,7 +81,9 @@ impl Mounted {
         options.fsname.clone_from(&source.shown);
         options.flags = how.flags;
         let executor = reactor.executor.clone();
-        let mut fs = KernelFs::new(client.clone(), executor, how.direct_io).below(root);
+        let mut fs = KernelFs::new(client.clone(), executor, how.direct_io)
+            .below(root)
+            .locking(how.locking);
         fs.heed(how.flags);
         if !targets.elsewhere.is_empty() {
             let timers = reactor.timers.clone();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
 mod calls;
+mod file_locks;
 mod fsx;
 mod posix;
 mod programs;

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, XattrFlags,
-    flock, inotify, mknodat, openat, utimensat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags, inotify, mknodat,
+    openat, utimensat,
 };
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -25,7 +25,6 @@ use crate::BINARY;
 use crate::rig::{RETRY, Rig, Servers, copy_program, on_both, with_kernel_caches};
 
 on_both!(
-    locks_hold_among_the_programs_of_one_mount,
     numbers_and_sizes,
     a_file_ends_where_the_disks_below_end_it,
     a_truncate_by_name_ends_there_as_well,
@@ -51,40 +50,6 @@ const NULL: (u32, u32) = (1, 3);
 
 fn read_write(path: &Path) -> File {
     File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap()
-}
-
-/// Whether another process gets a lock of the whole file that keeps all others out.
-fn is_free(path: &Path) -> bool {
-    // struct flock of 64-bit Linux.
-    let script = "use Fcntl; open(my $f, '+<', $ARGV[0]) or die; \
-                  my $lock = pack('s s x4 q q i x4', F_WRLCK, 0, 0, 0, 0); \
-                  print fcntl($f, F_SETLK, $lock) ? 'free' : 'taken'";
-    let output = Command::new("perl").args(["-e", script]).arg(path).output().unwrap();
-    match output.stdout.as_slice() {
-        b"free" => true,
-        b"taken" => false,
-        _ => panic!("{output:?}"),
-    }
-}
-
-fn locks_hold_among_the_programs_of_one_mount(servers: Servers) {
-    let Some(rig) = Rig::start(servers, "row-locks", 2, false) else { return };
-    let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("file"));
-    let (one, other) = (read_write(&here), read_write(&here));
-    flock(&one, FlockOperation::LockExclusive).unwrap();
-    let without_waiting = FlockOperation::NonBlockingLockExclusive;
-    assert_eq!(flock(&other, without_waiting), Err(Errno::WOULDBLOCK));
-    flock(read_write(&there), without_waiting).unwrap();
-    flock(&one, FlockOperation::Unlock).unwrap();
-    flock(&other, without_waiting).unwrap();
-
-    rustix::fs::fcntl_lock(&one, FlockOperation::LockExclusive).unwrap();
-    assert!(!is_free(&here));
-    assert!(is_free(&there));
-    rustix::fs::fcntl_lock(&one, FlockOperation::Unlock).unwrap();
-    assert!(is_free(&here));
-    drop((one, other));
-    rig.end();
 }
 
 fn numbers_and_sizes(servers: Servers) {

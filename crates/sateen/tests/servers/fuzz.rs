@@ -261,6 +261,8 @@ impl Peer {
             | R::NoRoom { fid, .. }
             | R::Enqueue { fid, .. }
             | R::Cancel { fid, .. }
+            | R::SetFileLock { fid, .. }
+            | R::TestFileLock { fid, .. }
             | R::ReportSize { fid, .. } => *fid = one,
             // Those that are about no file, or about whichever comes.
             _ => {}

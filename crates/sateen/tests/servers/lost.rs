@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, server_folder, text, until};
@@ -117,6 +119,71 @@ fn what_was_open_at_a_mount_that_was_thrown_out_is_lost() {
     assert_eq!(holder.goes_on(), ALL_LOST);
     assert_eq!([&mnt, &other].map(|mount| fs::read(mount.join("file")).unwrap()), [now; 2]);
     assert!(cluster.logs().contains("evict"), "it was thrown out:\n{}", cluster.logs());
+    cluster.finish([oss, mds]);
+}
+
+/// A program that has locked something, and one that waits for it, are told; and then others can.
+#[test]
+fn locks_are_lost_with_the_restart_of_an_mdt() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "lost-locks");
+    let (mds, oss) = cluster.start();
+    let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
+    let path = mnt.join("file");
+    write_durably(&path, b"as it was before").unwrap();
+    File::open(&mnt).unwrap().sync_all().unwrap();
+    let open = |path: &Path| File::options().read(true).write(true).open(path).unwrap();
+    let (mut holder, waiting) = (open(&path), open(&other.join("file")));
+    flock(&holder, FlockOperation::LockExclusive).unwrap();
+    let waiting = std::thread::spawn(move || flock(&waiting, FlockOperation::LockExclusive));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    mds.crash();
+    let mds = cluster.serve(1, &["mgt", "mdt0"]);
+    assert_eq!(waiting.join().unwrap(), Err(Errno::IO));
+    until("new calls work", || fs::write(mnt.join("after"), b"after").is_ok());
+    assert!(holder.write_all(b"not under a lock").is_err());
+    assert_eq!(flock(&holder, FlockOperation::Unlock), Err(Errno::IO));
+    let new = open(&other.join("file"));
+    flock(&new, FlockOperation::NonBlockingLockExclusive).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"as it was before");
+    drop((holder, new));
+    cluster.finish([oss, mds]);
+}
+
+/// A mount that stands still has its locks until it is thrown out, which it is for one that it was
+/// offered; then they are others'.
+#[test]
+fn a_lock_that_a_mount_does_not_take_is_the_next_ones() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "lost-turn");
+    let (mds, oss) = cluster.start();
+    let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
+    let patience_s = |seconds: u32| {
+        let mut lctl = as_program("lctl");
+        lctl.arg("--data").arg(server_folder(&cluster.path("mgt")));
+        ok(lctl.args(["set_param", &format!("mdt.*.ldlm_timeout={seconds}")]));
+    };
+    write_durably(&mnt.join("file"), b"file").unwrap();
+    let holder = File::open(other.join("file")).unwrap();
+    flock(&holder, FlockOperation::LockExclusive).unwrap();
+    let mut waiting = Command::new("flock").arg(mnt.join("file")).arg("true").spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = Pid::from_raw(cluster.mount_pid(&mnt) as i32).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    patience_s(2);
+    flock(&holder, FlockOperation::Unlock).unwrap();
+    let refused = flock(&holder, FlockOperation::NonBlockingLockExclusive);
+    assert_eq!(refused, Err(Errno::WOULDBLOCK), "it is offered to the other mount");
+    flock(&holder, FlockOperation::LockExclusive).unwrap();
+    patience_s(60);
+    kill_process(pid, Signal::CONT).unwrap();
+    assert!(!waiting.wait().unwrap().success(), "it was thrown out, and its file is lost");
+    until("new calls work", || fs::read(mnt.join("file")).is_ok());
+    drop(holder);
     cluster.finish([oss, mds]);
 }
 

@@ -542,8 +542,6 @@ fn mounts_that_cannot_be_are_refused() {
     assert!(refused(&mut at("10.0.0.1:/scratch".to_owned())).contains("NID"));
     let said = refused(at(source(cluster.nid(1))).args(["-o", "rw,frobnicate"]));
     assert!(said.contains("frobnicate"), "{said}");
-    let said = refused(at(source(cluster.nid(1))).args(["-o", "flock"]));
-    assert!(said.contains("\"flock\" is not supported yet"), "{said}");
     let nowhere =
         as_program("mount.sateen").arg(cluster.source()).arg("/nowhere").output().unwrap();
     assert!(text(&nowhere).contains("check the path"), "{}", text(&nowhere));

@@ -51,6 +51,10 @@ struct Shared {
 }
 
 impl Shared {
+    fn progress(&mut self) -> (usize, u64, Option<String>) {
+        (self.ended, self.operations, self.failure.take())
+    }
+
     /// Between which ends the file may end now.
     fn sizes(&self) -> (u64, u64) {
         let end = |written: fn(&(u64, u64)) -> bool| {
@@ -245,6 +249,19 @@ impl World {
     /// # Errors
     /// The first thing that is wrong.
     pub fn run_contention(config: Config) -> Result<Report, Box<Failure>> {
+        // Not every turn is an operation that comes to its end.
+        let turns = config.operations / 9 * 10;
+        World::run_programs(config, |world| world.contend(turns))
+    }
+
+    /// Runs one seed of programs that do nothing else, and `work` has do something.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub(super) fn run_programs(
+        config: Config,
+        work: impl FnOnce(&mut World),
+    ) -> Result<Report, Box<Failure>> {
         let turns = config.operations;
         // No other work than this.
         let mut world = World::new(Config { operations: 0, crashes: false, ..config });
@@ -253,8 +270,7 @@ impl World {
         // Each kind meets each fault in the full world; here that would lose the same few again
         // and again.
         world.network.is_seeking = false;
-        // Not every turn is an operation that comes to its end.
-        world.contend(turns / 9 * 10);
+        work(&mut world);
         world.report.virtual_ns = world.now_ns;
         // A run that did too little proves nothing.
         let (done, faults) = (world.report.operations, world.report.faults());
@@ -290,14 +306,14 @@ impl World {
                 self.executor.spawn(owner, Box::pin(program.run(turns / all as u64)));
             }
         }
-        self.until_ended(&shared, all);
+        self.until_ended(all, |_| lock(&shared).progress());
         self.network.weather = Weather::default();
         for me in 0..self.nodes.len() {
             if let Some((owner, program)) = program(self, me) {
                 self.executor.spawn(owner, Box::pin(program.look()));
             }
         }
-        self.until_ended(&shared, all + self.nodes.len());
+        self.until_ended(all + self.nodes.len(), |_| lock(&shared).progress());
         let shared = lock(&shared);
         let log = shared.appended * APPENDED_BYTES as u64;
         self.sizes_are(&[(b"hot", shared.sizes().0), (b"log", log)]);
@@ -315,10 +331,23 @@ impl World {
         }
     }
 
-    fn until_ended(&mut self, shared: &Mutex<Shared>, programs: usize) {
+    /// Goes on until so many programs have ended. `look` tells how many have, what has been done,
+    /// and what is wrong.
+    pub(super) fn until_ended(
+        &mut self,
+        programs: usize,
+        mut look: impl FnMut(&mut World) -> (usize, u64, Option<String>),
+    ) {
         let mut weather_ns = self.now_ns;
         let mut progress = (0, self.now_ns);
-        while lock(shared).ended < programs {
+        loop {
+            let (ended, operations, failure) = look(self);
+            if let Some(what) = failure {
+                return self.fail(what);
+            }
+            if ended >= programs {
+                return;
+            }
             if self.config.network_faults && self.now_ns >= weather_ns {
                 weather_ns = self.now_ns + WEATHER_NS;
                 let bad = self.random.one_in(2);
@@ -328,7 +357,6 @@ impl World {
                 self.network.weather =
                     Weather { drop: up_to(30), duplicate: up_to(100), delay: up_to(100) };
             }
-            let operations = lock(shared).operations;
             if self.config.network_faults {
                 self.maybe_break(operations);
             }
@@ -342,9 +370,6 @@ impl World {
             }
             if !self.step() {
                 return;
-            }
-            if let Some(what) = lock(shared).failure.take() {
-                return self.fail(what);
             }
         }
     }

@@ -451,6 +451,7 @@ impl World {
         self.lost_ns = self.now_ns;
         // What waits at an MDT may be done for as long as the client is one of it.
         let late_ns = self.all_arrived_ns() + if unnoticed { NOTICED_NS } else { 0 };
+        self.locking.known.lost(client, self.now_ns);
         for data in self.model.data.values_mut() {
             data.writer_lost(client, late_ns);
         }

@@ -11,6 +11,7 @@ use super::faults::{BEFORE_CRASHES_MAX, touched_inodes};
 use super::{Running, Settling, World};
 use crate::data::NEVER;
 use crate::invariants::Records;
+use crate::kernel::Handle;
 use crate::names::Names;
 use crate::work::{At, Op, Out, Touched};
 use answers::{
@@ -57,7 +58,8 @@ impl World {
             let lost = running.mdt_hit;
             let node = self.nodes.get_mut(running.node).filter(|node| node.id == running.client);
             if let Some(open) = node.and_then(|node| node.open.get_mut(running.worker)) {
-                open.push((*handle, lost));
+                let owner = running.worker as u64 + 1;
+                open.push((Handle { owner, ..*handle }, lost));
             }
         }
         self.may_get_objects(&running, &result);
@@ -67,6 +69,9 @@ impl World {
             for open in node.into_iter().flat_map(|node| &mut node.open) {
                 open.retain(|(other, _)| other != handle);
             }
+        }
+        if self.judge_lock(&running, &result) {
+            return;
         }
         if let (Some(fid), Err(Errno::EIO)) = (running.op.synced(), &result) {
             self.model.must_hear.remove(&(running.client, fid));

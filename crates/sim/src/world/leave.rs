@@ -86,6 +86,7 @@ impl World {
         (node.mounted, node.dead) = (false, true);
         self.left.insert(node.client.incarnation());
         self.executor.kill(client.0);
+        self.locking.known.lost(client, self.now_ns);
         self.model.must_hear.retain(|(of, _)| *of != client);
         self.report.count("client unmounted", 1);
         let after = self.random.within(1_000_000, 300_000_000);

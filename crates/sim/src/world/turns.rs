@@ -91,6 +91,11 @@ impl World {
         if let Some(op) = self.share(&open) {
             return self.maybe_begin(index, worker, Some(op));
         }
+        if let Some(op) = self.lock(index, &open) {
+            return self.maybe_begin(index, worker, Some(op));
+        }
+        let open: Vec<_> =
+            open.into_iter().filter(|(handle, ..)| self.is_not_for_locks(handle)).collect();
         let mut chooser = Chooser { random: &mut self.random, names: &self.model.now };
         let favourite = self.favourite.filter(|favourite| self.now_ns < favourite.until_ns);
         let op = match favourite {
@@ -143,9 +148,10 @@ impl World {
             floor,
             touched,
         };
-        self.running.insert(id, running);
+        let client = running.client;
         let (kernel, done) = (node.kernel.clone(), self.done.clone());
-        let client = node.id;
+        self.lock_begins(&running);
+        self.running.insert(id, running);
         let task = self.executor.spawn(
             client.0,
             Box::pin(async move {

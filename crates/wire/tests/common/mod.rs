@@ -21,10 +21,11 @@ use sateen_wire::disk::mdt::{
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectRecord, ObjectState, Tombstone, WriterRecord};
 use sateen_wire::{
-    Body, Bulk, Callback, Cred, DirEntry, FSNAME_BYTES_MAX, FsName, GRANTS_MAX, Grant, Grants,
-    Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest,
-    ObjectAttr, OpenFlags, OpenId, OstReply, OstRequest, ParamInfo, RenameFlags, Reply, ReplyBody,
-    Request, SetAttr, SizeReport, StatFs, TargetInfo, TimeSet, XattrMode,
+    Body, Bulk, Callback, Cred, DirEntry, FSNAME_BYTES_MAX, FileLock, FileLockMode, FileLockState,
+    FsName, GRANTS_MAX, Grant, Grants, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest,
+    Message, MgsReply, MgsRequest, ObjectAttr, OpenFlags, OpenId, OstReply, OstRequest, ParamInfo,
+    RenameFlags, Reply, ReplyBody, Request, SetAttr, SizeReport, StatFs, TargetInfo, TimeSet,
+    WaitId, XattrMode,
 };
 
 /// Bytes that decide everything; zeros follow the last.
@@ -232,6 +233,18 @@ impl Any for LockMode {
     }
 }
 
+impl Any for FileLockMode {
+    fn any(e: &mut Entropy<'_>) -> Self {
+        [FileLockMode::Read, FileLockMode::Write, FileLockMode::Unlock][e.below(3)]
+    }
+}
+
+impl Any for FileLockState {
+    fn any(e: &mut Entropy<'_>) -> Self {
+        [FileLockState::Granted, FileLockState::Busy, FileLockState::Queued][e.below(3)]
+    }
+}
+
 impl Any for XattrMode {
     fn any(e: &mut Entropy<'_>) -> Self {
         [XattrMode::Any, XattrMode::Create, XattrMode::Replace][e.below(3)]
@@ -383,7 +396,9 @@ any_struct!(ConfigRecord { version });
 
 any_enum!(Endpoint { Mgs, Mdt(index), Ost(index), Client(id) });
 any_enum!(TimeSet { Now, At(time) });
-any_enum!(Callback { Blocking { fid, id }, Evicted });
+any_enum!(Callback { Blocking { fid, id }, Evicted, FileLockTurn { fid, wait } });
+any_struct!(FileLock { owner, flock, mode, start, end, pid });
+any_struct!(WaitId { id });
 any_enum!(Body { Request(request), Reply(reply), Callback(callback) });
 any_enum!(Request { Connect { features }, Disconnect, Ping, Mdt(mdt), Ost(ost), Mgs(mgs) });
 any_enum!(ReplyBody {
@@ -430,6 +445,9 @@ any_enum!(MdtRequest {
     Sync { upto },
     GrantSeq,
     StatFs,
+    SetFileLock { fid, open_id, lock, wait },
+    TestFileLock { fid, open_id, lock },
+    LeaveFileLock { fid, wait },
     SetLayout { fid, stripe_size, osts },
     GetLinks { fid },
     NoRoom { fid, ost, unwritten },
@@ -448,6 +466,7 @@ any_enum!(MdtReply {
     Striping { layout, policy },
     Sequence(seq),
     StatFs(statfs),
+    FileLock { state, holder },
 });
 any_enum!(OstRequest {
     Write { object, layout_gen, offset, grant_used },

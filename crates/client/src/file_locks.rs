@@ -1,0 +1,430 @@
+//! Programs' locks, flock(2) and fcntl(2): asked for at the MDT, one by one, and kept in mind here.
+//!
+//! Life of a lock that is waited for: it is asked for under the name of a wait; the MDT answers at
+//! once that it is queued, and no slot is held. When it is the wait's turn the MDT says so, and the
+//! same is asked again, which is granted; and it is asked again every [`ASK_AGAIN_NS`] in any case,
+//! because whoever asks hears if the MDT has forgotten this client. Whoever stops to wait leaves.
+//!
+//! A grant may cross the signal that ends the wait: then nobody hears of the lock, and what its
+//! owner had before is restored, which nobody can be in the way of. For that the client keeps what
+//! it was granted; and because an answer changes that, one owner asks for one thing at a time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use sateen_ldlm::{Range, Ranges};
+use sateen_types::{Errno, Fid, Result, seq};
+use sateen_wire::{
+    FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, MdtReply, MdtRequest, OpenId, WaitId,
+};
+
+use crate::client::Client;
+use crate::llite::File;
+use crate::mdc::MdtAnswer;
+use crate::patience::{self, to_the_end};
+use crate::sync::{Waiters, lock, until};
+
+/// Between two requests for a lock that is waited for: 10 s.
+const ASK_AGAIN_NS: u64 = 10_000_000_000;
+/// How long a close waits for its owner's locks to be given back: 1 s. A kernel that closes files
+/// of a program that has ended cannot be interrupted in it.
+const CLOSE_NS: u64 = 1_000_000_000;
+
+#[derive(Debug)]
+struct Wait {
+    id: WaitId,
+    /// The MDT has said that it is its turn.
+    turn: bool,
+}
+
+#[derive(Debug, Default)]
+struct OfFile {
+    flock: Ranges,
+    posix: Ranges,
+    /// Owners with a request on its way, of each kind.
+    asking: Vec<(bool, u64)>,
+    waits: Vec<Wait>,
+    waiters: Waiters,
+}
+
+impl OfFile {
+    fn ranges(&mut self, flock: bool) -> &mut Ranges {
+        if flock { &mut self.flock } else { &mut self.posix }
+    }
+
+    fn is_idle(&self) -> bool {
+        let none = self.flock.is_empty() && self.posix.is_empty();
+        none && self.asking.is_empty() && self.waits.is_empty()
+    }
+}
+
+/// The locks that this client's programs have.
+#[derive(Debug, Default)]
+pub(crate) struct FileLocks {
+    files: BTreeMap<Fid, OfFile>,
+    waits: u64,
+}
+
+impl FileLocks {
+    fn file(&mut self, fid: Fid) -> &mut OfFile {
+        self.files.entry(fid).or_default()
+    }
+
+    fn tidy(&mut self, fid: Fid) {
+        if self.files.get(&fid).is_some_and(OfFile::is_idle) {
+            self.files.remove(&fid);
+        }
+    }
+}
+
+/// An owner has a request on its way; no other of his is sent before this goes.
+struct Asking<'a> {
+    client: &'a Client,
+    fid: Fid,
+    key: (bool, u64),
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let woken = {
+            let mut locks = lock(&self.client.file_locks);
+            let file = locks.file(self.fid);
+            file.asking.retain(|key| *key != self.key);
+            let woken = file.waiters.take();
+            locks.tidy(self.fid);
+            woken
+        };
+        woken.wake();
+    }
+}
+
+/// A wait that turns are told to.
+struct Waiting<'a> {
+    client: &'a Client,
+    fid: Fid,
+    id: WaitId,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut locks = lock(&self.client.file_locks);
+        locks.file(self.fid).waits.retain(|wait| wait.id != self.id);
+        locks.tidy(self.fid);
+    }
+}
+
+/// Why a wait ends, or does not.
+enum Turn {
+    /// Ask again.
+    Again,
+    /// Nobody waits any more.
+    Over,
+    /// The open is lost, and with it everything that was locked through it.
+    Lost,
+}
+
+impl Client {
+    /// Takes a lock of a program, changes it or gives it back, for whoever has `lock.owner`.
+    /// `heard` is asked once it is there: whether somebody is told. If nobody is, what was before
+    /// is restored. Waiting ends as any verb does when nobody waits any more.
+    ///
+    /// # Errors
+    /// `EAGAIN` if it is not free and is not waited for; `EINTR` if nobody waits any more;
+    /// `EDEADLK`; `ENOLCK`; `EIO` if the open was lost with an eviction.
+    pub async fn set_file_lock(
+        self: &Arc<Client>,
+        handle: u64,
+        lock: FileLock,
+        wait: bool,
+        mut heard: impl FnMut() -> bool + Send,
+    ) -> Result<()> {
+        let era = self.era();
+        let file = self.file(handle)?;
+        if lock.mode == FileLockMode::Unlock {
+            return to_the_end(self.unlock(&file, era, lock)).await;
+        }
+        let waiting = wait.then(|| self.begin_wait(file.inode.fid));
+        self.take_lock(&file, (era, lock), waiting.as_ref(), &mut heard).await
+    }
+
+    async fn take_lock(
+        &self,
+        file: &File,
+        (era, lock): (u64, FileLock),
+        waiting: Option<&Waiting<'_>>,
+        heard: &mut (impl FnMut() -> bool + Send),
+    ) -> Result<()> {
+        let mut queued = false;
+        loop {
+            let state = {
+                let asking = self.ask_alone(file.inode.fid, &lock).await;
+                let state = match &asking {
+                    Ok(_) => self.ask_for(file, (era, lock), waiting.map(|w| w.id)).await,
+                    Err(errno) => Err(*errno),
+                };
+                if state == Ok(FileLockState::Granted) {
+                    let before = self.has_now(file, &lock);
+                    if heard() {
+                        return Ok(());
+                    }
+                    to_the_end(self.restore(file, (era, lock.flock), before)).await;
+                    return Err(Errno::EINTR);
+                }
+                state
+            };
+            match (state, waiting) {
+                (Ok(FileLockState::Queued), Some(waiting)) => {
+                    queued = true;
+                    match self.turn_of(file, waiting).await {
+                        Turn::Again => {}
+                        Turn::Over => {
+                            self.leave(file.inode.fid, era, waiting.id).await;
+                            return Err(Errno::EINTR);
+                        }
+                        Turn::Lost => return Err(Errno::EIO),
+                    }
+                }
+                (Ok(FileLockState::Busy), _) => return Err(Errno::EAGAIN),
+                (Ok(_), _) => return Err(Errno::EPROTO),
+                (Err(errno), waiting) => {
+                    if let Some(waiting) = waiting.filter(|_| queued) {
+                        self.leave(file.inode.fid, era, waiting.id).await;
+                    }
+                    return Err(errno);
+                }
+            }
+        }
+    }
+
+    /// One request for a lock.
+    async fn ask_for(
+        &self,
+        file: &File,
+        (era, lock): (u64, FileLock),
+        wait: Option<WaitId>,
+    ) -> Result<FileLockState> {
+        let fid = file.inode.fid;
+        let request = MdtRequest::SetFileLock { fid, open_id: file.id, lock, wait };
+        match self.mdt_in(era, fid, request).await {
+            Ok(MdtAnswer { body: MdtReply::FileLock { state, .. }, .. }) => {
+                if lock.flock && state != FileLockState::Granted {
+                    // What was to be changed is gone.
+                    self.has_now(file, &FileLock { mode: FileLockMode::Unlock, ..lock });
+                }
+                Ok(state)
+            }
+            Ok(_) => Err(Errno::EPROTO),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The MDT has done this; what its owner had there before.
+    fn has_now(&self, file: &File, done: &FileLock) -> Vec<Range> {
+        let new = Range::of(self.id(), file.id, done);
+        let mut locks = lock(&self.file_locks);
+        let ranges = locks.file(file.inode.fid).ranges(done.flock);
+        let before = ranges.within(&new);
+        ranges.set(new);
+        locks.tidy(file.inode.fid);
+        before
+    }
+
+    /// Nobody has heard of a lock that was granted: what its owner had before.
+    async fn restore(&self, file: &File, (era, flock): (u64, bool), before: Vec<Range>) {
+        let fid = file.inode.fid;
+        for piece in before {
+            let set = |open_id: OpenId, lock: FileLock| {
+                self.mdt_in(era, fid, MdtRequest::SetFileLock { fid, open_id, lock, wait: None })
+            };
+            let lock = piece.lock(flock);
+            let restored = set(piece.open, lock).await;
+            let piece = match restored.map(|answer| answer.body) {
+                Ok(MdtReply::FileLock { state: FileLockState::Granted, .. }) => piece,
+                // What it stood for is gone, as when its open was closed meanwhile.
+                _ => {
+                    let mode = FileLockMode::Unlock;
+                    if let Err(error) = set(file.id, FileLock { mode, ..lock }).await {
+                        tracing::debug!(%fid, %error, "a lock that nobody waited for stays");
+                    }
+                    Range { mode, ..piece }
+                }
+            };
+            lock_of(&self.file_locks, fid, flock, piece);
+        }
+    }
+
+    async fn unlock(&self, file: &File, era: u64, lock: FileLock) -> Result<()> {
+        let _asking = self.ask_alone(file.inode.fid, &lock).await?;
+        self.ask_for(file, (era, lock), None).await?;
+        self.has_now(file, &lock);
+        Ok(())
+    }
+
+    /// Waits until no other request of a lock's owner is on its way.
+    async fn ask_alone(&self, fid: Fid, what: &FileLock) -> Result<Asking<'_>> {
+        let key = (what.flock, what.owner);
+        until(
+            &self.file_locks,
+            |locks| &mut locks.file(fid).waiters,
+            |locks| {
+                let file = locks.file(fid);
+                if !file.asking.contains(&key) {
+                    file.asking.push(key);
+                    return Some(Ok(()));
+                }
+                patience::is_over().then_some(Err(Errno::EINTR))
+            },
+        )
+        .await?;
+        Ok(Asking { client: self, fid, key })
+    }
+
+    fn begin_wait(&self, fid: Fid) -> Waiting<'_> {
+        let mut locks = lock(&self.file_locks);
+        locks.waits += 1;
+        let id = WaitId { id: locks.waits };
+        locks.file(fid).waits.push(Wait { id, turn: false });
+        Waiting { client: self, fid, id }
+    }
+
+    /// Waits for the turn of a wait that is queued, for a while.
+    async fn turn_of(&self, file: &File, waiting: &Waiting<'_>) -> Turn {
+        let turn = until(
+            &self.file_locks,
+            |locks| &mut locks.file(waiting.fid).waiters,
+            |locks| {
+                if file.lost.load(std::sync::atomic::Ordering::SeqCst) {
+                    return Some(Turn::Lost);
+                }
+                if patience::is_over() {
+                    return Some(Turn::Over);
+                }
+                let mut waits = locks.file(waiting.fid).waits.iter_mut();
+                let wait = waits.find(|wait| wait.id == waiting.id)?;
+                core::mem::take(&mut wait.turn).then_some(Turn::Again)
+            },
+        );
+        self.not_longer_than(ASK_AGAIN_NS, turn).await.unwrap_or(Turn::Again)
+    }
+
+    async fn leave(&self, fid: Fid, era: u64, wait: WaitId) {
+        let left = self.mdt_in(era, fid, MdtRequest::LeaveFileLock { fid, wait });
+        // An MDT that was lost has forgotten the wait.
+        if let Err(error) = to_the_end(left).await {
+            tracing::debug!(%fid, %error, "the MDT did not hear that nobody waits for a lock");
+        }
+    }
+
+    /// An MDT says that it is a wait's turn. Of one that is over it is to hear that.
+    pub(crate) fn on_file_lock_turn(self: &Arc<Client>, fid: Fid, wait: WaitId) {
+        let era = self.era();
+        let woken = {
+            let mut locks = lock(&self.file_locks);
+            let file = locks.file(fid);
+            let woken = match file.waits.iter_mut().find(|known| known.id == wait) {
+                Some(known) => {
+                    known.turn = true;
+                    Some(file.waiters.take())
+                }
+                None => None,
+            };
+            locks.tidy(fid);
+            woken
+        };
+        if let Some(woken) = woken {
+            return woken.wake();
+        }
+        let client = self.clone();
+        self.port.spawn(Box::pin(async move { client.leave(fid, era, wait).await }));
+    }
+
+    /// Whether a lock of a program could be taken now: what is in its way.
+    ///
+    /// # Errors
+    /// `EIO` if the open was lost with an eviction.
+    pub async fn test_file_lock(
+        self: &Arc<Client>,
+        handle: u64,
+        lock: FileLock,
+    ) -> Result<Option<FileLock>> {
+        let era = self.era();
+        let file = self.file(handle)?;
+        let (fid, open_id) = (file.inode.fid, file.id);
+        let request = MdtRequest::TestFileLock { fid, open_id, lock };
+        match self.mdt_in(era, fid, request).await?.body {
+            MdtReply::FileLock { state: FileLockState::Granted, .. } => Ok(None),
+            MdtReply::FileLock { holder: Some(holder), .. } => Ok(Some(holder)),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// A program has closed a descriptor: what it has locked with fcntl(2), through whichever, goes.
+    /// That is waited for, though not for long, and goes on in any case.
+    pub async fn closed_by(self: &Arc<Client>, handle: u64, owner: u64) {
+        let era = self.era();
+        let Ok(file) = self.file(handle) else { return };
+        let fid = file.inode.fid;
+        let has = |locks: &mut FileLocks| {
+            let file = locks.files.get(&fid);
+            file.is_some_and(|file| file.posix.iter().any(|held| held.owner.id == owner))
+        };
+        if !has(&mut lock(&self.file_locks)) {
+            return;
+        }
+        let (start, end, mode) = (0, FILE_LOCK_END_MAX, FileLockMode::Unlock);
+        let all = FileLock { owner, flock: false, mode, start, end, pid: 0 };
+        let ended: Arc<Mutex<(bool, Waiters)>> = Arc::default();
+        let (client, tells) = (self.clone(), ended.clone());
+        self.port.spawn(Box::pin(async move {
+            if let Err(error) = client.unlock(&file, era, all).await {
+                tracing::debug!(%fid, %error, "a close has not given its locks back");
+            }
+            let woken = {
+                let mut ended = lock(&tells);
+                ended.0 = true;
+                ended.1.take()
+            };
+            woken.wake();
+        }));
+        let given_back = until(&ended, |ended| &mut ended.1, |ended| ended.0.then_some(()));
+        self.not_longer_than(CLOSE_NS, given_back).await;
+    }
+
+    /// An open is closed, or about to be: the MDT drops what was locked through it.
+    pub(crate) fn forget_file_locks(&self, fid: Fid, open: OpenId) {
+        let mut locks = lock(&self.file_locks);
+        if let Some(file) = locks.files.get_mut(&fid) {
+            file.flock.drop_those(|held| held.open == open);
+            file.posix.drop_those(|held| held.open == open);
+        }
+        locks.tidy(fid);
+    }
+
+    /// One MDT has forgotten this client, or all have, and the files are marked: nobody has locks
+    /// any more, and whoever waits for one looks.
+    pub(crate) fn lose_file_locks(&self, mdt: Option<u32>) {
+        let mut woken = Vec::new();
+        {
+            let mut locks = lock(&self.file_locks);
+            let concerned = |fid: &Fid| mdt.is_none_or(|mdt| mdt == seq::mdt_of(fid.seq));
+            for (_, file) in locks.files.iter_mut().filter(|(fid, _)| concerned(fid)) {
+                (file.flock, file.posix) = (Ranges::default(), Ranges::default());
+                woken.push(file.waiters.take());
+            }
+            locks.files.retain(|_, file| !file.is_idle());
+        }
+        woken.into_iter().for_each(crate::sync::Woken::wake);
+    }
+
+    /// How many locked ranges this client's programs have.
+    pub fn file_locks_held(&self) -> usize {
+        let locks = lock(&self.file_locks);
+        locks.files.values().map(|file| file.flock.len() + file.posix.len()).sum()
+    }
+}
+
+fn lock_of(locks: &Mutex<FileLocks>, fid: Fid, flock: bool, piece: Range) {
+    let mut locks = lock(locks);
+    locks.file(fid).ranges(flock).set(piece);
+    locks.tidy(fid);
+}

@@ -1,0 +1,465 @@
+//! Programs' locks of a metadata target's files, those of flock(2) and of fcntl(2): who has which,
+//! and who waits for one. Pure, as the other table is.
+//!
+//! Life of a wait: a lock that is asked for and is not free is queued, if its client names the wait
+//! ([`FileLocks::set`]); the request is answered at once. When nobody is in its way any more it is
+//! *offered*: it counts as held against all others, and its client is told that it is its turn
+//! ([`FileLocks::take_turns`]). The client asks the same again, which is granted, or leaves
+//! ([`FileLocks::leave`]); if it does neither for long it is evicted ([`FileLocks::overdue`]).
+//!
+//! A lock is granted if nobody's *lock* is in the way, whoever waits: as on Linux, and because one
+//! who has a lock and wants another would else wait behind those who wait for him. Those who wait
+//! are looked at in their order whenever something goes.
+//!
+//! Two who wait for each other: whoever would close a ring of waits for fcntl(2) locks is told
+//! `EDEADLK`. Edges come about when somebody is queued, where they are looked at, and when somebody
+//! is granted a lock who does not wait himself, which closes nothing; so none is missed, as long as
+//! each owner does one thing at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sateen_types::{ClientId, Errno, Fid, FidMap};
+use sateen_wire::{FileLock, FileLockMode, OpenId, WaitId};
+
+use crate::ranges::{Owner, Range, Ranges};
+use crate::table::{CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS};
+
+/// Most locked ranges of one file.
+pub const RANGES_PER_FILE_MAX: usize = 1 << 16;
+/// Most waits for locks of one file.
+pub const WAITS_PER_FILE_MAX: usize = 1 << 14;
+/// Most locked ranges and waits of one client together.
+pub const FILE_LOCKS_PER_CLIENT_MAX: usize = 1 << 18;
+/// Most steps of a search for a ring of waits; what takes more is taken for none.
+const DEADLOCK_STEPS_MAX: usize = 4096;
+
+/// What became of a lock that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileLockAnswer {
+    /// It is there, or gone if it was to go.
+    Granted,
+    /// This is in its way.
+    Busy(Range),
+    /// Something is, and the wait is queued.
+    Queued,
+}
+
+/// Somebody is to be told that it is his turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileLockTurn {
+    /// The client.
+    pub client: ClientId,
+    /// The file.
+    pub fid: Fid,
+    /// The wait.
+    pub wait: WaitId,
+}
+
+/// When somebody was first told that it is his turn, and last; 0 if that is still to be done.
+#[derive(Debug, Clone, Copy, Default)]
+struct Clock {
+    called_ns: u64,
+    repeated_ns: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    wait: WaitId,
+    want: Range,
+    flock: bool,
+    /// Since it counts as held.
+    offered: Option<Clock>,
+}
+
+/// The locks of one file. Those of flock(2) and of fcntl(2) do not see each other.
+#[derive(Debug, Default)]
+struct OfFile {
+    flock: Ranges,
+    posix: Ranges,
+    /// In order.
+    waiting: Vec<Waiter>,
+}
+
+impl OfFile {
+    fn ranges(&self, flock: bool) -> &Ranges {
+        if flock { &self.flock } else { &self.posix }
+    }
+
+    fn ranges_mut(&mut self, flock: bool) -> &mut Ranges {
+        if flock { &mut self.flock } else { &mut self.posix }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.flock.is_empty() && self.posix.is_empty() && self.waiting.is_empty()
+    }
+
+    /// What is in the way: held by somebody else, or offered to him.
+    fn in_way(&self, want: &Range, flock: bool) -> Option<&Range> {
+        let offered = || {
+            let mut offered = self.waiting.iter().filter(|w| w.flock == flock);
+            offered.find(|w| w.offered.is_some() && want.conflicts(&w.want)).map(|w| &w.want)
+        };
+        self.ranges(flock).in_way(want).or_else(offered)
+    }
+
+    /// All who are in the way.
+    fn owners_in_way(&self, want: &Range) -> Vec<Owner> {
+        let offered = self.waiting.iter().filter(|w| !w.flock && w.offered.is_some());
+        let all = self.posix.iter().chain(offered.map(|w| &w.want));
+        all.filter(|held| want.conflicts(held)).map(|held| held.owner).collect()
+    }
+
+    fn waiter(&self, client: ClientId, wait: WaitId) -> Option<usize> {
+        self.waiting.iter().position(|w| w.wait == wait && w.want.owner.client == client)
+    }
+}
+
+/// What a client has to do with locks.
+#[derive(Debug, Default)]
+struct Client {
+    /// The files on which it has locks or waits; some may have none left.
+    files: BTreeSet<Fid>,
+    /// How many of both there are.
+    count: usize,
+}
+
+/// The programs' locks of one target.
+#[derive(Debug, Default)]
+pub struct FileLocks {
+    files: FidMap<OfFile>,
+    clients: BTreeMap<ClientId, Client>,
+    /// On which files each owner waits for a lock of fcntl(2), not counting what was offered.
+    waiting: BTreeMap<Owner, Vec<Fid>>,
+    /// Files with a wait that was offered.
+    offered: BTreeSet<Fid>,
+    turns: Vec<FileLockTurn>,
+    /// Instead of [`CALLBACK_LIMIT_NS`].
+    limit_ns: Option<u64>,
+}
+
+impl FileLocks {
+    /// Evicts who does not take his turn within another time.
+    pub fn set_callback_limit(&mut self, limit_ns: u64) {
+        self.limit_ns = Some(limit_ns);
+    }
+
+    /// Takes a lock, changes it or gives it back. The wait, if it is named, is over once the lock
+    /// is granted.
+    ///
+    /// One of flock(2) that is changed goes before the new one is looked for, as on Linux: of two
+    /// who share a lock and both want it alone one would have to let go first.
+    ///
+    /// # Errors
+    /// `EDEADLK`, and `ENOLCK` if there are too many.
+    pub fn set(
+        &mut self,
+        (client, open): (ClientId, OpenId),
+        fid: Fid,
+        lock: &FileLock,
+        wait: Option<WaitId>,
+    ) -> Result<FileLockAnswer, Errno> {
+        let want = Range::of(client, open, lock);
+        let flock = lock.flock;
+        if want.mode == FileLockMode::Unlock {
+            self.change(fid, flock, want);
+            self.offer(fid);
+            return Ok(FileLockAnswer::Granted);
+        }
+        self.check_room(client, fid, wait)?;
+        let in_way = self.files.get(&fid).and_then(|file| file.in_way(&want, flock)).copied();
+        let Some(in_way) = in_way else {
+            self.change(fid, flock, want);
+            if let Some(wait) = wait {
+                self.remove_wait(client, fid, wait);
+            }
+            self.offer(fid);
+            return Ok(FileLockAnswer::Granted);
+        };
+        if flock {
+            self.change(fid, flock, Range { mode: FileLockMode::Unlock, ..want });
+        }
+        let queued = |wait| self.files.get(&fid).is_some_and(|f| f.waiter(client, wait).is_some());
+        let answer = match wait {
+            None => Ok(FileLockAnswer::Busy(in_way)),
+            Some(wait) if queued(wait) => Ok(FileLockAnswer::Queued),
+            Some(_) if !flock && self.is_ring(fid, &want) => Err(Errno::EDEADLK),
+            Some(wait) => {
+                self.queue(fid, Waiter { wait, want, flock, offered: None });
+                Ok(FileLockAnswer::Queued)
+            }
+        };
+        self.offer(fid);
+        answer
+    }
+
+    /// What an owner has becomes what this says, within its range.
+    fn change(&mut self, fid: Fid, flock: bool, new: Range) {
+        if new.mode == FileLockMode::Unlock && !self.files.contains_key(&fid) {
+            return;
+        }
+        let ranges = self.files.entry(fid).or_default().ranges_mut(flock);
+        let before = ranges.len();
+        ranges.set(new);
+        let after = ranges.len();
+        let client = self.clients.entry(new.owner.client).or_default();
+        client.files.insert(fid);
+        client.count = (client.count + after).saturating_sub(before);
+    }
+
+    fn check_room(&self, client: ClientId, fid: Fid, wait: Option<WaitId>) -> Result<(), Errno> {
+        // Each lock can split one that is there in two, and so make two more.
+        let full = self.files.get(&fid).is_some_and(|file| {
+            file.flock.len() + file.posix.len() + 2 > RANGES_PER_FILE_MAX
+                || wait.is_some_and(|wait| file.waiter(client, wait).is_none())
+                    && file.waiting.len() >= WAITS_PER_FILE_MAX
+        });
+        let count = self.clients.get(&client).map_or(0, |client| client.count);
+        if full || count >= FILE_LOCKS_PER_CLIENT_MAX { Err(Errno::ENOLCK) } else { Ok(()) }
+    }
+
+    fn queue(&mut self, fid: Fid, waiter: Waiter) {
+        let owner = waiter.want.owner;
+        let client = self.clients.entry(owner.client).or_default();
+        client.files.insert(fid);
+        client.count += 1;
+        if !waiter.flock {
+            self.waiting.entry(owner).or_default().push(fid);
+        }
+        self.files.entry(fid).or_default().waiting.push(waiter);
+    }
+
+    /// An owner waits for one thing less on this file.
+    fn waits_less(waiting: &mut BTreeMap<Owner, Vec<Fid>>, owner: Owner, fid: Fid) {
+        let Some(files) = waiting.get_mut(&owner) else { return };
+        if let Some(at) = files.iter().position(|other| *other == fid) {
+            files.swap_remove(at);
+        }
+        if files.is_empty() {
+            waiting.remove(&owner);
+        }
+    }
+
+    fn remove_wait(&mut self, client: ClientId, fid: Fid, wait: WaitId) {
+        let Some(file) = self.files.get_mut(&fid) else { return };
+        let Some(at) = file.waiter(client, wait) else { return };
+        let waiter = file.waiting.remove(at);
+        if !waiter.flock && waiter.offered.is_none() {
+            FileLocks::waits_less(&mut self.waiting, waiter.want.owner, fid);
+        }
+        self.turns.retain(|turn| turn.client != client || turn.wait != wait);
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.count = client.count.saturating_sub(1);
+        }
+    }
+
+    /// Whether a wait for this would close a ring: somebody whom it waits for waits, over whomever,
+    /// for its owner.
+    fn is_ring(&self, fid: Fid, want: &Range) -> bool {
+        let Some(file) = self.files.get(&fid) else { return false };
+        let mut next = file.owners_in_way(want);
+        let mut seen = BTreeSet::new();
+        while let Some(owner) = next.pop() {
+            if owner == want.owner {
+                return true;
+            }
+            if !seen.insert(owner) {
+                continue;
+            }
+            if seen.len() > DEADLOCK_STEPS_MAX {
+                return false;
+            }
+            let files: BTreeSet<Fid> =
+                self.waiting.get(&owner).into_iter().flatten().copied().collect();
+            for file in files.iter().filter_map(|fid| self.files.get(fid)) {
+                let wants = file.waiting.iter().filter(|w| !w.flock && w.offered.is_none());
+                for waiter in wants.filter(|w| w.want.owner == owner) {
+                    next.extend(file.owners_in_way(&waiter.want));
+                }
+            }
+        }
+        false
+    }
+
+    /// Something may have become free: those who wait are looked at in their order.
+    fn offer(&mut self, fid: Fid) {
+        let Some(file) = self.files.get_mut(&fid) else { return };
+        // Few at a time: that many wait must not cost each of them a look at all.
+        let offered = file.waiting.iter().filter(|w| w.offered.is_some());
+        let mut offered: Vec<(bool, Range)> = offered.map(|w| (w.flock, w.want)).collect();
+        for at in 0..file.waiting.len() {
+            let Some(waiter) = file.waiting.get(at) else { break };
+            let (want, flock, wait) = (waiter.want, waiter.flock, waiter.wait);
+            let in_way = |(of, held): &(bool, Range)| *of == flock && want.conflicts(held);
+            if waiter.offered.is_some()
+                || offered.iter().any(in_way)
+                || file.ranges(flock).in_way(&want).is_some()
+            {
+                continue;
+            }
+            offered.push((flock, want));
+            if let Some(waiter) = file.waiting.get_mut(at) {
+                waiter.offered = Some(Clock::default());
+            }
+            if !flock {
+                FileLocks::waits_less(&mut self.waiting, want.owner, fid);
+            }
+            self.turns.push(FileLockTurn { client: want.owner.client, fid, wait });
+        }
+        if file.waiting.iter().any(|w| w.offered.is_some()) {
+            self.offered.insert(fid);
+        } else {
+            self.offered.remove(&fid);
+        }
+        if file.is_empty() {
+            self.files.remove(&fid);
+        }
+    }
+
+    /// What is in the way of a lock, if anything.
+    pub fn test(&self, client: ClientId, fid: Fid, lock: &FileLock) -> Option<Range> {
+        let want = Range::of(client, OpenId { id: 0 }, lock);
+        self.files.get(&fid)?.in_way(&want, lock.flock).copied()
+    }
+
+    /// Nobody waits for this any more.
+    pub fn leave(&mut self, client: ClientId, fid: Fid, wait: WaitId) {
+        self.remove_wait(client, fid, wait);
+        self.offer(fid);
+    }
+
+    /// An open is closed: what was locked through it is not any more.
+    pub fn closed(&mut self, client: ClientId, fid: Fid, open: OpenId) {
+        if !self.clients.get(&client).is_some_and(|client| client.files.contains(&fid)) {
+            return;
+        }
+        self.drop_those(client, fid, |held| held.open == open);
+        let left = self.files.get(&fid).is_some_and(|file| {
+            let held = file.flock.iter().chain(file.posix.iter());
+            held.chain(file.waiting.iter().map(|w| &w.want)).any(|r| r.owner.client == client)
+        });
+        if let (false, Some(of)) = (left, self.clients.get_mut(&client)) {
+            of.files.remove(&fid);
+            if of.files.is_empty() {
+                self.clients.remove(&client);
+            }
+        }
+    }
+
+    /// Drops those locks and waits of a client on a file that are `gone`.
+    fn drop_those(&mut self, client: ClientId, fid: Fid, gone: impl Fn(&Range) -> bool) {
+        let gone = |held: &Range| held.owner.client == client && gone(held);
+        self.drop_waits_on(fid, gone);
+        let Some(file) = self.files.get_mut(&fid) else { return };
+        let before = file.flock.len() + file.posix.len();
+        file.flock.drop_those(gone);
+        file.posix.drop_those(gone);
+        let after = file.flock.len() + file.posix.len();
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.count = (client.count + after).saturating_sub(before);
+        }
+        self.offer(fid);
+    }
+
+    fn drop_waits_on(&mut self, fid: Fid, gone: impl Fn(&Range) -> bool) {
+        let Some(file) = self.files.get(&fid) else { return };
+        let gone = file.waiting.iter().filter(|w| gone(&w.want));
+        let waits: Vec<(ClientId, WaitId)> = gone.map(|w| (w.want.owner.client, w.wait)).collect();
+        for (client, wait) in waits {
+            self.remove_wait(client, fid, wait);
+        }
+    }
+
+    /// A client is lost: it waits for nothing any more. What it has stays.
+    pub fn drop_waits(&mut self, client: ClientId) {
+        for fid in self.files_of(client) {
+            self.drop_waits_on(fid, |want| want.owner.client == client);
+            self.offer(fid);
+        }
+    }
+
+    /// A client has gone, or can do nothing any more: what it had is free.
+    pub fn drop_client(&mut self, client: ClientId) {
+        for fid in self.files_of(client) {
+            self.drop_those(client, fid, |_| true);
+        }
+        self.clients.remove(&client);
+    }
+
+    fn files_of(&self, client: ClientId) -> Vec<Fid> {
+        let files = self.clients.get(&client).map(|client| &client.files);
+        files.into_iter().flatten().copied().collect()
+    }
+
+    /// Who is to be told now that it is his turn.
+    pub fn take_turns(&mut self, now_ns: u64) -> Vec<FileLockTurn> {
+        let turns = core::mem::take(&mut self.turns);
+        for turn in &turns {
+            let Some(file) = self.files.get_mut(&turn.fid) else { continue };
+            let Some(at) = file.waiter(turn.client, turn.wait) else { continue };
+            let clock = file.waiting.get_mut(at).and_then(|waiter| waiter.offered.as_mut());
+            if let Some(clock) = clock.filter(|clock| clock.called_ns == 0) {
+                *clock = Clock { called_ns: now_ns, repeated_ns: now_ns };
+            }
+        }
+        turns
+    }
+
+    /// Tells those once more who did not take their turn for [`CALLBACK_REPEAT_NS`], and names a
+    /// client that did not for [`CALLBACK_LIMIT_NS`], or the limit set, if there is one.
+    pub fn overdue(&mut self, now_ns: u64) -> Option<ClientId> {
+        let limit_ns = self.limit_ns.unwrap_or(CALLBACK_LIMIT_NS);
+        let mut late = None;
+        for fid in &self.offered {
+            let Some(file) = self.files.get_mut(fid) else { continue };
+            for waiter in &mut file.waiting {
+                let told = waiter.offered.as_mut().filter(|clock| clock.called_ns > 0);
+                let Some(clock) = told else { continue };
+                let client = waiter.want.owner.client;
+                if now_ns.saturating_sub(clock.called_ns) >= limit_ns {
+                    late = late.or(Some(client));
+                } else if now_ns.saturating_sub(clock.repeated_ns) >= CALLBACK_REPEAT_NS {
+                    clock.repeated_ns = now_ns;
+                    self.turns.push(FileLockTurn { client, fid: *fid, wait: waiter.wait });
+                }
+            }
+        }
+        late
+    }
+
+    /// The files on which somebody has a lock, or waits for one, for whoever looks in from outside.
+    pub fn files(&self) -> BTreeSet<Fid> {
+        let all = self.clients.values().flat_map(|client| &client.files);
+        all.filter(|fid| self.files.contains_key(fid)).copied().collect()
+    }
+
+    /// The locks on a file, those of flock(2) first, for whoever looks in from outside.
+    pub fn holders(&self, fid: Fid) -> impl Iterator<Item = (bool, Range)> + '_ {
+        let file = self.files.get(&fid);
+        let of = move |flock: bool| {
+            let ranges = file.into_iter().flat_map(move |file| file.ranges(flock).iter());
+            ranges.map(move |held| (flock, *held))
+        };
+        of(true).chain(of(false))
+    }
+
+    /// The waits for locks on a file, in their order, and whether each was offered.
+    pub fn waits(&self, fid: Fid) -> impl Iterator<Item = (bool, Range, bool)> + '_ {
+        let waiting = self.files.get(&fid).into_iter().flat_map(|file| &file.waiting);
+        waiting.map(|w| (w.flock, w.want, w.offered.is_some()))
+    }
+
+    /// How many locked ranges and waits there are.
+    pub fn len(&self) -> usize {
+        self.clients.values().map(|client| client.count).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a client has a lock, or waits for one.
+    pub fn knows(&self, client: ClientId) -> bool {
+        self.clients.get(&client).is_some_and(|client| client.count > 0)
+    }
+}
