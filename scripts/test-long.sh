@@ -31,6 +31,7 @@ steps=(
     "decoders:damaged bytes for every decoder, LONG_SECONDS"
     "coherence:two mounts and their kernels, LONG_SECONDS for each transport"
     "messages:messages that make no sense, to each server"
+    "storm:a storm of everything in few names on two mounts, LONG_SECONDS"
     "cuts:connections that break under mounts"
     "servers:crashes of single servers under mounts"
     "kill9:crashes of the process"
@@ -172,6 +173,10 @@ step_servers() {
 step_cuts() {
     said "${CUT_ROUNDS:=30} rounds"
     ROUNDS=$CUT_ROUNDS tests -p sateen --test servers cuts -- --nocapture
+}
+step_storm() {
+    said "$seconds s"
+    STORM_SECONDS=$seconds tests -p sateen --test cases -- --nocapture storm
 }
 step_decoders() {
     export PROPTEST_CASES=4096
