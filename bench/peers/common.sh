@@ -44,6 +44,8 @@ namespace_down() {
 unmount() {
     local type
     type=$(findmnt -n -o FSTYPE --mountpoint "$1") || return 0
+    # A mount of MooseFS may have its name in the source only.
+    [[ $type != fuse || $(findmnt -n -o SOURCE --mountpoint "$1") != mfs#* ]] || type=fuse.mfs
     [[ $type == fuse.glusterfs || $type == fuse.mfs ]] || die "$1 is the mount point of $type, not of a peer"
     umount "$1" 2>/dev/null || umount -l "$1"
 }

@@ -79,6 +79,18 @@ fn a_comparison_of_nothing_is_refused() {
         assert!(refused.status.code() == Some(1) && errors.contains(said), "{name}: {refused:?}");
         assert!(refused.stdout.is_empty(), "{refused:?}");
     }
+    for (name, value, said) in [
+        ("SYSTEMS", "ext4 floppy", "floppy is none of ext4"),
+        ("ROWS", "empty full", "full is none of empty"),
+        ("SCALE", "small", "are numbers"),
+        ("ROUNDS", "0", "1 or more"),
+        ("WHERE", "/tmp/a,b", "no comma can be in it"),
+    ] {
+        let refused = run("scripts/compare.sh", &[], &[(name, value)]);
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(1) && errors.contains(said), "{name}: {refused:?}");
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+    }
     for peer in ["gluster", "moosefs"] {
         let script = format!("bench/peers/{peer}.sh");
         for arguments in [&[][..], &["start", "x"][..], &["begin", "x", "y"][..]] {

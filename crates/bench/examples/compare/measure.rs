@@ -1,0 +1,287 @@
+//! A round: each row on each file system, one after the other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::numbers::{Processor, Round, Single};
+use crate::processor;
+use crate::rows::{self, Caches, Op, Step, Visit};
+use crate::systems::{Kind, System};
+
+/// No step takes longer, whatever happens.
+const STEP_SECONDS_MAX: u32 = 900;
+/// How long processes are left alone before they count as idle, and how long they are watched.
+const SETTLE: Duration = Duration::from_secs(5);
+const IDLE_SECONDS: u64 = 20;
+/// sateen-bench ends so if data is wrong, which is told as this.
+const EXIT_WRONG_DATA: i32 = 3;
+pub(crate) const WRONG: &str = "what was read is not what was written";
+/// Folder in each file system.
+const FOLDER: &str = "compare";
+
+/// What a round is made with.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The program `sateen-bench`, with words that come first.
+    pub(crate) bench: Vec<String>,
+    /// The program `sateen`, which sets stripes.
+    pub(crate) sateen: Option<PathBuf>,
+    pub(crate) round: u32,
+    pub(crate) rows: Vec<String>,
+    pub(crate) processes: Vec<u32>,
+    pub(crate) scale_percent: u32,
+    /// In the order of the first row.
+    pub(crate) systems: Vec<System>,
+}
+
+impl Plan {
+    /// Makes the round.
+    pub(crate) fn measure(&self) -> Result<Round> {
+        let mut round =
+            Round { round: self.round, others_percent: None, verified: 0, singles: Vec::new() };
+        for system in &self.systems {
+            let folder = system.dir.join(FOLDER);
+            fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        }
+        let visits = rows::visits(&self.rows, &self.processes);
+        let mut systems = self.systems.clone();
+        let mut begun = Instant::now();
+        for (at, visit) in visits.iter().enumerate() {
+            let before = round.singles.len();
+            for system in systems.iter().filter(|system| visit.is_for(system)) {
+                self.visit(visit, system, &mut round)?;
+            }
+            let new = round.singles.get(before..).unwrap_or_default();
+            say(&format!("{} of {}", at + 1, visits.len()), &self.systems, new, begun);
+            begun = Instant::now();
+            // Nobody is always the first, or always behind the same.
+            let step = usize::from(!systems.is_empty());
+            systems.rotate_left(step);
+        }
+        if self.rows.iter().any(|name| name == rows::IDLE) {
+            self.idle(&mut round);
+            let idle = |one: &&Single| one.row == rows::IDLE_ROW;
+            let new: Vec<Single> = round.singles.iter().filter(idle).cloned().collect();
+            say("idle", &self.systems, &new, begun);
+        }
+        Ok(round)
+    }
+
+    /// What one file system does before the next.
+    fn visit(&self, visit: &Visit, system: &System, round: &mut Round) -> Result<()> {
+        let name = format!("{}-{}", visit.group.name, visit.processes);
+        let dir = system.dir.join(FOLDER).join(name);
+        if visit.first {
+            fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
+            self.stripe(visit.group.stripes, system, &dir)?;
+        }
+        let count = visit.count(system.known.kind, self.scale_percent);
+        for &step in visit.steps {
+            if step.verify {
+                self.verify(visit, system, (step, count), &dir, round);
+            } else {
+                round.singles.push(self.step(visit, system, (step, count), &dir)?);
+            }
+        }
+        // What was never there cannot be listed either; it goes with the mount.
+        if visit.last && system.known.keeps_data {
+            fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    fn stripe(&self, stripes: u32, system: &System, dir: &Path) -> Result<()> {
+        let (Kind::Sateen, Some(sateen)) = (system.known.kind, &self.sateen) else { return Ok(()) };
+        let mut command = Command::new(sateen);
+        command.args(["lfs", "setstripe", "-c", &stripes.to_string()]).arg(dir);
+        let output = command.output().with_context(|| sateen.display().to_string())?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "lfs setstripe {}: {errors}", dir.display());
+        Ok(())
+    }
+
+    fn step(
+        &self,
+        visit: &Visit,
+        system: &System,
+        (step, count): (Step, u64),
+        dir: &Path,
+    ) -> Result<Single> {
+        if step.caches == Caches::Cold {
+            drop_caches()?;
+        }
+        let operations = count * u64::from(visit.processes);
+        let [servers, client, programs] = used(system);
+        let done = self.run(visit, step, count, dir);
+        let [servers_after, client_after, programs_after] = used(system);
+        let per = |seconds: f64| seconds * 1e6 / operations as f64;
+        let part = |pids: &[u32], seconds| (!pids.is_empty()).then(|| per(seconds));
+        let processor = Processor {
+            servers: part(&system.servers, servers_after - servers),
+            client: part(&system.client, client_after - client),
+            programs: per(programs_after - programs),
+        };
+        let (value, failed) = match done.and_then(|report| rate(visit, step, &report)) {
+            Ok(value) => (Some(value), None),
+            Err(error) => (None, Some(format!("{error:#}"))),
+        };
+        Ok(Single {
+            round: self.round,
+            row: step.row(visit.group),
+            processes: visit.processes,
+            system: system.known.name.to_owned(),
+            unit: visit.group.unit.to_owned(),
+            value,
+            operations,
+            processor_us: value.is_some().then_some(processor),
+            failed,
+        })
+    }
+
+    /// Compares what was written. Data that is wrong makes all that was read in vain.
+    fn verify(
+        &self,
+        visit: &Visit,
+        system: &System,
+        (step, count): (Step, u64),
+        dir: &Path,
+        round: &mut Round,
+    ) {
+        if !system.known.keeps_data {
+            return;
+        }
+        match self.run(visit, step, count, dir) {
+            Ok(_) => round.verified += 1,
+            Err(error) => {
+                let read = Step { op: Op::Read, caches: Caches::Warm, verify: false };
+                let row = read.row(visit.group);
+                let name = system.known.name;
+                let is_it = |one: &&mut Single| {
+                    one.row == row && one.processes == visit.processes && one.system == name
+                };
+                for one in round.singles.iter_mut().filter(is_it) {
+                    one.failed.get_or_insert(format!("when it was compared: {error:#}"));
+                }
+            }
+        }
+    }
+
+    /// Runs sateen-bench.
+    fn run(&self, visit: &Visit, step: Step, count: u64, dir: &Path) -> Result<Value> {
+        let (program, first) = self.bench.split_first().context("no program")?;
+        let processes = visit.processes.to_string();
+        let output = Command::new("timeout")
+            .args(["--foreground", "-k", "10", &STEP_SECONDS_MAX.to_string(), program])
+            .args(first)
+            .args(["-np", &processes, "--quiet", "--json", "--no-self-check"])
+            .args(visit.words(step, count, dir))
+            .stdin(Stdio::null())
+            .output()
+            .context("timeout")?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let said = errors.lines().rfind(|line| !line.contains(": warning "));
+        let wrong = output.status.code() == Some(EXIT_WRONG_DATA);
+        let what = if wrong { WRONG.to_owned() } else { output.status.to_string() };
+        ensure!(output.status.success(), "{what}: {}", said.unwrap_or_default());
+        serde_json::from_slice(&output.stdout).context("its report")
+    }
+
+    /// What processes use while nobody asks anything, all file systems at once.
+    fn idle(&self, round: &mut Round) {
+        let seconds = (IDLE_SECONDS * u64::from(self.scale_percent) / 100).clamp(1, IDLE_SECONDS);
+        sleep(SETTLE.min(Duration::from_secs(seconds)));
+        let pids = |system: &System| [&system.servers[..], &system.client[..]].concat();
+        let look = || -> Vec<Duration> {
+            self.systems.iter().map(|system| processor::used_by_threads(&pids(system))).collect()
+        };
+        let (before, busy, begun) = (look(), processor::busy(), Instant::now());
+        sleep(Duration::from_secs(seconds));
+        let (after, busy_after) = (look(), processor::busy());
+        let percent = 100.0 / begun.elapsed().as_secs_f64();
+        let mut ours = 0.0;
+        for ((system, before), after) in self.systems.iter().zip(before).zip(after) {
+            let used = after.saturating_sub(before).as_secs_f64() * percent;
+            ours += used;
+            if pids(system).is_empty() {
+                continue;
+            }
+            round.singles.push(Single {
+                round: self.round,
+                row: rows::IDLE_ROW.to_owned(),
+                processes: 0,
+                system: system.known.name.to_owned(),
+                unit: "% of a processor".to_owned(),
+                value: Some(used),
+                operations: 0,
+                processor_us: None,
+                failed: None,
+            });
+        }
+        round.others_percent = Some(((busy_after - busy) * percent - ours).max(0.0));
+    }
+}
+
+/// Of servers, of the client, of ended children.
+fn used(system: &System) -> [f64; 3] {
+    let of = processor::used;
+    [of(&system.servers), of(&system.client), processor::used_by_children()]
+}
+
+/// The rate that a report has of a step.
+fn rate(visit: &Visit, step: Step, report: &Value) -> Result<f64> {
+    let (name, factor) = visit.reported(step);
+    let found = if visit.group.metadata {
+        let rows =
+            report.pointer("/summary").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let row = rows.iter().find(|row| row.get("operation").is_some_and(|is| is == name));
+        row.and_then(|row| row.pointer("/rate/median")?.as_f64())
+    } else {
+        let rows = report.pointer("/tests/0/Results").and_then(Value::as_array);
+        let rows = rows.map_or(&[][..], Vec::as_slice);
+        let row = rows.iter().find(|row| row.get("access").is_some_and(|is| is == name));
+        row.and_then(|row| row.get("bwMiB")?.as_f64())
+    };
+    match found {
+        Some(rate) if rate > 0.0 => Ok(rate * factor),
+        _ => bail!("the report has no rate of {name}"),
+    }
+}
+
+/// Writes back what is dirty, and empties the kernel's caches of everything.
+fn drop_caches() -> Result<()> {
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3").context("caches are dropped by root alone")
+}
+
+/// A line for each row that a visit has measured.
+fn say(place: &str, systems: &[System], singles: &[Single], begun: Instant) {
+    let mut rows: Vec<(&str, u32)> = Vec::new();
+    for one in singles {
+        if !rows.contains(&(one.row.as_str(), one.processes)) {
+            rows.push((&one.row, one.processes));
+        }
+    }
+    for (row, processes) in rows {
+        let mut line =
+            format!("  {place:>8}, {:3} s  {:36}", begun.elapsed().as_secs(), rows::title(row));
+        if processes > 0 {
+            line += &format!(" x {processes}");
+        }
+        for system in systems {
+            let is_it = |one: &&Single| {
+                one.row == row && one.processes == processes && one.system == system.known.name
+            };
+            if let Some(one) = singles.iter().find(is_it) {
+                let value = one.value.map_or("FAILED".to_owned(), crate::document::number);
+                line += &format!("  {} {value}", system.known.name);
+            }
+        }
+        println!("{line}");
+    }
+}
