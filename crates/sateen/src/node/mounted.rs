@@ -81,9 +81,8 @@ impl Mounted {
         options.fsname.clone_from(&source.shown);
         options.flags = how.flags;
         let executor = reactor.executor.clone();
-        let mut fs = KernelFs::new(client.clone(), executor, how.direct_io)
-            .below(root)
-            .locking(how.locking);
+        let mut fs =
+            KernelFs::new(client.clone(), executor, how.direct_io).below(root).locking(how.locking);
         fs.heed(how.flags);
         if !targets.elsewhere.is_empty() {
             let timers = reactor.timers.clone();

@@ -152,41 +152,6 @@ fn locks_are_lost_with_the_restart_of_an_mdt() {
     cluster.finish([oss, mds]);
 }
 
-/// A mount that stands still has its locks until it is thrown out, which it is for one that it was
-/// offered; then they are others'.
-#[test]
-fn a_lock_that_a_mount_does_not_take_is_the_next_ones() {
-    if !can_mount() {
-        return;
-    }
-    let mut cluster = Cluster::new(BINARY, "lost-turn");
-    let (mds, oss) = cluster.start();
-    let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
-    let patience_s = |seconds: u32| {
-        let mut lctl = as_program("lctl");
-        lctl.arg("--data").arg(server_folder(&cluster.path("mgt")));
-        ok(lctl.args(["set_param", &format!("mdt.*.ldlm_timeout={seconds}")]));
-    };
-    write_durably(&mnt.join("file"), b"file").unwrap();
-    let holder = File::open(other.join("file")).unwrap();
-    flock(&holder, FlockOperation::LockExclusive).unwrap();
-    let mut waiting = Command::new("flock").arg(mnt.join("file")).arg("true").spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let pid = Pid::from_raw(cluster.mount_pid(&mnt) as i32).unwrap();
-    kill_process(pid, Signal::STOP).unwrap();
-    patience_s(2);
-    flock(&holder, FlockOperation::Unlock).unwrap();
-    let refused = flock(&holder, FlockOperation::NonBlockingLockExclusive);
-    assert_eq!(refused, Err(Errno::WOULDBLOCK), "it is offered to the other mount");
-    flock(&holder, FlockOperation::LockExclusive).unwrap();
-    patience_s(60);
-    kill_process(pid, Signal::CONT).unwrap();
-    assert!(!waiting.wait().unwrap().success(), "it was thrown out, and its file is lost");
-    until("new calls work", || fs::read(mnt.join("file")).is_ok());
-    drop(holder);
-    cluster.finish([oss, mds]);
-}
-
 /// Whether `sateen sync` says that all of a mount is safe.
 fn sync(mount: &Path) -> bool {
     let output = Command::new(BINARY).arg("sync").arg(mount).output().unwrap();
