@@ -198,10 +198,13 @@ struct Wait {
     offered: bool,
 }
 
-/// Each byte of each file, by kind: who has it how, and through which open.
+/// Who has a byte, how, and through which open.
+type Holders = BTreeMap<u64, (FileLockMode, OpenId)>;
+
+/// Each byte of each file, by kind.
 #[derive(Debug, Default)]
 struct Model {
-    bytes: BTreeMap<(u32, bool, u64), BTreeMap<u64, (FileLockMode, OpenId)>>,
+    bytes: BTreeMap<(u32, bool, u64), Holders>,
     waits: Vec<Wait>,
 }
 

@@ -79,7 +79,7 @@ fn a_removed_file_is_cut_and_longer_again(a: &Side, b: &Side) {
     let [here, there] = [a, b].map(|side| side.open_rw("f"));
     b.unlink("f");
     here.set_len(3).unwrap();
-    shows(&there, &bytes(1, 3));
+    shows(&there, bytes(1, 3));
     there.set_len(10).unwrap();
     assert_eq!(piece(&here, 3, 20), [0; 7]);
 }
