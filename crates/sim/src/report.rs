@@ -66,7 +66,7 @@ pub const FULL: Minimums = &[
     ("object name lost", 2900),
     ("transaction lost in a crash", 1400),
     ("world short of space", 100),
-    ("write refused for want of space", 400),
+    ("write refused for want of space", 200),
     ("MGS restarted", 11_000),
     ("MDT restarted", 13_000),
     ("OST restarted", 9000),
