@@ -33,6 +33,7 @@ use serde::Serialize;
 pub use cache::{Reading, shared_out};
 pub use leftovers::Mine;
 pub use place::Placement;
+pub use room::ToCome;
 pub use spread::{Spread, Unit, Work};
 
 use crate::comm::Communicator;
@@ -222,8 +223,8 @@ impl<'a> Guard<'a> {
     }
 
     /// Tells of the room of the file system, before the run or after it; the root does.
-    pub fn room(&mut self, space: &Space, bytes_to_come: u64) {
-        self.found.add(room::full(space, bytes_to_come));
+    pub fn room(&mut self, space: &Space, to_come: ToCome) {
+        self.found.add(room::full(space, to_come));
     }
 
     /// Looks for what earlier runs have left in a directory; the root does.

@@ -351,7 +351,28 @@ fn a_file_system_whose_inodes_are_nearly_used_up() {
         std::fs::write(folder.0.join(format!("few/{name}")), "").unwrap();
     }
     let said = message(&json(&folder, line), "W-FULL");
-    assert!(said.ends_with("% of the file system's inodes are used"), "{said}");
+    assert!(said.ends_with("% of the file system's inodes will be used"), "{said}");
+}
+
+#[test]
+fn a_run_that_is_about_to_use_up_the_inodes() {
+    let folder = Folder::new();
+    let options = ["-t", "tmpfs", "-o", "size=8m,nr_inodes=400", "tmpfs"];
+    let Some(_few) = mounted(&folder, "few", &options) else {
+        return skipped("mounting needs root");
+    };
+    let flagged = |line: &str| {
+        let json = json(&folder, &format!("-np 2 {line} -i 3 -d few/x"));
+        has(&json, "W-FULL", None)
+    };
+    assert!(!flagged("mdtest -F -n 150"));
+    assert!(flagged("mdtest -F -n 170"));
+    assert!(flagged("mdtest -D -n 170"));
+    assert!(flagged("mdtest -n 170"), "directories are gone before there are files");
+    assert!(!flagged("mdtest -n 150"));
+    // What is not removed is there of each repetition.
+    assert!(flagged("mdtest -C -F -n 60"));
+    assert!(has(&json(&folder, "ior -w -F -b 64k -t 64k -o few/f"), "W-FULL", None));
 }
 
 /// The program with these mounts, `FROM TO`, in a mount namespace of its own; none if that may
