@@ -241,6 +241,13 @@ impl<'a> Guard<'a> {
         }
     }
 
+    /// Tells of other runs whose files are in a directory; the root does.
+    pub fn leftover_runs(&mut self, dir: &Path, names: &[String]) {
+        if self.real {
+            self.found.add(leftovers::runs(dir, names));
+        }
+    }
+
     /// Before a phase that reads what this run has not written: looks what of the file that this
     /// rank reads its node has in memory, as far as the kernel tells (Linux 6.5). All ranks
     /// together, before anything is measured. The file is opened for it, which is why nobody

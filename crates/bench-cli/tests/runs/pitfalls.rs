@@ -122,6 +122,27 @@ fn io500_phases_that_read_what_their_own_node_has_written() {
     assert!(!names.iter().any(|name| name == "find" || name.ends_with("stat")), "{names:?}");
 }
 
+#[test]
+fn io500_beside_what_another_run_has_left() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.join("c.ini"), crate::io500::SMALL).unwrap();
+    let left = |line: &str| -> Vec<(String, String)> {
+        let all = remarks(&folder, line).into_iter();
+        all.filter(|one| one.1.starts_with("W-LEFTOVERS")).collect()
+    };
+    // What else is there is no run's.
+    std::fs::create_dir_all(folder.0.join("data/lost+found")).unwrap();
+    let phase = "--phase mdtest-easy-write --timestamp";
+    folder.works(&format!("io500 c.ini --keep {phase} A"));
+    let said = left(&format!("io500 c.ini {phase} T"));
+    let wanted = "W-LEFTOVERS: data holds the files of another run, A: \
+                  --cleanup --timestamp A removes them";
+    assert_eq!(said, [("run".to_owned(), wanted.to_owned())]);
+    folder.works("io500 c.ini --cleanup --timestamp A");
+    std::fs::remove_dir_all(folder.0.join("results/T")).unwrap();
+    assert_eq!(left(&format!("io500 c.ini {phase} T")), []);
+}
+
 /// A file system whose reads nothing counts; not every machine lets it be mounted.
 #[test]
 fn io500_where_no_counter_tells() {
