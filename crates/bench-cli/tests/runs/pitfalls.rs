@@ -195,6 +195,25 @@ fn caches_are_dropped_or_it_is_said_why_not() {
 }
 
 #[test]
+fn dropped_caches_answer_no_read() {
+    let _alone = KERNEL_CACHES.write().unwrap_or_else(PoisonError::into_inner);
+    if std::fs::OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").is_err() {
+        return skipped("caches cannot be dropped here");
+    }
+    let Some((folder, _below)) = telling() else {
+        return skipped("no file system here counts what its device delivers");
+    };
+    // Where others use the same device, its counter counts theirs, too.
+    attempts(|| {
+        let line = "ior -w -r -e -F -b 1m -t 64k -o f";
+        let kept = json(&folder, &format!("-np 2 {line}"));
+        so(has(&kept, "W-CACHE", Some("read")), &kept)?;
+        let dropped = json(&folder, &format!("-np 2 --drop-caches {line}"));
+        so(!has(&dropped, "W-CACHE", Some("read")), &dropped)
+    });
+}
+
+#[test]
 fn nodes_with_unequal_work() {
     let folder = Folder::new();
     let line = "ior -w -F -b 256k -t 64k -o f -O numNodes=2,numTasksOnNode0";
