@@ -20,6 +20,7 @@ steps=(
     "fuzzing:the targets of fuzz/, which nothing else builds, compile"
     "benches:benchmarks that are features of their own compile"
     "core:a create costs no more than decision 0002 allows (an idle machine)"
+    "overhead:the benchmarks' own cost for each operation is below 100 ns (an idle machine)"
     "contention:the simulator: programs that share files"
     "locks:the simulator: programs that count under locks"
     "partitions:the simulator: long partitions"
@@ -138,6 +139,7 @@ step_core() {
     cargo bench --locked -q -p sateen-mdt
     cargo bench --locked -q -p sateen-bench --features core-shape --bench core_shape -- "$run_dir" 5 alone
 }
+step_overhead() { cargo bench --locked -q -p sateen-bench --bench overhead; }
 step_locks() { simulate "${FILE_LOCK_SEEDS:-1000}" --file-locks; }
 step_contention() { simulate "${CONTENTION_SEEDS:-1000}" --contention; }
 step_partitions() { simulate "${PARTITION_SEEDS:-1000}" --long-partitions; }

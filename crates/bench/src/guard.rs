@@ -33,6 +33,7 @@ use serde::Serialize;
 pub use cache::{Reading, shared_out};
 pub use leftovers::Mine;
 pub use place::Placement;
+pub use room::ToCome;
 pub use spread::{Spread, Unit, Work};
 
 use crate::comm::Communicator;
@@ -222,8 +223,8 @@ impl<'a> Guard<'a> {
     }
 
     /// Tells of the room of the file system, before the run or after it; the root does.
-    pub fn room(&mut self, space: &Space, bytes_to_come: u64) {
-        self.found.add(room::full(space, bytes_to_come));
+    pub fn room(&mut self, space: &Space, to_come: ToCome) {
+        self.found.add(room::full(space, to_come));
     }
 
     /// Looks for what earlier runs have left in a directory; the root does.
@@ -237,6 +238,13 @@ impl<'a> Guard<'a> {
     pub fn leftover_files<'f>(&mut self, files: impl Iterator<Item = &'f Path>) {
         if self.real {
             self.found.add(leftovers::named(files));
+        }
+    }
+
+    /// Tells of other runs whose files are in a directory; the root does.
+    pub fn leftover_runs(&mut self, dir: &Path, names: &[String]) {
+        if self.real {
+            self.found.add(leftovers::runs(dir, names));
         }
     }
 

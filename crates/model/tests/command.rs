@@ -202,8 +202,24 @@ fn impossible_plans_are_refused_by_name() {
         let refusal = run(&all).unwrap_err();
         assert!(refusal.contains(named), "{arguments:?}: {refusal}");
     }
-    let refusal = run(&["plan", &example("vxflex.toml")]).unwrap_err();
-    assert!(refusal.contains("clients.cores"), "{refusal}");
-    let refusal = run(&["plan", &example("lfs12.toml")]).unwrap_err();
-    assert!(refusal.contains("clients.cores"), "{refusal}");
+}
+
+#[test]
+fn every_example_is_planned_or_it_is_said_what_is_missing() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut planned = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let file = path.display().to_string();
+        match run(&["plan", &file]) {
+            Ok(said) => {
+                assert!(!said.is_empty());
+                planned.push(path.file_stem().unwrap().to_string_lossy().into_owned());
+            }
+            Err(refusal) => assert!(refusal.contains("clients.cores"), "{file}: {refusal}"),
+        }
+        let told = run(&["plan", &file, "--cores", "24", "--memory", "64 GB"]);
+        assert!(told.is_ok(), "{file}: {told:?}");
+    }
+    assert_eq!(planned, ["lfs09"]);
 }

@@ -29,6 +29,8 @@ pub struct Dependency {
     pub room: Option<String>,
     /// Whether tests, benchmarks and examples alone have it.
     pub dev: bool,
+    /// Whether it is there only with a feature.
+    pub optional: bool,
 }
 
 /// One source file.
@@ -88,6 +90,7 @@ fn package(value: &Value) -> Package {
         name: text(one, "name").to_owned(),
         room: one.get("path").and_then(Value::as_str).map(|path| room_of(Path::new(path))),
         dev: one.get("kind").and_then(Value::as_str) == Some("dev"),
+        optional: one.get("optional").and_then(Value::as_bool) == Some(true),
     });
     Package { room, dependencies: dependencies.collect() }
 }

@@ -84,6 +84,9 @@ const IMPURE: [&str; 13] = [
 /// The one place that may name a hash map: it gives it a fixed hasher.
 const FIXED_HASHER: &str = "crates/types/src/hash.rs";
 
+/// The one room that may use MPI, as a feature.
+const LINKS_MPI: &str = "bench-cli";
+
 /// Rooms that may say `unsafe`.
 const UNSAFE: [&str; 5] = ["bench", "bench-cli", "fuse", "osd-disk", "reactor"];
 
@@ -160,6 +163,24 @@ fn the_core_uses_crates_that_only_compute() {
             }
         }
     }
+    none(&broken);
+}
+
+#[test]
+fn mpi_is_a_choice_of_one_program() {
+    let mut broken = Vec::new();
+    let mut there = false;
+    for package in packages() {
+        for one in package.dependencies.iter().filter(|one| one.name.starts_with("mpi")) {
+            there |= package.room == LINKS_MPI;
+            if package.room != LINKS_MPI {
+                broken.push(format!("crates/{} uses {}", package.room, one.name));
+            } else if !one.optional {
+                broken.push(format!("crates/{} cannot be without {}", package.room, one.name));
+            }
+        }
+    }
+    assert!(there, "what uses it was found");
     none(&broken);
 }
 

@@ -122,6 +122,27 @@ fn io500_phases_that_read_what_their_own_node_has_written() {
     assert!(!names.iter().any(|name| name == "find" || name.ends_with("stat")), "{names:?}");
 }
 
+#[test]
+fn io500_beside_what_another_run_has_left() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.join("c.ini"), crate::io500::SMALL).unwrap();
+    let left = |line: &str| -> Vec<(String, String)> {
+        let all = remarks(&folder, line).into_iter();
+        all.filter(|one| one.1.starts_with("W-LEFTOVERS")).collect()
+    };
+    // What else is there is no run's.
+    std::fs::create_dir_all(folder.0.join("data/lost+found")).unwrap();
+    let phase = "--phase mdtest-easy-write --timestamp";
+    folder.works(&format!("io500 c.ini --keep {phase} A"));
+    let said = left(&format!("io500 c.ini {phase} T"));
+    let wanted = "W-LEFTOVERS: data holds the files of another run, A: \
+                  --cleanup --timestamp A removes them";
+    assert_eq!(said, [("run".to_owned(), wanted.to_owned())]);
+    folder.works("io500 c.ini --cleanup --timestamp A");
+    std::fs::remove_dir_all(folder.0.join("results/T")).unwrap();
+    assert_eq!(left(&format!("io500 c.ini {phase} T")), []);
+}
+
 /// A file system whose reads nothing counts; not every machine lets it be mounted.
 #[test]
 fn io500_where_no_counter_tells() {
@@ -171,6 +192,25 @@ fn caches_are_dropped_or_it_is_said_why_not() {
         assert!(folder.fails(line, 2).contains("--drop-caches: /proc/sys/vm/drop_caches"));
     }
     assert_eq!(folder.all(), [""; 0]);
+}
+
+#[test]
+fn dropped_caches_answer_no_read() {
+    let _alone = KERNEL_CACHES.write().unwrap_or_else(PoisonError::into_inner);
+    if std::fs::OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").is_err() {
+        return skipped("caches cannot be dropped here");
+    }
+    let Some((folder, _below)) = telling() else {
+        return skipped("no file system here counts what its device delivers");
+    };
+    // Where others use the same device, its counter counts theirs, too.
+    attempts(|| {
+        let line = "ior -w -r -e -F -b 1m -t 64k -o f";
+        let kept = json(&folder, &format!("-np 2 {line}"));
+        so(has(&kept, "W-CACHE", Some("read")), &kept)?;
+        let dropped = json(&folder, &format!("-np 2 --drop-caches {line}"));
+        so(!has(&dropped, "W-CACHE", Some("read")), &dropped)
+    });
 }
 
 #[test]
@@ -351,7 +391,28 @@ fn a_file_system_whose_inodes_are_nearly_used_up() {
         std::fs::write(folder.0.join(format!("few/{name}")), "").unwrap();
     }
     let said = message(&json(&folder, line), "W-FULL");
-    assert!(said.ends_with("% of the file system's inodes are used"), "{said}");
+    assert!(said.ends_with("% of the file system's inodes will be used"), "{said}");
+}
+
+#[test]
+fn a_run_that_is_about_to_use_up_the_inodes() {
+    let folder = Folder::new();
+    let options = ["-t", "tmpfs", "-o", "size=8m,nr_inodes=400", "tmpfs"];
+    let Some(_few) = mounted(&folder, "few", &options) else {
+        return skipped("mounting needs root");
+    };
+    let flagged = |line: &str| {
+        let json = json(&folder, &format!("-np 2 {line} -i 3 -d few/x"));
+        has(&json, "W-FULL", None)
+    };
+    assert!(!flagged("mdtest -F -n 150"));
+    assert!(flagged("mdtest -F -n 170"));
+    assert!(flagged("mdtest -D -n 170"));
+    assert!(flagged("mdtest -n 170"), "directories are gone before there are files");
+    assert!(!flagged("mdtest -n 150"));
+    // What is not removed is there of each repetition.
+    assert!(flagged("mdtest -C -F -n 60"));
+    assert!(has(&json(&folder, "ior -w -F -b 64k -t 64k -o few/f"), "W-FULL", None));
 }
 
 /// The program with these mounts, `FROM TO`, in a mount namespace of its own; none if that may

@@ -57,6 +57,18 @@ pub(super) fn named<'a>(files: impl Iterator<Item = &'a Path>) -> Option<Pitfall
     Some(Pitfall::new(Code::Leftovers, None, left.len() as f64, message))
 }
 
+/// Tells of runs whose files are in a directory.
+pub(super) fn runs(dir: &Path, names: &[String]) -> Option<Pitfall> {
+    let first = names.first()?;
+    let (count, dir) = (names.len(), dir.display());
+    let what = match count {
+        1 => format!("the files of another run, {first}"),
+        _ => format!("the files of {count} other runs, the first is {first}"),
+    };
+    let message = format!("{dir} holds {what}: --cleanup --timestamp {first} removes them");
+    Some(Pitfall::new(Code::Leftovers, None, count as f64, message))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

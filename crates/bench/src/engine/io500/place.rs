@@ -248,6 +248,18 @@ impl Plan {
         Ok(())
     }
 
+    /// Where directories of runs are, and the names of the others that have left files there.
+    pub(super) fn others(&self) -> (PathBuf, Vec<String>) {
+        let top = PathBuf::from(self.config.text("global", "datadir").unwrap_or("."));
+        let left = |name: &String| {
+            let dir = top.join(name);
+            dir != self.datadir && FAMILIES.iter().any(|family| dir.join(family).is_dir())
+        };
+        let mut others: Vec<String> = names(&top).into_iter().filter(left).collect();
+        others.reverse();
+        (top, others)
+    }
+
     /// Whether a run has left files.
     pub(super) fn has_left(&self) -> bool {
         FAMILIES.iter().any(|family| self.datadir.join(family).exists())

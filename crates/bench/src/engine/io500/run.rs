@@ -273,6 +273,8 @@ impl Run<'_> {
         let (plan, comm) = (self.plan, self.comm);
         if comm.is_root() {
             let place = (comm.size(), nodes.count);
+            let (top, others) = plan.others();
+            self.guard.leftover_runs(&top, &others);
             let mut results = Results::begin(plan, self.setting, place, done)?;
             // Now, rather than after the hours that sick nodes take.
             guard::say(self.guard.found());

@@ -59,6 +59,14 @@ impl Files<'_> {
         names.filter_map(|path| Some((beside(&path), named(&path)?))).collect()
     }
 
+    /// Files of a repetition, and the directories that are made for them.
+    pub(super) fn count(&self) -> u64 {
+        let ranks = self.ranks as u64;
+        let dirs = if self.directory(0).is_some() { ranks } else { 0 };
+        let files = if self.test.file_per_rank { ranks } else { self.places().len() as u64 };
+        files.saturating_add(dirs)
+    }
+
     /// Where the file system is whose room is shown.
     pub(super) fn place(&self) -> PathBuf {
         beside(&self.named(0))

@@ -20,7 +20,7 @@ use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::engine::{Api, Setting, kept, pause};
 use crate::error::{Error, Result};
-use crate::guard::{self, Guard, Mine, Placement, Reading};
+use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome};
 use crate::io::{FileInterface, Open};
 use crate::pattern::Pattern;
 use crate::progress::{Series, Stage};
@@ -124,7 +124,8 @@ fn watch<'a, I: FileInterface>(
         let known = test.write && test.deadline == 0 && !test.existing;
         let bytes = if known { test.expected_bytes(comm.size()).saturating_mul(copies) } else { 0 };
         if let Ok(space) = io.space(&place) {
-            guard.room(&space, bytes);
+            let inodes = if test.write && !test.existing { files.count() } else { 0 };
+            guard.room(&space, ToCome { bytes, inodes: inodes.saturating_mul(copies) });
         }
         if test.write && !test.existing {
             let places = files.places();
@@ -567,7 +568,7 @@ impl<I: FileInterface> Run<'_, I> {
             && self.comm.is_root()
             && let Ok(space) = self.io.space(&self.files.place())
         {
-            self.guard.room(&space, 0);
+            self.guard.room(&space, ToCome::default());
         }
         let pitfalls = self.guard.finish()?;
         self.outcome.pitfalls.clone_from(&pitfalls);

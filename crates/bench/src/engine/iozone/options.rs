@@ -67,13 +67,13 @@ pub struct Iozone {
     /// No stonewall: each rank goes through all of its file. It is always so.
     #[arg(short = 'x')]
     pub no_stonewall: bool,
-    /// No retests: neither rewrite nor re-read.
+    /// Typed `-+n`. No retests: neither rewrite nor re-read.
     #[arg(long = "+n")]
     pub no_retest: bool,
-    /// Compare every byte that is read with what was written, instead of one word of each 4 KiB.
+    /// Typed `-+d`. Compare every byte that is read with what was written, instead of one word of each 4 KiB.
     #[arg(long = "+d")]
     pub verify: bool,
-    /// The files are somebody else's: they are read and left, and nothing is compared.
+    /// Typed `-+E`. The files are somebody else's: they are read and left, and nothing is compared.
     #[arg(long = "+E")]
     pub foreign: bool,
     /// How often all is done.

@@ -18,7 +18,7 @@ use crate::engine::Setting;
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::error::{EXIT_WRONG_DATA, Error, Result};
-use crate::guard::{self, Guard, Mine, Placement, Reading};
+use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome};
 use crate::io::{FileInterface, Open};
 use crate::progress::Stage;
 use crate::stats::Latencies;
@@ -78,7 +78,9 @@ fn watch<'a, I: FileInterface>(
         if let Ok(space) = io.space(place) {
             let ranks = test.rounds(comm.size()).into_iter().max().unwrap_or(0) as u64;
             let bytes = test.total.unwrap_or(test.file_bytes.saturating_mul(ranks));
-            guard.room(&space, if writes { bytes } else { 0 });
+            let inodes = if test.files.is_empty() { ranks } else { test.files.len() as u64 };
+            let to_come = ToCome { bytes, inodes };
+            guard.room(&space, if writes { to_come } else { ToCome::default() });
         }
         // Without it, what an earlier run has left is what this one is to read or write again.
         if test.chosen().contains(&Test::InitialWrite) {

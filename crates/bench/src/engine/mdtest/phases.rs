@@ -20,7 +20,7 @@ use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::engine::{Setting, kept, pause};
 use crate::error::{Error, Result};
-use crate::guard::{self, Guard, Mine, Placement, Reading};
+use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome};
 use crate::io::FileInterface;
 use crate::pattern::Pattern;
 use crate::progress::Stage;
@@ -127,10 +127,8 @@ fn watch<'a, I: FileInterface>(
     let plan = guard::Plan { place, real: io.keeps_data(), repetitions: test.iterations };
     let mut guard = Guard::begin(comm, setting.guard, plan, Placement::find(comm)?)?;
     if comm.is_root() && io.keeps_data() {
-        let writes = test.create && test.stonewall == 0;
-        let files = if writes { names.shape.items().saturating_mul(comm.size() as u64) } else { 0 };
         if let Ok(space) = io.space(place) {
-            guard.room(&space, files.saturating_mul(test.write_bytes));
+            guard.room(&space, to_come(test, names));
         }
         if test.create {
             for dir in &names.dirs {
@@ -141,6 +139,29 @@ fn watch<'a, I: FileInterface>(
     // Nobody makes or removes what is looked for before.
     comm.barrier()?;
     Ok(guard)
+}
+
+/// What a run makes, as far as it is known: with a stonewall it is not.
+fn to_come(test: &Mdtest, names: &Names) -> ToCome {
+    if !test.create || test.stonewall > 0 {
+        return ToCome::default();
+    }
+    let (shape, ranks) = (names.shape, names.ranks as u64);
+    let items = shape.items().saturating_mul(ranks);
+    let files = if names.shared { shape.items() } else { items };
+    let of = |made: bool, count: u64| if made { count } else { 0 };
+    let (dirs, files) = (of(test.dirs_only, items), of(test.files_only, files));
+    let trees = if names.unique { ranks } else { 1 };
+    let folders = shape.dirs.saturating_mul(shape.trees).saturating_mul(trees);
+    // Directories are removed before there are files, and everything before it is made again.
+    let (items, times) = match test.remove {
+        true => (dirs.max(files), 1),
+        false => (dirs.saturating_add(files), test.iterations as u64),
+    };
+    ToCome {
+        bytes: files.saturating_mul(test.write_bytes).saturating_mul(times),
+        inodes: items.saturating_add(folders).saturating_mul(times),
+    }
 }
 
 /// A run as one rank makes it.
