@@ -311,6 +311,7 @@ fn slots_kept_for(request: &Request, in_use: InUse<'_>) -> usize {
             | MdtRequest::Close { .. }
             | MdtRequest::Sync { .. }
             | MdtRequest::GetStripe { .. }
+            | MdtRequest::NoRoom { .. }
             | MdtRequest::GetAttr { want: Ibits::NONE, .. },
         ) => SLOTS_KEPT,
         _ => 0,

@@ -253,7 +253,7 @@ impl Mdt {
     /// served then, and the last thing heard of a client may be its goodbye.
     pub(crate) fn evict_silent(&mut self, out: &mut Outbox) -> bool {
         let patience = self.config.patience;
-        if !self.held.is_empty() || !self.startup.serving() {
+        if !self.held.is_empty() || self.must_hold() {
             return false;
         }
         let silent = self.core.silent(&patience);

@@ -171,7 +171,7 @@ impl Mdt {
     }
 
     /// Whether a request has to wait before it is even looked at.
-    fn must_hold(&self) -> bool {
+    pub(crate) fn must_hold(&self) -> bool {
         !self.startup.serving()
             || self.core.store.must_wait()
             || self.core.store.pending_bytes() > PENDING_BYTES_MAX

@@ -22,6 +22,7 @@
 //! When each client was heard of last is noted on the target's hearing clock, and how long it was
 //! silent before: see [`Exports::silent`] and [`crate::Hearing`].
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -40,7 +41,7 @@ const LATE_NS: u64 = 20_000_000_000;
 /// So many exports are looked at at once whether they are silent.
 const LOOKED_AT_MAX: usize = 1024;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slot {
     seq: u64,
     /// The answer to `seq`; `None` while it is being worked on.
@@ -339,7 +340,18 @@ impl Exports {
         if header.slot >= SLOTS_MAX {
             return Admission::Drop;
         }
-        let slot = export.slots.entry(header.slot).or_default();
+        let slot = match export.slots.entry(header.slot) {
+            // The first in this slot since the export was opened. A client that has not heard that
+            // the one before was let go counts on from there: what it sent to that has another
+            // generation, and the next number it sends when this one is answered.
+            Entry::Vacant(_) if header.seq == 0 => return Admission::Drop,
+            Entry::Vacant(place) => {
+                let (seq, generation) = (header.seq, header.generation);
+                place.insert(Slot { seq, reply: None, generation });
+                return Admission::New;
+            }
+            Entry::Occupied(place) => place.into_mut(),
+        };
         if header.seq == slot.seq + 1 {
             *slot = Slot { seq: header.seq, reply: None, generation: header.generation };
             return Admission::New;
@@ -426,6 +438,20 @@ mod tests {
         let next = open(&mut exports, 2);
         assert!(matches!(exports.admit(&header(1, next), true), Admission::New));
         assert!(matches!(exports.admit(&header(1, next), true), Admission::Drop));
+    }
+
+    #[test]
+    fn who_counts_on_after_it_was_let_go_is_served() {
+        let mut exports = Exports::new(7);
+        let g = open(&mut exports, 1);
+        assert!(matches!(exports.admit(&header(1, g), false), Admission::New));
+        exports.disconnect(ClientId(1));
+        let again = open(&mut exports, 2);
+        assert!(matches!(exports.admit(&header(2, g), false), Admission::Refuse));
+        assert!(matches!(exports.admit(&header(2, again), false), Admission::New));
+        assert!(matches!(exports.admit(&header(2, again), false), Admission::Drop));
+        assert!(matches!(exports.admit(&header(3, again), false), Admission::New));
+        assert!(matches!(exports.admit(&header(2, again), false), Admission::Drop));
     }
 
     const SECOND_NS: u64 = 1_000_000_000;
