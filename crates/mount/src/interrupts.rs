@@ -141,9 +141,13 @@ pub(crate) struct Interrupts {
     sleep: Option<Sleep>,
 }
 
-/// Whether it waits for a lock that another program may have for ever.
+/// Linux's kind of a lock that is given back.
+const F_UNLCK: u32 = 2;
+
+/// Whether it waits for a lock that another program may have for ever. Giving one back does not,
+/// though the kernel says so of `LOCK_UN`, which comes without `LOCK_NB`.
 pub(crate) fn waits_for_lock(op: &Op) -> bool {
-    matches!(op, Op::Setlk { wait: true, .. })
+    matches!(op, Op::Setlk { wait: true, lock, .. } if lock.kind != F_UNLCK)
 }
 
 impl Interrupts {
@@ -286,7 +290,10 @@ mod tests {
         };
         let lock = sateen_fuse::FileLock { start: 0, end: 0, kind: 1, pid: 1 };
         let set = |wait| Op::Setlk { ino: 1, fh: 1, owner: 1, lock, flock: true, wait };
-        for op in [set(false), Op::Statfs { ino: 1 }] {
+        let given_back = sateen_fuse::FileLock { kind: F_UNLCK, ..lock };
+        let unlock =
+            Op::Setlk { ino: 1, fh: 1, owner: 1, lock: given_back, flock: true, wait: true };
+        for op in [set(false), unlock, Op::Statfs { ino: 1 }] {
             let (reply, patience, _) = begin(2, op);
             assert!(patience.is_none(), "nobody waits for long");
             reply.ok();
