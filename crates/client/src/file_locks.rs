@@ -6,8 +6,11 @@
 //! because whoever asks hears if the MDT has forgotten this client. Whoever stops to wait leaves.
 //!
 //! A grant may cross the signal that ends the wait: then nobody hears of the lock, and what its
-//! owner had before is restored, which nobody can be in the way of. For that the client keeps what
-//! it was granted; and because an answer changes that, one owner asks for one thing at a time.
+//! owner had before is restored. For that the client keeps what it was granted; and because an answer
+//! changes that, one owner asks for one thing at a time. Nobody can be in the way of what was there
+//! before, unless the grant was less: others may have come in. So a lock that only becomes weaker is
+//! not asked for before nothing can cross it any more; where one grows and is weaker in a part, that
+//! part stays so.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -125,8 +128,9 @@ enum Turn {
 
 impl Client {
     /// Takes a lock of a program, changes it or gives it back, for whoever has `lock.owner`.
-    /// `heard` is asked once it is there: whether somebody is told. If nobody is, what was before
-    /// is restored. Waiting ends as any verb does when nobody waits any more.
+    /// `heard` is asked once it is there, or is sure to be, and says the same from then on: whether
+    /// somebody is told. If nobody is, what was before is restored. Waiting ends as any verb does
+    /// when nobody waits any more.
     ///
     /// # Errors
     /// `EAGAIN` if it is not free and is not waited for; `EINTR` if nobody waits any more;
@@ -158,16 +162,22 @@ impl Client {
         loop {
             let state = {
                 let asking = self.ask_alone(file.inode.fid, &lock).await;
+                let weaker = asking.is_ok() && self.only_weakens(file, &lock);
+                if weaker && !heard() {
+                    return Err(Errno::EINTR);
+                }
+                let ask = self.ask_for(file, (era, lock), waiting.map(|w| w.id));
                 let state = match &asking {
-                    Ok(_) => self.ask_for(file, (era, lock), waiting.map(|w| w.id)).await,
+                    Ok(_) if weaker => to_the_end(ask).await,
+                    Ok(_) => ask.await,
                     Err(errno) => Err(*errno),
                 };
                 if state == Ok(FileLockState::Granted) {
                     let before = self.has_now(file, &lock);
-                    if heard() {
+                    if weaker || heard() {
                         return Ok(());
                     }
-                    to_the_end(self.restore(file, (era, lock.flock), before)).await;
+                    to_the_end(self.restore(file, (era, lock), before)).await;
                     return Err(Errno::EINTR);
                 }
                 state
@@ -218,6 +228,19 @@ impl Client {
         }
     }
 
+    /// Whether a lock's owner has all of it already, and at least so.
+    fn only_weakens(&self, file: &File, want: &FileLock) -> bool {
+        let new = Range::of(self.id(), file.id, want);
+        let mut locks = lock(&self.file_locks);
+        let pieces = locks.file(file.inode.fid).ranges(want.flock).within(&new);
+        let weakens = |piece: &Range| match want.mode {
+            FileLockMode::Read => piece.mode != FileLockMode::Unlock,
+            FileLockMode::Write => piece.mode == FileLockMode::Write,
+            FileLockMode::Unlock => true,
+        };
+        pieces.iter().all(weakens)
+    }
+
     /// The MDT has done this; what its owner had there before.
     fn has_now(&self, file: &File, done: &FileLock) -> Vec<Range> {
         let new = Range::of(self.id(), file.id, done);
@@ -230,9 +253,13 @@ impl Client {
     }
 
     /// Nobody has heard of a lock that was granted: what its owner had before.
-    async fn restore(&self, file: &File, (era, flock): (u64, bool), before: Vec<Range>) {
-        let fid = file.inode.fid;
+    async fn restore(&self, file: &File, (era, granted): (u64, FileLock), before: Vec<Range>) {
+        let (fid, flock) = (file.inode.fid, granted.flock);
         for piece in before {
+            // Asked for again it could be refused, and what there is of it be gone as well.
+            if (granted.mode, piece.mode) == (FileLockMode::Read, FileLockMode::Write) {
+                continue;
+            }
             let set = |open_id: OpenId, lock: FileLock| {
                 self.mdt_in(era, fid, MdtRequest::SetFileLock { fid, open_id, lock, wait: None })
             };

@@ -26,12 +26,16 @@ use crate::table::{CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS};
 
 /// Most locked ranges of one file.
 pub const RANGES_PER_FILE_MAX: usize = 1 << 16;
+/// Each change of one looks at all of its file: tests come to an end with fewer.
+const RANGES_MAX: usize = if cfg!(test) { 64 } else { RANGES_PER_FILE_MAX };
 /// Most waits for locks of one file.
 pub const WAITS_PER_FILE_MAX: usize = 1 << 14;
 /// Most locked ranges and waits of one client together.
 pub const FILE_LOCKS_PER_CLIENT_MAX: usize = 1 << 18;
 /// Most steps of a search for a ring of waits; what takes more is taken for none.
 const DEADLOCK_STEPS_MAX: usize = 4096;
+/// Most locks and waits that are looked at in it, some milliseconds; and so what it remembers.
+const DEADLOCK_LOOKS_MAX: usize = 1 << 20;
 
 /// What became of a lock that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +165,7 @@ impl FileLocks {
         let want = Range::of(client, open, lock);
         let flock = lock.flock;
         if want.mode == FileLockMode::Unlock {
+            self.check_split(fid, &want, flock)?;
             self.change(fid, flock, want);
             self.offer(fid);
             return Ok(FileLockAnswer::Granted);
@@ -206,10 +211,20 @@ impl FileLocks {
         client.count = (client.count + after).saturating_sub(before);
     }
 
+    /// As [`FileLocks::check_room`], of what is given back in the middle of a range and makes two of
+    /// it. There may be twice as many, so that a lock of which nobody has heard can be undone.
+    fn check_split(&self, fid: Fid, gone: &Range, flock: bool) -> Result<(), Errno> {
+        let Some(file) = self.files.get(&fid) else { return Ok(()) };
+        let count = self.clients.get(&gone.owner.client).map_or(0, |client| client.count);
+        let full = file.flock.len() + file.posix.len() >= 2 * RANGES_MAX
+            || count >= 2 * FILE_LOCKS_PER_CLIENT_MAX;
+        if full && file.ranges(flock).splits(gone) { Err(Errno::ENOLCK) } else { Ok(()) }
+    }
+
     fn check_room(&self, client: ClientId, fid: Fid, wait: Option<WaitId>) -> Result<(), Errno> {
         // Each lock can split one that is there in two, and so make two more.
         let full = self.files.get(&fid).is_some_and(|file| {
-            file.flock.len() + file.posix.len() + 2 > RANGES_PER_FILE_MAX
+            file.flock.len() + file.posix.len() + 2 > RANGES_MAX
                 || wait.is_some_and(|wait| file.waiter(client, wait).is_none())
                     && file.waiting.len() >= WAITS_PER_FILE_MAX
         });
@@ -257,7 +272,7 @@ impl FileLocks {
     fn is_ring(&self, fid: Fid, want: &Range) -> bool {
         let Some(file) = self.files.get(&fid) else { return false };
         let mut next = file.owners_in_way(want);
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut looks) = (BTreeSet::new(), 0);
         while let Some(owner) = next.pop() {
             if owner == want.owner {
                 return true;
@@ -271,8 +286,13 @@ impl FileLocks {
             let files: BTreeSet<Fid> =
                 self.waiting.get(&owner).into_iter().flatten().copied().collect();
             for file in files.iter().filter_map(|fid| self.files.get(fid)) {
+                looks += file.waiting.len();
                 let wants = file.waiting.iter().filter(|w| !w.flock && w.offered.is_none());
                 for waiter in wants.filter(|w| w.want.owner == owner) {
+                    looks += file.posix.len() + file.waiting.len();
+                    if looks > DEADLOCK_LOOKS_MAX {
+                        return false;
+                    }
                     next.extend(file.owners_in_way(&waiter.want));
                 }
             }
@@ -461,5 +481,56 @@ impl FileLocks {
     /// Whether a client has a lock, or waits for one.
     pub fn knows(&self, client: ClientId) -> bool {
         self.clients.get(&client).is_some_and(|client| client.count > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sateen_wire::FILE_LOCK_END_MAX;
+    use sateen_wire::FileLockMode::{Unlock, Write};
+
+    #[test]
+    fn who_gives_back_the_middle_again_and_again_meets_a_limit() {
+        let mut table = FileLocks::default();
+        let mut set = |mode, (start, end)| {
+            let lock = FileLock { owner: 1, flock: false, mode, start, end, pid: 7 };
+            table.set((ClientId(1), OpenId { id: 1 }), Fid::ROOT, &lock, None)
+        };
+        let all = (0, FILE_LOCK_END_MAX);
+        assert_eq!(set(Write, all), Ok(FileLockAnswer::Granted));
+        let mut given_back = (1..).step_by(2).map(|byte| set(Unlock, (byte, byte)));
+        let refused = given_back.position(|answer| answer != Ok(FileLockAnswer::Granted));
+        assert_eq!(refused, Some(2 * RANGES_MAX - 1));
+        drop(given_back);
+        // What splits nothing goes, and with it there is room.
+        assert_eq!(set(Write, (1, 1)), Err(Errno::ENOLCK));
+        assert_eq!(set(Unlock, (0, 0)), Ok(FileLockAnswer::Granted));
+        assert_eq!(set(Unlock, all), Ok(FileLockAnswer::Granted));
+        assert_eq!(set(Write, (1, 1)), Ok(FileLockAnswer::Granted));
+    }
+
+    #[test]
+    fn the_search_for_rings_ends() {
+        for (waits, found) in [(3, true), (2000, false)] {
+            let mut table = FileLocks::default();
+            let ask = |table: &mut FileLocks, owner, oid, mode, wait| {
+                let lock = FileLock { owner, flock: false, mode, start: 0, end: 0, pid: 7 };
+                let wait = (wait > 0).then_some(WaitId { id: wait });
+                let fid = Fid { oid, ..Fid::ROOT };
+                table.set((ClientId(1), OpenId { id: 1 }), fid, &lock, wait)
+            };
+            for reader in 3..40 {
+                ask(&mut table, reader, 1, FileLockMode::Read, 0).unwrap();
+            }
+            assert_eq!(ask(&mut table, 2, 2, Write, 0), Ok(FileLockAnswer::Granted));
+            // No honest owner waits for the same so often at a time.
+            for wait in 1..=waits {
+                assert_eq!(ask(&mut table, 2, 1, Write, wait), Ok(FileLockAnswer::Queued));
+            }
+            let asked = ask(&mut table, 3, 2, Write, 1 << 20);
+            let ring = asked == Err(Errno::EDEADLK);
+            assert_eq!(ring, found, "{waits} waits: {asked:?}");
+        }
     }
 }

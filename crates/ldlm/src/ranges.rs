@@ -89,6 +89,12 @@ impl Ranges {
         self.0.iter().take_while(|held| held.start <= want.end).find(|held| want.conflicts(held))
     }
 
+    /// Whether one of its owner's would become two if this went.
+    pub fn splits(&self, gone: &Range) -> bool {
+        let mut mine = self.0.iter().filter(|held| held.owner == gone.owner);
+        mine.any(|held| held.start < gone.start && gone.end < held.end)
+    }
+
     /// What an owner has is from now on what this says, within its range.
     pub fn set(&mut self, new: Range) {
         let mut joined = new;
@@ -177,6 +183,18 @@ mod tests {
         ranges.set(range(1, (5, i64::MAX as u64), Read, 1));
         ranges.set(range(2, (5, 5), Read, 1));
         assert_eq!(ranges.len(), 2, "others' are left alone");
+    }
+
+    #[test]
+    fn what_goes_from_the_middle_makes_two() {
+        let mut ranges = Ranges::default();
+        ranges.set(range(1, (10, 20), Write, 1));
+        for (at, splits) in
+            [((10, 12), false), ((18, 30), false), ((0, 9), false), ((12, 12), true)]
+        {
+            assert_eq!(ranges.splits(&range(1, at, Unlock, 1)), splits, "{at:?}");
+        }
+        assert!(!ranges.splits(&range(2, (12, 12), Unlock, 1)), "another owner's");
     }
 
     #[test]

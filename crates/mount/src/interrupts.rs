@@ -25,6 +25,8 @@ use sateen_client::Patience;
 use sateen_fuse::{Op, Reply, Revoker};
 use sateen_types::Errno;
 
+use crate::requests::F_UNLCK;
+
 /// How long a program with a handler waits before its signal ends that: 1 s.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often a program is looked at after a signal that did not end its waiting: 100 ms.
@@ -140,9 +142,6 @@ pub(crate) struct Interrupts {
     /// `None` if nobody waits for long but for locks of programs.
     sleep: Option<Sleep>,
 }
-
-/// Linux's kind of a lock that is given back.
-const F_UNLCK: u32 = 2;
 
 /// Whether it waits for a lock that another program may have for ever. Giving one back does not,
 /// though the kernel says so of `LOCK_UN`, which comes without `LOCK_NB`.

@@ -29,6 +29,7 @@ use crate::convert;
 use crate::fs::{Atime, Durable, Locking};
 use crate::virtual_xattr;
 use crate::xattr_names;
+pub(crate) use locks::F_UNLCK;
 use words::{changed_by, directories_of, set_attr, umask_of, verb_of};
 
 // Linux's rename and fallocate flags.

@@ -157,6 +157,41 @@ fn a_grant_that_crosses_a_signal_leaves_what_was_before() {
 }
 
 #[test]
+fn a_lock_that_becomes_weaker_is_not_crossed_by_a_signal() {
+    let rig = Rig::mounted();
+    let (handle, _) = open(&rig);
+    take(&rig, handle, all(Write));
+    let client = rig.client.clone();
+    let late =
+        rig.now(async move { client.set_file_lock(handle, all(Read), true, || false).await });
+    assert_eq!(late, Err(Errno::EINTR));
+    assert!(rig.is_silent(), "others could come in at once");
+    let mut locking = Locking::start(&rig, handle, all(Read), true);
+    let (header, ..) = asked(&rig);
+    locking.signal();
+    assert!(rig.poll(&mut locking.verb).is_none());
+    says(&rig, &header, FileLockState::Granted);
+    assert_eq!(rig.poll(&mut locking.verb), Some(Ok(())), "the program was to be told before");
+    assert!(rig.is_silent());
+    // One that grows as well: what became weaker stays so, rather than be asked for in vain.
+    take(&rig, handle, all(Unlock));
+    take(&rig, handle, lock(Write, (10, 19)));
+    let mut locking = Locking::start(&rig, handle, lock(Read, (5, 29)), true);
+    let (header, ..) = asked(&rig);
+    locking.signal();
+    assert!(rig.poll(&mut locking.verb).is_none());
+    says(&rig, &header, FileLockState::Granted);
+    for right in [lock(Unlock, (5, 9)), lock(Unlock, (20, 29))] {
+        assert!(rig.poll(&mut locking.verb).is_none());
+        let (header, restored, _) = asked(&rig);
+        assert_eq!(restored, right);
+        says(&rig, &header, FileLockState::Granted);
+    }
+    assert_eq!(rig.poll(&mut locking.verb), Some(Err(Errno::EINTR)));
+    assert_eq!(rig.client.file_locks_held(), 1);
+}
+
+#[test]
 fn one_owner_asks_for_one_thing_at_a_time_and_waits_hold_up_nobody() {
     let rig = Rig::mounted();
     let (handle, _) = open(&rig);

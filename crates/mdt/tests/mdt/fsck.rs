@@ -8,7 +8,7 @@ use sateen_types::{Fid, FileKind};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::{Counters, Entry, Inode, links, tag};
 
-use crate::harness::EPOCH;
+use crate::harness::{EPOCH, World};
 
 pub type Image = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -101,4 +101,14 @@ pub fn check(image: &Image) {
     if let Some(counters) = image.get(&vec![tag::COUNTERS]) {
         assert_eq!(Counters::from_bytes(counters).unwrap().inodes, inodes.len() as u64);
     }
+}
+
+/// Everything ends well, and so it does once more after a crash.
+pub fn finish(mut world: World) {
+    world.rest();
+    check(&image(&world.frames));
+    let frames = world.frames.len();
+    world.crash(frames);
+    world.rest();
+    check(&image(&world.frames));
 }

@@ -3,23 +3,13 @@
 use sateen_types::{Errno, Fid, StripePolicy};
 use sateen_wire::*;
 
-use crate::fsck;
+use crate::fsck::finish;
 use crate::harness::*;
 
 const ONE: StripePolicy = StripePolicy { stripe_count: 1, stripe_size: 0, stripe_offset: None };
 
 fn refused(fid: Fid, ost: u32) -> MdtRequest {
     MdtRequest::NoRoom { fid, ost, unwritten: true }
-}
-
-/// Everything ends well.
-fn finish(mut world: World) {
-    world.rest();
-    fsck::check(&fsck::image(&world.frames));
-    let frames = world.frames.len();
-    world.crash(frames);
-    world.rest();
-    fsck::check(&fsck::image(&world.frames));
 }
 
 /// A new file that A has open for writing.

@@ -3,7 +3,7 @@
 use sateen_types::{Errno, Fid, StripePolicy, Timespec};
 use sateen_wire::*;
 
-use crate::fsck;
+use crate::fsck::{self, finish};
 use crate::harness::*;
 
 const NO_REPLACE: RenameFlags = RenameFlags { no_replace: true, exchange: false };
@@ -15,15 +15,6 @@ fn tree() -> (World, Fid, Fid, Fid) {
     let b = world.mkdir(A, a, "b");
     let f = world.mknod(A, a, "f");
     (world, a, b, f)
-}
-
-fn finish(mut world: World) {
-    world.rest();
-    fsck::check(&fsck::image(&world.frames));
-    let frames = world.frames.len();
-    world.crash(frames);
-    world.rest();
-    fsck::check(&fsck::image(&world.frames));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::Call;
 // Linux's kinds of locks.
 const F_RDLCK: u32 = 0;
 const F_WRLCK: u32 = 1;
-const F_UNLCK: u32 = 2;
+pub(crate) const F_UNLCK: u32 = 2;
 
 fn lock_of(owner: u64, lock: &KernelLock, flock: bool) -> Result<FileLock> {
     let mode = match lock.kind {
