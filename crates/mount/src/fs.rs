@@ -172,15 +172,16 @@ impl KernelFs {
             return reply.error(Errno::ENOLCK.raw());
         }
         let asker = (unique, request.pid);
-        let lends_payload = reply.lends_payload();
+        let lends = reply.lends_payload() && self.interrupts.may_be_given_up(&request.op);
+        if let (true, Op::Write { data, .. }) = (lends, &mut request.op) {
+            // The kernel gets its memory back with the answer, whoever gives that; and from where
+            // the request is entered that may be somebody else.
+            *data = Bytes::copy_from_slice(data);
+        }
         let (reply, patience, early) = self.interrupts.begin(asker, &request.op, reply);
         let Some(patience) = patience else {
             return self.executor.spawn(Box::pin(call.run(request, long, reply)));
         };
-        if let (true, Op::Write { data, .. }) = (lends_payload, &mut request.op) {
-            // The kernel gets its memory back with the answer, whoever gives that.
-            *data = Bytes::copy_from_slice(data);
-        }
         if early {
             self.executor.spawn(Box::pin(self.interrupts.clone().look_after(unique)));
         }

@@ -155,7 +155,7 @@ impl Interrupts {
     }
 
     /// Whether somebody may wait for long for the answer, and can be let go without one.
-    fn may_be_given_up(&self, op: &Op) -> bool {
+    pub(crate) fn may_be_given_up(&self, op: &Op) -> bool {
         // Nobody waits for the end of an open, and the handles must go.
         let is_end = matches!(op, Op::Release { .. } | Op::Releasedir { .. } | Op::Flush { .. });
         if self.sleep.is_some() { !is_end } else { waits_for_lock(op) }

@@ -399,7 +399,8 @@ impl Client {
         may
     }
 
-    /// Says that an OST had no room for a write to an open file, as a write does that finds none. Whether the file lies elsewhere now.
+    /// Says that an OST had no room for a write to an open file, as a write does that finds none.
+    /// Whether the file lies elsewhere now.
     ///
     /// # Errors
     /// As [`Client::write`].

@@ -437,6 +437,8 @@ impl Client {
         let inode = &file.inode;
         if file.lost.load(Ordering::SeqCst) {
             self.end_open(inode, file.how);
+            // One may have been granted just before the client was lost, and noted after.
+            self.forget_file_locks(inode.fid, file.id);
             let unsaved = file.unsaved.load(Ordering::Relaxed);
             return if unsaved { Err(Errno::EIO) } else { Ok(()) };
         }

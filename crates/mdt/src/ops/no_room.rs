@@ -34,7 +34,10 @@ pub(super) fn run(
     fid: Fid,
     (ost, unwritten): (u32, bool),
 ) -> Result<Outcome, Fault> {
-    mdt.alloc.had_no_room(ost);
+    // Not once more when it has waited for a lock: the OST may have told of room since.
+    if op.ticket.is_none() {
+        mdt.alloc.had_no_room(ost);
+    }
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let mut inode = view.file(fid)?;
     if !is_regular(&inode.attr) {
