@@ -599,6 +599,11 @@ impl Data {
             overlay(&mut self.durable, chunk.file_offset, &there);
             subtract(&mut self.pending, chunk.file_offset, chunk.file_offset + chunk.len);
             self.forget_under(chunk.file_offset, chunk.file_offset + chunk.len);
+            // What was open before, and is settled here by the crash, somebody may have read and
+            // keep in his cache: it proves nothing about the object any more.
+            let (from, to) = (chunk.file_offset, chunk.file_offset + chunk.len);
+            let met = self.maybe.iter_mut().filter(|piece| piece.offset < to && piece.end() > from);
+            met.for_each(|piece| piece.settles_ns = NEVER);
         }
         if changed {
             // Who has it cached may still see it.

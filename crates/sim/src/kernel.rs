@@ -294,8 +294,9 @@ impl Kernel {
         Ok(known.attr)
     }
 
-    /// `open` with or without `O_CREAT`. If the name was believed and its inode is gone, it is
-    /// looked up again, once.
+    /// `open` with or without `O_CREAT`. If the name was believed and its inode is gone, or another
+    /// client has made something of it that is not opened by creating it, it is looked up again,
+    /// once.
     pub(crate) async fn open(
         &self,
         parent: Fid,
@@ -303,26 +304,32 @@ impl Kernel {
         create: Option<u32>,
         how: OpenHow,
     ) -> Result<Handle> {
-        match self.open_once(parent, name, create, how).await {
+        // Only a name in the cache saves the create.
+        let cached = lock(&self.state).names.get(&(parent, name.to_vec())).copied().flatten();
+        match self.open_once(parent, name, (create, cached), how).await {
             Err(Errno::ESTALE) => {
                 lock(&self.state).names.remove(&(parent, name.to_vec()));
-                self.open_once(parent, name, create, how).await
+                let found = {
+                    let _used = self.hold(parent);
+                    self.lookup(parent, name).await?
+                };
+                self.open_once(parent, name, (create, found), how).await
             }
             opened => opened,
         }
     }
 
+    /// `known` is what an open with `create` goes by.
     async fn open_once(
         &self,
         parent: Fid,
         name: &[u8],
-        create: Option<u32>,
+        (create, known): (Option<u32>, Option<Fid>),
         how: OpenHow,
     ) -> Result<Handle> {
         let _used = self.hold(parent);
         let known = match create {
-            // Only a name in the cache saves the create.
-            Some(_) => lock(&self.state).names.get(&(parent, name.to_vec())).copied().flatten(),
+            Some(_) => known,
             None => Some(self.lookup(parent, name).await?.ok_or(Errno::ENOENT)?),
         };
         let kept = How { write: how.write, append: how.append, sync: how.sync };
