@@ -246,7 +246,9 @@ impl Call {
             Op::Setxattr { ino, name, value, flags, acl_kill_sgid } => {
                 let fid = convert::fid_of(ino)?;
                 let name = name.as_bytes();
-                if let Some(result) = virtual_xattr::set(client, fid, name, &value).await {
+                if let Some(result) =
+                    virtual_xattr::set(client, (fid, cred.uid), name, &value).await
+                {
                     return result;
                 }
                 xattr_names::check(name)?;

@@ -127,12 +127,21 @@ fn space(client: &Client, spaces: Vec<TargetSpace>) -> Result<Vec<u8>> {
     serde_json::to_vec(&rows).map_err(|_| Errno::EIO)
 }
 
+/// Sets one, for a program of user `uid`; `None` if it is an attribute like others.
+///
+/// # Errors
+/// `EPERM` for what is only shown, and for striping if the file or directory is another user's:
+/// whoever may make files in a directory for all must not say where those of others lie.
 pub(crate) async fn set(
     client: &Arc<Client>,
-    fid: Fid,
+    (fid, uid): (Fid, u32),
     name: &[u8],
     value: &[u8],
 ) -> Option<Result<()>> {
+    let stripes = [STRIPE_XATTR, OSTS_XATTR].map(str::as_bytes).contains(&name);
+    if stripes && let Err(errno) = require_owner(client, fid, uid).await {
+        return Some(Err(errno));
+    }
     if name == STRIPE_XATTR.as_bytes() {
         let policy = StripePolicy::from_bytes(value).map_err(|_| Errno::EINVAL);
         return Some(match policy {
@@ -155,4 +164,9 @@ pub(crate) async fn set(
     let read_only = read_only.map(str::as_bytes);
     (read_only.contains(&name) || name.starts_with(LINKS_XATTR.as_bytes()))
         .then_some(Err(Errno::EPERM))
+}
+
+async fn require_owner(client: &Arc<Client>, fid: Fid, uid: u32) -> Result<()> {
+    // Which capabilities a program has the kernel does not tell.
+    if uid == 0 || client.getattr(fid).await?.attr.uid == uid { Ok(()) } else { Err(Errno::EPERM) }
 }

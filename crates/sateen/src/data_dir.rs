@@ -85,14 +85,31 @@ impl DataDir {
 
     /// Refuses a folder that is not a file system's.
     pub(crate) fn require(&self) -> Outcome<()> {
+        self.refuse_a_target()?;
         match self.is_ours() {
             Ok(true) => Ok(()),
             Ok(false) => Err(Refusal::new(
                 format!("{} holds no Sateen file system", self.path.display()),
-                "name its data folder with --data DIR, or make one with: sateen up --data DIR",
+                "name its data folder with --data DIR, or make one with: sateen up --data DIR; \
+                 a mount (MOUNT) or a cluster (NID:/FSNAME) is looked at with: sateen status MOUNT",
             )),
             Err(error) => Err(Refusal::io(format!("read {}", self.path.display()), &error)),
         }
+    }
+
+    /// Refuses a folder that is a single target, which is locked like a data folder.
+    pub(crate) fn refuse_a_target(&self) -> Outcome<()> {
+        let data = self.path.display();
+        if !self.join("label").exists() {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            format!("{data} is one target of a file system, not a data folder"),
+            format!(
+                "serve it with: sateen serve {data}; end that by its process (or systemctl stop); \
+                 choose another folder for: sateen up --data DIR"
+            ),
+        ))
     }
 
     /// Makes the folder if there is none, and locks it.

@@ -286,7 +286,12 @@ fn ping(args: &PingArgs) -> Vec<Failure> {
             Vec::new()
         }
         Err(why) => {
-            vec![Failure { what: format!("failed to ping {}: {why}", args.nid), code: EIO }]
+            let what = format!(
+                "failed to ping {}: {why}; is its server started (sateen serve --nid), and does a \
+                 firewall let its port through?",
+                args.nid
+            );
+            vec![Failure { what, code: EIO }]
         }
     }
 }

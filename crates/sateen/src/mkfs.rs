@@ -128,7 +128,8 @@ fn label(args: &MkfsArgs) -> Outcome<Label> {
             Err(error) => {
                 return wrong(
                     format!("--mgsnode={nodes}: {error}"),
-                    "separate several NIDs with colons: 10.0.0.1@tcp:10.0.0.2@tcp",
+                    "write NIDs like 10.0.0.1@tcp (tcp is the only network), several with colons \
+                     between them: 10.0.0.1@tcp:10.0.0.2@tcp",
                 );
             }
         }

@@ -191,6 +191,13 @@ impl Source {
             Refusal::new(what, "write it like 10.0.0.1@tcp:/scratch, with the MGS's NID first")
         };
         let Some((list, path)) = text.split_once(":/") else {
+            if text.starts_with('/') {
+                return Err(Refusal::new(
+                    format!("{text} is a place of this host, not a file system of servers"),
+                    "mount NID:/FSNAME, like 10.0.0.1@tcp:/scratch; a target (mkfs.sateen) is not \
+                     mounted but served: sateen serve FOLDER",
+                ));
+            }
             return Err(wrong(format!("{text:?} names no file system")));
         };
         let mgs = nids::resolve(list).map_err(|error| wrong(format!("{list:?}: {error}")))?;

@@ -263,12 +263,17 @@ pub(crate) fn require_space(folder: &Path, targets: u64) -> Outcome<()> {
     let size = sateen_types::units::format_size;
     Err(Refusal::new(
         format!(
-            "the disk of {} has {} free, and {targets} new targets need {}",
+            "the disk of {} has {} free, and {} {}",
             folder.display(),
             size(free),
+            if targets == 1 {
+                "a new target needs".to_owned()
+            } else {
+                format!("{targets} new targets need")
+            },
             size(need)
         ),
-        "free space on that disk, or choose another with --data",
+        "free space on that disk, or choose a folder on another",
     ))
 }
 

@@ -56,6 +56,7 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
         background::begin(waits)?;
     }
     mounts::require_fuse()?;
+    data.refuse_a_target()?;
     wait_for_the_end(&data)?;
     let lock = data.open()?;
     if args.daemon.is_some() {

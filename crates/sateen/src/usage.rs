@@ -14,10 +14,10 @@ const USAGE: u8 = 2;
 
 /// Options and commands that users of the field know, the command that they are missed in, and
 /// what to do in their place.
-const OF_THE_FIELD: [(&str, &[&str], &str); 11] = [
+const OF_THE_FIELD: [(&str, &[&str], &str); 17] = [
     (
         "mkfs",
-        &["--backfstype", "--mkfsoptions", "--mountfsoptions", "--device-size", "--dryrun"],
+        &["--backfstype", "--mkfsoptions", "--mountfsoptions", "--device-size"],
         "leave it out: a target is a folder of whatever file system is there",
     ),
     (
@@ -44,8 +44,18 @@ const OF_THE_FIELD: [(&str, &[&str], &str); 11] = [
         "leave it out: there are no threads to choose, each process sets all that fits at once",
     ),
     ("lctl", &["conf_param"], "use lctl set_param -P"),
-    ("lctl", &["activate", "deactivate"], "use lctl set_param 'osc.*-OST0001*.active=0'"),
-    ("lctl", &["which_nid", "network", "net"], "use lctl list_nids"),
+    ("lctl", &["deactivate"], "use lctl set_param 'osc.*-OST0001*.active=0'"),
+    ("lctl", &["activate"], "use lctl set_param 'osc.*-OST0001*.active=1'"),
+    ("lctl", &["network", "net"], "use lctl list_nids"),
+    ("lctl", &["which_nid"], "use lctl ping NID, which says whether a server answers there"),
+    ("lctl", &["list_commands", "help"], "see lctl --help, and lctl COMMAND --help"),
+    ("lctl", &["--device"], "name the device in the parameter: lctl get_param 'osc.*OST0001*.*'"),
+    ("lfs", &["--list-commands", "help"], "see lfs --help, and lfs COMMAND --help"),
+    (
+        "mkfs",
+        &["--dryrun", "--verbose", "--quiet", "--comment"],
+        "leave it out: a target is made at once, and one line says so",
+    ),
 ];
 
 /// What is not there at all, as above; a `*` stands for any ending.
@@ -227,6 +237,12 @@ mod tests {
             (said::<Lctl>(&["lctl", "set_param", "-t4", "a=1"]), "no threads"),
             (said::<Lctl>(&["lctl", "set_param", "--thread=2", "a=1"]), "no threads"),
             (said::<Lctl>(&["lctl", "conf_param", "a=1"]), "set_param -P"),
+            (said::<Lctl>(&["lctl", "activate"]), "active=1"),
+            (said::<Lctl>(&["lctl", "deactivate"]), "active=0"),
+            (said::<Lctl>(&["lctl", "--device", "7", "dl"]), "get_param"),
+            (said::<Lctl>(&["lctl", "list_commands"]), "lctl --help"),
+            (said::<Lfs>(&["lfs", "--list-commands"]), "lfs --help"),
+            (said::<MkfsArgs>(&["mkfs.sateen", "--mgs", "--dryrun", "/x"]), "made at once"),
             (said::<Cli>(&["sateen", "lfs", "setstripe", "-E", "1M", "/x"]), "no pools"),
             (said::<Lfs>(&["lfs", "migrate", "-c", "2", "/x"]), "lfs setstripe"),
             (said::<Lfs>(&["lfs", "mirror", "create", "/x"]), "no mirrors yet"),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -93,6 +94,28 @@ fn space_is_shown(fs_: &Fs, file: &Path) {
     assert_eq!(code, 19);
 }
 
+/// Whoever may make files in a directory for all must not say where those of others lie.
+fn only_its_owner_says_where_a_directory_lies(dir: &Path) {
+    let before = good(&["getstripe", "-d"], dir);
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o1777)).unwrap();
+    let as_somebody = |args: &[&str], path: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sateen"));
+        let output = command.arg0("lfs").args(args).arg(path).uid(65534).gid(65534).output();
+        let output = output.unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    for args in [&["setstripe", "-c", "3"][..], &["setstripe", "-o", "0"], &["setstripe", "-d"]] {
+        let (code, errors) = as_somebody(args, dir);
+        assert!(code == 1 && errors.contains("owner"), "{args:?}: {code} {errors}");
+    }
+    assert_eq!(good(&["getstripe", "-d"], dir), before);
+    // What is its own it may stripe.
+    let own = dir.join("own");
+    assert_eq!(as_somebody(&["setstripe", "-c", "2"], &own), (0, String::new()));
+    assert_eq!(good(&["getstripe", "-c"], &own), "2\n");
+    fs::remove_file(&own).unwrap();
+}
+
 #[test]
 fn striping_and_space_of_a_mount() {
     if !can_mount() {
@@ -138,6 +161,7 @@ fn striping_and_space_of_a_mount() {
     let dir = fs_.path("d");
     fs::create_dir(&dir).unwrap();
     good(&["setstripe", "-c", "1", "-S", "64K"], &dir);
+    only_its_owner_says_where_a_directory_lies(&dir);
     let line = "stripe_count:  1 stripe_size:   65536 pattern:       raid0 stripe_offset: -1\n";
     assert_eq!(good(&["getstripe", "-d"], &dir), line);
     fs::write(dir.join("child"), vec![7; 200_000]).unwrap();

@@ -18,6 +18,8 @@ use super::{Failure, require_ours};
 const EINVAL: u8 = 22;
 /// "File exists".
 const EEXIST: u8 = 17;
+/// "Operation not permitted".
+const EPERM: u8 = 1;
 
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct SetStripeArgs {
@@ -211,6 +213,13 @@ fn explain(path: &Path, errno: Errno) -> Failure {
         Errno::EXIST => Failure {
             what: format!("setstripe error for '{shown}': stripe already set"),
             code: EEXIST,
+        },
+        Errno::PERM => Failure {
+            what: format!(
+                "setstripe error for '{shown}': Operation not permitted: only its owner and root \
+                 may set it; make a folder of your own and set it there"
+            ),
+            code: EPERM,
         },
         other => Failure::io(format!("setstripe error for '{shown}'"), &other.into()),
     }

@@ -137,7 +137,8 @@ pub(super) fn check(args: &CheckArgs) -> Vec<Failure> {
                     silent.push(Failure {
                         what: format!(
                             "{name} does not answer on {point}: see whether its server runs \
-                             (sateen status), or take it out of use with lctl set_param"
+                             (sateen status), or take it out of use with lctl set_param \
+                             'osc.*-OST0001*.active=0'"
                         ),
                         code: EAGAIN,
                     });

@@ -61,11 +61,17 @@ impl Network {
         });
         let tcp = Tcp::start_with(&listen, deliver, limits).map_err(|error| {
             let shown: Vec<String> = nids.iter().map(Nid::to_string).collect();
-            Refusal::new(
-                format!("cannot listen on {}: {error}", shown.join(" and ")),
-                "end the server that listens there, or give another address or port of this \
-                 host with --nid ADDRESS[:PORT]@tcp",
-            )
+            let hint = match error.kind() {
+                std::io::ErrorKind::AddrNotAvailable => {
+                    "give an address of this host (ip address shows them) with --nid \
+                     ADDRESS[:PORT]@tcp"
+                }
+                _ => {
+                    "end the server that listens there, or give another address or port of this \
+                     host with --nid ADDRESS[:PORT]@tcp"
+                }
+            };
+            Refusal::new(format!("cannot listen on {}: {error}", shown.join(" and ")), hint)
         })?;
         let tcp = Arc::new(tcp);
         router.set_uplink(Some(Arc::new(Uplink(tcp.clone()))));

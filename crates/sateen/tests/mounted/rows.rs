@@ -58,6 +58,8 @@ fn numbers_and_sizes(servers: Servers) {
     let file = read_write(&here);
     let meta = file.metadata().unwrap();
     assert_eq!(meta.blksize(), 1 << 20);
+    let space = rustix::fs::statvfs(&here).unwrap();
+    assert_eq!((space.f_bsize, space.f_frsize, space.f_fsid), (1 << 20, 4096, 0));
     assert_eq!(fs::metadata(&there).unwrap().ino(), meta.ino());
     assert!(meta.ino() > u64::from(u32::MAX));
 
@@ -253,6 +255,31 @@ fn set_id_programs_and_devices_work_where_a_mount_says_so() {
     cluster.finish([oss, mds]);
 }
 
+/// Through a descriptor that only reads, too.
+fn what_is_not_there_for_readers(path: &Path) {
+    let file = File::open(path).unwrap();
+    // The second is RWF_DONTCACHE, of Linux 6.14.
+    for flags in [ReadWriteFlags::NOWAIT, ReadWriteFlags::from_bits_retain(0x80)] {
+        let mut buffer = [0; 10];
+        let mut into = [std::io::IoSliceMut::new(&mut buffer)];
+        let read = rustix::io::preadv2(file.as_fd(), &mut into, 0, flags);
+        assert_eq!(read, Err(Errno::OPNOTSUPP), "{flags:?}");
+    }
+    // FS_IOC_GETVERSION, FS_IOC_GETFSLABEL, FS_IOC_GETFSUUID, FITRIM.
+    let script = "open(my $f, '<', $ARGV[0]) or die; my $room = pack('x256'); \
+                  for (0x80087601, 0x81009431, 0x80111500, 0xC0185879) \
+                  { print ioctl($f, $_, $room) ? 'told' : $!, ';' }";
+    let output = Command::new("perl").args(["-e", script]).arg(path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "Inappropriate ioctl for device;".repeat(4), "{output:?}");
+    // Direct I/O has no alignment to tell.
+    let mask = rustix::fs::StatxFlags::from_bits_retain(0x2000);
+    let told = rustix::fs::statx(CWD, path, AtFlags::empty(), mask).unwrap();
+    assert_eq!(told.stx_mask & mask.bits(), 0);
+    let far = i64::MAX as u64;
+    assert_eq!(rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(far)), Ok(far));
+}
+
 fn what_is_not_there(servers: Servers) {
     let Some(rig) = Rig::start(servers, "row-absent", 1, false) else { return };
     let file = read_write(&rig.mnt().join("file"));
@@ -283,6 +310,7 @@ fn what_is_not_there(servers: Servers) {
         ReadWriteFlags::NOWAIT,
     );
     assert_eq!(read, Err(Errno::OPNOTSUPP));
+    what_is_not_there_for_readers(&rig.mnt().join("file"));
     let name = rig.mnt().join("swap");
     fs::write(&name, vec![0; 1 << 20]).unwrap();
     assert!(Command::new("mkswap").arg(&name).output().unwrap().status.success());
@@ -313,6 +341,11 @@ fn a_directory_is_listed_and_removed(servers: Servers) {
         "mkdir $MNT/e && cd $MNT/e && rmdir {there}/e && ! ls . 2>&1 && ! mkdir x 2>&1"
     ));
     assert!(said.contains("Stale file handle"), "{said}");
+    // One that is open is the same.
+    fs::create_dir(rig.mnt().join("f")).unwrap();
+    let open = File::open(rig.mnt().join("f")).unwrap();
+    fs::remove_dir(rig.mounts()[1].join("f")).unwrap();
+    assert_eq!(open.metadata().unwrap_err().raw_os_error(), Some(116));
     rig.end();
 }
 

@@ -20,6 +20,31 @@ use crate::synced::sent;
 use crate::{BINARY, as_program, osts_of};
 
 #[test]
+fn a_target_is_not_taken_for_a_data_folder() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "target");
+    cluster.make(1);
+    let mgs = cluster.serve(1, &["mgt"]);
+    // Served or not: nothing waits for the server to end, and nobody is told to make one there.
+    for target in ["mgt", "ost0"] {
+        for what in ["up", "status", "down"] {
+            let mut command = Command::new(BINARY);
+            let said = refused(command.args([what, "--data"]).arg(cluster.path(target)));
+            assert!(said.contains("is one target of a file system"), "{what}: {said}");
+            assert!(said.contains("sateen serve"), "{what}: {said}");
+        }
+    }
+    // Nor is either mounted.
+    let device = cluster.path("ost0");
+    let mut mount = Command::new(BINARY);
+    let said = refused(mount.arg("mount").arg(&device).arg(cluster.path("mnt")));
+    assert!(said.contains("sateen serve"), "{said}");
+    cluster.finish([mgs]);
+}
+
+#[test]
 fn half_a_file_system_says_what_is_missing() {
     if !can_mount() {
         return;

@@ -246,11 +246,14 @@ impl Program {
 
     fn read(&mut self) -> Done {
         let file = self.opened(OFlags::RDONLY)?;
-        if surely("stat", file.metadata()).is_dir() {
-            return Err(Errno::ISDIR);
-        }
         let mut bytes = vec![0; 2 * OFFSET_MAX as usize];
-        surely("read", file.read_at(&mut bytes, 0));
+        // First: a directory is told apart by this, and one that the other mount has removed
+        // cannot be looked at any more (docs/semantics.md).
+        match file.read_at(&mut bytes, 0) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => return Err(Errno::ISDIR),
+            read => surely("read", read),
+        };
+        surely("stat", file.metadata());
         Ok(())
     }
 
