@@ -24,7 +24,7 @@ fn a_target_is_not_taken_for_a_data_folder() {
     if !can_mount() {
         return;
     }
-    let mut cluster = Cluster::new(BINARY, "target");
+    let cluster = Cluster::new(BINARY, "target");
     cluster.make(1);
     let mgs = cluster.serve(1, &["mgt"]);
     // Served or not: nothing waits for the server to end, and nobody is told to make one there.
