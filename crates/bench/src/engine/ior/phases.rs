@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::comm::{Communicator, Nodes, Reduce};
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
-use crate::engine::{Api, Setting, kept, pause};
+use crate::engine::{self, Api, Setting, kept, pause};
 use crate::error::{Error, Result};
 use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome};
 use crate::io::{FileInterface, Open};
@@ -446,7 +446,6 @@ impl<I: FileInterface> Run<'_, I> {
         let spread = self.judge(kind, repetition, &all, &beside);
         let mut point = Point::of(&all, self.test.transfer, self.plan.shared);
         point.stonewall = moved.stonewall;
-        self.outcome.note(kind, &point, self.test.transfer);
         let transfer = self.test.transfer as f64;
         let ranks = self.comm.size() as f64;
         let expected = self.test.expected_bytes(self.comm.size());
@@ -460,6 +459,9 @@ impl<I: FileInterface> Run<'_, I> {
                 wall.count_max,
                 gib(wall.count_min as f64),
                 gib(wall.count_sum as f64 / ranks),
+        let series = beside.series.scaled(transfer);
+        let shown = engine::Beside { spread: spread.clone(), series, latency: None };
+        self.outcome.note(kind, &point, shown, self.test.transfer);
                 wall.seconds
             ))?;
         }
@@ -588,6 +590,7 @@ impl<I: FileInterface> Run<'_, I> {
 }
 
 fn meet(comm: &dyn Communicator, wanted: bool) -> Result<()> {
+                self.outcome.note_latency(kind, all);
     if wanted { comm.barrier() } else { Ok(()) }
 }
 

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::options::Mdtest;
 use super::outcome::Rate;
 use crate::comm::{Communicator, Nodes};
-use crate::engine::Setting;
 use crate::engine::shown::{Mark, OWN_VERSION, Room, document, exponential, put, putln};
+use crate::engine::{Beside, Setting};
 use crate::error::{Error, Result};
 use crate::guard::{Pitfall, Spread};
 use crate::progress::Series;
@@ -116,13 +116,6 @@ pub(super) struct Rows {
     beside: Vec<[Beside; PHASES.len()]>,
 }
 
-/// The ranks of a phase beside each other, and its rates while it lasted.
-#[derive(Debug, Clone, Default)]
-struct Beside {
-    spread: Spread,
-    series: Series,
-}
-
 /// What all ranks have measured.
 #[derive(Debug)]
 pub(super) struct AllRows {
@@ -149,7 +142,7 @@ impl Rows {
     ) {
         let row = self.beside.get_mut(iteration);
         if let Some(cell) = row.and_then(|row| row.get_mut(phase as usize)) {
-            *cell = Beside { spread, series };
+            *cell = Beside { spread, series, latency: None };
         }
     }
 
@@ -265,7 +258,10 @@ impl AllRows {
     pub(super) fn last(&self, phase: Phase) -> Option<Rate> {
         let per_second = *self.values(phase, false).last()?;
         let seconds = *self.values(phase, true).last()?;
-        (seconds > 0.0).then_some(Rate { per_second, seconds })
+        let latency = self.latencies.get(phase as usize).filter(|all| all.count > 0).copied();
+        let beside = self.beside(phase).last().cloned().unwrap_or_default();
+        let beside = Beside { latency, ..beside };
+        (seconds > 0.0).then_some(Rate { per_second, seconds, beside })
     }
 
     fn summary(&self, phase: Phase, times: bool) -> Summary {
