@@ -413,6 +413,73 @@ fn files_of_mpi_are_files_of_the_file_system() {
     }
 }
 
+/// A small io500, whose sections of ior have these lines more.
+fn io500_of(global: &str, easy: &str, hard: &str) -> String {
+    format!(
+        "[global]\ndatadir = data\nresultdir = results\n{global}[debug]\nstonewall-time = 250\n\
+         [ior-easy]\nblockSize = 4m\n{easy}[ior-hard]\nsegmentCount = 20\n{hard}[mdtest-easy]\n\
+         n = 30\n[mdtest-hard]\nn = 300\n"
+    )
+}
+
+#[test]
+fn io500_runs_over_files_of_mpi() {
+    let folder = Folder::new();
+    let shared = "API = MPIIO\nfilePerProc = FALSE\n";
+    let of = [("T", "API = MPIIO\n", "API = MPIIO\ncollective = TRUE\n"), ("S", shared, "")];
+    for (stamp, easy, hard) in of {
+        std::fs::write(folder.0.join("c.ini"), io500_of("", easy, hard)).unwrap();
+        let out = works(&folder, 2, &format!("io500 c.ini --timestamp {stamp}"));
+        assert_eq!(out.matches("[RESULT]").count(), 12, "{out}");
+        let read = |name: &str| {
+            std::fs::read_to_string(folder.0.join(format!("results/{stamp}/{name}"))).unwrap()
+        };
+        let json: serde_json::Value = serde_json::from_str(&read("result.json")).unwrap();
+        // By the rules, since it was short, and for nothing else.
+        assert_eq!(json["valid"], false);
+        let why = json["invalid_because"].as_array().unwrap().iter();
+        let mut why = why.map(|why| why.as_str().unwrap());
+        assert!(why.all(|why| why.contains("the stonewall") || why.contains("300 s")), "{json}");
+        let phases = json["summary"].as_array().unwrap();
+        let transfers = |name: &str| {
+            let one = phases.iter().find(|one| one["operation"] == name).unwrap();
+            assert_eq!(one["valid"], !name.ends_with("-write"), "{one}");
+            assert!(one["score"].as_f64().unwrap() > 0.0, "{one}");
+            assert_eq!(one["ranks"].as_array().unwrap().len(), 2, "{one}");
+            one["latency"]["count"].as_u64().unwrap()
+        };
+        for (family, count) in [("easy", 4), ("hard", 40)] {
+            assert_eq!(transfers(&format!("ior-{family}-write")), count);
+            assert_eq!(transfers(&format!("ior-{family}-read")), count);
+            let said = originals::ior(&read(&format!("ior-{family}-read.txt")));
+            let mpi = family == "easy" || !hard.is_empty();
+            assert_eq!(said.options["api"], if mpi { "MPIIO" } else { "POSIX" }, "{family}");
+            let kind = if mpi && family == "hard" { "collective" } else { "independent" };
+            assert_eq!(said.options["type"], kind, "{family}");
+        }
+        assert_eq!(transfers("ior-rnd4K-easy-read"), 2 * (4 << 20) / 4096);
+        let details = read("result.txt");
+        assert!(
+            details.contains(" -a MPIIO\n") && details.contains(" -c -a MPIIO") == (stamp == "T")
+        );
+        let data = folder.all().into_iter().filter(|name| name.starts_with("data"));
+        assert_eq!(data.collect::<Vec<_>>(), ["data"], "files are gone");
+    }
+    // mdtest measures no files of MPI, which is said before anything is done.
+    std::fs::write(folder.0.join("c.ini"), io500_of("api = MPIIO\n", "", "")).unwrap();
+    let output = mpirun(&folder, 2, "io500 c.ini --timestamp G").output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let wanted = "[mdtest-easy-write]: MPIIO: only ior measures files of MPI";
+    assert_eq!(said.matches(wanted).count(), 1, "{said}");
+    assert!(!folder.0.join("results/G").exists());
+    let posix = "API = POSIX\n";
+    let mixed = io500_of("api = MPIIO\n", "", "").replace("n = 30", &format!("{posix}n = 30"));
+    std::fs::write(folder.0.join("c.ini"), mixed).unwrap();
+    let out = works(&folder, 2, "io500 c.ini --timestamp M");
+    assert_eq!(out.matches("[RESULT]").count(), 12, "{out}");
+}
+
 #[test]
 fn files_of_mpi_fail_in_its_words() {
     let folder = Folder::new();
