@@ -256,7 +256,10 @@ fn repetitions(out: &mut String, about: &About, results: &Results) {
         let _ =
             writeln!(out, " {:>13.2} {start_skew_s:>13.6} {end_skew_s:>13.6}", mib(*sum_of_ranks));
     }
-    out.push_str("(*) no bandwidth: each rank's bytes over its own time; compare it with Best\n");
+    out.push_str(
+        "(*) for comparison only: each rank's bytes over its own time, added up. The result is \
+         Best\n",
+    );
 }
 
 /// What IOR does not have: how long single transfers took.
