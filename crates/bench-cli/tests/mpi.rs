@@ -4,6 +4,9 @@
 #![cfg(feature = "mpi")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "runs/labels.rs"]
+#[allow(dead_code, reason = "what tests of local ranks need")]
+mod labels;
 #[path = "runs/originals.rs"]
 mod originals;
 #[path = "runs/rig.rs"]
@@ -411,6 +414,29 @@ fn files_of_mpi_are_files_of_the_file_system() {
         assert!(text(&output.stderr).contains("wrong data in f"), "{how}");
         assert_eq!(folder.all(), [""; 0], "{how}");
     }
+}
+
+#[test]
+fn files_of_mpi_are_reported_as_by_the_original() {
+    let theirs = include_str!("originals/ior-4.0.0-mpiio.txt");
+    let line = theirs.lines().find_map(|line| line.strip_prefix("Command line        : ")).unwrap();
+    let folder = Folder::new();
+    let ours = works(&folder, 2, line);
+    labels::in_order(&labels::ior(&ours), &labels::ior(theirs), &labels::MORE_OF_IOR, line);
+    let (ours, theirs) = (originals::ior(&ours), originals::ior(theirs));
+    for name in theirs.options.keys() {
+        assert!(ours.options.contains_key(name), "{name}");
+    }
+    assert_eq!(ours.options["apiVersion"], theirs.options["apiVersion"]);
+    assert_eq!(ours.summary["read"]["API"], "MPIIO");
+
+    let theirs: serde_json::Value =
+        include_str!("originals/ior-4.0.0-collective.json").parse().unwrap();
+    let line = theirs["Command line"].as_str().unwrap();
+    let ours: serde_json::Value = works(&folder, 2, line).parse().unwrap();
+    let (mine, original) = (labels::json(&ours), labels::json(&theirs));
+    let lacks: Vec<&String> = original.difference(&mine).collect();
+    assert!(lacks.is_empty(), "{lacks:?}");
 }
 
 /// A small io500, whose sections of ior have these lines more.

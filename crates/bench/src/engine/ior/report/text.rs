@@ -38,6 +38,9 @@ pub(super) fn header(about: &About, began: u64) -> String {
     if let Some(room) = &about.room {
         out.push_str(&room.lines(about.place));
     }
+    if about.test.verbose > 0 {
+        pair(&mut out, "Participating tasks", about.ranks);
+    }
     options(&mut out, about);
     out.push_str(
         "\nResults: \n\n\
