@@ -35,7 +35,7 @@ on=${ON:-tmpfs ext4 sateen}
 results=$repo/target/originals
 work=${STORE:-$results}/originals.work
 # On Sateen a file takes a hundred times as long as in memory.
-sateen_counts=ior-4k-random=16384,mdtest-empty=5000,mdtest-3901=3000,iozone-1m=512,iozone-4k=65536
+sateen_counts=ior-4k-random=16384,mdtest-empty=5000,mdtest-3901=3000,mdtest-dirs=3000,mdtest-tree=4200,iozone-1m=512,iozone-4k=65536,iozone-patterns=8192,iozone-pwrite=8192,iozone-stdio=8192
 
 clean_up() {
     local status=$?

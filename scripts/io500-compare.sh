@@ -9,13 +9,16 @@
 #   NP (2)                          ranks
 #   GROUND_GIB (24)                 size of that ext4; less if the disk has less
 #   WHERE (target/io500-compare)    folder for it and for results: the disk to measure on
+#   BIN                             a folder with sateen and sateen-bench that are not to be built
 set -euo pipefail
 # Seen from where the user is, before the folder is changed.
 [[ -z ${WHERE:-} ]] || WHERE=$(realpath -m -- "$WHERE")
+[[ -z ${BIN:-} ]] || BIN=$(realpath -m -- "$BIN")
 . "$(dirname "$0")/common.sh"
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-bin=$target/release
+bin=${BIN:-$target/release}
+[[ -z ${BIN:-} || (-x $bin/sateen && -x $bin/sateen-bench) ]] || die "BIN: no sateen and sateen-bench in $bin"
 read -ra systems <<<"${SYSTEMS:-ext4 gluster sateen}"
 stonewall=${STONEWALL:-5} rounds=${ROUNDS:-3} ranks=${NP:-2} ground_gib=${GROUND_GIB:-24}
 [[ "$stonewall$rounds$ranks$ground_gib" =~ ^[0-9]+$ ]] || die "STONEWALL, ROUNDS, NP and GROUND_GIB are numbers"
@@ -200,8 +203,10 @@ durability() {
 
 for system in "${systems[@]}"; do name_of "$system" >/dev/null; done
 require_fuse
-install_compiler
-require_rust
+if [[ -z ${BIN:-} ]]; then
+    install_compiler
+    require_rust
+fi
 install_missing mkfs.ext4=e2fsprogs losetup=mount
 for system in "${systems[@]}"; do
     case $system in
@@ -226,8 +231,10 @@ trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
 mkdir -p "$ground" "$results"
 
-headline "building (release)"
-cargo build --release --locked -q -p sateen -p sateen-bench-cli 9>&-
+if [[ -z ${BIN:-} ]]; then
+    headline "building (release)"
+    cargo build --release --locked -q -p sateen -p sateen-bench-cli 9>&-
+fi
 
 gib_free=$(($(df -BM --output=avail "$place" | tail -1 | tr -dc 0-9) / 1024))
 while ((ground_gib > 6 && ground_gib + 4 > gib_free)); do ground_gib=$((ground_gib - 2)); done

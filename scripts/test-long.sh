@@ -27,6 +27,7 @@ steps=(
     "mpich:ranks and files of MPICH"
     "srun:ranks that Slurm starts"
     "browser:a report in a browser"
+    "io500:a short io500 of Sateen, ext4 and GlusterFS side by side in one report"
     "power:cuts of the power"
     "build:a build of the project on a mount, and fsck"
     "decoders:damaged bytes for every decoder, LONG_SECONDS"
@@ -157,6 +158,34 @@ step_srun() {
 step_browser() {
     install_missing chromium=chromium chromedriver=chromium-driver
     tests -p sateen-bench-cli --features browser --test browser
+}
+step_io500() {
+    cargo build --locked --profile ci -p sateen -p sateen-bench-cli
+    local where=$run_dir/io500 phase system rows
+    # The numbers of builds that were made for tests, in a second, mean nothing.
+    BIN=$target/ci ROUNDS=1 STONEWALL=1 GROUND_GIB=5 WHERE=$where scripts/io500-compare.sh
+    # Everything but the results is gone.
+    [[ $(find "$where" -mindepth 1 -maxdepth 1 | wc -l) == 1 ]] || die "$(ls -A "$where"): more than results is left"
+    ! grep -F " $where/" /proc/self/mounts || die "something is still mounted"
+    [[ ! -e /run/netns/sateen-gluster ]] || die "the network namespace of GlusterFS is still there"
+    cd "$where"/2*
+    for system in ext4 GlusterFS Sateen; do
+        for phase in {ior-{easy,hard},mdtest-{easy,hard}}-write find {ior-{easy,hard},mdtest-hard}-read \
+            mdtest-{easy,hard}-{stat,delete} "ior-rnd4K-easy-read (without a score)" "SCORE of all"; do
+            # Label, source, program, operation; the rate is the twelfth.
+            rows=$(awk -F, -v s="$system" -v p="$phase" '$1 == s && $4 == p && $12 > 0' csv/results.csv | wc -l)
+            [[ $rows == 1 ]] || die "$rows results of $phase on $system in csv/results.csv, not 1"
+        done
+        for phase in ior-hard-write mdtest-hard-delete; do
+            rows=$(awk -F, -v s="$system" -v p="$phase" '$1 == s && $3 == p' csv/ranks.csv | wc -l)
+            [[ $rows == 2 ]] || die "$rows ranks of $phase on $system in csv/ranks.csv, not 2"
+        done
+        # A bar for each phase, by its name.
+        grep -q "$system, ior-easy-write" report.html || die "report.html has no bar of $system"
+        said "$system $(awk -F, -v s="$system" '$1 == s && $4 == "SCORE of all" { print $12 }' csv/results.csv)"
+    done
+    [[ $(grep -c '<html' report.html) == 1 && $(grep -c '</html>' report.html) == 1 ]] || die "report.html is not whole"
+    grep -q '^median  *unit  *ext4  *GlusterFS  *Sateen ' summary.txt || die "no table in summary.txt"
 }
 step_power() {
     said "${POWER_ROUNDS:=50} rounds"

@@ -4,6 +4,9 @@
 #![cfg(feature = "mpi")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "runs/labels.rs"]
+#[allow(dead_code, reason = "what tests of local ranks need")]
+mod labels;
 #[path = "runs/originals.rs"]
 mod originals;
 #[path = "runs/rig.rs"]
@@ -75,31 +78,30 @@ fn ior_runs_over_mpi() {
 }
 
 #[test]
-fn the_root_says_how_many_are_done_if_it_sees_them_all() {
+fn the_root_says_how_many_are_done_of_all_hosts() {
     let folder = Folder::new();
     let line = "ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 4 -o f";
-    // What is shown when a rank still works: whoever says so may be kept from running until later.
-    let shown = |mut command: Command| {
+    // What is shown when all ranks still work: whoever says so may be kept from running until
+    // later, and what others tell it, too.
+    let shown = |mut command: Command, wanted: &str| {
         let mut said = String::new();
-        let found = (0..5).find_map(|_| {
+        let found = (0..8).find_map(|_| {
             said = text(&command.output().unwrap().stderr);
-            let shown = said.lines().find(|line| line.contains("write 1/1: "))?;
-            let over = [", 1 of 2 ranks done, ", ", 2 of 2 ranks done, ", "past the stonewall"];
-            (!over.iter().any(|over| shown.contains(over))).then(|| shown.to_owned())
+            let mut lines = said.lines().filter(|line| line.contains("write 1/1: "));
+            lines.find(|line| line.contains(wanted)).map(str::to_owned)
         });
         found.unwrap_or_else(|| panic!("{said}"))
     };
     let mut command = launcher(&folder, 2);
     command.arg(PROGRAM).args(line.split_whitespace());
-    let here = shown(command);
-    assert!(here.contains(", 0 of 2 ranks done, ") && here.contains(" left"), "{here}");
+    let here = shown(command, ", 0 of 2 ranks done, ");
+    assert!(here.contains(" left"), "{here}");
     for node in [0, 1] {
         std::fs::write(folder.0.join(format!("boot{node}")), format!("{node}\n")).unwrap();
     }
     let more = "mount --bind boot$node /proc/sys/kernel/random/boot_id &&";
-    let away = shown(on_two_hosts(&folder, 4, more, line));
+    let away = shown(on_two_hosts(&folder, 4, more, line), ", 0 of 4 ranks done, ");
     assert!(away.contains(", mean ") && away.contains(" left"), "{away}");
-    assert!(!away.contains("ranks done"), "{away}");
 }
 
 #[test]
@@ -412,6 +414,96 @@ fn files_of_mpi_are_files_of_the_file_system() {
         assert!(text(&output.stderr).contains("wrong data in f"), "{how}");
         assert_eq!(folder.all(), [""; 0], "{how}");
     }
+}
+
+#[test]
+fn files_of_mpi_are_reported_as_by_the_original() {
+    let theirs = include_str!("originals/ior-4.0.0-mpiio.txt");
+    let line = theirs.lines().find_map(|line| line.strip_prefix("Command line        : ")).unwrap();
+    let folder = Folder::new();
+    let ours = works(&folder, 2, line);
+    labels::in_order(&labels::ior(&ours), &labels::ior(theirs), &labels::MORE_OF_IOR, line);
+    let (ours, theirs) = (originals::ior(&ours), originals::ior(theirs));
+    for name in theirs.options.keys() {
+        assert!(ours.options.contains_key(name), "{name}");
+    }
+    assert_eq!(ours.options["apiVersion"], theirs.options["apiVersion"]);
+    assert_eq!(ours.summary["read"]["API"], "MPIIO");
+
+    let theirs: serde_json::Value =
+        include_str!("originals/ior-4.0.0-collective.json").parse().unwrap();
+    let line = theirs["Command line"].as_str().unwrap();
+    let ours: serde_json::Value = works(&folder, 2, line).parse().unwrap();
+    let (mine, original) = (labels::json(&ours), labels::json(&theirs));
+    let lacks: Vec<&String> = original.difference(&mine).collect();
+    assert!(lacks.is_empty(), "{lacks:?}");
+}
+
+/// A small io500, whose sections of ior have these lines more.
+fn io500_of(global: &str, easy: &str, hard: &str) -> String {
+    format!(
+        "[global]\ndatadir = data\nresultdir = results\n{global}[debug]\nstonewall-time = 250\n\
+         [ior-easy]\nblockSize = 4m\n{easy}[ior-hard]\nsegmentCount = 20\n{hard}[mdtest-easy]\n\
+         n = 30\n[mdtest-hard]\nn = 300\n"
+    )
+}
+
+#[test]
+fn io500_runs_over_files_of_mpi() {
+    let folder = Folder::new();
+    let shared = "API = MPIIO\nfilePerProc = FALSE\n";
+    let of = [("T", "API = MPIIO\n", "API = MPIIO\ncollective = TRUE\n"), ("S", shared, "")];
+    for (stamp, easy, hard) in of {
+        std::fs::write(folder.0.join("c.ini"), io500_of("", easy, hard)).unwrap();
+        let out = works(&folder, 2, &format!("io500 c.ini --timestamp {stamp}"));
+        assert_eq!(out.matches("[RESULT]").count(), 12, "{out}");
+        let read = |name: &str| {
+            std::fs::read_to_string(folder.0.join(format!("results/{stamp}/{name}"))).unwrap()
+        };
+        let json: serde_json::Value = serde_json::from_str(&read("result.json")).unwrap();
+        // By the rules, since it was short, and for nothing else.
+        assert_eq!(json["valid"], false);
+        let why = json["invalid_because"].as_array().unwrap().iter();
+        let mut why = why.map(|why| why.as_str().unwrap());
+        assert!(why.all(|why| why.contains("the stonewall") || why.contains("300 s")), "{json}");
+        let phases = json["summary"].as_array().unwrap();
+        let transfers = |name: &str| {
+            let one = phases.iter().find(|one| one["operation"] == name).unwrap();
+            assert_eq!(one["valid"], !name.ends_with("-write"), "{one}");
+            assert!(one["score"].as_f64().unwrap() > 0.0, "{one}");
+            assert_eq!(one["ranks"].as_array().unwrap().len(), 2, "{one}");
+            one["latency"]["count"].as_u64().unwrap()
+        };
+        for (family, count) in [("easy", 4), ("hard", 40)] {
+            assert_eq!(transfers(&format!("ior-{family}-write")), count);
+            assert_eq!(transfers(&format!("ior-{family}-read")), count);
+            let said = originals::ior(&read(&format!("ior-{family}-read.txt")));
+            let mpi = family == "easy" || !hard.is_empty();
+            assert_eq!(said.options["api"], if mpi { "MPIIO" } else { "POSIX" }, "{family}");
+            let kind = if mpi && family == "hard" { "collective" } else { "independent" };
+            assert_eq!(said.options["type"], kind, "{family}");
+        }
+        assert_eq!(transfers("ior-rnd4K-easy-read"), 2 * (4 << 20) / 4096);
+        let details = read("result.txt");
+        assert!(
+            details.contains(" -a MPIIO\n") && details.contains(" -c -a MPIIO") == (stamp == "T")
+        );
+        let data = folder.all().into_iter().filter(|name| name.starts_with("data"));
+        assert_eq!(data.collect::<Vec<_>>(), ["data"], "files are gone");
+    }
+    // mdtest measures no files of MPI, which is said before anything is done.
+    std::fs::write(folder.0.join("c.ini"), io500_of("api = MPIIO\n", "", "")).unwrap();
+    let output = mpirun(&folder, 2, "io500 c.ini --timestamp G").output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let wanted = "[mdtest-easy-write]: MPIIO: only ior measures files of MPI";
+    assert_eq!(said.matches(wanted).count(), 1, "{said}");
+    assert!(!folder.0.join("results/G").exists());
+    let posix = "API = POSIX\n";
+    let mixed = io500_of("api = MPIIO\n", "", "").replace("n = 30", &format!("{posix}n = 30"));
+    std::fs::write(folder.0.join("c.ini"), mixed).unwrap();
+    let out = works(&folder, 2, "io500 c.ini --timestamp M");
+    assert_eq!(out.matches("[RESULT]").count(), 12, "{out}");
 }
 
 #[test]

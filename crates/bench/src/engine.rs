@@ -5,6 +5,7 @@
 //! A new engine implements [`Engine`] and gets a command in `cli`; ranks, files, statistics,
 //! patterns and progress it finds in `comm`, `io`, `stats`, `pattern` and `progress`.
 
+mod beside;
 pub mod buffer;
 pub mod io500;
 pub mod ior;
@@ -12,6 +13,8 @@ pub mod iozone;
 pub mod mdtest;
 pub mod shown;
 mod whole;
+
+pub use beside::Beside;
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};

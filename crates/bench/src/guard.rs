@@ -311,7 +311,21 @@ impl<'a> Guard<'a> {
 
     /// Tells of a phase: what each rank has done, in bytes or in operations.
     pub fn phase(&mut self, name: &'static str, unit: Unit, works: &[Work]) -> Spread {
-        let all = Spread::of(works);
+        self.judged(name, unit, works, Spread::of(works))
+    }
+
+    /// The same where the workload has a rule of its own for what the result is.
+    pub fn phase_by_rule(
+        &mut self,
+        name: &'static str,
+        unit: Unit,
+        works: &[Work],
+        rate: f64,
+    ) -> Spread {
+        self.judged(name, unit, works, Spread { rate, ..Spread::of(works) })
+    }
+
+    fn judged(&mut self, name: &'static str, unit: Unit, works: &[Work], all: Spread) -> Spread {
         self.found.add(all.pitfalls(name, unit, works, &self.placement));
         self.found.add(equal::unequal(name, unit, works, &self.placement));
         self.found.add(repeats::short(name, all.seconds));

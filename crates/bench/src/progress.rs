@@ -1,12 +1,14 @@
 //! How far a run is, while it runs: a bar where standard error is a terminal, elsewhere a plain
 //! line now and then, for runs that last.
 //!
-//! Ranks count what they have done in words that the root can see; a thread of the root looks
-//! at them, so that nothing is shown by whoever measures. Under MPI the root sees the counts of
-//! its own host alone and takes the others to be as far, but does not say how many are done, nor
-//! what is left when they go on after a stonewall; for the rates over time, which are kept whether
-//! they are shown or not, each of them looks at itself.
+//! Ranks count what they have done in words that others of their host can see; a thread of the
+//! first rank of each host looks at them, so that nothing is shown by whoever measures. For the
+//! rates over time each of these threads keeps what it has seen, whether it is shown or not.
+//! The root's thread shows it: what others have seen they tell it (`hosts`). If somebody does
+//! not, all are taken to be as far as those of whom it knows, and it is said how many these are,
+//! but not how many ranks are done, nor what is left when they go on after a stonewall.
 
+mod hosts;
 mod series;
 
 use std::io::{IsTerminal, Write, stderr};
@@ -22,6 +24,7 @@ pub use series::{Sample, Series};
 use crate::comm::Communicator;
 use crate::error::Result;
 use crate::size::MIB;
+use hosts::{Hosts, Told};
 use series::Samples;
 
 /// Time between two looks for the bar.
@@ -61,6 +64,8 @@ enum Form {
 #[derive(Debug, Default)]
 struct State {
     stage: Option<(Stage, Instant)>,
+    /// Phases so far: all ranks that look have begun as many.
+    number: u64,
     bar: Option<ProgressBar>,
     samples: Samples,
     over: bool,
@@ -70,8 +75,10 @@ struct State {
 #[derive(Debug)]
 pub struct Progress {
     form: Form,
-    /// Whether this rank looks at counts: the root, and who alone sees its own.
+    /// Whether this rank looks at counts: the first of its host, and who alone sees its own.
     looks: bool,
+    /// The way from other hosts, if there are some and it is shown.
+    hosts: Option<Hosts>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -99,7 +106,7 @@ impl Shown<'_> {
         if self.0.looks {
             let state = self.0.state();
             if let Some((_, since)) = state.stage {
-                let (done, _) = seen(comm);
+                let done = Seen::here(comm).done;
                 samples =
                     state.samples.until(Sample { seconds: since.elapsed().as_secs_f64(), done });
             }
@@ -108,10 +115,49 @@ impl Shown<'_> {
     }
 }
 
-/// What the ranks that can be seen have done, and how many they are.
-fn seen(comm: &dyn Communicator) -> (u64, usize) {
-    let counts = (0..comm.size()).filter_map(|rank| comm.done(rank));
-    counts.fold((0, 0), |(sum, ranks), count| (sum + count.load(Ordering::Relaxed), ranks + 1))
+/// What the ranks that can be seen have done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    ranks: u64,
+    done: u64,
+    /// How many of them are done.
+    over: u64,
+    /// The counts of the slowest and of the fastest of them.
+    slowest: u64,
+    fastest: u64,
+}
+
+impl Seen {
+    /// Those whose counts are in memory that this rank sees.
+    fn here(comm: &dyn Communicator) -> Self {
+        let mut seen = Self { ranks: 0, done: 0, over: 0, slowest: u64::MAX, fastest: 0 };
+        for rank in 0..comm.size() {
+            let Some(count) = comm.done(rank) else { continue };
+            let count = count.load(Ordering::Relaxed);
+            let over = comm.over(rank).is_some_and(|over| over.load(Ordering::Relaxed) != 0);
+            seen.one(1, count, over.into(), (count, count));
+        }
+        seen
+    }
+
+    fn one(&mut self, ranks: u64, done: u64, over: u64, (slowest, fastest): (u64, u64)) {
+        self.ranks = self.ranks.saturating_add(ranks);
+        self.done = self.done.saturating_add(done);
+        self.over = self.over.saturating_add(over);
+        self.slowest = self.slowest.min(slowest);
+        self.fastest = self.fastest.max(fastest);
+    }
+
+    /// Those of another host, too.
+    fn add(&mut self, told: &Told) {
+        self.one(told.ranks, told.done, told.over, (told.slowest, told.fastest));
+    }
+
+    /// As it is told by a rank.
+    fn told(&self, rank: usize, stage: u64) -> Told {
+        let Self { ranks, done, over, slowest, fastest } = *self;
+        Told { stage, rank: rank as u64, ranks, done, over, slowest: slowest.min(fastest), fastest }
+    }
 }
 
 /// Ends the thread, also when the work panics.
@@ -132,8 +178,10 @@ impl Progress {
             false if stderr().is_terminal() => Form::Bar,
             false => Form::Lines,
         };
-        let looks = comm.is_root() || comm.done(0).is_none();
-        let progress = Self { form, looks, state: Mutex::default(), changed: Condvar::new() };
+        let looks = (0..comm.rank()).all(|rank| comm.done(rank).is_none());
+        let hosts = if quiet { None } else { Hosts::meet(comm) };
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let progress = Self { form, looks, hosts, state, changed };
         if !looks {
             return work(&progress);
         }
@@ -150,6 +198,7 @@ impl Progress {
             let mut state = self.state();
             state.samples.clear();
             state.stage = Some((stage, Instant::now()));
+            state.number += 1;
         }
         Shown(self)
     }
@@ -158,7 +207,8 @@ impl Progress {
     #[cfg(test)]
     pub(crate) fn line(&self, comm: &dyn Communicator) -> Option<String> {
         let (stage, since) = self.state().stage?;
-        let look = Look::take(comm, &stage, since, Instant::now(), (since, 0));
+        let all = Seen::here(comm);
+        let look = Look::take(comm, &stage, &all, since, Instant::now(), (since, 0));
         Some(format!("{}: {}", title(&stage), look.text(&stage)))
     }
 
@@ -184,12 +234,20 @@ impl Progress {
                 (of, before, line_at) = (Some(since), (since, 0), FIRST_LINE);
             }
             let now = Instant::now();
-            let (done, _) = seen(comm);
-            state.samples.look(Sample { seconds: (now - since).as_secs_f64(), done });
+            let mut seen = Seen::here(comm);
+            let seconds = (now - since).as_secs_f64();
+            state.samples.look(Sample { seconds, done: seen.done });
+            let number = state.number;
+            if let Some(hosts) = self.hosts.as_ref().filter(|_| !comm.is_root()) {
+                hosts.tell(&seen.told(comm.rank(), number));
+            }
             if self.form == Form::Quiet {
                 continue;
             }
-            let look = Look::take(comm, &stage, since, now, before);
+            for told in self.hosts.iter().flat_map(|hosts| hosts.told(comm, number, now)) {
+                seen.add(&told);
+            }
+            let look = Look::take(comm, &stage, &seen, since, now, before);
             before = (now, look.done);
             match self.form {
                 Form::Bar => self.bar(&mut state, &stage, &look),
@@ -228,7 +286,9 @@ struct Look {
     done: u64,
     all: u64,
     ranks: usize,
-    /// How many of them are done, if all can be seen.
+    /// How many of them can be seen.
+    ranks_seen: usize,
+    /// How many are done, if all can be seen.
     ranks_done: Option<usize>,
     /// The counts of the slowest and of the fastest rank.
     slowest: u64,
@@ -244,25 +304,28 @@ impl Look {
     fn take(
         comm: &dyn Communicator,
         stage: &Stage,
+        seen: &Seen,
         since: Instant,
         now: Instant,
         before: (Instant, u64),
     ) -> Self {
         let ranks = comm.size();
-        let counts = (0..ranks).filter_map(|rank| comm.done(rank));
-        let counts: Vec<u64> = counts.map(|count| count.load(Ordering::Relaxed)).collect();
-        let seen = counts.len().max(1) as u64;
-        let done = counts.iter().sum::<u64>().saturating_mul(ranks as u64) / seen;
-        let over = (0..ranks).filter_map(|rank| comm.over(rank));
-        let over: Vec<bool> = over.map(|over| over.load(Ordering::Relaxed) != 0).collect();
+        let ranks_seen = usize::try_from(seen.ranks).unwrap_or(usize::MAX).min(ranks);
+        let all_seen = seen.ranks == ranks as u64;
+        // The others are taken to be as far.
+        let done = match all_seen {
+            true => seen.done,
+            false => seen.done.saturating_mul(ranks as u64) / seen.ranks.max(1),
+        };
         let passed = (now - before.0).as_secs_f64().max(1e-3);
         Self {
             done,
             all: stage.per_rank.saturating_mul(ranks as u64),
             ranks,
-            ranks_done: (over.len() == ranks).then(|| over.iter().filter(|over| **over).count()),
-            slowest: counts.iter().copied().min().unwrap_or(0),
-            fastest: counts.iter().copied().max().unwrap_or(0),
+            ranks_seen,
+            ranks_done: all_seen.then(|| usize::try_from(seen.over).unwrap_or(ranks)),
+            slowest: seen.slowest.min(seen.fastest),
+            fastest: seen.fastest,
             elapsed_s: (now - since).as_secs_f64(),
             rate_now: done.saturating_sub(before.1) as f64 / passed,
             deadline_s: stage.deadline_s,
@@ -319,10 +382,15 @@ impl Look {
         }
         let percent = self.share_done() as f64 / self.all.max(1) as f64 * 100.0;
         let (now, mean) = (rate(self.rate_now), rate(self.rate_mean()));
-        let ranks = self.ranks_done.map(|done| format!(", {done} of {} ranks done", self.ranks));
+        let ranks = match self.ranks_done {
+            Some(done) => format!(", {done} of {} ranks done", self.ranks),
+            None => {
+                format!(", by {} of {} ranks (others are not seen)", self.ranks_seen, self.ranks)
+            }
+        };
         let left =
             self.left_s().map_or("past the stonewall".into(), |left_s| span(left_s) + " left");
-        format!("{percent:.0} %, now {now}, mean {mean}{}, {left}", ranks.unwrap_or_default())
+        format!("{percent:.0} %, now {now}, mean {mean}{ranks}, {left}")
     }
 }
 
@@ -356,6 +424,7 @@ mod tests {
             done,
             all: 400,
             ranks: 4,
+            ranks_seen: 4,
             ranks_done: Some(1),
             slowest,
             fastest,
@@ -394,13 +463,33 @@ mod tests {
     }
 
     #[test]
-    fn of_ranks_that_cannot_be_seen_nothing_is_said() {
-        let mpi = Look { ranks_done: None, ..look(100, 5.0, 0) };
-        let wanted = "25 %, now 30.0 MiB/s, mean 20.0 MiB/s, 15 s left";
+    fn of_ranks_that_cannot_be_seen_nothing_is_said_but_how_many_are() {
+        let mpi = Look { ranks_seen: 3, ranks_done: None, ..look(100, 5.0, 0) };
+        let seen = "by 3 of 4 ranks (others are not seen)";
+        let wanted = format!("25 %, now 30.0 MiB/s, mean 20.0 MiB/s, {seen}, 15 s left");
         assert_eq!(mpi.text(&STAGE), wanted);
         let past = Look { deadline_s: 4, wear_out: true, ..mpi };
-        let wanted = "100 %, now 30.0 MiB/s, mean 20.0 MiB/s, past the stonewall";
+        let wanted = format!("100 %, now 30.0 MiB/s, mean 20.0 MiB/s, {seen}, past the stonewall");
         assert_eq!(past.text(&STAGE), wanted);
+    }
+
+    #[test]
+    fn what_other_hosts_have_told_is_counted() {
+        let solo = crate::comm::Solo::new().unwrap();
+        solo.note_done(6);
+        let mut seen = Seen::here(&solo);
+        assert_eq!(seen, Seen { ranks: 1, done: 6, over: 0, slowest: 6, fastest: 6 });
+        let told = seen.told(0, 9);
+        assert_eq!((told.stage, told.ranks, told.slowest, told.fastest), (9, 1, 6, 6));
+        seen.add(&Told { ranks: 2, done: 30, over: 1, slowest: 2, fastest: 28, ..told });
+        assert_eq!(seen, Seen { ranks: 3, done: 36, over: 1, slowest: 2, fastest: 28 });
+        let since = Instant::now();
+        let look = |seen: &Seen| Look::take(&solo, &STAGE, seen, since, since, (since, 0));
+        // More than there are is no number of them.
+        assert_eq!((look(&seen).ranks_seen, look(&seen).ranks_done), (1, None));
+        let none = Seen { ranks: 0, done: 0, over: 0, slowest: u64::MAX, fastest: 0 };
+        assert_eq!((look(&none).slowest, look(&none).done), (0, 0));
+        assert_eq!(none.told(0, 1).slowest, 0);
     }
 
     #[test]

@@ -131,6 +131,56 @@ fn a_whole_run_is_scored_and_leaves_its_results_alone() {
     let json: serde_json::Value = serde_json::from_str(&result(&folder, "result.json")).unwrap();
     assert_eq!(json["summary"].as_array().unwrap().len(), 14);
     assert_eq!((json["valid"].as_bool(), json["tasks"].as_u64()), (Some(false), Some(2)));
+    for one in json["summary"].as_array().unwrap() {
+        phase_is_told(one);
+    }
+}
+
+/// What of a phase by two ranks stands beside its score, in the same unit.
+fn phase_is_told(one: &serde_json::Value) {
+    let phase = one["operation"].as_str().unwrap();
+    let engine = phase.starts_with("ior") || phase.starts_with("mdtest");
+    let numbers = |of: &serde_json::Value| -> Vec<f64> {
+        of.as_array().into_iter().flatten().map(|one| one.as_f64().unwrap()).collect()
+    };
+    let ranks = numbers(&one["ranks"]);
+    assert_eq!(ranks.len(), if engine { 2 } else { 0 }, "{one}");
+    assert_eq!(one.get("latency").is_some(), engine, "{one}");
+    assert_eq!(one.get("series").is_some(), phase != "timestamp", "{one}");
+    if phase == "timestamp" {
+        return;
+    }
+    // What was done by some moment over that time: all of it, and so the rate, which the end of
+    // the phase may be later than.
+    let score = one["score"].as_f64().unwrap();
+    let (until, rates) = (numbers(&one["series"]["seconds"]), numbers(&one["series"]["rates"]));
+    assert!(!until.is_empty() && until.len() == rates.len(), "{one}");
+    assert!(until.windows(2).all(|two| two[0] < two[1]), "{one}");
+    let begins = std::iter::once(0.0).chain(until.iter().copied());
+    let done: f64 =
+        begins.zip(&until).zip(&rates).map(|((begin, end), rate)| rate * (end - begin)).sum();
+    if !engine {
+        let wanted = (4 * 300 + 3) as f64 / 1e3;
+        assert!((done / wanted - 1.0).abs() < 1e-6, "{phase}: {done}");
+        return;
+    }
+    let sum = one["sum_of_ranks"].as_f64().unwrap();
+    assert!((ranks.iter().sum::<f64>() / sum - 1.0).abs() < 1e-9, "{one}");
+    // Each rank's own time is no longer than that of all.
+    assert!(sum >= score * 0.999, "{one}");
+    let (count, wanted) = match phase {
+        "ior-easy-write" | "ior-easy-read" => (8, 8.0 / 1024.0),
+        "ior-hard-write" | "ior-hard-read" => (100, 100.0 * 47008.0 / f64::from(1 << 30)),
+        "ior-rnd4K-easy-read" => (2048, 8.0 / 1024.0),
+        _ => (600, 0.6),
+    };
+    assert_eq!(one["latency"]["count"], count, "{one}");
+    assert!((done / wanted - 1.0).abs() < 1e-6, "{phase}: {done}, not {wanted}");
+    let quantile = |name: &str| one["latency"][name].as_f64().unwrap();
+    assert!(quantile("p50_us") > 0.0 && quantile("p50_us") <= quantile("p99_us"), "{one}");
+    assert!(quantile("p99_us") <= quantile("max_us"), "{one}");
+    let skew = |name: &str| one[name].as_f64().unwrap();
+    assert!(skew("start_skew") >= 0.0 && skew("end_skew") >= 0.0, "{one}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod forms;
 mod io500;
 mod ior;
 mod iozone;
+mod labels;
 mod mdtest;
 mod memblock;
 mod model;

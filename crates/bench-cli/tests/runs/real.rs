@@ -1,10 +1,9 @@
 //! One reader for what the original programs have really printed (`tests/originals`) and for what
 //! ours prints with the same options: it finds the same things in both.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
+use crate::labels;
 use crate::originals;
 use crate::rig::{Folder, text};
 
@@ -14,6 +13,36 @@ const IOR_DUMMY: &str = include_str!("../originals/ior-4.0.0-dummy.txt");
 const MDTEST: &str = include_str!("../originals/mdtest-4.0.0.txt");
 const MDTEST_DUMMY: &str = include_str!("../originals/mdtest-4.0.0-dummy.txt");
 const IOZONE: &str = include_str!("../originals/iozone-3.489.txt");
+
+/// Other options: what of them stands where.
+const IOR_TEXTS: [&str; 5] = [
+    IOR,
+    IOR_DUMMY,
+    include_str!("../originals/ior-4.0.0-random.txt"),
+    include_str!("../originals/ior-4.0.0-shared.txt"),
+    include_str!("../originals/ior-4.0.0-stonewall.txt"),
+];
+const IOR_JSONS: [&str; 3] = [
+    IOR_JSON,
+    include_str!("../originals/ior-4.0.0-reordered.json"),
+    include_str!("../originals/ior-4.0.0-stonewall.json"),
+];
+const IOR_CSV: &str = include_str!("../originals/ior-4.0.0.csv");
+const IOR_CSV_OPTIONS: &str =
+    "-a POSIX -w -r -F -C -e -t 64k -b 4m -s 2 -i 2 -o f -O summaryFormat=CSV";
+const MDTEST_TEXTS: [&str; 6] = [
+    MDTEST,
+    MDTEST_DUMMY,
+    include_str!("../originals/mdtest-4.0.0-dirs.txt"),
+    include_str!("../originals/mdtest-4.0.0-files.txt"),
+    include_str!("../originals/mdtest-4.0.0-leaves.txt"),
+    include_str!("../originals/mdtest-4.0.0-tree.txt"),
+];
+const IOZONE_TEXTS: [&str; 3] = [
+    IOZONE,
+    include_str!("../originals/iozone-3.508-operations.txt"),
+    include_str!("../originals/iozone-3.508-patterns.txt"),
+];
 
 /// The options of a command line that stands in some output behind these words.
 fn options(output: &str, behind: &str) -> String {
@@ -70,19 +99,6 @@ fn ior_is_read_like_the_original() {
     }
 }
 
-/// The names in a document and where they stand; of lists those of all elements.
-fn names(value: &Value, at: &str, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(map) => map.iter().for_each(|(name, value)| {
-            let at = format!("{at}/{name}");
-            names(value, &at, found);
-            found.insert(at);
-        }),
-        Value::Array(all) => all.iter().for_each(|one| names(one, at, found)),
-        _ => {}
-    }
-}
-
 #[test]
 fn json_of_ior_has_the_same_names_and_the_same_place_in_a_report() {
     let folder = Folder::new();
@@ -92,12 +108,7 @@ fn json_of_ior_has_the_same_names_and_the_same_place_in_a_report() {
     assert!(output.status.success(), "{output:?}");
     let text = text(&output.stdout);
     let ours: Value = text.parse().unwrap();
-    let all = |document: &Value| {
-        let mut found = BTreeSet::new();
-        names(document, "", &mut found);
-        found
-    };
-    let (mine, original) = (all(&ours), all(&theirs));
+    let (mine, original) = (labels::json(&ours), labels::json(&theirs));
     let lacks: Vec<&String> = original.difference(&mine).collect();
     assert!(lacks.is_empty(), "{lacks:?}");
 
@@ -151,4 +162,76 @@ fn iozone_is_read_like_the_original() {
     assert_eq!(tests(&ours), tests(&theirs));
     assert_eq!(theirs.len(), 6);
     assert!(theirs.iter().all(|row| row.children >= row.parent && row.parent > 0.0), "{theirs:?}");
+}
+
+#[test]
+fn text_of_ior_has_the_same_labels_in_the_same_order() {
+    for theirs in IOR_TEXTS {
+        let options = options(theirs, "Command line");
+        let ours = Folder::new().works(&format!("-np 2 ior {options}"));
+        labels::in_order(&labels::ior(&ours), &labels::ior(theirs), &labels::MORE_OF_IOR, &options);
+        let (ours, theirs) = (originals::ior(&ours), originals::ior(theirs));
+        assert_eq!(ours.rows.len(), theirs.rows.len(), "{options}");
+        assert!(ours.summary.keys().eq(theirs.summary.keys()), "{options}");
+    }
+}
+
+#[test]
+fn json_of_ior_has_the_same_names_with_other_options() {
+    for theirs in IOR_JSONS {
+        // The original's warnings and words of a stonewall stand between, and are no JSON.
+        let said = |line: &&str| {
+            ["WARNING: ", "stonewalling ", "Pairs "].iter().any(|one| line.starts_with(one))
+        };
+        let lines: Vec<&str> = theirs.lines().filter(|line| !said(line)).collect();
+        let theirs: Value = lines.join("\n").parse().unwrap();
+        let options = theirs["Command line"].as_str().unwrap().trim_start_matches("ior ");
+        let output = Folder::new().run(&format!("--quiet -np 2 ior {options}"));
+        let ours: Value = text(&output.stdout).parse().unwrap();
+        let (mine, original) = (labels::json(&ours), labels::json(&theirs));
+        let lacks: Vec<&String> = original.difference(&mine).collect();
+        assert!(lacks.is_empty() && original.len() > 60, "{options}: {lacks:?}");
+    }
+}
+
+#[test]
+fn csv_of_ior_has_the_same_columns() {
+    let output = Folder::new().run(&format!("--quiet -np 2 ior {IOR_CSV_OPTIONS}"));
+    let ours = text(&output.stdout);
+    assert_eq!(ours.lines().next(), IOR_CSV.lines().next());
+    // What is no measurement is the same, and all have as many decimals.
+    let fixed = |line: &str| -> Vec<String> {
+        let cells: Vec<&str> = line.split(',').collect();
+        [0, 4, 5, 10, 11].map(|at| cells[at].to_owned()).to_vec()
+    };
+    let decimals = |line: &str| -> Vec<Option<usize>> {
+        line.split(',').map(|cell| Some(cell.split_once('.')?.1.len())).collect()
+    };
+    let of = |text: &str| -> Vec<(Vec<String>, Vec<Option<usize>>)> {
+        text.lines().skip(1).map(|line| (fixed(line), decimals(line))).collect()
+    };
+    assert_eq!(of(&ours), of(IOR_CSV));
+    assert_eq!(IOR_CSV.lines().count(), 5);
+}
+
+#[test]
+fn mdtest_has_the_same_labels_in_the_same_order() {
+    for theirs in MDTEST_TEXTS {
+        let options = options(theirs, "Command line used");
+        let ours = Folder::new().works(&format!("-np 2 mdtest {options}"));
+        labels::in_order(&labels::mdtest(&ours), &labels::mdtest(theirs), &[], &options);
+        let (ours, theirs) = (originals::mdtest(&ours), originals::mdtest(theirs));
+        assert!(ours.rates.keys().eq(theirs.rates.keys()), "{options}: {ours:?}");
+        assert!(ours.times.keys().eq(theirs.times.keys()), "{options}: {ours:?}");
+        assert!(theirs.rates.len() + theirs.times.len() > 5, "{options}: {theirs:?}");
+    }
+}
+
+#[test]
+fn iozone_has_the_same_lines_in_the_same_order() {
+    for theirs in IOZONE_TEXTS {
+        let options = options(theirs, "Command line used");
+        let ours = Folder::new().works(&format!("-np 2 iozone {options}"));
+        labels::in_order(&labels::iozone(&ours), &labels::iozone(theirs), &[], &options);
+    }
 }

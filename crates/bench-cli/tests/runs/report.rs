@@ -1,6 +1,6 @@
 //! Reports of real runs: a page, CSV and JSON; and what is no run is refused in words.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::rig::{Folder, text};
 
@@ -81,6 +81,20 @@ fn what_every_workload_writes_is_read() {
         let found = all.iter().find(|one| one["operation"] == operation);
         found.unwrap_or_else(|| panic!("{all:?}"))["repetitions"][0]["rate"].as_f64().unwrap()
     };
+    let of = |run: usize, operation: &str| {
+        let all = json["runs"][run]["outcomes"].as_array().unwrap();
+        all.iter().find(|one| one["operation"] == operation).unwrap().clone()
+    };
+    for phase in ["ior-hard-read", "mdtest-easy-delete"] {
+        let (told, bare) = (of(1, phase), of(2, phase));
+        let measured = &told["repetitions"][0];
+        assert_eq!(measured["ranks"].as_array().unwrap().len(), 2, "{told}");
+        assert!(measured["sum_of_ranks"].as_f64().is_some(), "{told}");
+        assert!(!measured["series"].as_array().unwrap().is_empty(), "{told}");
+        assert!(told["latency"]["p99_us"].as_f64().unwrap() > 0.0, "{told}");
+        // The original's file has nowhere to say it.
+        assert!(bare["latency"].is_null() && bare["repetitions"][0]["ranks"] == json!([]));
+    }
     for operation in ["ior-easy-write", "mdtest-hard-stat", "find", "SCORE of all"] {
         let (json, text) = (best(1, operation), best(2, operation));
         assert!((json / text - 1.0).abs() < 0.01 && json > 0.0, "{operation}: {json} {text}");
@@ -94,6 +108,12 @@ fn what_every_workload_writes_is_read() {
     let page = read(&folder, "p.html");
     for wanted in ["Bandwidth of access patterns over", "IO500 (kIOPS)", "IO500 (GiB/s)"] {
         assert!(page.contains(wanted), "{wanted}");
+    }
+    // Of the one run that says it, in both units; and each rank can be pointed at.
+    let (_, whole) = page.split_once("results/T/result.json").unwrap();
+    assert!(whole.matches(">Spread over ranks<").count() >= 2, "{page}");
+    for point in ["ior-hard-read, rank 1: ", "mdtest-easy-delete, rank 0: "] {
+        assert_eq!(page.matches(point).count(), 1, "{point}");
     }
 }
 

@@ -1,10 +1,9 @@
-//! Counts of ranks that something else has started (MPI), in memory which the root shares with
-//! those of its host, so that it sees how far they are. What ranks of other hosts count, it does
-//! not see: that would be messages while something is measured.
+//! Counts of ranks that something else has started (MPI), in memory which the first rank of each
+//! host shares with the others there, so that it sees how far they are.
 //!
-//! 1. The root makes memory without a name and tells all where it is: a descriptor of its
-//!    process, and on which host.
-//! 2. Ranks of that host open it there, and all learn who has.
+//! 1. All say on which host they are. The first one of each makes memory without a name and tells
+//!    where it is: a descriptor of its process.
+//! 2. The others of that host open it there, and all learn who has.
 //! 3. Each counts in its own words; who has not got the memory, in words that it alone sees.
 
 use std::fs::{self, File, OpenOptions};
@@ -28,7 +27,7 @@ const OVER: usize = 1;
 pub struct Counts {
     rank: usize,
     shared: Option<Shared>,
-    /// Who has the memory.
+    /// Who has the memory that this rank has.
     joined: Vec<bool>,
     own: [AtomicU64; 2],
 }
@@ -41,17 +40,23 @@ impl Counts {
 
     /// Shares them, as far as this goes; all ranks together.
     pub fn share(comm: &dyn Communicator) -> Result<Self> {
-        let offered = if comm.is_root() { offer(comm.size()) } else { None };
+        let (rank, size, host) = (comm.rank(), comm.size(), host());
+        let hosts = comm.all_gather(host.as_deref().unwrap_or_default().as_bytes())?;
+        let first = first_of(&hosts, rank);
+        let offered = if first == rank { offer(size) } else { None };
         let place = offered.as_ref().map_or("", |offered| &offered.place);
-        let place = comm.broadcast(place.as_bytes())?;
-        let place = String::from_utf8_lossy(&place);
-        // The root's descriptor stays open until all have looked.
+        let places = comm.all_gather(place.as_bytes())?;
+        // The descriptor stays open until all have looked.
         let (_open, shared) = match offered {
             Some(offered) => (Some(offered.file), Some(offered.shared)),
-            None => (None, join(&place, host().as_deref(), comm.size())),
+            None => {
+                let place = places.get(first).map(|place| String::from_utf8_lossy(place));
+                (None, place.and_then(|place| join(&place, host.as_deref(), size)))
+            }
         };
-        let joined = comm.all_gather_u64(shared.is_some().into())?;
-        let joined = joined.into_iter().map(|joined| joined > 0).collect();
+        let of = if shared.is_some() { first as u64 } else { u64::MAX };
+        let joined = comm.all_gather_u64(of)?;
+        let joined = joined.into_iter().map(|theirs| theirs == first as u64).collect();
         Ok(Self { shared, joined, ..Self::alone(comm.rank()) })
     }
 
@@ -78,7 +83,13 @@ impl Counts {
     }
 }
 
-/// Memory that the root has made.
+/// The first rank on the host of this one; itself if it does not know its host.
+fn first_of(hosts: &[Vec<u8>], rank: usize) -> usize {
+    let mine = hosts.get(rank).filter(|host| !host.is_empty());
+    mine.and_then(|mine| hosts.iter().position(|host| host == mine)).unwrap_or(rank)
+}
+
+/// Memory that a rank has made.
 struct Offer {
     file: File,
     shared: Shared,
@@ -98,7 +109,7 @@ fn host() -> Option<String> {
     Some(format!("{}/{}", boot.trim(), processes.display()))
 }
 
-/// Where this does not work, the root sees itself alone.
+/// Where this does not work, all of the host see themselves alone.
 fn offer(size: usize) -> Option<Offer> {
     let file: File = rustix::fs::memfd_create("counts", MemfdFlags::CLOEXEC).ok()?.into();
     file.set_len(bytes(size) as u64).ok()?;
@@ -154,6 +165,25 @@ mod tests {
         assert_eq!(seen(&all[2]), [None, None, Some(30)], "itself alone");
         let over = |rank| Some(all[0].over(rank)?.load(Ordering::Relaxed));
         assert_eq!([over(0), over(1), over(2)], [Some(0), Some(1), None]);
+    }
+
+    #[test]
+    fn the_first_of_each_host_has_the_memory() {
+        let hosts = ["a", "b", "a", "", "b", ""].map(|host| host.as_bytes().to_vec());
+        let firsts: Vec<usize> = (0..6).map(|rank| first_of(&hosts, rank)).collect();
+        assert_eq!(firsts, [0, 1, 0, 3, 1, 5], "who knows no host is alone");
+    }
+
+    #[test]
+    fn ranks_of_a_host_see_each_other_through_it() {
+        let counts = crate::comm::local::tests::ranks(3, |comm| {
+            let counts = Counts::share(comm).unwrap();
+            counts.done(comm.rank()).unwrap().store(comm.rank() as u64 + 1, Ordering::Relaxed);
+            comm.barrier().unwrap();
+            let seen = (0..3).map(|rank| counts.done(rank).unwrap().load(Ordering::Relaxed));
+            seen.collect::<Vec<u64>>()
+        });
+        assert_eq!(counts, [(); 3].map(|()| vec![1, 2, 3]));
     }
 
     #[test]

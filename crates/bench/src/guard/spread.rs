@@ -80,7 +80,7 @@ impl Unit {
 pub struct Spread {
     /// From the first beginning to the last end.
     pub seconds: f64,
-    /// All that was done over that time.
+    /// The result: all that was done over that time, or what the workload's rule makes of it.
     pub rate: f64,
     /// The rates of the ranks added up, which is no rate of anything.
     pub sum_of_ranks: f64,
@@ -123,6 +123,11 @@ impl Spread {
         )
     }
 
+    /// Whether the sum of the ranks' rates is far above what was reached.
+    pub fn is_sum_too_much(&self) -> bool {
+        self.sum_of_ranks > self.rate * SUM_SHARE_MAX
+    }
+
     pub(super) fn pitfalls(
         &self,
         phase: &'static str,
@@ -149,18 +154,19 @@ impl Spread {
             ));
         }
         found.extend(self.stragglers(phase, unit, works, placement));
-        if self.sum_of_ranks > self.rate * SUM_SHARE_MAX {
+        if self.is_sum_too_much() {
             let over = self.sum_of_ranks / self.rate.max(1e-9);
             found.push(Pitfall::new(
                 Code::Sum,
                 Some(phase),
                 over,
                 format!(
-                    "adding up the ranks' own rates gives {}, {:.0} % more than the {} that all \
-                     reached together: the ranks were not busy at the same time",
+                    "the result is {}, what all ranks reached together; their own rates add up \
+                     to {}, {:.0} % more, which is for comparison only: they were not busy at the \
+                     same time",
+                    unit.rate(self.rate),
                     unit.rate(self.sum_of_ranks),
-                    (over - 1.0) * 100.0,
-                    unit.rate(self.rate)
+                    (over - 1.0) * 100.0
                 ),
             ));
         }
@@ -240,7 +246,10 @@ mod tests {
         assert_eq!(found[0].0, Code::Skew);
         assert!(found[0].1.contains("1.000 s apart, 50.0 %") && found[0].1.contains("rank 1 on"));
         assert_eq!(found[1].0, Code::Sum);
-        assert!(found[1].1.contains("200.0 MiB/s, 100 % more than the 100.0 MiB/s"), "{found:?}");
+        let wanted = "the result is 100.0 MiB/s, what all ranks reached together; their own rates \
+                      add up to 200.0 MiB/s, 100 % more, which is for comparison only: ";
+        assert!(found[1].1.starts_with(wanted), "{found:?}");
+        assert!(spread.is_sum_too_much());
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! IO500's `result.txt`: sections of `name = value`, one for each phase with its score, and one
-//! with the scores of all. And `result.json` of `sateen-bench io500`, which has the same.
+//! with the scores of all. And `result.json` of `sateen-bench io500`, which has the same, and of
+//! each phase its ranks, its rates over time and its latencies.
 
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Parsed, typed};
+use super::{Parsed, Series, typed};
 use crate::apart::{self, Aspect, Aspects};
-use crate::run::{Outcome, Repetition, Run, Unit, Warning};
+use crate::run::{Latency, Outcome, Repetition, Run, Unit, Warning};
 
 /// Whether a text is one.
 pub(super) fn looks_so(text: &str) -> bool {
@@ -59,6 +60,34 @@ struct Phase {
     seconds: f64,
     #[serde(default)]
     scored: bool,
+    // What older versions do not say, and nobody of a phase before a break; in the score's unit.
+    sum_of_ranks: Option<f64>,
+    start_skew: Option<f64>,
+    #[serde(default)]
+    ranks: Vec<f64>,
+    #[serde(default)]
+    series: Series,
+    latency: Option<Latency>,
+}
+
+impl Phase {
+    fn outcome(self) -> Outcome {
+        let mut outcome = outcome(&self.operation, unit(&self.operation), self.score);
+        outcome.repetitions = vec![Repetition {
+            rate: self.score,
+            seconds: Some(self.seconds),
+            sum_of_ranks: self.sum_of_ranks,
+            start_skew_s: self.start_skew,
+            ranks: self.ranks,
+            series_s: self.series.seconds,
+            series: self.series.rates,
+        }];
+        outcome.latency = self.latency;
+        if !self.scored {
+            outcome.operation.push_str(" (without a score)");
+        }
+        outcome
+    }
 }
 
 fn invalid(phase: &str, why: &str) -> Warning {
@@ -80,18 +109,8 @@ fn remark(text: &str) -> Warning {
 pub(super) fn json(text: &str) -> Parsed<Run> {
     let whole: Whole = typed(text)?;
     // A phase that was not run scores nothing.
-    let phases = whole.summary.iter().filter(|one| one.score > 0.0);
-    let mut outcomes: Vec<Outcome> = phases
-        .map(|one| {
-            let mut outcome = outcome(&one.operation, unit(&one.operation), one.score);
-            let measured = outcome.repetitions.iter_mut();
-            measured.for_each(|measured| measured.seconds = Some(one.seconds));
-            if !one.scored {
-                outcome.operation.push_str(" (without a score)");
-            }
-            outcome
-        })
-        .collect();
+    let phases = whole.summary.into_iter().filter(|one| one.score > 0.0);
+    let mut outcomes: Vec<Outcome> = phases.map(Phase::outcome).collect();
     for (name, unit, rate) in [
         ("BW of all", Unit::Gib, whole.score.bandwidth_gib_s),
         ("MD of all", Unit::Kiops, whole.score.kiops),
@@ -289,14 +308,34 @@ SCORE = 3.95 [INVALID]
           "score": {"bandwidth_gib_s": 1.25, "kiops": 12.5, "total": 3.95},
           "summary": [
             {"operation": "ior-easy-write", "score": 1.25, "unit": "GiB/s", "seconds": 1.5,
-             "scored": true, "valid": false},
+             "scored": true, "valid": false, "sum_of_ranks": 1.5, "start_skew": 0.125,
+             "end_skew": 0.25, "ranks": [0.5, 1.0],
+             "series": {"seconds": [1, 1.5], "rates": [1.0, 1.75]},
+             "latency": {"count": 9, "mean_us": 3, "p50_us": 2, "p90_us": 4, "p99_us": 5,
+                         "p999_us": 6, "max_us": 7}},
+            {"operation": "mdtest-easy-stat", "score": 2.5, "unit": "kIOPS", "seconds": 2.0,
+             "scored": true, "valid": true, "resumed": true},
             {"operation": "timestamp", "score": 0.0, "unit": "kIOPS", "seconds": 0, "scored": false,
              "valid": true}]}"#;
         let run = json(text).unwrap();
         let names: Vec<&str> = run.outcomes.iter().map(|one| one.operation.as_str()).collect();
-        assert_eq!(names, ["ior-easy-write", "BW of all", "MD of all", "SCORE of all"]);
-        assert_eq!(run.outcomes[0].repetitions[0].seconds, Some(1.5));
-        assert_eq!((run.outcomes[3].nodes, run.outcomes[3].ranks), (Some(2), 4));
+        let all = ["ior-easy-write", "mdtest-easy-stat", "BW of all", "MD of all", "SCORE of all"];
+        assert_eq!(names, all);
+        let wrote = Repetition {
+            rate: 1.25,
+            seconds: Some(1.5),
+            sum_of_ranks: Some(1.5),
+            start_skew_s: Some(0.125),
+            ranks: vec![0.5, 1.0],
+            series_s: vec![1.0, 1.5],
+            series: vec![1.0, 1.75],
+        };
+        assert_eq!(run.outcomes[0].repetitions, [wrote]);
+        assert_eq!(run.outcomes[0].latency.map(|all| (all.count, all.p99_us)), Some((9, 5.0)));
+        let bare = Repetition { rate: 2.5, seconds: Some(2.0), ..Repetition::default() };
+        assert_eq!(run.outcomes[1].repetitions, [bare], "of before a break");
+        assert_eq!(run.outcomes[1].latency, None);
+        assert_eq!((run.outcomes[4].nodes, run.outcomes[4].ranks), (Some(2), 4));
         let codes: Vec<&str> = run.warnings.iter().map(|one| one.code.as_str()).collect();
         assert_eq!(codes, ["", "W-SHORT", ""]);
         assert!(run.warnings[0].message.contains("INVALID: it took 1 s"));

@@ -14,13 +14,53 @@ use super::hash;
 use super::phase::{Group, Phase};
 use super::place::Plan;
 use super::record;
-use crate::engine::Setting;
 use crate::engine::shown::{Mark, document};
+use crate::engine::{Beside, Setting};
 use crate::error::{Error, Result};
+use crate::guard::Spread;
+use crate::progress::Series;
+use crate::stats::Quantiles;
 use crate::when;
 
 /// The version, by which results are told apart.
 pub(super) const VERSION: &str = concat!("sateen-bench-", env!("CARGO_PKG_VERSION"));
+
+/// What stands beside a score, in its unit.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    spread: Option<Ranks>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Series>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency: Option<Quantiles>,
+}
+
+/// The ranks of a phase.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Ranks {
+    sum_of_ranks: f64,
+    start_skew: f64,
+    end_skew: f64,
+    ranks: Vec<f64>,
+}
+
+impl From<Beside> for Shown {
+    fn from(beside: Beside) -> Self {
+        let Beside { spread, series, latency } = beside;
+        let ranks = |spread: Spread| Ranks {
+            sum_of_ranks: spread.sum_of_ranks,
+            start_skew: spread.start_skew_s,
+            end_skew: spread.end_skew_s,
+            ranks: spread.ranks,
+        };
+        Self {
+            spread: Some(spread).filter(|spread| !spread.ranks.is_empty()).map(ranks),
+            series: Some(series).filter(|series| !series.rates.is_empty()),
+            latency,
+        }
+    }
+}
 
 /// A phase that was run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,6 +73,8 @@ pub(super) struct Scored {
     valid: bool,
     /// Whether it was taken over from a broken run.
     resumed: bool,
+    #[serde(flatten)]
+    shown: Shown,
 }
 
 /// The scores of a run.
@@ -78,6 +120,8 @@ pub(super) struct Results<'a> {
     remarks: Vec<String>,
     /// Whether the phase that is run is valid so far.
     phase_valid: bool,
+    /// What stands beside its score.
+    shown: Shown,
     valid: bool,
 }
 
@@ -127,6 +171,7 @@ impl<'a> Results<'a> {
             reasons: Vec::new(),
             remarks: Vec::new(),
             phase_valid: true,
+            shown: Shown::default(),
             valid: true,
         };
         for phase in done {
@@ -141,6 +186,8 @@ impl<'a> Results<'a> {
                 scored: phase.group() != Group::None,
                 valid: part.is_none_or(|part| !part.invalid),
                 resumed: true,
+                // Nobody has kept it.
+                shown: Shown::default(),
             });
         }
         if done.is_empty() {
@@ -221,6 +268,11 @@ impl<'a> Results<'a> {
         self.detail(&format!("; {text}\n"))
     }
 
+    /// What stands beside the score of the phase that is run, in its unit.
+    pub(super) fn beside(&mut self, beside: Beside) {
+        self.shown = beside.into();
+    }
+
     /// Why the phase that is run, or before the first one the run, is invalid.
     pub(super) fn invalid(&mut self, why: &str) -> Result<()> {
         (self.phase_valid, self.valid) = (false, false);
@@ -286,6 +338,7 @@ impl<'a> Results<'a> {
             scored,
             valid,
             resumed: false,
+            shown: std::mem::take(&mut self.shown),
         });
         if plan.verbosity > 0 {
             self.pair("t_delta", &format!("{seconds:.4}"))?;
@@ -485,6 +538,7 @@ mod tests {
             scored: phase.group() != Group::None,
             valid: true,
             resumed: false,
+            shown: Shown::default(),
         });
         let score = Score::of(&phases);
         assert!((score.bandwidth_gib_s - 65.012435).abs() < 1e-5, "{score:?}");

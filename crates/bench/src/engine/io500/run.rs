@@ -20,7 +20,7 @@ use super::place::{self, Plan};
 use super::record;
 use super::results::Results;
 use crate::comm::{Communicator, Nodes, Reduce, outside};
-use crate::engine::{Setting, ior, mdtest};
+use crate::engine::{Beside, Setting, ior, mdtest};
 use crate::error::{EXIT_WRONG_DATA, Error, Result};
 use crate::guard::{self, Code, Guard, Pitfall, Placement};
 use crate::progress::Stage;
@@ -251,6 +251,8 @@ struct Measured {
     /// Why it is invalid.
     invalid: Vec<String>,
     pitfalls: Vec<Pitfall>,
+    /// Ranks, course and latencies, in the unit of the score.
+    beside: Beside,
 }
 
 /// A run as one rank makes it.
@@ -322,6 +324,7 @@ impl Run<'_> {
         for why in &measured.invalid {
             results.invalid(why)?;
         }
+        results.beside(measured.beside);
         results.scored(phase, measured.score, seconds, measured.wrote_s)
     }
 
@@ -408,11 +411,12 @@ impl Run<'_> {
     /// What ior has measured.
     fn moved(&mut self, phase: Phase, outcome: &ior::Outcome) -> Measured {
         let mut measured = Measured::default();
-        let moving = if phase.writes() { outcome.write } else { outcome.read };
+        let moving = if phase.writes() { &outcome.write } else { &outcome.read };
         let gib = |bytes: u64| bytes as f64 / GIB as f64;
         if let Some(moving) = moving {
             measured.score = gib(moving.bytes) / moving.seconds.max(1e-9);
             measured.wrote_s = phase.writes().then_some(moving.seconds);
+            measured.beside = moving.beside.scaled(1.0 / GIB as f64);
             if let Some((seconds, bytes)) = moving.stonewall {
                 let rate = gib(bytes) / seconds.max(1e-9);
                 measured.pairs.push(("throughput-stonewall", format!("{rate:.2}")));
@@ -427,14 +431,15 @@ impl Run<'_> {
     fn made(&mut self, phase: Phase, outcome: &mdtest::Outcome) -> Measured {
         let mut measured = Measured::default();
         let rate = match phase.name().rsplit('-').next() {
-            Some("write") => outcome.create,
-            Some("stat") => outcome.stat,
-            Some("read") => outcome.read,
-            _ => outcome.remove,
+            Some("write") => &outcome.create,
+            Some("stat") => &outcome.stat,
+            Some("read") => &outcome.read,
+            _ => &outcome.remove,
         };
         if let Some(rate) = rate {
             measured.score = rate.per_second / 1e3;
             measured.wrote_s = phase.writes().then_some(rate.seconds);
+            measured.beside = rate.beside.scaled(1e-3);
             if self.plan.verbosity > 1 {
                 measured.pairs.push(("time", format!("{:.6}", rate.seconds)));
             }
@@ -475,9 +480,11 @@ impl Run<'_> {
         let start = Instant::now();
         let found = find::find(comm, &plan.datadir, &wanted, ranks)?;
         let seconds = start.elapsed().as_secs_f64();
+        let series = shown.series(comm)?.scaled(1e-3);
         drop(shown);
         let mut measured =
             Measured { score: found.total as f64 / seconds / 1e3, ..Measured::default() };
+        measured.beside.series = series;
         measured.pairs.push(("nproc", ranks.to_string()));
         measured.pairs.push(("found", found.found.to_string()));
         measured.pairs.push(("total-files", found.total.to_string()));

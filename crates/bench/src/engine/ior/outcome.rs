@@ -2,8 +2,10 @@
 
 use super::report::Kind;
 use super::results::Point;
+use crate::engine::beside::Beside;
 use crate::error::EXIT_WRONG_DATA;
 use crate::guard::Pitfall;
+use crate::stats::Quantiles;
 
 /// The last repetition's phases.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -19,7 +21,7 @@ pub struct Outcome {
 }
 
 /// A phase.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Moving {
     /// Bytes that all ranks moved.
     pub bytes: u64,
@@ -27,16 +29,29 @@ pub struct Moving {
     pub seconds: f64,
     /// Seconds and bytes of all ranks until the stonewall.
     pub stonewall: Option<(f64, u64)>,
+    /// Ranks, course and latencies; rates in bytes a second.
+    pub beside: Beside,
 }
 
 impl Outcome {
-    pub(super) fn note(&mut self, kind: Kind, point: &Point, transfer: u64) {
+    pub(super) fn note(&mut self, kind: Kind, point: &Point, beside: Beside, transfer: u64) {
         let until = |wall: super::transfer::Stonewall| (wall.seconds, wall.count_sum * transfer);
         let stonewall = point.stonewall.map(until);
-        let moving = Moving { bytes: point.bytes, seconds: point.total_s, stonewall };
+        let moving = Moving { bytes: point.bytes, seconds: point.total_s, stonewall, beside };
+        *self.of(kind) = Some(moving);
+    }
+
+    /// How long single transfers took, in all repetitions.
+    pub(super) fn note_latency(&mut self, kind: Kind, all: Quantiles) {
+        if let Some(moving) = self.of(kind) {
+            moving.beside.latency = Some(all);
+        }
+    }
+
+    fn of(&mut self, kind: Kind) -> &mut Option<Moving> {
         match kind {
-            Kind::Write => self.write = Some(moving),
-            Kind::Read => self.read = Some(moving),
+            Kind::Write => &mut self.write,
+            Kind::Read => &mut self.read,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::comm::{Communicator, Nodes, Reduce};
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
-use crate::engine::{Api, Setting, kept, pause};
+use crate::engine::{self, Api, Setting, kept, pause};
 use crate::error::{Error, Result};
 use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome};
 use crate::io::{FileInterface, Open};
@@ -246,6 +246,7 @@ impl<I: FileInterface> Run<'_, I> {
             return Err(Error::io("make the directory", &dir, error));
         }
         let limits = self.limits(None);
+        self.commence(Kind::Write)?;
         let (measured, moved, beside) =
             self.phase(Access::Write, repetition, rank, &path, &limits)?;
         self.written = Some(self.comm.all_gather_u64(moved.count)?);
@@ -276,9 +277,20 @@ impl<I: FileInterface> Run<'_, I> {
             self.look_at_memory(&path)?;
         }
         let limits = self.limits(self.available(rank)?);
+        self.commence(Kind::Read)?;
         let (measured, moved, beside) = self.phase(access, repetition, rank, &path, &limits)?;
         self.conclude(Kind::Read, repetition, measured, moved, beside)?;
         self.count_wrong(moved.wrong, "read check")
+    }
+
+    /// Says what comes, as IOR does where more is to be said; all ranks meet after it.
+    fn commence(&mut self, kind: Kind) -> Result<()> {
+        if self.test.verbose == 0 {
+            return Ok(());
+        }
+        let now = when::ctime(when::unix_seconds());
+        let line = format!("Commencing {} performance test: {now}", kind.name());
+        self.report.as_mut().map_or(Ok(()), |report| report.line(&line))
     }
 
     /// Looks what of the file is in memory before it is read.
@@ -446,8 +458,10 @@ impl<I: FileInterface> Run<'_, I> {
         let spread = self.judge(kind, repetition, &all, &beside);
         let mut point = Point::of(&all, self.test.transfer, self.plan.shared);
         point.stonewall = moved.stonewall;
-        self.outcome.note(kind, &point, self.test.transfer);
         let transfer = self.test.transfer as f64;
+        let series = beside.series.scaled(transfer);
+        let shown = engine::Beside { spread: spread.clone(), series, latency: None };
+        self.outcome.note(kind, &point, shown, self.test.transfer);
         let ranks = self.comm.size() as f64;
         let expected = self.test.expected_bytes(self.comm.size());
         let Some(report) = &mut self.report else { return Ok(()) };
@@ -576,6 +590,7 @@ impl<I: FileInterface> Run<'_, I> {
             let all = mine.gather(self.comm)?.quantiles();
             if let Some(report) = self.report.as_mut().filter(|_| all.count > 0) {
                 report.results.latencies.push((kind, all));
+                self.outcome.note_latency(kind, all);
             }
         }
         if let Some(mut report) = self.report.take() {

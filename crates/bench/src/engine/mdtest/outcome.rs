@@ -1,5 +1,6 @@
 //! What a run has measured, for a workload that is made of several.
 
+use crate::engine::Beside;
 use crate::error::EXIT_WRONG_DATA;
 use crate::guard::Pitfall;
 
@@ -23,12 +24,14 @@ pub struct Outcome {
 }
 
 /// A phase.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rate {
     /// Of the slowest rank times the ranks.
     pub per_second: f64,
     /// Of the slowest rank.
     pub seconds: f64,
+    /// Ranks, course and latencies; rates in items a second.
+    pub beside: Beside,
 }
 
 impl Outcome {

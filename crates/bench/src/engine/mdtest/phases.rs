@@ -358,7 +358,7 @@ impl<I: FileInterface> Run<'_, I> {
         self.rows.note(self.names.iteration, phase, timed);
         let own = guard::Work { rank: comm.rank(), begin_s, end_s: begin_s + took, amount: items };
         let looked = delivered.map(|delivered| Looked { further, bytes, delivered });
-        let spread = self.judge(phase, own, looked)?;
+        let spread = self.judge(phase, own, after, looked)?;
         self.rows.beside(self.names.iteration, phase, spread, series);
         if test.verify {
             self.wrong += comm.reduce_u64(wrong, Reduce::Sum)?;
@@ -389,22 +389,30 @@ impl<I: FileInterface> Run<'_, I> {
         &mut self,
         phase: Phase,
         own: guard::Work,
+        after: f64,
         looked: Option<Looked>,
     ) -> Result<guard::Spread> {
-        let bytes = [own.begin_s.to_bits(), own.end_s.to_bits(), own.amount].map(u64::to_le_bytes);
+        let words = [own.begin_s.to_bits(), own.end_s.to_bits(), own.amount, after.to_bits()];
+        let bytes = words.map(u64::to_le_bytes);
         let all = self.comm.all_gather(&bytes.concat())?;
         let work = |(rank, bytes): (usize, &Vec<u8>)| {
             let mut words =
                 bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
             let mut next = || words.next().unwrap_or_default();
             let (begin_s, end_s) = (f64::from_bits(next()), f64::from_bits(next()));
-            guard::Work { rank, begin_s, end_s, amount: next() }
+            let work = guard::Work { rank, begin_s, end_s, amount: next() };
+            (work, f64::from_bits(next()))
         };
         // Files of all are removed by one: the others have nothing to do.
-        let mut works: Vec<guard::Work> = all.iter().enumerate().map(work).collect();
-        let counts: Vec<u64> = works.iter().map(|one| one.amount).collect();
-        works.retain(|one| one.amount > 0);
-        let spread = self.guard.phase(phase.name(), guard::Unit::Operations, &works);
+        let mut all: Vec<(guard::Work, f64)> = all.iter().enumerate().map(work).collect();
+        let counts: Vec<u64> = all.iter().map(|(one, _)| one.amount).collect();
+        all.retain(|(one, _)| one.amount > 0);
+        // As the report has it: the slowest rank, until all were done, times the ranks.
+        let rates = all.iter().map(|(one, after)| one.amount as f64 / after.max(1e-9));
+        let rate = rates.reduce(f64::min).unwrap_or(0.0) * all.len() as f64;
+        let works: Vec<guard::Work> = all.into_iter().map(|(one, _)| one).collect();
+        let (name, unit) = (phase.name(), guard::Unit::Operations);
+        let spread = self.guard.phase_by_rule(name, unit, &works, rate);
         let Some(looked) = looked else { return Ok(spread) };
         let own = self.looks_at_own(looked.further);
         if looked.bytes > 0 {
@@ -512,4 +520,64 @@ fn make<I: FileInterface>(io: &I, path: &Path) -> Result<bool> {
 
 fn remove<I: FileInterface>(io: &I, path: &Path) -> Result<()> {
     io.remove_dir(path).map_err(|error| Error::io("remove the directory", path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::comm::local;
+    use crate::engine::mdtest::options::tests::mdtest;
+    use crate::io::slow::Slow;
+    use crate::progress::Progress;
+
+    /// What is said of two ranks, of which one takes so long to write each of its 20 files.
+    fn said_of_unequal(slow: Duration) -> String {
+        let name = format!("sateen-mdtest-unequal-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, "").unwrap();
+        let test = mdtest("-F -C -n 20 -w 1 -d x").resolved();
+        local::tests::ranks(2, |comm| {
+            let write = if comm.rank() == 1 { slow } else { Duration::ZERO };
+            let io = Slow { write, ..Slow::default() };
+            Progress::around(comm, true, |progress| {
+                let guard = &guard::Options { no_self_check: true, ..Default::default() };
+                let out = Some(path.as_path());
+                let setting =
+                    Setting { command_line: Vec::new(), progress, json: false, out, guard };
+                run(&test, &io, comm, &setting).unwrap();
+            });
+        });
+        let said = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        said
+    }
+
+    #[test]
+    fn of_unequal_ranks_the_slowest_counts_and_their_sum_is_marked() {
+        let slow = Duration::from_millis(30);
+        // The fast rank may be kept from running for as long as the slow one sleeps.
+        let all = (0..8).map(|_| said_of_unequal(slow));
+        let mut said = all.filter(|said| said.contains(" (!)\n"));
+        let said = said.next().expect("one of the ranks is faster");
+        let numbers = |begin: &str| -> Vec<f64> {
+            let line = said.lines().find_map(|line| line.trim_start().strip_prefix(begin)).unwrap();
+            line.split_whitespace().map_while(|word| word.parse().ok()).collect()
+        };
+        let (table, own) = (numbers("File creation "), numbers("(File creation) "));
+        assert!((table[0] - own[0]).abs() <= 0.1, "Best is Max: {said}");
+        assert!(table[0] <= 40.0 / (20.0 * slow.as_secs_f64()), "all files in its time: {said}");
+        assert!(own[5] > own[0] * 1.1, "{said}");
+        let begin = "warning W-SUM: File creation: the result is ";
+        let message = said.lines().find_map(|line| line.strip_prefix(begin)).unwrap();
+        let (result, rest) =
+            message.split_once(" ops/s, what all ranks reached together; ").unwrap();
+        assert!(
+            (result.parse::<f64>().unwrap() - table[0]).abs() <= 1.0,
+            "as in the table: {said}"
+        );
+        assert!(rest.starts_with("their own rates add up to "), "{said}");
+        assert!(message.contains("which is for comparison only"), "{message}");
+    }
 }

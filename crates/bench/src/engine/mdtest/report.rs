@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::options::Mdtest;
 use super::outcome::Rate;
 use crate::comm::{Communicator, Nodes};
-use crate::engine::Setting;
 use crate::engine::shown::{Mark, OWN_VERSION, Room, document, exponential, put, putln};
+use crate::engine::{Beside, Setting};
 use crate::error::{Error, Result};
 use crate::guard::{Pitfall, Spread};
 use crate::progress::Series;
@@ -116,13 +116,6 @@ pub(super) struct Rows {
     beside: Vec<[Beside; PHASES.len()]>,
 }
 
-/// The ranks of a phase beside each other, and its rates while it lasted.
-#[derive(Debug, Clone, Default)]
-struct Beside {
-    spread: Spread,
-    series: Series,
-}
-
 /// What all ranks have measured.
 #[derive(Debug)]
 pub(super) struct AllRows {
@@ -149,7 +142,7 @@ impl Rows {
     ) {
         let row = self.beside.get_mut(iteration);
         if let Some(cell) = row.and_then(|row| row.get_mut(phase as usize)) {
-            *cell = Beside { spread, series };
+            *cell = Beside { spread, series, latency: None };
         }
     }
 
@@ -265,7 +258,10 @@ impl AllRows {
     pub(super) fn last(&self, phase: Phase) -> Option<Rate> {
         let per_second = *self.values(phase, false).last()?;
         let seconds = *self.values(phase, true).last()?;
-        (seconds > 0.0).then_some(Rate { per_second, seconds })
+        let latency = self.latencies.get(phase as usize).filter(|all| all.count > 0).copied();
+        let beside = self.beside(phase).last().cloned().unwrap_or_default();
+        let beside = Beside { latency, ..beside };
+        (seconds > 0.0).then_some(Rate { per_second, seconds, beside })
     }
 
     fn summary(&self, phase: Phase, times: bool) -> Summary {
@@ -281,6 +277,74 @@ impl AllRows {
     fn best(&self, phase: Phase) -> Option<&Spread> {
         let all = self.beside(phase).map(|one| &one.spread);
         all.max_by(|a, b| a.rate.total_cmp(&b.rate)).filter(|best| !best.ranks.is_empty())
+    }
+
+    /// What mdtest does not have: the middle of the iterations, and the ranks beside each other
+    /// in the best one. Which of the numbers is the result, it says.
+    fn repetitions_text(&self) -> String {
+        let mut out = String::from("Iterations, and ranks of the best one (ops/sec):\n");
+        putln!(
+            out,
+            "   {:<20} {:>12} {:>12} {:>12} {:>12} {:>12} {:>14} {:>13}",
+            "Operation",
+            "Best",
+            "Median",
+            "SlowRank",
+            "MidRank",
+            "FastRank",
+            "SumOfRanks(*)",
+            "StartSkew(s)"
+        );
+        let mut marked = false;
+        for phase in PHASES {
+            let Some(best) = self.best(phase) else { continue };
+            let Summary { max, median, .. } = self.summary(phase, false);
+            let (slow, middle, fast) = best.slowest_median_fastest();
+            put!(out, "   {:<20}", own_row(phase));
+            for rate in [max, median, slow, middle, fast] {
+                put!(out, " {rate:>12.1}");
+            }
+            put!(out, " {:>14.1} {:>13.6}", best.sum_of_ranks, best.start_skew_s);
+            let mark = best.is_sum_too_much();
+            marked |= mark;
+            out.push_str(if mark { " (!)\n" } else { "\n" });
+        }
+        out.push_str(
+            "   The result is Best, the Max of SUMMARY rate: the items of the slowest rank over the \
+             time until all\n   were done, times the ranks.\n   (*) for comparison only, and no \
+             result: each rank's items over its own time, added up.\n",
+        );
+        if marked {
+            out.push_str(
+                "   (!) far more than the result, because the ranks were not busy at the same time \
+                 (W-SUM).\n",
+            );
+        }
+        out
+    }
+
+    fn latencies_text(&self) -> String {
+        let mut out = String::from("\nLatency of single operations (us):\n");
+        putln!(
+            out,
+            "   {:<20} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>12}",
+            "Operation",
+            "Count",
+            "Mean",
+            "50%",
+            "90%",
+            "99%",
+            "99.9%",
+            "Max"
+        );
+        for (phase, all) in PHASES.iter().zip(&self.latencies).filter(|one| one.1.count > 0) {
+            put!(out, "   {:<20} {:>12}", own_row(*phase), all.count);
+            for value in [all.mean_us, all.p50_us, all.p90_us, all.p99_us, all.p999_us] {
+                put!(out, " {value:>10.1}");
+            }
+            putln!(out, " {:>12.1}", all.max_us);
+        }
+        out
     }
 }
 
@@ -403,60 +467,6 @@ impl<'a> Report<'a> {
         out
     }
 
-    /// What mdtest does not have: the middle of the iterations, and the ranks beside each other
-    /// in the best one.
-    fn repetitions(&self, rows: &AllRows) -> String {
-        let mut out = String::from("Iterations, and ranks of the best one (ops/sec):\n");
-        putln!(
-            out,
-            "   {:<20} {:>12} {:>12} {:>12} {:>12} {:>12} {:>14} {:>13}",
-            "Operation",
-            "Best",
-            "Median",
-            "SlowRank",
-            "MidRank",
-            "FastRank",
-            "SumOfRanks(*)",
-            "StartSkew(s)"
-        );
-        for phase in PHASES {
-            let Some(best) = rows.best(phase) else { continue };
-            let Summary { max, median, .. } = rows.summary(phase, false);
-            let (slow, middle, fast) = best.slowest_median_fastest();
-            put!(out, "   {:<20}", own_row(phase));
-            for rate in [max, median, slow, middle, fast] {
-                put!(out, " {rate:>12.1}");
-            }
-            putln!(out, " {:>14.1} {:>13.6}", best.sum_of_ranks, best.start_skew_s);
-        }
-        out.push_str("   (*) no rate: each rank's items over its own time; compare it with Best\n");
-        out
-    }
-
-    fn latencies(&self, rows: &AllRows) -> String {
-        let mut out = String::from("\nLatency of single operations (us):\n");
-        putln!(
-            out,
-            "   {:<20} {:>12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>12}",
-            "Operation",
-            "Count",
-            "Mean",
-            "50%",
-            "90%",
-            "99%",
-            "99.9%",
-            "Max"
-        );
-        for (phase, all) in PHASES.iter().zip(&rows.latencies).filter(|one| one.1.count > 0) {
-            put!(out, "   {:<20} {:>12}", own_row(*phase), all.count);
-            for value in [all.mean_us, all.p50_us, all.p90_us, all.p99_us, all.p999_us] {
-                put!(out, " {value:>10.1}");
-            }
-            putln!(out, " {:>12.1}", all.max_us);
-        }
-        out
-    }
-
     /// Ends it.
     pub(super) fn finish(self, rows: &AllRows, wrong: u64, pitfalls: &[Pitfall]) -> Result<()> {
         self.keep_ranks(&rows.csv())?;
@@ -484,8 +494,8 @@ impl<'a> Report<'a> {
         putln!(out, "-- finished at {} --\n", when::american(when::unix_seconds()));
         // Whoever reads mdtest takes lines that begin with a phase for rows of its tables: what
         // it does not have comes behind them, and its rows begin otherwise.
-        out.push_str(&self.repetitions(rows));
-        out.push_str(&self.latencies(rows));
+        out.push_str(&rows.repetitions_text());
+        out.push_str(&rows.latencies_text());
         self.about.setting.print(&out)
     }
 
@@ -637,6 +647,7 @@ impl From<Summary> for Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard;
 
     #[test]
     fn a_rate_is_that_of_the_slowest_rank_times_the_ranks() {
@@ -656,5 +667,42 @@ mod tests {
         let found = all.summary(Phase::FileStat, false);
         assert_eq!((found.max, found.min, found.mean), (100.0, 50.0, 75.0));
         assert!((found.deviation - 1250.0_f64.sqrt()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn which_number_is_the_result_is_said_and_a_sum_that_is_far_above_it_marked() {
+        let text = |seconds: [f64; 2]| {
+            let works = [0, 1].map(|rank| guard::Work {
+                rank,
+                begin_s: 0.0,
+                end_s: seconds[rank],
+                amount: 1000,
+            });
+            let longest = seconds[0].max(seconds[1]);
+            let ranks = seconds.map(|own| {
+                let mut rows = Rows::new(1, false).unwrap();
+                let timed = Timed { items: 1000, after: longest, before: own };
+                rows.note(0, Phase::FileCreate, timed);
+                rows.iterations
+            });
+            let mut rows = Rows::new(1, false).unwrap();
+            rows.beside(0, Phase::FileCreate, Spread::of(&works), Series::default());
+            let (latencies, beside) = (Vec::new(), rows.beside);
+            let all = AllRows { shared: false, ranks: ranks.to_vec(), latencies, beside };
+            all.repetitions_text()
+        };
+        let row = |text: &str| -> Vec<String> {
+            let line = text.lines().find(|line| line.starts_with("   (File creation)")).unwrap();
+            line.split_whitespace().map(str::to_owned).collect()
+        };
+        let unequal = text([1.0, 4.0]);
+        let wanted = "500.0 500.0 250.0 625.0 1000.0 1250.0 0.000000 (!)";
+        assert_eq!(row(&unequal)[2..].join(" "), wanted, "Best is the result: 2000 in 4 s");
+        let result = unequal.find("The result is Best, the Max of SUMMARY rate").unwrap();
+        let only = unequal.find("(*) for comparison only, and no result").unwrap();
+        assert!(result < only && unequal[only..].contains("(!) far more"), "{unequal}");
+        let alike = text([4.0, 4.0]);
+        assert_eq!(row(&alike)[2..].join(" "), "500.0 500.0 250.0 250.0 250.0 500.0 0.000000");
+        assert!(!alike.contains("(!)") && alike.contains("The result is Best"), "{alike}");
     }
 }

@@ -38,6 +38,9 @@ pub(super) fn header(about: &About, began: u64) -> String {
     if let Some(room) = &about.room {
         out.push_str(&room.lines(about.place));
     }
+    if about.test.verbose > 0 {
+        pair(&mut out, "Participating tasks", about.ranks);
+    }
     options(&mut out, about);
     out.push_str(
         "\nResults: \n\n\
@@ -256,7 +259,10 @@ fn repetitions(out: &mut String, about: &About, results: &Results) {
         let _ =
             writeln!(out, " {:>13.2} {start_skew_s:>13.6} {end_skew_s:>13.6}", mib(*sum_of_ranks));
     }
-    out.push_str("(*) no bandwidth: each rank's bytes over its own time; compare it with Best\n");
+    out.push_str(
+        "(*) for comparison only: each rank's bytes over its own time, added up. The result is \
+         Best\n",
+    );
 }
 
 /// What IOR does not have: how long single transfers took.
