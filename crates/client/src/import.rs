@@ -8,8 +8,9 @@
 //!
 //! What an OST had not answered when the connection was lost is asked again on the next one:
 //! it changes nothing to execute it twice, as long as the client is the one that holds the
-//! locks, and it says itself which run of the OST it is about. What an MDT had not answered
-//! fails: the locks and opens that it went by are gone.
+//! locks, and it says itself which run of the OST it is about. So is what the MGS had not, of
+//! which clients only want to know something. What an MDT had not answered fails: the locks and
+//! opens that it went by are gone.
 
 mod pending;
 
@@ -223,13 +224,12 @@ impl Slot {
 }
 
 impl State {
-    /// A request was refused, because the target does not know the connection.
+    /// A request was refused, because the target does not know the connection. The first of several
+    /// has ended that here, too, and no slot counts on; but each still has its number.
     fn refused(&mut self, header: &Header) {
         let slot = self.slots.get_mut(usize::from(header.slot));
-        if let Some(Slot { seq, state: SlotState::Busy(pending), .. }) = slot
-            && *seq == header.seq
-        {
-            pending.refused();
+        if let Some(Slot { state: SlotState::Busy(pending), .. }) = slot {
+            pending.refused(header);
         }
     }
 
@@ -729,11 +729,14 @@ impl Import {
             if header.client != state.me {
                 return Arrival::Ignored;
             }
+            let refused = reply.error == Some(Errno::ESTALE) && self.unknown_to_target(&reply);
+            if refused {
+                state.refused(header);
+            }
             if header.generation != state.generation || state.link != Link::Open {
                 return Arrival::Ignored;
             }
-            if reply.error == Some(Errno::ESTALE) && self.unknown_to_target(&reply) {
-                state.refused(header);
+            if refused {
                 return Arrival::Lost;
             }
             state.last_committed = state.last_committed.max(reply.last_committed);
@@ -873,7 +876,7 @@ impl Import {
     }
 
     /// The connection is void: slots begin anew, every request in flight fails with `EIO` or, at
-    /// an OST, waits for the next connection, and there will be no other before
+    /// an OST or the MGS, waits for the next connection, and there will be no other before
     /// [`Import::connect`]. False if that has been done for this connection.
     pub(crate) fn lost(&self, header: &Header) -> bool {
         let (answers, line) = {
@@ -882,7 +885,7 @@ impl Import {
             if state.link != Link::Open || !current {
                 return false;
             }
-            state.close(matches!(self.target, Endpoint::Ost(_)))
+            state.close(matches!(self.target, Endpoint::Ost(_) | Endpoint::Mgs))
         };
         answers.wake();
         line.wake();

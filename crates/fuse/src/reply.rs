@@ -110,6 +110,13 @@ impl Reply {
         matches!(self.channel, Channel::Ring { .. })
     }
 
+    /// Whether whoever waits for the answer may get a signal without an INTERRUPT that tells of it.
+    /// Over io_uring the kernel sends none for a signal that comes between giving the request to a
+    /// queue and the moment in which the queue's thread takes it.
+    pub fn may_miss_interrupts(&self) -> bool {
+        matches!(self.channel, Channel::Ring { .. })
+    }
+
     /// The answer may take for as long as people like, and needs no room. Over io_uring it holds
     /// one of the entries of its processor meanwhile, so that there can be half as many as entries:
     /// `None` if there are. To be kept until the answer is given.

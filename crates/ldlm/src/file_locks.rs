@@ -8,8 +8,9 @@
 //! ([`FileLocks::leave`]); if it does neither for long it is evicted ([`FileLocks::overdue`]).
 //!
 //! A lock is granted if nobody's *lock* is in the way, whoever waits: as on Linux, and because one
-//! who has a lock and wants another would else wait behind those who wait for him. Those who wait
-//! are looked at in their order whenever something goes.
+//! who has a lock and wants another would else wait behind those who wait for him. Each wait
+//! remembers one who is in its way, and where. When something goes, those who wait behind that are
+//! looked at, in their order; the others are where they were.
 //!
 //! Two who wait for each other: whoever would close a ring of waits for fcntl(2) locks is told
 //! `EDEADLK`. Edges come about when somebody is queued, where they are looked at, and when somebody
@@ -71,8 +72,55 @@ struct Waiter {
     wait: WaitId,
     want: Range,
     flock: bool,
-    /// Since it counts as held.
-    offered: Option<Clock>,
+    state: Waits,
+}
+
+/// How a wait stands.
+#[derive(Debug, Clone, Copy)]
+enum Waits {
+    /// For whoever has this byte, as one whose lock is in the way, or was offered.
+    Behind(Owner, u64),
+    /// Offered: since then it counts as held.
+    Offered(Clock),
+}
+
+impl Waits {
+    fn behind(want: &Range, in_way: &Range) -> Waits {
+        Waits::Behind(in_way.owner, in_way.start.max(want.start))
+    }
+}
+
+impl Waiter {
+    fn is_offered(&self) -> bool {
+        matches!(self.state, Waits::Offered(_))
+    }
+}
+
+/// What an owner has from now on, or nothing any more.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    flock: bool,
+    new: Range,
+}
+
+impl Change {
+    /// What is no longer his.
+    fn gone(flock: bool, range: Range) -> Change {
+        Change { flock, new: Range { mode: FileLockMode::Unlock, ..range } }
+    }
+
+    /// Whether a wait was for one who has this byte, which changes.
+    fn concerns(&self, waiter: &Waiter) -> bool {
+        let Waits::Behind(owner, byte) = waiter.state else { return false };
+        self.flock == waiter.flock
+            && self.new.owner == owner
+            && (self.new.start..=self.new.end).contains(&byte)
+    }
+
+    /// Whether the wait may be over.
+    fn frees(&self, waiter: &Waiter) -> bool {
+        self.new.mode.compatible(waiter.want.mode)
+    }
 }
 
 /// The locks of one file. Those of flock(2) and of fcntl(2) do not see each other.
@@ -101,14 +149,14 @@ impl OfFile {
     fn in_way(&self, want: &Range, flock: bool) -> Option<&Range> {
         let offered = || {
             let mut offered = self.waiting.iter().filter(|w| w.flock == flock);
-            offered.find(|w| w.offered.is_some() && want.conflicts(&w.want)).map(|w| &w.want)
+            offered.find(|w| w.is_offered() && want.conflicts(&w.want)).map(|w| &w.want)
         };
         self.ranges(flock).in_way(want).or_else(offered)
     }
 
     /// All who are in the way.
     fn owners_in_way(&self, want: &Range) -> Vec<Owner> {
-        let offered = self.waiting.iter().filter(|w| !w.flock && w.offered.is_some());
+        let offered = self.waiting.iter().filter(|w| !w.flock && w.is_offered());
         let all = self.posix.iter().chain(offered.map(|w| &w.want));
         all.filter(|held| want.conflicts(held)).map(|held| held.owner).collect()
     }
@@ -139,6 +187,9 @@ pub struct FileLocks {
     turns: Vec<FileLockTurn>,
     /// Instead of [`CALLBACK_LIMIT_NS`].
     limit_ns: Option<u64>,
+    /// Waits that were looked at so far because something went.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 impl FileLocks {
@@ -167,21 +218,22 @@ impl FileLocks {
         if want.mode == FileLockMode::Unlock {
             self.check_split(fid, &want, flock)?;
             self.change(fid, flock, want);
-            self.offer(fid);
+            self.changed(fid, &[Change { flock, new: want }]);
             return Ok(FileLockAnswer::Granted);
         }
         self.check_room(client, fid, wait)?;
         let in_way = self.files.get(&fid).and_then(|file| file.in_way(&want, flock)).copied();
         let Some(in_way) = in_way else {
             self.change(fid, flock, want);
-            if let Some(wait) = wait {
-                self.remove_wait(client, fid, wait);
-            }
-            self.offer(fid);
+            // The last word is that of the lock, which is most often what was offered.
+            let gone = wait.and_then(|wait| self.remove_wait(client, fid, wait));
+            let changes = gone.into_iter().chain([Change { flock, new: want }]);
+            self.changed(fid, &changes.collect::<Vec<_>>());
             return Ok(FileLockAnswer::Granted);
         };
+        let gone = Change::gone(flock, want);
         if flock {
-            self.change(fid, flock, Range { mode: FileLockMode::Unlock, ..want });
+            self.change(fid, flock, gone.new);
         }
         let queued = |wait| self.files.get(&fid).is_some_and(|f| f.waiter(client, wait).is_some());
         let answer = match wait {
@@ -189,11 +241,14 @@ impl FileLocks {
             Some(wait) if queued(wait) => Ok(FileLockAnswer::Queued),
             Some(_) if !flock && self.is_ring(fid, &want) => Err(Errno::EDEADLK),
             Some(wait) => {
-                self.queue(fid, Waiter { wait, want, flock, offered: None });
+                let state = Waits::behind(&want, &in_way);
+                self.queue(fid, Waiter { wait, want, flock, state });
                 Ok(FileLockAnswer::Queued)
             }
         };
-        self.offer(fid);
+        if flock {
+            self.changed(fid, &[gone]);
+        }
         answer
     }
 
@@ -254,15 +309,21 @@ impl FileLocks {
         }
     }
 
-    fn remove_wait(&mut self, client: ClientId, fid: Fid, wait: WaitId) {
-        let Some(file) = self.files.get_mut(&fid) else { return };
-        let Some(at) = file.waiter(client, wait) else { return };
-        let waiter = file.waiting.remove(at);
-        if !waiter.flock && waiter.offered.is_none() {
-            FileLocks::waits_less(&mut self.waiting, waiter.want.owner, fid);
-        }
+    /// What is free now, if it was offered.
+    fn remove_wait(&mut self, client: ClientId, fid: Fid, wait: WaitId) -> Option<Change> {
+        let file = self.files.get_mut(&fid)?;
+        let waiter = file.waiting.remove(file.waiter(client, wait)?);
         self.turns.retain(|turn| turn.client != client || turn.wait != wait);
-        if let Some(client) = self.clients.get_mut(&client) {
+        self.removed(fid, &waiter);
+        waiter.is_offered().then(|| Change::gone(waiter.flock, waiter.want))
+    }
+
+    fn removed(&mut self, fid: Fid, waiter: &Waiter) {
+        let owner = waiter.want.owner;
+        if !waiter.flock && !waiter.is_offered() {
+            FileLocks::waits_less(&mut self.waiting, owner, fid);
+        }
+        if let Some(client) = self.clients.get_mut(&owner.client) {
             client.count = client.count.saturating_sub(1);
         }
     }
@@ -287,7 +348,7 @@ impl FileLocks {
                 self.waiting.get(&owner).into_iter().flatten().copied().collect();
             for file in files.iter().filter_map(|fid| self.files.get(fid)) {
                 looks += file.waiting.len();
-                let wants = file.waiting.iter().filter(|w| !w.flock && w.offered.is_none());
+                let wants = file.waiting.iter().filter(|w| !w.flock && !w.is_offered());
                 for waiter in wants.filter(|w| w.want.owner == owner) {
                     looks += file.posix.len() + file.waiting.len();
                     if looks > DEADLOCK_LOOKS_MAX {
@@ -300,35 +361,51 @@ impl FileLocks {
         false
     }
 
-    /// Something may have become free: those who wait are looked at in their order.
-    fn offer(&mut self, fid: Fid) {
+    /// These changes were made, one after the other.
+    fn changed(&mut self, fid: Fid, changes: &[Change]) {
+        self.offer(fid, |waiter| {
+            // The last word on a byte.
+            let last = changes.iter().rev().find(|change| change.concerns(waiter));
+            last.is_some_and(|change| change.frees(waiter))
+        });
+    }
+
+    /// Something may have become free: those for whom that `may` be so are looked at in their order.
+    fn offer(&mut self, fid: Fid, may: impl Fn(&Waiter) -> bool) {
         let Some(file) = self.files.get_mut(&fid) else { return };
         // Few at a time: that many wait must not cost each of them a look at all.
-        let offered = file.waiting.iter().filter(|w| w.offered.is_some());
+        let offered = file.waiting.iter().filter(|w| w.is_offered());
         let mut offered: Vec<(bool, Range)> = offered.map(|w| (w.flock, w.want)).collect();
         for at in 0..file.waiting.len() {
-            let Some(waiter) = file.waiting.get(at) else { break };
-            let (want, flock, wait) = (waiter.want, waiter.flock, waiter.wait);
-            let in_way = |(of, held): &(bool, Range)| *of == flock && want.conflicts(held);
-            if waiter.offered.is_some()
-                || offered.iter().any(in_way)
-                || file.ranges(flock).in_way(&want).is_some()
+            let Some(waiter) = file.waiting.get(at).filter(|waiter| may(waiter)) else { continue };
+            #[cfg(test)]
             {
+                self.looked_at += 1;
+            }
+            let (want, flock, wait) = (waiter.want, waiter.flock, waiter.wait);
+            let is_in_way = |(of, held): &&(bool, Range)| *of == flock && want.conflicts(held);
+            let in_way = offered.iter().find(is_in_way).map(|(_, held)| *held);
+            let in_way = in_way.or_else(|| file.ranges(flock).in_way(&want).copied());
+            let state = match in_way {
+                Some(in_way) => Waits::behind(&want, &in_way),
+                None => Waits::Offered(Clock::default()),
+            };
+            if let Some(waiter) = file.waiting.get_mut(at) {
+                waiter.state = state;
+            }
+            if in_way.is_some() {
                 continue;
             }
             offered.push((flock, want));
-            if let Some(waiter) = file.waiting.get_mut(at) {
-                waiter.offered = Some(Clock::default());
-            }
             if !flock {
                 FileLocks::waits_less(&mut self.waiting, want.owner, fid);
             }
             self.turns.push(FileLockTurn { client: want.owner.client, fid, wait });
         }
-        if file.waiting.iter().any(|w| w.offered.is_some()) {
-            self.offered.insert(fid);
-        } else {
+        if offered.is_empty() {
             self.offered.remove(&fid);
+        } else {
+            self.offered.insert(fid);
         }
         if file.is_empty() {
             self.files.remove(&fid);
@@ -343,8 +420,8 @@ impl FileLocks {
 
     /// Nobody waits for this any more.
     pub fn leave(&mut self, client: ClientId, fid: Fid, wait: WaitId) {
-        self.remove_wait(client, fid, wait);
-        self.offer(fid);
+        let gone = self.remove_wait(client, fid, wait);
+        self.changed(fid, gone.as_slice());
     }
 
     /// An open is closed: what was locked through it is not any more.
@@ -377,15 +454,23 @@ impl FileLocks {
         if let Some(client) = self.clients.get_mut(&client) {
             client.count = (client.count + after).saturating_sub(before);
         }
-        self.offer(fid);
+        self.offer_behind(client, fid);
+    }
+
+    /// A client has less than it had on a file.
+    fn offer_behind(&mut self, client: ClientId, fid: Fid) {
+        let is_his = |owner: Owner| owner.client == client;
+        self.offer(fid, |w| matches!(w.state, Waits::Behind(owner, _) if is_his(owner)));
     }
 
     fn drop_waits_on(&mut self, fid: Fid, gone: impl Fn(&Range) -> bool) {
-        let Some(file) = self.files.get(&fid) else { return };
-        let gone = file.waiting.iter().filter(|w| gone(&w.want));
-        let waits: Vec<(ClientId, WaitId)> = gone.map(|w| (w.want.owner.client, w.wait)).collect();
-        for (client, wait) in waits {
-            self.remove_wait(client, fid, wait);
+        let Some(file) = self.files.get_mut(&fid) else { return };
+        let waits: Vec<Waiter> = file.waiting.extract_if(.., |w| gone(&w.want)).collect();
+        let turn = |w: &Waiter| (w.want.owner.client, w.wait);
+        let turns: BTreeSet<_> = waits.iter().filter(|w| w.is_offered()).map(turn).collect();
+        self.turns.retain(|turn| turn.fid != fid || !turns.contains(&(turn.client, turn.wait)));
+        for waiter in &waits {
+            self.removed(fid, waiter);
         }
     }
 
@@ -393,7 +478,7 @@ impl FileLocks {
     pub fn drop_waits(&mut self, client: ClientId) {
         for fid in self.files_of(client) {
             self.drop_waits_on(fid, |want| want.owner.client == client);
-            self.offer(fid);
+            self.offer_behind(client, fid);
         }
     }
 
@@ -416,8 +501,10 @@ impl FileLocks {
         for turn in &turns {
             let Some(file) = self.files.get_mut(&turn.fid) else { continue };
             let Some(at) = file.waiter(turn.client, turn.wait) else { continue };
-            let clock = file.waiting.get_mut(at).and_then(|waiter| waiter.offered.as_mut());
-            if let Some(clock) = clock.filter(|clock| clock.called_ns == 0) {
+            let state = file.waiting.get_mut(at).map(|waiter| &mut waiter.state);
+            if let Some(Waits::Offered(clock)) = state
+                && clock.called_ns == 0
+            {
                 *clock = Clock { called_ns: now_ns, repeated_ns: now_ns };
             }
         }
@@ -432,8 +519,10 @@ impl FileLocks {
         for fid in &self.offered {
             let Some(file) = self.files.get_mut(fid) else { continue };
             for waiter in &mut file.waiting {
-                let told = waiter.offered.as_mut().filter(|clock| clock.called_ns > 0);
-                let Some(clock) = told else { continue };
+                let Waits::Offered(clock) = &mut waiter.state else { continue };
+                if clock.called_ns == 0 {
+                    continue;
+                }
                 let client = waiter.want.owner.client;
                 if now_ns.saturating_sub(clock.called_ns) >= limit_ns {
                     late = late.or(Some(client));
@@ -465,7 +554,7 @@ impl FileLocks {
     /// The waits for locks on a file, in their order, and whether each was offered.
     pub fn waits(&self, fid: Fid) -> impl Iterator<Item = (bool, Range, bool)> + '_ {
         let waiting = self.files.get(&fid).into_iter().flat_map(|file| &file.waiting);
-        waiting.map(|w| (w.flock, w.want, w.offered.is_some()))
+        waiting.map(|w| (w.flock, w.want, w.is_offered()))
     }
 
     /// How many locked ranges and waits there are.
@@ -508,6 +597,43 @@ mod tests {
         assert_eq!(set(Unlock, (0, 0)), Ok(FileLockAnswer::Granted));
         assert_eq!(set(Unlock, all), Ok(FileLockAnswer::Granted));
         assert_eq!(set(Write, (1, 1)), Ok(FileLockAnswer::Granted));
+    }
+
+    /// Ten thousand waits, behind as many owners as there may be, of whom one after the other goes.
+    #[test]
+    fn what_goes_concerns_those_who_wait_for_it() {
+        const WAITS: u64 = 10_000;
+        const OWNERS: u64 = RANGES_MAX as u64 - 4;
+        let mut table = FileLocks::default();
+        let set = |table: &mut FileLocks, (client, owner), mode, byte, wait: u64| {
+            let lock = FileLock { owner, flock: false, mode, start: byte, end: byte, pid: 7 };
+            let wait = (wait > 0).then_some(WaitId { id: wait });
+            table.set((ClientId(client), OpenId { id: 1 }), Fid::ROOT, &lock, wait)
+        };
+        for byte in 0..OWNERS {
+            assert_eq!(set(&mut table, (1, byte), Write, byte, 0), Ok(FileLockAnswer::Granted));
+        }
+        for wait in 1..=WAITS {
+            let answer = set(&mut table, (2, wait), Write, wait % OWNERS, wait);
+            assert_eq!(answer, Ok(FileLockAnswer::Queued));
+        }
+        assert_eq!(table.looked_at, 0, "nothing goes");
+        let behind = |byte| (1..=WAITS).filter(move |wait| wait % OWNERS == byte);
+        assert_eq!(set(&mut table, (1, 7), Unlock, 7, 0), Ok(FileLockAnswer::Granted));
+        assert_eq!(table.looked_at, behind(7).count());
+        let turns: Vec<u64> = table.take_turns(1).iter().map(|turn| turn.wait.id).collect();
+        assert_eq!(turns, [7]);
+        // Nothing becomes free by a turn that is taken.
+        assert_eq!(set(&mut table, (2, 7), Write, 7, 7), Ok(FileLockAnswer::Granted));
+        assert_eq!(table.looked_at, behind(7).count());
+        // A lock that others can share does: for all who want no more.
+        assert_eq!(set(&mut table, (2, 7), FileLockMode::Read, 7, 0), Ok(FileLockAnswer::Granted));
+        assert_eq!(table.looked_at, behind(7).count(), "they want it alone");
+        assert_eq!(set(&mut table, (2, 7), Unlock, 7, 0), Ok(FileLockAnswer::Granted));
+        assert_eq!(table.looked_at, behind(7).count() * 2 - 1);
+        table.drop_client(ClientId(2));
+        assert_eq!((table.len(), table.waits(Fid::ROOT).count()), (OWNERS as usize - 1, 0));
+        assert!(table.take_turns(1).is_empty());
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use sateen_ldlm::{
-    CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, FileLockAnswer, FileLockTurn, FileLocks, Owner,
+    CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, FILE_LOCKS_PER_CLIENT_MAX, FileLockAnswer, FileLockTurn,
+    FileLocks, Owner, WAITS_PER_FILE_MAX,
 };
 use sateen_types::{ClientId, Errno, Fid, Seq};
 use sateen_wire::FileLockMode::{Read, Unlock, Write};
@@ -133,6 +134,44 @@ fn rings_of_waits_are_found_over_files_and_clients() {
     // Who is told so has to let go.
     assert_eq!(table.set((C, open(1)), fid(3), &lock(9, Unlock, one), None), GRANTED);
     assert_eq!(table.take_turns(1), [turn(B, 3, 1)]);
+}
+
+/// As those of two MDTs.
+#[test]
+fn rings_over_two_tables_are_not_found() {
+    let [mut one, mut two] = [FileLocks::default(), FileLocks::default()];
+    let byte = (0, 0);
+    assert_eq!(one.set((A, open(1)), fid(1), &lock(9, Write, byte), None), GRANTED);
+    assert_eq!(two.set((B, open(1)), fid(2), &lock(9, Write, byte), None), GRANTED);
+    assert_eq!(one.set((B, open(2)), fid(1), &lock(9, Write, byte), wait(1)), QUEUED);
+    assert_eq!(two.set((A, open(2)), fid(2), &lock(9, Write, byte), wait(1)), QUEUED);
+}
+
+#[test]
+fn too_many_are_told() {
+    let mut table = FileLocks::default();
+    let byte = (0, 0);
+    assert_eq!(table.set((A, open(1)), fid(1), &lock(1, Write, byte), None), GRANTED);
+    for owner in 0..WAITS_PER_FILE_MAX as u64 {
+        let asked = table.set((B, open(1)), fid(1), &lock(owner, Write, byte), wait(owner + 1));
+        assert_eq!(asked, QUEUED);
+    }
+    let many = Err(Errno::ENOLCK);
+    assert_eq!(table.set((C, open(1)), fid(1), &lock(1, Write, byte), wait(1)), many);
+    // Those who wait already do not hear of it.
+    assert_eq!(table.set((B, open(1)), fid(1), &lock(3, Write, byte), wait(4)), QUEUED);
+    table.leave(B, fid(1), WaitId { id: 5 });
+    assert_eq!(table.set((C, open(1)), fid(1), &lock(1, Write, byte), wait(1)), QUEUED);
+    // Of one client, over all files.
+    let has = WAITS_PER_FILE_MAX - 1;
+    for oid in 0..(FILE_LOCKS_PER_CLIENT_MAX - has) as u32 {
+        let locked = table.set((B, open(1)), fid(10 + oid), &lock(1, Write, byte), None);
+        assert_eq!(locked, GRANTED);
+    }
+    assert_eq!(table.set((B, open(1)), fid(5), &lock(1, Write, byte), None), many);
+    assert_eq!(table.set((C, open(1)), fid(5), &lock(1, Write, byte), None), GRANTED);
+    assert_eq!(table.set((B, open(1)), fid(10), &lock(1, Unlock, byte), None), GRANTED);
+    assert_eq!(table.set((B, open(1)), fid(6), &lock(1, Write, byte), None), GRANTED);
 }
 
 const OWNERS: u64 = 5;

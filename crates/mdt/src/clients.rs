@@ -42,6 +42,8 @@ pub(crate) struct Clients {
     owed: BTreeMap<ClientId, BTreeSet<u32>>,
     /// Those among them that the last run had: which locks they held is not known.
     old: BTreeSet<ClientId>,
+    /// Those that an administrator wants out.
+    unwanted: BTreeSet<ClientId>,
 }
 
 impl Clients {
@@ -249,18 +251,35 @@ impl Mdt {
         self.file_locks.drop_client(client);
     }
 
-    /// Throws out whoever has been silent for too long. Not while requests are held: nobody is
-    /// served then, and the last thing heard of a client may be its goodbye.
+    /// Has a client thrown out at the next tick, as an administrator does.
+    ///
+    /// # Errors
+    /// `ENOENT` if it is not connected.
+    pub fn want_out(&mut self, client: ClientId) -> Result<(), Errno> {
+        if !self.is_connected(client) {
+            return Err(Errno::ENOENT);
+        }
+        self.clients.unwanted.insert(client);
+        Ok(())
+    }
+
+    /// Throws out whoever has been silent for too long, and who is not wanted. Not while requests
+    /// are held: nobody is served then, and the last thing heard of a client may be its goodbye.
     pub(crate) fn evict_silent(&mut self, out: &mut Outbox) -> bool {
         let patience = self.config.patience;
         if !self.held.is_empty() || self.must_hold() {
             return false;
         }
+        let mut unwanted = core::mem::take(&mut self.clients.unwanted);
+        unwanted.retain(|client| self.is_connected(*client));
+        for client in &unwanted {
+            self.evict(*client, Why::Asked, out);
+        }
         let silent = self.core.silent(&patience);
         for client in &silent {
             self.evict(*client, Why::Silent, out);
         }
-        !silent.is_empty()
+        !silent.is_empty() || !unwanted.is_empty()
     }
 
     /// A lost client writes nothing any more. Whoever has looked at objects until now may have done

@@ -9,7 +9,7 @@ use sateen_fuse::{Caps, Filesystem, KernelOffer, MountFlags, Op, ROOT_INO, Reply
 use sateen_reactor::Executor;
 use sateen_types::{Errno, Fid};
 
-use crate::interrupts::{Interrupts, Sleep, waits_for_lock};
+use crate::interrupts::{Entered, Interrupts, Sleep, waits_for_lock};
 use crate::requests::Call;
 
 /// What reading does to atimes on a mount.
@@ -129,7 +129,7 @@ impl KernelFs {
             locking: Locking::default(),
             fcntl_locks: Arc::default(),
             root: Fid::ROOT,
-            interrupts: Interrupts::new(None),
+            interrupts: Interrupts::new(None, false),
             keeps_names,
         }
     }
@@ -160,7 +160,14 @@ impl KernelFs {
     /// them can be interrupted.
     #[must_use]
     pub fn interruptible(self, sleep: Sleep) -> KernelFs {
-        KernelFs { interrupts: Interrupts::new(Some(sleep)), ..self }
+        KernelFs { interrupts: Interrupts::new(Some(sleep), true), ..self }
+    }
+
+    /// The same, of one whose targets are always there: programs wait for long only for locks that
+    /// others have, and that can be interrupted.
+    #[must_use]
+    pub fn interruptible_locks(self, sleep: Sleep) -> KernelFs {
+        KernelFs { interrupts: Interrupts::new(Some(sleep), false), ..self }
     }
 
     /// A request whose program may stop waiting for it, if it is one.
@@ -178,12 +185,16 @@ impl KernelFs {
             // the request is entered that may be somebody else.
             *data = Bytes::copy_from_slice(data);
         }
-        let (reply, patience, early) = self.interrupts.begin(asker, &request.op, reply);
+        let Entered { reply, patience, early, watch } =
+            self.interrupts.begin(asker, &request.op, reply);
         let Some(patience) = patience else {
             return self.executor.spawn(Box::pin(call.run(request, long, reply)));
         };
         if early {
             self.executor.spawn(Box::pin(self.interrupts.clone().look_after(unique)));
+        }
+        if watch {
+            self.executor.spawn(Box::pin(self.interrupts.clone().watch()));
         }
         let interrupts = self.interrupts.clone();
         self.executor.spawn(Box::pin(async move {

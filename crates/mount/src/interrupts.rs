@@ -15,6 +15,10 @@
 //! Life of a request: it is dispatched and entered here; interrupted, perhaps, and then given up
 //! (answered with `EINTR`, while the verb goes on without anybody who waits for it); its verb
 //! ends, and it is removed. An INTERRUPT may overtake its request.
+//!
+//! Over io_uring it may also never come: of a signal that arrives when a queue has been given the
+//! request, and before the queue's thread has taken it, the kernel tells nobody. So whoever has
+//! waited there for [`PATIENCE`] is looked at once a second, told of or not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
@@ -31,6 +35,8 @@ use crate::requests::F_UNLCK;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often a program is looked at after a signal that did not end its waiting: 100 ms.
 const LOOK_NS: u64 = 100_000_000;
+/// How often those are looked at of whose signals the kernel may not have told: 1 s.
+const ROUND_NS: u64 = 1_000_000_000;
 /// INTERRUPTs that are remembered because their request has not come yet.
 const EARLY_MAX: usize = 256;
 
@@ -86,13 +92,24 @@ impl Signals {
         signals
     }
 
-    /// Those of a thread. One that cannot be looked at, because it lives in a place of its own,
-    /// has its way.
+    /// Those of a thread; `None` of one that cannot be looked at, because it lives in a place of its
+    /// own or is gone.
+    fn seen(thread: u32) -> Option<Signals> {
+        // The kernel names it 0 where it cannot be seen from here.
+        let status = format!("/proc/{thread}/status");
+        let status = (thread != 0).then(|| std::fs::read_to_string(status).ok());
+        status.flatten().map(|status| Signals::parse(&status))
+    }
+
+    /// Those of a thread that got one. Which it was does not matter where that cannot be seen.
     fn of(thread: u32) -> Signals {
-        match std::fs::read_to_string(format!("/proc/{thread}/status")) {
-            Ok(status) if thread != 0 => Signals::parse(&status),
-            _ => Signals { pending: ASKING, caught: ASKING, ..Signals::default() },
-        }
+        let unseen = Signals { pending: ASKING, caught: ASKING, ..Signals::default() };
+        Signals::seen(thread).unwrap_or(unseen)
+    }
+
+    /// Whether there is any that the thread is yet to hear of.
+    fn any(&self) -> bool {
+        self.pending & (!self.blocked | KILL) != 0
     }
 
     fn wish(&self) -> Wish {
@@ -112,6 +129,8 @@ struct Waiting {
     patience: Arc<Patience>,
     /// Any signal ends it.
     at_once: bool,
+    /// The kernel may not tell of a signal.
+    untold: bool,
 }
 
 impl Waiting {
@@ -123,24 +142,50 @@ impl Waiting {
             Wish::Stop if self.since.elapsed() < PATIENCE => return false,
             Wish::Stop | Wish::Die => {}
         }
+        self.let_go();
+        true
+    }
+
+    /// Nobody waits any more.
+    fn let_go(&self) {
         if self.revoker.revoke(Errno::EINTR.raw()) {
             self.patience.end();
         }
-        true
     }
+
+    /// Whether it has lasted so long that a signal would end it, and there is one.
+    fn has_signal(&self) -> bool {
+        let signals = Signals::seen(self.thread).unwrap_or_default();
+        signals.wish() != Wish::Wait || self.at_once && signals.any()
+    }
+}
+
+/// A request that was entered.
+pub(crate) struct Entered {
+    pub(crate) reply: Reply,
+    /// Unless it is of those that are always waited for.
+    pub(crate) patience: Option<Arc<Patience>>,
+    /// It was interrupted before it came.
+    pub(crate) early: bool,
+    /// Somebody has to [`Interrupts::watch`] from now on.
+    pub(crate) watch: bool,
 }
 
 #[derive(Default)]
 struct State {
     waiting: BTreeMap<u64, Arc<Waiting>>,
     early: VecDeque<u64>,
+    /// Somebody looks at those of whose signals the kernel may not tell.
+    watched: bool,
 }
 
 /// All requests of a mount that may be interrupted.
 pub(crate) struct Interrupts {
     state: Mutex<State>,
-    /// `None` if nobody waits for long but for locks of programs.
+    /// `None` where nobody can be looked at again.
     sleep: Option<Sleep>,
+    /// Programs may wait for long for anything, and not only for locks of others.
+    for_anything: bool,
 }
 
 /// Whether it waits for a lock that another program may have for ever. Giving one back does not,
@@ -150,42 +195,41 @@ pub(crate) fn waits_for_lock(op: &Op) -> bool {
 }
 
 impl Interrupts {
-    pub(crate) fn new(sleep: Option<Sleep>) -> Arc<Interrupts> {
-        Arc::new(Interrupts { state: Mutex::default(), sleep })
+    /// Those of a mount whose programs wait for long `for_anything`, or only for locks.
+    pub(crate) fn new(sleep: Option<Sleep>, for_anything: bool) -> Arc<Interrupts> {
+        Arc::new(Interrupts { state: Mutex::default(), sleep, for_anything })
     }
 
     /// Whether somebody may wait for long for the answer, and can be let go without one.
     pub(crate) fn may_be_given_up(&self, op: &Op) -> bool {
         // Nobody waits for the end of an open, and the handles must go.
         let is_end = matches!(op, Op::Release { .. } | Op::Releasedir { .. } | Op::Flush { .. });
-        if self.sleep.is_some() { !is_end } else { waits_for_lock(op) }
+        if self.for_anything { !is_end } else { waits_for_lock(op) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a request, unless it is of those that are always waited for. Whether it was
-    /// interrupted before it came is the last that is returned.
-    pub(crate) fn begin(
-        &self,
-        (unique, thread): (u64, u32),
-        op: &Op,
-        reply: Reply,
-    ) -> (Reply, Option<Arc<Patience>>, bool) {
+    /// Enters a request, unless it is of those that are always waited for.
+    pub(crate) fn begin(&self, (unique, thread): (u64, u32), op: &Op, reply: Reply) -> Entered {
         if !self.may_be_given_up(op) {
-            return (reply, None, false);
+            return Entered { reply, patience: None, early: false, watch: false };
         }
+        let untold = reply.may_miss_interrupts() && self.sleep.is_some();
         let (reply, revoker) = reply.revocable();
         let patience = Arc::new(Patience::default());
         let since = Instant::now();
         let at_once = waits_for_lock(op);
-        let waiting = Waiting { thread, since, revoker, patience: patience.clone(), at_once };
+        let waiting =
+            Waiting { thread, since, revoker, patience: patience.clone(), at_once, untold };
         let mut state = self.state();
         state.waiting.insert(unique, Arc::new(waiting));
         let early = state.early.iter().position(|other| *other == unique);
         let early = early.and_then(|at| state.early.remove(at)).is_some();
-        (reply, Some(patience), early)
+        let watch = untold && !state.watched;
+        state.watched |= untold;
+        Entered { reply, patience: Some(patience), early, watch }
     }
 
     /// The verb of a request has ended.
@@ -207,6 +251,36 @@ impl Interrupts {
             let Some(sleep) = &self.sleep else { return };
             sleep(LOOK_NS).await;
         }
+    }
+
+    /// Looks after those who have waited for long and of whose signals the kernel may not have told.
+    /// Ends when there are none; the next one begins it anew.
+    pub(crate) async fn watch(self: Arc<Interrupts>) {
+        let Some(sleep) = &self.sleep else { return };
+        loop {
+            sleep(ROUND_NS).await;
+            let Some(mut lasting) = self.lasting() else { return };
+            lasting.retain(|waiting| waiting.has_signal());
+            if lasting.is_empty() {
+                continue;
+            }
+            // A thread that does not wait for this request, as of one to read ahead, may just have
+            // been about to hear of its signal.
+            sleep(LOOK_NS).await;
+            for waiting in lasting.iter().filter(|waiting| waiting.has_signal()) {
+                waiting.let_go();
+            }
+        }
+    }
+
+    /// Those of them who have waited for long; `None` if there are none to be watched.
+    fn lasting(&self) -> Option<Vec<Arc<Waiting>>> {
+        let mut state = self.state();
+        state.watched = state.waiting.values().any(|waiting| waiting.untold);
+        let lasting =
+            |waiting: &&Arc<Waiting>| waiting.untold && waiting.since.elapsed() >= PATIENCE;
+        let watched = state.watched;
+        watched.then(|| state.waiting.values().filter(lasting).cloned().collect())
     }
 
     /// Whether an interrupted request is there; if not, it may have been answered, or not have
@@ -252,18 +326,21 @@ mod tests {
         let read = Signals { pending: 0x102, blocked: 4, ignored: 8, caught: 16 };
         assert_eq!(Signals::parse(status), read);
         assert_eq!(Signals::of(std::process::id()).wish(), Wish::Wait);
+        assert_eq!(Signals::seen(0), None);
+        assert_eq!(Signals::of(0).wish(), Wish::Stop, "it is believed that it got one");
+        assert!(read.any() && Signals { blocked: u64::MAX, ..read }.any(), "nobody blocks SIGKILL");
+        assert!(!Signals { pending: 2, blocked: 2, ..read }.any());
     }
 
     #[test]
     fn an_interrupt_may_overtake_its_request() {
         let sleep: Sleep = Arc::new(|_| Box::pin(core::future::pending()));
-        let interrupts = Interrupts::new(Some(sleep));
+        let interrupts = Interrupts::new(Some(sleep), true);
         let begin = |unique| {
             let (reply, cell) = Reply::capture(0);
-            let op = Op::Statfs { ino: 1 };
-            let (reply, patience, early) = interrupts.begin((unique, 0), &op, reply);
-            assert!(patience.is_some());
-            (reply, cell, early)
+            let entered = interrupts.begin((unique, 0), &Op::Statfs { ino: 1 }, reply);
+            assert!(entered.patience.is_some() && !entered.watch, "the kernel tells of all");
+            (entered.reply, cell, entered.early)
         };
         assert!(!interrupts.is_here(4));
         let (reply, _, early) = begin(4);
@@ -281,10 +358,11 @@ mod tests {
 
     #[test]
     fn any_signal_ends_the_wait_for_a_programs_lock() {
-        let interrupts = Interrupts::new(None);
+        let interrupts = Interrupts::new(None, false);
         let begin = |unique, op: Op| {
             let (reply, cell) = Reply::capture(0);
-            let (reply, patience, _) = interrupts.begin((unique, std::process::id()), &op, reply);
+            let Entered { reply, patience, .. } =
+                interrupts.begin((unique, std::process::id()), &op, reply);
             (reply, patience, cell)
         };
         let lock = sateen_fuse::FileLock { start: 0, end: 0, kind: 1, pid: 1 };
@@ -299,8 +377,9 @@ mod tests {
         }
         let (reply, patience, cell) = begin(4, set(true));
         assert!(patience.is_some() && interrupts.is_here(4));
-        // This process has no signal pending.
-        assert!(interrupts.state().waiting.get(&4).unwrap().look());
+        let waiting = interrupts.state().waiting.get(&4).cloned().unwrap();
+        assert!(!waiting.has_signal(), "this process has none");
+        assert!(waiting.look(), "but the kernel says so");
         assert_eq!(cell.lock().unwrap().as_ref().map(|answer| answer.errno), Some(4));
         assert!(reply.claim().is_none());
     }

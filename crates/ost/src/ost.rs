@@ -451,10 +451,13 @@ impl Ost {
         if self.room().is_err() {
             return;
         }
-        for client in self.core.silent(&self.patience) {
-            if self.ops.values().any(|op| op.client() == Some(client)) {
-                continue;
-            }
+        let mut silent = self.core.silent(&self.patience);
+        if silent.is_empty() {
+            return;
+        }
+        let busy: BTreeSet<ClientId> = self.ops.values().filter_map(|op| op.client()).collect();
+        silent.retain(|client| !busy.contains(client));
+        for client in silent {
             let client_id = format_args!("{:x}", client.0);
             tracing::info!(client = client_id, "nothing is heard of it: its connection ends");
             self.core.exports.disconnect(client);

@@ -471,7 +471,7 @@ fn set_one(
     }
     if args.permanent {
         if !can_be_kept(pattern) {
-            let what = format!("'{pattern}' is cleared now, or not at all: leave out -P");
+            let what = format!("'{pattern}' is done now, or not at all: leave out -P");
             return vec![Failure { what, code: EINVAL }];
         }
         if let Err(failures) = keeper(lctl) {

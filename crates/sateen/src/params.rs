@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 
+use sateen_types::ClientId;
 use serde::{Deserialize, Serialize};
 
 /// What shows a parameter.
@@ -115,15 +116,21 @@ const TUNABLES: [(&str, u64, u64); 7] = [
     ("max_pages_per_rpc", 1, 4096),
     ("qos_threshold_rr", 0, 100),
     ("ldlm_timeout", 1, 3600),
-    ("at_min", 1, 3600),
-    ("at_max", 1, 86_400),
+    // More than the 4 s within which a mount that nobody answers speaks again: else idle ones are
+    // evicted.
+    ("at_min", 5, 3600),
+    ("at_max", 5, 86_400),
 ];
 /// Those that can be cleared, and nothing else.
 const CLEARED: [&str; 2] = ["stats", "md_stats"];
+/// The one that is no value but something to be done, with a client.
+const EVICT: &str = "evict_client";
 
-/// Whether a value of this name can be kept: there is nothing to keep of having cleared something.
+/// Whether a value of this name can be kept: there is nothing to keep of having cleared something,
+/// or thrown somebody out.
 pub(crate) fn can_be_kept(name: &str) -> bool {
-    !CLEARED.contains(&leaf(name))
+    let leaf = leaf(name);
+    !CLEARED.contains(&leaf) && leaf != EVICT
 }
 
 /// Those that can be set in the field, and not here.
@@ -153,11 +160,18 @@ pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
             _ => Err(format!("bad value '{value}': statistics can only be cleared, with: clear")),
         };
     }
+    if leaf == EVICT {
+        let wrong = || {
+            format!("bad value '{value}': use the id of a client, as mdt.*.exports.*.uuid has them")
+        };
+        return client_id(value).map(drop).ok_or_else(wrong);
+    }
     if let Some(why) = fixed(name) {
         return Err(why);
     }
     let Some((_, least, most)) = TUNABLES.iter().find(|(known, ..)| *known == leaf) else {
-        let known: Vec<&str> = TUNABLES.iter().map(|(known, ..)| *known).collect();
+        let known = TUNABLES.iter().map(|(known, ..)| *known);
+        let known: Vec<&str> = known.chain([EVICT]).collect();
         return Err(format!(
             "there is no parameter that ends so and can be set; these can: {}",
             known.join(", ")
@@ -173,6 +187,13 @@ pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
 pub(crate) fn number(value: &str) -> Option<u64> {
     let value = value.trim();
     value.strip_suffix('%').unwrap_or(value).parse().ok()
+}
+
+/// The id of a client, as it is shown.
+pub(crate) fn client_id(value: &str) -> Option<ClientId> {
+    let digits = value.trim();
+    let hex = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    hex.then(|| u64::from_str_radix(digits, 16).ok().map(ClientId)).flatten()
 }
 
 /// Whether a name fits a pattern. `.` in the pattern stands for a dot or for the end of a part.
@@ -270,6 +291,9 @@ mod tests {
         assert_eq!(check("osc.*.active", "0"), Ok(()));
         assert_eq!(check("lod/x/qos_threshold_rr", "17%"), Ok(()));
         assert_eq!(check("mdt.*.md_stats", "clear"), Ok(()));
+        assert_eq!(check("mdt.*.at_min", "5"), Ok(()));
+        assert_eq!(check("mdt.*.evict_client", "00000000000000fF"), Ok(()));
+        assert!(can_be_kept("mdt.*.at_min") && !can_be_kept("mdt.*.evict_client"));
         for (name, value, says) in [
             ("osc.*.active", "2", "0 to 1"),
             ("osc.*.max_rpcs_in_flight", "0", "1 to 512"),
@@ -278,6 +302,10 @@ mod tests {
             ("osc.*.checksums", "0", "cannot be set"),
             ("osc.*.stats", "7", "clear"),
             ("osc.*.acttive", "1", "max_rpcs_in_flight"),
+            ("mdt.*.at_min", "4", "5 to 3600"),
+            ("mdt.*.at_max", "4", "5 to 86400"),
+            ("mdt.*.evict_client", "+f", "the id of a client"),
+            ("mdt.*.evict_client", "12345678123456781", "the id of a client"),
         ] {
             let wrong = check(name, value).unwrap_err();
             assert!(wrong.contains(says), "{wrong}");

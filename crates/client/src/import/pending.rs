@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use sateen_types::{Errno, Fid};
 use sateen_wire::{
-    Body, Bulk, MdtRequest, Message, OstReply, OstRequest, Reply, ReplyBody, Request,
+    Body, Bulk, Header, MdtRequest, Message, OstReply, OstRequest, Reply, ReplyBody, Request,
 };
 
 use super::RESEND_NS;
@@ -62,10 +62,13 @@ impl Pending {
         message
     }
 
-    /// The target does not know the connection that it was sent on. An earlier copy may have been
-    /// executed; if there is none it was not.
-    pub(super) fn refused(&mut self) {
-        self.refused = self.copies == 1;
+    /// The target does not know a connection that something was sent on; if it was this, an earlier
+    /// copy may have been executed; if there is none it was not.
+    pub(super) fn refused(&mut self, header: &Header) {
+        let own = &self.message.header;
+        if (own.seq, own.generation) == (header.seq, header.generation) {
+            self.refused = self.copies == 1;
+        }
     }
 
     /// The connection that it was sent on is gone, and there is another: it belongs to that. If the

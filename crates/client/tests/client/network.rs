@@ -10,8 +10,8 @@ use std::task::Wake;
 use sateen_client::{Connection, OpenHow, Patience};
 use sateen_types::{Attr, Endpoint, Errno, Falloc, Fid, Layout, Nid, Result};
 use sateen_wire::{
-    Header, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request,
-    SetAttr, TargetInfo, TimeSet,
+    FsName, Header, LockMode, MdtReply, MdtRequest, MgsReply, MgsRequest, OstReply, OstRequest,
+    Reply, ReplyBody, Request, SetAttr, StatFs, TargetInfo, TimeSet,
 };
 
 use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
@@ -210,6 +210,69 @@ fn one_that_was_refused_with_its_connection_was_not_done() {
         }
         assert_eq!(wrote, Some(Err(told)), "sent {copies} times");
     }
+}
+
+/// The first answer ends the connection; the others are as true.
+#[test]
+fn nor_were_those_that_were_refused_beside_it() {
+    for late in [false, true] {
+        let rig = Rig::with_osts(1);
+        let handle = open(&rig, 0);
+        let mut writing = [start_write(&rig, handle), start_write(&rig, handle)];
+        let headers = [take_write(&rig), take_write(&rig)];
+        let refused = || Reply::error(Errno::ESTALE);
+        rig.answer(&headers[0], refused());
+        let connect = rig.take();
+        if !late {
+            rig.answer(&headers[1], refused());
+        }
+        let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9 };
+        rig.answer(&connect, Reply::ok(connected));
+        let again = [take_write(&rig), take_write(&rig)];
+        if late {
+            // It is about a connection before this one, in which the number may mean another.
+            rig.answer(&headers[1], refused());
+        }
+        again.iter().for_each(|header| rig.answer(header, Reply::error(Errno::ENOSPC)));
+        let mut told = [None, None];
+        // One waits for the other, and then asks whether the file may lie elsewhere.
+        for _ in 0..16 {
+            for (told, writing) in told.iter_mut().zip(&mut writing) {
+                *told = told.or_else(|| rig.poll(writing));
+            }
+            if let Some((header, request)) = rig.take_if_any() {
+                assert!(matches!(request, Request::Mdt(_)), "{request:?}");
+                rig.answer(&header, Reply::error(Errno::ENOSPC));
+            }
+        }
+        let second = if late { Errno::EIO } else { Errno::ENOSPC };
+        assert_eq!(told, [Some(Err(Errno::ENOSPC)), Some(Err(second))], "late: {late}");
+    }
+}
+
+#[test]
+fn what_the_mgs_had_not_answered_it_is_asked_on_its_next_connection() {
+    let rig = Rig::with_osts(0);
+    let client = rig.client.clone();
+    let mut checked = rig.start(async move { client.check_targets().await });
+    let mut asked = [rig.take(), rig.take()];
+    asked.sort_by_key(|header| header.to == Endpoint::Mgs);
+    rig.answer(&asked[0], reply(MdtReply::StatFs(StatFs::default()), &[]));
+    // It has heard nothing of the client for long.
+    rig.answer(&asked[1], Reply::error(Errno::ESTALE));
+    let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9 };
+    let connect = rig.take();
+    assert_eq!(connect.to, Endpoint::Mgs);
+    rig.answer(&connect, Reply::ok(connected));
+    let (again, request) = rig.take_request();
+    assert_eq!((again.to, again.generation), (Endpoint::Mgs, 9));
+    assert_eq!(request, Request::Mgs(MgsRequest::GetFileSystem));
+    let fsname = FsName::new("sateen").unwrap();
+    let named = MgsReply::FileSystem { fsname, uuid: 3, hash_key: 0 };
+    rig.answer(&again, Reply::ok(ReplyBody::Mgs(named)));
+    let states = rig.poll(&mut checked).expect("all have answered");
+    let mgs = states.iter().find(|state| state.target == Endpoint::Mgs);
+    assert!(mgs.is_some_and(|state| state.connected), "{states:?}");
 }
 
 #[test]

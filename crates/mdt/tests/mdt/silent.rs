@@ -209,6 +209,17 @@ fn nobody_is_evicted_while_requests_are_held() {
 }
 
 #[test]
+fn who_is_not_wanted_is_thrown_out() {
+    let mut world = World::with_clients(1);
+    assert_eq!(world.mdt.want_out(ClientId(4711)), Err(Errno::ENOENT));
+    assert_eq!(world.mdt.want_out(B), Ok(()));
+    world.tick(50);
+    assert!(!world.mdt.is_connected(B) && world.mdt.is_connected(A));
+    assert_eq!(evictions(&world), ["evict_admin 1"]);
+    assert_eq!(world.mdt.want_out(B), Err(Errno::ENOENT), "it is gone");
+}
+
+#[test]
 fn evictions_are_counted_by_reason() {
     let mut world = speaking(1);
     let (reply, _) = world.creat(A, ROOT, "file", DATA);

@@ -16,7 +16,7 @@ use sateen_wire::{ParamInfo, StatFs};
 
 use super::network::Network;
 use super::{Clients, Host};
-use crate::params::{Device, Param, WasSet, fits, number, stats_text};
+use crate::params::{Device, Param, WasSet, client_id, fits, number, stats_text};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -302,6 +302,18 @@ fn silence(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'stati
     }
 }
 
+/// Throwing a client of an MDT out, by its id.
+fn evict_client(host: &Arc<TargetHost<Mdt>>, prefix: &str) -> Param<'static> {
+    let host = host.clone();
+    // There is nothing to be seen.
+    let param = Param::shown(format!("{prefix}/evict_client"), String::new);
+    param.set_by(move |value| {
+        let unknown = || format!("no client '{value}' is connected: see mdt.*.exports.*.uuid");
+        let client = client_id(value).ok_or_else(unknown)?;
+        host.inspect(|mdt| mdt.want_out(client)).map_err(|_| unknown())
+    })
+}
+
 impl Shows for Mgs {
     fn params(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Param<'static>>) {
         let clients: Vec<_> = host.inspect(|mgs| mgs.exports().collect());
@@ -354,6 +366,7 @@ impl Shows for Mdt {
         exports(&prefix, of, &MD_STATS, out);
         heard(host, &prefix, naming, out);
         silence(host, &prefix, out);
+        out.push(evict_client(host, &prefix));
         let (shown, cleared) = (host.clone(), host.clone());
         let stats = move || {
             let stats = shown.inspect(|mdt| mdt.stats());

@@ -17,7 +17,7 @@ use super::network::why_silent;
 use super::port::{ClientPort, ToClient};
 use crate::logging;
 use crate::refusal::{Outcome, Refusal};
-use sateen_mount::{KernelFs, Locking};
+use sateen_mount::{KernelFs, Locking, Sleep};
 
 /// How long connecting to all targets of this process, or saying goodbye to any, may take.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -84,10 +84,12 @@ impl Mounted {
         let mut fs =
             KernelFs::new(client.clone(), executor, how.direct_io).below(root).locking(how.locking);
         fs.heed(how.flags);
-        if !targets.elsewhere.is_empty() {
-            let timers = reactor.timers.clone();
-            fs = fs.interruptible(Arc::new(move |ns| Box::pin(timers.sleep(ns))));
-        }
+        let timers = reactor.timers.clone();
+        let sleep: Sleep = Arc::new(move |ns| Box::pin(timers.sleep(ns)));
+        fs = match targets.elsewhere.is_empty() {
+            true => fs.interruptible_locks(sleep),
+            false => fs.interruptible(sleep),
+        };
         let fs = Arc::new(fs);
         let session = Session::mount(options, fs.clone()).map_err(|error| {
             port.detach();

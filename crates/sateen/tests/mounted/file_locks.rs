@@ -187,6 +187,12 @@ fn locks_of_fcntl_hold_on_all_mounts(servers: Servers) {
                print $l[0] == F_WRLCK ? 'write' : 'other', \" $l[2]+$l[3] \", $l[4] ? 'process' : 'nobody'";
     assert_eq!(says(get, &[&here]), "write 10+10 process");
     assert_eq!(says(get, &[&there]), "write 10+10 nobody");
+    // F_OFD_GETLK is 36: the kernel says -1, whoever it is.
+    let get = "my $f = file($ARGV[0]); my $lock = packed(F_WRLCK, 0, 0); \
+               fcntl($f, 36, $lock) or die $!; print join(' ', (unpack('s s x4 q q i', $lock))[0, 4])";
+    for file in [&here, &there] {
+        assert_eq!(says(get, &[file]), "1 -1", "F_WRLCK");
+    }
     holder.go();
     assert_eq!(holder.line(), "split");
     assert_eq!(says(tries, &[&there]), "ynyny");

@@ -120,6 +120,39 @@ fn what_a_killed_mount_held_comes_back_though_nobody_wants_it() {
 }
 
 #[test]
+fn a_mount_that_is_not_wanted_is_thrown_out_by_its_id() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "unwanted");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    let at_mds = Lctl(&cluster, "mgt");
+    let id = || at_mds.run(&["get_param", "-n", "mdt.*.exports.*.uuid"]).trim().to_owned();
+    let evict = |id: &str| {
+        let mut lctl = as_program("lctl");
+        lctl.arg("--data").arg(server_folder(&cluster.path("mgt")));
+        lctl.args(["set_param", &format!("mdt.*.evict_client={id}")]).output().unwrap()
+    };
+    fs::write(mnt.join("file"), b"before").unwrap();
+    let open = File::open(mnt.join("file")).unwrap();
+    let (first, unknown) = (id(), evict("4711"));
+    let said = String::from_utf8_lossy(&unknown.stderr);
+    assert!(!unknown.status.success() && said.contains("no client '4711'"), "{said}");
+    assert_eq!((at_mds.evicted(), id()), (0, first.clone()));
+    let done = evict(&first);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    until("it is thrown out", || at_mds.evicted() == 1);
+    let stats = at_mds.run(&["get_param", "-n", "mdt.*.md_stats"]);
+    assert!(stats.contains("evict_admin"), "{stats}");
+    until("it goes on as another", || fs::write(mnt.join("after"), b"after").is_ok());
+    assert_ne!(id(), first);
+    assert!(open.read_at(&mut [0; 6], 0).is_err(), "what it had open is lost");
+    drop(open);
+    cluster.finish([oss, mds]);
+}
+
+#[test]
 fn who_stands_still_is_missed_and_who_judged_it_so_in_his_own_sleep_is_not_believed() {
     if !can_mount() {
         return;

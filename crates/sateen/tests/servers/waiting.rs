@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, Server, until};
+use sateen_testkit::cluster::{Cluster, PATIENCE, Server, until};
 use sateen_testkit::watchdog::Watchdog;
 
 use crate::{BINARY, bytes};
@@ -53,12 +53,27 @@ pub(crate) fn go_on(server: &Server) {
 }
 
 pub(crate) fn end(mut child: Child, what: &str) -> ExitStatus {
-    let mut status = None;
-    until(what, || {
-        status = child.try_wait().unwrap();
-        status.is_some()
-    });
-    status.unwrap()
+    let since = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        assert!(since.elapsed() < PATIENCE, "{what}: it does not end\n{}", waits_where(&child));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Where in the kernel a process waits, and with which signals.
+fn waits_where(child: &Child) -> String {
+    let read = |file: &str| {
+        let read = fs::read_to_string(format!("/proc/{}/{file}", child.id()));
+        read.unwrap_or_else(|error| error.to_string())
+    };
+    let status = read("status");
+    let of_interest = |line: &&str| ["State", "Sig", "Shd"].iter().any(|of| line.starts_with(of));
+    let status: Vec<&str> = status.lines().filter(of_interest).collect();
+    let [call, wchan, stack] = ["syscall", "wchan", "stack"].map(read);
+    format!("{}\nsyscall {call}\nwchan {wchan}\n{stack}", status.join("\n"))
 }
 
 /// Waits until a program has been in one and the same system call for a while; false if it ends. A
