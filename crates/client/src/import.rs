@@ -718,7 +718,7 @@ impl Import {
         (mut reply, bulk): (Reply, Bulk),
         install: impl FnOnce(&Reply, u64, bool),
     ) -> Arrival {
-        if let ReplyBody::Connected { features, boot_epoch, generation } = reply.body {
+        if let ReplyBody::Connected { features, boot_epoch, generation, .. } = reply.body {
             return self.on_connected(port, header, (boot_epoch, generation), features);
         }
         if header.generation == 0 {

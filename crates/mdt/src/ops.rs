@@ -28,7 +28,7 @@ mod xattr;
 use sateen_ldlm::{LockTable, Need};
 use sateen_osd::Batch;
 use sateen_target::Fault;
-use sateen_types::{Attr, ClientId, Fid, FileKind};
+use sateen_types::{Attr, ClientId, Errno, Fid, FileKind};
 use sateen_wire::disk::mdt::Inode;
 use sateen_wire::{Ibits, LockMode, MdtRequest, RenameFlags};
 
@@ -119,6 +119,7 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         MdtRequest::NoRoom { fid, ost, unwritten } => {
             no_room::run(mdt, op, *fid, (*ost, *unwritten))
         }
+        MdtRequest::Reclaim { .. } => Err(Errno::ESTALE.into()),
         MdtRequest::Tmpfile { .. } => tmpfile::run(mdt, op, request),
         MdtRequest::RenameWhiteout {
             parent,

@@ -166,7 +166,7 @@ impl Core {
                     let features = features & self.features;
                     self.exports.agree(header.client, features);
                     let boot_epoch = self.config.boot_epoch;
-                    Reply::ok(ReplyBody::Connected { features, boot_epoch, generation })
+                    Reply::ok(ReplyBody::Connected { features, boot_epoch, generation, follows: 0 })
                 }
                 Connection::Fenced => Reply::error(Errno::ESTALE),
                 Connection::Full => Reply::error(Errno::EAGAIN),

@@ -22,7 +22,7 @@ use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectRecord, ObjectState, Tombstone, WriterRecord};
 use sateen_wire::{
     Body, Bulk, Callback, Cred, DirEntry, FSNAME_BYTES_MAX, FileLock, FileLockMode, FileLockState,
-    FsName, GRANTS_MAX, Grant, Grants, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest,
+    FsName, GRANTS_MAX, Grant, Grants, Header, HeldFileLock, HeldLock, HeldOpen, Ibits, LockId, LockMode, MdtReply, MdtRequest,
     Message, MgsReply, MgsRequest, ObjectAttr, OpenFlags, OpenId, OstReply, OstRequest, ParamInfo,
     RenameFlags, Reply, ReplyBody, Request, SetAttr, SizeReport, StatFs, TargetInfo, TimeSet,
     WaitId, XattrMode,
@@ -399,11 +399,14 @@ any_enum!(TimeSet { Now, At(time) });
 any_enum!(Callback { Blocking { fid, id }, Evicted, FileLockTurn { fid, wait } });
 any_struct!(FileLock { owner, flock, mode, start, end, pid });
 any_struct!(WaitId { id });
+any_struct!(HeldLock { fid, id, mode, bits });
+any_struct!(HeldOpen { open_id, fid, flags });
+any_struct!(HeldFileLock { fid, open_id, lock });
 any_enum!(Body { Request(request), Reply(reply), Callback(callback) });
 any_enum!(Request { Connect { features }, Disconnect, Ping, Mdt(mdt), Ost(ost), Mgs(mgs) });
 any_enum!(ReplyBody {
     Empty,
-    Connected { features, boot_epoch, generation },
+    Connected { features, boot_epoch, generation, follows },
     Mdt(mdt),
     Ost(ost),
     Mgs(mgs),
@@ -451,6 +454,7 @@ any_enum!(MdtRequest {
     SetLayout { fid, stripe_size, osts },
     GetLinks { fid },
     NoRoom { fid, ost, unwritten },
+    Reclaim { locks, opens, seqs, file_locks, last },
     Tmpfile { parent, fid, mode, cred, flags, open_id, linkable, want },
     RenameWhiteout { parent, name, new_parent, new_name, no_replace, fid, cred },
 });
