@@ -15,6 +15,7 @@ mod no_room;
 mod open;
 mod readdir;
 mod readlink;
+mod reclaim;
 mod rename;
 mod report;
 mod setattr;
@@ -28,7 +29,7 @@ mod xattr;
 use sateen_ldlm::{LockTable, Need};
 use sateen_osd::Batch;
 use sateen_target::Fault;
-use sateen_types::{Attr, ClientId, Errno, Fid, FileKind};
+use sateen_types::{Attr, ClientId, Fid, FileKind};
 use sateen_wire::disk::mdt::Inode;
 use sateen_wire::{Ibits, LockMode, MdtRequest, RenameFlags};
 
@@ -36,6 +37,8 @@ use crate::keys;
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
 use crate::opens::Opens;
+
+pub(crate) use reclaim::LINKABLE;
 
 /// `st_size` of a directory: what programs are used to.
 pub(crate) const DIR_SIZE: u64 = 4096;
@@ -119,7 +122,7 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         MdtRequest::NoRoom { fid, ost, unwritten } => {
             no_room::run(mdt, op, *fid, (*ost, *unwritten))
         }
-        MdtRequest::Reclaim { .. } => Err(Errno::ESTALE.into()),
+        MdtRequest::Reclaim { .. } => reclaim::run(mdt, op, request),
         MdtRequest::Tmpfile { .. } => tmpfile::run(mdt, op, request),
         MdtRequest::RenameWhiteout {
             parent,

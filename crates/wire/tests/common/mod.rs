@@ -20,12 +20,13 @@ use sateen_wire::disk::mdt::{
 };
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectRecord, ObjectState, Tombstone, WriterRecord};
+use sateen_wire::disk::stopped::{CleanRuns, StopMark, StoppedClient, StoppedSlot};
 use sateen_wire::{
     Body, Bulk, Callback, Cred, DirEntry, FSNAME_BYTES_MAX, FileLock, FileLockMode, FileLockState,
-    FsName, GRANTS_MAX, Grant, Grants, Header, HeldFileLock, HeldLock, HeldOpen, Ibits, LockId, LockMode, MdtReply, MdtRequest,
-    Message, MgsReply, MgsRequest, ObjectAttr, OpenFlags, OpenId, OstReply, OstRequest, ParamInfo,
-    RenameFlags, Reply, ReplyBody, Request, SetAttr, SizeReport, StatFs, TargetInfo, TimeSet,
-    WaitId, XattrMode,
+    FsName, GRANTS_MAX, Grant, Grants, Header, HeldFileLock, HeldLock, HeldOpen, Ibits, LockId,
+    LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest, ObjectAttr, OpenFlags, OpenId,
+    OstReply, OstRequest, ParamInfo, RenameFlags, Reply, ReplyBody, Request, SetAttr, SizeReport,
+    StatFs, TargetInfo, TimeSet, WaitId, XattrMode,
 };
 
 /// Bytes that decide everything; zeros follow the last.
@@ -388,6 +389,10 @@ any_struct!(Header {
 });
 any_struct!(ObjectRecord { layout_gen, version, uid, gid, projid, checksum_map, birth_epoch });
 any_struct!(Tombstone { after });
+any_struct!(StopMark { boot_epoch });
+any_struct!(CleanRuns { epochs });
+any_struct!(StoppedClient { peer, attempt });
+any_struct!(StoppedSlot { seq, reply, open, closed });
 any_struct!(WriterRecord { number });
 any_struct!(FenceRecord { wall_ns });
 any_struct!(TargetRecord { info, uuid });
@@ -655,6 +660,10 @@ macro_rules! for_every_type {
         $with!(ReplySlot);
         $with!(Counters);
         $with!(SeqState);
+        $with!(StopMark);
+        $with!(StoppedClient);
+        $with!(StoppedSlot);
+        $with!(CleanRuns);
     };
 }
 
