@@ -187,10 +187,15 @@ impl LockTable {
             return (lock.client, lock.fid, lock.mode, lock.bits)
                 == (client, need.fid, need.mode, need.bits);
         }
+        // The target's own locks, of what the run before has not finished, are for its sake who had
+        // this one then: they kept others away.
+        let is_in_way = self.locks_on(need.fid).any(|(_, lock)| {
+            ![client, TARGET].contains(&lock.client) && need.conflicts(lock.mode, lock.bits)
+        });
         if client == TARGET
             || need.bits.is_empty()
             || self.slab.len() >= LOCKS_WAITED_MAX
-            || self.in_conflict(client, need)
+            || is_in_way
         {
             return false;
         }

@@ -17,7 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use sateen_target::{Carried, Outbox};
 use sateen_types::{ClientId, Endpoint, Errno, Seq, Timestamp};
 use sateen_wire::disk::stopped::{StoppedClient, StoppedSlot};
-use sateen_wire::{Grants, Header, HeldOpen, MdtReply, OpenId, ReplyBody};
+use sateen_wire::{
+    FileLock, Grants, Header, HeldFileLock, HeldOpen, LockId, MdtReply, OpenId, ReplyBody,
+};
 
 use crate::keys;
 use crate::mdt::Mdt;
@@ -35,6 +37,9 @@ struct Expected {
     /// sequences.
     opens: Vec<HeldOpen>,
     closed: BTreeSet<OpenId>,
+    /// Locks that it has given back, and ranges in which programs' locks are these.
+    cancelled: BTreeSet<LockId>,
+    file_locks: Vec<(HeldFileLock, Vec<HeldFileLock>)>,
     seqs: Vec<Seq>,
     /// It has told everything.
     told: bool,
@@ -119,13 +124,16 @@ impl Recovery {
             return Ok(());
         }
         let slot = u16::from_be_bytes(slot.try_into().map_err(|_| Errno::EIO)?);
-        let StoppedSlot { seq, reply, open, closed } = Wire::from_bytes(value).map_err(damaged)?;
+        let StoppedSlot { seq, reply, open, closed, cancelled, file_lock, has } =
+            Wire::from_bytes(value).map_err(damaged)?;
         let Some(known) = known else { return Ok(()) };
         if let ReplyBody::Mdt(MdtReply::Sequence(seq)) = &reply.body {
             known.seqs.push(*seq);
         }
         known.opens.extend(open);
         known.closed.extend(closed);
+        known.cancelled.extend(cancelled);
+        known.file_locks.extend(file_lock.map(|asked| (asked, has)));
         known.slots.push(Carried { slot, seq, reply });
         Ok(())
     }
@@ -147,6 +155,29 @@ impl Recovery {
     /// Whether a client has closed this, whether or not it knows.
     pub(crate) fn has_closed(&self, client: ClientId, id: OpenId) -> bool {
         self.expected.get(&client).is_some_and(|known| known.closed.contains(&id))
+    }
+
+    /// Whether a client has given this lock back, whether or not it knows.
+    pub(crate) fn has_cancelled(&self, client: ClientId, id: LockId) -> bool {
+        self.expected.get(&client).is_some_and(|known| known.cancelled.contains(&id))
+    }
+
+    /// What a client tells of its programs' locks, but where it may not know.
+    pub(crate) fn known_file_locks(
+        &self,
+        client: ClientId,
+        told: &[HeldFileLock],
+        last: bool,
+    ) -> Vec<HeldFileLock> {
+        let asked = self.expected.get(&client).map_or(&[][..], |known| &known.file_locks);
+        let mut all = told.to_vec();
+        for (range, _) in asked {
+            all = all.iter().flat_map(|held| outside(held, range)).collect();
+        }
+        // Ranges may meet: what there is within them was looked up when all was done.
+        let more = asked.iter().filter(|_| last).flat_map(|(_, has)| has);
+        all.extend(more);
+        all
     }
 
     /// A client has told everything, and waits.
@@ -174,6 +205,19 @@ impl Recovery {
     pub(crate) fn take_answers(&mut self) -> Vec<Header> {
         core::mem::take(&mut self.answers)
     }
+}
+
+/// What of a lock lies outside of a range of its owner.
+fn outside(held: &HeldFileLock, range: &HeldFileLock) -> Vec<HeldFileLock> {
+    let (lock, cut) = (held.lock, range.lock);
+    let concerned = held.fid == range.fid && (lock.flock, lock.owner) == (cut.flock, cut.owner);
+    if !concerned || cut.end < lock.start || lock.end < cut.start {
+        return vec![*held];
+    }
+    let piece = |start, end| HeldFileLock { lock: FileLock { start, end, ..lock }, ..*held };
+    let before = (lock.start < cut.start).then(|| piece(lock.start, cut.start - 1));
+    let after = (cut.end < lock.end).then(|| piece(cut.end + 1, lock.end));
+    before.into_iter().chain(after).collect()
 }
 
 impl Mdt {

@@ -9,11 +9,15 @@
 //! 3. Clients are written down, with what was answered last in each of their slots, in as many
 //!    transactions as it takes; then, in the last one, the mark.
 
+use sateen_ldlm::Range;
 use sateen_target::{Carried, Effect, Ending, Outbox};
 use sateen_types::{ClientId, Timestamp};
 use sateen_wire::disk::mdt::ClientRecord;
 use sateen_wire::disk::stopped::{StopMark, StoppedClient, StoppedSlot};
-use sateen_wire::{Body, Grants, HeldOpen, MdtRequest, Message, OpenFlags, OpenId, Reply, Request};
+use sateen_wire::{
+    Body, Grants, HeldFileLock, HeldOpen, LockId, MdtRequest, Message, OpenFlags, OpenId,
+    RECLAIM_MAX, Reply, Request,
+};
 
 use crate::keys;
 use crate::mdt::Mdt;
@@ -51,6 +55,12 @@ pub(crate) enum Trace {
     Opens(OpenId),
     /// And that it closed this.
     Closes(OpenId),
+    /// And that it gave this lock back: somebody else may have it since, whom its client does not
+    /// know of.
+    Cancels(LockId),
+    /// And that it was about this lock of a program: what its owner has there, of which its client
+    /// may not know.
+    Locks(HeldFileLock),
     /// It is executed once more: its effect lay in memory alone, and the client tells what it has
     /// got of that.
     Again,
@@ -63,9 +73,11 @@ impl Trace {
             | MdtRequest::Tmpfile { open_id, .. }
             | MdtRequest::Create { open: Some(_), open_id, .. } => Trace::Opens(*open_id),
             MdtRequest::Close { open_id, .. } => Trace::Closes(*open_id),
+            MdtRequest::Cancel { id, .. } => Trace::Cancels(*id),
+            MdtRequest::SetFileLock { fid, open_id, lock, .. } => {
+                Trace::Locks(HeldFileLock { fid: *fid, open_id: *open_id, lock: *lock })
+            }
             MdtRequest::Enqueue { .. }
-            | MdtRequest::Cancel { .. }
-            | MdtRequest::SetFileLock { .. }
             | MdtRequest::TestFileLock { .. }
             | MdtRequest::LeaveFileLock { .. }
             | MdtRequest::Reclaim { .. } => Trace::Again,
@@ -198,7 +210,15 @@ impl Mdt {
     fn stopped_slot(&self, client: ClientId, carried: Carried) -> Option<StoppedSlot> {
         let Carried { slot, seq, reply } = carried;
         let reply = Reply { grants: Grants::NONE, ..reply };
-        let mut stopped = StoppedSlot { seq, reply, open: None, closed: None };
+        let mut stopped = StoppedSlot {
+            seq,
+            reply,
+            open: None,
+            closed: None,
+            cancelled: None,
+            file_lock: None,
+            has: Vec::new(),
+        };
         match self.clients.trace(client, slot, seq) {
             Trace::Answer => {}
             Trace::Again => return None,
@@ -208,12 +228,33 @@ impl Mdt {
                     HeldOpen { open_id, fid, flags: OpenFlags { write, truncate: false, exec } }
                 });
             }
+            Trace::Cancels(id) => stopped.cancelled = Some(id),
+            Trace::Locks(asked) => {
+                stopped.has = self.held_within(client, &asked);
+                stopped.file_lock = Some(asked);
+            }
             Trace::Closes(open_id) => {
                 let is_open = self.clients.opened(client, open_id).is_some();
                 stopped.closed = (!is_open).then_some(open_id);
             }
         }
         Some(stopped)
+    }
+
+    /// What the owner of a program's lock has within its range.
+    fn held_within(&self, client: ClientId, asked: &HeldFileLock) -> Vec<HeldFileLock> {
+        let (fid, flock) = (asked.fid, asked.lock.flock);
+        let within = Range::of(client, asked.open_id, &asked.lock);
+        let all = self.file_locks.holders(fid);
+        let mine = all.filter(|(of, held)| {
+            *of == flock && held.owner == within.owner && held.overlaps(&within)
+        });
+        let piece = |(_, held): (bool, Range)| {
+            let (start, end) = (held.start.max(within.start), held.end.min(within.end));
+            let lock = Range { start, end, ..held }.lock(flock);
+            HeldFileLock { fid, open_id: held.open, lock }
+        };
+        mine.map(piece).take(RECLAIM_MAX).collect()
     }
 
     fn write_mark(&mut self) -> u64 {

@@ -38,7 +38,10 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         seqs.extend(more_seqs);
     }
     opens.retain(|open| !mdt.recovery.has_closed(op.client, open.open_id));
-    match take_back(mdt, op, (locks, &opens), &seqs, file_locks) {
+    let mut locks = locks.clone();
+    locks.retain(|lock| !mdt.recovery.has_cancelled(op.client, lock.id));
+    let file_locks = mdt.recovery.known_file_locks(op.client, file_locks, *last);
+    match take_back(mdt, op, (&locks, &opens), &seqs, &file_locks) {
         Ok(()) if *last => {
             mdt.recovery.told(*op.header);
             // Answered when the window ends.

@@ -309,6 +309,8 @@ fn locks_of_programs_stay() {
     assert_eq!(state, FileLockState::Busy);
     // Two that exclude each other cannot be.
     again(&mut world);
+    // Not of the owner whose last request the MDT knows: of that one it knows what there is.
+    let lock = FileLock { owner: 6, ..lock };
     other.file_locks.push(HeldFileLock { fid, open_id: b, lock });
     let told = world.start(A, had.claim(true));
     assert_eq!(world.err(B, other.claim(true)), Errno::ESTALE);

@@ -20,15 +20,14 @@ pub struct Carried {
 }
 
 impl Exports {
-    /// The next incarnation of a client, none of a target, that has used a slot, with where it is
-    /// reached and the attempt by which it connected.
+    /// The next incarnation of a client, none of a target, with where it is reached and the attempt
+    /// by which it connected.
     pub fn next_user(&self, after: Option<ClientId>) -> Option<(ClientId, Endpoint, u64)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let mut all = self.all.range((after.map_or(Unbounded, Excluded), Unbounded));
-        let used = |export: &Export| {
-            matches!(export.peer, Endpoint::Client(_)) && !export.slots.is_empty()
-        };
-        let (client, export) = all.find(|(_, export)| used(export))?;
+        // Also one that has used no slot: what it has asked first may be on its way.
+        let (client, export) =
+            all.find(|(_, export)| matches!(export.peer, Endpoint::Client(_)))?;
         Some((*client, export.peer, export.attempt))
     }
 
@@ -96,7 +95,8 @@ mod tests {
         before.connect(ClientId(3), Endpoint::Client(ClientId(3)), 1);
         let user = before.next_user(None).unwrap();
         assert_eq!(user, (ClientId(1), AT, 4));
-        assert_eq!(before.next_user(Some(user.0)), None, "no target, and none without a slot");
+        let (last, ..) = before.next_user(Some(user.0)).unwrap();
+        assert_eq!((last, before.next_user(Some(last))), (ClientId(3), None), "and no target");
 
         let mut after = Exports::new(2);
         assert!(after.take_up(user, before.carried(ClientId(1))));

@@ -14,9 +14,10 @@
 use sateen_types::Endpoint;
 
 use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
+use crate::lock::LockId;
 use crate::mdt::OpenId;
 use crate::message::Reply;
-use crate::reclaim::HeldOpen;
+use crate::reclaim::{HeldFileLock, HeldOpen};
 use crate::wire_struct;
 
 /// Most runs that an OST remembers.
@@ -57,6 +58,12 @@ wire_struct! {
         pub open: Option<HeldOpen>,
         /// What it has closed.
         pub closed: Option<OpenId>,
+        /// The lock that it has given back.
+        pub cancelled: Option<LockId>,
+        /// The lock of a program that it has asked for, and what its owner has within that range.
+        pub file_lock: Option<HeldFileLock>,
+        /// See there.
+        pub has: Vec<HeldFileLock>,
     }
 }
 

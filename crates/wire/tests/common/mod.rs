@@ -392,7 +392,7 @@ any_struct!(Tombstone { after });
 any_struct!(StopMark { boot_epoch });
 any_struct!(CleanRuns { epochs });
 any_struct!(StoppedClient { peer, attempt });
-any_struct!(StoppedSlot { seq, reply, open, closed });
+any_struct!(StoppedSlot { seq, reply, open, closed, cancelled, file_lock, has });
 any_struct!(WriterRecord { number });
 any_struct!(FenceRecord { wall_ns });
 any_struct!(TargetRecord { info, uuid });
