@@ -77,7 +77,10 @@ mod tests {
     #[test]
     fn lists_have_a_limit() {
         let mut seqs = vec![Seq(7); RECLAIM_MAX];
-        assert_eq!(Vec::<Seq>::from_bytes(&Wire::to_vec(&seqs)).map(|seqs| seqs.len()), Ok(RECLAIM_MAX));
+        assert_eq!(
+            Vec::<Seq>::from_bytes(&Wire::to_vec(&seqs)).map(|seqs| seqs.len()),
+            Ok(RECLAIM_MAX)
+        );
         seqs.push(Seq(7));
         assert_eq!(Vec::<Seq>::from_bytes(&Wire::to_vec(&seqs)), Err(DecodeError::TooLong));
     }
