@@ -12,6 +12,7 @@ use sateen_wire::disk::mdt::{
 };
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
+use sateen_wire::disk::stopped::{CleanRuns, StopMark, StoppedClient, StoppedSlot};
 
 fn record<T: Wire + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
     if let Ok(value) = T::from_bytes(bytes) {
@@ -35,6 +36,10 @@ fuzz_target!(|input: &[u8]| {
             }
         }
         8 => {
+            record::<CleanRuns>(bytes);
+            record::<StopMark>(bytes);
+            record::<StoppedClient>(bytes);
+            record::<StoppedSlot>(bytes);
             record::<UnlinkRecord>(bytes);
             record::<PunchRecord>(bytes);
         }

@@ -45,6 +45,11 @@ impl<T> ByStripe<T> {
         }
     }
 
+    /// Keeps those for which this holds.
+    pub(crate) fn retain(&mut self, kept: impl Fn(&T) -> bool) {
+        self.0.retain(|(_, value)| kept(value));
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(u32, T)> {
         self.0.iter()
     }
@@ -53,17 +58,6 @@ impl<T> ByStripe<T> {
 impl<T: Copy> ByStripe<T> {
     pub(crate) fn get(&self, stripe: u32) -> Option<T> {
         self.0.get(self.find(stripe).ok()?).map(|(_, value)| *value)
-    }
-
-    /// The value that is there, or this one, which is from now on.
-    pub(crate) fn get_or_insert(&mut self, stripe: u32, value: T) -> T {
-        match self.get(stripe) {
-            Some(known) => known,
-            None => {
-                self.insert(stripe, value);
-                value
-            }
-        }
     }
 }
 
@@ -99,9 +93,11 @@ mod tests {
         }
         assert_eq!(all.insert(3, 31), Some(30));
         assert_eq!((all.get(3), all.get(4)), (Some(31), None));
-        assert_eq!((all.get_or_insert(7, 1), all.get_or_insert(4, 1)), (70, 1));
+        assert_eq!(all.insert(4, 1), None);
         let order: Vec<(u32, u32)> = all.iter().copied().collect();
         assert_eq!(order, [(0, 0), (3, 31), (4, 1), (7, 70)]);
-        assert_eq!(all.into_iter().collect::<Vec<_>>(), order);
+        all.retain(|value| *value > 1);
+        assert!(!all.has(0) && !all.has(4));
+        assert_eq!(all.into_iter().collect::<Vec<_>>(), [(3, 31), (7, 70)]);
     }
 }

@@ -13,6 +13,7 @@ use sateen_wire::{
     TargetInfo,
 };
 
+use crate::ended::EndedWell;
 use crate::fids::Fids;
 use crate::file_locks::FileLocks;
 use crate::import::{Arrival, Import, RESEND_MAX_NS, WAITED_FOR};
@@ -20,6 +21,7 @@ use crate::inode::Inode;
 use crate::llite::Spaces;
 use crate::lru::{Lru, Retiring};
 use crate::port::{KernelInval, Port};
+use crate::recover::AtMdt;
 use crate::stats::Verbs;
 use crate::sync::{join_all, lock};
 use crate::unsynced::UnsyncedObjects;
@@ -142,6 +144,9 @@ pub struct Client {
     pub(crate) file_locks: Mutex<FileLocks>,
     pub(crate) fids: Fids,
     pub(crate) unsynced: UnsyncedObjects,
+    pub(crate) ended: Arc<EndedWell>,
+    /// What MDTs have open for this client, from the moment that they have answered.
+    pub(crate) at_mdts: Mutex<BTreeMap<u64, AtMdt>>,
     /// Names in directories that this client has made.
     pub(crate) known_names: Arc<AtomicUsize>,
     pub(crate) grants: Mutex<BTreeMap<u32, u64>>,
@@ -182,6 +187,8 @@ impl Client {
             file_locks: Mutex::default(),
             fids: Fids::default(),
             unsynced: UnsyncedObjects::default(),
+            ended: Arc::default(),
+            at_mdts: Mutex::default(),
             known_names: Arc::default(),
             grants: Mutex::default(),
             told_full: Mutex::default(),
@@ -368,7 +375,7 @@ impl Client {
         let mut imports = lock(&self.imports);
         let about = (target, self.config.file_system);
         let new = || {
-            let import = Import::new(self.endpoint(), about, *me);
+            let import = Import::new(self.endpoint(), about, *me, self.ended.clone());
             import.promise_to_speak(self.speaks_to(target));
             Arc::new(import)
         };
@@ -478,12 +485,10 @@ impl Client {
 
     fn on_reply(self: &Arc<Client>, header: &Header, reply: Reply, bulk: Bulk) {
         let Some(import) = self.import(header.from) else { return };
-        let install = |reply: &Reply, stamp: u64, pin: bool| {
-            for grant in reply.grants.iter() {
-                self.install(grant, stamp, pin);
-            }
+        let arrived = |request: &Request, reply: &Reply, sent: (u64, bool)| {
+            self.take_over(request, reply, sent);
         };
-        match import.on_reply(self.port.as_ref(), header, (reply, bulk), install) {
+        match import.on_reply(self.port.as_ref(), header, (reply, bulk), arrived) {
             Arrival::Answer | Arrival::Ignored => {}
             Arrival::Failed => {
                 let target = header.from;
@@ -493,11 +498,20 @@ impl Client {
                 let target = header.from;
                 tracing::warn!(%target, "its address belongs to another file system now: waiting");
             }
-            Arrival::Connected { restarted } => {
+            Arrival::Connected { restarted, follows } => {
                 if restarted {
                     tracing::warn!(target = %header.from, "the target has restarted");
                 }
+                if let (true, Endpoint::Ost(ost)) = (follows, header.from) {
+                    self.ost_ended_well(ost);
+                }
             }
+            Arrival::Recovering(generation) => self.on_recovering(header, generation),
+            Arrival::Recovered => {
+                tracing::info!(target = %header.from, "it has taken up what was held");
+            }
+            Arrival::Unknown => import.try_connect(self.port.as_ref()),
+            Arrival::Forgotten => self.on_forgotten(header),
             Arrival::Lost => self.on_lost(header),
             Arrival::Refused(incarnation) => self.on_evicted(header.from, incarnation),
         }
@@ -531,8 +545,8 @@ impl Client {
         }
     }
 
-    /// A target does not know us any more: requests in flight fail, and what stood under its
-    /// locks is dropped.
+    /// An OST or the MGS does not know us any more: what was asked waits for the next connection,
+    /// or fails.
     fn on_lost(self: &Arc<Client>, header: &Header) {
         let target = header.from;
         let Some(import) = self.import(target) else { return };
@@ -543,13 +557,8 @@ impl Client {
             return;
         }
         tracing::warn!(%target, "connection lost: connecting again");
-        match target {
-            Endpoint::Mdt(index) => {
-                let stale = self.drop_everything(Some(index));
-                return self.connect_without(stale, vec![import]);
-            }
-            Endpoint::Ost(index) => self.drop_grant(index),
-            Endpoint::Mgs | Endpoint::Client(_) => {}
+        if let Endpoint::Ost(index) = target {
+            self.drop_grant(index);
         }
         import.connect(self.port.as_ref());
     }
@@ -557,7 +566,7 @@ impl Client {
     /// Connects once the kernel has forgotten the names, and what it knows of these inodes.
     /// Their pages may be waiting for reads that wait for the connection, and one of which it has
     /// yet to hear may never get there: not for long.
-    fn connect_without(
+    pub(crate) fn connect_without(
         self: &Arc<Client>,
         stale: Vec<(Fid, Weak<Inode>)>,
         imports: Vec<Arc<Import>>,
@@ -603,9 +612,10 @@ impl Client {
 
     /// All locks are void, and so are the opens: files that are open answer `EIO` from now on.
     /// Those of one MDT, or all. Returns the inodes of which the kernel may know something.
-    fn drop_everything(self: &Arc<Client>, mdt: Option<u32>) -> Vec<(Fid, Weak<Inode>)> {
+    pub(crate) fn drop_everything(self: &Arc<Client>, mdt: Option<u32>) -> Vec<(Fid, Weak<Inode>)> {
         let concerned = |fid: Fid| mdt.is_none_or(|mdt| mdt == seq::mdt_of(fid.seq));
-        self.fids.forget();
+        self.fids.forget(mdt);
+        self.closed_at(mdt);
         self.loses_opens(mdt);
         let inodes: Vec<_> = {
             let mut inodes = lock(&self.inodes);

@@ -4,9 +4,10 @@
 //! So the next one is asked for while there are FIDs left, and no create waits for it but the
 //! first.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use sateen_types::{Fid, SEQ_OBJECTS_MAX, Seq};
+use sateen_types::{Fid, SEQ_OBJECTS_MAX, Seq, seq};
 
 use crate::sync::{Waiters, lock};
 
@@ -15,6 +16,9 @@ use crate::sync::{Waiters, lock};
 const LEFT_MIN: u32 = 1 << 14;
 /// If it is refused it is asked for again after so many: who is refused now may be for long.
 const REFUSED_PAUSE: u32 = 1 << 10;
+
+/// Sequences remembered: more than requests under way can have their FIDs from.
+const GRANTED_MAX: usize = 8;
 
 #[derive(Debug, Default)]
 struct State {
@@ -27,6 +31,9 @@ struct State {
     asking: bool,
     /// How often everything was forgotten: a sequence asked for before is not ours any more.
     life: u64,
+    /// The last sequences that were granted, from the moment that the answer came. A request may be
+    /// under way with a FID of one that is used up.
+    granted: VecDeque<Seq>,
     waiters: Waiters,
 }
 
@@ -98,10 +105,27 @@ impl Fids {
         woken.wake();
     }
 
-    /// The sequence is no longer ours: the MDT restarted, or has thrown us out.
-    pub(crate) fn forget(&self) {
+    /// An MDT has granted this one, of which whoever asked has yet to hear.
+    pub(crate) fn was_granted(&self, seq: Seq) {
+        let mut state = lock(&self.state);
+        if !state.granted.contains(&seq) {
+            state.granted.push_back(seq);
+        }
+        if state.granted.len() > GRANTED_MAX {
+            state.granted.pop_front();
+        }
+    }
+
+    /// Those that were granted last.
+    pub(crate) fn granted(&self) -> Vec<Seq> {
+        lock(&self.state).granted.iter().copied().collect()
+    }
+
+    /// The sequence is no longer ours: an MDT restarted, or has thrown us out, or all have.
+    pub(crate) fn forget(&self, mdt: Option<u32>) {
         let mut state = lock(&self.state);
         (state.seq, state.spare) = (None, None);
+        state.granted.retain(|granted| mdt.is_some_and(|mdt| mdt != seq::mdt_of(*granted)));
         state.life += 1;
     }
 }
@@ -186,7 +210,7 @@ mod tests {
         first(&fids, 7);
         let life = draw_to_last(&fids, 7);
         fids.refill(life, Some(Seq(8)));
-        fids.forget();
+        fids.forget(None);
         let Draw::Ask(later) = draw(&fids) else { panic!("the spare is forgotten, too") };
         fids.refill(life, Some(Seq(9)));
         fids.refill(later, Some(Seq(10)));

@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex};
 use sateen_ldlm::{Range, Ranges};
 use sateen_types::{Errno, Fid, Result, seq};
 use sateen_wire::{
-    FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, MdtReply, MdtRequest, OpenId, WaitId,
+    FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, HeldFileLock, MdtReply, MdtRequest,
+    OpenId, WaitId,
 };
 
 use crate::client::Client;
@@ -47,12 +48,25 @@ struct OfFile {
     /// Owners with a request on its way, of each kind.
     asking: Vec<(bool, u64)>,
     waits: Vec<Wait>,
+    /// What owners with a request on its way had within its range before it was answered.
+    before: Vec<((bool, u64), Vec<Range>)>,
     waiters: Waiters,
 }
 
 impl OfFile {
     fn ranges(&mut self, flock: bool) -> &mut Ranges {
         if flock { &mut self.flock } else { &mut self.posix }
+    }
+
+    /// The MDT has answered a request of an owner: this is from now on what there is.
+    fn answered(&mut self, flock: bool, new: Range) {
+        let (key, ranges) = ((flock, new.owner.id), self.ranges(flock));
+        let before = ranges.within(&new);
+        ranges.set(new);
+        if self.asking.contains(&key) {
+            self.before.retain(|(of, _)| *of != key);
+            self.before.push((key, before));
+        }
     }
 
     fn is_idle(&self) -> bool {
@@ -93,6 +107,7 @@ impl Drop for Asking<'_> {
             let mut locks = lock(&self.client.file_locks);
             let file = locks.file(self.fid);
             file.asking.retain(|key| *key != self.key);
+            file.before.retain(|(of, _)| *of != self.key);
             let woken = file.waiters.take();
             locks.tidy(self.fid);
             woken
@@ -159,9 +174,10 @@ impl Client {
         heard: &mut (impl FnMut() -> bool + Send),
     ) -> Result<()> {
         let mut queued = false;
+        let fid = file.inode.fid;
         loop {
             let state = {
-                let asking = self.ask_alone(file.inode.fid, &lock).await;
+                let asking = self.ask_alone(fid, &lock).await;
                 let weaker = asking.is_ok() && self.only_weakens(file, &lock);
                 if weaker && !heard() {
                     return Err(Errno::EINTR);
@@ -173,7 +189,7 @@ impl Client {
                     Err(errno) => Err(*errno),
                 };
                 if state == Ok(FileLockState::Granted) {
-                    let before = self.has_now(file, &lock);
+                    let before = self.had_before(fid, &lock);
                     if weaker || heard() {
                         return Ok(());
                     }
@@ -216,13 +232,7 @@ impl Client {
         let fid = file.inode.fid;
         let request = MdtRequest::SetFileLock { fid, open_id: file.id, lock, wait };
         match self.mdt_in(era, fid, request).await {
-            Ok(MdtAnswer { body: MdtReply::FileLock { state, .. }, .. }) => {
-                if lock.flock && state != FileLockState::Granted {
-                    // What was to be changed is gone.
-                    self.has_now(file, &FileLock { mode: FileLockMode::Unlock, ..lock });
-                }
-                Ok(state)
-            }
+            Ok(MdtAnswer { body: MdtReply::FileLock { state, .. }, .. }) => Ok(state),
             Ok(_) => Err(Errno::EPROTO),
             Err(errno) => Err(errno),
         }
@@ -241,15 +251,32 @@ impl Client {
         pieces.iter().all(weakens)
     }
 
-    /// The MDT has done this; what its owner had there before.
-    fn has_now(&self, file: &File, done: &FileLock) -> Vec<Range> {
-        let new = Range::of(self.id(), file.id, done);
+    /// The MDT has answered a request for a lock. Called before anybody hears of it, and before
+    /// anything that comes later: what is kept here is at any moment what the MDT has said last.
+    pub(crate) fn file_lock_answered(
+        &self,
+        (fid, open): (Fid, OpenId),
+        asked: &FileLock,
+        state: FileLockState,
+    ) {
+        let done = match state {
+            FileLockState::Granted => *asked,
+            // What was to be changed is gone.
+            _ if asked.flock => FileLock { mode: FileLockMode::Unlock, ..*asked },
+            _ => return,
+        };
         let mut locks = lock(&self.file_locks);
-        let ranges = locks.file(file.inode.fid).ranges(done.flock);
-        let before = ranges.within(&new);
-        ranges.set(new);
-        locks.tidy(file.inode.fid);
-        before
+        locks.file(fid).answered(done.flock, Range::of(self.id(), open, &done));
+        locks.tidy(fid);
+    }
+
+    /// What its owner had within a range before the last request was answered.
+    fn had_before(&self, fid: Fid, asked: &FileLock) -> Vec<Range> {
+        let key = (asked.flock, asked.owner);
+        let mut locks = lock(&self.file_locks);
+        let Some(file) = locks.files.get_mut(&fid) else { return Vec::new() };
+        let at = file.before.iter().position(|(of, _)| *of == key);
+        at.map(|at| file.before.swap_remove(at).1).unwrap_or_default()
     }
 
     /// Nobody has heard of a lock that was granted: what its owner had before.
@@ -282,9 +309,7 @@ impl Client {
 
     async fn unlock(&self, file: &File, era: u64, lock: FileLock) -> Result<()> {
         let _asking = self.ask_alone(file.inode.fid, &lock).await?;
-        self.ask_for(file, (era, lock), None).await?;
-        self.has_now(file, &lock);
-        Ok(())
+        self.ask_for(file, (era, lock), None).await.map(|_| ())
     }
 
     /// Waits until no other request of a lock's owner is on its way.
@@ -441,6 +466,23 @@ impl Client {
             locks.files.retain(|_, file| !file.is_idle());
         }
         woken.into_iter().for_each(crate::sync::Woken::wake);
+    }
+
+    /// The locks that programs have of files of one MDT, so far as it has answered for them.
+    pub(crate) fn file_locks_of(&self, mdt: u32) -> Vec<HeldFileLock> {
+        let locks = lock(&self.file_locks);
+        let mut all = Vec::new();
+        for (fid, file) in locks.files.iter().filter(|(fid, _)| seq::mdt_of(fid.seq) == mdt) {
+            for (flock, ranges) in [(true, &file.flock), (false, &file.posix)] {
+                let held = |held: &Range| HeldFileLock {
+                    fid: *fid,
+                    open_id: held.open,
+                    lock: held.lock(flock),
+                };
+                all.extend(ranges.iter().map(held));
+            }
+        }
+        all
     }
 
     /// How many locked ranges this client's programs have.

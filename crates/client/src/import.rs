@@ -9,13 +9,16 @@
 //! What an OST had not answered when the connection was lost is asked again on the next one:
 //! it changes nothing to execute it twice, as long as the client is the one that holds the
 //! locks, and it says itself which run of the OST it is about. So is what the MGS had not, of
-//! which clients only want to know something. What an MDT had not answered fails: the locks and
-//! opens that it went by are gone.
+//! which clients only want to know something. What an MDT had not answered waits for what the next
+//! run says of the one before: if that ended in good order, everything goes on as it was
+//! ([`claims`]); otherwise it fails: the locks and opens that it went by are gone.
 
+mod answers;
+mod claims;
 mod pending;
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{
@@ -24,12 +27,14 @@ use sateen_wire::{
 };
 
 use crate::client::Connection;
+use crate::ended::EndedWell;
 use crate::inspect::ImportInfo;
 use crate::patience;
 use crate::port::Port;
 use crate::stats::{self, RequestStats};
 use crate::sync::{Waiters, Woken, lock, until};
 use crate::uncommitted::Uncommitted;
+use claims::{CLAIM_SLOT, Claims, Run};
 use pending::{Pending, without_grant};
 
 /// Requests in flight to one target, at most, unless it is set otherwise.
@@ -121,7 +126,12 @@ struct Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Link {
     Closed,
-    Connecting { attempt: u64, sent_ns: u64 },
+    Connecting {
+        attempt: u64,
+        sent_ns: u64,
+    },
+    /// The MDT is being told of what is held, and nothing else is asked: see [`claims`].
+    Recovering,
     Open,
 }
 
@@ -165,6 +175,10 @@ struct State {
     calls: u64,
     /// The administrator has taken the target out of use.
     inactive: bool,
+    /// Of an MDT: boot epochs of the run that has given what is held, and of those that were told of
+    /// it since. None if nothing is held.
+    runs: Vec<u64>,
+    claims: Claims,
     /// The last connection was given up from here: the target may go on counting in the slots.
     slots_kept: bool,
     /// Requests in flight, at most.
@@ -184,6 +198,9 @@ pub(crate) struct Import {
     rpc_pages_max: AtomicU32,
     /// Whether the target is promised that it hears something all the time.
     speaks: AtomicBool,
+    /// How often the target was told of what is held.
+    taken_up: AtomicU64,
+    ended: Arc<EndedWell>,
     state: Mutex<State>,
 }
 
@@ -203,9 +220,18 @@ pub(crate) struct Answer {
 pub(crate) enum Arrival {
     /// Nothing more to do but to wake; grants were sent with this stamp.
     Answer,
-    /// We are connected; `restarted` if it is another incarnation of the target than before.
-    Connected { restarted: bool },
-    /// The target does not know us: whatever we hold from it is void.
+    /// We are connected; `restarted` if it is another incarnation of the target than before, and
+    /// `follows` if the one before ended in good order.
+    Connected { restarted: bool, follows: bool },
+    /// An MDT that was started again wants to know what we hold, on this connection.
+    Recovering(u32),
+    /// It knows, and has heard of what others hold.
+    Recovered,
+    /// An MDT does not know the connection. What that means it says to the next.
+    Unknown,
+    /// An MDT knows nothing of what we hold: all that is void.
+    Forgotten,
+    /// An OST or the MGS does not know us.
     Lost,
     /// The target will never again know this incarnation.
     Refused(ClientId),
@@ -243,6 +269,8 @@ impl State {
         self.held = true;
         self.slots_kept = false;
         self.last_committed = 0;
+        self.runs.clear();
+        self.claims = Claims::default();
         for slot in &mut self.slots {
             slot.seq = 0;
         }
@@ -328,6 +356,7 @@ impl Import {
         address: Endpoint,
         (target, file_system): (Endpoint, u64),
         (me, era): (ClientId, u64),
+        ended: Arc<EndedWell>,
     ) -> Import {
         let slots = (0..slots_for(RPCS_IN_FLIGHT)).map(|_| Slot::new());
         Import {
@@ -336,6 +365,8 @@ impl Import {
             file_system,
             rpc_pages_max: AtomicU32::new(RPC_PAGES_MAX),
             speaks: AtomicBool::new(false),
+            taken_up: AtomicU64::new(0),
+            ended,
             state: Mutex::new(State {
                 me,
                 era,
@@ -356,6 +387,8 @@ impl Import {
                 asked_ns: 0,
                 calls: 0,
                 inactive: false,
+                runs: Vec::new(),
+                claims: Claims::default(),
                 slots_kept: false,
                 rpcs_max: RPCS_IN_FLIGHT,
                 stats: RequestStats::default(),
@@ -498,7 +531,7 @@ impl Import {
     }
 
     /// Starts to connect, unless that has to wait, is under way, or done.
-    fn try_connect(&self, port: &dyn Port) {
+    pub(crate) fn try_connect(&self, port: &dyn Port) {
         let message = {
             let mut state = lock(&self.state);
             if state.link != Link::Closed || state.held || state.inactive {
@@ -667,10 +700,11 @@ impl Import {
         state: &mut State,
         port: &dyn Port,
         slot: u16,
-        (request, bulk): (Request, Bulk),
+        (mut request, bulk): (Request, Bulk),
         (stamp, pin): (u64, bool),
     ) -> Option<Message> {
         let generation = state.generation;
+        self.of_this_run(&mut request, state.boot_epoch);
         state.asked_ns = port.now().mono_ns;
         let entry = state.slots.get_mut(usize::from(slot))?;
         entry.seq += 1;
@@ -709,17 +743,18 @@ impl Import {
         self.begin(state, port, slot, (Request::Ping, Bulk::None), (0, false))
     }
 
-    /// A reply arrived. `install` is called for the locks it grants, with the request's
-    /// stamp and pin, before anybody is woken.
+    /// A reply arrived. `arrived` is called for the locks it grants and whatever else it says of
+    /// what is held, with the request's stamp and pin, before anybody is woken.
     pub(crate) fn on_reply(
         &self,
         port: &dyn Port,
         header: &Header,
         (mut reply, bulk): (Reply, Bulk),
-        install: impl FnOnce(&Reply, u64, bool),
+        arrived: impl FnOnce(&Request, &Reply, (u64, bool)),
     ) -> Arrival {
-        if let ReplyBody::Connected { features, boot_epoch, generation } = reply.body {
-            return self.on_connected(port, header, (boot_epoch, generation), features);
+        if let ReplyBody::Connected { features, boot_epoch, generation, follows } = reply.body {
+            let run = Run { boot_epoch, follows };
+            return self.on_connected(port, header, (run, generation), features);
         }
         if header.generation == 0 {
             return self.on_refused(header, &reply);
@@ -733,11 +768,24 @@ impl Import {
             if refused {
                 state.refused(header);
             }
-            if header.generation != state.generation || state.link != Link::Open {
+            let connected = matches!(state.link, Link::Open | Link::Recovering);
+            if header.generation != state.generation || !connected {
                 return Arrival::Ignored;
             }
             if refused {
-                return Arrival::Lost;
+                if !matches!(self.target, Endpoint::Mdt(_)) {
+                    return Arrival::Lost;
+                }
+                // Not held: what it has of us it says to the next connection.
+                state.link = Link::Closed;
+                return Arrival::Unknown;
+            }
+            if header.slot == CLAIM_SLOT {
+                drop(state);
+                return self.on_claimed(port, header, &reply);
+            }
+            if state.link != Link::Open {
+                return Arrival::Ignored;
             }
             state.last_committed = state.last_committed.max(reply.last_committed);
             let State { slots, uncommitted, boot_epoch, stats: request_stats, .. } = &mut *state;
@@ -769,13 +817,12 @@ impl Import {
             if let Body::Request(request) = &pending.message.body {
                 stats::answered(request_stats, self.target, request, &reply);
             }
-            let (stamp, pin) = (pending.stamp, pending.pin);
             if pending.is_doubtful(&reply) {
                 reply.error = Some(Errno::EIO);
             }
             let nobody_waits = pending.unheard || pending.left;
-            if !pending.unheard {
-                install(&reply, stamp, pin);
+            if let (false, Body::Request(request)) = (pending.unheard, &pending.message.body) {
+                arrived(request, &reply, (pending.stamp, pending.pin));
             }
             if nobody_waits {
                 slot.state = SlotState::Free;
@@ -797,86 +844,8 @@ impl Import {
         reply.last_committed == 0 && reply.transno == 0 && reply.body == ReplyBody::Empty
     }
 
-    /// A connection was refused. It is tried again at a later tick.
-    fn on_refused(&self, header: &Header, reply: &Reply) -> Arrival {
-        let (answers, line) = {
-            let mut state = lock(&self.state);
-            let attempt = match state.link {
-                Link::Connecting { attempt, .. } => attempt,
-                Link::Closed | Link::Open => return Arrival::Ignored,
-            };
-            if header.client != state.me || header.seq != attempt {
-                return Arrival::Ignored;
-            }
-            state.link = Link::Closed;
-            let trouble = match reply.error {
-                Some(Errno::EIO) => Some(Trouble::Failed),
-                Some(Errno::EXDEV) => Some(Trouble::Foreign),
-                _ => None,
-            };
-            let news = trouble != core::mem::replace(&mut state.trouble, trouble);
-            match trouble {
-                None if reply.error == Some(Errno::ESTALE) => return Arrival::Refused(state.me),
-                Some(Trouble::Failed) if news => state.give_up(false),
-                Some(Trouble::Foreign) if news => return Arrival::Foreign,
-                _ => return Arrival::Ignored,
-            }
-        };
-        answers.wake();
-        line.wake();
-        Arrival::Failed
-    }
-
-    fn on_connected(
-        &self,
-        port: &dyn Port,
-        header: &Header,
-        (boot_epoch, generation): (u64, u32),
-        features: u64,
-    ) -> Arrival {
-        let mut again = Vec::new();
-        let (woken, restarted) = {
-            let mut state = lock(&self.state);
-            match state.link {
-                Link::Connecting { attempt, .. }
-                    if attempt == header.seq && state.me == header.client => {}
-                _ => return Arrival::Ignored,
-            }
-            let restarted = state.boot_epoch != 0 && state.boot_epoch != boot_epoch;
-            if restarted {
-                state.uncommitted.restarted();
-            }
-            state.link = Link::Open;
-            state.trouble = None;
-            state.generation = generation;
-            state.boot_epoch = boot_epoch;
-            state.features = features;
-            // Given up from here, and met again as it was: it goes on counting.
-            let goes_on = core::mem::take(&mut state.slots_kept) && !restarted;
-            let now = port.now().mono_ns;
-            for slot in &mut state.slots {
-                if !goes_on {
-                    slot.seq = 0;
-                }
-                if let SlotState::Busy(pending) = &mut slot.state {
-                    if !goes_on {
-                        slot.seq = 1;
-                    }
-                    pending.move_to(generation, slot.seq, restarted);
-                    again.push(pending.again(now));
-                }
-            }
-            (state.line.take(), restarted)
-        };
-        for message in again {
-            port.send(message);
-        }
-        woken.wake();
-        Arrival::Connected { restarted }
-    }
-
-    /// The connection is void: slots begin anew, every request in flight fails with `EIO` or, at
-    /// an OST or the MGS, waits for the next connection, and there will be no other before
+    /// The connection is void, which is no MDT's: slots begin anew, every request in flight fails
+    /// with `EIO` or, at an OST or the MGS, waits for the next connection, and there will be no other before
     /// [`Import::connect`]. False if that has been done for this connection.
     pub(crate) fn lost(&self, header: &Header) -> bool {
         let (answers, line) = {
@@ -926,11 +895,10 @@ impl Import {
                     && open
                     && pending.is_due(now)
                 {
-                    let twice = (2 * pending.resend_after_ns).clamp(RESEND_NS, RESEND_MAX_NS);
-                    pending.resend_after_ns = twice;
-                    again.push(pending.again(now));
+                    again.push(pending.patiently_again(now));
                 }
             }
+            again.extend(self.claim_again(&mut state, now));
         }
         for message in again {
             port.send(message);

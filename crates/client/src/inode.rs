@@ -9,6 +9,7 @@ use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
 
 use crate::atime::AtimePolicy;
 use crate::by_stripe::ByStripe;
+use crate::ended::EndedWell;
 use crate::known_names::KnownNames;
 use crate::locks::Access;
 use crate::loss::Loss;
@@ -92,6 +93,22 @@ impl Held {
     }
 }
 
+/// A lock that is given back, and whose cancel the client does not know to be answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leaving {
+    pub(crate) id: LockId,
+    /// What it was; `None` for one that was called back and never known here.
+    pub(crate) was: Option<(LockMode, Ibits)>,
+    /// The MDT has answered the cancel, and whoever sent it has yet to look.
+    pub(crate) answered: bool,
+}
+
+impl Leaving {
+    pub(crate) fn new(id: LockId, was: Option<&Held>) -> Leaving {
+        Leaving { id, was: was.map(|held| (held.mode, held.bits)), answered: false }
+    }
+}
+
 /// Writes of one object that no sync has covered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unsynced {
@@ -114,7 +131,7 @@ pub(crate) struct InodeState {
     pub(crate) cancelled_at: u64,
     /// Cancels that the MDT has not answered: it may meanwhile have granted the same lock once
     /// more, and is about to take it back, so that no grant is believed.
-    pub(crate) cancels: Vec<LockId>,
+    pub(crate) cancels: Vec<Leaving>,
     /// Stamp of this client's last own change of the inode, or report of its size: an answer
     /// to a request sent earlier may not know of it.
     pub(crate) changed_at: u64,
@@ -240,17 +257,24 @@ impl InodeState {
     }
 
     /// Takes over what an earlier life of this inode has left to be synced.
-    pub(crate) fn inherit(&mut self, (left, loss): (ByStripe<Unsynced>, Loss)) {
+    pub(crate) fn inherit(&mut self, (left, loss): (ByStripe<Unsynced>, Loss), ended: &EndedWell) {
         self.loss.add(loss);
         for (stripe, at) in left {
-            self.not_synced(stripe, at);
+            self.not_synced(stripe, at, ended);
         }
     }
 
     /// A sync was cut short: it has to be made again.
-    pub(crate) fn not_synced(&mut self, stripe: u32, at: Unsynced) {
-        let now = self.unsynced.get_or_insert(stripe, at);
-        self.loss.add(Loss::found(now.boot_epoch != at.boot_epoch));
+    pub(crate) fn not_synced(&mut self, stripe: u32, at: Unsynced, ended: &EndedWell) {
+        if ended.has(at) {
+            return;
+        }
+        match self.unsynced.get(stripe).filter(|now| !ended.has(*now)) {
+            Some(now) => self.loss.add(Loss::found(now.boot_epoch != at.boot_epoch)),
+            None => {
+                self.unsynced.insert(stripe, at);
+            }
+        }
     }
 
     /// Whether locks that are not being given back cover these bits for reading.
@@ -446,8 +470,11 @@ impl InodeState {
     }
 
     /// An object was changed.
-    pub(crate) fn changed_object(&mut self, stripe: u32, now: Unsynced) {
-        let before = self.unsynced.insert(stripe, now);
+    pub(crate) fn changed_object(&mut self, stripe: u32, now: Unsynced, ended: &EndedWell) {
+        if ended.has(now) {
+            return;
+        }
+        let before = self.unsynced.insert(stripe, now).filter(|before| !ended.has(*before));
         // Changed before and after a restart: the earlier bytes may be gone.
         let lost = before.is_some_and(|before| before.boot_epoch != now.boot_epoch);
         self.loss.add(Loss::found(lost));

@@ -12,6 +12,8 @@
 //! | `mdc`, `osc` | typed requests to MDTs and OSTs |
 //! | `atime` | when reading sets the atime |
 //! | `import` | connections: slots, resends, reconnects |
+//! | `recover` | an MDT that was restarted in good order: telling it what is held |
+//! | `ended` | runs of OSTs that ended in good order |
 //! | `lru` | a limit to what is kept |
 //! | `known_names` | what cannot be in a directory that this client has made or read |
 //! | `fids` | FIDs out of granted sequences |
@@ -26,6 +28,7 @@
 mod atime;
 mod by_stripe;
 mod client;
+mod ended;
 mod fids;
 mod file_locks;
 mod import;
@@ -41,6 +44,7 @@ mod mdc;
 mod osc;
 mod patience;
 mod port;
+mod recover;
 mod stats;
 mod sync;
 mod uncommitted;

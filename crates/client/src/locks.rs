@@ -21,7 +21,7 @@ use sateen_types::{Errno, Fid, FileKind, Result};
 use sateen_wire::{Grant, Grants, Ibits, LockId, LockMode, MdtReply, MdtRequest, SizeReport};
 
 use crate::client::Client;
-use crate::inode::{Held, Inode, InodeState, Served};
+use crate::inode::{Held, Inode, InodeState, Leaving, Served};
 use crate::patience::{self, Patience, to_the_end};
 use crate::port::KernelInval;
 use crate::sync::{lock, until};
@@ -103,8 +103,8 @@ impl InodeState {
                 return Some(LetGo::Served(held.bits));
             }
         }
-        self.cancels.push(id);
         let held = at.map(|at| self.locks.remove(at));
+        self.cancels.push(Leaving::new(id, held.as_ref()));
         let tells = held.as_ref().is_some_and(|held| {
             // A reader tells the atime. Who may write as well tells all of it under that lock.
             held.owns_data() || held.bits.intersects(Ibits::DATA) && !self.owns_size()
@@ -120,7 +120,7 @@ impl InodeState {
         let (owner, mut report) = (self.owns_size(), self.report());
         let mut gone = Vec::new();
         for held in core::mem::take(&mut self.locks) {
-            self.cancels.push(held.id);
+            self.cancels.push(Leaving::new(held.id, Some(&held)));
             let tells = if owner { held.owns_data() } else { held.bits.intersects(Ibits::DATA) };
             gone.push((held.id, if tells { report.take() } else { None }));
         }
@@ -435,13 +435,13 @@ impl Client {
     pub(crate) async fn give_back(self: &Arc<Client>, inode: &Arc<Inode>, id: LockId) {
         let era = self.era();
         let begun = inode.update(|state| {
-            if state.cancels.contains(&id) {
+            if state.cancels.iter().any(|leaving| leaving.id == id) {
                 // The callback was repeated: the cancel that is on its way answers it, with
                 // what it says of the size.
                 return Some(None);
             }
             let Some(held) = state.locks.iter_mut().find(|held| held.id == id) else {
-                state.cancels.push(id);
+                state.cancels.push(Leaving::new(id, None));
                 return None;
             };
             if held.cancelling {
@@ -552,14 +552,24 @@ impl Client {
         (id, era): (LockId, u64),
         report: Option<SizeReport>,
     ) {
-        let fid = inode.fid;
-        let cancel = self.mdt_in(era, fid, MdtRequest::Cancel { fid, id, report });
-        // A lost connection has voided the lock, so there is nobody to tell then.
-        if let Err(error) = to_the_end(cancel).await {
-            tracing::debug!(%fid, %error, "a cancel did not reach the MDT");
+        let (fid, mut report) = (inode.fid, report);
+        loop {
+            let taken_up = self.taken_up(fid);
+            let cancel = self.mdt_in(era, fid, MdtRequest::Cancel { fid, id, report });
+            let cancelled = to_the_end(cancel).await;
+            // A lost connection has voided the lock, so there is nobody to tell then.
+            if let Err(error) = &cancelled {
+                tracing::debug!(%fid, %error, "a cancel did not reach the MDT");
+            }
+            if cancelled.is_err() || taken_up == self.taken_up(fid) {
+                break;
+            }
+            // The lock was among those that the MDT was told of as held, though an earlier run of it
+            // may have executed this very cancel: see `crate::recover`.
+            report = None;
         }
         inode.update(|state| {
-            state.cancels.retain(|other| *other != id);
+            state.cancels.retain(|other| other.id != id);
             state.cancelled_at = self.stamp();
         });
     }

@@ -151,7 +151,8 @@ impl Client {
         let object = (object_of(inode.fid, chunk.stripe), layout_gen);
         let write = self.ost_write(chunk.ost, object, chunk.object_offset, data, era);
         let (len, boot_epoch) = write.await?;
-        lock(&inode.state).changed_object(chunk.stripe, Unsynced { ost: chunk.ost, boot_epoch });
+        let now = Unsynced { ost: chunk.ost, boot_epoch };
+        lock(&inode.state).changed_object(chunk.stripe, now, &self.ended);
         Ok(len)
     }
 
@@ -292,7 +293,7 @@ impl Client {
         let (unsynced, lost) = {
             let left = self.unsynced.take(inode.fid);
             let mut state = lock(&inode.state);
-            state.inherit(left);
+            state.inherit(left, &self.ended);
             (core::mem::take(&mut state.unsynced), state.loss.tell(asker))
         };
         let mut by_ost: BTreeMap<(u32, u64), Vec<ObjectId>> = BTreeMap::new();
@@ -316,7 +317,8 @@ impl Client {
                     if era != self.era() && boot_epoch != ANY_EPOCH {
                         let mut state = lock(&inode.state);
                         for object in &objects {
-                            state.not_synced(object.stripe, Unsynced { ost, boot_epoch });
+                            let at = Unsynced { ost, boot_epoch };
+                            state.not_synced(object.stripe, at, &self.ended);
                         }
                     }
                     Err(Errno::EIO)

@@ -83,7 +83,20 @@ impl Client {
         fid: Fid,
         request: MdtRequest,
     ) -> Result<MdtAnswer> {
-        self.mdt_call(fid, request, WAITED_FOR, false, Some(era)).await.map_err(|(errno, _)| errno)
+        self.mdt_of(Some(era), fid, request).await
+    }
+
+    /// The same, if it goes by anything that was given.
+    ///
+    /// # Errors
+    /// As [`Client::mdt_in`].
+    pub(crate) async fn mdt_of(
+        &self,
+        era: Option<u64>,
+        fid: Fid,
+        request: MdtRequest,
+    ) -> Result<MdtAnswer> {
+        self.mdt_call(fid, request, WAITED_FOR, false, era).await.map_err(|(errno, _)| errno)
     }
 
     /// A request whose data lock is in use from the moment it arrives.

@@ -28,7 +28,7 @@ impl Waiters {
 }
 
 /// Tasks to be woken.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Woken(Vec<Waker>);
 

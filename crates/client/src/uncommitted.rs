@@ -50,6 +50,11 @@ impl Uncommitted {
         self.lost.extend(changed.map(|fid| (fid, Loss::New)));
     }
 
+    /// The MDT was stopped in good order: it has committed everything.
+    pub(crate) fn ended_well(&mut self) {
+        self.lines.clear();
+    }
+
     /// A change of this inode may be lost.
     pub(crate) fn lose(&mut self, fid: Fid) {
         self.lost.insert(fid, Loss::New);
@@ -120,5 +125,9 @@ mod tests {
         all.restarted();
         assert!(all.show_all_lost() && !all.show_all_lost());
         assert!(all.take_lost(fid(4)), "whoever made it is told as well");
+        answered(&mut all, fid(5), 2, 0);
+        all.ended_well();
+        all.restarted();
+        assert!(!all.take_lost(fid(5)));
     }
 }

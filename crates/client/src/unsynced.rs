@@ -22,6 +22,7 @@ use sateen_types::{Errno, Fid, ObjectId, Result};
 
 use crate::by_stripe::ByStripe;
 use crate::client::Client;
+use crate::ended::EndedWell;
 use crate::inode::Unsynced;
 use crate::loss::{Asker, Loss};
 use crate::patience;
@@ -120,7 +121,7 @@ impl UnsyncedObjects {
         fid: Fid,
         unsynced: ByStripe<Unsynced>,
         loss: Loss,
-        stamp: u64,
+        (stamp, ended): (u64, &EndedWell),
     ) -> Vec<u32> {
         if unsynced.is_empty() && loss == Loss::None {
             return Vec::new();
@@ -128,11 +129,13 @@ impl UnsyncedObjects {
         // Nobody is to be woken: there is less room than before. The caller holds locks.
         let mut state = lock(&self.state);
         state.lose(fid, loss);
-        for (stripe, at) in unsynced {
+        for (stripe, at) in unsynced.into_iter().filter(|(_, at)| !ended.has(*at)) {
             let ost = state.osts.entry(at.ost).or_default();
             let written = Written { boot_epoch: at.boot_epoch, stamp };
             let before = ost.objects.insert(ObjectId { fid, stripe }, written);
             // Written before and after a restart.
+            let is_durable = |boot_epoch| ended.has(Unsynced { boot_epoch, ..at });
+            let before = before.filter(|before| !is_durable(before.boot_epoch));
             let lost = before.is_some_and(|before| before.boot_epoch != at.boot_epoch);
             state.lose(fid, Loss::found(lost));
         }
@@ -161,6 +164,16 @@ impl UnsyncedObjects {
             }
             (unsynced, state.lost.remove(&fid).unwrap_or_default())
         })
+    }
+
+    /// What was written to an OST in runs that ended in good order has not to be synced.
+    pub(crate) fn drop_durable(&self, ost: u32, ended: &EndedWell) {
+        self.update(|state| {
+            if let Some(of_ost) = state.osts.get_mut(&ost) {
+                let is_durable = |boot_epoch| ended.has(Unsynced { ost, boot_epoch });
+                of_ost.objects.retain(|_, written| !is_durable(written.boot_epoch));
+            }
+        });
     }
 
     /// Whether anything is left of a file.
@@ -315,7 +328,7 @@ mod tests {
             fid(oid),
             ByStripe::from_iter([(0, Unsynced { ost, boot_epoch })]),
             Loss::None,
-            1,
+            (1, &EndedWell::default()),
         )
     }
 
@@ -356,7 +369,7 @@ mod tests {
             (ObjectId { fid: fid(1), stripe: 0 }, Written { boot_epoch: 5, stamp: 1 });
         // Opened, written and dropped again while the sync was on its way.
         let again = ByStripe::from_iter([(0, Unsynced { ost: 0, boot_epoch: 5 })]);
-        left.leave(fid(1), again, Loss::None, 2);
+        left.leave(fid(1), again, Loss::None, (2, &EndedWell::default()));
         left.synced(0, &[(object, before)], false);
         assert!(left.has(fid(1)));
         left.synced(0, &[(object, Written { stamp: 2, ..before })], false);
@@ -373,5 +386,20 @@ mod tests {
         assert_eq!(unsynced.get(0).map(|at| at.boot_epoch), Some(6));
         assert!(!left.has(fid(1)));
         assert_eq!(left.census(), (0, 0));
+    }
+
+    #[test]
+    fn what_a_run_that_ended_well_had_is_durable() {
+        let (left, ended) = (UnsyncedObjects::default(), EndedWell::default());
+        leave(&left, 1, (0, 5));
+        leave(&left, 2, (1, 5));
+        ended.add(0, 5);
+        let later = |ost, boot_epoch| ByStripe::from_iter([(0, Unsynced { ost, boot_epoch })]);
+        left.leave(fid(1), later(0, 6), Loss::None, (2, &ended));
+        left.leave(fid(3), later(0, 5), Loss::None, (2, &ended));
+        left.drop_durable(0, &ended);
+        assert!(!left.has(fid(3)) && left.has(fid(2)));
+        let (unsynced, loss) = left.take(fid(1));
+        assert_eq!((unsynced.get(0).map(|at| at.boot_epoch), loss), (Some(6), Loss::None));
     }
 }

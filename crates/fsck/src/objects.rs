@@ -6,6 +6,7 @@ use sateen_types::{Fid, Layout, ObjectId, SEQ_OBJECTS_MAX};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::Inode;
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, Tombstone, WriterRecord, tag};
+use sateen_wire::disk::stopped::{self, CleanRuns};
 
 use crate::image::Image;
 use crate::{Check, Kind, OstAtRest, Step, Stop, keys};
@@ -149,7 +150,11 @@ fn one(check: &mut Check<'_>, index: u32, image: &Image, fate: &Fate, stat: Obje
 
 pub(crate) fn check_records(check: &mut Check<'_>, ost: &OstAtRest) -> Step {
     let image = &ost.image;
-    let known = [tag::OBJECT, tag::TOMBSTONE, tag::WRITER, tag::FENCE];
+    let known = [tag::OBJECT, tag::TOMBSTONE, tag::WRITER, tag::FENCE, stopped::TAG];
+    let runs = image.get(&Key::tag(stopped::TAG))?;
+    if runs.is_some_and(|runs| CleanRuns::from_bytes(&runs).is_err()) {
+        check.damage("the record of runs that ended in good order makes no sense", TARGET);
+    }
     for byte in (1..=u8::MAX).filter(|byte| !known.contains(byte)) {
         if let Some((key, _)) = image.scan(Key::tag(byte)).next()? {
             check.damage(format!("a record of an unknown kind, {key:?}"), "use a newer sateen");

@@ -7,6 +7,7 @@ use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::{
     ClientRecord, Inode, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord, Xattr, tag,
 };
+use sateen_wire::disk::stopped::{self, StopMark, StoppedClient, StoppedSlot};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::image::Image;
@@ -14,7 +15,7 @@ use crate::{Check, Kind, REMEMBERED_MAX, Step, keys};
 
 const RESTORE: &str = "restore it from a backup";
 const TARGET: &str = "the target may refuse to start: restore it from a backup";
-const KNOWN: [u8; 11] = [
+const KNOWN: [u8; 12] = [
     tag::INODE,
     tag::ENTRY,
     tag::XATTR,
@@ -26,6 +27,7 @@ const KNOWN: [u8; 11] = [
     tag::CLIENT,
     tag::COUNTERS,
     tag::SEQ,
+    stopped::TAG,
 ];
 
 pub(crate) fn check<'a>(check: &mut Check<'a>, image: &'a Image) -> Step {
@@ -52,6 +54,31 @@ pub(crate) fn check<'a>(check: &mut Check<'a>, image: &'a Image) -> Step {
         check.tick();
         if keys::number_of(&key).is_none() || ClientRecord::from_bytes(&value).is_err() {
             check.damage(format!("the client {key:?} makes no sense"), TARGET);
+        }
+    }
+    of_stop(check, image)
+}
+
+/// What was written down as the target stopped.
+fn of_stop(check: &mut Check<'_>, image: &Image) -> Step {
+    let mark = image.get(&Key::tag(stopped::TAG))?;
+    if mark.is_some_and(|mark| StopMark::from_bytes(&mark).is_err()) {
+        check.damage("the mark of a stop in good order makes no sense".to_owned(), TARGET);
+    }
+    let mut records = image.scan(Key::tag(stopped::TAG));
+    while let Some((key, value)) = records.next()? {
+        check.tick();
+        let right = match key.as_bytes().len() {
+            1 => true,
+            9 => StoppedClient::from_bytes(&value).is_ok(),
+            11 => StoppedSlot::from_bytes(&value).is_ok(),
+            _ => false,
+        };
+        if !right {
+            check.damage(
+                format!("what was written down at a stop, {key:?}, makes no sense"),
+                TARGET,
+            );
         }
     }
     Ok(())

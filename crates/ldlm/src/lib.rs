@@ -8,6 +8,9 @@
 //! called back ([`LockTable::take_callbacks`]); the holder cancels it
 //! ([`LockTable::cancel`]), or is evicted when it does not ([`LockTable::overdue`]).
 //!
+//! After a restart in good order a client tells what it had ([`LockTable::reclaim`]); such a lock
+//! keeps its name, so that a cancel which is under way is one of the same lock.
+//!
 //! Life of a ticket: an operation that finds conflicting locks gets a [`Ticket`], which
 //! reserves what it needs: nobody else gets a conflicting lock from then on, so it cannot
 //! starve. When the last conflicting lock goes it is woken ([`LockTable::take_woken`]) and

@@ -1,5 +1,10 @@
 //! Where locks live: slots in one vector, each on two lists, by inode and by client. Nothing
 //! is allocated or freed per lock. Used by the table only.
+//!
+//! A lock that its client had of the run before keeps the name it had, which names no slot here:
+//! such names are kept beside, and looked for only when a name is not of this boot.
+
+use std::collections::BTreeMap;
 
 use sateen_types::{ClientId, Fid};
 use sateen_wire::{Ibits, LockId, LockMode};
@@ -59,6 +64,9 @@ pub(crate) struct Slab {
     first_life: u64,
     locks: Vec<Lock>,
     free: Vec<u32>,
+    /// Locks with names of another boot, by name and by slot.
+    foreign: BTreeMap<LockId, u32>,
+    names: BTreeMap<u32, LockId>,
 }
 
 impl Slab {
@@ -85,12 +93,28 @@ impl Slab {
     /// The slot of a lock that is still alive.
     pub(crate) fn find(&self, id: LockId) -> Option<u32> {
         let slot = (id.0 & (SLOTS_MAX as u64 - 1)) as u32;
-        let lock = self.get(slot)?;
-        (lock.live && lock.life == id.0 >> SLOT_BITS).then_some(slot)
+        let own = |lock: &&Lock| lock.live && lock.life == id.0 >> SLOT_BITS;
+        if self.get(slot).filter(own).is_some() && !self.names.contains_key(&slot) {
+            return Some(slot);
+        }
+        self.foreign.get(&id).copied()
+    }
+
+    /// Names the lock in a slot as another boot did; false if there is one of that name.
+    pub(crate) fn rename(&mut self, slot: u32, id: LockId) -> bool {
+        if self.find(id).is_some() {
+            return false;
+        }
+        self.foreign.insert(id, slot);
+        self.names.insert(slot, id);
+        true
     }
 
     /// The id of the lock in a slot.
     pub(crate) fn id(&self, slot: u32) -> LockId {
+        if let Some(id) = self.names.get(&slot) {
+            return *id;
+        }
         let life = self.get(slot).map_or(0, |lock| lock.life);
         LockId(life << SLOT_BITS | u64::from(slot))
     }
@@ -143,6 +167,9 @@ impl Slab {
             }
         }
         self.get_mut(slot)?.live = false;
+        if let Some(id) = self.names.remove(&slot) {
+            self.foreign.remove(&id);
+        }
         self.free.push(slot);
         Some(lock)
     }

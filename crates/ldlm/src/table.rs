@@ -179,6 +179,30 @@ impl LockTable {
         Some(Grant { id, fid: need.fid, mode: lock.mode, bits: lock.bits })
     }
 
+    /// A client has this lock of the run before, and keeps it under the name that it had there.
+    /// False if that cannot be: somebody else has the like of it, or another lock has the name, or
+    /// there are too many. What is told once more is right.
+    pub fn reclaim(&mut self, client: ClientId, need: &Need, id: LockId) -> bool {
+        if let Some(lock) = self.slab.find(id).and_then(|slot| self.slab.get(slot)) {
+            return (lock.client, lock.fid, lock.mode, lock.bits)
+                == (client, need.fid, need.mode, need.bits);
+        }
+        // The target's own locks, of what the run before has not finished, are for its sake who had
+        // this one then: they kept others away.
+        let is_in_way = self.locks_on(need.fid).any(|(_, lock)| {
+            ![client, TARGET].contains(&lock.client) && need.conflicts(lock.mode, lock.bits)
+        });
+        if client == TARGET
+            || need.bits.is_empty()
+            || self.slab.len() >= LOCKS_WAITED_MAX
+            || is_in_way
+        {
+            return false;
+        }
+        let slot = self.insert(client, need, State::Granted);
+        slot.is_some_and(|slot| self.slab.rename(slot, id))
+    }
+
     fn insert(&mut self, client: ClientId, need: &Need, state: State) -> Option<u32> {
         let owner = self.clients.entry(client).or_insert(Client { head: NIL, count: 0 });
         let head = self.inodes.entry(need.fid).or_insert(NIL);

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use sateen_ldlm::{CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, LockTable, Need, Ticket};
 use sateen_types::{ClientId, Fid, Seq};
-use sateen_wire::{Ibits, LockMode};
+use sateen_wire::{Ibits, LockId, LockMode};
 
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
@@ -337,4 +337,53 @@ fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
 fn nobody_conflicts_and_everybody_is_served() {
     let steps = prop::collection::vec(steps(), 1..80);
     runner(400).run(&steps, check).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn a_lock_of_the_run_before_keeps_its_name() {
+    let mut before = LockTable::of_boot(5);
+    let names: Vec<LockId> = (1..=3)
+        .map(|oid| before.try_grant(A, fid(oid), LockMode::Pr, Ibits::META).unwrap().id)
+        .collect();
+    let mut table = LockTable::of_boot(6);
+    // It takes the place of no lock that is new here.
+    let new = table.try_grant(B, fid(9), LockMode::Pr, Ibits::META).unwrap();
+    for (oid, id) in (1..).zip(&names) {
+        let need = need(oid, LockMode::Pr, Ibits::META);
+        assert!(table.reclaim(A, &need, *id));
+        assert!(table.reclaim(A, &need, *id), "once more");
+        assert!(!table.reclaim(B, &need, *id), "another's");
+        assert!(!table.reclaim(A, &Need { bits: Ibits::LOOKUP, ..need }, *id));
+    }
+    assert_eq!(table.len(), 4);
+    assert!(!table.reclaim(A, &need(9, LockMode::Pr, Ibits::META), new.id), "a name of this boot");
+    assert!(!table.reclaim(A, &need(8, LockMode::Pr, Ibits::NONE), LockId(77)));
+    assert!(!table.reclaim(B, &need(1, LockMode::Pw, Ibits::META), LockId(77)), "in A's way");
+    // A grant is of the same lock; a callback names it, and a cancel finds it.
+    let grown = table.try_grant(A, fid(1), LockMode::Pr, Ibits::XATTR).unwrap();
+    assert_eq!(grown.id, names[0]);
+    let mut ticket = None;
+    let change = [need(1, LockMode::Ex, Ibits::UPDATE)];
+    assert!(!table.require(1, B, &mut ticket, &change));
+    let called = CalledBack { client: A, fid: fid(1), id: names[0] };
+    assert_eq!(callbacks(&mut table), [called]);
+    assert_eq!(table.overdue(1 + CALLBACK_REPEAT_NS), None);
+    assert_eq!(callbacks(&mut table), [called]);
+    assert_eq!(table.cancel(A, fid(2), names[0]), None, "of another inode");
+    assert!(table.cancel(A, fid(1), names[0]).is_some());
+    assert_eq!(table.cancel(A, fid(1), names[0]), None);
+    assert_eq!(table.take_woken(), ticket);
+    assert!(table.require(1, B, &mut ticket, &change));
+    // The next in its place has a name of its own, and is not found by the old one.
+    let next = table.try_grant(B, fid(1), LockMode::Pr, Ibits::META).unwrap();
+    assert!(!names.contains(&next.id));
+    assert_eq!(table.cancel(B, fid(1), names[0]), None);
+    table.forget(fid(2));
+    assert_eq!(table.cancel(A, fid(2), names[1]), None);
+    table.drop_client(A, |_| ());
+    assert_eq!(table.cancel(A, fid(3), names[2]), None);
+    assert!(
+        table.cancel(B, fid(1), next.id).is_some() && table.cancel(B, fid(9), new.id).is_some()
+    );
+    assert!(table.is_empty());
 }

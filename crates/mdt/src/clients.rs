@@ -2,12 +2,13 @@
 //!
 //! Life of an incarnation: its first request that may bring it locks is recorded, and nothing
 //! is answered before that is durable; it says good-bye, or is evicted, or the MDT restarts.
-//! In the last two cases the OSTs have to refuse it before anybody else gets at what it could
-//! still be writing to; the record then says that they do, and stays: it is refused for ever.
+//! In the last two cases, unless the MDT ended in good order and it comes back, the OSTs have to
+//! refuse it before anybody else gets at what it could still be writing to; the record then says
+//! that they do, and stays: it is refused for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sateen_target::Outbox;
+use sateen_target::{Outbox, SLOTS_MAX};
 use sateen_types::{ClientId, Errno, Fid, Seq};
 use sateen_wire::disk::mdt::ClientRecord;
 use sateen_wire::{Callback, MdtRequest, Message, OpenId};
@@ -16,6 +17,7 @@ use crate::keys;
 use crate::mdt::Mdt;
 use crate::opens::Purpose;
 use crate::stats::{self, Why};
+use crate::stop::Trace;
 use crate::work::Work;
 
 /// Most files that one client has open.
@@ -27,6 +29,8 @@ struct Client {
     seqs: Vec<Seq>,
     /// One past the highest slot used.
     slots: u16,
+    /// In each slot, what of its last request must be known in another run.
+    traces: Vec<(u64, Trace)>,
     /// The transaction that recorded it.
     since: u64,
 }
@@ -53,6 +57,30 @@ impl Clients {
         let client = self.all.get_mut(&client)?;
         client.slots = client.slots.max(slot.saturating_add(1));
         Some(client.since)
+    }
+
+    /// A client of the run before may come back.
+    pub(crate) fn take_up(&mut self, client: ClientId, slots: u16) {
+        self.all.insert(client, Client { slots, ..Client::default() });
+    }
+
+    /// A request is executed in a slot.
+    pub(crate) fn leave_trace(&mut self, client: ClientId, (slot, seq): (u16, u64), trace: Trace) {
+        let Some(client) = self.all.get_mut(&client).filter(|_| slot < SLOTS_MAX) else { return };
+        let slot = usize::from(slot);
+        if client.traces.len() <= slot {
+            client.traces.resize(slot + 1, (0, Trace::Answer));
+        }
+        if let Some(last) = client.traces.get_mut(slot) {
+            *last = (seq, trace);
+        }
+    }
+
+    /// What must be known of a request in another run.
+    pub(crate) fn trace(&self, client: ClientId, slot: u16, seq: u64) -> Trace {
+        let traces = self.all.get(&client).map(|client| &client.traces);
+        let last = traces.and_then(|traces| traces.get(usize::from(slot)));
+        last.filter(|(of, _)| *of == seq).map_or(Trace::Answer, |(_, trace)| *trace)
     }
 
     /// Whether all clients of the last run are refused by all OSTs.
@@ -124,7 +152,10 @@ impl Mdt {
         slot: u16,
         request: &MdtRequest,
     ) -> u64 {
-        if matches!(request, MdtRequest::StatFs | MdtRequest::Sync { .. }) {
+        if matches!(
+            request,
+            MdtRequest::StatFs | MdtRequest::Sync { .. } | MdtRequest::Reclaim { .. }
+        ) {
             return 0;
         }
         if let Some(since) = self.clients.used_slot(client, slot) {
@@ -175,10 +206,15 @@ impl Mdt {
             out.send(message);
         }
         self.core.exports.fence(client);
+        let expected = self.recovery.forget(client);
         let osts = self.fence_everywhere(client);
         self.gone(client);
         let nowhere = osts.is_empty();
         self.clients.fencing.insert(client, osts);
+        if expected {
+            // It may not have told all that it had.
+            self.clients.old.insert(client);
+        }
         if nowhere {
             self.let_go(client);
         }
@@ -307,6 +343,7 @@ impl Mdt {
 
     fn gone(&mut self, client: ClientId) {
         self.counters.gone(client);
+        self.recovery.forget(client);
         let opens = &mut self.opens;
         for ticket in self.locks.drop_client(client, |fid| opens.lost(fid)) {
             self.parked.remove(&ticket);

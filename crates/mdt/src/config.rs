@@ -25,6 +25,8 @@ pub struct MdtConfig {
     pub callback_limit_ns: u64,
     /// How long a client that promised to speak may be silent before it is evicted.
     pub patience: Patience,
+    /// How long clients of a run that ended in good order are waited for.
+    pub recovery_time_soft_ns: u64,
     /// Id of the file system; 0 takes messages about any.
     pub file_system: u64,
 }
@@ -33,6 +35,10 @@ pub struct MdtConfig {
 /// long before 10 minutes at most.
 pub const PATIENCE: Patience =
     Patience { min_ns: 60_000_000_000, max_ns: 600_000_000_000, features: SPEAKS };
+
+/// How long clients of a run that ended in good order are waited for, unless it is set otherwise:
+/// 60 s in which anybody is heard.
+pub const RECOVERY_TIME_SOFT_NS: u64 = 60_000_000_000;
 
 impl MdtConfig {
     /// An MDT over OSTs whose space is not known yet.
@@ -45,6 +51,7 @@ impl MdtConfig {
             inodes_max: 1 << 32,
             callback_limit_ns,
             patience: PATIENCE,
+            recovery_time_soft_ns: RECOVERY_TIME_SOFT_NS,
             file_system: 0,
         }
     }

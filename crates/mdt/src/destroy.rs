@@ -75,7 +75,8 @@ impl Mdt {
         fid: Fid,
         fetched: &sateen_osd::Prefetched,
     ) -> Result<(), Fault> {
-        if self.opens.is_open(fid) {
+        if self.opens.is_open(fid) || !self.startup.knows_opens() {
+            // Before it is known who has it open: the start comes to it again.
             return Ok(());
         }
         let view = View::new(&self.core, fetched, self.config.index);

@@ -52,6 +52,11 @@ impl Mdt {
         stats::evicted_silent(&self.counters)
     }
 
+    /// Whether it serves whoever comes: nothing of the last run is left.
+    pub fn is_serving(&self) -> bool {
+        self.startup.serving() && !self.is_leaving()
+    }
+
     /// The clients that have files open, and how many.
     pub fn open_files(&self) -> impl Iterator<Item = (ClientId, usize)> + '_ {
         self.clients.open_files()

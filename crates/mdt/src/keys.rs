@@ -3,6 +3,7 @@
 use sateen_osd::Key;
 use sateen_types::{ClientId, DirCookie, Fid, Seq};
 use sateen_wire::disk::mdt::tag;
+use sateen_wire::disk::stopped;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub(crate) fn inode(fid: Fid) -> Key {
@@ -56,6 +57,19 @@ pub(crate) fn slot(client: ClientId, slot: u16) -> Key {
 
 pub(crate) fn client(client: ClientId) -> Key {
     Key::tag(tag::CLIENT).with(&client.0.to_be_bytes())
+}
+
+/// The mark of a stop in good order, and the tag of all that was written down then.
+pub(crate) fn stopped() -> Key {
+    Key::tag(stopped::TAG)
+}
+
+pub(crate) fn stopped_client(client: ClientId) -> Key {
+    stopped().with(&client.0.to_be_bytes())
+}
+
+pub(crate) fn stopped_slot(client: ClientId, slot: u16) -> Key {
+    stopped_client(client).with(&slot.to_be_bytes())
 }
 
 pub(crate) fn counters() -> Key {

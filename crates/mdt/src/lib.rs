@@ -8,7 +8,8 @@
 //!
 //! What happens outside of requests: the MDT is itself a client of the OSTs (`osp`), which it
 //! sends what its llogs say (`llog`: objects to be destroyed or cut), and whom it tells of
-//! lost clients. At its start it finishes what the last run left (`startup`).
+//! lost clients. At its start it finishes what the last run left (`startup`); if that ended in
+//! good order (`stop`), its clients go on with what they had (`recovery`).
 
 mod acl;
 mod alloc;
@@ -25,17 +26,20 @@ mod op;
 mod opens;
 mod ops;
 mod osp;
+mod recovery;
 mod room;
 mod seqs;
 mod startup;
 mod stats;
+mod stop;
 mod view;
 mod work;
 
 pub use clients::OPENS_PER_CLIENT_MAX;
-pub use config::{MdtConfig, OstConfig, PATIENCE};
+pub use config::{MdtConfig, OstConfig, PATIENCE, RECOVERY_TIME_SOFT_NS};
 pub use mdt::{HELD_MAX, Mdt};
 pub use osp::{OSP_QUEUE_SLOTS, RESEND_NS};
+pub use recovery::RecoveryStatus;
 pub use sateen_ldlm::CALLBACK_LIMIT_NS;
 pub use seqs::SEQS_PER_CLIENT_MAX;
 pub use stats::{MD_STATS, MdStats};

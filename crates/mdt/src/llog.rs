@@ -203,6 +203,11 @@ impl Llog {
             && self.done.is_empty()
     }
 
+    /// Whether somebody waits for a truncate.
+    pub(crate) fn has_answers(&self) -> bool {
+        self.punches.values().any(|cutting| cutting.answer.is_some())
+    }
+
     /// Everybody who waits for a truncate.
     pub(crate) fn take_answers(&mut self) -> Vec<Header> {
         self.punches

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use sateen_ldlm::{FileLocks, LockTable, Need, Ticket};
 use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
-use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Service};
+use sateen_target::{Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, ParkId, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Timestamp};
-use sateen_wire::{Body, Bulk, Callback, Grants, Header, Ibits, Message, Reply, Request, StatFs};
+use sateen_wire::{
+    Body, Bulk, Callback, Grants, Header, Ibits, MdtRequest, Message, Reply, Request, StatFs,
+};
 
 use crate::alloc::Allocator;
 use crate::clients::Clients;
@@ -17,10 +19,12 @@ use crate::op::{Op, Outcome, Punch};
 use crate::opens::Opens;
 use crate::ops;
 use crate::osp::{Done, Osp};
+use crate::recovery::Recovery;
 use crate::room::Room;
 use crate::seqs::Seqs;
 use crate::startup::Startup;
 use crate::stats::{self, Counters, Why};
+use crate::stop::{Leaving, Trace};
 use crate::work::Work;
 
 /// Most requests held while the MDT starts or its memory is full.
@@ -55,6 +59,10 @@ pub struct Mdt {
     pub(crate) batch: Batch,
     pub(crate) scratch: Vec<u8>,
     pub(crate) startup: Startup,
+    /// Clients of the run before that come back.
+    pub(crate) recovery: Recovery,
+    /// How far the end of this run has come.
+    pub(crate) leaving: Leaving,
     pub(crate) works: VecDeque<Work>,
     /// Own work that waits for the index.
     pub(crate) working: BTreeMap<ParkId, (Work, Prefetched)>,
@@ -103,6 +111,8 @@ impl Mdt {
             batch: Batch::new(),
             scratch: Vec::new(),
             startup: Startup::new(),
+            recovery: Recovery::default(),
+            leaving: Leaving::Not,
             works: VecDeque::from([Work::Startup]),
             working: BTreeMap::new(),
             parked: BTreeMap::new(),
@@ -164,6 +174,9 @@ impl Mdt {
 
     /// Throws a client out, as an administrator does.
     pub fn evict_client(&mut self, now: Timestamp, client: ClientId, out: &mut Outbox) {
+        if self.is_leaving() {
+            return;
+        }
         let now = self.core.live(now);
         self.evict(client, Why::Asked, out);
         self.settle(now, out);
@@ -173,12 +186,13 @@ impl Mdt {
     /// Whether a request has to wait before it is even looked at.
     pub(crate) fn must_hold(&self) -> bool {
         !self.startup.serving()
+            || self.recovery.unmarked() > self.core.store.committed()
             || self.core.store.must_wait()
             || self.core.store.pending_bytes() > PENDING_BYTES_MAX
     }
 
     fn accept(&mut self, now: Timestamp, message: Message, out: &mut Outbox) {
-        if self.held.is_empty() && !self.must_hold() {
+        if self.held.is_empty() && !self.must_hold() || self.is_of_recovery(&message) {
             self.execute(now, (message, Prefetched::default()), None, out);
         } else if self.held.len() < HELD_MAX
             || matches!(message.body, Body::Request(Request::Disconnect))
@@ -191,11 +205,29 @@ impl Mdt {
         }
     }
 
+    /// What clients of the run before say is heard at once, while they are waited for.
+    fn is_of_recovery(&self, message: &Message) -> bool {
+        self.startup.in_window()
+            && matches!(
+                message.body,
+                Body::Request(Request::Disconnect | Request::Mdt(MdtRequest::Reclaim { .. }))
+            )
+    }
+
     fn run_held(&mut self, now: Timestamp, out: &mut Outbox) {
         while !self.must_hold()
             && let Some(message) = self.held.pop_front()
         {
             self.execute(now, (message, Prefetched::default()), None, out);
+        }
+        if self.startup.in_window() && self.held.iter().any(|held| self.is_of_recovery(held)) {
+            let held = core::mem::take(&mut self.held);
+            let (now_heard, held) = held.into_iter().partition(|held| self.is_of_recovery(held));
+            self.held = held;
+            let now_heard: VecDeque<Message> = now_heard;
+            for message in now_heard {
+                self.execute(now, (message, Prefetched::default()), None, out);
+            }
         }
     }
 
@@ -227,6 +259,7 @@ impl Mdt {
         }
         let client = header.client;
         let since = self.record_client(client, header.slot, request);
+        self.clients.leave_trace(client, (header.slot, header.seq), Trace::of(request));
         let fenced = self.clients.old_are_fenced();
         let waits_for_fences = false;
         let mut op = Op {
@@ -350,9 +383,15 @@ impl Mdt {
 
     /// After every event: own work, woken requests, callbacks.
     fn settle(&mut self, now: Timestamp, out: &mut Outbox) {
+        if self.is_leaving() {
+            self.leave_on(now, out);
+            return;
+        }
         loop {
             self.run_works(now, out);
-            if core::mem::take(&mut self.look_at_cuttings) {
+            self.look_at_window(now, out);
+            // Who holds what is not known before.
+            if self.startup.serving() && core::mem::take(&mut self.look_at_cuttings) {
                 self.give_up_cuttings(now, out);
             }
             if self.clients.old_are_fenced() {
@@ -388,10 +427,15 @@ impl Mdt {
     }
 
     /// Hands to the OSTs what has become durable, and drops records that are done with.
-    fn run_llog(&mut self, now: Timestamp, out: &mut Outbox) {
+    pub(crate) fn run_llog(&mut self, now: Timestamp, out: &mut Outbox) {
         for transno in self.llog.durable(self.core.store.committed(), &mut self.osp) {
             self.was_cut(transno, None, out);
         }
+        self.drop_done();
+        self.osp.pump(now, out);
+    }
+
+    pub(crate) fn drop_done(&mut self) {
         while self.llog.has_done() && !self.core.store.must_wait() {
             self.batch.clear();
             for key in self.llog.take_done() {
@@ -399,7 +443,6 @@ impl Mdt {
             }
             self.core.commit(&self.batch);
         }
-        self.osp.pump(now, out);
     }
 }
 
@@ -420,6 +463,10 @@ impl Service for Mdt {
                 }
                 self.settle(now, out);
                 self.osp.pump(now, out);
+            }
+            Body::Request(_) if self.is_leaving() => {
+                self.hear_goodbye(message, out);
+                self.settle(now, out);
             }
             Body::Request(Request::Connect { .. }) if !self.core.is_poisoned() => {
                 if self.startup.knows_clients() {
@@ -442,7 +489,7 @@ impl Service for Mdt {
     fn on_object_done(&mut self, _: Timestamp, _: IoId, _: ObjectDone, _: &mut Outbox) {}
 
     fn on_prefetched(&mut self, now: Timestamp, id: ParkId, view: Prefetched, out: &mut Outbox) {
-        if self.core.is_poisoned() {
+        if self.core.is_poisoned() || self.is_leaving() {
             return;
         }
         let now = self.core.live(now);
@@ -461,7 +508,9 @@ impl Service for Mdt {
     fn on_flushed(&mut self, now: Timestamp, out: &mut Outbox) {
         let now = self.core.live(now);
         self.core.flushed(out);
-        self.run_llog(now, out);
+        if self.has_answers() {
+            self.run_llog(now, out);
+        }
         self.settle(now, out);
     }
 
@@ -473,8 +522,13 @@ impl Service for Mdt {
         for (ost, health) in self.osp.health(now.mono_ns) {
             self.alloc.set_health(ost, health);
         }
-        self.run_llog(now, out);
+        if self.has_answers() {
+            self.run_llog(now, out);
+        }
         self.settle(now, out);
+        if self.is_leaving() {
+            return;
+        }
         // Whom an OST keeps waiting is looked up, which is not done at each tick.
         let soon = now.mono_ns < self.looked_ns.saturating_add(LOOK_NS);
         let looks = self.working.values().any(|(work, _)| matches!(work, Work::Overdue));
@@ -498,7 +552,22 @@ impl Service for Mdt {
         self.room.learn(space);
     }
 
+    fn on_stop(&mut self, now: Timestamp, out: &mut Outbox) {
+        let now = self.core.live(now);
+        self.leave(now, out);
+    }
+
+    fn ending(&self) -> Ending {
+        match self.leaving {
+            Leaving::Ended(ending) => ending,
+            _ => Ending::Working,
+        }
+    }
+
     fn on_poisoned(&mut self, _: Timestamp, out: &mut Outbox) {
+        if self.is_leaving() {
+            self.leaving = Leaving::Ended(Ending::Lost);
+        }
         self.stop(out);
     }
 }
@@ -526,6 +595,11 @@ impl Mdt {
         }
     }
 
+    /// Whether anything happens that somebody may be answered for.
+    fn has_answers(&self) -> bool {
+        matches!(self.leaving, Leaving::Not | Leaving::Answering { .. })
+    }
+
     /// Nothing is executed any more; everybody who waits is told.
     pub(crate) fn stop(&mut self, out: &mut Outbox) {
         self.core.poison(out);
@@ -533,7 +607,9 @@ impl Mdt {
         let held = core::mem::take(&mut self.held).into_iter().map(|m| m.header);
         let unfenced = core::mem::take(&mut self.unfenced).into_iter().map(|(m, _)| m.header);
         let cutting = self.llog.take_answers();
-        let waiting: Vec<Header> = parked.chain(held).chain(unfenced).chain(cutting).collect();
+        let back = self.recovery.take_answers();
+        let waiting: Vec<Header> =
+            parked.chain(held).chain(unfenced).chain(cutting).chain(back).collect();
         for header in waiting {
             self.core.answer(&header, Reply::error(Errno::EIO), Bulk::None, out);
         }

@@ -85,6 +85,31 @@ impl Opens {
         }
     }
 
+    /// An open of the run before. What was written in its session, and by whom, nobody knows.
+    pub(crate) fn reopen(
+        &mut self,
+        attr: &Attr,
+        client: ClientId,
+        purpose: Purpose,
+        linkable: bool,
+    ) {
+        self.open(attr, client, purpose);
+        if let Some(file) = self.files.get_mut(&attr.fid) {
+            file.linkable = linkable;
+            if file.writers > 0 {
+                (file.known, file.wrote, file.fresh) = (false, true, false);
+            }
+        }
+    }
+
+    /// Files without a name that may be given one.
+    pub(crate) fn linkable(&self) -> Vec<Fid> {
+        let all = self.files.iter().filter(|(_, file)| file.orphan && file.linkable);
+        let mut all: Vec<Fid> = all.map(|(fid, _)| *fid).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// One less. Returns whether it was the last of an orphan.
     pub(crate) fn close(&mut self, fid: Fid, client: ClientId, purpose: Purpose) -> bool {
         let Some(file) = self.files.get_mut(&fid) else { return false };

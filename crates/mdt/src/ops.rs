@@ -15,6 +15,7 @@ mod no_room;
 mod open;
 mod readdir;
 mod readlink;
+mod reclaim;
 mod rename;
 mod report;
 mod setattr;
@@ -36,6 +37,8 @@ use crate::keys;
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
 use crate::opens::Opens;
+
+pub(crate) use reclaim::LINKABLE;
 
 /// `st_size` of a directory: what programs are used to.
 pub(crate) const DIR_SIZE: u64 = 4096;
@@ -119,6 +122,7 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         MdtRequest::NoRoom { fid, ost, unwritten } => {
             no_room::run(mdt, op, *fid, (*ost, *unwritten))
         }
+        MdtRequest::Reclaim { .. } => reclaim::run(mdt, op, request),
         MdtRequest::Tmpfile { .. } => tmpfile::run(mdt, op, request),
         MdtRequest::RenameWhiteout {
             parent,

@@ -1,8 +1,8 @@
 //! Sequences of FIDs: granting them to clients, and whether a client may use a FID.
 //!
 //! Life of a sequence: granted durably to one client incarnation; used by its creates; given
-//! up when the client goes, or, after a restart, when the objects under it were compared
-//! with the inodes (`startup`).
+//! up when the client goes, or, after a restart after which its client did not come back, when
+//! the objects under it were compared with the inodes (`startup`).
 
 use std::collections::BTreeMap;
 
@@ -53,6 +53,21 @@ impl Seqs {
     pub(crate) fn grant(&mut self, seq: Seq, client: ClientId, state: SeqState) {
         self.state = state;
         self.granted.insert(seq, Granted { client, high: 0 });
+    }
+
+    /// Notes a grant of the run before. Which of its FIDs were used nobody knows.
+    pub(crate) fn grant_again(&mut self, seq: Seq, client: ClientId) {
+        self.granted.insert(seq, Granted { client, high: u32::MAX });
+    }
+
+    /// Whether somebody has it.
+    pub(crate) fn is_granted(&self, seq: Seq) -> bool {
+        self.granted.contains_key(&seq)
+    }
+
+    /// Whether this client has it.
+    pub(crate) fn is_of(&self, seq: Seq, client: ClientId) -> bool {
+        self.granted.get(&seq).is_some_and(|granted| granted.client == client)
     }
 
     /// Whether `client` may name a new file so. `Ok(true)`: nobody can have used it before.

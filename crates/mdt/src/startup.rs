@@ -1,10 +1,12 @@
 //! The start of an MDT: what the last run left is found and finished.
 //!
 //! In steps, each of which may stop for the index: the base records (made if this is the
-//! first start); the clients of that run, none of whom may write any more; orphans, whose opens ended with the last run; the unlink and punch llogs;
-//! reply slots and granted sequences of clients that all have to come anew. Requests are
-//! held until these are through. The objects of granted sequences are then compared with the
-//! inodes while requests are served: nobody creates under those sequences any more.
+//! first start); the clients of that run, none of whom may write any more, unless it ended in good
+//! order; what was written down then; the unlink and punch llogs; then clients that may come back
+//! are waited for (`recovery`); orphans that nobody has open; reply slots, and sequences whose
+//! clients have not come back. Requests are held until these are through. The objects of those
+//! sequences are then compared with the inodes while requests are served: nobody creates under
+//! them any more.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +19,7 @@ use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::{
     ClientRecord, Counters, Inode, PunchRecord, SeqState, UnlinkRecord, tag,
 };
+use sateen_wire::disk::stopped::{self, StopMark};
 
 use crate::keys;
 use crate::mdt::Mdt;
@@ -44,9 +47,11 @@ pub(crate) struct Startup {
 enum Phase {
     Base,
     Clients,
-    Orphans,
+    Stopped,
     Unlinks,
     Punches,
+    Window,
+    Orphans,
     Slots,
     Grants,
     Serving,
@@ -64,7 +69,22 @@ impl Startup {
 
     /// Whether it is known who was a client of the last run.
     pub(crate) fn knows_clients(&self) -> bool {
-        !matches!(self.phase, Phase::Base | Phase::Clients)
+        !matches!(self.phase, Phase::Base | Phase::Clients | Phase::Stopped)
+    }
+
+    /// Whether clients of the last run are waited for.
+    pub(crate) fn in_window(&self) -> bool {
+        self.phase == Phase::Window
+    }
+
+    /// They are not any more.
+    pub(crate) fn window_ended(&mut self) {
+        self.phase = Phase::Orphans;
+    }
+
+    /// Whether it is known who has what open.
+    pub(crate) fn knows_opens(&self) -> bool {
+        matches!(self.phase, Phase::Orphans | Phase::Slots | Phase::Grants | Phase::Serving)
     }
 
     /// Whether nothing of the last run is left.
@@ -74,13 +94,14 @@ impl Startup {
 
     fn tag(&self) -> Option<(u8, Phase)> {
         Some(match self.phase {
-            Phase::Clients => (tag::CLIENT, Phase::Orphans),
-            Phase::Orphans => (tag::ORPHAN, Phase::Unlinks),
+            Phase::Clients => (tag::CLIENT, Phase::Stopped),
+            Phase::Stopped => (stopped::TAG, Phase::Unlinks),
             Phase::Unlinks => (tag::UNLINK, Phase::Punches),
-            Phase::Punches => (tag::PUNCH, Phase::Slots),
+            Phase::Punches => (tag::PUNCH, Phase::Window),
+            Phase::Orphans => (tag::ORPHAN, Phase::Slots),
             Phase::Slots => (tag::SLOT, Phase::Grants),
             Phase::Grants => (tag::GRANT, Phase::Serving),
-            Phase::Base | Phase::Serving => return None,
+            Phase::Base | Phase::Window | Phase::Serving => return None,
         })
     }
 }
@@ -116,6 +137,7 @@ impl Mdt {
     ) -> Result<(), Fault> {
         match self.startup.tag() {
             None if self.startup.phase == Phase::Base => self.base(now, fetched)?,
+            None if self.startup.in_window() && !self.open_window() => self.startup.window_ended(),
             None => return Ok(()),
             Some((tag, next)) => self.page(Key::tag(tag), next, fetched)?,
         }
@@ -134,7 +156,8 @@ impl Mdt {
         let view = View::new(&self.core, fetched, self.config.index);
         let counters = view.get(&keys::counters());
         let state = view.get(&keys::seq_state());
-        let (counters, state) = (counters?, state?);
+        let mark = view.get(&keys::stopped());
+        let (counters, state, mark) = (counters?, state?, mark?);
         let has_run = self.core.store.transno() > 0;
         let damaged = |_| Errno::EIO;
         match (counters, state) {
@@ -142,6 +165,14 @@ impl Mdt {
                 self.inodes = Counters::from_bytes(counters).map_err(damaged)?.inodes;
                 let state = SeqState::from_bytes(state).map_err(damaged)?;
                 self.seqs = Seqs::new(self.config.index, state);
+                if let Some(mark) = mark {
+                    let StopMark { boot_epoch } = StopMark::from_bytes(mark).map_err(damaged)?;
+                    // Whatever is done from here on a crash may take.
+                    let mut tx = Batch::new();
+                    tx.remove(&keys::stopped());
+                    let unmarked = self.core.commit(&tx);
+                    self.recovery.follow(boot_epoch, unmarked);
+                }
             }
             // They are the first transaction of all: a target that has any without them has lost
             // them, and a new root over its files would lose those, too.
@@ -185,6 +216,9 @@ impl Mdt {
         if !tx.is_empty() {
             self.core.commit(&tx);
         }
+        if more.is_none() && self.startup.phase == Phase::Stopped {
+            self.take_up();
+        }
         match more {
             Some(key) => self.startup.after = key,
             // What is read next may lie before what was read last.
@@ -199,7 +233,16 @@ impl Mdt {
         match self.startup.phase {
             Phase::Clients => {
                 let client = keys::number_of(key).map(ClientId).ok_or(Errno::EIO)?;
-                self.fence_old(client, ClientRecord::from_bytes(value).map_err(damaged)?);
+                let record = ClientRecord::from_bytes(value).map_err(damaged)?;
+                if self.recovery.follows() && !record.refused {
+                    self.recovery.expect(client);
+                } else {
+                    self.fence_old(client, record);
+                }
+            }
+            Phase::Stopped => {
+                self.recovery.found(Mdt::stopped_key(key)?, value)?;
+                tx.remove(key);
             }
             Phase::Orphans => {
                 let fid = keys::fid_of(key).ok_or(Errno::EIO)?;
@@ -221,6 +264,9 @@ impl Mdt {
             Phase::Slots => tx.remove(key),
             Phase::Grants => {
                 let seq = keys::number_of(key).ok_or(Errno::EIO).map(Seq)?;
+                if self.seqs.is_granted(seq) {
+                    return Ok(());
+                }
                 let osts = self.osp.indices();
                 if osts.is_empty() {
                     tx.remove(key);
@@ -231,7 +277,7 @@ impl Mdt {
                     self.osp.push(ost, Job::List { seq, from_oid: 1 });
                 }
             }
-            Phase::Base | Phase::Serving => {}
+            Phase::Base | Phase::Window | Phase::Serving => {}
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use sateen_types::{ClientId, ClientStats, FileKind, StatName, Stats};
 use sateen_wire::{MdtReply, MdtRequest, Reply, ReplyBody};
 
 /// How many kinds of operations are counted.
-const KINDS: usize = 21;
+const KINDS: usize = 22;
 
 /// What an MDT counts.
 pub type MdStats = Stats<KINDS>;
@@ -33,6 +33,7 @@ pub const MD_STATS: [StatName; KINDS] = [
     StatName::reqs("evict_silent"),
     StatName::reqs("evict_succeeded"),
     StatName::reqs("evict_admin"),
+    StatName::reqs("evict_recovery"),
 ];
 
 /// Their places.
@@ -59,6 +60,7 @@ enum Kind {
     EvictSilent,
     EvictSucceeded,
     EvictAdmin,
+    EvictRecovery,
 }
 
 /// Why a client is evicted.
@@ -72,6 +74,10 @@ pub(crate) enum Why {
     Succeeded,
     /// It was asked for.
     Asked,
+    /// It did not come back after a restart, or did not tell everything in time.
+    Absent,
+    /// What it said it had cannot be.
+    Claims,
 }
 
 impl Why {
@@ -82,6 +88,8 @@ impl Why {
             Why::Silent => "nothing is heard of it",
             Why::Succeeded => "it goes on as another",
             Why::Asked => "somebody asked for that",
+            Why::Absent => "it has not come back after the restart",
+            Why::Claims => "it cannot have had what it says it had before the restart",
         }
     }
 }
@@ -137,6 +145,7 @@ pub(crate) fn evicted(counters: &mut Counters, client: ClientId, why: Why) {
         Why::Silent => Kind::EvictSilent,
         Why::Succeeded => Kind::EvictSucceeded,
         Why::Asked => Kind::EvictAdmin,
+        Why::Absent | Why::Claims => Kind::EvictRecovery,
     };
     counters.count(client, kind as usize);
 }

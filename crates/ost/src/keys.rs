@@ -3,11 +3,15 @@
 use sateen_osd::Key;
 use sateen_types::{ClientId, Fid, ObjectId};
 use sateen_wire::disk::ost::tag;
+use sateen_wire::disk::stopped;
 
 /// Prefix of the writers' records.
 pub(crate) const WRITERS: Key = Key::tag(tag::WRITER);
 /// Prefix of the tombstones, by age.
 pub(crate) const TOMBSTONES: Key = Key::tag(tag::TOMBSTONE);
+
+/// Runs of which nothing is lost.
+pub(crate) const CLEAN_RUNS: Key = Key::tag(stopped::TAG);
 
 /// An object's state.
 pub(crate) fn object(object: ObjectId) -> Key {

@@ -10,6 +10,7 @@
 //! says that bytes are gone is never durable before they are, and a sync is not answered
 //! before the records of its objects are durable.
 
+mod ending;
 mod keys;
 mod op;
 mod ops;

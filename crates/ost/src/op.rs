@@ -37,6 +37,8 @@ pub(crate) enum Work {
     Sweep(Key),
     /// Ask how much space there is.
     Refresh,
+    /// Sync everything, and write down that nothing of this run is lost.
+    Settle,
 }
 
 /// Where an operation stands.
@@ -161,7 +163,9 @@ impl Op {
     pub(crate) fn client(&self) -> Option<ClientId> {
         match &self.work {
             Work::Request { header, .. } => Some(header.client),
-            Work::Connect(_) | Work::Start(_) | Work::Sweep(_) | Work::Refresh => None,
+            Work::Connect(_) | Work::Start(_) | Work::Sweep(_) | Work::Refresh | Work::Settle => {
+                None
+            }
         }
     }
 }

@@ -37,6 +37,7 @@ pub(crate) fn begin(ost: &mut Ost, id: u64, op: &mut Op, out: &mut Outbox) -> Re
             Work::Connect(_) => connect::begin(ost, op, out),
             Work::Start(_) => start::begin(ost, op),
             Work::Sweep(_) => sweep::begin(ost, op),
+            Work::Settle => crate::ending::begin(ost),
             Work::Refresh | Work::Request { .. } => Ok(statfs::ask(ost, op)),
         };
     };
@@ -103,7 +104,7 @@ pub(crate) fn failed(
                 | OstRequest::StatFs
                 | OstRequest::Seek { .. }
         ),
-        Work::Connect(_) | Work::Start(_) | Work::Sweep(_) => false,
+        Work::Connect(_) | Work::Start(_) | Work::Sweep(_) | Work::Settle => false,
     };
     ost.space.doubt();
     if write::found_no_room(op, error) {

@@ -6,13 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sateen_osd::{Batch, Key, ObjectDone, Prefetched, Store};
-use sateen_target::{Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Patience, Service};
+use sateen_target::{
+    Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, ParkId, Patience, Service,
+};
 use sateen_types::units::MIB;
 use sateen_types::{ClientId, Endpoint, Errno, ObjectId, Timestamp};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
 use sateen_wire::{Body, Bulk, Message, Reply, Request, StatFs};
 
+use crate::ending::{Leaving, Unsynced};
 use crate::op::{OPS_MAX, Op, State, Step, Work};
 use crate::order::{Class, Order};
 use crate::space::Space;
@@ -69,6 +72,12 @@ pub struct Ost {
     sweeping: bool,
     refreshing: bool,
     refreshed_ns: u64,
+    /// How far the end of this run has come.
+    pub(crate) leaving: Leaving,
+    /// What is to be synced then.
+    pub(crate) unsynced: Unsynced,
+    /// Boot epochs of earlier runs of which nothing is lost.
+    pub(crate) clean_runs: Vec<u64>,
     /// How long a client may be silent that has nothing under way.
     patience: Patience,
     counters: Counters,
@@ -102,6 +111,9 @@ impl Ost {
             sweeping: false,
             refreshing: false,
             refreshed_ns: 0,
+            leaving: Leaving::Not,
+            unsynced: Unsynced::default(),
+            clean_runs: Vec::new(),
             patience: Patience::of(RECONNECT_NS),
             counters: Counters::default(),
         }
@@ -171,7 +183,7 @@ impl Ost {
     }
 
     /// An operation arrives and takes its places. Returns its id.
-    fn enter(&mut self, op: Op) -> u64 {
+    pub(crate) fn enter(&mut self, op: Op) -> u64 {
         let mut op = Box::new(op);
         let id = self.next_op;
         self.next_op += 1;
@@ -195,8 +207,27 @@ impl Ost {
         id
     }
 
+    /// Whether what the last run left is still being read.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.starting.is_some() || self.started_ns.is_none()
+    }
+
+    /// Whether anybody waits for an answer.
+    pub(crate) fn has_requests(&self) -> bool {
+        let mut all = self.ops.values();
+        all.any(|op| matches!(op.work, Work::Request { .. } | Work::Connect(_)) && !op.orphaned)
+    }
+
     /// Runs whatever can run.
     fn pump(&mut self, out: &mut Outbox) {
+        self.run_ready(out);
+        if self.leaving != Leaving::Not && self.leave_on(out) {
+            self.run_ready(out);
+            self.leave_on(out);
+        }
+    }
+
+    fn run_ready(&mut self, out: &mut Outbox) {
         while let Some(id) = self.ready.pop_front() {
             let Some(mut op) = self.ops.remove(&id) else { continue };
             op.state = State::Waiting;
@@ -217,6 +248,7 @@ impl Ost {
     fn take_step(&mut self, id: u64, mut op: Box<Op>, step: Result<Step, Fault>, out: &mut Outbox) {
         match step {
             Ok(Step::Io(io)) => {
+                self.unsynced.begins(&io);
                 op.state = State::Io;
                 out.push(Effect::Object { id: IoId(id), op: io });
                 self.ops.insert(id, op);
@@ -280,6 +312,10 @@ impl Ost {
             Work::Start(_) => self.starting = None,
             Work::Sweep(_) => self.sweeping = false,
             Work::Refresh => self.refreshing = false,
+            Work::Settle if self.leaving == Leaving::Syncing => {
+                self.leaving = Leaving::Ended(Ending::Lost);
+            }
+            Work::Settle => {}
             Work::Connect(_) | Work::Request { .. } => {}
         }
         for object in &op.objects {
@@ -477,7 +513,17 @@ impl Service for Ost {
 
     fn on_message(&mut self, now: Timestamp, message: Message, out: &mut Outbox) {
         self.event(now);
-        if matches!(message.body, Body::Request(Request::Connect { .. })) {
+        if self.leaving != Leaving::Not {
+            // It is sent again, to the next run. A goodbye is heard as long as that can be noted.
+            let answering = matches!(self.leaving, Leaving::Answering { .. });
+            let goodbye = matches!(message.body, Body::Request(Request::Disconnect));
+            if answering
+                && goodbye
+                && let Some(message) = self.core.admit(message, out)
+            {
+                self.request(message, out);
+            }
+        } else if matches!(message.body, Body::Request(Request::Connect { .. })) {
             if self.ops.len() < OPS_MAX {
                 self.enter(Op::new(Work::Connect(Box::new(message))));
             }
@@ -492,7 +538,12 @@ impl Service for Ost {
         if let Some(mut op) = self.ops.remove(&id.0) {
             op.state = State::Waiting;
             let step = match done {
-                ObjectDone::Failed(error) => ops::failed(self, &mut op, &error, out),
+                ObjectDone::Failed(error) => {
+                    if op.class == Class::Sync {
+                        self.unsynced.failed(&op.objects);
+                    }
+                    ops::failed(self, &mut op, &error, out)
+                }
                 done => ops::done(self, &mut op, done),
             };
             self.take_step(id.0, op, step, out);
@@ -524,12 +575,27 @@ impl Service for Ost {
     fn on_tick(&mut self, now: Timestamp, out: &mut Outbox) {
         self.event(now);
         self.ready.extend(self.stalled.drain(..));
-        self.chores();
+        if self.leaving == Leaving::Not {
+            self.chores();
+        }
         self.pump(out);
     }
 
     fn on_heard(&mut self, peers: &[Endpoint]) {
         self.core.network_heard(peers);
+    }
+
+    fn on_stop(&mut self, now: Timestamp, out: &mut Outbox) {
+        self.event(now);
+        self.leave();
+        self.pump(out);
+    }
+
+    fn ending(&self) -> Ending {
+        match self.leaving {
+            Leaving::Ended(ending) => ending,
+            _ => Ending::Working,
+        }
     }
 
     fn on_poisoned(&mut self, now: Timestamp, out: &mut Outbox) {

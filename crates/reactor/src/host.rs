@@ -18,7 +18,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use sateen_osd::{Index, JournalDevice, ObjectDone, ObjectOp, ObjectStore, Prefetched};
-use sateen_target::{Effect, IoId, Outbox, ParkId, Service};
+use sateen_target::{Effect, Ending, IoId, Outbox, ParkId, Service};
 use sateen_types::{Endpoint, Timestamp};
 use sateen_wire::Message;
 
@@ -217,6 +217,19 @@ impl<S: Service + 'static> TargetHost<S> {
     /// is inside a run loop already.
     pub fn deliver(self: &Arc<Self>, message: Message) {
         run_loop::run(Work::Deliver(self.clone(), message));
+    }
+
+    /// Tells the service to end in good order; [`TargetHost::ending`] says how far it is. Not for
+    /// threads of a transport, nor inside a run loop.
+    pub fn begin_end(self: &Arc<Self>) {
+        run_loop::enter(|| self.event(Service::on_stop));
+    }
+
+    /// How far the service is with its end; asked now and then it gets on.
+    pub fn ending(&self) -> Ending {
+        self.hosts.hear();
+        let state = lock(&self.state);
+        if state.poisoned { Ending::Lost } else { state.service.ending() }
     }
 
     /// One event and everything that follows from it on this target.

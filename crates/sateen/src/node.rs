@@ -13,6 +13,7 @@
 pub(crate) mod backend;
 pub(crate) mod devices;
 mod drops;
+mod ending;
 mod look;
 pub(crate) mod mgc;
 mod mounted;
@@ -40,7 +41,7 @@ use sateen_osd_disk::folder::TargetFolder;
 use sateen_osd_disk::objects::ObjectOptions;
 use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
-use sateen_target::{CoreConfig, Label, Outbox};
+use sateen_target::{CoreConfig, Ending, Label, Outbox};
 use sateen_types::{Endpoint, Name, Nid, Timestamp};
 use sateen_wire::{FsName, StatFs, TargetInfo};
 
@@ -124,6 +125,10 @@ struct Running {
 
 /// A host, whatever its service.
 pub(crate) trait Host: Send + Sync {
+    /// Has it answer what it has done, and note what its clients need to go on with its next run.
+    fn begin_end(&self);
+    /// How far that is.
+    fn ending(&self) -> Ending;
     /// Makes everything durable and leaves nothing to replay.
     fn close(&self) -> Result<(), HostError>;
     /// Whether a disk error stopped it.
@@ -135,6 +140,14 @@ pub(crate) trait Host: Send + Sync {
 }
 
 impl<S: Shows + 'static> Host for Arc<TargetHost<S>> {
+    fn begin_end(&self) {
+        TargetHost::begin_end(self);
+    }
+
+    fn ending(&self) -> Ending {
+        TargetHost::ending(self)
+    }
+
     fn close(&self) -> Result<(), HostError> {
         self.commit_all()?;
         self.write_checkpoint()
@@ -320,6 +333,7 @@ impl Node {
         if let Some(follower) = self.follower.take() {
             follower.stop();
         }
+        ending::end(&self.targets);
         // Whoever sends anything from now on sends it again to the next process.
         drop(self.network.take());
         let mut failed = Vec::new();

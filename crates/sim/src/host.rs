@@ -10,7 +10,7 @@ use sateen_mgs::{FileSystem, Mgs};
 use sateen_osd::{Checkpoint, Flush, ObjectOp, Prefetched, StoreLimits, Wants};
 use sateen_osd::{Index, ObjectStore};
 use sateen_ost::Ost;
-use sateen_target::{CoreConfig, Effect, IoId, Outbox, ParkId, Recovery, Service};
+use sateen_target::{CoreConfig, Effect, Ending, IoId, Outbox, ParkId, Recovery, Service};
 use sateen_types::{ClientId, Endpoint, ObjectId, Timestamp};
 use sateen_wire::Message;
 
@@ -156,6 +156,7 @@ impl Host {
         let served = match self.me {
             Endpoint::Mdt(index) => {
                 let mut mdt = MdtConfig::new(index, 0..crate::world::OSTS);
+                mdt.recovery_time_soft_ns = crate::world::WINDOW_NS;
                 if let Some(ns) = self.patience_ns {
                     (mdt.patience.min_ns, mdt.patience.max_ns) = (ns, ns);
                 }
@@ -235,6 +236,29 @@ impl Host {
         let Some(process) = &mut self.process else { return Vec::new() };
         run(process.served.service(), &mut process.out);
         self.effects(random)
+    }
+
+    /// Whether it runs, and serves whoever comes.
+    pub(crate) fn serves(&self) -> bool {
+        let Some(process) = &self.process else { return false };
+        match &process.served {
+            Served::Mdt(mdt) => mdt.is_serving(),
+            Served::Ost(_) | Served::Mgs(_) => true,
+        }
+    }
+
+    /// It is to end in good order.
+    pub(crate) fn stop(&mut self, now: Timestamp, random: &mut Random) -> Vec<Want> {
+        self.event(random, |service, out| service.on_stop(now, out))
+    }
+
+    /// How far it is with that; it ends when its disk is done with everything.
+    pub(crate) fn ending(&mut self) -> Ending {
+        let Some(process) = &mut self.process else { return Ending::Lost };
+        match process.served.service().ending() {
+            Ending::Clean if process.flushing || !process.pending.is_empty() => Ending::Working,
+            ending => ending,
+        }
     }
 
     /// A tick, with its group commit and now and then a checkpoint.

@@ -12,6 +12,7 @@ mod late;
 mod leave;
 mod links;
 pub(crate) mod locking;
+mod orderly;
 mod registry;
 mod shared;
 mod silence;
@@ -50,6 +51,8 @@ use late::Late;
 use leave::Leaving;
 use links::Links;
 use locking::Locking;
+use orderly::Orderly;
+pub(crate) use orderly::WINDOW_NS;
 use shared::Shared;
 use silence::Silence;
 
@@ -127,6 +130,8 @@ pub(crate) enum Event {
     Crash(Endpoint, u64),
     CrashClient(ClientId),
     Restart(Endpoint),
+    /// A target that was stopped in good order is started.
+    Start(Endpoint),
     Mend(Endpoint, Endpoint),
     Evict(ClientId, u32),
     NewClient(usize),
@@ -291,6 +296,7 @@ pub struct World {
     locking: Locking,
     shared: Shared,
     silence: Silence,
+    orderly: Orderly,
     /// When a client was lost last.
     lost_ns: u64,
 }
@@ -351,6 +357,7 @@ impl World {
             locking: Locking::new(config.seed),
             shared: Shared::new(config.seed),
             silence: Silence::new(config.seed),
+            orderly: Orderly::new(config.seed),
             lost_ns: 0,
         }
     }
@@ -542,6 +549,7 @@ impl World {
     /// What a target wants from the world.
     fn perform(&mut self, me: Endpoint, wants: Vec<Want>) {
         self.evictions_are_right(me, &wants);
+        self.absences_are_right(me, &wants);
         for want in wants {
             match want {
                 Want::Send(message) => {
@@ -587,20 +595,24 @@ impl World {
                     let current =
                         |node: &Node| node.id == at && node.client.incarnation() == header.client;
                     if self.nodes.iter().any(current) {
-                        self.remember_names();
-                        // It goes on as another at all of them.
-                        for mdt in 0..MDTS {
-                            self.client_is_dirty(at, Endpoint::Mdt(mdt));
-                        }
-                        self.lost_ns = self.now_ns;
-                        let settles_ns = self.all_arrived_ns();
-                        for data in self.model.data.values_mut() {
-                            data.writer_lost(at, settles_ns);
-                        }
+                        self.goes_on_as_another(at);
                     }
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A client that is thrown out goes on as another, at all MDTs.
+    fn goes_on_as_another(&mut self, client: ClientId) {
+        self.remember_names();
+        for mdt in 0..MDTS {
+            self.client_is_dirty(client, Endpoint::Mdt(mdt));
+        }
+        self.lost_ns = self.now_ns;
+        let settles_ns = self.all_arrived_ns();
+        for data in self.model.data.values_mut() {
+            data.writer_lost(client, settles_ns);
         }
     }
 
@@ -626,6 +638,7 @@ impl World {
     pub(crate) fn send(&mut self, message: Message) {
         self.note(|| format!("sent {}", shown_message(&message)));
         self.links.carries(&message);
+        self.claims(&message);
         match self.network.send(&message, self.now_ns, &mut self.random, &mut self.report) {
             Ok(arrivals) => {
                 if arrivals.is_empty() {
@@ -684,6 +697,8 @@ impl World {
             .is_some_and(|host| host.process.is_some() && host.boot_epoch == boot_epoch);
         if current && let Some(node) = self.nodes.get_mut(index) {
             node.offered.insert(from, generation);
+            let id = node.id;
+            self.has_heard(id, from);
         }
     }
 
@@ -702,6 +717,18 @@ impl World {
         }
     }
 
+    /// The operation that had an MDT asked this before, on the connection to its last run.
+    fn asked_again(&self, message: &Message) -> Option<u64> {
+        let Header { client, to, slot, seq, .. } = message.header;
+        let asks = to == Endpoint::Mdt(0) && matches!(message.body, Body::Request(Request::Mdt(_)));
+        if !asks || self.requests.contains_key(&(client, message.header.generation, slot, seq)) {
+            return None;
+        }
+        let is_it = |key: &(ClientId, u32, u16, u64)| (key.0, key.2, key.3) == (client, slot, seq);
+        let mut before = self.requests.iter().filter(|(key, _)| is_it(key)).map(|(_, op)| *op);
+        before.find(|op| self.running.contains_key(op))
+    }
+
     /// Takes what a client wished for during the last poll, of this task if there was one.
     fn wishes(&mut self, client: ClientId, task: Option<u64>) {
         let Some(node) = self.nodes.iter().find(|node| node.id == client) else { return };
@@ -714,6 +741,7 @@ impl World {
                         &message.body,
                         Body::Request(Request::Mdt(MdtRequest::ReportSize { .. }))
                     );
+                    let op = op.or_else(|| self.asked_again(&message));
                     if let Some(op) = op.filter(|_| !is_report) {
                         let header = message.header;
                         let key = (header.client, header.generation, header.slot, header.seq);
@@ -788,6 +816,7 @@ impl World {
                 self.perform(target, wants);
                 self.after(TICK_NS, Event::Tick(target, boots));
                 self.registrar_ticks(target);
+                self.goes_on_ending(target);
                 if target == Endpoint::Mdt(0) {
                     self.settle();
                 }

@@ -68,6 +68,11 @@ pub struct Core {
     pub config: CoreConfig,
     /// Id of the file system that it belongs to; 0 takes messages about any.
     pub file_system: u64,
+    /// The boot epoch of the run before, if clients that come back may go on with what they had of
+    /// it; 0 otherwise.
+    pub follows: u64,
+    /// All clients may, and not only those whose exports were taken up.
+    pub follows_all: bool,
     /// Features that it can do; a connection has those of them that its client can do, too.
     pub features: u64,
     /// Metadata.
@@ -93,6 +98,8 @@ impl Core {
         Core {
             config,
             file_system: 0,
+            follows: 0,
+            follows_all: false,
             features: FEATURES,
             store,
             exports: Exports::new(config.boot_epoch),
@@ -166,7 +173,9 @@ impl Core {
                     let features = features & self.features;
                     self.exports.agree(header.client, features);
                     let boot_epoch = self.config.boot_epoch;
-                    Reply::ok(ReplyBody::Connected { features, boot_epoch, generation })
+                    let goes_on = self.follows_all || self.exports.follows(header.client);
+                    let follows = if goes_on { self.follows } else { 0 };
+                    Reply::ok(ReplyBody::Connected { features, boot_epoch, generation, follows })
                 }
                 Connection::Fenced => Reply::error(Errno::ESTALE),
                 Connection::Full => Reply::error(Errno::EAGAIN),
@@ -244,6 +253,21 @@ impl Core {
         out.push(Effect::Flush);
     }
 
+    /// Whether somebody is to be answered once something is durable.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The time as the target lives it.
+    pub const fn lived_ns(&self) -> u64 {
+        self.hearing.lived_ns()
+    }
+
+    /// By which clock silence is measured: it stands while nobody is heard.
+    pub const fn clock_ns(&self) -> u64 {
+        self.hearing.clock_ns()
+    }
+
     /// A flush ended: answers those who waited for it.
     pub fn flushed(&mut self, out: &mut Outbox) {
         let committed = self.store.committed();
@@ -292,6 +316,11 @@ impl Core {
         let (message, mut fetched) = self.parked.remove(&id)?;
         fetched.extend(view);
         Some((message, fetched))
+    }
+
+    /// Drops all parked requests: nothing is executed any more, and their clients send them again.
+    pub fn drop_parked(&mut self) {
+        self.parked.clear();
     }
 
     /// Whether a request that was admitted earlier may still be executed. One whose client has

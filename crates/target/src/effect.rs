@@ -74,6 +74,17 @@ impl Outbox {
     }
 }
 
+/// How a target ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It is at it, or was not told to.
+    Working,
+    /// In good order: its clients may go on with the next run.
+    Clean,
+    /// There is nothing left to be done, and what clients had is lost.
+    Lost,
+}
+
 /// A target, as its driver sees it.
 ///
 /// Besides the events below the driver runs the store: after any event it may call
@@ -114,6 +125,16 @@ pub trait Service: Send {
     /// group commit, and now and then. A target whose metadata grows refuses to grow in time,
     /// with `ENOSPC`: a journal without room would stop it.
     fn on_space(&mut self, _space: StatFs) {}
+
+    /// The process is about to end. Nothing new is executed from now on; what was is answered, and
+    /// what the next run needs in order to go on with the same clients is written down. Events go
+    /// on until [`Service::ending`] says that this is done.
+    fn on_stop(&mut self, _now: Timestamp, _out: &mut Outbox) {}
+
+    /// How far [`Service::on_stop`] has come.
+    fn ending(&self) -> Ending {
+        Ending::Clean
+    }
 
     /// A read or write of the journal, the index or the objects failed. Call
     /// [`crate::Core::poison`], and answer with `EIO` everybody whom only the service itself

@@ -22,12 +22,16 @@
 //! When each client was heard of last is noted on the target's hearing clock, and how long it was
 //! silent before: see [`Exports::silent`] and [`crate::Hearing`].
 
+mod carried;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use sateen_types::{ClientId, Endpoint};
 use sateen_wire::{Bulk, Header, Message, Reply};
+
+pub use carried::Carried;
 
 /// Most clients of one target.
 pub const EXPORTS_MAX: usize = 1 << 16;
@@ -68,9 +72,26 @@ struct Export {
     /// Its longest silence that has ended, and when that was.
     gap_ns: u64,
     gap_at_ns: u64,
+    /// Its client had it in the run before, which ended in good order.
+    follows: bool,
 }
 
 impl Export {
+    const fn new(peer: Endpoint, generation: u32, attempt: u64, clock_ns: u64) -> Export {
+        Export {
+            peer,
+            generation,
+            born: generation,
+            attempt,
+            features: 0,
+            slots: BTreeMap::new(),
+            heard_ns: clock_ns,
+            gap_ns: 0,
+            gap_at_ns: clock_ns,
+            follows: false,
+        }
+    }
+
     fn hear(&mut self, clock_ns: u64) {
         let silence_ns = clock_ns.saturating_sub(self.heard_ns);
         if silence_ns >= self.gap_ns(clock_ns) {
@@ -196,24 +217,19 @@ impl Exports {
         if !self.all.contains_key(&client) && self.all.len() >= EXPORTS_MAX {
             return Connection::Full;
         }
-        // 0 stands in the headers of those who have no connection.
-        self.last = self.last.wrapping_add(1).max(1);
-        let generation = self.last;
-        let export = self.all.entry(client).or_insert(Export {
-            peer,
-            generation,
-            born: generation,
-            attempt,
-            features: 0,
-            slots: BTreeMap::new(),
-            heard_ns: clock_ns,
-            gap_ns: 0,
-            gap_at_ns: clock_ns,
-        });
+        let generation = self.next_generation();
+        let new = Export::new(peer, generation, attempt, clock_ns);
+        let export = self.all.entry(client).or_insert(new);
         export.hear(clock_ns);
         export.generation = generation;
         export.attempt = export.attempt.max(attempt);
         Connection::Open(generation)
+    }
+
+    fn next_generation(&mut self) -> u32 {
+        // 0 stands in the headers of those who have no connection.
+        self.last = self.last.wrapping_add(1).max(1);
+        self.last
     }
 
     /// An earlier incarnation of the client at `peer` that still has an export: it is over,

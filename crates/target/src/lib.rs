@@ -15,8 +15,10 @@ mod label;
 
 pub use self::core::{Core, CoreConfig, Fault, TICK_NS};
 pub use boot::{Recovery, RecoveryError};
-pub use effect::{Effect, IoId, Outbox, ParkId, Service};
-pub use exports::{Admission, Connection, EXPORTS_MAX, Exports, Heard, Patience, SLOTS_MAX};
+pub use effect::{Effect, Ending, IoId, Outbox, ParkId, Service};
+pub use exports::{
+    Admission, Carried, Connection, EXPORTS_MAX, Exports, Heard, Patience, SLOTS_MAX,
+};
 pub use hearing::{Hearing, NOBODY_NS, STEP_NS_MAX};
 pub use label::{
     COMPAT_REPLACES, FORMAT_VERSION, Label, LabelError, MGS_NODES_BYTES_MAX, TargetKind,

@@ -25,6 +25,7 @@ use sateen_wire::disk::mdt::{
 };
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
+use sateen_wire::disk::stopped::{CleanRuns, StopMark, StoppedClient, StoppedSlot};
 use sateen_wire::{
     Body, Callback, HEADER_BYTES, MdtReply, MdtRequest, Message, MgsReply, MgsRequest, OstReply,
     OstRequest, Reply, ReplyBody, Request,

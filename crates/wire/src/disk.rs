@@ -4,6 +4,7 @@
 pub mod mdt;
 pub mod mgs;
 pub mod ost;
+pub mod stopped;
 
 /// CRC-32C, the checksum of every header, frame and record.
 pub fn crc32c(bytes: &[u8]) -> u32 {

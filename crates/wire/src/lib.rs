@@ -15,6 +15,7 @@ mod mdt;
 mod message;
 mod mgs;
 mod ost;
+mod reclaim;
 
 pub use file_lock::{FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, WaitId};
 pub use header::{
@@ -31,3 +32,4 @@ pub use mgs::{
     FSNAME_BYTES_MAX, FsName, MgsReply, MgsRequest, PARAMS_MAX, ParamInfo, TARGETS_MAX, TargetInfo,
 };
 pub use ost::{BULK_MAX, OBJECTS_PER_RPC_MAX, ObjectAttr, OstReply, OstRequest, StatFs};
+pub use reclaim::{HeldFileLock, HeldLock, HeldOpen, RECLAIM_MAX};

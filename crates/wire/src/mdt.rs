@@ -13,6 +13,7 @@ use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
 use crate::file_lock::{FileLock, FileLockState, WaitId};
 use crate::lock::{Ibits, LockId, LockMode};
 use crate::ost::StatFs;
+use crate::reclaim::{HeldFileLock, HeldLock, HeldOpen};
 use crate::{wire_enum, wire_struct};
 
 /// Longest target of a symbolic link in bytes (PATH_MAX less the NUL).
@@ -464,6 +465,23 @@ wire_enum! {
             /// The caller, who holds the file's `DATA` in PW, has written nothing to it that he has
             /// not reported, and nothing is under way.
             unwritten: bool,
+        },
+        /// What the client had when the run before ended in good order: the answer to its `Connect`
+        /// says in `follows` that it may tell. What does not fit into one message comes in several;
+        /// all else has to wait for the `last`. Answer: `Done`, to the last one when all others have
+        /// told theirs, or had time enough to. `ESTALE` if anything cannot be, or is not known: the
+        /// client goes on like one that was evicted.
+        43 => Reclaim {
+            /// Locks of the target's.
+            locks: Vec<HeldLock>,
+            /// Files that are open.
+            opens: Vec<HeldOpen>,
+            /// Sequences of FIDs.
+            seqs: Vec<Seq>,
+            /// Locks of programs.
+            file_locks: Vec<HeldFileLock>,
+            /// That is all.
+            last: bool,
         },
         /// Under which names an inode stands. Answer: `Bytes`, a link-EA: see
         /// [`crate::disk::mdt::links`].

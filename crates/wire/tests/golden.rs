@@ -19,6 +19,7 @@ use sateen_wire::disk::mdt::{
 };
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
+use sateen_wire::disk::stopped::{CleanRuns, StopMark, StoppedClient, StoppedSlot};
 use sateen_wire::{
     Body, Bulk, BulkHead, Callback, Header, MdtReply, MdtRequest, Message, MgsReply, MgsRequest,
     OstReply, OstRequest, Reply, ReplyBody, Request, TimeSet,
@@ -126,7 +127,7 @@ fn a_whole_message_is_as_it_was() {
     let message =
         Message { header, body: Body::Request(Request::Connect { features: 9 }), bulk: Bulk::None };
     let expected = concat!(
-        "5341544e0200",                         // magic, version
+        "5341544e0300",                         // magic, version
         "0100",                                 // kind, flags
         "0100000000000000",                     // features
         "00000201",                             // bytes of extensions, slot
@@ -142,7 +143,7 @@ fn a_whole_message_is_as_it_was() {
         "0800000000000000",                     // trace
         "63702e31303030000000000000000000",     // job
         "000000000000000000000000000000000000", // room
-        "80a7d2fa",                             // checksum of the header
+        "12c7e9f7",                             // checksum of the header
         "010100",                               // a request, to connect
         "0900000000000000",                     // features
     );

@@ -21,6 +21,7 @@ use sateen_wire::disk::mdt::{
 };
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
+use sateen_wire::disk::stopped::{CleanRuns, StopMark, StoppedClient, StoppedSlot};
 use sateen_wire::{
     Body, Bulk, BulkHead, Callback, MdtReply, MdtRequest, Message, MgsReply, MgsRequest, OstReply,
     OstRequest, Reply, ReplyBody, Request, TimeSet,

@@ -6,7 +6,7 @@ use sateen_wire::{
     Body, Bulk, Header, MdtRequest, Message, OstReply, OstRequest, Reply, ReplyBody, Request,
 };
 
-use super::RESEND_NS;
+use super::{RESEND_MAX_NS, RESEND_NS};
 
 /// What is kept of a request until its answer.
 #[derive(Debug)]
@@ -60,6 +60,12 @@ impl Pending {
             message.bulk = Bulk::Buffer(BytesMut::with_capacity(self.buffer_len));
         }
         message
+    }
+
+    /// The same, after which the next one comes later.
+    pub(super) fn patiently_again(&mut self, now_ns: u64) -> Message {
+        self.resend_after_ns = (2 * self.resend_after_ns).clamp(RESEND_NS, RESEND_MAX_NS);
+        self.again(now_ns)
     }
 
     /// The target does not know a connection that something was sent on; if it was this, an earlier

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sateen_types::{Attr, Endpoint, Errno, Fid, FileKind, Layout, Result, seq};
-use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, SetAttr};
+use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, SetAttr, SizeReport};
 
 use super::data::{Writes, file_writes_ended, writes_ended};
 use super::names::{Made, Make};
@@ -342,8 +342,7 @@ impl Client {
 
     async fn drop_open(self: &Arc<Client>, inode: Arc<Inode>, id: OpenId, how: OpenHow) {
         self.end_open(&inode, how);
-        let close = MdtRequest::Close { fid: inode.fid, open_id: id, report: None };
-        if let Err(error) = to_the_end(self.mdt(inode.fid, close)).await {
+        if let Err(error) = to_the_end(self.close_at_mdt(inode.fid, id, None, None)).await {
             tracing::debug!(fid = %inode.fid, %error, "a close did not reach the MDT");
         }
         self.retire(inode);
@@ -448,13 +447,34 @@ impl Client {
         // Not before: whoever removes the file meanwhile must not forget what is to be told, or
         // the MDT would not know that there are objects.
         self.end_open(inode, file.how);
-        let close = MdtRequest::Close { fid: inode.fid, open_id: file.id, report };
-        let closed = self.mdt_in(era, inode.fid, close).await;
+        let closed = self.close_at_mdt(inode.fid, file.id, report, Some(era)).await;
         self.forget_file_locks(inode.fid, file.id);
         if let Some(report) = report {
             self.reported(inode, report, closed.is_ok());
         }
-        closed.map(|_| ())
+        closed
+    }
+
+    async fn close_at_mdt(
+        &self,
+        fid: Fid,
+        open_id: OpenId,
+        report: Option<SizeReport>,
+        era: Option<u64>,
+    ) -> Result<()> {
+        let taken_up = self.taken_up(fid);
+        let close = |report| self.mdt_of(era, fid, MdtRequest::Close { fid, open_id, report });
+        let closed = close(report).await.map(|_| ());
+        let mut before = taken_up;
+        // The MDT was told meanwhile that it is open, though an earlier run may have executed this
+        // very close: see `crate::recover`. That it knows of no such open is as good.
+        while closed.is_ok() && before != self.taken_up(fid) {
+            before = self.taken_up(fid);
+            if let Err(error) = close(None).await {
+                tracing::debug!(%fid, %error, "it was closed before");
+            }
+        }
+        closed
     }
 
     /// Asks the OSTs for the space that a file takes up, if it was overwritten, and is to be

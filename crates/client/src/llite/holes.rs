@@ -140,7 +140,8 @@ impl Client {
             else {
                 return Err(Errno::EPROTO);
             };
-            lock(&inode.state).changed_object(stripe, Unsynced { ost, boot_epoch });
+            let now = Unsynced { ost, boot_epoch };
+            lock(&inode.state).changed_object(stripe, now, &self.ended);
         }
         Ok(())
     }

@@ -447,7 +447,7 @@ impl Client {
             if state.nameless {
                 None
             } else {
-                Some(self.unsynced.leave(fid, unsynced, loss, stamp))
+                Some(self.unsynced.leave(fid, unsynced, loss, (stamp, &self.ended)))
             }
         };
         let Some(due) = due else {

@@ -8,6 +8,7 @@ mod known_names;
 mod memory;
 mod network;
 mod races;
+mod restart;
 mod rig;
 mod spaces;
 mod striping;

@@ -16,7 +16,12 @@ use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
 
 /// Looks whether this open may have such a lock.
-fn check(mdt: &Mdt, op: &Op<'_>, (fid, id): (Fid, OpenId), lock: &FileLock) -> Result<(), Fault> {
+pub(super) fn check(
+    mdt: &Mdt,
+    op: &Op<'_>,
+    (fid, id): (Fid, OpenId),
+    lock: &FileLock,
+) -> Result<(), Fault> {
     if lock.start > lock.end || lock.end > FILE_LOCK_END_MAX {
         return Err(Errno::EINVAL.into());
     }

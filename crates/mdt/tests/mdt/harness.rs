@@ -7,7 +7,7 @@ use bytes::Bytes;
 use sateen_mdt::{Mdt, MdtConfig};
 use sateen_osd::memory::MemoryIndex;
 use sateen_osd::{Index, Prefetched, Store, StoreLimits, Wants};
-use sateen_target::{Core, CoreConfig, Effect, Outbox, ParkId, Recovery, Service};
+use sateen_target::{Core, CoreConfig, Effect, Ending, Outbox, ParkId, Recovery, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Name, ObjectId, Seq, Timestamp};
 use sateen_wire::*;
 
@@ -104,6 +104,8 @@ pub struct FakeClient {
     /// Its incarnation.
     pub id: u64,
     pub generation: u32,
+    /// What it was told of the run before.
+    pub follows: u64,
     pub seqs: BTreeMap<u16, u64>,
     pub replies: BTreeMap<(u16, u64), Reply>,
     pub callbacks: VecDeque<Callback>,
@@ -403,8 +405,8 @@ impl World {
                 let Some(fake) = self.clients.get_mut(&client) else { return };
                 match message.body {
                     Body::Reply(reply) => {
-                        if let ReplyBody::Connected { generation, .. } = reply.body {
-                            fake.generation = generation;
+                        if let ReplyBody::Connected { generation, follows, .. } = reply.body {
+                            (fake.generation, fake.follows) = (generation, follows);
                         } else {
                             fake.replies.insert((message.header.slot, message.header.seq), reply);
                         }
@@ -462,6 +464,44 @@ impl World {
         let core = core_config(self.boots);
         self.mdt = Mdt::new(core, store, config, self.now, &mut self.out);
         self.settle();
+    }
+
+    /// The MDT is told to stop.
+    pub fn begin_stop(&mut self) {
+        self.mdt.on_stop(self.now, &mut self.out);
+        self.settle();
+    }
+
+    /// It stops, in good order or not.
+    pub fn stop(&mut self) -> Ending {
+        self.begin_stop();
+        for _ in 0..200 {
+            if self.mdt.ending() != Ending::Working {
+                break;
+            }
+            self.flush();
+            self.tick(50);
+        }
+        self.mdt.ending()
+    }
+
+    /// It starts again with all that was durable; the clients are still there.
+    pub fn restart(&mut self) {
+        let clients = std::mem::take(&mut self.clients);
+        self.crash(self.frames.len());
+        self.clients = clients;
+    }
+
+    /// A client connects as itself. Returns which run this one follows; `None` if it is refused.
+    pub fn reconnect(&mut self, client: ClientId) -> Option<u64> {
+        let fake = self.clients.get_mut(&client).unwrap();
+        let before = std::mem::take(&mut fake.generation);
+        fake.replies.remove(&(0, 0));
+        let header = self.header(Call { client, slot: 0, seq: 0 });
+        self.deliver(header, Request::Connect { features: 0 });
+        let fake = &self.clients[&client];
+        assert_ne!(fake.generation, before);
+        (fake.generation != 0).then_some(fake.follows)
     }
 
     /// A write that a client did behind the MDT's back, as clients do.

@@ -20,6 +20,7 @@ mod locks;
 mod model;
 mod no_room;
 mod posix;
+mod recovery;
 mod restart;
 mod silent;
 mod tmpfile;

@@ -6,6 +6,7 @@ use sateen_target::Fault;
 use sateen_types::Errno;
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::ost::WriterRecord;
+use sateen_wire::disk::stopped::CleanRuns;
 
 use super::unexpected;
 use crate::keys;
@@ -18,6 +19,7 @@ const PAGE: usize = 1024;
 /// How far the start has come.
 #[derive(Debug)]
 pub(crate) struct Start {
+    runs_done: bool,
     writers_done: bool,
     tombstones_done: bool,
     after: Key,
@@ -25,12 +27,32 @@ pub(crate) struct Start {
 
 impl Start {
     pub(crate) fn new() -> Start {
-        Start { writers_done: false, tombstones_done: false, after: Key::EMPTY }
+        Start { runs_done: false, writers_done: false, tombstones_done: false, after: Key::EMPTY }
     }
 }
 
 pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     let Work::Start(start) = &mut op.work else { return Err(unexpected()) };
+    if !start.runs_done {
+        start.runs_done = true;
+        match ost
+            .core
+            .store
+            .get(&keys::CLEAN_RUNS, &op.fetched)
+            .map(|runs| runs.map(CleanRuns::from_bytes))
+        {
+            Ok(None) => {}
+            Ok(Some(Ok(runs))) => ost.take_up(runs.epochs),
+            Ok(Some(Err(error))) => {
+                tracing::error!(%error, "the record of runs that ended in good order is damaged");
+                return Err(Fault::Errno(Errno::EIO));
+            }
+            Err(miss) => {
+                start.runs_done = false;
+                return Err(miss.into());
+            }
+        }
+    }
     let store = &ost.core.store;
     let mut page = Vec::new();
     while !start.writers_done {

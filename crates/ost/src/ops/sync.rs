@@ -1,7 +1,8 @@
 //! `Sync`: objects and their records become durable.
 //!
 //! The object store and the journal work at the same time; the answer waits for both. A sync
-//! that names the boot epoch of an earlier start fails: what was written then may be lost.
+//! that names the boot epoch of an earlier start fails, unless that ended in good order: what was
+//! written then may be lost.
 
 use sateen_osd::ObjectOp;
 use sateen_target::{Effect, Fault, Outbox};
@@ -15,7 +16,8 @@ use crate::ost::Ost;
 pub(super) fn begin(ost: &mut Ost, op: &mut Op, out: &mut Outbox) -> Result<Step, Fault> {
     let Work::Request { request, .. } = &op.work else { return Err(unexpected()) };
     let OstRequest::Sync { boot_epoch, .. } = *request else { return Err(unexpected()) };
-    if boot_epoch != 0 && boot_epoch != ost.core.config.boot_epoch {
+    let known = [0, ost.core.config.boot_epoch].contains(&boot_epoch);
+    if !known && !ost.clean_runs.contains(&boot_epoch) {
         return Err(Fault::Errno(Errno::EIO));
     }
     if op.objects.is_empty() {

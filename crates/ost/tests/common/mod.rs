@@ -14,7 +14,7 @@ use sateen_osd::{
     StoreLimits,
 };
 use sateen_ost::Ost;
-use sateen_target::{CoreConfig, Effect, IoId, Outbox, Recovery, Service};
+use sateen_target::{CoreConfig, Effect, Ending, IoId, Outbox, Recovery, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Falloc, Fid, ObjectId, Seq, Timestamp};
 use sateen_wire::{
     Body, Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request, StatFs,
@@ -204,6 +204,8 @@ pub struct World {
     pub answers: BTreeMap<Ticket, (Reply, Bulk)>,
     connected: VecDeque<(ClientId, Reply)>,
     pub flushes: u64,
+    /// Which run this one follows, as was told last.
+    pub follows: u64,
 }
 
 const JOURNAL_EPOCH: u64 = 77;
@@ -231,6 +233,7 @@ impl World {
             answers: BTreeMap::new(),
             connected: VecDeque::new(),
             flushes: 0,
+            follows: 0,
         }
     }
 
@@ -257,6 +260,26 @@ impl World {
     pub fn kill(&mut self) {
         self.pending.clear();
         self.start_again();
+    }
+
+    /// The OST is told to stop.
+    pub fn begin_stop(&mut self) {
+        self.ost.on_stop(self.now, &mut self.out);
+        self.take_effects();
+    }
+
+    /// It stops, in good order or not.
+    pub fn stop(&mut self) -> Ending {
+        self.begin_stop();
+        for _ in 0..100 {
+            if self.ost.ending() != Ending::Working {
+                break;
+            }
+            self.settle();
+            self.now.mono_ns += 95_000_000;
+            self.tick();
+        }
+        self.ost.ending()
     }
 
     fn start_again(&mut self) {
@@ -445,8 +468,9 @@ impl World {
         for _ in 0..10_000 {
             if let Some(at) = self.connected.iter().position(|(client, _)| *client == peer.client) {
                 let (_, reply) = self.connected.remove(at).unwrap();
-                if let ReplyBody::Connected { generation, boot_epoch, .. } = reply.body {
+                if let ReplyBody::Connected { generation, boot_epoch, follows, .. } = reply.body {
                     assert_eq!(boot_epoch, self.boot_epoch);
+                    self.follows = follows;
                     peer.generation = generation;
                     peer.next = 0;
                 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sateen_client::{Census, Client, ImportInfo, LLITE_STATS, MDC_STATS, OSC_STATS};
-use sateen_mdt::{MD_STATS, Mdt};
+use sateen_mdt::{MD_STATS, Mdt, RecoveryStatus};
 use sateen_mgs::{MGS_STATS, Mgs};
 use sateen_ost::{OST_STATS, Ost};
 use sateen_reactor::TargetHost;
@@ -314,6 +314,34 @@ fn evict_client(host: &Arc<TargetHost<Mdt>>, prefix: &str) -> Param<'static> {
     })
 }
 
+/// How clients of the run before come back, and how long they have for it.
+fn recovery(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'static>>) {
+    let seen = host.clone();
+    let status = move || {
+        let of = seen.inspect(|mdt| mdt.recovery_status());
+        let status = match (of.recovering, of.happened) {
+            (true, _) => "RECOVERING",
+            (false, true) => "COMPLETE",
+            (false, false) => "INACTIVE",
+        };
+        let RecoveryStatus { expected, completed, duration_ns, .. } = of;
+        let evicted = if of.recovering { 0 } else { expected.saturating_sub(completed) };
+        format!(
+            "status: {status}\nrecovery_duration: {}\ncompleted_clients: {completed}/{expected}\n\
+             evicted_clients: {evicted}",
+            duration_ns / SECOND_NS
+        )
+    };
+    out.push(Param::shown(format!("{prefix}/recovery_status"), status));
+    let (shown, set) = (host.clone(), host.clone());
+    let limit = move || (shown.inspect(|mdt| mdt.recovery_time_soft_ns()) / SECOND_NS).to_string();
+    out.push(Param::shown(format!("{prefix}/recovery_time_soft"), limit).set_by(move |value| {
+        let seconds = number(value).unwrap_or(1);
+        set.inspect(|mdt| mdt.set_recovery_time_soft_ns(seconds.saturating_mul(SECOND_NS)));
+        Ok(())
+    }));
+}
+
 impl Shows for Mgs {
     fn params(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Param<'static>>) {
         let clients: Vec<_> = host.inspect(|mgs| mgs.exports().collect());
@@ -367,6 +395,7 @@ impl Shows for Mdt {
         heard(host, &prefix, naming, out);
         silence(host, &prefix, out);
         out.push(evict_client(host, &prefix));
+        recovery(host, &prefix, out);
         let (shown, cleared) = (host.clone(), host.clone());
         let stats = move || {
             let stats = shown.inspect(|mdt| mdt.stats());

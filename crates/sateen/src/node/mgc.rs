@@ -487,7 +487,12 @@ mod tests {
             let reply = match message.body {
                 Body::Request(Request::Connect { features, .. }) => {
                     let generation = message.header.seq as u32;
-                    Reply::ok(ReplyBody::Connected { features, boot_epoch: 4, generation })
+                    Reply::ok(ReplyBody::Connected {
+                        features,
+                        boot_epoch: 4,
+                        generation,
+                        follows: 0,
+                    })
                 }
                 _ => {
                     asked.push(message.header.seq);
@@ -518,7 +523,8 @@ mod tests {
             match message.body {
                 Body::Request(Request::Connect { features, .. }) => {
                     for (boot_epoch, generation) in [(4, 40), (3, 30)] {
-                        let body = ReplyBody::Connected { features, boot_epoch, generation };
+                        let body =
+                            ReplyBody::Connected { features, boot_epoch, generation, follows: 0 };
                         answer(Reply::ok(body));
                     }
                 }
@@ -537,9 +543,12 @@ mod tests {
     impl Receiver for Busy {
         fn receive(self: Arc<Self>, message: Message) {
             let reply = match message.body {
-                Body::Request(Request::Connect { features }) => {
-                    Reply::ok(ReplyBody::Connected { features, boot_epoch: 4, generation: 1 })
-                }
+                Body::Request(Request::Connect { features }) => Reply::ok(ReplyBody::Connected {
+                    features,
+                    boot_epoch: 4,
+                    generation: 1,
+                    follows: 0,
+                }),
                 _ => Reply::error(Errno::EAGAIN),
             };
             self.0.router.send(Message::reply_to(&message.header, reply, Bulk::None));

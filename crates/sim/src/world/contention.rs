@@ -360,6 +360,9 @@ impl World {
             if self.config.network_faults {
                 self.maybe_break(operations);
             }
+            if self.config.network_faults && ended == 0 {
+                self.maybe_stop(operations, true);
+            }
             if operations > progress.0 {
                 progress = (operations, self.now_ns);
                 self.report.mix(&operations.to_le_bytes());

@@ -178,6 +178,7 @@ impl World {
                     self.sizes_survived();
                 }
             }
+            Event::Start(target) => self.starts_again(target),
             Event::Mend(a, b) => {
                 self.note(|| format!("{a} and {b} hear each other"));
                 self.network.mend(a, b);
@@ -220,6 +221,12 @@ impl World {
         self.report.count(kind, 1);
         self.note(|| format!("{target} crashes"));
         self.after(down_ns, Event::Restart(target));
+        // Whoever has talked to an MDT that was stopped in good order is one of its clients from
+        // then on, and thrown out when it crashes.
+        if matches!(target, Endpoint::Mdt(1..)) && self.has_stopped(target) {
+            let clients: Vec<_> = self.nodes.iter().map(|node| node.id).collect();
+            clients.into_iter().for_each(|client| self.goes_on_as_another(client));
+        }
         // Nobody talks to the MGS after mounting, nor to an MDT that has no files.
         if !matches!(target, Endpoint::Mdt(0) | Endpoint::Ost(_)) {
             return;
@@ -553,7 +560,11 @@ impl World {
         let missed = !self.queue.values().any(|event| matches!(event, Event::Evict(..)));
         // In other worlds nobody dies, and a goodbye that is not heard leaves much behind.
         let missed = missed && !(self.config.crashes && self.knows_the_dead());
-        hosts_rest && missed && self.settling.is_empty() && self.all_registered()
+        hosts_rest
+            && self.nobody_ends()
+            && missed
+            && self.settling.is_empty()
+            && self.all_registered()
     }
 
     /// Invariants that hold at any moment.

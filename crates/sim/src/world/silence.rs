@@ -79,11 +79,20 @@ impl Silence {
         }
     }
 
+    /// Whether a target stands still.
+    pub(super) fn stands(&self, target: Endpoint) -> bool {
+        self.still.contains_key(&target)
+    }
+
+    /// Whether the network has lost enough of it since then.
+    pub(super) fn was_lost_since(&self, from: Endpoint, to: Endpoint, since_ns: u64) -> bool {
+        let lost = self.lost.get(&(from, to)).into_iter().flatten();
+        lost.filter(|lost| **lost >= since_ns).count() >= LOST_MIN
+    }
+
     /// Whether the network has lost enough of it within the time that whoever hears nothing waits.
     fn was_lost(&self, from: Endpoint, to: Endpoint, now_ns: u64) -> bool {
-        let since = now_ns.saturating_sub(PATIENCE_NS);
-        let lost = self.lost.get(&(from, to)).into_iter().flatten();
-        lost.filter(|lost| **lost >= since).count() >= LOST_MIN
+        self.was_lost_since(from, to, now_ns.saturating_sub(PATIENCE_NS))
     }
 }
 
@@ -204,7 +213,7 @@ impl World {
     }
 }
 
-fn evicted(want: &Want) -> Option<(Endpoint, ClientId)> {
+pub(super) fn evicted(want: &Want) -> Option<(Endpoint, ClientId)> {
     let Want::Send(message) = want else { return None };
     matches!(message.body, Body::Callback(Callback::Evicted))
         .then_some((message.header.to, message.header.client))

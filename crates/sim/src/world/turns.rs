@@ -33,6 +33,7 @@ impl World {
             self.fail(hang);
         }
         self.maybe_fault();
+        self.maybe_stop(self.report.operations, self.next_op <= self.config.operations);
         if self.config.network_faults && self.next_op <= self.config.operations {
             self.maybe_break(self.report.operations);
         }

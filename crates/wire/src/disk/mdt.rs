@@ -7,7 +7,7 @@
 //! | `I` | FID | [`Inode`] |
 //! | `E` | parent FID, name hash (6 bytes), collision index (2) | [`Entry`] |
 //! | `X` | FID, name hash (8) | [`Xattr`] |
-//! | `O` | FID | nothing: an inode without a name that is still open |
+//! | `O` | FID | an inode without a name that is still open: nothing, or 1 if it may be given one |
 //! | `U` | FID | [`UnlinkRecord`] |
 //! | `P` | transno | [`PunchRecord`] |
 //! | `G` | sequence | [`SeqGrant`] |
@@ -15,6 +15,7 @@
 //! | `K` | client | [`ClientRecord`] |
 //! | `C` | nothing | [`Counters`] |
 //! | `Q` | nothing | [`SeqState`] |
+//! | `R` | | see [`crate::disk::stopped`] |
 
 use sateen_types::{Attr, ClientId, Fid, FileKind, Layout, Seq, StripePolicy};
 

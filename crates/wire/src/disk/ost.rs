@@ -6,6 +6,7 @@
 //! | `t` | number of the youngest writer, FID, stripe | nothing |
 //! | `w` | client | [`WriterRecord`] |
 //! | `f` | client | [`FenceRecord`] |
+//! | `R` | nothing | [`CleanRuns`](crate::disk::stopped::CleanRuns) |
 //!
 //! The names of an object, its file's FID and its stripe number, are in the key. Object data
 //! lie in the object store, not here. An OST keeps no reply slots: each of its requests may

@@ -20,12 +20,13 @@ use sateen_wire::disk::mdt::{
 };
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectRecord, ObjectState, Tombstone, WriterRecord};
+use sateen_wire::disk::stopped::{CleanRuns, StopMark, StoppedClient, StoppedSlot};
 use sateen_wire::{
     Body, Bulk, Callback, Cred, DirEntry, FSNAME_BYTES_MAX, FileLock, FileLockMode, FileLockState,
-    FsName, GRANTS_MAX, Grant, Grants, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest,
-    Message, MgsReply, MgsRequest, ObjectAttr, OpenFlags, OpenId, OstReply, OstRequest, ParamInfo,
-    RenameFlags, Reply, ReplyBody, Request, SetAttr, SizeReport, StatFs, TargetInfo, TimeSet,
-    WaitId, XattrMode,
+    FsName, GRANTS_MAX, Grant, Grants, Header, HeldFileLock, HeldLock, HeldOpen, Ibits, LockId,
+    LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest, ObjectAttr, OpenFlags, OpenId,
+    OstReply, OstRequest, ParamInfo, RenameFlags, Reply, ReplyBody, Request, SetAttr, SizeReport,
+    StatFs, TargetInfo, TimeSet, WaitId, XattrMode,
 };
 
 /// Bytes that decide everything; zeros follow the last.
@@ -388,6 +389,10 @@ any_struct!(Header {
 });
 any_struct!(ObjectRecord { layout_gen, version, uid, gid, projid, checksum_map, birth_epoch });
 any_struct!(Tombstone { after });
+any_struct!(StopMark { boot_epoch });
+any_struct!(CleanRuns { epochs });
+any_struct!(StoppedClient { peer, attempt });
+any_struct!(StoppedSlot { seq, reply, open, closed, cancelled, file_lock, has });
 any_struct!(WriterRecord { number });
 any_struct!(FenceRecord { wall_ns });
 any_struct!(TargetRecord { info, uuid });
@@ -399,11 +404,14 @@ any_enum!(TimeSet { Now, At(time) });
 any_enum!(Callback { Blocking { fid, id }, Evicted, FileLockTurn { fid, wait } });
 any_struct!(FileLock { owner, flock, mode, start, end, pid });
 any_struct!(WaitId { id });
+any_struct!(HeldLock { fid, id, mode, bits });
+any_struct!(HeldOpen { open_id, fid, flags });
+any_struct!(HeldFileLock { fid, open_id, lock });
 any_enum!(Body { Request(request), Reply(reply), Callback(callback) });
 any_enum!(Request { Connect { features }, Disconnect, Ping, Mdt(mdt), Ost(ost), Mgs(mgs) });
 any_enum!(ReplyBody {
     Empty,
-    Connected { features, boot_epoch, generation },
+    Connected { features, boot_epoch, generation, follows },
     Mdt(mdt),
     Ost(ost),
     Mgs(mgs),
@@ -451,6 +459,7 @@ any_enum!(MdtRequest {
     SetLayout { fid, stripe_size, osts },
     GetLinks { fid },
     NoRoom { fid, ost, unwritten },
+    Reclaim { locks, opens, seqs, file_locks, last },
     Tmpfile { parent, fid, mode, cred, flags, open_id, linkable, want },
     RenameWhiteout { parent, name, new_parent, new_name, no_replace, fid, cred },
 });
@@ -651,6 +660,10 @@ macro_rules! for_every_type {
         $with!(ReplySlot);
         $with!(Counters);
         $with!(SeqState);
+        $with!(StopMark);
+        $with!(StoppedClient);
+        $with!(StoppedSlot);
+        $with!(CleanRuns);
     };
 }
 

@@ -1,0 +1,145 @@
+//! What a target answers to `Connect`, and what follows from it.
+
+use std::sync::atomic::Ordering;
+
+use sateen_types::{Endpoint, Errno};
+use sateen_wire::{Body, Header, Message, OstRequest, Reply, Request};
+
+use super::claims::{Run, Standing};
+use super::{Arrival, Import, Link, SlotState, State, Trouble};
+use crate::inode::Unsynced;
+use crate::port::Port;
+use crate::sync::{Woken, lock};
+
+impl Import {
+    /// A connection was refused. It is tried again at a later tick.
+    pub(super) fn on_refused(&self, header: &Header, reply: &Reply) -> Arrival {
+        let (answers, line) = {
+            let mut state = lock(&self.state);
+            let attempt = match state.link {
+                Link::Connecting { attempt, .. } => attempt,
+                Link::Closed | Link::Recovering | Link::Open => return Arrival::Ignored,
+            };
+            if header.client != state.me || header.seq != attempt {
+                return Arrival::Ignored;
+            }
+            state.link = Link::Closed;
+            let trouble = match reply.error {
+                Some(Errno::EIO) => Some(Trouble::Failed),
+                Some(Errno::EXDEV) => Some(Trouble::Foreign),
+                _ => None,
+            };
+            let news = trouble != core::mem::replace(&mut state.trouble, trouble);
+            match trouble {
+                None if reply.error == Some(Errno::ESTALE) => return Arrival::Refused(state.me),
+                Some(Trouble::Failed) if news => state.give_up(false),
+                Some(Trouble::Foreign) if news => return Arrival::Foreign,
+                _ => return Arrival::Ignored,
+            }
+        };
+        answers.wake();
+        line.wake();
+        Arrival::Failed
+    }
+
+    /// A connection is there.
+    pub(super) fn on_connected(
+        &self,
+        port: &dyn Port,
+        header: &Header,
+        (run, generation): (Run, u32),
+        features: u64,
+    ) -> Arrival {
+        let mut again = Vec::new();
+        let (woken, arrival) = {
+            let mut state = lock(&self.state);
+            match state.link {
+                Link::Connecting { attempt, .. }
+                    if attempt == header.seq && state.me == header.client => {}
+                _ => return Arrival::Ignored,
+            }
+            let is_mdt = matches!(self.target, Endpoint::Mdt(_));
+            let standing = if is_mdt { state.stands(run) } else { Standing::New };
+            if standing == Standing::Refused {
+                state.link = Link::Closed;
+                return Arrival::Refused(state.me);
+            }
+            let restarted = state.boot_epoch != 0 && state.boot_epoch != run.boot_epoch;
+            let follows = restarted && run.follows == state.boot_epoch;
+            match self.target {
+                Endpoint::Ost(ost) if follows => self.ended.add(ost, run.follows),
+                _ if standing == Standing::GoesOn => state.uncommitted.ended_well(),
+                _ if restarted => state.uncommitted.restarted(),
+                _ => {}
+            }
+            state.trouble = None;
+            state.generation = generation;
+            state.boot_epoch = run.boot_epoch;
+            state.features = features;
+            match standing {
+                Standing::GoesOn => {
+                    state.recover(run);
+                    self.taken_up.fetch_add(1, Ordering::SeqCst);
+                    return Arrival::Recovering(generation);
+                }
+                Standing::Forgotten => (state.close(false), Arrival::Forgotten),
+                Standing::New | Standing::Refused => {
+                    state.runs = vec![run.boot_epoch];
+                    // Given up from here, and met again as it was: it goes on counting.
+                    let goes_on = core::mem::take(&mut state.slots_kept) && !restarted;
+                    again = self.open(&mut state, port, goes_on, restarted);
+                    let nobody = Woken::default();
+                    ((nobody, state.line.take()), Arrival::Connected { restarted, follows })
+                }
+            }
+        };
+        for message in again {
+            port.send(message);
+        }
+        woken.0.wake();
+        woken.1.wake();
+        arrival
+    }
+
+    /// Requests may be sent from now on: those that were under way. Slots begin anew, unless they
+    /// go on.
+    pub(super) fn open(
+        &self,
+        state: &mut State,
+        port: &dyn Port,
+        goes_on: bool,
+        restarted: bool,
+    ) -> Vec<Message> {
+        state.link = Link::Open;
+        let (generation, boot_epoch) = (state.generation, state.boot_epoch);
+        let now = port.now().mono_ns;
+        let mut again = Vec::new();
+        for slot in &mut state.slots {
+            if !goes_on {
+                slot.seq = 0;
+            }
+            if let SlotState::Busy(pending) = &mut slot.state {
+                if !goes_on {
+                    slot.seq = 1;
+                }
+                pending.move_to(generation, slot.seq, restarted);
+                if let Body::Request(request) = &mut pending.message.body {
+                    self.of_this_run(request, boot_epoch);
+                }
+                again.push(pending.again(now));
+            }
+        }
+        again
+    }
+
+    /// What was written in a run of an OST that ended in good order is durable, and to sync it asks
+    /// nothing of the one that there is now.
+    pub(super) fn of_this_run(&self, request: &mut Request, now: u64) {
+        if let (Request::Ost(OstRequest::Sync { boot_epoch, .. }), Endpoint::Ost(ost)) =
+            (request, self.target)
+            && self.ended.has(Unsynced { ost, boot_epoch: *boot_epoch })
+        {
+            *boot_epoch = now;
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Telling an MDT that was started again what is held: the import's part of [`crate::recover`].
+//!
+//! Life of it: the MDT says that it follows a run that what is held is from; the `Reclaim`s are put
+//! together and sent one by one, each until it is answered, in a slot that nothing else uses; the
+//! answer to the last one opens the connection. Another restart begins it anew, as often as it
+//! likes: a run that stops before it was told of what is held leaves it to the next one to ask, and
+//! which runs there were in between need not be known here. The MDT says of this very client that it
+//! may go on; one that it has missed for too long it refuses.
+//!
+//! A run does not remember what another was told: a `Reclaim` that is not answered when a run ends has
+//! not been executed for the next one, and its number is used again.
+
+use std::collections::VecDeque;
+
+use sateen_types::Errno;
+use sateen_wire::{Body, Bulk, Header, MdtRequest, Message, Reply, Request};
+
+use super::pending::Pending;
+use super::{Arrival, Import, Link, RESEND_NS, State};
+use crate::port::Port;
+use crate::sync::lock;
+
+/// Slot of the `Reclaim`s: the last one that a target knows, which no other request can have.
+pub(super) const CLAIM_SLOT: u16 = 1023;
+/// Runs remembered that were told of what is held, since it was last taken up.
+const RUNS_MAX: usize = 64;
+
+/// A run of a target.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) boot_epoch: u64,
+    /// The one before, if it ended in good order and this client may go on with what it had.
+    pub(super) follows: u64,
+}
+
+/// What a run of an MDT has of this client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nothing, and nothing is held.
+    New,
+    /// Nothing, though something is held.
+    Forgotten,
+    /// What the run before had, when it is told.
+    GoesOn,
+    /// It was told, and does not know it.
+    Refused,
+}
+
+/// What is told, and how far that is.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    /// What is still to be told.
+    line: VecDeque<MdtRequest>,
+    /// The last number in the slot.
+    seq: u64,
+    pending: Option<Box<Pending>>,
+}
+
+impl State {
+    pub(super) fn stands(&self, run: Run) -> Standing {
+        match run.follows {
+            0 if self.runs.is_empty() => Standing::New,
+            0 => Standing::Forgotten,
+            // A run is told once: what it could not take up then it cannot later.
+            _ if self.runs.contains(&run.boot_epoch) => Standing::Refused,
+            _ => Standing::GoesOn,
+        }
+    }
+
+    /// An MDT is to be told of what is held.
+    pub(super) fn recover(&mut self, run: Run) {
+        self.link = Link::Recovering;
+        if self.runs.len() >= RUNS_MAX {
+            self.runs.remove(0);
+        }
+        self.runs.push(run.boot_epoch);
+        self.claims.line.clear();
+    }
+}
+
+impl Import {
+    /// How often the target was told of what is held.
+    pub(crate) fn taken_up(&self) -> u64 {
+        self.taken_up.load(core::sync::atomic::Ordering::SeqCst)
+    }
+
+    /// Tells the MDT what is held, on the connection of this generation.
+    pub(crate) fn claim(&self, port: &dyn Port, generation: u32, requests: Vec<MdtRequest>) {
+        let message = {
+            let mut state = lock(&self.state);
+            if state.link != Link::Recovering || state.generation != generation {
+                return;
+            }
+            let Claims { line, seq, pending } = &mut state.claims;
+            *line = requests.into();
+            *seq -= u64::from(pending.take().is_some());
+            self.next_claim(&mut state, port.now().mono_ns)
+        };
+        if let Some(message) = message {
+            port.send(message);
+        }
+    }
+
+    fn next_claim(&self, state: &mut State, now_ns: u64) -> Option<Message> {
+        let next = state.claims.line.front()?.clone();
+        state.claims.seq += 1;
+        state.asked_ns = now_ns;
+        let header = self.header(state.me, (state.generation, CLAIM_SLOT), state.claims.seq);
+        let body = Body::Request(Request::Mdt(next));
+        let message = Message { header, body, bulk: Bulk::None };
+        let pending = Pending {
+            message: message.clone(),
+            buffer_len: 0,
+            sent_ns: now_ns,
+            resend_after_ns: RESEND_NS,
+            stamp: 0,
+            pin: false,
+            unheard: true,
+            left: false,
+            asked_before: false,
+            copies: 1,
+            refused: false,
+        };
+        state.claims.pending = Some(Box::new(pending));
+        Some(message)
+    }
+
+    /// What has waited too long for an answer, or was put off.
+    pub(super) fn claim_again(&self, state: &mut State, now_ns: u64) -> Option<Message> {
+        if state.link != Link::Recovering {
+            return None;
+        }
+        match &mut state.claims.pending {
+            Some(pending) if pending.is_due(now_ns) => Some(pending.patiently_again(now_ns)),
+            Some(_) => None,
+            None => self.next_claim(state, now_ns),
+        }
+    }
+
+    /// A message in the slot of the claims was answered, on this connection.
+    pub(super) fn on_claimed(&self, port: &dyn Port, header: &Header, reply: &Reply) -> Arrival {
+        let (messages, woken) = {
+            let mut state = lock(&self.state);
+            let current = state.me == header.client && state.generation == header.generation;
+            if state.link != Link::Recovering || !current {
+                return Arrival::Ignored;
+            }
+            let Some(pending) = &mut state.claims.pending else { return Arrival::Ignored };
+            if pending.message.header.seq != header.seq {
+                return Arrival::Ignored;
+            }
+            match reply.error {
+                // From the network: it is sent again.
+                Some(Errno::ESHUTDOWN | Errno::ENODEV) if self.unknown_to_target(reply) => {
+                    pending.resend_after_ns = RESEND_NS;
+                    return Arrival::Ignored;
+                }
+                Some(Errno::ECONNRESET) if self.unknown_to_target(reply) => {
+                    pending.resend_after_ns = 0;
+                    return Arrival::Ignored;
+                }
+                // Not executed; it is asked again with the next tick.
+                Some(Errno::EAGAIN) => {
+                    state.claims.pending = None;
+                    return Arrival::Ignored;
+                }
+                Some(_) => {
+                    state.link = Link::Closed;
+                    return Arrival::Refused(state.me);
+                }
+                None => {}
+            }
+            state.claims.pending = None;
+            state.claims.line.pop_front();
+            match self.next_claim(&mut state, port.now().mono_ns) {
+                Some(next) => (vec![next], None),
+                None => {
+                    state.runs = vec![state.boot_epoch];
+                    let again = self.open(&mut state, port, true, false);
+                    (again, Some(state.line.take()))
+                }
+            }
+        };
+        let opened = woken.is_some();
+        for message in messages {
+            port.send(message);
+        }
+        if let Some(woken) = woken {
+            woken.wake();
+        }
+        if opened { Arrival::Recovered } else { Arrival::Answer }
+    }
+}

@@ -1,0 +1,259 @@
+//! An MDT that was stopped in good order and started again: it has lost nothing but its memory, and
+//! its clients tell it what they hold.
+//!
+//! Steps:
+//! 1. A request is refused, because the MDT does not know the connection. Nothing is dropped: the
+//!    import connects, and the answer says which run the MDT follows. If that is the one that this
+//!    client was connected to, it goes on as what it was; otherwise everything is lost
+//!    ([`Client::on_forgotten`]), or it was thrown out.
+//! 2. What is held is put together and told in `Reclaim`s, one after the other, in a slot of their
+//!    own. Whatever else wants to be asked waits for the connection as always. Callbacks are not
+//!    listened to: they are repeated.
+//! 3. The last of them is answered when the other clients have told theirs. Then what the former run
+//!    had not answered is sent again in its slots, which go on counting; and the line is woken.
+//!
+//! **What is told is what the MDT has.** It is everything that the former run has answered for, and
+//! the client does not know to be given back: a lock whose `Cancel` is under way, an open whose
+//! `Close` is. For that, what an answer says is noted before anybody can hear of the answer, with the
+//! import locked ([`Client::note_answer`]); an answer of the former run that comes later is not
+//! listened to. So nothing can be added while it is put together. A lock can be let go meanwhile:
+//! that moves it, with the inode locked, from the inode's locks to its cancels, and the inode stays
+//! in the table until there are no cancels; so it is met in one of the two places, and counts. Its
+//! `Cancel` comes after the last `Reclaim`, because nothing is sent before, and finds the lock, with
+//! what it says of the size. A lock that is in neither place has had its cancel answered.
+//!
+//! A cancel that was in a slot may have been executed by the former run, whose answer was lost. The
+//! MDT knows that of its slots, and takes such a lock for gone; the cancel, sent again in the same
+//! slot, is answered as it was. Should it have taken the lock for held all the same, nobody would
+//! give it back: so whoever has sent a cancel or a close, and finds that the MDT was told of what is
+//! held before it was answered, sends another. That carries no size: if the first one was executed,
+//! it has told it. One for a lock that the MDT does not know changes nothing.
+
+use std::sync::{Arc, Weak};
+
+use sateen_types::{Endpoint, Errno, Fid, FileKind, seq};
+use sateen_wire::{
+    Grant, Header, HeldLock, HeldOpen, MdtReply, MdtRequest, OpenFlags, OpenId, RECLAIM_MAX, Reply,
+    ReplyBody, Request,
+};
+
+use crate::client::Client;
+use crate::inode::Inode;
+use crate::sync::lock;
+
+/// An open that an MDT has answered for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AtMdt {
+    fid: Fid,
+    flags: OpenFlags,
+}
+
+/// Lists of what is held, as messages that each have as much as one can.
+#[derive(Debug, Default)]
+struct Lists(Vec<MdtRequest>);
+
+impl Lists {
+    /// Puts a list into the messages from this one on.
+    fn put<T: Clone>(
+        &mut self,
+        from: usize,
+        all: &[T],
+        of: impl Fn(&mut MdtRequest) -> Option<&mut Vec<T>>,
+    ) {
+        for (at, part) in (from..).zip(all.chunks(RECLAIM_MAX)) {
+            while self.0.len() <= at {
+                self.0.push(nothing());
+            }
+            if let Some(list) = self.0.get_mut(at).and_then(&of) {
+                list.extend_from_slice(part);
+            }
+        }
+    }
+}
+
+fn nothing() -> MdtRequest {
+    MdtRequest::Reclaim {
+        locks: Vec::new(),
+        opens: Vec::new(),
+        seqs: Vec::new(),
+        file_locks: Vec::new(),
+        last: false,
+    }
+}
+
+impl Client {
+    /// How often the MDT of `fid` was told of what is held.
+    pub(crate) fn taken_up(&self, fid: Fid) -> u64 {
+        let import = self.import(Endpoint::Mdt(seq::mdt_of(fid.seq)));
+        import.map_or(0, |import| import.taken_up())
+    }
+
+    /// A target has answered. Called with its import locked, before anybody hears of it.
+    pub(crate) fn note_answer(&self, request: &Request, reply: &Reply) {
+        // Not executed.
+        if reply.error == Some(Errno::EAGAIN) {
+            return;
+        }
+        let Request::Mdt(request) = request else { return };
+        let done = match &reply.body {
+            ReplyBody::Mdt(done) if reply.error.is_none() => Some(done),
+            _ => None,
+        };
+        match (request, done) {
+            (MdtRequest::Cancel { fid, id, .. }, _) => {
+                let inode = lock(&self.inodes).all.get(fid).cloned();
+                if let Some(inode) = inode {
+                    let mut state = lock(&inode.state);
+                    let cancels = state.cancels.iter_mut().filter(|leaving| leaving.id == *id);
+                    cancels.for_each(|leaving| leaving.answered = true);
+                }
+            }
+            (MdtRequest::Close { open_id, .. }, _) => {
+                lock(&self.at_mdts).remove(&open_id.id);
+            }
+            (MdtRequest::Open { fid, flags, open_id, .. }, Some(MdtReply::Opened { .. }))
+            | (MdtRequest::Tmpfile { fid, flags, open_id, .. }, Some(MdtReply::Created { .. })) => {
+                self.is_open_at_mdt(*fid, *open_id, *flags);
+            }
+            (
+                MdtRequest::Create { open: Some(flags), open_id, .. },
+                Some(MdtReply::Created { attr, .. }),
+            ) if attr.kind() == FileKind::Regular => {
+                self.is_open_at_mdt(attr.fid, *open_id, *flags);
+            }
+            (MdtRequest::GrantSeq, Some(MdtReply::Sequence(seq))) => self.fids.was_granted(*seq),
+            (
+                MdtRequest::SetFileLock { fid, open_id, lock, .. },
+                Some(MdtReply::FileLock { state, .. }),
+            ) => self.file_lock_answered((*fid, *open_id), lock, *state),
+            _ => {}
+        }
+    }
+
+    fn is_open_at_mdt(&self, fid: Fid, open: OpenId, flags: OpenFlags) {
+        let flags = OpenFlags { truncate: false, ..flags };
+        lock(&self.at_mdts).insert(open.id, AtMdt { fid, flags });
+    }
+
+    /// An MDT knows of no opens any more, or none does.
+    pub(crate) fn closed_at(&self, mdt: Option<u32>) {
+        let concerned = |at: &AtMdt| mdt.is_none_or(|mdt| mdt == seq::mdt_of(at.fid.seq));
+        lock(&self.at_mdts).retain(|_, at| !concerned(at));
+    }
+
+    /// An MDT that this client may go on with does not know yet what it holds.
+    pub(crate) fn on_recovering(&self, header: &Header, generation: u32) {
+        let (Some(import), Endpoint::Mdt(mdt)) = (self.import(header.from), header.from) else {
+            return;
+        };
+        tracing::info!(target = %header.from, "it was started again: telling it what is held");
+        import.claim(self.port.as_ref(), generation, self.held_of(mdt));
+    }
+
+    /// Everything that an MDT has given to this client, in messages.
+    fn held_of(&self, mdt: u32) -> Vec<MdtRequest> {
+        let mut opens = Vec::new();
+        for (id, at) in lock(&self.at_mdts).iter() {
+            if seq::mdt_of(at.fid.seq) == mdt {
+                opens.push(HeldOpen { open_id: OpenId { id: *id }, fid: at.fid, flags: at.flags });
+            }
+        }
+        let mut file_locks = self.file_locks_of(mdt);
+        // Those that went with a close of which nobody has heard yet.
+        file_locks.retain(|held| {
+            opens.binary_search_by_key(&held.open_id.id, |open| open.open_id.id).is_ok()
+        });
+        let mut seqs = self.fids.granted();
+        seqs.retain(|seq| seq::mdt_of(*seq) == mdt);
+        let mut lists = Lists(vec![nothing()]);
+        lists.put(0, &self.locks_of(mdt), |message| match message {
+            MdtRequest::Reclaim { locks, .. } => Some(locks),
+            _ => None,
+        });
+        lists.put(0, &opens, |message| match message {
+            MdtRequest::Reclaim { opens, .. } => Some(opens),
+            _ => None,
+        });
+        lists.put(0, &seqs, |message| match message {
+            MdtRequest::Reclaim { seqs, .. } => Some(seqs),
+            _ => None,
+        });
+        // None before its open.
+        let after = opens.len().div_ceil(RECLAIM_MAX).saturating_sub(1);
+        lists.put(after, &file_locks, |message| match message {
+            MdtRequest::Reclaim { file_locks, .. } => Some(file_locks),
+            _ => None,
+        });
+        if let Some(MdtRequest::Reclaim { last, .. }) = lists.0.last_mut() {
+            *last = true;
+        }
+        lists.0
+    }
+
+    fn locks_of(&self, mdt: u32) -> Vec<HeldLock> {
+        let inodes: Vec<Arc<Inode>> = {
+            let inodes = lock(&self.inodes);
+            let of_mdt = inodes.all.values().filter(|inode| seq::mdt_of(inode.fid.seq) == mdt);
+            of_mdt.cloned().collect()
+        };
+        let mut locks = Vec::new();
+        for inode in inodes {
+            let fid = inode.fid;
+            let state = lock(&inode.state);
+            let held = state.locks.iter();
+            locks.extend(held.map(|h| HeldLock { fid, id: h.id, mode: h.mode, bits: h.bits }));
+            for leaving in state.cancels.iter().filter(|leaving| !leaving.answered) {
+                if let Some((mode, bits)) = leaving.was {
+                    locks.push(HeldLock { fid, id: leaving.id, mode, bits });
+                }
+            }
+        }
+        locks
+    }
+
+    /// Takes over the locks that an answer brought, and notes what else it says of what is held.
+    pub(crate) fn take_over(&self, request: &Request, reply: &Reply, (stamp, pin): (u64, bool)) {
+        let install = |grant: &Grant| self.install(grant, stamp, pin);
+        reply.grants.iter().for_each(install);
+        self.note_answer(request, reply);
+    }
+
+    /// An MDT to which this client is connected again knows nothing of what it holds, and the
+    /// import is closed until that is forgotten here.
+    pub(crate) fn on_forgotten(self: &Arc<Client>, header: &Header) {
+        let (Some(import), Endpoint::Mdt(index)) = (self.import(header.from), header.from) else {
+            return;
+        };
+        tracing::warn!(target = %header.from, "it has lost what was open: connecting again");
+        let stale: Vec<(Fid, Weak<Inode>)> = self.drop_everything(Some(index));
+        if !self.is_stopped() {
+            self.connect_without(stale, vec![import]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_message_has_more_than_it_can() {
+        let mut lists = Lists(vec![nothing()]);
+        let all: Vec<HeldOpen> = (0..=RECLAIM_MAX as u64)
+            .map(|id| HeldOpen {
+                open_id: OpenId { id },
+                fid: Fid::ROOT,
+                flags: OpenFlags::default(),
+            })
+            .collect();
+        lists.put(1, &all, |message| match message {
+            MdtRequest::Reclaim { opens, .. } => Some(opens),
+            _ => None,
+        });
+        let counts = lists.0.iter().map(|message| match message {
+            MdtRequest::Reclaim { opens, .. } => opens.len(),
+            _ => 0,
+        });
+        assert_eq!(counts.collect::<Vec<_>>(), [0, RECLAIM_MAX, 1]);
+    }
+}

@@ -1,0 +1,148 @@
+//! `Reclaim`: what a client had of a run that ended in good order.
+//!
+//! It is held against the index as a whole before anything of it is taken back. Told once more
+//! it changes nothing, since it may come in several messages, over several connections.
+
+use sateen_ldlm::{FileLockAnswer, Need};
+use sateen_osd::Prefetched;
+use sateen_target::Fault;
+use sateen_types::{Attr, Errno, Seq};
+use sateen_wire::codec::Wire;
+use sateen_wire::disk::mdt::SeqGrant;
+use sateen_wire::{FileLockMode, HeldFileLock, HeldLock, HeldOpen, MdtRequest};
+
+use super::file_lock;
+use crate::keys;
+use crate::mdt::Mdt;
+use crate::op::{Op, Outcome};
+use crate::recovery::Place;
+use crate::view::View;
+
+/// The value of the record of an orphan that may be given a name.
+pub(crate) const LINKABLE: u8 = 1;
+
+pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Result<Outcome, Fault> {
+    let MdtRequest::Reclaim { locks, opens, seqs, file_locks, last } = request else {
+        return Err(Errno::EINVAL.into());
+    };
+    match mdt.recovery.place(op.client) {
+        Place::Stranger => return Err(Errno::ESTALE.into()),
+        // It has heard of the end of the window on a connection that is gone.
+        Place::Back => return Ok(Outcome::done(0)),
+        Place::Expected => {}
+    }
+    let (mut opens, mut seqs) = (opens.clone(), seqs.clone());
+    if *last {
+        let (more_opens, more_seqs) = mdt.recovery.of_slots(op.client);
+        opens.extend(more_opens);
+        seqs.extend(more_seqs);
+    }
+    opens.retain(|open| !mdt.recovery.has_closed(op.client, open.open_id));
+    let mut locks = locks.clone();
+    locks.retain(|lock| !mdt.recovery.has_cancelled(op.client, lock.id));
+    let file_locks = mdt.recovery.known_file_locks(op.client, file_locks, *last);
+    match take_back(mdt, op, (&locks, &opens), &seqs, &file_locks) {
+        Ok(()) if *last => {
+            mdt.recovery.told(*op.header);
+            // Answered when the window ends.
+            Err(Fault::Blocked)
+        }
+        Ok(()) => Ok(Outcome::done(0)),
+        Err(Fault::Errno(error)) => {
+            tracing::warn!(client = format_args!("{:x}", op.client.0), %error, "a wrong claim");
+            mdt.recovery.refuse(op.client);
+            Err(Errno::ESTALE.into())
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Takes everything back, or nothing if something is not in memory.
+fn take_back(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    (locks, opens): (&[HeldLock], &[HeldOpen]),
+    seqs: &[Seq],
+    file_locks: &[HeldFileLock],
+) -> Result<(), Fault> {
+    let files = look_up(mdt, op.fetched, opens);
+    let granted = are_granted(mdt, op, seqs);
+    let (files, ()) = match (files, granted) {
+        (Err(Fault::Miss), Ok(()) | Err(Fault::Miss)) | (Ok(_), Err(Fault::Miss)) => {
+            return Err(Fault::Miss);
+        }
+        (files, granted) => (files?, granted?),
+    };
+    for lock in locks {
+        View::new(&mdt.core, op.fetched, mdt.config.index).check(lock.fid)?;
+    }
+    for (open, (attr, linkable)) in opens.iter().zip(&files) {
+        mdt.reopen(op.client, open, (attr, *linkable))?;
+    }
+    for seq in seqs {
+        mdt.regrant(op.client, *seq)?;
+    }
+    for HeldLock { fid, id, mode, bits } in locks.iter().copied() {
+        if !mdt.locks.reclaim(op.client, &Need { fid, mode, bits }, id) {
+            return Err(Errno::ESTALE.into());
+        }
+    }
+    for HeldFileLock { fid, open_id, lock } in file_locks {
+        if mdt.recovery.has_closed(op.client, *open_id) {
+            continue;
+        }
+        file_lock::check(mdt, op, (*fid, *open_id), lock)?;
+        let set = lock.mode != FileLockMode::Unlock
+            && mdt.file_locks.set((op.client, *open_id), *fid, lock, None)?
+                == FileLockAnswer::Granted;
+        if !set {
+            return Err(Errno::ESTALE.into());
+        }
+    }
+    Ok(())
+}
+
+/// The inodes of open files, and whether each may be given its first name.
+fn look_up(
+    mdt: &Mdt,
+    fetched: &Prefetched,
+    opens: &[HeldOpen],
+) -> Result<Vec<(Attr, bool)>, Fault> {
+    let view = View::new(&mdt.core, fetched, mdt.config.index);
+    let mut missed = false;
+    let mut files = Vec::with_capacity(opens.len());
+    for open in opens {
+        let file = view.file(open.fid).and_then(|inode| {
+            let attr = inode.attr;
+            let nameless = attr.nlink == 0;
+            let value = if nameless { view.get(&keys::orphan(open.fid))? } else { None };
+            Ok((attr, value.is_some_and(|value| value == [LINKABLE])))
+        });
+        match file {
+            Ok(file) => files.push(file),
+            Err(Fault::Miss) => missed = true,
+            Err(fault) => return Err(fault),
+        }
+    }
+    if missed { Err(Fault::Miss) } else { Ok(files) }
+}
+
+/// Whether the sequences were granted to this client.
+fn are_granted(mdt: &Mdt, op: &Op<'_>, seqs: &[Seq]) -> Result<(), Fault> {
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let mut missed = false;
+    for seq in seqs {
+        match view.get(&keys::grant(*seq)) {
+            Ok(Some(value)) => {
+                let grant = SeqGrant::from_bytes(value).map_err(|_| Errno::EIO)?;
+                if grant.client != op.client {
+                    return Err(Errno::ESTALE.into());
+                }
+            }
+            Ok(None) => return Err(Errno::ESTALE.into()),
+            Err(Fault::Miss) => missed = true,
+            Err(fault) => return Err(fault),
+        }
+    }
+    if missed { Err(Fault::Miss) } else { Ok(()) }
+}

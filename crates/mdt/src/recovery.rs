@@ -1,0 +1,354 @@
+//! Clients of a run that ended in good order come back as themselves.
+//!
+//! 1. The start finds the mark of a stop in good order, and removes it before anything else: what
+//!    crashes from here on is not taken up. Clients on record are *expected*, instead of refused;
+//!    their exports are there again, with what was answered in each slot.
+//! 2. A window opens. An expected client connects, hears that this run follows the one it knows,
+//!    and tells what it had ([`crate::ops`]' `Reclaim`). All other requests are held, whoever sends
+//!    them: nobody is granted anything, nobody called back, nobody evicted for being late.
+//! 3. The window ends when each expected client has told everything or has gone, or when it has
+//!    been open for long. Who has not told everything by then is lost like any other, and those
+//!    who have are answered. Orphans that nobody has open and sequences that nobody has go then.
+//!
+//! A claim that cannot be costs its client everything: it goes on as one that was evicted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sateen_target::{Carried, Outbox};
+use sateen_types::{ClientId, Endpoint, Errno, Seq, Timestamp};
+use sateen_wire::disk::stopped::{StoppedClient, StoppedSlot};
+use sateen_wire::{
+    FileLock, Grants, Header, HeldFileLock, HeldOpen, LockId, MdtReply, OpenId, ReplyBody,
+};
+
+use crate::keys;
+use crate::mdt::Mdt;
+use crate::op::reply;
+use crate::stats::Why;
+use crate::work::Work;
+
+/// What is known of a client that is expected.
+#[derive(Debug, Default)]
+struct Expected {
+    /// Where it is reached, and its last attempt to connect; `None` if that was not written down.
+    peer: Option<(Endpoint, u64)>,
+    slots: Vec<Carried>,
+    /// What it may not know of, because the answer was lost: files that are open, or closed, and
+    /// sequences.
+    opens: Vec<HeldOpen>,
+    closed: BTreeSet<OpenId>,
+    /// Locks that it has given back, and ranges in which programs' locks are these.
+    cancelled: BTreeSet<LockId>,
+    file_locks: Vec<(HeldFileLock, Vec<HeldFileLock>)>,
+    seqs: Vec<Seq>,
+    /// It has told everything.
+    told: bool,
+}
+
+/// How a client stands to the run before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It was no client of it, or is not taken for one.
+    Stranger,
+    /// It may tell what it had.
+    Expected,
+    /// It has.
+    Back,
+}
+
+/// How taking up the run before went, for whoever looks in from outside.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RecoveryStatus {
+    /// Clients are waited for.
+    pub recovering: bool,
+    /// There was something to be taken up.
+    pub happened: bool,
+    /// Clients that were expected.
+    pub expected: u64,
+    /// Those that came back.
+    pub completed: u64,
+    /// How long it took, or has taken yet, as the target has heard others.
+    pub duration_ns: u64,
+}
+
+/// The state of it.
+#[derive(Debug, Default)]
+pub(crate) struct Recovery {
+    /// The boot epoch of the run before, if it ended in good order.
+    follows: Option<u64>,
+    /// The transaction that took its mark away.
+    unmarked: u64,
+    expected: BTreeMap<ClientId, Expected>,
+    back: BTreeSet<ClientId>,
+    /// Those whose claims cannot be.
+    refused: Vec<ClientId>,
+    /// Whom to answer when the window ends.
+    answers: Vec<Header>,
+    opened_ns: u64,
+    status: RecoveryStatus,
+}
+
+impl Recovery {
+    /// The mark of this run was found, and is removed by a transaction.
+    pub(crate) fn follow(&mut self, boot_epoch: u64, unmarked: u64) {
+        (self.follows, self.unmarked) = (Some(boot_epoch), unmarked);
+    }
+
+    /// Whether there is a run to be taken up.
+    pub(crate) const fn follows(&self) -> bool {
+        self.follows.is_some()
+    }
+
+    /// Before that is durable nothing is done for anybody: with the mark there, a crash would let
+    /// the run before be taken up once more.
+    pub(crate) const fn unmarked(&self) -> u64 {
+        self.unmarked
+    }
+
+    /// A client is on record as one that was not lost.
+    pub(crate) fn expect(&mut self, client: ClientId) {
+        self.expected.entry(client).or_default();
+    }
+
+    /// One record of what was written down at the stop.
+    pub(crate) fn found(&mut self, key: &[u8], value: &[u8]) -> Result<(), Errno> {
+        use sateen_wire::codec::Wire;
+        let damaged = |_| Errno::EIO;
+        let (client, slot) = key.split_first_chunk::<8>().ok_or(Errno::EIO)?;
+        let known = self.expected.get_mut(&ClientId(u64::from_be_bytes(*client)));
+        if slot.is_empty() {
+            let StoppedClient { peer, attempt } = Wire::from_bytes(value).map_err(damaged)?;
+            if let Some(known) = known {
+                known.peer = Some((peer, attempt));
+            }
+            return Ok(());
+        }
+        let slot = u16::from_be_bytes(slot.try_into().map_err(|_| Errno::EIO)?);
+        let StoppedSlot { seq, reply, open, closed, cancelled, file_lock, has } =
+            Wire::from_bytes(value).map_err(damaged)?;
+        let Some(known) = known else { return Ok(()) };
+        if let ReplyBody::Mdt(MdtReply::Sequence(seq)) = &reply.body {
+            known.seqs.push(*seq);
+        }
+        known.opens.extend(open);
+        known.closed.extend(closed);
+        known.cancelled.extend(cancelled);
+        known.file_locks.extend(file_lock.map(|asked| (asked, has)));
+        known.slots.push(Carried { slot, seq, reply });
+        Ok(())
+    }
+
+    /// How a client stands to the run before.
+    pub(crate) fn place(&self, client: ClientId) -> Place {
+        match self.expected.get(&client) {
+            Some(_) => Place::Expected,
+            None if self.back.contains(&client) => Place::Back,
+            None => Place::Stranger,
+        }
+    }
+
+    /// Files that a client has open, and sequences that it has, whether or not it knows.
+    pub(crate) fn of_slots(&self, client: ClientId) -> (&[HeldOpen], &[Seq]) {
+        self.expected.get(&client).map_or((&[], &[]), |known| (&known.opens, &known.seqs))
+    }
+
+    /// Whether a client has closed this, whether or not it knows.
+    pub(crate) fn has_closed(&self, client: ClientId, id: OpenId) -> bool {
+        self.expected.get(&client).is_some_and(|known| known.closed.contains(&id))
+    }
+
+    /// Whether a client has given this lock back, whether or not it knows.
+    pub(crate) fn has_cancelled(&self, client: ClientId, id: LockId) -> bool {
+        self.expected.get(&client).is_some_and(|known| known.cancelled.contains(&id))
+    }
+
+    /// What a client tells of its programs' locks, but where it may not know.
+    pub(crate) fn known_file_locks(
+        &self,
+        client: ClientId,
+        told: &[HeldFileLock],
+        last: bool,
+    ) -> Vec<HeldFileLock> {
+        let asked = self.expected.get(&client).map_or(&[][..], |known| &known.file_locks);
+        let mut all = told.to_vec();
+        for (range, _) in asked {
+            all = all.iter().flat_map(|held| outside(held, range)).collect();
+        }
+        // Ranges may meet: what there is within them was looked up when all was done.
+        let more = asked.iter().filter(|_| last).flat_map(|(_, has)| has);
+        all.extend(more);
+        all
+    }
+
+    /// A client has told everything, and waits.
+    pub(crate) fn told(&mut self, header: Header) {
+        if let Some(known) = self.expected.get_mut(&header.client) {
+            self.status.completed += u64::from(!known.told);
+            known.told = true;
+            self.answers.push(header);
+        }
+    }
+
+    /// What a client claims cannot be.
+    pub(crate) fn refuse(&mut self, client: ClientId) {
+        self.refused.push(client);
+    }
+
+    /// A client is gone. Returns whether it was expected.
+    pub(crate) fn forget(&mut self, client: ClientId) -> bool {
+        self.answers.retain(|header| header.client != client);
+        self.back.remove(&client);
+        self.expected.remove(&client).is_some()
+    }
+
+    /// Everybody who waits for the end of the window.
+    pub(crate) fn take_answers(&mut self) -> Vec<Header> {
+        core::mem::take(&mut self.answers)
+    }
+}
+
+/// What of a lock lies outside of a range of its owner.
+fn outside(held: &HeldFileLock, range: &HeldFileLock) -> Vec<HeldFileLock> {
+    let (lock, cut) = (held.lock, range.lock);
+    let concerned = held.fid == range.fid && (lock.flock, lock.owner) == (cut.flock, cut.owner);
+    if !concerned || cut.end < lock.start || lock.end < cut.start {
+        return vec![*held];
+    }
+    let piece = |start, end| HeldFileLock { lock: FileLock { start, end, ..lock }, ..*held };
+    let before = (lock.start < cut.start).then(|| piece(lock.start, cut.start - 1));
+    let after = (cut.end < lock.end).then(|| piece(cut.end + 1, lock.end));
+    before.into_iter().chain(after).collect()
+}
+
+impl Mdt {
+    /// Everything that was written down is read: the exports of expected clients are there again.
+    /// One of which too little was written down is lost.
+    pub(crate) fn take_up(&mut self) {
+        let mut lost = Vec::new();
+        for (client, known) in &mut self.recovery.expected {
+            let slots = core::mem::take(&mut known.slots);
+            let used = slots.iter().map(|of| of.slot.saturating_add(1)).max().unwrap_or(0);
+            let taken = known.peer.is_some_and(|(peer, attempt)| {
+                self.core.exports.take_up((*client, peer, attempt), slots)
+            });
+            if !taken {
+                lost.push(*client);
+                continue;
+            }
+            self.clients.take_up(*client, used);
+        }
+        for client in lost {
+            self.recovery.expected.remove(&client);
+            self.fence_old(client, sateen_wire::disk::mdt::ClientRecord { refused: false });
+        }
+        self.core.follows = self.recovery.follows.unwrap_or(0);
+        self.recovery.status.expected = self.recovery.expected.len() as u64;
+    }
+
+    /// The window opens; false if nobody is expected.
+    pub(crate) fn open_window(&mut self) -> bool {
+        if self.recovery.expected.is_empty() {
+            return false;
+        }
+        self.recovery.opened_ns = self.core.clock_ns();
+        (self.recovery.status.recovering, self.recovery.status.happened) = (true, true);
+        let clients = self.recovery.expected.len();
+        tracing::info!(clients, "the last run ended in good order: waiting for its clients");
+        true
+    }
+
+    /// Whether the window has to end, and what follows from that.
+    pub(crate) fn look_at_window(&mut self, now: Timestamp, out: &mut Outbox) {
+        for client in core::mem::take(&mut self.recovery.refused) {
+            if self.recovery.place(client) == Place::Expected {
+                self.evict(client, Why::Claims, out);
+            }
+        }
+        if !self.startup.in_window() {
+            return;
+        }
+        let open_ns = self.core.clock_ns().saturating_sub(self.recovery.opened_ns);
+        self.recovery.status.duration_ns = open_ns;
+        let absent = self.recovery.expected.iter().filter(|(_, known)| !known.told);
+        let absent: Vec<ClientId> = absent.map(|(client, _)| *client).collect();
+        if !absent.is_empty() && open_ns < self.config.recovery_time_soft_ns {
+            return;
+        }
+        for client in absent {
+            self.evict(client, Why::Absent, out);
+        }
+        self.close_window(out);
+        self.run_works(now, out);
+    }
+
+    fn close_window(&mut self, out: &mut Outbox) {
+        let back: BTreeSet<ClientId> =
+            core::mem::take(&mut self.recovery.expected).into_keys().collect();
+        self.recovery.status.recovering = false;
+        self.recovery.status.completed = back.len() as u64;
+        let RecoveryStatus { completed, expected, .. } = self.recovery.status;
+        tracing::info!(completed, expected, "clients of the last run are back");
+        self.recovery.back = back;
+        self.core.follows = 0;
+        for header in self.recovery.take_answers() {
+            let done = reply(MdtReply::Done, 0, Grants::NONE);
+            let upto = self.recovery.unmarked;
+            self.core.answer_durable(&header, done, upto, out);
+        }
+        self.startup.window_ended();
+        self.works.push_front(Work::Startup);
+    }
+
+    /// How taking up the run before goes, or went.
+    pub fn recovery_status(&self) -> RecoveryStatus {
+        self.recovery.status
+    }
+
+    /// How long clients of the run before are waited for.
+    pub fn recovery_time_soft_ns(&self) -> u64 {
+        self.config.recovery_time_soft_ns
+    }
+
+    /// Has them waited for as long as this.
+    pub fn set_recovery_time_soft_ns(&mut self, ns: u64) {
+        self.config.recovery_time_soft_ns = ns;
+    }
+
+    /// A client has this open of the run before, and of the file's size nobody knows anything:
+    /// whoever holds its data tells that later. Told once more it changes nothing.
+    pub(crate) fn reopen(
+        &mut self,
+        client: ClientId,
+        open: &HeldOpen,
+        (attr, linkable): (&sateen_types::Attr, bool),
+    ) -> Result<(), Errno> {
+        let regular = crate::ops::is_regular(attr);
+        let write = open.flags.write && regular;
+        let purpose = crate::opens::Purpose { write, exec: open.flags.exec && regular };
+        if let Some(known) = self.clients.opened(client, open.open_id) {
+            return if known == (open.fid, purpose) { Ok(()) } else { Err(Errno::ESTALE) };
+        }
+        self.clients.may_open(client, open.open_id)?;
+        self.opens.reopen(attr, client, purpose, linkable);
+        self.clients.open(client, open.open_id, (open.fid, purpose));
+        Ok(())
+    }
+
+    /// A client has this sequence of the run before.
+    pub(crate) fn regrant(&mut self, client: ClientId, seq: Seq) -> Result<(), Errno> {
+        if self.seqs.is_granted(seq) {
+            return if self.seqs.is_of(seq, client) { Ok(()) } else { Err(Errno::ESTALE) };
+        }
+        if self.clients.seqs(client) >= crate::seqs::SEQS_PER_CLIENT_MAX as usize {
+            return Err(Errno::ENOSPC);
+        }
+        self.seqs.grant_again(seq, client);
+        self.clients.granted(client, seq);
+        Ok(())
+    }
+
+    /// The key of what was written down behind the tag.
+    pub(crate) fn stopped_key(key: &sateen_osd::Key) -> Result<&[u8], Errno> {
+        key.as_bytes().get(keys::stopped().as_bytes().len()..).ok_or(Errno::EIO)
+    }
+}
