@@ -227,7 +227,8 @@ fn nor_were_those_that_were_refused_beside_it() {
         if !late {
             rig.answer(&headers[1], refused());
         }
-        let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9 };
+        let connected =
+            ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0 };
         rig.answer(&connect, Reply::ok(connected));
         let again = [take_write(&rig), take_write(&rig)];
         if late {
@@ -261,7 +262,7 @@ fn what_the_mgs_had_not_answered_it_is_asked_on_its_next_connection() {
     rig.answer(&asked[0], reply(MdtReply::StatFs(StatFs::default()), &[]));
     // It has heard nothing of the client for long.
     rig.answer(&asked[1], Reply::error(Errno::ESTALE));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9 };
+    let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0 };
     let connect = rig.take();
     assert_eq!(connect.to, Endpoint::Mgs);
     rig.answer(&connect, Reply::ok(connected));

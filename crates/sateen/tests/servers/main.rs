@@ -24,6 +24,7 @@ mod rows;
 mod silent;
 mod synced;
 mod trips;
+mod upgrade;
 mod waiting;
 mod wrong;
 
