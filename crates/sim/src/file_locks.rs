@@ -144,7 +144,8 @@ impl FileLocks {
         }
     }
 
-    /// Whether somebody else may have had a lock in the way of this, since then.
+    /// Whether somebody else may have had a lock in the way of this, since then. So may who this
+    /// client was before it was thrown out: what that had it keeps until the OSTs refuse it.
     pub(crate) fn may_be_in_way(
         &self,
         client: ClientId,
@@ -155,7 +156,7 @@ impl FileLocks {
         let owner = (client, lock.owner);
         self.possible.iter().any(|one| {
             one.fid == fid
-                && one.owner != owner
+                && (one.owner != owner || one.until_ns.is_some())
                 && overlap(&one.lock, lock)
                 && !one.lock.mode.compatible(lock.mode)
                 && one.until_ns.is_none_or(|until_ns| until_ns >= since_ns)
