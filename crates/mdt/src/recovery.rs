@@ -43,6 +43,8 @@ struct Expected {
     seqs: Vec<Seq>,
     /// It has told everything.
     told: bool,
+    /// It was connected and had been given nothing: there is no other record of it.
+    had_nothing: bool,
 }
 
 /// How a client stands to the run before.
@@ -115,14 +117,14 @@ impl Recovery {
         use sateen_wire::codec::Wire;
         let damaged = |_| Errno::EIO;
         let (client, slot) = key.split_first_chunk::<8>().ok_or(Errno::EIO)?;
-        let known = self.expected.get_mut(&ClientId(u64::from_be_bytes(*client)));
+        let client = ClientId(u64::from_be_bytes(*client));
         if slot.is_empty() {
             let StoppedClient { peer, attempt } = Wire::from_bytes(value).map_err(damaged)?;
-            if let Some(known) = known {
-                known.peer = Some((peer, attempt));
-            }
+            let new = || Expected { had_nothing: true, ..Expected::default() };
+            self.expected.entry(client).or_insert_with(new).peer = Some((peer, attempt));
             return Ok(());
         }
+        let known = self.expected.get_mut(&client);
         let slot = u16::from_be_bytes(slot.try_into().map_err(|_| Errno::EIO)?);
         let StoppedSlot { seq, reply, open, closed, cancelled, file_lock, has } =
             Wire::from_bytes(value).map_err(damaged)?;
@@ -145,6 +147,11 @@ impl Recovery {
             None if self.back.contains(&client) => Place::Back,
             None => Place::Stranger,
         }
+    }
+
+    /// Whether a client is expected that had been given nothing.
+    pub(crate) fn had_nothing(&self, client: ClientId) -> bool {
+        self.expected.get(&client).is_some_and(|known| known.had_nothing)
     }
 
     /// Files that a client has open, and sequences that it has, whether or not it knows.
@@ -233,13 +240,15 @@ impl Mdt {
             });
             if !taken {
                 lost.push(*client);
-                continue;
+            } else if !known.had_nothing {
+                self.clients.take_up(*client, used);
             }
-            self.clients.take_up(*client, used);
         }
         for client in lost {
-            self.recovery.expected.remove(&client);
-            self.fence_old(client, sateen_wire::disk::mdt::ClientRecord { refused: false });
+            let known = self.recovery.expected.remove(&client);
+            if known.is_some_and(|known| !known.had_nothing) {
+                self.fence_old(client, sateen_wire::disk::mdt::ClientRecord { refused: false });
+            }
         }
         self.core.follows = self.recovery.follows.unwrap_or(0);
         self.recovery.status.expected = self.recovery.expected.len() as u64;
@@ -275,7 +284,13 @@ impl Mdt {
             return;
         }
         for client in absent {
-            self.evict(client, Why::Absent, out);
+            if self.recovery.had_nothing(client) {
+                // It loses nothing, and starts anew when it comes.
+                self.recovery.forget(client);
+                self.core.exports.disconnect(client);
+            } else {
+                self.evict(client, Why::Absent, out);
+            }
         }
         self.close_window(out);
         self.run_works(now, out);

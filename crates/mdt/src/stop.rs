@@ -12,7 +12,6 @@
 use sateen_ldlm::Range;
 use sateen_target::{Carried, Effect, Ending, Outbox};
 use sateen_types::{ClientId, Timestamp};
-use sateen_wire::disk::mdt::ClientRecord;
 use sateen_wire::disk::stopped::{StopMark, StoppedClient, StoppedSlot};
 use sateen_wire::{
     Body, Grants, HeldFileLock, HeldOpen, LockId, MdtRequest, Message, OpenFlags, OpenId,
@@ -187,8 +186,8 @@ impl Mdt {
     fn write_down(&mut self, after: Option<ClientId>) -> Option<ClientId> {
         let (client, peer, attempt) = self.core.exports.next_user(after)?;
         self.batch.clear();
-        // Also one that has been given nothing yet: it may have asked for something since.
-        self.batch.put(&keys::client(client), &ClientRecord { refused: false });
+        // Also one that has been given nothing yet: it may have asked for something since. But it is
+        // none of those whom a crash of the next run would cost what they hold.
         self.batch.put(&keys::stopped_client(client), &StoppedClient { peer, attempt });
         let slots: Vec<Carried> = self.core.exports.carried(client).collect();
         for carried in slots {

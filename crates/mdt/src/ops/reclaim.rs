@@ -41,7 +41,14 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     let mut locks = locks.clone();
     locks.retain(|lock| !mdt.recovery.has_cancelled(op.client, lock.id));
     let file_locks = mdt.recovery.known_file_locks(op.client, file_locks, *last);
-    match take_back(mdt, op, (&locks, &opens), &seqs, &file_locks) {
+    let claims =
+        !(locks.is_empty() && opens.is_empty() && seqs.is_empty() && file_locks.is_empty());
+    let taken = if claims && mdt.recovery.had_nothing(op.client) {
+        Err(Errno::ESTALE.into())
+    } else {
+        take_back(mdt, op, (&locks, &opens), &seqs, &file_locks)
+    };
+    match taken {
         Ok(()) if *last => {
             mdt.recovery.told(*op.header);
             // Answered when the window ends.

@@ -99,7 +99,7 @@ impl FakeOst {
 }
 
 /// One client.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct FakeClient {
     /// Its incarnation.
     pub id: u64,

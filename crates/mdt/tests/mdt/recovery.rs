@@ -405,6 +405,49 @@ fn who_stays_away_is_lost_and_a_stranger_waits_for_that() {
 }
 
 #[test]
+fn who_had_nothing_has_nothing_to_lose() {
+    let mut world = World::with_clients(1);
+    let fid = world.mknod(A, ROOT, "f");
+    world.clients.insert(C, FakeClient { id: 77, ..FakeClient::default() });
+    assert_eq!(world.reconnect(C), Some(0));
+    assert_eq!(world.stop(), Ending::Clean);
+    // Away until the window ends, or back; and what it tells of cannot be.
+    for (away, had) in [
+        (true, Had::default()),
+        (false, Had::default()),
+        (false, Had::default().open(fid, OpenId { id: 1 }, READ)),
+    ] {
+        let wrong = !had.opens.is_empty();
+        let (frames, clients) = (world.frames.clone(), world.clients.clone());
+        world.restart();
+        for client in [A, B] {
+            world.reconnect(client);
+            let had = seq_of(&world, client);
+            world.start(client, had.claim(true));
+        }
+        if away {
+            seconds(&mut world, 61);
+            assert_eq!(world.mdt.recovery_status().completed, 2);
+            assert_eq!(world.reconnect(C), Some(0), "it begins anew");
+        } else {
+            assert!(world.reconnect(C).unwrap() > 0);
+            let told = world.start(C, had.claim(true));
+            world.rest();
+            let error = world.reply(told).unwrap().error;
+            assert_eq!(error, wrong.then_some(Errno::ESTALE));
+        }
+        if !wrong {
+            // A crash costs those something that had something.
+            world.restart();
+            assert_eq!(world.reconnect(A), None);
+            assert_eq!(world.reconnect(C), Some(0));
+            assert!(!world.osts[&0].fenced.contains(&ClientId(77)));
+        }
+        (world.frames, world.clients) = (frames, clients);
+    }
+}
+
+#[test]
 fn a_crash_before_the_mark_or_in_the_window_is_a_crash() {
     let mut world = World::with_clients(1);
     world.mknod(A, ROOT, "f");
