@@ -742,7 +742,9 @@ impl World {
                         Body::Request(Request::Mdt(MdtRequest::ReportSize { .. }))
                     );
                     let op = op.or_else(|| self.asked_again(&message));
-                    if let Some(op) = op.filter(|_| !is_report) {
+                    // Slots of other targets count by themselves.
+                    let asks = message.header.to == Endpoint::Mdt(0) && !is_report;
+                    if let Some(op) = op.filter(|_| asks) {
                         let header = message.header;
                         let key = (header.client, header.generation, header.slot, header.seq);
                         self.requests.insert(key, op);
