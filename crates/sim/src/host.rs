@@ -419,6 +419,15 @@ impl Host {
         }
     }
 
+    /// An MDT that waits for clients of its last run hears of somebody, as it would from the
+    /// network if there were anybody else.
+    pub(crate) fn hears_somebody(&mut self) {
+        let waits = self.running_mdt().is_some_and(|mdt| mdt.recovery_status().recovering);
+        if let Some(process) = self.process.as_mut().filter(|_| waits) {
+            process.served.service().on_heard(&[Endpoint::Client(ClientId(0))]);
+        }
+    }
+
     /// The incarnations of clients that are connected, and where each is reached.
     pub(crate) fn clients(&self) -> Vec<(ClientId, Endpoint)> {
         let Some(process) = &self.process else { return Vec::new() };

@@ -8,6 +8,7 @@ use sateen_wire::{Body, Header, Message, OstRequest, Request};
 
 use super::silence::NOTICED_NS;
 use super::{Event, Favourite, Node, Running, Settling, World, endpoints};
+use crate::host::Host;
 use crate::invariants::{self, Records};
 use crate::net::Weather;
 use crate::work::{Op, Out, Touched};
@@ -499,6 +500,8 @@ impl World {
         let until = self.now_ns + REST_NS;
         while self.now_ns < until && !self.at_rest() {
             let pause = self.now_ns + 1_000_000_000;
+            // Of clients that are all gone or dead nobody would end the wait for one of them.
+            self.hosts.values_mut().for_each(Host::hears_somebody);
             while self.now_ns < pause {
                 if !self.step() {
                     return;
@@ -506,7 +509,8 @@ impl World {
             }
         }
         if !self.at_rest() {
-            return self.fail("the cluster does not come to rest".to_owned());
+            let who = self.not_at_rest();
+            return self.fail(format!("the cluster does not come to rest: {who}"));
         }
         let open = self.open_files();
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
@@ -549,6 +553,29 @@ impl World {
         if let Some(what) = wrong {
             self.fail(what);
         }
+    }
+
+    /// Why the cluster is not at rest, for whoever reads of it.
+    fn not_at_rest(&mut self) -> String {
+        let mut who = Vec::new();
+        for (target, host) in &mut self.hosts {
+            let durable = host.process.is_some() && host.durable() >= host.transno();
+            if !durable || host.mdt().is_some_and(|mdt| !mdt.is_idle()) {
+                who.push(target.to_string());
+            }
+        }
+        let all = [
+            ("somebody ends", !self.nobody_ends()),
+            (
+                "a client is to be evicted",
+                self.queue.values().any(|e| matches!(e, Event::Evict(..))),
+            ),
+            ("the dead are connected", self.config.crashes && self.knows_the_dead()),
+            ("an operation settles", !self.settling.is_empty()),
+            ("a target is not registered", !self.all_registered()),
+        ];
+        who.extend(all.iter().filter(|(_, is)| *is).map(|(what, _)| (*what).to_owned()));
+        who.join(", ")
     }
 
     fn at_rest(&mut self) -> bool {
