@@ -2,14 +2,20 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use rustix::fs::{CWD, FileType, Gid, Mode, Uid, XattrFlags, mknodat};
+use rustix::io::Errno;
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use sateen_mount::{OSTS_XATTR, STRIPE_XATTR};
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::until;
 use sateen_testkit::watchdog::Watchdog;
+use sateen_types::StripePolicy;
+use sateen_wire::codec::Wire;
 
 /// A data folder that is taken down and removed in the end, however the test ends.
 struct Fs {
@@ -94,24 +100,38 @@ fn space_is_shown(fs_: &Fs, file: &Path) {
     assert_eq!(code, 19);
 }
 
+/// Asks for striping as another user does, who may not find the way to this file.
+fn striped_by_somebody(file: &fs::File, name: &str, value: &[u8]) -> Result<(), Errno> {
+    let set = || {
+        let (user, group) = (Uid::from_raw(65534), Gid::from_raw(65534));
+        set_thread_groups(&[group]).unwrap();
+        set_thread_res_gid(group, group, group).unwrap();
+        set_thread_res_uid(user, user, user).unwrap();
+        rustix::fs::fsetxattr(file, name, value, XattrFlags::empty())
+    };
+    std::thread::scope(|scope| scope.spawn(set).join()).unwrap()
+}
+
 /// Whoever may make files in a directory for all must not say where those of others lie.
 fn only_its_owner_says_where_a_directory_lies(dir: &Path) {
     let before = good(&["getstripe", "-d"], dir);
     fs::set_permissions(dir, fs::Permissions::from_mode(0o1777)).unwrap();
-    let as_somebody = |args: &[&str], path: &Path| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sateen"));
-        let output = command.arg0("lfs").args(args).arg(path).uid(65534).gid(65534).output();
-        let output = output.unwrap();
-        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-    };
-    for args in [&["setstripe", "-c", "3"][..], &["setstripe", "-o", "0"], &["setstripe", "-d"]] {
-        let (code, errors) = as_somebody(args, dir);
-        assert!(code == 1 && errors.contains("owner"), "{args:?}: {code} {errors}");
+    let two = StripePolicy { stripe_count: 2, stripe_size: 65536, stripe_offset: None }.to_vec();
+    let mut on_first = 65536u32.to_vec();
+    vec![0u32].put(&mut on_first);
+    let open = fs::File::open(dir).unwrap();
+    for (name, value) in [(STRIPE_XATTR, &two), (OSTS_XATTR, &on_first)] {
+        assert_eq!(striped_by_somebody(&open, name, value), Err(Errno::PERM), "{name}");
     }
     assert_eq!(good(&["getstripe", "-d"], dir), before);
     // What is its own it may stripe.
     let own = dir.join("own");
-    assert_eq!(as_somebody(&["setstripe", "-c", "2"], &own), (0, String::new()));
+    // Not opened to be written, which settles it.
+    let mode = Mode::from_raw_mode(0o644);
+    mknodat(CWD, &own, FileType::RegularFile, mode, 0).unwrap();
+    let file = fs::File::open(&own).unwrap();
+    chown(&own, Some(65534), Some(65534)).unwrap();
+    assert_eq!(striped_by_somebody(&file, STRIPE_XATTR, &two), Ok(()));
     assert_eq!(good(&["getstripe", "-c"], &own), "2\n");
     fs::remove_file(&own).unwrap();
 }
@@ -406,7 +426,7 @@ fn statistics_say_what_was_done() {
     fs::write(fs_.path("d/f"), vec![5; 3 << 20]).unwrap();
     fs::rename(fs_.path("d/f"), fs_.path("d/g")).unwrap();
     assert_eq!(fs::read(fs_.path("d/g")).unwrap().len(), 3 << 20);
-    let (path, how) = (fs_.path("d/g"), rustix::fs::XattrFlags::empty());
+    let (path, how) = (fs_.path("d/g"), XattrFlags::empty());
     for name in ["user.a", "user.b"] {
         rustix::fs::setxattr(&path, name, b"v", how).unwrap();
         rustix::fs::removexattr(&path, name).unwrap();

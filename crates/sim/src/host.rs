@@ -419,11 +419,11 @@ impl Host {
         }
     }
 
-    /// An MDT that waits for clients of its last run hears of somebody, as it would from the
-    /// network if there were anybody else.
+    /// An MDT hears of somebody, as it would from the network if there were anybody else: else it
+    /// would neither end the wait for clients of its last run nor miss those that have died.
     pub(crate) fn hears_somebody(&mut self) {
-        let waits = self.running_mdt().is_some_and(|mdt| mdt.recovery_status().recovering);
-        if let Some(process) = self.process.as_mut().filter(|_| waits) {
+        let is_mdt = self.running_mdt().is_some();
+        if let Some(process) = self.process.as_mut().filter(|_| is_mdt) {
             process.served.service().on_heard(&[Endpoint::Client(ClientId(0))]);
         }
     }

@@ -500,7 +500,7 @@ impl World {
         let until = self.now_ns + REST_NS;
         while self.now_ns < until && !self.at_rest() {
             let pause = self.now_ns + 1_000_000_000;
-            // Of clients that are all gone or dead nobody would end the wait for one of them.
+            // There may be nobody left who speaks.
             self.hosts.values_mut().for_each(Host::hears_somebody);
             while self.now_ns < pause {
                 if !self.step() {
