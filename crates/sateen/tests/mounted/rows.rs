@@ -346,6 +346,7 @@ fn a_directory_is_listed_and_removed(servers: Servers) {
     let open = File::open(rig.mnt().join("f")).unwrap();
     fs::remove_dir(rig.mounts()[1].join("f")).unwrap();
     assert_eq!(open.metadata().unwrap_err().raw_os_error(), Some(116));
+    drop(open);
     rig.end();
 }
 
