@@ -75,7 +75,7 @@ fn params(told: &[String]) -> Outcome<String> {
         };
         check(name, value).map_err(wrong)?;
         if !can_be_kept(name) {
-            return Err(wrong("there is nothing of it to keep".to_owned()));
+            return Err(wrong("there is nothing to keep of it".to_owned()));
         }
         if param.contains('\n') || [name, value].iter().any(|it| Name::new(it.as_bytes()).is_err())
         {
