@@ -435,6 +435,9 @@ impl World {
         let stores = self.hosts.values().filter(|host| matches!(host.me, Endpoint::Ost(_)));
         let total = stores.map(|host| host.disk.objects.bytes_max()).sum::<u64>();
         let calm = !self.config.network_faults && !self.config.crashes;
+        // One that is away, though in good order, does not tell of its.
+        let mut osts = self.hosts.keys().filter(|target| matches!(target, Endpoint::Ost(_)));
+        let calm = calm && !osts.any(|ost| self.has_stopped(*ost));
         let all = if calm { space.bytes_total == total } else { space.bytes_total <= total };
         let less = space.bytes_free <= space.bytes_total && space.files_free <= space.files_total;
         if all && less { Ok(()) } else { Err(format!("of {total} bytes in all: {space:?}")) }
