@@ -25,6 +25,7 @@ use crate::keys;
 use crate::mdt::Mdt;
 use crate::op::reply;
 use crate::stats::Why;
+use crate::stop::Trace;
 use crate::work::Work;
 
 /// What is known of a client that is expected.
@@ -33,6 +34,8 @@ struct Expected {
     /// Where it is reached, and its last attempt to connect; `None` if that was not written down.
     peer: Option<(Endpoint, u64)>,
     slots: Vec<Carried>,
+    /// What must be known of the requests in them.
+    traces: Vec<((u16, u64), Trace)>,
     /// What it may not know of, because the answer was lost: files that are open, or closed, and
     /// sequences.
     opens: Vec<HeldOpen>,
@@ -132,6 +135,15 @@ impl Recovery {
         if let ReplyBody::Mdt(MdtReply::Sequence(seq)) = &reply.body {
             known.seqs.push(*seq);
         }
+        // Should this run end in good order before it is asked again.
+        let trace = match (&open, closed, cancelled, &file_lock) {
+            (Some(open), ..) => Trace::Opens(open.open_id),
+            (None, Some(id), ..) => Trace::Closes(id),
+            (None, None, Some(id), _) => Trace::Cancels(id),
+            (None, None, None, Some(asked)) => Trace::Locks(*asked),
+            (None, None, None, None) => Trace::Answer,
+        };
+        known.traces.push(((slot, seq), trace));
         known.opens.extend(open);
         known.closed.extend(closed);
         known.cancelled.extend(cancelled);
@@ -242,6 +254,9 @@ impl Mdt {
                 lost.push(*client);
             } else if !known.had_nothing {
                 self.clients.take_up(*client, used);
+                for (at, trace) in core::mem::take(&mut known.traces) {
+                    self.clients.leave_trace(*client, at, trace);
+                }
             }
         }
         for client in lost {
