@@ -218,6 +218,34 @@ fn what_was_done_is_answered_once_more_and_the_rest_is_done() {
 }
 
 #[test]
+fn what_a_lost_answer_has_opened_is_open_after_two_stops() {
+    let mut world = World::with_clients(1);
+    let (fid, open_id) = (world.fid(A), world.open_id(A));
+    let request = MdtRequest::Tmpfile {
+        parent: ROOT,
+        fid,
+        mode: 0o600,
+        cred: Cred::default(),
+        flags: READ,
+        open_id,
+        linkable: false,
+        want: Ibits::NONE,
+    };
+    let made = start_in(&mut world, A, 5, request.clone());
+    assert_eq!(world.reply(made).unwrap().error, None);
+    // Nobody asks again between the two.
+    for _ in 0..2 {
+        let had = seq_of(&world, A);
+        again(&mut world);
+        come_back(&mut world, had);
+    }
+    assert_eq!(resend(&mut world, made, request).unwrap().error, None);
+    assert_eq!(world.stat(A, fid).nlink, 0);
+    world.close(A, fid, open_id, None);
+    assert_eq!(world.err(A, MdtRequest::GetAttr { fid, want: META }), Errno::ESTALE);
+}
+
+#[test]
 fn what_has_no_name_stays_as_long_as_it_is_open() {
     for back in [true, false] {
         let mut world = World::with_clients(1);
