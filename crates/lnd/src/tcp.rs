@@ -287,11 +287,12 @@ impl Tcp {
     }
 
     /// Sends a message and waits for nothing. A request that reaches nobody is answered with
-    /// `ESHUTDOWN`, one whose connection broke, so that it may have arrived, with `ECONNRESET`;
+    /// `ESHUTDOWN`, one whose connection was there and broke, with `ECONNRESET`: it may have arrived;
     /// replies and callbacks to nobody get lost, as their receiver did.
     pub fn send(&self, message: Message) {
         let to = message.header.to;
-        let request = matches!(message.body, Body::Request(_)).then_some(message.header);
+        let request =
+            matches!(message.body, Body::Request(_)).then_some((message.header, Errno::ESHUTDOWN));
         let lost = match self.shared.connection(to) {
             Ok(Some(connection)) => connection.send(message),
             Ok(None) => request,
@@ -300,8 +301,8 @@ impl Tcp {
                 request
             }
         };
-        if let Some(header) = lost {
-            let reply = Reply::error(Errno::ESHUTDOWN);
+        if let Some((header, errno)) = lost {
+            let reply = Reply::error(errno);
             (self.shared.deliver)(Message::reply_to(&header, reply, Bulk::None));
         }
     }

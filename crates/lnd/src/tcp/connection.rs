@@ -11,11 +11,12 @@
 //! Only the side that was connected to stops reading, or two could wait for each other. A peer
 //! for which so much waits, and that takes nothing at all, is given up.
 //!
-//! Life of a connection: opening (dialled ones; messages queue up), open, closed. Requests
-//! that were still queued when it closes are answered with `ESHUTDOWN`, like those to nobody;
-//! those that were sent, and not answered, with `ECONNRESET`: they may have been executed. An
-//! answer that had come in by then, but was not delivered, is not delivered after that: whoever
-//! asked asks again, over another connection, with another buffer for the data.
+//! Life of a connection: opening (dialled ones; messages queue up), open, closed. Requests that
+//! wait for one that never opens are answered with `ESHUTDOWN`, like those to nobody; those that
+//! were given to one that was open, and not answered, with `ECONNRESET`, also if they were still
+//! queued: the peer is there, and whoever says goodbye to it has to say so again. An answer that
+//! had come in by then, but was not delivered, is not delivered after that: whoever asked asks
+//! again, over another connection, with another buffer for the data.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufReader};
@@ -99,6 +100,8 @@ enum Link {
 #[derive(Debug)]
 struct Outgoing {
     link: Link,
+    /// It was open once.
+    was_open: bool,
     queue: VecDeque<Queued>,
     queued_bytes: usize,
     /// The writer is at the first of the queue.
@@ -110,6 +113,13 @@ struct Outgoing {
     asked: BTreeMap<Key, Header>,
     /// Readers' buffers, until the answers come.
     buffers: BTreeMap<Key, BytesMut>,
+}
+
+impl Outgoing {
+    /// What a request is answered that was given to a connection which closed before it was sent.
+    fn unanswered(&self) -> Errno {
+        if self.was_open { Errno::ECONNRESET } else { Errno::ESHUTDOWN }
+    }
 }
 
 /// A connection to one peer.
@@ -138,6 +148,7 @@ impl Connection {
     fn new(shared: &Shared, peer: SocketAddr, accepted: bool) -> Arc<Connection> {
         let out = Outgoing {
             link: Link::Opening,
+            was_open: false,
             queue: VecDeque::new(),
             queued_bytes: 0,
             writing: false,
@@ -234,11 +245,13 @@ impl Connection {
             return Err(io::ErrorKind::NotConnected.into());
         }
         out.link = Link::Open(stream);
+        out.was_open = true;
         Ok(())
     }
 
-    /// Takes a message. A request comes back as its header if the connection is closed.
-    pub(super) fn send(&self, mut message: Message) -> Option<Header> {
+    /// Takes a message. If the connection is closed a request comes back as its header, with what
+    /// it is answered.
+    pub(super) fn send(&self, mut message: Message) -> Option<(Header, Errno)> {
         let header = message.header;
         let request = matches!(message.body, Body::Request(_)).then_some(header);
         let mut buffer = None;
@@ -251,7 +264,7 @@ impl Connection {
         let mut frame = Frame::of(message);
         let mut out = self.lock();
         if matches!(out.link, Link::Closed) {
-            return request;
+            return request.map(|header| (header, out.unanswered()));
         }
         if request.is_some() && out.asked.len() < ASKED_MAX {
             out.asked.insert(key(&header, header.to), header);
@@ -439,7 +452,7 @@ impl Connection {
 
     /// Ends the connection. Requests that were not answered are answered here.
     pub(super) fn close(&self, shared: &Shared) {
-        let (queue, mut asked) = {
+        let (unsent, queue, mut asked) = {
             let mut out = self.lock();
             let link = core::mem::replace(&mut out.link, Link::Closed);
             if let Link::Open(stream) = link {
@@ -448,7 +461,7 @@ impl Connection {
             }
             out.buffers.clear();
             out.queued_bytes = 0;
-            (core::mem::take(&mut out.queue), core::mem::take(&mut out.asked))
+            (out.unanswered(), core::mem::take(&mut out.queue), core::mem::take(&mut out.asked))
         };
         self.woken.notify_all();
         self.drained.notify_all();
@@ -458,7 +471,7 @@ impl Connection {
         };
         for header in queue.into_iter().filter_map(|queued| queued.request) {
             asked.remove(&key(&header, header.to));
-            answer(&header, Errno::ESHUTDOWN);
+            answer(&header, unsent);
         }
         for header in asked.values() {
             answer(header, Errno::ECONNRESET);
