@@ -331,26 +331,33 @@ impl Client {
 
     /// To all of these at once; those that do not hear it are not waited for long.
     async fn say_goodbye(&self, imports: Vec<Arc<Import>>) {
-        let era = self.era();
         let goodbyes = imports.iter().filter(|import| import.is_open()).map(|import| {
             let goodbye: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
-                Box::pin(async move {
-                    let (port, request) = (self.port.as_ref(), Request::Disconnect);
-                    let call = import.call(
-                        port,
-                        (request, Bulk::None),
-                        WAITED_FOR,
-                        (|| 0, false),
-                        Some(era),
-                    );
-                    // The connection may be gone already, which is as good.
-                    if let Err(error) = call.await {
-                        tracing::debug!(%error, "a target did not hear the goodbye");
-                    }
-                });
+                Box::pin(self.say_goodbye_to(import));
             goodbye
         });
         self.not_longer_than(GOODBYE_NS, join_all(goodbyes.collect())).await;
+    }
+
+    async fn say_goodbye_to(&self, import: &Import) {
+        let (era, port) = (self.era(), self.port.as_ref());
+        loop {
+            let request = (Request::Disconnect, Bulk::None);
+            match import.call(port, request, WAITED_FOR, (|| 0, false), Some(era)).await {
+                // An MDT that had forgotten us: it had heard a goodbye that it could not answer,
+                // or was restarted. That was learnt by connecting anew, of which it knows.
+                Err(Errno::EIO) if import.is_mdt() && self.era() == era => {
+                    if import.opened().await.is_err() {
+                        return;
+                    }
+                }
+                // The connection may be gone already, which is as good.
+                Err(error) => {
+                    return tracing::debug!(%error, "a target did not hear the goodbye");
+                }
+                Ok(_) => return,
+            }
+        }
     }
 
     /// Waits for something, but not longer than this; whether it has ended.

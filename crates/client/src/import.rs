@@ -508,6 +508,10 @@ impl Import {
         lock(&self.state).generation
     }
 
+    pub(crate) fn is_mdt(&self) -> bool {
+        matches!(self.target, Endpoint::Mdt(_))
+    }
+
     /// Whether there is a connection.
     pub(crate) fn is_open(&self) -> bool {
         lock(&self.state).link == Link::Open

@@ -226,7 +226,11 @@ impl Client {
         };
         tracing::warn!(target = %header.from, "it has lost what was open: connecting again");
         let stale: Vec<(Fid, Weak<Inode>)> = self.drop_everything(Some(index));
-        if !self.is_stopped() {
+        if self.is_stopped() {
+            // Nobody asks any more. What the MDT knows now is the connection by which it said so,
+            // and to that, too, goodbye is said.
+            import.connect(self.port.as_ref());
+        } else {
             self.connect_without(stale, vec![import]);
         }
     }

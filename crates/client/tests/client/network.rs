@@ -382,6 +382,14 @@ fn a_goodbye_to_nobody_is_said() {
     rig.answer(&others[1], Reply::error(Errno::ESTALE));
     assert!(rig.poll(&mut leaving).is_none());
     rig.accept(Endpoint::Mdt(0));
+    // Either way it knows that connection now: to it goodbye is said, too, or it would wait for
+    // us until we are silent for too long.
+    assert!(rig.poll(&mut leaving).is_none());
+    rig.accept(Endpoint::Mdt(0));
+    assert!(rig.poll(&mut leaving).is_none());
+    let again = take_goodbyes(&rig);
+    assert_eq!(targets(&again), [Endpoint::Mdt(0)]);
+    rig.answer(&again[0], Reply::ok(ReplyBody::Empty));
     assert!(rig.poll(&mut leaving).is_some() && rig.is_silent());
 }
 
