@@ -36,11 +36,12 @@ pub(crate) struct Row {
     /// "up", "down", "failed", "foreign" or "inactive".
     state: String,
     nids: Vec<String>,
-    bytes_total: u64,
-    bytes_used: u64,
-    bytes_avail: u64,
-    files_total: u64,
-    files_used: u64,
+    /// Nothing is known of the space of a target that does not answer.
+    bytes_total: Option<u64>,
+    bytes_used: Option<u64>,
+    bytes_avail: Option<u64>,
+    files_total: Option<u64>,
+    files_used: Option<u64>,
 }
 
 /// Runs the command: `what` is a mount, or NID:/FSNAME.
@@ -98,7 +99,14 @@ fn source(what: &str) -> Outcome<Source> {
     if what.contains('@') && what.contains(":/") && !Path::new(what).exists() {
         return Source::parse(what);
     }
-    match mount(Path::new(what)).map_err(|error| Refusal::io(format!("look at {what}"), &error))? {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Refusal::new(
+            format!("{what} is neither a path nor a file system"),
+            "name a mount, or the MGS and the file system, like 10.0.0.1@tcp:/scratch",
+        ),
+        _ => Refusal::io(format!("look at {what}"), &error),
+    };
+    match mount(Path::new(what)).map_err(failed)? {
         Some(mount) if mount.source.contains(":/") => Source::parse(&mount.source),
         Some(_) => Err(Refusal::new(
             format!("{what} is on a file system in one process"),
@@ -121,16 +129,16 @@ fn mount(path: &Path) -> io::Result<Option<Ours>> {
 
 /// As it is shown.
 pub(crate) fn row(seen: &Seen) -> Row {
-    let space = seen.space.unwrap_or_default();
+    let space = seen.space;
     Row {
         name: seen.info.target.to_string(),
         state: seen.state.to_owned(),
         nids: seen.info.nids.iter().map(|nid| nid.to_string()).collect(),
-        bytes_total: space.bytes_total,
-        bytes_used: space.bytes_total.saturating_sub(space.bytes_free),
-        bytes_avail: space.bytes_avail,
-        files_total: space.files_total,
-        files_used: space.files_total.saturating_sub(space.files_free),
+        bytes_total: space.map(|space| space.bytes_total),
+        bytes_used: space.map(|space| space.bytes_total.saturating_sub(space.bytes_free)),
+        bytes_avail: space.map(|space| space.bytes_avail),
+        files_total: space.map(|space| space.files_total),
+        files_used: space.map(|space| space.files_total.saturating_sub(space.files_free)),
     }
 }
 
@@ -147,14 +155,15 @@ impl Cluster {
             "{:<10} {:<8} {none:>9} {none:>9} {none:>9}  {nids}\n",
             "MGS", self.mgs_state
         ));
+        let size = |bytes: Option<u64>| bytes.map_or_else(|| none.to_owned(), format_size);
         for row in &self.targets {
             out.push_str(&format!(
                 "{:<10} {:<8} {:>9} {:>9} {:>9}  {}\n",
                 row.name,
                 row.state,
-                format_size(row.bytes_total),
-                format_size(row.bytes_used),
-                format_size(row.bytes_avail),
+                size(row.bytes_total),
+                size(row.bytes_used),
+                size(row.bytes_avail),
                 row.nids.join(":")
             ));
         }

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -47,11 +48,31 @@ pub(crate) fn run(args: &MkfsArgs) -> Outcome<ExitCode> {
     let label = label(args)?;
     let params = params(&args.param)?;
     let path = &args.target;
+    require_folder(path)?;
     clear(path, args.reformat)?;
     targets::require_space(path, 1)?;
     backend::make(path, &label, &params)?;
     println!("made {} of {} in {}", label.target, label.fsname, path.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses devices, which targets of the field lie on, and what would be one with a mistyped name:
+/// a folder beside them, in memory.
+fn require_folder(path: &Path) -> Outcome<()> {
+    let is_device = fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+    let parent = std::path::absolute(path).ok().and_then(|path| Some(path.parent()?.to_owned()));
+    if !is_device && parent.as_deref() != Some(Path::new("/dev")) {
+        return Ok(());
+    }
+    let shown = path.display();
+    Err(Refusal::new(
+        match is_device {
+            true => format!("{shown} is a device, and a target lies in a folder"),
+            false => format!("{shown} would be a folder among the devices, gone at the next boot"),
+        },
+        "make a file system on the device (mkfs.xfs, mkfs.ext4), mount it, and name the folder that \
+         it is mounted on",
+    ))
 }
 
 /// The parameters that the MGS is to keep, one a line.

@@ -45,7 +45,8 @@ impl Refusal {
     /// A failed system call. The hints for the errors that users meet are here, once.
     pub(crate) fn io(doing: impl fmt::Display, error: &io::Error) -> Refusal {
         use io::ErrorKind::{
-            NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem, StorageFull,
+            NotADirectory, NotConnected, NotFound, PermissionDenied, ReadOnlyFilesystem,
+            StorageFull,
         };
         let hint = match error.kind() {
             StorageFull => "free space on that disk, or choose another with --data",
@@ -53,6 +54,9 @@ impl Refusal {
             ReadOnlyFilesystem => "that disk is mounted read-only: remount it, or choose another",
             NotADirectory => "a part of the path is a file: choose another path",
             NotFound => "check the path",
+            NotConnected => {
+                "the process of that mount is gone: unmount it (umount), and mount it again"
+            }
             _ if error.raw_os_error() == Some(rustix::io::Errno::DQUOT.raw_os_error()) => {
                 "your disk quota is used up: free space, or choose another disk with --data"
             }

@@ -134,11 +134,18 @@ pub(super) fn check(args: &CheckArgs) -> Vec<Failure> {
                 (true, true) => out.row(format!("{name} active."), &shown(ours, &row)),
                 (true, false) => {
                     let point = ours.point.display();
+                    // Only OSTs can be done without.
+                    let or = match row.target.starts_with("OST") {
+                        true => format!(
+                            ", or take it out of use with lctl set_param 'osc.*-{}*.active=0'",
+                            row.target
+                        ),
+                        false => String::new(),
+                    };
                     silent.push(Failure {
                         what: format!(
                             "{name} does not answer on {point}: see whether its server runs \
-                             (sateen status), or take it out of use with lctl set_param \
-                             'osc.*-OST0001*.active=0'"
+                             (sateen status){or}"
                         ),
                         code: EAGAIN,
                     });

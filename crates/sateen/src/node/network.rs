@@ -163,6 +163,36 @@ pub(crate) fn ping(nid: Nid) -> Result<(), String> {
     }
 }
 
+/// Whether a target of this file system is served at a NID: it takes a connection, which is given
+/// back at once. One that says nothing for a while is not.
+pub(super) fn serves(nid: Nid, target: Endpoint, file_system: u64) -> bool {
+    let Some(address) = address(nid) else { return false };
+    let (sender, answers) = channel();
+    let sender = Mutex::new(sender);
+    let deliver = Box::new(move |message: Message| {
+        // Nobody listens any more only after the first answer, or none.
+        let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(message.body);
+    });
+    let Ok(tcp) = Tcp::start(&[], deliver) else { return false };
+    tcp.set_route(target, vec![address]);
+    let client = ClientId(sateen_reactor::random());
+    let header =
+        Header { file_system, ..Header::between(Endpoint::Client(client), target, client) };
+    let ask = |header, request| {
+        tcp.send(Message { header, body: Body::Request(request), bulk: Bulk::None });
+        match answers.recv_timeout(PROBE_TIMEOUT) {
+            Ok(Body::Reply(Reply { body: ReplyBody::Connected { generation, .. }, .. })) => {
+                Some(generation)
+            }
+            _ => None,
+        }
+    };
+    let header = Header { seq: 1, ..header };
+    let Some(generation) = ask(header, Request::Connect { features: 0 }) else { return false };
+    ask(Header { generation, ..header }, Request::Disconnect);
+    true
+}
+
 /// Whether a server of ours listens there that speaks another version of the protocol.
 fn other(mut stream: TcpStream) -> Option<HeaderError> {
     let client = ClientId(sateen_reactor::random());

@@ -77,6 +77,40 @@ fn all_of(nids: &[Nid]) -> Outcome<Nids> {
     })
 }
 
+/// Registers targets, which are reached at `nids`. One that is to move must not be served any more
+/// where it was: its folder would be a copy, and what is written to either lost to the other.
+fn register(mgc: &mut Mgc, targets: &[Target], nids: Nids, file_system: FileSystem) -> Outcome<()> {
+    let known = mgc.config(None)?.targets;
+    for target in targets {
+        let what = target.label.target;
+        let Some(before) = known.iter().find(|info| info.target == what) else { continue };
+        if before.nids.iter().any(|nid| nids.iter().any(|own| own == nid)) {
+            continue;
+        }
+        // Whether it is the one that is known the MGS says, and nothing changes by that.
+        mgc.register(core::slice::from_ref(target), before.nids, None)?;
+        if let Some(nid) =
+            before.nids.iter().find(|nid| network::serves(*nid, what, file_system.uuid))
+        {
+            return Err(Refusal::new(
+                format!("{what} is served at {nid} already"),
+                format!(
+                    "end that server first if {what} is to be served here; if {} is a copy of its \
+                     folder, do not serve it: what is written to one would be missing in the other",
+                    target.path.display()
+                ),
+            )
+            .that_lasts());
+        }
+        tracing::info!(target_name = %what, before = %shown(before.nids), now = %shown(nids), "it moves");
+    }
+    mgc.register(targets, nids, None)
+}
+
+fn shown(nids: Nids) -> String {
+    nids.iter().map(|nid| nid.to_string()).collect::<Vec<_>>().join(":")
+}
+
 /// Has the MGS keep the parameters that targets were made with. What it does not take is tried
 /// again at the next start: a target is served without them, too.
 fn hand_over_params(targets: &[Target], mgc: &mut Mgc) {
@@ -208,7 +242,7 @@ impl Node {
             target.label.compat &= !COMPAT_REPLACES;
         }
         node.start_those(&mut opened, &[], |target| matches!(target, Endpoint::Ost(_)))?;
-        mgc.register(&targets, reached, None)?;
+        register(&mut mgc, &targets, reached, file_system)?;
         hand_over_params(&targets, &mut mgc);
         let config = mgc.config(None)?;
         set_routes(&network, &config);

@@ -45,6 +45,35 @@ fn a_target_is_not_taken_for_a_data_folder() {
 }
 
 #[test]
+fn a_copy_of_what_is_served_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "copy");
+    cluster.make(1);
+    let mut servers = vec![cluster.serve(1, &["mgt", "mdt0", "ost0"])];
+    let mnt = cluster.mount("mnt");
+    fs::write(mnt.join("file"), "whole").unwrap();
+    for target in ["ost0", "mdt0"] {
+        let copy = format!("{target}.copy");
+        ok(Command::new("cp").arg("-r").arg(cluster.path(target)).arg(cluster.path(&copy)));
+        let said = refused(&mut cluster.command(2, &[&copy]));
+        assert!(said.contains(" is served at 127.0.0.1:") && said.contains(&copy), "{said}");
+        fs::remove_dir_all(cluster.path(&copy)).unwrap();
+    }
+    assert_eq!(fs::read(mnt.join("file")).unwrap(), b"whole");
+    // Where it was nobody serves it any more: it moves.
+    cluster.umount(&mnt);
+    servers.pop().unwrap().end();
+    servers.push(cluster.serve(1, &["mgt", "mdt0"]));
+    servers.push(cluster.serve(2, &["ost0"]));
+    let mnt = cluster.mount("mnt");
+    assert_eq!(fs::read(mnt.join("file")).unwrap(), b"whole");
+    cluster.umount(&mnt);
+    cluster.finish(servers);
+}
+
+#[test]
 fn half_a_file_system_says_what_is_missing() {
     if !can_mount() {
         return;
