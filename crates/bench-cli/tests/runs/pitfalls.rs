@@ -432,18 +432,22 @@ fn with_mounts(folder: &Folder, mounts: &[(&str, &str)], line: &str) -> Option<C
 
 #[test]
 fn a_node_that_is_short_of_memory() {
-    let folder = Folder::new();
+    let short = "only 12 % of its memory that is not locked are free";
     let meminfo = "MemTotal:       1000 kB\nMemFree:  5 kB\nMemAvailable:   120 kB\n";
-    std::fs::write(folder.0.join("meminfo"), meminfo).unwrap();
-    let line = "--quiet --json ior -w -b 64k -t 64k -o f";
-    let Some(mut command) = with_mounts(&folder, &[("meminfo", "/proc/meminfo")], line) else {
-        return skipped("unshare --mount needs root");
-    };
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let said = message(&json, "W-NODE");
-    assert!(said.contains("only 12 % of its memory are free"), "{said}");
+    // What memblock has taken is not missed.
+    for (locked, wanted) in [("", true), ("Mlocked:       800 kB\n", false)] {
+        let folder = Folder::new();
+        std::fs::write(folder.0.join("meminfo"), format!("{meminfo}{locked}")).unwrap();
+        let line = "--quiet --json ior -w -b 64k -t 64k -o f";
+        let Some(mut command) = with_mounts(&folder, &[("meminfo", "/proc/meminfo")], line) else {
+            return skipped("unshare --mount needs root");
+        };
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["pitfalls"].to_string().contains(short), wanted, "{json}");
+        assert_eq!(json["pitfalls"].to_string().contains("of its memory"), wanted, "{json}");
+    }
 }
 
 #[test]
