@@ -6,6 +6,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{self, NonNull};
@@ -107,7 +108,7 @@ const CACHESTAT: libc::c_long = 451;
 #[repr(C)]
 struct CacheRange {
     offset: u64,
-    /// 0 is all behind it.
+    /// 0 would be all behind it.
     bytes: u64,
 }
 
@@ -125,10 +126,13 @@ struct CacheFound {
 // What the kernel reads and writes.
 const _: () = assert!(size_of::<CacheRange>() == 16 && size_of::<CacheFound>() == 40);
 
-/// Bytes of a file that are in this node's page cache. Older kernels do not know it, and newer
-/// ones do not tell everybody.
-pub(crate) fn cached(fd: impl AsFd) -> io::Result<u64> {
-    let range = CacheRange { offset: 0, bytes: 0 };
+/// Bytes of a part of a file that are in this node's page cache, in whole pages. Older kernels do
+/// not know it, and newer ones do not tell everybody.
+pub(crate) fn cached(fd: impl AsFd, part: Range<u64>) -> io::Result<u64> {
+    if part.is_empty() {
+        return Ok(0);
+    }
+    let range = CacheRange { offset: part.start, bytes: part.end - part.start };
     let mut found = CacheFound::default();
     let fd = fd.as_fd().as_raw_fd();
     // SAFETY: the descriptor is open as long as it is borrowed, and the kernel reads the first
@@ -137,9 +141,13 @@ pub(crate) fn cached(fd: impl AsFd) -> io::Result<u64> {
     if code != 0 {
         return Err(io::Error::last_os_error());
     }
+    Ok(found.cached.saturating_mul(page_bytes()))
+}
+
+/// Bytes of a page of memory.
+pub(crate) fn page_bytes() -> u64 {
     // SAFETY: it reads a constant of the system.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    Ok(found.cached.saturating_mul(page.unsigned_abs()))
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.unsigned_abs().max(1)
 }
 
 #[cfg(test)]
@@ -170,19 +178,27 @@ mod tests {
         // A file that is in memory alone: an overlay would hide the pages of the one below it.
         let fd = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let mut file = std::fs::File::from(fd);
-        let found = cached(&file);
+        let all = 0..u64::MAX;
+        let found = cached(&file, all.clone());
         if found.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOSYS)) {
             eprintln!("this kernel is older than 6.5");
             return;
         }
         assert_eq!(found.unwrap(), 0);
         file.write_all(&[7; 1 << 20]).unwrap();
-        assert_eq!(cached(&file).unwrap(), 1 << 20);
+        assert_eq!(cached(&file, all.clone()).unwrap(), 1 << 20);
+        assert_eq!(cached(&file, 4096..12288).unwrap(), 8192);
+        assert_eq!(cached(&file, 1 << 20..2 << 20).unwrap(), 0);
+        assert_eq!(cached(&file, 4096..4096).unwrap(), 0, "nothing, and not all behind it");
         file.seek(io::SeekFrom::Start(9 << 20)).unwrap();
         file.write_all(&[7; 4096]).unwrap();
-        assert_eq!(cached(&file).unwrap(), (1 << 20) + 4096, "holes are not in memory");
+        assert_eq!(
+            cached(&file, all.clone()).unwrap(),
+            (1 << 20) + 4096,
+            "holes are not in memory"
+        );
         let (read, _write) = rustix::pipe::pipe().unwrap();
-        assert_eq!(cached(&read).unwrap_or(0), 0, "a pipe has no pages");
+        assert_eq!(cached(&read, all).unwrap_or(0), 0, "a pipe has no pages");
     }
 
     #[test]

@@ -20,13 +20,16 @@ use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::engine::{self, Api, Setting, kept, pause};
 use crate::error::{Error, Result};
-use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome};
+use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome, ToRead};
 use crate::io::{FileInterface, Open};
 use crate::pattern::Pattern;
 use crate::progress::{Series, Stage};
 use crate::size::GIB;
 use crate::stats::Latencies;
 use crate::when;
+
+/// Parts of a file of all that are looked for in memory before it is read; the sample is enough.
+const PARTS_LOOKED_MAX: u64 = 1024;
 
 /// Runs a test; what it has measured.
 pub(super) fn run<I: FileInterface>(
@@ -274,7 +277,7 @@ impl<I: FileInterface> Run<'_, I> {
         let access = if self.test.check_read { Access::Check } else { Access::Read };
         // Later repetitions find what the first has read, and no more than it has measured.
         if repetition == 0 && self.written.is_none() && !self.test.direct {
-            self.look_at_memory(&path)?;
+            self.look_at_memory(rank, &path)?;
         }
         let limits = self.limits(self.available(rank)?);
         self.commence(Kind::Read)?;
@@ -294,13 +297,28 @@ impl<I: FileInterface> Run<'_, I> {
     }
 
     /// Looks what of the file is in memory before it is read.
-    fn look_at_memory(&mut self, path: &Path) -> Result<()> {
-        let shared = !self.test.file_per_rank;
-        // A node may have the parts of a shared file that it does not read: its own.
-        if shared && (self.test.reorder || self.test.reorder_random > 0) {
-            return Ok(());
-        }
-        self.guard.before_reading_others(Kind::Read.name(), path, shared)
+    fn look_at_memory(&mut self, rank: usize, path: &Path) -> Result<()> {
+        let file = path.to_path_buf();
+        let whole = self.test.file_per_rank || self.fetch_for_each_other();
+        // Where ranks fetch for others, a node may have any part of a file of all.
+        let looks =
+            !whole || self.test.file_per_rank || self.guard.placement.leads(self.comm.rank());
+        let order = Order::new(&self.plan, rank as u64);
+        let transfer = self.test.transfer;
+        self.guard.before_reading_others(Kind::Read.name(), || {
+            if !looks {
+                return Vec::new();
+            }
+            let part = |number| {
+                let from = order.offset(number);
+                from..from.saturating_add(transfer)
+            };
+            let numbers = guard::sample(order.count(), PARTS_LOOKED_MAX);
+            vec![ToRead {
+                file,
+                parts: if whole { Vec::new() } else { numbers.map(part).collect() },
+            }]
+        })
     }
 
     /// Whose data this rank reads.

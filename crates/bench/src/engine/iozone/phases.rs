@@ -18,7 +18,7 @@ use crate::engine::Setting;
 use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::error::{EXIT_WRONG_DATA, Error, Result};
-use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome};
+use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome, ToRead};
 use crate::io::{FileInterface, Open};
 use crate::progress::Stage;
 use crate::stats::Latencies;
@@ -158,6 +158,13 @@ impl<I: FileInterface> Run<'_, I> {
         let count = if works { round.count } else { 0 };
         let mut latencies = Latencies::new()?;
         let reads = !test.writes(0, 1, None);
+        // A test of its own run's files has its own pitfall.
+        if reads && self.made == 0 && !self.test.direct {
+            let file = path(self.test, comm.rank());
+            let files =
+                || if works { vec![ToRead { file, parts: Vec::new() }] } else { Vec::new() };
+            self.guard.before_reading_others(test.name(), files)?;
+        }
         let before = if reads { Some(self.guard.before_reading()?) } else { None };
         comm.note_begin();
         let shown = self.setting.progress.show(Stage {

@@ -20,11 +20,15 @@ use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::engine::{Setting, kept, pause};
 use crate::error::{Error, Result};
-use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome};
+use crate::guard::{self, Guard, Looking, Mine, Placement, Reading, ToCome, ToRead};
 use crate::io::FileInterface;
 use crate::pattern::Pattern;
 use crate::progress::Stage;
 use crate::when;
+
+/// Files of another run that are looked for in memory before they are read: each is opened for
+/// it, and is not as cold as the others then.
+const FILES_LOOKED_MAX: u64 = 16;
 
 /// Runs a test; what it has measured.
 pub(super) fn run<I: FileInterface>(
@@ -305,6 +309,9 @@ impl<I: FileInterface> Run<'_, I> {
         let creator = self.creator(comm.rank(), further);
         // Files of all are removed by one.
         let mine = if test.shared && kind == Kind::RemoveFile && !comm.is_root() { 0 } else { all };
+        if kind == Kind::ReadFile && !test.create && self.names.iteration == 0 {
+            self.look_at_memory(phase, creator, mine)?;
+        }
         let pattern = Pattern { rank: u32::try_from(creator).unwrap_or(u32::MAX), ..self.pattern };
         let bytes = match kind {
             Kind::CreateFile => test.write_bytes,
@@ -371,6 +378,17 @@ impl<I: FileInterface> Run<'_, I> {
         Ok(items)
     }
 
+    /// Looks what of another run's files is in memory before they are read.
+    fn look_at_memory(&mut self, phase: Phase, creator: usize, items: u64) -> Result<()> {
+        if self.test.read_bytes == 0 {
+            return Ok(());
+        }
+        let mut paths = self.names.of(creator, "file");
+        let mut one = |at| ToRead { file: paths.item(at).0.to_path_buf(), parts: Vec::new() };
+        let files = || guard::sample(items, FILES_LOOKED_MAX).map(&mut one).collect();
+        self.guard.before_reading_others(phase.name(), files)
+    }
+
     /// The rank whose items a rank works on.
     fn creator(&self, rank: usize, further: usize) -> usize {
         (rank + further * self.names.stride) % self.comm.size()
@@ -427,6 +445,9 @@ impl<I: FileInterface> Run<'_, I> {
             });
         } else if own {
             self.guard.own_names(phase.name());
+        } else {
+            let (phase, delivered) = (phase.name(), looked.delivered.as_slice());
+            self.guard.others_names(&Looking { phase, works: &works, delivered });
         }
         Ok(spread)
     }
