@@ -548,10 +548,53 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::comm::late::{Late, attempts};
     use crate::comm::local;
     use crate::engine::mdtest::options::tests::mdtest;
     use crate::io::slow::Slow;
     use crate::progress::Progress;
+
+    /// Seconds that creating files takes two ranks, of which the second leaves barriers so late.
+    fn creation_s(line: &str, io: &Slow, late: Duration) -> f64 {
+        let test = mdtest(line).resolved();
+        let seconds = local::tests::ranks(2, |comm| {
+            let comm = &Late(comm, late);
+            Progress::around(comm, true, |progress| {
+                let guard = &guard::Options { no_self_check: true, ..Default::default() };
+                let out = Some(Path::new("/dev/null"));
+                let setting =
+                    Setting { command_line: Vec::new(), progress, json: true, out, guard };
+                run(&test, io, comm, &setting).unwrap().create.unwrap().seconds
+            })
+        });
+        seconds.into_iter().fold(0.0, f64::max)
+    }
+
+    /// That what an option does takes so long, and that nothing does without it.
+    fn takes(line: &str, option: &str, io: &Slow, late: Duration, wanted: Duration) {
+        let wanted = wanted.as_secs_f64();
+        let with = creation_s(&format!("{line} {option}"), io, late);
+        assert!(with >= wanted, "{option}: {with} s");
+        attempts(|| {
+            let without = creation_s(line, io, late);
+            if without < wanted { Ok(()) } else { Err(format!("{option}: {without} s without")) }
+        });
+    }
+
+    #[test]
+    fn files_are_durable_or_nodes_alone_if_that_is_asked_for() {
+        let some = Duration::from_millis(100);
+        let io = Slow { sync: some, node: some, ..Slow::default() };
+        takes("-F -C -n 3 -w 4k -d x", "-y", &io, Duration::ZERO, 3 * some);
+        takes("-F -C -n 3 -d x", "-k", &io, Duration::ZERO, 3 * some);
+    }
+
+    #[test]
+    fn meeting_before_ranks_own_trees_counts_if_that_is_asked_for() {
+        let late = Duration::from_millis(400);
+        // The one who waits at the end for the late one waits before, too.
+        takes("-F -C -n 1 -u -d x", "-t", &Slow::default(), late, 2 * late);
+    }
 
     /// What is said of two ranks, of which one takes so long to write each of its 20 files.
     fn said_of_unequal(slow: Duration) -> String {
