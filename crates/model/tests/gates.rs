@@ -159,7 +159,9 @@ fn runs_that_hardware_does_not_predict_name_what_is_missing() {
 fn the_runs_that_were_fitted_lack_nothing() {
     for row in table::dac_ior_easy().unwrap().iter().filter(|row| row.is_fitted()) {
         let prediction = predict(&machine_of(row).unwrap()).unwrap();
-        assert!(prediction.missing.is_empty(), "{:?}", prediction.missing);
+        // Of metadata nothing was fitted there.
+        let mut missing = prediction.missing.iter();
+        assert!(missing.all(|one| one.input.starts_with("metadata.")), "{:?}", prediction.missing);
         let found = prediction.bandwidth.iter().find(|one| one.direction == row.direction).unwrap();
         assert!(close(found.rate, row.rate(), 0.04), "{row:?}: {}", found.rate);
         let drives_bind = row.direction == Direction::Write;

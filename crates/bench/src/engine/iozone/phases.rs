@@ -475,7 +475,9 @@ mod tests {
         });
         let said = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+        // Warnings stand before it.
+        let json = said.split_at(said.find('{').unwrap()).1;
+        let json: serde_json::Value = serde_json::from_str(json).unwrap();
         json["summary"][0]["seconds"].as_f64().unwrap()
     }
 
