@@ -28,7 +28,7 @@ use sateen_wire::{
 
 use crate::client::Connection;
 use crate::ended::EndedWell;
-use crate::inspect::ImportInfo;
+use crate::inspect::{ImportInfo, ImportState};
 use crate::patience;
 use crate::port::Port;
 use crate::stats::{self, RequestStats};
@@ -154,6 +154,10 @@ struct State {
     held: bool,
     /// Why it refused to connect, if it did.
     trouble: Option<Trouble>,
+    /// The network could not deliver the last that was sent, or lost who was to answer.
+    silent: bool,
+    /// It has refused this incarnation for ever, and there was no connection since.
+    evicted: bool,
     /// Attempts to connect, of all incarnations: the target tells them apart by it.
     attempts: u64,
     attempted_ns: u64,
@@ -247,6 +251,11 @@ impl Slot {
     fn new() -> Slot {
         Slot { seq: 0, owner: 0, state: SlotState::Free }
     }
+
+    /// Whether it is asked here whether the target is there.
+    fn is_ping(&self) -> bool {
+        matches!(&self.state, SlotState::Busy(pending) if pending.unheard)
+    }
 }
 
 impl State {
@@ -300,6 +309,25 @@ impl State {
 }
 
 impl State {
+    /// How the connection stands, as far as it is known. A ping waits for nothing at the target: if
+    /// one had to be sent again, nobody is there.
+    fn seen(&self) -> ImportState {
+        let unanswered = |slot: &Slot| match &slot.state {
+            SlotState::Busy(pending) => pending.unheard && pending.copies > 1,
+            SlotState::Free | SlotState::Answered(_) => false,
+        };
+        match self.link {
+            Link::Closed if self.evicted => ImportState::Evicted,
+            Link::Closed => ImportState::Disconnected,
+            Link::Connecting { .. } => ImportState::Connecting,
+            Link::Recovering => ImportState::Recovering,
+            Link::Open if self.silent || self.slots.iter().any(unanswered) => {
+                ImportState::Disconnected
+            }
+            Link::Open => ImportState::Full,
+        }
+    }
+
     fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -372,6 +400,8 @@ impl Import {
                 era,
                 held: false,
                 trouble: None,
+                silent: false,
+                evicted: false,
                 link: Link::Closed,
                 attempts: 0,
                 attempted_ns: 0,
@@ -435,7 +465,8 @@ impl Import {
         ImportInfo {
             target: self.target,
             active: !state.inactive,
-            connected: state.link == Link::Open,
+            state: state.seen(),
+            asked: state.slots.iter().any(Slot::is_ping),
             generation: state.generation,
             features: state.features,
             attempts: state.attempts,
@@ -738,6 +769,18 @@ impl Import {
         Some(Message { header, body, bulk })
     }
 
+    /// Asks whether the target is there, if there is a connection and it is not being asked.
+    pub(crate) fn probe(&self, port: &dyn Port) {
+        let ping = {
+            let mut state = lock(&self.state);
+            let asks = state.link == Link::Open && !state.slots.iter().any(Slot::is_ping);
+            if asks { self.ping(&mut state, port) } else { None }
+        };
+        if let Some(message) = ping {
+            port.send(message);
+        }
+    }
+
     fn ping(&self, state: &mut State, port: &dyn Port) -> Option<Message> {
         let slot = state.take_slot(&Request::Ping, WAITED_FOR)?;
         self.begin(state, port, slot, (Request::Ping, Bulk::None), (0, false))
@@ -788,7 +831,8 @@ impl Import {
                 return Arrival::Ignored;
             }
             state.last_committed = state.last_committed.max(reply.last_committed);
-            let State { slots, uncommitted, boot_epoch, stats: request_stats, .. } = &mut *state;
+            let State { slots, uncommitted, boot_epoch, stats: request_stats, silent, .. } =
+                &mut *state;
             let Some(slot) = slots.get_mut(usize::from(header.slot)) else {
                 return Arrival::Ignored;
             };
@@ -810,9 +854,11 @@ impl Import {
                 };
                 if let Some(again_ns) = again_ns {
                     pending.resend_after_ns = again_ns;
+                    *silent = true;
                     return Arrival::Ignored;
                 }
             }
+            *silent = false;
             uncommitted.answered(&pending.message.body, &reply);
             if let Body::Request(request) = &pending.message.body {
                 stats::answered(request_stats, self.target, request, &reply);
@@ -878,9 +924,7 @@ impl Import {
             let mut state = lock(&self.state);
             let due = ping_ns > 0 && state.link == Link::Open && now >= state.asked_ns + ping_ns;
             // One is enough: it is sent again like any other request.
-            let pings =
-                |slot: &Slot| matches!(&slot.state, SlotState::Busy(pending) if pending.unheard);
-            if due && !state.slots.iter().any(pings) {
+            if due && !state.slots.iter().any(Slot::is_ping) {
                 again.extend(self.ping(&mut state, port));
             }
             if let Link::Connecting { attempt, sent_ns } = state.link

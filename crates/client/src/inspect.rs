@@ -18,8 +18,10 @@ pub struct ImportInfo {
     pub target: Endpoint,
     /// Whether the target is in use.
     pub active: bool,
-    /// Whether there is one.
-    pub connected: bool,
+    /// How it stands.
+    pub state: ImportState,
+    /// Whether the target is being asked whether it is there.
+    pub asked: bool,
     /// Its generation.
     pub generation: u32,
     /// What both sides can do.
@@ -34,6 +36,34 @@ pub struct ImportInfo {
     pub rpc_pages_max: u32,
     /// What was answered.
     pub stats: RequestStats,
+}
+
+/// How a connection to a target stands, in the words of the field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportState {
+    /// There is none, or nobody answers on it.
+    Disconnected,
+    /// It is asked for.
+    Connecting,
+    /// The MDT was started again and is being told of what is held.
+    Recovering,
+    /// It is used.
+    Full,
+    /// The target has given this client up, and there was none since.
+    Evicted,
+}
+
+impl ImportState {
+    /// As it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disconnected => "DISCONN",
+            Self::Connecting => "CONNECTING",
+            Self::Recovering => "RECOVER",
+            Self::Full => "FULL",
+            Self::Evicted => "EVICTED",
+        }
+    }
 }
 
 /// How many entries the tables of a client have.
@@ -73,6 +103,19 @@ impl Client {
     /// The connections, by target.
     pub fn imports(&self) -> Vec<ImportInfo> {
         self.all_imports().into_iter().map(|(_, import)| import.info()).collect()
+    }
+
+    /// Asks a target whether it is there, if it is connected to: what comes of it the connection
+    /// shows.
+    pub fn probe(&self, target: Endpoint) {
+        if let Some(import) = self.import(target) {
+            import.probe(self.port.as_ref());
+        }
+    }
+
+    /// The connection to a target.
+    pub fn import_info(&self, target: Endpoint) -> Option<ImportInfo> {
+        self.import(target).map(|import| import.info())
     }
 
     /// How many entries the tables have.

@@ -52,7 +52,7 @@ mod unsynced;
 
 pub use atime::AtimePolicy;
 pub use client::{Client, ClientConfig, Connection, TargetSpace};
-pub use inspect::{Census, ImportInfo};
+pub use inspect::{Census, ImportInfo, ImportState};
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, TargetState};
 pub use lru::INODES_DEFAULT;
 pub use patience::Patience;

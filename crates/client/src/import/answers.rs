@@ -31,7 +31,10 @@ impl Import {
             };
             let news = trouble != core::mem::replace(&mut state.trouble, trouble);
             match trouble {
-                None if reply.error == Some(Errno::ESTALE) => return Arrival::Refused(state.me),
+                None if reply.error == Some(Errno::ESTALE) => {
+                    state.evicted = true;
+                    return Arrival::Refused(state.me);
+                }
                 Some(Trouble::Failed) if news => state.give_up(false),
                 Some(Trouble::Foreign) if news => return Arrival::Foreign,
                 _ => return Arrival::Ignored,
@@ -61,7 +64,7 @@ impl Import {
             let is_mdt = matches!(self.target, Endpoint::Mdt(_));
             let standing = if is_mdt { state.stands(run) } else { Standing::New };
             if standing == Standing::Refused {
-                state.link = Link::Closed;
+                (state.link, state.evicted) = (Link::Closed, true);
                 return Arrival::Refused(state.me);
             }
             let restarted = state.boot_epoch != 0 && state.boot_epoch != run.boot_epoch;
@@ -73,6 +76,7 @@ impl Import {
                 _ => {}
             }
             state.trouble = None;
+            (state.silent, state.evicted) = (false, false);
             state.generation = generation;
             state.boot_epoch = run.boot_epoch;
             state.features = features;

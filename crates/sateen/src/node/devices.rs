@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use sateen_client::{Census, Client, ImportInfo, LLITE_STATS, MDC_STATS, OSC_STATS};
+use sateen_client::{Census, Client, ImportInfo, ImportState, LLITE_STATS, MDC_STATS, OSC_STATS};
 use sateen_mdt::{MD_STATS, Mdt, RecoveryStatus};
 use sateen_mgs::{MGS_STATS, Mgs};
 use sateen_ost::{OST_STATS, Ost};
@@ -19,6 +20,10 @@ use super::{Clients, Host};
 use crate::params::{Device, Param, WasSet, client_id, fits, number, stats_text};
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// So long a target may take to answer whether it is there: it is asked twice within that.
+const PROBE: Duration = Duration::from_secs(3);
+/// How often it is looked whether it has.
+const PROBE_LOOK: Duration = Duration::from_millis(10);
 
 /// The devices of a process.
 #[derive(Default)]
@@ -545,6 +550,27 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
     }
 }
 
+/// What there is to be seen of a connection. A target that nobody needs is asked nothing, so that it
+/// is asked now whether it is there.
+fn import_text(client: &Client, info: ImportInfo) -> String {
+    let target = info.target;
+    if info.active {
+        client.probe(target);
+    }
+    let end = Instant::now() + PROBE;
+    let mut seen = client.import_info(target).unwrap_or(info);
+    while seen.active && seen.asked && seen.state == ImportState::Full && Instant::now() < end {
+        std::thread::sleep(PROBE_LOOK);
+        seen = client.import_info(target).unwrap_or(seen);
+    }
+    let state = if seen.active { seen.state.name() } else { "INACTIVE" };
+    format!(
+        "import:\n    target: {target}\n    state: {state}\n    connection:\n       \
+         connection_attempts: {}\n       generation: {}\n       features: {:#x}",
+        seen.attempts, seen.generation, seen.features
+    )
+}
+
 fn of_import(client: &Arc<Client>, prefix: &str, info: ImportInfo, out: &mut Vec<Param<'static>>) {
     let target = info.target;
     let names = if matches!(target, Endpoint::Ost(_)) { &OSC_STATS } else { &MDC_STATS };
@@ -563,18 +589,8 @@ fn of_import(client: &Arc<Client>, prefix: &str, info: ImportInfo, out: &mut Vec
         set.set_rpcs_max(target, max).map_err(|errno| errno.to_string())
     }));
     out.push(Param::shown(format!("{prefix}/rpcs_in_flight"), move || info.in_flight.to_string()));
-    out.push(Param::shown(format!("{prefix}/import"), move || {
-        let state = match (info.active, info.connected) {
-            (false, _) => "INACTIVE",
-            (true, true) => "FULL",
-            (true, false) => "CONNECTING",
-        };
-        format!(
-            "import:\n    target: {target}\n    state: {state}\n    connection:\n       \
-             connection_attempts: {}\n       generation: {}\n       features: {:#x}",
-            info.attempts, info.generation, info.features
-        )
-    }));
+    let asked = client.clone();
+    out.push(Param::shown(format!("{prefix}/import"), move || import_text(&asked, info)));
     if let Endpoint::Ost(index) = target {
         let set = client.clone();
         let active = move || u8::from(info.active).to_string();
