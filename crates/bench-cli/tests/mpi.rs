@@ -313,7 +313,7 @@ fn io500_on_two_nodes() {
     let config = "[global]\ndatadir = data\nresultdir = results\ndrop-caches = TRUE\n\
                   drop-caches-cmd = echo $node >> dropped\n[debug]\nstonewall-time = 250\n\
                   [ior-easy]\nblockSize = 1m\ntransferSize = 256k\n\
-                  [ior-hard]\nsegmentCount = 20\n[mdtest-easy]\nn = 50\n[mdtest-hard]\nn = 50\n";
+                  [ior-hard]\nsegmentCount = 20\n[mdtest-easy]\nn = 150\n[mdtest-hard]\nn = 150\n";
     std::fs::write(folder.0.join("c.ini"), config).unwrap();
     let line = "io500 c.ini --timestamp T";
     let output = on_hosts_of_two(&folder, 4, "", line).output().unwrap();
@@ -327,7 +327,7 @@ fn io500_on_two_nodes() {
         values(&result, "score").iter().map(|score| score.parse().unwrap()).collect();
     assert_eq!(scores.len(), 13, "{result}");
     assert!(scores.iter().all(|score| *score > 0.0), "{result}");
-    assert_eq!(values(&result, "total-files"), [(4 * 100 + 4 + 1).to_string()], "{result}");
+    assert_eq!(values(&result, "total-files"), [(4 * 300 + 4 + 1).to_string()], "{result}");
     // By whole nodes, whose clocks are those of one time.
     for phase in ["mdtest-easy-stat", "mdtest-hard-stat", "mdtest-hard-read"] {
         let said = read(&format!("{phase}.txt"));
