@@ -336,6 +336,21 @@ impl World {
         }
     }
 
+    /// Forgets what nobody but the harness remembers of what has been; there is no [`World::crash`]
+    /// after it.
+    #[allow(dead_code, reason = "for the test of what is kept")]
+    pub fn forget(&mut self) {
+        self.frames = Vec::new();
+        self.snapshots = Vec::new();
+        for fake in self.clients.values_mut() {
+            let FakeClient { seqs, replies, .. } = fake;
+            replies.retain(|(slot, seq), _| seqs.get(slot) == Some(seq));
+        }
+        for ost in self.osts.values_mut() {
+            (ost.seen, ost.versions, ost.tombstones) = Default::default();
+        }
+    }
+
     fn oblige(&mut self) -> bool {
         let called =
             self.clients.iter_mut().filter(|(_, fake)| fake.obliging).find_map(|(client, fake)| {
