@@ -107,6 +107,11 @@ impl Clients {
         if client.opens.len() >= OPENS_PER_CLIENT_MAX { Err(Errno::ENFILE) } else { Ok(()) }
     }
 
+    /// Whether an administrator wants somebody out.
+    pub(crate) fn are_unwanted(&self) -> bool {
+        !self.unwanted.is_empty()
+    }
+
     pub(crate) fn open(&mut self, client: ClientId, id: OpenId, file: (Fid, Purpose)) {
         self.all.entry(client).or_default().opens.insert(id, file);
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use sateen_ldlm::{FileLocks, LockTable, Need, Ticket};
 use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
-use sateen_target::{Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, ParkId, Service};
+use sateen_target::{Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, Pace, ParkId, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Timestamp};
 use sateen_wire::{
     Body, Bulk, Callback, Grants, Header, Ibits, MdtRequest, Message, Reply, Request, StatFs,
@@ -514,6 +514,11 @@ impl Service for Mdt {
         self.settle(now, out);
     }
 
+    fn pace(&mut self) -> Pace {
+        let pace = self.pace_now();
+        self.core.paced(pace)
+    }
+
     fn on_tick(&mut self, now: Timestamp, out: &mut Outbox) {
         if self.core.is_poisoned() {
             return;
@@ -573,6 +578,31 @@ impl Service for Mdt {
 }
 
 impl Mdt {
+    /// What ticks are for: see `on_tick`.
+    fn pace_now(&self) -> Pace {
+        if self.core.is_poisoned() || matches!(self.leaving, Leaving::Ended(_)) {
+            return Pace::Rest;
+        }
+        let goes_on = self.is_leaving()
+            || !self.startup.serving()
+            || self.look_at_cuttings
+            || self.clients.are_unwanted()
+            || !self.works.is_empty()
+            || !self.working.is_empty()
+            || !self.held.is_empty()
+            || !self.unfenced.is_empty()
+            || !self.parked.is_empty();
+        let asks = self.osp.asks()
+            || self.llog.has_done()
+            || self.locks.has_called()
+            || self.file_locks.has_offered();
+        match (goes_on, asks) {
+            (true, _) => Pace::Soon,
+            (false, true) => Pace::Slow,
+            (false, false) => Pace::Rest,
+        }
+    }
+
     /// Throws out who has not given a lock back in time, if that was just looked at.
     fn evict_overdue(&mut self, now: Timestamp, out: &mut Outbox) {
         let looked = core::mem::take(&mut self.may_evict);

@@ -110,7 +110,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 8] = [
+const TUNABLES: [(&str, u64, u64); 9] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     ("max_pages_per_rpc", 1, 4096),
@@ -121,6 +121,7 @@ const TUNABLES: [(&str, u64, u64); 8] = [
     ("at_min", 5, 3600),
     ("at_max", 5, 86_400),
     ("recovery_time_soft", 1, 3600),
+    ("commit_age_ms", 1, 60_000),
 ];
 /// Those that can be cleared, and nothing else.
 const CLEARED: [&str; 2] = ["stats", "md_stats"];

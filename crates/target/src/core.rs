@@ -16,11 +16,8 @@ use sateen_wire::{
 
 use crate::exports::{Admission, Connection, Exports, Patience};
 use crate::hearing::Hearing;
-use crate::{Effect, Outbox, ParkId};
+use crate::{Effect, Outbox, Pace, ParkId};
 
-/// How often drivers call `on_tick`: 5 ms. A group commit starts at each tick if anything
-/// waits, so this bounds what a crash can take from those who did not ask for durability.
-pub const TICK_NS: u64 = 5_000_000;
 /// How often it is looked who is silent: 1 s.
 const LOOK_NS: u64 = 1_000_000_000;
 /// So many silent clients are told of at each such look; the others at the next.
@@ -119,6 +116,12 @@ impl Core {
         let lived = self.hearing.live(now);
         self.exports.set_clock(self.hearing.clock_ns());
         lived
+    }
+
+    /// The answer to [`crate::Service::pace`]: notes that ticks come so often from now on.
+    pub const fn paced(&mut self, pace: Pace) -> Pace {
+        self.hearing.paced(pace);
+        pace
     }
 
     /// See [`crate::Service::on_heard`].

@@ -19,6 +19,7 @@ use super::{Clients, Host};
 use crate::params::{Device, Param, WasSet, client_id, fits, number, stats_text};
 
 const SECOND_NS: u64 = 1_000_000_000;
+const MILLISECOND_NS: u64 = 1_000_000;
 
 /// The devices of a process.
 #[derive(Default)]
@@ -342,6 +343,21 @@ fn recovery(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'stat
     }));
 }
 
+/// How old a change of a target may get that nobody waits for.
+fn commit_age<S: Service + 'static>(
+    host: &Arc<TargetHost<S>>,
+    prefix: &str,
+    out: &mut Vec<Param<'static>>,
+) {
+    let (shown, set) = (host.clone(), host.clone());
+    let age = move || (shown.commit_age_ns() / MILLISECOND_NS).to_string();
+    out.push(Param::shown(format!("{prefix}/commit_age_ms"), age).set_by(move |value| {
+        let ms = number(value).unwrap_or(1);
+        set.set_commit_age_ns(ms.saturating_mul(MILLISECOND_NS));
+        Ok(())
+    }));
+}
+
 impl Shows for Mgs {
     fn params(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Param<'static>>) {
         let clients: Vec<_> = host.inspect(|mgs| mgs.exports().collect());
@@ -407,6 +423,7 @@ impl Shows for Mdt {
         }));
         let seen = host.clone();
         space(&prefix, move || seen.inspect(|mdt| mdt.statfs()), out);
+        commit_age(host, &prefix, out);
         let locked = host.inspect(|mdt| mdt.file_locks().len()).to_string();
         out.push(Param::shown(format!("{prefix}/file_locks"), move || locked.clone()));
         let (shown, set) = (host.clone(), host.clone());
@@ -477,6 +494,7 @@ impl Shows for Ost {
         }));
         let seen = host.clone();
         space(&prefix, move || seen.inspect(|ost| ost.statfs()).unwrap_or_default(), out);
+        commit_age(host, &prefix, out);
     }
 
     fn devices(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Device>) {
