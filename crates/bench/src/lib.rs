@@ -26,6 +26,7 @@ pub mod guard;
 pub mod io;
 pub mod memblock;
 pub mod pattern;
+pub mod processor;
 pub mod progress;
 pub mod rates;
 pub mod size;

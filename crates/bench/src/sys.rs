@@ -1,6 +1,7 @@
 //! The system calls that neither std nor rustix can offer without `unsafe`: memory that
 //! processes share, a close that tells whether it worked, a look at a file that asks for no
-//! more than `stat` does, and one at what of a file is in memory. The only file of this room with `unsafe`.
+//! more than `stat` does, one at what of a file is in memory, and the clocks of processes. The only
+//! file of this room with `unsafe`.
 #![allow(unsafe_code, reason = "memory shared between processes; calls of the C library")]
 
 use std::ffi::c_int;
@@ -10,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
 
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::path::Arg;
@@ -142,6 +144,44 @@ pub(crate) fn cached(fd: impl AsFd) -> io::Result<u64> {
     Ok(found.cached.saturating_mul(page.unsigned_abs()))
 }
 
+/// Processor time of a process so far, with its threads that ended: to the nanosecond, where
+/// `/proc/PID/stat` has ticks of 10 ms.
+pub(crate) fn process_time(pid: u32) -> io::Result<Duration> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut clock = MaybeUninit::uninit();
+    // SAFETY: there is room for what is written.
+    match unsafe { libc::clock_getcpuclockid(pid, clock.as_mut_ptr()) } {
+        0 => {}
+        code => return Err(io::Error::from_raw_os_error(code)),
+    }
+    let mut time = MaybeUninit::uninit();
+    // SAFETY: the clock was written above, and there is room for what is written.
+    if unsafe { libc::clock_gettime(clock.assume_init(), time.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it worked, so it has written all of it.
+    let time: libc::timespec = unsafe { time.assume_init() };
+    let part = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Ok(Duration::new(time.tv_sec.unsigned_abs(), part))
+}
+
+/// Processor time of this process's children that ended and were waited for, and of theirs: to the
+/// microsecond.
+pub(crate) fn ended_children_time() -> io::Result<Duration> {
+    let mut used = MaybeUninit::uninit();
+    // SAFETY: there is room for what is written.
+    if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, used.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it worked, so it has written all of it.
+    let used: libc::rusage = unsafe { used.assume_init() };
+    let of = |time: libc::timeval| {
+        let part = Duration::from_micros(time.tv_usec.unsigned_abs());
+        Duration::from_secs(time.tv_sec.unsigned_abs()) + part
+    };
+    Ok(of(used.ru_utime) + of(used.ru_stime))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +223,21 @@ mod tests {
         assert_eq!(cached(&file).unwrap(), (1 << 20) + 4096, "holes are not in memory");
         let (read, _write) = rustix::pipe::pipe().unwrap();
         assert_eq!(cached(&read).unwrap_or(0), 0, "a pipe has no pages");
+    }
+
+    #[test]
+    fn processes_have_clocks() {
+        let own = std::process::id();
+        let before = process_time(own).unwrap();
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        let work = Duration::from_millis(1);
+        while process_time(own).unwrap() - before < work && std::time::Instant::now() < until {}
+        assert!(process_time(own).unwrap() - before >= work, "it goes on by less than a tick");
+        assert!(process_time(u32::MAX).is_err() && process_time(0x3fff_ffff).is_err());
+        let before = ended_children_time().unwrap();
+        let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(ended_children_time().unwrap() > before);
     }
 
     #[test]
