@@ -121,6 +121,8 @@ struct Slot {
     /// The call that waits for its answer; 0 if nobody does.
     owner: u64,
     state: SlotState,
+    /// Its task.
+    waiting: Waiters,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,8 +167,6 @@ struct State {
     free: Vec<u16>,
     /// Waiting for a slot or for the connection.
     line: Waiters,
-    /// Waiting for answers.
-    answers: Waiters,
     last_committed: u64,
     uncommitted: Uncommitted,
     /// When the last new request was sent.
@@ -245,7 +245,7 @@ pub(crate) enum Arrival {
 
 impl Slot {
     fn new() -> Slot {
-        Slot { seq: 0, owner: 0, state: SlotState::Free }
+        Slot { seq: 0, owner: 0, state: SlotState::Free, waiting: Waiters::default() }
     }
 }
 
@@ -295,7 +295,12 @@ impl State {
                 _ => {}
             }
         }
-        (self.answers.take(), self.line.take())
+        (self.all_answers(), self.line.take())
+    }
+
+    /// Everybody who waits for an answer.
+    fn all_answers(&mut self) -> Woken {
+        self.slots.iter_mut().fold(Woken::default(), |all, slot| all.and(slot.waiting.take()))
     }
 }
 
@@ -381,7 +386,6 @@ impl Import {
                 slots: slots.collect(),
                 free: (0..slots_for(RPCS_IN_FLIGHT) as u16).rev().collect(),
                 line: Waiters::default(),
-                answers: Waiters::default(),
                 last_committed: 0,
                 uncommitted: Uncommitted::default(),
                 asked_ns: 0,
@@ -615,7 +619,7 @@ impl Import {
                     pending.unheard = true;
                 }
             }
-            (state.answers.take(), state.line.take())
+            (state.all_answers(), state.line.take())
         };
         answers.wake();
         line.wake();
@@ -669,7 +673,10 @@ impl Import {
         let asked = Asked { import: self, slot, owner };
         let (answer, woken) = until(
             &self.state,
-            |s| &mut s.answers,
+            |s| match s.slots.get_mut(usize::from(slot)) {
+                Some(entry) => &mut entry.waiting,
+                None => &mut s.line,
+            },
             |s| {
                 let entry = s.slots.get_mut(usize::from(slot))?;
                 if entry.owner != owner {
@@ -831,7 +838,7 @@ impl Import {
             } else {
                 let answered = Answered { reply: Ok(reply), bulk, boot_epoch: *boot_epoch };
                 slot.state = SlotState::Answered(Box::new(answered));
-                (state.answers.take(), Arrival::Answer)
+                (slot.waiting.take(), Arrival::Answer)
             }
         };
         woken.wake();
