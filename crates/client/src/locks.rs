@@ -171,9 +171,8 @@ impl Tired {
 
 fn find_data(state: &mut InodeState, access: Access, range: Range, tired: Tired) -> Found {
     let fits = |held: &&mut Held| held.bits.contains(Ibits::DATA) && held.allows(access);
-    let mut fitting: Vec<&mut Held> = state.locks.iter_mut().filter(fits).collect();
-    fitting.sort_by_key(|held| held.cancelling);
-    match fitting.into_iter().next() {
+    // One that is given back is the last choice.
+    match state.locks.iter_mut().filter(fits).min_by_key(|held| held.cancelling) {
         Some(held) if !held.cancelling => {
             held.users += 1;
             held.pages = true;
