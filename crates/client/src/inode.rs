@@ -9,6 +9,7 @@ use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
 
 use crate::atime::AtimePolicy;
 use crate::by_stripe::ByStripe;
+use crate::dirty::{Dirty, LateErrors};
 use crate::ended::EndedWell;
 use crate::known_names::KnownNames;
 use crate::locks::Access;
@@ -162,6 +163,12 @@ pub(crate) struct InodeState {
     pub(crate) reporting: bool,
     /// What it tells is when something was read, and nothing of the size.
     pub(crate) reporting_atime: bool,
+    /// What was written and is not at the OSTs yet: only while the lock for writing is held, and
+    /// the size is to be told.
+    pub(crate) dirty: Option<Box<Dirty>>,
+    /// Those who want nothing to be kept meanwhile: see [`crate::dirty`].
+    pub(crate) looking: u32,
+    pub(crate) late: LateErrors,
     pub(crate) unsynced: ByStripe<Unsynced>,
     /// Syncs of the objects: one at a time, each with a number.
     pub(crate) syncing: bool,
@@ -244,7 +251,8 @@ impl InodeState {
 
     /// Whether data was written that may not be durable, or of which the MDT may not know.
     pub(crate) fn is_unsaved(&self) -> bool {
-        self.is_untold() || !self.unsynced.is_empty() || self.loss != Loss::None || self.syncing
+        let lost = self.loss != Loss::None || !self.late.is_shown();
+        self.is_untold() || !self.unsynced.is_empty() || lost || self.syncing
     }
 
     /// The MDT has forgotten this client.
@@ -537,6 +545,7 @@ impl InodeState {
             && self.opens == 0
             && !self.reporting
             && !self.syncing
+            && self.dirty.is_none()
             && !self.locks.iter().any(|held| held.users > 0 || held.cancelling)
     }
 
@@ -570,6 +579,7 @@ impl InodeState {
     /// What the MDT is to be told of the size and of the times of reading and writing, if there
     /// is anything to tell.
     pub(crate) fn report(&mut self) -> Option<SizeReport> {
+        assert!(self.dirty.is_none(), "the size that is told is that of what is there");
         let (mtime, atime) = (self.unreported_mtime.take(), self.unreported_atime.take());
         let attr = self.attr.as_ref().filter(|_| self.size_known)?;
         let report = SizeReport { size: attr.size, blocks: attr.blocks, mtime, atime };

@@ -49,6 +49,8 @@ pub struct Census {
     pub unsynced: usize,
     /// Files dropped of which acknowledged writes may be lost.
     pub lost: usize,
+    /// Bytes that were written and are not at the OSTs yet.
+    pub dirty_bytes: u64,
 }
 
 impl Client {
@@ -82,12 +84,23 @@ impl Client {
         let locks = inodes.iter().map(|inode| count(&lock(&inode.state))).sum();
         let files = lock(&self.files).len();
         let (unsynced, lost) = self.unsynced.census();
-        Census { inodes: inodes.len(), locks, files, unsynced, lost }
+        let dirty_bytes = self.dirty.bytes_in_all();
+        Census { inodes: inodes.len(), locks, files, unsynced, lost, dirty_bytes }
     }
 
     /// What an OST has promised room for and is not used yet.
     pub fn grant(&self, ost: u32) -> u64 {
-        lock(&self.grants).get(&ost).copied().unwrap_or(0)
+        lock(&self.grants).left(ost)
+    }
+
+    /// Bytes written that one OST does not have yet.
+    pub fn dirty_bytes(&self, ost: u32) -> u64 {
+        self.dirty.bytes(ost)
+    }
+
+    /// How many there may be.
+    pub fn dirty_max(&self, ost: u32) -> u64 {
+        self.dirty.bytes_max(ost)
     }
 
     fn named(&self, target: Endpoint) -> Result<Arc<Import>> {

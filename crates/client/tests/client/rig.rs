@@ -24,6 +24,7 @@ pub(crate) const WRITE: OpenHow = OpenHow {
     truncate: false,
     exclusive: false,
     sync: false,
+    direct: false,
     exec: false,
     atime: AtimePolicy::Relative,
 };
@@ -300,9 +301,16 @@ impl Rig {
     }
 
     pub(crate) fn take_request(&self) -> (Header, Request) {
+        let (header, _, request) = self.take_with_data();
+        (header, request)
+    }
+
+    /// The same, with how many bytes go with it.
+    pub(crate) fn take_with_data(&self) -> (Header, u64, Request) {
         let message = self.port.0.lock().unwrap().sent.remove(0);
+        let len = if let Bulk::Data(data) = &message.bulk { data.len() } else { 0 };
         match message.body {
-            Body::Request(request) => (message.header, request),
+            Body::Request(request) => (message.header, len as u64, request),
             other => panic!("{other:?}"),
         }
     }
@@ -332,7 +340,12 @@ impl Rig {
     }
 
     pub(crate) fn answer(&self, to: &Header, reply: Reply) {
-        self.client.on_message(Message::reply_to(to, reply, Bulk::None));
+        self.answer_with(to, reply, Bulk::None);
+    }
+
+    /// The same, with data.
+    pub(crate) fn answer_with(&self, to: &Header, reply: Reply, bulk: Bulk) {
+        self.client.on_message(Message::reply_to(to, reply, bulk));
         self.run();
     }
 

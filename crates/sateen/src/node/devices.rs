@@ -10,7 +10,7 @@ use sateen_mgs::{MGS_STATS, Mgs};
 use sateen_ost::{OST_STATS, Ost};
 use sateen_reactor::TargetHost;
 use sateen_target::Service;
-use sateen_types::units::KIB;
+use sateen_types::units::{KIB, MIB};
 use sateen_types::{ClientId, Endpoint, Name, Nid, StatName, Stats};
 use sateen_wire::{ParamInfo, StatFs};
 
@@ -524,9 +524,10 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
     }));
     let counted = client.clone();
     let tables = move || {
-        let Census { inodes, locks, files, unsynced, lost } = counted.census();
+        let Census { inodes, locks, files, unsynced, lost, dirty_bytes } = counted.census();
         format!(
-            "inodes: {inodes}\nlocks: {locks}\nfiles: {files}\nunsynced: {unsynced}\nlost: {lost}"
+            "inodes: {inodes}\nlocks: {locks}\nfiles: {files}\nunsynced: {unsynced}\nlost: {lost}\n\
+             dirty_bytes: {dirty_bytes}"
         )
     };
     out.push(Param::shown(format!("{prefix}/tables"), tables));
@@ -587,6 +588,15 @@ fn of_import(client: &Arc<Client>, prefix: &str, info: ImportInfo, out: &mut Vec
             let pages = number(value).and_then(|pages| u32::try_from(pages).ok()).unwrap_or(0);
             set.set_rpc_pages_max(target, pages).map_err(|errno| errno.to_string())
         }));
+        let (kept, set) = (client.clone(), client.clone());
+        let max = move || (kept.dirty_max(index) / MIB).to_string();
+        out.push(Param::shown(format!("{prefix}/max_dirty_mb"), max).set_by(move |value| {
+            let bytes = number(value).unwrap_or(u64::MAX).saturating_mul(MIB);
+            set.set_dirty_max_of(target, bytes).map_err(|errno| errno.to_string())
+        }));
+        let kept = client.clone();
+        let bytes = move || kept.dirty_bytes(index).to_string();
+        out.push(Param::shown(format!("{prefix}/cur_dirty_bytes"), bytes));
         let client = client.clone();
         let grant = move || client.grant(index).to_string();
         out.push(Param::shown(format!("{prefix}/cur_grant_bytes"), grant));

@@ -10,6 +10,7 @@ mod cuts;
 mod ends;
 mod found;
 mod fuzz;
+mod kept;
 mod lost;
 mod many;
 mod mdts;
