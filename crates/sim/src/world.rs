@@ -66,6 +66,8 @@ const CLIENTS: usize = 2;
 const WORKERS: usize = 3;
 /// Inodes that a client may keep, in one world of four.
 const INODES_FEW: usize = 8;
+/// What clients keep of writes for each OST, in worlds where they do.
+const KEPT_BYTES: [u64; 3] = [50_000, 300_000, 64 << 20];
 /// Space of a disk.
 const DISK_BYTES: u64 = 1 << 30;
 /// Space of an OST in the worlds that are short of it: from here to there.
@@ -283,6 +285,8 @@ pub struct World {
     next_fault: u64,
     /// OSTs are so small that they get full.
     is_small: bool,
+    /// Clients keep writes, and answer them before OSTs have them.
+    keeps_writes: bool,
     /// When an OST crashed last: what was asked before, and answered afterwards, says nothing of
     /// what it has now.
     ost_crashed_ns: u64,
@@ -348,6 +352,7 @@ impl World {
             next_hunt: 40,
             next_fault: 40,
             is_small: false,
+            keeps_writes: false,
             ost_crashed_ns: 0,
             is_lurking: false,
             is_stalking: false,
@@ -429,6 +434,8 @@ impl World {
         let faulty = self.config.network_faults && self.config.crashes;
         self.is_small = faulty && self.random.one_in(4);
         self.report.count("world short of space", u64::from(self.is_small));
+        self.keeps_writes = self.config.seed / 4 % 2 == 1 && !self.is_small;
+        self.report.count("world of kept writes", u64::from(self.keeps_writes));
         self.is_hunting = faulty && !self.random.one_in(3);
         self.report.count("world of hunted messages", u64::from(self.is_hunting));
         self.network.is_seeking = self.config.network_faults;
@@ -510,6 +517,10 @@ impl World {
         client.ping_every(ping_ns);
         if ping_ns == 0 {
             self.silence.is_mute(id);
+        }
+        if self.keeps_writes {
+            let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
+            client.set_dirty_max(kept);
         }
         let kernel = Arc::new(Kernel::new(client.clone()));
         let mounting = client.clone();

@@ -555,6 +555,12 @@ impl World {
         }
     }
 
+    /// Whether the OSTs have everything that programs have written.
+    fn nothing_is_kept(&self) -> bool {
+        let mut alive = self.nodes.iter().filter(|node| !node.dead);
+        alive.all(|node| node.client.census().dirty_bytes == 0)
+    }
+
     /// Why the cluster is not at rest, for whoever reads of it.
     fn not_at_rest(&mut self) -> String {
         let mut who = Vec::new();
@@ -565,6 +571,7 @@ impl World {
             }
         }
         let all = [
+            ("writes are kept", !self.nothing_is_kept()),
             ("somebody ends", !self.nobody_ends()),
             (
                 "a client is to be evicted",
@@ -588,6 +595,7 @@ impl World {
         // In other worlds nobody dies, and a goodbye that is not heard leaves much behind.
         let missed = missed && !(self.config.crashes && self.knows_the_dead());
         hosts_rest
+            && self.nothing_is_kept()
             && self.nobody_ends()
             && missed
             && self.settling.is_empty()

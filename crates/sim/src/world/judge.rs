@@ -461,7 +461,7 @@ impl World {
                     return Err(format!("only {written} bytes"));
                 }
                 let offset = if handle.how.append { data.size() } else { *offset };
-                data.wrote(client, offset, bytes);
+                data.wrote(client, offset, bytes, self.keeps_writes && !handle.how.sync);
                 if handle.how.sync { data.synced(client, running.id) } else { Ok(()) }
             }
             (Op::Tmpfile { .. }, Out::Opened(handle)) => {
@@ -509,6 +509,10 @@ impl World {
             (Op::Fsync { handle }, Out::Done) => {
                 self.model.data.entry(handle.fid).or_default().synced(client, running.id)?;
                 self.synced(running)
+            }
+            (Op::Close { handle }, Out::Done) if handle.how.write && self.keeps_writes => {
+                self.model.data.entry(handle.fid).or_default().wrote_out(client);
+                Ok(())
             }
             (Op::FsyncDir { .. }, Out::Done) => self.synced(running),
             (Op::StatFs, Out::Space(space)) => self.judge_space(space),
@@ -662,7 +666,13 @@ impl World {
     ) {
         // Others may have been granted locks by an MDT that has forgotten this one's.
         if !running.dead && !running.mdt_hit {
-            return self.write_ended(running, (fid, offset, bytes), acked);
+            if !acked || !self.keeps_writes {
+                return self.write_ended(running, (fid, offset, bytes), acked);
+            }
+            // It may be kept, and its OST have heard nothing of it.
+            let data = self.model.data.entry(fid).or_default();
+            data.keep(running.client, offset, bytes.len());
+            return data.may_have_written(running.client, (offset, bytes), self.now_ns, acked);
         }
         let data = self.model.data.entry(fid).or_default();
         let settles_ns = if running.dead { late_ns } else { NEVER };
