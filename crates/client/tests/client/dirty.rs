@@ -16,6 +16,8 @@ use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
 const OST: Endpoint = Endpoint::Ost(0);
+/// Somebody who looks at what was written through a handle.
+type Look = fn(&Rig, u64) -> Verb<Result<()>>;
 /// More than the client keeps anything for.
 const AGE_NS: u64 = 1_100_000_000;
 
@@ -164,7 +166,7 @@ fn without_a_grant_a_write_waits_for_its_ost() {
 
 #[test]
 fn who_looks_at_the_data_waits_until_it_is_written_out() {
-    let looks: [fn(&Rig, u64) -> Verb<Result<()>>; 6] = [
+    let looks: [Look; 6] = [
         |rig, handle| {
             let (client, buffer) = (rig.client.clone(), BytesMut::new());
             rig.start(async move { client.read(handle, 10, 20, buffer).await.map(drop) })
