@@ -506,7 +506,9 @@ impl Client {
                     self.ost_ended_well(ost);
                 }
             }
-            Arrival::Recovering(generation) => self.on_recovering(header, generation),
+            Arrival::Recovering(generation, sure) => {
+                self.on_recovering(header, (generation, sure));
+            }
             Arrival::Recovered => {
                 tracing::info!(target = %header.from, "it has taken up what was held");
             }
@@ -573,23 +575,31 @@ impl Client {
     ) {
         let (client, port) = (self.clone(), self.port.clone());
         self.port.spawn(Box::pin(async move {
-            port.invalidate(KernelInval::Names).await;
-            let forgets = stale.iter().map(|(fid, inode)| {
-                // Whoever drops it meanwhile is not kept from it.
-                let gone = || inode.upgrade().is_none_or(|i| lock(&i.state).lookups == 0);
-                let (client, ino) = (&client, fid.ino());
-                let forgets: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
-                    Box::pin(async move {
-                        client.invalidate_unless(KernelInval::Attr(ino), gone).await;
-                        client.invalidate_unless(KernelInval::Data(ino), gone).await;
-                    });
-                forgets
-            });
-            client.not_longer_than(FORGET_NS, join_all(forgets.collect())).await;
+            client.kernel_forgets(&stale, true).await;
             for import in imports {
                 import.connect(port.as_ref());
             }
         }));
+    }
+
+    /// Has the kernel forget all names, and what it knows of these inodes, also of their data if
+    /// `pages`; not for long.
+    pub(crate) async fn kernel_forgets(&self, stale: &[(Fid, Weak<Inode>)], pages: bool) {
+        self.port.invalidate(KernelInval::Names).await;
+        let forgets = stale.iter().map(|(fid, inode)| {
+            // Whoever drops it meanwhile is not kept from it.
+            let gone = || inode.upgrade().is_none_or(|i| lock(&i.state).lookups == 0);
+            let ino = fid.ino();
+            let forgets: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
+                Box::pin(async move {
+                    self.invalidate_unless(KernelInval::Attr(ino), gone).await;
+                    if pages {
+                        self.invalidate_unless(KernelInval::Data(ino), gone).await;
+                    }
+                });
+            forgets
+        });
+        self.not_longer_than(FORGET_NS, join_all(forgets.collect())).await;
     }
 
     /// Stamp of the last time that the MDT of `fid` forgot this client.

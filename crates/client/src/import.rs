@@ -10,8 +10,9 @@
 //! it changes nothing to execute it twice, as long as the client is the one that holds the
 //! locks, and it says itself which run of the OST it is about. So is what the MGS had not, of
 //! which clients only want to know something. What an MDT had not answered waits for what the next
-//! run says of the one before: if that ended in good order, everything goes on as it was
-//! ([`claims`]); otherwise it fails: the locks and opens that it went by are gone.
+//! run says of the one before: if that ended in good order, or crashed and took nothing of ours with
+//! it, everything goes on as it was ([`claims`]); otherwise it fails: the locks and opens that it went
+//! by are gone.
 
 mod answers;
 mod claims;
@@ -34,6 +35,7 @@ use crate::port::Port;
 use crate::stats::{self, RequestStats};
 use crate::sync::{Waiters, Woken, lock, until};
 use crate::uncommitted::Uncommitted;
+pub(crate) use claims::UnderWay;
 use claims::{CLAIM_SLOT, Claims, Run};
 use pending::{Pending, without_grant};
 
@@ -168,6 +170,10 @@ struct State {
     /// Waiting for answers.
     answers: Waiters,
     last_committed: u64,
+    /// The last transaction that an answer has named, in this run of an MDT.
+    changed_upto: u64,
+    /// The MDT has given something to this client, or may have.
+    given: bool,
     uncommitted: Uncommitted,
     /// When the last new request was sent.
     asked_ns: u64,
@@ -223,8 +229,9 @@ pub(crate) enum Arrival {
     /// We are connected; `restarted` if it is another incarnation of the target than before, and
     /// `follows` if the one before ended in good order.
     Connected { restarted: bool, follows: bool },
-    /// An MDT that was started again wants to know what we hold, on this connection.
-    Recovering(u32),
+    /// An MDT that was started again wants to know what we hold, on this connection. If it has
+    /// crashed, the last transaction that is surely there.
+    Recovering(u32, Option<u64>),
     /// It knows, and has heard of what others hold.
     Recovered,
     /// An MDT does not know the connection. What that means it says to the next.
@@ -268,7 +275,7 @@ impl State {
         self.link = Link::Closed;
         self.held = true;
         self.slots_kept = false;
-        self.last_committed = 0;
+        (self.last_committed, self.changed_upto, self.given) = (0, 0, false);
         self.runs.clear();
         self.claims = Claims::default();
         for slot in &mut self.slots {
@@ -346,6 +353,16 @@ fn slots_kept_for(request: &Request, in_use: InUse<'_>) -> usize {
     }
 }
 
+/// Whether an MDT has noted this client by the time that it answers so.
+fn gives(request: &Body, reply: &Reply) -> bool {
+    let asks = matches!(
+        request,
+        Body::Request(Request::Mdt(request))
+            if !matches!(request, MdtRequest::StatFs | MdtRequest::Sync { .. })
+    );
+    asks && (reply.error.is_none() || !reply.grants.is_empty())
+}
+
 /// Slots for so many requests in flight.
 const fn slots_for(rpcs: usize) -> usize {
     rpcs + 2 * SLOTS_KEPT
@@ -383,6 +400,8 @@ impl Import {
                 line: Waiters::default(),
                 answers: Waiters::default(),
                 last_committed: 0,
+                changed_upto: 0,
+                given: false,
                 uncommitted: Uncommitted::default(),
                 asked_ns: 0,
                 calls: 0,
@@ -752,8 +771,10 @@ impl Import {
         (mut reply, bulk): (Reply, Bulk),
         arrived: impl FnOnce(&Request, &Reply, (u64, bool)),
     ) -> Arrival {
-        if let ReplyBody::Connected { features, boot_epoch, generation, follows } = reply.body {
-            let run = Run { boot_epoch, follows };
+        if let ReplyBody::Connected { features, boot_epoch, generation, follows, durable } =
+            reply.body
+        {
+            let run = Run { boot_epoch, follows, durable };
             return self.on_connected(port, header, (run, generation), features);
         }
         if header.generation == 0 {
@@ -788,7 +809,9 @@ impl Import {
                 return Arrival::Ignored;
             }
             state.last_committed = state.last_committed.max(reply.last_committed);
-            let State { slots, uncommitted, boot_epoch, stats: request_stats, .. } = &mut *state;
+            state.changed_upto = state.changed_upto.max(reply.transno);
+            let State { slots, uncommitted, given, boot_epoch, stats: request_stats, .. } =
+                &mut *state;
             let Some(slot) = slots.get_mut(usize::from(header.slot)) else {
                 return Arrival::Ignored;
             };
@@ -814,6 +837,7 @@ impl Import {
                 }
             }
             uncommitted.answered(&pending.message.body, &reply);
+            *given |= gives(&pending.message.body, &reply);
             if let Body::Request(request) = &pending.message.body {
                 stats::answered(request_stats, self.target, request, &reply);
             }

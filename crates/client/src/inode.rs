@@ -256,6 +256,35 @@ impl InodeState {
         self.layout = None;
     }
 
+    /// The MDT has lost its transactions above `sure`. What may have been learned from one of them is
+    /// forgotten, with the locks on names and attributes, as is known from `stamp` on. Whether that
+    /// is the case.
+    pub(crate) fn doubt(&mut self, sure: u64, stamp: u64) -> bool {
+        // What was opened for writing is known to the MDT, or it does not take the open up.
+        self.commit_before_write = 0;
+        let unchanged = self.attr.as_ref().is_some_and(|attr| attr.version <= sure);
+        if self.meta_known && unchanged {
+            return false;
+        }
+        let known = !self.locks.is_empty();
+        self.locks.retain_mut(|held| {
+            let on_data = held.bits.contains(Ibits::DATA);
+            if on_data {
+                held.bits = Ibits::DATA;
+            }
+            on_data
+        });
+        self.cancelled_at = stamp;
+        self.layout = None;
+        self.lost_locks();
+        self.size_known &= self.is_writer();
+        if let Some(attr) = &mut self.attr {
+            // The next that is heard is newer.
+            attr.version = 0;
+        }
+        known
+    }
+
     /// Takes over what an earlier life of this inode has left to be synced.
     pub(crate) fn inherit(&mut self, (left, loss): (ByStripe<Unsynced>, Loss), ended: &EndedWell) {
         self.loss.add(loss);

@@ -271,7 +271,10 @@ impl Mdt {
             fenced,
             waits_for_fences,
         };
-        let result = ops::run(self, &mut op, request);
+        let result = match self.recovery.became(&header) {
+            None => ops::run(self, &mut op, request).map(Some),
+            Some(transno) => ops::reconstruct(self, &mut op, request, transno),
+        };
         let (ticket, waits_for_fences) = (op.ticket, op.waits_for_fences);
         match result {
             Err(Fault::Miss) => {
@@ -296,17 +299,24 @@ impl Mdt {
             Err(Fault::Errno(error)) => {
                 self.core.answer(&header, Reply::error(error), Bulk::None, out);
             }
-            Ok(Outcome::Reply(reply)) => {
+            Ok(None) => self.evict(client, Why::Unanswered, out),
+            Ok(Some(Outcome::Reply(reply))) => {
                 stats::done(&mut self.counters, client, request, &reply);
                 self.core.answer_durable(&header, reply, since, out);
             }
-            Ok(Outcome::Durable(reply, upto)) => {
+            Ok(Some(Outcome::Durable(reply, upto))) => {
                 stats::done(&mut self.counters, client, request, &reply);
                 self.core.answer_durable(&header, reply, upto.max(since), out);
             }
-            Ok(Outcome::Punch(reply, punch)) => {
+            Ok(Some(Outcome::Punch(reply, punch))) => {
                 stats::done(&mut self.counters, client, request, &reply);
                 self.cut(punch, &header, reply, out);
+            }
+            Ok(Some(Outcome::WhenCut(reply, transno))) => {
+                match self.llog.cutting_by(transno).filter(|cutting| !cutting.stuck) {
+                    Some(cutting) => cutting.answer = Some((header, reply)),
+                    None => self.core.answer_durable(&header, reply, since, out),
+                }
             }
         }
         if let Some(ticket) = ticket {
@@ -388,6 +398,7 @@ impl Mdt {
             return;
         }
         loop {
+            self.let_go_of_lost();
             self.run_works(now, out);
             self.look_at_window(now, out);
             // Who holds what is not known before.

@@ -392,7 +392,7 @@ mod tests {
     }
 
     fn connected(boot_epoch: u64, generation: u32) -> ReplyBody {
-        ReplyBody::Connected { features: FEATURES, boot_epoch, generation, follows: 0 }
+        ReplyBody::Connected { features: FEATURES, boot_epoch, generation, follows: 0, durable: 0 }
     }
 
     /// The fence among what is sent.

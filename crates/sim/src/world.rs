@@ -14,6 +14,7 @@ mod links;
 pub(crate) mod locking;
 mod orderly;
 mod registry;
+mod returns;
 mod shared;
 mod silence;
 mod turns;
@@ -161,6 +162,8 @@ pub(crate) struct Node {
     busy: Vec<bool>,
     /// Targets that may not know this client any more.
     dirty: BTreeSet<Endpoint>,
+    /// What it was when the first MDT crashed, until it is known whether it goes on as that.
+    before_crash: Option<returns::Before>,
     /// Generations of connections to running targets that were offered to it.
     offered: BTreeMap<Endpoint, u32>,
     leaving: Leaving,
@@ -190,6 +193,10 @@ impl Node {
 pub(crate) struct Running {
     op: Op,
     client: ClientId,
+    /// As what its client began it.
+    incarnation: ClientId,
+    /// It goes by an open that may be lost.
+    lost: bool,
     node: usize,
     worker: usize,
     began_ns: u64,
@@ -532,6 +539,7 @@ impl World {
             open: vec![Vec::new(); WORKERS],
             busy: vec![false; WORKERS],
             dirty: BTreeSet::new(),
+            before_crash: None,
             offered: BTreeMap::new(),
             leaving: Leaving::No,
             forgetting: Vec::new(),
@@ -713,7 +721,11 @@ impl World {
             && node.has_forgotten(now_ns)
             && node.dirty.remove(&to)
         {
+            let id = node.id;
             self.report.count("client reconnected", 1);
+            if to == Endpoint::Mdt(0) {
+                self.is_back(id);
+            }
         }
     }
 

@@ -71,6 +71,8 @@ pub struct Core {
     /// The boot epoch of the run before, if clients that come back may go on with what they had of
     /// it; 0 otherwise.
     pub follows: u64,
+    /// Its transactions up to this one are there; all of them if it ended in good order.
+    pub durable: u64,
     /// All clients may, and not only those whose exports were taken up.
     pub follows_all: bool,
     /// Features that it can do; a connection has those of them that its client can do, too.
@@ -99,6 +101,7 @@ impl Core {
             config,
             file_system: 0,
             follows: 0,
+            durable: u64::MAX,
             follows_all: false,
             features: FEATURES,
             store,
@@ -175,7 +178,14 @@ impl Core {
                     let boot_epoch = self.config.boot_epoch;
                     let goes_on = self.follows_all || self.exports.follows(header.client);
                     let follows = if goes_on { self.follows } else { 0 };
-                    Reply::ok(ReplyBody::Connected { features, boot_epoch, generation, follows })
+                    let durable = self.durable;
+                    Reply::ok(ReplyBody::Connected {
+                        features,
+                        boot_epoch,
+                        generation,
+                        follows,
+                        durable,
+                    })
                 }
                 Connection::Fenced => Reply::error(Errno::ESTALE),
                 Connection::Full => Reply::error(Errno::EAGAIN),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 mod atime;
+mod crash;
 mod evicted;
 mod file_locks;
 mod known_names;

@@ -84,7 +84,8 @@ fn what_an_ost_had_not_answered_is_asked_again_after_its_restart() {
     assert_eq!((connect.to, connect.generation), (Endpoint::Ost(0), 0));
     rig.later(SECOND_NS / 2);
     assert!(rig.is_silent(), "there is no connection to ask on");
-    let connected = ReplyBody::Connected { features: 6, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 6, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&connect, Reply::ok(connected));
     let info = rig.client.imports().into_iter().find(|info| info.target == Endpoint::Ost(0));
     assert_eq!(info.map(|info| info.features), Some(6), "what both can do is kept");
@@ -117,7 +118,8 @@ fn an_ost_out_of_use_fails_at_once_and_comes_back_in_step() {
     let connect = rig.take();
     assert_eq!((connect.to, connect.generation), (ost, 0));
     let mut writing = start_write(&rig, handle);
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0, durable: 0 };
     rig.answer(&connect, Reply::ok(connected));
     let (ping, request) = rig.take_request();
     assert_eq!(request, Request::Ping);
@@ -176,7 +178,8 @@ fn a_write_that_may_have_been_done_before_is_not_simply_refused() {
     let handle = open(&rig, 0);
     let mut writing = start_write(&rig, handle);
     rig.answer(&take_write(&rig), Reply::error(Errno::ESTALE));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&rig.take(), Reply::ok(connected));
     rig.later(SECOND_NS);
     rig.answer(&take_write(&rig), Reply::error(Errno::ENOSPC));
@@ -196,8 +199,13 @@ fn one_that_was_refused_with_its_connection_was_not_done() {
             header = take_write(&rig);
         }
         rig.answer(&header, Reply::error(Errno::ESTALE));
-        let connected =
-            ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0 };
+        let connected = ReplyBody::Connected {
+            features: 0,
+            boot_epoch: 5,
+            generation: 9,
+            follows: 0,
+            durable: 0,
+        };
         rig.answer(&rig.take(), Reply::ok(connected));
         rig.answer(&take_write(&rig), Reply::error(Errno::ENOSPC));
         let mut wrote = rig.poll(&mut writing);
@@ -227,8 +235,13 @@ fn nor_were_those_that_were_refused_beside_it() {
         if !late {
             rig.answer(&headers[1], refused());
         }
-        let connected =
-            ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0 };
+        let connected = ReplyBody::Connected {
+            features: 0,
+            boot_epoch: 5,
+            generation: 9,
+            follows: 0,
+            durable: 0,
+        };
         rig.answer(&connect, Reply::ok(connected));
         let again = [take_write(&rig), take_write(&rig)];
         if late {
@@ -262,7 +275,8 @@ fn what_the_mgs_had_not_answered_it_is_asked_on_its_next_connection() {
     rig.answer(&asked[0], reply(MdtReply::StatFs(StatFs::default()), &[]));
     // It has heard nothing of the client for long.
     rig.answer(&asked[1], Reply::error(Errno::ESTALE));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0, durable: 0 };
     let connect = rig.take();
     assert_eq!(connect.to, Endpoint::Mgs);
     rig.answer(&connect, Reply::ok(connected));
@@ -283,7 +297,8 @@ fn nor_is_one_simply_short() {
     let handle = open(&rig, 0);
     let mut writing = start_write(&rig, handle);
     rig.answer(&take_write(&rig), Reply::error(Errno::ESTALE));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&rig.take(), Reply::ok(connected));
     rig.later(SECOND_NS);
     let in_part = OstReply::Written { len: 4, boot_epoch: 6, granted: 0 };
@@ -457,7 +472,8 @@ fn a_new_connection_brings_the_request_at_once_and_without_its_grant() {
     let (before, request) = rig.take_ost();
     assert_eq!(used(&request), 10);
     rig.answer(&before, Reply::error(Errno::ESTALE));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&rig.take(), Reply::ok(connected));
     let (again, request) = rig.take_ost();
     assert_eq!(used(&request), 0, "the new connection has none");
@@ -498,7 +514,8 @@ fn an_allocation_is_of_the_run_that_answered() {
     let mut allocating =
         rig.start(async move { client.allocate(handle, (0, 4096), Falloc::Allocate, false).await });
     rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&rig.take(), Reply::ok(connected));
     let (again, request) = rig.take_ost();
     assert!(matches!(request, OstRequest::Allocate { .. }), "{request:?}");
@@ -689,7 +706,8 @@ fn a_verb_that_nobody_waits_for_asks_nothing_that_would_wait() {
     assert!(rig.is_silent());
     patience.end();
     assert_eq!(rig.poll(&mut second), Some(Err(Errno::EINTR)));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&connect, Reply::ok(connected));
     rig.answer(&take_write(&rig), written(6));
     assert_eq!(rig.poll(&mut first), Some(Ok(10)));
@@ -964,7 +982,8 @@ fn a_file_does_not_grow_by_what_was_not_asked() {
     assert!(rig.poll(&mut allocating).is_none() && rig.is_silent());
     patience.end();
     assert_eq!(rig.poll(&mut allocating), Some(Err(Errno::EINTR)));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&connect, Reply::ok(connected));
     rig.answer(&take_write(&rig), written(6));
     assert_eq!(rig.poll(&mut writing), Some(Ok(10)));

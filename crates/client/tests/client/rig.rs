@@ -167,8 +167,13 @@ impl Rig {
         let rig = Rig { client, port };
         let mounting = rig.client.clone();
         let mut mount = rig.start(async move { mounting.mount().await });
-        let connected =
-            ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 3, follows: 0 };
+        let connected = ReplyBody::Connected {
+            features: 0,
+            boot_epoch: 5,
+            generation: 3,
+            follows: 0,
+            durable: 0,
+        };
         let connect = rig.take();
         assert_eq!(connect.to, Endpoint::Mgs);
         rig.answer(&connect, Reply::ok(connected.clone()));
@@ -198,8 +203,13 @@ impl Rig {
         let (connect, request) = self.take_request();
         assert_eq!(connect.to, target, "{request:?}");
         assert!(matches!(request, Request::Connect { .. }), "{request:?}");
-        let connected =
-            ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 3, follows: 0 };
+        let connected = ReplyBody::Connected {
+            features: 0,
+            boot_epoch: 5,
+            generation: 3,
+            follows: 0,
+            durable: 0,
+        };
         self.answer(&connect, Reply::ok(connected));
     }
 

@@ -324,11 +324,16 @@ fn recovery(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'stat
             (false, true) => "COMPLETE",
             (false, false) => "INACTIVE",
         };
+        let after = match (of.happened, of.crashed) {
+            (false, _) => "nothing",
+            (true, true) => "a crash",
+            (true, false) => "a stop",
+        };
         let RecoveryStatus { expected, completed, duration_ns, .. } = of;
         let evicted = if of.recovering { 0 } else { expected.saturating_sub(completed) };
         format!(
-            "status: {status}\nrecovery_duration: {}\ncompleted_clients: {completed}/{expected}\n\
-             evicted_clients: {evicted}",
+            "status: {status}\nafter: {after}\nrecovery_duration: {}\n\
+             completed_clients: {completed}/{expected}\nevicted_clients: {evicted}",
             duration_ns / SECOND_NS
         )
     };

@@ -223,9 +223,10 @@ impl World {
         self.note(|| format!("{target} crashes"));
         self.after(down_ns, Event::Restart(target));
         // Whoever has talked to an MDT that was stopped in good order is one of its clients from
-        // then on, and thrown out when it crashes.
+        // then on, and thrown out when it crashes, if it has not promised to speak.
         if matches!(target, Endpoint::Mdt(1..)) && self.has_stopped(target) {
-            let clients: Vec<_> = self.nodes.iter().map(|node| node.id).collect();
+            let mute = self.nodes.iter().filter(|node| !node.speaks);
+            let clients: Vec<_> = mute.map(|node| node.id).collect();
             clients.into_iter().for_each(|client| self.goes_on_as_another(client));
         }
         // Nobody talks to the MGS after mounting, nor to an MDT that has no files.
@@ -234,6 +235,7 @@ impl World {
         }
         if target == Endpoint::Mdt(0) {
             self.remember_names();
+            self.remember_clients();
         }
         let clients: Vec<_> = self.nodes.iter().map(|node| node.id).collect();
         for client in clients {
@@ -257,7 +259,8 @@ impl World {
             return self.fail(format!("transno {promised} was durable, now {upto} is the last"));
         }
         let before: BTreeSet<Fid> = self.model.now.inodes.keys().copied().collect();
-        let lost = self.model.rolled_back(upto);
+        let (lost, losers) = self.model.rolled_back(upto);
+        self.cannot_go_on(&losers);
         let now = &self.model.now.inodes;
         let back = self.model.data.iter_mut();
         back.filter(|(fid, _)| now.contains_key(fid) && !before.contains(fid))

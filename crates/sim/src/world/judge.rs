@@ -156,13 +156,13 @@ impl World {
             op => op.changes_names(),
         };
         // The MDT has forgotten the open.
-        let void = op.handle().is_some()
-            && running.mdt_hit
-            && matches!(result, Err(Errno::ESTALE | Errno::EBADF));
+        let out = running.mdt_hit && self.was_thrown_out(running);
+        let void =
+            op.handle().is_some() && out && matches!(result, Err(Errno::ESTALE | Errno::EBADF));
         let writes = matches!(op, Op::Write { .. } | Op::Allocate { .. });
         let wrote = running.ost_hit && writes && result.is_ok();
         let ok = wrote || running.mdt_hit && result.is_ok() && changes;
-        failed && (running.mdt_hit || by_ost) || ok || void
+        failed && (out || by_ost) || ok || void
     }
 
     /// A change was answered as the MDT was lost, perhaps with it: the caches of clients that
@@ -207,6 +207,10 @@ impl World {
     fn judge_cached(&mut self, running: &Running, result: &Answer<Out>) -> Result<(), String> {
         self.report.count("answer of a client that may not have heard of a crash", 1);
         let op = &running.op;
+        // Its client has gone on as another, and this is how a program hears of what that has cost.
+        if matches!(result, Err(Errno::EIO)) && self.may_tell_change(running) {
+            return Ok(());
+        }
         // The crash may have met what made it, and of that nothing is known yet.
         if let (Op::Fstat { handle }, Ok(Out::Attr(attr))) = (op, result)
             && attr.fid == handle.fid
