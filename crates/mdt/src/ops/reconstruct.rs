@@ -17,6 +17,9 @@ use crate::names::{Found, find};
 use crate::op::{Op, Outcome};
 use crate::view::View;
 
+/// A name in a directory.
+type Spot<'a> = (Fid, &'a [u8]);
+
 /// The answer; `None` if there is nothing that it could be made from.
 pub(crate) fn run(
     mdt: &mut Mdt,
@@ -77,7 +80,7 @@ fn attr(mdt: &Mdt, op: &Op<'_>, fid: Fid) -> Result<Option<Attr>, Fault> {
     Ok(view.inode(fid)?.map(|inode| inode.attr))
 }
 
-fn named(mdt: &Mdt, op: &Op<'_>, (parent, name): (Fid, &[u8])) -> Result<Option<Fid>, Fault> {
+fn named(mdt: &Mdt, op: &Op<'_>, (parent, name): Spot<'_>) -> Result<Option<Fid>, Fault> {
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     Ok(match find(&view, parent, name)? {
         Found::Entry { fid, .. } => Some(fid),
@@ -88,7 +91,7 @@ fn named(mdt: &Mdt, op: &Op<'_>, (parent, name): (Fid, &[u8])) -> Result<Option<
 fn renamed(
     mdt: &Mdt,
     op: &Op<'_>,
-    (from, to): ((Fid, &[u8]), (Fid, &[u8])),
+    (from, to): (Spot<'_>, Spot<'_>),
     exchange: bool,
     transno: u64,
 ) -> Result<Option<Outcome>, Fault> {
