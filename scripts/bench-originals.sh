@@ -3,7 +3,7 @@
 #     scripts/bench-originals.sh FOLDER [OPTION...]
 # FOLDER holds those of the original programs that are compared with, as `ior`, `mdtest` and
 # `iozone`: the first two are those of https://github.com/hpc/ior, tag 4.0.0, built with Open MPI's
-# mpicc as its README says; iozone is that of https://www.iozone.org (3.506), or of iozone3 in
+# mpicc as its README says; iozone is that of https://www.iozone.org (3.508), or of iozone3 in
 # Debian's non-free part. FOLDER and BIN are seen from where you are. Options go to the comparison
 # (`--pairs 20 --ranks 2 --cases mdtest-empty`). Takes an hour or two, as root, with /dev/fuse, on
 # an idle machine; numbers of any other mean nothing. Tables go to standard output, all that was

@@ -8,11 +8,10 @@ mod world;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use sateen_bench::cli::{self, Program};
+use sateen_bench::cli;
 
 fn main() -> ExitCode {
-    let program = Program::parse_from(cli::arguments(std::env::args_os()));
+    let program = cli::parse(std::env::args_os());
     #[cfg(feature = "mpi")]
     if cli::started_by_mpi() {
         return ExitCode::from(world::run(&program.bench));

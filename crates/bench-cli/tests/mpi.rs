@@ -261,10 +261,11 @@ fn on_two_hosts(folder: &Folder, ranks: usize, more: &str, line: &str) -> Comman
     command
 }
 
+/// Much less than clocks of hosts differ by, and much more than anything takes.
+const CLOCKS_S: f64 = 1000.0;
+
 #[test]
 fn two_nodes_on_one_host() {
-    /// Much less than clocks differ by, and much more than anything takes.
-    const CLOCKS_S: f64 = 1000.0;
     let folder = Folder::new();
     let works = |line: &str| {
         let output = on_hosts_of_two(&folder, 4, "", line).output().unwrap();
@@ -298,6 +299,55 @@ fn two_nodes_on_one_host() {
     let all = out.times.values().flatten();
     assert!(all.clone().all(|seconds| (0.0..CLOCKS_S).contains(seconds)), "{:?}", out.times);
     assert_eq!(folder.all(), [""; 0]);
+}
+
+/// The values of a name in a `result.txt` or `config.ini`, in their order.
+fn values<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+    let lines = text.lines().filter_map(|line| line.split_once('='));
+    lines.filter(|line| line.0.trim() == name).map(|line| line.1.trim()).collect()
+}
+
+#[test]
+fn io500_on_two_nodes() {
+    let folder = Folder::new();
+    let config = "[global]\ndatadir = data\nresultdir = results\ndrop-caches = TRUE\n\
+                  drop-caches-cmd = echo $node >> dropped\n[debug]\nstonewall-time = 250\n\
+                  [ior-easy]\nblockSize = 1m\ntransferSize = 256k\n\
+                  [ior-hard]\nsegmentCount = 20\n[mdtest-easy]\nn = 150\n[mdtest-hard]\nn = 150\n";
+    std::fs::write(folder.0.join("c.ini"), config).unwrap();
+    let line = "io500 c.ini --timestamp T";
+    let output = on_hosts_of_two(&folder, 4, "", line).output().unwrap();
+    // Wrong data would end it with another code: what is read is what the rank that it falls to
+    // by whole nodes has written.
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(folder.0.join("results/T").join(name)).unwrap();
+    let result = read("result.txt");
+    assert_eq!(values(&result, "procs"), ["4"], "{result}");
+    let scores: Vec<f64> =
+        values(&result, "score").iter().map(|score| score.parse().unwrap()).collect();
+    assert_eq!(scores.len(), 13, "{result}");
+    assert!(scores.iter().all(|score| *score > 0.0), "{result}");
+    assert_eq!(values(&result, "total-files"), [(4 * 300 + 4 + 1).to_string()], "{result}");
+    // By whole nodes, whose clocks are those of one time.
+    for phase in ["mdtest-easy-stat", "mdtest-hard-stat", "mdtest-hard-read"] {
+        let said = read(&format!("{phase}.txt"));
+        assert!(said.contains("\nNodemap: 1100\n"), "{said}");
+        assert!(said.contains("\nShifting ranks by 2 for each phase.\n"), "{said}");
+    }
+    for phase in ["ior-easy-write", "ior-easy-read", "ior-hard-read"] {
+        let said = originals::ior(&read(&format!("{phase}.txt")));
+        let option = |name: &str| said.options[name].as_str();
+        assert_eq!((option("nodes"), option("clients per node")), ("2", "2"), "{phase}");
+        assert!(said.rows.iter().all(|row| row.values["total(s)"] < CLOCKS_S), "{:?}", said.rows);
+    }
+    // One rank of each node drops its caches, before each phase but the timestamp.
+    let dropped = std::fs::read_to_string(folder.0.join("dropped")).unwrap();
+    for node in ["0", "1"] {
+        assert_eq!(dropped.lines().filter(|line| *line == node).count(), 13, "{dropped}");
+    }
+    let left: Vec<String> =
+        folder.all().into_iter().filter(|name| name.starts_with("data")).collect();
+    assert_eq!(left, ["data"]);
 }
 
 /// The JSON of a run on two hosts.

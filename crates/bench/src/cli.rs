@@ -14,7 +14,7 @@ use crate::engine::{Engine, NEEDS_MPI, Setting};
 use crate::error::{EXIT_FAILED, EXIT_USAGE, Error, Result};
 use crate::memblock::Memblock;
 use crate::progress::Progress;
-use crate::{crash, guard, rates};
+use crate::{crash, guard, missed, rates};
 
 /// Variables that tell a process that MPI has started it.
 const MPI_VARIABLES: [&str; 5] =
@@ -113,6 +113,16 @@ pub fn arguments(all: impl Iterator<Item = OsString>) -> Vec<OsString> {
         if ours { known(one) } else { one }
     })
     .collect()
+}
+
+/// What arguments say; the program ends if they make no sense, or if only help was wanted.
+pub fn parse(all: impl Iterator<Item = OsString>) -> Program {
+    let args = arguments(all);
+    Program::try_parse_from(&args).unwrap_or_else(|error| {
+        let Some(said) = missed::said(&error, &args) else { error.exit() };
+        eprintln!("sateen-bench: {said}");
+        std::process::exit(EXIT_USAGE.into())
+    })
 }
 
 /// Whether MPI has started this process.

@@ -12,6 +12,8 @@
 
 mod board;
 mod counts;
+#[cfg(test)]
+pub(crate) mod late;
 mod launch;
 pub(crate) mod local;
 mod nodes;

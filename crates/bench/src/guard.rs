@@ -30,7 +30,7 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 
-pub use cache::{Reading, shared_out};
+pub use cache::{Looking, Reading, ToRead, shared_out};
 pub use leftovers::Mine;
 pub use place::Placement;
 pub use room::ToCome;
@@ -248,25 +248,22 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Before a phase that reads what this run has not written: looks what of the file that this
-    /// rank reads its node has in memory, as far as the kernel tells (Linux 6.5). All ranks
-    /// together, before anything is measured. The file is opened for it, which is why nobody
-    /// looks where caches were dropped: what is measured then is to be cold. One that all ranks
-    /// read (`shared`) counts once for each node.
+    /// Before a phase that reads what this run has not written: looks what of it this rank's node
+    /// has in memory, as far as the kernel tells (Linux 6.5). All ranks together, before anything
+    /// is measured. Files are opened for it, which is why nobody looks where caches were dropped:
+    /// what is measured then is to be cold. `files` is what this rank reads, or a sample.
     pub fn before_reading_others(
         &mut self,
         phase: &'static str,
-        file: &Path,
-        shared: bool,
+        files: impl FnOnce() -> Vec<ToRead>,
     ) -> Result<()> {
         let known = matches!(self.options.written_before, Before::JustNow | Before::Dropped);
         if !self.real || self.options.drop_caches || known {
             return Ok(());
         }
         // Where the file system is memory, that is said anyway.
-        let on_disk = !matches!(self.source, cache::Source::Memory(_) | cache::Source::None);
-        let looks = on_disk && (!shared || self.placement.leads(self.comm.rank()));
-        let mine = if looks { cache::Resident::of(file) } else { cache::Resident::default() };
+        let looks = !matches!(self.source, cache::Source::Memory(_) | cache::Source::None);
+        let mine = if looks { cache::Resident::of(&files()) } else { cache::Resident::default() };
         let bytes = self.comm.all_gather_u64(mine.bytes)?.into_iter();
         let all = bytes.zip(self.comm.all_gather_u64(mine.of)?);
         let all: Vec<_> = all.map(|(bytes, of)| cache::Resident { bytes, of }).collect();
@@ -351,6 +348,14 @@ impl<'a> Guard<'a> {
         self.found.add(self.knows_names(name));
     }
 
+    /// Tells of a phase that looks at names that another run, or another node, has made.
+    pub fn others_names(&mut self, looking: &Looking) {
+        // What a command has dropped is its word.
+        if self.real && self.options.written_before != Before::Dropped {
+            self.found.add(cache::names(looking, &self.placement, &self.source));
+        }
+    }
+
     /// What is wrong with a phase that looks at names that its own node has made.
     pub(crate) fn knows_names(&self, name: &'static str) -> Option<Pitfall> {
         (self.real && !self.options.drop_caches).then(|| cache::own_names(name))
@@ -364,6 +369,13 @@ impl<'a> Guard<'a> {
         all.sort_by_key(|one| one.code);
         Ok(all)
     }
+}
+
+/// Up to `most` numbers below `count`, evenly spread.
+pub fn sample(count: u64, most: u64) -> impl Iterator<Item = u64> {
+    let taken = count.min(most);
+    let at = move |index: u64| u128::from(index) * u128::from(count) / u128::from(taken.max(1));
+    (0..taken).filter_map(move |index| u64::try_from(at(index)).ok())
 }
 
 /// Refuses what cannot be done here, before anything is begun.
@@ -429,6 +441,14 @@ mod tests {
         found.add([Pitfall::new(Code::Repeats, None, 0.0, "e".into())]);
         let said = lines(&found.0);
         assert_eq!(said, ["warning W-SHORT: write: b (also: read)", "warning W-REPEATS: e"]);
+    }
+
+    #[test]
+    fn samples_are_evenly_spread() {
+        assert_eq!(sample(3, 8).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(sample(100, 4).collect::<Vec<_>>(), [0, 25, 50, 75]);
+        assert_eq!(sample(u64::MAX, 2).collect::<Vec<_>>(), [0, u64::MAX / 2]);
+        assert_eq!(sample(0, 4).count(), 0);
     }
 
     #[test]

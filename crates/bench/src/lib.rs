@@ -10,6 +10,7 @@
 //! | [`pattern`] | data that proves on reading who wrote it where |
 //! | [`stats`] | repetitions summed up, latencies in HDR histograms |
 //! | [`progress`] | how far a run is |
+//! | [`missed`] | options of the original tools that are not here |
 //! | [`memblock`] | memory that caches cannot use |
 //! | [`rates`], [`crash`] | a quick table of rates, and proof of what a crash must not lose |
 //!
@@ -25,7 +26,9 @@ pub mod error;
 pub mod guard;
 pub mod io;
 pub mod memblock;
+pub mod missed;
 pub mod pattern;
+pub mod processor;
 pub mod progress;
 pub mod rates;
 pub mod size;

@@ -1,15 +1,18 @@
 //! The system calls that neither std nor rustix can offer without `unsafe`: memory that
 //! processes share, a close that tells whether it worked, a look at a file that asks for no
-//! more than `stat` does, and one at what of a file is in memory. The only file of this room with `unsafe`.
+//! more than `stat` does, one at what of a file is in memory, and the clocks of processes. The only
+//! file of this room with `unsafe`.
 #![allow(unsafe_code, reason = "memory shared between processes; calls of the C library")]
 
 use std::ffi::c_int;
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
 
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::path::Arg;
@@ -107,7 +110,7 @@ const CACHESTAT: libc::c_long = 451;
 #[repr(C)]
 struct CacheRange {
     offset: u64,
-    /// 0 is all behind it.
+    /// 0 would be all behind it.
     bytes: u64,
 }
 
@@ -125,10 +128,13 @@ struct CacheFound {
 // What the kernel reads and writes.
 const _: () = assert!(size_of::<CacheRange>() == 16 && size_of::<CacheFound>() == 40);
 
-/// Bytes of a file that are in this node's page cache. Older kernels do not know it, and newer
-/// ones do not tell everybody.
-pub(crate) fn cached(fd: impl AsFd) -> io::Result<u64> {
-    let range = CacheRange { offset: 0, bytes: 0 };
+/// Bytes of a part of a file that are in this node's page cache, in whole pages. Older kernels do
+/// not know it, and newer ones do not tell everybody.
+pub(crate) fn cached(fd: impl AsFd, part: Range<u64>) -> io::Result<u64> {
+    if part.is_empty() {
+        return Ok(0);
+    }
+    let range = CacheRange { offset: part.start, bytes: part.end - part.start };
     let mut found = CacheFound::default();
     let fd = fd.as_fd().as_raw_fd();
     // SAFETY: the descriptor is open as long as it is borrowed, and the kernel reads the first
@@ -137,9 +143,58 @@ pub(crate) fn cached(fd: impl AsFd) -> io::Result<u64> {
     if code != 0 {
         return Err(io::Error::last_os_error());
     }
+    Ok(found.cached.saturating_mul(page_bytes()))
+}
+
+/// Bytes of a page of memory.
+pub(crate) fn page_bytes() -> u64 {
     // SAFETY: it reads a constant of the system.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    Ok(found.cached.saturating_mul(page.unsigned_abs()))
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.unsigned_abs().max(1)
+}
+
+/// The kernel gives no process a higher number (`PID_MAX_LIMIT`).
+const PID_MAX: u32 = 1 << 22;
+
+/// Processor time of a process so far, with its threads that ended: to the nanosecond, where
+/// `/proc/PID/stat` has ticks of 10 ms.
+pub(crate) fn process_time(pid: u32) -> io::Result<Duration> {
+    // The C library shifts what is larger into the number of another clock: this process's own.
+    if pid == 0 || pid > PID_MAX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut clock = MaybeUninit::uninit();
+    // SAFETY: there is room for what is written.
+    match unsafe { libc::clock_getcpuclockid(pid, clock.as_mut_ptr()) } {
+        0 => {}
+        code => return Err(io::Error::from_raw_os_error(code)),
+    }
+    let mut time = MaybeUninit::uninit();
+    // SAFETY: the clock was written above, and there is room for what is written.
+    if unsafe { libc::clock_gettime(clock.assume_init(), time.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it worked, so it has written all of it.
+    let time: libc::timespec = unsafe { time.assume_init() };
+    let part = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Ok(Duration::new(time.tv_sec.unsigned_abs(), part))
+}
+
+/// Processor time of this process's children that ended and were waited for, and of theirs: to the
+/// microsecond.
+pub(crate) fn ended_children_time() -> io::Result<Duration> {
+    let mut used = MaybeUninit::uninit();
+    // SAFETY: there is room for what is written.
+    if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, used.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it worked, so it has written all of it.
+    let used: libc::rusage = unsafe { used.assume_init() };
+    let of = |time: libc::timeval| {
+        let part = Duration::from_micros(time.tv_usec.unsigned_abs());
+        Duration::from_secs(time.tv_sec.unsigned_abs()) + part
+    };
+    Ok(of(used.ru_utime) + of(used.ru_stime))
 }
 
 #[cfg(test)]
@@ -170,19 +225,42 @@ mod tests {
         // A file that is in memory alone: an overlay would hide the pages of the one below it.
         let fd = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let mut file = std::fs::File::from(fd);
-        let found = cached(&file);
+        let all = 0..u64::MAX;
+        let found = cached(&file, all.clone());
         if found.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOSYS)) {
             eprintln!("this kernel is older than 6.5");
             return;
         }
         assert_eq!(found.unwrap(), 0);
         file.write_all(&[7; 1 << 20]).unwrap();
-        assert_eq!(cached(&file).unwrap(), 1 << 20);
+        assert_eq!(cached(&file, all.clone()).unwrap(), 1 << 20);
+        assert_eq!(cached(&file, 4096..12288).unwrap(), 8192);
+        assert_eq!(cached(&file, 1 << 20..2 << 20).unwrap(), 0);
+        assert_eq!(cached(&file, 4096..4096).unwrap(), 0, "nothing, and not all behind it");
         file.seek(io::SeekFrom::Start(9 << 20)).unwrap();
         file.write_all(&[7; 4096]).unwrap();
-        assert_eq!(cached(&file).unwrap(), (1 << 20) + 4096, "holes are not in memory");
+        assert_eq!(
+            cached(&file, all.clone()).unwrap(),
+            (1 << 20) + 4096,
+            "holes are not in memory"
+        );
         let (read, _write) = rustix::pipe::pipe().unwrap();
-        assert_eq!(cached(&read).unwrap_or(0), 0, "a pipe has no pages");
+        assert_eq!(cached(&read, all).unwrap_or(0), 0, "a pipe has no pages");
+    }
+
+    #[test]
+    fn processes_have_clocks() {
+        let own = std::process::id();
+        let before = process_time(own).unwrap();
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        let work = Duration::from_millis(1);
+        while process_time(own).unwrap() - before < work && std::time::Instant::now() < until {}
+        assert!(process_time(own).unwrap() - before >= work, "it goes on by less than a tick");
+        assert!(process_time(u32::MAX).is_err() && process_time(0x3fff_ffff).is_err());
+        let before = ended_children_time().unwrap();
+        let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(ended_children_time().unwrap() > before);
     }
 
     #[test]

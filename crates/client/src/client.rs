@@ -13,9 +13,11 @@ use sateen_wire::{
     TargetInfo,
 };
 
+use crate::dirty::DirtyTable;
 use crate::ended::EndedWell;
 use crate::fids::Fids;
 use crate::file_locks::FileLocks;
+use crate::grants::OstGrants;
 use crate::import::{Arrival, Import, RESEND_MAX_NS, WAITED_FOR};
 use crate::inode::Inode;
 use crate::llite::Spaces;
@@ -40,6 +42,8 @@ const DROPPED_PLACES: usize = 256;
 /// long again for the others; and before that as long for the MDTs to hear of sizes. One that
 /// hears none evicts it when somebody wants its locks.
 const GOODBYE_NS: u64 = 5_000_000_000;
+/// And before all that, so long for the OSTs to take what is kept of writes: 5 s.
+const WRITE_OUT_NS: u64 = 5_000_000_000;
 /// Inodes looked at in one tick: the search holds up the others for some 10 µs.
 const SCRUB_MAX: usize = 1024;
 
@@ -149,7 +153,9 @@ pub struct Client {
     pub(crate) at_mdts: Mutex<BTreeMap<u64, AtMdt>>,
     /// Names in directories that this client has made.
     pub(crate) known_names: Arc<AtomicUsize>,
-    pub(crate) grants: Mutex<BTreeMap<u32, u64>>,
+    pub(crate) grants: Mutex<OstGrants>,
+    /// What is kept of writes, by OST.
+    pub(crate) dirty: DirtyTable,
     /// When an MDT was last told of an OST that it is full, for nothing but that.
     pub(crate) told_full: Mutex<BTreeMap<u32, u64>>,
     pub(crate) spaces: Mutex<Spaces>,
@@ -191,6 +197,7 @@ impl Client {
             at_mdts: Mutex::default(),
             known_names: Arc::default(),
             grants: Mutex::default(),
+            dirty: DirtyTable::default(),
             told_full: Mutex::default(),
             spaces: Mutex::default(),
             next_open: AtomicU64::new(1),
@@ -296,7 +303,8 @@ impl Client {
     /// Gives everything back and closes the connections. Files that are still open are lost.
     pub async fn unmount(self: &Arc<Client>) {
         self.stopped.store(true, Ordering::Relaxed);
-        // Nobody has waited for the closes.
+        // What programs were answered for, and after it its size: nobody has waited for the closes.
+        self.not_longer_than(WRITE_OUT_NS, self.all_written_out()).await;
         self.not_longer_than(GOODBYE_NS, self.tell_all_sizes()).await;
         let is_ost = |target: Endpoint| matches!(target, Endpoint::Ost(_));
         // The OSTs before the MDTs: those give the locks to others at once.
@@ -311,7 +319,10 @@ impl Client {
         let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
         let mut by_mdt: BTreeMap<u32, Vec<Arc<Inode>>> = BTreeMap::new();
         for inode in inodes {
-            if lock(&inode.state).is_untold() {
+            let state = lock(&inode.state);
+            // What an OST has not taken by now is not waited for once more.
+            if state.is_untold() && state.dirty.is_none() {
+                drop(state);
                 by_mdt.entry(seq::mdt_of(inode.fid.seq)).or_default().push(inode);
             }
         }
@@ -404,6 +415,7 @@ impl Client {
                     let ping_ns = if matches!(target, Endpoint::Mdt(_)) { ping_ns } else { 0 };
                     import.tick(client.port.as_ref(), ping_ns);
                 }
+                client.write_out_old();
                 client.scrub();
                 client.prune();
             }
@@ -513,7 +525,9 @@ impl Client {
                     self.ost_ended_well(ost);
                 }
             }
-            Arrival::Recovering(generation) => self.on_recovering(header, generation),
+            Arrival::Recovering(generation, sure) => {
+                self.on_recovering(header, (generation, sure));
+            }
             Arrival::Recovered => {
                 tracing::info!(target = %header.from, "it has taken up what was held");
             }
@@ -544,7 +558,7 @@ impl Client {
         }
         tracing::warn!(%target, "evicted: what was open is lost, connecting anew");
         let stale = self.drop_everything(None);
-        lock(&self.grants).clear();
+        lock(&self.grants).drop_all();
         // Only now can what stands under the locks of before be told from what will.
         self.era.fetch_add(1, Ordering::SeqCst);
         if !self.stopped.load(Ordering::Relaxed) {
@@ -580,23 +594,31 @@ impl Client {
     ) {
         let (client, port) = (self.clone(), self.port.clone());
         self.port.spawn(Box::pin(async move {
-            port.invalidate(KernelInval::Names).await;
-            let forgets = stale.iter().map(|(fid, inode)| {
-                // Whoever drops it meanwhile is not kept from it.
-                let gone = || inode.upgrade().is_none_or(|i| lock(&i.state).lookups == 0);
-                let (client, ino) = (&client, fid.ino());
-                let forgets: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
-                    Box::pin(async move {
-                        client.invalidate_unless(KernelInval::Attr(ino), gone).await;
-                        client.invalidate_unless(KernelInval::Data(ino), gone).await;
-                    });
-                forgets
-            });
-            client.not_longer_than(FORGET_NS, join_all(forgets.collect())).await;
+            client.kernel_forgets(&stale, true).await;
             for import in imports {
                 import.connect(port.as_ref());
             }
         }));
+    }
+
+    /// Has the kernel forget all names, and what it knows of these inodes, also of their data if
+    /// `pages`; not for long.
+    pub(crate) async fn kernel_forgets(&self, stale: &[(Fid, Weak<Inode>)], pages: bool) {
+        self.port.invalidate(KernelInval::Names).await;
+        let forgets = stale.iter().map(|(fid, inode)| {
+            // Whoever drops it meanwhile is not kept from it.
+            let gone = || inode.upgrade().is_none_or(|i| lock(&i.state).lookups == 0);
+            let ino = fid.ino();
+            let forgets: std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> =
+                Box::pin(async move {
+                    self.invalidate_unless(KernelInval::Attr(ino), gone).await;
+                    if pages {
+                        self.invalidate_unless(KernelInval::Data(ino), gone).await;
+                    }
+                });
+            forgets
+        });
+        self.not_longer_than(FORGET_NS, join_all(forgets.collect())).await;
     }
 
     /// Stamp of the last time that the MDT of `fid` forgot this client.
@@ -637,13 +659,15 @@ impl Client {
         let mut stale = Vec::new();
         for inode in inodes {
             let stamp = self.stamp();
-            let held = inode.update(|state| {
+            let (held, woken) = inode.update(|state| {
                 state.cancelled_at = stamp;
+                let woken = state.lose_dirty(&self.dirty);
                 state.forgotten();
                 let held = !core::mem::take(&mut state.locks).is_empty();
                 state.lost_locks();
-                held
+                (held, woken)
             });
+            woken.wake();
             if held {
                 stale.push((inode.fid, Arc::downgrade(&inode)));
             }

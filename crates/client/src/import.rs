@@ -10,8 +10,9 @@
 //! it changes nothing to execute it twice, as long as the client is the one that holds the
 //! locks, and it says itself which run of the OST it is about. So is what the MGS had not, of
 //! which clients only want to know something. What an MDT had not answered waits for what the next
-//! run says of the one before: if that ended in good order, everything goes on as it was
-//! ([`claims`]); otherwise it fails: the locks and opens that it went by are gone.
+//! run says of the one before: if that ended in good order, or crashed and took nothing of ours with
+//! it, everything goes on as it was ([`claims`]); otherwise it fails: the locks and opens that it went
+//! by are gone.
 
 mod answers;
 mod claims;
@@ -28,12 +29,13 @@ use sateen_wire::{
 
 use crate::client::Connection;
 use crate::ended::EndedWell;
-use crate::inspect::ImportInfo;
+use crate::inspect::{ImportInfo, ImportState};
 use crate::patience;
 use crate::port::Port;
 use crate::stats::{self, RequestStats};
 use crate::sync::{Waiters, Woken, lock, until};
 use crate::uncommitted::Uncommitted;
+pub(crate) use claims::UnderWay;
 use claims::{CLAIM_SLOT, Claims, Run};
 use pending::{Pending, without_grant};
 
@@ -121,6 +123,8 @@ struct Slot {
     /// The call that waits for its answer; 0 if nobody does.
     owner: u64,
     state: SlotState,
+    /// Its task.
+    waiting: Waiters,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +158,10 @@ struct State {
     held: bool,
     /// Why it refused to connect, if it did.
     trouble: Option<Trouble>,
+    /// The network could not deliver the last that was sent, or lost who was to answer.
+    silent: bool,
+    /// It has refused this incarnation for ever, and there was no connection since.
+    evicted: bool,
     /// Attempts to connect, of all incarnations: the target tells them apart by it.
     attempts: u64,
     attempted_ns: u64,
@@ -165,9 +173,11 @@ struct State {
     free: Vec<u16>,
     /// Waiting for a slot or for the connection.
     line: Waiters,
-    /// Waiting for answers.
-    answers: Waiters,
     last_committed: u64,
+    /// The last transaction that an answer has named, in this run of an MDT.
+    changed_upto: u64,
+    /// The MDT has given something to this client, or may have.
+    given: bool,
     uncommitted: Uncommitted,
     /// When the last new request was sent.
     asked_ns: u64,
@@ -223,8 +233,9 @@ pub(crate) enum Arrival {
     /// We are connected; `restarted` if it is another incarnation of the target than before, and
     /// `follows` if the one before ended in good order.
     Connected { restarted: bool, follows: bool },
-    /// An MDT that was started again wants to know what we hold, on this connection.
-    Recovering(u32),
+    /// An MDT that was started again wants to know what we hold, on this connection. If it has
+    /// crashed, the last transaction that is surely there.
+    Recovering(u32, Option<u64>),
     /// It knows, and has heard of what others hold.
     Recovered,
     /// An MDT does not know the connection. What that means it says to the next.
@@ -245,7 +256,12 @@ pub(crate) enum Arrival {
 
 impl Slot {
     fn new() -> Slot {
-        Slot { seq: 0, owner: 0, state: SlotState::Free }
+        Slot { seq: 0, owner: 0, state: SlotState::Free, waiting: Waiters::default() }
+    }
+
+    /// Whether it is asked here whether the target is there.
+    fn is_ping(&self) -> bool {
+        matches!(&self.state, SlotState::Busy(pending) if pending.unheard)
     }
 }
 
@@ -268,7 +284,7 @@ impl State {
         self.link = Link::Closed;
         self.held = true;
         self.slots_kept = false;
-        self.last_committed = 0;
+        (self.last_committed, self.changed_upto, self.given) = (0, 0, false);
         self.runs.clear();
         self.claims = Claims::default();
         for slot in &mut self.slots {
@@ -295,11 +311,35 @@ impl State {
                 _ => {}
             }
         }
-        (self.answers.take(), self.line.take())
+        (self.all_answers(), self.line.take())
+    }
+
+    /// Everybody who waits for an answer.
+    fn all_answers(&mut self) -> Woken {
+        self.slots.iter_mut().fold(Woken::default(), |all, slot| all.and(slot.waiting.take()))
     }
 }
 
 impl State {
+    /// How the connection stands, as far as it is known. A ping waits for nothing at the target: if
+    /// one had to be sent again, nobody is there.
+    fn seen(&self) -> ImportState {
+        let unanswered = |slot: &Slot| match &slot.state {
+            SlotState::Busy(pending) => pending.unheard && pending.copies > 1,
+            SlotState::Free | SlotState::Answered(_) => false,
+        };
+        match self.link {
+            Link::Closed if self.evicted => ImportState::Evicted,
+            Link::Closed => ImportState::Disconnected,
+            Link::Connecting { .. } => ImportState::Connecting,
+            Link::Recovering => ImportState::Recovering,
+            Link::Open if self.silent || self.slots.iter().any(unanswered) => {
+                ImportState::Disconnected
+            }
+            Link::Open => ImportState::Full,
+        }
+    }
+
     fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -346,6 +386,16 @@ fn slots_kept_for(request: &Request, in_use: InUse<'_>) -> usize {
     }
 }
 
+/// Whether an MDT has noted this client by the time that it answers so.
+fn gives(request: &Body, reply: &Reply) -> bool {
+    let asks = matches!(
+        request,
+        Body::Request(Request::Mdt(request))
+            if !matches!(request, MdtRequest::StatFs | MdtRequest::Sync { .. })
+    );
+    asks && (reply.error.is_none() || !reply.grants.is_empty())
+}
+
 /// Slots for so many requests in flight.
 const fn slots_for(rpcs: usize) -> usize {
     rpcs + 2 * SLOTS_KEPT
@@ -372,6 +422,8 @@ impl Import {
                 era,
                 held: false,
                 trouble: None,
+                silent: false,
+                evicted: false,
                 link: Link::Closed,
                 attempts: 0,
                 attempted_ns: 0,
@@ -381,8 +433,9 @@ impl Import {
                 slots: slots.collect(),
                 free: (0..slots_for(RPCS_IN_FLIGHT) as u16).rev().collect(),
                 line: Waiters::default(),
-                answers: Waiters::default(),
                 last_committed: 0,
+                changed_upto: 0,
+                given: false,
                 uncommitted: Uncommitted::default(),
                 asked_ns: 0,
                 calls: 0,
@@ -435,7 +488,8 @@ impl Import {
         ImportInfo {
             target: self.target,
             active: !state.inactive,
-            connected: state.link == Link::Open,
+            state: state.seen(),
+            asked: state.slots.iter().any(Slot::is_ping),
             generation: state.generation,
             features: state.features,
             attempts: state.attempts,
@@ -619,7 +673,7 @@ impl Import {
                     pending.unheard = true;
                 }
             }
-            (state.answers.take(), state.line.take())
+            (state.all_answers(), state.line.take())
         };
         answers.wake();
         line.wake();
@@ -673,7 +727,10 @@ impl Import {
         let asked = Asked { import: self, slot, owner };
         let (answer, woken) = until(
             &self.state,
-            |s| &mut s.answers,
+            |s| match s.slots.get_mut(usize::from(slot)) {
+                Some(entry) => &mut entry.waiting,
+                None => &mut s.line,
+            },
             |s| {
                 let entry = s.slots.get_mut(usize::from(slot))?;
                 if entry.owner != owner {
@@ -742,6 +799,18 @@ impl Import {
         Some(Message { header, body, bulk })
     }
 
+    /// Asks whether the target is there, if there is a connection and it is not being asked.
+    pub(crate) fn probe(&self, port: &dyn Port) {
+        let ping = {
+            let mut state = lock(&self.state);
+            let asks = state.link == Link::Open && !state.slots.iter().any(Slot::is_ping);
+            if asks { self.ping(&mut state, port) } else { None }
+        };
+        if let Some(message) = ping {
+            port.send(message);
+        }
+    }
+
     fn ping(&self, state: &mut State, port: &dyn Port) -> Option<Message> {
         let slot = state.take_slot(&Request::Ping, WAITED_FOR)?;
         self.begin(state, port, slot, (Request::Ping, Bulk::None), (0, false))
@@ -756,8 +825,10 @@ impl Import {
         (mut reply, bulk): (Reply, Bulk),
         arrived: impl FnOnce(&Request, &Reply, (u64, bool)),
     ) -> Arrival {
-        if let ReplyBody::Connected { features, boot_epoch, generation, follows } = reply.body {
-            let run = Run { boot_epoch, follows };
+        if let ReplyBody::Connected { features, boot_epoch, generation, follows, durable } =
+            reply.body
+        {
+            let run = Run { boot_epoch, follows, durable };
             return self.on_connected(port, header, (run, generation), features);
         }
         if header.generation == 0 {
@@ -792,7 +863,10 @@ impl Import {
                 return Arrival::Ignored;
             }
             state.last_committed = state.last_committed.max(reply.last_committed);
-            let State { slots, uncommitted, boot_epoch, stats: request_stats, .. } = &mut *state;
+            state.changed_upto = state.changed_upto.max(reply.transno);
+            let State {
+                slots, uncommitted, given, boot_epoch, stats: request_stats, silent, ..
+            } = &mut *state;
             let Some(slot) = slots.get_mut(usize::from(header.slot)) else {
                 return Arrival::Ignored;
             };
@@ -814,10 +888,13 @@ impl Import {
                 };
                 if let Some(again_ns) = again_ns {
                     pending.resend_after_ns = again_ns;
+                    *silent = true;
                     return Arrival::Ignored;
                 }
             }
+            *silent = false;
             uncommitted.answered(&pending.message.body, &reply);
+            *given |= gives(&pending.message.body, &reply);
             if let Body::Request(request) = &pending.message.body {
                 stats::answered(request_stats, self.target, request, &reply);
             }
@@ -835,7 +912,7 @@ impl Import {
             } else {
                 let answered = Answered { reply: Ok(reply), bulk, boot_epoch: *boot_epoch };
                 slot.state = SlotState::Answered(Box::new(answered));
-                (state.answers.take(), Arrival::Answer)
+                (slot.waiting.take(), Arrival::Answer)
             }
         };
         woken.wake();
@@ -882,9 +959,7 @@ impl Import {
             let mut state = lock(&self.state);
             let due = ping_ns > 0 && state.link == Link::Open && now >= state.asked_ns + ping_ns;
             // One is enough: it is sent again like any other request.
-            let pings =
-                |slot: &Slot| matches!(&slot.state, SlotState::Busy(pending) if pending.unheard);
-            if due && !state.slots.iter().any(pings) {
+            if due && !state.slots.iter().any(Slot::is_ping) {
                 again.extend(self.ping(&mut state, port));
             }
             if let Link::Connecting { attempt, sent_ns } = state.link

@@ -9,6 +9,7 @@ use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
 
 use crate::atime::AtimePolicy;
 use crate::by_stripe::ByStripe;
+use crate::dirty::{Dirty, LateErrors};
 use crate::ended::EndedWell;
 use crate::known_names::KnownNames;
 use crate::locks::Access;
@@ -162,6 +163,12 @@ pub(crate) struct InodeState {
     pub(crate) reporting: bool,
     /// What it tells is when something was read, and nothing of the size.
     pub(crate) reporting_atime: bool,
+    /// What was written and is not at the OSTs yet: only while the lock for writing is held, and
+    /// the size is to be told.
+    pub(crate) dirty: Option<Box<Dirty>>,
+    /// Those who want nothing to be kept meanwhile: see [`crate::dirty`].
+    pub(crate) looking: u32,
+    pub(crate) late: LateErrors,
     pub(crate) unsynced: ByStripe<Unsynced>,
     /// Syncs of the objects: one at a time, each with a number.
     pub(crate) syncing: bool,
@@ -244,7 +251,8 @@ impl InodeState {
 
     /// Whether data was written that may not be durable, or of which the MDT may not know.
     pub(crate) fn is_unsaved(&self) -> bool {
-        self.is_untold() || !self.unsynced.is_empty() || self.loss != Loss::None || self.syncing
+        let lost = self.loss != Loss::None || !self.late.is_shown();
+        self.is_untold() || !self.unsynced.is_empty() || lost || self.syncing
     }
 
     /// The MDT has forgotten this client.
@@ -254,6 +262,35 @@ impl InodeState {
         self.doubtful = true;
         // The MDT's new run may give its generation to another.
         self.layout = None;
+    }
+
+    /// The MDT has lost its transactions above `sure`. What may have been learned from one of them is
+    /// forgotten, with the locks on names and attributes, as is known from `stamp` on. Whether that
+    /// is the case.
+    pub(crate) fn doubt(&mut self, sure: u64, stamp: u64) -> bool {
+        // What was opened for writing is known to the MDT, or it does not take the open up.
+        self.commit_before_write = 0;
+        let unchanged = self.attr.as_ref().is_some_and(|attr| attr.version <= sure);
+        if self.meta_known && unchanged {
+            return false;
+        }
+        let known = !self.locks.is_empty();
+        self.locks.retain_mut(|held| {
+            let on_data = held.bits.contains(Ibits::DATA);
+            if on_data {
+                held.bits = Ibits::DATA;
+            }
+            on_data
+        });
+        self.cancelled_at = stamp;
+        self.layout = None;
+        self.lost_locks();
+        self.size_known &= self.is_writer();
+        if let Some(attr) = &mut self.attr {
+            // The next that is heard is newer.
+            attr.version = 0;
+        }
+        known
     }
 
     /// Takes over what an earlier life of this inode has left to be synced.
@@ -537,6 +574,7 @@ impl InodeState {
             && self.opens == 0
             && !self.reporting
             && !self.syncing
+            && self.dirty.is_none()
             && !self.locks.iter().any(|held| held.users > 0 || held.cancelling)
     }
 
@@ -570,6 +608,7 @@ impl InodeState {
     /// What the MDT is to be told of the size and of the times of reading and writing, if there
     /// is anything to tell.
     pub(crate) fn report(&mut self) -> Option<SizeReport> {
+        assert!(self.dirty.is_none(), "the size that is told is that of what is there");
         let (mtime, atime) = (self.unreported_mtime.take(), self.unreported_atime.take());
         let attr = self.attr.as_ref().filter(|_| self.size_known)?;
         let report = SizeReport { size: attr.size, blocks: attr.blocks, mtime, atime };

@@ -18,8 +18,10 @@ pub struct ImportInfo {
     pub target: Endpoint,
     /// Whether the target is in use.
     pub active: bool,
-    /// Whether there is one.
-    pub connected: bool,
+    /// How it stands.
+    pub state: ImportState,
+    /// Whether the target is being asked whether it is there.
+    pub asked: bool,
     /// Its generation.
     pub generation: u32,
     /// What both sides can do.
@@ -36,6 +38,34 @@ pub struct ImportInfo {
     pub stats: RequestStats,
 }
 
+/// How a connection to a target stands, in the words of the field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportState {
+    /// There is none, or nobody answers on it.
+    Disconnected,
+    /// It is asked for.
+    Connecting,
+    /// The MDT was started again and is being told of what is held.
+    Recovering,
+    /// It is used.
+    Full,
+    /// The target has given this client up, and there was none since.
+    Evicted,
+}
+
+impl ImportState {
+    /// As it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disconnected => "DISCONN",
+            Self::Connecting => "CONNECTING",
+            Self::Recovering => "RECOVER",
+            Self::Full => "FULL",
+            Self::Evicted => "EVICTED",
+        }
+    }
+}
+
 /// How many entries the tables of a client have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Census {
@@ -49,6 +79,8 @@ pub struct Census {
     pub unsynced: usize,
     /// Files dropped of which acknowledged writes may be lost.
     pub lost: usize,
+    /// Bytes that were written and are not at the OSTs yet.
+    pub dirty_bytes: u64,
 }
 
 impl Client {
@@ -75,6 +107,19 @@ impl Client {
         self.all_imports().into_iter().map(|(_, import)| import.info()).collect()
     }
 
+    /// Asks a target whether it is there, if it is connected to: what comes of it the connection
+    /// shows.
+    pub fn probe(&self, target: Endpoint) {
+        if let Some(import) = self.import(target) {
+            import.probe(self.port.as_ref());
+        }
+    }
+
+    /// The connection to a target.
+    pub fn import_info(&self, target: Endpoint) -> Option<ImportInfo> {
+        self.import(target).map(|import| import.info())
+    }
+
     /// How many entries the tables have.
     pub fn census(&self) -> Census {
         let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
@@ -82,12 +127,23 @@ impl Client {
         let locks = inodes.iter().map(|inode| count(&lock(&inode.state))).sum();
         let files = lock(&self.files).len();
         let (unsynced, lost) = self.unsynced.census();
-        Census { inodes: inodes.len(), locks, files, unsynced, lost }
+        let dirty_bytes = self.dirty.bytes_in_all();
+        Census { inodes: inodes.len(), locks, files, unsynced, lost, dirty_bytes }
     }
 
     /// What an OST has promised room for and is not used yet.
     pub fn grant(&self, ost: u32) -> u64 {
-        lock(&self.grants).get(&ost).copied().unwrap_or(0)
+        lock(&self.grants).left(ost)
+    }
+
+    /// Bytes written that one OST does not have yet.
+    pub fn dirty_bytes(&self, ost: u32) -> u64 {
+        self.dirty.bytes(ost)
+    }
+
+    /// How many there may be.
+    pub fn dirty_max(&self, ost: u32) -> u64 {
+        self.dirty.bytes_max(ost)
     }
 
     fn named(&self, target: Endpoint) -> Result<Arc<Import>> {

@@ -22,15 +22,19 @@
 //! | `uncommitted` | changes that a restart of an MDT may lose |
 //! | `patience` | verbs that nobody waits for any more |
 //! | `loss` | who has been told of what may be lost |
+//! | `dirty` | what programs have written and OSTs do not have yet |
+//! | `grants` | what OSTs have promised room for |
 //! | `unsynced` | what dropped inodes leave to be synced |
 //! | `by_stripe` | what is remembered of objects of one file |
 
 mod atime;
 mod by_stripe;
 mod client;
+mod dirty;
 mod ended;
 mod fids;
 mod file_locks;
+mod grants;
 mod import;
 mod inode;
 mod inspect;
@@ -52,7 +56,7 @@ mod unsynced;
 
 pub use atime::AtimePolicy;
 pub use client::{Client, ClientConfig, Connection, TargetSpace};
-pub use inspect::{Census, ImportInfo};
+pub use inspect::{Census, ImportInfo, ImportState};
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, TargetState};
 pub use lru::INODES_DEFAULT;
 pub use patience::Patience;

@@ -103,6 +103,11 @@ impl InodeState {
                 return Some(LetGo::Served(held.bits));
             }
         }
+        // What was written under it is to be written out first.
+        let owns_data = at.and_then(|at| self.locks.get(at)).is_some_and(Held::owns_data);
+        if owns_data && self.dirty.is_some() {
+            return None;
+        }
         let held = at.map(|at| self.locks.remove(at));
         self.cancels.push(Leaving::new(id, held.as_ref()));
         let tells = held.as_ref().is_some_and(|held| {
@@ -171,9 +176,8 @@ impl Tired {
 
 fn find_data(state: &mut InodeState, access: Access, range: Range, tired: Tired) -> Found {
     let fits = |held: &&mut Held| held.bits.contains(Ibits::DATA) && held.allows(access);
-    let mut fitting: Vec<&mut Held> = state.locks.iter_mut().filter(fits).collect();
-    fitting.sort_by_key(|held| held.cancelling);
-    match fitting.into_iter().next() {
+    // One that is given back is the last choice.
+    match state.locks.iter_mut().filter(fits).min_by_key(|held| held.cancelling) {
         Some(held) if !held.cancelling => {
             held.users += 1;
             held.pages = true;
@@ -460,8 +464,15 @@ impl Client {
             Some(Some(begun)) => begun,
         };
         let mut bits = bits;
+        // From here on nothing is kept under it; what was is written out beside what the kernel
+        // does, and may come from there.
+        let looking = bits.intersects(Ibits::DATA).then(|| self.look(inode));
         let report = loop {
             self.drop_from_kernel(inode, id, bits, dir).await;
+            if let Some(looking) = &looking {
+                // Without patience it is waited for in the next step.
+                looking.settled().await.unwrap_or_default();
+            }
             match until(&inode.state, |state| &mut state.waiters, |state| state.let_go(id)).await {
                 LetGo::Served(all) => bits = all,
                 LetGo::Gone(report) => break report,
@@ -469,6 +480,7 @@ impl Client {
         };
         // Whoever waited for the lock asks for another.
         inode.update(|_| ());
+        drop(looking);
         self.cancel_at_mdt(inode, (id, era), report).await;
     }
 

@@ -130,16 +130,41 @@ impl Client {
         }
     }
 
-    /// A range of a file, cut into what one request each can carry.
-    fn pieces(&self, layout: &Layout, offset: u64, len: u64) -> impl Iterator<Item = Chunk> {
-        layout.chunks(offset, len).flat_map(|chunk| {
-            let import = self.import(Endpoint::Ost(chunk.ost));
-            // Of an OST that is not known yet the request will have to wait, whatever its size.
-            cut(chunk, import.map_or(BULK_MAX as u64, |import| import.rpc_bytes_max()))
-        })
+    /// A range of a file, cut into what one request each can carry; stripes that follow each other
+    /// in their object, too, go together.
+    pub(crate) fn long_pieces(&self, layout: &Layout, (offset, len): (u64, u64)) -> Vec<Chunk> {
+        let mut long: Vec<Chunk> = Vec::new();
+        for chunk in layout.chunks(offset, len) {
+            match long.last_mut() {
+                Some(last)
+                    if last.stripe == chunk.stripe
+                        && last.object_offset + last.len == chunk.object_offset =>
+                {
+                    last.len += chunk.len;
+                }
+                _ => long.push(chunk),
+            }
+        }
+        long.into_iter().flat_map(|chunk| cut(chunk, self.rpc_bytes_max(chunk.ost))).collect()
     }
 
-    async fn write_chunk(
+    /// Bytes that one request to an OST carries at most.
+    pub(crate) fn rpc_bytes_max(&self, ost: u32) -> u64 {
+        // To one that is not known yet the request will have to wait, whatever its size.
+        let import = self.import(Endpoint::Ost(ost));
+        import.map_or(BULK_MAX as u64, |import| import.rpc_bytes_max())
+    }
+
+    /// A range of a file, cut into what one request each can carry.
+    fn pieces(&self, layout: &Layout, offset: u64, len: u64) -> impl Iterator<Item = Chunk> {
+        layout.chunks(offset, len).flat_map(|chunk| cut(chunk, self.rpc_bytes_max(chunk.ost)))
+    }
+
+    /// Writes one piece, using up a grant taken before; how much of it there was room for.
+    ///
+    /// # Errors
+    /// The OST's, or `EIO` if the connection was lost.
+    pub(crate) async fn write_chunk(
         &self,
         inode: &Inode,
         layout_gen: u32,

@@ -1,12 +1,11 @@
-//! Typed requests to OSTs, and the grants that go with writes.
+//! Typed requests to OSTs. The grants that go with writes are [`crate::grants`]'s.
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Chunk, Endpoint, Errno, ObjectId, Result};
+use sateen_types::{Endpoint, Errno, ObjectId, Result};
 use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, Reply, ReplyBody, Request};
 
 use crate::client::Client;
 use crate::import::{Answer, WAITED_FOR};
-use crate::sync::lock;
 
 impl Client {
     /// The answer, with the OST's boot epoch when it gave it.
@@ -183,42 +182,5 @@ impl Client {
             OstReply::Objects(objects) => Ok(objects),
             _ => Err(Errno::EPROTO),
         }
-    }
-
-    /// Takes up to so many bytes from the grant of one OST.
-    pub(crate) fn take_grant(&self, index: u32, wanted: u64) -> u64 {
-        let mut grants = lock(&self.grants);
-        let grant = grants.entry(index).or_default();
-        let used = wanted.min(*grant);
-        *grant -= used;
-        used
-    }
-
-    /// Takes all of these from the grants of the OSTs, or nothing if one of them has less.
-    pub(crate) fn take_grants(&self, wanted: &[Chunk]) -> bool {
-        let mut grants = lock(&self.grants);
-        for (at, chunk) in wanted.iter().enumerate() {
-            let grant = grants.entry(chunk.ost).or_default();
-            if let Some(rest) = grant.checked_sub(chunk.len) {
-                *grant = rest;
-                continue;
-            }
-            for taken in wanted.iter().take(at) {
-                *grants.entry(taken.ost).or_default() += taken.len;
-            }
-            return false;
-        }
-        true
-    }
-
-    fn add_grant(&self, index: u32, bytes: u64) {
-        let mut grants = lock(&self.grants);
-        let grant = grants.entry(index).or_default();
-        *grant = grant.saturating_add(bytes);
-    }
-
-    /// A new connection begins without a grant.
-    pub(crate) fn drop_grant(&self, index: u32) {
-        lock(&self.grants).remove(&index);
     }
 }

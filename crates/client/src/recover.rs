@@ -1,5 +1,5 @@
-//! An MDT that was stopped in good order and started again: it has lost nothing but its memory, and
-//! its clients tell it what they hold.
+//! An MDT that was started again, and has lost nothing of this client but what it had in memory: its
+//! clients tell it what they hold.
 //!
 //! Steps:
 //! 1. A request is refused, because the MDT does not know the connection. Nothing is dropped: the
@@ -22,6 +22,14 @@
 //! `Cancel` comes after the last `Reclaim`, because nothing is sent before, and finds the lock, with
 //! what it says of the size. A lock that is in neither place has had its cancel answered.
 //!
+//! **After a crash** the MDT has lost its last transactions, too. If this client was answered for one
+//! of them it is as after an eviction. Otherwise what it holds is as good as before, but for what it
+//! has learned of others' changes, which may be lost: names and attributes of an inode that is not
+//! known to be unchanged since are forgotten, here and by the kernel, and so are their locks. With
+//! changes of its own under way nothing is known of what has become of them, and all of that is. The
+//! data stays, because it lies at the OSTs, and with it the locks on it. What an unanswered request may
+//! have given back is not told of, since others may have it: the MDT cannot know.
+//!
 //! A cancel that was in a slot may have been executed by the former run, whose answer was lost. The
 //! MDT knows that of its slots, and takes such a lock for gone; the cancel, sent again in the same
 //! slot, is answered as it was. Should it have taken the lock for held all the same, nobody would
@@ -33,11 +41,12 @@ use std::sync::{Arc, Weak};
 
 use sateen_types::{Endpoint, Errno, Fid, FileKind, seq};
 use sateen_wire::{
-    Grant, Header, HeldLock, HeldOpen, MdtReply, MdtRequest, OpenFlags, OpenId, RECLAIM_MAX, Reply,
-    ReplyBody, Request,
+    FileLock, FileLockMode, Grant, Header, HeldFileLock, HeldLock, HeldOpen, MdtReply, MdtRequest,
+    OpenFlags, OpenId, RECLAIM_MAX, Reply, ReplyBody, Request,
 };
 
 use crate::client::Client;
+use crate::import::UnderWay;
 use crate::inode::Inode;
 use crate::sync::lock;
 
@@ -69,6 +78,33 @@ impl Lists {
             }
         }
     }
+}
+
+/// What of a program's lock is held whether or not a request of its owner was executed.
+fn surely_held(held: &HeldFileLock, asked: &HeldFileLock) -> Vec<HeldFileLock> {
+    use FileLockMode::{Read, Unlock, Write};
+    let (lock, new) = (held.lock, asked.lock);
+    let concerned = held.fid == asked.fid && (lock.flock, lock.owner) == (new.flock, new.owner);
+    if !concerned || new.end < lock.start || lock.end < new.start {
+        return vec![*held];
+    }
+    let piece = |start, end| HeldFileLock { lock: FileLock { start, end, ..lock }, ..*held };
+    let before = (lock.start < new.start).then(|| piece(lock.start, new.start - 1));
+    let after = (new.end < lock.end).then(|| piece(new.end + 1, lock.end));
+    let mode = match (lock.mode, new.mode) {
+        (_, Unlock) => None,
+        (old, new) if old == new => Some(old),
+        // It is gone before another is looked for.
+        _ if lock.flock => None,
+        // As long as it is not granted the old one stays.
+        (Read, Write) | (Write, Read) => Some(Read),
+        (old, _) => Some(old),
+    };
+    let within = mode.map(|mode| {
+        let (start, end) = (lock.start.max(new.start), lock.end.min(new.end));
+        HeldFileLock { lock: FileLock { start, end, mode, ..lock }, ..*held }
+    });
+    before.into_iter().chain(within).chain(after).collect()
 }
 
 fn nothing() -> MdtRequest {
@@ -142,31 +178,75 @@ impl Client {
     }
 
     /// An MDT that this client may go on with does not know yet what it holds.
-    pub(crate) fn on_recovering(&self, header: &Header, generation: u32) {
+    /// If it has crashed, everything up to a transaction is `sure` to be there.
+    pub(crate) fn on_recovering(
+        self: &Arc<Client>,
+        header: &Header,
+        (generation, sure): (u32, Option<u64>),
+    ) {
         let (Some(import), Endpoint::Mdt(mdt)) = (self.import(header.from), header.from) else {
             return;
         };
-        tracing::info!(target = %header.from, "it was started again: telling it what is held");
-        import.claim(self.port.as_ref(), generation, self.held_of(mdt));
+        let Some(sure) = sure else {
+            tracing::info!(target = %header.from, "it was started again: telling it what is held");
+            let held = self.held_of(mdt, &UnderWay::default());
+            return import.claim(self.port.as_ref(), generation, held);
+        };
+        tracing::warn!(target = %header.from, "it has crashed: telling it what is held");
+        let under_way = import.under_way();
+        let doubtful = self.doubt(mdt, if under_way.changes { 0 } else { sure });
+        let (client, port) = (self.clone(), self.port.clone());
+        self.port.spawn(Box::pin(async move {
+            if !doubtful.is_empty() {
+                client.kernel_forgets(&doubtful, false).await;
+            }
+            import.claim(port.as_ref(), generation, client.held_of(mdt, &under_way));
+        }));
     }
 
-    /// Everything that an MDT has given to this client, in messages.
-    fn held_of(&self, mdt: u32) -> Vec<MdtRequest> {
+    /// Names and attributes are forgotten, with their locks, where they may have been learned from a
+    /// transaction above `sure`. Returns the inodes of which the kernel may know something.
+    fn doubt(&self, mdt: u32, sure: u64) -> Vec<(Fid, Weak<Inode>)> {
+        let mut doubtful = Vec::new();
+        for inode in self.inodes_of(mdt) {
+            let stamp = self.stamp();
+            if inode.update(|state| state.doubt(sure, stamp)) {
+                doubtful.push((inode.fid, Arc::downgrade(&inode)));
+            }
+        }
+        doubtful
+    }
+
+    fn inodes_of(&self, mdt: u32) -> Vec<Arc<Inode>> {
+        let inodes = lock(&self.inodes);
+        let of_mdt = inodes.all.values().filter(|inode| seq::mdt_of(inode.fid.seq) == mdt);
+        of_mdt.cloned().collect()
+    }
+
+    /// Everything that an MDT has given to this client, in messages, but for what is `under_way` back.
+    fn held_of(&self, mdt: u32, under_way: &UnderWay) -> Vec<MdtRequest> {
         let mut opens = Vec::new();
         for (id, at) in lock(&self.at_mdts).iter() {
             if seq::mdt_of(at.fid.seq) == mdt {
-                opens.push(HeldOpen { open_id: OpenId { id: *id }, fid: at.fid, flags: at.flags });
+                let (open_id, closing) = (OpenId { id: *id }, under_way.closes.contains(id));
+                opens.push(HeldOpen { open_id, fid: at.fid, flags: at.flags, closing });
             }
         }
         let mut file_locks = self.file_locks_of(mdt);
         // Those that went with a close of which nobody has heard yet.
         file_locks.retain(|held| {
-            opens.binary_search_by_key(&held.open_id.id, |open| open.open_id.id).is_ok()
+            let open = opens.binary_search_by_key(&held.open_id.id, |open| open.open_id.id);
+            open.ok().and_then(|at| opens.get(at)).is_some_and(|open| !open.closing)
         });
+        for asked in &under_way.file_locks {
+            file_locks = file_locks.iter().flat_map(|held| surely_held(held, asked)).collect();
+        }
         let mut seqs = self.fids.granted();
         seqs.retain(|seq| seq::mdt_of(*seq) == mdt);
         let mut lists = Lists(vec![nothing()]);
-        lists.put(0, &self.locks_of(mdt), |message| match message {
+        let mut locks = self.locks_of(mdt);
+        locks.retain(|held| !under_way.cancels.contains(&held.id));
+        lists.put(0, &locks, |message| match message {
             MdtRequest::Reclaim { locks, .. } => Some(locks),
             _ => None,
         });
@@ -191,13 +271,8 @@ impl Client {
     }
 
     fn locks_of(&self, mdt: u32) -> Vec<HeldLock> {
-        let inodes: Vec<Arc<Inode>> = {
-            let inodes = lock(&self.inodes);
-            let of_mdt = inodes.all.values().filter(|inode| seq::mdt_of(inode.fid.seq) == mdt);
-            of_mdt.cloned().collect()
-        };
         let mut locks = Vec::new();
-        for inode in inodes {
+        for inode in self.inodes_of(mdt) {
             let fid = inode.fid;
             let state = lock(&inode.state);
             let held = state.locks.iter();
@@ -241,6 +316,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_request_may_have_changed_is_told_as_far_as_it_is_sure() {
+        use FileLockMode::{Read, Unlock, Write};
+        let of = |flock, mode, start, end| HeldFileLock {
+            fid: Fid::ROOT,
+            open_id: OpenId { id: 1 },
+            lock: FileLock { owner: 5, flock, mode, start, end, pid: 0 },
+        };
+        let sure = |held: HeldFileLock, asked: HeldFileLock| {
+            let told = surely_held(&held, &asked);
+            told.iter().map(|held| (held.lock.mode, held.lock.start, held.lock.end)).collect()
+        };
+        let held = of(false, Write, 0, 99);
+        let told: Vec<_> = sure(held, of(false, Unlock, 10, 19));
+        assert_eq!(told, [(Write, 0, 9), (Write, 20, 99)]);
+        let told: Vec<_> = sure(held, of(false, Read, 90, 120));
+        assert_eq!(told, [(Write, 0, 89), (Read, 90, 99)]);
+        let told: Vec<_> = sure(of(false, Read, 0, 9), of(false, Write, 0, 9));
+        assert_eq!(told, [(Read, 0, 9)]);
+        let told: Vec<_> = sure(of(true, Read, 0, 9), of(true, Write, 0, 9));
+        assert!(told.is_empty());
+        let told: Vec<_> = sure(held, of(true, Unlock, 0, 99));
+        assert_eq!(told, [(Write, 0, 99)], "of another kind");
+    }
+
+    #[test]
     fn no_message_has_more_than_it_can() {
         let mut lists = Lists(vec![nothing()]);
         let all: Vec<HeldOpen> = (0..=RECLAIM_MAX as u64)
@@ -248,6 +348,7 @@ mod tests {
                 open_id: OpenId { id },
                 fid: Fid::ROOT,
                 flags: OpenFlags::default(),
+                closing: false,
             })
             .collect();
         lists.put(1, &all, |message| match message {

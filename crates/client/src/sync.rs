@@ -10,33 +10,54 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Those who wait for a state to change.
+/// Those who wait for a state to change. One alone, as in most cases, takes no memory beside it.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters(Vec<Waker>);
+pub(crate) struct Waiters {
+    first: Option<Waker>,
+    others: Vec<Waker>,
+}
 
 impl Waiters {
     pub(crate) fn add(&mut self, waker: &Waker) {
-        if !self.0.iter().any(|known| known.will_wake(waker)) {
-            self.0.push(waker.clone());
+        let Some(first) = &self.first else {
+            self.first = Some(waker.clone());
+            return;
+        };
+        let known =
+            first.will_wake(waker) || self.others.iter().any(|known| known.will_wake(waker));
+        if !known {
+            self.others.push(waker.clone());
         }
     }
 
     /// Takes everyone, to be woken after the state's mutex is released.
     pub(crate) fn take(&mut self) -> Woken {
-        Woken(core::mem::take(&mut self.0))
+        Woken { first: self.first.take(), others: core::mem::take(&mut self.others) }
     }
 }
 
 /// Tasks to be woken.
 #[derive(Debug, Default)]
 #[must_use]
-pub(crate) struct Woken(Vec<Waker>);
+pub(crate) struct Woken {
+    first: Option<Waker>,
+    others: Vec<Waker>,
+}
 
 impl Woken {
     pub(crate) fn wake(self) {
-        for waker in self.0 {
+        for waker in self.first.into_iter().chain(self.others) {
             waker.wake();
         }
+    }
+
+    /// All of both.
+    pub(crate) fn and(mut self, more: Woken) -> Woken {
+        if self.first.is_none() && self.others.is_empty() {
+            return more;
+        }
+        self.others.extend(more.first.into_iter().chain(more.others));
+        self
     }
 }
 

@@ -50,9 +50,10 @@ impl Uncommitted {
         self.lost.extend(changed.map(|fid| (fid, Loss::New)));
     }
 
-    /// The MDT was stopped in good order: it has committed everything.
-    pub(crate) fn ended_well(&mut self) {
-        self.lines.clear();
+    /// The MDT was started again, and has everything up to this transaction.
+    pub(crate) fn has_upto(&mut self, transno: u64) {
+        self.lines.retain(|(of, _)| *of > transno);
+        self.restarted();
     }
 
     /// A change of this inode may be lost.
@@ -126,8 +127,12 @@ mod tests {
         assert!(all.show_all_lost() && !all.show_all_lost());
         assert!(all.take_lost(fid(4)), "whoever made it is told as well");
         answered(&mut all, fid(5), 2, 0);
-        all.ended_well();
+        all.has_upto(u64::MAX);
         all.restarted();
         assert!(!all.take_lost(fid(5)));
+        answered(&mut all, fid(6), 2, 0);
+        answered(&mut all, fid(7), 3, 0);
+        all.has_upto(2);
+        assert!(!all.take_lost(fid(6)) && all.take_lost(fid(7)));
     }
 }

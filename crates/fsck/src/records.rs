@@ -15,7 +15,7 @@ use crate::{Check, Kind, REMEMBERED_MAX, Step, keys};
 
 const RESTORE: &str = "restore it from a backup";
 const TARGET: &str = "the target may refuse to start: restore it from a backup";
-const KNOWN: [u8; 12] = [
+const KNOWN: [u8; 13] = [
     tag::INODE,
     tag::ENTRY,
     tag::XATTR,
@@ -27,6 +27,7 @@ const KNOWN: [u8; 12] = [
     tag::CLIENT,
     tag::COUNTERS,
     tag::SEQ,
+    tag::RUN,
     stopped::TAG,
 ];
 

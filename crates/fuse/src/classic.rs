@@ -2,7 +2,8 @@
 //! answers written back to it.
 //!
 //! Run by the session; with io_uring one such thread remains, for FORGET and
-//! INTERRUPT. Each thread has its own clone of the device, so that the kernel's
+//! INTERRUPT: it waits a little after each FORGET, so that the kernel hands over
+//! many at once. Each thread has its own clone of the device, so that the kernel's
 //! lists of requests in flight are not shared.
 use crate::Filesystem;
 use crate::abi::{self, opcode};
@@ -18,6 +19,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use zerocopy::FromBytes;
 
 /// Most read buffers of one thread that may be lent at once; more are dropped
@@ -25,6 +27,10 @@ use zerocopy::FromBytes;
 const LENT_MAX: usize = 4;
 /// Most reply buffers kept for reuse.
 const POOL_MAX: usize = 32;
+
+/// How long FORGETs are left to gather, where nothing that anybody waits for comes
+/// this way: only an INTERRUPT may be as late.
+const GATHER: Duration = Duration::from_millis(2);
 
 /// One open /dev/fuse.
 #[derive(Debug)]
@@ -88,8 +94,14 @@ impl Device {
     }
 }
 
-/// Serves requests until the connection ends, and says why it did.
-pub(crate) fn serve(device: &Arc<Device>, fs: &dyn Filesystem, capacity: usize) -> EndReason {
+/// Serves requests until the connection ends, and says why it did. With `forgets` they
+/// are FORGETs and INTERRUPTs alone.
+pub(crate) fn serve(
+    device: &Arc<Device>,
+    fs: &dyn Filesystem,
+    capacity: usize,
+    forgets: bool,
+) -> EndReason {
     let mut buffer = LoanBuffer::new(capacity);
     let mut lent: Vec<LoanBuffer> = Vec::new();
     loop {
@@ -101,8 +113,13 @@ pub(crate) fn serve(device: &Arc<Device>, fs: &dyn Filesystem, capacity: usize) 
             Err(Errno::CONNABORTED) => return EndReason::Aborted,
             Err(error) => return EndReason::Failed(error.raw_os_error()),
         };
+        let mut gathers = false;
         if let Some((request, reply)) = receive(device, &mut buffer, len) {
+            gathers = forgets && matches!(request.op, Op::Forget { .. } | Op::BatchForget { .. });
             guarded(fs, request, reply);
+        }
+        if gathers {
+            std::thread::sleep(GATHER);
         }
         if !buffer.recover() {
             let next = match lent.iter_mut().position(LoanBuffer::recover) {

@@ -400,7 +400,8 @@ fn start_readers(
         let device = Arc::new(Device { fd: own, pool: pool.clone() });
         let (session, queues) = (shared.clone(), queues.clone());
         shared.spawn(format!("fuse-{index}"), move |fs| {
-            let reason = classic::serve(&device, fs, payload + abi::HEADER_ROOM);
+            let forgets = !queues.is_empty();
+            let reason = classic::serve(&device, fs, payload + abi::HEADER_ROOM, forgets);
             session.note(reason);
             queues.iter().for_each(|queue| queue.stop());
             Some(reason)

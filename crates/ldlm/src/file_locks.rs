@@ -511,6 +511,11 @@ impl FileLocks {
         turns
     }
 
+    /// Whether it is anybody's turn who has not taken it yet.
+    pub fn has_offered(&self) -> bool {
+        !self.offered.is_empty()
+    }
+
     /// Tells those once more who did not take their turn for [`CALLBACK_REPEAT_NS`], and names a
     /// client that did not for [`CALLBACK_LIMIT_NS`], or the limit set, if there is one.
     pub fn overdue(&mut self, now_ns: u64) -> Option<ClientId> {

@@ -442,6 +442,11 @@ impl LockTable {
         self.callbacks.drain(..)
     }
 
+    /// Whether anybody was asked to give back a lock, and has not yet.
+    pub fn has_called(&self) -> bool {
+        !self.called.is_empty()
+    }
+
     /// Whether a client was asked to give back a lock on these bits, and has not yet.
     pub fn gives_back(&self, client: ClientId, fid: Fid, bits: Ibits) -> bool {
         let mut called = self.called.keys().filter_map(|id| self.slab.get(self.slab.find(*id)?));

@@ -1,17 +1,18 @@
 //! What the MDT keeps per client incarnation, and what becomes of it when the client goes.
 //!
 //! Life of an incarnation: its first request that may bring it locks is recorded, and nothing
-//! is answered before that is durable; it says good-bye, or is evicted, or the MDT restarts.
-//! In the last two cases, unless the MDT ended in good order and it comes back, the OSTs have to
-//! refuse it before anybody else gets at what it could still be writing to; the record then says
-//! that they do, and stays: it is refused for ever.
+//! is answered before that is durable; it says good-bye, or is evicted, or the MDT restarts and it
+//! does not come back. In the last two cases the record says so, and the OSTs have to refuse it before
+//! anybody else gets at what it could still be writing to; the record then says that they do, and
+//! stays: it is refused for ever. Nobody gets what it had before it is durable that it is lost, or an
+//! MDT that restarts would expect it back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sateen_target::{Outbox, SLOTS_MAX};
-use sateen_types::{ClientId, Errno, Fid, Seq};
+use sateen_types::{ClientId, Endpoint, Errno, Fid, Seq};
 use sateen_wire::disk::mdt::ClientRecord;
-use sateen_wire::{Callback, MdtRequest, Message, OpenId};
+use sateen_wire::{Callback, MdtRequest, Message, OpenId, SPEAKS};
 
 use crate::keys;
 use crate::mdt::Mdt;
@@ -44,6 +45,8 @@ pub(crate) struct Clients {
     /// The same with the OSTs that are out of use, which nobody waits for: until they have done
     /// so, too, the clients are on record as not refused.
     owed: BTreeMap<ClientId, BTreeSet<u32>>,
+    /// The transactions that say of them that they are lost.
+    lost_in: BTreeMap<ClientId, u64>,
     /// Those among them that the last run had: which locks they held is not known.
     old: BTreeSet<ClientId>,
     /// Those that an administrator wants out.
@@ -53,7 +56,7 @@ pub(crate) struct Clients {
 impl Clients {
     /// A request came in a slot. Returns the transaction that recorded the client; `None` if
     /// there is none yet.
-    fn used_slot(&mut self, client: ClientId, slot: u16) -> Option<u64> {
+    pub(crate) fn used_slot(&mut self, client: ClientId, slot: u16) -> Option<u64> {
         let client = self.all.get_mut(&client)?;
         client.slots = client.slots.max(slot.saturating_add(1));
         Some(client.since)
@@ -105,6 +108,11 @@ impl Clients {
             return Err(Errno::EINVAL);
         }
         if client.opens.len() >= OPENS_PER_CLIENT_MAX { Err(Errno::ENFILE) } else { Ok(()) }
+    }
+
+    /// Whether an administrator wants somebody out.
+    pub(crate) fn are_unwanted(&self) -> bool {
+        !self.unwanted.is_empty()
     }
 
     pub(crate) fn open(&mut self, client: ClientId, id: OpenId, file: (Fid, Purpose)) {
@@ -162,11 +170,20 @@ impl Mdt {
             return since;
         }
         self.batch.clear();
-        self.batch.put(&keys::client(client), &ClientRecord { refused: false });
+        let record = self.client_record(client);
+        self.batch.put(&keys::client(client), &record);
         let since = self.core.commit(&self.batch);
         let slots = slot.saturating_add(1);
         self.clients.all.insert(client, Client { slots, since, ..Client::default() });
         since
+    }
+
+    fn client_record(&self, client: ClientId) -> ClientRecord {
+        let export = self.core.exports.reached(client);
+        let (peer, attempt) = export.unwrap_or((Endpoint::Client(client), 0));
+        let features = self.core.exports.features(client).unwrap_or_default();
+        let speaks = features & SPEAKS != 0;
+        ClientRecord { refused: false, lost: false, speaks, peer, attempt }
     }
 
     /// A client connects, perhaps as the successor of one that it does not trust any more.
@@ -205,7 +222,12 @@ impl Mdt {
         if let Some(message) = self.core.callback(client, Callback::Evicted) {
             out.send(message);
         }
+        let record = ClientRecord { lost: true, ..self.client_record(client) };
         self.core.exports.fence(client);
+        self.batch.clear();
+        self.batch.put(&keys::client(client), &record);
+        let lost_in = self.core.commit(&self.batch);
+        self.clients.lost_in.insert(client, lost_in);
         let expected = self.recovery.forget(client);
         let osts = self.fence_everywhere(client);
         self.gone(client);
@@ -276,8 +298,14 @@ impl Mdt {
         }
     }
 
-    /// All OSTs that are in use refuse a lost client: others may have what it had.
+    /// All OSTs that are in use refuse a lost client: others may have what it had, as soon as another
+    /// run would know that it is lost.
     fn let_go(&mut self, client: ClientId) {
+        let lost_in = self.clients.lost_in.get(&client);
+        if lost_in.is_some_and(|transno| *transno > self.core.store.committed()) {
+            return;
+        }
+        self.clients.lost_in.remove(&client);
         self.clients.fencing.remove(&client);
         self.clients.old.remove(&client);
         self.doubt_glimpses();
@@ -285,6 +313,21 @@ impl Mdt {
         // Not before, whatever they are on: whoever has such a lock next counts on that nobody
         // writes late to anything that it stands for.
         self.file_locks.drop_client(client);
+    }
+
+    /// Those of whom it is durable by now that they are lost.
+    pub(crate) fn let_go_of_lost(&mut self) {
+        if self.clients.lost_in.is_empty() {
+            return;
+        }
+        let committed = self.core.store.committed();
+        let Clients { fencing, lost_in, .. } = &self.clients;
+        let nobody_else = |client: &ClientId| fencing.get(client).is_none_or(BTreeSet::is_empty);
+        let due = lost_in.iter().filter(|(_, transno)| **transno <= committed);
+        let due: Vec<ClientId> = due.map(|(client, _)| *client).filter(nobody_else).collect();
+        for client in due {
+            self.let_go(client);
+        }
     }
 
     /// Has a client thrown out at the next tick, as an administrator does.
@@ -326,8 +369,9 @@ impl Mdt {
 
     /// All OSTs refuse a lost client.
     fn refused(&mut self, client: ClientId) {
+        let record = ClientRecord { refused: true, lost: true, ..self.client_record(client) };
         self.batch.clear();
-        self.batch.put(&keys::client(client), &ClientRecord { refused: true });
+        self.batch.put(&keys::client(client), &record);
         self.core.commit(&self.batch);
     }
 

@@ -80,6 +80,18 @@ pub(crate) fn seq_state() -> Key {
     Key::tag(tag::SEQ)
 }
 
+/// The run that there is.
+pub(crate) fn run() -> Key {
+    Key::tag(tag::RUN)
+}
+
+/// The client and the slot of a reply slot's key.
+pub(crate) fn slot_of(key: &Key) -> Option<(ClientId, u16)> {
+    let (client, slot) = key.as_bytes().get(1..)?.split_first_chunk::<8>()?;
+    let slot = u16::from_be_bytes(slot.try_into().ok()?);
+    Some((ClientId(u64::from_be_bytes(*client)), slot))
+}
+
 /// The FID behind the tag of a key.
 pub(crate) fn fid_of(key: &Key) -> Option<Fid> {
     Fid::from_key(key.as_bytes().get(1..)?)
@@ -101,6 +113,7 @@ mod tests {
         assert_eq!(cookie_of(&entry(Fid::ROOT, cookie.hash(), cookie.collision())), Some(cookie));
         assert_eq!(fid_of(&orphan(Fid::ROOT)), Some(Fid::ROOT));
         assert_eq!(number_of(&punch(77)), Some(77));
+        assert_eq!(slot_of(&slot(ClientId(5), 1023)), Some((ClientId(5), 1023)));
         assert!(entry(Fid::ROOT, 1, 2).starts_with(&entries(Fid::ROOT)));
         assert!(entry(Fid::ROOT, 1, 2) < entry(Fid::ROOT, 2, 0));
     }

@@ -160,6 +160,11 @@ impl Llog {
         self.punches.values_mut()
     }
 
+    /// The truncate that a transaction has begun, if it is not done.
+    pub(crate) fn cutting_by(&mut self, transno: u64) -> Option<&mut Cutting> {
+        self.punches.get_mut(&transno)
+    }
+
     /// An OST has cut one object, durably, or needs to cut none. Returns the truncate if that was
     /// the last.
     pub(crate) fn punched(&mut self, transno: u64, ost: Option<u32>) -> Option<Cutting> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use sateen_ldlm::{FileLocks, LockTable, Need, Ticket};
 use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
-use sateen_target::{Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, ParkId, Service};
+use sateen_target::{Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, Pace, ParkId, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Timestamp};
 use sateen_wire::{
     Body, Bulk, Callback, Grants, Header, Ibits, MdtRequest, Message, Reply, Request, StatFs,
@@ -271,7 +271,10 @@ impl Mdt {
             fenced,
             waits_for_fences,
         };
-        let result = ops::run(self, &mut op, request);
+        let result = match self.recovery.became(&header) {
+            None => ops::run(self, &mut op, request).map(Some),
+            Some(transno) => ops::reconstruct(self, &mut op, request, transno),
+        };
         let (ticket, waits_for_fences) = (op.ticket, op.waits_for_fences);
         match result {
             Err(Fault::Miss) => {
@@ -296,17 +299,24 @@ impl Mdt {
             Err(Fault::Errno(error)) => {
                 self.core.answer(&header, Reply::error(error), Bulk::None, out);
             }
-            Ok(Outcome::Reply(reply)) => {
+            Ok(None) => self.evict(client, Why::Unanswered, out),
+            Ok(Some(Outcome::Reply(reply))) => {
                 stats::done(&mut self.counters, client, request, &reply);
                 self.core.answer_durable(&header, reply, since, out);
             }
-            Ok(Outcome::Durable(reply, upto)) => {
+            Ok(Some(Outcome::Durable(reply, upto))) => {
                 stats::done(&mut self.counters, client, request, &reply);
                 self.core.answer_durable(&header, reply, upto.max(since), out);
             }
-            Ok(Outcome::Punch(reply, punch)) => {
+            Ok(Some(Outcome::Punch(reply, punch))) => {
                 stats::done(&mut self.counters, client, request, &reply);
                 self.cut(punch, &header, reply, out);
+            }
+            Ok(Some(Outcome::WhenCut(reply, transno))) => {
+                match self.llog.cutting_by(transno).filter(|cutting| !cutting.stuck) {
+                    Some(cutting) => cutting.answer = Some((header, reply)),
+                    None => self.core.answer_durable(&header, reply, since, out),
+                }
             }
         }
         if let Some(ticket) = ticket {
@@ -388,6 +398,7 @@ impl Mdt {
             return;
         }
         loop {
+            self.let_go_of_lost();
             self.run_works(now, out);
             self.look_at_window(now, out);
             // Who holds what is not known before.
@@ -514,6 +525,11 @@ impl Service for Mdt {
         self.settle(now, out);
     }
 
+    fn pace(&mut self) -> Pace {
+        let pace = self.pace_now();
+        self.core.paced(pace)
+    }
+
     fn on_tick(&mut self, now: Timestamp, out: &mut Outbox) {
         if self.core.is_poisoned() {
             return;
@@ -573,6 +589,31 @@ impl Service for Mdt {
 }
 
 impl Mdt {
+    /// What ticks are for: see `on_tick`.
+    fn pace_now(&self) -> Pace {
+        if self.core.is_poisoned() || matches!(self.leaving, Leaving::Ended(_)) {
+            return Pace::Rest;
+        }
+        let goes_on = self.is_leaving()
+            || !self.startup.serving()
+            || self.look_at_cuttings
+            || self.clients.are_unwanted()
+            || !self.works.is_empty()
+            || !self.working.is_empty()
+            || !self.held.is_empty()
+            || !self.unfenced.is_empty()
+            || !self.parked.is_empty();
+        let asks = self.osp.asks()
+            || self.llog.has_done()
+            || self.locks.has_called()
+            || self.file_locks.has_offered();
+        match (goes_on, asks) {
+            (true, _) => Pace::Soon,
+            (false, true) => Pace::Slow,
+            (false, false) => Pace::Rest,
+        }
+    }
+
     /// Throws out who has not given a lock back in time, if that was just looked at.
     fn evict_overdue(&mut self, now: Timestamp, out: &mut Outbox) {
         let looked = core::mem::take(&mut self.may_evict);

@@ -42,6 +42,9 @@ pub(crate) enum Outcome {
     Durable(Reply, u64),
     /// With this answer once the objects are cut.
     Punch(Reply, Punch),
+    /// With this answer once the objects are cut that this transaction of an earlier run cuts, if it
+    /// does.
+    WhenCut(Reply, u64),
 }
 
 impl Op<'_> {

@@ -16,6 +16,7 @@ mod open;
 mod readdir;
 mod readlink;
 mod reclaim;
+mod reconstruct;
 mod rename;
 mod report;
 mod setattr;
@@ -39,6 +40,7 @@ use crate::op::{Op, Outcome};
 use crate::opens::Opens;
 
 pub(crate) use reclaim::LINKABLE;
+pub(crate) use reconstruct::run as reconstruct;
 
 /// `st_size` of a directory: what programs are used to.
 pub(crate) const DIR_SIZE: u64 = 4096;

@@ -91,6 +91,8 @@ pub(crate) struct Osp {
     /// Which file system it is, if that is known.
     pub(crate) file_system: u64,
     osts: BTreeMap<u32, Ost>,
+    /// See [`Osp::asks`].
+    asks: bool,
 }
 
 impl Osp {
@@ -99,12 +101,19 @@ impl Osp {
     pub(crate) fn new(me: Endpoint, index: u32, boot_epoch: u64, osts: &[u32]) -> Osp {
         let id = 1 << 63 | u64::from(index & 0xff) << 55 | boot_epoch & ((1 << 55) - 1);
         let osts = osts.iter().map(|index| (*index, Ost::default())).collect();
-        Osp { me, client: ClientId(id), file_system: 0, osts }
+        Osp { me, client: ClientId(id), file_system: 0, osts, asks: true }
+    }
+
+    /// Whether something that is to be done by an OST is not sent yet, or not answered; perhaps
+    /// not any more: [`Osp::pump`] looks.
+    pub(crate) const fn asks(&self) -> bool {
+        self.asks
     }
 
     /// An OST that was registered since the start; false if it is known.
     pub(crate) fn add(&mut self, ost: u32) -> bool {
         let new = !self.osts.contains_key(&ost);
+        self.asks = true;
         self.osts.entry(ost).or_default();
         new
     }
@@ -117,6 +126,7 @@ impl Osp {
     pub(crate) fn destroy(&mut self, ost: u32, object: ObjectId, late_writers: bool) -> bool {
         let Some(ost) = self.osts.get_mut(&ost) else { return false };
         ost.destroys.push_back((object, late_writers));
+        self.asks = true;
         true
     }
 
@@ -124,6 +134,7 @@ impl Osp {
     pub(crate) fn push(&mut self, ost: u32, job: Job) -> bool {
         let Some(ost) = self.osts.get_mut(&ost) else { return false };
         ost.queue.push_back(job);
+        self.asks = true;
         true
     }
 
@@ -132,6 +143,7 @@ impl Osp {
         for ost in self.osts.values_mut() {
             ost.fences.push_back(client);
         }
+        self.asks = true;
     }
 
     /// Of each OST whether it is silent, and whether it has failed.
@@ -156,6 +168,7 @@ impl Osp {
     /// Sends what can be sent, and again what was not answered in time.
     pub(crate) fn pump(&mut self, now: Timestamp, out: &mut Outbox) {
         let now_ns = now.mono_ns;
+        self.asks = false;
         for index in self.indices() {
             let Some(ost) = self.osts.get_mut(&index) else { continue };
             ost.heard_ns.get_or_insert(now_ns);
@@ -180,6 +193,7 @@ impl Osp {
                     }
                 }
             }
+            self.asks |= ost.asks();
             for (generation, slot, seq, request) in requests {
                 let header = self.header(index, (generation, slot, seq));
                 out.send(Message { header, body: Body::Request(request), bulk: Bulk::None });
@@ -240,6 +254,7 @@ impl Osp {
             None => ost.answered(header.slot, index, reply.body),
             Some(Errno::ESTALE) => {
                 ost.generation = None;
+                self.asks = true;
                 None
             }
             Some(error) => {
@@ -270,6 +285,18 @@ impl Ost {
         self.boot_epoch = boot_epoch;
         self.generation = Some(generation);
         self.connect_ns = None;
+    }
+
+    /// Whether it is not connected, or is to do something. A question for its space may wait.
+    fn asks(&self) -> bool {
+        let work = |slot: &Slot| {
+            slot.flight.as_ref().is_some_and(|f| !matches!(f.request, OstRequest::StatFs))
+        };
+        self.generation.is_none()
+            || !self.fences.is_empty()
+            || !self.queue.is_empty()
+            || !self.destroys.is_empty()
+            || self.slots.iter().any(work)
     }
 
     /// Whether an answer is one to the question for its space.
@@ -392,7 +419,7 @@ mod tests {
     }
 
     fn connected(boot_epoch: u64, generation: u32) -> ReplyBody {
-        ReplyBody::Connected { features: FEATURES, boot_epoch, generation, follows: 0 }
+        ReplyBody::Connected { features: FEATURES, boot_epoch, generation, follows: 0, durable: 0 }
     }
 
     /// The fence among what is sent.

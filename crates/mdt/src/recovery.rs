@@ -1,8 +1,8 @@
-//! Clients of a run that ended in good order come back as themselves.
+//! Clients of the run before come back as themselves.
 //!
-//! 1. The start finds the mark of a stop in good order, and removes it before anything else: what
-//!    crashes from here on is not taken up. Clients on record are *expected*, instead of refused;
-//!    their exports are there again, with what was answered in each slot.
+//! 1. The start finds the mark of a stop in good order, and removes it before anything else; or none,
+//!    and the run has crashed. Clients on record that were not lost are *expected*; their exports are
+//!    there again, after a stop with what was answered in each slot.
 //! 2. A window opens. An expected client connects, hears that this run follows the one it knows,
 //!    and tells what it had ([`crate::ops`]' `Reclaim`). All other requests are held, whoever sends
 //!    them: nobody is granted anything, nobody called back, nobody evicted for being late.
@@ -11,11 +11,17 @@
 //!    who have are answered. Orphans that nobody has open and sequences that nobody has go then.
 //!
 //! A claim that cannot be costs its client everything: it goes on as one that was evicted.
+//!
+//! After a crash a client comes back only if it has lost nothing: it hears which transaction is the
+//! last that there is, and none that it was answered for may be above it. What it had not been
+//! answered for it asks again. The slots' records say what of that was executed, and is there: it is
+//! answered from what there is ([`crate::ops`]' `reconstruct`); all else is executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sateen_target::{Carried, Outbox};
 use sateen_types::{ClientId, Endpoint, Errno, Seq, Timestamp};
+use sateen_wire::disk::mdt::{ClientRecord, ReplySlot};
 use sateen_wire::disk::stopped::{StoppedClient, StoppedSlot};
 use sateen_wire::{
     FileLock, Grants, Header, HeldFileLock, HeldOpen, LockId, MdtReply, OpenId, ReplyBody,
@@ -68,6 +74,8 @@ pub struct RecoveryStatus {
     pub recovering: bool,
     /// There was something to be taken up.
     pub happened: bool,
+    /// The run before has crashed.
+    pub crashed: bool,
     /// Clients that were expected.
     pub expected: u64,
     /// Those that came back.
@@ -79,8 +87,10 @@ pub struct RecoveryStatus {
 /// The state of it.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
-    /// The boot epoch of the run before, if it ended in good order.
+    /// The boot epoch of the run before, if clients of it may go on.
     follows: Option<u64>,
+    /// The last transaction that there is of it, if it has crashed.
+    durable: Option<u64>,
     /// The transaction that took its mark away.
     unmarked: u64,
     expected: BTreeMap<ClientId, Expected>,
@@ -89,6 +99,11 @@ pub(crate) struct Recovery {
     refused: Vec<ClientId>,
     /// Whom to answer when the window ends.
     answers: Vec<Header>,
+    /// What those that are back have asked last in each slot, and it is there: its number, and the
+    /// transaction that it became.
+    executed: BTreeMap<(ClientId, u16), ReplySlot>,
+    /// Opens that were closed, though their clients have not heard of it.
+    closed: BTreeSet<(ClientId, OpenId)>,
     opened_ns: u64,
     status: RecoveryStatus,
 }
@@ -97,6 +112,16 @@ impl Recovery {
     /// The mark of this run was found, and is removed by a transaction.
     pub(crate) fn follow(&mut self, boot_epoch: u64, unmarked: u64) {
         (self.follows, self.unmarked) = (Some(boot_epoch), unmarked);
+    }
+
+    /// There is no mark: of a run that has crashed there is everything up to a transaction.
+    pub(crate) fn follow_crash(&mut self, boot_epoch: u64, durable: u64) {
+        (self.follows, self.durable) = (Some(boot_epoch), Some(durable));
+    }
+
+    /// Whether the run before has crashed.
+    pub(crate) const fn follows_crash(&self) -> bool {
+        self.durable.is_some()
     }
 
     /// Whether there is a run to be taken up.
@@ -110,9 +135,42 @@ impl Recovery {
         self.unmarked
     }
 
-    /// A client is on record as one that was not lost.
-    pub(crate) fn expect(&mut self, client: ClientId) {
-        self.expected.entry(client).or_default();
+    /// A client is on record. Whether it may come back.
+    pub(crate) fn expect(&mut self, client: ClientId, record: &ClientRecord) -> bool {
+        let crashed = self.follows_crash();
+        let may = self.follows() && !record.refused && !record.lost && (record.speaks || !crashed);
+        if may {
+            let known = self.expected.entry(client).or_default();
+            if crashed {
+                known.peer = Some((record.peer, record.attempt));
+            }
+        }
+        may
+    }
+
+    /// What a slot's record says. Whether its client is back, and may ask that again.
+    pub(crate) fn executed(&mut self, at: (ClientId, u16), done: ReplySlot) -> bool {
+        let is_back = self.back.contains(&at.0);
+        if is_back {
+            self.executed.insert(at, done);
+        }
+        is_back
+    }
+
+    /// The transaction that a request has become in an earlier run, if it has.
+    pub(crate) fn became(&self, header: &Header) -> Option<u64> {
+        let done = self.executed.get(&(header.client, header.slot))?;
+        (done.seq == header.seq).then_some(done.transno)
+    }
+
+    /// A client tells of an open as not closed, and the file is gone with it.
+    pub(crate) fn was_closed(&mut self, client: ClientId, id: OpenId) {
+        self.closed.insert((client, id));
+    }
+
+    /// Whether that is so of an open.
+    pub(crate) fn is_closed(&self, client: ClientId, id: OpenId) -> bool {
+        self.closed.contains(&(client, id))
     }
 
     /// One record of what was written down at the stop.
@@ -217,6 +275,8 @@ impl Recovery {
     pub(crate) fn forget(&mut self, client: ClientId) -> bool {
         self.answers.retain(|header| header.client != client);
         self.back.remove(&client);
+        self.executed.retain(|(of, _), _| *of != client);
+        self.closed.retain(|(of, _)| *of != client);
         self.expected.remove(&client).is_some()
     }
 
@@ -262,10 +322,14 @@ impl Mdt {
         for client in lost {
             let known = self.recovery.expected.remove(&client);
             if known.is_some_and(|known| !known.had_nothing) {
-                self.fence_old(client, sateen_wire::disk::mdt::ClientRecord { refused: false });
+                let (peer, attempt) = (Endpoint::Client(client), 0);
+                let (refused, lost, speaks) = (false, true, false);
+                let record = ClientRecord { refused, lost, speaks, peer, attempt };
+                self.fence_old(client, record);
             }
         }
         self.core.follows = self.recovery.follows.unwrap_or(0);
+        self.core.durable = self.recovery.durable.unwrap_or(u64::MAX);
         self.recovery.status.expected = self.recovery.expected.len() as u64;
     }
 
@@ -275,9 +339,12 @@ impl Mdt {
             return false;
         }
         self.recovery.opened_ns = self.core.clock_ns();
-        (self.recovery.status.recovering, self.recovery.status.happened) = (true, true);
+        let crashed = self.recovery.follows_crash();
+        let status = &mut self.recovery.status;
+        (status.recovering, status.happened, status.crashed) = (true, true, crashed);
         let clients = self.recovery.expected.len();
-        tracing::info!(clients, "the last run ended in good order: waiting for its clients");
+        let how = if crashed { "has crashed" } else { "ended in good order" };
+        tracing::info!(clients, "the last run {how}: waiting for its clients");
         true
     }
 

@@ -1,9 +1,9 @@
 //! The start of an MDT: what the last run left is found and finished.
 //!
 //! In steps, each of which may stop for the index: the base records (made if this is the
-//! first start); the clients of that run, none of whom may write any more, unless it ended in good
-//! order; what was written down then; the unlink and punch llogs; then clients that may come back
-//! are waited for (`recovery`); orphans that nobody has open; reply slots, and sequences whose
+//! first start); the clients of that run, of whom those that were lost may not write any more; what
+//! was written down if it ended in good order; the unlink and punch llogs; then clients that may come
+//! back are waited for (`recovery`); orphans that nobody has open; reply slots, and sequences whose
 //! clients have not come back. Requests are held until these are through. The objects of those
 //! sequences are then compared with the inodes while requests are served: nobody creates under
 //! them any more.
@@ -17,7 +17,7 @@ use sateen_types::{Attr, ClientId, Errno, Fid, ObjectId, Seq, Timestamp};
 use sateen_wire::Ibits;
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::{
-    ClientRecord, Counters, Inode, PunchRecord, SeqState, UnlinkRecord, tag,
+    ClientRecord, Counters, Inode, PunchRecord, ReplySlot, RunRecord, SeqState, UnlinkRecord, tag,
 };
 use sateen_wire::disk::stopped::{self, StopMark};
 
@@ -157,21 +157,30 @@ impl Mdt {
         let counters = view.get(&keys::counters());
         let state = view.get(&keys::seq_state());
         let mark = view.get(&keys::stopped());
-        let (counters, state, mark) = (counters?, state?, mark?);
-        let has_run = self.core.store.transno() > 0;
+        let run = view.get(&keys::run());
+        let (counters, state, mark, run) = (counters?, state?, mark?, run?);
+        let durable = self.core.store.transno();
+        let has_run = durable > 0;
         let damaged = |_| Errno::EIO;
+        let this = RunRecord { boot_epoch: self.core.config.boot_epoch };
         match (counters, state) {
             (Some(counters), Some(state)) => {
                 self.inodes = Counters::from_bytes(counters).map_err(damaged)?.inodes;
                 let state = SeqState::from_bytes(state).map_err(damaged)?;
+                let mark = mark.map(StopMark::from_bytes).transpose().map_err(damaged)?;
+                let run = run.map(RunRecord::from_bytes).transpose().map_err(damaged)?;
                 self.seqs = Seqs::new(self.config.index, state);
-                if let Some(mark) = mark {
-                    let StopMark { boot_epoch } = StopMark::from_bytes(mark).map_err(damaged)?;
-                    // Whatever is done from here on a crash may take.
-                    let mut tx = Batch::new();
+                // Whatever is done from here on a crash may take.
+                let mut tx = Batch::new();
+                tx.put(&keys::run(), &this);
+                if mark.is_some() {
                     tx.remove(&keys::stopped());
-                    let unmarked = self.core.commit(&tx);
-                    self.recovery.follow(boot_epoch, unmarked);
+                }
+                let first = self.core.commit(&tx);
+                match (mark, run) {
+                    (Some(mark), _) => self.recovery.follow(mark.boot_epoch, first),
+                    (None, Some(run)) => self.recovery.follow_crash(run.boot_epoch, durable),
+                    (None, None) => {}
                 }
             }
             // They are the first transaction of all: a target that has any without them has lost
@@ -189,6 +198,7 @@ impl Mdt {
                 let state = Seqs::first(self.config.index).ok_or(Errno::EINVAL)?;
                 let mut tx = Batch::new();
                 tx.put(&keys::seq_state(), &state);
+                tx.put(&keys::run(), &this);
                 self.inodes = u64::from(self.config.index == 0);
                 tx.put(&keys::counters(), &Counters { inodes: self.inodes });
                 if self.config.index == 0 {
@@ -234,9 +244,7 @@ impl Mdt {
             Phase::Clients => {
                 let client = keys::number_of(key).map(ClientId).ok_or(Errno::EIO)?;
                 let record = ClientRecord::from_bytes(value).map_err(damaged)?;
-                if self.recovery.follows() && !record.refused {
-                    self.recovery.expect(client);
-                } else {
+                if !self.recovery.expect(client, &record) {
                     self.fence_old(client, record);
                 }
             }
@@ -261,7 +269,16 @@ impl Mdt {
                 let punch = Punch { fid, size, layout: layout.into() };
                 self.llog.punch(transno, punch, hold, None);
             }
-            Phase::Slots => tx.remove(key),
+            Phase::Slots => {
+                let (client, slot) = keys::slot_of(key).ok_or(Errno::EIO)?;
+                let done = ReplySlot::from_bytes(value).map_err(damaged)?;
+                // Of those that are back it is known what they have asked, also in another run.
+                if self.recovery.executed((client, slot), done) {
+                    self.clients.used_slot(client, slot);
+                } else {
+                    tx.remove(key);
+                }
+            }
             Phase::Grants => {
                 let seq = keys::number_of(key).ok_or(Errno::EIO).map(Seq)?;
                 if self.seqs.is_granted(seq) {

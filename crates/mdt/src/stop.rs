@@ -224,7 +224,8 @@ impl Mdt {
             Trace::Opens(open_id) => {
                 stopped.open = self.clients.opened(client, open_id).map(|(fid, purpose)| {
                     let (write, exec) = (purpose.write, purpose.exec);
-                    HeldOpen { open_id, fid, flags: OpenFlags { write, truncate: false, exec } }
+                    let flags = OpenFlags { write, truncate: false, exec };
+                    HeldOpen { open_id, fid, flags, closing: false }
                 });
             }
             Trace::Cancels(id) => stopped.cancelled = Some(id),

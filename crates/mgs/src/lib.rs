@@ -16,7 +16,7 @@ mod stats;
 use std::collections::BTreeMap;
 
 use sateen_osd::{Batch, Key, ObjectDone, Prefetched, Store};
-use sateen_target::{Core, CoreConfig, Fault, IoId, Outbox, ParkId, Patience, Service};
+use sateen_target::{Core, CoreConfig, Fault, IoId, Outbox, Pace, ParkId, Patience, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Name, OST_INDEX_MAX, Timestamp, seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
@@ -374,6 +374,10 @@ impl Service for Mgs {
 
     fn on_flushed(&mut self, _now: Timestamp, out: &mut Outbox) {
         self.core.flushed(out);
+    }
+
+    fn pace(&mut self) -> Pace {
+        self.core.paced(Pace::Rest)
     }
 
     fn on_tick(&mut self, now: Timestamp, _out: &mut Outbox) {

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::table::{Api, Direction, Directories};
+use crate::table::{Api, Direction, Directories, OPERATIONS, Operation};
 use crate::units::{Rate, Size};
 
 /// No system has more of anything that is counted here; more is a slip of the keyboard.
@@ -106,6 +106,45 @@ pub struct Metadata {
     pub mdts: u32,
     /// How the directories that are worked in lie on them.
     pub directories: Directories,
+    /// What one process alone does in them, where it was measured.
+    pub one_process: Option<Operations>,
+    /// What one MDT ends at with many processes, where it was measured.
+    pub one_mdt: Option<Operations>,
+}
+
+/// Operations a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Operations {
+    /// Creation.
+    pub create: Option<f64>,
+    /// Attributes by name.
+    pub stat: Option<f64>,
+    /// Removal.
+    pub remove: Option<f64>,
+}
+
+impl Operations {
+    /// Of one operation.
+    pub fn of(&self, operation: Operation) -> Option<f64> {
+        match operation {
+            Operation::Create => self.create,
+            Operation::Stat => self.stat,
+            Operation::Remove => self.remove,
+        }
+    }
+}
+
+impl Metadata {
+    /// What one process was seen to do.
+    pub fn of_process(&self, operation: Operation) -> Option<f64> {
+        self.one_process?.of(operation)
+    }
+
+    /// What one MDT was seen to end at.
+    pub fn of_mdt(&self, operation: Operation) -> Option<f64> {
+        self.one_mdt?.of(operation)
+    }
 }
 
 /// Client nodes; all alike.
@@ -198,6 +237,7 @@ impl Hardware {
         );
         self.check_shares()?;
         self.check_rates()?;
+        self.check_operations()?;
         let devices = u64::from(servers.count) * self.devices_per_server();
         ensure!(
             u64::from(servers.copies) <= devices,
@@ -238,6 +278,30 @@ impl Hardware {
                  was it measured through a cache?",
                 Rate(port)
             );
+        }
+        Ok(())
+    }
+
+    fn check_operations(&self) -> anyhow::Result<()> {
+        let Some(metadata) = self.metadata else { return Ok(()) };
+        for operation in OPERATIONS {
+            let name = operation.name();
+            let (process, mdt) = (metadata.of_process(operation), metadata.of_mdt(operation));
+            for (input, rate) in [("one_process", process), ("one_mdt", mdt)] {
+                // Also refuses what is not a number.
+                ensure!(
+                    rate.is_none_or(|rate| rate > 0.0 && rate.is_finite()),
+                    "metadata.{input}.{name} = {}: operations a second, more than none",
+                    rate.unwrap_or(0.0)
+                );
+            }
+            if let Some((process, mdt)) = process.zip(mdt) {
+                ensure!(
+                    process <= mdt,
+                    "metadata.one_process.{name} = {process} is more than metadata.one_mdt.{name} = \
+                     {mdt}: many processes do no less than one"
+                );
+            }
         }
         Ok(())
     }

@@ -20,6 +20,17 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// From what was measured where it was, and otherwise from what a profile knows: one process
+    /// shows delay and service together, one MDT with many of them its service alone.
+    pub fn measured(process: Option<f64>, mdt: Option<f64>, known: Option<Self>) -> Option<Self> {
+        let service = mdt.map(|rate| 1.0 / rate).or(known.map(|cost| cost.service))?;
+        let delay = match process {
+            Some(rate) => (1.0 / rate - service).max(0.0),
+            None => known?.delay,
+        };
+        Some(Self { delay, service })
+    }
+
     /// Operations a second of `processes` on `mdts` (X).
     pub fn rate(&self, processes: u32, mdts: u32) -> f64 {
         let (mut queue, mut rate) = (0.0, 0.0);
@@ -83,6 +94,18 @@ mod tests {
                 "{mdts}: {rate}"
             );
         }
+    }
+
+    #[test]
+    fn what_was_measured_is_met_at_both_ends() {
+        let cost = Cost::measured(Some(1250.0), Some(40_000.0), None).unwrap();
+        assert!((cost.rate(1, 8) / 1250.0 - 1.0).abs() < 1e-9);
+        assert!((cost.ceiling(2) / 80_000.0 - 1.0).abs() < 1e-9);
+        assert_eq!(Cost::measured(Some(1250.0), None, None), None, "half of it is nothing");
+        assert_eq!(Cost::measured(None, Some(40_000.0), None), None);
+        let half = Cost::measured(None, Some(40_000.0), Some(COST)).unwrap();
+        assert_eq!((half.delay, half.service), (COST.delay, 25e-6));
+        assert_eq!(Cost::measured(None, None, Some(COST)), Some(COST));
     }
 
     #[test]

@@ -8,8 +8,9 @@
 use serde::Serialize;
 
 use crate::bandwidth::{call_share, soft_min};
-use crate::hardware::Hardware;
-use crate::profile::{DataPath, IDEAL, Profile, Span};
+use crate::hardware::{Hardware, Metadata};
+use crate::metadata::Cost;
+use crate::profile::{COSTS_OF, DataPath, IDEAL, Profile, Span};
 use crate::table::{DIRECTIONS, Direction, Directories, OPERATIONS, Operation};
 use crate::units::{Rate, Size, digits};
 
@@ -246,16 +247,17 @@ fn bandwidth_of(hardware: &Hardware, path: &DataPath) -> Bandwidth {
 }
 
 fn metadata_of(hardware: &Hardware, profile: &Profile) -> Vec<MetadataRate> {
-    let (Some(metadata), Some(costs)) = (hardware.metadata, &profile.costs) else {
-        return Vec::new();
-    };
+    let Some(metadata) = hardware.metadata else { return Vec::new() };
     let processes = u32::try_from(hardware.processes()).unwrap_or(u32::MAX);
     let in_use = match metadata.directories {
         Directories::One => 1,
         Directories::Striped | Directories::Unique => metadata.mdts,
     };
     let rates = OPERATIONS.into_iter().filter_map(|operation| {
-        let cost = costs.of(operation, metadata.directories, metadata.mdts)?;
+        let known = profile.costs.as_ref();
+        let known = known.and_then(|all| all.of(operation, metadata.directories, metadata.mdts));
+        let (process, mdt) = (metadata.of_process(operation), metadata.of_mdt(operation));
+        let cost = Cost::measured(process, mdt, known)?;
         let rate = cost.rate(processes, in_use);
         let ceiling = cost.ceiling(in_use);
         // Without any waiting the processes alone would reach this.
@@ -328,24 +330,64 @@ fn doubt_of_efficiency(hardware: &Hardware, profile: &Profile) -> Option<String>
     (!is_known).then(|| format!("{software} is not what {} was fitted to", profile.name))
 }
 
-fn missing_metadata(hardware: &Hardware, profile: &Profile) -> Option<Missing> {
-    match (hardware.metadata, &profile.costs) {
-        (None, _) => Some(Missing {
+/// What of the metadata rates neither the description nor the profile says of this system.
+pub(crate) fn missing_metadata(hardware: &Hardware, profile: &Profile) -> Vec<Missing> {
+    let Some(metadata) = hardware.metadata else {
+        return vec![Missing {
             input: "metadata.mdts".to_string(),
             because: "without MDTs no metadata rates are predicted".to_string(),
             measure: "count them; `directories` says how the work lies on them".to_string(),
-        }),
-        (Some(_), None) => Some(Missing {
-            input: "profile".to_string(),
-            because: format!(
-                "{} knows no costs of operations, so metadata rates are not predicted",
-                profile.name
-            ),
-            measure:
-                "name a profile with costs, or mdtest with 1 and with some hundred processes: \
-                      the first gives delay and service together, the second the service"
-                    .to_string(),
-        }),
+        }];
+    };
+    let Some(because) = doubt_of_costs(hardware, &metadata, profile) else { return Vec::new() };
+    let lacks = |input: &str, of: Seen, measure: &str| {
+        let lacking = OPERATIONS.into_iter().filter(|one| of(&metadata, *one).is_none());
+        let lacking: Vec<&str> = lacking.map(Operation::name).collect();
+        (!lacking.is_empty()).then(|| Missing {
+            input: input.to_string(),
+            because: format!("{because} ({})", lacking.join(", ")),
+            measure: measure.to_string(),
+        })
+    };
+    let process = lacks(
+        "metadata.one_process",
+        Metadata::of_process,
+        "mdtest with one process in such directories: operations a second",
+    );
+    let mdt = lacks(
+        "metadata.one_mdt",
+        Metadata::of_mdt,
+        "mdtest with more and more processes until the rate stands still; divide by the MDTs in use",
+    );
+    process.into_iter().chain(mdt).collect()
+}
+
+/// What was seen of an operation, if it was.
+type Seen = fn(&Metadata, Operation) -> Option<f64>;
+
+/// Why what operations cost in the profile may not be what they cost this system.
+fn doubt_of_costs(hardware: &Hardware, metadata: &Metadata, profile: &Profile) -> Option<String> {
+    let Some(costs) = &profile.costs else {
+        return Some(format!(
+            "{} knows no costs of operations, so metadata rates are not predicted",
+            profile.name
+        ));
+    };
+    if profile.name != COSTS_OF {
+        return Some(
+            "hardware alone does not predict them: the costs are those of LFS12's MDTs, and no data sheet says \
+             how fast others are"
+                .to_string(),
+        );
+    }
+    if let Some(doubt) = doubt_of_efficiency(hardware, profile) {
+        return Some(doubt);
+    }
+    match metadata.directories {
+        Directories::Unique => Some("costs were measured in one shared directory".to_string()),
+        Directories::Striped if metadata.mdts > 1 && metadata.mdts != costs.striped_mdts => Some(
+            format!("costs of striped directories were measured over {} MDTs", costs.striped_mdts),
+        ),
         _ => None,
     }
 }

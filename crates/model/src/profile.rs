@@ -182,6 +182,9 @@ fn what(name: &str) -> &'static str {
     PROFILES.iter().find(|profile| profile.0 == name).map_or("", |profile| profile.1)
 }
 
+/// The profile of the system whose MDTs' costs all profiles have.
+pub(crate) const COSTS_OF: &str = LUSTRE_BUFFERED;
+
 /// Fits what operations cost LFS12's MDTs.
 pub fn lfs12_costs() -> anyhow::Result<Costs> {
     let rows = table::lfs12_mdtest()?;

@@ -9,7 +9,7 @@ use crate::disks::{CollapseForm, PlateauForm, Rows};
 use crate::fit::{Summary, at, errors, fit, leave_one_out};
 use crate::hardware::Hardware;
 use crate::metadata::{Cost, MdtestForm};
-use crate::predict::predict_as;
+use crate::predict::{missing_metadata, predict_as};
 use crate::profile::{LUSTRE_DIRECT, Profile, ShareForm};
 use crate::published::{PUBLISHED, Published};
 use crate::scaling::{ScalingForm, patterns};
@@ -98,6 +98,8 @@ pub struct ElsewhereReport {
     pub predicted: f64,
     /// Predicted over measured, less one.
     pub error: f64,
+    /// What `predict` calls missing.
+    pub missing: Vec<String>,
 }
 
 /// All of it.
@@ -419,7 +421,10 @@ fn runs() -> anyhow::Result<Vec<RunReport>> {
 }
 
 fn elsewhere() -> anyhow::Result<Vec<ElsewhereReport>> {
-    let costs = crate::profile::lfs12_costs()?;
+    // Nothing of the costs that are carried there is of the machine but its MDTs and directories.
+    let profile = Profile::named(LUSTRE_DIRECT)?;
+    let costs = profile.costs.as_ref().context("no costs")?;
+    let mut machine = example::read(example::DATA_ACCELERATOR)?;
     let mut found = Vec::new();
     for elsewhere in table::other_mdtest()? {
         let row = elsewhere.measured;
@@ -427,12 +432,20 @@ fn elsewhere() -> anyhow::Result<Vec<ElsewhereReport>> {
             .of(row.operation, elsewhere.directories, row.mdts)
             .context("no such operation")?;
         let predicted = cost.rate(row.processes, row.mdts);
+        machine.metadata = Some(hardware::Metadata {
+            mdts: row.mdts,
+            directories: elsewhere.directories,
+            one_process: None,
+            one_mdt: None,
+        });
+        let missing = missing_metadata(&machine, &profile).into_iter();
         found.push(ElsewhereReport {
             run: elsewhere.run,
             operation: row.operation,
             measured: row.ops_s,
             predicted,
             error: predicted / row.ops_s - 1.0,
+            missing: missing.map(|missing| missing.input).collect(),
         });
     }
     Ok(found)
@@ -541,18 +554,26 @@ impl Report {
         let mut lines = vec![
             String::new(),
             "Predicted, not fitted: metadata rates elsewhere, from what operations cost LFS12's MDTs".to_string(),
-            format!("  {:<31} {:<7} {:>12} {:>12} {:>9}", "run", "", "measured/s", "predicted/s", "error"),
+            format!(
+                "  {:<31} {:<7} {:>12} {:>12} {:>9}  {}",
+                "run", "", "measured/s", "predicted/s", "error", "missing input"
+            ),
         ];
         lines.extend(self.elsewhere.iter().map(|row| {
             format!(
-                "  {:<31} {:<7} {:>12} {:>12} {:>9}",
+                "  {:<31} {:<7} {:>12} {:>12} {:>9}  {}",
                 row.run,
                 row.operation.name(),
                 operations(row.measured),
                 operations(row.predicted),
-                signed_percent(row.error)
+                signed_percent(row.error),
+                row.missing.join(", ")
             )
         }));
+        lines.push(
+            "  Hardware alone does not predict these, either: how fast an MDT is no data sheet says."
+                .to_string(),
+        );
         lines
     }
 }

@@ -150,6 +150,12 @@ fn what_is_wrong_with_a_description_is_named() {
         ("ceiling_read = \"13.3 GB/s\"", "ceiling_read = \"133 GB/s\"", "clients.ceiling_read"),
         ("mdts = 24", "mdts = 0", "metadata.mdts"),
         ("directories = \"unique\"", "directories = \"spread\"", "spread"),
+        ("[clients]", "[metadata.one_mdt]\ncreate = 0\n[clients]", "metadata.one_mdt.create"),
+        (
+            "[clients]",
+            "[metadata.one_process]\nstat = 9\n[metadata.one_mdt]\nstat = 8\n[clients]",
+            "metadata.one_process.stat",
+        ),
         ("profile = \"lustre-2.12-direct\"", "profile = \"lustre\"", "lustre-2.12-direct"),
         ("capacity = \"450 TiB\"", "capacity = \"1 TB\"\nused = \"2 TB\"", "storage.used"),
         ("osts = 12", "osts = 12\ncopies = 400", "servers.copies"),

@@ -8,7 +8,7 @@ use sateen_model::predict::{Resource, predict};
 use sateen_model::profile::Profile;
 use sateen_model::published::{ELSEWHERE, PLAN, RUNS};
 use sateen_model::report::{Report, TableReport, machine_of, report};
-use sateen_model::table::{self, Api, Direction, Operation};
+use sateen_model::table::{self, Api, Direction, Directories, Operation};
 use sateen_model::units::{MIB, Rate, Size};
 
 fn of<'a>(report: &'a Report, name: &str) -> &'a TableReport {
@@ -159,7 +159,9 @@ fn runs_that_hardware_does_not_predict_name_what_is_missing() {
 fn the_runs_that_were_fitted_lack_nothing() {
     for row in table::dac_ior_easy().unwrap().iter().filter(|row| row.is_fitted()) {
         let prediction = predict(&machine_of(row).unwrap()).unwrap();
-        assert!(prediction.missing.is_empty(), "{:?}", prediction.missing);
+        // Of metadata nothing was fitted there.
+        let mut missing = prediction.missing.iter();
+        assert!(missing.all(|one| one.input.starts_with("metadata.")), "{:?}", prediction.missing);
         let found = prediction.bandwidth.iter().find(|one| one.direction == row.direction).unwrap();
         assert!(close(found.rate, row.rate(), 0.04), "{row:?}: {}", found.rate);
         let drives_bind = row.direction == Direction::Write;
@@ -239,10 +241,67 @@ fn lfs09_reached_most_of_its_ideal_and_what_is_missing_is_said() {
     let best = table::lfs09_iozone().unwrap().iter().map(|row| row.rate()).fold(0.0, f64::max);
     assert!(best < read.rate && best > 0.9 * read.rate);
     let missing: Vec<&str> = prediction.missing.iter().map(|one| one.input.as_str()).collect();
-    for input in ["efficiency.read", "servers.device_write", "clients.ceiling_read", "profile"] {
+    for input in ["efficiency.read", "servers.device_write", "clients.ceiling_read"] {
+        assert!(missing.contains(&input), "no {input} in {missing:?}");
+    }
+    for input in ["metadata.one_process", "metadata.one_mdt"] {
         assert!(missing.contains(&input), "no {input} in {missing:?}");
     }
     assert!(prediction.metadata.is_empty());
+}
+
+/// The inputs of metadata that a prediction calls missing.
+fn missing_of_metadata(hardware: &Hardware) -> Vec<String> {
+    let missing =
+        predict(hardware).expect("it can be predicted").missing.into_iter().map(|one| one.input);
+    missing.filter(|input| input.starts_with("metadata")).collect()
+}
+
+#[test]
+fn metadata_of_other_machines_want_what_was_measured_there() {
+    let both = ["metadata.one_process", "metadata.one_mdt"];
+    let mut lfs12 = example::read(example::LFS12).unwrap();
+    assert_eq!(missing_of_metadata(&lfs12), [""; 0]);
+    let mut metadata = lfs12.metadata.unwrap();
+    metadata.directories = Directories::Unique;
+    lfs12.metadata = Some(metadata);
+    assert_eq!(missing_of_metadata(&lfs12), both, "its costs are those of a shared directory");
+    for example in [example::DATA_ACCELERATOR, example::VXFLEX] {
+        assert_eq!(missing_of_metadata(&example::read(example).unwrap()), both);
+    }
+    // Once they are said, they are what is predicted from: alone, and without an end to clients.
+    let text = example::DATA_ACCELERATOR.replace(
+        "directories = \"unique\"",
+        "directories = \"unique\"\n[metadata.one_process]\ncreate = 1000\nstat = 2000\nremove = 500\n\
+         [metadata.one_mdt]\ncreate = 20e3\nstat = 100e3\nremove = 10e3",
+    );
+    let mut said = Hardware::parse(&text).unwrap();
+    assert_eq!(missing_of_metadata(&said), [""; 0]);
+    let rates = |hardware: &Hardware| -> Vec<f64> {
+        predict(hardware).unwrap().metadata.iter().map(|one| one.rate).collect()
+    };
+    let close_to = |found: &[f64], wanted: [f64; 3]| {
+        assert_eq!(found.len(), 3);
+        assert!(found.iter().zip(wanted).all(|(a, b)| close(*a, b, 0.02)), "{found:?}");
+    };
+    (said.clients.nodes, said.clients.processes) = (1, 1);
+    close_to(&rates(&said), [1000.0, 2000.0, 500.0]);
+    (said.clients.nodes, said.clients.processes) = (1000, 100);
+    close_to(&rates(&said), [480e3, 2400e3, 240e3]);
+    // A profile without costs predicts from them, too.
+    said.profile = "ideal".to_string();
+    close_to(&rates(&said), [480e3, 2400e3, 240e3]);
+}
+
+#[test]
+fn metadata_elsewhere_are_called_unpredicted_by_hardware() {
+    let report = report().unwrap();
+    assert!(report.elsewhere.iter().any(|row| row.error.abs() > 0.2));
+    for row in &report.elsewhere {
+        assert_eq!(row.missing, ["metadata.one_process", "metadata.one_mdt"], "{}", row.run);
+    }
+    let text = report.text();
+    assert!(text.contains("how fast an MDT is no data sheet says"), "{text}");
 }
 
 #[test]

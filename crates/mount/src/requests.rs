@@ -239,8 +239,10 @@ impl Call {
             Op::Fsyncdir { ino, .. } => client.fsync(convert::fid_of(ino)?).await,
             Op::Syncfs { .. } => client.sync_all().await,
             Op::Flush { fh, lock_owner, .. } => {
+                // Before its locks go: who waits for them wants to see what was written.
+                let flushed = client.flush_file(fh).await;
                 client.closed_by(fh, lock_owner).await;
-                Ok(())
+                flushed
             }
             Op::Releasedir { .. } => Ok(()),
             Op::Setxattr { ino, name, value, flags, acl_kill_sgid } => {

@@ -21,6 +21,7 @@ mod namer;
 mod names;
 mod unsynced;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -36,7 +37,7 @@ use sateen_wire::StatFs;
 
 use crate::folder::create_folder;
 use crate::{lock, space, writeback};
-use files::{Files, Need, Open};
+use files::{Files, Need, Open, Opened};
 use namer::Namer;
 use names::Group;
 use unsynced::{Changing, Place, Unsynced};
@@ -125,8 +126,7 @@ impl DiskObjects {
 
     /// The open file of an object; `None` if it does not exist.
     fn existing(&self, object: ObjectId, need: Need) -> io::Result<Option<Arc<Open>>> {
-        let path = || names::path(&self.folder, object);
-        let open = || File::options().read(true).write(true).open(path());
+        let open = || open_old(&names::path(&self.folder, object));
         match self.files.get(object, need, open) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -134,19 +134,29 @@ impl DiskObjects {
         }
     }
 
-    /// The open file of an object, which is born if it does not exist.
+    /// The open file of an object, which is born if it does not exist: most that are not known have
+    /// yet to be.
     fn born(&self, object: ObjectId) -> io::Result<Arc<Open>> {
-        if let Some(file) = self.existing(object, Need::Change)? {
+        if let Some(file) = self.files.known(object) {
             return Ok(file);
         }
         let path = names::path(&self.folder, object);
         let group = Group::of(object);
         *lock(&self.busy) = Some(group);
-        let _changing = self.unsynced.change(Place::Group(group));
+        let changing = self.unsynced.change(Place::Group(group));
+        let made = Cell::new(false);
+        let make = || {
+            let new = File::options().read(true).write(true).create_new(true).open(&path);
+            match new {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_old(&path),
+                new => {
+                    made.set(made.get() || new.is_ok());
+                    Ok(Opened { file: new?, is_new: true })
+                }
+            }
+        };
         for _ in 0..BIRTH_TRIES_MAX {
-            let create =
-                || File::options().read(true).write(true).create(true).truncate(false).open(&path);
-            match self.files.get(object, Need::Change, create) {
+            match self.files.get(object, Need::Change, make) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     let _above = self.change_above(group);
                     match std::fs::create_dir_all(group.path(&self.folder)) {
@@ -154,7 +164,12 @@ impl DiskObjects {
                         other => other?,
                     }
                 }
-                other => return other,
+                other => {
+                    if !made.get() && other.is_ok() {
+                        changing.undo();
+                    }
+                    return other;
+                }
             }
         }
         Err(io::Error::from_raw_os_error(Errno::EIO.raw()))
@@ -248,6 +263,11 @@ impl DiskObjects {
         }
         Ok(found)
     }
+}
+
+/// A file that is there.
+fn open_old(path: &Path) -> io::Result<Opened> {
+    File::options().read(true).write(true).open(path).map(Opened::from)
 }
 
 fn stat_of(object: ObjectId, meta: &std::fs::Metadata) -> ObjectStat {

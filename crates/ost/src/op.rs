@@ -11,6 +11,7 @@
 use sateen_osd::{Key, ObjectOp, Prefetched};
 use sateen_types::{ClientId, Errno, ObjectId};
 use sateen_wire::{Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody};
+use smallvec::SmallVec;
 
 use crate::order::Class;
 
@@ -52,13 +53,16 @@ pub(crate) enum State {
     Io,
 }
 
+/// The objects of an operation: one in most cases, which takes no memory beside it.
+pub(crate) type Objects = SmallVec<[ObjectId; 1]>;
+
 /// An operation.
 #[derive(Debug)]
 pub(crate) struct Op {
     /// What it does.
     pub(crate) work: Work,
     /// Its objects, each once.
-    pub(crate) objects: Vec<ObjectId>,
+    pub(crate) objects: Objects,
     /// What it does to them.
     pub(crate) class: Class,
     /// Where it stands.
@@ -121,7 +125,7 @@ impl Op {
     pub(crate) fn new(work: Work) -> Op {
         Op {
             work,
-            objects: Vec::new(),
+            objects: Objects::new(),
             class: Class::Read,
             state: State::Waiting,
             blockers: 0,
@@ -171,22 +175,24 @@ impl Op {
 }
 
 /// The objects a request concerns, and how.
-fn places(request: &OstRequest) -> (Class, Vec<ObjectId>) {
+fn places(request: &OstRequest) -> (Class, Objects) {
+    let one = |object: &ObjectId| Objects::from_elem(*object, 1);
+    let all = |objects: &[ObjectId]| Objects::from_slice(objects);
     match request {
         OstRequest::Read { object, .. } | OstRequest::Seek { object, .. } => {
-            (Class::Read, vec![*object])
+            (Class::Read, one(object))
         }
-        OstRequest::GetAttr { objects } => (Class::Read, objects.clone()),
-        OstRequest::Write { object, .. } => (Class::Write, vec![*object]),
+        OstRequest::GetAttr { objects } => (Class::Read, all(objects)),
+        OstRequest::Write { object, .. } => (Class::Write, one(object)),
         OstRequest::Allocate { object, punch_hole, .. } => {
-            (if *punch_hole { Class::Exclusive } else { Class::Write }, vec![*object])
+            (if *punch_hole { Class::Exclusive } else { Class::Write }, one(object))
         }
-        OstRequest::ZeroRange { object, .. } => (Class::Exclusive, vec![*object]),
-        OstRequest::Sync { objects, .. } => (Class::Sync, objects.clone()),
-        OstRequest::Punch { object, .. } => (Class::Exclusive, vec![*object]),
-        OstRequest::Destroy { objects, .. } => (Class::Exclusive, objects.clone()),
+        OstRequest::ZeroRange { object, .. } => (Class::Exclusive, one(object)),
+        OstRequest::Sync { objects, .. } => (Class::Sync, all(objects)),
+        OstRequest::Punch { object, .. } => (Class::Exclusive, one(object)),
+        OstRequest::Destroy { objects, .. } => (Class::Exclusive, all(objects)),
         OstRequest::List { .. } | OstRequest::Fence { .. } | OstRequest::StatFs => {
-            (Class::Read, Vec::new())
+            (Class::Read, Objects::new())
         }
     }
 }

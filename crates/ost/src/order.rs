@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use sateen_types::ObjectId;
+use smallvec::SmallVec;
 
 /// What an operation does to its objects, as far as others must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +39,7 @@ impl Class {
 /// Operations on one object, those that run and those that wait.
 #[derive(Debug, Default)]
 struct Places {
-    taken: Vec<(u64, Class)>,
+    taken: SmallVec<[(u64, Class); 1]>,
     /// How many of them are neither reads nor writes: with none, a read or write need not
     /// look at the others.
     special: usize,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sateen_osd::{Batch, Key, ObjectDone, Prefetched, Store};
 use sateen_target::{
-    Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, ParkId, Patience, Service,
+    Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, Pace, ParkId, Patience, Service,
 };
 use sateen_types::units::MIB;
 use sateen_types::{ClientId, Endpoint, Errno, ObjectId, Timestamp};
@@ -446,6 +446,19 @@ impl Ost {
         }
     }
 
+    /// What ticks are for: see `on_tick`.
+    fn pace_now(&self) -> Pace {
+        let leaves = !matches!(self.leaving, Leaving::Not | Leaving::Ended(_));
+        let sweeps = self.sweep_wanted && !self.sweeping && self.tombstones > 0;
+        if leaves || sweeps || self.is_starting() || !self.stalled.is_empty() {
+            Pace::Soon
+        } else if self.space.is_scarce() || self.space.is_old() {
+            Pace::Slow
+        } else {
+            Pace::Rest
+        }
+    }
+
     /// What is to be done from time to time.
     fn chores(&mut self) {
         let now = self.now.mono_ns;
@@ -570,6 +583,11 @@ impl Service for Ost {
         self.core.flushed(out);
         self.ready.extend(self.stalled.drain(..));
         self.pump(out);
+    }
+
+    fn pace(&mut self) -> Pace {
+        let pace = self.pace_now();
+        self.core.paced(pace)
     }
 
     fn on_tick(&mut self, now: Timestamp, out: &mut Outbox) {

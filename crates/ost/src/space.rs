@@ -19,6 +19,9 @@ use sateen_wire::StatFs;
 pub(crate) const GRANT_CLIENT_MAX: u64 = 256 * MIB;
 /// What one client may be promised even when many share little space.
 const GRANT_CLIENT_MIN: u64 = 2 * MIB;
+/// What a client may hold of what it was promised unasked: as much as it keeps of writes, by
+/// default.
+const AHEAD_MAX: u64 = 64 * MIB;
 /// What is left must be so many times what is promised unasked.
 const PLENTY: u64 = 256;
 /// Most bytes kept back for the file system below and for our own metadata.
@@ -165,6 +168,11 @@ impl Space {
     /// them.
     pub(crate) fn is_plenty_for(&self, bytes: u64) -> bool {
         self.available().is_some_and(|available| bytes <= available / PLENTY)
+    }
+
+    /// How much of this may be promised to a client that has not asked.
+    pub(crate) fn ahead(&self, client: ClientId, bytes: u64) -> u64 {
+        bytes.min(AHEAD_MAX.saturating_sub(self.granted(client)))
     }
 
     /// The client is gone, or has forgotten: its grant goes back.

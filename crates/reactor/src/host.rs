@@ -4,10 +4,13 @@
 //! this very thread, which may bring the next events. No effect is performed under the lock.
 //! In steady state none of it allocates: outboxes are kept per thread.
 //!
-//! Group commits and checkpoints: `host/flush.rs`. How changes are slowed down when they
+//! After each event the host has the ticker know when its target is to be told of time, or a change
+//! becomes too old: `host/age.rs`. Group commits and checkpoints: `host/flush.rs`. How changes are slowed down when they
 //! outrun the disk: `host/pressure.rs`.
 
 // With paths, so that the model-checking test can compile this file from elsewhere.
+#[path = "host/age.rs"]
+mod age;
 #[path = "host/flush.rs"]
 mod flush;
 #[path = "host/pressure.rs"]
@@ -18,24 +21,26 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use sateen_osd::{Index, JournalDevice, ObjectDone, ObjectOp, ObjectStore, Prefetched};
-use sateen_target::{Effect, Ending, IoId, Outbox, ParkId, Service};
+use sateen_target::{COMMIT_AGE_NS, Effect, Ending, IoId, Outbox, ParkId, Service, TICK_NS};
 use sateen_types::{Endpoint, Timestamp};
 use sateen_wire::Message;
 
+use self::age::{Age, Space};
 use crate::clock::Clock;
 use crate::reactor::{Checkpoints, Hosts, Reactor};
 use crate::router::{Receiver, Router};
 use crate::run_loop::{self, Begun, Driven, Work};
 use crate::sleepers::Sleepers;
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock, thread_local};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, lock, thread_local};
 use crate::timer::Timers;
 
 /// Most outboxes kept by one thread: one for the event and one for what it brings, for each
 /// level that can be under way at once.
 const OUTBOXES_MAX: usize = 4;
 
-/// How often the network is asked whom it has heard of: each second.
-const LISTEN_NS: u64 = 1_000_000_000;
+/// How often the network is asked whom it has heard of: with each tick of a target that rests, of
+/// which none is to be missed for having come a little early.
+const LISTEN_NS: u64 = 900_000_000;
 /// So long ago that may be.
 const HEARD_WITHIN: Duration = Duration::from_secs(2);
 
@@ -106,6 +111,8 @@ pub struct TargetHost<S> {
     objects: Option<Arc<dyn ObjectStore>>,
     journal: Mutex<Box<dyn JournalDevice>>,
     checkpoint_asked: AtomicBool,
+    /// How old a change may get that nobody waits for.
+    commit_age_ns: AtomicU64,
     clock: Clock,
     router: Arc<Router>,
     timers: Arc<Timers>,
@@ -123,6 +130,9 @@ struct State<S> {
     flush_again: bool,
     /// A worker was asked for a group commit that nobody waits for.
     flush_soon: bool,
+    /// How old the oldest change is that no group commit has taken.
+    age: Age,
+    space: Space,
     /// When the service was told whom the network has heard of.
     listened_ns: u64,
     /// Bytes in the journal since the last checkpoint began, and how many bring on the next.
@@ -151,6 +161,8 @@ impl<S: Service + 'static> TargetHost<S> {
                 flushing: false,
                 flush_again: false,
                 flush_soon: false,
+                age: Age::default(),
+                space: Space::default(),
                 listened_ns: 0,
                 journal_bytes: parts.journal_bytes,
                 journal_bytes_max: flush::JOURNAL_BYTES_MAX,
@@ -161,6 +173,7 @@ impl<S: Service + 'static> TargetHost<S> {
             objects: parts.objects,
             journal: Mutex::new(parts.journal),
             checkpoint_asked: AtomicBool::new(false),
+            commit_age_ns: AtomicU64::new(COMMIT_AGE_NS),
             clock: reactor.clock,
             router: reactor.router.clone(),
             timers: reactor.timers.clone(),
@@ -176,10 +189,10 @@ impl<S: Service + 'static> TargetHost<S> {
         Ok(host)
     }
 
-    /// Tells the service how much room its metadata has.
+    /// Tells the service how much room its metadata has, if it is time to look.
     fn look_at_space(&self) {
-        if let Some(space) = self.index.space() {
-            lock(&self.state).service.on_space(space);
+        if let Some(space) = self.space_now() {
+            self.learn_space(&mut lock(&self.state), space);
         }
     }
 
@@ -205,7 +218,25 @@ impl<S: Service + 'static> TargetHost<S> {
     /// Looks at the service under its lock, for status displays and tests. Effects are not
     /// possible.
     pub fn inspect<T>(&self, look: impl FnOnce(&mut S) -> T) -> T {
-        look(&mut lock(&self.state).service)
+        let mut state = lock(&self.state);
+        let seen = look(&mut state.service);
+        // What was set may be something to be done.
+        let due_ns = self.due_ns(&mut state, self.clock.mono_ns());
+        drop(state);
+        self.hosts.tick_by(due_ns);
+        seen
+    }
+
+    /// How old a change may get that nobody waits for, before it is made durable.
+    pub fn commit_age_ns(&self) -> u64 {
+        self.commit_age_ns.load(Ordering::Relaxed)
+    }
+
+    /// Sets that.
+    pub fn set_commit_age_ns(&self, age_ns: u64) {
+        self.commit_age_ns.store(age_ns, Ordering::Relaxed);
+        // A change may be old enough now.
+        self.inspect(|_| ());
     }
 
     /// Whether a disk error stopped the target.
@@ -227,7 +258,7 @@ impl<S: Service + 'static> TargetHost<S> {
 
     /// How far the service is with its end; asked now and then it gets on.
     pub fn ending(&self) -> Ending {
-        self.hosts.hear();
+        self.hosts.tick_by(self.clock.mono_ns() + TICK_NS);
         let state = lock(&self.state);
         if state.poisoned { Ending::Lost } else { state.service.ending() }
     }
@@ -253,9 +284,12 @@ impl<S: Service + 'static> TargetHost<S> {
         if state.poisoned {
             return 0;
         }
+        let due_ns = self.due_ns(&mut state, now.mono_ns);
         let long = state.journal_bytes > state.journal_bytes_max;
         let store = state.service.store();
         if store.transno() == before {
+            drop(state);
+            self.hosts.tick_by(due_ns);
             return 0;
         }
         let delay_ns = pressure::delay_ns(store.fill_permille(), store.pending_bytes());
@@ -263,6 +297,7 @@ impl<S: Service + 'static> TargetHost<S> {
         let full = store.pending_bytes() > flush::PENDING_BYTES_SOON;
         let flush = full && !state.flushing && !std::mem::replace(&mut state.flush_soon, full);
         drop(state);
+        self.hosts.tick_by(due_ns);
         if checkpoint {
             self.ask_checkpoint();
         }
@@ -387,7 +422,6 @@ fn is_slow(op: &ObjectOp) -> bool {
 
 impl<S: Service + 'static> Receiver for TargetHost<S> {
     fn receive(self: Arc<Self>, message: Message) {
-        self.hosts.hear();
         self.event(|service, now, out| service.on_message(now, message, out));
     }
 }
@@ -412,14 +446,7 @@ impl<S: Service + 'static> Driven for TargetHost<S> {
         self.look_at_space();
         self.listen();
         self.event(Service::on_tick);
-        let due = {
-            let mut state = lock(&self.state);
-            if state.service.store().must_wait() {
-                // Somebody may be waiting for room, and goes on with a tick.
-                self.hosts.hear();
-            }
-            !state.poisoned && !state.flushing && state.service.store().dirty()
-        };
+        let due = self.wants_commit();
         if due {
             self.slow(Work::Flush(self.clone()));
         }

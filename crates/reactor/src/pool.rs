@@ -1,5 +1,5 @@
-//! Workers for what comes from no transport: due timers and ticks. They sleep in no disk, or
-//! timers would come late.
+//! Workers for what comes from no transport: due timers. They sleep in no disk, or timers would
+//! come late.
 
 use std::collections::VecDeque;
 use std::io;

@@ -3,8 +3,8 @@
 //! | threads | do |
 //! |---|---|
 //! | 1 timer | waits for the earliest timer and the next tick, and passes them on |
-//! | [`POOL_THREADS`] workers | due timers and ticks |
-//! | up to 32 and 32 for each target | syncs of objects; their removals, cuts and allocations. Also group commits that nobody waits for or that sync objects first. They come when they are needed, and go |
+//! | [`POOL_THREADS`] workers | due timers |
+//! | up to 32 and 32 for each target | syncs of objects; their removals, cuts and allocations. Also ticks, and group commits that nobody waits for or that sync objects first. They come when they are needed, and go |
 //! | 1 checkpointer | writes memtables into indexes, one after the other |
 //!
 //! Everything else happens on the threads of the transports.
@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use sateen_target::TICK_NS;
+use sateen_target::{COMMIT_AGE_NS, REST_NS, TICK_NS};
 
 use crate::clock::Clock;
 use crate::executor::Executor;
@@ -21,14 +21,9 @@ use crate::router::Router;
 use crate::run_loop::Driven;
 use crate::sleepers::Sleepers;
 use crate::sync::{
-    Arc, AtomicBool, AtomicU32, Condvar, Mutex, Ordering, PoisonError, lock, thread,
+    Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, PoisonError, lock, thread,
 };
 use crate::timer::Timers;
-
-/// Time between ticks while nothing happens at all: 50 ms.
-const IDLE_TICK_NS: u64 = 50_000_000;
-/// Ticks without anything happening after which they come less often.
-const QUIET_TICKS: u32 = 8;
 
 /// How much less often than others the checkpointer gets a busy processor. Not by much: it
 /// must keep up with the changes, or they are slowed down.
@@ -92,7 +87,8 @@ impl Reactor {
         threads.extend(self.pool.start(POOL_THREADS)?);
         let (timers, pool) = (self.timers.clone(), self.pool.clone());
         let (router, hosts) = (self.router.clone(), self.hosts.clone());
-        threads.push(named("timer", move || timers.serve(&pool, &router, &hosts))?);
+        let sleepers = self.sleepers.clone();
+        threads.push(named("timer", move || timers.serve(&pool, &sleepers, &router, &hosts))?);
         let checkpoints = self.checkpoints.clone();
         let checkpointer = move || {
             if let Err(error) = rustix::process::nice(CHECKPOINT_NICE) {
@@ -124,15 +120,14 @@ fn named(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<thread:
     thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// The hosts, for the ticker.
+/// The hosts, and when they tick: each says after each event how soon it wants to.
 pub(crate) struct Hosts {
     all: Mutex<Vec<Arc<dyn Driven>>>,
     ticking: AtomicBool,
-    /// Something has happened since the last tick.
-    heard: AtomicBool,
-    /// Ticks come rarely. Whoever has work for a target ends that.
-    idle: AtomicBool,
-    quiet_ticks: AtomicU32,
+    /// When the next turn is due, in monotonic nanoseconds.
+    next_tick_ns: AtomicU64,
+    /// The last turn had something to make durable: so may the next.
+    busy: AtomicBool,
     timers: Arc<Timers>,
 }
 
@@ -147,39 +142,26 @@ impl Hosts {
         Hosts {
             all: Mutex::default(),
             ticking: AtomicBool::new(false),
-            heard: AtomicBool::new(true),
-            idle: AtomicBool::new(false),
-            quiet_ticks: AtomicU32::new(0),
+            // There is nobody to be told.
+            next_tick_ns: AtomicU64::new(u64::MAX),
+            busy: AtomicBool::new(false),
             timers,
         }
     }
 
-    /// A target has something to do. Ticks come at full speed again.
-    pub(crate) fn hear(&self) {
-        if !self.heard.load(Ordering::SeqCst) {
-            self.heard.store(true, Ordering::SeqCst);
-        }
-        // After the store above, as `tick_interval_ns` does it the other way round: one of
-        // the two sees the other.
-        if self.idle.load(Ordering::SeqCst) && self.idle.swap(false, Ordering::SeqCst) {
-            self.timers.nudge();
-        }
+    /// When the next turn is due.
+    pub(crate) fn next_tick_ns(&self) -> u64 {
+        self.next_tick_ns.load(Ordering::SeqCst)
     }
 
-    /// How long until the next tick. Called once for each by the timer's thread.
-    pub(crate) fn tick_interval_ns(&self) -> u64 {
-        let quiet = if self.heard.swap(false, Ordering::SeqCst) {
-            0
-        } else {
-            self.quiet_ticks.load(Ordering::Relaxed).saturating_add(1)
-        };
-        self.quiet_ticks.store(quiet, Ordering::Relaxed);
-        if quiet < QUIET_TICKS {
-            self.idle.store(false, Ordering::SeqCst);
-            return TICK_NS;
+    /// A target wants a tick by then.
+    pub(crate) fn tick_by(&self, due_ns: u64) {
+        let earlier = |next: u64| (due_ns < next).then_some(due_ns);
+        if due_ns < self.next_tick_ns.load(Ordering::SeqCst)
+            && self.next_tick_ns.fetch_update(Ordering::SeqCst, Ordering::SeqCst, earlier).is_ok()
+        {
+            self.timers.nudge();
         }
-        self.idle.store(true, Ordering::SeqCst);
-        if self.heard.load(Ordering::SeqCst) { TICK_NS } else { IDLE_TICK_NS }
     }
 
     /// Adds one; false if there is no room.
@@ -188,23 +170,38 @@ impl Hosts {
         let room = all.len() < HOSTS_MAX;
         if room {
             all.push(host);
+            drop(all);
+            self.tick_by(0);
         }
         room
     }
 
-    /// Whether a new turn may start: the last one has ended.
-    pub(crate) fn begin_tick(&self) -> bool {
-        !self.ticking.swap(true, Ordering::AcqRel)
+    /// Whether a turn is due and is to be run by the caller, the timers' thread. What a target
+    /// wanted until now it says again in that turn.
+    pub(crate) fn begin_tick(&self, now_ns: u64) -> bool {
+        if now_ns < self.next_tick_ns() {
+            return false;
+        }
+        if self.ticking.swap(true, Ordering::AcqRel) {
+            // The last one has not ended.
+            self.next_tick_ns.store(now_ns + TICK_NS, Ordering::SeqCst);
+            return false;
+        }
+        // Nobody has to say so at each turn while changes go on.
+        let busy = self.busy.load(Ordering::Relaxed);
+        let next_ns = if busy { COMMIT_AGE_NS } else { REST_NS };
+        self.next_tick_ns.store(now_ns + next_ns, Ordering::SeqCst);
+        true
     }
 
-    /// One turn: tells all hosts, and has group commits run where changes wait.
+    /// One turn: tells all hosts, and has group commits run where changes wait for long.
     pub(crate) fn tick(&self) {
+        let mut busy = false;
         for at in 0.. {
             let Some(host) = lock(&self.all).get(at).cloned() else { break };
-            if host.tick() {
-                self.hear();
-            }
+            busy |= host.tick();
         }
+        self.busy.store(busy, Ordering::Relaxed);
         self.ticking.store(false, Ordering::Release);
     }
 }

@@ -6,6 +6,8 @@
 //! what sleeps is done here. A piece that finds nobody free gets a thread of its own; a target
 //! whose disk hangs has [`SHARE_MAX`] of them for each [`Share`] at most, and takes none from the
 //! others.
+//!
+//! Ticks are run here, too: the thread that finds a group commit due writes it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -13,6 +15,7 @@ use std::time::Duration;
 
 use sateen_types::Endpoint;
 
+use crate::reactor::Hosts;
 use crate::run_loop::{self, Sleeps, Work};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock, thread};
 
@@ -24,7 +27,7 @@ const KEPT: usize = 4;
 const IDLE: Duration = Duration::from_secs(10);
 
 /// What waits for others of its kind only. Group commits wait for nothing: there is one at a time
-/// of each target.
+/// of each target; nor do ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Share {
     /// Syncs, of which one program can ask for any number, and which nobody else waits for.
@@ -91,6 +94,18 @@ impl Sleepers {
                 state.ready.push_back((Some(place), work));
             }
         }
+        self.have_done(state);
+    }
+
+    /// Has a turn of the ticker run.
+    pub(crate) fn tick(self: &Arc<Sleepers>, hosts: &Arc<Hosts>) {
+        let mut state = lock(&self.state);
+        state.ready.push_front((None, Work::Tick(hosts.clone())));
+        self.have_done(state);
+    }
+
+    /// Has somebody do what was just made ready.
+    fn have_done(self: &Arc<Sleepers>, mut state: MutexGuard<'_, State>) {
         // Those that are ready are for who is free, and for threads that were just started.
         if state.free >= state.ready.len() {
             drop(state);

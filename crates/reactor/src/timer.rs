@@ -1,7 +1,8 @@
 //! Timers: sleeping futures, and messages that are held back for a while.
 //!
-//! One thread waits for the earliest of them and passes what is due to the pool, so that
-//! nothing that a timer causes can delay the next one.
+//! One thread waits for the earliest of them, and for the next tick of the targets, and passes on
+//! what is due: timers to the pool, ticks to the threads that may sleep in a disk, because a tick
+//! may be there for a group commit. So nothing that a timer causes can delay the next one.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -9,7 +10,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use sateen_target::TICK_NS;
 use sateen_wire::Message;
 
 use crate::clock::Clock;
@@ -17,6 +17,7 @@ use crate::pool::Pool;
 use crate::reactor::Hosts;
 use crate::router::Router;
 use crate::run_loop::Work;
+use crate::sleepers::Sleepers;
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock};
 
 /// A timer's place: when it is due, in monotonic nanoseconds, and a number to tell those of
@@ -34,7 +35,7 @@ struct State {
     next_id: u64,
     /// Until when the thread sleeps; later timers need not wake it.
     sleeps_until: u64,
-    /// The targets have work again: tick soon.
+    /// The next tick is to come earlier than was said.
     nudged: bool,
     stopped: bool,
 }
@@ -81,7 +82,7 @@ impl Timers {
         place
     }
 
-    /// Ends a pause between ticks.
+    /// The next tick comes earlier than it was to.
     pub(crate) fn nudge(&self) {
         lock(&self.state).nudged = true;
         self.changed.notify_one();
@@ -93,11 +94,18 @@ impl Timers {
         self.changed.notify_one();
     }
 
-    /// The thread: due timers and the regular tick.
-    pub(crate) fn serve(&self, pool: &Pool, router: &Router, hosts: &Arc<Hosts>) {
-        let mut next_tick = self.clock.mono_ns();
+    /// The thread: due timers and ticks.
+    pub(crate) fn serve(
+        &self,
+        pool: &Pool,
+        sleepers: &Arc<Sleepers>,
+        router: &Router,
+        hosts: &Arc<Hosts>,
+    ) {
         let mut state = lock(&self.state);
         while !state.stopped {
+            // Before it is looked when the next tick is due: whoever changes that says so behind it.
+            state.nudged = false;
             let now = self.clock.mono_ns();
             while let Some((_, action)) = pop_due(&mut state, now) {
                 drop(state);
@@ -113,16 +121,12 @@ impl Timers {
                 }
                 state = lock(&self.state);
             }
-            if std::mem::take(&mut state.nudged) {
-                next_tick = next_tick.min(now + TICK_NS);
+            if hosts.begin_tick(now) {
+                drop(state);
+                sleepers.tick(hosts);
+                state = lock(&self.state);
             }
-            if next_tick <= now {
-                next_tick = now + hosts.tick_interval_ns();
-                if hosts.begin_tick() {
-                    pool.push(Work::Tick(hosts.clone()));
-                }
-            }
-            state = self.wait(state, next_tick);
+            state = self.wait(state, hosts.next_tick_ns());
         }
     }
 

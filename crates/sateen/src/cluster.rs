@@ -101,7 +101,7 @@ fn source(what: &str) -> Outcome<Source> {
     }
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Refusal::new(
-            format!("{what} is neither a path nor a file system"),
+            format!("cannot look at {what}: {error}"),
             "name a mount, or the MGS and the file system, like 10.0.0.1@tcp:/scratch",
         ),
         _ => Refusal::io(format!("look at {what}"), &error),

@@ -59,6 +59,9 @@ fn check(args: &FsckArgs) -> Outcome<ExitCode> {
     } else {
         args.targets.iter().map(|path| targets::at(path)).collect::<Outcome<Vec<_>>>()?
     };
+    if lock.is_none() {
+        require_whole(&targets)?;
+    }
     labels(&targets, &mut report);
     missing(&targets, lock.is_some(), &mut report);
     let mut fs =
@@ -115,6 +118,30 @@ fn labels(targets: &[Target], report: &mut Report) {
             report.damage(label.target, what, "move the copy away and bring the original back");
         }
     }
+}
+
+/// Refuses folders that are not those of a whole file system: what is missing would be taken for
+/// lost, and what it knows for damage.
+fn require_whole(targets: &[Target]) -> Outcome<()> {
+    let has = |wanted: Endpoint| targets.iter().any(|target| target.label.target == wanted);
+    let lacking: Vec<&str> = [(Endpoint::Mgs, "the MGS's"), (Endpoint::Mdt(0), "MDT0000's")]
+        .into_iter()
+        .filter_map(|(wanted, name)| (!has(wanted)).then_some(name))
+        .collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let given: Vec<String> = targets.iter().map(|target| target.label.target.to_string()).collect();
+    Err(Refusal::new(
+        format!(
+            "a target is checked against all others of its file system: of {}, {} folder is not \
+             among those that were named",
+            given.join(" and "),
+            lacking.join(" and ")
+        ),
+        "name the folders of all targets: of the MGS, each MDT and each OST, on one host, none of \
+         them served",
+    ))
 }
 
 /// The MGT and the root's MDT are there; so are all others, if their numbers have no gaps.

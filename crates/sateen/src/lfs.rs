@@ -29,6 +29,8 @@ use crate::mounts::{self, Ours};
 
 /// Largest answer of a mount to one question.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// "No such file or directory".
+const ENOENT: u8 = 2;
 /// "Inappropriate ioctl": what tools of the field return for files elsewhere.
 const ENOTTY: u8 = 25;
 
@@ -153,23 +155,41 @@ fn answer<T: DeserializeOwned>(path: &Path, attribute: &str, doing: &str) -> Res
     serde_json::from_slice(&answer).map_err(|error| Failure::io(doing, &error.into()))
 }
 
+/// What to do about a mount that is not there; which there are, with their file systems.
+fn instead_of_unknown(mounted: &[String]) -> String {
+    match mounted {
+        [] => "mount one with mount -t sateen NID:/FSNAME DIR, or sateen up --mount DIR".to_owned(),
+        _ => format!("name one of {}", mounted.join(", ")),
+    }
+}
+
 /// The mount that a path lies in, those of the file system with this name, or all there are.
 fn mounts_of(path: Option<&Path>) -> Result<Vec<Ours>, Failure> {
     let all = mounts::ours().map_err(|error| Failure::io("cannot list mounts", &error))?;
     let Some(path) = path else {
         if all.is_empty() {
-            let what = "no Sateen file system is mounted; mount one with: sateen up, or mount -t \
-                        sateen";
-            return Err(Failure { what: what.to_owned(), code: 2 });
+            let what = format!("no Sateen file system is mounted: {}", instead_of_unknown(&[]));
+            return Err(Failure { what, code: ENOENT });
         }
         return Ok(all);
     };
+    let mounted: Vec<String> =
+        all.iter().map(|ours| format!("{} on {}", ours.fsname, ours.point.display())).collect();
     let named: Vec<Ours> = all.into_iter().filter(|ours| Path::new(&ours.fsname) == path).collect();
     if !named.is_empty() && !path.exists() {
         return Ok(named);
     }
-    let failed =
-        |error: &io::Error| Failure::io(format!("cannot look at '{}'", path.display()), error);
+    let shown = path.display();
+    let failed = |error: &io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Failure {
+            what: format!(
+                "'{shown}' is neither a path nor the name of a file system that is mounted here: {}",
+                instead_of_unknown(&mounted)
+            ),
+            code: ENOENT,
+        },
+        _ => Failure::io(format!("cannot look at '{shown}'"), error),
+    };
     let path = path.canonicalize().map_err(|error| failed(&error))?;
     require_ours(&path)?;
     let found = mounts::ours_of(&path).map_err(|error| failed(&error))?;

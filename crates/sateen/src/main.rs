@@ -56,7 +56,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::Parser;
 use signal_hook::consts::SIGPIPE;
 
 use crate::cli::{Cli, Command};
@@ -73,8 +72,7 @@ fn main() -> ExitCode {
         Some("lfs") => Command::Lfs(usage::parse(lfs::arguments(std::env::args_os()))),
         Some("lctl") => Command::Lctl(usage::parse(std::env::args_os())),
         Some("sateen-bench") => {
-            let args = sateen_bench::cli::arguments(std::env::args_os());
-            Command::Bench(Box::new(sateen_bench::cli::Program::parse_from(args).bench))
+            Command::Bench(Box::new(sateen_bench::cli::parse(std::env::args_os()).bench))
         }
         Some("mkfs.sateen") => Command::Mkfs(usage::parse(std::env::args_os())),
         Some("mount.sateen" | "mount.fuse.sateen") => {

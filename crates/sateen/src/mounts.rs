@@ -63,7 +63,7 @@ pub(crate) fn prepare(wanted: &Path) -> Outcome<PathBuf> {
     {
         io::ErrorKind::AlreadyExists => Refusal::new(
             format!("the mount point {shown} is not a folder"),
-            "choose a folder (sateen up takes it with --mount DIR)",
+            "choose a folder: mount -t sateen NID:/FSNAME DIR, or sateen up --mount DIR",
         ),
         _ => failed(&error),
     })?;
@@ -74,8 +74,8 @@ pub(crate) fn prepare(wanted: &Path) -> Outcome<PathBuf> {
         return Err(Refusal::new(
             format!("something is mounted on {shown} already ({})", mount.fs_type),
             format!(
-                "unmount it (umount {shown}), or choose another folder (sateen up takes it with \
-                 --mount DIR)"
+                "unmount it (umount {shown}), or choose another folder: mount -t sateen \
+                 NID:/FSNAME DIR, or sateen up --mount DIR"
             ),
         ));
     }
@@ -83,7 +83,7 @@ pub(crate) fn prepare(wanted: &Path) -> Outcome<PathBuf> {
     if entries.next().is_some() {
         return Err(Refusal::new(
             format!("the mount point {shown} is not empty, and its content would be hidden"),
-            "choose an empty folder (sateen up takes it with --mount DIR)",
+            "choose an empty folder: mount -t sateen NID:/FSNAME DIR, or sateen up --mount DIR",
         ));
     }
     Ok(path)

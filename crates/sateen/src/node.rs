@@ -299,9 +299,17 @@ impl Node {
         &self.devices
     }
 
-    /// Where it is reached.
+    /// Where it is reached; one that has mounts alone, by which NIDs its servers see it.
     pub(crate) fn nids(&self) -> Vec<Nid> {
-        if self.nids.is_empty() { vec![Nid::Lo] } else { self.nids.clone() }
+        if self.network.is_none() {
+            return vec![Nid::Lo];
+        }
+        if !self.nids.is_empty() {
+            return self.nids.clone();
+        }
+        let told = lock(&self.clients).told.clone();
+        let targets = told.iter().flat_map(|info| info.nids.iter());
+        network::own_nids(&self.mgs.iter().copied().chain(targets).collect::<Vec<_>>())
     }
 
     /// What sets parameters for good: it is asked after the node's owner has let go of it.

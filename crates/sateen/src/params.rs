@@ -110,10 +110,12 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 8] = [
+const TUNABLES: [(&str, u64, u64); 10] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     ("max_pages_per_rpc", 1, 4096),
+    // None is kept with 0: every write waits for its OST.
+    ("max_dirty_mb", 0, 65_536),
     ("qos_threshold_rr", 0, 100),
     ("ldlm_timeout", 1, 3600),
     // More than the 4 s within which a mount that nobody answers speaks again: else idle ones are
@@ -121,6 +123,7 @@ const TUNABLES: [(&str, u64, u64); 8] = [
     ("at_min", 5, 3600),
     ("at_max", 5, 86_400),
     ("recovery_time_soft", 1, 3600),
+    ("commit_age_ms", 1, 60_000),
 ];
 /// Those that can be cleared, and nothing else.
 const CLEARED: [&str; 2] = ["stats", "md_stats"];
@@ -290,6 +293,7 @@ mod tests {
     #[test]
     fn values_are_checked_before_anything_is_set() {
         assert_eq!(check("osc.*.active", "0"), Ok(()));
+        assert_eq!(check("osc.*.max_dirty_mb", "0"), Ok(()));
         assert_eq!(check("lod/x/qos_threshold_rr", "17%"), Ok(()));
         assert_eq!(check("mdt.*.md_stats", "clear"), Ok(()));
         assert_eq!(check("mdt.*.at_min", "5"), Ok(()));
@@ -300,6 +304,7 @@ mod tests {
             ("osc.*.max_rpcs_in_flight", "0", "1 to 512"),
             ("osc.*.max_rpcs_in_flight", "many", "1 to 512"),
             ("osc.*.max_pages_per_rpc", "4097", "1 to 4096"),
+            ("osc.*.max_dirty_mb", "65537", "0 to 65536"),
             ("osc.*.checksums", "0", "cannot be set"),
             ("osc.*.stats", "7", "clear"),
             ("osc.*.acttive", "1", "max_rpcs_in_flight"),

@@ -127,6 +127,9 @@ pub(crate) fn parse_or<T: Parser>(args: impl IntoIterator<Item = OsString>, code
 }
 
 fn explained<T: Parser>(error: &clap::Error, args: &[OsString]) -> String {
+    if let Some(said) = sateen_bench::missed::said(error, args) {
+        return format!("error: {said}");
+    }
     let text = error.render().to_string();
     let said = |line: &&str| {
         let line = line.trim_start();
@@ -219,6 +222,12 @@ mod tests {
         assert!(text.contains("what to do: see sateen lfs check --help"), "{text}");
         let text = said::<Lctl>(&["lctl", "--data", "/x", "ping", "y"]);
         assert!(text.contains("what to do: see lctl ping --help"), "{text}");
+    }
+
+    #[test]
+    fn what_the_original_benchmarks_have_is_known() {
+        let text = said::<Cli>(&["sateen", "bench", "iozone", "-a"]);
+        assert!(text.starts_with("error: -a: IOzone has it, iozone here has not: "), "{text}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `make demo` cleans up after itself, also when it is interrupted or fails: the script itself,
-//! small, in a folder of the test's, with the program that the tests have.
+//! `make demo` ends as promised and cleans up after itself, also when it is interrupted or fails:
+//! the script itself, small, in a folder of the test's, with the program that the tests have.
 //!
 //! Interrupted means a SIGINT to its process group, which is what a terminal sends.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -152,6 +152,31 @@ fn interrupted(name: &str, headline: &str, after: Duration) {
         return;
     }
     panic!("{name}: {TRIES} demos were over before they were interrupted");
+}
+
+/// It ends with a short io500, and with the report of it, which stays.
+#[test]
+fn runs_to_its_end() {
+    if !can_mount() {
+        return;
+    }
+    let mut demo = Demo::start("end");
+    let status = demo.end();
+    let said = demo.said();
+    assert!(status.success(), "{status}\n{said}");
+    let (_, io500) = said.split_once("\n== a short io500: 1 s of writing").unwrap();
+    let results = io500.lines().filter(|line| line.trim_start().starts_with("[RESULT]"));
+    assert_eq!(results.count(), 12, "each phase that has a score:\n{said}");
+    let score = io500.lines().find(|line| line.trim_start().starts_with("[SCORE ]")).unwrap();
+    let total = score.split(" : TOTAL ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    assert!(total.unwrap().parse::<f64>().unwrap() > 0.0, "{score}");
+    let (_, end) = said.split_once("\n== done in ").expect(&said);
+    let report = end.lines().find_map(|line| line.trim().strip_prefix("the report of io500: "));
+    let report = PathBuf::from(report.expect(&said));
+    assert_eq!(report, demo.scratch.join("demo-report.html"));
+    let page = fs::read_to_string(report).unwrap();
+    assert!(page.contains("A short io500 in the demo") && page.contains("<svg"), "{page}");
+    demo.is_gone();
 }
 
 #[test]

@@ -190,6 +190,7 @@ fn striping_and_space_of_a_mount() {
     assert!(text.contains(&format!("{}\nlmm_stripe_count:  1\n", dir.join("child").display())));
 
     space_is_shown(&fs_, &file);
+    mounts_that_are_not_there_are_told_with_those_that_are(&fs_);
 
     fs::write(&file, vec![9; 9 << 20]).unwrap();
     let pid = fs_.ok(&["status"]);
@@ -407,6 +408,20 @@ impl Fs {
         assert_eq!(code, 0, "{args:?}: {text}{errors}");
         text
     }
+}
+
+fn mounts_that_are_not_there_are_told_with_those_that_are(fs_: &Fs) {
+    let nowhere = Path::new("nothing-of-this-name");
+    let mounted = format!("sateen on {}", fs_.data.join("mnt").display());
+    for args in [&["check", "all"][..], &["osts"]] {
+        let (code, _, errors) = lfs(args, nowhere);
+        assert_eq!(code, 2, "{errors}");
+        assert!(errors.contains("'nothing-of-this-name' is neither a path nor"), "{errors}");
+        assert!(errors.contains("name one of ") && errors.contains(&mounted), "{errors}");
+    }
+    let fid = "[0x200000007:0x1:0x0]";
+    let (code, _, errors) = lfs(&["fid2path", "nothing-of-this-name"], Path::new(fid));
+    assert!(code == 2 && errors.contains(&mounted), "{errors}");
 }
 
 /// The number of samples of one statistic.

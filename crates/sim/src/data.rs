@@ -89,6 +89,9 @@ pub struct Data {
     pending: Vec<Piece>,
     /// Bytes that readers may see instead.
     maybe: Vec<Piece>,
+    /// What was there before writes that their client may keep: its OSTs may not have heard of
+    /// them yet, and if it is lost they never will.
+    kept: Vec<Piece>,
     /// Bytes that may lie under what was written since, where they could come to light again.
     under: Vec<Piece>,
     /// Acknowledged writes that a crash took: their writer's next fsync must say so.
@@ -156,12 +159,17 @@ impl Data {
         self.synced_size = self.synced_size.min(size);
         if size < self.size() {
             self.durable.truncate(size as usize);
-            let all = [&mut self.pending, &mut self.maybe, &mut self.lost, &mut self.under];
-            for pieces in all {
-                subtract(pieces, size, u64::MAX);
-            }
+            self.forget_from(size);
         }
         self.content.resize(size as usize, 0);
+    }
+
+    /// Nothing is known any more of what lies behind this size.
+    fn forget_from(&mut self, size: u64) {
+        let all = [&mut self.pending, &mut self.maybe, &mut self.lost, &mut self.under];
+        for pieces in all.into_iter().chain([&mut self.kept]) {
+            subtract(pieces, size, u64::MAX);
+        }
     }
 
     fn may_be(&self, place: u64, byte: u8) -> bool {
@@ -191,11 +199,61 @@ impl Data {
         }
     }
 
-    /// A write was answered.
-    pub fn wrote(&mut self, client: ClientId, offset: u64, bytes: &[u8]) {
+    /// A client may keep a write of this range, which is about to be noted.
+    pub fn keep(&mut self, client: ClientId, offset: u64, len: usize) {
+        let from = (offset as usize).min(self.content.len());
+        let to = (offset as usize + len).min(self.content.len());
+        let mut bytes = self.content.get(from..to).unwrap_or_default().to_vec();
+        bytes.resize(len, 0);
+        // Others have written out theirs when this one was given the lock.
+        self.others_wrote_out(client, (offset, offset + len as u64));
+        self.kept.push(Piece { client, offset, bytes, settles_ns: 0 });
+    }
+
+    /// This client holds the lock, and others that have held it have written out what they kept.
+    fn others_wrote_out(&mut self, client: ClientId, (from, to): (u64, u64)) {
+        let (own, mut others) = core::mem::take(&mut self.kept)
+            .into_iter()
+            .partition::<Vec<_>, _>(|piece| piece.client == client);
+        subtract(&mut others, from, to);
+        self.kept = own.into_iter().chain(others).collect();
+    }
+
+    /// A client that closes a file, or syncs it, has written out what it kept.
+    pub fn wrote_out(&mut self, client: ClientId) {
+        self.kept.retain(|piece| piece.client != client);
+    }
+
+    /// What this client knows to be durable it knows no more.
+    fn gives_up(&mut self, client: ClientId) {
+        let all = self.pending.iter_mut().chain(&mut self.maybe);
+        all.filter(|piece| piece.client == client).for_each(|piece| piece.client = NOBODY);
+    }
+
+    /// A client is lost with what it kept, or some of it: whoever reads from `settles_ns` on
+    /// sees what.
+    fn keeper_lost(&mut self, client: ClientId, settles_ns: u64) {
+        let (lost, left) = core::mem::take(&mut self.kept)
+            .into_iter()
+            .partition::<Vec<_>, _>(|piece| piece.client == client);
+        self.kept = left;
+        let tagged = self.maybe.iter_mut();
+        tagged.filter(|piece| piece.client == client).for_each(|piece| piece.client = NOBODY);
+        for piece in lost {
+            self.also(piece.offset, piece.bytes, settles_ns);
+        }
+    }
+
+    /// A write was answered; `kept` if the OSTs may not have it yet.
+    pub fn wrote(&mut self, client: ClientId, offset: u64, bytes: &[u8], kept: bool) {
         self.forget_cuts();
         let end = offset + bytes.len() as u64;
         self.is_written = true;
+        if kept {
+            self.keep(client, offset, bytes.len());
+        } else {
+            self.kept.clear();
+        }
         subtract(&mut self.maybe, offset, end);
         subtract(&mut self.lost, offset, end);
         overlay(&mut self.content, offset, bytes);
@@ -228,6 +286,7 @@ impl Data {
     ) {
         self.forget_cuts();
         self.is_written = true;
+        self.kept.clear();
         self.writers.insert(client);
         if how == Fallocate::Punch {
             // Whatever there is of it, also behind what is known as the end.
@@ -283,10 +342,9 @@ impl Data {
         self.cut_to = Some((transno, size));
         self.content.resize(size as usize, 0);
         self.durable.truncate(size as usize);
-        let all = [&mut self.pending, &mut self.maybe, &mut self.lost, &mut self.under];
-        for pieces in all {
-            subtract(pieces, size, u64::MAX);
-        }
+        self.forget_from(size);
+        // Whoever kept something has written it out before.
+        self.kept.clear();
         (self.sizes, self.cuts) = (None, Vec::new());
         self.synced_size = self.synced_size.min(size).min(least);
     }
@@ -317,6 +375,9 @@ impl Data {
             ));
         }
         self.heard(client, op);
+        self.wrote_out(client);
+        // What it may have lost it would have told.
+        self.maybe.retain(|piece| piece.client != client);
         self.writers.remove(&client);
         let mut left: Vec<Piece> = Vec::new();
         for piece in core::mem::take(&mut self.pending) {
@@ -415,9 +476,7 @@ impl Data {
     /// Linux, the next one speaks of later writes only.
     pub fn perhaps_told(&mut self, client: ClientId) {
         self.lost.retain(|piece| piece.client != client);
-        for piece in self.pending.iter_mut().filter(|piece| piece.client == client) {
-            piece.client = NOBODY;
-        }
+        self.gives_up(client);
     }
 
     /// The file was removed, and a crash has brought it back: what its clients wrote before and
@@ -444,6 +503,7 @@ impl Data {
 
     /// A client is lost, which may have known the size best.
     pub fn writer_lost(&mut self, client: ClientId, settles_ns: u64) {
+        self.keeper_lost(client, settles_ns);
         if self.writers.contains(&client) {
             self.size_doubtful(settles_ns);
         }
@@ -461,6 +521,10 @@ impl Data {
                     self.loosen(low, high, settles_ns);
                 }
             }
+        }
+        // Who has lost nothing goes on, with what it keeps; of the others it is found out later.
+        for Piece { offset, bytes, .. } in self.kept.clone() {
+            self.also(offset, bytes, NEVER);
         }
         self.size_doubtful(settles_ns);
     }
@@ -573,6 +637,12 @@ impl Data {
     ) -> Result<(), String> {
         let Some(layout) = self.layout.clone() else { return Ok(()) };
         let old = self.content.clone();
+        // Of what is kept the OST may have had nothing, and it comes when the OST is back; or it
+        // had it, and it is lost.
+        for piece in self.kept.clone() {
+            self.maybe.push(Piece { settles_ns: NEVER, ..piece.clone() });
+            self.under.push(Piece { client: NOBODY, ..piece });
+        }
         let mut changed = false;
         for chunk in layout.chunks(0, self.size()) {
             if chunk.ost != ost {
@@ -605,6 +675,7 @@ impl Data {
             let met = self.maybe.iter_mut().filter(|piece| piece.offset < to && piece.end() > from);
             met.for_each(|piece| piece.settles_ns = NEVER);
         }
+        self.will_come(&old);
         if changed {
             // Who has it cached may still see it.
             self.also(0, old, NEVER);
@@ -614,6 +685,16 @@ impl Data {
             self.size_doubtful(NEVER);
         }
         Ok(())
+    }
+
+    /// What was kept when an OST crashed is still what there should be: this was there before.
+    fn will_come(&mut self, before: &[u8]) {
+        for Piece { client, offset, bytes, .. } in self.kept.clone() {
+            let range = offset as usize..offset as usize + bytes.len();
+            let bytes = before.get(range).unwrap_or_default().to_vec();
+            overlay(&mut self.content, offset, &bytes);
+            self.pending.push(Piece { client, offset, bytes, settles_ns: 0 });
+        }
     }
 
     /// Every byte must be what is durable, or one of those that were written since; what is

@@ -10,7 +10,9 @@ use sateen_mgs::{FileSystem, Mgs};
 use sateen_osd::{Checkpoint, Flush, ObjectOp, Prefetched, StoreLimits, Wants};
 use sateen_osd::{Index, ObjectStore};
 use sateen_ost::Ost;
-use sateen_target::{CoreConfig, Effect, Ending, IoId, Outbox, ParkId, Recovery, Service};
+use sateen_target::{
+    COMMIT_AGE_NS, CoreConfig, Effect, Ending, IoId, Outbox, Pace, ParkId, Recovery, Service,
+};
 use sateen_types::{ClientId, Endpoint, ObjectId, Timestamp};
 use sateen_wire::Message;
 
@@ -73,6 +75,11 @@ pub struct Process {
     pending: BTreeMap<u64, Pending>,
     flushing: bool,
     flush_again: bool,
+    /// When it was told last that time went by.
+    ticked_ns: u64,
+    /// Since when there is a change that no group commit has taken, and what the last one took.
+    aging_ns: Option<u64>,
+    taken: u64,
     out: Outbox,
 }
 
@@ -184,6 +191,9 @@ impl Host {
             pending: BTreeMap::new(),
             flushing: false,
             flush_again: false,
+            ticked_ns: now.mono_ns,
+            aging_ns: None,
+            taken: 0,
             out,
         });
         Ok((replayed, self.effects(random)))
@@ -261,17 +271,33 @@ impl Host {
         }
     }
 
-    /// A tick, with its group commit and now and then a checkpoint.
+    /// Time goes by in small steps. The service is told as often as it wants; changes are made
+    /// durable when they are old enough; and now and then there is a checkpoint.
     pub(crate) fn tick(&mut self, now: Timestamp, random: &mut Random) -> Vec<Want> {
-        let mut wants = self.event(random, |service, out| service.on_tick(now, out));
+        let Some(process) = &mut self.process else { return Vec::new() };
+        let service = process.served.service();
+        let waits = service.store().must_wait();
+        let pace = if waits { Pace::Soon } else { service.pace() };
+        let mut wants = Vec::new();
+        if now.mono_ns >= process.ticked_ns + pace.ns() {
+            process.ticked_ns = now.mono_ns;
+            wants = self.event(random, |service, out| service.on_tick(now, out));
+        }
         let Some(process) = &mut self.process else { return wants };
         let store = process.served.service().store();
+        let (transno, dirty) = (store.transno(), store.dirty());
         if (store.wants_checkpoint() || random.one_in(2000))
             && let Some(checkpoint) = store.begin_checkpoint()
         {
             wants.extend(self.begin(Pending::Checkpoint(checkpoint), random));
         }
-        wants.extend(self.start_flush(random));
+        let Some(process) = &mut self.process else { return wants };
+        if dirty && transno > process.taken {
+            let since_ns = *process.aging_ns.get_or_insert(now.mono_ns);
+            if pace == Pace::Soon || now.mono_ns >= since_ns + COMMIT_AGE_NS {
+                wants.extend(self.start_flush(random));
+            }
+        }
         wants
     }
 
@@ -296,6 +322,7 @@ impl Host {
         }
         let service = process.served.service();
         let flush = service.store().begin_flush()?;
+        (process.aging_ns, process.taken) = (None, flush.upto);
         process.flush_again = service.store().transno() > flush.upto;
         let before = service.sync_before_flush();
         process.flushing = true;

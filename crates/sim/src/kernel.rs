@@ -380,10 +380,11 @@ impl Kernel {
 
     pub(crate) async fn close(&self, handle: Handle) -> Result<()> {
         // FLUSH, and RELEASE.
+        let flushed = self.client.flush_file(handle.id).await;
         self.client.closed_by(handle.id, handle.owner).await;
         let closed = self.client.close(handle.id).await;
         lock(&self.state).release(handle.fid);
-        closed
+        flushed.and(closed)
     }
 
     /// `flock` and `fcntl`: with an alarm it waits, until that rings.

@@ -55,16 +55,18 @@ impl Model {
     }
 
     /// The MDT crashed, and what it has now ends with this transno. Returns how many changes
-    /// were lost.
-    pub fn rolled_back(&mut self, upto: u64) -> u64 {
+    /// were lost, and whose.
+    pub fn rolled_back(&mut self, upto: u64) -> (u64, BTreeSet<ClientId>) {
         self.committed(upto);
         let lost = self.log.len() as u64;
+        let mut losers = BTreeSet::new();
         for logged in self.log.drain(..) {
+            losers.insert(logged.client);
             let about = logged.mutation.about().into_iter();
             self.must_hear.extend(about.map(|fid| (logged.client, fid)));
         }
         self.now = self.base.clone();
-        lost
+        (lost, losers)
     }
 
     /// The transno that an fsync of the MDT has to make durable.

@@ -64,6 +64,8 @@ pub const FULL: Minimums = &[
     ("orderly restart of OST", 1200),
     ("message lost with a target that ended", 300),
     ("client taken up", 2000),
+    ("client goes on as itself after a crash", 10_000),
+    ("client goes on as another after a crash", 7000),
     ("crash around a claim", 500),
     ("claimed: lock", 20_000),
     ("claimed: open", 8000),
@@ -159,7 +161,7 @@ pub const LONG_PARTITIONS: Minimums = &[
     ("client replaced", 13_000),
     ("transactions replayed", 1_500_000),
     ("caught operation had happened", 11_000),
-    ("loss told by fsync", 4700),
+    ("loss told by fsync", 4000),
     ("fsync believed", 46_000),
     ("file looked at in the end", 20_000),
 ];

@@ -16,11 +16,8 @@ use sateen_wire::{
 
 use crate::exports::{Admission, Connection, Exports, Patience};
 use crate::hearing::Hearing;
-use crate::{Effect, Outbox, ParkId};
+use crate::{Effect, Outbox, Pace, ParkId};
 
-/// How often drivers call `on_tick`: 5 ms. A group commit starts at each tick if anything
-/// waits, so this bounds what a crash can take from those who did not ask for durability.
-pub const TICK_NS: u64 = 5_000_000;
 /// How often it is looked who is silent: 1 s.
 const LOOK_NS: u64 = 1_000_000_000;
 /// So many silent clients are told of at each such look; the others at the next.
@@ -71,6 +68,8 @@ pub struct Core {
     /// The boot epoch of the run before, if clients that come back may go on with what they had of
     /// it; 0 otherwise.
     pub follows: u64,
+    /// Its transactions up to this one are there; all of them if it ended in good order.
+    pub durable: u64,
     /// All clients may, and not only those whose exports were taken up.
     pub follows_all: bool,
     /// Features that it can do; a connection has those of them that its client can do, too.
@@ -99,6 +98,7 @@ impl Core {
             config,
             file_system: 0,
             follows: 0,
+            durable: u64::MAX,
             follows_all: false,
             features: FEATURES,
             store,
@@ -119,6 +119,12 @@ impl Core {
         let lived = self.hearing.live(now);
         self.exports.set_clock(self.hearing.clock_ns());
         lived
+    }
+
+    /// The answer to [`crate::Service::pace`]: notes that ticks come so often from now on.
+    pub const fn paced(&mut self, pace: Pace) -> Pace {
+        self.hearing.paced(pace);
+        pace
     }
 
     /// See [`crate::Service::on_heard`].
@@ -175,7 +181,14 @@ impl Core {
                     let boot_epoch = self.config.boot_epoch;
                     let goes_on = self.follows_all || self.exports.follows(header.client);
                     let follows = if goes_on { self.follows } else { 0 };
-                    Reply::ok(ReplyBody::Connected { features, boot_epoch, generation, follows })
+                    let durable = self.durable;
+                    Reply::ok(ReplyBody::Connected {
+                        features,
+                        boot_epoch,
+                        generation,
+                        follows,
+                        durable,
+                    })
                 }
                 Connection::Fenced => Reply::error(Errno::ESTALE),
                 Connection::Full => Reply::error(Errno::EAGAIN),

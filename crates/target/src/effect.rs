@@ -4,6 +4,8 @@ use sateen_osd::{ObjectDone, ObjectOp, Prefetched, Store, Wants};
 use sateen_types::{Endpoint, Timestamp};
 use sateen_wire::{Message, StatFs};
 
+use crate::Pace;
+
 /// A target's name for one object I/O in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
@@ -89,7 +91,8 @@ pub enum Ending {
 ///
 /// Besides the events below the driver runs the store: after any event it may call
 /// [`Store::begin_flush`], write the frame, and report with [`Service::on_flushed`]; the
-/// same with checkpoints. It calls [`Service::on_tick`] every [`crate::TICK_NS`].
+/// same with checkpoints. It calls [`Service::on_tick`] as often as [`Service::pace`] says, or more
+/// often, and starts a group commit when a change is [`crate::COMMIT_AGE_NS`] old at the latest.
 pub trait Service: Send {
     /// The metadata store, for flushes and checkpoints.
     fn store(&mut self) -> &mut Store;
@@ -112,6 +115,11 @@ pub trait Service: Send {
 
     /// [`Store::flush_done`] was called: answer those who waited for durability.
     fn on_flushed(&mut self, now: Timestamp, out: &mut Outbox);
+
+    /// How soon it wants the next tick, as things are after the last event. Asked after each.
+    fn pace(&mut self) -> Pace {
+        Pace::Soon
+    }
 
     /// Time went by.
     fn on_tick(&mut self, now: Timestamp, out: &mut Outbox);

@@ -295,6 +295,11 @@ impl Exports {
         self.clock_ns = clock_ns;
     }
 
+    /// Where a connected client is reached, and the attempt by which it is connected.
+    pub fn reached(&self, client: ClientId) -> Option<(Endpoint, u64)> {
+        self.all.get(&client).map(|export| (export.peer, export.attempt))
+    }
+
     /// When a client was heard of.
     pub fn heard(&self, client: ClientId) -> Option<Heard> {
         let export = self.all.get(&client)?;

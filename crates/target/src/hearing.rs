@@ -6,8 +6,8 @@
 //! by the events it gets:
 //!
 //! - The *lived* time goes on by at most [`STEP_NS_MAX`] between two events, however much went by
-//!   outside. Ticks come several times as often. After a stop the answers that lie in the sockets
-//!   are read long before anybody's time is over.
+//!   outside, and by as much more as ticks are apart while the target rests. After a stop the
+//!   answers that lie in the sockets are read long before anybody's time is over.
 //! - The *hearing* clock goes with it, but stands while nobody at all has been heard for
 //!   [`NOBODY_NS`]: then it is rather the target that cannot be reached. What silence is measured
 //!   by.
@@ -17,7 +17,9 @@
 
 use sateen_types::Timestamp;
 
-/// By so much the lived time goes on between two events at most: 100 ms.
+use crate::Pace;
+
+/// By so much the lived time goes on between two events at most, if ticks come often: 100 ms.
 pub const STEP_NS_MAX: u64 = 100_000_000;
 /// A target that has heard nobody for so long does not listen: 5 s. Whoever [speaks] does so more
 /// often.
@@ -34,6 +36,7 @@ pub struct Hearing {
     /// When anybody was heard last, in lived time.
     heard_ns: u64,
     clock_ns: u64,
+    pace: Pace,
 }
 
 impl Hearing {
@@ -43,12 +46,24 @@ impl Hearing {
             (self.lived_ns, self.heard_ns) = (now.mono_ns, now.mono_ns);
             return now;
         };
-        let went_by = now.mono_ns.saturating_sub(seen_ns).min(STEP_NS_MAX);
+        let went_by = now.mono_ns.saturating_sub(seen_ns).min(self.step_ns_max());
         self.lived_ns += went_by;
         if self.lived_ns - self.heard_ns <= NOBODY_NS {
             self.clock_ns += went_by;
         }
         Timestamp { mono_ns: self.lived_ns, ..now }
+    }
+
+    /// Ticks come so often from now on.
+    pub const fn paced(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    const fn step_ns_max(&self) -> u64 {
+        match self.pace {
+            Pace::Soon | Pace::Slow => STEP_NS_MAX,
+            Pace::Rest => Pace::Rest.ns() + STEP_NS_MAX,
+        }
     }
 
     /// Somebody was heard.
@@ -90,6 +105,21 @@ mod tests {
         assert_eq!(hearing.live(at(70 + stop_ns)), at(70 + STEP_NS_MAX));
         // Time that goes back does not.
         assert_eq!(hearing.live(at(65 + stop_ns)), at(70 + STEP_NS_MAX));
+    }
+
+    #[test]
+    fn who_rests_is_told_of_time_less_often() {
+        let mut hearing = Hearing::default();
+        hearing.live(at(0));
+        hearing.paced(Pace::Rest);
+        assert_eq!(hearing.live(at(Pace::Rest.ns())), at(Pace::Rest.ns()), "a tick");
+        let lived_ns = hearing.lived_ns();
+        hearing.live(at(3600 * SECOND_NS));
+        assert_eq!(hearing.lived_ns() - lived_ns, Pace::Rest.ns() + STEP_NS_MAX, "a stop");
+        hearing.paced(Pace::Soon);
+        let lived_ns = hearing.lived_ns();
+        hearing.live(at(7200 * SECOND_NS));
+        assert_eq!(hearing.lived_ns() - lived_ns, STEP_NS_MAX);
     }
 
     #[test]

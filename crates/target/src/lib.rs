@@ -12,8 +12,9 @@ mod effect;
 mod exports;
 mod hearing;
 mod label;
+mod pace;
 
-pub use self::core::{Core, CoreConfig, Fault, TICK_NS};
+pub use self::core::{Core, CoreConfig, Fault};
 pub use boot::{Recovery, RecoveryError};
 pub use effect::{Effect, Ending, IoId, Outbox, ParkId, Service};
 pub use exports::{
@@ -23,3 +24,4 @@ pub use hearing::{Hearing, NOBODY_NS, STEP_NS_MAX};
 pub use label::{
     COMPAT_REPLACES, FORMAT_VERSION, Label, LabelError, MGS_NODES_BYTES_MAX, TargetKind,
 };
+pub use pace::{COMMIT_AGE_NS, Pace, REST_NS, TICK_NS};

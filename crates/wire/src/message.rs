@@ -48,9 +48,12 @@ wire_enum! {
             boot_epoch: u64,
             /// The connection's generation, to be put into every header from now on.
             generation: u32,
-            /// The boot epoch of the run before, if that ended in good order, nothing of it is
-            /// lost, and this client may go on with what it had of it; 0 otherwise.
+            /// The boot epoch of the run before, if this client may go on with what it had of it;
+            /// 0 otherwise.
             follows: u64,
+            /// Its transactions up to this one are there. All of them, and nothing else is lost, if
+            /// it is `u64::MAX`: the run ended in good order.
+            durable: u64,
         },
         /// From an MDT.
         3 => Mdt(MdtReply),

@@ -1,7 +1,8 @@
-//! What a client had of an MDT that stopped in good order, as it tells the next run of it.
+//! What a client had of an MDT that was stopped or has crashed, as it tells the next run of it.
 //!
-//! Everything whose giving back the MDT has not answered counts as held: a lock whose `Cancel` is
-//! under way, an open whose `Close` is. The MDT knows what of it was executed.
+//! After a stop in good order everything whose giving back the MDT has not answered counts as held: a
+//! lock whose `Cancel` is under way, an open whose `Close` is. The MDT knows what of it was executed.
+//! After a crash it does not, and others may have had such a lock since: it is not told of.
 
 use sateen_types::{Fid, Seq};
 
@@ -39,6 +40,9 @@ wire_struct! {
         pub fid: Fid,
         /// What for; it is not cut again.
         pub flags: OpenFlags,
+        /// Its `Close` has not been answered. After a crash it may have been executed, and the file
+        /// be gone with it.
+        pub closing: bool,
     }
 }
 

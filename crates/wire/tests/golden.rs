@@ -15,7 +15,7 @@ use common::{Any, Entropy, EntryRecord, InodeRecord, Random, Variants, XattrReco
 use sateen_types::{ClientId, Endpoint};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::{
-    ClientRecord, Counters, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord,
+    ClientRecord, Counters, PunchRecord, ReplySlot, RunRecord, SeqGrant, SeqState, UnlinkRecord,
 };
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};
@@ -127,7 +127,7 @@ fn a_whole_message_is_as_it_was() {
     let message =
         Message { header, body: Body::Request(Request::Connect { features: 9 }), bulk: Bulk::None };
     let expected = concat!(
-        "5341544e0300",                         // magic, version
+        "5341544e0400",                         // magic, version
         "0100",                                 // kind, flags
         "0100000000000000",                     // features
         "00000201",                             // bytes of extensions, slot
@@ -143,7 +143,7 @@ fn a_whole_message_is_as_it_was() {
         "0800000000000000",                     // trace
         "63702e31303030000000000000000000",     // job
         "000000000000000000000000000000000000", // room
-        "12c7e9f7",                             // checksum of the header
+        "ece449d4",                             // checksum of the header
         "010100",                               // a request, to connect
         "0900000000000000",                     // features
     );

@@ -17,7 +17,7 @@ use sateen_types::{ENCRYPTED, ERASURE_CODED, Endpoint, Errno, Layout, STRIPE_SIZ
 use sateen_wire::codec::{DecodeError, Wire};
 use sateen_wire::disk::crc32c;
 use sateen_wire::disk::mdt::{
-    ClientRecord, Counters, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord,
+    ClientRecord, Counters, PunchRecord, ReplySlot, RunRecord, SeqGrant, SeqState, UnlinkRecord,
 };
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectState, WriterRecord};

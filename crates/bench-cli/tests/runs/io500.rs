@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -396,6 +397,53 @@ fn what_a_broken_run_has_left_is_cleaned_up() {
 }
 
 #[test]
+fn directories_that_somebody_has_prepared_are_used_as_they_are() {
+    let folder = folder(&format!("{SMALL}{PAUSING}"));
+    let families = ["ior-easy", "ior-hard", "mdtest-easy", "mdtest-hard"];
+    // A directory that was made anew would have another mode, as it would have no striping.
+    let prepare = || {
+        for family in families {
+            let dir = folder.0.join("data/T").join(family);
+            fs::create_dir_all(&dir).unwrap();
+            fs::set_permissions(&dir, PermissionsExt::from_mode(0o2751)).unwrap();
+        }
+    };
+    let are_as_prepared = || {
+        for family in families {
+            let mode = fs::metadata(folder.0.join("data/T").join(family)).unwrap().mode();
+            assert_eq!(mode & 0o7777, 0o2751, "{family}");
+        }
+    };
+    prepare();
+    let child = waiting(&folder, "ior-easy-read", "");
+    are_as_prepared();
+    assert!(names(&folder, "data/T").len() > 600, "files are in them");
+    fs::remove_dir_all(folder.0.join("pause")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // As in IO500 they are gone with the run's files.
+    assert_eq!(names(&folder, "data"), ["data"]);
+
+    // One that breaks while it writes begins again in the same directory.
+    prepare();
+    fs::remove_dir_all(folder.0.join("results")).unwrap();
+    break_off(&folder, "mdtest-hard-write");
+    are_as_prepared();
+    let child = waiting(&folder, "ior-easy-read", "--resume");
+    are_as_prepared();
+    fs::remove_dir_all(folder.0.join("pause")).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+
+    // Where there is a file, it is somebody's.
+    prepare();
+    fs::write(folder.0.join("data/T/mdtest-easy/mine"), "").unwrap();
+    let said = folder.fails("-np 2 io500 c.ini --timestamp T", 2);
+    assert!(said.contains("data/T holds the files of a run"), "{said}");
+    assert!(folder.0.join("data/T/mdtest-easy/mine").exists());
+}
+
+#[test]
 fn wrong_data_makes_a_run_invalid() {
     let folder = folder(&format!("{SMALL}{PAUSING}"));
     let child = waiting(&folder, "ior-easy-read", "");
@@ -422,7 +470,7 @@ fn another_program_may_find() {
                   echo some\necho MATCHED 5/1000\n";
     let path = folder.0.join("find.sh");
     fs::write(&path, script).unwrap();
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     folder.works("-np 2 io500 c.ini");
     let details = ini(&result(&folder, "result.txt"));
     assert_eq!(
@@ -433,7 +481,7 @@ fn another_program_may_find() {
     let out = folder.works("io500 c.ini --phase find,mdtest-hard-write");
     assert!(out.contains("ERROR INVALID ./find.sh: exit status: 4"), "{out}");
     // What cannot be started is refused before anything is written.
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
     let script = "[find]: external-script: ./find.sh is no program that runs here";
     for _ in 0..2 {
         let said = folder.fails("-np 2 io500 c.ini --timestamp T", 2);
@@ -457,7 +505,7 @@ fn find_says_how_far_it_is() {
                   until grep -q 'find 1/1: for ' said || [ $((left -= 1)) = 0 ]; do sleep 0.1; done\n\
                   echo MATCHED 5/1000\n";
     fs::write(&path, script).unwrap();
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     let said = folder.0.join("said");
     let mut command = folder.command("io500 c.ini --phase find");
     let output = command.stderr(fs::File::create(&said).unwrap()).output().unwrap();

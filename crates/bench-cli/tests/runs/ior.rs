@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::originals;
-use crate::rig::{Folder, text};
+use crate::rig::{Folder, flags_of, text};
 
 /// Whether two numbers are the same within what two decimals may hide.
 fn near(a: f64, b: f64) -> bool {
@@ -259,6 +259,36 @@ fn files_of_mpi_need_ranks_of_mpi() {
         assert!(said.contains("they are options of -a MPIIO"), "{said}");
     }
     assert_eq!(folder.all(), ["c.ini"]);
+}
+
+#[test]
+fn past_the_cache_is_with_o_direct() {
+    let folder = Folder::new();
+    let line = "ior -w -b 64k -t 64k -O minTimeDuration=600 -o f";
+    let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap().unsigned_abs();
+    assert_eq!(flags_of(&folder, line, "f") & direct, 0);
+    assert_eq!(flags_of(&folder, &format!("{line} -B"), "f") & direct, direct);
+    let iozone = "iozone -i 0 -r 4k -s 64m --repetitions 100000 -f z";
+    assert_eq!(flags_of(&folder, iozone, "z.DUMMY.0") & direct, 0);
+    assert_eq!(flags_of(&folder, &format!("{iozone} -I"), "z.DUMMY.0") & direct, direct);
+}
+
+#[test]
+fn a_file_that_is_there_is_removed_or_used() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = Folder::new();
+    let line = "ior -w -b 64k -t 64k -o f -k";
+    let file = |name: &str| folder.0.join(name);
+    std::fs::write(file("f"), "before").unwrap();
+    // What has another name is not gone with the file's.
+    std::fs::hard_link(file("f"), file("other")).unwrap();
+    folder.works(&format!("{line} -E"));
+    let (found, other) = (file("f").metadata().unwrap(), file("other").metadata().unwrap());
+    assert_eq!((found.ino(), other.len()), (other.ino(), 64 << 10), "the same file was written");
+    folder.works(line);
+    let other = file("other").metadata().unwrap();
+    assert_ne!(file("f").metadata().unwrap().ino(), other.ino(), "another file");
+    assert_eq!(other.nlink(), 1);
 }
 
 #[test]

@@ -193,6 +193,22 @@ fn what_goes_wrong_is_said_and_leaves_nothing() {
     {
         assert!(!folder.fails(line, 2).is_empty(), "{line}");
     }
+    // What IOzone has says so, and what there is instead.
+    for (line, wanted) in [
+        ("iozone -a", "sateen-bench: -a: IOzone has it, iozone here has not: say what is to be"),
+        (
+            "-np 2 iozone -Rb out.xls",
+            "sateen-bench: -R: IOzone has it, iozone here has not: use --json",
+        ),
+        ("iozone -i 4", "-i 4: IOzone writes one record over and over"),
+        ("iozone -i 12", "-i 12: IOzone has pwritev and preadv"),
+        ("mdtest -n 1 -R", "sateen-bench: -R: mdtest has it, mdtest here has not"),
+        ("ior -f script", "sateen-bench: -f: IOR has it, ior here has not"),
+    ] {
+        let said = folder.fails(line, 2);
+        assert!(said.contains(wanted), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
     assert_eq!(folder.all(), [""; 0]);
 }
 

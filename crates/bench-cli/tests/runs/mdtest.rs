@@ -151,6 +151,28 @@ fn json_says_what_the_text_says() {
 }
 
 #[test]
+fn rates_or_times_or_both_are_said() {
+    let folder = Folder::new();
+    let said = |option: &str| {
+        let text = folder.works(&format!("mdtest -F -n 20 -d x {option}"));
+        let out = originals::mdtest(&text);
+        (out.rates.contains_key("File creation"), out.times.contains_key("File creation"))
+    };
+    assert_eq!([said(""), said("-Z"), said("-P")], [(true, false), (false, true), (true, true)]);
+}
+
+#[test]
+fn before_directories_and_before_files_it_waits_if_that_is_asked_for() {
+    let folder = Folder::new();
+    for (what, pauses) in [("-F", 1), ("", 2)] {
+        let began = std::time::Instant::now();
+        folder.works(&format!("-np 2 mdtest {what} -n 1 -i 2 -p 1 -d x"));
+        let took = began.elapsed().as_secs();
+        assert!(took >= 2 * pauses, "{what}: {took} s, with {pauses} pauses in each iteration");
+    }
+}
+
+#[test]
 fn the_engine_alone_needs_no_files() {
     let folder = Folder::new();
     let text = folder.works("-np 2 mdtest -a DUMMY -n 10000 -d x");

@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// A folder that is empty at first and gone at last.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
@@ -96,6 +98,31 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "{what} did not come");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Flags (open(2)) that a run has opened a file with, seen while it goes on; then it is ended.
+pub(crate) fn flags_of(folder: &Folder, line: &str, file: &str) -> u32 {
+    let mut run = folder.command(line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let (pid, wanted) = (run.id(), folder.0.join(file));
+    let mut flags = None;
+    until("the open file", || {
+        assert!(run.try_wait().unwrap().is_none(), "{line}: it was over before");
+        for entry in fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {
+            // It may be closed by now.
+            if fs::read_link(entry.path()).is_ok_and(|target| target == wanted) {
+                let name = entry.file_name().into_string().unwrap();
+                let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{name}"));
+                let info = info.unwrap_or_default();
+                let octal = info.lines().find_map(|line| line.strip_prefix("flags:"));
+                flags = octal.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok());
+            }
+        }
+        flags.is_some()
+    });
+    let number = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    kill_process(number, Signal::INT).unwrap();
+    run.wait().unwrap();
+    flags.unwrap()
 }
 
 /// The processes whose parent is this one.

@@ -235,7 +235,7 @@ fn rate(cell: Option<&Cell>) -> String {
 
 fn processors(out: &mut String, numbers: &Numbers) {
     let systems = shown(numbers);
-    out.push_str("## Processor time\nMicroseconds for an operation (a file, or a transfer), medians: what the file system's processes used (the servers + the process behind the mount, where those are several) and, behind a bar, what the programs that ask did, the kernel's work for them included. What the kernel's own threads do (writing back, loop devices) is not seen, so all of a local file system's own work stands behind the bar. Start and end of the programs are in it, and the kernel counts in steps of 10 ms: small runs say little here.\n\n");
+    out.push_str("## Processor time\nMicroseconds for an operation (a file, or a transfer), medians: what the file system's processes used (the servers + the process behind the mount, where those are several) and, behind a bar, what the programs that ask did, the kernel's work for them included. What the kernel's own threads do (writing back, loop devices) is not seen, so all of a local file system's own work stands behind the bar. Start and end of the programs are in it.\n\n");
     out.push_str(&header("row | processes", &systems));
     for row in rows::all_rows() {
         for processes in numbers.processes() {

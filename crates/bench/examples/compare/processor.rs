@@ -1,34 +1,21 @@
-//! Processor time of processes, as the kernel counts it.
+//! Processor time of processes, as the kernel counts it: by their own clocks, to the nanosecond.
 
 use std::fs;
 use std::time::Duration;
 
+use sateen_bench::processor;
+
 /// Ticks of /proc in a second, on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Fields of a process's stat behind its name, which may hold anything.
-fn fields(pid: &str) -> Vec<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    rest.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect()
-}
-
-/// The sum of two fields, by their numbers in proc(5), in seconds.
-fn seconds(pid: &str, numbers: [usize; 2]) -> f64 {
-    let fields = fields(pid);
-    // The state, behind the name, is the third.
-    let ticks = numbers.map(|number| fields.get(number - 3).copied().unwrap_or(0));
-    ticks.iter().sum::<u64>() as f64 / TICKS_PER_SECOND
-}
-
-/// What these processes have used so far; none of it if one of them is gone.
+/// What these processes have used so far, in seconds; none of one that is gone.
 pub(crate) fn used(pids: &[u32]) -> f64 {
-    pids.iter().map(|pid| seconds(&pid.to_string(), [14, 15])).sum()
+    pids.iter().filter_map(|pid| processor::used(*pid)).map(|used| used.as_secs_f64()).sum()
 }
 
-/// What ended children of this process, and theirs, have used.
+/// What ended children of this process, and theirs, have used, in seconds.
 pub(crate) fn used_by_children() -> f64 {
-    seconds("self", [16, 17])
+    processor::used_by_children().as_secs_f64()
 }
 
 /// What the threads of these processes have used, to the nanosecond, without those that ended.
@@ -65,7 +52,7 @@ mod tests {
         let begun = (used(&own), used_by_threads(&own), busy());
         let until = std::time::Instant::now() + Duration::from_secs(60);
         while used(&own) - begun.0 < 0.05 && std::time::Instant::now() < until {
-            std::hint::black_box(fields("self"));
+            std::hint::black_box(busy());
         }
         assert!(used(&own) > begun.0 && used_by_threads(&own) > begun.1 && busy() > begun.2);
         assert_eq!(used(&[u32::MAX]), 0.0);

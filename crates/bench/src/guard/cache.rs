@@ -7,9 +7,10 @@
 //! enough that a node could have kept what it reads.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::{Code, Pitfall, Placement};
+use super::{Code, Pitfall, Placement, Work};
 use crate::error::{Error, Result};
 use crate::size::human;
 use crate::sys;
@@ -22,6 +23,10 @@ const DROP_ALL: &str = "3";
 const DELIVERED_SHARE_MIN: f64 = 0.9;
 /// Of what is to be read, no more than this share may be in memory before.
 const RESIDENT_SHARE_MAX: f64 = 0.1;
+/// What a device delivers of a name at least: inodes are larger, and lie beside each other.
+const NAME_BYTES_MIN: u64 = 64;
+/// No server elsewhere answers faster, its network's way there and back included.
+const ANSWER_S_MIN: f64 = 5e-6;
 /// Where the kernel counts what it has fetched from devices for this process.
 const FETCHED: &str = "/proc/self/io";
 
@@ -262,25 +267,54 @@ fn not_delivered(phase: &'static str, name: &str, bytes: u64, delivered: u64) ->
     })
 }
 
+/// A file that a rank is to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToRead {
+    /// Which.
+    pub file: PathBuf,
+    /// The parts of it that it reads, or some of them; all of it if none are named.
+    pub parts: Vec<Range<u64>>,
+}
+
 /// What of the files that a rank is to read is in its node's memory already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Resident {
     /// Bytes in memory.
     pub(super) bytes: u64,
-    /// Bytes of all, those that other nodes read of a shared file, too.
+    /// Bytes that were looked at.
     pub(super) of: u64,
 }
 
 impl Resident {
-    /// Of a file; nothing of one of which the kernel does not say.
-    pub(super) fn of(path: &Path) -> Self {
-        let look = || {
-            let file = fs::File::open(path).ok()?;
-            let of = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
+    /// Of files; nothing of those of which the kernel does not say.
+    pub(super) fn of(files: &[ToRead]) -> Self {
+        let all = files.iter().filter_map(Self::of_one);
+        all.fold(Self::default(), |sum, one| Self {
+            bytes: sum.bytes + one.bytes,
+            of: sum.of + one.of,
+        })
+    }
+
+    fn of_one(one: &ToRead) -> Option<Self> {
+        let file = fs::File::open(&one.file).ok()?;
+        let length = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
+        if one.parts.is_empty() {
             // The last page may be larger than what is left of the file.
-            Some(Self { bytes: sys::cached(&file).ok()?.min(of), of })
-        };
-        look().unwrap_or_default()
+            let bytes = sys::cached(&file, 0..length).ok()?.min(length);
+            return Some(Self { bytes, of: length });
+        }
+        let page = sys::page_bytes();
+        let mut sum = Self::default();
+        for part in &one.parts {
+            let (from, to) = (part.start.min(length), part.end.min(length));
+            // The pages at its ends may be in memory for others' sake.
+            let inner = from.next_multiple_of(page)..to - to % page;
+            let looked = if inner.is_empty() { from..to } else { inner };
+            let of = looked.end - looked.start;
+            sum.bytes += sys::cached(&file, looked).ok()?.min(of);
+            sum.of += of;
+        }
+        Some(sum)
     }
 }
 
@@ -297,16 +331,73 @@ pub(super) fn resident(
     let (share, (node, (bytes, of))) = (share(&worst), worst);
     (share > RESIDENT_SHARE_MAX).then(|| {
         let message = format!(
-            "{} had {} of the {} of its files in memory before it began ({:.0} %): drop caches \
-             (--drop-caches), read past the cache (-B), or block the memory (memblock)",
+            "{} had {:.0} % of what it reads in memory before it began ({} of the {} that were \
+             looked at): drop caches (--drop-caches), read past the cache (-B, iozone -I), or \
+             block the memory (memblock)",
             placement.name(node),
+            share * 100.0,
             human(bytes),
-            human(of),
-            share * 100.0
+            human(of)
         );
         // It is known, and says more than what was delivered meanwhile.
         Pitfall::new(Code::Cache, Some(phase), 2.0 + share, message)
     })
+}
+
+/// A phase that looks at names.
+#[derive(Debug, Clone, Copy)]
+pub struct Looking<'a> {
+    /// Its name.
+    pub phase: &'static str,
+    /// What each rank has looked at.
+    pub works: &'a [Work],
+    /// What devices have delivered to each rank; `u64::MAX` if unknown.
+    pub delivered: &'a [u64],
+}
+
+/// What is wrong with a phase that looks at names of which nobody knows who has made them.
+pub(super) fn names(looking: &Looking, placement: &Placement, source: &Source) -> Option<Pitfall> {
+    let flagged =
+        |severity, message| Some(Pitfall::new(Code::Cache, Some(looking.phase), severity, message));
+    let works = looking.works.iter().filter(|one| one.amount > 0);
+    match source {
+        Source::None | Source::Unknown => None,
+        Source::Memory(kind) => flagged(
+            1.0,
+            format!("{kind} is memory: the rate says nothing of a device or a network"),
+        ),
+        Source::Device if looking.delivered.contains(&u64::MAX) => None,
+        Source::Device => {
+            let looked = placement.sums(works.map(|one| (one.rank, one.amount)));
+            let delivered = placement.sums(looking.delivered.iter().copied().enumerate());
+            let all = looked.into_iter().zip(delivered).enumerate();
+            let known = |(_, (looked, delivered)): &(usize, (u64, u64))| {
+                *looked > 0 && *delivered < looked.saturating_mul(NAME_BYTES_MIN)
+            };
+            let (node, (looked, delivered)) = all.into_iter().find(known)?;
+            let message = format!(
+                "{} looked at {looked} names, and its device delivered {}: memory knew them; drop \
+                 caches (--drop-caches)",
+                placement.name(node),
+                human(delivered)
+            );
+            flagged(1.5, message)
+        }
+        Source::Remote => {
+            let each = |one: &Work| (one.end_s - one.begin_s) / one.amount as f64;
+            let fastest = works.min_by(|a, b| each(a).total_cmp(&each(b)))?;
+            let message = format!(
+                "rank {} on {} looked at {} names in {:.1} µs each, and no server elsewhere \
+                 answers within {:.0} µs: its node knew them; drop caches (--drop-caches)",
+                fastest.rank,
+                placement.name(placement.of(fastest.rank)),
+                fastest.amount,
+                each(fastest) * 1e6,
+                ANSWER_S_MIN * 1e6
+            );
+            if each(fastest) < ANSWER_S_MIN { flagged(1.5, message) } else { None }
+        }
+    }
 }
 
 /// What was written need not have left memory.
@@ -445,10 +536,38 @@ mod tests {
         assert_eq!(found(&[(mib, 10 * mib); 4]), None, "a tenth may be");
         // A rank of the second node has all of its file there, the other none.
         let said = found(&[(0, mib), (0, mib), (mib, mib), (0, mib)]).unwrap();
-        assert!(said.starts_with("node1 had 1 MiB of the 2 MiB of its files in memory"), "{said}");
-        assert!(said.contains("(50 %)"), "{said}");
-        assert_eq!(Resident::of(Path::new("/no/such/file")), Resident::default());
-        assert_eq!(Resident::of(Path::new("/")), Resident::default(), "no file");
+        let wanted =
+            "node1 had 50 % of what it reads in memory before it began (1 MiB of the 2 MiB";
+        assert!(said.starts_with(wanted), "{said}");
+        let of = |file: &str| Resident::of(&[ToRead { file: file.into(), parts: Vec::new() }]);
+        assert_eq!(of("/no/such/file"), Resident::default());
+        assert_eq!(of("/"), Resident::default(), "no file");
+    }
+
+    #[test]
+    fn names_that_memory_knows_are_found_by_what_was_delivered_or_how_fast_it_was() {
+        let placement = Placement::said(2, 1, 2);
+        let found = |source: &Source, seconds: f64, delivered: &[u64]| {
+            let work = |rank, amount| Work { rank, begin_s: 1.0, end_s: 1.0 + seconds, amount };
+            let works = [work(0, 1000), work(1, 1000)];
+            let looking = Looking { phase: "File stat", works: &works, delivered };
+            names(&looking, &placement, source).map(|one| one.message)
+        };
+        let device = |delivered: &[u64]| found(&Source::Device, 0.001, delivered);
+        assert_eq!(device(&[256_000, 256_000]), None);
+        let said = device(&[256_000, 4096]).unwrap();
+        assert!(
+            said.starts_with("node1 looked at 1000 names, and its device delivered 4096 bytes")
+        );
+        assert_eq!(device(UNKNOWN), None);
+        assert_eq!(found(&Source::Remote, 0.02, UNKNOWN), None, "20 us each");
+        let said = found(&Source::Remote, 0.001, UNKNOWN).unwrap();
+        assert!(said.starts_with("rank 0 on node0 looked at 1000 names in 1.0 µs each"), "{said}");
+        assert_eq!(found(&Source::Unknown, 0.001, UNKNOWN), None);
+        assert!(found(&Source::Memory("tmpfs".into()), 0.02, UNKNOWN).is_some());
+        let none = Looking { phase: "File stat", works: &[], delivered: &[0, 0] };
+        assert!(names(&none, &placement, &Source::Remote).is_none());
+        assert!(names(&none, &placement, &Source::Device).is_none());
     }
 
     #[test]

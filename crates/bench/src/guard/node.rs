@@ -24,7 +24,7 @@ const STEPS: u32 = 2_000_000;
 const COPY_BYTES: usize = 8 << 20;
 /// Others may have this share of the processors.
 const BUSY_SHARE_MAX: f64 = 0.1;
-/// So much of the memory must be free.
+/// So much of the memory that is not locked must be free.
 const FREE_SHARE_MIN: f64 = 0.25;
 /// A node is slow below this share of the median node.
 const SPEED_SHARE_MIN: f64 = 0.8;
@@ -34,7 +34,7 @@ const SPEED_SHARE_MIN: f64 = 0.8;
 pub(super) struct Vitals {
     /// Share of the processors that others used.
     busy: f64,
-    /// Share of the memory that is free.
+    /// Share of the memory that is free, of what is not locked.
     free: f64,
     /// Steps a second.
     compute: f64,
@@ -133,7 +133,10 @@ pub(super) fn sick(nodes: &[(String, Vitals)]) -> Option<Pitfall> {
             ills.push(format!("other work has {:.0} % of its processors", node.busy * 100.0));
         }
         if node.free > 0.0 && node.free < FREE_SHARE_MIN {
-            ills.push(format!("only {:.0} % of its memory are free", node.free * 100.0));
+            ills.push(format!(
+                "only {:.0} % of its memory that is not locked are free",
+                node.free * 100.0
+            ));
         }
         for (of, what) in compared {
             let (mine, middle) = (of(node), middle(of));
@@ -191,13 +194,16 @@ impl Jiffies {
     }
 }
 
-/// Share of the memory that is free, or can be made so.
+/// Share of the memory that is free, or can be made so, of what is not locked: `memblock` takes
+/// most of it on purpose, and what it leaves is all that there is for the run.
 fn free_memory(meminfo: &str) -> f64 {
     let of = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<f64>().ok()
     };
-    of("MemAvailable:").zip(of("MemTotal:")).map_or(0.0, |(free, all)| free / all.max(1.0))
+    let locked = of("Mlocked:").unwrap_or(0.0);
+    let all = of("MemTotal:").map(|all| all - locked);
+    of("MemAvailable:").zip(all).map_or(0.0, |(free, all)| free / all.max(1.0))
 }
 
 /// Steps and bytes a second.
@@ -297,7 +303,10 @@ mod tests {
             said(node("c", |one| one.busy = 0.5)),
             "c: other work has 50 % of its processors"
         );
-        assert_eq!(said(node("c", |one| one.free = 0.1)), "c: only 10 % of its memory are free");
+        assert_eq!(
+            said(node("c", |one| one.free = 0.1)),
+            "c: only 10 % of its memory that is not locked are free"
+        );
         let slow = said(node("c", |one| (one.compute, one.links) = (4e8, 1e9)));
         assert_eq!(
             slow,
@@ -323,6 +332,15 @@ mod tests {
         assert!((after.busy_since(&before) - 0.3).abs() < 1e-9);
         assert_eq!(Jiffies::parse("").busy_since(&Jiffies::parse("")), 0.0);
         assert_eq!(free_memory("MemTotal:  100 kB\nMemFree: 1 kB\nMemAvailable:   40 kB\n"), 0.4);
+        // What memblock has taken is not missing, and what others take of the rest is.
+        let with = |available: u32| {
+            let locked = "MemTotal: 1000 kB\nMlocked: 900 kB\n";
+            free_memory(&format!("{locked}MemAvailable: {available} kB\n"))
+        };
+        let free = |share| sick(&[node("a", |one| one.free = share)]);
+        assert_eq!((with(60), free(with(60))), (0.6, None));
+        let said = free(with(20)).unwrap().message;
+        assert_eq!(said, "a: only 20 % of its memory that is not locked are free");
     }
 
     #[test]

@@ -14,6 +14,10 @@ pub(crate) struct Slow {
     pub(crate) write: Duration,
     /// Making a file durable.
     pub(crate) sync: Duration,
+    /// Closing.
+    pub(crate) close: Duration,
+    /// Making a node.
+    pub(crate) node: Duration,
 }
 
 impl FileInterface for Slow {
@@ -58,6 +62,7 @@ impl FileInterface for Slow {
     }
 
     fn close(&self, file: ()) -> io::Result<()> {
+        sleep(self.close);
         Null.close(file)
     }
 
@@ -66,6 +71,7 @@ impl FileInterface for Slow {
     }
 
     fn make_node(&self, path: &Path) -> io::Result<()> {
+        sleep(self.node);
         Null.make_node(path)
     }
 

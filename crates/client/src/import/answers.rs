@@ -31,7 +31,10 @@ impl Import {
             };
             let news = trouble != core::mem::replace(&mut state.trouble, trouble);
             match trouble {
-                None if reply.error == Some(Errno::ESTALE) => return Arrival::Refused(state.me),
+                None if reply.error == Some(Errno::ESTALE) => {
+                    state.evicted = true;
+                    return Arrival::Refused(state.me);
+                }
                 Some(Trouble::Failed) if news => state.give_up(false),
                 Some(Trouble::Foreign) if news => return Arrival::Foreign,
                 _ => return Arrival::Ignored,
@@ -61,6 +64,12 @@ impl Import {
             let is_mdt = matches!(self.target, Endpoint::Mdt(_));
             let standing = if is_mdt { state.stands(run) } else { Standing::New };
             if standing == Standing::Refused {
+                (state.link, state.evicted) = (Link::Closed, true);
+                return Arrival::Refused(state.me);
+            }
+            let sure = state.surely_there(run);
+            if standing == Standing::GoesOn && state.changed_upto > sure {
+                // What goes by changes that are lost cannot go on.
                 state.link = Link::Closed;
                 return Arrival::Refused(state.me);
             }
@@ -68,28 +77,37 @@ impl Import {
             let follows = restarted && run.follows == state.boot_epoch;
             match self.target {
                 Endpoint::Ost(ost) if follows => self.ended.add(ost, run.follows),
-                _ if standing == Standing::GoesOn => state.uncommitted.ended_well(),
+                _ if standing == Standing::GoesOn => state.uncommitted.has_upto(sure),
                 _ if restarted => state.uncommitted.restarted(),
                 _ => {}
             }
             state.trouble = None;
+            (state.silent, state.evicted) = (false, false);
             state.generation = generation;
             state.boot_epoch = run.boot_epoch;
             state.features = features;
             match standing {
                 Standing::GoesOn => {
                     state.recover(run);
+                    state.changed_upto = 0;
                     self.taken_up.fetch_add(1, Ordering::SeqCst);
-                    return Arrival::Recovering(generation);
+                    let crashed = run.durable != u64::MAX;
+                    return Arrival::Recovering(generation, crashed.then_some(sure));
                 }
                 Standing::Forgotten => (state.close(false), Arrival::Forgotten),
                 Standing::New | Standing::Refused => {
+                    let met_before = is_mdt && !state.runs.is_empty();
                     state.runs = vec![run.boot_epoch];
+                    // Of a goodbye to a run that is gone the next one need not hear.
+                    let woken = if met_before {
+                        state.give_up(true)
+                    } else {
+                        (Woken::default(), state.line.take())
+                    };
                     // Given up from here, and met again as it was: it goes on counting.
                     let goes_on = core::mem::take(&mut state.slots_kept) && !restarted;
                     again = self.open(&mut state, port, goes_on, restarted);
-                    let nobody = Woken::default();
-                    ((nobody, state.line.take()), Arrival::Connected { restarted, follows })
+                    (woken, Arrival::Connected { restarted, follows })
                 }
             }
         };

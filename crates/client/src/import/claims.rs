@@ -10,13 +10,13 @@
 //! A run does not remember what another was told: a `Reclaim` that is not answered when a run ends has
 //! not been executed for the next one, and its number is used again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use sateen_types::Errno;
-use sateen_wire::{Body, Bulk, Header, MdtRequest, Message, Reply, Request};
+use sateen_wire::{Body, Bulk, Header, HeldFileLock, LockId, MdtRequest, Message, Reply, Request};
 
 use super::pending::Pending;
-use super::{Arrival, Import, Link, RESEND_NS, State};
+use super::{Arrival, Import, Link, RESEND_NS, SlotState, State};
 use crate::port::Port;
 use crate::sync::lock;
 
@@ -29,8 +29,10 @@ const RUNS_MAX: usize = 64;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     pub(super) boot_epoch: u64,
-    /// The one before, if it ended in good order and this client may go on with what it had.
+    /// The one before, if this client may go on with what it had.
     pub(super) follows: u64,
+    /// The last transaction that there is of that; `u64::MAX` if it ended in good order.
+    pub(super) durable: u64,
 }
 
 /// What a run of an MDT has of this client.
@@ -59,12 +61,20 @@ pub(super) struct Claims {
 impl State {
     pub(super) fn stands(&self, run: Run) -> Standing {
         match run.follows {
-            0 if self.runs.is_empty() => Standing::New,
+            // One that has given nothing can have forgotten nothing.
+            0 if self.runs.is_empty() || !self.given => Standing::New,
             0 => Standing::Forgotten,
             // A run is told once: what it could not take up then it cannot later.
             _ if self.runs.contains(&run.boot_epoch) => Standing::Refused,
             _ => Standing::GoesOn,
         }
+    }
+
+    /// The last transaction of those that this client was answered for that is there for sure. Of
+    /// a run that it has missed it knows nothing: that one may have used numbers again.
+    pub(super) fn surely_there(&self, run: Run) -> u64 {
+        let knows = run.durable == u64::MAX || run.follows == self.boot_epoch;
+        self.last_committed.max(if knows { run.durable } else { 0 })
     }
 
     /// An MDT is to be told of what is held.
@@ -78,7 +88,65 @@ impl State {
     }
 }
 
+/// Requests that an MDT has not answered, so far as they change what is held.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay {
+    /// Locks that are given back.
+    pub(crate) cancels: BTreeSet<LockId>,
+    /// Opens that are closed.
+    pub(crate) closes: BTreeSet<u64>,
+    /// Locks of programs.
+    pub(crate) file_locks: Vec<HeldFileLock>,
+    /// Something else is changed.
+    pub(crate) changes: bool,
+}
+
+impl UnderWay {
+    fn add(&mut self, request: &MdtRequest) {
+        match request {
+            MdtRequest::Cancel { id, .. } => {
+                self.cancels.insert(*id);
+            }
+            MdtRequest::Close { open_id, .. } => {
+                self.closes.insert(open_id.id);
+            }
+            MdtRequest::SetFileLock { fid, open_id, lock, .. } => {
+                self.file_locks.push(HeldFileLock { fid: *fid, open_id: *open_id, lock: *lock });
+            }
+            MdtRequest::GetAttr { .. }
+            | MdtRequest::Lookup { .. }
+            | MdtRequest::ReadDir { .. }
+            | MdtRequest::ReadLink { .. }
+            | MdtRequest::GetXattr { .. }
+            | MdtRequest::ListXattr { .. }
+            | MdtRequest::GetStripe { .. }
+            | MdtRequest::GetLinks { .. }
+            | MdtRequest::Enqueue { .. }
+            | MdtRequest::ReportSize { .. }
+            | MdtRequest::Sync { .. }
+            | MdtRequest::GrantSeq
+            | MdtRequest::StatFs
+            | MdtRequest::TestFileLock { .. }
+            | MdtRequest::LeaveFileLock { .. } => {}
+            _ => self.changes = true,
+        }
+    }
+}
+
 impl Import {
+    /// What the target has not answered.
+    pub(crate) fn under_way(&self) -> UnderWay {
+        let mut all = UnderWay::default();
+        for slot in &lock(&self.state).slots {
+            if let SlotState::Busy(pending) = &slot.state
+                && let Body::Request(Request::Mdt(request)) = &pending.message.body
+            {
+                all.add(request);
+            }
+        }
+        all
+    }
+
     /// How often the target was told of what is held.
     pub(crate) fn taken_up(&self) -> u64 {
         self.taken_up.load(core::sync::atomic::Ordering::SeqCst)

@@ -159,7 +159,7 @@ impl Client {
             Some(kind) => kind,
             None => self.fetch_attr(fid).await?.0.kind(),
         };
-        let (mut used, mut cutting) = (None, None);
+        let (mut used, mut cutting, mut looking) = (None, None, None);
         if data && kind == FileKind::Regular {
             if set.size.is_none() {
                 // Before the lock is in use: what the kernel writes then wants it, too, and with
@@ -170,6 +170,8 @@ impl Client {
             if set.size.is_some() {
                 cutting = Some(Cutting::begin(self, &inode).await?);
             }
+            // What is told of here is not changed by what was written before.
+            looking = Some(self.settle(&inode).await?);
             self.tell_size(&inode).await?;
         }
         let request = MdtRequest::SetAttr { fid, set, cred };
@@ -182,6 +184,7 @@ impl Client {
         } else {
             self.own_change(&inode, Some(attr), sent).await;
         }
+        drop(looking);
         drop(cutting);
         drop(used);
         {
@@ -206,10 +209,12 @@ impl Client {
     pub(crate) async fn tell_size(&self, inode: &Inode) -> Result<()> {
         let fid = inode.fid;
         let era = self.era();
+        let looking = self.settle(inode).await?;
         let Some(report) = inode.next_report().await? else { return Ok(()) };
         let tell = MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 };
         let told = self.mdt_in(era, fid, tell).await;
         self.reported(inode, report, told.is_ok());
+        drop(looking);
         told.map(|_| ())
     }
 

@@ -8,6 +8,7 @@ use sateen_types::{Errno, Fid, Result};
 use sateen_wire::{MdtReply, MdtRequest};
 
 use crate::client::Client;
+use crate::dirty::Write;
 use crate::inode::{Inode, InodeState};
 use crate::llite::files::File;
 use crate::locks::{Access, DataUse};
@@ -155,6 +156,8 @@ impl<'a> Cutting<'a> {
         unless_emptying(client, inode, |state| state.emptying = true).await?;
         let cutting = Cutting(inode);
         writes_ended(inode).await?;
+        // As long as nobody begins to write nothing is kept, either.
+        drop(client.settle(inode).await?);
         Ok(cutting)
     }
 }
@@ -215,6 +218,7 @@ impl Client {
         if len == 0 {
             return Ok(buffer);
         }
+        let looking = self.settle_range(inode, (offset, len)).await?;
         let buffer = match self.layout_of(inode).await? {
             Some(layout) => self.read_stripes(inode.fid, &layout, offset, len, buffer).await?,
             None => {
@@ -223,6 +227,7 @@ impl Client {
                 buffer
             }
         };
+        drop(looking);
         drop(used);
         self.verbs.moved(Verb::Read, len);
         Ok(buffer)
@@ -321,7 +326,16 @@ impl Client {
         }
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
+        if file.keeps {
+            let mtime = self.port.now().wall();
+            let write = Write { offset, data: &data, layout: &layout, era, mtime };
+            if self.kept(inode, |state| used.is_there(state), write).await? {
+                return Ok(data.len());
+            }
+        }
+        let looking = self.settle_for_write(inode).await?;
         let (done, end) = self.write_stripes(inode, &layout, offset, data, era).await;
+        drop(looking);
         drop(turn);
         // Of what was written under a lock that is lost, the MDT knows that it does not know the
         // size.

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use sateen_types::{Attr, Endpoint, Errno, Fid, FileKind, Layout, Result, seq};
 use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, SetAttr, SizeReport};
@@ -38,6 +38,8 @@ pub struct OpenHow {
     pub exclusive: bool,
     /// `O_SYNC` or `O_DSYNC`.
     pub sync: bool,
+    /// `O_DIRECT`.
+    pub direct: bool,
     /// To be executed.
     pub exec: bool,
     /// What reading does to the atime.
@@ -54,6 +56,12 @@ pub(crate) struct File {
     pub(crate) lost: AtomicBool,
     /// So far as it was lost with data that may not have been saved.
     unsaved: AtomicBool,
+    /// A close has said so.
+    told_lost: AtomicBool,
+    /// Writes through it may be kept: a close can say then that some could not be written out.
+    pub(super) keeps: bool,
+    /// Of how many such errors it has heard.
+    late_told: AtomicU32,
     /// Those that are under way through it.
     pub(super) writes: Writes,
 }
@@ -65,6 +73,15 @@ impl File {
             self.how.write && (lock(&self.inode.state).is_unsaved() || left.has(self.inode.fid));
         self.unsaved.fetch_or(unsaved, Ordering::Relaxed);
         self.lost.store(true, Ordering::SeqCst);
+    }
+
+    /// The last error of writing out that this open was not told of.
+    fn late_error(&self) -> Result<()> {
+        let state = lock(&self.inode.state);
+        let mut told = self.late_told.load(Ordering::Relaxed);
+        let news = state.late.tell(&mut told);
+        self.late_told.store(told, Ordering::Relaxed);
+        news
     }
 }
 
@@ -88,7 +105,7 @@ impl Quiet {
     ///
     /// # Errors
     /// `EINTR` if nobody waits any more: it must not be emptied long after its program was killed.
-    async fn begin(inode: &Arc<Inode>) -> Result<Quiet> {
+    async fn begin(client: &Client, inode: &Arc<Inode>) -> Result<Quiet> {
         let told = |state: &InodeState| !state.reporting && state.cancels.is_empty();
         // With the lock in use from the moment that nobody begins to write: it is not given back
         // before those who use it have written, and who comes now waits for this to be over.
@@ -101,6 +118,8 @@ impl Quiet {
         let used = held.await?.map(|id| DataUse::new(inode, id));
         let mut quiet = Quiet { inode: inode.clone(), used, reports: false };
         writes_ended(inode).await?;
+        // As long as nobody begins to write nothing is kept, either.
+        drop(client.settle(inode).await?);
         // What they have written was perhaps told of meanwhile.
         let reports = quiet.used.is_some();
         let told = Quiet::when(inode, |state| {
@@ -182,7 +201,7 @@ impl Client {
         let want = Ibits::META.union(Ibits::DATA);
         // A report of the size that was must not arrive after the size is none.
         let opened = async {
-            let quiet = if how.truncate { Some(Quiet::begin(&inode).await?) } else { None };
+            let quiet = if how.truncate { Some(Quiet::begin(self, &inode).await?) } else { None };
             let request = MdtRequest::Open { fid, flags, open_id: id, cred, want };
             let in_use = || lock(&inode.state).is_in_use();
             let answer = self.mdt_unless_it_runs(fid, request, &in_use).await?;
@@ -365,6 +384,9 @@ impl Client {
             how,
             lost: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
+            told_lost: AtomicBool::new(false),
+            keeps: how.write && !how.sync && !how.direct && self.may_keep_writes(),
+            late_told: AtomicU32::new(lock(&inode.state).late.count()),
             writes: Writes::default(),
         };
         let mut files = lock(&self.files);
@@ -442,6 +464,12 @@ impl Client {
             return if unsaved { Err(Errno::EIO) } else { Ok(()) };
         }
         let reports = file.how.write || lock(&inode.state).unreported_atime.is_some();
+        // Who closes a file has written to it, and the MDT takes it for done with that.
+        let looking = reports.then(|| self.look(inode));
+        if let Some(looking) = &looking {
+            // It is closed in any case.
+            looking.settled().await.unwrap_or_default();
+        }
         self.count_blocks(inode).await;
         let report = if reports { inode.next_report().await.unwrap_or_default() } else { None };
         // Not before: whoever removes the file meanwhile must not forget what is to be told, or
@@ -452,6 +480,7 @@ impl Client {
         if let Some(report) = report {
             self.reported(inode, report, closed.is_ok());
         }
+        drop(looking);
         closed
     }
 
@@ -553,8 +582,37 @@ impl Client {
             // file anew has nothing to do with either.
             return self.sync_own(&file.inode, Asker::Owner).await.and(Err(Errno::EIO));
         }
-        self.fsync_inode(&file.inode).await?;
+        let synced = self.fsync_inode(&file.inode).await;
+        // One error tells of all.
+        synced.and(file.late_error())?;
         if file.lost.load(Ordering::SeqCst) { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// A descriptor of an open file is closed: what was written through it is written out, and
+    /// whoever closes it hears what could not be.
+    ///
+    /// # Errors
+    /// The OSTs', once for each open; `EIO` if the client was evicted, and with it what was
+    /// written may be lost.
+    pub async fn flush_file(self: &Arc<Client>, handle: u64) -> Result<()> {
+        let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::EBADF)?;
+        if !file.keeps {
+            return Ok(());
+        }
+        if !file.lost.load(Ordering::SeqCst) {
+            drop(self.settle(&file.inode).await?);
+        }
+        if file.lost.load(Ordering::SeqCst) {
+            let unsaved = file.unsaved.load(Ordering::Relaxed);
+            let first = unsaved && !file.told_lost.swap(true, Ordering::Relaxed);
+            return if first { Err(Errno::EIO) } else { Ok(()) };
+        }
+        file.late_error()
+    }
+
+    /// Whether writes through an open may be kept, so that its closes may have something to say.
+    pub fn keeps_writes(&self, handle: u64) -> bool {
+        lock(&self.files).get(&handle).is_some_and(|file| file.keeps)
     }
 
     /// Makes a file or directory durable: its data, and beside that its size and whatever else
@@ -573,6 +631,7 @@ impl Client {
     async fn fsync_inode(self: &Arc<Client>, inode: &Arc<Inode>) -> Result<()> {
         let fid = inode.fid;
         let lost_at = self.lost_at(fid);
+        drop(self.settle(inode).await?);
         if lock(&inode.state).doubtful {
             match self.fetch_attr(fid).await {
                 Ok(_) => lock(&inode.state).doubtful = false,
@@ -600,11 +659,14 @@ impl Client {
     pub async fn sync_all(self: &Arc<Client>) -> Result<()> {
         let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
         let mut result = Ok(());
+        self.write_out_all();
         for inode in inodes {
             let unsaved = lock(&inode.state).is_unsaved();
             if unsaved {
-                result = result.and(self.sync_own(&inode, Asker::Everybody).await);
+                let settled = self.settle(&inode).await.map(drop);
+                result = result.and(settled).and(self.sync_own(&inode, Asker::Everybody).await);
                 result = result.and(self.tell_size(&inode).await);
+                result = result.and(lock(&inode.state).late.show());
             }
             self.retire(inode);
         }

@@ -28,6 +28,7 @@ impl Client {
         if offset >= size {
             return Err(Errno::ENXIO);
         }
+        let looking = self.settle(inode).await?;
         let mut found = self.seek_objects(inode, (offset, size), hole).await?;
         // What was stored through a mapping may lie in the kernel alone, where the objects have
         // a hole. Only this client can have such pages, and only while it may write the file.
@@ -36,6 +37,7 @@ impl Client {
             self.port.invalidate(KernelInval::Data(inode.fid.ino())).await;
             found = self.seek_objects(inode, (offset, size), hole).await?;
         }
+        drop(looking);
         drop(used);
         found.ok_or(Errno::ENXIO)
     }
@@ -78,6 +80,7 @@ impl Client {
         self.size_now(inode, &used).await?;
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
+        let looking = self.settle(inode).await?;
         let change = self.change_range(inode, &layout, (offset, end), (how, keep_size), era);
         let changed = change.await;
         if matches!(changed, Err(Errno::EOPNOTSUPP | Errno::EFBIG)) {
@@ -103,6 +106,7 @@ impl Client {
             Some(Ok((_, blocks))) => inode.update(|state| state.takes_up(blocks)),
             _ => lock(&inode.state).blocks_doubtful = true,
         }
+        drop(looking);
         drop(writing);
         drop(used);
         Ok(())

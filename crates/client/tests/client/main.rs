@@ -2,8 +2,11 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 mod atime;
+mod crash;
+mod dirty;
 mod evicted;
 mod file_locks;
+mod goodbye;
 mod known_names;
 mod memory;
 mod network;

@@ -19,7 +19,7 @@ use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// A file on this OST is open for writing under a lock for it.
-fn open(rig: &Rig, ost: u32) -> u64 {
+pub(crate) fn open(rig: &Rig, ost: u32) -> u64 {
     open_striped(rig, vec![ost])
 }
 
@@ -42,18 +42,18 @@ fn open_unlocked(rig: &Rig) -> u64 {
 }
 
 /// A write of ten bytes waits for its OST.
-fn start_write(rig: &Rig, handle: u64) -> Verb<Result<usize>> {
+pub(crate) fn start_write(rig: &Rig, handle: u64) -> Verb<Result<usize>> {
     let (client, data) = (rig.client.clone(), Bytes::from_static(b"0123456789"));
     rig.start(async move { client.write(handle, 0, data, false).await })
 }
 
-fn take_write(rig: &Rig) -> Header {
+pub(crate) fn take_write(rig: &Rig) -> Header {
     let (header, request) = rig.take_ost();
     assert!(matches!(request, OstRequest::Write { .. }), "{request:?}");
     header
 }
 
-fn written(boot_epoch: u64) -> Reply {
+pub(crate) fn written(boot_epoch: u64) -> Reply {
     Reply::ok(ReplyBody::Ost(OstReply::Written { len: 10, boot_epoch, granted: 0 }))
 }
 
@@ -84,7 +84,8 @@ fn what_an_ost_had_not_answered_is_asked_again_after_its_restart() {
     assert_eq!((connect.to, connect.generation), (Endpoint::Ost(0), 0));
     rig.later(SECOND_NS / 2);
     assert!(rig.is_silent(), "there is no connection to ask on");
-    let connected = ReplyBody::Connected { features: 6, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 6, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&connect, Reply::ok(connected));
     let info = rig.client.imports().into_iter().find(|info| info.target == Endpoint::Ost(0));
     assert_eq!(info.map(|info| info.features), Some(6), "what both can do is kept");
@@ -117,7 +118,8 @@ fn an_ost_out_of_use_fails_at_once_and_comes_back_in_step() {
     let connect = rig.take();
     assert_eq!((connect.to, connect.generation), (ost, 0));
     let mut writing = start_write(&rig, handle);
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0, durable: 0 };
     rig.answer(&connect, Reply::ok(connected));
     let (ping, request) = rig.take_request();
     assert_eq!(request, Request::Ping);
@@ -176,7 +178,8 @@ fn a_write_that_may_have_been_done_before_is_not_simply_refused() {
     let handle = open(&rig, 0);
     let mut writing = start_write(&rig, handle);
     rig.answer(&take_write(&rig), Reply::error(Errno::ESTALE));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&rig.take(), Reply::ok(connected));
     rig.later(SECOND_NS);
     rig.answer(&take_write(&rig), Reply::error(Errno::ENOSPC));
@@ -196,8 +199,13 @@ fn one_that_was_refused_with_its_connection_was_not_done() {
             header = take_write(&rig);
         }
         rig.answer(&header, Reply::error(Errno::ESTALE));
-        let connected =
-            ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0 };
+        let connected = ReplyBody::Connected {
+            features: 0,
+            boot_epoch: 5,
+            generation: 9,
+            follows: 0,
+            durable: 0,
+        };
         rig.answer(&rig.take(), Reply::ok(connected));
         rig.answer(&take_write(&rig), Reply::error(Errno::ENOSPC));
         let mut wrote = rig.poll(&mut writing);
@@ -227,8 +235,13 @@ fn nor_were_those_that_were_refused_beside_it() {
         if !late {
             rig.answer(&headers[1], refused());
         }
-        let connected =
-            ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0 };
+        let connected = ReplyBody::Connected {
+            features: 0,
+            boot_epoch: 5,
+            generation: 9,
+            follows: 0,
+            durable: 0,
+        };
         rig.answer(&connect, Reply::ok(connected));
         let again = [take_write(&rig), take_write(&rig)];
         if late {
@@ -262,7 +275,8 @@ fn what_the_mgs_had_not_answered_it_is_asked_on_its_next_connection() {
     rig.answer(&asked[0], reply(MdtReply::StatFs(StatFs::default()), &[]));
     // It has heard nothing of the client for long.
     rig.answer(&asked[1], Reply::error(Errno::ESTALE));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 9, follows: 0, durable: 0 };
     let connect = rig.take();
     assert_eq!(connect.to, Endpoint::Mgs);
     rig.answer(&connect, Reply::ok(connected));
@@ -283,7 +297,8 @@ fn nor_is_one_simply_short() {
     let handle = open(&rig, 0);
     let mut writing = start_write(&rig, handle);
     rig.answer(&take_write(&rig), Reply::error(Errno::ESTALE));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&rig.take(), Reply::ok(connected));
     rig.later(SECOND_NS);
     let in_part = OstReply::Written { len: 4, boot_epoch: 6, granted: 0 };
@@ -338,91 +353,6 @@ fn an_idle_client_asks_the_mdt_whether_it_is_there() {
     assert_ne!(rig.client.incarnation(), before, "and goes on as another");
 }
 
-/// The client leaves; the goodbyes that it says at once.
-fn leave(rig: &Rig) -> (Verb<()>, Vec<Header>) {
-    let client = rig.client.clone();
-    let leaving = rig.start(async move { client.unmount().await });
-    (leaving, take_goodbyes(rig))
-}
-
-fn take_goodbyes(rig: &Rig) -> Vec<Header> {
-    let mut goodbyes = Vec::new();
-    while let Some((header, request)) = rig.take_if_any() {
-        assert_eq!(request, Request::Disconnect);
-        goodbyes.push(header);
-    }
-    goodbyes.sort_by_key(|header| header.to);
-    goodbyes
-}
-
-fn targets(headers: &[Header]) -> Vec<Endpoint> {
-    headers.iter().map(|header| header.to).collect()
-}
-
-#[test]
-fn a_goodbye_to_nobody_is_said() {
-    let rig = Rig::with_osts(2);
-    let (mut leaving, to_osts) = leave(&rig);
-    assert_eq!(targets(&to_osts), [Endpoint::Ost(0), Endpoint::Ost(1)], "the OSTs first");
-    for goodbye in &to_osts {
-        assert!(rig.poll(&mut leaving).is_none() && rig.is_silent());
-        rig.answer(goodbye, Reply::error(Errno::ESHUTDOWN));
-    }
-    assert!(rig.poll(&mut leaving).is_none());
-    let others = take_goodbyes(&rig);
-    assert_eq!(targets(&others), [Endpoint::Mgs, Endpoint::Mdt(0)]);
-    rig.answer(&others[0], Reply::error(Errno::ESHUTDOWN));
-    assert!(rig.poll(&mut leaving).is_none());
-    // That is known of who does not listen, not of one whose connection broke.
-    rig.answer(&others[1], Reply::error(Errno::ECONNRESET));
-    assert!(rig.poll(&mut leaving).is_none());
-    rig.tick();
-    assert_eq!(take_goodbyes(&rig), [others[1]]);
-    // It had heard it, and has forgotten us; or it was restarted, and waits for us.
-    rig.answer(&others[1], Reply::error(Errno::ESTALE));
-    assert!(rig.poll(&mut leaving).is_none());
-    rig.accept(Endpoint::Mdt(0));
-    // Either way it knows that connection now: to it goodbye is said, too, or it would wait for
-    // us until we are silent for too long.
-    assert!(rig.poll(&mut leaving).is_none());
-    rig.accept(Endpoint::Mdt(0));
-    assert!(rig.poll(&mut leaving).is_none());
-    let again = take_goodbyes(&rig);
-    assert_eq!(targets(&again), [Endpoint::Mdt(0)]);
-    rig.answer(&again[0], Reply::ok(ReplyBody::Empty));
-    assert!(rig.poll(&mut leaving).is_some() && rig.is_silent());
-}
-
-#[test]
-fn a_goodbye_to_one_that_has_restarted_is_said() {
-    let rig = Rig::with_osts(1);
-    let (mut leaving, to_osts) = leave(&rig);
-    rig.answer(&to_osts[0], Reply::error(Errno::ESTALE));
-    assert!(rig.poll(&mut leaving).is_none());
-    let others = take_goodbyes(&rig);
-    assert_eq!(targets(&others), [Endpoint::Mgs, Endpoint::Mdt(0)], "the others hear it");
-    for goodbye in &others {
-        rig.answer(goodbye, Reply::ok(ReplyBody::Empty));
-    }
-    assert!(rig.poll(&mut leaving).is_some());
-}
-
-#[test]
-fn a_goodbye_is_repeated_and_not_waited_for_long() {
-    let rig = Rig::with_osts(1);
-    let (mut leaving, to_osts) = leave(&rig);
-    // The answer was lost.
-    rig.pass(SECOND_NS);
-    rig.tick();
-    assert_eq!(rig.take(), to_osts[0]);
-    // It never comes, and whoever waits at most so long has waited.
-    rig.time_passes();
-    assert!(rig.poll(&mut leaving).is_none());
-    assert_eq!(take_goodbyes(&rig).len(), 2);
-    rig.time_passes();
-    assert!(rig.poll(&mut leaving).is_some());
-}
-
 #[test]
 fn what_is_not_answered_is_sent_again_less_and_less_often() {
     let rig = Rig::with_osts(1);
@@ -465,7 +395,8 @@ fn a_new_connection_brings_the_request_at_once_and_without_its_grant() {
     let (before, request) = rig.take_ost();
     assert_eq!(used(&request), 10);
     rig.answer(&before, Reply::error(Errno::ESTALE));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&rig.take(), Reply::ok(connected));
     let (again, request) = rig.take_ost();
     assert_eq!(used(&request), 0, "the new connection has none");
@@ -506,7 +437,8 @@ fn an_allocation_is_of_the_run_that_answered() {
     let mut allocating =
         rig.start(async move { client.allocate(handle, (0, 4096), Falloc::Allocate, false).await });
     rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&rig.take(), Reply::ok(connected));
     let (again, request) = rig.take_ost();
     assert!(matches!(request, OstRequest::Allocate { .. }), "{request:?}");
@@ -697,7 +629,8 @@ fn a_verb_that_nobody_waits_for_asks_nothing_that_would_wait() {
     assert!(rig.is_silent());
     patience.end();
     assert_eq!(rig.poll(&mut second), Some(Err(Errno::EINTR)));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&connect, Reply::ok(connected));
     rig.answer(&take_write(&rig), written(6));
     assert_eq!(rig.poll(&mut first), Some(Ok(10)));
@@ -917,42 +850,6 @@ fn an_open_that_nobody_waited_for_is_closed_though_all_slots_wait() {
 }
 
 /// No kernel waits for a close: the goodbye would overtake what it tells.
-#[test]
-fn what_was_written_is_told_before_the_goodbye() {
-    for closed in [false, true] {
-        let rig = Rig::with_osts(1);
-        let handle = open(&rig, 0);
-        rig.client.introduce(FILE);
-        let mut writing = start_write(&rig, handle);
-        rig.answer(&take_write(&rig), written(5));
-        assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
-        let client = rig.client.clone();
-        let mut closing = closed.then(|| {
-            let close = rig.start(async move { client.close(handle).await });
-            (close, rig.take_mdt())
-        });
-        let client = rig.client.clone();
-        let mut leaving = rig.start(async move { client.unmount().await });
-        let header = match &mut closing {
-            Some((_, (header, MdtRequest::Close { report: Some(_), .. }))) => {
-                assert!(rig.is_silent(), "it is on its way");
-                *header
-            }
-            Some((_, (_, other))) => panic!("{other:?}"),
-            None => {
-                let (header, request) = rig.take_mdt();
-                assert!(matches!(request, MdtRequest::ReportSize { .. }), "{request:?}");
-                header
-            }
-        };
-        rig.answer(&header, reply(MdtReply::Done, &[]));
-        if let Some((closing, _)) = &mut closing {
-            assert_eq!(rig.poll(closing), Some(Ok(())));
-        }
-        assert!(rig.poll(&mut leaving).is_none());
-        assert_eq!(take_goodbyes(&rig).len(), 1);
-    }
-}
 
 #[test]
 fn a_file_does_not_grow_by_what_was_not_asked() {
@@ -972,7 +869,8 @@ fn a_file_does_not_grow_by_what_was_not_asked() {
     assert!(rig.poll(&mut allocating).is_none() && rig.is_silent());
     patience.end();
     assert_eq!(rig.poll(&mut allocating), Some(Err(Errno::EINTR)));
-    let connected = ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0 };
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 0, durable: 0 };
     rig.answer(&connect, Reply::ok(connected));
     rig.answer(&take_write(&rig), written(6));
     assert_eq!(rig.poll(&mut writing), Some(Ok(10)));

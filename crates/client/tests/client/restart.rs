@@ -27,7 +27,13 @@ fn open(rig: &Rig) -> (u64, Header) {
 }
 
 fn connected(boot_epoch: u64, generation: u32, follows: u64) -> Reply {
-    Reply::ok(ReplyBody::Connected { features: 0, boot_epoch, generation, follows })
+    Reply::ok(ReplyBody::Connected {
+        features: 0,
+        boot_epoch,
+        generation,
+        follows,
+        durable: u64::MAX,
+    })
 }
 
 /// What a `Reclaim` tells.

@@ -24,6 +24,7 @@ pub(crate) const WRITE: OpenHow = OpenHow {
     truncate: false,
     exclusive: false,
     sync: false,
+    direct: false,
     exec: false,
     atime: AtimePolicy::Relative,
 };
@@ -167,8 +168,13 @@ impl Rig {
         let rig = Rig { client, port };
         let mounting = rig.client.clone();
         let mut mount = rig.start(async move { mounting.mount().await });
-        let connected =
-            ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 3, follows: 0 };
+        let connected = ReplyBody::Connected {
+            features: 0,
+            boot_epoch: 5,
+            generation: 3,
+            follows: 0,
+            durable: 0,
+        };
         let connect = rig.take();
         assert_eq!(connect.to, Endpoint::Mgs);
         rig.answer(&connect, Reply::ok(connected.clone()));
@@ -198,8 +204,13 @@ impl Rig {
         let (connect, request) = self.take_request();
         assert_eq!(connect.to, target, "{request:?}");
         assert!(matches!(request, Request::Connect { .. }), "{request:?}");
-        let connected =
-            ReplyBody::Connected { features: 0, boot_epoch: 5, generation: 3, follows: 0 };
+        let connected = ReplyBody::Connected {
+            features: 0,
+            boot_epoch: 5,
+            generation: 3,
+            follows: 0,
+            durable: 0,
+        };
         self.answer(&connect, Reply::ok(connected));
     }
 
@@ -300,9 +311,16 @@ impl Rig {
     }
 
     pub(crate) fn take_request(&self) -> (Header, Request) {
+        let (header, _, request) = self.take_with_data();
+        (header, request)
+    }
+
+    /// The same, with how many bytes go with it.
+    pub(crate) fn take_with_data(&self) -> (Header, u64, Request) {
         let message = self.port.0.lock().unwrap().sent.remove(0);
+        let len = if let Bulk::Data(data) = &message.bulk { data.len() } else { 0 };
         match message.body {
-            Body::Request(request) => (message.header, request),
+            Body::Request(request) => (message.header, len as u64, request),
             other => panic!("{other:?}"),
         }
     }
@@ -332,7 +350,12 @@ impl Rig {
     }
 
     pub(crate) fn answer(&self, to: &Header, reply: Reply) {
-        self.client.on_message(Message::reply_to(to, reply, Bulk::None));
+        self.answer_with(to, reply, Bulk::None);
+    }
+
+    /// The same, with data.
+    pub(crate) fn answer_with(&self, to: &Header, reply: Reply, bulk: Bulk) {
+        self.client.on_message(Message::reply_to(to, reply, bulk));
         self.run();
     }
 

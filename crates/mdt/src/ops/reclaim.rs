@@ -1,4 +1,4 @@
-//! `Reclaim`: what a client had of a run that ended in good order.
+//! `Reclaim`: what a client had of the run before.
 //!
 //! It is held against the index as a whole before anything of it is taken back. Told once more
 //! it changes nothing, since it may come in several messages, over several connections.
@@ -83,8 +83,11 @@ fn take_back(
     for lock in locks {
         View::new(&mdt.core, op.fetched, mdt.config.index).check(lock.fid)?;
     }
-    for (open, (attr, linkable)) in opens.iter().zip(&files) {
-        mdt.reopen(op.client, open, (attr, *linkable))?;
+    for (open, file) in opens.iter().zip(&files) {
+        match file {
+            Some((attr, linkable)) => mdt.reopen(op.client, open, (attr, *linkable))?,
+            None => mdt.recovery.was_closed(op.client, open.open_id),
+        }
     }
     for seq in seqs {
         mdt.regrant(op.client, *seq)?;
@@ -95,7 +98,8 @@ fn take_back(
         }
     }
     for HeldFileLock { fid, open_id, lock } in file_locks {
-        if mdt.recovery.has_closed(op.client, *open_id) {
+        let (client, id) = (op.client, *open_id);
+        if mdt.recovery.has_closed(client, id) || mdt.recovery.is_closed(client, id) {
             continue;
         }
         file_lock::check(mdt, op, (*fid, *open_id), lock)?;
@@ -109,24 +113,31 @@ fn take_back(
     Ok(())
 }
 
-/// The inodes of open files, and whether each may be given its first name.
+/// The inodes of open files, and whether each may be given its first name; `None` for one that has
+/// gone with the close that its client has not heard of.
 fn look_up(
     mdt: &Mdt,
     fetched: &Prefetched,
     opens: &[HeldOpen],
-) -> Result<Vec<(Attr, bool)>, Fault> {
+) -> Result<Vec<Option<(Attr, bool)>>, Fault> {
     let view = View::new(&mdt.core, fetched, mdt.config.index);
     let mut missed = false;
     let mut files = Vec::with_capacity(opens.len());
     for open in opens {
         let file = view.file(open.fid).and_then(|inode| {
             let attr = inode.attr;
+            // Its writers count on that the file is known to have objects.
+            let begun = attr.size_stale && attr.maybe_objects;
+            if open.flags.write && super::is_regular(&attr) && !begun {
+                return Err(Errno::ESTALE.into());
+            }
             let nameless = attr.nlink == 0;
             let value = if nameless { view.get(&keys::orphan(open.fid))? } else { None };
             Ok((attr, value.is_some_and(|value| value == [LINKABLE])))
         });
         match file {
-            Ok(file) => files.push(file),
+            Ok(file) => files.push(Some(file)),
+            Err(Fault::Errno(_)) if open.closing => files.push(None),
             Err(Fault::Miss) => missed = true,
             Err(fault) => return Err(fault),
         }

@@ -7,7 +7,7 @@ use sateen_wire::MdtRequest;
 
 use super::create::{Lists, New, check, created, handed_by, inode, is_unused, layout_for};
 use super::open::Intent;
-use super::put_inode;
+use super::{LINKABLE, put_inode};
 use crate::destroy::count;
 use crate::keys;
 use crate::mdt::Mdt;
@@ -40,7 +40,8 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     inode.attr.nlink = 0;
     inode.xattrs = lists.put(tx, view.hash_key, fid);
     put_inode(tx, &inode);
-    tx.put_with(&keys::orphan(fid), |_| ());
+    // Once it has had a name it has no such record, or another.
+    tx.put_with(&keys::orphan(fid), |out| out.extend(linkable.then_some(LINKABLE)));
     let attr = inode.attr;
     mdt.inodes = count(tx, mdt.inodes, 1);
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);

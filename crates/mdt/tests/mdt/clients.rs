@@ -3,6 +3,8 @@
 use sateen_osd::{Batch, Key};
 use sateen_target::{Outbox, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Fid};
+use sateen_wire::codec::Wire;
+use sateen_wire::disk::mdt::ClientRecord;
 use sateen_wire::*;
 
 use crate::fsck;
@@ -14,7 +16,8 @@ const DATA: Ibits = Ibits::DATA;
 /// Clients that a restart would have to have fenced.
 fn recorded(world: &World) -> usize {
     let image = fsck::image(&world.frames);
-    fsck::of(&image, b'K').filter(|(_, value)| *value == [0]).count()
+    let records = fsck::of(&image, b'K').map(|(_, value)| ClientRecord::from_bytes(value).unwrap());
+    records.filter(|record| !record.refused).count()
 }
 
 pub fn connect_as(world: &mut World, at: ClientId, id: u64, attempt: u64) {

@@ -106,6 +106,7 @@ pub struct FakeClient {
     pub generation: u32,
     /// What it was told of the run before.
     pub follows: u64,
+    pub durable: u64,
     pub seqs: BTreeMap<u16, u64>,
     pub replies: BTreeMap<(u16, u64), Reply>,
     pub callbacks: VecDeque<Callback>,
@@ -144,6 +145,8 @@ pub struct World {
     /// These OSTs do not hear what is to be destroyed.
     pub deaf: BTreeSet<u32>,
     pub boots: u64,
+    /// What clients can do that connect.
+    pub features: u64,
     out: Outbox,
     config: MdtConfig,
 }
@@ -177,6 +180,7 @@ impl World {
             gone: BTreeSet::new(),
             deaf: BTreeSet::new(),
             boots: 1,
+            features: 0,
             out,
             config,
         };
@@ -198,7 +202,7 @@ impl World {
         let id = client.0 + 100 * (self.boots - 1);
         *fake = FakeClient { id, obliging: true, ..FakeClient::default() };
         let header = self.header(Call { client, slot: 0, seq: 0 });
-        self.deliver(header, Request::Connect { features: 0 });
+        self.deliver(header, Request::Connect { features: self.features });
         let MdtReply::Sequence(seq) = self.ok(client, MdtRequest::GrantSeq) else { panic!() };
         self.clients.get_mut(&client).unwrap().fids = Some((seq, 0));
     }
@@ -336,6 +340,21 @@ impl World {
         }
     }
 
+    /// Forgets what nobody but the harness remembers of what has been; there is no [`World::crash`]
+    /// after it.
+    #[allow(dead_code, reason = "for the test of what is kept")]
+    pub fn forget(&mut self) {
+        self.frames = Vec::new();
+        self.snapshots = Vec::new();
+        for fake in self.clients.values_mut() {
+            let FakeClient { seqs, replies, .. } = fake;
+            replies.retain(|(slot, seq), _| seqs.get(slot) == Some(seq));
+        }
+        for ost in self.osts.values_mut() {
+            (ost.seen, ost.versions, ost.tombstones) = Default::default();
+        }
+    }
+
     fn oblige(&mut self) -> bool {
         let called =
             self.clients.iter_mut().filter(|(_, fake)| fake.obliging).find_map(|(client, fake)| {
@@ -405,8 +424,11 @@ impl World {
                 let Some(fake) = self.clients.get_mut(&client) else { return };
                 match message.body {
                     Body::Reply(reply) => {
-                        if let ReplyBody::Connected { generation, follows, .. } = reply.body {
+                        if let ReplyBody::Connected { generation, follows, durable, .. } =
+                            reply.body
+                        {
                             (fake.generation, fake.follows) = (generation, follows);
+                            fake.durable = durable;
                         } else {
                             fake.replies.insert((message.header.slot, message.header.seq), reply);
                         }
@@ -492,13 +514,19 @@ impl World {
         self.clients = clients;
     }
 
+    /// It crashes with all that is not durable, and starts again; the clients are still there.
+    pub fn crash_under_clients(&mut self) {
+        assert_eq!(self.mdt.ending(), Ending::Working);
+        self.restart();
+    }
+
     /// A client connects as itself. Returns which run this one follows; `None` if it is refused.
     pub fn reconnect(&mut self, client: ClientId) -> Option<u64> {
         let fake = self.clients.get_mut(&client).unwrap();
         let before = std::mem::take(&mut fake.generation);
         fake.replies.remove(&(0, 0));
         let header = self.header(Call { client, slot: 0, seq: 0 });
-        self.deliver(header, Request::Connect { features: 0 });
+        self.deliver(header, Request::Connect { features: self.features });
         let fake = &self.clients[&client];
         assert_ne!(fake.generation, before);
         (fake.generation != 0).then_some(fake.follows)

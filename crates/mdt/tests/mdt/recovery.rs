@@ -36,7 +36,7 @@ impl Had {
     }
 
     fn open(mut self, fid: Fid, open_id: OpenId, flags: OpenFlags) -> Had {
-        self.opens.push(HeldOpen { open_id, fid, flags });
+        self.opens.push(HeldOpen { open_id, fid, flags, closing: false });
         self
     }
 

@@ -23,8 +23,7 @@ impl Call {
                 let Some(reply) = heard else { return self.close_unheard(opened).await };
                 match opened {
                     Ok(opened) => {
-                        let attr = &opened.known.attr;
-                        reply.opened(opened.handle, kernel_flags(self, how, flags, attr));
+                        reply.opened(opened.handle, kernel_flags(self, how, flags, &opened));
                     }
                     Err(errno) => reply.error(errno.raw()),
                 }
@@ -49,7 +48,7 @@ impl Call {
                         let known = entry.inode.unwrap_or(opened.known);
                         let name_held = entry.held && self.keeps_names;
                         let out = convert::entry(&known.attr, name_held, known.held);
-                        let flags = kernel_flags(self, how, flags, &known.attr);
+                        let flags = kernel_flags(self, how, flags, &Opened { known, ..opened });
                         reply.created(&out, opened.handle, flags);
                     }
                     Err(errno) => reply.error(errno.raw()),
@@ -66,7 +65,7 @@ impl Call {
                     Ok(opened) => {
                         let entry = self.client.introduce_entry(Entry::nameless(opened.known));
                         let known = entry.inode.unwrap_or(opened.known);
-                        let flags = kernel_flags(self, how, flags, &known.attr);
+                        let flags = kernel_flags(self, how, flags, &Opened { known, ..opened });
                         let out = convert::entry(&known.attr, false, known.held);
                         reply.created(&out, opened.handle, flags);
                     }

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use sateen_client::{AtimePolicy, OpenHow, Verb};
+use sateen_client::{AtimePolicy, OpenHow, Opened, Verb};
 use sateen_fuse::{Op, SetattrIn, open_flags};
-use sateen_types::Attr;
 use sateen_wire::{SetAttr, TimeSet};
 
 use super::Call;
@@ -33,26 +32,29 @@ pub(super) fn how(flags: u32, atime: AtimePolicy) -> OpenHow {
         truncate: flags & O_TRUNC != 0,
         exclusive: flags & O_EXCL != 0,
         sync: flags & O_DSYNC != 0,
+        direct: flags & O_DIRECT != 0,
         exec: flags & FMODE_EXEC != 0,
         atime: if flags & O_NOATIME != 0 { AtimePolicy::Never } else { atime },
     }
 }
 
-pub(super) fn kernel_flags(call: &Call, how: OpenHow, flags: u32, attr: &Attr) -> u32 {
+pub(super) fn kernel_flags(call: &Call, how: OpenHow, flags: u32, opened: &Opened) -> u32 {
     // What was stored through mappings is written when they go. Only locks of fcntl(2) have to hear
-    // of each close, because that ends them.
+    // of each close, because that ends them, and writers whose writes may be kept, because only a
+    // close can tell then that one was lost.
     let hears_of_closes = match call.locking {
         Locking::Exact => true,
         Locking::Cluster => call.fcntl_locks.load(Ordering::Relaxed),
         Locking::Local | Locking::Refused => false,
     };
+    let hears_of_closes = hears_of_closes || call.client.keeps_writes(opened.handle);
     let always = if hears_of_closes { 0 } else { open_flags::NOFLUSH };
     if how.write || call.direct_io || flags & O_DIRECT != 0 {
         // Writers go past the page cache: no copy, and appends find their place under the
         // data lock. Mappings still work.
         return always | open_flags::DIRECT_IO | open_flags::PARALLEL_DIRECT_WRITES;
     }
-    if how.atime.is_unread(attr) {
+    if how.atime.is_unread(&opened.known.attr) {
         // Pages from before the file was changed, by a chmod perhaps, would be read without a
         // call, and the atime would stay as it is.
         return always;

@@ -160,6 +160,20 @@ struct Gone {
     leaving: Vec<Arc<Open>>,
 }
 
+/// A file that was opened.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: File,
+    /// There was none: it was made.
+    pub(super) is_new: bool,
+}
+
+impl From<File> for Opened {
+    fn from(file: File) -> Opened {
+        Opened { file, is_new: false }
+    }
+}
+
 impl State {
     /// The open file of an object, if it is known, or known again.
     fn find(&mut self, object: ObjectId) -> Option<Arc<Open>> {
@@ -243,20 +257,25 @@ impl Files {
         found
     }
 
+    /// The open file of an object, if it is known.
+    pub(super) fn known(&self, object: ObjectId) -> Option<Arc<Open>> {
+        self.find(&mut self.lock(), object)
+    }
+
     /// The open file of an object, opened if need be.
-    pub(super) fn get(
+    pub(super) fn get<O: Into<Opened>>(
         &self,
         object: ObjectId,
         need: Need,
-        open: impl Fn() -> io::Result<File>,
+        open: impl Fn() -> io::Result<O>,
     ) -> io::Result<Arc<Open>> {
-        let known = self.find(&mut self.lock(), object);
-        if let Some(file) = known {
+        if let Some(file) = self.known(object) {
             return Ok(file);
         }
         let mut tries = 0;
         loop {
-            let file = Open::new(self.make_room(&open)?);
+            let Opened { file, is_new } = self.make_room(&open)?.into();
+            let file = Open::new(file);
             tries += 1;
             let mut state = self.lock();
             // Whoever was faster has the one that all have.
@@ -264,8 +283,8 @@ impl Files {
                 return Ok(known);
             }
             // One without a name was removed since. If it is removed after this, it is forgotten
-            // after this, too.
-            if file.metadata()?.nlink() > 0 {
+            // after this, too. While one is made nobody removes it.
+            if is_new || file.metadata()?.nlink() > 0 {
                 state.know(object, file.clone());
                 drop(state);
                 self.close_down_to(self.known_max);

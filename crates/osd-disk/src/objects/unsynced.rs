@@ -93,6 +93,21 @@ impl Unsynced {
     }
 }
 
+impl Changing<'_> {
+    /// No name came or went.
+    pub(super) fn undo(self) {
+        let mut marks = self.unsynced.lock();
+        if let Some(mark) = marks.get_mut(&self.place) {
+            mark.changing -= 1;
+            if mark.changing == 0 && mark.changes == 0 {
+                marks.remove(&self.place);
+            }
+        }
+        drop(marks);
+        core::mem::forget(self);
+    }
+}
+
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
         if let Some(mark) = self.unsynced.lock().get_mut(&self.place) {
@@ -135,6 +150,15 @@ mod tests {
 
         unsynced.synced(&marks());
         assert!(marks().is_empty());
+
+        // One that came to nothing leaves none, and takes none.
+        unsynced.change(place).undo();
+        assert!(marks().is_empty());
+        let (changing, other) = (unsynced.change(place), unsynced.change(place));
+        changing.undo();
+        drop(other);
+        unsynced.change(place).undo();
+        assert_eq!(marks().len(), 1);
     }
 
     #[test]

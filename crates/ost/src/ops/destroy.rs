@@ -25,7 +25,7 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     }
     ost.room()?;
     if op.phase == 0 {
-        return Ok(Step::Io(ObjectOp::Remove { objects: op.objects.clone() }));
+        return Ok(Step::Io(ObjectOp::Remove { objects: op.objects.to_vec() }));
     }
     // All lookups come before the first change; one round fetches whatever is missing.
     let mut dead = Vec::with_capacity(op.objects.len());

@@ -27,7 +27,7 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op, out: &mut Outbox) -> Result<Step
     if op.mark > ost.core.store.committed() {
         out.push(Effect::Flush);
     }
-    Ok(Step::Io(ObjectOp::Sync { objects: op.objects.clone() }))
+    Ok(Step::Io(ObjectOp::Sync { objects: op.objects.to_vec() }))
 }
 
 pub(super) fn done(_ost: &mut Ost, op: &mut Op) -> Step {

@@ -166,10 +166,12 @@ pub(super) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
     }
     let ObjectDone::Written { len } = done else { return Err(unexpected()) };
     let is_whole = len as u64 == op.charged;
-    // As much as was used up, or, while there is plenty, as this write would have needed: who
-    // goes on in this way can send all pieces of a write at once.
-    let plenty = ost.space.is_plenty_for(op.charged);
-    let wanted = if plenty { op.granted.max(op.charged) } else { op.granted };
+    // As much as was used up, or, while there is plenty, twice as much as this write needed: who
+    // goes on in this way can send all pieces of a write at once, and has soon enough to answer
+    // writes that it keeps.
+    let ahead = op.granted.max(op.charged).saturating_mul(2);
+    let plenty = ost.space.is_plenty_for(ahead);
+    let wanted = if plenty { ost.space.ahead(client, ahead).max(op.granted) } else { op.granted };
     let granted = if op.orphaned || !is_whole { 0 } else { ost.space.give(client, wanted) };
     if !is_whole {
         // There was less room than was thought.

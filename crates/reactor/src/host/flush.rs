@@ -25,8 +25,13 @@ const JOURNAL_PART: u64 = 4;
 const JOURNAL_BYTES_MIN: u64 = 16 << 20;
 /// Each frame takes whole pages of the journal, and small ones are mostly padding.
 const FRAME_ALIGN_BYTES: u64 = 4096;
-/// Bytes waiting for the journal that start a group commit before the tick does.
+/// Bytes waiting for the journal that start a group commit before their age does.
 pub(super) const PENDING_BYTES_SOON: usize = 1 << 20;
+
+/// How many bytes in the journal bring on a checkpoint, where there is so much space.
+pub(super) fn journal_bytes_max(space: &StatFs) -> u64 {
+    (space.bytes_avail / JOURNAL_PART).clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX)
+}
 
 impl<S: Service + 'static> TargetHost<S> {
     /// Writes a group commit, unless there is nothing to write or another thread is at it.
@@ -43,7 +48,7 @@ impl<S: Service + 'static> TargetHost<S> {
         let mut out = take_outbox();
         match self.write_group_commit(&flush, &objects) {
             Ok(()) => {
-                let space = self.index.space();
+                let space = self.space_now();
                 let again = self.end_group_commit(flush, space, &mut out);
                 self.flushed.notify_all();
                 self.perform(out, 0);
@@ -71,6 +76,7 @@ impl<S: Service + 'static> TargetHost<S> {
             return None;
         }
         let flush = state.service.store().begin_flush()?;
+        state.age.take(flush.upto);
         // Whoever asked for this one wants what did not fit into it as well.
         state.flush_again = state.service.store().transno() > flush.upto;
         let objects = state.service.sync_before_flush();
@@ -98,16 +104,18 @@ impl<S: Service + 'static> TargetHost<S> {
     ) -> bool {
         let mut state = lock(&self.state);
         if let Some(space) = space {
-            let part = space.bytes_avail / JOURNAL_PART;
-            state.journal_bytes_max = part.clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX);
-            state.service.on_space(space);
+            self.learn_space(&mut state, space);
         }
         let now = self.clock.now();
         state.journal_bytes += (flush.frame.len() as u64).next_multiple_of(FRAME_ALIGN_BYTES);
         state.service.store().flush_done(flush);
         state.service.on_flushed(now, out);
         state.flushing = false;
-        std::mem::take(&mut state.flush_again) && state.service.store().dirty()
+        let due_ns = self.due_ns(&mut state, now.mono_ns);
+        let again = std::mem::take(&mut state.flush_again) && state.service.store().dirty();
+        drop(state);
+        self.hosts.tick_by(due_ns);
+        again
     }
 
     /// Makes everything up to `upto` durable and waits for it. Not for threads of a

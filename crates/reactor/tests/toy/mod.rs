@@ -14,7 +14,9 @@ use sateen_osd::memory::MemoryIndex;
 use sateen_osd::{
     Batch, Flush, Index, JournalDevice, Key, ObjectDone, ObjectOp, Prefetched, Store, StoreLimits,
 };
-use sateen_target::{Connection, Core, CoreConfig, Effect, Fault, IoId, Outbox, ParkId, Service};
+use sateen_target::{
+    Connection, Core, CoreConfig, Effect, Fault, IoId, Outbox, Pace, ParkId, Service,
+};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, ObjectId, Seq, Timestamp};
 use sateen_wire::{
     Body, Bulk, Header, Message, MgsReply, MgsRequest, OstReply, OstRequest, Reply, ReplyBody,
@@ -210,6 +212,10 @@ impl Service for Toy {
             this.core.flushed(&mut all);
             all.drain().filter(|effect| !matches!(effect, Effect::Flush)).for_each(|e| out.push(e));
         });
+    }
+
+    fn pace(&mut self) -> Pace {
+        Pace::Rest
     }
 
     fn on_tick(&mut self, _now: Timestamp, _out: &mut Outbox) {

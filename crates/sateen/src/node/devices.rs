@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use sateen_client::{Census, Client, ImportInfo, LLITE_STATS, MDC_STATS, OSC_STATS};
+use sateen_client::{Census, Client, ImportInfo, ImportState, LLITE_STATS, MDC_STATS, OSC_STATS};
 use sateen_mdt::{MD_STATS, Mdt, RecoveryStatus};
 use sateen_mgs::{MGS_STATS, Mgs};
 use sateen_ost::{OST_STATS, Ost};
 use sateen_reactor::TargetHost;
 use sateen_target::Service;
-use sateen_types::units::KIB;
+use sateen_types::units::{KIB, MIB};
 use sateen_types::{ClientId, Endpoint, Name, Nid, StatName, Stats};
 use sateen_wire::{ParamInfo, StatFs};
 
@@ -19,6 +20,11 @@ use super::{Clients, Host};
 use crate::params::{Device, Param, WasSet, client_id, fits, number, stats_text};
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// So long a target may take to answer whether it is there: it is asked twice within that.
+const PROBE: Duration = Duration::from_secs(3);
+/// How often it is looked whether it has.
+const PROBE_LOOK: Duration = Duration::from_millis(10);
+const MILLISECOND_NS: u64 = 1_000_000;
 
 /// The devices of a process.
 #[derive(Default)]
@@ -324,11 +330,16 @@ fn recovery(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'stat
             (false, true) => "COMPLETE",
             (false, false) => "INACTIVE",
         };
+        let after = match (of.happened, of.crashed) {
+            (false, _) => "nothing",
+            (true, true) => "a crash",
+            (true, false) => "a stop",
+        };
         let RecoveryStatus { expected, completed, duration_ns, .. } = of;
         let evicted = if of.recovering { 0 } else { expected.saturating_sub(completed) };
         format!(
-            "status: {status}\nrecovery_duration: {}\ncompleted_clients: {completed}/{expected}\n\
-             evicted_clients: {evicted}",
+            "status: {status}\nafter: {after}\nrecovery_duration: {}\n\
+             completed_clients: {completed}/{expected}\nevicted_clients: {evicted}",
             duration_ns / SECOND_NS
         )
     };
@@ -338,6 +349,21 @@ fn recovery(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'stat
     out.push(Param::shown(format!("{prefix}/recovery_time_soft"), limit).set_by(move |value| {
         let seconds = number(value).unwrap_or(1);
         set.inspect(|mdt| mdt.set_recovery_time_soft_ns(seconds.saturating_mul(SECOND_NS)));
+        Ok(())
+    }));
+}
+
+/// How old a change of a target may get that nobody waits for.
+fn commit_age<S: Service + 'static>(
+    host: &Arc<TargetHost<S>>,
+    prefix: &str,
+    out: &mut Vec<Param<'static>>,
+) {
+    let (shown, set) = (host.clone(), host.clone());
+    let age = move || (shown.commit_age_ns() / MILLISECOND_NS).to_string();
+    out.push(Param::shown(format!("{prefix}/commit_age_ms"), age).set_by(move |value| {
+        let ms = number(value).unwrap_or(1);
+        set.set_commit_age_ns(ms.saturating_mul(MILLISECOND_NS));
         Ok(())
     }));
 }
@@ -407,6 +433,7 @@ impl Shows for Mdt {
         }));
         let seen = host.clone();
         space(&prefix, move || seen.inspect(|mdt| mdt.statfs()), out);
+        commit_age(host, &prefix, out);
         let locked = host.inspect(|mdt| mdt.file_locks().len()).to_string();
         out.push(Param::shown(format!("{prefix}/file_locks"), move || locked.clone()));
         let (shown, set) = (host.clone(), host.clone());
@@ -477,6 +504,7 @@ impl Shows for Ost {
         }));
         let seen = host.clone();
         space(&prefix, move || seen.inspect(|ost| ost.statfs()).unwrap_or_default(), out);
+        commit_age(host, &prefix, out);
     }
 
     fn devices(host: &Arc<TargetHost<Self>>, naming: &Naming, out: &mut Vec<Device>) {
@@ -524,9 +552,10 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
     }));
     let counted = client.clone();
     let tables = move || {
-        let Census { inodes, locks, files, unsynced, lost } = counted.census();
+        let Census { inodes, locks, files, unsynced, lost, dirty_bytes } = counted.census();
         format!(
-            "inodes: {inodes}\nlocks: {locks}\nfiles: {files}\nunsynced: {unsynced}\nlost: {lost}"
+            "inodes: {inodes}\nlocks: {locks}\nfiles: {files}\nunsynced: {unsynced}\nlost: {lost}\n\
+             dirty_bytes: {dirty_bytes}"
         )
     };
     out.push(Param::shown(format!("{prefix}/tables"), tables));
@@ -543,6 +572,27 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
             }
         }
     }
+}
+
+/// What there is to be seen of a connection. A target that nobody needs is asked nothing, so that it
+/// is asked now whether it is there.
+fn import_text(client: &Client, info: ImportInfo) -> String {
+    let target = info.target;
+    if info.active {
+        client.probe(target);
+    }
+    let end = Instant::now() + PROBE;
+    let mut seen = client.import_info(target).unwrap_or(info);
+    while seen.active && seen.asked && seen.state == ImportState::Full && Instant::now() < end {
+        std::thread::sleep(PROBE_LOOK);
+        seen = client.import_info(target).unwrap_or(seen);
+    }
+    let state = if seen.active { seen.state.name() } else { "INACTIVE" };
+    format!(
+        "import:\n    target: {target}\n    state: {state}\n    connection:\n       \
+         connection_attempts: {}\n       generation: {}\n       features: {:#x}",
+        seen.attempts, seen.generation, seen.features
+    )
 }
 
 fn of_import(client: &Arc<Client>, prefix: &str, info: ImportInfo, out: &mut Vec<Param<'static>>) {
@@ -563,18 +613,8 @@ fn of_import(client: &Arc<Client>, prefix: &str, info: ImportInfo, out: &mut Vec
         set.set_rpcs_max(target, max).map_err(|errno| errno.to_string())
     }));
     out.push(Param::shown(format!("{prefix}/rpcs_in_flight"), move || info.in_flight.to_string()));
-    out.push(Param::shown(format!("{prefix}/import"), move || {
-        let state = match (info.active, info.connected) {
-            (false, _) => "INACTIVE",
-            (true, true) => "FULL",
-            (true, false) => "CONNECTING",
-        };
-        format!(
-            "import:\n    target: {target}\n    state: {state}\n    connection:\n       \
-             connection_attempts: {}\n       generation: {}\n       features: {:#x}",
-            info.attempts, info.generation, info.features
-        )
-    }));
+    let asked = client.clone();
+    out.push(Param::shown(format!("{prefix}/import"), move || import_text(&asked, info)));
     if let Endpoint::Ost(index) = target {
         let set = client.clone();
         let active = move || u8::from(info.active).to_string();
@@ -587,6 +627,15 @@ fn of_import(client: &Arc<Client>, prefix: &str, info: ImportInfo, out: &mut Vec
             let pages = number(value).and_then(|pages| u32::try_from(pages).ok()).unwrap_or(0);
             set.set_rpc_pages_max(target, pages).map_err(|errno| errno.to_string())
         }));
+        let (kept, set) = (client.clone(), client.clone());
+        let max = move || (kept.dirty_max(index) / MIB).to_string();
+        out.push(Param::shown(format!("{prefix}/max_dirty_mb"), max).set_by(move |value| {
+            let bytes = number(value).unwrap_or(u64::MAX).saturating_mul(MIB);
+            set.set_dirty_max_of(target, bytes).map_err(|errno| errno.to_string())
+        }));
+        let kept = client.clone();
+        let bytes = move || kept.dirty_bytes(index).to_string();
+        out.push(Param::shown(format!("{prefix}/cur_dirty_bytes"), bytes));
         let client = client.clone();
         let grant = move || client.grant(index).to_string();
         out.push(Param::shown(format!("{prefix}/cur_grant_bytes"), grant));

@@ -492,6 +492,7 @@ mod tests {
                         boot_epoch: 4,
                         generation,
                         follows: 0,
+                        durable: 0,
                     })
                 }
                 _ => {
@@ -523,8 +524,13 @@ mod tests {
             match message.body {
                 Body::Request(Request::Connect { features, .. }) => {
                     for (boot_epoch, generation) in [(4, 40), (3, 30)] {
-                        let body =
-                            ReplyBody::Connected { features, boot_epoch, generation, follows: 0 };
+                        let body = ReplyBody::Connected {
+                            features,
+                            boot_epoch,
+                            generation,
+                            follows: 0,
+                            durable: 0,
+                        };
                         answer(Reply::ok(body));
                     }
                 }
@@ -548,6 +554,7 @@ mod tests {
                     boot_epoch: 4,
                     generation: 1,
                     follows: 0,
+                    durable: 0,
                 }),
                 _ => Reply::error(Errno::EAGAIN),
             };

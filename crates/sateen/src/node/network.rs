@@ -13,7 +13,8 @@ use sateen_lnd::{Limits, Tcp};
 use sateen_reactor::{Receiver, Router};
 use sateen_types::{ClientId, Endpoint, Errno, Nid, PORT_DEFAULT};
 use sateen_wire::{
-    Body, Bulk, HEADER_BYTES, Header, HeaderError, Message, PROTOCOL_VERSION, Request,
+    Body, Bulk, HEADER_BYTES, Header, HeaderError, Message, PROTOCOL_VERSION, Reply, ReplyBody,
+    Request,
 };
 
 use crate::refusal::{Outcome, Refusal};
@@ -110,6 +111,22 @@ impl Drop for Network {
     fn drop(&mut self) {
         self.router.set_uplink(None);
     }
+}
+
+/// The NIDs by which a host that listens nowhere is seen by these peers. What leads to its own
+/// servers alone is left out if there is another: nobody else knows it.
+pub(crate) fn own_nids(towards: &[Nid]) -> Vec<Nid> {
+    let mut all: Vec<Nid> = Vec::new();
+    for nid in towards.iter().filter_map(|peer| own_nid(Some(*peer)).ok()) {
+        if !all.contains(&nid) {
+            all.push(nid);
+        }
+    }
+    let within = |nid: &Nid| matches!(nid, Nid::Tcp { addr, .. } if addr.is_loopback());
+    if !all.iter().all(within) {
+        all.retain(|nid| !within(nid));
+    }
+    all
 }
 
 /// The NID that a host has towards a peer, or towards the world if the peer is itself.
@@ -228,4 +245,22 @@ pub(crate) fn why_silent(nids: &[Nid], who: &str) -> String {
         found.collect::<Vec<_>>()
     });
     found.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_has_the_nids_that_its_servers_see() {
+        let nid = |text: &str| sateen_types::parse_nids(text).unwrap()[0];
+        let (here, there) = (nid("127.0.0.9@tcp"), nid("127.0.0.1@tcp"));
+        assert_eq!(own_nids(&[here]), [there]);
+        assert_eq!(own_nids(&[here, nid("127.0.0.8@tcp")]), [there], "once");
+        // A host that has another address is seen by that.
+        let Ok(outside) = own_nid(None) else { return };
+        if outside != there {
+            assert_eq!(own_nids(&[here, outside]), [outside]);
+        }
+    }
 }

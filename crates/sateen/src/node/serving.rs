@@ -278,7 +278,6 @@ impl Node {
         network.set_route(Endpoint::Mgs, mgs);
         node.devices.set_network(&network);
         node.network = Some(network.clone());
-        node.nids = network::own_nid(mgs.first().copied()).into_iter().collect();
         node.mgs = mgs.to_vec();
         let mut mgc = Mgc::new(&node.reactor, mgs.to_vec(), stop.clone()).over(&network);
         let FileSystem { fsname: known, uuid, .. } = mgc.file_system(Some(MOUNT_PATIENCE))?;

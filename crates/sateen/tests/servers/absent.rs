@@ -43,6 +43,15 @@ fn shows(of: &str, code: i32, wanted: [&str; 2]) -> serde_json::Value {
     all
 }
 
+/// The state of a mount's connection to the OST.
+fn import_state(mnt: &Path) -> String {
+    let data = run_folder(mnt);
+    let shown =
+        ok(as_program("lctl").arg("--data").arg(data).args(["get_param", "-n", "osc.*.import"]));
+    let state = shown.lines().find_map(|line| line.trim().strip_prefix("state: "));
+    state.unwrap_or_else(|| panic!("{shown}")).to_owned()
+}
+
 #[test]
 fn what_is_absent_is_named_and_shown() {
     if !can_mount() {
@@ -66,7 +75,11 @@ fn what_is_absent_is_named_and_shown() {
         assert_eq!(value["targets"][1]["nids"], nids);
         assert!(value["targets"][1]["bytes_total"].as_u64().unwrap() > 0, "{value}");
     }
+    assert_eq!(import_state(&mnt), "FULL");
     oss.end();
+    // Nobody has asked it anything since.
+    let state = import_state(&mnt);
+    assert!(["DISCONN", "CONNECTING"].contains(&state.as_str()), "{state}");
     shows(&cluster.source(), 3, ["up", "down"]);
     let df = |option: &str| ok(as_program("lfs").args(["df", option]).arg(&mnt));
     until("the mount has noticed", || !df("-l").contains("OST0000"));
@@ -191,6 +204,12 @@ fn another_file_system_at_the_same_address_gets_nothing() {
         ok(Command::new(BINARY).arg("fsck").args(folders.map(|folder| cluster.path(folder))))
     };
     fsck(["mgt", "mdt0", "ost0", "ost1"]);
+    // A target alone is not damaged for want of the others.
+    let alone = Command::new(BINARY).arg("fsck").arg(cluster.path("ost0")).output().unwrap();
+    let said = String::from_utf8_lossy(&alone.stderr).into_owned();
+    assert_eq!(alone.status.code(), Some(2), "{said}");
+    assert!(said.contains("of OST0000, the MGS's and MDT0000's folder is not among"), "{said}");
+    assert!(said.contains("name the folders of all targets"), "{said}");
     let found = fsck(["omgt", "omdt0", "oost0", "oost1"]);
     assert!(found.contains(" 0 objects"), "{found}");
 }

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Signal, kill_process};
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{
-    Cluster, REFUSED_WITHIN, ok, refused, run_folder, server_folder, text, until,
+    Cluster, REFUSED_WITHIN, ok, refused, refused_for_good, run_folder, server_folder, text, until,
 };
 use sateen_wire::{Header, Kind, Lengths, PROTOCOL_VERSION};
 
@@ -57,7 +57,7 @@ fn a_copy_of_what_is_served_is_refused() {
     for target in ["ost0", "mdt0"] {
         let copy = format!("{target}.copy");
         ok(Command::new("cp").arg("-r").arg(cluster.path(target)).arg(cluster.path(&copy)));
-        let said = refused(&mut cluster.command(2, &[&copy]));
+        let said = refused_for_good(&mut cluster.command(2, &[&copy]));
         assert!(said.contains(" is served at 127.0.0.1:") && said.contains(&copy), "{said}");
         fs::remove_dir_all(cluster.path(&copy)).unwrap();
     }

@@ -21,7 +21,7 @@ const ROUNDS: u64 = 3;
 /// Whoever works has done so much since before anybody is stopped, and after that again.
 const STEPS: u64 = 3;
 /// Names in the directory that is listed again and again.
-const NAMES: usize = 40;
+pub(super) const NAMES: usize = 40;
 const SERVERS: [(u8, &str); 4] = [(1, "mgt"), (4, "mdt0"), (2, "ost0"), (3, "ost1")];
 
 type Told = std::io::Result<()>;
@@ -35,7 +35,7 @@ struct Program {
 
 /// All of them.
 #[derive(Default)]
-struct Programs {
+pub(super) struct Programs {
     all: Vec<Program>,
     over: Arc<AtomicBool>,
     wrong: Arc<Mutex<Vec<String>>>,
@@ -47,7 +47,7 @@ fn other(what: impl Into<String>) -> std::io::Error {
 
 impl Programs {
     /// Starts one that does its step again and again, with the number of it.
-    fn start(&mut self, name: &str, mut step: impl FnMut(u64) -> Told + Send + 'static) {
+    pub(super) fn start(&mut self, name: &str, mut step: impl FnMut(u64) -> Told + Send + 'static) {
         let (steps, over, wrong) =
             (Arc::<AtomicU64>::default(), self.over.clone(), self.wrong.clone());
         let (counted, called) = (steps.clone(), name.to_owned());
@@ -70,7 +70,7 @@ impl Programs {
     }
 
     /// Waits until each has done some steps more.
-    fn get_on(&self, cluster: &Cluster, when: &str) {
+    pub(super) fn get_on(&self, cluster: &Cluster, when: &str) {
         let count = |program: &Program| program.steps.load(Ordering::Relaxed);
         let before: Vec<u64> = self.all.iter().map(count).collect();
         let names: Vec<&str> = self.all.iter().map(|program| program.name.as_str()).collect();
@@ -81,7 +81,7 @@ impl Programs {
     }
 
     /// Ends them; how many steps each has done.
-    fn end(self, cluster: &Cluster) -> Vec<(String, u64)> {
+    pub(super) fn end(self, cluster: &Cluster) -> Vec<(String, u64)> {
         self.over.store(true, Ordering::Relaxed);
         let wrong = self.wrong.clone();
         let done = self.all.into_iter().map(|program| {
@@ -131,7 +131,7 @@ fn appends(programs: &mut Programs, mount: &Path, name: &str) {
 }
 
 /// Has a file without a name open and locked, and writes and reads it.
-fn holds(programs: &mut Programs, mount: &Path, name: &str) {
+pub(super) fn holds(programs: &mut Programs, mount: &Path, name: &str) {
     let path = mount.join(name);
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
     flock(&file, FlockOperation::LockExclusive).unwrap();
@@ -152,7 +152,7 @@ fn holds(programs: &mut Programs, mount: &Path, name: &str) {
 }
 
 /// Somebody else has locked the file all the time.
-fn is_locked_out(programs: &mut Programs, mount: &Path, name: &str) {
+pub(super) fn is_locked_out(programs: &mut Programs, mount: &Path, name: &str) {
     let file = File::open(mount.join("locked")).unwrap();
     programs.start(name, move |_| match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(()),
@@ -162,7 +162,7 @@ fn is_locked_out(programs: &mut Programs, mount: &Path, name: &str) {
 }
 
 /// Reads what nobody changes, and lists it.
-fn reads(programs: &mut Programs, mount: &Path, name: &str) {
+pub(super) fn reads(programs: &mut Programs, mount: &Path, name: &str) {
     let (folder, content) = (mount.join("constant"), bytes(50_000, 5));
     programs.start(name, move |number| {
         let found = fs::read(folder.join(format!("{}", number % NAMES as u64)))?;

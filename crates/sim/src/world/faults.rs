@@ -223,9 +223,10 @@ impl World {
         self.note(|| format!("{target} crashes"));
         self.after(down_ns, Event::Restart(target));
         // Whoever has talked to an MDT that was stopped in good order is one of its clients from
-        // then on, and thrown out when it crashes.
+        // then on, and thrown out when it crashes, if it has not promised to speak.
         if matches!(target, Endpoint::Mdt(1..)) && self.has_stopped(target) {
-            let clients: Vec<_> = self.nodes.iter().map(|node| node.id).collect();
+            let mute = self.nodes.iter().filter(|node| !node.speaks);
+            let clients: Vec<_> = mute.map(|node| node.id).collect();
             clients.into_iter().for_each(|client| self.goes_on_as_another(client));
         }
         // Nobody talks to the MGS after mounting, nor to an MDT that has no files.
@@ -234,6 +235,7 @@ impl World {
         }
         if target == Endpoint::Mdt(0) {
             self.remember_names();
+            self.remember_clients();
         }
         let clients: Vec<_> = self.nodes.iter().map(|node| node.id).collect();
         for client in clients {
@@ -257,7 +259,8 @@ impl World {
             return self.fail(format!("transno {promised} was durable, now {upto} is the last"));
         }
         let before: BTreeSet<Fid> = self.model.now.inodes.keys().copied().collect();
-        let lost = self.model.rolled_back(upto);
+        let (lost, losers) = self.model.rolled_back(upto);
+        self.cannot_go_on(&losers);
         let now = &self.model.now.inodes;
         let back = self.model.data.iter_mut();
         back.filter(|(fid, _)| now.contains_key(fid) && !before.contains(fid))
@@ -555,6 +558,12 @@ impl World {
         }
     }
 
+    /// Whether the OSTs have everything that programs have written.
+    fn nothing_is_kept(&self) -> bool {
+        let mut alive = self.nodes.iter().filter(|node| !node.dead);
+        alive.all(|node| node.client.census().dirty_bytes == 0)
+    }
+
     /// Why the cluster is not at rest, for whoever reads of it.
     fn not_at_rest(&mut self) -> String {
         let mut who = Vec::new();
@@ -565,6 +574,7 @@ impl World {
             }
         }
         let all = [
+            ("writes are kept", !self.nothing_is_kept()),
             ("somebody ends", !self.nobody_ends()),
             (
                 "a client is to be evicted",
@@ -588,6 +598,7 @@ impl World {
         // In other worlds nobody dies, and a goodbye that is not heard leaves much behind.
         let missed = missed && !(self.config.crashes && self.knows_the_dead());
         hosts_rest
+            && self.nothing_is_kept()
             && self.nobody_ends()
             && missed
             && self.settling.is_empty()

@@ -156,13 +156,13 @@ impl World {
             op => op.changes_names(),
         };
         // The MDT has forgotten the open.
-        let void = op.handle().is_some()
-            && running.mdt_hit
-            && matches!(result, Err(Errno::ESTALE | Errno::EBADF));
+        let out = running.mdt_hit && self.was_thrown_out(running);
+        let void =
+            op.handle().is_some() && out && matches!(result, Err(Errno::ESTALE | Errno::EBADF));
         let writes = matches!(op, Op::Write { .. } | Op::Allocate { .. });
         let wrote = running.ost_hit && writes && result.is_ok();
         let ok = wrote || running.mdt_hit && result.is_ok() && changes;
-        failed && (running.mdt_hit || by_ost) || ok || void
+        failed && (out || by_ost) || ok || void
     }
 
     /// A change was answered as the MDT was lost, perhaps with it: the caches of clients that
@@ -207,6 +207,10 @@ impl World {
     fn judge_cached(&mut self, running: &Running, result: &Answer<Out>) -> Result<(), String> {
         self.report.count("answer of a client that may not have heard of a crash", 1);
         let op = &running.op;
+        // Its client has gone on as another, and this is how a program hears of what that has cost.
+        if matches!(result, Err(Errno::EIO)) && self.may_tell_change(running) {
+            return Ok(());
+        }
         // The crash may have met what made it, and of that nothing is known yet.
         if let (Op::Fstat { handle }, Ok(Out::Attr(attr))) = (op, result)
             && attr.fid == handle.fid
@@ -361,7 +365,11 @@ impl World {
     /// after each crash an fsync may say that some are.
     fn may_tell_change(&mut self, running: &Running) -> bool {
         let boots = self.hosts.get(&Endpoint::Mdt(0)).map_or(0, |host| host.boots);
-        let Some(fid) = running.op.synced() else { return false };
+        let synced = match &running.op {
+            Op::Write { handle, .. } if handle.how.sync => Some(handle.fid),
+            op => op.synced(),
+        };
+        let Some(fid) = synced else { return false };
         let may = boots > 1 && self.told_in.insert((running.client, fid), boots) != Some(boots);
         self.report.count("lost change told by fsync", u64::from(may));
         may
@@ -461,7 +469,7 @@ impl World {
                     return Err(format!("only {written} bytes"));
                 }
                 let offset = if handle.how.append { data.size() } else { *offset };
-                data.wrote(client, offset, bytes);
+                data.wrote(client, offset, bytes, self.keeps_writes && !handle.how.sync);
                 if handle.how.sync { data.synced(client, running.id) } else { Ok(()) }
             }
             (Op::Tmpfile { .. }, Out::Opened(handle)) => {
@@ -509,6 +517,10 @@ impl World {
             (Op::Fsync { handle }, Out::Done) => {
                 self.model.data.entry(handle.fid).or_default().synced(client, running.id)?;
                 self.synced(running)
+            }
+            (Op::Close { handle }, Out::Done) if handle.how.write && self.keeps_writes => {
+                self.model.data.entry(handle.fid).or_default().wrote_out(client);
+                Ok(())
             }
             (Op::FsyncDir { .. }, Out::Done) => self.synced(running),
             (Op::StatFs, Out::Space(space)) => self.judge_space(space),
@@ -662,7 +674,13 @@ impl World {
     ) {
         // Others may have been granted locks by an MDT that has forgotten this one's.
         if !running.dead && !running.mdt_hit {
-            return self.write_ended(running, (fid, offset, bytes), acked);
+            if !acked || !self.keeps_writes {
+                return self.write_ended(running, (fid, offset, bytes), acked);
+            }
+            // It may be kept, and its OST have heard nothing of it.
+            let data = self.model.data.entry(fid).or_default();
+            data.keep(running.client, offset, bytes.len());
+            return data.may_have_written(running.client, (offset, bytes), self.now_ns, acked);
         }
         let data = self.model.data.entry(fid).or_default();
         let settles_ns = if running.dead { late_ns } else { NEVER };

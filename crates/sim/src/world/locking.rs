@@ -172,6 +172,7 @@ impl World {
         result: &Answer<Out>,
     ) -> Result<(), String> {
         let (client, fid, now_ns) = (running.client, handle.fid, self.now_ns);
+        let is_out = self.was_thrown_out(running);
         let known = &mut self.locking.known;
         let gives_back = lock.mode == FileLockMode::Unlock;
         let hit = running.mdt_hit;
@@ -192,7 +193,7 @@ impl World {
             // What the MDT has forgotten others may have by now.
             Ok(_) if hit => Ok(()),
             Ok(_) => known.granted(client, fid, lock),
-            Err(_) if hit => Ok(()),
+            Err(errno) if hit && (is_out || *errno != Errno::EIO) => Ok(()),
             Err(Errno::EAGAIN) if alarm.is_none() => {
                 let in_way = known.may_be_in_way(client, fid, lock, running.began_ns);
                 if in_way { Ok(()) } else { Err("nobody can have been in its way".to_owned()) }
@@ -218,6 +219,7 @@ impl World {
         result: &Answer<Out>,
     ) -> Result<(), String> {
         let (client, fid) = (running.client, handle.fid);
+        let is_out = running.mdt_hit && self.was_thrown_out(running);
         let known = &mut self.locking.known;
         let missed = known.missed(client, fid, lock, running.id);
         match result {
@@ -235,7 +237,7 @@ impl World {
                     Err("nobody can have been in its way".to_owned())
                 }
             }
-            Err(_) if running.mdt_hit => Ok(()),
+            Err(_) if is_out => Ok(()),
             _ => Err("it should succeed".to_owned()),
         }
     }

@@ -3,7 +3,7 @@
 //! thrown out, unless it was cut off while it was waited for.
 //!
 //! The other faults go on meanwhile: clients die while they are waited for, the network is bad, and
-//! a target that has yet to hear of what its clients had crashes, after which they have lost all.
+//! a target that has yet to hear of what its clients had crashes, and waits for them once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +37,8 @@ pub(super) struct Orderly {
     ending: BTreeMap<Endpoint, (u64, u64)>,
     /// MDTs that wait for their clients, and since when.
     waiting: BTreeMap<Endpoint, u64>,
+    /// Clients that have told an MDT what they had, since it began to wait.
+    told: BTreeSet<(Endpoint, Endpoint)>,
     /// Targets that were stopped in good order at some time.
     stopped: BTreeSet<Endpoint>,
     /// Clients that were there when an OST was stopped, and have not connected to it since. One that
@@ -53,6 +55,7 @@ impl Orderly {
             next,
             ending: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            told: BTreeSet::new(),
             stopped: BTreeSet::new(),
             unheard: BTreeSet::new(),
         }
@@ -190,6 +193,7 @@ impl World {
         else {
             return;
         };
+        self.orderly.told.insert((message.header.from, message.header.to));
         self.report.count("claimed: lock", locks.len() as u64);
         self.report.count("claimed: open", opens.len() as u64);
         self.report.count("claimed: file lock", file_locks.len() as u64);
@@ -219,6 +223,7 @@ impl World {
         match (status.recovering, since_ns) {
             (true, None) => {
                 self.orderly.waiting.insert(me, self.now_ns);
+                self.orderly.told.retain(|(_, to)| *to != me);
             }
             (false, Some(_)) => {
                 self.orderly.waiting.remove(&me);
@@ -231,7 +236,13 @@ impl World {
             if !self.is_at_work(at, client) || self.silence.was_lost_since(at, me, since_ns) {
                 continue;
             }
-            return self.fail(format!("{me} does not take up {at} after a stop in good order"));
+            // What it has told may build on what somebody else has lost: a file that is not there,
+            // or that nobody has begun to write.
+            if status.crashed && self.orderly.told.contains(&(at, me)) {
+                self.report.count("client refused after a crash", 1);
+                continue;
+            }
+            return self.fail(format!("{me} does not take up {at} after it was started again"));
         }
     }
 

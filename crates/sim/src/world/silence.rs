@@ -26,8 +26,8 @@ const OPERATIONS_PER_STILL: u64 = 2500;
 /// give a lock back.
 const STILL_NS: (u64, u64) = (1_000_000_000, 24_000_000_000);
 /// The network has to lose so much of what a client says, one after the other, before an MDT may
-/// take it for dead.
-const LOST_MIN: usize = 3;
+/// take it for dead: what is asked again every 4 s is said twice within the patience.
+const LOST_MIN: usize = 2;
 
 /// What is known of it, and randomness of its own: the choices of everything else go on as
 /// without it.

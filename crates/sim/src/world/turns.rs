@@ -138,6 +138,8 @@ impl World {
         let running = Running {
             op: op.clone(),
             client: node.id,
+            incarnation: node.client.incarnation(),
+            lost,
             node: index,
             worker,
             began_ns: self.now_ns,

@@ -15,9 +15,10 @@
 //! | `K` | client | [`ClientRecord`] |
 //! | `C` | nothing | [`Counters`] |
 //! | `Q` | nothing | [`SeqState`] |
+//! | `B` | nothing | [`RunRecord`] |
 //! | `R` | | see [`crate::disk::stopped`] |
 
-use sateen_types::{Attr, ClientId, Fid, FileKind, Layout, Seq, StripePolicy};
+use sateen_types::{Attr, ClientId, Endpoint, Fid, FileKind, Layout, Seq, StripePolicy};
 
 use crate::codec::{DecodeError, Input, Wire, put_block};
 use crate::wire_struct;
@@ -46,6 +47,8 @@ pub mod tag {
     pub const COUNTERS: u8 = b'C';
     /// Where granting sequences stands.
     pub const SEQ: u8 = b'Q';
+    /// The run that there is.
+    pub const RUN: u8 = b'B';
 }
 
 /// Version of [`Inode`] records.
@@ -226,8 +229,18 @@ wire_struct! {
     /// A client incarnation that may have been given something.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct ClientRecord {
-        /// It was lost, and all OSTs refuse it. Otherwise they have to if the MDT restarts.
+        /// It was lost, and all OSTs refuse it.
         pub refused: bool,
+        /// It was lost: an MDT that restarts has it refused.
+        pub lost: bool,
+        /// It has promised to be heard all the time. Otherwise it is one of the MDT's own process,
+        /// and does not outlive a crash.
+        pub speaks: bool,
+        /// Where it is reached.
+        pub peer: Endpoint,
+        /// The number of the attempt by which it was connected when this was written: those before
+        /// are overtaken.
+        pub attempt: u64,
     }
 }
 
@@ -292,6 +305,15 @@ wire_struct! {
         pub round: u64,
         /// The next sequence to be granted.
         pub next: Seq,
+    }
+}
+
+wire_struct! {
+    /// The run that there is, or was if it crashed: written before anything else in it.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct RunRecord {
+        /// By which its clients know it.
+        pub boot_epoch: u64,
     }
 }
 

@@ -15,8 +15,8 @@ use sateen_types::{
 };
 use sateen_wire::codec::{DecodeError, Input, Wire};
 use sateen_wire::disk::mdt::{
-    ClientRecord, Counters, Entry, Inode, PunchRecord, ReplySlot, SeqGrant, SeqState, UnlinkRecord,
-    Xattr,
+    ClientRecord, Counters, Entry, Inode, PunchRecord, ReplySlot, RunRecord, SeqGrant, SeqState,
+    UnlinkRecord, Xattr,
 };
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 use sateen_wire::disk::ost::{FenceRecord, ObjectRecord, ObjectState, Tombstone, WriterRecord};
@@ -405,13 +405,13 @@ any_enum!(Callback { Blocking { fid, id }, Evicted, FileLockTurn { fid, wait } }
 any_struct!(FileLock { owner, flock, mode, start, end, pid });
 any_struct!(WaitId { id });
 any_struct!(HeldLock { fid, id, mode, bits });
-any_struct!(HeldOpen { open_id, fid, flags });
+any_struct!(HeldOpen { open_id, fid, flags, closing });
 any_struct!(HeldFileLock { fid, open_id, lock });
 any_enum!(Body { Request(request), Reply(reply), Callback(callback) });
 any_enum!(Request { Connect { features }, Disconnect, Ping, Mdt(mdt), Ost(ost), Mgs(mgs) });
 any_enum!(ReplyBody {
     Empty,
-    Connected { features, boot_epoch, generation, follows },
+    Connected { features, boot_epoch, generation, follows, durable },
     Mdt(mdt),
     Ost(ost),
     Mgs(mgs),
@@ -519,7 +519,8 @@ any_enum!(ObjectState { Live(record), Dead(tombstone) });
 any_struct!(UnlinkRecord { late_writers, layout });
 any_struct!(PunchRecord { fid, size, layout });
 any_struct!(SeqGrant { client });
-any_struct!(ClientRecord { refused });
+any_struct!(ClientRecord { refused, lost, speaks, peer, attempt });
+any_struct!(RunRecord { boot_epoch });
 any_struct!(ReplySlot { seq, transno });
 any_struct!(Counters { inodes });
 any_struct!(SeqState { round, next });
@@ -657,6 +658,7 @@ macro_rules! for_every_type {
         $with!(PunchRecord);
         $with!(SeqGrant);
         $with!(ClientRecord);
+        $with!(RunRecord);
         $with!(ReplySlot);
         $with!(Counters);
         $with!(SeqState);

@@ -155,14 +155,25 @@ impl Plan {
         comm.barrier()
     }
 
-    /// Removes what the phases of a family have made.
-    pub(super) fn clean_family(&self, comm: &dyn Communicator, family: &str) -> Result<()> {
+    /// Removes what the phases of a family have made, and its directory.
+    fn clean_family(&self, comm: &dyn Communicator, family: &str) -> Result<()> {
+        self.empty_family(comm, family)?;
+        if comm.is_root() {
+            let dir = self.datadir.join(family);
+            gone_or(&dir, fs::remove_dir(&dir))?;
+        }
+        comm.barrier()
+    }
+
+    /// Removes what the phases of a family have made. Its directory stays: somebody may have
+    /// striped it, and the phase is to begin again there.
+    pub(super) fn empty_family(&self, comm: &dyn Communicator, family: &str) -> Result<()> {
         let dir = self.datadir.join(family);
         let gone = sweep(&dir, comm);
         comm.barrier()?;
         gone?;
         if comm.is_root() {
-            gone_or(&dir, fs::remove_dir_all(&dir))?;
+            empty(&dir)?;
             let status = self.status_file(family);
             gone_or(&status, fs::remove_file(&status))?;
         }
@@ -171,9 +182,8 @@ impl Plan {
 
     /// Whether the files of a family are there.
     fn has(&self, family: &str) -> bool {
-        // The directories of ior's files are made for it, whether it writes or not.
-        let there = self.datadir.join(family).exists();
-        there && (!family.starts_with("ior") || self.status_file(family).exists())
+        holds_something(&self.datadir.join(family))
+            && (!family.starts_with("ior") || self.status_file(family).exists())
     }
 
     /// Refuses phases that have not what they need, and those that would write over the files of
@@ -253,17 +263,50 @@ impl Plan {
         let top = PathBuf::from(self.config.text("global", "datadir").unwrap_or("."));
         let left = |name: &String| {
             let dir = top.join(name);
-            dir != self.datadir && FAMILIES.iter().any(|family| dir.join(family).is_dir())
+            let mut families = FAMILIES.iter().map(|family| dir.join(family));
+            dir != self.datadir && families.any(|one| holds_something(&one))
         };
         let mut others: Vec<String> = names(&top).into_iter().filter(left).collect();
         others.reverse();
         (top, others)
     }
 
-    /// Whether a run has left files.
+    /// Whether a run has left files. Directories that are empty may have been prepared for one.
     pub(super) fn has_left(&self) -> bool {
-        FAMILIES.iter().any(|family| self.datadir.join(family).exists())
+        FAMILIES.iter().any(|family| holds_something(&self.datadir.join(family)))
     }
+
+    /// Whether there is something that a run has begun: files, or its results and the
+    /// directories that it makes first.
+    pub(super) fn has_begun(&self) -> bool {
+        let made = || FAMILIES.iter().any(|family| self.datadir.join(family).exists());
+        self.has_left() || (self.resdir.join("result.txt").exists() && made())
+    }
+}
+
+/// Whether there is something in a directory; so it is taken of one that cannot be read.
+fn holds_something(dir: &Path) -> bool {
+    match fs::read_dir(dir) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
+}
+
+/// Removes what is in a directory, and not the directory.
+fn empty(dir: &Path) -> Result<()> {
+    let failed = |error| Error::io("read the directory", dir, error);
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(failed)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let path = entry.path();
+        let kind = entry.file_type().map_err(|error| Error::io("stat", &path, error))?;
+        let gone = if kind.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        gone_or(&path, gone)?;
+    }
+    Ok(())
 }
 
 fn gone_or(path: &Path, done: io::Result<()>) -> Result<()> {

@@ -71,7 +71,7 @@ pub(super) fn run(options: &Io500, comm: &dyn Communicator, setting: &Setting) -
     let outcome = run.all(&nodes, &before.done);
     if let Err(error) = &outcome {
         error.tell(comm);
-        if comm.is_root() && plan.has_left() && !matches!(error, Error::Usage(_)) {
+        if comm.is_root() && plan.has_begun() && !matches!(error, Error::Usage(_)) {
             broke(&plan);
         }
     }
@@ -153,7 +153,7 @@ fn agree(options: &Io500, comm: &dyn Communicator) -> Result<Plan> {
 fn last(options: &Io500, config: &Config) -> Result<String> {
     let plan = |stamp: &str| Plan::of(options, config.clone(), String::new(), stamp);
     // What one that went through has left was to be kept.
-    let has_left = |stamp: &String| plan(stamp).has_left() && !has_ended(&plan(stamp));
+    let has_left = |stamp: &String| plan(stamp).has_begun() && !has_ended(&plan(stamp));
     if !config.flag("global", "timestamp-datadir") {
         // Then all runs have the same files; results may tell which was the last.
         let name = place::names(plan("").resdir.as_path()).into_iter().next();
@@ -235,7 +235,7 @@ fn broken(plan: &Plan, comm: &dyn Communicator) -> Result<Before> {
         && (phase.writes() || phase.removes())
     {
         // Half of it would be another phase.
-        plan.clean_family(comm, family)?;
+        plan.empty_family(comm, family)?;
         before.lost = phase.removes().then_some(*phase);
     }
     Ok(before)

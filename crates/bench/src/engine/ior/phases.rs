@@ -20,13 +20,16 @@ use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::engine::{self, Api, Setting, kept, pause};
 use crate::error::{Error, Result};
-use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome};
+use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome, ToRead};
 use crate::io::{FileInterface, Open};
 use crate::pattern::Pattern;
 use crate::progress::{Series, Stage};
 use crate::size::GIB;
 use crate::stats::Latencies;
 use crate::when;
+
+/// Parts of a file of all that are looked for in memory before it is read; the sample is enough.
+const PARTS_LOOKED_MAX: u64 = 1024;
 
 /// Runs a test; what it has measured.
 pub(super) fn run<I: FileInterface>(
@@ -274,7 +277,7 @@ impl<I: FileInterface> Run<'_, I> {
         let access = if self.test.check_read { Access::Check } else { Access::Read };
         // Later repetitions find what the first has read, and no more than it has measured.
         if repetition == 0 && self.written.is_none() && !self.test.direct {
-            self.look_at_memory(&path)?;
+            self.look_at_memory(rank, &path)?;
         }
         let limits = self.limits(self.available(rank)?);
         self.commence(Kind::Read)?;
@@ -294,13 +297,28 @@ impl<I: FileInterface> Run<'_, I> {
     }
 
     /// Looks what of the file is in memory before it is read.
-    fn look_at_memory(&mut self, path: &Path) -> Result<()> {
-        let shared = !self.test.file_per_rank;
-        // A node may have the parts of a shared file that it does not read: its own.
-        if shared && (self.test.reorder || self.test.reorder_random > 0) {
-            return Ok(());
-        }
-        self.guard.before_reading_others(Kind::Read.name(), path, shared)
+    fn look_at_memory(&mut self, rank: usize, path: &Path) -> Result<()> {
+        let file = path.to_path_buf();
+        let whole = self.test.file_per_rank || self.fetch_for_each_other();
+        // Where ranks fetch for others, a node may have any part of a file of all.
+        let looks =
+            !whole || self.test.file_per_rank || self.guard.placement.leads(self.comm.rank());
+        let order = Order::new(&self.plan, rank as u64);
+        let transfer = self.test.transfer;
+        self.guard.before_reading_others(Kind::Read.name(), || {
+            if !looks {
+                return Vec::new();
+            }
+            let part = |number| {
+                let from = order.offset(number);
+                from..from.saturating_add(transfer)
+            };
+            let numbers = guard::sample(order.count(), PARTS_LOOKED_MAX);
+            vec![ToRead {
+                file,
+                parts: if whole { Vec::new() } else { numbers.map(part).collect() },
+            }]
+        })
     }
 
     /// Whose data this rank reads.
@@ -608,69 +626,15 @@ fn meet(comm: &dyn Communicator, wanted: bool) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
     use std::time::Duration;
 
     use super::*;
-    use crate::comm::{Local, local};
+    use crate::comm::late::{Late, attempts};
+    use crate::comm::{Solo, local};
     use crate::engine::Engine;
     use crate::engine::ior::options::tests::ior;
     use crate::io::slow::Slow;
     use crate::progress::Progress;
-
-    /// Ranks of which one leaves barriers late.
-    struct Late<'a>(&'a Local, Duration);
-
-    impl Communicator for Late<'_> {
-        fn rank(&self) -> usize {
-            self.0.rank()
-        }
-
-        fn size(&self) -> usize {
-            self.0.size()
-        }
-
-        fn barrier(&self) -> Result<()> {
-            self.0.barrier()?;
-            if self.rank() == 1 {
-                std::thread::sleep(self.1);
-            }
-            Ok(())
-        }
-
-        fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
-            self.0.all_gather(mine)
-        }
-
-        fn is_stopped(&self) -> bool {
-            self.0.is_stopped()
-        }
-
-        fn abort(&self, why: &str) {
-            self.0.abort(why);
-        }
-
-        fn done(&self, rank: usize) -> Option<&AtomicU64> {
-            self.0.done(rank)
-        }
-
-        fn over(&self, rank: usize) -> Option<&AtomicU64> {
-            self.0.over(rank)
-        }
-    }
-
-    /// Of some attempts one must show it: anybody may be kept from running for longer than what is
-    /// waited for here. The last one says what is wrong.
-    fn attempts(attempt: impl Fn() -> std::result::Result<(), String>) {
-        let mut last = Ok(());
-        for _ in 0..8 {
-            last = attempt();
-            if last.is_ok() {
-                return;
-            }
-        }
-        last.unwrap();
-    }
 
     /// Whether so many ranks are done, and so many seconds left.
     fn shows(text: &str, done: usize, seconds: std::ops::RangeInclusive<u32>) -> bool {
@@ -703,6 +667,33 @@ mod tests {
             })
         });
         texts[0].clone().unwrap_or_default()
+    }
+
+    /// Seconds that writing two transfers takes where fsync takes its time.
+    fn seconds_with_slow_fsync(line: &str, sync: Duration) -> f64 {
+        let test = ior(line).resolved().unwrap();
+        let (io, comm) = (Slow { sync, ..Slow::default() }, Solo::new().unwrap());
+        let outcome = Progress::around(&comm, true, |progress| {
+            let guard = &guard::Options { no_self_check: true, ..Default::default() };
+            let out = Some(Path::new("/dev/null"));
+            let setting = Setting { command_line: Vec::new(), progress, json: true, out, guard };
+            run(&test, &io, &comm, &setting).unwrap()
+        });
+        outcome.write.unwrap().seconds
+    }
+
+    #[test]
+    fn an_fsync_is_part_of_the_time_if_it_is_asked_for() {
+        let sync = Duration::from_millis(300);
+        let line = "-w -b 8k -t 4k -o f";
+        let fsync = seconds_with_slow_fsync(&format!("{line} -e"), sync);
+        assert!(fsync >= sync.as_secs_f64(), "{fsync}");
+        let each = seconds_with_slow_fsync(&format!("{line} -Y"), sync);
+        assert!(each >= 2.0 * sync.as_secs_f64(), "{each}");
+        attempts(|| {
+            let without = seconds_with_slow_fsync(line, sync);
+            if without < sync.as_secs_f64() { Ok(()) } else { Err(without.to_string()) }
+        });
     }
 
     #[test]

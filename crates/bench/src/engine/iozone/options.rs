@@ -154,7 +154,18 @@ impl Iozone {
         let most = rounds.iter().copied().max().unwrap_or(0);
         let strange = self.tests.iter().find(|test| !NUMBERS.contains(test));
         if let Some(test) = strange {
-            return Err(Error::usage(format!("-i {test}: there is no such test of files")));
+            let instead = match test {
+                4 => {
+                    "IOzone writes one record over and over (-i 4); here that is ior -b SIZE -t SIZE \
+                      -O minTimeDuration=SECONDS"
+                }
+                11 | 12 => {
+                    "IOzone has pwritev and preadv (-i 11, -i 12), here are pwrite and pread \
+                            (-i 9, -i 10)"
+                }
+                _ => "there is no such test; there are 0, 1, 2, 3 and 5 to 10",
+            };
+            return Err(Error::usage(format!("-i {test}: {instead}")));
         }
         if most > ranks {
             return Err(Error::usage(format!("-t {most}: there are {ranks} ranks (-np, mpirun)")));

@@ -20,11 +20,15 @@ use crate::engine::buffer::Buffer;
 use crate::engine::shown::Room;
 use crate::engine::{Setting, kept, pause};
 use crate::error::{Error, Result};
-use crate::guard::{self, Guard, Mine, Placement, Reading, ToCome};
+use crate::guard::{self, Guard, Looking, Mine, Placement, Reading, ToCome, ToRead};
 use crate::io::FileInterface;
 use crate::pattern::Pattern;
 use crate::progress::Stage;
 use crate::when;
+
+/// Files of another run that are looked for in memory before they are read: each is opened for
+/// it, and is not as cold as the others then.
+const FILES_LOOKED_MAX: u64 = 16;
 
 /// Runs a test; what it has measured.
 pub(super) fn run<I: FileInterface>(
@@ -305,6 +309,9 @@ impl<I: FileInterface> Run<'_, I> {
         let creator = self.creator(comm.rank(), further);
         // Files of all are removed by one.
         let mine = if test.shared && kind == Kind::RemoveFile && !comm.is_root() { 0 } else { all };
+        if kind == Kind::ReadFile && !test.create && self.names.iteration == 0 {
+            self.look_at_memory(phase, creator, mine)?;
+        }
         let pattern = Pattern { rank: u32::try_from(creator).unwrap_or(u32::MAX), ..self.pattern };
         let bytes = match kind {
             Kind::CreateFile => test.write_bytes,
@@ -371,6 +378,17 @@ impl<I: FileInterface> Run<'_, I> {
         Ok(items)
     }
 
+    /// Looks what of another run's files is in memory before they are read.
+    fn look_at_memory(&mut self, phase: Phase, creator: usize, items: u64) -> Result<()> {
+        if self.test.read_bytes == 0 {
+            return Ok(());
+        }
+        let mut paths = self.names.of(creator, "file");
+        let mut one = |at| ToRead { file: paths.item(at).0.to_path_buf(), parts: Vec::new() };
+        let files = || guard::sample(items, FILES_LOOKED_MAX).map(&mut one).collect();
+        self.guard.before_reading_others(phase.name(), files)
+    }
+
     /// The rank whose items a rank works on.
     fn creator(&self, rank: usize, further: usize) -> usize {
         (rank + further * self.names.stride) % self.comm.size()
@@ -427,6 +445,9 @@ impl<I: FileInterface> Run<'_, I> {
             });
         } else if own {
             self.guard.own_names(phase.name());
+        } else {
+            let (phase, delivered) = (phase.name(), looked.delivered.as_slice());
+            self.guard.others_names(&Looking { phase, works: &works, delivered });
         }
         Ok(spread)
     }
@@ -527,10 +548,53 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::comm::late::{Late, attempts};
     use crate::comm::local;
     use crate::engine::mdtest::options::tests::mdtest;
     use crate::io::slow::Slow;
     use crate::progress::Progress;
+
+    /// Seconds that creating files takes two ranks, of which the second leaves barriers so late.
+    fn creation_s(line: &str, io: &Slow, late: Duration) -> f64 {
+        let test = mdtest(line).resolved();
+        let seconds = local::tests::ranks(2, |comm| {
+            let comm = &Late(comm, late);
+            Progress::around(comm, true, |progress| {
+                let guard = &guard::Options { no_self_check: true, ..Default::default() };
+                let out = Some(Path::new("/dev/null"));
+                let setting =
+                    Setting { command_line: Vec::new(), progress, json: true, out, guard };
+                run(&test, io, comm, &setting).unwrap().create.unwrap().seconds
+            })
+        });
+        seconds.into_iter().fold(0.0, f64::max)
+    }
+
+    /// That what an option does takes so long, and that nothing does without it.
+    fn takes(line: &str, option: &str, io: &Slow, late: Duration, wanted: Duration) {
+        let wanted = wanted.as_secs_f64();
+        let with = creation_s(&format!("{line} {option}"), io, late);
+        assert!(with >= wanted, "{option}: {with} s");
+        attempts(|| {
+            let without = creation_s(line, io, late);
+            if without < wanted { Ok(()) } else { Err(format!("{option}: {without} s without")) }
+        });
+    }
+
+    #[test]
+    fn files_are_durable_or_nodes_alone_if_that_is_asked_for() {
+        let some = Duration::from_millis(100);
+        let io = Slow { sync: some, node: some, ..Slow::default() };
+        takes("-F -C -n 3 -w 4k -d x", "-y", &io, Duration::ZERO, 3 * some);
+        takes("-F -C -n 3 -d x", "-k", &io, Duration::ZERO, 3 * some);
+    }
+
+    #[test]
+    fn meeting_before_ranks_own_trees_counts_if_that_is_asked_for() {
+        let late = Duration::from_millis(400);
+        // The one who waits at the end for the late one waits before, too.
+        takes("-F -C -n 1 -u -d x", "-t", &Slow::default(), late, 2 * late);
+    }
 
     /// What is said of two ranks, of which one takes so long to write each of its 20 files.
     fn said_of_unequal(slow: Duration) -> String {

@@ -21,7 +21,9 @@ fn no_more_files_than_allowed_and_used_ones_stay() {
     let first = files.get(object(0), Need::Look, null).unwrap();
     for n in 1..100 {
         files.get(object(n), Need::Look, null).unwrap();
-        let again = files.get(object(0), Need::Look, || panic!("it is open")).unwrap();
+        let again = files
+            .get(object(0), Need::Look, || -> io::Result<File> { panic!("it is open") })
+            .unwrap();
         assert!(Arc::ptr_eq(&first, &again));
         let state = files.lock();
         assert!(state.slots.len() <= 4 && state.clock.len() <= 8);

@@ -1,0 +1,700 @@
+//! Write-behind: what programs have written, and were answered for, that OSTs do not have yet.
+//!
+//! A write of a file that this client holds for writing is kept if the OSTs have promised room for
+//! it: copied, counted in the size, and answered. Life of what is kept, per inode:
+//! 1. It is put among the inode's [`Extents`], with the grants that it took.
+//! 2. A task writes it out in rounds: full runs as soon as there are any, and everything when
+//!    somebody wants that, or it is a second old. What a round has taken is on its way.
+//! 3. When the answers to a round have come, the next one begins. Two rounds of an inode are never
+//!    on their way at once, so no older bytes come after younger ones.
+//! 4. Without anything left there is no [`Dirty`] any more.
+//!
+//! Whoever wants the OSTs to have what was written, or the MDT to hear of the size, holds a
+//! [`Looking`] for as long as it matters: nothing is kept of the inode then, and
+//! [`Client::settle`] waits until what was is written out. So a size is never told, a lock never
+//! given back, and an object never looked at or cut, that something kept would have to be added
+//! to: for all others this client is one whose writes take a little longer. Writing out waits for
+//! OSTs and for nothing else (rule 4 of decision 0001).
+//!
+//! What could not be written out is gone, and every descriptor of the file hears of it once.
+
+mod extents;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use bytes::Bytes;
+use sateen_types::{Endpoint, Errno, Fid, Layout, Result, Timespec};
+
+use crate::client::Client;
+use crate::inode::{Inode, InodeState};
+use crate::patience::{self, to_the_end};
+use crate::sync::{Waiters, Woken, join_all, lock, until};
+use extents::Extents;
+
+/// What is kept is written out after this time at the latest, unless it is being already: 1 s.
+const AGE_NS: u64 = 1_000_000_000;
+/// With more pieces than this an inode's are written out: each takes a request of its own.
+const EXTENTS_MAX: usize = 256;
+/// Runs are not cut to less than this where little can be kept: 64 KiB.
+const RUN_BYTES_MIN: u64 = 64 << 10;
+/// Most bytes that can be kept for one OST: 64 GiB.
+pub(crate) const DIRTY_MAX: u64 = 1 << 36;
+
+/// What is kept of one inode. See the module.
+#[derive(Debug)]
+pub(crate) struct Dirty {
+    fid: Fid,
+    /// Tells it from what is kept of the same inode later.
+    id: u64,
+    extents: Extents,
+    /// Ranges that are on their way: offset and length.
+    in_flight: Vec<(u64, u64)>,
+    layout: Arc<Layout>,
+    /// The era of the lock under which it was written.
+    era: u64,
+    granted: Granted,
+    /// When the first of it was kept that is not on its way.
+    since_ns: u64,
+    /// A task writes it out.
+    is_running: bool,
+    /// All of it is to be written out, and not only what is full.
+    all: bool,
+    client: Weak<Client>,
+    inode: Weak<Inode>,
+}
+
+/// Grants that were taken for what is kept: by OST their epoch, and how many bytes.
+#[derive(Debug, Default, Clone)]
+struct Granted(BTreeMap<u32, (u64, u64)>);
+
+impl Granted {
+    fn add(&mut self, ost: u32, epoch: u64, bytes: u64) {
+        let held = self.0.entry(ost).or_default();
+        *held = if held.0 == epoch { (epoch, held.1 + bytes) } else { (epoch, bytes) };
+    }
+
+    /// So much of it as there is, if it is of this epoch.
+    fn take(&mut self, ost: u32, epoch: u64, bytes: u64) -> u64 {
+        let Some(held) = self.0.get_mut(&ost).filter(|held| held.0 == epoch) else { return 0 };
+        let taken = bytes.min(held.1);
+        held.1 -= taken;
+        taken
+    }
+}
+
+/// Pieces that are to be written at once.
+struct Round {
+    id: u64,
+    pieces: Vec<(u64, Bytes)>,
+    layout: Arc<Layout>,
+    era: u64,
+}
+
+/// Writes that were answered and could not be written out.
+#[derive(Debug, Default)]
+pub(crate) struct LateErrors {
+    /// How many times it happened: who was told knows up to which.
+    count: u32,
+    /// Up to which a sync of everything has told.
+    shown: u32,
+    errno: Option<Errno>,
+}
+
+impl LateErrors {
+    fn add(&mut self, errno: Errno) {
+        self.count += 1;
+        self.errno = Some(errno);
+    }
+
+    /// How many there were so far: a descriptor of now hears of later ones.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The last one, if there were any since `told`, which is told of all of them now.
+    pub(crate) fn tell(&self, told: &mut u32) -> Result<()> {
+        let news = core::mem::replace(told, self.count) != self.count;
+        self.errno.filter(|_| news).map_or(Ok(()), Err)
+    }
+
+    /// The same for a sync of everything.
+    pub(crate) fn show(&mut self) -> Result<()> {
+        let mut shown = self.shown;
+        let told = self.tell(&mut shown);
+        self.shown = shown;
+        told
+    }
+
+    /// Whether a sync of everything has something to tell.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.shown == self.count
+    }
+}
+
+/// The bytes of one OST.
+#[derive(Debug, Default)]
+struct OfOst {
+    /// How many there may be, if that was set for this one.
+    bytes_max: Option<u64>,
+    bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// How many bytes may be kept for an OST for which nothing else is set.
+    bytes_max: u64,
+    osts: BTreeMap<u32, OfOst>,
+    /// Inodes of which something is kept.
+    inodes: BTreeMap<Fid, Weak<Inode>>,
+    /// Those who wait for room, or that all is written out.
+    waiters: Waiters,
+}
+
+impl Table {
+    fn bytes_max(&self, ost: u32) -> u64 {
+        self.osts.get(&ost).and_then(|of_ost| of_ost.bytes_max).unwrap_or(self.bytes_max)
+    }
+
+    fn gone(&mut self, ost: u32, bytes: u64) {
+        let of_ost = self.osts.entry(ost).or_default();
+        assert!(of_ost.bytes >= bytes, "only what is kept goes");
+        of_ost.bytes -= bytes;
+    }
+
+    fn has_room(&self, wanted: &[(u32, u64)]) -> bool {
+        wanted.iter().all(|(ost, bytes)| {
+            let kept = self.osts.get(ost).map_or(0, |of_ost| of_ost.bytes);
+            kept.saturating_add(*bytes) <= self.bytes_max(*ost)
+        })
+    }
+}
+
+/// What is kept, by OST. Locked after inodes and before nothing.
+#[derive(Debug, Default)]
+pub(crate) struct DirtyTable {
+    table: Mutex<Table>,
+    /// Something may be kept, or was once.
+    is_used: AtomicBool,
+}
+
+impl DirtyTable {
+    /// Changes the table; those who wait for that are to be woken when nothing is locked any more.
+    fn change(&self, change: impl FnOnce(&mut Table)) -> Woken {
+        let mut table = lock(&self.table);
+        change(&mut table);
+        table.waiters.take()
+    }
+
+    /// Whether anything can be kept.
+    fn is_on(&self) -> bool {
+        let table = lock(&self.table);
+        let mut set = table.osts.values().filter_map(|of_ost| of_ost.bytes_max);
+        table.bytes_max > 0 || set.any(|bytes_max| bytes_max > 0)
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Table)) {
+        self.change(change).wake();
+        self.is_used.fetch_or(self.is_on(), Ordering::Relaxed);
+    }
+
+    /// So many bytes are not kept any more.
+    fn gone(&self, ost: u32, bytes: u64) {
+        self.change(|table| table.gone(ost, bytes)).wake();
+    }
+
+    /// Bytes of one OST.
+    pub(crate) fn bytes(&self, ost: u32) -> u64 {
+        lock(&self.table).osts.get(&ost).map_or(0, |of_ost| of_ost.bytes)
+    }
+
+    /// Bytes of all OSTs.
+    pub(crate) fn bytes_in_all(&self) -> u64 {
+        lock(&self.table).osts.values().map(|of_ost| of_ost.bytes).sum()
+    }
+
+    pub(crate) fn bytes_max(&self, ost: u32) -> u64 {
+        lock(&self.table).bytes_max(ost)
+    }
+
+    fn inodes(&self) -> Vec<Arc<Inode>> {
+        lock(&self.table).inodes.values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// Nothing is kept of an inode meanwhile, also of what is written; over on drop.
+#[derive(Debug)]
+pub(crate) struct Looking<'a>(&'a Inode);
+
+impl Looking<'_> {
+    /// Waits until what was kept is written out.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(crate) async fn settled(&self) -> Result<()> {
+        let settled = |state: &mut InodeState| match state.dirty {
+            None => Some(Ok(())),
+            Some(_) => patience::is_over().then_some(Err(Errno::EINTR)),
+        };
+        until(&self.0.state, |state| &mut state.waiters, settled).await
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).looking -= 1;
+    }
+}
+
+/// Who writes out what is kept of an inode, to be started when nothing is locked any more.
+#[must_use]
+struct Start(Arc<Client>, Arc<Inode>, u64);
+
+impl Start {
+    fn go(self) {
+        let Start(client, inode, id) = self;
+        let port = client.port.clone();
+        // Whoever starts it may not be waited for any more.
+        let rounds = async move { client.write_rounds(&inode, id).await };
+        port.spawn(Box::pin(to_the_end(rounds)));
+    }
+}
+
+impl InodeState {
+    /// What is kept is to be written out: all of it, or what is full.
+    fn write_out(&mut self, all: bool) -> Option<Start> {
+        let dirty = self.dirty.as_mut()?;
+        dirty.all |= all;
+        if dirty.is_running {
+            return None;
+        }
+        let start = Start(dirty.client.upgrade()?, dirty.inode.upgrade()?, dirty.id);
+        dirty.is_running = true;
+        Some(start)
+    }
+
+    /// What was on its way has been answered: what comes next, if anything does; otherwise those
+    /// who wait for that, to be woken when nothing is locked any more.
+    fn next_round(
+        &mut self,
+        id: u64,
+        table: &DirtyTable,
+        now_ns: u64,
+    ) -> core::result::Result<Round, Woken> {
+        let Some(dirty) = self.dirty.as_mut().filter(|dirty| dirty.id == id) else {
+            return Err(Woken::default());
+        };
+        dirty.in_flight.clear();
+        let pieces = if dirty.all {
+            (dirty.all, dirty.since_ns) = (false, now_ns);
+            dirty.extents.take_all()
+        } else {
+            dirty.extents.take_full()
+        };
+        if !pieces.is_empty() {
+            let ranges = pieces.iter().map(|(offset, bytes)| (*offset, bytes.len() as u64));
+            dirty.in_flight.extend(ranges);
+            return Ok(Round { id, pieces, layout: dirty.layout.clone(), era: dirty.era });
+        }
+        dirty.is_running = false;
+        if !dirty.extents.is_empty() {
+            return Err(Woken::default());
+        }
+        let fid = dirty.fid;
+        self.dirty = None;
+        Err(table.change(|table| drop(table.inodes.remove(&fid))))
+    }
+
+    /// The locks are lost, and with them what was kept under them. What is on its way fails.
+    /// Those who wait for room are to be woken when nothing is locked any more.
+    pub(crate) fn lose_dirty(&mut self, table: &DirtyTable) -> Woken {
+        let Some(mut dirty) = self.dirty.take() else { return Woken::default() };
+        self.late.add(Errno::EIO);
+        table.change(|table| {
+            for (offset, bytes) in dirty.extents.take_all() {
+                for chunk in dirty.layout.chunks(offset, bytes.len() as u64) {
+                    table.gone(chunk.ost, chunk.len);
+                }
+            }
+            table.inodes.remove(&dirty.fid);
+        })
+    }
+
+    /// Whether bytes of this range are kept.
+    fn keeps(&self, offset: u64, len: u64) -> bool {
+        self.dirty.as_ref().is_some_and(|dirty| {
+            let meets = |(at, bytes): &(u64, u64)| *at < offset + len && offset < at + bytes;
+            dirty.extents.touches(offset, len) || dirty.in_flight.iter().any(meets)
+        })
+    }
+}
+
+/// What became of a write that is to be kept.
+enum Keep {
+    /// It is, and this is to be started.
+    Kept(Option<Start>),
+    /// It has to go to the OSTs.
+    Through,
+    /// It has to wait until something was written out.
+    Full(Vec<(u32, u64)>),
+    /// There is no promise that there will be room for it.
+    NoGrant,
+}
+
+/// A write that may be kept.
+pub(crate) struct Write<'a> {
+    pub(crate) offset: u64,
+    pub(crate) data: &'a [u8],
+    pub(crate) layout: &'a Arc<Layout>,
+    /// The era of the lock that it goes by.
+    pub(crate) era: u64,
+    pub(crate) mtime: Timespec,
+}
+
+impl Client {
+    /// How many bytes may be kept for each OST for which nothing else was set.
+    pub fn set_dirty_max(&self, bytes: u64) {
+        self.dirty.set(|table| table.bytes_max = bytes.min(DIRTY_MAX));
+    }
+
+    /// The same for one OST.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such target, `ERANGE` for a number that cannot be.
+    pub fn set_dirty_max_of(&self, target: Endpoint, bytes: u64) -> Result<()> {
+        let Endpoint::Ost(ost) = target else { return Err(Errno::EOPNOTSUPP) };
+        self.import(target).ok_or(Errno::ENOENT)?;
+        if bytes > DIRTY_MAX {
+            return Err(Errno::ERANGE);
+        }
+        self.dirty.set(|table| table.osts.entry(ost).or_default().bytes_max = Some(bytes));
+        self.write_out_all();
+        Ok(())
+    }
+
+    /// Whether writes through an open of now may be kept.
+    pub(crate) fn may_keep_writes(&self) -> bool {
+        self.dirty.is_used.load(Ordering::Relaxed) && self.dirty.is_on()
+    }
+
+    /// Nothing is kept of an inode from now on, and what is kept begins to be written out.
+    pub(crate) fn look<'a>(&self, inode: &'a Inode) -> Looking<'a> {
+        let start = {
+            let mut state = lock(&inode.state);
+            state.looking += 1;
+            state.write_out(true)
+        };
+        let looking = Looking(inode);
+        if let Some(start) = start {
+            start.go();
+        }
+        looking
+    }
+
+    /// The same, when what was kept is written out.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(crate) async fn settle<'a>(&self, inode: &'a Inode) -> Result<Looking<'a>> {
+        let looking = self.look(inode);
+        looking.settled().await?;
+        Ok(looking)
+    }
+
+    /// The same if anything is kept of this range, before it is read.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(crate) async fn settle_range<'a>(
+        &self,
+        inode: &'a Inode,
+        (offset, len): (u64, u64),
+    ) -> Result<Option<Looking<'a>>> {
+        let keeps = lock(&inode.state).keeps(offset, len);
+        if keeps { self.settle(inode).await.map(Some) } else { Ok(None) }
+    }
+
+    /// The same for a write that goes past what is kept.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(crate) async fn settle_for_write<'a>(
+        &self,
+        inode: &'a Inode,
+    ) -> Result<Option<Looking<'a>>> {
+        let is_used = self.dirty.is_used.load(Ordering::Relaxed);
+        if is_used { self.settle(inode).await.map(Some) } else { Ok(None) }
+    }
+
+    /// Keeps a write under a lock in use, if it can be; false if it has to go to the OSTs.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(crate) async fn kept(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        is_there: impl Fn(&InodeState) -> bool,
+        write: Write<'_>,
+    ) -> Result<bool> {
+        let mut asked = false;
+        loop {
+            match self.keep(inode, &is_there, &write) {
+                Keep::Kept(start) => {
+                    if let Some(start) = start {
+                        start.go();
+                    }
+                    return Ok(true);
+                }
+                Keep::Through => return Ok(false),
+                Keep::Full(wanted) => {
+                    self.write_out_all();
+                    self.dirty_room(&wanted).await?;
+                }
+                // The answers to what is on its way bring more.
+                Keep::NoGrant if !asked => {
+                    asked = true;
+                    drop(self.settle(inode).await?);
+                }
+                Keep::NoGrant => return Ok(false),
+            }
+        }
+    }
+
+    /// Waits until there is room to keep so much.
+    async fn dirty_room(&self, wanted: &[(u32, u64)]) -> Result<()> {
+        let has_room = |table: &mut Table| {
+            let can_be = wanted.iter().all(|(ost, bytes)| *bytes <= table.bytes_max(*ost));
+            if !can_be || table.has_room(wanted) {
+                return Some(Ok(()));
+            }
+            patience::is_over().then_some(Err(Errno::EINTR))
+        };
+        until(&self.dirty.table, |table| &mut table.waiters, has_room).await
+    }
+
+    fn keep(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        is_there: impl Fn(&InodeState) -> bool,
+        write: &Write<'_>,
+    ) -> Keep {
+        let (offset, len) = (write.offset, write.data.len() as u64);
+        let mut guard = lock(&inode.state);
+        let state = &mut *guard;
+        // One whose lock is lost would keep what nobody may write any more.
+        let may = state.looking == 0 && state.size_known && is_there(state);
+        let fits = state.dirty.as_ref().is_none_or(|dirty| {
+            dirty.era == write.era && dirty.layout.generation == write.layout.generation
+        });
+        if !may || !fits || write.era != self.era() {
+            return Keep::Through;
+        }
+        let gaps = match &state.dirty {
+            Some(dirty) => dirty.extents.gaps(offset, len),
+            None => vec![(offset, offset + len)],
+        };
+        let mut wanted: Vec<(u32, u64)> = Vec::new();
+        for (from, to) in &gaps {
+            let mut at = *from;
+            for chunk in write.layout.chunks(*from, to - from) {
+                at += chunk.len;
+                match wanted.iter_mut().find(|(ost, _)| *ost == chunk.ost) {
+                    Some((_, bytes)) => *bytes += chunk.len,
+                    None => wanted.push((chunk.ost, chunk.len)),
+                }
+            }
+            if at < *to {
+                return Keep::Through;
+            }
+        }
+        match self.take_room_and_grants(inode, wanted) {
+            Ok(taken) => {
+                let dirty = state.dirty.get_or_insert_with(|| self.new_dirty(inode, write));
+                taken.into_iter().for_each(|(ost, epoch, len)| dirty.granted.add(ost, epoch, len));
+                let is_full = dirty.extents.put(offset, write.data);
+                let all = dirty.extents.count() > EXTENTS_MAX;
+                state.wrote(offset + len, len, write.mtime);
+                Keep::Kept(if all || is_full { state.write_out(all) } else { None })
+            }
+            Err(keep) => keep,
+        }
+    }
+
+    fn new_dirty(self: &Arc<Client>, inode: &Arc<Inode>, write: &Write<'_>) -> Box<Dirty> {
+        let ost = write.layout.chunks(write.offset, 1).next().map_or(0, |chunk| chunk.ost);
+        // Some are written out while others come.
+        let run_bytes = (self.dirty.bytes_max(ost) / 4).max(RUN_BYTES_MIN);
+        let run_bytes = run_bytes.min(self.rpc_bytes_max(ost));
+        Box::new(Dirty {
+            fid: inode.fid,
+            id: self.stamp(),
+            extents: Extents::new(run_bytes),
+            in_flight: Vec::new(),
+            layout: write.layout.clone(),
+            era: write.era,
+            granted: Granted::default(),
+            since_ns: self.port.now().mono_ns,
+            is_running: false,
+            all: false,
+            client: Arc::downgrade(self),
+            inode: Arc::downgrade(inode),
+        })
+    }
+
+    /// Room for so many bytes of these OSTs, and grants for them, with the grants' epochs.
+    fn take_room_and_grants(
+        &self,
+        inode: &Arc<Inode>,
+        wanted: Vec<(u32, u64)>,
+    ) -> core::result::Result<Vec<(u32, u64, u64)>, Keep> {
+        let mut table = lock(&self.dirty.table);
+        if wanted.iter().any(|(ost, bytes)| *bytes > table.bytes_max(*ost)) {
+            return Err(Keep::Through);
+        }
+        if !table.has_room(&wanted) {
+            return Err(Keep::Full(wanted));
+        }
+        let mut grants = lock(&self.grants);
+        if !grants.take_all(wanted.iter().copied()) {
+            return Err(Keep::NoGrant);
+        }
+        for (ost, bytes) in &wanted {
+            table.osts.entry(*ost).or_default().bytes += bytes;
+        }
+        table.inodes.entry(inode.fid).or_insert_with(|| Arc::downgrade(inode));
+        Ok(wanted.into_iter().map(|(ost, bytes)| (ost, grants.epoch(ost), bytes)).collect())
+    }
+
+    /// Writes out what is kept of an inode, until nothing is left to be, or all that is left may
+    /// wait.
+    async fn write_rounds(self: &Arc<Client>, inode: &Arc<Inode>, id: u64) {
+        loop {
+            let now_ns = self.port.now().mono_ns;
+            match inode.update(|state| state.next_round(id, &self.dirty, now_ns)) {
+                Ok(round) => self.write_round(inode, round).await,
+                Err(woken) => return woken.wake(),
+            }
+        }
+    }
+
+    async fn write_round(&self, inode: &Inode, round: Round) {
+        let Round { id, pieces, layout, era } = round;
+        let mut writes = Vec::new();
+        for (offset, bytes) in pieces {
+            for chunk in self.long_pieces(&layout, (offset, bytes.len() as u64)) {
+                let from = (chunk.file_offset - offset) as usize;
+                let piece = bytes.slice(from..from + chunk.len as usize);
+                let generation = layout.generation;
+                let write: std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> =
+                    Box::pin(async move {
+                        let grant = self.granted_for(inode, (chunk.ost, chunk.len), id);
+                        let written =
+                            self.write_chunk(inode, generation, chunk, (piece, grant), era).await;
+                        self.dirty.gone(chunk.ost, chunk.len);
+                        match written {
+                            Ok(len) if len == chunk.len => Ok(()),
+                            Ok(_) => Err(Errno::ENOSPC),
+                            Err(errno) => Err(errno),
+                        }
+                    });
+                writes.push(write);
+            }
+        }
+        let failed = join_all(writes).await.into_iter().find_map(Result::err);
+        if let Some(errno) = failed {
+            let fid = inode.fid;
+            tracing::warn!(%fid, error = %errno, "what was written could not be written out");
+            let mut state = lock(&inode.state);
+            // Of what is lost with its lock everybody has heard.
+            if state.dirty.as_ref().is_some_and(|dirty| dirty.id == id) {
+                state.late.add(errno);
+            }
+        }
+    }
+
+    /// What is left of the grants for so many bytes.
+    fn granted_for(&self, inode: &Inode, (ost, bytes): (u32, u64), id: u64) -> u64 {
+        let mut state = lock(&inode.state);
+        let Some(dirty) = state.dirty.as_mut().filter(|dirty| dirty.id == id) else { return 0 };
+        let epoch = lock(&self.grants).epoch(ost);
+        dirty.granted.take(ost, epoch, bytes)
+    }
+
+    /// Everything that is kept begins to be written out.
+    pub(crate) fn write_out_all(&self) {
+        self.write_out_those(|_| true);
+    }
+
+    /// What was kept for long enough begins to be written out.
+    pub(crate) fn write_out_old(&self) {
+        if !self.dirty.is_used.load(Ordering::Relaxed) {
+            return;
+        }
+        let now_ns = self.port.now().mono_ns;
+        self.write_out_those(|dirty| now_ns.saturating_sub(dirty.since_ns) >= AGE_NS);
+    }
+
+    fn write_out_those(&self, which: impl Fn(&Dirty) -> bool) {
+        for inode in self.dirty.inodes() {
+            let start = {
+                let mut state = lock(&inode.state);
+                let is_one = state.dirty.as_ref().is_some_and(|dirty| which(dirty));
+                if is_one { state.write_out(true) } else { None }
+            };
+            if let Some(start) = start {
+                start.go();
+            }
+        }
+    }
+
+    /// Waits until everything is written out.
+    pub(crate) async fn all_written_out(&self) {
+        self.write_out_all();
+        let done = |table: &mut Table| table.inodes.is_empty().then_some(());
+        until(&self.dirty.table, |table| &mut table.waiters, done).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_once_to_each() {
+        let mut late = LateErrors::default();
+        let (mut first, mut other) = (late.count(), late.count());
+        assert!(late.tell(&mut first).is_ok() && late.is_shown());
+        late.add(Errno::ENOSPC);
+        let mut later = late.count();
+        assert_eq!(late.tell(&mut first), Err(Errno::ENOSPC));
+        assert_eq!(late.tell(&mut first), Ok(()));
+        assert_eq!(late.tell(&mut later), Ok(()), "it was opened after that");
+        assert!(!late.is_shown());
+        assert_eq!(late.show(), Err(Errno::ENOSPC));
+        late.add(Errno::EIO);
+        assert_eq!(late.tell(&mut other), Err(Errno::EIO), "one error tells of all");
+        assert_eq!((late.show(), late.show()), (Err(Errno::EIO), Ok(())));
+    }
+
+    #[test]
+    fn grants_of_an_earlier_connection_are_not_used() {
+        let mut granted = Granted::default();
+        granted.add(0, 1, 100);
+        granted.add(0, 1, 50);
+        assert_eq!((granted.take(0, 1, 120), granted.take(1, 1, 1)), (120, 0));
+        granted.add(0, 2, 7);
+        assert_eq!(
+            (granted.take(0, 1, 9), granted.take(0, 2, 9), granted.take(0, 2, 9)),
+            (0, 7, 0)
+        );
+    }
+
+    #[test]
+    fn room_is_that_of_each_ost() {
+        let mut table = Table { bytes_max: 10, ..Table::default() };
+        table.osts.insert(1, OfOst { bytes_max: Some(4), bytes: 3 });
+        assert!(table.has_room(&[(0, 10), (1, 1)]));
+        assert!(!table.has_room(&[(0, 10), (1, 2)]) && !table.has_room(&[(0, 11)]));
+    }
+}

@@ -1,0 +1,229 @@
+//! Bytes of a file in pieces, as they are to be written out: in order, merged where they meet,
+//! and cut where a run ends that one request can carry.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+
+/// See the module. No two pieces overlap, and none goes over a multiple of the run's length.
+#[derive(Debug)]
+pub(crate) struct Extents {
+    all: BTreeMap<u64, BytesMut>,
+    run_bytes: u64,
+}
+
+fn end_of(start: u64, bytes: &[u8]) -> u64 {
+    start + bytes.len() as u64
+}
+
+impl Extents {
+    /// None yet; runs are to have so many bytes.
+    pub(crate) fn new(run_bytes: u64) -> Extents {
+        assert!(run_bytes > 0, "a run has a length");
+        Extents { all: BTreeMap::new(), run_bytes }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// How many pieces there are.
+    pub(crate) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Where the piece before or at this place begins that goes to it at least.
+    fn before(&self, at: u64) -> Option<u64> {
+        let (start, bytes) = self.all.range(..=at).next_back()?;
+        (end_of(*start, bytes) >= at).then_some(*start)
+    }
+
+    /// Whether there is a byte of this range.
+    pub(crate) fn touches(&self, offset: u64, len: u64) -> bool {
+        let end = offset.saturating_add(len);
+        let last = self.all.range(..end).next_back();
+        last.is_some_and(|(start, bytes)| len > 0 && end_of(*start, bytes) > offset)
+    }
+
+    /// Parts of a range of which there is nothing: from where to where.
+    pub(crate) fn gaps(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
+        let (mut at, end) = (offset, offset.saturating_add(len));
+        let mut gaps = Vec::new();
+        let first = self.before(offset).unwrap_or(offset);
+        for (start, bytes) in self.all.range(first..end) {
+            if *start > at {
+                gaps.push((at, *start));
+            }
+            at = at.max(end_of(*start, bytes));
+        }
+        if at < end {
+            gaps.push((at, end));
+        }
+        gaps
+    }
+
+    /// Puts bytes in, over those that are there. Whether a run is full now.
+    pub(crate) fn put(&mut self, offset: u64, data: &[u8]) -> bool {
+        let (mut at, mut rest, mut is_full) = (offset, data, false);
+        while !rest.is_empty() {
+            let room = self.run_bytes - at % self.run_bytes;
+            let len = rest.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+            let (part, behind) = rest.split_at(len);
+            is_full |= self.put_part(at, part);
+            (at, rest) = (at + len as u64, behind);
+        }
+        is_full
+    }
+
+    /// The same of bytes that lie within one run.
+    fn put_part(&mut self, offset: u64, part: &[u8]) -> bool {
+        let run = offset / self.run_bytes;
+        let start = self.before(offset).filter(|start| start / self.run_bytes == run);
+        let start = start.unwrap_or(offset);
+        let mut piece = self.all.remove(&start).unwrap_or_default();
+        let from = (offset - start) as usize;
+        let over = part.len().min(piece.len().saturating_sub(from));
+        let (old, new) = part.split_at(over);
+        if let Some(place) = piece.get_mut(from..from + over) {
+            place.copy_from_slice(old);
+        }
+        piece.extend_from_slice(new);
+        let run_end = (run + 1).saturating_mul(self.run_bytes);
+        while let Some((next, bytes)) = self.all.range(offset..).next() {
+            let (next, end) = (*next, end_of(start, &piece));
+            if next > end || next >= run_end {
+                break;
+            }
+            let behind = bytes.get((end - next) as usize..).unwrap_or_default();
+            piece.extend_from_slice(behind);
+            self.all.remove(&next);
+        }
+        let is_full = piece.len() as u64 == self.run_bytes;
+        self.all.insert(start, piece);
+        is_full
+    }
+
+    /// Takes the runs that are full.
+    pub(crate) fn take_full(&mut self) -> Vec<(u64, Bytes)> {
+        let run_bytes = self.run_bytes;
+        let full = self.all.extract_if(.., |_, bytes| bytes.len() as u64 == run_bytes);
+        full.map(|(start, bytes)| (start, bytes.freeze())).collect()
+    }
+
+    /// Takes all there is.
+    pub(crate) fn take_all(&mut self) -> Vec<(u64, Bytes)> {
+        let all = core::mem::take(&mut self.all);
+        all.into_iter().map(|(start, bytes)| (start, bytes.freeze())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE_BYTES: usize = 300;
+    const RUN_BYTES: u64 = 32;
+
+    /// Numbers without a pattern, by SplitMix64.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: u64) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (z ^ z >> 31) % limit
+        }
+    }
+
+    /// What it should be: a byte or none at each place.
+    struct Plain(Vec<Option<u8>>);
+
+    impl Plain {
+        fn gaps(&self, from: usize, to: usize) -> Vec<(u64, u64)> {
+            let mut gaps: Vec<(u64, u64)> = Vec::new();
+            for at in (from..to).filter(|at| self.0[*at].is_none()) {
+                match gaps.last_mut() {
+                    Some(gap) if gap.1 == at as u64 => gap.1 += 1,
+                    _ => gaps.push((at as u64, at as u64 + 1)),
+                }
+            }
+            gaps
+        }
+
+        /// Takes the pieces, which must be all that is taken; the longest there can be.
+        fn takes(&mut self, taken: &[(u64, Bytes)], whole_runs: bool) {
+            let mut end = None;
+            for (start, bytes) in taken {
+                assert_eq!(start / RUN_BYTES, (end_of(*start, bytes) - 1) / RUN_BYTES);
+                assert!(end != Some(*start) || start % RUN_BYTES == 0, "they meet");
+                end = Some(end_of(*start, bytes));
+                assert!(!whole_runs || bytes.len() as u64 == RUN_BYTES);
+                for (at, byte) in (*start as usize..).zip(bytes) {
+                    assert_eq!(self.0[at].take(), Some(*byte), "byte {at}");
+                }
+            }
+            let run_is_full = |run: &[Option<u8>]| {
+                run.len() as u64 == RUN_BYTES && run.iter().all(Option::is_some)
+            };
+            let left = self.0.chunks(RUN_BYTES as usize).any(run_is_full);
+            assert!(!left && (whole_runs || self.0.iter().all(Option::is_none)));
+        }
+    }
+
+    #[test]
+    fn they_are_as_a_plain_map_of_bytes() {
+        let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+        println!("SEED={seed}");
+        let mut random = Random(seed);
+        for _ in 0..200 {
+            let (mut extents, mut plain) = (Extents::new(RUN_BYTES), Plain(vec![None; FILE_BYTES]));
+            for _ in 0..100 {
+                let from = random.below(FILE_BYTES as u64 - 1);
+                let len = 1 + random.below((FILE_BYTES as u64 - from).min(70));
+                let range = from as usize..(from + len) as usize;
+                assert_eq!(extents.gaps(from, len), plain.gaps(range.start, range.end));
+                let any = plain.0[range.clone()].iter().any(Option::is_some);
+                assert_eq!(extents.touches(from, len), any);
+                match random.below(12) {
+                    0 => plain.takes(&extents.take_full(), true),
+                    1 => plain.takes(&extents.take_all(), false),
+                    _ => {
+                        let data: Vec<u8> =
+                            range.clone().map(|_| random.below(256) as u8).collect();
+                        plain.0[range].iter_mut().zip(&data).for_each(|(at, new)| *at = Some(*new));
+                        let is_full = extents.put(from, &data);
+                        let runs =
+                            plain.0.chunks(RUN_BYTES as usize).skip((from / RUN_BYTES) as usize);
+                        let met = (from + len - 1) / RUN_BYTES - from / RUN_BYTES + 1;
+                        let full = |run: &[Option<u8>]| {
+                            run.len() as u64 == RUN_BYTES && run.iter().all(Option::is_some)
+                        };
+                        assert_eq!(is_full, runs.take(met as usize).any(full));
+                    }
+                }
+            }
+            plain.takes(&extents.take_all(), false);
+            assert!(extents.is_empty() && extents.count() == 0);
+        }
+    }
+
+    #[test]
+    fn what_is_written_in_order_is_one_piece_a_run() {
+        let mut extents = Extents::new(1 << 20);
+        let mut full = 0;
+        for at in 0..512 {
+            full += u32::from(extents.put(at * 4096, &[at as u8; 4096]));
+        }
+        assert_eq!((full, extents.count()), (2, 2));
+        assert!(!extents.put(2 << 20, b"more"));
+        let runs = extents.take_full();
+        assert_eq!(
+            runs.iter().map(|(at, run)| (*at, run.len())).collect::<Vec<_>>(),
+            [(0, 1 << 20), (1 << 20, 1 << 20)]
+        );
+        assert!(!extents.touches(0, 2 << 20) && extents.touches(0, (2 << 20) + 1));
+        assert!(!extents.touches(2 << 20, 0), "nothing of it is there");
+    }
+}

@@ -1,0 +1,164 @@
+//! An MDT that has crashed: whoever has lost nothing with it goes on.
+
+use std::sync::Arc;
+
+use sateen_client::KernelInval;
+use sateen_types::{Attr, Errno, Layout};
+use sateen_wire::{
+    Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, Reply, ReplyBody, Request,
+};
+
+use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
+
+/// The last transaction that there is.
+const DURABLE: u64 = 3;
+
+/// The file is open for writing under locks, and its attributes are known.
+fn open(rig: &Rig, attr: Attr, transno: u64) -> (u64, Header) {
+    let client = rig.client.clone();
+    let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
+    let header = rig.take();
+    let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
+    let locks = [grant(1, LockMode::Pw, Ibits::DATA), grant(2, LockMode::Pr, Ibits::META)];
+    let answer = reply(MdtReply::Opened { attr, layout }, &locks);
+    rig.answer(&header, Reply { transno, ..answer });
+    (rig.poll(&mut open).unwrap().unwrap().handle, header)
+}
+
+fn crashed(follows: u64) -> Reply {
+    let (boot_epoch, generation, durable) = (6, 9, DURABLE);
+    Reply::ok(ReplyBody::Connected { features: 0, boot_epoch, generation, follows, durable })
+}
+
+fn reconnects(rig: &Rig, says: Reply) {
+    let (connect, request) = rig.take_request();
+    assert!(matches!(request, Request::Connect { .. }), "{request:?}");
+    rig.answer(&connect, says);
+}
+
+/// Locks and opens that are told, and which of the opens are being closed.
+fn take_claim(rig: &Rig) -> (Header, Vec<u64>, Vec<bool>) {
+    let (header, request) = rig.take_mdt();
+    let MdtRequest::Reclaim { locks, opens, last: true, .. } = request else {
+        panic!("{request:?}")
+    };
+    let mut locks: Vec<u64> = locks.iter().map(|held| held.id.0).collect();
+    locks.sort_unstable();
+    (header, locks, opens.iter().map(|open| open.closing).collect())
+}
+
+/// Something is asked, and the MDT does not know the connection.
+fn asks_and_hears(rig: &Rig, says: Reply) {
+    let client = rig.client.clone();
+    let mut asks = rig.begin(async move { client.listxattr(FILE).await });
+    assert!(rig.poll(&mut asks).is_none());
+    rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
+    reconnects(rig, says);
+}
+
+#[test]
+fn what_is_unchanged_stays_known() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let (handle, _) = open(&rig, attr(DURABLE, 0), DURABLE);
+    asks_and_hears(&rig, crashed(5));
+    let (claim, locks, opens) = take_claim(&rig);
+    assert_eq!((locks, opens), (vec![1, 2], vec![false]));
+    rig.answer(&claim, reply(MdtReply::Done, &[]));
+    assert_eq!(rig.take().slot, 0, "what was asked is asked again");
+    let client = rig.client.clone();
+    assert!(rig.now(async move { client.getattr(FILE).await }).is_ok());
+    assert!(rig.kernel_says(true).is_empty());
+    assert_eq!(rig.client.still_open(handle), Ok(()));
+    assert_eq!(rig.client.incarnation(), before);
+}
+
+#[test]
+fn what_others_may_have_lost_is_forgotten_first() {
+    let rig = Rig::with_osts(1);
+    let (handle, _) = open(&rig, attr(DURABLE + 1, 0), 0);
+    asks_and_hears(&rig, crashed(5));
+    assert!(rig.is_silent(), "the kernel has to forget first");
+    assert_eq!(rig.kernel_says(true), [KernelInval::Names]);
+    assert!(rig.is_silent());
+    assert_eq!(rig.kernel_says(true), [KernelInval::Attr(FILE.ino())]);
+    let (claim, locks, _) = take_claim(&rig);
+    assert_eq!(locks, [1], "the data is at the OSTs");
+    rig.answer(&claim, reply(MdtReply::Done, &[]));
+    rig.take();
+    assert_eq!(rig.client.still_open(handle), Ok(()));
+    // An older version is news.
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    let locks = [grant(3, LockMode::Pr, Ibits::META)];
+    rig.answer(&rig.take(), reply(MdtReply::Inode { attr: attr(2, 77) }, &locks));
+    assert_eq!(rig.poll(&mut stat).unwrap().unwrap().attr.size, 77);
+}
+
+#[test]
+fn with_a_change_under_way_nothing_is_known() {
+    let rig = Rig::with_osts(1);
+    open(&rig, attr(DURABLE, 0), DURABLE);
+    let client = rig.client.clone();
+    let _change = rig.start(async move { client.removexattr(FILE, b"user.x").await });
+    rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
+    reconnects(&rig, crashed(5));
+    rig.kernel_is_done();
+    let (claim, locks, _) = take_claim(&rig);
+    assert_eq!(locks, [1]);
+    rig.answer(&claim, reply(MdtReply::Done, &[]));
+    assert!(matches!(rig.take_mdt().1, MdtRequest::RemoveXattr { .. }));
+}
+
+#[test]
+fn who_has_lost_a_change_goes_on_as_another() {
+    for (transno, heard, follows, is_lost) in
+        [(DURABLE, 0, 5, false), (DURABLE + 1, 0, 5, true), (2, 0, 4, true), (2, 2, 4, false)]
+    {
+        let rig = Rig::with_osts(1);
+        let before = rig.client.incarnation();
+        let (handle, _) = open(&rig, attr(transno, 0), transno);
+        let client = rig.client.clone();
+        let mut asks = rig.start(async move { client.listxattr(FILE).await });
+        let answer = Reply { last_committed: heard, ..Reply::error(Errno::EINVAL) };
+        rig.answer(&rig.take(), answer);
+        assert!(rig.poll(&mut asks).is_some());
+        asks_and_hears(&rig, crashed(follows));
+        let what = format!("{transno}, {heard} heard, behind {follows}");
+        assert_eq!(rig.client.incarnation() != before, is_lost, "{what}");
+        let open = rig.client.still_open(handle);
+        assert_eq!(open.is_err(), is_lost, "{what}");
+    }
+}
+
+#[test]
+fn what_is_being_given_back_is_not_told() {
+    let rig = Rig::with_osts(1);
+    let (handle, header) = open(&rig, attr(DURABLE, 0), DURABLE);
+    let client = rig.client.clone();
+    let _closing = rig.start(async move { client.close(handle).await });
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Close { .. }), "{request:?}");
+    rig.call_back(2, &header);
+    rig.kernel_is_done();
+    let (cancel, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Cancel { id: LockId(2), .. }), "{request:?}");
+    rig.answer(&cancel, Reply::error(Errno::ESTALE));
+    reconnects(&rig, crashed(5));
+    rig.kernel_is_done();
+    let (_, locks, opens) = take_claim(&rig);
+    assert_eq!((locks, opens), (vec![1], vec![true]));
+}
+
+#[test]
+fn who_was_given_nothing_asks_again() {
+    let rig = Rig::mounted();
+    let client = rig.client.clone();
+    let mut asks = rig.start(async move { client.listxattr(FILE).await });
+    rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
+    reconnects(&rig, crashed(0));
+    let again = rig.take();
+    assert_eq!(again.generation, 9);
+    rig.answer(&again, Reply::error(Errno::EACCES));
+    assert_eq!(rig.poll(&mut asks), Some(Err(Errno::EACCES)));
+}

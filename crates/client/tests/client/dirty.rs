@@ -1,0 +1,399 @@
+//! Writes that are kept: when OSTs hear of them, who waits for that, and who is told when it
+//! fails.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use sateen_client::OpenHow;
+use sateen_types::{Attr, Endpoint, Errno, Falloc, Layout, Result};
+use sateen_wire::{
+    Bulk, Cred, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply,
+    ReplyBody, Request, SetAttr,
+};
+
+use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
+
+const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+const OST: Endpoint = Endpoint::Ost(0);
+/// Somebody who looks at what was written through a handle.
+type Look = fn(&Rig, u64) -> Verb<Result<()>>;
+/// More than the client keeps anything for.
+const AGE_NS: u64 = 1_100_000_000;
+
+fn ost(body: OstReply) -> Reply {
+    Reply::ok(ReplyBody::Ost(body))
+}
+
+fn layout(osts: &[u32]) -> Option<Arc<Layout>> {
+    Some(Arc::new(Layout::raid0(64 << 10, osts.to_vec()).unwrap()))
+}
+
+/// The file is open under the lock for writing, on these OSTs.
+fn open_with(rig: &Rig, how: OpenHow, osts: &[u32]) -> (u64, Header) {
+    let client = rig.client.clone();
+    let mut open = rig.start(async move { client.open(FILE, how, CRED).await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Open { .. }), "{request:?}");
+    let locks = [grant(1, LockMode::Pw, Ibits::DATA), grant(2, LockMode::Pr, Ibits::META)];
+    let answer = MdtReply::Opened { attr: attr(0, 0), layout: layout(osts) };
+    rig.answer(&header, reply(answer, &locks));
+    (rig.poll(&mut open).unwrap().unwrap().handle, header)
+}
+
+/// A client that keeps up to 4 MiB for an OST, and has written the first page of a file: it has a
+/// grant of 8 MiB for more.
+fn keeper() -> (Rig, u64, Header) {
+    let rig = Rig::with_osts(1);
+    rig.client.set_dirty_max(4 * MIB);
+    let (handle, header) = open_with(&rig, WRITE, &[0]);
+    assert!(rig.client.keeps_writes(handle));
+    let mut write = start_write(&rig, handle, 0, PAGE);
+    // Nothing is promised yet.
+    assert_eq!(take_write(&rig), (0, PAGE, 0));
+    written_last(&rig, PAGE, 8 * MIB);
+    assert_eq!(rig.poll(&mut write), Some(Ok(PAGE as usize)));
+    (rig, handle, header)
+}
+
+thread_local! {
+    /// The last request that was taken.
+    static LAST: core::cell::Cell<Option<Header>> = const { core::cell::Cell::new(None) };
+}
+
+/// Offset, length and grant of the write that an OST is asked for next.
+fn take_write(rig: &Rig) -> (u64, u64, u64) {
+    let (header, len, request) = rig.take_with_data();
+    LAST.set(Some(header));
+    let Request::Ost(OstRequest::Write { offset, grant_used, .. }) = request else {
+        panic!("{request:?}")
+    };
+    (offset, len, grant_used)
+}
+
+fn answer_last(rig: &Rig, body: Reply) {
+    rig.answer(&LAST.get().unwrap(), body);
+}
+
+fn written_last(rig: &Rig, len: u64, granted: u64) {
+    answer_last(rig, ost(OstReply::Written { len: len as u32, boot_epoch: 5, granted }));
+}
+
+fn start_write(rig: &Rig, handle: u64, at: u64, len: u64) -> Verb<Result<usize>> {
+    let (client, bytes) = (rig.client.clone(), Bytes::from(vec![7; len as usize]));
+    rig.start(async move { client.write(handle, at, bytes, false).await })
+}
+
+/// A write that is answered at once, without any request.
+fn keep(rig: &Rig, handle: u64, at: u64, len: u64) {
+    let (client, bytes) = (rig.client.clone(), Bytes::from(vec![7; len as usize]));
+    let done = rig.now(async move { client.write(handle, at, bytes, false).await });
+    assert_eq!(done, Ok(len as usize));
+    rig.run();
+}
+
+fn flush(rig: &Rig, handle: u64) -> Verb<Result<()>> {
+    let client = rig.client.clone();
+    rig.begin(async move { client.flush_file(handle).await })
+}
+
+fn size(rig: &Rig) -> u64 {
+    let client = rig.client.clone();
+    rig.now(async move { client.getattr(FILE).await }).unwrap().attr.size
+}
+
+#[test]
+fn small_writes_in_order_are_a_request_for_each_run() {
+    let (rig, handle, _) = keeper();
+    rig.client.set_rpc_pages_max(OST, 256).unwrap();
+    let mut requests = 0;
+    for page in 0..1024 {
+        keep(&rig, handle, page * PAGE, PAGE);
+        if !rig.is_silent() {
+            assert_eq!(take_write(&rig), (requests * MIB, MIB, MIB));
+            written_last(&rig, MIB, MIB);
+            requests += 1;
+            assert_eq!(page, requests * 256 - 1, "as soon as there is one");
+        }
+    }
+    assert_eq!((requests, rig.client.dirty_bytes(0)), (4, 0));
+    assert_eq!((rig.client.grant(0), size(&rig)), (8 * MIB, 4 * MIB));
+    // What is no run goes when it is old.
+    keep(&rig, handle, 4 * MIB, PAGE);
+    keep(&rig, handle, 4 * MIB + PAGE, PAGE);
+    rig.later(AGE_NS / 2);
+    assert!(rig.is_silent());
+    rig.later(AGE_NS / 2);
+    assert_eq!(take_write(&rig), (4 * MIB, 2 * PAGE, 2 * PAGE));
+    written_last(&rig, 2 * PAGE, 0);
+    assert!(rig.is_silent());
+}
+
+#[test]
+fn without_a_grant_a_write_waits_for_its_ost() {
+    let rig = Rig::with_osts(1);
+    rig.client.set_dirty_max(4 * MIB);
+    let (handle, _) = open_with(&rig, WRITE, &[0]);
+    for (granted, left) in [(0, 0), (PAGE, PAGE)] {
+        let mut write = start_write(&rig, handle, 0, PAGE);
+        assert_eq!(take_write(&rig), (0, PAGE, 0));
+        written_last(&rig, PAGE, granted);
+        assert_eq!((rig.poll(&mut write), rig.client.grant(0)), (Some(Ok(PAGE as usize)), left));
+    }
+    keep(&rig, handle, 0, PAGE);
+    // The same bytes once more take nothing more.
+    keep(&rig, handle, 0, PAGE);
+    // Others are kept when those before have been written out, and brought another grant.
+    let mut write = start_write(&rig, handle, PAGE, PAGE);
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    written_last(&rig, PAGE, PAGE);
+    assert_eq!(rig.poll(&mut write), Some(Ok(PAGE as usize)));
+    assert!(rig.is_silent());
+    // The OST is full: whoever writes is told.
+    let mut write = start_write(&rig, handle, 2 * PAGE, PAGE);
+    assert_eq!(take_write(&rig), (PAGE, PAGE, PAGE));
+    written_last(&rig, PAGE, 0);
+    assert!(rig.poll(&mut write).is_none());
+    assert_eq!(take_write(&rig), (2 * PAGE, PAGE, 0));
+    answer_last(&rig, Reply::error(Errno::ENOSPC));
+    assert!(rig.poll(&mut write).is_none());
+    let (header, request) = rig.take_mdt();
+    assert_eq!(request, MdtRequest::NoRoom { fid: FILE, ost: 0, unwritten: false });
+    let answer = MdtReply::Opened { attr: attr(0, 0), layout: layout(&[0]) };
+    rig.answer(&header, reply(answer, &[]));
+    assert_eq!(rig.poll(&mut write), Some(Err(Errno::ENOSPC)));
+}
+
+#[test]
+fn who_looks_at_the_data_waits_until_it_is_written_out() {
+    let looks: [Look; 6] = [
+        |rig, handle| {
+            let (client, buffer) = (rig.client.clone(), BytesMut::new());
+            rig.start(async move { client.read(handle, 10, 20, buffer).await.map(drop) })
+        },
+        |rig, handle| {
+            let client = rig.client.clone();
+            rig.start(async move { client.seek(handle, 0, true).await.map(drop) })
+        },
+        |rig, handle| {
+            let client = rig.client.clone();
+            let punch = Falloc::PunchHole;
+            rig.start(async move { client.allocate(handle, (0, 99), punch, true).await })
+        },
+        |rig, _| {
+            let client = rig.client.clone();
+            let set = SetAttr { size: Some(5), ..SetAttr::default() };
+            rig.start(async move { client.setattr(FILE, set, Cred::default()).await.map(drop) })
+        },
+        |rig, handle| {
+            let client = rig.client.clone();
+            rig.start(async move { client.fsync_file(handle).await })
+        },
+        |rig, handle| {
+            let client = rig.client.clone();
+            rig.start(async move { client.close(handle).await })
+        },
+    ];
+    for (number, look) in looks.into_iter().enumerate() {
+        let (rig, handle, _) = keeper();
+        keep(&rig, handle, 0, PAGE);
+        let mut looks = look(&rig, handle);
+        assert_eq!(take_write(&rig), (0, PAGE, PAGE), "{number}");
+        assert!(rig.poll(&mut looks).is_none() && rig.is_silent(), "{number} does not wait");
+        written_last(&rig, PAGE, PAGE);
+        assert!(rig.poll(&mut looks).is_none() && !rig.is_silent(), "{number} does not go on");
+    }
+}
+
+#[test]
+fn bytes_elsewhere_are_read_without_that() {
+    let (rig, handle, _) = keeper();
+    keep(&rig, handle, 8 * PAGE, PAGE);
+    let (client, buffer) = (rig.client.clone(), BytesMut::new());
+    let mut read = rig.start(async move { client.read(handle, 0, 20, buffer).await });
+    let (header, request) = rig.take_ost();
+    assert!(matches!(request, OstRequest::Read { .. }), "{request:?}");
+    rig.answer_with(&header, ost(OstReply::Read { len: 0 }), Bulk::Buffer(BytesMut::new()));
+    assert_eq!(rig.poll(&mut read).unwrap().map(|bytes| bytes.len()), Ok(20));
+    assert_eq!((rig.client.dirty_bytes(0), size(&rig)), (PAGE, 9 * PAGE));
+}
+
+#[test]
+fn nothing_is_kept_of_what_is_on_its_way() {
+    let (rig, handle, _) = keeper();
+    keep(&rig, handle, 0, PAGE);
+    let mut flushes = flush(&rig, handle);
+    assert!(rig.poll(&mut flushes).is_none());
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    // While somebody waits for all that was written, a write goes to the OST behind that.
+    let mut write = start_write(&rig, handle, 0, PAGE);
+    assert!(rig.is_silent(), "the younger bytes could come first");
+    written_last(&rig, PAGE, PAGE);
+    assert_eq!(rig.poll(&mut flushes), Some(Ok(())));
+    assert!(rig.poll(&mut write).is_none());
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    written_last(&rig, PAGE, PAGE);
+    assert_eq!(rig.poll(&mut write), Some(Ok(PAGE as usize)));
+    // One that is written out unasked lets others be kept, and they go after it.
+    keep(&rig, handle, 0, PAGE);
+    rig.later(AGE_NS);
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    keep(&rig, handle, 0, 2 * PAGE);
+    rig.later(AGE_NS);
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE), "it is sent again");
+    assert!(rig.is_silent(), "older bytes are on their way");
+    written_last(&rig, PAGE, PAGE);
+    assert_eq!(take_write(&rig), (0, 2 * PAGE, 2 * PAGE));
+}
+
+#[test]
+fn a_lock_goes_back_after_what_was_written_under_it() {
+    let (rig, handle, header) = keeper();
+    keep(&rig, handle, PAGE, PAGE);
+    rig.call_back(1, &header);
+    assert_eq!(take_write(&rig), (PAGE, PAGE, PAGE));
+    rig.kernel_is_done();
+    assert!(rig.is_silent(), "the lock is given back before its data is");
+    written_last(&rig, PAGE, PAGE);
+    rig.kernel_is_done();
+    let (_, request) = rig.take_mdt();
+    let MdtRequest::Cancel { report: Some(report), .. } = request else { panic!("{request:?}") };
+    assert_eq!(report.size, 2 * PAGE);
+}
+
+#[test]
+fn what_is_not_written_out_is_told_once_to_every_descriptor() {
+    let (rig, handle, _) = keeper();
+    let (other, _) = open_with(&rig, WRITE, &[0]);
+    keep(&rig, handle, 0, PAGE);
+    rig.later(AGE_NS);
+    take_write(&rig);
+    answer_last(&rig, Reply::error(Errno::EIO));
+    let (later, _) = open_with(&rig, WRITE, &[0]);
+    assert_eq!(rig.poll(&mut flush(&rig, handle)), Some(Err(Errno::EIO)));
+    assert_eq!(rig.poll(&mut flush(&rig, handle)), Some(Ok(())));
+    assert_eq!(rig.poll(&mut flush(&rig, later)), Some(Ok(())), "it was opened after that");
+    let client = rig.client.clone();
+    let mut sync = rig.start(async move { client.fsync_file(other).await });
+    while let Some((header, request)) = rig.take_if_any() {
+        let answer = match request {
+            Request::Ost(_) => ost(OstReply::Done),
+            _ => reply(MdtReply::Done, &[]),
+        };
+        rig.answer(&header, answer);
+        if let Some(done) = rig.poll(&mut sync) {
+            assert_eq!(done, Err(Errno::EIO));
+            assert_eq!(rig.poll(&mut flush(&rig, other)), Some(Ok(())));
+            return;
+        }
+    }
+    panic!("the sync does not end");
+}
+
+#[test]
+fn what_an_evicted_client_kept_is_lost_and_told() {
+    let (rig, handle, header) = keeper();
+    keep(&rig, handle, 0, PAGE);
+    rig.evict(&header);
+    assert_eq!((rig.client.dirty_bytes(0), rig.client.grant(0)), (0, 0));
+    assert_eq!(rig.poll(&mut flush(&rig, handle)), Some(Err(Errno::EIO)));
+    assert_eq!(rig.poll(&mut flush(&rig, handle)), Some(Ok(())), "once");
+    // Also what was on its way.
+    let (rig, handle, header) = keeper();
+    keep(&rig, handle, 0, PAGE);
+    rig.later(AGE_NS);
+    take_write(&rig);
+    rig.evict(&header);
+    assert_eq!(rig.poll(&mut flush(&rig, handle)), Some(Err(Errno::EIO)));
+    assert_eq!(rig.client.dirty_bytes(0), 0);
+}
+
+#[test]
+fn a_write_waits_for_room() {
+    let (rig, handle, _) = keeper();
+    rig.client.set_dirty_max_of(OST, 2 * PAGE).unwrap();
+    assert_eq!(rig.client.set_dirty_max_of(Endpoint::Ost(7), 0), Err(Errno::ENOENT));
+    assert_eq!(rig.client.set_dirty_max_of(OST, u64::MAX), Err(Errno::ERANGE));
+    keep(&rig, handle, 0, 2 * PAGE);
+    let mut write = start_write(&rig, handle, 8 * PAGE, PAGE);
+    assert_eq!(take_write(&rig), (0, 2 * PAGE, 2 * PAGE));
+    assert!(rig.poll(&mut write).is_none());
+    written_last(&rig, 2 * PAGE, 2 * PAGE);
+    assert_eq!(rig.poll(&mut write), Some(Ok(PAGE as usize)));
+    assert!(rig.is_silent() && rig.client.dirty_bytes(0) == PAGE);
+    // What could never be kept goes to the OST, after that.
+    let mut write = start_write(&rig, handle, 8 * PAGE, 3 * PAGE);
+    assert_eq!(take_write(&rig), (8 * PAGE, PAGE, PAGE));
+    written_last(&rig, PAGE, PAGE);
+    assert!(rig.poll(&mut write).is_none());
+    assert_eq!(take_write(&rig), (8 * PAGE, 3 * PAGE, 3 * PAGE));
+    written_last(&rig, 3 * PAGE, 3 * PAGE);
+    assert_eq!(rig.poll(&mut write), Some(Ok(3 * PAGE as usize)));
+}
+
+#[test]
+fn opens_that_want_every_write_done_keep_none() {
+    for how in [OpenHow { sync: true, ..WRITE }, OpenHow { direct: true, ..WRITE }] {
+        let (rig, kept, _) = keeper();
+        let (handle, _) = open_with(&rig, how, &[0]);
+        assert!(!rig.client.keeps_writes(handle) && rig.client.keeps_writes(kept));
+        let _write = start_write(&rig, handle, 0, PAGE);
+        assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    }
+}
+
+#[test]
+fn an_unmount_writes_out_what_is_kept() {
+    let (rig, handle, _) = keeper();
+    keep(&rig, handle, 0, PAGE);
+    let client = rig.client.clone();
+    let mut unmount = rig.start(async move { client.unmount().await });
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    assert!(rig.is_silent(), "the OST is still needed");
+    written_last(&rig, PAGE, 0);
+    assert!(rig.poll(&mut unmount).is_none());
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::ReportSize { .. }), "{request:?}");
+}
+
+#[test]
+fn what_an_ost_had_not_answered_is_sent_again_without_the_grant() {
+    let (rig, handle, _) = keeper();
+    keep(&rig, handle, 0, PAGE);
+    // It has restarted, as whoever asks it hears.
+    let client = rig.client.clone();
+    let mut read = rig.start(async move { client.read(handle, 0, 1, BytesMut::new()).await });
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    answer_last(&rig, Reply::error(Errno::ESTALE));
+    let (connect, request) = rig.take_request();
+    assert!(matches!(request, Request::Connect { .. }), "{request:?}");
+    keep_while(&rig, handle);
+    let connected =
+        ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 4, follows: 0, durable: 0 };
+    rig.answer(&connect, Reply::ok(connected));
+    assert_eq!(take_write(&rig), (0, PAGE, 0));
+    answer_last(&rig, ost(OstReply::Written { len: PAGE as u32, boot_epoch: 6, granted: 0 }));
+    assert!(rig.poll(&mut read).is_none());
+}
+
+/// A grant of before the restart is void: nothing is kept by it.
+fn keep_while(rig: &Rig, handle: u64) {
+    let _write = start_write(rig, handle, 4 * PAGE, PAGE);
+    assert_eq!(rig.client.grant(0), 0);
+}
+
+#[test]
+fn a_size_is_told_of_only_what_is_there() {
+    let (rig, handle, _) = keeper();
+    keep(&rig, handle, PAGE, PAGE);
+    let client = rig.client.clone();
+    let mode = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    let mut chmod = rig.start(async move { client.setattr(FILE, mode, CRED).await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::SetAttr { .. }), "it waits for no data: {request:?}");
+    // The MDT knows nothing of the second page.
+    let old = Attr { size: PAGE, size_stale: true, ..attr(8, PAGE) };
+    rig.answer(&header, reply(MdtReply::Inode { attr: old }, &[]));
+    assert_eq!(rig.poll(&mut chmod).unwrap().unwrap().attr.size, 2 * PAGE);
+    assert!(rig.is_silent() && rig.client.dirty_bytes(0) == PAGE);
+}

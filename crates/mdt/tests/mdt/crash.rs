@@ -1,0 +1,249 @@
+//! Crashes under clients that come back: what they had is theirs, and what was executed is not done
+//! again.
+
+use sateen_types::{ClientId, Errno, Fid};
+use sateen_wire::*;
+
+use crate::fsck;
+use crate::harness::*;
+
+const META: Ibits = Ibits::META;
+const DATA: Ibits = Ibits::DATA;
+const WRITE: OpenFlags = OpenFlags { write: true, truncate: false, exec: false };
+
+/// Two clients that speak.
+fn world() -> World {
+    let mut world = World::new(2);
+    world.features = SPEAKS;
+    world.connect(A);
+    world.connect(B);
+    world
+}
+
+/// What a client tells that holds these, and its sequence.
+fn claim(world: &World, client: ClientId, grants: &Grants, opens: Vec<HeldOpen>) -> MdtRequest {
+    let held = |grant: &Grant| {
+        let Grant { id, fid, mode, bits } = *grant;
+        HeldLock { fid, id, mode, bits }
+    };
+    MdtRequest::Reclaim {
+        locks: grants.iter().map(held).collect(),
+        opens,
+        seqs: vec![world.clients[&client].fids.unwrap().0],
+        file_locks: Vec::new(),
+        last: true,
+    }
+}
+
+fn open(fid: Fid, open_id: OpenId) -> HeldOpen {
+    HeldOpen { open_id, fid, flags: WRITE, closing: false }
+}
+
+/// The MDT crashes, both connect as themselves and tell these opens and locks.
+fn crash(world: &mut World, had: &[(Grants, Vec<HeldOpen>)]) {
+    let before = 100 + world.boots;
+    world.crash_under_clients();
+    let mut told = Vec::new();
+    for (client, (grants, opens)) in [A, B].into_iter().zip(had) {
+        assert_eq!(world.reconnect(client), Some(before));
+        let claim = claim(world, client, grants, opens.clone());
+        told.push(world.start(client, claim));
+    }
+    world.rest();
+    for call in told {
+        assert_eq!(world.reply(call).unwrap().error, None, "{call:?}");
+    }
+}
+
+fn nothing() -> (Grants, Vec<HeldOpen>) {
+    (Grants::NONE, Vec::new())
+}
+
+/// Sends a request in a slot, and is answered; nothing is durable yet.
+fn ask(world: &mut World, slot: u16, request: &MdtRequest) -> (Call, Reply) {
+    let seq = world.clients.get_mut(&A).unwrap().seqs.entry(slot).or_default();
+    *seq += 1;
+    let call = Call { client: A, slot, seq: *seq };
+    world.deliver(world.header(call), Request::Mdt(request.clone()));
+    let reply = world.reply(call).unwrap();
+    assert_eq!(reply.error, None, "{request:?}");
+    (call, reply)
+}
+
+/// Sends it once more, as one whose answer got lost.
+fn ask_again(world: &mut World, call: Call, request: &MdtRequest) -> Reply {
+    world.clients.get_mut(&A).unwrap().replies.remove(&(call.slot, call.seq));
+    world.deliver(world.header(call), Request::Mdt(request.clone()));
+    world.rest();
+    world.reply(call).expect("an answer")
+}
+
+#[test]
+fn a_client_that_lost_nothing_goes_on_as_itself() {
+    let mut world = world();
+    let (reply, id) = world.creat(A, ROOT, "f", META.union(DATA));
+    let ReplyBody::Mdt(MdtReply::Created { attr, .. }) = reply.body else { panic!() };
+    world.flush();
+    let durable = reply.transno;
+    // Nobody is told that this is there.
+    world.mknod(B, ROOT, "lost");
+    let before = 100 + world.boots;
+    world.crash_under_clients();
+    assert_eq!(world.reconnect(A), Some(before));
+    let told = world.clients[&A].durable;
+    assert!(durable <= told && told < u64::MAX);
+    let had = claim(&world, A, &reply.grants, vec![open(attr.fid, id)]);
+    let told = world.start(A, had);
+    world.rest();
+    let status = world.mdt.recovery_status();
+    assert!(status.recovering && status.crashed && status.expected == 2);
+    assert_eq!(world.reply(told), None, "the other may have something");
+    assert_eq!(world.reconnect(B), Some(before));
+    let b = claim(&world, B, &Grants::NONE, Vec::new());
+    world.ok(B, b);
+    world.rest();
+    assert_eq!(world.reply(told).unwrap().error, None);
+    assert!(world.osts.values().all(|ost| ost.fenced.is_empty()));
+    let data = reply.grants.iter().find(|grant| grant.bits.intersects(DATA)).unwrap();
+    let holders: Vec<_> = world.mdt.lock_holders(attr.fid).collect();
+    assert!(holders.iter().any(|held| held.client.0 == 1 && held.bits.contains(data.bits)));
+    world.close(A, attr.fid, id, Some(report(7, true)));
+    assert_eq!(world.stat(B, attr.fid).size, 7);
+    world.mknod(A, ROOT, "g");
+    fsck::check(&fsck::image(&world.frames));
+}
+
+#[test]
+fn what_is_there_is_answered_once_more_and_the_rest_is_done() {
+    let mut world = world();
+    let [gone, old, linked] = ["gone", "old", "linked"].map(|text| world.mknod(A, ROOT, text));
+    let dir = world.mkdir(A, ROOT, "dir");
+    world.flush();
+    let made = MdtRequest::Create {
+        parent: ROOT,
+        name: name("made"),
+        fid: world.fid(A),
+        mode: 0o100_644,
+        rdev: 0,
+        cred: Cred::default(),
+        symlink: bytes::Bytes::new(),
+        policy: None,
+        open: Some(WRITE),
+        open_id: world.open_id(A),
+        exclusive: true,
+        want: Ibits::NONE,
+    };
+    let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    let opened = world.open_id(A);
+    let truncate = OpenFlags { truncate: true, ..WRITE };
+    let cred = Cred::default();
+    let requests = [
+        made.clone(),
+        World::unlink_request(ROOT, "gone", false),
+        World::rename_request((ROOT, "old"), (dir, "new")),
+        MdtRequest::Link { fid: linked, parent: dir, name: name("second") },
+        MdtRequest::SetAttr { fid: linked, set, cred },
+        MdtRequest::SetXattr {
+            fid: linked,
+            name: name("user.x"),
+            value: bytes::Bytes::from_static(b"x"),
+            mode: XattrMode::Create,
+        },
+        MdtRequest::Open { fid: linked, flags: truncate, open_id: opened, cred, want: Ibits::NONE },
+    ];
+    let calls: Vec<(Call, Reply)> =
+        (10..).zip(&requests).map(|(slot, request)| ask(&mut world, slot, request)).collect();
+    world.flush();
+    let not_there = World::unlink_request(dir, "new", false);
+    let lost = ask(&mut world, 30, &not_there).0;
+    crash(&mut world, &[nothing(), nothing()]);
+    // Somebody else has gone on with it.
+    world.ok(
+        B,
+        MdtRequest::SetAttr { fid: linked, set: SetAttr { mode: Some(0o640), ..set }, cred },
+    );
+    for ((call, before), request) in calls.into_iter().zip(&requests) {
+        let again = ask_again(&mut world, call, request);
+        assert_eq!(again.error, None, "{request:?}");
+        let opens = matches!(request, MdtRequest::Open { .. });
+        assert!(opens || again.transno == before.transno, "{request:?}: it is done again");
+        let body = |reply: &Reply| match &reply.body {
+            ReplyBody::Mdt(body) => core::mem::discriminant(body),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(body(&again), body(&before));
+        assert_eq!(ask_again(&mut world, call, request), again, "it is kept");
+    }
+    assert_eq!(world.stat(B, linked).mode & 0o777, 0o640, "it is not done again");
+    assert_eq!(world.lookup(B, dir, "new").unwrap().fid, old);
+    assert_eq!(ask_again(&mut world, lost, &not_there).error, None, "it was lost, and is done now");
+    assert_eq!(world.lookup(B, dir, "new").err(), Some(Errno::ENOENT));
+    assert_eq!(world.err(B, MdtRequest::GetAttr { fid: gone, want: META }), Errno::ESTALE);
+    let MdtRequest::Create { fid, open_id, .. } = made else { panic!() };
+    world.close(A, fid, open_id, None);
+    world.close(A, linked, opened, None);
+    fsck::check(&fsck::image(&world.frames));
+}
+
+#[test]
+fn slots_are_known_after_a_second_crash_too() {
+    let mut world = world();
+    let request = world.create_request(A, ROOT, "once", 0o100_644);
+    let (call, before) = ask(&mut world, 9, &request);
+    world.flush();
+    // One within the window, and one after it.
+    world.crash_under_clients();
+    assert_eq!(world.reconnect(A), Some(101));
+    world.flush();
+    for _ in 0..2 {
+        crash(&mut world, &[nothing(), nothing()]);
+    }
+    let again = ask_again(&mut world, call, &request);
+    assert_eq!((again.error, again.transno), (None, before.transno));
+}
+
+#[test]
+fn an_open_that_is_being_closed_may_be_gone_with_its_file() {
+    let mut world = world();
+    let (reply, id) = world.creat(A, ROOT, "f", META.union(DATA));
+    let ReplyBody::Mdt(MdtReply::Created { attr, .. }) = reply.body else { panic!() };
+    let fid = attr.fid;
+    world.ok(A, World::unlink_request(ROOT, "f", false));
+    world.flush();
+    let close = MdtRequest::Close { fid, open_id: id, report: None };
+    let (call, _) = ask(&mut world, 11, &close);
+    world.flush();
+    let closing = HeldOpen { closing: true, ..open(fid, id) };
+    crash(&mut world, &[(reply.grants, vec![closing]), nothing()]);
+    assert_eq!(ask_again(&mut world, call, &close).error, None);
+    // One that nobody has closed cannot be gone.
+    let before = 100 + world.boots;
+    world.crash_under_clients();
+    assert_eq!(world.reconnect(A), Some(before));
+    let wrong = claim(&world, A, &Grants::NONE, vec![open(fid, id)]);
+    assert_eq!(world.err(A, wrong), Errno::ESTALE);
+    assert_eq!(world.reconnect(A), None);
+}
+
+#[test]
+fn who_was_thrown_out_stays_out() {
+    let mut world = world();
+    world.cut_off = true;
+    let now = world.now;
+    let a = ClientId(world.clients[&A].id);
+    let mut out = sateen_target::Outbox::new();
+    world.mdt.evict_client(now, a, &mut out);
+    world.flush();
+    world.crash_under_clients();
+    assert_eq!(world.reconnect(A), None);
+    assert!(world.reconnect(B).is_some_and(|follows| follows != 0));
+}
+
+#[test]
+fn who_has_promised_nothing_is_not_waited_for() {
+    let mut world = World::with_clients(1);
+    world.flush();
+    world.crash_under_clients();
+    assert!(!world.mdt.recovery_status().recovering);
+    assert_eq!(world.reconnect(A), None);
+}

@@ -1,0 +1,130 @@
+//! Writes that are kept (`osc.*.max_dirty_mb`): how many requests they take, what other mounts
+//! see of them, and what a close says when they are lost.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sateen_testkit::can_mount;
+use sateen_testkit::cluster::{Cluster, ok, run_folder, server_folder, until};
+
+use crate::{BINARY, as_program, bytes, write_durably};
+
+const PAGE: usize = 4096;
+const PAGES: usize = 2048;
+
+/// Opens a file twice, writes to it, and waits for a word; then says how the closes ended.
+const CLOSES: &str = r#"
+use Fcntl; use IO::Handle;
+sysopen(my $f, $ARGV[0], O_WRONLY) or die "open: $!";
+open(my $same, '>&', $f) or die "dup: $!";
+syswrite($f, 'x' x 4096) == 4096 or die "write: $!";
+syswrite($f, 'answered') == 8 or die "write: $!";
+$| = 1; print "open\n"; <STDIN>;
+sub told { print "$_[0] ", ($_[1] ? 'done' : $! + 0), "\n" }
+told('close', close($f));
+told('close', close($same));
+"#;
+
+fn get(mount: &Path, name: &str) -> String {
+    let mut lctl = as_program("lctl");
+    ok(lctl.arg("--data").arg(run_folder(mount)).args(["get_param", "-n", name]))
+}
+
+/// A mount keeps up to 64 MiB for each of its two OSTs.
+fn keeps(mount: &Path) {
+    let mut lctl = as_program("lctl");
+    let lctl = lctl.arg("--data").arg(run_folder(mount));
+    ok(lctl.args(["set_param", "-P", "osc.*.max_dirty_mb=64"]));
+    until("it is set", || get(mount, "osc.*.max_dirty_mb") == "64\n64\n");
+}
+
+/// Writes that a mount has asked OSTs for.
+fn requests(mount: &Path) -> u64 {
+    let stats = get(mount, "osc.*.stats");
+    let writes = stats.lines().filter(|line| line.starts_with("ost_write"));
+    writes.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+}
+
+#[test]
+fn small_writes_take_few_requests_and_are_seen_by_others() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "kept");
+    let (mds, oss) = cluster.start();
+    let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
+    assert_eq!(get(&mnt, "osc.*.max_dirty_mb"), "0\n0\n");
+    keeps(&mnt);
+    let content = bytes(PAGES * PAGE, 5);
+    let file = File::create(mnt.join("file")).unwrap();
+    let before = requests(&mnt);
+    for (page, bytes) in content.chunks(PAGE).enumerate() {
+        file.write_all_at(bytes, (page * PAGE) as u64).unwrap();
+    }
+    // Before it is closed or synced.
+    assert_eq!(fs::metadata(other.join("file")).unwrap().len(), content.len() as u64);
+    assert!(fs::read(other.join("file")).unwrap() == content);
+    let asked = requests(&mnt) - before;
+    assert!(asked < PAGES as u64 / 8, "{asked} requests for {PAGES} pages");
+    // Both write, one after the other.
+    let beside = File::options().read(true).write(true).open(other.join("file")).unwrap();
+    for turn in 0..20_u8 {
+        file.write_all_at(&[turn; 100], 50).unwrap();
+        let mut read = [0; 120];
+        beside.read_exact_at(&mut read, 40).unwrap();
+        assert_eq!(read[10..110], [turn; 100]);
+        assert_eq!(read[9], content[49]);
+        beside.write_all_at(&[!turn; 60], 60).unwrap();
+        assert_eq!(fs::read(mnt.join("file")).unwrap()[60..120], [!turn; 60]);
+    }
+    file.sync_all().unwrap();
+    assert_eq!(get(&mnt, "osc.*.cur_dirty_bytes"), "0\n0\n");
+    drop((file, beside));
+    cluster.finish([oss, mds]);
+}
+
+#[test]
+fn a_close_tells_what_could_not_be_written_out() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "kept-lost");
+    let (mds, oss) = cluster.start();
+    let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
+    keeps(&mnt);
+    let patience_s = |seconds: u32| {
+        let mut lctl = as_program("lctl");
+        lctl.arg("--data").arg(server_folder(&cluster.path("mgt")));
+        ok(lctl.args(["set_param", &format!("mdt.*.ldlm_timeout={seconds}")]));
+    };
+    let path = mnt.join("file");
+    write_durably(&path, b"as it was before").unwrap();
+    let mut perl = Command::new("perl");
+    let perl = perl.args(["-e", CLOSES]).arg(&path);
+    let mut child = perl.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut says = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    says.read_line(&mut line).unwrap();
+    assert_eq!(line, "open\n");
+    let pid = Pid::from_raw(cluster.mount_pid(&mnt) as i32).unwrap();
+    // It stands still, and does not give back what somebody else wants.
+    kill_process(pid, Signal::STOP).unwrap();
+    patience_s(2);
+    assert!(fs::read(other.join("file")).is_ok());
+    patience_s(60);
+    kill_process(pid, Signal::CONT).unwrap();
+    until("new calls work", || fs::read(&path).is_ok());
+    drop(child.stdin.take());
+    let mut said = String::new();
+    says.read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success());
+    // Once for both, which are one open.
+    assert_eq!(said, "close 5\nclose done\n");
+    assert!(fs::read(&path).unwrap() == fs::read(other.join("file")).unwrap());
+    assert!(cluster.logs().contains("evict"), "it was thrown out:\n{}", cluster.logs());
+    cluster.finish([oss, mds]);
+}
