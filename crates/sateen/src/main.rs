@@ -62,6 +62,7 @@ use crate::cli::{Cli, Command};
 
 /// The C library's keeps what short-lived threads have freed, connection for connection, and a
 /// server's memory grew with every client that had ever been there.
+#[cfg(not(test))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -91,7 +91,11 @@ impl Mounted {
             false => fs.interruptible(sleep),
         };
         let fs = Arc::new(fs);
-        let session = Session::mount(options, fs.clone()).map_err(|error| {
+        #[cfg(not(test))]
+        let served = fs.clone();
+        #[cfg(test)]
+        let served = Arc::new(super::tests::costs::Counted(fs.clone()));
+        let session = Session::mount(options, served).map_err(|error| {
             port.detach();
             say_goodbye(reactor, &client);
             Refusal::new(

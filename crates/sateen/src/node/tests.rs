@@ -1,6 +1,7 @@
 //! A mount whose client is thrown out: what was open is lost, and then it works again. Needs
 //! root and /dev/fuse.
 
+pub(super) mod costs;
 pub(super) mod slow_disk;
 
 use std::fs;
