@@ -31,6 +31,49 @@ impl Drop for SyncTurn<'_> {
     }
 }
 
+/// What has come of a write, piece by piece.
+#[derive(Debug, Default)]
+struct Written {
+    done: usize,
+    failed: Option<Errno>,
+    end: Option<u64>,
+}
+
+impl Written {
+    /// The next piece was written so far, or not.
+    fn add(&mut self, chunk: &Chunk, result: Result<u64>) {
+        let mut written = chunk.len;
+        match result {
+            // Nothing was written, but the object may have been born.
+            Ok(0) | Err(Errno::EDQUOT | Errno::EFBIG) => {
+                self.fail(result.err().unwrap_or(Errno::ENOSPC));
+                self.end = self.end.or(Some(0));
+                return;
+            }
+            Ok(len) => {
+                written = len;
+                if self.failed.is_none() {
+                    self.done += len as usize;
+                }
+                // The next write there hears what there was no room for.
+                if len < chunk.len {
+                    self.fail(Errno::ENOSPC);
+                }
+            }
+            // Refused, or not sent.
+            Err(errno @ (Errno::ENOSPC | Errno::EINVAL | Errno::ESTALE | Errno::EINTR)) => {
+                return self.fail(errno);
+            }
+            Err(errno) => self.fail(errno),
+        }
+        self.end = Some(chunk.file_offset + written);
+    }
+
+    fn fail(&mut self, errno: Errno) {
+        self.failed = self.failed.or(Some(errno));
+    }
+}
+
 fn object_of(fid: Fid, stripe: u32) -> ObjectId {
     ObjectId { fid, stripe }
 }
@@ -65,68 +108,64 @@ impl Client {
         data: Bytes,
         era: u64,
     ) -> (Result<usize>, Option<u64>) {
-        let len = data.len();
-        let piece =
-            |from: u64, to: u64| data.slice((from - offset) as usize..(to - offset) as usize);
-        let chunks: Vec<_> = self.pieces(layout, offset, len as u64).collect();
-        if chunks.is_empty() {
-            return (Err(Errno::EFBIG), None);
+        let (first, all) = {
+            let mut chunks = self.pieces(layout, offset, data.len() as u64);
+            let Some(first) = chunks.next() else { return (Err(Errno::EFBIG), None) };
+            let second = chunks.next();
+            (first, second.map(|second| [first, second].into_iter().chain(chunks).collect()))
+        };
+        let mut sum = Written::default();
+        match all {
+            // As nearly all are: without lists, and with one future less in memory of its own.
+            None => {
+                let grant = self.take_grant(first.ost, first.len);
+                let write = self.write_chunk(inode, layout.generation, first, (data, grant), era);
+                sum.add(&first, write.await);
+            }
+            Some(all) => {
+                let writes =
+                    self.write_pieces(inode, layout.generation, (all, data), era, &mut sum);
+                Box::pin(writes).await;
+            }
         }
+        match sum.failed {
+            Some(errno) if sum.done == 0 => (Err(errno), sum.end),
+            _ => (Ok(sum.done), sum.end),
+        }
+    }
+
+    /// Writes several pieces, which follow each other in `data`.
+    async fn write_pieces(
+        &self,
+        inode: &Inode,
+        layout_gen: u32,
+        (chunks, data): (Vec<Chunk>, Bytes),
+        era: u64,
+        sum: &mut Written,
+    ) {
+        let offset = chunks.first().map_or(0, |first| first.file_offset);
         let write = |chunk: &Chunk, grant: u64| {
-            let bytes = piece(chunk.file_offset, chunk.file_offset + chunk.len);
+            let from = (chunk.file_offset - offset) as usize;
+            let bytes = data.slice(from..from + chunk.len as usize);
             let write: std::pin::Pin<Box<dyn Future<Output = Result<u64>> + Send + '_>> =
-                Box::pin(self.write_chunk(inode, layout.generation, *chunk, (bytes, grant), era));
+                Box::pin(self.write_chunk(inode, layout_gen, *chunk, (bytes, grant), era));
             write
         };
-        let covered = self.take_grants(&chunks);
-        let results = if covered {
-            join_all(chunks.iter().map(|chunk| write(chunk, chunk.len)).collect()).await
-        } else {
-            // One that is refused must be the last: behind the end of a short write the file
-            // must not have grown.
-            let mut results = Vec::new();
-            for chunk in &chunks {
-                let grant = self.take_grant(chunk.ost, chunk.len);
-                let result = write(chunk, grant).await;
-                results.push(result);
-                if result != Ok(chunk.len) {
-                    break;
-                }
-            }
-            results
-        };
-        let mut done = 0;
-        let mut failed = None;
-        let mut end = None;
-        for (chunk, result) in chunks.iter().zip(results) {
-            let mut written = chunk.len;
-            match result {
-                // Nothing was written, but the object may have been born.
-                Ok(0) | Err(Errno::EDQUOT | Errno::EFBIG) => {
-                    failed = failed.or(Some(result.err().unwrap_or(Errno::ENOSPC)));
-                    end = end.or(Some(0));
-                    continue;
-                }
-                Ok(len) => {
-                    written = len;
-                    if failed.is_none() {
-                        done += len as usize;
-                    }
-                    // The next write there hears what there was no room for.
-                    failed = failed.or((len < chunk.len).then_some(Errno::ENOSPC));
-                }
-                // Refused, or not sent.
-                Err(errno @ (Errno::ENOSPC | Errno::EINVAL | Errno::ESTALE | Errno::EINTR)) => {
-                    failed = failed.or(Some(errno));
-                    continue;
-                }
-                Err(errno) => failed = failed.or(Some(errno)),
-            }
-            end = Some(chunk.file_offset + written);
+        if self.take_grants(&chunks) {
+            let writes = chunks.iter().map(|chunk| write(chunk, chunk.len)).collect();
+            let results = join_all(writes).await;
+            chunks.iter().zip(results).for_each(|(chunk, result)| sum.add(chunk, result));
+            return;
         }
-        match failed {
-            Some(errno) if done == 0 => (Err(errno), end),
-            _ => (Ok(done), end),
+        // One that is refused must be the last: behind the end of a short write the file must not
+        // have grown.
+        for chunk in &chunks {
+            let grant = self.take_grant(chunk.ost, chunk.len);
+            let result = write(chunk, grant).await;
+            sum.add(chunk, result);
+            if result != Ok(chunk.len) {
+                break;
+            }
         }
     }
 
