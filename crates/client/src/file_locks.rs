@@ -442,6 +442,13 @@ impl Client {
         self.not_longer_than(CLOSE_NS, given_back).await;
     }
 
+    /// Whether something is locked through an open, which others may wait for.
+    pub(crate) fn has_file_locks(&self, fid: Fid, open: OpenId) -> bool {
+        let locks = lock(&self.file_locks);
+        let Some(file) = locks.files.get(&fid) else { return false };
+        file.flock.iter().chain(file.posix.iter()).any(|held| held.open == open)
+    }
+
     /// An open is closed, or about to be: the MDT drops what was locked through it.
     pub(crate) fn forget_file_locks(&self, fid: Fid, open: OpenId) {
         let mut locks = lock(&self.file_locks);

@@ -713,7 +713,11 @@ impl Import {
                 }
                 let since = *came_in.get_or_insert(s.generation);
                 let slot = s.take_slot(&asked.as_ref()?.0, in_use);
-                let Some(slot) = slot else { return given_up() };
+                let Some(slot) = slot else {
+                    // Those of closes, perhaps, for which nobody waited so far.
+                    port.hurry();
+                    return given_up();
+                };
                 if let (false, Some((request, _))) = (since == s.generation, &mut asked) {
                     without_grant(request);
                 }

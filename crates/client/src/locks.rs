@@ -473,7 +473,15 @@ impl Client {
                 // Without patience it is waited for in the next step.
                 looking.settled().await.unwrap_or_default();
             }
-            match until(&inode.state, |state| &mut state.waiters, |state| state.let_go(id)).await {
+            let let_go = |state: &mut InodeState| {
+                let gone = state.let_go(id);
+                if gone.is_none() && state.reporting {
+                    // Perhaps by a close, for which nobody waited so far.
+                    self.port.hurry();
+                }
+                gone
+            };
+            match until(&inode.state, |state| &mut state.waiters, let_go).await {
                 LetGo::Served(all) => bits = all,
                 LetGo::Gone(report) => break report,
             }

@@ -36,6 +36,9 @@ pub trait Port: Send + Sync {
     /// Sends a message to the endpoint in its header. The reply comes through
     /// [`crate::Client::on_message`], perhaps before this returns.
     fn send(&self, message: Message);
+    /// Somebody waits for the answer to a request that was sent as if nobody did
+    /// ([`sateen_wire::Body::is_patient`]): it is kept back no longer. Waits for nothing.
+    fn hurry(&self) {}
     /// Runs a task to its end.
     fn spawn(&self, task: Task);
     /// Ends after `ns` nanoseconds.

@@ -20,7 +20,7 @@ use sateen_wire::{Body, Bulk, Message, Reply};
 
 use budget::Budget;
 use connection::Connection;
-pub use connection::{QUEUE_BYTES_FAIR, QUEUE_BYTES_MAX};
+pub use connection::{COMPANY_WAIT, QUEUE_BYTES_FAIR, QUEUE_BYTES_MAX};
 
 /// Most connections of one process; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 8192;
@@ -284,6 +284,18 @@ impl Tcp {
         if let Some(all) = self.shared.routes().told.get_mut(&endpoint) {
             all.rotate_left(1);
         }
+    }
+
+    /// Somebody waits for the answer to what was sent as if nobody did: what waits for company
+    /// ([`COMPANY_WAIT`]) goes now.
+    pub fn hurry(&self) {
+        let all: Vec<_> = self.shared.routes().dialled.values().cloned().collect();
+        all.iter().for_each(|connection| connection.hurry());
+    }
+
+    /// This thread may be at something for long: what it was to send with others goes before.
+    pub fn send_gathered(&self) {
+        connection::send_gathered();
     }
 
     /// Sends a message and waits for nothing. A request that reaches nobody is answered with

@@ -451,9 +451,9 @@ fn of_who_takes_no_answers_no_more_is_read() {
     // Long enough for all of them to be answered, if nothing held them back.
     std::thread::sleep(Duration::from_secs(2));
     // The one that was taken, what the queue takes, what the writer is at, and one that tips it
-    // over.
+    // over; and two that the kernel has room for where its buffers may grow to 32 MiB.
     let taken = taken.load(Ordering::Relaxed);
-    assert!(taken <= queued + 3, "{taken} of {all}");
+    assert!(taken <= queued + 5, "{taken} of {all}");
     (2..=all).for_each(take_answer);
 }
 

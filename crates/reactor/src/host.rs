@@ -325,9 +325,11 @@ impl<S: Service + 'static> TargetHost<S> {
                         self.slow(Work::Object(self.clone(), id, op));
                     }
                     Effect::Object { id, op } => {
+                        self.router.before_disk();
                         delay_ns = delay_ns.max(self.object_step(id, op, &mut out));
                     }
                     Effect::Prefetch { id, wants, generation } => {
+                        self.router.before_disk();
                         let view = Prefetched::read(self.index.as_ref(), &wants, generation);
                         delay_ns = delay_ns.max(self.prefetched_step(id, view, &mut out));
                     }

@@ -25,6 +25,13 @@ pub trait Receiver: Send + Sync {
     /// A message arrived, on this very thread, with no lock of the sender held.
     fn receive(self: Arc<Self>, message: Message);
 
+    /// Of an uplink: what it keeps back, to send it with others, goes now.
+    fn hurry(&self) {}
+
+    /// Of an uplink: this thread is about to read from a disk, and what is kept back for it to send
+    /// goes before.
+    fn before_disk(&self) {}
+
     /// Of an uplink: the endpoints that it has heard of within this time, or would have if it had
     /// had the time to read what they sent.
     fn heard(&self, _within: Duration) -> Vec<Endpoint> {
@@ -89,6 +96,28 @@ impl Router {
             table.uplink.clone()
         };
         uplink.map_or_else(Vec::new, |uplink| uplink.heard(within))
+    }
+
+    /// Somebody waits for the answer to what was sent as if nobody did: the uplink keeps nothing
+    /// back of what this thread has sent.
+    pub fn hurry(&self) {
+        let uplink = {
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            table.uplink.clone()
+        };
+        if let Some(uplink) = uplink {
+            run_loop::run(Work::Hurry(uplink));
+        }
+    }
+
+    /// This thread is about to read from a disk, which may take long: nothing waits for that.
+    pub(crate) fn before_disk(&self) {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let uplink = table.uplink.clone();
+        drop(table);
+        if let Some(uplink) = uplink {
+            uplink.before_disk();
+        }
     }
 
     /// Takes a message that came from the uplink. It never goes back there: a request to

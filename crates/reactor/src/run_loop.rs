@@ -73,6 +73,8 @@ pub(crate) enum Sleeps {
 pub(crate) enum Work {
     /// A message for a receiver.
     Deliver(Arc<dyn Receiver>, Message),
+    /// Somebody waits for what an uplink keeps back.
+    Hurry(Arc<dyn Receiver>),
     /// A task that was woken.
     Poll(Arc<Task>),
     /// A timer that is due.
@@ -91,6 +93,7 @@ impl Work {
     fn execute(self) {
         match self {
             Work::Deliver(receiver, message) => receiver.receive(message),
+            Work::Hurry(uplink) => uplink.hurry(),
             Work::Poll(task) => task.poll(),
             Work::Wake(waker) => waker.wake(),
             Work::Flush(host) => host.flush(),

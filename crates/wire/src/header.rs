@@ -15,6 +15,8 @@ pub const FEATURES: u64 = SPEAKS;
 pub const HEADER_BYTES: usize = 128;
 
 const MAGIC: u32 = 0x4e54_4153;
+/// Where the lengths stand: behind magic, version, kind, flags and features.
+const LENGTHS_AT: usize = 16;
 /// Flag in an extension's tag: a receiver that does not know it must refuse the message.
 const MANDATORY: u16 = 0x8000;
 /// Tag of the extension with the bulk's CRC-32C.
@@ -141,34 +143,50 @@ impl Header {
     /// Encodes the header for a message whose parts have these lengths.
     pub fn encode(&self, kind: Kind, lengths: Lengths) -> [u8; HEADER_BYTES] {
         let mut out = Vec::with_capacity(HEADER_BYTES);
-        MAGIC.put(&mut out);
-        PROTOCOL_VERSION.put(&mut out);
-        (kind as u8).put(&mut out);
-        0u8.put(&mut out);
-        FEATURES.put(&mut out);
-        lengths.extensions.put(&mut out);
-        self.slot.put(&mut out);
-        lengths.body.put(&mut out);
-        lengths.bulk.put(&mut out);
-        lengths.body_crc.put(&mut out);
-        self.from.put(&mut out);
-        self.to.put(&mut out);
-        self.client.put(&mut out);
-        self.generation.put(&mut out);
-        self.seq.put(&mut out);
-        self.deadline_ms.put(&mut out);
-        self.project.put(&mut out);
-        self.credential.put(&mut out);
-        self.trace.put(&mut out);
-        out.extend_from_slice(&self.job);
-        self.file_system.put(&mut out);
-        let crc_at = HEADER_BYTES - 4;
-        debug_assert!(out.len() <= crc_at, "the fixed fields fit");
-        out.resize(crc_at, 0);
-        crate::disk::crc32c(&out).put(&mut out);
+        self.put(kind, lengths, &mut out);
         let mut fixed = [0; HEADER_BYTES];
         fixed.copy_from_slice(&out);
         fixed
+    }
+
+    /// Appends the header, [`HEADER_BYTES`] long.
+    pub(crate) fn put(&self, kind: Kind, lengths: Lengths, out: &mut Vec<u8>) {
+        let at = out.len();
+        MAGIC.put(out);
+        PROTOCOL_VERSION.put(out);
+        (kind as u8).put(out);
+        0u8.put(out);
+        FEATURES.put(out);
+        lengths.extensions.put(out);
+        self.slot.put(out);
+        lengths.body.put(out);
+        lengths.bulk.put(out);
+        lengths.body_crc.put(out);
+        self.from.put(out);
+        self.to.put(out);
+        self.client.put(out);
+        self.generation.put(out);
+        self.seq.put(out);
+        self.deadline_ms.put(out);
+        self.project.put(out);
+        self.credential.put(out);
+        self.trace.put(out);
+        out.extend_from_slice(&self.job);
+        self.file_system.put(out);
+        let crc_at = at + HEADER_BYTES - 4;
+        debug_assert!(out.len() <= crc_at, "the fixed fields fit");
+        out.resize(crc_at, 0);
+        crate::disk::crc32c(out.get(at..).unwrap_or_default()).put(out);
+    }
+
+    /// What a header says of the lengths of extensions, body and bulk, with nothing checked;
+    /// `None` for what is too short to be one.
+    pub(crate) fn claimed_lengths(bytes: &[u8]) -> Option<(u16, u32, u32)> {
+        let mut input = Input::new(bytes);
+        input.bytes(LENGTHS_AT).ok()?;
+        let extensions = u16::take(&mut input).ok()?;
+        let _slot = u16::take(&mut input).ok()?;
+        Some((extensions, u32::take(&mut input).ok()?, u32::take(&mut input).ok()?))
     }
 
     /// Decodes and checks a header. The lengths are the sender's claim: the receiver holds
@@ -287,6 +305,14 @@ mod tests {
         let (header, lengths) = sample();
         let bytes = header.encode(Kind::Request, lengths);
         assert_eq!(Header::decode(&bytes), Ok((Kind::Request, header, lengths)));
+    }
+
+    #[test]
+    fn lengths_stand_where_they_are_looked_for() {
+        let (header, lengths) = sample();
+        let bytes = header.encode(Kind::Request, Lengths { extensions: 9, ..lengths });
+        assert_eq!(Header::claimed_lengths(&bytes), Some((9, lengths.body, lengths.bulk)));
+        assert_eq!(Header::claimed_lengths(&bytes[..27]), None);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use mdt::{
     Cred, DIR_ENTRIES_MAX, DirEntry, MdtReply, MdtRequest, OpenFlags, OpenId, RenameFlags,
     SYMLINK_MAX, SetAttr, SizeReport, TimeSet, XATTR_VALUE_MAX, XattrMode,
 };
-pub use message::{BODY_MAX, Body, Bulk, BulkHead, Message, Reply, ReplyBody, Request};
+pub use message::{BODY_MAX, Body, Bulk, BulkHead, Front, Message, Reply, ReplyBody, Request};
 pub use mgs::{
     FSNAME_BYTES_MAX, FsName, MgsReply, MgsRequest, PARAMS_MAX, ParamInfo, TARGETS_MAX, TargetInfo,
 };

@@ -4,7 +4,9 @@ use bytes::{Bytes, BytesMut};
 use sateen_types::Errno;
 
 use crate::codec::{DecodeError, Input, Wire};
-use crate::header::{HEADER_BYTES, Header, HeaderError, Kind, Lengths, bulk_crc, put_bulk_crc};
+use crate::header::{
+    HEADER_BYTES, Header, HeaderError, Kind, Lengths, PROTOCOL_VERSION, bulk_crc, put_bulk_crc,
+};
 use crate::lock::{Callback, Grants};
 use crate::mdt::{MdtReply, MdtRequest};
 use crate::mgs::{MgsReply, MgsRequest};
@@ -147,6 +149,16 @@ impl HeaderError {
     }
 }
 
+impl Body {
+    /// Whether this is a request for whose answer no program waits: it may be kept back for a
+    /// moment, to travel with others. Whoever waits for it in the end says so to the network. A
+    /// `Cancel` is none of them: somebody waits for the lock, or whoever gives many back does so one
+    /// after the other.
+    pub const fn is_patient(&self) -> bool {
+        matches!(self, Body::Request(Request::Mdt(MdtRequest::Close { .. })))
+    }
+}
+
 impl Wire for Body {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
@@ -197,16 +209,24 @@ impl Message {
     /// Header, extensions and body as they go onto a network; the bulk follows on its own,
     /// uncopied. Its checksum is in an extension.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![0; HEADER_BYTES];
+        let mut out = Vec::new();
+        self.encode_into(&mut out);
+        out
+    }
+
+    /// The same in place of what a buffer holds.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.resize(HEADER_BYTES, 0);
         let bulk = match &self.bulk {
             Bulk::Data(data) => data.as_ref(),
             Bulk::None | Bulk::Buffer(_) => &[],
         };
         if !bulk.is_empty() {
-            put_bulk_crc(crate::disk::crc32c(bulk), &mut out);
+            put_bulk_crc(crate::disk::crc32c(bulk), out);
         }
         let extensions = out.len() - HEADER_BYTES;
-        self.body.put(&mut out);
+        self.body.put(out);
         let rest = out.get(HEADER_BYTES..).unwrap_or_default();
         let lengths = Lengths {
             extensions: extensions as u16,
@@ -219,11 +239,11 @@ impl Message {
             Body::Reply(_) => Kind::Reply,
             Body::Callback(_) => Kind::Callback,
         };
-        let header = self.header.encode(kind, lengths);
-        if let Some(front) = out.get_mut(..HEADER_BYTES) {
-            front.copy_from_slice(&header);
-        }
-        out
+        // Made behind the body, of which the lengths are known now.
+        let end = out.len();
+        self.header.put(kind, lengths, out);
+        out.copy_within(end.., 0);
+        out.truncate(end);
     }
 
     /// How many bytes of extensions and body follow a header on a stream, of whatever version
@@ -232,9 +252,15 @@ impl Message {
     /// # Errors
     /// Whatever is wrong first.
     pub fn rest_len(header: &[u8; HEADER_BYTES]) -> Result<usize, HeaderError> {
-        let (.., lengths) = Header::decode_any(header)?;
-        check_lengths(&lengths)?;
-        Ok(usize::from(lengths.extensions) + lengths.body as usize)
+        Ok(Front::decode(header)?.rest_len())
+    }
+
+    /// Whether bytes of a stream begin with all of a message that has no bulk, if what its header
+    /// says of that is true: it can be read without waiting for the peer.
+    pub fn is_whole(bytes: &[u8]) -> bool {
+        let Some((extensions, body, bulk)) = Header::claimed_lengths(bytes) else { return false };
+        let len = HEADER_BYTES as u64 + u64::from(extensions) + u64::from(body);
+        bulk == 0 && bytes.len() as u64 >= len
     }
 
     /// The inverse of [`Message::encode`], for bytes that hold exactly one header, its
@@ -246,8 +272,59 @@ impl Message {
     pub fn decode(bytes: &[u8]) -> Result<(Message, BulkHead), HeaderError> {
         let short = HeaderError::Decode(DecodeError::Short);
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(short)?;
-        let (kind, header, lengths) = Header::decode(header)?;
+        Front::decode(header)?.with(rest)
+    }
+
+    /// The reply to a request, addressed back to its sender in the same slot.
+    pub fn reply_to(header: &Header, reply: Reply, bulk: Bulk) -> Message {
+        Message { header: header.reply(), body: Body::Reply(reply), bulk }
+    }
+}
+
+/// A message of which the header has come, of whatever version of the protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Front {
+    version: u16,
+    /// What kind of message it is.
+    pub kind: Kind,
+    /// The header.
+    pub header: Header,
+    lengths: Lengths,
+}
+
+impl Front {
+    /// Decodes a header, and holds what follows against the limits.
+    ///
+    /// # Errors
+    /// Whatever is wrong first; a version is not.
+    pub fn decode(header: &[u8; HEADER_BYTES]) -> Result<Front, HeaderError> {
+        let (version, kind, header, lengths) = Header::decode_any(header)?;
         check_lengths(&lengths)?;
+        Ok(Front { version, kind, header, lengths })
+    }
+
+    /// How many bytes of extensions and body follow, at most [`BODY_MAX`] and the extensions' own
+    /// limit.
+    pub fn rest_len(&self) -> usize {
+        usize::from(self.lengths.extensions) + self.lengths.body as usize
+    }
+
+    /// How many bytes of bulk follow behind that, at most [`BULK_MAX`](crate::BULK_MAX).
+    pub fn bulk_len(&self) -> u32 {
+        self.lengths.bulk
+    }
+
+    /// The message with these extensions and this body, without its bulk; what follows is in the
+    /// second value.
+    ///
+    /// # Errors
+    /// Whatever is wrong first.
+    pub fn with(&self, rest: &[u8]) -> Result<(Message, BulkHead), HeaderError> {
+        let short = HeaderError::Decode(DecodeError::Short);
+        let Front { version, kind, header, lengths } = *self;
+        if version != PROTOCOL_VERSION {
+            return Err(HeaderError::Version(version));
+        }
         if crate::disk::crc32c(rest) != lengths.body_crc {
             return Err(HeaderError::Checksum);
         }
@@ -269,10 +346,5 @@ impl Message {
         }
         let bulk = BulkHead { len: lengths.bulk, crc };
         Ok((Message { header, body, bulk: Bulk::None }, bulk))
-    }
-
-    /// The reply to a request, addressed back to its sender in the same slot.
-    pub fn reply_to(header: &Header, reply: Reply, bulk: Bulk) -> Message {
-        Message { header: header.reply(), body: Body::Reply(reply), bulk }
     }
 }

@@ -85,8 +85,12 @@ fn messages_round_trip() {
         assert_eq!(Message::decode(&bytes), Ok((message.clone(), BulkHead::default())));
         for cut in 0..bytes.len() {
             assert!(Message::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+            assert!(!Message::is_whole(&bytes[..cut]), "cut at {cut}");
         }
+        assert!(Message::is_whole(&bytes) && Message::is_whole(&[&bytes[..], &[1]].concat()));
         message.bulk = Bulk::Data(Bytes::from_static(b"12345"));
+        let with_bulk = [&message.encode()[..], b"12345"].concat();
+        assert!(!Message::is_whole(&with_bulk), "bulk has to be waited for");
         let (decoded, bulk) = Message::decode(&message.encode()).unwrap();
         assert_eq!((decoded.header, decoded.body), (message.header, message.body));
         assert_eq!(bulk, BulkHead { len: 5, crc: Some(crc32c(b"12345")) });

@@ -210,6 +210,10 @@ impl Client {
         let fid = inode.fid;
         let era = self.era();
         let looking = self.settle(inode).await?;
+        if lock(&inode.state).reporting {
+            // A close, perhaps, for which nobody waited so far.
+            self.port.hurry();
+        }
         let Some(report) = inode.next_report().await? else { return Ok(()) };
         let tell = MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 };
         let told = self.mdt_in(era, fid, tell).await;

@@ -1,6 +1,7 @@
 //! Open files: open, create, close, fsync.
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -109,6 +110,10 @@ impl Quiet {
         let told = |state: &InodeState| !state.reporting && state.cancels.is_empty();
         // With the lock in use from the moment that nobody begins to write: it is not given back
         // before those who use it have written, and who comes now waits for this to be over.
+        if lock(&inode.state).reporting {
+            // A close, perhaps, for which nobody waited so far.
+            client.port.hurry();
+        }
         let held = Quiet::when(inode, |state| {
             let free = !state.emptying && told(state);
             let held = free.then(|| state.use_quietly()).flatten()?;
@@ -475,7 +480,17 @@ impl Client {
         // Not before: whoever removes the file meanwhile must not forget what is to be told, or
         // the MDT would not know that there are objects.
         self.end_open(inode, file.how);
-        let closed = self.close_at_mdt(inode.fid, file.id, report, Some(era)).await;
+        let mut closing = pin!(self.close_at_mdt(inode.fid, file.id, report, Some(era)));
+        // What is locked through it goes with it.
+        let waited_for = self.has_file_locks(inode.fid, file.id);
+        let closed = poll_fn(|context| {
+            let closed = closing.as_mut().poll(context);
+            if waited_for && closed.is_pending() {
+                self.port.hurry();
+            }
+            closed
+        })
+        .await;
         self.forget_file_locks(inode.fid, file.id);
         if let Some(report) = report {
             self.reported(inode, report, closed.is_ok());

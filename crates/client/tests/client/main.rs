@@ -7,6 +7,7 @@ mod dirty;
 mod evicted;
 mod file_locks;
 mod goodbye;
+mod kept_back;
 mod known_names;
 mod memory;
 mod network;

@@ -32,6 +32,8 @@ pub(crate) const WRITE: OpenHow = OpenHow {
 #[derive(Default)]
 struct Outside {
     sent: Vec<Message>,
+    /// A request for whose answer nobody waits was sent, and nothing that would have taken it along.
+    kept_back: bool,
     tasks: Vec<Task>,
     /// Invalidations that the kernel is at, until the test lets them end.
     invals: Vec<(KernelInval, Told)>,
@@ -71,7 +73,12 @@ impl Port for TestPort {
         Timestamp { mono_ns: 1 + passed_ns, wall_ns: 1 + passed_ns as i64 }
     }
     fn send(&self, message: Message) {
-        self.0.lock().unwrap().sent.push(message);
+        let mut outside = self.0.lock().unwrap();
+        outside.kept_back = message.body.is_patient();
+        outside.sent.push(message);
+    }
+    fn hurry(&self) {
+        self.0.lock().unwrap().kept_back = false;
     }
     fn spawn(&self, task: Task) {
         self.0.lock().unwrap().tasks.push(task);
@@ -345,6 +352,11 @@ impl Rig {
     }
 
     /// Whether nothing was sent that was not taken.
+    /// Whether the network may keep something back for a moment.
+    pub(crate) fn is_kept_back(&self) -> bool {
+        self.port.0.lock().unwrap().kept_back
+    }
+
     pub(crate) fn is_silent(&self) -> bool {
         self.port.0.lock().unwrap().sent.is_empty()
     }

@@ -5,6 +5,13 @@
 //! thread is woken. It never waits: what the socket does not take goes into the queue, and
 //! the writer sends it. Messages leave in the order in which they were handed in.
 //!
+//! A message costs the kernel more than us, so some travel together. A request for whose answer
+//! nobody waits ([`Body::is_patient`]) waits in the queue for the next message that goes this way,
+//! or for [`COMPANY_WAIT`]; it goes at once if a callback comes, or whoever waits in the end says so
+//! ([`Connection::hurry`]). Its answer waits for the answers to what was read with it: the reader
+//! sends it before it reads on, or reads from a disk ([`send_gathered`]). So nothing waits for what
+//! could hang.
+//!
 //! The queue is bounded by who fills it: a server reads no further requests of a peer while more
 //! than [`QUEUE_BYTES_MAX`] wait for that peer, or than [`QUEUE_BYTES_FAIR`] while too much waits
 //! for all peers together; a client has only so many requests in flight.
@@ -18,8 +25,9 @@
 //! had come in by then, but was not delivered, is not delivered after that: whoever asked asks
 //! again, over another connection, with another buffer for the data.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, IoSlice};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,7 +38,7 @@ use sateen_types::{ClientId, Endpoint, Errno};
 use sateen_wire::{Body, Bulk, Header, Kind, Message, Reply};
 
 use super::Shared;
-use super::frame::{Frame, Incoming, Received, Refused, STALL};
+use super::frame::{Frame, Incoming, Received, Refused, STALL, send_parts};
 
 /// Most bytes that wait for a peer that does not read, for [`STALL`]; then it is given up. For
 /// one that reads more may wait.
@@ -45,6 +53,10 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// which a peer that is there takes nothing because others' bulk comes in first; whoever is kept
 /// waiting for longer has lost his locks anyway.
 const SILENCE_MAX_MS: u32 = 40_000;
+/// How long a request waits for others to travel with.
+pub const COMPANY_WAIT: Duration = Duration::from_millis(1);
+/// Most messages that wait so, and that are sent together.
+const COMPANY_MAX: usize = 16;
 /// Bytes read ahead of small messages.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 /// Of the memory for messages without their bulk so much is kept; few are longer.
@@ -60,6 +72,19 @@ type Key = (ClientId, Endpoint, u32, u16, u64);
 
 fn key(header: &Header, target: Endpoint) -> Key {
     (header.client, target, header.generation, header.slot, header.seq)
+}
+
+thread_local! {
+    /// The connection whose answers this thread, its reader, gathers.
+    static GATHERS: RefCell<Option<Arc<Connection>>> = RefCell::default();
+}
+
+/// This thread may be at something for long: the answers that it gathers go before.
+pub(super) fn send_gathered() {
+    let connection = GATHERS.with_borrow(Option::clone);
+    if let Some(connection) = connection {
+        connection.hurry();
+    }
 }
 
 #[derive(Debug)]
@@ -106,6 +131,14 @@ struct Outgoing {
     queued_bytes: usize,
     /// The writer is at the first of the queue.
     writing: bool,
+    /// Since then all of the queue waits for company: nobody is at it.
+    held_since: Option<Instant>,
+    /// The writer looks at the queue soon without being told.
+    looks: bool,
+    /// Requests have waited for company so often.
+    holds: u64,
+    /// The answer to this request waits for those to what was read with it.
+    gathered: Option<Key>,
     /// Requests in the queue: one that is sent again while it waits there is not queued twice, or
     /// a peer that is slow would get ever more of them.
     queued: BTreeSet<Key>,
@@ -119,6 +152,66 @@ impl Outgoing {
     /// What a request is answered that was given to a connection which closed before it was sent.
     fn unanswered(&self) -> Errno {
         if self.was_open { Errno::ECONNRESET } else { Errno::ESHUTDOWN }
+    }
+
+    /// Whether whoever has a message may send it, after what waits for company: the writer is at
+    /// nothing.
+    fn is_free(&self) -> bool {
+        let free = self.queue.is_empty() || self.held_since.is_some();
+        free && !self.writing && matches!(self.link, Link::Open(_))
+    }
+
+    /// Puts a message into the queue, unless it is a request that is there.
+    fn push(&mut self, frame: Frame, request: Option<Header>, waiting: &Arc<AtomicUsize>) {
+        if let Some(header) = &request
+            && !self.queued.insert(key(header, header.to))
+        {
+            return;
+        }
+        self.queued_bytes += frame.left();
+        let _counted = Counted::new(frame.left(), waiting);
+        self.queue.push_back(Queued { frame, request, _counted });
+    }
+
+    /// Takes the first of the queue out of it.
+    fn pop(&mut self) -> Option<Queued> {
+        let queued = self.queue.pop_front()?;
+        self.queued_bytes = self.queued_bytes.saturating_sub(queued.frame.left());
+        if let Some(header) = &queued.request {
+            self.queued.remove(&key(header, header.to));
+        }
+        Some(queued)
+    }
+
+    /// Nothing waits for company any more: sends of the queue what the socket takes now, many
+    /// messages at once. What is left is the writer's, the error of a broken socket with it.
+    fn send_together(&mut self) {
+        self.held_since = None;
+        let Link::Open(stream) = &self.link else { return };
+        let stream = stream.clone();
+        while !self.queue.is_empty() {
+            let mut parts = [IoSlice::new(&[]); 2 * COMPANY_MAX];
+            let frames = self.queue.iter().flat_map(|queued| queued.frame.parts());
+            let mut count = 0;
+            for (place, part) in parts.iter_mut().zip(frames.filter(|part| !part.is_empty())) {
+                *place = part;
+                count += 1;
+            }
+            let sent = send_parts(&*stream, parts.get(..count).unwrap_or_default(), false);
+            let Ok(mut sent) = sent else { return };
+            while let Some(first) = self.queue.front_mut() {
+                let before = first.frame.left();
+                let others = first.frame.advance(sent);
+                if first.frame.left() > 0 {
+                    self.queued_bytes = self.queued_bytes.saturating_sub(sent);
+                    break;
+                }
+                // What `pop` takes off is what was left.
+                self.queued_bytes = self.queued_bytes.saturating_sub(before);
+                sent = others;
+                drop(self.pop());
+            }
+        }
     }
 }
 
@@ -152,6 +245,10 @@ impl Connection {
             queue: VecDeque::new(),
             queued_bytes: 0,
             writing: false,
+            held_since: None,
+            looks: false,
+            holds: 0,
+            gathered: None,
             queued: BTreeSet::new(),
             asked: BTreeMap::new(),
             buffers: BTreeMap::new(),
@@ -260,6 +357,7 @@ impl Connection {
             (Bulk::Buffer(filled), None) => message.bulk = Bulk::Data(filled.freeze()),
             (bulk, _) => message.bulk = bulk,
         }
+        let patient = message.body.is_patient();
         // Encoded, and its checksum made, before anybody has to wait for it.
         let mut frame = Frame::of(message);
         let mut out = self.lock();
@@ -274,45 +372,104 @@ impl Connection {
         {
             out.buffers.insert(key(&header, header.to), buffer);
         }
-        if let (Link::Open(stream), true) = (&out.link, out.queue.is_empty() && !out.writing) {
-            match frame.send(stream.as_ref(), false) {
-                Ok(()) => return None,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The reader hears of it as well, and closes.
-                Err(_) => {}
-            }
-        }
-        if let Some(header) = &request
-            && !out.queued.insert(key(header, header.to))
-        {
+        if !out.is_free() {
+            out.push(frame, request, &self.waiting);
+            drop(out);
+            self.woken.notify_one();
             return None;
         }
-        out.queued_bytes += frame.left();
-        let _counted = Counted::new(frame.left(), &self.waiting);
-        out.queue.push_back(Queued { frame, request, _counted });
-        drop(out);
-        self.woken.notify_one();
+        let waits = match request {
+            Some(_) => patient,
+            None => out.gathered.is_some_and(|asked| asked == key(&header, header.from)),
+        };
+        if waits && out.queue.len() + 1 < COMPANY_MAX {
+            out.held_since.get_or_insert_with(Instant::now);
+            out.holds += 1;
+            out.push(frame, request, &self.waiting);
+            // An answer is sent by the reader, if by nobody before.
+            let told = out.looks || request.is_none();
+            drop(out);
+            if !told {
+                self.woken.notify_one();
+            }
+            return None;
+        }
+        match (&out.link, out.queue.is_empty()) {
+            (Link::Open(stream), true) => {
+                if frame.send(stream.as_ref(), false).is_ok() {
+                    return None;
+                }
+                // The reader hears of a broken socket as well, and closes.
+                out.push(frame, request, &self.waiting);
+            }
+            _ => {
+                out.push(frame, request, &self.waiting);
+                out.send_together();
+            }
+        }
+        self.leave_to_writer(out);
         None
+    }
+
+    /// What is in the queue still is sent by the writer.
+    fn leave_to_writer(&self, out: MutexGuard<'_, Outgoing>) {
+        let left = !out.queue.is_empty();
+        drop(out);
+        if left {
+            self.woken.notify_one();
+        }
+    }
+
+    /// What waits for company goes now.
+    pub(super) fn hurry(&self) {
+        let mut out = self.lock();
+        if out.held_since.is_some() {
+            out.send_together();
+            self.leave_to_writer(out);
+        }
+    }
+
+    /// The reader reads on: what was gathered goes.
+    fn end_gathering(&self) {
+        let mut out = self.lock();
+        out.gathered = None;
+        if out.held_since.is_some() {
+            out.send_together();
+            self.leave_to_writer(out);
+        }
     }
 
     /// The writer's thread.
     fn write(&self, shared: &Shared) {
         let mut out = self.lock();
         loop {
-            let next = match &out.link {
+            let stream = match &out.link {
                 Link::Closed => return,
                 Link::Opening => None,
                 Link::Open(stream) => Some(stream.clone()),
             };
-            let next = next.and_then(|stream| Some((stream, out.queue.pop_front()?)));
+            if let Some(since) = out.held_since {
+                let left = COMPANY_WAIT.saturating_sub(since.elapsed());
+                if left.is_zero() {
+                    out.send_together();
+                } else {
+                    out = self.look_in(out, left);
+                }
+                continue;
+            }
+            let next = stream.and_then(|stream| Some((stream, out.pop()?)));
             let Some((stream, mut queued)) = next else {
-                out = self.woken.wait(out).unwrap_or_else(PoisonError::into_inner);
+                // Who keeps something back does so again: to look now and then costs less than to
+                // be woken each time. Where nothing was for so long one is woken.
+                if out.looks {
+                    let holds = out.holds;
+                    out = self.look_in(out, COMPANY_WAIT);
+                    out.looks = out.holds != holds;
+                } else {
+                    out = self.woken.wait(out).unwrap_or_else(PoisonError::into_inner);
+                }
                 continue;
             };
-            out.queued_bytes = out.queued_bytes.saturating_sub(queued.frame.left());
-            if let Some(header) = &queued.request {
-                out.queued.remove(&key(header, header.to));
-            }
             out.writing = true;
             drop(out);
             self.drained.notify_all();
@@ -325,6 +482,16 @@ impl Connection {
                 return self.close(shared);
             }
         }
+    }
+
+    /// The writer waits so long for something to do.
+    fn look_in<'a>(
+        &self,
+        mut out: MutexGuard<'a, Outgoing>,
+        left: Duration,
+    ) -> MutexGuard<'a, Outgoing> {
+        out.looks = true;
+        self.woken.wait_timeout(out, left).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Sends all of a message, however slowly the peer takes it.
@@ -369,8 +536,13 @@ impl Connection {
     fn read(self: &Arc<Connection>, shared: &Shared, stream: &TcpStream) -> io::Result<()> {
         let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
         let mut scratch = Vec::new();
-        let mut said = false;
+        let (mut said, mut gathers) = (false, false);
         loop {
+            if gathers && !Message::is_whole(stream.buffer()) {
+                self.end_gathering();
+                GATHERS.take();
+                gathers = false;
+            }
             if self.at_it.load(Ordering::Relaxed) {
                 self.came_ms.store(shared.now_ms(), Ordering::Relaxed);
                 self.at_it.store(false, Ordering::Relaxed);
@@ -406,6 +578,17 @@ impl Connection {
             })?;
             if reply && in_part {
                 self.answered(&header)?;
+            }
+            match &message.body {
+                // It may be about what waits here.
+                Body::Callback(_) => self.hurry(),
+                body if body.is_patient() && Message::is_whole(stream.buffer()) => {
+                    self.lock().gathered = Some(key(&header, header.to));
+                    if !core::mem::replace(&mut gathers, true) {
+                        GATHERS.set(Some(self.clone()));
+                    }
+                }
+                _ => {}
             }
             (shared.deliver)(message);
             if scratch.capacity() > SCRATCH_BYTES_KEPT {

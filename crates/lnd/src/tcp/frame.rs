@@ -1,8 +1,10 @@
-//! Messages as bytes on a stream: header, extensions and body in one piece, then the bulk.
+//! Messages as bytes on a stream: header, extensions and body in one piece, then the bulk. Each
+//! thread keeps a few of the buffers that messages are made in.
 //!
 //! Nothing that comes in is believed: lengths are held against the protocol's limits before
 //! anything is reserved, checksums before anything is delivered.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice, Read};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use sateen_types::Errno;
-use sateen_wire::{Bulk, HEADER_BYTES, Header, HeaderError, Kind, Message};
+use sateen_wire::{Bulk, Front, HEADER_BYTES, Header, HeaderError, Kind, Message};
 
 use super::budget::Held;
 
@@ -52,6 +54,14 @@ impl<R: Read> Read for Paced<R> {
     }
 }
 
+/// Buffers that a thread keeps, and bytes of each: messages without their bulk are small.
+const KEPT_MAX: usize = 4;
+const KEPT_BYTES_MAX: usize = 1 << 10;
+
+thread_local! {
+    static KEPT: RefCell<Vec<Vec<u8>>> = RefCell::default();
+}
+
 /// A message on its way out.
 #[derive(Debug)]
 pub(super) struct Frame {
@@ -60,10 +70,27 @@ pub(super) struct Frame {
     sent: usize,
 }
 
+impl Drop for Frame {
+    fn drop(&mut self) {
+        let head = core::mem::take(&mut self.head);
+        if head.capacity() > KEPT_BYTES_MAX {
+            return;
+        }
+        // A thread that ends keeps nothing any more.
+        let _ = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            if kept.len() < KEPT_MAX {
+                kept.push(head);
+            }
+        });
+    }
+}
+
 impl Frame {
     /// The bytes of a message. A reader's buffer in it stays at home.
     pub(super) fn of(message: Message) -> Frame {
-        let head = message.encode();
+        let mut head = KEPT.with(|kept| kept.borrow_mut().pop()).unwrap_or_default();
+        message.encode_into(&mut head);
         let bulk = match message.bulk {
             Bulk::Data(data) => data,
             Bulk::None | Bulk::Buffer(_) => Bytes::new(),
@@ -76,26 +103,51 @@ impl Frame {
         self.head.len() + self.bulk.len() - self.sent
     }
 
+    /// The bytes that are still to be sent: of the message, and of its bulk.
+    pub(super) fn parts(&self) -> [IoSlice<'_>; 2] {
+        let head = self.head.get(self.sent..).unwrap_or_default();
+        let bulk = self.bulk.get(self.sent.saturating_sub(self.head.len())..);
+        [IoSlice::new(head), IoSlice::new(bulk.unwrap_or_default())]
+    }
+
+    /// So many more bytes are sent, or all that are left. How many of them were another's.
+    pub(super) fn advance(&mut self, bytes: usize) -> usize {
+        let own = bytes.min(self.left());
+        self.sent += own;
+        bytes - own
+    }
+
     /// Sends as much as the socket takes.
     ///
     /// # Errors
     /// The socket's; `WouldBlock` only if it must not block and takes nothing now.
     pub(super) fn send(&mut self, socket: impl AsFd, blocking: bool) -> io::Result<()> {
-        let mut flags = SendFlags::NOSIGNAL;
-        flags.set(SendFlags::DONTWAIT, !blocking);
         while self.left() > 0 {
-            let head = self.head.get(self.sent..).unwrap_or_default();
-            let bulk = self.bulk.get(self.sent.saturating_sub(self.head.len())..);
-            let parts = [IoSlice::new(head), IoSlice::new(bulk.unwrap_or_default())];
-            let sent = sendmsg(&socket, &parts, &mut SendAncillaryBuffer::default(), flags);
-            match sent {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(sent) => self.sent += sent,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
+            let sent = send_parts(&socket, &self.parts(), blocking)?;
+            self.advance(sent);
         }
         Ok(())
+    }
+}
+
+/// Sends some of these bytes; how many.
+///
+/// # Errors
+/// The socket's; `WouldBlock` only if it must not block and takes nothing now.
+pub(super) fn send_parts(
+    socket: impl AsFd,
+    parts: &[IoSlice<'_>],
+    blocking: bool,
+) -> io::Result<usize> {
+    let mut flags = SendFlags::NOSIGNAL;
+    flags.set(SendFlags::DONTWAIT, !blocking);
+    loop {
+        match sendmsg(&socket, parts, &mut SendAncillaryBuffer::default(), flags) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(sent) => return Ok(sent),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
     }
 }
 
@@ -138,15 +190,15 @@ impl Refused {
     /// The rest of it, which nobody looks at: the next message begins behind it.
     fn read(
         stream: &mut impl Read,
-        header: &[u8; HEADER_BYTES],
+        front: &Front,
         (why, errno): (HeaderError, Errno),
     ) -> io::Result<Incoming> {
-        let (_, kind, header, lengths) = Header::decode_any(header).map_err(invalid)?;
+        let Front { kind, header, .. } = *front;
         if kind == Kind::Request && !matches!(why, HeaderError::Version(_)) {
             // Its slot would wait for this number, and the sender go on to the next.
             return Err(invalid(why));
         }
-        let bulk = u64::from(lengths.bulk);
+        let bulk = u64::from(front.bulk_len());
         if io::copy(&mut stream.take(bulk), &mut io::sink())? < bulk {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -181,20 +233,20 @@ impl Received {
         }
         let mut stream = Paced::new(stream, BYTES_PER_S_MIN);
         stream.read_exact(header.get_mut(first..).unwrap_or_default())?;
-        let rest = Message::rest_len(&header).map_err(invalid)?;
+        let front = Front::decode(&header).map_err(invalid)?;
+        let rest = front.rest_len();
         scratch.clear();
-        scratch.extend_from_slice(&header);
         let read = stream.by_ref().take(rest as u64).read_to_end(scratch)?;
         if read < rest {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        match Message::decode(scratch) {
+        match front.with(scratch) {
             Ok((message, bulk)) => {
                 let (bulk_len, bulk_crc) = (bulk.len as usize, bulk.crc);
                 Ok(Some(Incoming::Message(Received { message, bulk_len, bulk_crc })))
             }
             Err(why) => match why.refusal() {
-                Some(errno) => Refused::read(&mut stream, &header, (why, errno)).map(Some),
+                Some(errno) => Refused::read(&mut stream, &front, (why, errno)).map(Some),
                 None => Err(invalid(why)),
             },
         }

@@ -37,6 +37,14 @@ impl Receiver for Uplink {
         self.0.send(message);
     }
 
+    fn hurry(&self) {
+        self.0.hurry();
+    }
+
+    fn before_disk(&self) {
+        self.0.send_gathered();
+    }
+
     fn heard(&self, within: Duration) -> Vec<Endpoint> {
         self.0.heard(within)
     }

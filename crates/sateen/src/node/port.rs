@@ -68,6 +68,10 @@ impl Port for ClientPort {
         self.reactor.router.send(message);
     }
 
+    fn hurry(&self) {
+        self.reactor.router.hurry();
+    }
+
     fn spawn(&self, task: Task) {
         self.reactor.executor.spawn(task);
     }
