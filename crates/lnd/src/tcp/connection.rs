@@ -384,7 +384,7 @@ impl Connection {
         };
         if waits && out.queue.len() + 1 < COMPANY_MAX {
             out.held_since.get_or_insert_with(Instant::now);
-            out.holds += 1;
+            out.holds += u64::from(request.is_some());
             out.push(frame, request, &self.waiting);
             // An answer is sent by the reader, if by nobody before.
             let told = out.looks || request.is_none();
