@@ -366,7 +366,11 @@ impl Client {
                 Err(error) => {
                     return tracing::debug!(%error, "a target did not hear the goodbye");
                 }
-                Ok(_) => return,
+                Ok(_) => {
+                    let (answers, line) = import.is_left();
+                    answers.wake();
+                    return line.wake();
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The records of the MGS: which targets there are and where, and the parameters.
 
-use sateen_osd::Key;
+use sateen_osd::{IndexError, Key};
 use sateen_types::Endpoint;
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
@@ -40,6 +40,16 @@ pub(crate) fn check(check: &mut Check<'_>, image: &Image) -> Step {
         check.damage(format!("the parameters: {error}"), RESTORE);
     }
     Ok(())
+}
+
+/// The targets that the MGS knows of; what cannot be read is for [`check`] to tell of.
+pub(crate) fn registered(image: &Image) -> Result<Vec<Endpoint>, IndexError> {
+    let mut known = Vec::new();
+    let mut targets = image.scan(Key::tag(TARGETS));
+    while let Some((_, value)) = targets.next()? {
+        known.extend(TargetRecord::from_bytes(&value).map(|record| record.info.target));
+    }
+    Ok(known)
 }
 
 fn key_of(target: Endpoint) -> Option<Key> {

@@ -108,6 +108,24 @@ pub struct FileSystem {
     pub osts: BTreeMap<u32, OstAtRest>,
 }
 
+impl FileSystem {
+    /// The targets that its MGS knows of and that are not there.
+    ///
+    /// # Errors
+    /// The MGS's disk cannot be read.
+    pub fn missing(&self) -> Result<Vec<Endpoint>, CheckError> {
+        let Some(mgs) = &self.mgs else { return Ok(Vec::new()) };
+        let why = |error: IndexError| CheckError { target: Endpoint::Mgs, why: error.to_string() };
+        let mut known = config::registered(mgs).map_err(why)?;
+        known.retain(|target| match target {
+            Endpoint::Mdt(index) => !self.mdts.contains_key(index),
+            Endpoint::Ost(index) => !self.osts.contains_key(index),
+            Endpoint::Mgs | Endpoint::Client(_) => false,
+        });
+        Ok(known)
+    }
+}
+
 /// The check could not go on: a disk cannot be read.
 #[derive(Debug)]
 pub struct CheckError {

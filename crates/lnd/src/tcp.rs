@@ -8,7 +8,7 @@ mod budget;
 mod connection;
 mod frame;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -70,6 +70,29 @@ struct Routes {
     heard: BTreeMap<Endpoint, Arc<Connection>>,
     dialled: BTreeMap<SocketAddr, Arc<Connection>>,
     accepted: BTreeMap<SocketAddr, Arc<Connection>>,
+    /// Where nobody was found at the last attempt.
+    unreached: BTreeSet<SocketAddr>,
+}
+
+impl Routes {
+    /// Who is reached at an address, or may be, for people.
+    fn who(&self, address: SocketAddr) -> String {
+        let are_there = self.told.iter().filter(|(_, all)| all.contains(&address));
+        are_there.map(|(endpoint, _)| endpoint.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Nobody was found there. True, if that is news: it is tried again for as long as it takes.
+    fn missed(&mut self, address: SocketAddr) -> bool {
+        let Routes { told, unreached, .. } = self;
+        // Who has moved is not looked for there any more.
+        unreached.retain(|other| told.values().any(|all| all.contains(other)));
+        unreached.insert(address)
+    }
+
+    /// Somebody was found there. True, if that is news.
+    fn found(&mut self, address: SocketAddr) -> bool {
+        self.unreached.remove(&address)
+    }
 }
 
 struct Shared {
@@ -134,6 +157,28 @@ impl Shared {
         // The last one to know a connection closes its socket.
         drop(before);
         true
+    }
+
+    fn not_reached(&self, peer: SocketAddr, error: &io::Error) {
+        let (is_news, who) = {
+            let mut routes = self.routes();
+            (routes.missed(peer), routes.who(peer))
+        };
+        if is_news {
+            tracing::warn!(who, %peer, %error, "cannot connect: trying on");
+        } else {
+            tracing::debug!(who, %peer, %error, "cannot connect");
+        }
+    }
+
+    fn reached(&self, peer: SocketAddr) {
+        let (is_news, who) = {
+            let mut routes = self.routes();
+            (routes.found(peer), routes.who(peer))
+        };
+        if is_news {
+            tracing::info!(who, %peer, "connected again");
+        }
     }
 
     fn closed(&self, connection: &Connection) {
@@ -334,5 +379,29 @@ impl Drop for Tcp {
         for connection in all {
             connection.close(&self.shared);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_nobody_is_there_is_news_once() {
+        let [here, there]: [SocketAddr; 2] =
+            ["10.0.0.1:988", "10.0.0.2:988"].map(|text| text.parse().unwrap());
+        let mut routes = Routes::default();
+        routes.told.insert(Endpoint::Ost(1), vec![here]);
+        routes.told.insert(Endpoint::Ost(3), vec![there, here]);
+        assert_eq!(routes.who(here), "OST0001 OST0003");
+        assert!(!routes.found(here), "it was never missed");
+        assert!(routes.missed(here) && !routes.missed(here));
+        assert!(routes.missed(there) && !routes.missed(here), "each by itself");
+        assert!(routes.found(here) && !routes.found(here));
+        assert!(routes.missed(here), "another time");
+        routes.told.clear();
+        routes.told.insert(Endpoint::Ost(3), vec![here]);
+        assert!(!routes.missed(here));
+        assert_eq!(routes.unreached.len(), 1, "nobody is looked for at the other any more");
     }
 }

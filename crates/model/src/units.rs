@@ -51,6 +51,18 @@ fn unit_bytes(unit: &str) -> Option<f64> {
     Some(factor * bytes)
 }
 
+/// A unit of IOR's sizes: a single letter, of 1024.
+fn ior_unit_bytes(unit: &str) -> Option<f64> {
+    let power = match unit {
+        "k" | "K" => 1,
+        "m" | "M" => 2,
+        "g" | "G" => 3,
+        "t" | "T" => 4,
+        _ => return None,
+    };
+    Some(KIB.powi(power))
+}
+
 /// A number and its unit, above nothing and finite.
 fn quantity(text: &str) -> Result<(f64, &str), String> {
     let text = text.trim();
@@ -68,8 +80,9 @@ impl FromStr for Size {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let (number, unit) = quantity(text)?;
-        let bytes = unit_bytes(unit)
-            .ok_or_else(|| format!("`{text}` is not a size: write it as `64 GB` or `1 MiB`"))?;
+        let bytes = unit_bytes(unit).or_else(|| ior_unit_bytes(unit)).ok_or_else(|| {
+            format!("`{text}` is not a size: write it as `64 GB`, `1 MiB` or, as IOR does, `64g`")
+        })?;
         Ok(Self(number * bytes))
     }
 }
@@ -196,6 +209,8 @@ mod tests {
         assert_eq!("100 Gbit/s".parse(), Ok(Rate(12.5e9)));
         assert_eq!("1 MiB".parse(), Ok(Size(MIB)));
         assert_eq!("1 MB".parse(), Ok(Size(1e6)));
+        assert_eq!("64g".parse(), Ok(Size(64.0 * 1024.0 * MIB)));
+        assert_eq!("47k".parse(), Ok(Size(47.0 * KIB)));
     }
 
     #[test]

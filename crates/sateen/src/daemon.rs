@@ -221,7 +221,9 @@ impl Server {
             return Err(server.give_up(refusal));
         }
         let State { mounts, transport, .. } = &server.state;
-        tracing::info!(?mounts, transport, "serving");
+        if !mounts.is_empty() {
+            tracing::info!(?mounts, transport, "serving");
+        }
         Ok(server)
     }
 

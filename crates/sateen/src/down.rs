@@ -48,20 +48,22 @@ pub(crate) fn run(args: &DownArgs) -> Outcome<ExitCode> {
         }
     };
     let asked = match reach(&data).map_err(reading)? {
-        Reached::It(stream) => Some(control::ask_over(stream, Command::Down { force: args.force })),
-        Reached::Deaf if end_by_signal(&data, pid)? => None,
-        Reached::Deaf | Reached::Nobody => {
+        Reached::It(stream) => control::ask_over(stream, Command::Down { force: args.force }),
+        Reached::Deaf => {
+            end_by_signal(&data, pid)?;
+            // What it managed to do it has written down, if anything.
             return ended_already(&data, pid, state.as_ref(), MOMENT);
         }
+        Reached::Nobody => return ended_already(&data, pid, state.as_ref(), MOMENT),
     };
     let failed = match asked {
-        None | Some(Ok(Answer::Down)) => None,
-        Some(Ok(Answer::Busy { mount, unmounted })) => return Err(busy(&mount, &unmounted)),
-        Some(Ok(Answer::Failed { what, hint })) => {
+        Ok(Answer::Down) => None,
+        Ok(Answer::Busy { mount, unmounted }) => return Err(busy(&mount, &unmounted)),
+        Ok(Answer::Failed { what, hint }) => {
             Some(Refusal::new(format!("it ended, but {what}"), hint))
         }
         // It has heard, and is busy with its end: a signal would be one too many.
-        Some(_) => return ended_already(&data, pid, state.as_ref(), HEARD_TIMEOUT),
+        _ => return ended_already(&data, pid, state.as_ref(), HEARD_TIMEOUT),
     };
     let ended = data.wait_unused(END_TIMEOUT).map_err(reading)?;
     let cleared = if ended { clear_dead(state.as_ref()) } else { Err(still_there(&data, pid)) };
@@ -151,26 +153,26 @@ fn busy(mount: &Path, unmounted: &[PathBuf]) -> Refusal {
 }
 
 /// It does not answer on its socket, but holds the lock: the process whose pid is in the file, if
-/// it has it. Nobody else is signalled, whatever stands there. False, if it has ended by itself.
-fn end_by_signal(data: &DataDir, pid: Option<u32>) -> Outcome<bool> {
+/// it has it. Nobody else is signalled, whatever stands there. It has ended then.
+fn end_by_signal(data: &DataDir, pid: Option<u32>) -> Outcome<()> {
     let reading = |error| Refusal::io(format!("read {}", data.path().display()), &error);
     let known = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     // Held, so that the number cannot become somebody else's.
     let process = known.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let (Some(known), Some(process)) = (known.filter(|_| holds(data, pid)), process) else {
         return match data.user().map_err(reading)? {
-            User::Nobody => Ok(false),
+            User::Nobody => Ok(()),
             _ => Err(held_elsewhere(data)),
         };
     };
     eprintln!("process {known} does not answer; sending it SIGTERM");
     match pidfd_send_signal(process, Signal::TERM) {
         Ok(()) => {}
-        Err(Errno::SRCH) => return Ok(false),
+        Err(Errno::SRCH) => return Ok(()),
         Err(error) => return Err(Refusal::io(format!("signal process {known}"), &error.into())),
     }
     match data.wait_unused(SIGNAL_TIMEOUT).map_err(reading)? {
-        true => Ok(true),
+        true => Ok(()),
         false => Err(still_there(data, pid)),
     }
 }

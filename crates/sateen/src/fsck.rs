@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,7 +58,16 @@ fn check(args: &FsckArgs) -> Outcome<ExitCode> {
         lock = Some(data.open_to_check()?);
         targets::existing(&data)?
     } else {
-        args.targets.iter().map(|path| targets::at(path)).collect::<Outcome<Vec<_>>>()?
+        let at = |path: &PathBuf| {
+            // Nobody who checks wants to make one.
+            let advice =
+                "name the folder of each target: the one that it was made in, on this host";
+            targets::at(path).map_err(|refusal| match refusal.lasts {
+                true => refusal,
+                false => Refusal { hint: advice.to_owned(), ..refusal },
+            })
+        };
+        args.targets.iter().map(at).collect::<Outcome<Vec<_>>>()?
     };
     if lock.is_none() {
         require_whole(&targets)?;
@@ -82,9 +92,14 @@ fn check(args: &FsckArgs) -> Outcome<ExitCode> {
         folders.push(folder);
     }
     let counts = if whole {
-        sateen_fsck::check(&fs, &mut report).map_err(|error| {
+        let unread = |error: sateen_fsck::CheckError| {
             Refusal::new(error.to_string(), "look at the disk and the kernel's log (dmesg)")
-        })?
+        };
+        let missing = fs.missing().map_err(unread)?;
+        if !missing.is_empty() && lock.is_none() {
+            return Err(not_named(&missing));
+        }
+        sateen_fsck::check(&fs, &mut report).map_err(unread)?
     } else {
         Counts::default()
     };
@@ -142,6 +157,16 @@ fn require_whole(targets: &[Target]) -> Outcome<()> {
         "name the folders of all targets: of the MGS, each MDT and each OST, on one host, none of \
          them served",
     ))
+}
+
+/// The MGS knows of targets that were not named: what lies on them would be taken for lost.
+fn not_named(missing: &[Endpoint]) -> Refusal {
+    let names: Vec<String> = missing.iter().map(Endpoint::to_string).collect();
+    Refusal::new(
+        format!("{} of this file system was not named", names.join(" and ")),
+        "name the folders of all its targets, on one host; of a target that is lost for good make \
+         another with mkfs.sateen --replace, and serve it once",
+    )
 }
 
 /// The MGT and the root's MDT are there; so are all others, if their numbers have no gaps.

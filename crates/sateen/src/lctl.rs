@@ -563,7 +563,8 @@ fn keep(lctl: &Lctl, pattern: &str, value: Option<&str>) -> Vec<Failure> {
     match control::ask(&folder, command) {
         Ok(Answer::Kept) => Vec::new(),
         Ok(Answer::Failed { what, hint }) => {
-            vec![Failure { what: format!("'{pattern}' is not kept: {what}: {hint}"), code: EIO }]
+            let doing = if value.is_some() { "is not kept" } else { "is not taken back" };
+            vec![Failure { what: format!("'{pattern}' {doing}: {what}: {hint}"), code: EIO }]
         }
         Ok(_) => vec![Failure { what: "it answers something else".to_owned(), code: EIO }],
         Err(error) => {

@@ -26,6 +26,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::mounts::{self, Ours};
+use crate::refusal::PROCESS_GONE;
 
 /// Largest answer of a mount to one question.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -85,7 +86,11 @@ impl Failure {
         let code = error.raw_os_error().and_then(|raw| u8::try_from(raw).ok()).unwrap_or(1);
         let known = rustix::io::Errno::from_io_error(error);
         let text = if known.is_some() { strip_code(&error.to_string()) } else { error.to_string() };
-        Failure { what: format!("{doing}: {text}"), code }
+        let advice = match known {
+            Some(rustix::io::Errno::NOTCONN) => format!(": {PROCESS_GONE}"),
+            _ => String::new(),
+        };
+        Failure { what: format!("{doing}: {text}{advice}"), code }
     }
 }
 

@@ -43,7 +43,7 @@ use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
 use sateen_target::{CoreConfig, Ending, Label, Outbox};
 use sateen_types::{Endpoint, Name, Nid, Timestamp};
-use sateen_wire::{FsName, StatFs, TargetInfo};
+use sateen_wire::{FsName, ParamInfo, StatFs, TargetInfo};
 
 use self::backend::Opened;
 use self::devices::{Devices, Naming, Shows};
@@ -400,11 +400,26 @@ impl Keeper {
     pub(crate) fn keep(&self, name: Name, value: Option<Name>) -> Outcome<()> {
         let mut mgc = Mgc::new(&self.reactor, self.mgs.clone(), Stop::default());
         let patience = if self.mgs.is_empty() { LOCAL_PATIENCE } else { MOUNT_PATIENCE };
-        let kept = mgc.set_param(name, value, patience);
+        let kept = match value {
+            None => take_back(&mut mgc, name, patience),
+            value => mgc.set_param(name, value, patience),
+        };
         mgc.leave();
         self.devices.keep(kept?);
         Ok(())
     }
+}
+
+/// Has the MGS keep no parameter of this name any more, if it does.
+fn take_back(mgc: &mut Mgc, name: Name, patience: Duration) -> Outcome<Vec<ParamInfo>> {
+    let known = mgc.params(Some(patience))?;
+    if !known.iter().any(|param| param.name == name) {
+        return Err(Refusal::new(
+            "none is kept under this name",
+            "name it as it was set; lctl get_param mgs.MGS.live.* shows those that are kept",
+        ));
+    }
+    mgc.set_param(name, None, patience)
 }
 
 /// How many OSTs lie on the disk of this target.

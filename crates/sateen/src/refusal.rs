@@ -16,6 +16,10 @@ pub(crate) struct Refusal {
     pub lasts: bool,
 }
 
+/// What to do about a mount that answers `ENOTCONN`.
+pub(crate) const PROCESS_GONE: &str =
+    "the process of that mount is gone: unmount it (umount), and mount it again";
+
 /// What commands return.
 pub(crate) type Outcome<T> = Result<T, Refusal>;
 
@@ -54,9 +58,7 @@ impl Refusal {
             ReadOnlyFilesystem => "that disk is mounted read-only: remount it, or choose another",
             NotADirectory => "a part of the path is a file: choose another path",
             NotFound => "check the path",
-            NotConnected => {
-                "the process of that mount is gone: unmount it (umount), and mount it again"
-            }
+            NotConnected => PROCESS_GONE,
             _ if error.raw_os_error() == Some(rustix::io::Errno::DQUOT.raw_os_error()) => {
                 "your disk quota is used up: free space, or choose another disk with --data"
             }

@@ -49,8 +49,11 @@ fn serve(args: &ServeArgs) -> Outcome<ExitCode> {
     let data = run_dir::of_server(first)?;
     let told = Stop::default();
     let mut lock = None;
+    let mut reached = String::new();
     let node = |stop: &Stop| {
         let node = Node::serve(targets, mgs, &args.nid, stop)?;
+        let nids: Vec<String> = node.nids().iter().map(Nid::to_string).collect();
+        reached = nids.join(" and ");
         // Only now: a target that is in use says better by whom.
         lock = Some(data.open()?);
         run_dir::clear_old();
@@ -61,8 +64,14 @@ fn serve(args: &ServeArgs) -> Outcome<ExitCode> {
         Err(_) if told.load(Ordering::Relaxed) => return Ok(ExitCode::SUCCESS),
         other => other?,
     };
-    tracing::info!(targets = names.join(" "), fsname, parent = parent_id(), "serving");
-    println!("serving {} of {fsname}", names.join(" "));
+    tracing::info!(
+        targets = names.join(" "),
+        fsname,
+        at = reached,
+        parent = parent_id(),
+        "serving"
+    );
+    println!("serving {} of {fsname} at {reached}", names.join(" "));
     notify::tell("READY=1");
     let ended = server.run();
     drop(lock);

@@ -647,6 +647,9 @@ fn parameters_are_listed_set_and_kept() {
     let live = fs_.good_lctl(&["get_param", "mgs.MGS.live.sateen"]);
     assert!(live.contains("- osc.*.max_rpcs_in_flight=16\n"), "{live}");
     fs_.good_lctl(&["set_param", "-P", "-d", "osc.*.max_rpcs_in_flight"]);
+    let (code, _, said) = fs_.lctl(&["set_param", "-P", "-d", "osc.*.max_rpcs_in_flight"]);
+    assert_eq!(code, 5, "{said}");
+    assert!(said.contains("is not taken back: none is kept under this name"), "{said}");
     fs_.ok(&["down"]);
     fs_.ok(&["up"]);
     assert_eq!(fs_.good_lctl(&["get_param", "-n", "osc.*.max_rpcs_in_flight"]), "64\n64\n");

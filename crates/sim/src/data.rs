@@ -206,7 +206,15 @@ impl Data {
         let mut bytes = self.content.get(from..to).unwrap_or_default().to_vec();
         bytes.resize(len, 0);
         // Others have written out theirs when this one was given the lock.
-        self.others_wrote_out(client, (offset, offset + len as u64));
+        let end = offset + len as u64;
+        self.others_wrote_out(client, (offset, end));
+        // What was there may be any of these.
+        for piece in &self.maybe {
+            let mut before = vec![piece.clone()];
+            subtract(&mut before, 0, offset);
+            subtract(&mut before, end, u64::MAX);
+            self.kept.extend(before.into_iter().map(|piece| Piece { client, ..piece }));
+        }
         self.kept.push(Piece { client, offset, bytes, settles_ns: 0 });
     }
 
@@ -240,7 +248,7 @@ impl Data {
         let tagged = self.maybe.iter_mut();
         tagged.filter(|piece| piece.client == client).for_each(|piece| piece.client = NOBODY);
         for piece in lost {
-            self.also(piece.offset, piece.bytes, settles_ns);
+            self.also(piece.offset, piece.bytes, settles_ns.max(piece.settles_ns));
         }
     }
 
@@ -687,10 +695,13 @@ impl Data {
         Ok(())
     }
 
-    /// What was kept when an OST crashed is still what there should be: this was there before.
+    /// What was kept when an OST crashed is still what there should be: this was there before. If
+    /// the OST had it, and has lost it, what it has now stays.
     fn will_come(&mut self, before: &[u8]) {
         for Piece { client, offset, bytes, .. } in self.kept.clone() {
             let range = offset as usize..offset as usize + bytes.len();
+            let there = self.content.get(range.clone()).unwrap_or_default().to_vec();
+            self.also(offset, there, NEVER);
             let bytes = before.get(range).unwrap_or_default().to_vec();
             overlay(&mut self.content, offset, &bytes);
             self.pending.push(Piece { client, offset, bytes, settles_ns: 0 });
@@ -723,6 +734,10 @@ impl Data {
                      {durable:#04x}, unsynced {:?}",
                     last.and_then(|piece| piece.at(place))
                 ));
+            }
+            // What is kept over it is still to come: nobody misses this.
+            if self.kept.iter().any(|piece| piece.at(place).is_some()) {
+                continue;
             }
             // Of a write under way it is not said yet that it happened.
             let Some(client) = last.filter(|_| !maybe).map(|piece| piece.client) else {

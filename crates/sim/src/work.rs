@@ -202,6 +202,11 @@ fn is_zero_range(handle: &Handle, data: &[u8]) -> bool {
     !handle.how.append && !handle.how.sync && data.iter().all(|byte| *byte == 0)
 }
 
+/// Whether a client that may keep writes may keep this one.
+pub(crate) fn may_be_kept(handle: &Handle, data: &[u8]) -> bool {
+    !handle.how.sync && !is_zero_range(handle, data)
+}
+
 impl Op {
     /// A directory itself is named by its path with an empty name.
     pub(crate) fn paths(&self) -> Vec<&At> {

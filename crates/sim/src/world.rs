@@ -441,9 +441,7 @@ impl World {
         let faulty = self.config.network_faults && self.config.crashes;
         self.is_small = faulty && self.random.one_in(4);
         self.report.count("world short of space", u64::from(self.is_small));
-        // Where nobody crashes: who goes on after a crash of an MDT, and with what it kept, is not
-        // told apart yet by those who judge what is read.
-        self.keeps_writes = self.config.seed / 4 % 2 == 1 && !self.is_small && !self.config.crashes;
+        self.keeps_writes = self.config.seed / 4 % 2 == 1 && !self.is_small;
         self.report.count("world of kept writes", u64::from(self.keeps_writes));
         self.is_hunting = faulty && !self.random.one_in(3);
         self.report.count("world of hunted messages", u64::from(self.is_hunting));

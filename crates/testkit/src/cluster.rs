@@ -210,6 +210,8 @@ impl Cluster {
         let mut line = String::new();
         BufReader::new(server.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("serving "), "{line:?}\n{}", self.logs());
+        // The targets, and where clients find them.
+        assert!(line.contains(" at ") && line.contains("@tcp"), "{line:?}");
     }
 
     /// Starts a server, and waits for it.

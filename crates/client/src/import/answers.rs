@@ -1,4 +1,4 @@
-//! What a target answers to `Connect`, and what follows from it.
+//! What a target answers to `Connect` and to a goodbye, and what follows from it.
 
 use std::sync::atomic::Ordering;
 
@@ -117,6 +117,12 @@ impl Import {
         woken.0.wake();
         woken.1.wake();
         arrival
+    }
+
+    /// A goodbye was answered: there is no connection any more, nor another, whatever else comes.
+    /// Returns who is to be woken.
+    pub(crate) fn is_left(&self) -> (Woken, Woken) {
+        lock(&self.state).close(false)
     }
 
     /// Requests may be sent from now on: those that were under way. Slots begin anew, unless they

@@ -292,8 +292,11 @@ impl Connection {
         let (dialling, shared) = (connection.clone(), shared.clone());
         thread("tcp-in", move || {
             match TcpStream::connect_timeout(&peer, DIAL_TIMEOUT) {
-                Ok(stream) => dialling.run(&shared, stream),
-                Err(error) => tracing::info!(%peer, %error, "cannot connect"),
+                Ok(stream) => {
+                    shared.reached(peer);
+                    dialling.run(&shared, stream);
+                }
+                Err(error) => shared.not_reached(peer, &error),
             }
             dialling.close(&shared);
         })?;
@@ -328,7 +331,10 @@ impl Connection {
             .and_then(|()| self.read(shared, &stream));
         match ended {
             Ok(()) => tracing::debug!(peer = %self.peer, "the peer closed the connection"),
-            Err(error) => tracing::info!(peer = %self.peer, %error, "the connection is lost"),
+            Err(error) => {
+                let who = shared.routes().who(self.peer);
+                tracing::info!(who, peer = %self.peer, %error, "the connection is lost");
+            }
         }
     }
 

@@ -24,6 +24,9 @@ use crate::targets::Target;
 
 /// A request without an answer is sent again after this.
 const RESEND: Duration = Duration::from_secs(1);
+/// One that waits for something to happen, after this: a connection that breaks is told of, and
+/// many thousand clients wait. A third of what the MGS takes for a client that is lost.
+const RESEND_WAIT: Duration = Duration::from_secs(20);
 /// So often in a row somebody says nothing when asked to connect before another NID is tried.
 const SILENCES_MAX: u32 = 2;
 /// For so long an MGS is asked that is refused outright, or is something else: its server may be
@@ -44,6 +47,21 @@ impl Receiver for Answers {
             // Nobody listens any more only after a timeout, which was reported.
             let _ = sender.send((message.header, reply));
         }
+    }
+}
+
+/// Has an [`Mgc`] that waits for something to happen look at its [`Stop`].
+pub(super) struct Waker {
+    answers: Sender<(Header, Reply)>,
+    me: Header,
+}
+
+impl Waker {
+    /// Wakes it, if it is still there.
+    pub(super) fn wake(&self) {
+        // To no request of its: of generation 0 there are only attempts to connect, from 1 on.
+        let nothing = Header { generation: 0, seq: 0, ..self.me };
+        let _ = self.answers.send((nothing, Reply::error(Errno::EINTR)));
     }
 }
 
@@ -74,6 +92,8 @@ pub(crate) struct Mgc {
     /// The MGS speaks another version of the protocol.
     other_version: bool,
     answers: Inbox<(Header, Reply)>,
+    /// Where answers are put.
+    answered: Sender<(Header, Reply)>,
     stop: Stop,
     /// What the service manager shows of the server that this is of.
     doing: Option<String>,
@@ -96,13 +116,18 @@ enum Attempt {
     Silence,
 }
 
+/// Whether a request is answered only when something happens.
+fn is_wait(request: &Request) -> bool {
+    matches!(request, Request::Mgs(MgsRequest::WaitConfig { .. }))
+}
+
 impl Mgc {
     /// One that is not connected yet. `stop` ends every waiting.
     pub(crate) fn new(reactor: &Arc<Reactor>, nids: Vec<Nid>, stop: Stop) -> Mgc {
         let client = ClientId(sateen_reactor::random());
         let me = Endpoint::Client(client);
         let (sender, answers) = channel();
-        reactor.router.add(me, Arc::new(Answers(Mutex::new(sender))));
+        reactor.router.add(me, Arc::new(Answers(Mutex::new(sender.clone()))));
         let header = Header::between(me, Endpoint::Mgs, client);
         Mgc {
             reactor: reactor.clone(),
@@ -116,6 +141,7 @@ impl Mgc {
             foreign: false,
             other_version: false,
             answers,
+            answered: sender,
             stop,
             doing: None,
         }
@@ -148,6 +174,11 @@ impl Mgc {
         }
     }
 
+    /// What wakes it when it shall stop.
+    pub(super) fn waker(&self) -> Waker {
+        Waker { answers: self.answered.clone(), me: self.header }
+    }
+
     /// Who it is to the MGS.
     pub(super) fn id(&self) -> ClientId {
         self.header.client
@@ -155,14 +186,18 @@ impl Mgc {
 
     /// Sends one message and waits for its answer, a while.
     fn once(&self, header: Header, request: Request) -> Attempt {
+        let waits = is_wait(&request);
         let body = Body::Request(request);
         self.reactor.router.send(Message { header, body, bulk: Bulk::None });
-        let until = Instant::now() + RESEND;
+        let until = Instant::now() + if waits { RESEND_WAIT } else { RESEND };
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.answers.recv_timeout(left) {
                 Ok((answer, reply)) => {
                     if (answer.generation, answer.seq) != (header.generation, header.seq) {
+                        if waits && self.stop.load(Ordering::Relaxed) {
+                            return Attempt::Silence;
+                        }
                         continue;
                     }
                     return match reply.error {
@@ -226,7 +261,7 @@ impl Mgc {
         self.heard_nothing = false;
         let mut complained: Option<Instant> = None;
         let mut sent = false;
-        let waits = matches!(request, Request::Mgs(MgsRequest::WaitConfig { .. }));
+        let waits = is_wait(request);
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Refusal::told_to_end());

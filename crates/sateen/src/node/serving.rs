@@ -27,7 +27,7 @@ use sateen_wire::TargetInfo;
 
 use super::backend::{self, Opened};
 use super::devices::Devices;
-use super::mgc::{Config, Mgc, Stop};
+use super::mgc::{Config, Mgc, Stop, Waker};
 use super::network::{self, Network};
 use super::{Clients, Node, Source, lock, open_all, open_files};
 use crate::refusal::{Outcome, Refusal};
@@ -41,6 +41,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Follows the configuration, on a thread of its own.
 pub(super) struct Follower {
     stop: Stop,
+    waker: Waker,
     thread: JoinHandle<()>,
 }
 
@@ -48,6 +49,7 @@ impl Follower {
     /// Ends it.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
         // A panic has been reported by the thread itself.
         let _ = self.thread.join();
     }
@@ -312,11 +314,11 @@ impl Node {
             clients: self.clients.clone(),
             devices: self.devices.clone(),
         };
-        let told = stop.clone();
+        let (told, waker) = (stop.clone(), mgc.waker());
         let body = move || followers.follow(mgc, version, &told);
         let thread = std::thread::Builder::new().name("mgc".to_owned()).spawn(body);
         let thread = thread.map_err(|error| Refusal::io("start threads", &error))?;
-        self.follower = Some(Follower { stop: stop.clone(), thread });
+        self.follower = Some(Follower { stop: stop.clone(), waker, thread });
         Ok(())
     }
 }

@@ -49,6 +49,32 @@ fn a_newer_format_is_refused_of_each_kind() {
 }
 
 #[test]
+fn a_part_of_the_targets_is_not_called_damaged() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = Cluster::new(BINARY, "part");
+    let (mds, oss) = cluster.start();
+    oss.end();
+    mds.end();
+    let check = |folders: &[&str]| {
+        let folders = folders.iter().map(|folder| cluster.path(folder));
+        let output = Command::new(BINARY).arg("fsck").args(folders).output().unwrap();
+        (output.status.code(), text(&output))
+    };
+    let (code, said) = check(&["mgt", "mdt0", "ost0"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("OST0001 of this file system was not named"), "{said}");
+    assert!(!said.contains("damage"), "{said}");
+    fs::create_dir(cluster.path("empty")).unwrap();
+    let (code, said) = check(&["mgt", "mdt0", "ost0", "empty"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("holds no target") && !said.contains("mkfs"), "{said}");
+    let (code, said) = check(&["mgt", "mdt0", "ost0", "ost1"]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
 fn an_index_that_another_has_is_refused_of_each_kind() {
     if !can_mount() {
         return;

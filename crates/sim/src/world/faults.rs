@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sateen_types::{Endpoint, Errno, Fid, ObjectId};
+use sateen_types::{ClientId, Endpoint, Errno, Fid, ObjectId};
 use sateen_wire::{Body, Header, Message, OstRequest, Request};
 
 use super::silence::NOTICED_NS;
@@ -384,9 +384,16 @@ impl World {
         self.model.collect(&kept);
         let last_op = self.next_op - 1;
         let fids: Vec<Fid> = self.model.data.keys().copied().collect();
+        let alive = self.nodes.iter().filter(|node| !node.dead);
+        let have_none: Vec<ClientId> = alive
+            .filter(|node| node.client.census().dirty_bytes == 0)
+            .map(|node| node.id)
+            .collect();
         for fid in fids {
             let there = self.is_there(fid);
             let Some(data) = self.model.data.get_mut(&fid) else { continue };
+            // Who keeps nothing at all now has to tell what is lost.
+            have_none.iter().for_each(|client| data.wrote_out(*client));
             data.everybody_may_hear_of_a_loss(last_op);
             if going.contains(&fid) || !there {
                 data.unseen.insert(index);

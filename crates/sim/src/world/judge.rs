@@ -13,7 +13,7 @@ use crate::data::NEVER;
 use crate::invariants::Records;
 use crate::kernel::Handle;
 use crate::names::Names;
-use crate::work::{At, Op, Out, Touched};
+use crate::work::{At, Op, Out, Touched, may_be_kept};
 use answers::{
     after_answer, is_of_both, judge_names, led_astray, made_by, opens_symlink, strayed_to,
     touched_alone,
@@ -469,7 +469,8 @@ impl World {
                     return Err(format!("only {written} bytes"));
                 }
                 let offset = if handle.how.append { data.size() } else { *offset };
-                data.wrote(client, offset, bytes, self.keeps_writes && !handle.how.sync);
+                let kept = self.keeps_writes && may_be_kept(handle, bytes);
+                data.wrote(client, offset, bytes, kept);
                 if handle.how.sync { data.synced(client, running.id) } else { Ok(()) }
             }
             (Op::Tmpfile { .. }, Out::Opened(handle)) => {
@@ -674,7 +675,11 @@ impl World {
     ) {
         // Others may have been granted locks by an MDT that has forgotten this one's.
         if !running.dead && !running.mdt_hit {
-            if !acked || !self.keeps_writes {
+            let kept = match &running.op {
+                Op::Write { handle, data, .. } => self.keeps_writes && may_be_kept(handle, data),
+                _ => false,
+            };
+            if !acked || !kept {
                 return self.write_ended(running, (fid, offset, bytes), acked);
             }
             // It may be kept, and its OST have heard nothing of it.
