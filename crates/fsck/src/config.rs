@@ -1,11 +1,11 @@
 //! The records of the MGS: which targets there are and where, and the parameters.
 
-use sateen_osd::{IndexError, Key};
+use sateen_osd::Key;
 use sateen_types::Endpoint;
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mgs::{ConfigRecord, ParamsRecord, TargetRecord};
 
-use crate::image::Image;
+use crate::image::{Image, Unread};
 use crate::{Check, Step};
 
 const TARGETS: u8 = b't';
@@ -43,7 +43,7 @@ pub(crate) fn check(check: &mut Check<'_>, image: &Image) -> Step {
 }
 
 /// The targets that the MGS knows of; what cannot be read is for [`check`] to tell of.
-pub(crate) fn registered(image: &Image) -> Result<Vec<Endpoint>, IndexError> {
+pub(crate) fn registered(image: &Image) -> Result<Vec<Endpoint>, Unread> {
     let mut known = Vec::new();
     let mut targets = image.scan(Key::tag(TARGETS));
     while let Some((_, value)) = targets.next()? {

@@ -8,15 +8,26 @@ use std::sync::Arc;
 use sateen_journal::records;
 use sateen_osd::{Index, IndexError, Key, Memtable};
 use sateen_target::RecoveryError;
+use sateen_types::Endpoint;
 
 /// Records read at once: few at first, because many scans end soon.
 const PAGE_MIN: usize = 8;
 /// And at most.
 const PAGE_MAX: usize = 1024;
 
+/// A target's index cannot be read.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    /// Whose it is: one target is checked against others.
+    pub target: Endpoint,
+    /// Why.
+    pub error: IndexError,
+}
+
 /// See the module. The journal's part is bounded by what targets let come together between
 /// two checkpoints.
 pub struct Image {
+    target: Endpoint,
     index: Arc<dyn Index>,
     table: Memtable,
     last: u64,
@@ -24,9 +35,9 @@ pub struct Image {
 
 impl Image {
     /// What the index alone says. The journal's frames then go to [`Image::replay`].
-    pub fn new(index: Arc<dyn Index>) -> Image {
+    pub fn new(target: Endpoint, index: Arc<dyn Index>) -> Image {
         let last = index.checkpointed();
-        Image { index, table: Memtable::new(), last }
+        Image { target, index, table: Memtable::new(), last }
     }
 
     /// Adds a frame of the journal, in order; what the index has already is left out.
@@ -53,14 +64,18 @@ impl Image {
         self.last
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, IndexError> {
+    pub(crate) fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, Unread> {
         match self.table.get(key) {
             Some(found) => Ok(found.map(<[u8]>::to_vec)),
-            None => self.index.get(key),
+            None => self.index.get(key).map_err(|error| self.unread(error)),
         }
     }
 
-    pub(crate) fn has(&self, key: &Key) -> Result<bool, IndexError> {
+    fn unread(&self, error: IndexError) -> Unread {
+        Unread { target: self.target, error }
+    }
+
+    pub(crate) fn has(&self, key: &Key) -> Result<bool, Unread> {
         Ok(self.get(key)?.is_some())
     }
 
@@ -71,17 +86,18 @@ impl Image {
     }
 
     /// Whether any record's key starts with `prefix`.
-    pub(crate) fn any(&self, prefix: Key) -> Result<bool, IndexError> {
+    pub(crate) fn any(&self, prefix: Key) -> Result<bool, Unread> {
         Ok(self.scan(prefix).next()?.is_some())
     }
 
     /// A page of records above `after`, or at it if it is the prefix itself; and what the next
     /// page comes after.
-    fn page(&self, prefix: &Key, after: &Key, limit: usize) -> Result<Page, IndexError> {
+    fn page(&self, prefix: &Key, after: &Key, limit: usize) -> Result<Page, Unread> {
         let first = after == prefix;
-        let mut below = self.index.scan(prefix, after, limit)?;
+        let below = self.index.scan(prefix, after, limit);
+        let mut below = below.map_err(|error| self.unread(error))?;
         let mut horizon = below.last().filter(|_| below.len() == limit).map(|pair| pair.0);
-        if first && let Some(value) = self.index.get(prefix)? {
+        if first && let Some(value) = self.index.get(prefix).map_err(|error| self.unread(error))? {
             // Indexes leave the prefix itself out, which is a key where nothing follows a tag.
             if below.first().is_none_or(|pair| pair.0 != *prefix) {
                 below.insert(0, (*prefix, value));
@@ -119,7 +135,7 @@ pub(crate) struct Records<'a> {
 
 impl Records<'_> {
     /// The next record.
-    pub(crate) fn next(&mut self) -> Result<Option<(Key, Vec<u8>)>, IndexError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(Key, Vec<u8>)>, Unread> {
         loop {
             if let Some(pair) = self.page.next() {
                 return Ok(Some(pair));
@@ -157,7 +173,7 @@ mod tests {
         }
         appender.append(batch.as_bytes());
         let frame = appender.take().unwrap().bytes;
-        let mut image = Image::new(Arc::new(index));
+        let mut image = Image::new(Endpoint::Mgs, Arc::new(index));
         image.replay(&frame[sateen_journal::FRAME_HEADER_BYTES..]).unwrap();
         assert_eq!(image.last(), 8);
         let mut records = image.scan(Key::tag(b'k'));

@@ -9,7 +9,7 @@ use sateen_wire::disk::mdt::{Counters, Inode, LINKS_BYTES_MAX, SeqState, links, 
 use sateen_osd::Key;
 
 use crate::image::Image;
-use crate::{Check, REMEMBERED_MAX, Step, Stop, keys, names};
+use crate::{Check, REMEMBERED_MAX, Step, Stop, data, keys, names};
 
 /// Deepest directory that is followed to the root.
 const DEPTH_MAX: usize = 1 << 16;
@@ -88,7 +88,9 @@ fn one<'a>(
         Some(FileKind::Directory) => directory(check, image, fid, inode)?,
         _ => names_of(check, fid, inode)?,
     }
-    layout(check, fid, inode, kind);
+    if let Some(layout) = layout(check, fid, inode, kind) {
+        data::check(check, fid, inode, &layout)?;
+    }
     let orphan = image.has(&keys::orphan(fid))?;
     if inode.attr.nlink == 0 && !orphan {
         let what = format!("inode {fid}: it has no name and nobody will remove it");
@@ -187,26 +189,32 @@ fn leads_to_root(check: &mut Check<'_>, from: Fid) -> Result<bool, Stop> {
     Ok(true)
 }
 
-fn layout(check: &mut Check<'_>, fid: Fid, inode: &Inode<'_>, kind: Option<FileKind>) {
+/// Checks a layout. That of a file, if it can be read.
+fn layout(
+    check: &mut Check<'_>,
+    fid: Fid,
+    inode: &Inode<'_>,
+    kind: Option<FileKind>,
+) -> Option<Layout> {
     if inode.layout.is_empty() {
-        return;
+        return None;
     }
     // Of a directory it names the OSTs of new files, and holds nothing.
     let holds = kind == Some(FileKind::Regular);
     if !holds && kind != Some(FileKind::Directory) {
         check.damage(format!("inode {fid}: it is no file or directory and has a layout"), RESTORE);
-        return;
+        return None;
     }
     let layout = match Layout::from_bytes(inode.layout) {
         Ok(layout) => layout,
         Err(error @ DecodeError::Newer) => {
             let what = format!("inode {fid}: its layout is {error}, and was not checked");
             check.found(crate::Kind::Note, what, "check it with that one");
-            return;
+            return None;
         }
         Err(error) => {
             check.damage(format!("inode {fid}: its layout: {error}"), RESTORE);
-            return;
+            return None;
         }
     };
     if layout.generation != inode.attr.layout_gen {
@@ -220,4 +228,5 @@ fn layout(check: &mut Check<'_>, fid: Fid, inode: &Inode<'_>, kind: Option<FileK
             check.damage(what, "bring that OST back, or restore the file from a backup");
         }
     }
+    holds.then_some(layout)
 }

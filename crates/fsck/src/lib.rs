@@ -11,6 +11,7 @@
 //! table of all inodes is needed.
 
 mod config;
+mod data;
 mod image;
 mod inodes;
 mod keys;
@@ -26,6 +27,7 @@ use sateen_types::{Endpoint, Fid, seq};
 use serde::Serialize;
 
 pub use image::Image;
+use image::Unread;
 
 /// Most inodes whose names are not all in their link-EA that are counted one by one, most
 /// truncates in flight, and most lost files that are remembered.
@@ -115,8 +117,14 @@ impl FileSystem {
     /// The MGS's disk cannot be read.
     pub fn missing(&self) -> Result<Vec<Endpoint>, CheckError> {
         let Some(mgs) = &self.mgs else { return Ok(Vec::new()) };
-        let why = |error: IndexError| CheckError { target: Endpoint::Mgs, why: error.to_string() };
-        let mut known = config::registered(mgs).map_err(why)?;
+        let mut known = match config::registered(mgs) {
+            Ok(known) => known,
+            // Which is damage, and found by the check.
+            Err(Unread { error: IndexError::Corrupt(_), .. }) => return Ok(Vec::new()),
+            Err(Unread { target, error }) => {
+                return Err(CheckError { target, why: error.to_string() });
+            }
+        };
         known.retain(|target| match target {
             Endpoint::Mdt(index) => !self.mdts.contains_key(index),
             Endpoint::Ost(index) => !self.osts.contains_key(index),
@@ -146,12 +154,12 @@ impl std::error::Error for CheckError {}
 /// Why a step stopped.
 #[derive(Debug)]
 enum Stop {
-    Index(IndexError),
+    Index(Unread),
     Objects(ObjectError),
 }
 
-impl From<IndexError> for Stop {
-    fn from(error: IndexError) -> Stop {
+impl From<Unread> for Stop {
+    fn from(error: Unread) -> Stop {
         Stop::Index(error)
     }
 }
@@ -173,6 +181,8 @@ struct Check<'a> {
     at: Endpoint,
     phase: &'static str,
     done: u64,
+    /// Targets whose index is damaged, which has been said.
+    unreadable: BTreeSet<Endpoint>,
     /// Inodes with more names than their link-EA holds, and how many more.
     unrecorded: BTreeMap<Fid, i64>,
     /// Files with a truncate that is not through.
@@ -195,6 +205,7 @@ pub fn check(fs: &FileSystem, sink: &mut dyn Sink) -> Result<Counts, CheckError>
         at: Endpoint::Mdt(0),
         phase: "",
         done: 0,
+        unreadable: BTreeSet::new(),
         unrecorded: BTreeMap::new(),
         punched: BTreeSet::new(),
         lost: BTreeSet::new(),
@@ -237,12 +248,15 @@ impl<'a> Check<'a> {
         let target = self.at;
         match step {
             Ok(()) => Ok(()),
-            Err(Stop::Index(IndexError::Corrupt(what))) => {
-                let what = format!("the metadata index is damaged: {what}");
-                self.damage(what, "restore the target from a backup");
+            Err(Stop::Index(Unread { target, error: IndexError::Corrupt(what) })) => {
+                if self.unreadable.insert(target) {
+                    self.at = target;
+                    let what = format!("the metadata index is damaged: {what}");
+                    self.damage(what, "restore the target from a backup");
+                }
                 Ok(())
             }
-            Err(Stop::Index(IndexError::Io(error))) => {
+            Err(Stop::Index(Unread { target, error })) => {
                 Err(CheckError { target, why: error.to_string() })
             }
             Err(Stop::Objects(error)) => Err(CheckError { target, why: error.to_string() }),
@@ -275,7 +289,7 @@ impl<'a> Check<'a> {
     }
 
     /// An inode's record.
-    fn inode(&self, fid: Fid) -> Result<Option<Vec<u8>>, IndexError> {
+    fn inode(&self, fid: Fid) -> Result<Option<Vec<u8>>, Unread> {
         self.mdt_of(fid).map_or(Ok(None), |mdt| mdt.get(&keys::inode(fid)))
     }
 }

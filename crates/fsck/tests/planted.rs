@@ -9,7 +9,9 @@ use bytes::Bytes;
 use sateen_fsck::{FileSystem, Finding, Image, Kind, OstAtRest, Sink, check};
 use sateen_mdt::{Mdt, MdtConfig};
 use sateen_osd::memory::{MemoryIndex, MemoryObjects};
-use sateen_osd::{Batch, Index, Key, Memtable, ObjectStore, Prefetched, Store, StoreLimits};
+use sateen_osd::{
+    Batch, Index, IndexError, Key, Memtable, ObjectStore, Prefetched, Store, StoreLimits,
+};
 use sateen_ost::Ost;
 use sateen_target::{CoreConfig, Effect, Outbox, Service};
 use sateen_types::{
@@ -233,6 +235,14 @@ impl Sink for Found {
 
 impl Stopped {
     fn check(&self) -> Vec<Finding> {
+        self.check_with(|_, index| index)
+    }
+
+    fn check_with(
+        &self,
+        index: impl Fn(Endpoint, Arc<dyn Index>) -> Arc<dyn Index>,
+    ) -> Vec<Finding> {
+        let read = index;
         let mut fs = FileSystem {
             hash_key: HASH_KEY,
             mgs: None,
@@ -240,7 +250,7 @@ impl Stopped {
             osts: BTreeMap::new(),
         };
         for (me, (index, objects)) in &self.images {
-            let image = Image::new(index.clone());
+            let image = Image::new(*me, read(*me, index.clone()));
             match me {
                 Endpoint::Mdt(index) => drop(fs.mdts.insert(*index, image)),
                 Endpoint::Ost(index) => {
@@ -466,6 +476,54 @@ fn damage_to_other_records_is_found() {
     let bytes = fs.get(&inode(f));
     fs.plant(MDT, |tx| tx.put_with(&inode(stranger), |out| out.extend(&bytes)));
     fs.damaged("was never granted");
+}
+
+/// An index whose disk has lost something.
+struct Broken;
+
+impl Index for Broken {
+    fn get(&self, _: &Key) -> Result<Option<Vec<u8>>, IndexError> {
+        Err(IndexError::Corrupt("a checksum".into()))
+    }
+    fn scan(&self, _: &Key, _: &Key, _: usize) -> Result<Vec<(Key, Vec<u8>)>, IndexError> {
+        Err(IndexError::Corrupt("a checksum".into()))
+    }
+    fn checkpoint(&self, _: &Memtable, _: u64) -> Result<(), IndexError> {
+        Ok(())
+    }
+    fn checkpointed(&self) -> u64 {
+        9
+    }
+}
+
+#[test]
+fn a_damaged_index_is_its_own_targets_alone_and_told_once() {
+    let fs = small().0;
+    let found = fs.check_with(|me, index| if me == MDT { Arc::new(Broken) } else { index });
+    let damaged: Vec<&str> = found.iter().map(|finding| finding.target.as_str()).collect();
+    assert_eq!(damaged, ["MDT0000"], "{found:?}");
+}
+
+#[test]
+fn objects_that_cannot_hold_what_was_noted_are_told_of() {
+    let (fs, _, f, _) = small();
+    let layout = Inode::decode(&fs.get(&inode(f))).unwrap().layout.to_vec();
+    let layout = Layout::from_bytes(&layout).unwrap();
+    let (stripe, ost) = layout.objects().next().unwrap();
+    let object = ObjectId { fid: f, stripe };
+    fs.images[&Endpoint::Ost(ost)].1.punch(object, 700).unwrap();
+    let found = fs.check();
+    let [finding] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((finding.kind, finding.target.as_str()), (Kind::Note, "MDT0000"));
+    assert!(finding.what.contains("too small for them"), "{}", finding.what);
+    assert!(!finding.what.contains("without bytes"), "{}", finding.what);
+    fs.images[&Endpoint::Ost(ost)].1.remove(object).unwrap();
+    let found = fs.check();
+    let says = format!("objects without bytes: {stripe} on OST{ost:04x}");
+    assert!(found.len() == 1 && found[0].what.contains(&says), "{found:?}");
+    // Of a size that is stale, the space is as old.
+    fs.edit(f, |inode| inode.attr.size_stale = true);
+    assert_eq!(fs.check(), []);
 }
 
 #[test]

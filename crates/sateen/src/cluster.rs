@@ -1,18 +1,19 @@
 //! `sateen status` of a whole file system whose servers are elsewhere.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use sateen_types::units::format_size;
 use serde::{Deserialize, Serialize};
 
 use crate::control::{self, Answer};
+use crate::data_dir::User;
 use crate::mount_helper::Source;
 use crate::mounts::{self, Ours};
 use crate::node::mgc::Stop;
 use crate::node::{self, Node, Seen};
-use crate::refusal::{Outcome, Refusal};
+use crate::refusal::{Outcome, PROCESS_GONE, Refusal};
 use crate::run_dir;
 
 /// Exit code if not all that should run does.
@@ -26,7 +27,17 @@ struct Cluster {
     mgs: Vec<String>,
     /// "up" or "down".
     mgs_state: String,
+    /// The mount that was named, if one was.
+    mount: Option<MountRow>,
     targets: Vec<Row>,
+}
+
+/// A mount of it here.
+#[derive(Debug, Serialize)]
+struct MountRow {
+    path: PathBuf,
+    /// "mounted", or "lost" if its process is gone.
+    state: &'static str,
 }
 
 /// One target.
@@ -46,7 +57,14 @@ pub(crate) struct Row {
 
 /// Runs the command: `what` is a mount, or NID:/FSNAME.
 pub(crate) fn run(what: &str, json: bool) -> Outcome<ExitCode> {
-    let source = source(what)?;
+    let (source, mount) = source(what)?;
+    let mount = mount.map(|path| {
+        // Whom to ask says it: the mount itself might wait for servers that are gone.
+        let user = run_dir::of_mount(&path).ok().and_then(|data| data.user().ok());
+        let state = if user == Some(User::Nobody) { "lost" } else { "mounted" };
+        MountRow { path, state }
+    });
+    let is_lost = mount.as_ref().is_some_and(|mount| mount.state == "lost");
     let node = Node::remote(&source.mgs, &source.fsname, node::Source::default(), &Stop::default());
     let (mgs_state, targets) = match node {
         Ok(node) => {
@@ -65,6 +83,7 @@ pub(crate) fn run(what: &str, json: bool) -> Outcome<ExitCode> {
         fsname: source.fsname,
         mgs: source.mgs.iter().map(ToString::to_string).collect(),
         mgs_state: mgs_state.to_owned(),
+        mount,
         targets,
     };
     if json {
@@ -75,7 +94,7 @@ pub(crate) fn run(what: &str, json: bool) -> Outcome<ExitCode> {
         print!("{}", cluster.text());
     }
     let well = |row: &Row| row.state == "up" || row.state == "inactive";
-    let all = cluster.mgs_state == "up" && cluster.targets.iter().all(well);
+    let all = cluster.mgs_state == "up" && !is_lost && cluster.targets.iter().all(well);
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(NOT_ALL) })
 }
 
@@ -95,9 +114,10 @@ fn known_by_mount(source: &Source) -> Option<Vec<Row>> {
     })
 }
 
-fn source(what: &str) -> Outcome<Source> {
+/// What is named, and by which mount, if by one.
+fn source(what: &str) -> Outcome<(Source, Option<PathBuf>)> {
     if what.contains('@') && what.contains(":/") && !Path::new(what).exists() {
-        return Source::parse(what);
+        return Ok((Source::parse(what)?, None));
     }
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Refusal::new(
@@ -107,7 +127,9 @@ fn source(what: &str) -> Outcome<Source> {
         _ => Refusal::io(format!("look at {what}"), &error),
     };
     match mount(Path::new(what)).map_err(failed)? {
-        Some(mount) if mount.source.contains(":/") => Source::parse(&mount.source),
+        Some(mount) if mount.source.contains(":/") => {
+            Ok((Source::parse(&mount.source)?, Some(mount.point)))
+        }
         Some(_) => Err(Refusal::new(
             format!("{what} is on a file system in one process"),
             "name its data folder: sateen status --data DIR",
@@ -144,7 +166,12 @@ pub(crate) fn row(seen: &Seen) -> Row {
 
 impl Cluster {
     fn text(&self) -> String {
-        let mut out = format!("{:<10} {}\n\n", "fsname", self.fsname);
+        let mut out = format!("{:<10} {}\n", "fsname", self.fsname);
+        if let Some(MountRow { path, state }) = &self.mount {
+            let advice = if *state == "lost" { format!(": {PROCESS_GONE}") } else { String::new() };
+            out.push_str(&format!("{:<10} {} ({state}{advice})\n", "mount", path.display()));
+        }
+        out.push('\n');
         out.push_str(&format!(
             "{:<10} {:<8} {:>9} {:>9} {:>9}  {}\n",
             "target", "state", "size", "used", "avail", "NIDs"

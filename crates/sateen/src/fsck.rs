@@ -163,7 +163,14 @@ fn require_whole(targets: &[Target]) -> Outcome<()> {
 fn not_named(missing: &[Endpoint]) -> Refusal {
     let names: Vec<String> = missing.iter().map(Endpoint::to_string).collect();
     Refusal::new(
-        format!("{} of this file system was not named", names.join(" and ")),
+        format!(
+            "of this file system's targets {} {} not named",
+            names.join(", "),
+            match names.len() {
+                1 => "was",
+                _ => "were",
+            }
+        ),
         "name the folders of all its targets, on one host; of a target that is lost for good make \
          another with mkfs.sateen --replace, and serve it once",
     )
@@ -214,7 +221,7 @@ fn open(
         Err(sateen_osd::IndexError::Io(error)) => return Err(unreadable(&error)),
     };
     let checkpointed = index.checkpointed();
-    let mut image = Image::new(index);
+    let mut image = Image::new(me, index);
     let epoch = target.label.journal_epoch;
     let read = DiskJournal::read(&folder.journal(), epoch, checkpointed, |payload| {
         image.replay(payload).map_err(Reading::Records)

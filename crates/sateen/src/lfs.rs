@@ -13,7 +13,7 @@ mod targets;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -204,7 +204,7 @@ fn mounts_of(path: Option<&Path>) -> Result<Vec<Ours>, Failure> {
 /// What a command shows: lines for people, or one JSON array for programs.
 struct Rows {
     json: bool,
-    lines: Vec<String>,
+    lines: Vec<Vec<u8>>,
     values: Vec<serde_json::Value>,
 }
 
@@ -215,11 +215,11 @@ impl Rows {
 
     /// Something for people alone.
     fn add(&mut self, line: String) {
-        self.lines.push(line);
+        self.lines.push(line.into());
     }
 
-    fn row(&mut self, line: String, value: &impl Serialize) {
-        self.lines.push(line);
+    fn row(&mut self, line: impl Into<Vec<u8>>, value: &impl Serialize) {
+        self.lines.push(line.into());
         self.values.extend(serde_json::to_value(value));
     }
 
@@ -227,9 +227,21 @@ impl Rows {
         if self.json {
             println!("{:#}", serde_json::Value::Array(self.values));
         } else {
-            self.lines.iter().for_each(|line| println!("{line}"));
+            let mut out = io::stdout().lock();
+            for line in self.lines {
+                // Nobody reads on: as everywhere else.
+                let _ = out.write_all(&line).and_then(|()| out.write_all(b"\n"));
+            }
         }
     }
+}
+
+/// A value about a path; if that is not UTF-8, and what JSON says of it another name, with its bytes.
+fn with_bytes(mut value: serde_json::Value, path: &Path) -> serde_json::Value {
+    if let (None, Some(fields)) = (path.to_str(), value.as_object_mut()) {
+        fields.insert("path_bytes".to_owned(), path.as_os_str().as_encoded_bytes().into());
+    }
+    value
 }
 
 /// The layout of a file; the policy of a directory, and the OSTs that it names, if it does.
@@ -259,14 +271,17 @@ fn path2fid(args: &Path2FidArgs) -> Vec<Failure> {
     for path in &args.paths {
         match fid_of(path) {
             Ok(fid) => {
-                let line = match args.paths.len() {
-                    1 => fid.to_string(),
-                    _ => format!("{}: {fid}", path.display()),
-                };
-                rows.row(
-                    line,
-                    &serde_json::json!({ "path": path.to_string_lossy(), "fid": fid.to_string() }),
-                );
+                let mut line = Vec::new();
+                if args.paths.len() > 1 {
+                    line.extend_from_slice(path.as_os_str().as_encoded_bytes());
+                    line.extend_from_slice(b": ");
+                }
+                line.extend_from_slice(fid.to_string().as_bytes());
+                let value = serde_json::json!({
+                    "path": path.to_string_lossy(),
+                    "fid": fid.to_string(),
+                });
+                rows.row(line, &with_bytes(value, path));
             }
             Err(failure) => failures.push(failure),
         }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -353,6 +354,9 @@ fn fids_lead_to_all_their_names_and_targets_answer() {
     assert!(code == 2 && errors.contains(&fid), "{code} {errors}");
     let (code, _, errors) = paths(&[], "nonsense");
     assert!(code == 22 && errors.contains("is no FID"), "{errors}");
+    let (code, _, errors) = paths(&[], "[0x200000404:0x99999999999:0x0]");
+    assert!(code == 2 && errors.contains("no file can have"), "{errors}");
+    names_need_not_be_utf8(&mnt);
 
     assert_eq!(
         good(&["osts"], &mnt),
@@ -391,6 +395,33 @@ fn fids_lead_to_all_their_names_and_targets_answer() {
     fs::remove_file(&wide).unwrap();
     let (code, _, errors) = lfs(&["osts"], Path::new("/proc"));
     assert!(code == 25 && errors.contains("not on a Sateen"), "{errors}");
+}
+
+/// What is shown of a path are its bytes; JSON has them beside what can be read of them.
+fn names_need_not_be_utf8(mnt: &Path) {
+    let dir = mnt.join("bytes");
+    fs::create_dir(&dir).unwrap();
+    let odd = dir.join(std::ffi::OsStr::from_bytes(b"odd\xff\nname"));
+    fs::write(&odd, b"x").unwrap();
+    let run = |args: &[&str], paths: &[&Path]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sateen"));
+        let output = command.arg0("lfs").args(args).args(paths).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    };
+    let bytes = odd.as_os_str().as_bytes();
+    let shown = run(&["getstripe", "-v"], &[&odd]);
+    assert!(shown.starts_with(bytes), "{}", shown.escape_ascii());
+    let shown = run(&["path2fid"], &[&odd, mnt]);
+    assert!(shown.starts_with(bytes), "{}", shown.escape_ascii());
+    for args in [["getstripe", "--json"], ["path2fid", "--json"]] {
+        let json: serde_json::Value = serde_json::from_slice(&run(&args, &[&odd, mnt])).unwrap();
+        let [named, plain] = [&json[0], &json[1]].map(|value| value["path_bytes"].as_array());
+        let named: Vec<u8> =
+            named.unwrap().iter().map(|byte| byte.as_u64().unwrap() as u8).collect();
+        assert_eq!((&named[..], plain), (bytes, None));
+    }
+    fs::remove_dir_all(&dir).unwrap();
 }
 
 impl Fs {

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sateen_mount::LINKS_XATTR;
-use sateen_types::Fid;
+use sateen_types::{Fid, FidError};
 use sateen_wire::disk::mdt::links;
 
-use super::{Failure, ask, mounts_of};
+use super::{Failure, ask, mounts_of, with_bytes};
 
 /// Deepest path that is followed: a loop in damaged directories must end.
 const DEPTH_MAX: usize = 4096;
@@ -89,9 +89,14 @@ fn show(
     text: &str,
     values: &mut Vec<serde_json::Value>,
 ) -> Result<(), Failure> {
-    let fid: Fid = text.parse().map_err(|_| Failure {
-        what: format!("'{text}' is no FID: it looks like [0x200000007:0x1:0x0]"),
-        code: EINVAL,
+    let fid: Fid = text.parse().map_err(|error| match error {
+        FidError::Range => {
+            Failure { what: format!("no file can have the FID '{text}'"), code: ENOENT }
+        }
+        FidError::Syntax => Failure {
+            what: format!("'{text}' is no FID: it looks like [0x200000007:0x1:0x0]"),
+            code: EINVAL,
+        },
     })?;
     let mut out = io::stdout().lock();
     for (number, path) in paths.of(fid)?.into_iter().enumerate() {
@@ -101,8 +106,8 @@ fn show(
         let shown = if args.name { path.file_name().unwrap_or_default() } else { path.as_os_str() };
         if args.json {
             let path = shown.to_string_lossy();
-            values
-                .push(serde_json::json!({ "fid": fid.to_string(), "link": number, "path": path }));
+            let value = serde_json::json!({ "fid": fid.to_string(), "link": number, "path": path });
+            values.push(with_bytes(value, Path::new(shown)));
             continue;
         }
         let mut line = Vec::new();

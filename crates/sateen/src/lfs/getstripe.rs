@@ -4,6 +4,7 @@
 //! are the FID's, and the stripe number stands where a FID has its version.
 
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use clap::Args;
 use sateen_types::{Component, Fid, Layout, Pattern, STRIPE_SIZE_DEFAULT, StripePolicy, seq};
 use serde_json::{Value, json};
 
-use super::{Failure, fid_of, striping};
+use super::{Failure, fid_of, striping, with_bytes};
 
 /// The magic number of a plain layout, as `-v` shows it.
 const LAYOUT_MAGIC: u32 = 0x0BD1_0BD0;
@@ -41,7 +42,7 @@ pub(super) struct GetStripeArgs {
     #[arg(short = 'm', long = "mdt-index", visible_alias = "mdt")]
     mdt: bool,
     /// Show only files that have an object on this OST, and that object.
-    #[arg(short = 'O', long = "ost", value_name = "IDX")]
+    #[arg(short = 'O', long = "ost", alias = "obd", value_name = "IDX|NAME", value_parser = ost_named)]
     ost: Option<u32>,
     /// Show the objects only.
     #[arg(short = 'q', long = "quiet")]
@@ -73,6 +74,15 @@ pub(super) struct GetStripeArgs {
     paths: Vec<PathBuf>,
 }
 
+/// An index, or the name that an OST has in lists: `scratch-OST0003_UUID`.
+fn ost_named(text: &str) -> Result<u32, String> {
+    let wrong = || format!("'{text}' is neither an index, as in -O 3, nor the name of an OST");
+    let Some((_, digits)) = text.rsplit_once("OST") else {
+        return text.parse().map_err(|_| wrong());
+    };
+    u32::from_str_radix(digits.trim_end_matches("_UUID"), 16).map_err(|_| wrong())
+}
+
 pub(super) fn run(args: &GetStripeArgs) -> Vec<Failure> {
     let mut seen = Seen::default();
     for path in &args.paths {
@@ -98,6 +108,25 @@ pub(super) fn run(args: &GetStripeArgs) -> Vec<Failure> {
 struct Seen {
     values: Vec<Value>,
     failures: Vec<Failure>,
+}
+
+/// Where a path is to stand in a text. No path has it, and no text may have what a path has, which
+/// need not be UTF-8.
+const HERE: &str = "\0";
+
+impl Seen {
+    fn show(&mut self, path: &Path, text: &str) {
+        let mut line = Vec::with_capacity(text.len());
+        for (number, piece) in text.split(HERE).enumerate() {
+            if number > 0 {
+                line.extend_from_slice(path.as_os_str().as_encoded_bytes());
+            }
+            line.extend_from_slice(piece.as_bytes());
+        }
+        if let Err(error) = io::stdout().write_all(&line) {
+            self.failures.push(Failure::io("cannot print", &error));
+        }
+    }
 }
 
 /// Shows a path; of a directory also what is in it, one level deep unless told otherwise.
@@ -127,9 +156,9 @@ fn visit(args: &GetStripeArgs, path: &Path, depth: u32, seen: &mut Seen) {
                 seen.values.push(as_json(path, fid, ("layout", layout)));
             }
         }
-        (true, striping) => print!("{}", of_directory(args, path, fid, &striping)),
-        (false, (Some(layout), _)) => print!("{}", of_file(args, path, fid, &layout)),
-        (false, (None, _)) => println!("{} has no stripe info", path.display()),
+        (true, striping) => seen.show(path, &of_directory(args, HERE.as_ref(), fid, &striping)),
+        (false, (Some(layout), _)) => seen.show(path, &of_file(args, HERE.as_ref(), fid, &layout)),
+        (false, (None, _)) => seen.show(path, &format!("{HERE} has no stripe info\n")),
     }
     if !directory || args.directory || (depth > 0 && !args.recursive) {
         return;
@@ -153,12 +182,13 @@ fn visit(args: &GetStripeArgs, path: &Path, depth: u32, seen: &mut Seen) {
 }
 
 fn as_json(path: &Path, fid: Fid, (name, value): (&str, Option<Value>)) -> Value {
-    json!({
+    let value = json!({
         "path": path.to_string_lossy(),
         "fid": fid.to_string(),
         "mdt_index": seq::mdt_of(fid.seq),
         name: value,
-    })
+    });
+    with_bytes(value, path)
 }
 
 fn policy_json(policy: StripePolicy, osts: Option<&Layout>) -> Value {
@@ -395,6 +425,10 @@ mod tests {
         let only = field(GetStripeArgs { ost: Some(0), quiet: true, ..args() });
         assert_eq!(only.lines().count(), 4, "{only}");
         assert_eq!(field(GetStripeArgs { ost: Some(7), ..args() }), "");
+        for (text, index) in [("3", 3), ("scratch-OST001a_UUID", 26), ("OST0003", 3)] {
+            assert_eq!(ost_named(text), Ok(index));
+        }
+        assert!(ost_named("scratch-OSTx").is_err() && ost_named("x").is_err());
         let verbose = file(&GetStripeArgs { verbose: true, ..args() });
         assert!(verbose.contains("lmm_magic:         0x0BD10BD0\nlmm_seq:           0x280000401"));
     }

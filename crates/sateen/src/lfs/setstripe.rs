@@ -202,7 +202,15 @@ fn put(path: &Path, wish: &Wish) -> Result<(), Errno> {
 
 fn explain(path: &Path, errno: Errno) -> Failure {
     let shown = path.display();
+    let holds = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
     match errno {
+        Errno::INVAL if path.exists() && !holds => Failure {
+            what: format!(
+                "setstripe error for '{shown}': Invalid argument: it is neither a file nor a \
+                 directory, and has no data to be striped"
+            ),
+            code: EINVAL,
+        },
         Errno::INVAL => Failure {
             what: format!(
                 "setstripe error for '{shown}': Invalid argument: is there such an OST, and is it \

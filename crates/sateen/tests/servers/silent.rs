@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, PATIENCE, ok, server_folder, until};
+use sateen_testkit::cluster::{Cluster, PATIENCE, ok, server_folder, text, until};
 
 use crate::{BINARY, as_program, bytes, write_durably};
 
@@ -114,6 +114,13 @@ fn what_a_killed_mount_held_comes_back_though_nobody_wants_it() {
     until("the space is free", || at_oss.kbytes_used() < 64 << 10);
     until("nobody executes it", || busy().is_ok());
     drop((runs, big));
+    let status = Command::new(BINARY).arg("status").arg(&mnt).output().unwrap();
+    assert_eq!(status.status.code(), Some(3), "{}", text(&status));
+    assert!(
+        text(&status).contains("(lost: the process of that mount is gone"),
+        "{}",
+        text(&status)
+    );
     let _ = Command::new("umount").arg("-l").arg(&mnt).status();
     cluster.mounts.retain(|mount| *mount != mnt);
     cluster.finish([oss, mds]);

@@ -64,7 +64,7 @@ fn a_part_of_the_targets_is_not_called_damaged() {
     };
     let (code, said) = check(&["mgt", "mdt0", "ost0"]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("OST0001 of this file system was not named"), "{said}");
+    assert!(said.contains("of this file system's targets OST0001 was not named"), "{said}");
     assert!(!said.contains("damage"), "{said}");
     fs::create_dir(cluster.path("empty")).unwrap();
     let (code, said) = check(&["mgt", "mdt0", "ost0", "empty"]);
