@@ -361,8 +361,8 @@ impl World {
         true
     }
 
-    /// A client that made changes just before the MDT crashed cannot know which are lost: once
-    /// after each crash an fsync may say that some are.
+    /// A client that had to go on as another after a crash of the MDT cannot know which of its changes
+    /// are lost: once after each crash an fsync may say that some are.
     fn may_tell_change(&mut self, running: &Running) -> bool {
         let boots = self.hosts.get(&Endpoint::Mdt(0)).map_or(0, |host| host.boots);
         let synced = match &running.op {
@@ -370,7 +370,9 @@ impl World {
             op => op.synced(),
         };
         let Some(fid) = synced else { return false };
-        let may = boots > 1 && self.told_in.insert((running.client, fid), boots) != Some(boots);
+        let may = self.has_lost_changes(running)
+            && boots > 1
+            && self.told_in.insert((running.client, fid), boots) != Some(boots);
         self.report.count("lost change told by fsync", u64::from(may));
         may
     }
@@ -722,6 +724,10 @@ impl World {
             return;
         }
         let Some(host) = self.hosts.get_mut(&Endpoint::Mdt(0)) else { return };
+        // Before that changes may come back.
+        if !host.serves() {
+            return;
+        }
         let (boots, transno, durable) = (host.boots, host.transno(), host.durable());
         let Some(mdt) = host.mdt() else { return };
         let mut ready = Vec::new();
