@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use sateen_osd::Prefetched;
 use sateen_target::{Fault, Outbox, SLOTS_MAX};
-use sateen_types::{ClientId, Errno, FileKind, Layout, Timespec, Timestamp};
+use sateen_types::{Attr, ClientId, Errno, FileKind, Layout, Timespec, Timestamp};
 use sateen_wire::codec::Wire;
 use sateen_wire::{Grants, Header, MdtReply, MdtRequest, Message, Replayed};
 
@@ -54,6 +54,13 @@ impl Change {
         let answer = MdtReply::from_bytes(&told.answer).map_err(bad)?;
         let Replayed { transno, time, .. } = *told;
         Ok(Change { run, transno, time, request, answer })
+    }
+
+    /// Whether a new file is as it was answered.
+    pub(crate) fn makes(&self, made: &Attr) -> bool {
+        let MdtReply::Created { attr, existed: false, .. } = &self.answer else { return false };
+        (attr.fid, attr.mode, attr.rdev) == (made.fid, made.mode, made.rdev)
+            && (attr.uid, attr.gid, attr.projid) == (made.uid, made.gid, made.projid)
     }
 
     /// The layout that a file or directory was given by its owner.

@@ -85,6 +85,9 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     mdt.scratch.clear();
     put_link(&mut mdt.scratch, parent, name);
     let mut inode = inode(&new, kind, (&dir, made.as_ref()), (&stamp, &mdt.scratch));
+    if op.again.is_some_and(|again| !again.makes(&inode.attr)) {
+        return Err(Errno::ESTALE.into());
+    }
     let tx = &mut mdt.batch;
     tx.clear();
     inode.xattrs = lists.put(tx, view.hash_key, new.fid);

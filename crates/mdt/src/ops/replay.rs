@@ -5,10 +5,11 @@
 //! and goes when it is known that nobody has it open; what a close or a cancel has told of a size
 //! comes from its answer. So do times, layouts, and whether there was room.
 //!
-//! What is made is what was answered for: the same names with the same files behind them, and the
-//! same attributes. That is looked at instead of a gap in the numbers, because most of what is missing
-//! there concerns nobody: an MDT's own transactions, and what had not been answered yet and is asked
-//! again.
+//! What is made is what was answered for: the same names with the same files behind them, and what is
+//! new with the same attributes. That is looked at, before anything is changed, instead of a gap in the
+//! numbers, because most of what is missing there concerns nobody: an MDT's own transactions, what
+//! others have lost of the same files and commutes with this, and what had not been answered yet and
+//! is asked again.
 
 use std::sync::Arc;
 
@@ -170,28 +171,19 @@ fn finds_the_same(mdt: &Mdt, op: &Op<'_>, change: &Change) -> Result<(), Fault> 
     }
 }
 
-/// Whether this is what was answered the first time. Times and sizes come from there, or from what
-/// others have told.
+/// Whether this is about what was answered for the first time. What others have changed of it, and lost,
+/// is another matter.
 fn is_same(first: &MdtReply, again: &MdtReply) -> bool {
-    let alike = |a: &Attr, b: &Attr| {
-        (a.fid, a.mode, a.nlink, a.uid) == (b.fid, b.mode, b.nlink, b.uid)
-            && (a.gid, a.projid, a.rdev) == (b.gid, b.projid, b.rdev)
-    };
     match (first, again) {
         (MdtReply::Done, MdtReply::Done) => true,
         (a @ MdtReply::Striping { .. }, b @ MdtReply::Striping { .. }) => a == b,
         (MdtReply::Inode { attr: a }, MdtReply::Inode { attr: b })
-        | (MdtReply::Removed { attr: Some(a) }, MdtReply::Removed { attr: Some(b) }) => alike(a, b),
-        (
+        | (MdtReply::Removed { attr: Some(a) }, MdtReply::Removed { attr: Some(b) })
+        | (
             MdtReply::Created { attr: a, existed: false, .. },
             MdtReply::Created { attr: b, existed: false, .. },
-        ) => alike(a, b),
-        (MdtReply::Renamed { replaced: a, .. }, MdtReply::Renamed { replaced: b, .. }) => {
-            match (a, b) {
-                (Some(a), Some(b)) => alike(a, b),
-                (a, b) => a.is_none() && b.is_none(),
-            }
-        }
+        ) => a.fid == b.fid,
+        (MdtReply::Renamed { moved: a, .. }, MdtReply::Renamed { moved: b, .. }) => a == b,
         _ => false,
     }
 }

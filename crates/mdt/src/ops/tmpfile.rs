@@ -42,6 +42,9 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     let tx = &mut mdt.batch;
     tx.clear();
     let mut inode = inode(&new, kind, (&dir, made.as_ref()), (&stamp, &[]));
+    if op.again.is_some_and(|again| !again.makes(&inode.attr)) {
+        return Err(Errno::ESTALE.into());
+    }
     inode.attr.nlink = 0;
     inode.xattrs = lists.put(tx, view.hash_key, fid);
     put_inode(tx, &inode);

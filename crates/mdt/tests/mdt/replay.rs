@@ -307,3 +307,28 @@ fn what_nobody_can_read_costs_its_client_everything() {
         assert_eq!(world.lookup(A, ROOT, "f"), Err(Errno::ENOENT), "{bad}");
     }
 }
+
+#[test]
+fn what_others_have_lost_of_the_same_file_is_in_nobodys_way() {
+    let mut world = world();
+    let fid = world.mknod(A, ROOT, "f");
+    world.rest();
+    change(&mut world, A, MdtRequest::Link { fid, parent: ROOT, name: name("g") });
+    let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    let request = MdtRequest::SetAttr { fid, set, cred: Cred::default() };
+    let second = change(&mut world, B, request);
+    world.crash_under_clients();
+    for client in [A, B] {
+        world.reconnect(client);
+    }
+    let nothing = claim(&world, A, Vec::new());
+    world.start(A, nothing);
+    let told = world.start(B, replay(&[second]));
+    world.rest();
+    assert_eq!(world.reply(told).unwrap().error, None);
+    let last = claim(&world, B, Vec::new());
+    world.ok(B, last);
+    let attr = world.stat(B, fid);
+    assert_eq!((attr.mode & 0o7777, attr.nlink), (0o600, 1));
+    fsck::check(&fsck::image(&world.frames));
+}
