@@ -55,6 +55,11 @@ impl World {
         let made: BTreeSet<ClientId> = replayed.iter().map(|(client, ..)| *client).collect();
         self.report.count("change made again after a crash", replayed.len() as u64);
         self.report.count("client with changes made again", made.len() as u64);
+        if !replayed.is_empty() {
+            // What has begun before goes by names as they were, also of clients that have come since.
+            self.running.values_mut().for_each(|running| running.mdt_hit = true);
+            self.remember_names();
+        }
         for (_, first, transno) in replayed {
             let known = self.model.replayed(first, transno);
             self.report.count("name or file made again after a crash", u64::from(known));
