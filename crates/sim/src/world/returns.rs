@@ -60,9 +60,15 @@ impl World {
             self.running.values_mut().for_each(|running| running.mdt_hit = true);
             self.remember_names();
         }
+        let any = !replayed.is_empty();
         for (_, first, transno) in replayed {
             let known = self.model.replayed(first, transno);
             self.report.count("name or file made again after a crash", u64::from(known));
+        }
+        // And what it meets under them is another file, perhaps, which others leave alone then.
+        for running in self.running.values_mut().filter(|_| any) {
+            let touched = running.op.touches(&self.model.now);
+            running.touched.extend(touched);
         }
         for node in &mut self.nodes {
             if let Some(before) = &mut node.before_crash {
