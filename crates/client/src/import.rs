@@ -10,9 +10,9 @@
 //! it changes nothing to execute it twice, as long as the client is the one that holds the
 //! locks, and it says itself which run of the OST it is about. So is what the MGS had not, of
 //! which clients only want to know something. What an MDT had not answered waits for what the next
-//! run says of the one before: if that ended in good order, or crashed and took nothing of ours with
-//! it, everything goes on as it was ([`claims`]); otherwise it fails: the locks and opens that it went
-//! by are gone.
+//! run says of the one before: if that ended in good order, or has crashed and what it took of ours is
+//! made again, everything goes on as it was ([`claims`]); otherwise it fails: the locks and opens that
+//! it went by are gone.
 
 mod answers;
 mod claims;
@@ -174,8 +174,8 @@ struct State {
     /// Waiting for a slot or for the connection.
     line: Waiters,
     last_committed: u64,
-    /// The last transaction that an answer has named, in this run of an MDT.
-    changed_upto: u64,
+    /// The last run that this client was connected to for good: what it was answered is of that.
+    answered_by: u64,
     /// The MDT has given something to this client, or may have.
     given: bool,
     uncommitted: Uncommitted,
@@ -284,7 +284,8 @@ impl State {
         self.link = Link::Closed;
         self.held = true;
         self.slots_kept = false;
-        (self.last_committed, self.changed_upto, self.given) = (0, 0, false);
+        (self.last_committed, self.given) = (0, false);
+        self.uncommitted.gave_up();
         self.runs.clear();
         self.claims = Claims::default();
         for slot in &mut self.slots {
@@ -434,7 +435,7 @@ impl Import {
                 free: (0..slots_for(RPCS_IN_FLIGHT) as u16).rev().collect(),
                 line: Waiters::default(),
                 last_committed: 0,
-                changed_upto: 0,
+                answered_by: 0,
                 given: false,
                 uncommitted: Uncommitted::default(),
                 asked_ns: 0,
@@ -867,7 +868,6 @@ impl Import {
                 return Arrival::Ignored;
             }
             state.last_committed = state.last_committed.max(reply.last_committed);
-            state.changed_upto = state.changed_upto.max(reply.transno);
             let State {
                 slots, uncommitted, given, boot_epoch, stats: request_stats, silent, ..
             } = &mut *state;

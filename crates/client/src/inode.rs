@@ -268,8 +268,10 @@ impl InodeState {
     /// forgotten, with the locks on names and attributes, as is known from `stamp` on. Whether that
     /// is the case.
     pub(crate) fn doubt(&mut self, sure: u64, stamp: u64) -> bool {
-        // What was opened for writing is known to the MDT, or it does not take the open up.
-        self.commit_before_write = 0;
+        // What is made again is durable before the MDT answers anything.
+        if self.commit_before_write <= sure {
+            self.commit_before_write = 0;
+        }
         let unchanged = self.attr.as_ref().is_some_and(|attr| attr.version <= sure);
         if self.meta_known && unchanged {
             return false;

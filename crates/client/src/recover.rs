@@ -22,10 +22,11 @@
 //! `Cancel` comes after the last `Reclaim`, because nothing is sent before, and finds the lock, with
 //! what it says of the size. A lock that is in neither place has had its cancel answered.
 //!
-//! **After a crash** the MDT has lost its last transactions, too. If this client was answered for one
-//! of them it is as after an eviction. Otherwise what it holds is as good as before, but for what it
-//! has learned of others' changes, which may be lost: names and attributes of an inode that is not
-//! known to be unchanged since are forgotten, here and by the kernel, and so are their locks. With
+//! **After a crash** the MDT has lost its last transactions, too. Those that this client was answered
+//! for it has made again first ([`crate::uncommitted`]), by `Replay`s that go before the `Reclaim`s;
+//! if that cannot be it is as after an eviction. Otherwise what it holds is as good as before, but for
+//! what it has learned of others' changes, which may be lost: names and attributes of an inode that is
+//! not known to be unchanged since are forgotten, here and by the kernel, and so are their locks. With
 //! changes of its own under way nothing is known of what has become of them, and all of that is. The
 //! data stays, because it lies at the OSTs, and with it the locks on it. What an unanswered request may
 //! have given back is not told of, since others may have it: the MDT cannot know.
@@ -189,7 +190,9 @@ impl Client {
         };
         let Some(sure) = sure else {
             tracing::info!(target = %header.from, "it was started again: telling it what is held");
-            let held = self.held_of(mdt, &UnderWay::default());
+            // An earlier crash may have left of these that the run since has not seen them open.
+            let closes = import.under_way().closes;
+            let held = self.held_of(mdt, &UnderWay { closes, ..UnderWay::default() }, true);
             return import.claim(self.port.as_ref(), generation, held);
         };
         tracing::warn!(target = %header.from, "it has crashed: telling it what is held");
@@ -200,7 +203,7 @@ impl Client {
             if !doubtful.is_empty() {
                 client.kernel_forgets(&doubtful, false).await;
             }
-            import.claim(port.as_ref(), generation, client.held_of(mdt, &under_way));
+            import.claim(port.as_ref(), generation, client.held_of(mdt, &under_way, false));
         }));
     }
 
@@ -223,8 +226,9 @@ impl Client {
         of_mdt.cloned().collect()
     }
 
-    /// Everything that an MDT has given to this client, in messages, but for what is `under_way` back.
-    fn held_of(&self, mdt: u32, under_way: &UnderWay) -> Vec<MdtRequest> {
+    /// Everything that an MDT has given to this client, in messages, but for what is `under_way` back,
+    /// unless the MDT `knows` what of that it has executed.
+    fn held_of(&self, mdt: u32, under_way: &UnderWay, knows: bool) -> Vec<MdtRequest> {
         let mut opens = Vec::new();
         for (id, at) in lock(&self.at_mdts).iter() {
             if seq::mdt_of(at.fid.seq) == mdt {
@@ -236,7 +240,7 @@ impl Client {
         // Those that went with a close of which nobody has heard yet.
         file_locks.retain(|held| {
             let open = opens.binary_search_by_key(&held.open_id.id, |open| open.open_id.id);
-            open.ok().and_then(|at| opens.get(at)).is_some_and(|open| !open.closing)
+            open.ok().and_then(|at| opens.get(at)).is_some_and(|open| knows || !open.closing)
         });
         for asked in &under_way.file_locks {
             file_locks = file_locks.iter().flat_map(|held| surely_held(held, asked)).collect();

@@ -1,30 +1,58 @@
 //! Changes that an MDT has answered for and may not have made durable yet.
 //!
-//! A restart of the MDT may lose them, and whoever then syncs the directory or file that was
-//! changed must not be told that all is well. Each change leaves a line until the MDT says that
-//! it has committed that far; the lines that are left when it comes back from a restart are
-//! changes that may be lost, and the next fsync of each inode they are about says so, once.
-//! Some of them may have been committed, only that this client had not heard: an fsync too many
-//! says `EIO` then, none too few.
+//! A crash of the MDT may lose them. Each is kept, request and answer, until the MDT says that it has
+//! committed that far. Those that are left when it comes back, and that it does not have, it is told of
+//! (`Replay`), and makes them again before anything else: nothing is lost then.
 //!
-//! With replay the requests themselves will be kept here, and made again.
+//! If it cannot, or if one of them is of a kind that is not made again, the client goes on as another,
+//! and whoever then syncs the directory or file that was changed must not be told that all is well:
+//! the next fsync of each inode that they are about says so, once. Some of them may have been
+//! committed, only that this client had not heard: an fsync too many says `EIO` then, none too few.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use sateen_types::Fid;
-use sateen_wire::{Body, MdtRequest, Reply, Request};
+use sateen_types::{Fid, Timespec};
+use sateen_wire::codec::Wire;
+use sateen_wire::{
+    Body, MdtReply, MdtRequest, REPLAY_BYTES_MAX, REPLAY_MAX, Replayed, Reply, ReplyBody, Request,
+};
 
 use crate::loss::{Asker, Loss};
 
+/// Most changes that are kept, and most bytes of names' and attributes' values in them. An MDT commits
+/// every few milliseconds; what goes beyond is as if it could not be made again.
+const KEPT_MAX: usize = 1 << 14;
+const KEPT_BYTES_MAX: usize = 16 << 20;
+
 /// What one transaction changed: directories, or an inode itself.
 type Changed = [Fid; 2];
+
+/// A change that can be made again.
+#[derive(Debug)]
+struct Kept {
+    request: MdtRequest,
+    time: Timespec,
+    answer: MdtReply,
+}
+
+#[derive(Debug)]
+struct Line {
+    transno: u64,
+    /// What of it is to be told at an fsync.
+    changed: Option<Changed>,
+    kept: Option<Box<Kept>>,
+}
 
 /// Those of one MDT.
 #[derive(Debug, Default)]
 pub(crate) struct Uncommitted {
     /// In the order of their transnos. Answers come nearly in that order, and the MDT commits
     /// every few milliseconds: there are few.
-    lines: VecDeque<(u64, Changed)>,
+    lines: VecDeque<Line>,
+    /// Bytes of values in those that are kept.
+    bytes: usize,
+    /// The MDT was started again without those that are left.
+    missing: bool,
     /// Inodes of which changes may be lost. As many as were changed just before a restart.
     lost: BTreeMap<Fid, Loss>,
 }
@@ -34,26 +62,86 @@ impl Uncommitted {
     pub(crate) fn answered(&mut self, request: &Body, reply: &Reply) {
         if reply.transno > reply.last_committed
             && let Body::Request(Request::Mdt(request)) = request
-            && let Some(changed) = changed_by(request)
         {
-            let at = self.lines.partition_point(|(transno, _)| *transno <= reply.transno);
-            self.lines.insert(at, (reply.transno, changed));
+            let Reply { transno, time, .. } = *reply;
+            let room = self.lines.len() < KEPT_MAX && self.bytes < KEPT_BYTES_MAX;
+            let kept = match &reply.body {
+                ReplyBody::Mdt(answer) if reply.error.is_none() && room && is_kept(request) => {
+                    let (request, answer) = (request.clone(), answer.clone());
+                    Some(Box::new(Kept { request, time, answer }))
+                }
+                _ => None,
+            };
+            self.bytes += kept.as_ref().map_or(0, |kept| values(&kept.request));
+            let line = Line { transno, changed: changed_by(request), kept };
+            let at = self.lines.partition_point(|other| other.transno <= transno);
+            self.lines.insert(at, line);
         }
-        while self.lines.front().is_some_and(|(transno, _)| *transno <= reply.last_committed) {
-            self.lines.pop_front();
+        while self.lines.front().is_some_and(|line| line.transno <= reply.last_committed) {
+            let gone = self.lines.pop_front().and_then(|line| line.kept);
+            self.bytes -= gone.map_or(0, |kept| values(&kept.request));
         }
     }
 
     /// The MDT has restarted.
     pub(crate) fn restarted(&mut self) {
-        let changed = self.lines.drain(..).flat_map(|(_, changed)| changed);
+        let changed = self.lines.drain(..).filter_map(|line| line.changed).flatten();
         self.lost.extend(changed.map(|fid| (fid, Loss::New)));
+        (self.bytes, self.missing) = (0, false);
     }
 
-    /// The MDT was started again, and has everything up to this transaction.
-    pub(crate) fn has_upto(&mut self, transno: u64) {
-        self.lines.retain(|(of, _)| *of > transno);
-        self.restarted();
+    /// The MDT was started again, and has everything up to this transaction. Whether all else can be
+    /// made again.
+    pub(crate) fn has_upto(&mut self, transno: u64) -> bool {
+        self.lines.retain(|line| line.transno > transno);
+        let kept = self.lines.iter().filter_map(|line| line.kept.as_ref());
+        self.bytes = kept.map(|kept| values(&kept.request)).sum();
+        self.missing = !self.lines.is_empty();
+        self.lines.iter().all(|line| line.kept.is_some())
+    }
+
+    /// Whether there is nothing to be made again.
+    pub(crate) const fn misses_nothing(&self) -> bool {
+        !self.missing
+    }
+
+    /// What is missing, in messages that each have as much as one can.
+    pub(crate) fn replays(&self) -> Vec<MdtRequest> {
+        let mut messages: Vec<Vec<Replayed>> = Vec::new();
+        let mut bytes = 0;
+        for line in self.lines.iter().filter(|_| self.missing) {
+            let Some(kept) = &line.kept else { continue };
+            let (request, answer) = (kept.request.to_vec().into(), kept.answer.to_vec().into());
+            let (transno, time) = (line.transno, kept.time);
+            let replayed = Replayed { transno, time, request, answer };
+            let more = replayed.request.len() + replayed.answer.len();
+            match messages.last_mut().filter(|all| all.len() < REPLAY_MAX) {
+                Some(all) if bytes + more <= REPLAY_BYTES_MAX => {
+                    all.push(replayed);
+                    bytes += more;
+                }
+                _ => {
+                    messages.push(vec![replayed]);
+                    bytes = more;
+                }
+            }
+        }
+        let count = messages.len();
+        let all = (1..).zip(messages);
+        all.map(|(at, changes)| MdtRequest::Replay { changes, last: at == count }).collect()
+    }
+
+    /// The MDT has made again what was missing, and it is durable.
+    pub(crate) fn replayed(&mut self) {
+        self.lines.clear();
+        (self.bytes, self.missing) = (0, false);
+    }
+
+    /// The connection is void. What is missing then is lost.
+    pub(crate) fn gave_up(&mut self) {
+        if self.missing {
+            self.restarted();
+        }
     }
 
     /// A change of this inode may be lost.
@@ -71,6 +159,25 @@ impl Uncommitted {
     pub(crate) fn show_all_lost(&mut self) -> bool {
         let told = self.lost.values_mut().map(|loss| loss.tell(Asker::Everybody));
         told.fold(false, |any, told| any | told)
+    }
+}
+
+/// Whether a change is of a kind that is made again.
+const fn is_kept(request: &MdtRequest) -> bool {
+    // A sequence is durable before it is granted, and nothing else has a number of its own.
+    !matches!(
+        request,
+        MdtRequest::GrantSeq | MdtRequest::Reclaim { .. } | MdtRequest::Replay { .. }
+    )
+}
+
+/// Bytes of a request that lie beside it.
+const fn values(request: &MdtRequest) -> usize {
+    match request {
+        MdtRequest::Create { symlink, .. } => symlink.len(),
+        MdtRequest::SetXattr { value, .. } => value.len(),
+        MdtRequest::SetLayout { osts, .. } => 4 * osts.len(),
+        _ => 0,
     }
 }
 
@@ -106,7 +213,7 @@ mod tests {
     fn answered(all: &mut Uncommitted, of: Fid, transno: u64, last_committed: u64) {
         let cred = sateen_wire::Cred { uid: 0, gid: 0, umask: 0 };
         let request = MdtRequest::SetAttr { fid: of, set: SetAttr::default(), cred };
-        let reply = Reply { transno, last_committed, ..Reply::ok(ReplyBody::Empty) };
+        let reply = Reply { transno, last_committed, ..Reply::ok(ReplyBody::Mdt(MdtReply::Done)) };
         all.answered(&Body::Request(Request::Mdt(request)), &reply);
     }
 
@@ -127,12 +234,57 @@ mod tests {
         assert!(all.show_all_lost() && !all.show_all_lost());
         assert!(all.take_lost(fid(4)), "whoever made it is told as well");
         answered(&mut all, fid(5), 2, 0);
-        all.has_upto(u64::MAX);
+        assert!(all.has_upto(u64::MAX));
         all.restarted();
         assert!(!all.take_lost(fid(5)));
         answered(&mut all, fid(6), 2, 0);
         answered(&mut all, fid(7), 3, 0);
-        all.has_upto(2);
+        assert!(all.has_upto(2));
+        assert!(!all.take_lost(fid(7)), "it is made again, as far as is known");
+        all.gave_up();
         assert!(!all.take_lost(fid(6)) && all.take_lost(fid(7)));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_in_order_with_its_answer() {
+        let mut all = Uncommitted::default();
+        for transno in [9, 5, 7] {
+            answered(&mut all, fid(transno as u32), transno, 3);
+        }
+        assert!(all.replays().is_empty(), "nothing is known to be missing");
+        assert!(all.has_upto(6));
+        let told = all.replays();
+        let [MdtRequest::Replay { changes, last: true }] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(changes.iter().map(|one| one.transno).collect::<Vec<_>>(), [7, 9]);
+        let request = MdtRequest::from_bytes(&changes[0].request);
+        assert!(matches!(request, Ok(MdtRequest::SetAttr { fid: of, .. }) if of == fid(7)));
+        assert_eq!(MdtReply::from_bytes(&changes[0].answer), Ok(MdtReply::Done));
+        all.replayed();
+        all.gave_up();
+        assert!(all.replays().is_empty() && !all.take_lost(fid(7)));
+    }
+
+    #[test]
+    fn messages_have_a_limit_and_so_has_what_is_kept() {
+        let mut all = Uncommitted::default();
+        let value = bytes::Bytes::from(vec![1; 65536]);
+        let name = sateen_types::Name::new(b"user.a").unwrap();
+        let mode = sateen_wire::XattrMode::Any;
+        let request = MdtRequest::SetXattr { fid: fid(1), name, value, mode };
+        let request = Body::Request(Request::Mdt(request));
+        let kept = KEPT_BYTES_MAX as u64 / 65536;
+        for transno in 1..=kept {
+            let reply = Reply { transno, ..Reply::ok(ReplyBody::Mdt(MdtReply::Done)) };
+            all.answered(&request, &reply);
+        }
+        assert!(all.has_upto(0));
+        let told = all.replays();
+        assert!(told.len() > 15 && told.len() as u64 <= kept);
+        assert!(told.iter().all(|one| one.to_vec().len() < REPLAY_BYTES_MAX + 100_000));
+        let lasts = told.iter().filter(|one| matches!(one, MdtRequest::Replay { last: true, .. }));
+        assert_eq!(lasts.count(), 1);
+        let reply = Reply { transno: kept + 1, ..Reply::ok(ReplyBody::Mdt(MdtReply::Done)) };
+        all.answered(&request, &reply);
+        assert!(!all.has_upto(kept), "one beyond is as one that cannot be made again");
     }
 }

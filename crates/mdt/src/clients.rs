@@ -162,7 +162,10 @@ impl Mdt {
     ) -> u64 {
         if matches!(
             request,
-            MdtRequest::StatFs | MdtRequest::Sync { .. } | MdtRequest::Reclaim { .. }
+            MdtRequest::StatFs
+                | MdtRequest::Sync { .. }
+                | MdtRequest::Reclaim { .. }
+                | MdtRequest::Replay { .. }
         ) {
             return 0;
         }

@@ -8,8 +8,9 @@
 //!
 //! What happens outside of requests: the MDT is itself a client of the OSTs (`osp`), which it
 //! sends what its llogs say (`llog`: objects to be destroyed or cut), and whom it tells of
-//! lost clients. At its start it finishes what the last run left (`startup`); if that ended in
-//! good order (`stop`), its clients go on with what they had (`recovery`).
+//! lost clients. At its start it finishes what the last run left (`startup`), and the clients of
+//! that go on with what they had (`recovery`), whether it ended in good order (`stop`) or crashed: then
+//! they have the changes made again that are missing (`replays`).
 
 mod acl;
 mod alloc;
@@ -27,6 +28,7 @@ mod opens;
 mod ops;
 mod osp;
 mod recovery;
+mod replays;
 mod room;
 mod seqs;
 mod startup;

@@ -210,7 +210,10 @@ impl Mdt {
         self.startup.in_window()
             && matches!(
                 message.body,
-                Body::Request(Request::Disconnect | Request::Mdt(MdtRequest::Reclaim { .. }))
+                Body::Request(
+                    Request::Disconnect
+                        | Request::Mdt(MdtRequest::Reclaim { .. } | MdtRequest::Replay { .. })
+                )
             )
     }
 
@@ -258,6 +261,10 @@ impl Mdt {
             return;
         }
         let client = header.client;
+        if matches!(request, MdtRequest::Reclaim { .. }) && self.recovery.comes_early(client) {
+            self.recovery.replays.came_early(message);
+            return;
+        }
         let since = self.record_client(client, header.slot, request);
         self.clients.leave_trace(client, (header.slot, header.seq), Trace::of(request));
         let fenced = self.clients.old_are_fenced();
@@ -270,6 +277,7 @@ impl Mdt {
             ticket,
             fenced,
             waits_for_fences,
+            again: None,
         };
         let result = match self.recovery.became(&header) {
             None => ops::run(self, &mut op, request).map(Some),
@@ -300,7 +308,10 @@ impl Mdt {
                 self.core.answer(&header, Reply::error(error), Bulk::None, out);
             }
             Ok(None) => self.evict(client, Why::Unanswered, out),
-            Ok(Some(Outcome::Reply(reply))) => {
+            Ok(Some(Outcome::Reply(mut reply))) => {
+                if reply.transno > 0 {
+                    reply.time = now.wall();
+                }
                 stats::done(&mut self.counters, client, request, &reply);
                 self.core.answer_durable(&header, reply, since, out);
             }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use sateen_ldlm::{LockTable, Need, Ticket};
 use sateen_osd::{Batch, Prefetched};
 use sateen_target::{Core, Fault};
-use sateen_types::{ClientId, Errno, Fid, Layout, Timestamp};
+use sateen_types::{Attr, ClientId, Errno, Fid, Layout, Timespec, Timestamp};
 use sateen_wire::disk::mdt::ReplySlot;
 use sateen_wire::{Grants, Header, Ibits, LockMode, MdtReply, Reply, ReplyBody};
 
 use crate::keys;
+use crate::replays::Change;
+use crate::room::Room;
 use crate::view::Stamp;
 
 /// A request being executed.
@@ -24,6 +26,8 @@ pub(crate) struct Op<'a> {
     pub(crate) fenced: bool,
     /// It waits for that.
     pub(crate) waits_for_fences: bool,
+    /// It is made again: what was decided the first time.
+    pub(crate) again: Option<&'a Change>,
 }
 
 /// Objects that have to be cut before a request can be answered.
@@ -51,7 +55,10 @@ impl Op<'_> {
     /// Goes on only if no other client holds anything in conflict; `EIO` if nobody knows for how
     /// long, because an OST that is out of use has to cut the file first.
     pub(crate) fn need(&mut self, locks: &mut LockTable, needs: &[Need]) -> Result<(), Fault> {
-        if needs.iter().any(|need| locks.is_stuck(need)) {
+        if self.again.is_some() {
+            // Nobody has been granted anything yet.
+            Ok(())
+        } else if needs.iter().any(|need| locks.is_stuck(need)) {
             Err(Errno::EIO.into())
         } else if locks.require(self.now.mono_ns, self.client, &mut self.ticket, needs) {
             Ok(())
@@ -63,19 +70,32 @@ impl Op<'_> {
     /// Goes on only if no client of the last run can be writing any more: for whatever opens
     /// data to others, or makes a size the truth.
     pub(crate) fn need_fences(&mut self) -> Result<(), Fault> {
+        if self.again.is_some() {
+            return Ok(());
+        }
         self.waits_for_fences = !self.fenced;
         if self.fenced { Ok(()) } else { Err(Fault::Blocked) }
     }
 
     /// Time and number of the transaction that this operation is about to become.
     pub(crate) fn stamp(&self, core: &Core) -> Stamp {
-        Stamp { time: self.now.wall(), transno: core.store.transno() + 1 }
+        let time = self.again.map_or(self.now.wall(), |again| again.time);
+        Stamp { time, transno: core.store.transno() + 1 }
+    }
+
+    /// Goes on only if the disk has room for more; what was done before has its room.
+    pub(crate) fn need_room(&self, room: &Room) -> Result<(), Errno> {
+        if self.again.is_some() { Ok(()) } else { room.require() }
     }
 
     /// Makes the batch a transaction, with the reply slot in it.
     pub(crate) fn commit(&self, core: &mut Core, tx: &mut Batch) -> u64 {
         let transno = core.store.transno() + 1;
-        let slot = ReplySlot { seq: self.header.seq, transno };
+        let slot = match self.again {
+            None => ReplySlot { seq: self.header.seq, transno },
+            // How far it has come with what it makes again, of which run.
+            Some(again) => ReplySlot { seq: again.transno, transno: again.run },
+        };
         tx.put(&keys::slot(self.client, self.header.slot), &slot);
         core.commit(tx)
     }
@@ -147,6 +167,11 @@ impl Outcome {
         Outcome::Reply(reply(body, transno, grants))
     }
 
+    /// A report has changed the inode.
+    pub(crate) fn noted(attr: Attr, transno: u64) -> Outcome {
+        Outcome::ok(MdtReply::Noted { attr }, transno, Grants::NONE)
+    }
+
     /// "Nothing to say."
     pub(crate) fn done(transno: u64) -> Outcome {
         Outcome::ok(MdtReply::Done, transno, Grants::NONE)
@@ -155,5 +180,6 @@ impl Outcome {
 
 /// A good reply.
 pub(crate) const fn reply(body: MdtReply, transno: u64, grants: Grants) -> Reply {
-    Reply { error: None, transno, last_committed: 0, grants, body: ReplyBody::Mdt(body) }
+    let time = Timespec::from_ns(0);
+    Reply { error: None, transno, time, last_committed: 0, grants, body: ReplyBody::Mdt(body) }
 }

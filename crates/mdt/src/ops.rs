@@ -18,6 +18,7 @@ mod readlink;
 mod reclaim;
 mod reconstruct;
 mod rename;
+mod replay;
 mod report;
 mod setattr;
 mod statfs;
@@ -41,6 +42,7 @@ use crate::opens::Opens;
 
 pub(crate) use reclaim::LINKABLE;
 pub(crate) use reconstruct::run as reconstruct;
+pub(crate) use replay::again;
 
 /// `st_size` of a directory: what programs are used to.
 pub(crate) const DIR_SIZE: u64 = 4096;
@@ -125,6 +127,7 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
             no_room::run(mdt, op, *fid, (*ost, *unwritten))
         }
         MdtRequest::Reclaim { .. } => reclaim::run(mdt, op, request),
+        MdtRequest::Replay { changes, last } => replay::run(mdt, op, (changes, *last)),
         MdtRequest::Tmpfile { .. } => tmpfile::run(mdt, op, request),
         MdtRequest::RenameWhiteout {
             parent,

@@ -12,16 +12,19 @@
 //!
 //! A claim that cannot be costs its client everything: it goes on as one that was evicted.
 //!
-//! After a crash a client comes back only if it has lost nothing: it hears which transaction is the
-//! last that there is, and none that it was answered for may be above it. What it had not been
-//! answered for it asks again. The slots' records say what of that was executed, and is there: it is
-//! answered from what there is ([`crate::ops`]' `reconstruct`); all else is executed.
+//! After a crash what the clients were answered for and is not there is made again before anybody tells
+//! what he had ([`crate::replays`]). What they had not been answered for they ask again. The slots'
+//! records say what of that was executed, and is there: it is answered from what there is
+//! ([`crate::ops`]' `reconstruct`); all else is executed.
+//!
+//! The run that is followed is the last that has answered anybody: one that crashes while clients are
+//! waited for leaves them to the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sateen_target::{Carried, Outbox};
 use sateen_types::{ClientId, Endpoint, Errno, Seq, Timestamp};
-use sateen_wire::disk::mdt::{ClientRecord, ReplySlot};
+use sateen_wire::disk::mdt::{ClientRecord, ReplySlot, RunRecord};
 use sateen_wire::disk::stopped::{StoppedClient, StoppedSlot};
 use sateen_wire::{
     FileLock, Grants, Header, HeldFileLock, HeldOpen, LockId, MdtReply, OpenId, ReplyBody,
@@ -30,6 +33,7 @@ use sateen_wire::{
 use crate::keys;
 use crate::mdt::Mdt;
 use crate::op::reply;
+use crate::replays::Replays;
 use crate::stats::Why;
 use crate::stop::Trace;
 use crate::work::Work;
@@ -80,6 +84,8 @@ pub struct RecoveryStatus {
     pub expected: u64,
     /// Those that came back.
     pub completed: u64,
+    /// Changes that the crash had taken, and that were made again.
+    pub replayed: u64,
     /// How long it took, or has taken yet, as the target has heard others.
     pub duration_ns: u64,
 }
@@ -104,6 +110,8 @@ pub(crate) struct Recovery {
     executed: BTreeMap<(ClientId, u16), ReplySlot>,
     /// Opens that were closed, though their clients have not heard of it.
     closed: BTreeSet<(ClientId, OpenId)>,
+    /// Changes that are made again first.
+    pub(crate) replays: Replays,
     opened_ns: u64,
     status: RecoveryStatus,
 }
@@ -122,6 +130,47 @@ impl Recovery {
     /// Whether the run before has crashed.
     pub(crate) const fn follows_crash(&self) -> bool {
         self.durable.is_some()
+    }
+
+    /// The run before.
+    pub(crate) fn run_followed(&self) -> u64 {
+        self.follows.unwrap_or(0)
+    }
+
+    /// Whether a transaction of that is there.
+    pub(crate) fn is_there(&self, transno: u64) -> bool {
+        self.durable.is_none_or(|durable| transno <= durable)
+    }
+
+    /// Whether a client tells what it had before all changes are made again.
+    pub(crate) fn comes_early(&self, client: ClientId) -> bool {
+        let makes = self.follows_crash() && self.replays.made().is_none();
+        makes && self.place(client) == Place::Expected
+    }
+
+    /// Those that are expected.
+    pub(crate) fn expected_clients(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.expected.keys().copied()
+    }
+
+    /// Whether what a client claims cannot be.
+    pub(crate) fn is_refused(&self, client: ClientId) -> bool {
+        self.refused.contains(&client)
+    }
+
+    /// A change was made again.
+    pub(crate) fn count_replayed(&mut self) {
+        self.status.replayed += 1;
+    }
+
+    /// Clients have all of their time once more.
+    pub(crate) fn opens_anew(&mut self, now_ns: u64) {
+        self.opened_ns = now_ns;
+    }
+
+    /// Nobody is answered before this transaction is durable.
+    pub(crate) fn begins_with(&mut self, transno: u64) {
+        self.unmarked = self.unmarked.max(transno);
     }
 
     /// Whether there is a run to be taken up.
@@ -274,6 +323,7 @@ impl Recovery {
     /// A client is gone. Returns whether it was expected.
     pub(crate) fn forget(&mut self, client: ClientId) -> bool {
         self.answers.retain(|header| header.client != client);
+        self.replays.forget(client);
         self.back.remove(&client);
         self.executed.retain(|(of, _), _| *of != client);
         self.closed.retain(|(of, _)| *of != client);
@@ -350,16 +400,18 @@ impl Mdt {
 
     /// Whether the window has to end, and what follows from that.
     pub(crate) fn look_at_window(&mut self, now: Timestamp, out: &mut Outbox) {
-        for client in core::mem::take(&mut self.recovery.refused) {
-            if self.recovery.place(client) == Place::Expected {
-                self.evict(client, Why::Claims, out);
-            }
-        }
+        self.evict_refused(out);
         if !self.startup.in_window() {
             return;
         }
         let open_ns = self.core.clock_ns().saturating_sub(self.recovery.opened_ns);
         self.recovery.status.duration_ns = open_ns;
+        let is_late = open_ns >= self.config.recovery_time_soft_ns;
+        if self.recovery.follows_crash() && !self.look_at_replays(now, is_late, out) {
+            return;
+        }
+        self.evict_refused(out);
+        let open_ns = self.core.clock_ns().saturating_sub(self.recovery.opened_ns);
         let absent = self.recovery.expected.iter().filter(|(_, known)| !known.told);
         let absent: Vec<ClientId> = absent.map(|(client, _)| *client).collect();
         if !absent.is_empty() && open_ns < self.config.recovery_time_soft_ns {
@@ -378,13 +430,31 @@ impl Mdt {
         self.run_works(now, out);
     }
 
+    pub(crate) fn evict_refused(&mut self, out: &mut Outbox) {
+        for client in core::mem::take(&mut self.recovery.refused) {
+            if self.recovery.place(client) == Place::Expected {
+                self.evict(client, Why::Claims, out);
+            }
+        }
+    }
+
+    /// From here on this run answers, and what it answers for is followed by the next.
+    pub(crate) fn begin_run(&mut self) {
+        let boot_epoch = self.core.config.boot_epoch;
+        self.batch.clear();
+        self.batch.put(&keys::run(), &RunRecord { boot_epoch, durable: u64::MAX });
+        let first = self.core.commit(&self.batch);
+        self.recovery.begins_with(first);
+    }
+
     fn close_window(&mut self, out: &mut Outbox) {
         let back: BTreeSet<ClientId> =
             core::mem::take(&mut self.recovery.expected).into_keys().collect();
         self.recovery.status.recovering = false;
         self.recovery.status.completed = back.len() as u64;
-        let RecoveryStatus { completed, expected, .. } = self.recovery.status;
-        tracing::info!(completed, expected, "clients of the last run are back");
+        let RecoveryStatus { completed, expected, replayed, .. } = self.recovery.status;
+        tracing::info!(completed, expected, replayed, "clients of the last run are back");
+        self.begin_run();
         self.recovery.back = back;
         self.core.follows = 0;
         for header in self.recovery.take_answers() {
@@ -399,6 +469,11 @@ impl Mdt {
     /// How taking up the run before goes, or went.
     pub fn recovery_status(&self) -> RecoveryStatus {
         self.recovery.status
+    }
+
+    /// Whether clients of the run before are not waited for any more, and this one answers.
+    pub fn has_begun(&self) -> bool {
+        self.startup.knows_opens()
     }
 
     /// How long clients of the run before are waited for.

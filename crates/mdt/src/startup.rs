@@ -137,7 +137,10 @@ impl Mdt {
     ) -> Result<(), Fault> {
         match self.startup.tag() {
             None if self.startup.phase == Phase::Base => self.base(now, fetched)?,
-            None if self.startup.in_window() && !self.open_window() => self.startup.window_ended(),
+            None if self.startup.in_window() && !self.open_window() => {
+                self.begin_run();
+                self.startup.window_ended();
+            }
             None => return Ok(()),
             Some((tag, next)) => self.page(Key::tag(tag), next, fetched)?,
         }
@@ -162,7 +165,8 @@ impl Mdt {
         let durable = self.core.store.transno();
         let has_run = durable > 0;
         let damaged = |_| Errno::EIO;
-        let this = RunRecord { boot_epoch: self.core.config.boot_epoch };
+        let boot_epoch = self.core.config.boot_epoch;
+        let this = RunRecord { boot_epoch, durable: u64::MAX };
         match (counters, state) {
             (Some(counters), Some(state)) => {
                 self.inodes = Counters::from_bytes(counters).map_err(damaged)?.inodes;
@@ -170,16 +174,24 @@ impl Mdt {
                 let mark = mark.map(StopMark::from_bytes).transpose().map_err(damaged)?;
                 let run = run.map(RunRecord::from_bytes).transpose().map_err(damaged)?;
                 self.seqs = Seqs::new(self.config.index, state);
+                let followed = match (mark, run) {
+                    (Some(StopMark { boot_epoch }), _) => RunRecord { boot_epoch, ..this },
+                    // Of what those since have done nobody was answered anything.
+                    (None, Some(run)) => RunRecord { durable: run.durable.min(durable), ..run },
+                    (None, None) => this,
+                };
                 // Whatever is done from here on a crash may take.
                 let mut tx = Batch::new();
-                tx.put(&keys::run(), &this);
+                tx.put(&keys::run(), &followed);
                 if mark.is_some() {
                     tx.remove(&keys::stopped());
                 }
                 let first = self.core.commit(&tx);
                 match (mark, run) {
                     (Some(mark), _) => self.recovery.follow(mark.boot_epoch, first),
-                    (None, Some(run)) => self.recovery.follow_crash(run.boot_epoch, durable),
+                    (None, Some(_)) => {
+                        self.recovery.follow_crash(followed.boot_epoch, followed.durable);
+                    }
                     (None, None) => {}
                 }
             }

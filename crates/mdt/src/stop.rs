@@ -79,7 +79,8 @@ impl Trace {
             MdtRequest::Enqueue { .. }
             | MdtRequest::TestFileLock { .. }
             | MdtRequest::LeaveFileLock { .. }
-            | MdtRequest::Reclaim { .. } => Trace::Again,
+            | MdtRequest::Reclaim { .. }
+            | MdtRequest::Replay { .. } => Trace::Again,
             _ => Trace::Answer,
         }
     }

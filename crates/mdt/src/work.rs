@@ -17,6 +17,8 @@ use crate::view::View;
 pub(crate) enum Work {
     /// The next step of the start.
     Startup,
+    /// Make the next change again that a crash has taken.
+    Replay,
     /// Destroy an inode that lost its last open.
     Orphan(Fid),
     /// Hold the objects of a sequence against the inodes.
@@ -42,6 +44,7 @@ impl Mdt {
     ) {
         let done = match &work {
             Work::Startup => self.startup_step(now, &fetched),
+            Work::Replay => self.replay_step(now, &fetched),
             Work::Orphan(fid) => self.destroy_orphan(*fid, &fetched),
             Work::Reconcile { ost, seq, objects } => {
                 self.reconcile((*ost, *seq), objects, &fetched)

@@ -299,6 +299,10 @@ pub struct World {
     ost_crashed_ns: u64,
     /// The next punch that the MDT sends is to be followed by a crash.
     is_lurking: bool,
+    /// The first MDT has crashed, and what it has of sizes since is not looked at yet.
+    sizes_unseen: bool,
+    /// Clients that an MDT has thrown out.
+    thrown_out: BTreeSet<ClientId>,
     /// The next client whose write arrives is to crash while the OST is at it.
     is_stalking: bool,
     favourite: Option<Favourite>,
@@ -362,6 +366,8 @@ impl World {
             keeps_writes: false,
             ost_crashed_ns: 0,
             is_lurking: false,
+            sizes_unseen: false,
+            thrown_out: BTreeSet::new(),
             is_stalking: false,
             favourite: None,
             late: Late::new(config.seed),
@@ -568,6 +574,8 @@ impl World {
     /// What a target wants from the world.
     fn perform(&mut self, me: Endpoint, wants: Vec<Want>) {
         self.evictions_are_right(me, &wants);
+        self.thrown_out.extend(wants.iter().filter_map(silence::evicted).map(|(_, client)| client));
+        self.changes_come_back(me);
         self.absences_are_right(me, &wants);
         for want in wants {
             match want {
@@ -726,6 +734,10 @@ impl World {
     fn is_clean_again(&mut self, message: &Message) {
         let Header { from, to, generation, .. } = message.header;
         let now_ns = self.now_ns;
+        if matches!(&message.body, Body::Request(Request::Mdt(MdtRequest::Replay { .. }))) {
+            // It has changes made again first, and goes by them.
+            return;
+        }
         let mine = |node: &&mut Node| Endpoint::Client(node.id) == from;
         if let Some(node) = self.nodes.iter_mut().find(mine)
             && node.offered.get(&to) == Some(&generation)

@@ -16,6 +16,7 @@ mod message;
 mod mgs;
 mod ost;
 mod reclaim;
+mod replay;
 
 pub use file_lock::{FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, WaitId};
 pub use header::{
@@ -33,3 +34,4 @@ pub use mgs::{
 };
 pub use ost::{BULK_MAX, OBJECTS_PER_RPC_MAX, ObjectAttr, OstReply, OstRequest, StatFs};
 pub use reclaim::{HeldFileLock, HeldLock, HeldOpen, RECLAIM_MAX};
+pub use replay::{REPLAY_BYTES_MAX, REPLAY_MAX, Replayed};

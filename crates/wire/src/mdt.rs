@@ -14,6 +14,7 @@ use crate::file_lock::{FileLock, FileLockState, WaitId};
 use crate::lock::{Ibits, LockId, LockMode};
 use crate::ost::StatFs;
 use crate::reclaim::{HeldFileLock, HeldLock, HeldOpen};
+use crate::replay::Replayed;
 use crate::{wire_enum, wire_struct};
 
 /// Longest target of a symbolic link in bytes (PATH_MAX less the NUL).
@@ -483,6 +484,17 @@ wire_enum! {
             /// That is all.
             last: bool,
         },
+        /// Changes that the client was answered for, and that a crash has taken: they are made again
+        /// before anybody tells what he had (`Reclaim`). What does not fit into one message comes in
+        /// several. Answer: `Done`, to the last one when those of all clients are made, and durable.
+        /// `ESTALE` if one cannot be, or would be another: the client goes on like one that was
+        /// evicted.
+        44 => Replay {
+            /// They, by rising number.
+            changes: Vec<Replayed>,
+            /// That is all.
+            last: bool,
+        },
         /// Under which names an inode stands. Answer: `Bytes`, a link-EA: see
         /// [`crate::disk::mdt::links`].
         41 => GetLinks {
@@ -586,6 +598,12 @@ wire_enum! {
         9 => Sequence(Seq),
         /// Space and inodes.
         10 => StatFs(StatFs),
+        /// Answer to a `Close`, `Cancel` or `ReportSize` that has changed the inode: its attributes
+        /// as they are now.
+        13 => Noted {
+            /// They.
+            attr: Attr,
+        },
         /// What became of a lock of a program.
         12 => FileLock {
             /// That.

@@ -1,7 +1,7 @@
 //! A whole message: header, body and bulk.
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::Errno;
+use sateen_types::{Errno, Timespec};
 
 use crate::codec::{DecodeError, Input, Wire};
 use crate::header::{
@@ -74,6 +74,8 @@ wire_struct! {
         pub error: Option<Errno>,
         /// The transaction that the request became; 0 if it changed nothing.
         pub transno: u64,
+        /// The time that it was given.
+        pub time: Timespec,
         /// Everything up to this transno is durable.
         pub last_committed: u64,
         /// Locks that come along.
@@ -89,6 +91,7 @@ impl Reply {
         Reply {
             error: Some(errno),
             transno: 0,
+            time: Timespec::from_ns(0),
             last_committed: 0,
             grants: Grants::NONE,
             body: ReplyBody::Empty,
@@ -97,7 +100,8 @@ impl Reply {
 
     /// A good answer that changed nothing.
     pub const fn ok(body: ReplyBody) -> Reply {
-        Reply { error: None, transno: 0, last_committed: 0, grants: Grants::NONE, body }
+        let time = Timespec::from_ns(0);
+        Reply { error: None, transno: 0, time, last_committed: 0, grants: Grants::NONE, body }
     }
 }
 

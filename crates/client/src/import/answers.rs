@@ -68,7 +68,8 @@ impl Import {
                 return Arrival::Refused(state.me);
             }
             let sure = state.surely_there(run);
-            if standing == Standing::GoesOn && state.changed_upto > sure {
+            let goes_on = standing == Standing::GoesOn;
+            if goes_on && !(state.uncommitted.has_upto(sure) && state.can_tell(run)) {
                 // What goes by changes that are lost cannot go on.
                 state.link = Link::Closed;
                 return Arrival::Refused(state.me);
@@ -77,8 +78,7 @@ impl Import {
             let follows = restarted && run.follows == state.boot_epoch;
             match self.target {
                 Endpoint::Ost(ost) if follows => self.ended.add(ost, run.follows),
-                _ if standing == Standing::GoesOn => state.uncommitted.has_upto(sure),
-                _ if restarted => state.uncommitted.restarted(),
+                _ if restarted && !goes_on => state.uncommitted.restarted(),
                 _ => {}
             }
             state.trouble = None;
@@ -89,7 +89,6 @@ impl Import {
             match standing {
                 Standing::GoesOn => {
                     state.recover(run);
-                    state.changed_upto = 0;
                     self.taken_up.fetch_add(1, Ordering::SeqCst);
                     let crashed = run.durable != u64::MAX;
                     return Arrival::Recovering(generation, crashed.then_some(sure));
@@ -105,8 +104,8 @@ impl Import {
                         (Woken::default(), state.line.take())
                     };
                     // Given up from here, and met again as it was: it goes on counting.
-                    let goes_on = core::mem::take(&mut state.slots_kept) && !restarted;
-                    again = self.open(&mut state, port, goes_on, restarted);
+                    let counts_on = core::mem::take(&mut state.slots_kept) && !restarted;
+                    again = self.open(&mut state, port, counts_on, restarted);
                     (woken, Arrival::Connected { restarted, follows })
                 }
             }
@@ -135,6 +134,7 @@ impl Import {
         restarted: bool,
     ) -> Vec<Message> {
         state.link = Link::Open;
+        state.answered_by = state.boot_epoch;
         let (generation, boot_epoch) = (state.generation, state.boot_epoch);
         let now = port.now().mono_ns;
         let mut again = Vec::new();

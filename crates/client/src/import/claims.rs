@@ -73,8 +73,17 @@ impl State {
     /// The last transaction of those that this client was answered for that is there for sure. Of
     /// a run that it has missed it knows nothing: that one may have used numbers again.
     pub(super) fn surely_there(&self, run: Run) -> u64 {
-        let knows = run.durable == u64::MAX || run.follows == self.boot_epoch;
-        self.last_committed.max(if knows { run.durable } else { 0 })
+        self.last_committed.max(if self.knows(run) { run.durable } else { 0 })
+    }
+
+    /// Whether what is said of the last run that has answered anybody is about this client's answers.
+    fn knows(&self, run: Run) -> bool {
+        run.durable == u64::MAX || run.follows == self.answered_by
+    }
+
+    /// Whether what is missing can be told to a run: it would take the numbers for those of another.
+    pub(super) fn can_tell(&self, run: Run) -> bool {
+        self.knows(run) || self.uncommitted.misses_nothing()
     }
 
     /// An MDT is to be told of what is held.
@@ -159,8 +168,11 @@ impl Import {
             if state.link != Link::Recovering || state.generation != generation {
                 return;
             }
+            // What is missing there comes first: what is held may go by it.
+            let mut all = state.uncommitted.replays();
+            all.extend(requests);
             let Claims { line, seq, pending } = &mut state.claims;
-            *line = requests.into();
+            *line = all.into();
             *seq -= u64::from(pending.take().is_some());
             self.next_claim(&mut state, port.now().mono_ns)
         };
@@ -239,7 +251,10 @@ impl Import {
                 None => {}
             }
             state.claims.pending = None;
-            state.claims.line.pop_front();
+            let told = state.claims.line.pop_front();
+            if let Some(MdtRequest::Replay { last: true, .. }) = told {
+                state.uncommitted.replayed();
+            }
             match self.next_claim(&mut state, port.now().mono_ns) {
                 Some(next) => (vec![next], None),
                 None => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sateen_client::KernelInval;
 use sateen_types::{Attr, Errno, Layout};
+use sateen_wire::codec::Wire;
 use sateen_wire::{
     Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, Reply, ReplyBody, Request,
 };
@@ -111,9 +112,9 @@ fn with_a_change_under_way_nothing_is_known() {
 }
 
 #[test]
-fn who_has_lost_a_change_goes_on_as_another() {
+fn who_may_have_lost_a_change_that_nobody_can_name_goes_on_as_another() {
     for (transno, heard, follows, is_lost) in
-        [(DURABLE, 0, 5, false), (DURABLE + 1, 0, 5, true), (2, 0, 4, true), (2, 2, 4, false)]
+        [(DURABLE, 0, 5, false), (DURABLE + 1, 0, 5, false), (2, 0, 4, true), (2, 2, 4, false)]
     {
         let rig = Rig::with_osts(1);
         let before = rig.client.incarnation();
@@ -129,6 +130,55 @@ fn who_has_lost_a_change_goes_on_as_another() {
         let open = rig.client.still_open(handle);
         assert_eq!(open.is_err(), is_lost, "{what}");
     }
+}
+
+/// A client that was answered for a change that is not there, and what it tells the next run first.
+fn misses_a_change(rig: &Rig) -> (u64, Header) {
+    let (handle, _) = open(rig, attr(DURABLE + 1, 0), DURABLE + 1);
+    asks_and_hears(rig, crashed(5));
+    rig.kernel_is_done();
+    let (header, request) = rig.take_mdt();
+    let MdtRequest::Replay { changes, last: true } = request else { panic!("{request:?}") };
+    let [change] = &changes[..] else { panic!("{changes:?}") };
+    assert_eq!(change.transno, DURABLE + 1);
+    let request = MdtRequest::from_bytes(&change.request);
+    assert!(matches!(request, Ok(MdtRequest::Open { fid: FILE, .. })), "{request:?}");
+    let answer = MdtReply::from_bytes(&change.answer);
+    assert!(matches!(answer, Ok(MdtReply::Opened { .. })), "{answer:?}");
+    (handle, header)
+}
+
+#[test]
+fn a_change_that_is_missing_is_made_again_before_anything_is_told() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let (handle, replay) = misses_a_change(&rig);
+    rig.answer(&replay, reply(MdtReply::Done, &[]));
+    let (claim, _, opens) = take_claim(&rig);
+    assert_eq!(opens, [false]);
+    rig.answer(&claim, reply(MdtReply::Done, &[]));
+    assert!(matches!(rig.take_mdt().1, MdtRequest::ListXattr { .. }));
+    assert_eq!(rig.client.still_open(handle), Ok(()));
+    assert_eq!(rig.client.incarnation(), before);
+    // It is durable now: another crash has nothing to be told of.
+    let client = rig.client.clone();
+    let _asks = rig.start(async move { client.listxattr(FILE).await });
+    rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
+    let (boot_epoch, generation, follows, durable) = (7, 10, 6, DURABLE);
+    let says = ReplyBody::Connected { features: 0, boot_epoch, generation, follows, durable };
+    reconnects(&rig, Reply::ok(says));
+    rig.kernel_is_done();
+    take_claim(&rig);
+}
+
+#[test]
+fn a_change_that_cannot_be_made_again_is_lost_and_an_fsync_says_so() {
+    let rig = Rig::with_osts(1);
+    let before = rig.client.incarnation();
+    let (handle, replay) = misses_a_change(&rig);
+    rig.answer(&replay, Reply { last_committed: 1, ..Reply::error(Errno::ESTALE) });
+    assert_ne!(rig.client.incarnation(), before);
+    assert!(rig.client.still_open(handle).is_err());
 }
 
 #[test]

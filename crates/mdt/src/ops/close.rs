@@ -49,7 +49,7 @@ pub(super) fn run(
     let stamp = op.stamp(&mdt.core);
     let tx = &mut mdt.batch;
     tx.clear();
-    let mut doomed = None;
+    let (mut doomed, mut noted) = (None, None);
     let mut inodes = mdt.inodes;
     if let Some(mut inode) = view.inode(fid)? {
         let before = inode.attr;
@@ -69,6 +69,7 @@ pub(super) fn run(
         } else if inode.attr != before {
             inode.attr.version = stamp.transno;
             put_inode(tx, &inode);
+            noted = Some(inode.attr);
         }
     }
     let mut transno = 0;
@@ -83,7 +84,7 @@ pub(super) fn run(
     if let Some(doomed) = doomed {
         mdt.destroyed(doomed, transno);
     }
-    Ok(Outcome::done(transno))
+    Ok(noted.map_or_else(|| Outcome::done(transno), |attr| Outcome::noted(attr, transno)))
 }
 
 /// The open is gone, and with it what programs have locked through it.

@@ -3,8 +3,9 @@
 use sateen_ldlm::Need;
 use sateen_osd::Batch;
 use sateen_target::Fault;
-use sateen_types::{Attr, ClientId, Errno, Fid, FileKind, StripePolicy};
-use sateen_wire::disk::mdt::{Inode, put_link};
+use sateen_types::{Attr, Errno, Fid, FileKind, StripePolicy};
+use sateen_wire::codec::Wire;
+use sateen_wire::disk::mdt::{Inode, SeqGrant, put_link};
 use sateen_wire::{Grants, Ibits, LockMode, MdtReply, MdtRequest, SYMLINK_MAX};
 
 use super::open::{Intent, Opened, open_file};
@@ -12,6 +13,7 @@ use super::{DIR_BLOCKS, DIR_SIZE, S_ISGID, put_inode, shown, xattr};
 use crate::acl::{self, Acl};
 use crate::alloc::{Allocator, Inherited, resolve};
 use crate::destroy::count;
+use crate::keys;
 use crate::layouts::{LayoutCache, Made};
 use crate::mdt::Mdt;
 use crate::names::{Found, find, insert};
@@ -59,26 +61,33 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     let found = find(&view, parent, name);
     let (dir, found) = (dir?, found?);
     if let Found::Entry { fid, kind, .. } = found {
-        if *exclusive || !open {
+        // What was made anew is not opened now.
+        if *exclusive || !open || op.again.is_some() {
             return Err(Errno::EEXIST.into());
         }
         return existing(mdt, op, (fid, kind), &new.intent);
     }
     let kind = check(&new)?;
-    mdt.room.require()?;
-    is_unused(&mdt.seqs, &view, op.client, new.fid)?;
-    if new.open {
+    op.need_room(&mdt.room)?;
+    is_unused(&mdt.seqs, &view, op, new.fid)?;
+    if new.open && op.again.is_none() {
         mdt.clients.may_open(op.client, new.intent.id)?;
     }
     op.need(&mut mdt.locks, &[Need::all_gone(parent, Ibits::UPDATE)])?;
     let lists = Lists::of(&view, &dir, kind, &mut new)?;
     let handed = handed_by(&mut mdt.layouts, &dir)?;
-    let made = layout_for(&mut mdt.alloc, kind, &new, &handed)?;
+    let made = match op.again {
+        None => layout_for(&mut mdt.alloc, kind, &new, &handed)?,
+        Some(again) => again.layout(kind),
+    };
 
     let stamp = op.stamp(&mdt.core);
     mdt.scratch.clear();
     put_link(&mut mdt.scratch, parent, name);
     let mut inode = inode(&new, kind, (&dir, made.as_ref()), (&stamp, &mdt.scratch));
+    if op.again.is_some_and(|again| !again.makes(&inode.attr)) {
+        return Err(Errno::ESTALE.into());
+    }
     let tx = &mut mdt.batch;
     tx.clear();
     inode.xattrs = lists.put(tx, view.hash_key, new.fid);
@@ -165,12 +174,17 @@ fn existing(
 }
 
 /// Refuses a FID that is not the client's to use, or was used before.
-pub(super) fn is_unused(
-    seqs: &Seqs,
-    view: &View<'_>,
-    client: ClientId,
-    fid: Fid,
-) -> Result<(), Fault> {
+pub(super) fn is_unused(seqs: &Seqs, view: &View<'_>, op: &Op<'_>, fid: Fid) -> Result<(), Fault> {
+    let client = op.client;
+    if op.again.is_some() {
+        // What it was granted it tells later.
+        let granted = view.get(&keys::grant(fid.seq))?.ok_or(Errno::EINVAL)?;
+        let granted = SeqGrant::from_bytes(granted).map_err(|_| Errno::EIO)?;
+        if granted.client != client {
+            return Err(Errno::EINVAL.into());
+        }
+        return if view.inode(fid)?.is_some() { Err(Errno::EEXIST.into()) } else { Ok(()) };
+    }
     if !seqs.check(client, fid)? && view.inode(fid)?.is_some() {
         return Err(Errno::EEXIST.into());
     }
@@ -225,6 +239,12 @@ pub(super) fn created(
     (attr, made, parent): (Attr, Option<Made>, Option<Attr>),
     transno: u64,
 ) -> Outcome {
+    if op.again.is_some() {
+        // What of it is open, and locked, it tells later.
+        let layout = made.map(|made| made.layout);
+        let body = MdtReply::Created { attr, layout, existed: false, parent };
+        return Outcome::ok(body, transno, Grants::NONE);
+    }
     mdt.seqs.used(new.fid);
     let write = new.intent.flags.write;
     if new.open {

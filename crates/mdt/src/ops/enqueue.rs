@@ -41,7 +41,7 @@ pub(super) fn cancel(
     (fid, id): (Fid, LockId),
     report: Option<&SizeReport>,
 ) -> Result<Outcome, Fault> {
-    let mut transno = 0;
+    let (mut transno, mut noted) = (0, None);
     let writer = report.is_some_and(of_size) && mdt.locks.covers(op.client, &writes_data(fid));
     let reader = mdt.locks.covers(op.client, &reads_size(fid));
     if let Some(report) = report.filter(|_| reader) {
@@ -59,6 +59,7 @@ pub(super) fn cancel(
             }
             if inode.attr != before {
                 put_inode(&mut mdt.batch, &inode);
+                noted = Some(inode.attr);
                 transno = op.commit(&mut mdt.core, &mut mdt.batch);
             }
         }
@@ -67,5 +68,5 @@ pub(super) fn cancel(
         }
     }
     mdt.locks.cancel(op.client, fid, id);
-    Ok(Outcome::done(transno))
+    Ok(noted.map_or_else(|| Outcome::done(transno), |attr| Outcome::noted(attr, transno)))
 }

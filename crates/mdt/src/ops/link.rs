@@ -6,7 +6,7 @@ use sateen_types::{Errno, Fid};
 use sateen_wire::disk::mdt::Inode;
 use sateen_wire::{Grants, Ibits, MdtReply};
 
-use super::{LINK_MAX, put_inode, shown};
+use super::{LINK_MAX, LINKABLE, put_inode, shown};
 use crate::keys;
 use crate::mdt::Mdt;
 use crate::names::{Found, find, insert, with_link};
@@ -29,13 +29,18 @@ pub(super) fn run(
         return Err(Errno::EPERM.into());
     }
     let nameless = inode.attr.nlink == 0;
-    if nameless && !mdt.opens.get(fid).is_some_and(|file| file.linkable) {
+    let linkable = match op.again {
+        // Who has it open is told later.
+        Some(_) => view.get(&keys::orphan(fid))? == Some(&[LINKABLE][..]),
+        None => mdt.opens.get(fid).is_some_and(|file| file.linkable),
+    };
+    if nameless && !linkable {
         return Err(Errno::ENOENT.into());
     }
     if inode.attr.nlink >= LINK_MAX {
         return Err(Errno::EMLINK.into());
     }
-    mdt.room.require()?;
+    op.need_room(&mdt.room)?;
     let needs = [Need::all_gone(parent, Ibits::UPDATE), Need::all_gone(fid, Ibits::UPDATE)];
     op.need(&mut mdt.locks, &needs)?;
 

@@ -122,7 +122,7 @@ pub(super) fn open_file(
 }
 
 /// `O_TRUNC`. Returns whether objects have to be cut. `stale`: other writers are at it.
-fn cut_to_nothing(
+pub(super) fn cut_to_nothing(
     tx: &mut Batch,
     inode: &mut Inode<'_>,
     stale: bool,

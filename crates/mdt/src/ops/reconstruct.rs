@@ -80,7 +80,11 @@ fn attr(mdt: &Mdt, op: &Op<'_>, fid: Fid) -> Result<Option<Attr>, Fault> {
     Ok(view.inode(fid)?.map(|inode| inode.attr))
 }
 
-fn named(mdt: &Mdt, op: &Op<'_>, (parent, name): Spot<'_>) -> Result<Option<Fid>, Fault> {
+pub(super) fn named(
+    mdt: &Mdt,
+    op: &Op<'_>,
+    (parent, name): Spot<'_>,
+) -> Result<Option<Fid>, Fault> {
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     Ok(match find(&view, parent, name)? {
         Found::Entry { fid, .. } => Some(fid),

@@ -57,12 +57,12 @@ pub(super) fn run(
     }
     check(&view, &found, flags)?;
     if let Some((fid, _)) = whiteout {
-        mdt.room.require()?;
-        is_unused(&mdt.seqs, &view, op.client, fid)?;
+        op.need_room(&mdt.room)?;
+        is_unused(&mdt.seqs, &view, op, fid)?;
     }
     let name = Ibits::LOOKUP.union(Ibits::UPDATE);
     let victim =
-        found.target.as_ref().map(|target| Victim::new(&target.attr, &mdt.opens, &mdt.locks));
+        found.target.as_ref().map(|target| Victim::new(&target.attr, (&mdt.opens, &mdt.locks), op));
     let source = Need::all_gone(found.source.attr.fid, name);
     let swapped = found.target.as_ref().map(|target| Need::all_gone(target.attr.fid, name));
     let replaced = victim.as_ref().map(Victim::need);

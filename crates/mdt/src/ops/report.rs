@@ -116,7 +116,8 @@ pub(super) fn run(
             inode.attr.version = op.stamp(&mdt.core).transno;
             mdt.batch.clear();
             put_inode(&mut mdt.batch, &inode);
-            return Ok(Outcome::done(op.commit(&mut mdt.core, &mut mdt.batch)));
+            let attr = inode.attr;
+            return Ok(Outcome::noted(attr, op.commit(&mut mdt.core, &mut mdt.batch)));
         }
         // Beyond what the objects prove lies a hole: only truncates make files smaller.
         report.size = report.size.max(inode.attr.size);
@@ -144,9 +145,10 @@ pub(super) fn run(
         accessed(&mut inode.attr, read_at, &stamp);
     }
     put_inode(&mut mdt.batch, &inode);
+    let attr = inode.attr;
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);
     if holder {
         mdt.opens.reported(fid, wrote(&report));
     }
-    Ok(Outcome::done(transno))
+    Ok(Outcome::noted(attr, transno))
 }

@@ -48,6 +48,10 @@ pub(super) fn run(
     }
     if let Some(size) = set.size {
         cut = cuts(&inode, size);
+        if cut && op.again.is_some() {
+            // The first time it was durable before it was answered.
+            return Err(Errno::ESTALE.into());
+        }
         if cut {
             can_cut(&mut mdt.layouts, &mdt.alloc, &inode)?;
         }
@@ -55,7 +59,8 @@ pub(super) fn run(
             can_grow(&mut mdt.layouts, &mdt.alloc, &inode, size)?;
         }
         set_size(&mut inode.attr, size);
-        inode.attr.size_stale &= mdt.opens.writers(fid) > 0;
+        // Who writes is told later.
+        inode.attr.size_stale &= op.again.is_some() || mdt.opens.writers(fid) > 0;
         if cred.uid != 0 {
             drop_set_id(&mut inode.attr);
         }

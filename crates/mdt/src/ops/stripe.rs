@@ -14,6 +14,7 @@ use crate::layouts::Made;
 use crate::mdt::Mdt;
 use crate::names::parent_of;
 use crate::op::{Op, Outcome};
+use crate::replays::Change;
 use crate::view::View;
 
 /// The generation of what stands in the place of a layout in a directory.
@@ -28,13 +29,14 @@ pub(super) fn set(
     policy: &StripePolicy,
 ) -> Result<Outcome, Fault> {
     policy.check().map_err(|_| Errno::EINVAL)?;
-    if policy.stripe_offset.is_some_and(|index| !mdt.alloc.is_active(index)) {
+    let is_away = |index| op.again.is_none() && !mdt.alloc.is_active(index);
+    if policy.stripe_offset.is_some_and(is_away) {
         return Err(Errno::EINVAL.into());
     }
     let (attr, inherited) = without_objects(mdt, op, fid)?;
-    let mut made = None;
+    let mut made = op.again.and_then(Change::striping);
     // What is said of a file stays with it: it may have to lie elsewhere before it is written.
-    if is_regular(&attr) {
+    if is_regular(&attr) && op.again.is_none() {
         made = mdt.alloc.place(Some(*policy), &inherited, attr.layout_gen + 1)?;
     }
     let policy = (*policy != NOTHING).then_some(*policy);
@@ -50,7 +52,9 @@ pub(super) fn set_layout(
     (stripe_size, osts): (u32, &[u32]),
 ) -> Result<Outcome, Fault> {
     let (attr, inherited) = without_objects(mdt, op, fid)?;
-    let made = if attr.is_dir() {
+    let made = if let Some(again) = op.again {
+        again.striping().ok_or(Errno::EINVAL)?
+    } else if attr.is_dir() {
         mdt.alloc.on(stripe_size, osts, OF_DIRECTORY)?
     } else {
         let wish = StripePolicy { stripe_size, ..NOTHING };
@@ -108,7 +112,9 @@ fn put(
     stamp.touch(&mut inode.attr);
     mdt.batch.clear();
     put_inode(&mut mdt.batch, &inode);
-    Ok(Outcome::done(op.commit(&mut mdt.core, &mut mdt.batch)))
+    let transno = op.commit(&mut mdt.core, &mut mdt.batch);
+    let layout = made.map(|made| made.layout);
+    Ok(Outcome::ok(MdtReply::Striping { layout, policy }, transno, Grants::NONE))
 }
 
 pub(super) fn get(mdt: &mut Mdt, op: &Op<'_>, fid: Fid) -> Result<Outcome, Fault> {

@@ -26,17 +26,25 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let dir = view.dir(*parent)?;
     let kind = check(&new)?;
-    mdt.room.require()?;
-    is_unused(&mdt.seqs, &view, op.client, fid)?;
-    mdt.clients.may_open(op.client, new.intent.id)?;
+    op.need_room(&mdt.room)?;
+    is_unused(&mdt.seqs, &view, op, fid)?;
+    if op.again.is_none() {
+        mdt.clients.may_open(op.client, new.intent.id)?;
+    }
     let lists = Lists::of(&view, &dir, kind, &mut new)?;
     let handed = handed_by(&mut mdt.layouts, &dir)?;
-    let made = layout_for(&mut mdt.alloc, kind, &new, &handed)?;
+    let made = match op.again {
+        None => layout_for(&mut mdt.alloc, kind, &new, &handed)?,
+        Some(again) => again.layout(kind),
+    };
 
     let stamp = op.stamp(&mdt.core);
     let tx = &mut mdt.batch;
     tx.clear();
     let mut inode = inode(&new, kind, (&dir, made.as_ref()), (&stamp, &[]));
+    if op.again.is_some_and(|again| !again.makes(&inode.attr)) {
+        return Err(Errno::ESTALE.into());
+    }
     inode.attr.nlink = 0;
     inode.xattrs = lists.put(tx, view.hash_key, fid);
     put_inode(tx, &inode);

@@ -37,7 +37,7 @@ pub(super) fn run(
     if inode.entries > 0 {
         return Err(Errno::ENOTEMPTY.into());
     }
-    let victim = Victim::new(&inode.attr, &mdt.opens, &mdt.locks);
+    let victim = Victim::new(&inode.attr, (&mdt.opens, &mdt.locks), op);
     op.need(&mut mdt.locks, &[Need::all_gone(parent, Ibits::UPDATE), victim.need()])?;
 
     let stamp = op.stamp(&mdt.core);
@@ -82,10 +82,12 @@ pub(super) struct Losing<'a, 'b> {
 }
 
 impl Victim {
-    pub(super) fn new(attr: &Attr, opens: &Opens, locks: &LockTable) -> Victim {
+    pub(super) fn new(attr: &Attr, (opens, locks): (&Opens, &LockTable), op: &Op<'_>) -> Victim {
         let last = attr.is_dir() || attr.nlink <= 1;
         let stuck = locks.is_stuck(&reads_size(attr.fid));
-        Victim { fid: attr.fid, last, open: opens.is_open(attr.fid), stuck }
+        // Of what is made again it is not known yet: those that nobody has open go later.
+        let open = op.again.is_some() || opens.is_open(attr.fid);
+        Victim { fid: attr.fid, last, open, stuck }
     }
 
     /// What nobody else may have cached of it. Data that an OST out of use has still to cut go

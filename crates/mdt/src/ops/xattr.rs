@@ -189,7 +189,7 @@ pub(super) fn set(
         if !has_room(&view, &inode, (name, old), value)? {
             return Err(Errno::ENOSPC.into());
         }
-        mdt.room.require()?;
+        op.need_room(&mdt.room)?;
     }
     change(mdt, op, (fid, name), (exists, keep.then_some(&value[..])), bits)
 }

@@ -22,6 +22,7 @@ mod model;
 mod no_room;
 mod posix;
 mod recovery;
+mod replay;
 mod restart;
 mod silent;
 mod tmpfile;

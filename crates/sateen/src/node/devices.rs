@@ -335,11 +335,12 @@ fn recovery(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'stat
             (true, true) => "a crash",
             (true, false) => "a stop",
         };
-        let RecoveryStatus { expected, completed, duration_ns, .. } = of;
+        let RecoveryStatus { expected, completed, replayed, duration_ns, .. } = of;
         let evicted = if of.recovering { 0 } else { expected.saturating_sub(completed) };
         format!(
             "status: {status}\nafter: {after}\nrecovery_duration: {}\n\
-             completed_clients: {completed}/{expected}\nevicted_clients: {evicted}",
+             completed_clients: {completed}/{expected}\nreplayed_requests: {replayed}\n\
+             evicted_clients: {evicted}",
             duration_ns / SECOND_NS
         )
     };

@@ -21,6 +21,7 @@ mod no_mgs;
 mod options;
 mod own_place;
 mod refusals;
+mod replayed;
 mod rounds;
 mod rows;
 mod silent;

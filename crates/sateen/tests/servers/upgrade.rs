@@ -106,7 +106,7 @@ fn writes(programs: &mut Programs, mount: &Path, name: &str) {
 }
 
 /// Makes files, renames and removes them.
-fn makes(programs: &mut Programs, mount: &Path, name: &str) {
+pub(super) fn makes(programs: &mut Programs, mount: &Path, name: &str) {
     let folder = mount.join(name);
     fs::create_dir(&folder).unwrap();
     programs.start(name, move |number| {
@@ -121,7 +121,7 @@ fn makes(programs: &mut Programs, mount: &Path, name: &str) {
 }
 
 /// Appends lines to one file, beside others. One that is open all the time.
-fn appends(programs: &mut Programs, mount: &Path, name: &str) {
+pub(super) fn appends(programs: &mut Programs, mount: &Path, name: &str) {
     let mut log = OpenOptions::new().append(true).create(true).open(mount.join("log")).unwrap();
     let called = name.to_owned();
     programs.start(name, move |number| {
@@ -177,7 +177,7 @@ pub(super) fn reads(programs: &mut Programs, mount: &Path, name: &str) {
 }
 
 /// What the programs have appended is there, in the order of each.
-fn appended(mount: &Path, done: &[(String, u64)]) {
+pub(super) fn appended(mount: &Path, done: &[(String, u64)]) {
     let log = fs::read_to_string(mount.join("log")).unwrap();
     for (name, steps) in done.iter().filter(|(name, _)| name.starts_with("appends")) {
         let lines = log.lines().filter_map(|line| line.strip_prefix(name.as_str()));

@@ -174,10 +174,8 @@ impl World {
             Event::Restart(target) => {
                 self.report.count(restarted(target), 1);
                 self.note(|| format!("{target} starts"));
+                self.sizes_unseen |= target == Endpoint::Mdt(0);
                 self.start_host(target);
-                if target == Endpoint::Mdt(0) {
-                    self.sizes_survived();
-                }
             }
             Event::Start(target) => self.starts_again(target),
             Event::Mend(a, b) => {
@@ -270,6 +268,10 @@ impl World {
         for settling in &mut self.settling {
             settling.durable_from = None;
         }
+        // What is made again is durable, by another number.
+        for running in self.running.values_mut() {
+            running.floor = running.floor.min(upto);
+        }
         self.running_may_have_written();
         let settles_ns = self.all_arrived_ns();
         for data in self.model.data.values_mut() {
@@ -284,7 +286,7 @@ impl World {
     }
 
     /// The MDT is back: what its disk says of sizes is held against what it may say.
-    fn sizes_survived(&mut self) {
+    pub(super) fn sizes_survived(&mut self) {
         self.layouts_changed();
         let settles_ns = self.all_arrived_ns();
         let Some(host) = self.hosts.get_mut(&Endpoint::Mdt(0)) else { return };

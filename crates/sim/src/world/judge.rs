@@ -361,8 +361,9 @@ impl World {
         true
     }
 
-    /// A client that made changes just before the MDT crashed cannot know which are lost: once
-    /// after each crash an fsync may say that some are.
+    /// A client that had to go on as another after a crash of the MDT cannot know which of its changes
+    /// are lost: once after each crash an fsync may say that some are. That of a file may say it to
+    /// others, too: what an OST has lost is not told apart from it.
     fn may_tell_change(&mut self, running: &Running) -> bool {
         let boots = self.hosts.get(&Endpoint::Mdt(0)).map_or(0, |host| host.boots);
         let synced = match &running.op {
@@ -370,7 +371,10 @@ impl World {
             op => op.synced(),
         };
         let Some(fid) = synced else { return false };
-        let may = boots > 1 && self.told_in.insert((running.client, fid), boots) != Some(boots);
+        let of_directory = matches!(running.op, Op::FsyncDir { .. });
+        let may = (!of_directory || self.has_lost_changes(running))
+            && boots > 1
+            && self.told_in.insert((running.client, fid), boots) != Some(boots);
         self.report.count("lost change told by fsync", u64::from(may));
         may
     }
@@ -727,6 +731,10 @@ impl World {
             return;
         }
         let Some(host) = self.hosts.get_mut(&Endpoint::Mdt(0)) else { return };
+        // Before that changes may come back.
+        if !host.serves() {
+            return;
+        }
         let (boots, transno, durable) = (host.boots, host.transno(), host.durable());
         let Some(mdt) = host.mdt() else { return };
         let mut ready = Vec::new();

@@ -188,15 +188,20 @@ impl World {
 
     /// What a client tells an MDT that was started again.
     pub(super) fn claims(&mut self, message: &Message) {
-        let Body::Request(Request::Mdt(MdtRequest::Reclaim { locks, opens, file_locks, .. })) =
-            &message.body
-        else {
-            return;
-        };
+        match &message.body {
+            Body::Request(Request::Mdt(MdtRequest::Reclaim {
+                locks, opens, file_locks, ..
+            })) => {
+                self.report.count("claimed: lock", locks.len() as u64);
+                self.report.count("claimed: open", opens.len() as u64);
+                self.report.count("claimed: file lock", file_locks.len() as u64);
+            }
+            Body::Request(Request::Mdt(MdtRequest::Replay { changes, .. })) => {
+                self.report.count("claimed: change", changes.len() as u64);
+            }
+            _ => return,
+        }
         self.orderly.told.insert((message.header.from, message.header.to));
-        self.report.count("claimed: lock", locks.len() as u64);
-        self.report.count("claimed: open", opens.len() as u64);
-        self.report.count("claimed: file lock", file_locks.len() as u64);
         let random = &mut self.orderly.random;
         if !self.config.crashes || !random.one_in(CRASH_ONE_IN) {
             return;

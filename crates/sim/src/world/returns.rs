@@ -44,12 +44,53 @@ impl World {
         }
     }
 
+    /// The first MDT has gone on. Changes that it has made again after a crash are there again, and
+    /// what it has not made when it answers is lost.
+    pub(super) fn changes_come_back(&mut self, me: Endpoint) {
+        if me != Endpoint::Mdt(0) {
+            return;
+        }
+        let Some(mdt) = self.hosts.get_mut(&me).and_then(crate::host::Host::mdt) else { return };
+        let (replayed, answers) = (mdt.take_replayed(), mdt.has_begun());
+        let made: BTreeSet<ClientId> = replayed.iter().map(|(client, ..)| *client).collect();
+        self.report.count("change made again after a crash", replayed.len() as u64);
+        self.report.count("client with changes made again", made.len() as u64);
+        if !replayed.is_empty() {
+            // What has begun before goes by names as they were, also of clients that have come since.
+            self.running.values_mut().for_each(|running| running.mdt_hit = true);
+            self.remember_names();
+        }
+        let any = !replayed.is_empty();
+        for (_, first, transno) in replayed {
+            let known = self.model.replayed(first, transno);
+            self.report.count("name or file made again after a crash", u64::from(known));
+        }
+        // And what it meets under them is another file, perhaps, which others leave alone then.
+        for running in self.running.values_mut().filter(|_| any) {
+            let touched = running.op.touches(&self.model.now);
+            running.touched.extend(touched);
+        }
+        for node in &mut self.nodes {
+            if let Some(before) = &mut node.before_crash {
+                before.has_lost &= self.model.misses(node.id);
+            }
+        }
+        if answers && core::mem::take(&mut self.sizes_unseen) {
+            self.model.nothing_comes_back();
+            self.sizes_survived();
+        }
+    }
+
     /// A client uses a connection to the MDT that there is.
     pub(super) fn is_back(&mut self, client: ClientId) {
         let Some(node) = self.nodes.iter_mut().find(|node| node.id == client) else { return };
         let Some(before) = node.before_crash.take() else { return };
+        let node_speaks = node.speaks;
         if before.incarnation != node.client.incarnation() {
             self.report.count("client goes on as another after a crash", 1);
+            if node_speaks && !self.thrown_out.contains(&before.incarnation) {
+                self.fail(format!("client-{:x} goes on as another, and need not", client.0));
+            }
             return;
         }
         for (handle, lost) in node.open.iter_mut().flatten() {
@@ -59,6 +100,12 @@ impl World {
         if before.has_lost {
             self.fail(format!("client-{:x} goes on, and has lost changes", client.0));
         }
+    }
+
+    /// Whether a client has lost changes with an MDT at some time: it has gone on as another since.
+    pub(super) fn has_lost_changes(&self, running: &Running) -> bool {
+        let node = self.nodes.get(running.node).filter(|node| node.id == running.client);
+        node.is_none_or(|node| !node.speaks || node.client.incarnation() != node.id)
     }
 
     /// Whether the client has gone on as another since an operation began, or may have before and the

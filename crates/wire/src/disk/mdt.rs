@@ -309,11 +309,15 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// The run that there is, or was if it crashed: written before anything else in it.
+    /// The last run that has answered anybody. Each has it written before it does: when the clients
+    /// of the one before are back.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct RunRecord {
         /// By which its clients know it.
         pub boot_epoch: u64,
+        /// If it has crashed, and those since have answered nobody yet, the last of its transactions
+        /// that is there; `u64::MAX` if it is the one that there is, or was.
+        pub durable: u64,
     }
 }
 

@@ -25,8 +25,8 @@ use sateen_wire::{
     Body, Bulk, Callback, Cred, DirEntry, FSNAME_BYTES_MAX, FileLock, FileLockMode, FileLockState,
     FsName, GRANTS_MAX, Grant, Grants, Header, HeldFileLock, HeldLock, HeldOpen, Ibits, LockId,
     LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest, ObjectAttr, OpenFlags, OpenId,
-    OstReply, OstRequest, ParamInfo, RenameFlags, Reply, ReplyBody, Request, SetAttr, SizeReport,
-    StatFs, TargetInfo, TimeSet, WaitId, XattrMode,
+    OstReply, OstRequest, ParamInfo, RenameFlags, Replayed, Reply, ReplyBody, Request, SetAttr,
+    SizeReport, StatFs, TargetInfo, TimeSet, WaitId, XattrMode,
 };
 
 /// Bytes that decide everything; zeros follow the last.
@@ -372,7 +372,7 @@ any_struct!(StatFs {
 });
 any_struct!(ObjectAttr { object, size, blocks });
 any_struct!(TargetInfo { target, nids, inactive });
-any_struct!(Reply { error, transno, last_committed, grants, body });
+any_struct!(Reply { error, transno, time, last_committed, grants, body });
 any_struct!(Header {
     from,
     to,
@@ -407,6 +407,7 @@ any_struct!(WaitId { id });
 any_struct!(HeldLock { fid, id, mode, bits });
 any_struct!(HeldOpen { open_id, fid, flags, closing });
 any_struct!(HeldFileLock { fid, open_id, lock });
+any_struct!(Replayed { transno, time, request, answer });
 any_enum!(Body { Request(request), Reply(reply), Callback(callback) });
 any_enum!(Request { Connect { features }, Disconnect, Ping, Mdt(mdt), Ost(ost), Mgs(mgs) });
 any_enum!(ReplyBody {
@@ -460,6 +461,7 @@ any_enum!(MdtRequest {
     GetLinks { fid },
     NoRoom { fid, ost, unwritten },
     Reclaim { locks, opens, seqs, file_locks, last },
+    Replay { changes, last },
     Tmpfile { parent, fid, mode, cred, flags, open_id, linkable, want },
     RenameWhiteout { parent, name, new_parent, new_name, no_replace, fid, cred },
 });
@@ -476,6 +478,7 @@ any_enum!(MdtReply {
     Sequence(seq),
     StatFs(statfs),
     FileLock { state, holder },
+    Noted { attr },
 });
 any_enum!(OstRequest {
     Write { object, layout_gen, offset, grant_used },
@@ -520,7 +523,7 @@ any_struct!(UnlinkRecord { late_writers, layout });
 any_struct!(PunchRecord { fid, size, layout });
 any_struct!(SeqGrant { client });
 any_struct!(ClientRecord { refused, lost, speaks, peer, attempt });
-any_struct!(RunRecord { boot_epoch });
+any_struct!(RunRecord { boot_epoch, durable });
 any_struct!(ReplySlot { seq, transno });
 any_struct!(Counters { inodes });
 any_struct!(SeqState { round, next });
