@@ -49,6 +49,32 @@ fn a_rank_that_is_killed_ends_the_run() {
 }
 
 #[test]
+fn the_others_remove_what_the_first_rank_has_made() {
+    for (line, enough) in [
+        ("-np 2 mdtest -n 200000 -d md1", 100),
+        ("-np 2 mdtest -F -u -n 200000 -d md1@md2", 100),
+        ("-np 2 mdtest -F -u -n 200000 -d md1@old", 100),
+        ("-np 2 ior -w -F -u -b 1g -t 4k -s 1000 -D 600 -o f", 5),
+    ] {
+        let folder = Folder::new();
+        std::fs::create_dir(folder.0.join("old")).unwrap();
+        let mut command = folder.command(line);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        until("files", || folder.all().len() >= enough);
+        let ranks = children(child.id());
+        let rank0 = ranks.iter().find(|pid| {
+            let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+            environ.split(|byte| *byte == 0).any(|one| one.starts_with(b"SATEEN_BENCH_RANK=0:"))
+        });
+        kill(*rank0.unwrap(), Signal::KILL);
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert!(said.contains("rank 0 (process"), "{line}: {said}");
+        assert_eq!(folder.all(), ["old"], "{line}: what was there before, and nothing else");
+    }
+}
+
+#[test]
 fn a_killed_launcher_takes_its_ranks_along() {
     let folder = Folder::new();
     let (mut child, ranks) = writing(&folder);
