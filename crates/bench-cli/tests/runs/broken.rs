@@ -130,6 +130,11 @@ fn senseless_options_are_refused_before_anything_is_done() {
         assert!(!said.is_empty(), "{line}");
         assert_eq!(folder.all(), [""; 0], "{line}");
     }
+    let said = folder.fails("iozone -t 1,2 -f f", 2);
+    assert!(said.contains("-t 2: 2 ranks are to work, and there is 1: start as many"), "{said}");
+    assert!(said.contains("-np 2 iozone") && said.contains("mpirun -n 2"), "{said}");
+    let said = folder.fails("-np 2 iozone -t 4 -f f", 2);
+    assert!(said.contains("there are 2: start as many (sateen-bench -np 4 iozone"), "{said}");
     let output = folder.command("-np 2 ior -o f").env("PMIX_RANK", "0").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let joins = cfg!(feature = "mpi");
