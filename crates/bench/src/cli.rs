@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Arg, ArgAction, Args, Parser, Subcommand};
 
 use crate::comm::{Communicator, Local, RANKS_MAX, Solo, launch};
 use crate::engine::io500::Io500;
@@ -62,14 +62,19 @@ pub enum Command {
     /// The IO500 benchmark: ior, mdtest and find in its order, with its files and its score.
     Io500(Io500),
     /// Takes most of this host's memory and locks it, so that caches cannot flatter a result.
+    #[command(args = of_others_and_json())]
     Memblock(Memblock),
     /// What a described system will do: bandwidth and metadata rates, and what limits them.
+    #[command(args = of_others())]
     Predict(sateen_model::command::Predict),
     /// How large a test of a system must be: nodes, threads, bytes and hours.
+    #[command(args = of_others())]
     Plan(sateen_model::command::Plan),
     /// One HTML file with tables and figures from one or more runs; CSV and JSON.
+    #[command(args = of_others())]
     Report(sateen_report::command::Report),
     /// Prints a table of rates, a column for each folder.
+    #[command(args = of_others_and_json())]
     Rates {
         /// Files to create, stat and remove.
         #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
@@ -83,6 +88,7 @@ pub enum Command {
     },
     /// Writes, syncs and renames files until the file system fails, and notes elsewhere what
     /// was synced.
+    #[command(args = of_others_and_json())]
     CrashWrite {
         /// Where to write.
         dir: PathBuf,
@@ -90,12 +96,28 @@ pub enum Command {
         notes: PathBuf,
     },
     /// Checks that everything noted is there, byte for byte.
+    #[command(args = of_others_and_json())]
     CrashCheck {
         /// Where it was written.
         dir: PathBuf,
         /// Where it was noted.
         notes: PathBuf,
     },
+}
+
+/// Options of workloads as all other commands have them: known, so that they are refused with a
+/// reason (`senseless`), and not shown.
+fn of_others() -> Vec<Arg> {
+    let np = Arg::new("np").long("np").value_name("N").value_parser(clap::value_parser!(usize));
+    let guard = guard::Options::augment_args(clap::Command::new("guard"));
+    let all = std::iter::once(np).chain(guard.get_arguments().cloned());
+    all.map(|one| one.hide(true)).collect()
+}
+
+/// The same with `--json`, for those that have no report.
+fn of_others_and_json() -> Vec<Arg> {
+    let json = Arg::new("json").long("json").action(ArgAction::SetTrue).hide(true);
+    of_others().into_iter().chain([json]).collect()
 }
 
 /// Arguments as clap can read them: `-np`, which is everywhere in the field, IOzone's `-+n`
@@ -330,8 +352,35 @@ mod tests {
             for own in command.get_arguments() {
                 let name = own.get_id().as_str();
                 // Whose form is the same.
-                assert!(!of_all(name) || name == "json", "{} --{name}", command.get_name());
+                let same = name == "json" || own.is_hide_set();
+                assert!(!of_all(name) || same, "{} --{name}", command.get_name());
             }
+        }
+    }
+
+    /// What each command shows of the options of all.
+    #[test]
+    fn a_command_shows_only_options_that_it_takes() {
+        let mut program = Program::command();
+        program.build();
+        let all = ["np", "drop_caches", "node_rate", "no_self_check", "json"];
+        for command in program.get_subcommands() {
+            let wanted: &[&str] = match command.get_name() {
+                "ior" | "mdtest" | "iozone" | "io500" => &all,
+                "predict" | "plan" | "report" => &["json"],
+                _ => &[],
+            };
+            let name = command.get_name();
+            let shown: Vec<&str> = all
+                .into_iter()
+                .filter(|id| {
+                    command.get_arguments().any(|one| one.get_id() == *id && !one.is_hide_set())
+                })
+                .collect();
+            assert_eq!(shown, wanted, "{name}");
+            let help = command.clone().render_long_help().to_string();
+            assert_eq!(help.contains("--np"), wanted.contains(&"np"), "{name}: {help}");
+            assert_eq!(help.contains("Pitfalls"), wanted.contains(&"np"), "{name}: {help}");
         }
     }
 
@@ -344,6 +393,9 @@ mod tests {
             "report --no-self-check x.json",
             "memblock -np 2 1m",
             "--json memblock 1m",
+            "memblock --node-rate 1g 1m",
+            "report --drop-caches x.json",
+            "crash-write --np 2 a b",
             "rates --json here=.",
         ] {
             let words = format!("sateen-bench {line}");

@@ -6,7 +6,8 @@
 //!    process, and what of it can be had; more than leaves a reserve is refused before anything
 //!    is taken, and so is what may not be locked (RLIMIT_MEMLOCK);
 //! 2. should memory run short all the same, the kernel is told to end this process first;
-//! 3. memory is taken piece by piece (`block`), looking each time whether others have taken it;
+//! 3. memory is taken piece by piece (`block`), looking each time whether others have taken it, and
+//!    the kernel is asked whether all of it is there and locked;
 //! 4. it is held until a signal comes, or while a command runs;
 //! 5. it is the process's own memory, and so is free again however the process ends.
 
@@ -28,8 +29,6 @@ use self::room::Room;
 use crate::error::{EXIT_FAILED, Error, Result};
 use crate::size;
 
-/// What the process needs beside the block: its own pages, and the stack of a child's start.
-const OWN_BYTES: u64 = 16 << 20;
 /// The bit of CAP_IPC_LOCK, which lifts the limit on locked memory.
 const CAP_IPC_LOCK: u32 = 14;
 /// Where a process says how gladly the kernel may end it when memory runs short; its children
@@ -178,7 +177,7 @@ fn score(score: &str) {
 
 /// Whether so much may be locked; raises the limit as far as this process may.
 fn may_lock(bytes: u64) -> Result<()> {
-    let wanted = bytes.saturating_add(OWN_BYTES);
+    let wanted = block::in_pages(bytes);
     if has_ipc_lock() {
         return Ok(());
     }

@@ -1,10 +1,10 @@
 //! The system calls that neither std nor rustix can offer without `unsafe`: memory that
-//! processes share, a close that tells whether it worked, a look at a file that asks for no
+//! processes share, memory that is locked, a close that tells whether it worked, a look at a file that asks for no
 //! more than `stat` does, one at what of a file is in memory, and the clocks of processes. The only
 //! file of this room with `unsafe`.
 #![allow(unsafe_code, reason = "memory shared between processes; calls of the C library")]
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -69,6 +69,52 @@ impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this length, and no reference outlives self.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "the range was mapped");
+    }
+}
+
+/// Memory of this process alone, every page of it there and locked, as long as this exists.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    base: NonNull<c_void>,
+    bytes: usize,
+}
+
+/// What pages are filled with: not the zeros that a host of virtual machines may keep nowhere.
+const FILL: u8 = 0xa5;
+
+impl Locked {
+    /// Takes so many bytes in a mapping of their own. What an allocator gives may be part of one
+    /// that was there before, and then whoever locks what is mapped later does not lock it.
+    pub(crate) fn map(bytes: usize) -> io::Result<Self> {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses aliases nothing of ours.
+        let base =
+            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, prot, MapFlags::PRIVATE) }?;
+        let base = NonNull::new(base).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { base, bytes })
+    }
+
+    /// Locks them, which brings them into memory, and fills them.
+    pub(crate) fn lock(&mut self) -> io::Result<()> {
+        // SAFETY: the range is the mapping of self, whose contents this does not change.
+        unsafe { rustix::mm::mlock(self.base.as_ptr(), self.bytes) }?;
+        // SAFETY: it is writable and that long, and nobody else has a pointer into it.
+        unsafe { self.base.as_ptr().cast::<u8>().write_bytes(FILL, self.bytes) };
+        Ok(())
+    }
+
+    /// How many they are.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and nobody has a pointer into it. What is
+        // unmapped is not locked any more.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.bytes) };
         debug_assert!(unmapped.is_ok(), "the range was mapped");
     }
 }

@@ -17,7 +17,9 @@ use crate::units::{Rate, Size};
 
 /// Predicts bandwidth and metadata rates from a description of hardware.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "A description is a TOML file; `--example NAME` prints one to begin from.")]
+#[command(after_help = "\
+A description is a TOML file; `--example NAME` prints one to begin from. `plan` needs the nodes' cores \
+and memory as well, which not all of them say: `plan --example NAME` prints one that does.")]
 pub struct Predict {
     /// The description of the system.
     #[arg(value_name = "HARDWARE.toml", required_unless_present_any = ["tables", "example", "profiles"])]
@@ -25,7 +27,8 @@ pub struct Predict {
     /// Print what was fitted to the published tables, with errors.
     #[arg(long)]
     pub tables: bool,
-    /// Print a description that is carried along: lfs12, data-accelerator, vxflex, lfs09.
+    /// Print a description that is carried along, to predict from: lfs12, data-accelerator, vxflex,
+    /// lfs09.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["hardware", "tables"])]
     pub example: Option<String>,
     /// List the profiles.
@@ -40,12 +43,7 @@ impl Predict {
     /// Writes what is asked for.
     pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         if let Some(name) = &self.example {
-            let found = example::ALL.iter().find(|example| example.0 == name);
-            let names: Vec<&str> = example::ALL.iter().map(|example| example.0).collect();
-            let Some((_, text)) = found else {
-                bail!("--example {name}: there is none of this name, only {}", names.join(", "));
-            };
-            out.write_all(text.as_bytes())?;
+            out.write_all(named(name)?.as_bytes())?;
             return Ok(());
         }
         if self.profiles {
@@ -76,10 +74,16 @@ impl Predict {
 
 /// Sizes a test: nodes, threads, bytes per node and hours, with the reasoning.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+A description is a TOML file; `--example lfs09` prints one to begin from, with the nodes' cores and \
+memory. Where it does not say these, --cores and --memory do.")]
 pub struct Plan {
     /// The description of the system, with `clients.cores` and `clients.memory`.
-    #[arg(value_name = "HARDWARE.toml")]
-    pub hardware: PathBuf,
+    #[arg(value_name = "HARDWARE.toml", required_unless_present = "example")]
+    pub hardware: Option<PathBuf>,
+    /// Print a description that is carried along and has all that is needed here: lfs09.
+    #[arg(long, value_name = "NAME", conflicts_with = "hardware")]
+    pub example: Option<String>,
     /// What one thread does in the slowest of the tests.
     #[arg(long, value_name = "RATE", default_value = "50 MB/s")]
     pub thread_rate: Rate,
@@ -109,7 +113,12 @@ pub struct Plan {
 impl Plan {
     /// Writes the plan.
     pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let hardware = Hardware::read(&self.hardware)?;
+        if let Some(name) = &self.example {
+            out.write_all(complete(name)?.as_bytes())?;
+            return Ok(());
+        }
+        let file = self.hardware.as_deref().context("no description: give HARDWARE.toml")?;
+        let hardware = Hardware::read(file)?;
         let request = Request {
             thread_rate: self.thread_rate,
             node_rate: self.node_ceiling,
@@ -119,14 +128,43 @@ impl Plan {
             tests: self.tests,
             repeats: self.repeats,
         };
-        let sized = plan(&hardware, &request)
-            .with_context(|| format!("no plan for {}", self.hardware.display()))?;
+        let sized =
+            plan(&hardware, &request).with_context(|| format!("no plan for {}", file.display()))?;
         if self.json {
             return json(out, &sized);
         }
         out.write_all(sized.text(&hardware.name).as_bytes())?;
         Ok(())
     }
+}
+
+/// The text of an example.
+fn named(name: &str) -> anyhow::Result<&'static str> {
+    let found = example::ALL.iter().find(|example| example.0 == name);
+    let names: Vec<&str> = example::ALL.iter().map(|example| example.0).collect();
+    let Some((_, text)) = found else {
+        bail!("--example {name}: there is none of this name, only {}", names.join(", "));
+    };
+    Ok(text)
+}
+
+/// The same of one that a test can be planned with.
+fn complete(name: &str) -> anyhow::Result<&'static str> {
+    let whole = |text| {
+        example::read(text)
+            .is_ok_and(|it| it.clients.cores.is_some() && it.clients.memory.is_some())
+    };
+    let text = named(name)?;
+    if !whole(text) {
+        let names = example::ALL.iter().filter(|example| whole(example.1));
+        let names: Vec<&str> = names.map(|example| example.0).collect();
+        bail!(
+            "--example {name}: it does not say what cores and memory nodes have, which a plan needs; {} \
+             does",
+            names.join(", ")
+        );
+    }
+    Ok(text)
 }
 
 fn json(out: &mut dyn Write, value: &impl Serialize) -> anyhow::Result<()> {

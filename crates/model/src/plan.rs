@@ -108,10 +108,14 @@ pub fn plan(hardware: &Hardware, request: &Request) -> anyhow::Result<Plan> {
     let cores = request
         .cores
         .or(hardware.clients.cores)
-        .context("clients.cores is missing: how many threads a node can run (or give --cores)")?;
+        .context(
+            "clients.cores is missing: how many threads a node can run; give --cores, or write cores = N \
+             under [clients] (`plan --example lfs09` prints a description that has all)",
+        )?;
     ensure!(cores >= 1, "--cores 0: there must be at least one");
     let memory = request.memory.or(hardware.clients.memory).context(
-        "clients.memory is missing: what the caches of a node can hold (or give --memory)",
+        "clients.memory is missing: what the caches of a node can hold; give --memory, or write memory = \
+         \"64 GB\" under [clients] (`plan --example lfs09` prints a description that has all)",
     )?;
     let limit = DIRECTIONS.map(|way| hardware.servers_limit(way)).into_iter().fold(0.0, f64::max);
     let node_network =

@@ -135,6 +135,19 @@ fn a_printed_example_can_be_predicted() {
 }
 
 #[test]
+fn a_printed_example_can_be_planned() {
+    let text = run(&["plan", "--example", "lfs09"]).unwrap();
+    let mine = Description::new("planned", &text);
+    assert!(run(&["plan", &mine.path()]).unwrap().contains("960"));
+    assert!(run(&["plan", "--example", "lfs12"]).unwrap_err().contains("lfs09 does"));
+    assert!(run(&["plan", "--example", "lfs13"]).unwrap_err().contains("none of this name"));
+    assert!(run(&["plan"]).unwrap_err().contains("HARDWARE.toml"));
+    // What `predict` prints need not be whole; then it is said where a whole one is.
+    let said = run(&["plan", &example("lfs12.toml")]).unwrap_err();
+    assert!(said.contains("clients.cores") && said.contains("plan --example lfs09"), "{said}");
+}
+
+#[test]
 fn what_is_wrong_with_a_description_is_named() {
     let good = std::fs::read_to_string(example("data-accelerator.toml")).unwrap();
     let wrong = [

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::error::{Error, Result};
 use crate::read::{self, RUNS_MAX, Source};
-use crate::{data, page};
+use crate::{data, outputs, page};
 
 /// Where the page goes if nothing is said.
 const PAGE: &str = "report.html";
@@ -41,10 +41,13 @@ impl Report {
         if self.runs.len() > RUNS_MAX {
             return Err(Error::Usage(format!("a report has at most {RUNS_MAX} runs")));
         }
-        // All of them are read before anything is written.
-        let runs = read::runs(&self.runs)?;
         let nothing = self.output.is_none() && self.csv.is_none() && !json;
         let page = self.output.clone().or_else(|| nothing.then(|| PAGE.into()));
+        let csv = self.csv.as_deref().map(data::files);
+        let files = page.iter().chain(csv.iter().flatten()).map(PathBuf::as_path);
+        outputs::check(&self.runs, files, json || page.is_some())?;
+        // All of them are read before anything is written.
+        let runs = read::runs(&self.runs)?;
         if let Some(file) = page {
             let html = page::html(&self.title, &runs);
             std::fs::write(&file, html).map_err(|error| Error::output(&file, error))?;

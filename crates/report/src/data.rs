@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -26,13 +26,22 @@ pub fn json(out: &mut dyn Write, runs: &[Run]) -> std::io::Result<()> {
     out.flush()
 }
 
+/// Names of the CSV files.
+const FILES: [&str; 4] = ["results.csv", "ranks.csv", "series.csv", "warnings.csv"];
+
+/// The CSV files of a directory.
+pub fn files(dir: &Path) -> [PathBuf; 4] {
+    FILES.map(|name| dir.join(name))
+}
+
 /// Writes the CSV files into a directory, which is made if it is not there.
 pub fn csv(dir: &Path, runs: &[Run]) -> Result<()> {
     fs::create_dir_all(dir).map_err(|error| Error::output(dir, error))?;
-    write(&dir.join("results.csv"), &RESULTS, |put| results(runs, put))?;
-    write(&dir.join("ranks.csv"), &RANKS, |put| ranks(runs, put))?;
-    write(&dir.join("series.csv"), &SERIES, |put| series(runs, put))?;
-    write(&dir.join("warnings.csv"), &WARNINGS, |put| warnings(runs, put))
+    let [of_results, of_ranks, of_series, of_warnings] = files(dir);
+    write(&of_results, &RESULTS, |put| results(runs, put))?;
+    write(&of_ranks, &RANKS, |put| ranks(runs, put))?;
+    write(&of_series, &SERIES, |put| series(runs, put))?;
+    write(&of_warnings, &WARNINGS, |put| warnings(runs, put))
 }
 
 const RESULTS: [&str; 17] = [

@@ -21,6 +21,7 @@ pub mod data;
 pub mod error;
 pub mod figures;
 mod markup;
+mod outputs;
 pub mod page;
 pub mod plot;
 pub mod read;

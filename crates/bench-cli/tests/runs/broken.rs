@@ -49,6 +49,32 @@ fn a_rank_that_is_killed_ends_the_run() {
 }
 
 #[test]
+fn the_others_remove_what_the_first_rank_has_made() {
+    for (line, enough) in [
+        ("-np 2 mdtest -n 200000 -d md1", 100),
+        ("-np 2 mdtest -F -u -n 200000 -d md1@md2", 100),
+        ("-np 2 mdtest -F -u -n 200000 -d md1@old", 100),
+        ("-np 2 ior -w -F -u -b 1g -t 4k -s 1000 -D 600 -o f", 5),
+    ] {
+        let folder = Folder::new();
+        std::fs::create_dir(folder.0.join("old")).unwrap();
+        let mut command = folder.command(line);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        until("files", || folder.all().len() >= enough);
+        let ranks = children(child.id());
+        let rank0 = ranks.iter().find(|pid| {
+            let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+            environ.split(|byte| *byte == 0).any(|one| one.starts_with(b"SATEEN_BENCH_RANK=0:"))
+        });
+        kill(*rank0.unwrap(), Signal::KILL);
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert!(said.contains("rank 0 (process"), "{line}: {said}");
+        assert_eq!(folder.all(), ["old"], "{line}: what was there before, and nothing else");
+    }
+}
+
+#[test]
 fn a_killed_launcher_takes_its_ranks_along() {
     let folder = Folder::new();
     let (mut child, ranks) = writing(&folder);
@@ -104,6 +130,11 @@ fn senseless_options_are_refused_before_anything_is_done() {
         assert!(!said.is_empty(), "{line}");
         assert_eq!(folder.all(), [""; 0], "{line}");
     }
+    let said = folder.fails("iozone -t 1,2 -f f", 2);
+    assert!(said.contains("-t 2: 2 ranks are to work, and there is 1: start as many"), "{said}");
+    assert!(said.contains("-np 2 iozone") && said.contains("mpirun -n 2"), "{said}");
+    let said = folder.fails("-np 2 iozone -t 4 -f f", 2);
+    assert!(said.contains("there are 2: start as many (sateen-bench -np 4 iozone"), "{said}");
     let output = folder.command("-np 2 ior -o f").env("PMIX_RANK", "0").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let joins = cfg!(feature = "mpi");

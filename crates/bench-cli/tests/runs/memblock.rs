@@ -7,10 +7,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{Folder, runs, text, until};
 
-/// KiB that a process has locked.
+/// KiB of a process that are in memory and locked.
 fn locked(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = maps.lines().find_map(|line| line.strip_prefix("Locked:"));
     line.map_or(0, |text| text.trim().trim_end_matches(" kB").parse().unwrap())
 }
 
@@ -58,7 +58,7 @@ fn memory_is_held_while_a_command_runs() {
     let folder = Folder::new();
     let usual = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
     let mut command = folder.command("--quiet memblock -m 20m --");
-    let script = "grep VmLck /proc/$PPID/status; cat /proc/self/oom_score_adj; exit 7";
+    let script = "grep ^Locked: /proc/$PPID/smaps_rollup; cat /proc/self/oom_score_adj; exit 7";
     command.args(["sh", "-c", script]);
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(7), "{output:?}");

@@ -67,6 +67,43 @@ fn runs_become_a_page_and_tables() {
 }
 
 #[test]
+fn a_report_does_not_overwrite_its_runs() {
+    let folder = Folder::new();
+    let at = |name: &str| folder.0.join(name);
+    measured(&folder, "run.json", "-np 2 ior -w -a DUMMY -b 64k -t 16k -o f");
+    measured(&folder, "other.json", "-np 2 ior -w -a DUMMY -b 32k -t 16k -o f");
+    std::fs::create_dir(at("csv")).unwrap();
+    std::fs::hard_link(at("run.json"), at("hard")).unwrap();
+    std::fs::hard_link(at("run.json"), at("csv/warnings.csv")).unwrap();
+    std::os::unix::fs::symlink("run.json", at("soft")).unwrap();
+    std::fs::hard_link(at("run.json"), at("report.html")).unwrap();
+    let (before, all) = (read(&folder, "run.json"), folder.all());
+    for line in [
+        "report run.json -o run.json",
+        "report other.json me=run.json -o csv/../run.json",
+        "report run.json -o hard",
+        "report run.json -o soft",
+        "report soft -o hard",
+        "report run.json",
+        "report run.json --csv csv",
+        "report run.json --csv csv -o page.html --json",
+    ] {
+        let said = folder.fails(line, 2);
+        assert!(said.contains("run.json") || said.contains("soft"), "{line}: {said}");
+        assert!(said.contains("would be overwritten") && said.contains("-o"), "{line}: {said}");
+        assert_eq!((read(&folder, "run.json"), folder.all()), (before.clone(), all.clone()));
+    }
+    // The shell has it open already.
+    let end = std::fs::OpenOptions::new().append(true).open(at("hard")).unwrap();
+    let output = folder.command("report run.json --json").stdout(end).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("standard output is the same file"), "{output:?}");
+    assert_eq!(read(&folder, "run.json"), before);
+    folder.works("report run.json other.json -o page.html --csv new");
+    folder.works("report run.json other.json -o page.html --csv new");
+}
+
+#[test]
 fn what_every_workload_writes_is_read() {
     let folder = Folder::new();
     measured(&folder, "zone.json", "-np 3 iozone -i 0 -i 1 -r 4k,1m -s 1m -t 1,3");

@@ -350,7 +350,13 @@ const EXAMPLES: [(&str, Examples); 37] = [
             ("sateen-bench predict system.toml", "What it will do:"),
         ],
     ),
-    ("sateen-bench-plan", &[("sateen-bench plan system.toml", "How large a test must be:")]),
+    (
+        "sateen-bench-plan",
+        &[
+            ("sateen-bench plan --example lfs09 > system.toml", "A description to begin with:"),
+            ("sateen-bench plan system.toml", "How large a test must be:"),
+        ],
+    ),
     (
         "sateen-bench-report",
         &[(

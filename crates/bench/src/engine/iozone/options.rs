@@ -168,7 +168,11 @@ impl Iozone {
             return Err(Error::usage(format!("-i {test}: {instead}")));
         }
         if most > ranks {
-            return Err(Error::usage(format!("-t {most}: there are {ranks} ranks (-np, mpirun)")));
+            let there = if ranks == 1 { "there is 1".into() } else { format!("there are {ranks}") };
+            return Err(Error::usage(format!(
+                "-t {most}: {most} ranks are to work, and {there}: start as many (sateen-bench -np \
+                 {most} iozone ..., or mpirun -n {most})"
+            )));
         }
         let records = || self.records.iter().copied();
         let counts =

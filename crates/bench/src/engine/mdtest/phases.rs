@@ -6,7 +6,7 @@
 //! folders that the run has made.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::names::Names;
 use super::options::Mdtest;
@@ -43,6 +43,7 @@ pub(super) fn run<I: FileInterface>(
     let signature = u32::try_from(comm.broadcast_u64(signature.into())?).unwrap_or_default();
     let by_slot = nodes.count > 1 && nodes.by_slot;
     let stride = test.stride * if by_slot { nodes.ranks_on_root } else { 1 };
+    let names_of_all = test.dirs().len();
     let names = Names {
         dirs: test.dirs().into_iter().map(str::to_owned).collect(),
         shape,
@@ -52,7 +53,7 @@ pub(super) fn run<I: FileInterface>(
         stride,
         iteration: 0,
     };
-    let made_dir = make_dirs(io, comm, &names)?;
+    let mut dirs = make_dirs(io, comm, &names)?;
     let guard = watch(test, io, comm, setting, &names)?;
     let report = comm.is_root().then(|| {
         let place = names.dirs.first().cloned().unwrap_or_default();
@@ -82,6 +83,7 @@ pub(super) fn run<I: FileInterface>(
         guard,
         clock: Clock::agree(comm, nodes.count)?,
         made: false,
+        in_own_dirs: dirs.paths.len() == names_of_all,
         stonewall: None,
         wrong: 0,
     };
@@ -95,27 +97,50 @@ pub(super) fn run<I: FileInterface>(
             break;
         }
     }
-    if made_dir && (test.remove || done.is_err()) {
-        // It stays if somebody has put something into it.
-        let _ = run
-            .io
-            .remove_dir(Path::new(run.names.dirs.get(comm.rank()).map_or("", String::as_str)));
-    }
     done?;
+    // Nobody is missing: each rank removes what it has made itself.
+    let own = run.names.dirs.get(comm.rank()).filter(|_| test.remove).map(Path::new);
+    dirs.paths.retain(|path| Some(path.as_path()) == own);
+    drop(dirs);
     run.finish()
 }
 
-/// Makes the directories of -d that are not there; whether this rank has made one.
-fn make_dirs<I: FileInterface>(io: &I, comm: &dyn Communicator, names: &Names) -> Result<bool> {
-    let mut made = false;
+/// The directories of -d that this run has made, whichever rank did: all of them, since it is
+/// unknown which ranks can still remove them when it breaks. They go with this.
+struct MadeDirs<'a, I: FileInterface> {
+    io: &'a I,
+    paths: Vec<PathBuf>,
+}
+
+impl<I: FileInterface> Drop for MadeDirs<'_, I> {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            // Another rank may have been faster, and it stays if somebody has put something
+            // into it.
+            let _ = self.io.remove_dir(path);
+        }
+    }
+}
+
+/// Makes the directories of -d that are not there.
+fn make_dirs<'a, I: FileInterface>(
+    io: &'a I,
+    comm: &dyn Communicator,
+    names: &Names,
+) -> Result<MadeDirs<'a, I>> {
+    let mut made = MadeDirs { io, paths: Vec::new() };
     if let Some(dir) = names.dirs.get(comm.rank()) {
         let dir = Path::new(dir);
         if !io.exists(dir).map_err(|error| Error::io("stat", dir, error))? {
             io.make_dir(dir).map_err(|error| Error::io("create the directory", dir, error))?;
-            made = io.keeps_data();
+            if io.keeps_data() {
+                made.paths.push(dir.into());
+            }
         }
     }
-    comm.barrier()?;
+    let counts = comm.all_gather_u64(made.paths.len() as u64)?;
+    let all = names.dirs.iter().zip(counts).filter(|(_, count)| *count > 0);
+    made.paths = all.map(|(dir, _)| dir.into()).collect();
     Ok(made)
 }
 
@@ -183,6 +208,8 @@ struct Run<'a, I> {
     clock: Clock,
     /// Whether the folders of this iteration were made by this run.
     made: bool,
+    /// Whether the directories of -d were: then nobody else has folders in them.
+    in_own_dirs: bool,
     /// Seconds and files of all ranks until the stonewall, if it was hit.
     stonewall: Option<(f64, u64)>,
     /// Files of all ranks that held other data than was written.
@@ -191,7 +218,7 @@ struct Run<'a, I> {
 
 impl<I: FileInterface> Run<'_, I> {
     fn iteration(&mut self) -> Result<()> {
-        self.made = false;
+        self.made = self.in_own_dirs;
         if self.test.create {
             self.make_trees()?;
         }
