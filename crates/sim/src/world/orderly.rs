@@ -11,6 +11,7 @@ use sateen_target::Ending;
 use sateen_types::{ClientId, Endpoint};
 use sateen_wire::{Body, MdtRequest, Message, Request};
 
+use super::leave::Leaving;
 use super::{Event, MDTS, Node, OSTS, World};
 use crate::host::Want;
 use crate::random::Random;
@@ -251,10 +252,14 @@ impl World {
         }
     }
 
-    /// Whether a client is there and speaks.
+    /// Whether a client is there and speaks. One that says its goodbye may connect once more, because
+    /// something that was late has met an MDT that had heard it, and knows nothing of that.
     fn is_at_work(&self, at: Endpoint, client: ClientId) -> bool {
         let is_it = |node: &&Node| Endpoint::Client(node.id) == at && !node.dead;
         let node = self.nodes.iter().find(is_it);
-        node.is_some_and(|node| node.speaks && node.client.incarnation() == client)
+        node.is_some_and(|node| {
+            let stays = !matches!(node.leaving, Leaving::Unmounting(_));
+            stays && node.speaks && node.client.incarnation() == client
+        })
     }
 }
