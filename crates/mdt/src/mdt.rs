@@ -323,7 +323,10 @@ impl Mdt {
                 stats::done(&mut self.counters, client, request, &reply);
                 self.cut(punch, &header, reply, out);
             }
-            Ok(Some(Outcome::WhenCut(reply, transno))) => {
+            Ok(Some(Outcome::WhenCut(mut reply, transno))) => {
+                if reply.transno > 0 {
+                    reply.time = now.wall();
+                }
                 match self.llog.cutting_by(transno).filter(|cutting| !cutting.stuck) {
                     Some(cutting) => cutting.answer = Some((header, reply)),
                     None => self.core.answer_durable(&header, reply, since, out),

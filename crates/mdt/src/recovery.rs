@@ -311,6 +311,8 @@ impl Recovery {
         if let Some(known) = self.expected.get_mut(&header.client) {
             self.status.completed += u64::from(!known.told);
             known.told = true;
+            // Who asks again under another number does not wait for the first answer.
+            self.answers.retain(|other| other.client != header.client);
             self.answers.push(header);
         }
     }

@@ -34,6 +34,13 @@ pub(crate) const REPLAY_SLOT: u16 = SLOTS_MAX - 2;
 const CHANGES_MAX: usize = 1 << 16;
 /// Most bytes of them, as they came.
 const BYTES_MAX: usize = 64 << 20;
+/// Most bytes of all clients' changes: what a commit's time can bring is far less.
+const ALL_BYTES_MAX: usize = 512 << 20;
+/// A change from further ahead of the MDT's clock than this no MDT has made: clocks of servers that
+/// stand in for each other differ by less.
+const TIME_AHEAD_S: i64 = 86_400;
+/// No layout is changed so often.
+const GENERATION_MAX: u32 = 1 << 30;
 
 /// A change that is to be made again, and what was decided the first time.
 #[derive(Debug, Clone)]
@@ -44,16 +51,31 @@ pub(crate) struct Change {
     pub(crate) time: Timespec,
     pub(crate) request: MdtRequest,
     pub(crate) answer: MdtReply,
+    /// What it takes here.
+    bytes: usize,
 }
 
 impl Change {
     /// One that came from a client.
-    pub(crate) fn read(run: u64, told: &Replayed) -> Result<Change, Errno> {
+    pub(crate) fn read(run: u64, now: Timestamp, told: &Replayed) -> Result<Change, Errno> {
         let bad = |_| Errno::EINVAL;
+        if told.time.sec > now.wall().sec.saturating_add(TIME_AHEAD_S) {
+            return Err(Errno::EINVAL);
+        }
         let request = MdtRequest::from_bytes(&told.request).map_err(bad)?;
         let answer = MdtReply::from_bytes(&told.answer).map_err(bad)?;
+        let layout = match &answer {
+            MdtReply::Created { layout, .. }
+            | MdtReply::Opened { layout, .. }
+            | MdtReply::Striping { layout, .. } => layout.as_ref(),
+            _ => None,
+        };
+        if layout.is_some_and(|layout| layout.generation > GENERATION_MAX) {
+            return Err(Errno::EINVAL);
+        }
         let Replayed { transno, time, .. } = *told;
-        Ok(Change { run, transno, time, request, answer })
+        let bytes = told.request.len() + told.answer.len() + size_of::<Change>();
+        Ok(Change { run, transno, time, request, answer, bytes })
     }
 
     /// Whether a new file is as it was answered.
@@ -108,6 +130,8 @@ enum Stage {
 pub(crate) struct Replays {
     stage: Stage,
     clients: BTreeMap<ClientId, OfClient>,
+    /// Bytes of all of them.
+    bytes: usize,
     /// Whom to answer when they are made.
     answers: Vec<Header>,
     /// What clients have told beyond that meanwhile.
@@ -118,16 +142,31 @@ pub(crate) struct Replays {
 
 impl Replays {
     /// A client has told some. Told once more they are the same.
-    pub(crate) fn add(&mut self, client: ClientId, told: Vec<Change>, bytes: usize) -> bool {
+    pub(crate) fn add(&mut self, client: ClientId, told: Vec<Change>) -> bool {
+        if !matches!(self.stage, Stage::Waiting) {
+            // They are under way already.
+            return true;
+        }
         let known = self.clients.entry(client).or_default();
-        known.bytes += bytes;
-        known.changes.extend(told.into_iter().map(|change| (change.transno, change)));
-        known.changes.len() <= CHANGES_MAX && known.bytes <= BYTES_MAX
+        for change in told {
+            let bytes = change.bytes;
+            let before = known.changes.insert(change.transno, change);
+            let before = before.map_or(0, |change| change.bytes);
+            known.bytes = (known.bytes + bytes).saturating_sub(before);
+            self.bytes = (self.bytes + bytes).saturating_sub(before);
+        }
+        known.changes.len() <= CHANGES_MAX
+            && known.bytes <= BYTES_MAX
+            && self.bytes <= ALL_BYTES_MAX
     }
 
     /// That was all; the client waits.
     pub(crate) fn told(&mut self, header: Header) {
-        self.clients.entry(header.client).or_default().told = true;
+        if matches!(self.stage, Stage::Waiting) {
+            self.clients.entry(header.client).or_default().told = true;
+        }
+        // Who asks again under another number does not wait for the first answer.
+        self.answers.retain(|other| other.client != header.client);
         self.answers.push(header);
     }
 
@@ -153,7 +192,8 @@ impl Replays {
 
     /// A client is gone, or has gone on as another.
     pub(crate) fn forget(&mut self, client: ClientId) {
-        self.clients.remove(&client);
+        let known = self.clients.remove(&client).unwrap_or_default();
+        self.bytes = self.bytes.saturating_sub(known.bytes);
         self.answers.retain(|header| header.client != client);
         self.early.retain(|message| message.header.client != client);
     }
@@ -194,7 +234,10 @@ impl Mdt {
             match crate::ops::again(self, now, (client, &change), fetched) {
                 Err(Fault::Miss) => return Err(Fault::Miss),
                 Ok(Some(transno)) => {
-                    self.recovery.replays.log.push((client, change.transno, transno));
+                    let log = &mut self.recovery.replays.log;
+                    if log.len() < CHANGES_MAX {
+                        log.push((client, change.transno, transno));
+                    }
                     self.recovery.count_replayed();
                 }
                 Ok(None) => {}

@@ -339,6 +339,8 @@ impl<S: Service + 'static> TargetHost<S> {
         keep_outbox(out);
         keep_outbox(current);
         if flush {
+            // This thread may write it out itself, and what it has gathered shall not wait for that.
+            self.router.before_disk();
             self.slow(Work::Flush(self.clone()));
         }
     }

@@ -49,9 +49,8 @@ pub(super) fn run(
     }
     let run = mdt.recovery.run_followed();
     let read: Result<Vec<Change>, Errno> =
-        changes.iter().map(|told| Change::read(run, told)).collect();
-    let bytes = changes.iter().map(|told| told.request.len() + told.answer.len()).sum();
-    let taken = read.is_ok_and(|changes| mdt.recovery.replays.add(op.client, changes, bytes));
+        changes.iter().map(|told| Change::read(run, op.now, told)).collect();
+    let taken = read.is_ok_and(|changes| mdt.recovery.replays.add(op.client, changes));
     if !taken {
         tracing::warn!(client = format_args!("{:x}", op.client.0), "changes that nobody can read");
         mdt.recovery.refuse(op.client);
@@ -261,7 +260,8 @@ fn moved(mdt: &mut Mdt, op: &Op<'_>, fid: Fid) -> Result<Outcome, Fault> {
 fn noted(mdt: &mut Mdt, op: &Op<'_>, fid: Fid, attr: &Attr) -> Result<Outcome, Fault> {
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
     let mut inode = view.file(fid)?;
-    if attr.fid != fid || attr.kind() != inode.attr.kind() {
+    let is_of_it = op.again.is_some_and(|change| attr.version == change.transno);
+    if attr.fid != fid || attr.kind() != inode.attr.kind() || !is_of_it {
         return Err(Errno::EINVAL.into());
     }
     mdt.batch.clear();
