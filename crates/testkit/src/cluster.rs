@@ -304,6 +304,15 @@ impl Cluster {
         ok(Command::new(self.binary).arg("fsck").args(targets))
     }
 
+    /// Waits until OSTs have no objects: those of files that were removed go a moment later, and
+    /// servers that end before leave them to their next start.
+    pub fn wait_for_no_objects(&self, osts: &[&str]) {
+        for ost in osts {
+            let objects = self.path(ost).join("objects");
+            until("objects of removed files go", || files_below(&objects) == 0);
+        }
+    }
+
     /// The process behind a mount.
     pub fn mount_pid(&self, point: &Path) -> u32 {
         let state = fs::read_to_string(run_folder(point).join("state.json")).unwrap();
@@ -404,4 +413,15 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Files in a folder and in all those in it. Some may go meanwhile.
+fn files_below(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let each = entries.map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => files_below(&entry.path()),
+        Ok(_) => 1,
+        Err(_) => 0,
+    });
+    each.sum()
 }

@@ -145,6 +145,7 @@ fn who_waits_for_an_mdt_can_be_interrupted() {
             gone.unwrap();
         }
     }
+    cluster.wait_for_no_objects(&["ost0", "ost1"]);
     let found = cluster.finish([oss, mds]);
     assert!(found.starts_with("clean: 1 inodes, 0 entries, 0 objects"), "{found}");
 }
