@@ -25,6 +25,8 @@ pub struct Open {
     pub write: bool,
     /// Make it if it is not there.
     pub create: bool,
+    /// Take away what is in it, of a file that one rank has for itself.
+    pub empty: bool,
     /// Past the page cache (`O_DIRECT`).
     pub direct: bool,
     /// Of a file that all ranks share: the rank whose part is used.

@@ -35,7 +35,7 @@ impl FileInterface for Posix {
     fn open(&self, path: &Path, how: Open) -> io::Result<File> {
         let flags = if how.direct { libc::O_DIRECT } else { 0 };
         let mut options = OpenOptions::new();
-        options.read(true).write(how.write).create(how.create).mode(FILE_MODE);
+        options.read(true).write(how.write).create(how.create).truncate(how.empty).mode(FILE_MODE);
         options.custom_flags(flags).open(path)
     }
 

@@ -432,7 +432,7 @@ impl<I: FileInterface> Run<'_, I> {
 
         measured.open.0 = clock.now();
         let part = u64::from(pattern.rank);
-        let how = Open { write, create: write, direct: test.direct, part };
+        let how = Open { write, create: write, direct: test.direct, part, ..Open::default() };
         let file = self.io.open(path, how).map_err(|error| Error::io("open", path, error))?;
         measured.open.1 = clock.now();
         meet(comm, test.barriers)?;

@@ -106,6 +106,12 @@ impl Test {
         matches!(self, Self::InitialWrite | Self::Pwrite)
     }
 
+    /// Whether it begins with an empty file, as the original does with `creat`: pages that are there
+    /// already take half the time.
+    pub(super) fn empties(self) -> bool {
+        self == Self::Pwrite
+    }
+
     /// Whether no rank writes in it, whatever their number.
     pub(super) fn only_reads(self) -> bool {
         self != Self::Mixed && !self.writes(0, 1, None)

@@ -262,8 +262,8 @@ impl<I: FileInterface> Run<'_, I> {
         let data = Data::of(rank);
         let mut buffer = Buffer::new(usize::try_from(round.record).unwrap_or(0));
         data.fill(buffer.bytes());
-        let create = test.makes();
-        let how = Open { write, create, direct: options.direct, ..Open::default() };
+        let (create, empty) = (test.makes(), test.empties());
+        let how = Open { write, create, empty, direct: options.direct, ..Open::default() };
         let file = self.io.open(&path, how).map_err(|error| Error::io("open", &path, error))?;
         let sync = |file: &I::File| match write {
             true => self.io.sync(file).map_err(|error| Error::io("fsync", &path, error)),
@@ -375,7 +375,11 @@ mod tests {
         }
 
         fn open(&self, _: &Path, how: Open) -> io::Result<()> {
-            self.note(if how.create { "create" } else { "open" })
+            self.note(match (how.create, how.empty) {
+                (_, true) => "empty",
+                (true, false) => "create",
+                (false, false) => "open",
+            })
         }
 
         fn write_at(&self, (): &(), bytes: &[u8], _: u64) -> io::Result<usize> {
@@ -498,7 +502,7 @@ mod tests {
 
     #[test]
     fn pwrite_makes_its_files() {
-        assert_eq!(noted("-r 4k -s 8k -i 9"), ["create", "sync", "close"]);
+        assert_eq!(noted("-r 4k -s 8k -i 9"), ["empty", "sync", "close"]);
         assert_eq!(noted("-r 4k -s 8k -i 6"), ["open", "sync", "close"]);
     }
 }
