@@ -223,16 +223,19 @@ impl Rows {
         self.values.extend(serde_json::to_value(value));
     }
 
-    fn print(self) {
+    /// Prints them. What there is of a failure: the disk behind it may be full.
+    fn print(self) -> Option<Failure> {
+        let mut all = Vec::new();
         if self.json {
-            println!("{:#}", serde_json::Value::Array(self.values));
-        } else {
-            let mut out = io::stdout().lock();
-            for line in self.lines {
-                // Nobody reads on: as everywhere else.
-                let _ = out.write_all(&line).and_then(|()| out.write_all(b"\n"));
-            }
+            all.extend(format!("{:#}\n", serde_json::Value::Array(self.values)).into_bytes());
         }
+        for line in self.lines.iter().filter(|_| !self.json) {
+            all.extend_from_slice(line);
+            all.push(b'\n');
+        }
+        let mut out = io::stdout().lock();
+        let printed = out.write_all(&all).and_then(|()| out.flush());
+        printed.err().map(|error| Failure::io("cannot print", &error))
     }
 }
 
@@ -286,7 +289,7 @@ fn path2fid(args: &Path2FidArgs) -> Vec<Failure> {
             Err(failure) => failures.push(failure),
         }
     }
-    rows.print();
+    failures.extend(rows.print());
     failures
 }
 

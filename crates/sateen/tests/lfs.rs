@@ -393,6 +393,12 @@ fn fids_lead_to_all_their_names_and_targets_answer() {
     let names: serde_json::Value = serde_json::from_slice(&names.stdout).unwrap();
     assert_eq!(names[0]["path"], wide.to_str().unwrap());
     fs::remove_file(&wide).unwrap();
+    // A full disk behind the output is no success.
+    let mut printed = Command::new(env!("CARGO_BIN_EXE_sateen"));
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let printed = printed.arg0("lfs").arg("osts").arg(&mnt).stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&printed.stderr).into_owned();
+    assert!(printed.status.code() == Some(28) && said.contains("cannot print"), "{said}");
     let (code, _, errors) = lfs(&["osts"], Path::new("/proc"));
     assert!(code == 25 && errors.contains("not on a Sateen"), "{errors}");
 }

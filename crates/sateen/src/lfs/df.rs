@@ -179,7 +179,7 @@ pub(super) fn run(args: &DfArgs) -> Vec<Failure> {
         }
     }
     if args.json {
-        out.print();
+        failures.extend(out.print());
     }
     failures
 }

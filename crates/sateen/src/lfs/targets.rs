@@ -98,7 +98,7 @@ pub(super) fn mdts(args: &ListArgs) -> Vec<Failure> {
 
 fn list(args: &ListArgs, title: &str, prefix: &str) -> Vec<Failure> {
     let mut out = Rows::new(args.json);
-    let failures = for_each_mount(args.path.as_deref(), |ours| {
+    let mut failures = for_each_mount(args.path.as_deref(), |ours| {
         let rows = rows_of(ours, TARGETS_XATTR, prefix)?;
         out.add(title.to_owned());
         for row in &rows {
@@ -106,7 +106,7 @@ fn list(args: &ListArgs, title: &str, prefix: &str) -> Vec<Failure> {
         }
         Ok(())
     });
-    out.print();
+    failures.extend(out.print());
     failures
 }
 
@@ -157,7 +157,7 @@ pub(super) fn check(args: &CheckArgs) -> Vec<Failure> {
         }
         Ok(())
     });
-    out.print();
+    failures.extend(out.print());
     failures.append(&mut silent);
     failures
 }
