@@ -99,6 +99,8 @@ pub struct Host {
     next_token: u64,
     /// How long clients may be silent, if not for as long as in the field.
     patience_ns: Option<u64>,
+    /// How many OSTs there are.
+    osts: u32,
     /// The next write of an object takes long.
     pub(crate) is_stalling: bool,
 }
@@ -125,7 +127,7 @@ fn delay(pending: &Pending, random: &mut Random) -> u64 {
 }
 
 impl Host {
-    pub(crate) fn new(me: Endpoint, disk: Disk, patience_ns: Option<u64>) -> Host {
+    pub(crate) fn new(me: Endpoint, osts: u32, disk: Disk, patience_ns: Option<u64>) -> Host {
         Host {
             me,
             boots: 0,
@@ -134,6 +136,7 @@ impl Host {
             process: None,
             next_token: 0,
             patience_ns,
+            osts,
             is_stalling: false,
         }
     }
@@ -162,7 +165,7 @@ impl Host {
         let mut out = Outbox::new();
         let served = match self.me {
             Endpoint::Mdt(index) => {
-                let mut mdt = MdtConfig::new(index, 0..crate::world::OSTS);
+                let mut mdt = MdtConfig::new(index, 0..self.osts);
                 mdt.recovery_time_soft_ns = crate::world::WINDOW_NS;
                 if let Some(ns) = self.patience_ns {
                     (mdt.patience.min_ns, mdt.patience.max_ns) = (ns, ns);

@@ -15,6 +15,7 @@ pub(crate) mod locking;
 mod orderly;
 mod registry;
 mod returns;
+mod shape;
 mod shared;
 mod silence;
 mod turns;
@@ -54,15 +55,10 @@ use links::Links;
 use locking::Locking;
 use orderly::Orderly;
 pub(crate) use orderly::WINDOW_NS;
+pub(crate) use shape::Shape;
 use shared::Shared;
 use silence::Silence;
 
-/// MDTs of the cluster.
-pub const MDTS: u32 = 2;
-/// OSTs of the cluster.
-pub const OSTS: u32 = 3;
-/// Clients.
-const CLIENTS: usize = 2;
 /// Programs on each client.
 const WORKERS: usize = 3;
 /// Inodes that a client may keep, in one world of four.
@@ -245,6 +241,7 @@ struct Favourite {
 /// See the module.
 pub struct World {
     pub(crate) config: Config,
+    pub(crate) shape: Shape,
     pub(crate) random: Random,
     now_ns: u64,
     queue: BTreeMap<(u64, u64), Event>,
@@ -316,16 +313,11 @@ pub struct World {
     lost_ns: u64,
 }
 
-pub(crate) fn endpoints() -> Vec<Endpoint> {
-    let osts = (0..OSTS).map(Endpoint::Ost);
-    let mdts = (0..MDTS).map(Endpoint::Mdt);
-    [Endpoint::Mgs].into_iter().chain(osts).chain(mdts).collect()
-}
-
 impl World {
     fn new(config: Config) -> World {
         World {
             config,
+            shape: Shape::of(config.seed),
             random: Random::new(config.seed),
             now_ns: 1_000_000,
             queue: BTreeMap::new(),
@@ -446,13 +438,14 @@ impl World {
     fn start(&mut self) {
         let faulty = self.config.network_faults && self.config.crashes;
         self.is_small = faulty && self.random.one_in(4);
+        self.report.count(self.shape.shown(), 1);
         self.report.count("world short of space", u64::from(self.is_small));
         self.keeps_writes = self.config.seed / 4 % 2 == 1 && !self.is_small;
         self.report.count("world of kept writes", u64::from(self.keeps_writes));
         self.is_hunting = faulty && !self.random.one_in(3);
         self.report.count("world of hunted messages", u64::from(self.is_hunting));
         self.network.is_seeking = self.config.network_faults;
-        for me in endpoints() {
+        for me in self.shape.endpoints() {
             let bytes_max = match me {
                 Endpoint::Ost(_) if self.is_small => {
                     self.random.within(SMALL_BYTES.0, SMALL_BYTES.1)
@@ -461,7 +454,7 @@ impl World {
             };
             let disk = Disk::new(self.random.any(), bytes_max);
             let patience_ns = self.config.crashes.then_some(silence::PATIENCE_NS);
-            self.hosts.insert(me, Host::new(me, disk, patience_ns));
+            self.hosts.insert(me, Host::new(me, self.shape.osts, disk, patience_ns));
             self.start_host(me);
         }
         while !self.all_registered() && self.step() {
@@ -469,10 +462,10 @@ impl World {
                 self.fail("the targets do not get registered".to_owned());
             }
         }
-        for node in 0..CLIENTS {
+        for node in 0..self.shape.clients {
             self.new_client(node);
         }
-        while lock(&self.mounted).len() < CLIENTS && self.step() {}
+        while lock(&self.mounted).len() < self.shape.clients && self.step() {}
         self.stripe();
         self.after(0, Event::Work);
     }
@@ -633,8 +626,8 @@ impl World {
     /// A client that is thrown out goes on as another, at all MDTs.
     fn goes_on_as_another(&mut self, client: ClientId) {
         self.remember_names();
-        for mdt in 0..MDTS {
-            self.client_is_dirty(client, Endpoint::Mdt(mdt));
+        for mdt in self.shape.mdts() {
+            self.client_is_dirty(client, mdt);
         }
         self.lost_ns = self.now_ns;
         let settles_ns = self.all_arrived_ns();

@@ -27,6 +27,8 @@ const RECORD_BYTES: u64 = 47_008;
 pub(crate) struct Chooser<'a> {
     pub(crate) random: &'a mut Random,
     pub(crate) names: &'a Names,
+    /// How many OSTs there are.
+    pub(crate) osts: u32,
 }
 
 impl Chooser<'_> {
@@ -87,7 +89,7 @@ impl Chooser<'_> {
         let room = FILE_BYTES_MAX.saturating_sub(size);
         match self.random.below(116) {
             108.. if handle.how.write && certain => {
-                let ost = self.random.below(u64::from(crate::world::OSTS)) as u32;
+                let ost = self.random.below(u64::from(self.osts)) as u32;
                 Op::NoRoom { handle, ost }
             }
             104.. => Op::Fstat { handle },
@@ -249,7 +251,7 @@ impl Chooser<'_> {
         if self.random.one_in(8) {
             return StripePolicy { stripe_count: 0, stripe_size: 0, stripe_offset: None };
         }
-        let osts = u64::from(crate::world::OSTS);
+        let osts = u64::from(self.osts);
         let count = self.random.within(0, osts) as i32;
         StripePolicy {
             stripe_count: if count == 0 { -1 } else { count },
@@ -260,7 +262,7 @@ impl Chooser<'_> {
 
     /// OSTs in any order, each once.
     fn some_osts(&mut self) -> Vec<u32> {
-        let mut left: Vec<u32> = (0..crate::world::OSTS).collect();
+        let mut left: Vec<u32> = (0..self.osts).collect();
         let mut osts = Vec::new();
         while osts.is_empty() || !left.is_empty() && self.random.one_in(2) {
             let at = self.random.index(left.len());

@@ -7,7 +7,7 @@ use sateen_types::{ClientId, Endpoint, Errno, Fid, ObjectId};
 use sateen_wire::{Body, Header, Message, OstRequest, Request};
 
 use super::silence::NOTICED_NS;
-use super::{Event, Favourite, Node, Running, Settling, World, endpoints};
+use super::{Event, Favourite, Node, Running, Settling, World};
 use crate::host::Host;
 use crate::invariants::{self, Records};
 use crate::net::Weather;
@@ -37,7 +37,7 @@ impl World {
         }
         self.next_fault = self.report.operations + self.random.within(1, 2 * OPERATIONS_PER_FAULT);
         self.check_now();
-        let all = endpoints();
+        let all = self.shape.endpoints();
         match self.random.below(10) {
             0..=3 if self.config.network_faults => {
                 self.network.weather = Weather {
@@ -91,7 +91,7 @@ impl World {
             return self.long_partition();
         }
         let clients = self.nodes.iter().map(|node| Endpoint::Client(node.id));
-        let everybody: Vec<Endpoint> = clients.chain(endpoints()).collect();
+        let everybody: Vec<Endpoint> = clients.chain(self.shape.endpoints()).collect();
         let a = self.random.pick(&everybody).copied();
         let b = self.random.pick(&everybody).copied();
         if let (Some(a), Some(b)) = (a, b)
@@ -107,7 +107,7 @@ impl World {
 
     /// The MDT and an OST crash together; the OST may be away when the MDT is back.
     fn crash_two(&mut self) {
-        let ost = Endpoint::Ost(self.random.below(u64::from(super::OSTS)) as u32);
+        let ost = Endpoint::Ost(self.random.below(self.shape.osts.into()) as u32);
         self.report.count("two targets crash at once", 1);
         for target in [Endpoint::Mdt(0), ost] {
             let down_ns = self.random.within(1_000_000, DOWN_NS);
@@ -493,7 +493,7 @@ impl World {
             let (dead_client, durable_from) = (Some(incarnation), None);
             self.settling.push(Settling { running, result, dead_client, durable_from });
         }
-        for mdt in (0..super::MDTS).filter(|_| !unnoticed) {
+        for mdt in (0..self.shape.mdts).filter(|_| !unnoticed) {
             let after = self.random.within(1_000_000, heard_ns);
             self.after(after, Event::Evict(incarnation, mdt));
         }

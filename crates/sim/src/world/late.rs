@@ -130,7 +130,8 @@ impl World {
         let (writer, worker, handle) = self.late.random.pick(&all).copied()?;
         let layout = self.model.data.get(&handle.fid)?.layout.clone()?;
         let names = &self.model.now;
-        let at = Chooser { random: &mut self.late.random, names }.named(handle.fid)?;
+        let (random, osts) = (&mut self.late.random, self.shape.osts);
+        let at = Chooser { random, names, osts }.named(handle.fid)?;
         Some((Watch { at, handle, writer, worker, until_ns: 0 }, layout))
     }
 

@@ -97,7 +97,8 @@ impl World {
             return Some(if closes { close } else { lock_op(random, *handle) });
         }
         let names = &self.model.now;
-        let at = Chooser { random, names }.named(file)?;
+        let osts = self.shape.osts;
+        let at = Chooser { random, names, osts }.named(file)?;
         let how = OpenHow { read: true, ..OpenHow::default() };
         Some(Op::Open { at, create: None, how })
     }

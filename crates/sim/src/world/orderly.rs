@@ -12,7 +12,7 @@ use sateen_types::{ClientId, Endpoint};
 use sateen_wire::{Body, MdtRequest, Message, Request};
 
 use super::leave::Leaving;
-use super::{Event, MDTS, Node, OSTS, World};
+use super::{Event, Node, World};
 use crate::host::Want;
 use crate::random::Random;
 
@@ -72,8 +72,8 @@ impl World {
         let random = &mut self.orderly.random;
         let target = match random.below(8) {
             0..=3 => Endpoint::Mdt(0),
-            4 => Endpoint::Mdt(random.within(1, u64::from(MDTS) - 1) as u32),
-            _ => Endpoint::Ost(random.below(u64::from(OSTS)) as u32),
+            4 => Endpoint::Mdt(random.below(self.shape.mdts.into()) as u32),
+            _ => Endpoint::Ost(random.below(self.shape.osts.into()) as u32),
         };
         let away_ns = random.within(1_000_000, AWAY_NS);
         // Who has promised nothing may have nothing to ask for long, and then is not taken up.

@@ -66,6 +66,6 @@ impl World {
             return None;
         }
         let (random, names) = (&mut self.shared.random, &self.model.now);
-        Chooser { random, names }.share(file, open)
+        Chooser { random, names, osts: self.shape.osts }.share(file, open)
     }
 }

@@ -110,8 +110,7 @@ impl World {
         }
         let random = &mut self.silence.random;
         self.silence.next = self.report.operations + random.within(1, 2 * OPERATIONS_PER_STILL);
-        let mdts = (0..super::MDTS).map(Endpoint::Mdt);
-        let targets: Vec<Endpoint> = mdts.chain((0..super::OSTS).map(Endpoint::Ost)).collect();
+        let targets: Vec<Endpoint> = self.shape.mdts().chain(self.shape.osts()).collect();
         let for_ns = random.within(STILL_NS.0, STILL_NS.1);
         let Some(target) = random.pick(&targets).copied() else { return };
         if self.hosts.get(&target).is_none_or(|host| host.process.is_none()) {

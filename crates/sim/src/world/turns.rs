@@ -97,7 +97,8 @@ impl World {
         }
         let open: Vec<_> =
             open.into_iter().filter(|(handle, ..)| self.is_not_for_locks(handle)).collect();
-        let mut chooser = Chooser { random: &mut self.random, names: &self.model.now };
+        let (random, names, osts) = (&mut self.random, &self.model.now, self.shape.osts);
+        let mut chooser = Chooser { random, names, osts };
         let favourite = self.favourite.filter(|favourite| self.now_ns < favourite.until_ns);
         let op = match favourite {
             Some(Favourite { fid, again_at, .. }) if chooser.random.one_in(2) => {
