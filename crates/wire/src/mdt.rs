@@ -565,6 +565,8 @@ wire_enum! {
         5 => Removed {
             /// `None` if it is not told.
             attr: Option<Attr>,
+            /// The directory as it is now, if it is told.
+            parent: Option<Attr>,
         },
         /// Answer to `Rename`: whose names and times have changed.
         11 => Renamed {
@@ -574,6 +576,10 @@ wire_enum! {
             swapped: Option<Fid>,
             /// The one that it replaced, as it is now.
             replaced: Option<Attr>,
+            /// The directory that it was in, as it is now, if it has been changed and is told.
+            parent: Option<Attr>,
+            /// The one that it is in, if it is another, likewise.
+            new_parent: Option<Attr>,
         },
         /// A page of a directory.
         6 => Entries {

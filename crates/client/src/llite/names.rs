@@ -228,8 +228,11 @@ impl Client {
     ) -> Result<()> {
         let name = Name::new(name)?;
         let answer = self.mdt(parent, MdtRequest::Unlink { parent, name, directory }).await?;
-        let MdtReply::Removed { attr } = answer.body else { return Err(Errno::EPROTO) };
-        self.own_change(&self.inode(parent), None, answer.stamp).await;
+        let MdtReply::Removed { attr, parent: dir } = answer.body else {
+            return Err(Errno::EPROTO);
+        };
+        let dir = dir.filter(|dir| dir.fid == parent);
+        self.own_change(&self.inode(parent), dir, answer.stamp).await;
         self.lost_a_name(attr, answer.stamp).await;
         Ok(())
     }
@@ -313,13 +316,17 @@ impl Client {
         (parent, new_parent): (Fid, Fid),
         answer: MdtAnswer,
     ) -> Result<()> {
-        let MdtReply::Renamed { moved, swapped, replaced } = answer.body else {
+        let MdtReply::Renamed { moved, swapped, replaced, parent: old, new_parent: new } =
+            answer.body
+        else {
             return Err(Errno::EPROTO);
         };
         let sent = answer.stamp;
-        self.own_change(&self.inode(parent), None, sent).await;
+        let old = old.filter(|dir| dir.fid == parent);
+        self.own_change(&self.inode(parent), old, sent).await;
         if new_parent != parent {
-            self.own_change(&self.inode(new_parent), None, sent).await;
+            let new = new.filter(|dir| dir.fid == new_parent);
+            self.own_change(&self.inode(new_parent), new, sent).await;
         }
         self.touched(moved, sent).await;
         if let Some(swapped) = swapped {

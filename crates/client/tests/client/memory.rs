@@ -86,7 +86,7 @@ impl Targets {
             MdtRequest::Unlink { name, .. } => {
                 let fid = self.names.borrow_mut().remove(name.as_bytes()).unwrap();
                 let gone = Attr { nlink: 0, ..attr(fid) };
-                reply(MdtReply::Removed { attr: Some(gone) }, &[])
+                reply(MdtReply::Removed { attr: Some(gone), parent: None }, &[])
             }
             MdtRequest::Cancel { .. } => {
                 self.cancels.borrow_mut().push(request);

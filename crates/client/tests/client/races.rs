@@ -228,7 +228,9 @@ fn the_times_of_what_was_renamed_are_asked_for_anew() {
         client.rename((root, b"old"), (root, b"new"), sateen_wire::RenameFlags::default()).await
     });
     let (header, _) = rig.take_mdt();
-    let renamed = MdtReply::Renamed { moved: FILE, swapped: None, replaced: None };
+    let (parent, new_parent) = (None, None);
+    let renamed =
+        MdtReply::Renamed { moved: FILE, swapped: None, replaced: None, parent, new_parent };
     rig.answer(&header, reply(renamed, &[]));
     assert!(rig.poll(&mut rename).is_none());
     assert_eq!(rig.kernel_says(true), [KernelInval::Attr(FILE.ino())]);

@@ -41,7 +41,7 @@ pub(crate) fn run(
             Ok(Some(Outcome::done(transno)))
         }
         MdtRequest::Unlink { .. } => {
-            let body = MdtReply::Removed { attr: None };
+            let body = MdtReply::Removed { attr: None, parent: None };
             Ok(Some(Outcome::ok(body, transno, Grants::NONE)))
         }
         MdtRequest::Rename { parent, name, new_parent, new_name, flags } => {
@@ -104,7 +104,8 @@ fn renamed(
     if exchange && swapped.is_none() {
         return Ok(None);
     }
-    let body = MdtReply::Renamed { moved, swapped, replaced: None };
+    let (parent, new_parent) = (None, None);
+    let body = MdtReply::Renamed { moved, swapped, replaced: None, parent, new_parent };
     Ok(Some(Outcome::ok(body, transno, Grants::NONE)))
 }
 

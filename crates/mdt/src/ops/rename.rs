@@ -24,6 +24,9 @@ const DEPTH_MAX: usize = 1 << 16;
 
 type Spot<'a> = (Fid, &'a [u8]);
 
+/// Both directories as they are afterwards; no second one if it is the same.
+type Dirs = (Option<Attr>, Option<Attr>);
+
 /// Everything that takes part, as it was found.
 struct Move<'a> {
     from: Spot<'a>,
@@ -52,7 +55,7 @@ pub(super) fn run(
     let moved = found.source.attr.fid;
     if found.target.as_ref().is_some_and(|target| target.attr.fid == moved) {
         // Two names of one file: nothing happens.
-        let nothing = MdtReply::Renamed { moved, swapped: None, replaced: None };
+        let nothing = renamed(moved, (None, None), (None, None));
         return Ok(Outcome::ok(nothing, 0, Grants::NONE));
     }
     check(&view, &found, flags)?;
@@ -78,9 +81,9 @@ pub(super) fn run(
     mdt.batch.clear();
     if flags.exchange {
         let swapped = found.target.as_ref().map(|target| target.attr.fid);
-        exchange(&mut mdt.batch, &mut mdt.scratch, found, &stamp)?;
+        let dirs = exchange(&mut mdt.batch, &mut mdt.scratch, found, &stamp)?;
         let transno = op.commit(&mut mdt.core, &mut mdt.batch);
-        let done = MdtReply::Renamed { moved, swapped, replaced: None };
+        let done = renamed(moved, (swapped, None), dirs);
         return Ok(Outcome::ok(done, transno, Grants::NONE));
     }
     let mut lost: (Option<Attr>, Option<Doomed>) = (None, None);
@@ -100,7 +103,7 @@ pub(super) fn run(
     }
     let left = whiteout.map(|(fid, _)| fid);
     move_entry(&view, &mut mdt.batch, &found, left)?;
-    move_inode(&mut mdt.batch, &mut mdt.scratch, found, left, &stamp);
+    let dirs = move_inode(&mut mdt.batch, &mut mdt.scratch, found, left, &stamp);
     let mut inodes = mdt.inodes;
     if lost.1.is_some() != left.is_some() {
         inodes = count(&mut mdt.batch, inodes, if left.is_some() { 1 } else { -1 });
@@ -113,8 +116,15 @@ pub(super) fn run(
     if let (Some(attr), doomed) = &mut lost {
         mdt.lost_name(attr, doomed.take(), transno);
     }
-    let done = MdtReply::Renamed { moved, swapped: None, replaced: lost.0 };
-    Ok(Outcome::ok(done, transno, Grants::NONE))
+    Ok(Outcome::ok(renamed(moved, (None, lost.0), dirs), transno, Grants::NONE))
+}
+
+fn renamed(
+    moved: Fid,
+    (swapped, replaced): (Option<Fid>, Option<Attr>),
+    (parent, new_parent): Dirs,
+) -> MdtReply {
+    MdtReply::Renamed { moved, swapped, replaced, parent, new_parent }
 }
 
 fn gather<'a>(
@@ -221,7 +231,7 @@ fn move_inode(
     found: Move<'_>,
     left: Option<Fid>,
     stamp: &Stamp,
-) {
+) -> Dirs {
     let Move { from, to, mut source, mut old_dir, new_dir, target, .. } = found;
     let directory = u32::from(source.attr.is_dir());
     stamp.touch(&mut source.attr);
@@ -233,20 +243,23 @@ fn move_inode(
     let replaced_dir = u32::from(target.is_some_and(|target| target.attr.is_dir()));
     stamp.touch_content(&mut old_dir.attr);
     old_dir.entries -= u64::from(left.is_none());
-    match new_dir {
+    let new_dir = match new_dir {
         Some(mut new_dir) => {
             old_dir.attr.nlink -= directory;
             stamp.touch_content(&mut new_dir.attr);
             new_dir.entries += 1 - replaced;
             new_dir.attr.nlink = new_dir.attr.nlink + directory - replaced_dir;
             put_inode(tx, &new_dir);
+            Some(new_dir.attr)
         }
         None => {
             old_dir.entries += 1 - replaced;
             old_dir.attr.nlink -= replaced_dir;
+            None
         }
-    }
+    };
     put_inode(tx, &old_dir);
+    (Some(old_dir.attr), new_dir)
 }
 
 /// The device that is left under the old name.
@@ -285,19 +298,20 @@ fn exchange(
     scratch: &mut Vec<u8>,
     found: Move<'_>,
     stamp: &Stamp,
-) -> Result<(), Fault> {
-    let Move { from, to, mut source, source_place, target, found, mut old_dir, new_dir } = found;
+) -> Result<Dirs, Fault> {
+    let Move { from, to, mut source, source_place, target, found, mut old_dir, mut new_dir } =
+        found;
     let mut target = target.ok_or(Errno::ENOENT)?;
     let what = |inode: &Inode<'_>| -> (Fid, FileKind) { (inode.attr.fid, inode.attr.kind()) };
     put(tx, &source_place, from.1, what(&target));
     put(tx, &found.place(), to.1, what(&source));
     let (up, down) = (u32::from(source.attr.is_dir()), u32::from(target.attr.is_dir()));
     stamp.touch_content(&mut old_dir.attr);
-    if let Some(mut new_dir) = new_dir {
+    if let Some(new_dir) = &mut new_dir {
         stamp.touch_content(&mut new_dir.attr);
         new_dir.attr.nlink = new_dir.attr.nlink + up - down;
         old_dir.attr.nlink = old_dir.attr.nlink + down - up;
-        put_inode(tx, &new_dir);
+        put_inode(tx, new_dir);
     }
     put_inode(tx, &old_dir);
     stamp.touch(&mut source.attr);
@@ -306,5 +320,5 @@ fn exchange(
     stamp.touch(&mut target.attr);
     relink(scratch, target.links, to, from);
     put_inode(tx, &Inode { links: scratch, ..target });
-    Ok(())
+    Ok((Some(old_dir.attr), new_dir.map(|dir| dir.attr)))
 }

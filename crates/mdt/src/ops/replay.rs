@@ -148,13 +148,13 @@ fn finds_the_same(mdt: &Mdt, op: &Op<'_>, change: &Change) -> Result<(), Fault> 
         if named(mdt, op, (parent, name))? == fid { Ok(()) } else { Err(Errno::ESTALE.into()) }
     };
     match (&change.request, &change.answer) {
-        (MdtRequest::Unlink { parent, name, .. }, MdtReply::Removed { attr: Some(attr) }) => {
+        (MdtRequest::Unlink { parent, name, .. }, MdtReply::Removed { attr: Some(attr), .. }) => {
             is(*parent, name.as_bytes(), Some(attr.fid))
         }
         (
             MdtRequest::Rename { parent, name, new_parent, new_name, .. }
             | MdtRequest::RenameWhiteout { parent, name, new_parent, new_name, .. },
-            MdtReply::Renamed { moved, swapped, replaced },
+            MdtReply::Renamed { moved, swapped, replaced, .. },
         ) => {
             is(*parent, name.as_bytes(), Some(*moved))?;
             let other = swapped.or(replaced.map(|attr| attr.fid));
@@ -177,7 +177,7 @@ fn is_same(first: &MdtReply, again: &MdtReply) -> bool {
         (MdtReply::Done, MdtReply::Done) => true,
         (a @ MdtReply::Striping { .. }, b @ MdtReply::Striping { .. }) => a == b,
         (MdtReply::Inode { attr: a }, MdtReply::Inode { attr: b })
-        | (MdtReply::Removed { attr: Some(a) }, MdtReply::Removed { attr: Some(b) })
+        | (MdtReply::Removed { attr: Some(a), .. }, MdtReply::Removed { attr: Some(b), .. })
         | (
             MdtReply::Created { attr: a, existed: false, .. },
             MdtReply::Created { attr: b, existed: false, .. },

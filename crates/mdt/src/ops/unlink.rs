@@ -48,6 +48,7 @@ pub(super) fn run(
     dir.attr.nlink -= u32::from(directory);
     stamp.touch_content(&mut dir.attr);
     put_inode(tx, &dir);
+    let changed = dir.attr;
     let mut cx =
         Losing { view: &view, tx, layouts: &mut mdt.layouts, scratch: &mut mdt.scratch, stamp };
     let (attr, doomed) = victim.lose(&mut cx, inode, (parent, name))?;
@@ -58,7 +59,8 @@ pub(super) fn run(
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);
     mdt.inodes = inodes;
     mdt.lost_name(&attr, doomed, transno);
-    Ok(Outcome::ok(MdtReply::Removed { attr: Some(attr) }, transno, Grants::NONE))
+    let body = MdtReply::Removed { attr: Some(attr), parent: Some(changed) };
+    Ok(Outcome::ok(body, transno, Grants::NONE))
 }
 
 /// An inode that is about to lose a name.

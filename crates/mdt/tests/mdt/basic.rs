@@ -125,12 +125,13 @@ fn an_open_file_outlives_its_name() {
     let (reply, id) = world.creat(A, ROOT, "f", Ibits::DATA);
     let (attr, layout, _) = created(reply);
     world.write(&layout, attr.fid, 100);
-    let MdtReply::Removed { attr: Some(removed) } =
+    let MdtReply::Removed { attr: Some(removed), parent: Some(dir) } =
         world.ok(B, World::unlink_request(ROOT, "f", false))
     else {
         panic!()
     };
     assert_eq!(removed.nlink, 0);
+    assert_eq!(dir, world.stat(B, ROOT));
     world.rest();
     fsck::check(&fsck::image(&world.frames));
     assert_eq!(world.stat(A, attr.fid).nlink, 0);

@@ -1,6 +1,6 @@
 //! Errors and side effects, as ext4 has them.
 
-use sateen_types::{Errno, Fid, StripePolicy, Timespec};
+use sateen_types::{Attr, Errno, Fid, StripePolicy, Timespec};
 use sateen_wire::*;
 
 use crate::fsck::{self, finish};
@@ -45,20 +45,33 @@ fn renames_obey_every_rule() {
     // Swapping a file with a directory across directories.
     let g = world.mknod(A, ROOT, "g");
     let swapped = world.ok(A, World::rename2((ROOT, "g"), (b, "a"), EXCHANGE));
-    assert_eq!(swapped, MdtReply::Renamed { moved: g, swapped: Some(a), replaced: None });
+    let dirs = (Some(world.stat(A, ROOT)), Some(world.stat(A, b)));
+    assert_eq!(swapped, renamed(g, Some(a), dirs));
     assert_eq!(world.lookup(A, b, "a").unwrap().fid, g);
     assert_eq!(world.lookup(A, ROOT, "g").unwrap().fid, a);
     assert_eq!((world.stat(A, b).nlink, world.stat(A, ROOT).nlink), (2, 4));
     // An empty directory replaces an empty one.
     let e = world.mkdir(A, ROOT, "e");
     let h = world.mkdir(A, ROOT, "h");
-    let renamed = world.ok(A, go((ROOT, "e"), (ROOT, "h")));
-    let MdtReply::Renamed { moved, swapped: None, replaced: Some(gone) } = renamed else {
+    let replaced = world.ok(A, go((ROOT, "e"), (ROOT, "h")));
+    let MdtReply::Renamed { moved, swapped: None, replaced: Some(gone), parent, new_parent } =
+        replaced
+    else {
         panic!()
     };
     assert_eq!((moved, gone.fid, gone.nlink), (e, h, 0));
+    assert_eq!((parent, new_parent), (Some(world.stat(A, ROOT)), None));
     assert_eq!(world.lookup(A, ROOT, "h").unwrap().fid, e);
     finish(world);
+}
+
+/// The answer to a rename that has replaced nothing, with both directories.
+fn renamed(
+    moved: Fid,
+    swapped: Option<Fid>,
+    (parent, new_parent): (Option<Attr>, Option<Attr>),
+) -> MdtReply {
+    MdtReply::Renamed { moved, swapped, replaced: None, parent, new_parent }
 }
 
 #[test]
@@ -69,7 +82,7 @@ fn a_rename_over_a_file_removes_it_and_links_count() {
     assert_eq!(world.stat(A, g).nlink, 2);
     // Two names of one inode: nothing happens.
     let same = world.ok(A, World::rename_request((ROOT, "g"), (a, "g2")));
-    assert_eq!(same, MdtReply::Renamed { moved: g, swapped: None, replaced: None });
+    assert_eq!(same, renamed(g, None, (None, None)));
     assert_eq!(world.lookup(A, ROOT, "g").unwrap().fid, g);
     let MdtReply::Renamed { replaced: Some(old), .. } =
         world.ok(A, World::rename_request((a, "f"), (a, "g2")))
@@ -555,8 +568,9 @@ fn a_rename_leaves_a_whiteout_if_it_is_told_to() {
     };
     let entries = world.list(A, a, 9).len();
     let request = whiteout(&mut world, (a, "f"), (ROOT, "g"));
-    let renamed = world.ok(A, request);
-    assert_eq!(renamed, MdtReply::Renamed { moved: f, swapped: None, replaced: None });
+    let moved = world.ok(A, request);
+    let dirs = (Some(world.stat(A, a)), Some(world.stat(A, ROOT)));
+    assert_eq!(moved, renamed(f, None, dirs));
     is_whiteout(&mut world, a, "f");
     assert_eq!(world.lookup(A, ROOT, "g").unwrap().fid, f);
     assert_eq!(world.list(A, a, 9).len(), entries);

@@ -511,7 +511,8 @@ impl World {
                 self.model.data.entry(fid).or_default().cut(*size, running.transno);
                 Ok(())
             }
-            (Op::Stat { .. } | Op::Fstat { .. }, Out::Attr(attr)) => {
+            // A directory may have been opened by a program that wanted a file; its size says nothing.
+            (Op::Stat { .. } | Op::Fstat { .. }, Out::Attr(attr)) if !attr.is_dir() => {
                 let Some(data) = self.model.data.get_mut(&attr.fid) else { return Ok(()) };
                 let right = data.size();
                 if data.saw_size(attr.size, asked_of) {

@@ -66,7 +66,7 @@ const CEILINGS: [(&str, Cost); 7] = [
     ("write 4 KiB", cost(1.0, 1.0, 6.0)),
     ("open, read 4 KiB, close", cost(3.0, 3.0, 18.0)),
     ("create, write 4 KiB, close", cost(5.0, 3.0, 40.5)),
-    ("unlink", cost(2.0, 2.0, 12.0)),
+    ("unlink", cost(2.0, 1.0, 12.0)),
 ];
 
 const fn cost(requests: f64, rpcs: f64, allocations: f64) -> Cost {
