@@ -602,6 +602,11 @@ impl World {
                 {
                     running.transno = running.transno.max(reply.transno);
                 }
+                // The MDT that had it refused there has crashed, and may not know that any more.
+                let is_refused = reply.error == Some(Errno::ESTALE) && header.generation == 0;
+                if is_refused && matches!(header.from, Endpoint::Ost(_)) {
+                    self.hears_that_it_is_lost(header);
+                }
             }
             Body::Request(Request::Ost(OstRequest::Punch { object, .. }))
                 if header.from == Endpoint::Mdt(0) && self.is_lurking =>
@@ -610,16 +615,18 @@ impl World {
             }
             Body::Callback(Callback::Evicted) => {
                 self.report.count("client evicted", 1);
-                // Whom a client that has gone on was before does not matter to it any more.
-                if let Endpoint::Client(at) = header.to {
-                    let current =
-                        |node: &Node| node.id == at && node.client.incarnation() == header.client;
-                    if self.nodes.iter().any(current) {
-                        self.goes_on_as_another(at);
-                    }
-                }
+                self.hears_that_it_is_lost(header);
             }
             _ => {}
+        }
+    }
+
+    /// Whom a client that has gone on was before does not matter to it any more.
+    fn hears_that_it_is_lost(&mut self, header: Header) {
+        let Endpoint::Client(at) = header.to else { return };
+        let current = |node: &Node| node.id == at && node.client.incarnation() == header.client;
+        if self.nodes.iter().any(current) {
+            self.goes_on_as_another(at);
         }
     }
 
