@@ -22,6 +22,7 @@ use crate::import::{Arrival, Import, RESEND_MAX_NS, WAITED_FOR};
 use crate::inode::Inode;
 use crate::llite::Spaces;
 use crate::lru::{Lru, Retiring};
+use crate::open_cache::OpenCache;
 use crate::port::{KernelInval, Port};
 use crate::recover::AtMdt;
 use crate::stats::Verbs;
@@ -145,6 +146,7 @@ pub struct Client {
     pub(crate) lru: Mutex<Lru>,
     pub(crate) retiring: Mutex<Retiring>,
     pub(crate) files: Mutex<BTreeMap<u64, Arc<crate::llite::File>>>,
+    pub(crate) open_cache: OpenCache,
     pub(crate) file_locks: Mutex<FileLocks>,
     pub(crate) fids: Fids,
     pub(crate) unsynced: UnsyncedObjects,
@@ -190,6 +192,7 @@ impl Client {
             lru: Mutex::default(),
             retiring: Mutex::default(),
             files: Mutex::default(),
+            open_cache: OpenCache::default(),
             file_locks: Mutex::default(),
             fids: Fids::default(),
             unsynced: UnsyncedObjects::default(),

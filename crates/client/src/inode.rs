@@ -12,8 +12,10 @@ use crate::by_stripe::ByStripe;
 use crate::dirty::{Dirty, LateErrors};
 use crate::ended::EndedWell;
 use crate::known_names::KnownNames;
+use crate::llite::OpenHow;
 use crate::locks::Access;
 use crate::loss::Loss;
+use crate::open_cache::KeptOpen;
 use crate::patience;
 use crate::sync::{Waiters, lock, until};
 
@@ -147,6 +149,10 @@ pub(crate) struct InodeState {
     /// Those for reading as well: only these can be mapped to store.
     pub(crate) map_opens: u32,
     pub(crate) exec_opens: u32,
+    /// It was open for reading before.
+    pub(crate) was_open: bool,
+    /// Open at the MDT, and for no program here: see [`crate::open_cache`].
+    pub(crate) kept_open: Option<KeptOpen>,
     /// References of the kernel.
     pub(crate) lookups: u64,
     /// The transno that must be durable before the first write.
@@ -257,6 +263,7 @@ impl InodeState {
 
     /// The MDT has forgotten this client.
     pub(crate) fn forgotten(&mut self) {
+        self.kept_open = None;
         (self.unreported_mtime, self.unreported_atime) = (None, None);
         self.commit_before_write = 0;
         self.doubtful = true;
@@ -364,7 +371,7 @@ impl InodeState {
     }
 
     /// Whether locks, also those being given back, hold these bits.
-    fn holds(&self, bits: Ibits) -> bool {
+    pub(crate) fn holds(&self, bits: Ibits) -> bool {
         let all = self.locks.iter().fold(Ibits::NONE, |all, held| all.union(held.bits));
         all.contains(bits)
     }
@@ -577,7 +584,24 @@ impl InodeState {
             && !self.reporting
             && !self.syncing
             && self.dirty.is_none()
+            && self.kept_open.is_none()
             && !self.locks.iter().any(|held| held.users > 0 || held.cancelling)
+    }
+
+    /// A program has it open.
+    pub(crate) fn begin_open(&mut self, how: OpenHow) {
+        self.opens += 1;
+        self.write_opens += u32::from(how.write);
+        self.map_opens += u32::from(how.write && how.read);
+        self.exec_opens += u32::from(how.exec);
+    }
+
+    /// It has it open no more.
+    pub(crate) fn end_open(&mut self, how: OpenHow) {
+        self.opens -= 1;
+        self.write_opens -= u32::from(how.write);
+        self.map_opens -= u32::from(how.write && how.read);
+        self.exec_opens -= u32::from(how.exec);
     }
 
     /// Whether others who want one of its locks have to wait for somebody here.

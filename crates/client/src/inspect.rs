@@ -81,6 +81,10 @@ pub struct Census {
     pub lost: usize,
     /// Bytes that were written and are not at the OSTs yet.
     pub dirty_bytes: u64,
+    /// Files that no program has open, and MDTs have for the next one.
+    pub opens_kept: usize,
+    /// How many opens have taken such a file over, and asked nobody.
+    pub opens_reused: u64,
 }
 
 impl Client {
@@ -128,7 +132,9 @@ impl Client {
         let files = lock(&self.files).len();
         let (unsynced, lost) = self.unsynced.census();
         let dirty_bytes = self.dirty.bytes_in_all();
-        Census { inodes: inodes.len(), locks, files, unsynced, lost, dirty_bytes }
+        let (opens_kept, opens_reused) = self.open_cache.census();
+        let inodes = inodes.len();
+        Census { inodes, locks, files, unsynced, lost, dirty_bytes, opens_kept, opens_reused }
     }
 
     /// What an OST has promised room for and is not used yet.

@@ -12,6 +12,7 @@
 //! | `mdc`, `osc` | typed requests to MDTs and OSTs |
 //! | `atime` | when reading sets the atime |
 //! | `import` | connections: slots, resends, reconnects |
+//! | `open_cache` | opens that are kept at MDTs |
 //! | `recover` | an MDT that was restarted in good order: telling it what is held |
 //! | `ended` | runs of OSTs that ended in good order |
 //! | `lru` | a limit to what is kept |
@@ -45,6 +46,7 @@ mod loss;
 mod lov;
 mod lru;
 mod mdc;
+mod open_cache;
 mod osc;
 mod patience;
 mod port;

@@ -204,6 +204,10 @@ impl Client {
                 client.kernel_forgets(&doubtful, false).await;
             }
             import.claim(port.as_ref(), generation, client.held_of(mdt, &under_way, false));
+            // Of inodes whose locks were forgotten nobody would ask for these.
+            for inode in client.inodes_of(mdt) {
+                client.close_useless(&inode);
+            }
         }));
     }
 

@@ -73,6 +73,7 @@ pub const FULL: Minimums = &[
     ("claimed: change", 15_000),
     ("claimed: lock", 20_000),
     ("claimed: open", 8000),
+    ("open that an MDT had kept", 1000),
     ("claimed: file lock", 1500),
     ("frame torn", 1000),
     ("checkpoint cut off", 60),

@@ -558,6 +558,8 @@ impl World {
         match self.nodes.get_mut(node) {
             Some(place) => {
                 self.report.count("answer from a kernel cache", place.kernel.hits());
+                let reused = place.client.census().opens_reused;
+                self.report.count("open that an MDT had kept", reused);
                 *place = new;
             }
             None => self.nodes.push(new),

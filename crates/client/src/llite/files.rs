@@ -53,6 +53,8 @@ pub(crate) struct File {
     pub(crate) inode: Arc<Inode>,
     pub(crate) id: OpenId,
     pub(crate) how: OpenHow,
+    /// When the MDT was asked for it.
+    pub(crate) asked_at: u64,
     /// The MDT no longer knows of it.
     pub(crate) lost: AtomicBool,
     /// So far as it was lost with data that may not have been saved.
@@ -194,6 +196,9 @@ impl Client {
     /// As `open`.
     pub async fn open(self: &Arc<Client>, fid: Fid, how: OpenHow, cred: Cred) -> Result<Opened> {
         let inode = self.inode(fid);
+        if let Some((kept, attr)) = self.take_kept_open(&inode, how) {
+            return Ok(self.opened((&inode, kept.id), how, (attr, true), kept.asked_at));
+        }
         let id = self.next_open_id();
         if how.truncate && !how.write && lock(&inode.state).exec_opens > 0 {
             // Of those who open it for writing the kernel keeps it; this open it would let cut
@@ -347,21 +352,11 @@ impl Client {
     }
 
     fn begin_open(&self, inode: &Inode, how: OpenHow) {
-        inode.update(|state| {
-            state.opens += 1;
-            state.write_opens += u32::from(how.write);
-            state.map_opens += u32::from(how.write && how.read);
-            state.exec_opens += u32::from(how.exec);
-        });
+        inode.update(|state| state.begin_open(how));
     }
 
     fn end_open(&self, inode: &Inode, how: OpenHow) {
-        inode.update(|state| {
-            state.opens -= 1;
-            state.write_opens -= u32::from(how.write);
-            state.map_opens -= u32::from(how.write && how.read);
-            state.exec_opens -= u32::from(how.exec);
-        });
+        inode.update(|state| state.end_open(how));
     }
 
     async fn drop_open(self: &Arc<Client>, inode: Arc<Inode>, id: OpenId, how: OpenHow) {
@@ -382,11 +377,23 @@ impl Client {
         if how.write && attr.kind() == FileKind::Regular {
             self.leave_read_locks(inode).await;
         }
-        let known = self.know(inode, attr, sent).await?;
+        let Known { attr, held } = self.know(inode, attr, sent).await?;
+        Ok(self.opened((inode, id), how, (attr, held), sent))
+    }
+
+    /// The MDT has it open, as was asked at `asked_at`.
+    fn opened(
+        &self,
+        (inode, id): (&Arc<Inode>, OpenId),
+        how: OpenHow,
+        (attr, held): (Attr, bool),
+        asked_at: u64,
+    ) -> Opened {
         let file = File {
             inode: inode.clone(),
             id,
             how,
+            asked_at,
             lost: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
             told_lost: AtomicBool::new(false),
@@ -396,9 +403,9 @@ impl Client {
         };
         let mut files = lock(&self.files);
         // Whoever loses the opens marks those in the table, after having set this.
-        file.lost.store(sent < self.lost_at(inode.fid), Ordering::SeqCst);
+        file.lost.store(asked_at < self.lost_at(inode.fid), Ordering::SeqCst);
         files.insert(id.id, Arc::new(file));
-        Ok(Opened { handle: id.id, known })
+        Opened { handle: id.id, known: Known { attr, held } }
     }
 
     /// From the first writable open on, all pages of the inode stand under a write lock: what
@@ -469,6 +476,9 @@ impl Client {
             return if unsaved { Err(Errno::EIO) } else { Ok(()) };
         }
         let reports = file.how.write || lock(&inode.state).unreported_atime.is_some();
+        if self.keep_open(file, era, reports) {
+            return Ok(());
+        }
         // Who closes a file has written to it, and the MDT takes it for done with that.
         let looking = reports.then(|| self.look(inode));
         if let Some(looking) = &looking {
@@ -499,7 +509,7 @@ impl Client {
         closed
     }
 
-    async fn close_at_mdt(
+    pub(crate) async fn close_at_mdt(
         &self,
         fid: Fid,
         open_id: OpenId,

@@ -252,7 +252,7 @@ impl Client {
             let stamp = self.stamp();
             inode.update(|state| {
                 state.nameless = true;
-                if state.opens == 0 {
+                if state.opens == 0 && state.kept_open.is_none() {
                     // The MDT has forgotten all locks on it.
                     state.locks.clear();
                     state.lost_locks();
@@ -401,6 +401,10 @@ impl Client {
     /// at the end of what could have been its last use: a FORGET, a close, an open that failed,
     /// a sync, a callback, a removal.
     pub(crate) fn retire(self: &Arc<Client>, inode: Arc<Inode>) {
+        if self.close_useless(&inode) {
+            // It comes here again.
+            return;
+        }
         let has_locks = {
             let state = lock(&inode.state);
             if inode.fid == Fid::ROOT || !state.is_idle() {

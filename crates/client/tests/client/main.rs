@@ -11,6 +11,7 @@ mod kept_back;
 mod known_names;
 mod memory;
 mod network;
+mod open_cache;
 mod races;
 mod restart;
 mod rig;

@@ -19,8 +19,16 @@ use crate::rig::{CRED, FILE, Rig, WRITE, attr, reply};
 const STRIPE: u64 = 64 << 10;
 /// The OSTs' boot epoch.
 const EPOCH: u64 = 5;
-const NOTHING: Census =
-    Census { inodes: 0, locks: 0, files: 0, unsynced: 0, lost: 0, dirty_bytes: 0 };
+const NOTHING: Census = Census {
+    inodes: 0,
+    locks: 0,
+    files: 0,
+    unsynced: 0,
+    lost: 0,
+    dirty_bytes: 0,
+    opens_kept: 0,
+    opens_reused: 0,
+};
 /// The root stays.
 const ROOT_ONLY: Census = Census { inodes: 1, ..NOTHING };
 

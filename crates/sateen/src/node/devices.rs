@@ -553,10 +553,11 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
     }));
     let counted = client.clone();
     let tables = move || {
-        let Census { inodes, locks, files, unsynced, lost, dirty_bytes } = counted.census();
+        let Census { inodes, locks, files, unsynced, lost, dirty_bytes, opens_kept, opens_reused } =
+            counted.census();
         format!(
             "inodes: {inodes}\nlocks: {locks}\nfiles: {files}\nunsynced: {unsynced}\nlost: {lost}\n\
-             dirty_bytes: {dirty_bytes}"
+             dirty_bytes: {dirty_bytes}\nopens_kept: {opens_kept}\nopens_reused: {opens_reused}"
         )
     };
     out.push(Param::shown(format!("{prefix}/tables"), tables));

@@ -212,3 +212,57 @@ fn a_create_costs_one_round_trip() {
     drop(rounds);
     cluster.finish([oss, mds]);
 }
+
+/// Reads a file from its beginning to its end, as a program that is started again and again does.
+fn read(path: &Path) -> usize {
+    fs::read(path).unwrap().len()
+}
+
+#[test]
+fn a_file_that_is_opened_again_and_again_asks_nobody_and_goes_when_it_is_removed() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "trips3");
+    let (mds, oss) = cluster.start();
+    let (here, there) = (cluster.mount("here"), cluster.mount("there"));
+    let (mine, theirs) = (here.join("f"), there.join("f"));
+    fs::write(&theirs, [7; 5000]).unwrap();
+    let closes = || counted(&run_folder(&here), "mdc.*.stats").get("mds_close").copied();
+    // Known, locked, and closed twice: the second time the MDT does not hear of it.
+    assert_eq!((read(&mine), read(&mine)), (5000, 5000));
+    let before = closes();
+    let again = asked(&here, || (0..FILES).for_each(|_| assert_eq!(read(&mine), 5000)));
+    assert_eq!(again, BTreeMap::new(), "{FILES} more");
+    assert_eq!(closes(), before);
+    // What others change is seen, and what was kept is closed for them.
+    let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    fs::set_permissions(&theirs, mode(0o640)).unwrap();
+    fs::write(&theirs, [8; 6000]).unwrap();
+    // The other mount may still be telling what it has written.
+    let mut rounds = (0..5).map(|_| asked(&here, || assert_eq!(read(&mine), 6000)));
+    assert!(rounds.any(|again| again.is_empty()), "once more");
+    // Nobody has it open: it goes with its name, from there and from here.
+    fs::remove_file(&theirs).unwrap();
+    cluster.wait_for_no_objects(&["ost0", "ost1"]);
+    assert_eq!(File::open(&mine).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    fs::write(&mine, [9; 7000]).unwrap();
+    (0..4).for_each(|_| assert_eq!(read(&mine), 7000));
+    fs::remove_file(&mine).unwrap();
+    cluster.wait_for_no_objects(&["ost0", "ost1"]);
+    // Who has it open still reads it after it was removed, from there and from here.
+    for name in [&mine, &theirs] {
+        fs::write(&theirs, [1; 8000]).unwrap();
+        (0..3).for_each(|_| assert_eq!(read(&mine), 8000));
+        let mut open = File::open(&mine).unwrap();
+        fs::remove_file(name).unwrap();
+        // The locks on it are this mount's again, and nobody will want them any more.
+        assert_eq!(std::os::unix::fs::MetadataExt::nlink(&open.metadata().unwrap()), 0);
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut open, &mut bytes).unwrap();
+        assert_eq!(bytes, [1; 8000]);
+        drop(open);
+        cluster.wait_for_no_objects(&["ost0", "ost1"]);
+    }
+    cluster.finish([oss, mds]);
+}

@@ -525,6 +525,8 @@ impl World {
             return self.fail(format!("the cluster does not come to rest: {who}"));
         }
         let open = self.open_files();
+        let reused = self.nodes.iter().map(|node| node.client.census().opens_reused).sum();
+        self.report.count("open that an MDT had kept", reused);
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
         self.report.count("answer from a kernel cache", hits);
         if let Err(what) = invariants::check_all(&mut self.hosts, &self.model, &open) {
