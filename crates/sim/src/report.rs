@@ -59,6 +59,7 @@ pub const FULL: Minimums = &[
     ("message lost in a crash", 50_000),
     ("message sought out", 290_000),
     ("two targets crash at once", 700),
+    ("client and MDT0000 crash at once", 1300),
     ("orderly restart of MDT0000", 1500),
     ("orderly restart of another MDT", 300),
     ("orderly restart of OST", 1200),

@@ -91,6 +91,7 @@ pub(crate) fn again(
         ticket: None,
         fenced: true,
         waits_for_fences: false,
+        moves_tree: false,
         again: Some(change),
     };
     finds_the_same(mdt, &op, change)?;
