@@ -525,7 +525,8 @@ impl Op {
             Op::Open { at, create, how } => match (kind(at), create) {
                 (Some(_), Some(_)) if how.exclusive => Err(Errno::EEXIST),
                 (None, None) => Err(Errno::ENOENT),
-                (Some(Node::Dir(_)), _) if how.write => Err(Errno::EISDIR),
+                (Some(Node::Dir(_)), Some(_)) => Err(Errno::EISDIR),
+                (Some(Node::Dir(_)), None) if how.write => Err(Errno::EISDIR),
                 // The kernel goes where it leads before it opens; here nobody does.
                 (Some(Node::Symlink(_)), None) => Err(Errno::ELOOP),
                 // There is no such device.
