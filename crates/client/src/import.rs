@@ -34,7 +34,7 @@ use crate::patience;
 use crate::port::Port;
 use crate::stats::{self, RequestStats};
 use crate::sync::{Waiters, Woken, lock, until};
-use crate::uncommitted::Uncommitted;
+use crate::uncommitted::{Uncommitted, waits_for_room};
 pub(crate) use claims::UnderWay;
 use claims::{CLAIM_SLOT, Claims, Run};
 use pending::{Pending, without_grant};
@@ -699,6 +699,9 @@ impl Import {
         (stamp, pin): (impl Fn() -> u64, bool),
         era: Option<u64>,
     ) -> Result<Answer> {
+        if waits_for_room(&request.0) {
+            self.has_room(port, era).await;
+        }
         let mut asked = Some(request);
         let mut came_in = None;
         let (slot, owner, stamp, message) = until(
@@ -758,6 +761,20 @@ impl Import {
         woken.wake();
         let Answered { reply, bulk, boot_epoch } = answer?;
         reply.map(|reply| Answer { reply, bulk, stamp, boot_epoch })
+    }
+
+    /// Waits until a further change can be kept that the MDT may lose: has it commit those that are.
+    async fn has_room(&self, port: &dyn Port, era: Option<u64>) {
+        let full = || lock(&self.state).uncommitted.full();
+        while let Some(upto) = full() {
+            let request = (Request::Mdt(MdtRequest::Sync { upto }), Bulk::None);
+            // It waits for others of its kind, and what is full is seen here alone.
+            let synced = Box::pin(self.call(port, request, WAITED_FOR, (|| 0, false), era));
+            if synced.await.is_err() {
+                // Whoever asks hears what has become of the connection.
+                return;
+            }
+        }
     }
 
     /// Puts a request into a slot; the message to be sent.

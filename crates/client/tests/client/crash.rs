@@ -6,7 +6,7 @@ use sateen_client::KernelInval;
 use sateen_types::{Attr, Errno, Layout};
 use sateen_wire::codec::Wire;
 use sateen_wire::{
-    Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, Reply, ReplyBody, Request,
+    Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, Reply, ReplyBody, Request, XattrMode,
 };
 
 use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
@@ -211,4 +211,41 @@ fn who_was_given_nothing_asks_again() {
     assert_eq!(again.generation, 9);
     rig.answer(&again, Reply::error(Errno::EACCES));
     assert_eq!(rig.poll(&mut asks), Some(Err(Errno::EACCES)));
+}
+
+/// What a client keeps has a limit, and nobody goes beyond it who can wait.
+#[test]
+fn who_has_much_that_is_not_durable_waits_for_a_commit() {
+    let rig = Rig::with_osts(1);
+    let value = bytes::Bytes::from(vec![7; 60_000]);
+    let set = || {
+        let (client, value) = (rig.client.clone(), value.clone());
+        rig.start(async move { client.setxattr(FILE, b"user.x", value, XattrMode::Any).await })
+    };
+    let mut transno = 0;
+    let (synced, mut waits) = loop {
+        let mut changes = set();
+        let (header, request) = rig.take_mdt();
+        if let MdtRequest::Sync { upto } = request {
+            assert_eq!(upto, transno);
+            break (header, changes);
+        }
+        assert!(matches!(request, MdtRequest::SetXattr { .. }), "{request:?}");
+        transno += 1;
+        rig.answer(&header, Reply { transno, ..reply(MdtReply::Done, &[]) });
+        rig.poll(&mut changes).unwrap().unwrap();
+    };
+    assert!((260..280).contains(&transno), "16 MiB: {transno}");
+    assert!(rig.is_silent(), "the change waits");
+    // Whoever only looks does not.
+    let client = rig.client.clone();
+    let mut looks = rig.start(async move { client.listxattr(FILE).await });
+    rig.answer(&rig.take(), reply(MdtReply::Bytes(bytes::Bytes::new()), &[]));
+    rig.poll(&mut looks).unwrap().unwrap();
+    rig.answer(&synced, Reply { last_committed: transno, ..reply(MdtReply::Done, &[]) });
+    assert!(rig.poll(&mut waits).is_none());
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::SetXattr { .. }), "{request:?}");
+    rig.answer(&header, Reply { transno: transno + 1, ..reply(MdtReply::Done, &[]) });
+    rig.poll(&mut waits).unwrap().unwrap();
 }
