@@ -538,7 +538,12 @@ impl Op {
                 Some(Node::Device) => Err(Errno::EINVAL),
                 Some(_) => Ok(()),
             },
-            Op::Stat { at } | Op::Chmod { at, .. } | Op::GetStripe { at } | Op::GetLinks { at } => {
+            Op::Chmod { at, .. } => match kind(at) {
+                None => Err(Errno::ENOENT),
+                Some(Node::Symlink(_)) => Err(Errno::EOPNOTSUPP),
+                Some(_) => Ok(()),
+            },
+            Op::Stat { at } | Op::GetStripe { at } | Op::GetLinks { at } => {
                 kind(at).map(|_| ()).ok_or(Errno::ENOENT)
             }
             Op::Mkdir { at } | Op::Symlink { at, .. } => {
