@@ -535,7 +535,8 @@ impl Op {
             },
             Op::Truncate { at, .. } => match kind(at) {
                 None => Err(Errno::ENOENT),
-                Some(Node::Device) => Err(Errno::EINVAL),
+                Some(Node::Device | Node::Symlink(_)) => Err(Errno::EINVAL),
+                Some(Node::Dir(_)) => Err(Errno::EISDIR),
                 Some(_) => Ok(()),
             },
             Op::Chmod { at, .. } => match kind(at) {
