@@ -22,7 +22,7 @@
 use std::collections::VecDeque;
 
 use sateen_target::Fault;
-use sateen_types::{ClientId, FastMap, Fid, Name, name_hash};
+use sateen_types::{Attr, ClientId, FastMap, Fid, Name, name_hash};
 use sateen_wire::{MdtReply, MdtRequest, ReplyBody, SPEAKS};
 
 use crate::mdt::Mdt;
@@ -217,10 +217,6 @@ fn uses(
     hash_key: u64,
     used: &mut impl FnMut(Thing, Use),
 ) {
-    let named = |parent: Fid, name: &Name| Thing {
-        fid: parent,
-        what: name_hash(hash_key, name.as_bytes()),
-    };
     match request {
         MdtRequest::GetAttr { fid, .. }
         | MdtRequest::ReadLink { fid }
@@ -228,13 +224,8 @@ fn uses(
         | MdtRequest::ListXattr { fid }
         | MdtRequest::GetStripe { fid }
         | MdtRequest::GetLinks { fid }
-        | MdtRequest::Enqueue { fid, .. } => used(Thing::inode(*fid), Use::Looks),
-        MdtRequest::Lookup { parent, name, .. } => {
-            used(named(*parent, name), Use::Looks);
-            if let Some(MdtReply::Inode { attr }) = reply {
-                used(Thing::inode(attr.fid), Use::Looks);
-            }
-        }
+        | MdtRequest::Enqueue { fid, .. }
+        | MdtRequest::Tmpfile { parent: fid, .. } => used(Thing::inode(*fid), Use::Looks),
         MdtRequest::ReadDir { fid, .. } => {
             used(Thing::inode(*fid), Use::Looks);
             used(Thing::names(*fid), Use::Looks);
@@ -242,6 +233,65 @@ fn uses(
                 for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
                     used(Thing::inode(entry.fid), Use::Looks);
                 }
+            }
+        }
+        MdtRequest::Lookup { .. }
+        | MdtRequest::Create { .. }
+        | MdtRequest::Unlink { .. }
+        | MdtRequest::Rename { .. }
+        | MdtRequest::RenameWhiteout { .. }
+        | MdtRequest::Link { .. } => uses_names(request, (reply, changes), hash_key, used),
+        MdtRequest::Open { fid, flags, .. } => {
+            opened(*fid, (flags.write, flags.truncate), changes, used);
+        }
+        MdtRequest::SetAttr { fid, set, .. } => {
+            let decides = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+            used(Thing::inode(*fid), if decides { Use::Both } else { Use::Looks });
+            if set.size.is_some() {
+                used(Thing::objects(*fid), Use::Both);
+            }
+        }
+        MdtRequest::SetXattr { fid, .. } | MdtRequest::RemoveXattr { fid, .. } => {
+            used(Thing::inode(*fid), Use::Both);
+        }
+        MdtRequest::SetStripe { fid, .. }
+        | MdtRequest::SetLayout { fid, .. }
+        | MdtRequest::NoRoom { fid, .. } => {
+            used(Thing::inode(*fid), Use::Both);
+            used(Thing::objects(*fid), Use::Looks);
+        }
+        MdtRequest::Close { fid, .. }
+        | MdtRequest::Cancel { fid, .. }
+        | MdtRequest::ReportSize { fid, .. } => used(Thing::objects(*fid), Use::Changes),
+        // Programs' locks lie in memory. What is durable when it is answered, or nobody can build
+        // upon.
+        MdtRequest::SetFileLock { .. }
+        | MdtRequest::TestFileLock { .. }
+        | MdtRequest::LeaveFileLock { .. }
+        | MdtRequest::Sync { .. }
+        | MdtRequest::GrantSeq
+        | MdtRequest::StatFs
+        | MdtRequest::Reclaim { .. }
+        | MdtRequest::Replay { .. } => {}
+    }
+}
+
+/// The same of one that goes by names.
+fn uses_names(
+    request: &MdtRequest,
+    (reply, changes): (Option<&MdtReply>, bool),
+    hash_key: u64,
+    used: &mut impl FnMut(Thing, Use),
+) {
+    let named = |parent: Fid, name: &Name| Thing {
+        fid: parent,
+        what: name_hash(hash_key, name.as_bytes()),
+    };
+    match request {
+        MdtRequest::Lookup { parent, name, .. } => {
+            used(named(*parent, name), Use::Looks);
+            if let Some(MdtReply::Inode { attr }) = reply {
+                used(Thing::inode(attr.fid), Use::Looks);
             }
         }
         MdtRequest::Create { parent, name, open, .. } => {
@@ -259,22 +309,11 @@ fn uses(
                 }
             }
         }
-        MdtRequest::Tmpfile { parent, .. } => used(Thing::inode(*parent), Use::Looks),
-        MdtRequest::Open { fid, flags, .. } => {
-            opened(*fid, (flags.write, flags.truncate), changes, used);
-        }
-        MdtRequest::NoRoom { fid, .. } => {
-            used(Thing::inode(*fid), Use::Both);
-            used(Thing::objects(*fid), Use::Looks);
-        }
         MdtRequest::Unlink { parent, name, .. } => {
             used(named(*parent, name), Use::Both);
             used(Thing::names(*parent), Use::Changes);
             if let Some(MdtReply::Removed { attr: Some(attr) }) = reply {
-                used(Thing::inode(attr.fid), Use::Looks);
-                if attr.is_dir() {
-                    used(Thing::names(attr.fid), Use::Looks);
-                }
+                lost_name(attr, used);
             }
         }
         MdtRequest::Rename { parent, name, new_parent, new_name, .. }
@@ -285,10 +324,7 @@ fn uses(
                 used(Thing::names(dir), Use::Changes);
             }
             if let Some(MdtReply::Renamed { replaced: Some(attr), .. }) = reply {
-                used(Thing::inode(attr.fid), Use::Looks);
-                if attr.is_dir() {
-                    used(Thing::names(attr.fid), Use::Looks);
-                }
+                lost_name(attr, used);
             }
         }
         MdtRequest::Link { fid, parent, name } => {
@@ -296,33 +332,15 @@ fn uses(
             used(Thing::names(*parent), Use::Changes);
             used(Thing::inode(*fid), Use::Both);
         }
-        MdtRequest::SetAttr { fid, set, .. } => {
-            let decides = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
-            used(Thing::inode(*fid), if decides { Use::Both } else { Use::Looks });
-            if set.size.is_some() {
-                used(Thing::objects(*fid), Use::Both);
-            }
-        }
-        MdtRequest::SetXattr { fid, .. } | MdtRequest::RemoveXattr { fid, .. } => {
-            used(Thing::inode(*fid), Use::Both);
-        }
-        MdtRequest::SetStripe { fid, .. } | MdtRequest::SetLayout { fid, .. } => {
-            used(Thing::inode(*fid), Use::Both);
-            used(Thing::objects(*fid), Use::Looks);
-        }
-        MdtRequest::Close { fid, .. }
-        | MdtRequest::Cancel { fid, .. }
-        | MdtRequest::ReportSize { fid, .. } => used(Thing::objects(*fid), Use::Changes),
-        // Programs' locks lie in memory. What is durable when it is answered, or nobody can build
-        // upon.
-        MdtRequest::SetFileLock { .. }
-        | MdtRequest::TestFileLock { .. }
-        | MdtRequest::LeaveFileLock { .. }
-        | MdtRequest::Sync { .. }
-        | MdtRequest::GrantSeq
-        | MdtRequest::StatFs
-        | MdtRequest::Reclaim { .. }
-        | MdtRequest::Replay { .. } => {}
+        _ => {}
+    }
+}
+
+/// An inode has lost a name: whether it was the last, or a directory was empty, others may have made so.
+fn lost_name(attr: &Attr, used: &mut impl FnMut(Thing, Use)) {
+    used(Thing::inode(attr.fid), Use::Looks);
+    if attr.is_dir() {
+        used(Thing::names(attr.fid), Use::Looks);
     }
 }
 
