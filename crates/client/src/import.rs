@@ -17,6 +17,7 @@
 mod answers;
 mod claims;
 mod pending;
+mod room;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -761,20 +762,6 @@ impl Import {
         woken.wake();
         let Answered { reply, bulk, boot_epoch } = answer?;
         reply.map(|reply| Answer { reply, bulk, stamp, boot_epoch })
-    }
-
-    /// Waits until a further change can be kept that the MDT may lose: has it commit those that are.
-    async fn has_room(&self, port: &dyn Port, era: Option<u64>) {
-        let full = || lock(&self.state).uncommitted.full();
-        while let Some(upto) = full() {
-            let request = (Request::Mdt(MdtRequest::Sync { upto }), Bulk::None);
-            // It waits for others of its kind, and what is full is seen here alone.
-            let synced = Box::pin(self.call(port, request, WAITED_FOR, (|| 0, false), era));
-            if synced.await.is_err() {
-                // Whoever asks hears what has become of the connection.
-                return;
-            }
-        }
     }
 
     /// Puts a request into a slot; the message to be sent.
