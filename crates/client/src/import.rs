@@ -802,6 +802,7 @@ impl Import {
             unheard,
             left: false,
             asked_before: false,
+            at_crash: false,
             copies: 1,
             refused: false,
         }));
