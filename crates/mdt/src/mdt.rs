@@ -22,6 +22,7 @@ use crate::osp::{Done, Osp};
 use crate::recovery::Recovery;
 use crate::room::Room;
 use crate::seqs::Seqs;
+use crate::sharing::Sharing;
 use crate::startup::Startup;
 use crate::stats::{self, Counters, Why};
 use crate::stop::{Leaving, Trace};
@@ -61,6 +62,8 @@ pub struct Mdt {
     pub(crate) startup: Startup,
     /// Clients of the run before that come back.
     pub(crate) recovery: Recovery,
+    /// What of all changes is not durable yet, and whose it is.
+    pub(crate) sharing: Sharing,
     /// How far the end of this run has come.
     pub(crate) leaving: Leaving,
     pub(crate) works: VecDeque<Work>,
@@ -112,6 +115,7 @@ impl Mdt {
             scratch: Vec::new(),
             startup: Startup::new(),
             recovery: Recovery::default(),
+            sharing: Sharing::default(),
             leaving: Leaving::Not,
             works: VecDeque::from([Work::Startup]),
             working: BTreeMap::new(),
@@ -277,6 +281,7 @@ impl Mdt {
             ticket,
             fenced,
             waits_for_fences,
+            moves_tree: false,
             again: None,
         };
         let result = match self.recovery.became(&header) {
@@ -284,6 +289,7 @@ impl Mdt {
             Some(transno) => ops::reconstruct(self, &mut op, request, transno),
         };
         let (ticket, waits_for_fences) = (op.ticket, op.waits_for_fences);
+        let shared = self.share(client, request, &result, op.moves_tree);
         match result {
             Err(Fault::Miss) => {
                 let id = self.core.park_for_index(message, fetched, out);
@@ -305,7 +311,7 @@ impl Mdt {
                 return;
             }
             Err(Fault::Errno(error)) => {
-                self.core.answer(&header, Reply::error(error), Bulk::None, out);
+                self.core.answer_durable(&header, Reply::error(error), shared, out);
             }
             Ok(None) => self.evict(client, Why::Unanswered, out),
             Ok(Some(Outcome::Reply(mut reply))) => {
@@ -313,11 +319,11 @@ impl Mdt {
                     reply.time = now.wall();
                 }
                 stats::done(&mut self.counters, client, request, &reply);
-                self.core.answer_durable(&header, reply, since, out);
+                self.core.answer_durable(&header, reply, since.max(shared), out);
             }
             Ok(Some(Outcome::Durable(reply, upto))) => {
                 stats::done(&mut self.counters, client, request, &reply);
-                self.core.answer_durable(&header, reply, upto.max(since), out);
+                self.core.answer_durable(&header, reply, upto.max(since).max(shared), out);
             }
             Ok(Some(Outcome::Punch(reply, punch))) => {
                 stats::done(&mut self.counters, client, request, &reply);
@@ -329,7 +335,7 @@ impl Mdt {
                 }
                 match self.llog.cutting_by(transno).filter(|cutting| !cutting.stuck) {
                     Some(cutting) => cutting.answer = Some((header, reply)),
-                    None => self.core.answer_durable(&header, reply, since, out),
+                    None => self.core.answer_durable(&header, reply, since.max(shared), out),
                 }
             }
         }
@@ -533,6 +539,7 @@ impl Service for Mdt {
     fn on_flushed(&mut self, now: Timestamp, out: &mut Outbox) {
         let now = self.core.live(now);
         self.core.flushed(out);
+        self.sharing.durable(self.core.store.committed());
         if self.has_answers() {
             self.run_llog(now, out);
         }

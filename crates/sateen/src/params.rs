@@ -110,7 +110,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 10] = [
+const TUNABLES: [(&str, u64, u64); 11] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     ("max_pages_per_rpc", 1, 4096),
@@ -123,6 +123,7 @@ const TUNABLES: [(&str, u64, u64); 10] = [
     ("at_min", 5, 3600),
     ("at_max", 5, 86_400),
     ("recovery_time_soft", 1, 3600),
+    ("commit_on_sharing", 0, 1),
     ("commit_age_ms", 1, 60_000),
 ];
 /// Those that can be cleared, and nothing else.

@@ -357,6 +357,10 @@ impl Kernel {
             let _closed = self.client.close(id).await;
             return Err(Errno::ENXIO);
         }
+        if kind == FileKind::Directory && create.is_some() {
+            let _closed = self.client.close(id).await;
+            return Err(Errno::EISDIR);
+        }
         let mut state = lock(&self.state);
         state.use_inode(fid);
         if how.truncate {

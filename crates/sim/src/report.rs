@@ -59,6 +59,7 @@ pub const FULL: Minimums = &[
     ("message lost in a crash", 50_000),
     ("message sought out", 290_000),
     ("two targets crash at once", 700),
+    ("client and MDT0000 crash at once", 1300),
     ("orderly restart of MDT0000", 1500),
     ("orderly restart of another MDT", 300),
     ("orderly restart of OST", 1200),
@@ -94,7 +95,7 @@ pub const FULL: Minimums = &[
     ("transactions replayed", 1_600_000),
     ("caught operation had happened", 11_000),
     // Who goes on as himself is told nothing.
-    ("loss told by fsync", 3500),
+    ("loss told by fsync", 2500),
     ("fsync believed", 40_000),
     ("answer from a kernel cache", 460_000),
     ("file looked at in the end", 23_000),

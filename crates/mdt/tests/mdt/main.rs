@@ -24,5 +24,6 @@ mod posix;
 mod recovery;
 mod replay;
 mod restart;
+mod sharing;
 mod silent;
 mod tmpfile;

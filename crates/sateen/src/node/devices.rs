@@ -352,6 +352,13 @@ fn recovery(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'stat
         set.inspect(|mdt| mdt.set_recovery_time_soft_ns(seconds.saturating_mul(SECOND_NS)));
         Ok(())
     }));
+    let (shown, set) = (host.clone(), host.clone());
+    let is_on = move || u8::from(shown.inspect(|mdt| mdt.commit_on_sharing())).to_string();
+    out.push(Param::shown(format!("{prefix}/commit_on_sharing"), is_on).set_by(move |value| {
+        let is_on = number(value) != Some(0);
+        set.inspect(|mdt| mdt.set_commit_on_sharing(is_on));
+        Ok(())
+    }));
 }
 
 /// How old a change of a target may get that nobody waits for.

@@ -24,6 +24,7 @@ mod refusals;
 mod replayed;
 mod rounds;
 mod rows;
+mod shared;
 mod silent;
 mod synced;
 mod trips;
