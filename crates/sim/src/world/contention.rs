@@ -40,6 +40,8 @@ const MANY_BYTES: usize = 3000;
 const PAGE_BYTES: usize = 4096;
 /// Those that are written lie around the first end of a stripe.
 const MANY_FIRST: usize = 18;
+/// The one that lies in two objects.
+const MANY_SPLIT: usize = STRIPE_SIZE_MIN as usize / MANY_BYTES;
 /// Faults that 2000 turns on a bad network must have met.
 const FAULTS_MIN: u64 = 30;
 /// Between two changes of the weather: 300 ms.
@@ -152,7 +154,7 @@ impl Program {
                 0..=79 if busy => self.write_many(many).await?,
                 0..=11 => self.write_many(many).await?,
                 12..=14 => {
-                    let place = MANY_FIRST + self.random.index(MANY - MANY_FIRST);
+                    let place = self.one_of_many();
                     self.read_many(look, place).await?;
                 }
                 15 => self.stat_many(look.fid).await?,
@@ -188,8 +190,16 @@ impl Program {
         self.me >= self.all / WORKERS && stripe(places.end * MANY_BYTES - 1) > first
     }
 
+    /// Those few have to do with it every other time.
+    fn one_of_many(&mut self) -> usize {
+        if self.me < self.all / WORKERS && self.random.one_in(2) {
+            return MANY_SPLIT;
+        }
+        MANY_FIRST + self.random.index(MANY - MANY_FIRST)
+    }
+
     async fn write_many(&mut self, many: Handle) -> Result<(), String> {
-        let first = MANY_FIRST + self.random.index(MANY - MANY_FIRST);
+        let first = self.one_of_many();
         let places = first..MANY.min(first + 1 + usize::from(self.random.one_in(4)));
         if self.keeps_off(&places) {
             return Ok(());
@@ -326,7 +336,7 @@ impl Program {
             self.read(hot, place).await?;
         }
         self.kernel.close(hot).await.map_err(said("close"))?;
-        let many = self.open(b"many", how(false, false)).await.map_err(said("open"))?;
+        let many = self.open(b"many", how(true, false)).await.map_err(said("open"))?;
         self.stat_many(many.fid).await?;
         for place in 0..MANY {
             self.read_many(many, place).await?;
