@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use sateen_ldlm::{FileLocks, LockTable, Need, Ticket};
+use sateen_ldlm::{Contention, FileLocks, LockTable, Need, Ticket};
 use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
 use sateen_target::{Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, Pace, ParkId, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Timestamp};
@@ -41,6 +41,8 @@ pub struct Mdt {
     pub(crate) core: Core,
     pub(crate) config: MdtConfig,
     pub(crate) locks: LockTable,
+    /// Which files several clients write at a time.
+    pub(crate) contention: Contention,
     /// Those of programs.
     pub(crate) file_locks: FileLocks,
     pub(crate) opens: Opens,
@@ -100,6 +102,7 @@ impl Mdt {
         let mut mdt = Mdt {
             core: Core::new(core, store),
             locks: LockTable::of_boot(core.boot_epoch),
+            contention: Contention::default(),
             file_locks: FileLocks::default(),
             opens: Opens::default(),
             clients: Clients::default(),
@@ -132,6 +135,7 @@ impl Mdt {
         mdt.core.file_system = mdt.config.file_system;
         mdt.osp.file_system = mdt.config.file_system;
         mdt.locks.set_callback_limit(mdt.config.callback_limit_ns);
+        mdt.contention.set(mdt.config.contended_locks, mdt.config.contention_ns);
         mdt.file_locks.set_callback_limit(mdt.config.callback_limit_ns);
         let now = mdt.core.live(now);
         mdt.settle(now, out);
@@ -562,6 +566,9 @@ impl Service for Mdt {
         if self.has_answers() {
             self.run_llog(now, out);
         }
+        for fid in self.contention.over(now.mono_ns) {
+            self.locks.call_back_shared(now.mono_ns, fid);
+        }
         self.settle(now, out);
         if self.is_leaving() {
             return;
@@ -627,6 +634,7 @@ impl Mdt {
         let asks = self.osp.asks()
             || self.llog.has_done()
             || self.locks.has_called()
+            || !self.contention.is_empty()
             || self.file_locks.has_offered();
         match (goes_on, asks) {
             (true, _) => Pace::Soon,

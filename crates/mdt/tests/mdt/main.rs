@@ -12,6 +12,7 @@ mod acl;
 mod atime;
 mod basic;
 mod clients;
+mod contended;
 mod crash;
 mod cutting;
 mod file_locks;

@@ -6,6 +6,7 @@ mod absent;
 mod balance;
 mod before_mgs;
 mod below;
+mod contended;
 mod crashed;
 mod cuts;
 mod ends;
