@@ -17,6 +17,7 @@
 mod answers;
 mod claims;
 mod pending;
+mod room;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -34,7 +35,7 @@ use crate::patience;
 use crate::port::Port;
 use crate::stats::{self, RequestStats};
 use crate::sync::{Waiters, Woken, lock, until};
-use crate::uncommitted::Uncommitted;
+use crate::uncommitted::{Uncommitted, waits_for_room};
 pub(crate) use claims::UnderWay;
 use claims::{CLAIM_SLOT, Claims, Run};
 use pending::{Pending, without_grant};
@@ -699,6 +700,9 @@ impl Import {
         (stamp, pin): (impl Fn() -> u64, bool),
         era: Option<u64>,
     ) -> Result<Answer> {
+        if waits_for_room(&request.0) {
+            self.has_room(port, era).await;
+        }
         let mut asked = Some(request);
         let mut came_in = None;
         let (slot, owner, stamp, message) = until(
@@ -798,6 +802,7 @@ impl Import {
             unheard,
             left: false,
             asked_before: false,
+            at_crash: false,
             copies: 1,
             refused: false,
         }));

@@ -90,9 +90,16 @@ impl Held {
         self.bits.contains(Ibits::DATA) && self.mode.covers(LockMode::Pw)
     }
 
+    /// Whether others may have one like it, and write beside this client: nothing is cached under it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.mode == LockMode::Cw
+    }
+
     /// Whether data may be read or written under it.
     pub(crate) fn allows(&self, access: Access) -> bool {
-        self.mode.covers(LockMode::Pw) || access == Access::Read && self.readable
+        self.mode.covers(LockMode::Pw)
+            || access == Access::Read && self.readable
+            || access == Access::Share && self.is_shared()
     }
 }
 
@@ -117,6 +124,15 @@ impl Leaving {
 pub(crate) struct Unsynced {
     pub(crate) ost: u32,
     pub(crate) boot_epoch: u64,
+}
+
+/// What was written under a shared lock, and the MDT has not heard of: that others wrote more, and
+/// what the size is, only the MDT finds out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SharedWrites {
+    end: u64,
+    blocks: u64,
+    mtime: Timespec,
 }
 
 #[derive(Debug, Default)]
@@ -159,6 +175,8 @@ pub(crate) struct InodeState {
     pub(crate) commit_before_write: u64,
     /// When the data was last written, if the MDT has not heard of it.
     pub(crate) unreported_mtime: Option<Timespec>,
+    /// The same of what was written under a shared lock.
+    pub(crate) shared: Option<Box<SharedWrites>>,
     /// The atime that reading from here has set, if the MDT has not heard of it.
     pub(crate) unreported_atime: Option<Timespec>,
     /// How much space the file takes up was guessed, because something in it was overwritten.
@@ -252,7 +270,7 @@ impl Inode {
 impl InodeState {
     /// Whether data was written of which the MDT may not know.
     pub(crate) fn is_untold(&self) -> bool {
-        self.unreported_mtime.is_some() || self.reporting
+        self.unreported_mtime.is_some() || self.shared.is_some() || self.reporting
     }
 
     /// Whether data was written that may not be durable, or of which the MDT may not know.
@@ -265,6 +283,7 @@ impl InodeState {
     pub(crate) fn forgotten(&mut self) {
         self.kept_open = None;
         (self.unreported_mtime, self.unreported_atime) = (None, None);
+        self.shared = None;
         self.commit_before_write = 0;
         self.doubtful = true;
         // The MDT's new run may give its generation to another.
@@ -325,7 +344,7 @@ impl InodeState {
 
     /// Whether locks that are not being given back cover these bits for reading.
     pub(crate) fn covers(&self, bits: Ibits) -> bool {
-        let held = self.locks.iter().filter(|held| !held.cancelling);
+        let held = self.locks.iter().filter(|held| !held.cancelling && !held.is_shared());
         let all = held.fold(Ibits::NONE, |all, held| all.union(held.bits));
         all.contains(bits)
     }
@@ -333,7 +352,12 @@ impl InodeState {
     /// The mode to ask for. Once this client may write a file, all its pages stand under a lock
     /// for writing, because stores through mappings make no call.
     pub(crate) fn mode_for(&self, access: Access) -> LockMode {
-        if access == Access::Write || self.write_opens > 0 { LockMode::Pw } else { LockMode::Pr }
+        match access {
+            Access::Share => LockMode::Cw,
+            Access::Write => LockMode::Pw,
+            Access::Read if self.write_opens > 0 => LockMode::Pw,
+            Access::Read => LockMode::Pr,
+        }
     }
 
     /// No page may be read any more under locks for reading that have none yet.
@@ -355,6 +379,11 @@ impl InodeState {
         self.locks.iter().any(Held::owns_data)
     }
 
+    /// Whether it holds a shared lock, perhaps not for long any more. Then it has no other on the data.
+    fn is_sharing(&self) -> bool {
+        self.locks.iter().any(Held::is_shared)
+    }
+
     /// Whether this client has written under its lock what the MDT may not have heard of: it
     /// alone knows the size then. A report on its way counts, because answers that the MDT
     /// gave before it arrived may still come.
@@ -372,13 +401,15 @@ impl InodeState {
 
     /// Whether locks, also those being given back, hold these bits.
     pub(crate) fn holds(&self, bits: Ibits) -> bool {
-        let all = self.locks.iter().fold(Ibits::NONE, |all, held| all.union(held.bits));
-        all.contains(bits)
+        let held = self.locks.iter().filter(|held| !held.is_shared());
+        held.fold(Ibits::NONE, |all, held| all.union(held.bits)).contains(bits)
     }
 
     /// Whether all of these bits were held when a request that was sent at `stamp` was answered.
     pub(crate) fn held(&self, bits: Ibits, stamp: u64) -> bool {
-        let then = |held: &&Held| held.granted.0 == stamp || held.granted.1 <= stamp;
+        let then = |held: &&Held| {
+            !held.is_shared() && (held.granted.0 == stamp || held.granted.1 <= stamp)
+        };
         let all =
             self.locks.iter().filter(then).fold(Ibits::NONE, |all, held| all.union(held.bits));
         all.contains(bits)
@@ -471,6 +502,9 @@ impl InodeState {
         self.meta_known &= self.holds(Ibits::META);
         self.size_known &= self.holds(Ibits::DATA);
         self.others_wrote |= !self.holds(Ibits::DATA);
+        if !self.is_sharing() {
+            self.shared = None;
+        }
         if !self.holds(Ibits::UPDATE) {
             self.names.are_unknown();
         }
@@ -547,6 +581,24 @@ impl InodeState {
         attr.ctime = attr.ctime.max(mtime);
         attr.maybe_objects = true;
         self.unreported_mtime = Some(mtime);
+    }
+
+    /// The same under a shared lock, of which the size is not known.
+    pub(crate) fn wrote_shared(&mut self, end: u64, len: u64, mtime: Timespec) {
+        // If the lock is lost the MDT knows that it does not know the size.
+        if !self.is_sharing() {
+            return;
+        }
+        let touched = end.div_ceil(BLOCK_BYTES) - end.saturating_sub(len) / BLOCK_BYTES;
+        self.add_shared(SharedWrites { end, blocks: touched * 8, mtime });
+    }
+
+    fn add_shared(&mut self, more: SharedWrites) {
+        let before =
+            self.shared.get_or_insert_with(|| Box::new(SharedWrites { blocks: 0, ..more }));
+        before.end = before.end.max(more.end);
+        before.blocks = before.blocks.saturating_add(more.blocks);
+        before.mtime = before.mtime.max(more.mtime);
     }
 
     /// It is read, under a data lock.
@@ -629,12 +681,19 @@ impl InodeState {
         if !arrived && self.unreported_atime.is_none() && self.size_known {
             self.unreported_atime = report.atime;
         }
+        if let Some(mtime) = report.mtime.filter(|_| !arrived && self.is_sharing()) {
+            self.add_shared(SharedWrites { end: report.size, blocks: report.blocks, mtime });
+        }
     }
 
     /// What the MDT is to be told of the size and of the times of reading and writing, if there
     /// is anything to tell.
     pub(crate) fn report(&mut self) -> Option<SizeReport> {
         assert!(self.dirty.is_none(), "the size that is told is that of what is there");
+        if let Some(shared) = self.shared.take() {
+            let SharedWrites { end, blocks, mtime } = *shared;
+            return Some(SizeReport { size: end, blocks, mtime: Some(mtime), atime: None });
+        }
         let (mtime, atime) = (self.unreported_mtime.take(), self.unreported_atime.take());
         let attr = self.attr.as_ref().filter(|_| self.size_known)?;
         let report = SizeReport { size: attr.size, blocks: attr.blocks, mtime, atime };

@@ -48,6 +48,12 @@ impl DataUse {
         state.locks.iter().any(|held| held.id == self.id)
     }
 
+    /// Whether it is one that others may have, too.
+    pub(crate) fn is_shared(&self) -> bool {
+        let state = lock(&self.inode.state);
+        state.locks.iter().any(|held| held.id == self.id && held.is_shared())
+    }
+
     /// Of a lock that was just counted as used once more.
     pub(crate) fn new(inode: &Arc<Inode>, id: LockId) -> DataUse {
         DataUse { inode: inode.clone(), id }
@@ -149,6 +155,8 @@ impl Drop for DataUse {
 pub(crate) enum Access {
     Read,
     Write,
+    /// To write in one piece at one OST: others may do so at the same time, if the file is contended.
+    Share,
 }
 
 /// Bytes that are read or written: offset and length, or all of the file.
@@ -183,6 +191,9 @@ fn find_data(state: &mut InodeState, access: Access, range: Range, tired: Tired)
             held.pages = true;
             Found::Use(held.id)
         }
+        // The kernel waits for nobody who writes under it: it is as good as gone.
+        Some(held) if held.is_shared() && tired.drains => Found::None,
+        Some(held) if held.is_shared() => Found::Drains,
         Some(held) if held.draining && !tired.drains => Found::Drains,
         Some(held) if held.rounds > 1 && !held.draining && !tired.waits => Found::Wait,
         Some(held) => {
@@ -244,7 +255,7 @@ impl Client {
                     held.served.add(None);
                 }
                 held.pins.extend(pins);
-                held.readable |= state.write_opens == 0 && !held.cancelling;
+                held.readable |= state.write_opens == 0 && !held.cancelling && !held.is_shared();
                 return;
             }
             // An inode has one or two, and room for four takes 200 bytes more.
@@ -254,7 +265,7 @@ impl Client {
                 mode: grant.mode,
                 bits: grant.bits,
                 granted: (stamp, now),
-                readable: state.write_opens == 0,
+                readable: state.write_opens == 0 && grant.mode != LockMode::Cw,
                 pages: false,
                 cancelling: false,
                 served: Served::Nothing,

@@ -194,6 +194,12 @@ impl Client {
         import.map_or(BULK_MAX as u64, |import| import.rpc_bytes_max())
     }
 
+    /// Whether one request to one OST can carry all of a range of a file.
+    pub(crate) fn is_one_piece(&self, layout: &Layout, (offset, len): (u64, u64)) -> bool {
+        let mut pieces = self.pieces(layout, offset, len);
+        pieces.next().is_some_and(|piece| piece.len == len)
+    }
+
     /// A range of a file, cut into what one request each can carry.
     fn pieces(&self, layout: &Layout, offset: u64, len: u64) -> impl Iterator<Item = Chunk> {
         layout.chunks(offset, len).flat_map(|chunk| cut(chunk, self.rpc_bytes_max(chunk.ost)))

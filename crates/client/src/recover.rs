@@ -190,13 +190,14 @@ impl Client {
         };
         let Some(sure) = sure else {
             tracing::info!(target = %header.from, "it was started again: telling it what is held");
-            // An earlier crash may have left of these that the run since has not seen them open.
-            let closes = import.under_way().closes;
-            let held = self.held_of(mdt, &UnderWay { closes, ..UnderWay::default() }, true);
+            // An earlier crash may have left of these that the run since has not seen them open. Nor
+            // was that told of what others of then may have given back, and may have no more.
+            let closes = import.under_way(false).closes;
+            let held = self.held_of(mdt, &UnderWay { closes, ..import.under_way(true) }, true);
             return import.claim(self.port.as_ref(), generation, held);
         };
         tracing::warn!(target = %header.from, "it has crashed: telling it what is held");
-        let under_way = import.under_way();
+        let under_way = import.under_way(false);
         let doubtful = self.doubt(mdt, if under_way.changes { 0 } else { sure });
         let (client, port) = (self.clone(), self.port.clone());
         self.port.spawn(Box::pin(async move {

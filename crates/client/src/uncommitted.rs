@@ -19,10 +19,13 @@ use sateen_wire::{
 
 use crate::loss::{Asker, Loss};
 
-/// Most changes that are kept, and most bytes of names' and attributes' values in them. An MDT commits
-/// every few milliseconds; what goes beyond is as if it could not be made again.
+/// Most changes that are kept, and most bytes of all of them, with names, values and layouts. An MDT
+/// commits every few milliseconds; who would go beyond waits for a commit.
 const KEPT_MAX: usize = 1 << 14;
 const KEPT_BYTES_MAX: usize = 16 << 20;
+/// For those who wait for nothing, and have been asked before it was known, there is as much again.
+/// What goes beyond that is as if it could not be made again.
+const BEYOND: usize = 2;
 
 /// What one transaction changed: directories, or an inode itself.
 type Changed = [Fid; 2];
@@ -49,7 +52,7 @@ pub(crate) struct Uncommitted {
     /// In the order of their transnos. Answers come nearly in that order, and the MDT commits
     /// every few milliseconds: there are few.
     lines: VecDeque<Line>,
-    /// Bytes of values in those that are kept.
+    /// Bytes of those that are kept.
     bytes: usize,
     /// The MDT was started again without those that are left.
     missing: bool,
@@ -64,7 +67,7 @@ impl Uncommitted {
             && let Body::Request(Request::Mdt(request)) = request
         {
             let Reply { transno, time, .. } = *reply;
-            let room = self.lines.len() < KEPT_MAX && self.bytes < KEPT_BYTES_MAX;
+            let room = self.lines.len() < BEYOND * KEPT_MAX && self.bytes < BEYOND * KEPT_BYTES_MAX;
             let kept = match &reply.body {
                 ReplyBody::Mdt(answer) if reply.error.is_none() && room && is_kept(request) => {
                     let (request, answer) = (request.clone(), answer.clone());
@@ -72,15 +75,21 @@ impl Uncommitted {
                 }
                 _ => None,
             };
-            self.bytes += kept.as_ref().map_or(0, |kept| values(&kept.request));
+            self.bytes += kept.as_deref().map_or(0, Kept::bytes);
             let line = Line { transno, changed: changed_by(request), kept };
             let at = self.lines.partition_point(|other| other.transno <= transno);
             self.lines.insert(at, line);
         }
         while self.lines.front().is_some_and(|line| line.transno <= reply.last_committed) {
             let gone = self.lines.pop_front().and_then(|line| line.kept);
-            self.bytes -= gone.map_or(0, |kept| values(&kept.request));
+            self.bytes -= gone.as_deref().map_or(0, Kept::bytes);
         }
+    }
+
+    /// Up to which one the MDT has to commit before a further change is asked for, if it has to.
+    pub(crate) fn full(&self) -> Option<u64> {
+        let full = self.lines.len() >= KEPT_MAX || self.bytes >= KEPT_BYTES_MAX;
+        self.lines.back().filter(|_| full).map(|line| line.transno)
     }
 
     /// The MDT has restarted.
@@ -94,8 +103,8 @@ impl Uncommitted {
     /// made again.
     pub(crate) fn has_upto(&mut self, transno: u64) -> bool {
         self.lines.retain(|line| line.transno > transno);
-        let kept = self.lines.iter().filter_map(|line| line.kept.as_ref());
-        self.bytes = kept.map(|kept| values(&kept.request)).sum();
+        let kept = self.lines.iter().filter_map(|line| line.kept.as_deref());
+        self.bytes = kept.map(Kept::bytes).sum();
         self.missing = !self.lines.is_empty();
         self.lines.iter().all(|line| line.kept.is_some())
     }
@@ -171,14 +180,54 @@ const fn is_kept(request: &MdtRequest) -> bool {
     )
 }
 
-/// Bytes of a request that lie beside it.
-const fn values(request: &MdtRequest) -> usize {
-    match request {
-        MdtRequest::Create { symlink, .. } => symlink.len(),
-        MdtRequest::SetXattr { value, .. } => value.len(),
-        MdtRequest::SetLayout { osts, .. } => 4 * osts.len(),
-        _ => 0,
+impl Kept {
+    /// What it takes in memory.
+    fn bytes(&self) -> usize {
+        let beside = match &self.request {
+            MdtRequest::Create { name, symlink, .. } => name.as_bytes().len() + symlink.len(),
+            MdtRequest::Unlink { name, .. }
+            | MdtRequest::Link { name, .. }
+            | MdtRequest::RemoveXattr { name, .. } => name.as_bytes().len(),
+            MdtRequest::Rename { name, new_name, .. }
+            | MdtRequest::RenameWhiteout { name, new_name, .. } => {
+                name.as_bytes().len() + new_name.as_bytes().len()
+            }
+            MdtRequest::SetXattr { name, value, .. } => name.as_bytes().len() + value.len(),
+            MdtRequest::SetLayout { osts, .. } => size_of_val(&osts[..]),
+            _ => 0,
+        };
+        let layout = match &self.answer {
+            MdtReply::Created { layout, .. }
+            | MdtReply::Opened { layout, .. }
+            | MdtReply::Striping { layout, .. } => layout.as_deref(),
+            _ => None,
+        };
+        let components = layout.map_or(&[][..], |layout| &layout.components);
+        let osts: usize = components.iter().map(|part| size_of_val(&part.osts[..])).sum();
+        size_of::<Kept>() + beside + osts + size_of_val(components)
     }
+}
+
+/// Whether a request waits for a commit while no more changes can be kept: what a program wants
+/// changed. What gives something back, or tells what has been, does not wait.
+pub(crate) const fn waits_for_room(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Mdt(
+            MdtRequest::Create { .. }
+                | MdtRequest::Tmpfile { .. }
+                | MdtRequest::Open { .. }
+                | MdtRequest::Unlink { .. }
+                | MdtRequest::Rename { .. }
+                | MdtRequest::RenameWhiteout { .. }
+                | MdtRequest::Link { .. }
+                | MdtRequest::SetAttr { .. }
+                | MdtRequest::SetXattr { .. }
+                | MdtRequest::RemoveXattr { .. }
+                | MdtRequest::SetStripe { .. }
+                | MdtRequest::SetLayout { .. }
+        )
+    )
 }
 
 /// The inodes whose fsync promises that this change is there.
@@ -272,19 +321,25 @@ mod tests {
         let mode = sateen_wire::XattrMode::Any;
         let request = MdtRequest::SetXattr { fid: fid(1), name, value, mode };
         let request = Body::Request(Request::Mdt(request));
-        let kept = KEPT_BYTES_MAX as u64 / 65536;
-        for transno in 1..=kept {
-            let reply = Reply { transno, ..Reply::ok(ReplyBody::Mdt(MdtReply::Done)) };
-            all.answered(&request, &reply);
+        let reply = |transno| Reply { transno, ..Reply::ok(ReplyBody::Mdt(MdtReply::Done)) };
+        let mut kept = 0;
+        while all.bytes < BEYOND * KEPT_BYTES_MAX {
+            let full = all.bytes >= KEPT_BYTES_MAX;
+            assert_eq!(all.full(), full.then_some(kept));
+            kept += 1;
+            all.answered(&request, &reply(kept));
         }
+        assert!((500..513).contains(&kept), "names and the changes themselves count, too");
         assert!(all.has_upto(0));
         let told = all.replays();
         assert!(told.len() > 15 && told.len() as u64 <= kept);
         assert!(told.iter().all(|one| one.to_vec().len() < REPLAY_BYTES_MAX + 100_000));
         let lasts = told.iter().filter(|one| matches!(one, MdtRequest::Replay { last: true, .. }));
         assert_eq!(lasts.count(), 1);
-        let reply = Reply { transno: kept + 1, ..Reply::ok(ReplyBody::Mdt(MdtReply::Done)) };
-        all.answered(&request, &reply);
+        all.answered(&request, &reply(kept + 1));
         assert!(!all.has_upto(kept), "one beyond is as one that cannot be made again");
+        let read = Reply { last_committed: kept + 1, ..reply(0) };
+        all.answered(&request, &read);
+        assert_eq!((all.bytes, all.full()), (0, None));
     }
 }

@@ -17,14 +17,20 @@
 //! starts again; it may find that it needs more, and waits again under the same ticket.
 //! [`LockTable::finish`] ends the reservations. Tickets that want locks are served in order.
 //!
+//! A shared lock on data ([`LockMode::Cw`](sateen_wire::LockMode::Cw)) stands beside other such locks
+//! alone: whatever else is done with the data has to wait for it to be given back, also at its own
+//! client. [`Contention`] says when such locks are granted.
+//!
 //! Beside it stands [`FileLocks`], the table of programs' locks: flock(2) and fcntl(2).
 
+mod contention;
 mod file_locks;
 mod ranges;
 mod slab;
 mod table;
 mod waiting;
 
+pub use contention::{CONTENDED_LOCKS, CONTENTION_NS, Contention};
 pub use file_locks::{
     FILE_LOCKS_PER_CLIENT_MAX, FileLockAnswer, FileLockTurn, FileLocks, RANGES_PER_FILE_MAX,
     WAITS_PER_FILE_MAX,

@@ -60,6 +60,15 @@ struct Client {
     count: u32,
 }
 
+/// Whether a client that needs this has to wait for that lock to be gone. Its own locks are not in
+/// its way, but for shared ones: of what was written under them the target does not know before.
+fn is_in_way(lock: &crate::slab::Lock, client: ClientId, need: &Need) -> bool {
+    // Who may write alone need not share, as long as nobody else wants that.
+    let has_more = || lock.mode.covers(need.mode) && lock.state == State::Granted;
+    need.conflicts(lock.mode, lock.bits)
+        && (lock.client != client || need.excludes_own(lock.mode) && !has_more())
+}
+
 /// The locks of one target.
 #[derive(Debug, Default)]
 pub struct LockTable {
@@ -115,10 +124,19 @@ impl LockTable {
         })
     }
 
-    /// Whether another client holds something in conflict.
+    /// Whether another client holds something in conflict, or this one a shared lock, or whatever
+    /// a shared lock cannot stand beside.
     pub fn in_conflict(&self, client: ClientId, need: &Need) -> bool {
-        self.locks_on(need.fid)
-            .any(|(_, lock)| lock.client != client && need.conflicts(lock.mode, lock.bits))
+        self.locks_on(need.fid).any(|(_, lock)| is_in_way(lock, client, need))
+    }
+
+    /// Whether another client may write a file's data.
+    pub fn has_other_writer(&self, client: ClientId, fid: Fid) -> bool {
+        self.locks_on(fid).any(|(_, lock)| {
+            lock.client != client
+                && lock.bits.intersects(Ibits::DATA)
+                && lock.mode.covers(LockMode::Cw)
+        })
     }
 
     /// Whether the target itself holds something in conflict.
@@ -264,12 +282,25 @@ impl LockTable {
     }
 
     fn call_back(&mut self, now_ns: u64, client: ClientId, need: &Need) {
-        let mut at = self.inodes.get(&need.fid).copied().unwrap_or(NIL);
+        self.call_back_those(now_ns, need.fid, |lock| is_in_way(lock, client, need));
+    }
+
+    /// Asks for all shared locks on a file's data, for nobody's sake.
+    pub fn call_back_shared(&mut self, now_ns: u64, fid: Fid) {
+        self.call_back_those(now_ns, fid, |lock| lock.mode == LockMode::Cw);
+    }
+
+    fn call_back_those(
+        &mut self,
+        now_ns: u64,
+        fid: Fid,
+        which: impl Fn(&crate::slab::Lock) -> bool,
+    ) {
+        let mut at = self.inodes.get(&fid).copied().unwrap_or(NIL);
         while let Some(lock) = self.slab.get(at).copied() {
             let slot = at;
             at = self.slab.list(slot, List::Inode).nth(1).map_or(NIL, |(next, _)| next);
-            let in_way = lock.client != client && need.conflicts(lock.mode, lock.bits);
-            if !in_way || lock.state != State::Granted {
+            if !which(&lock) || lock.state != State::Granted {
                 continue;
             }
             let id = self.slab.id(slot);
@@ -277,7 +308,7 @@ impl LockTable {
                 lock.state = State::CalledBack;
             }
             self.called.insert(id, Clock { called_ns: now_ns, repeated_ns: now_ns });
-            self.callbacks.push(CalledBack { client: lock.client, fid: need.fid, id });
+            self.callbacks.push(CalledBack { client: lock.client, fid, id });
         }
     }
 
@@ -430,9 +461,7 @@ impl LockTable {
                 return false;
             }
             !self.locks_on(need.fid).any(|(_, lock)| {
-                lock.client != waiter.client
-                    && need.conflicts(lock.mode, lock.bits)
-                    && lock.state != State::Granted
+                is_in_way(lock, waiter.client, need) && lock.state != State::Granted
             })
         })
     }

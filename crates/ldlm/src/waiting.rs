@@ -30,6 +30,12 @@ impl Need {
     pub(crate) const fn conflicts(&self, mode: LockMode, bits: Ibits) -> bool {
         self.bits.intersects(bits) && !self.mode.compatible(mode)
     }
+
+    /// Whether a client's own lock of this mode is in its way like somebody else's, if it is in
+    /// conflict: one of the two is shared, and does not come along with the other.
+    pub(crate) fn excludes_own(&self, mode: LockMode) -> bool {
+        (self.mode == LockMode::Cw) != (mode == LockMode::Cw)
+    }
 }
 
 #[derive(Debug)]
@@ -119,9 +125,12 @@ impl Waiting {
         self.on(need.fid)
             .take_while(|ticket| before.is_none_or(|before| *ticket < before))
             .filter_map(|ticket| self.all.get(&ticket))
-            .filter(|waiter| waiter.client != client)
-            .flat_map(|waiter| &waiter.needs)
-            .any(|other| other.fid == need.fid && other.conflicts(need.mode, need.bits))
+            .flat_map(|waiter| waiter.needs.iter().map(move |other| (waiter.client, other)))
+            .any(|(whose, other)| {
+                other.fid == need.fid
+                    && other.conflicts(need.mode, need.bits)
+                    && (whose != client || need.excludes_own(other.mode))
+            })
     }
 
     /// The tickets of one client.

@@ -387,3 +387,44 @@ fn a_lock_of_the_run_before_keeps_its_name() {
     );
     assert!(table.is_empty());
 }
+
+#[test]
+fn shared_locks_stand_beside_each_other_alone_also_of_one_client() {
+    let mut table = LockTable::new();
+    let shared = need(1, LockMode::Cw, Ibits::DATA);
+    let [a, b] = [A, B].map(|client| table.enqueue(0, client, &mut None, &shared).unwrap());
+    assert_ne!(a.id, b.id);
+    assert_eq!(table.enqueue(0, A, &mut None, &shared).unwrap().id, a.id);
+    assert!(table.has_other_writer(A, fid(1)) && !table.has_other_writer(A, fid(2)));
+    assert!(table.try_grant(A, fid(1), LockMode::Pr, Ibits::DATA).is_none(), "its own is shared");
+    assert!(table.try_grant(A, fid(1), LockMode::Pr, Ibits::META).is_some());
+    // Whoever needs the data has to wait for his own, too, and nobody gets another one meanwhile.
+    let (mut ticket, alone) = (None, need(1, LockMode::Pw, Ibits::DATA));
+    assert!(table.enqueue(0, A, &mut ticket, &alone).is_none());
+    let called: BTreeSet<_> = callbacks(&mut table).iter().map(|called| called.id).collect();
+    assert_eq!(called, BTreeSet::from([a.id, b.id]));
+    let (mut second, mut third) = (None, None);
+    assert!(table.enqueue(0, A, &mut second, &shared).is_none());
+    assert!(table.enqueue(0, B, &mut third, &shared).is_none());
+    table.cancel(B, fid(1), b.id).unwrap();
+    assert_eq!(table.take_woken(), None);
+    table.cancel(A, fid(1), a.id).unwrap();
+    assert_eq!(table.take_woken(), ticket);
+    let held = table.enqueue(0, A, &mut ticket, &alone).unwrap();
+    table.finish(ticket.unwrap());
+    assert_eq!(table.take_woken(), second, "it has more than it asks for");
+    let more = table.enqueue(0, A, &mut second, &shared).unwrap();
+    assert_eq!((more.id, more.mode), (held.id, LockMode::Pw));
+    table.finish(second.unwrap());
+    assert!(table.enqueue(0, B, &mut third, &shared).is_none());
+    assert_eq!(callbacks(&mut table).len(), 1);
+    // What is called back is no more than it asks for: it must not have both.
+    let mut fourth = None;
+    assert!(table.enqueue(0, A, &mut fourth, &shared).is_none());
+    table.finish(fourth.unwrap());
+    table.cancel(A, fid(1), held.id).unwrap();
+    let b = table.enqueue(0, B, &mut third, &shared).unwrap();
+    // It is asked for also when nobody waits.
+    table.call_back_shared(0, fid(1));
+    assert_eq!(callbacks(&mut table)[..], [CalledBack { client: B, fid: fid(1), id: b.id }]);
+}

@@ -23,6 +23,10 @@ pub struct MdtConfig {
     pub inodes_max: u64,
     /// How long a client may take to answer a callback before it is evicted.
     pub callback_limit_ns: u64,
+    /// So often writers of different clients meet on a file before they share it; 0: they never do.
+    pub contended_locks: u32,
+    /// Within this time, and for so long they share it.
+    pub contention_ns: u64,
     /// How long a client that promised to speak may be silent before it is evicted.
     pub patience: Patience,
     /// How long clients of a run that ended in good order are waited for.
@@ -50,6 +54,8 @@ impl MdtConfig {
             osts,
             inodes_max: 1 << 32,
             callback_limit_ns,
+            contended_locks: sateen_ldlm::CONTENDED_LOCKS,
+            contention_ns: sateen_ldlm::CONTENTION_NS,
             patience: PATIENCE,
             recovery_time_soft_ns: RECOVERY_TIME_SOFT_NS,
             file_system: 0,

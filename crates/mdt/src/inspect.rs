@@ -46,6 +46,23 @@ impl Mdt {
         self.file_locks.set_callback_limit(limit_ns);
     }
 
+    /// How often writers of different clients meet on a file before they share it, and within which
+    /// time, for which they then do.
+    pub fn contention(&self) -> (u32, u64) {
+        (self.contention.locks(), self.contention.for_ns())
+    }
+
+    /// How many locks were granted under which several clients write a file at a time.
+    pub fn shared_locks(&self) -> u64 {
+        self.contention.granted_count()
+    }
+
+    /// Sets it. With 0 what is shared is called back, and nothing is any more.
+    pub fn set_contention(&mut self, locks: u32, for_ns: u64) {
+        (self.config.contended_locks, self.config.contention_ns) = (locks, for_ns);
+        self.contention.set(locks, for_ns);
+    }
+
     /// How many clients were evicted because nothing was heard of them, since the start or since
     /// the statistics were cleared.
     pub fn evicted_silent(&self) -> u64 {

@@ -31,6 +31,7 @@ mod recovery;
 mod replays;
 mod room;
 mod seqs;
+mod sharing;
 mod startup;
 mod stats;
 mod stop;

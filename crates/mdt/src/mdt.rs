@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use sateen_ldlm::{FileLocks, LockTable, Need, Ticket};
+use sateen_ldlm::{Contention, FileLocks, LockTable, Need, Ticket};
 use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
 use sateen_target::{Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, Pace, ParkId, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Timestamp};
@@ -22,6 +22,7 @@ use crate::osp::{Done, Osp};
 use crate::recovery::Recovery;
 use crate::room::Room;
 use crate::seqs::Seqs;
+use crate::sharing::Sharing;
 use crate::startup::Startup;
 use crate::stats::{self, Counters, Why};
 use crate::stop::{Leaving, Trace};
@@ -40,6 +41,8 @@ pub struct Mdt {
     pub(crate) core: Core,
     pub(crate) config: MdtConfig,
     pub(crate) locks: LockTable,
+    /// Which files several clients write at a time.
+    pub(crate) contention: Contention,
     /// Those of programs.
     pub(crate) file_locks: FileLocks,
     pub(crate) opens: Opens,
@@ -61,6 +64,8 @@ pub struct Mdt {
     pub(crate) startup: Startup,
     /// Clients of the run before that come back.
     pub(crate) recovery: Recovery,
+    /// What of all changes is not durable yet, and whose it is.
+    pub(crate) sharing: Sharing,
     /// How far the end of this run has come.
     pub(crate) leaving: Leaving,
     pub(crate) works: VecDeque<Work>,
@@ -97,6 +102,7 @@ impl Mdt {
         let mut mdt = Mdt {
             core: Core::new(core, store),
             locks: LockTable::of_boot(core.boot_epoch),
+            contention: Contention::default(),
             file_locks: FileLocks::default(),
             opens: Opens::default(),
             clients: Clients::default(),
@@ -112,6 +118,7 @@ impl Mdt {
             scratch: Vec::new(),
             startup: Startup::new(),
             recovery: Recovery::default(),
+            sharing: Sharing::default(),
             leaving: Leaving::Not,
             works: VecDeque::from([Work::Startup]),
             working: BTreeMap::new(),
@@ -128,6 +135,7 @@ impl Mdt {
         mdt.core.file_system = mdt.config.file_system;
         mdt.osp.file_system = mdt.config.file_system;
         mdt.locks.set_callback_limit(mdt.config.callback_limit_ns);
+        mdt.contention.set(mdt.config.contended_locks, mdt.config.contention_ns);
         mdt.file_locks.set_callback_limit(mdt.config.callback_limit_ns);
         let now = mdt.core.live(now);
         mdt.settle(now, out);
@@ -277,6 +285,7 @@ impl Mdt {
             ticket,
             fenced,
             waits_for_fences,
+            moves_tree: false,
             again: None,
         };
         let result = match self.recovery.became(&header) {
@@ -284,6 +293,7 @@ impl Mdt {
             Some(transno) => ops::reconstruct(self, &mut op, request, transno),
         };
         let (ticket, waits_for_fences) = (op.ticket, op.waits_for_fences);
+        let shared = self.share(client, request, &result, op.moves_tree);
         match result {
             Err(Fault::Miss) => {
                 let id = self.core.park_for_index(message, fetched, out);
@@ -305,7 +315,7 @@ impl Mdt {
                 return;
             }
             Err(Fault::Errno(error)) => {
-                self.core.answer(&header, Reply::error(error), Bulk::None, out);
+                self.core.answer_durable(&header, Reply::error(error), shared, out);
             }
             Ok(None) => self.evict(client, Why::Unanswered, out),
             Ok(Some(Outcome::Reply(mut reply))) => {
@@ -313,11 +323,11 @@ impl Mdt {
                     reply.time = now.wall();
                 }
                 stats::done(&mut self.counters, client, request, &reply);
-                self.core.answer_durable(&header, reply, since, out);
+                self.core.answer_durable(&header, reply, since.max(shared), out);
             }
             Ok(Some(Outcome::Durable(reply, upto))) => {
                 stats::done(&mut self.counters, client, request, &reply);
-                self.core.answer_durable(&header, reply, upto.max(since), out);
+                self.core.answer_durable(&header, reply, upto.max(since).max(shared), out);
             }
             Ok(Some(Outcome::Punch(reply, punch))) => {
                 stats::done(&mut self.counters, client, request, &reply);
@@ -329,7 +339,7 @@ impl Mdt {
                 }
                 match self.llog.cutting_by(transno).filter(|cutting| !cutting.stuck) {
                     Some(cutting) => cutting.answer = Some((header, reply)),
-                    None => self.core.answer_durable(&header, reply, since, out),
+                    None => self.core.answer_durable(&header, reply, since.max(shared), out),
                 }
             }
         }
@@ -533,6 +543,7 @@ impl Service for Mdt {
     fn on_flushed(&mut self, now: Timestamp, out: &mut Outbox) {
         let now = self.core.live(now);
         self.core.flushed(out);
+        self.sharing.durable(self.core.store.committed());
         if self.has_answers() {
             self.run_llog(now, out);
         }
@@ -554,6 +565,9 @@ impl Service for Mdt {
         }
         if self.has_answers() {
             self.run_llog(now, out);
+        }
+        for fid in self.contention.over(now.mono_ns) {
+            self.locks.call_back_shared(now.mono_ns, fid);
         }
         self.settle(now, out);
         if self.is_leaving() {
@@ -620,6 +634,7 @@ impl Mdt {
         let asks = self.osp.asks()
             || self.llog.has_done()
             || self.locks.has_called()
+            || !self.contention.is_empty()
             || self.file_locks.has_offered();
         match (goes_on, asks) {
             (true, _) => Pace::Soon,

@@ -26,6 +26,8 @@ pub(crate) struct Op<'a> {
     pub(crate) fenced: bool,
     /// It waits for that.
     pub(crate) waits_for_fences: bool,
+    /// It moves a directory to another.
+    pub(crate) moves_tree: bool,
     /// It is made again: what was decided the first time.
     pub(crate) again: Option<&'a Change>,
 }

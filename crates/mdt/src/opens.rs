@@ -138,6 +138,13 @@ impl Opens {
         }
     }
 
+    /// A holder of a shared lock has told what he wrote. That is all of his, and of others nothing.
+    pub(crate) fn shared_wrote(&mut self, fid: Fid) {
+        if let Some(file) = self.files.get_mut(&fid) {
+            file.wrote = true;
+        }
+    }
+
     /// A client was lost that could have written.
     pub(crate) fn lost(&mut self, fid: Fid) {
         if let Some(file) = self.files.get_mut(&fid) {

@@ -160,6 +160,11 @@ pub(crate) const fn writes_data(fid: Fid) -> Need {
     Need { fid, mode: LockMode::Pw, bits: Ibits::DATA }
 }
 
+/// What whoever writes a file's data beside others holds.
+pub(crate) const fn shares_data(fid: Fid) -> Need {
+    Need { fid, mode: LockMode::Cw, bits: Ibits::DATA }
+}
+
 /// Attributes as they are shown: the size counts as stale only if nobody here knows it. While
 /// objects are still to be cut it is what the truncate has made it, and what they have now would
 /// mislead whoever asks them.

@@ -5,6 +5,8 @@
 //! 2. When everybody has told, or has had time enough, all are made again in the order that they had,
 //!    one transaction each ([`crate::ops`]' `replay`). The last of them that is made is noted in
 //!    the same transaction for each client: a crash in between makes nothing twice.
+//!    So many are looked at in one event; the next come when these are durable. Meanwhile others are
+//!    heard, if only to be held or told that they are connected.
 //! 3. When they are durable the clients are answered, and only then is anything taken up of what they
 //!    had in memory: locks, opens, sequences, programs' locks. By then what these are on is there.
 //!
@@ -36,6 +38,8 @@ const CHANGES_MAX: usize = 1 << 16;
 const BYTES_MAX: usize = 64 << 20;
 /// Most bytes of all clients' changes: what a commit's time can bring is far less.
 const ALL_BYTES_MAX: usize = 512 << 20;
+/// So many are made in one event.
+const BATCH: usize = 1000;
 /// A change from further ahead of the MDT's clock than this no MDT has made: clocks of servers that
 /// stand in for each other differ by less.
 const TIME_AHEAD_S: i64 = 86_400;
@@ -120,9 +124,19 @@ enum Stage {
     #[default]
     Waiting,
     /// These are still to be made.
-    Making(VecDeque<(ClientId, Change)>),
+    Making(Making),
     /// All are, up to this transaction.
     Made(u64),
+}
+
+/// Those that are still to be made.
+#[derive(Debug, Default)]
+struct Making {
+    left: VecDeque<(ClientId, Change)>,
+    /// How many were looked at since the last pause.
+    looked: usize,
+    /// It goes on when everything up to this transaction is durable.
+    pause: u64,
 }
 
 /// All of them.
@@ -205,20 +219,30 @@ impl Replays {
         });
         let mut all: Vec<(ClientId, Change)> = all.collect();
         all.sort_by_key(|(_, change)| change.transno);
-        self.stage = Stage::Making(all.into());
+        self.stage = Stage::Making(Making { left: all.into(), looked: 0, pause: 0 });
     }
 
     fn next(&self) -> Option<&(ClientId, Change)> {
         match &self.stage {
-            Stage::Making(left) => left.front(),
+            Stage::Making(making) => making.left.front(),
             Stage::Waiting | Stage::Made(_) => None,
         }
     }
 
     fn step(&mut self) {
-        if let Stage::Making(left) = &mut self.stage {
-            left.pop_front();
+        if let Stage::Making(making) = &mut self.stage {
+            making.left.pop_front();
+            making.looked += 1;
         }
+    }
+
+    /// Whether what was made has to be durable before it goes on.
+    fn pauses(&mut self, (last, committed): (u64, u64)) -> bool {
+        let Stage::Making(making) = &mut self.stage else { return false };
+        if making.looked >= BATCH {
+            (making.looked, making.pause) = (0, last);
+        }
+        making.pause > committed
     }
 }
 
@@ -281,7 +305,9 @@ impl Mdt {
         }
         let replays = |work: &Work| matches!(work, Work::Replay);
         while self.recovery.replays.next().is_some() {
-            if self.core.store.must_wait() {
+            let store = &self.core.store;
+            let pauses = self.recovery.replays.pauses((store.transno(), store.committed()));
+            if pauses || store.must_wait() {
                 out.push(sateen_target::Effect::Flush);
                 return false;
             }

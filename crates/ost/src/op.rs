@@ -13,7 +13,7 @@ use sateen_types::{ClientId, Errno, ObjectId};
 use sateen_wire::{Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody};
 use smallvec::SmallVec;
 
-use crate::order::Class;
+use crate::order::{Class, Range};
 
 /// Most operations under way at once, waiting or running; more are answered `EAGAIN`.
 pub const OPS_MAX: usize = 1 << 16;
@@ -161,6 +161,20 @@ impl Op {
         }
         let work = Work::Request { header, request, bulk };
         Ok(Op { objects, class, ..Op::new(work) })
+    }
+
+    /// The bytes that it writes.
+    pub(crate) fn range(&self) -> Range {
+        match &self.work {
+            Work::Request { request: OstRequest::Write { offset, .. }, bulk, .. } => {
+                let Bulk::Data(data) = bulk else { return (*offset, 0) };
+                (*offset, data.len() as u64)
+            }
+            Work::Request { request: OstRequest::Allocate { offset, len, .. }, .. } => {
+                (*offset, *len)
+            }
+            _ => (0, 0),
+        }
     }
 
     /// The client it works for; `None` for the OST's own work.

@@ -1,8 +1,9 @@
 //! The order of operations on one object.
 //!
 //! Reads and writes of an object run side by side: who may write is settled by the clients'
-//! locks. What cuts or removes runs alone, and a sync waits for the writes that came before
-//! it. Each operation takes its place on all its objects at once when it arrives, and waits
+//! locks. But several clients may share a lock for writing: of two writes that overlap the later one
+//! waits, so that each is done as a whole. What cuts or removes runs alone, and a sync waits for the
+//! writes that came before it. Each operation takes its place on all its objects at once when it arrives, and waits
 //! for the earlier ones that it must not overtake. Places are taken in one order on all
 //! objects, so that no two operations can wait for each other.
 
@@ -36,12 +37,19 @@ impl Class {
     }
 }
 
+/// Which bytes of the object: offset and length. Of no account but for writes.
+pub(crate) type Range = (u64, u64);
+
+fn overlap((at, len): Range, (other, other_len): Range) -> bool {
+    at < other.saturating_add(other_len) && other < at.saturating_add(len)
+}
+
 /// Operations on one object, those that run and those that wait.
 #[derive(Debug, Default)]
 struct Places {
-    taken: SmallVec<[(u64, Class); 1]>,
-    /// How many of them are neither reads nor writes: with none, a read or write need not
-    /// look at the others.
+    taken: SmallVec<[(u64, Class, Range); 1]>,
+    /// How many of them are neither reads nor writes: with none, a read need not look at the
+    /// others.
     special: usize,
 }
 
@@ -58,27 +66,28 @@ impl Order {
         &mut self,
         object: ObjectId,
         id: u64,
-        class: Class,
+        (class, range): (Class, Range),
         mut before: impl FnMut(u64),
     ) {
         let places = self.objects.entry(object).or_default();
         let special = matches!(class, Class::Sync | Class::Exclusive);
-        if special || places.special > 0 {
-            for (earlier, theirs) in &places.taken {
-                if theirs.holds_up(class) {
+        if special || places.special > 0 || class == Class::Write {
+            for (earlier, theirs, of) in &places.taken {
+                let same = class == Class::Write && *theirs == Class::Write && overlap(range, *of);
+                if same || theirs.holds_up(class) {
                     before(*earlier);
                 }
             }
         }
-        places.taken.push((id, class));
+        places.taken.push((id, class, range));
         places.special += usize::from(special);
     }
 
     /// The operation has ended.
     pub(crate) fn leave(&mut self, object: ObjectId, id: u64) {
         let Some(places) = self.objects.get_mut(&object) else { return };
-        if let Some(at) = places.taken.iter().position(|(theirs, _)| *theirs == id) {
-            let (_, class) = places.taken.swap_remove(at);
+        if let Some(at) = places.taken.iter().position(|(theirs, ..)| *theirs == id) {
+            let (_, class, _) = places.taken.swap_remove(at);
             places.special -= usize::from(matches!(class, Class::Sync | Class::Exclusive));
         }
         if places.taken.is_empty() {
@@ -97,7 +106,7 @@ mod tests {
         let object = ObjectId::default();
         let mut enter = |id, class| {
             let mut before = Vec::new();
-            order.enter(object, id, class, |other| before.push(other));
+            order.enter(object, id, (class, (id, 1)), |other| before.push(other));
             before
         };
         assert_eq!(enter(1, Class::Write), []);
@@ -112,5 +121,22 @@ mod tests {
             order.leave(object, id);
         }
         assert!(order.objects.is_empty());
+    }
+
+    #[test]
+    fn writes_that_overlap_are_done_one_after_the_other() {
+        let mut order = Order::default();
+        let object = ObjectId::default();
+        let mut enter = |id, class, range| {
+            let mut before = Vec::new();
+            order.enter(object, id, (class, range), |other| before.push(other));
+            before
+        };
+        assert_eq!(enter(1, Class::Write, (0, 100)), []);
+        assert_eq!(enter(2, Class::Write, (100, 100)), []);
+        assert_eq!(enter(3, Class::Write, (99, 2)), [1, 2]);
+        assert_eq!(enter(4, Class::Read, (0, 200)), []);
+        assert_eq!(enter(5, Class::Write, (0, 1)), [1]);
+        assert_eq!(enter(6, Class::Write, (50, u64::MAX)), [1, 2, 3]);
     }
 }

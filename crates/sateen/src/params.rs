@@ -110,7 +110,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 10] = [
+const TUNABLES: [(&str, u64, u64); 13] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     ("max_pages_per_rpc", 1, 4096),
@@ -122,7 +122,11 @@ const TUNABLES: [(&str, u64, u64); 10] = [
     // evicted.
     ("at_min", 5, 3600),
     ("at_max", 5, 86_400),
+    // With 0 no file is ever shared by those who write it.
+    ("contended_locks", 0, 1_000_000),
+    ("contention_seconds", 1, 3600),
     ("recovery_time_soft", 1, 3600),
+    ("commit_on_sharing", 0, 1),
     ("commit_age_ms", 1, 60_000),
 ];
 /// Those that can be cleared, and nothing else.

@@ -167,6 +167,7 @@ impl Host {
             Endpoint::Mdt(index) => {
                 let mut mdt = MdtConfig::new(index, 0..self.osts);
                 mdt.recovery_time_soft_ns = crate::world::WINDOW_NS;
+                (mdt.contended_locks, mdt.contention_ns) = contention(self.boot_epoch);
                 if let Some(ns) = self.patience_ns {
                     (mdt.patience.min_ns, mdt.patience.max_ns) = (ns, ns);
                 }
@@ -508,4 +509,23 @@ impl Host {
             }
         }
     }
+}
+
+/// When a run of an MDT takes a file for contended, and for how long: at once, after some time, or
+/// never.
+const fn contention(boot_epoch: u64) -> (u32, u64) {
+    let locks = match (boot_epoch >> 8) % 8 {
+        0 => 0,
+        1..=3 => 1,
+        4 | 5 => 2,
+        6 => 4,
+        _ => 8,
+    };
+    let ns = match (boot_epoch >> 16) % 4 {
+        0 => 5_000_000,
+        1 => 50_000_000,
+        2 => 500_000_000,
+        _ => 2_000_000_000,
+    };
+    (locks, ns)
 }

@@ -525,7 +525,8 @@ impl Op {
             Op::Open { at, create, how } => match (kind(at), create) {
                 (Some(_), Some(_)) if how.exclusive => Err(Errno::EEXIST),
                 (None, None) => Err(Errno::ENOENT),
-                (Some(Node::Dir(_)), made) if how.write || made.is_some() => Err(Errno::EISDIR),
+                (Some(Node::Dir(_)), Some(_)) => Err(Errno::EISDIR),
+                (Some(Node::Dir(_)), None) if how.write => Err(Errno::EISDIR),
                 // The kernel goes where it leads before it opens; here nobody does.
                 (Some(Node::Symlink(_)), None) => Err(Errno::ELOOP),
                 // There is no such device.
@@ -534,10 +535,16 @@ impl Op {
             },
             Op::Truncate { at, .. } => match kind(at) {
                 None => Err(Errno::ENOENT),
-                Some(Node::Device) => Err(Errno::EINVAL),
+                Some(Node::Device | Node::Symlink(_)) => Err(Errno::EINVAL),
+                Some(Node::Dir(_)) => Err(Errno::EISDIR),
                 Some(_) => Ok(()),
             },
-            Op::Stat { at } | Op::Chmod { at, .. } | Op::GetStripe { at } | Op::GetLinks { at } => {
+            Op::Chmod { at, .. } => match kind(at) {
+                None => Err(Errno::ENOENT),
+                Some(Node::Symlink(_)) => Err(Errno::EOPNOTSUPP),
+                Some(_) => Ok(()),
+            },
+            Op::Stat { at } | Op::GetStripe { at } | Op::GetLinks { at } => {
                 kind(at).map(|_| ()).ok_or(Errno::ENOENT)
             }
             Op::Mkdir { at } | Op::Symlink { at, .. } => {

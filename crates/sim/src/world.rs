@@ -13,6 +13,7 @@ mod leave;
 mod links;
 pub(crate) mod locking;
 mod orderly;
+mod registers;
 mod registry;
 mod returns;
 mod shape;

@@ -75,7 +75,9 @@ impl Wire for Ibits {
 pub enum LockMode {
     /// Concurrent read.
     Cr = 1,
-    /// Concurrent write.
+    /// Concurrent write. On data: shared with others who write in pieces that one OST does in order
+    /// each, and who cache nothing. Whoever asks for it takes `Pw` as well, and gets that as long as
+    /// the file is not contended.
     Cw = 2,
     /// Protected read: shared with readers.
     Pr = 3,

@@ -91,6 +91,9 @@ impl Import {
                     state.recover(run);
                     self.taken_up.fetch_add(1, Ordering::SeqCst);
                     let crashed = run.durable != u64::MAX;
+                    if crashed {
+                        state.meet_a_crash();
+                    }
                     return Arrival::Recovering(generation, crashed.then_some(sure));
                 }
                 Standing::Forgotten => (state.close(false), Arrival::Forgotten),

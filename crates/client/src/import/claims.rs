@@ -86,6 +86,15 @@ impl State {
         self.knows(run) || self.uncommitted.misses_nothing()
     }
 
+    /// An MDT has crashed: of what is under way nobody will know whether it was executed.
+    pub(super) fn meet_a_crash(&mut self) {
+        for slot in &mut self.slots {
+            if let SlotState::Busy(pending) = &mut slot.state {
+                pending.at_crash = true;
+            }
+        }
+    }
+
     /// An MDT is to be told of what is held.
     pub(super) fn recover(&mut self, run: Run) {
         self.link = Link::Recovering;
@@ -143,11 +152,12 @@ impl UnderWay {
 }
 
 impl Import {
-    /// What the target has not answered.
-    pub(crate) fn under_way(&self) -> UnderWay {
+    /// What the target has not answered; or only what it had not when it crashed last.
+    pub(crate) fn under_way(&self, at_crash: bool) -> UnderWay {
         let mut all = UnderWay::default();
         for slot in &lock(&self.state).slots {
             if let SlotState::Busy(pending) = &slot.state
+                && (pending.at_crash || !at_crash)
                 && let Body::Request(Request::Mdt(request)) = &pending.message.body
             {
                 all.add(request);
@@ -198,6 +208,7 @@ impl Import {
             unheard: true,
             left: false,
             asked_before: false,
+            at_crash: false,
             copies: 1,
             refused: false,
         };

@@ -25,6 +25,8 @@ pub(super) struct Pending {
     pub(super) left: bool,
     /// It was asked on a connection before this one, and may have been executed there.
     pub(super) asked_before: bool,
+    /// It was under way when its MDT crashed, which was not told of what it may have given back.
+    pub(super) at_crash: bool,
     /// How often it was sent on this one.
     pub(super) copies: u32,
     /// The target did not know the connection when its only copy came: it was not executed.

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::dirty::Write;
 use crate::inode::{Inode, InodeState};
 use crate::llite::files::File;
-use crate::locks::{Access, DataUse};
+use crate::locks::{Access, DataUse, Range};
 use crate::patience::{self, to_the_end};
 use crate::stats::Verb;
 use crate::sync::{lock, until};
@@ -22,6 +22,15 @@ pub(super) const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 const MOVES_MAX: u32 = 8;
 /// That an OST is full is told so often at most, where it moves no file: once a second.
 const TELL_AGAIN_NS: u64 = 1_000_000_000;
+
+/// What has come of a write under a shared lock.
+enum Shared {
+    Done(usize),
+    /// The file is being cut: once more when it is.
+    Later,
+    /// It has to be done under a lock that nobody else has.
+    Alone,
+}
 
 /// A write that did not happen.
 struct Refused {
@@ -82,6 +91,22 @@ impl<'a> Writing<'a> {
         };
         unless_emptying(client, &file.inode, begin).await?;
         if closed { Err(Errno::EINTR) } else { Ok(Writing(file)) }
+    }
+
+    /// The same for one who must not wait; `None` if the file is being emptied.
+    ///
+    /// # Errors
+    /// `EINTR` because the file is being closed.
+    fn begin_now(file: &'a File) -> Result<Option<Writing<'a>>> {
+        let mut state = lock(&file.inode.state);
+        if state.emptying {
+            return Ok(None);
+        }
+        if !file.writes.begin() {
+            return Err(Errno::EINTR);
+        }
+        state.writing += 1;
+        Ok(Some(Writing(file)))
     }
 
     /// It is over, and has changed this.
@@ -271,10 +296,23 @@ impl Client {
         let file = self.file(handle)?;
         // Where an append will lie is not known before there is a lock.
         let range = (!append).then_some((offset, data.len() as u64));
-        let used = self.use_data(&file.inode, Access::Write, range).await?;
+        let mut access = self.access_for(&file, range);
+        let mut used = self.use_data(&file.inode, access, range).await?;
         let at = (!append).then_some(offset);
         let mut moves = 0;
         let done = loop {
+            if used.is_shared() {
+                match self.write_shared(&file, (offset, data.clone()), era).await? {
+                    Shared::Done(done) => break done,
+                    Shared::Later => {}
+                    Shared::Alone => access = Access::Write,
+                }
+                // Whoever cuts the file may wait for this lock.
+                drop(used);
+                unless_emptying(self, &file.inode, |_| ()).await?;
+                used = self.use_data(&file.inode, access, range).await?;
+                continue;
+            }
             let written = self.write_once(&file, &used, (at, data.clone()), era).await;
             let Refused { errno, full } = match written {
                 Ok(done) => break done,
@@ -299,6 +337,48 @@ impl Client {
             self.sync_file(&file).await?;
         }
         Ok(done)
+    }
+
+    /// How a write has to be allowed. What goes to several objects would be torn by another such write:
+    /// each OST would put the two in an order of its own.
+    fn access_for(&self, file: &File, range: Range) -> Access {
+        let Some((offset, len)) = range.filter(|(_, len)| *len > 0) else { return Access::Write };
+        if offset.checked_add(len).is_none_or(|end| end > FILE_BYTES_MAX) {
+            return Access::Write;
+        }
+        let layout = lock(&file.inode.state).layout.clone();
+        let shares = layout.is_some_and(|layout| self.is_one_piece(&layout, (offset, len)));
+        if shares { Access::Share } else { Access::Write }
+    }
+
+    /// Writes one piece under a shared lock that is in use. The OST does it in order with what others
+    /// write there, so that nothing else needs to be known.
+    async fn write_shared(
+        &self,
+        file: &File,
+        (offset, data): (u64, Bytes),
+        era: u64,
+    ) -> Result<Shared> {
+        let inode = &file.inode;
+        let Some(writing) = Writing::begin_now(file)? else { return Ok(Shared::Later) };
+        self.recorded(inode).await?;
+        let len = data.len() as u64;
+        let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
+        if !self.is_one_piece(&layout, (offset, len)) {
+            return Ok(Shared::Alone);
+        }
+        let (done, end) = self.write_stripes(inode, &layout, offset, data, era).await;
+        if let Some(end) = end.filter(|_| era == self.era()) {
+            let mtime = self.port.now().wall();
+            writing.end(|state| state.wrote_shared(end, end.saturating_sub(offset), mtime));
+        } else {
+            drop(writing);
+        }
+        match done {
+            // Nothing was done: perhaps the file can go where there is room, if nobody shares it.
+            Err(Errno::ENOSPC) if end.is_none() => Ok(Shared::Alone),
+            done => done.map(Shared::Done),
+        }
     }
 
     /// The same under a lock that is in use, by the layout that the file has now; at the end of the

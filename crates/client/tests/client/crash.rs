@@ -6,7 +6,8 @@ use sateen_client::KernelInval;
 use sateen_types::{Attr, Errno, Layout};
 use sateen_wire::codec::Wire;
 use sateen_wire::{
-    Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, Reply, ReplyBody, Request,
+    FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, Header, Ibits, LockId, LockMode,
+    MdtReply, MdtRequest, Reply, ReplyBody, Request, XattrMode,
 };
 
 use crate::rig::{CRED, FILE, Rig, WRITE, attr, grant, reply};
@@ -211,4 +212,75 @@ fn who_was_given_nothing_asks_again() {
     assert_eq!(again.generation, 9);
     rig.answer(&again, Reply::error(Errno::EACCES));
     assert_eq!(rig.poll(&mut asks), Some(Err(Errno::EACCES)));
+}
+
+/// What a client keeps has a limit, and nobody goes beyond it who can wait.
+#[test]
+fn who_has_much_that_is_not_durable_waits_for_a_commit() {
+    let rig = Rig::with_osts(1);
+    let value = bytes::Bytes::from(vec![7; 60_000]);
+    let set = || {
+        let (client, value) = (rig.client.clone(), value.clone());
+        rig.start(async move { client.setxattr(FILE, b"user.x", value, XattrMode::Any).await })
+    };
+    let mut transno = 0;
+    let (synced, mut waits) = loop {
+        let mut changes = set();
+        let (header, request) = rig.take_mdt();
+        if let MdtRequest::Sync { upto } = request {
+            assert_eq!(upto, transno);
+            break (header, changes);
+        }
+        assert!(matches!(request, MdtRequest::SetXattr { .. }), "{request:?}");
+        transno += 1;
+        rig.answer(&header, Reply { transno, ..reply(MdtReply::Done, &[]) });
+        rig.poll(&mut changes).unwrap().unwrap();
+    };
+    assert!((260..280).contains(&transno), "16 MiB: {transno}");
+    assert!(rig.is_silent(), "the change waits");
+    // Whoever only looks does not.
+    let client = rig.client.clone();
+    let mut looks = rig.start(async move { client.listxattr(FILE).await });
+    rig.answer(&rig.take(), reply(MdtReply::Bytes(bytes::Bytes::new()), &[]));
+    rig.poll(&mut looks).unwrap().unwrap();
+    rig.answer(&synced, Reply { last_committed: transno, ..reply(MdtReply::Done, &[]) });
+    assert!(rig.poll(&mut waits).is_none());
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::SetXattr { .. }), "{request:?}");
+    rig.answer(&header, Reply { transno: transno + 1, ..reply(MdtReply::Done, &[]) });
+    rig.poll(&mut waits).unwrap().unwrap();
+}
+
+/// A run that began after a crash has not been told of what may have been given back before it. If it
+/// ends in good order before it hears of that, the next one is not told of it either.
+#[test]
+fn what_was_doubtful_at_a_crash_is_not_told_after_a_stop() {
+    let rig = Rig::with_osts(1);
+    let (handle, _) = open(&rig, attr(DURABLE, 0), DURABLE);
+    let set = |mode| {
+        let client = rig.client.clone();
+        let (owner, flock, start, end, pid) = (5, true, 0, FILE_LOCK_END_MAX, 7);
+        let lock = FileLock { owner, flock, mode, start, end, pid };
+        rig.start(async move { client.set_file_lock(handle, lock, false, || true).await })
+    };
+    let mut write = set(FileLockMode::Write);
+    let granted = MdtReply::FileLock { state: FileLockState::Granted, holder: None };
+    rig.answer(&rig.take(), reply(granted, &[]));
+    rig.poll(&mut write).unwrap().unwrap();
+    let _changes = set(FileLockMode::Read);
+    let told = || {
+        let (header, request) = rig.take_mdt();
+        let MdtRequest::Reclaim { file_locks, .. } = request else { panic!("{request:?}") };
+        (header, file_locks.len())
+    };
+    rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
+    reconnects(&rig, crashed(5));
+    let (claim, locks) = told();
+    assert_eq!(locks, 0, "a flock that is changed is gone first");
+    rig.answer(&claim, reply(MdtReply::Done, &[]));
+    rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
+    let (boot_epoch, generation, follows, durable) = (7, 10, 6, u64::MAX);
+    let stopped = ReplyBody::Connected { features: 0, boot_epoch, generation, follows, durable };
+    reconnects(&rig, Reply::ok(stopped));
+    assert_eq!(told().1, 0, "another may have it");
 }

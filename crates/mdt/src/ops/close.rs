@@ -4,9 +4,9 @@ use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Fid};
 use sateen_wire::{OpenId, SizeReport};
 
-use super::report::{accessed, apply, changes, of_size, read_at, wrote};
+use super::report::{accessed, apply, changes, of_size, read_at, shared, wrote};
 use super::xattr::drop_capabilities;
-use super::{put_inode, writes_data};
+use super::{put_inode, shares_data, writes_data};
 use crate::destroy::{count, destroy};
 use crate::keys;
 use crate::mdt::Mdt;
@@ -40,8 +40,11 @@ pub(super) fn run(
     let Some(file) = mdt.opens.get(fid) else { return Err(Errno::EBADF.into()) };
     // A reader's close may bring what the same client has written through another open.
     let holder = mdt.locks.covers(op.client, &writes_data(fid));
-    let report = report.filter(|report| holder && of_size(report));
-    if !write && !last && atime.is_none() && report.is_none() {
+    let report = report.filter(|report| of_size(report));
+    let shares = !holder && mdt.locks.covers(op.client, &shares_data(fid));
+    let part = report.filter(|_| shares);
+    let report = report.filter(|_| holder);
+    if !write && !last && atime.is_none() && report.is_none() && part.is_none() {
         closed(mdt, op, (fid, id), purpose);
         return Ok(Outcome::done(0));
     }
@@ -57,9 +60,13 @@ pub(super) fn run(
             drop_capabilities(&view, tx, &mut inode)?;
             apply(&mut inode.attr, report, &stamp);
         }
+        if let Some(part) = part {
+            drop_capabilities(&view, tx, &mut inode)?;
+            shared(&mut inode.attr, part, &stamp);
+        }
         accessed(&mut inode.attr, atime, &stamp);
         if write && file.writers == 1 {
-            end_session(&mut inode.attr, file, report);
+            end_session(&mut inode.attr, file, (report, part.is_some()));
         }
         if last {
             let late = inode.attr.size_stale;
@@ -79,6 +86,8 @@ pub(super) fn run(
     mdt.inodes = inodes;
     if let Some(report) = report {
         mdt.opens.reported(fid, wrote(report));
+    } else if part.is_some() {
+        mdt.opens.shared_wrote(fid);
     }
     closed(mdt, op, (fid, id), purpose);
     if let Some(doomed) = doomed {
@@ -96,12 +105,12 @@ fn closed(mdt: &mut Mdt, op: &Op<'_>, (fid, id): (Fid, OpenId), purpose: Purpose
 
 /// The last writer closes: the size is the truth from here on, unless somebody was lost who
 /// could have known better; and where nothing was written there are no objects.
-fn end_session(attr: &mut Attr, file: &OpenFile, report: Option<&SizeReport>) {
+fn end_session(attr: &mut Attr, file: &OpenFile, (report, shared): (Option<&SizeReport>, bool)) {
     if !file.known && report.is_none() {
         return;
     }
     attr.size_stale = false;
-    if file.fresh && !file.wrote && !report.is_some_and(wrote) {
+    if file.fresh && !file.wrote && !shared && !report.is_some_and(wrote) {
         attr.maybe_objects = false;
     }
 }

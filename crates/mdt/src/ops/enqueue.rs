@@ -3,11 +3,11 @@
 use sateen_ldlm::Need;
 use sateen_target::Fault;
 use sateen_types::{Errno, Fid};
-use sateen_wire::{Grants, Ibits, LockId, MdtReply, SizeReport};
+use sateen_wire::{Grants, Ibits, LockId, LockMode, MdtReply, SizeReport};
 
-use super::report::{accessed, apply, changes, of_size, wrote};
+use super::report::{accessed, apply, changes, of_size, shared, wrote};
 use super::xattr::drop_capabilities;
-use super::{put_inode, reads_size, shown, writes_data};
+use super::{put_inode, reads_size, shares_data, shown, writes_data};
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
 use crate::view::View;
@@ -25,14 +25,32 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, need: Need) -> Result<Outcome,
         return Err(Errno::EIO.into());
     }
     let now = op.now.mono_ns;
+    let need = Need { mode: mode_for(mdt, op, &need), ..need };
     let Some(grant) = mdt.locks.enqueue(now, op.client, &mut op.ticket, &need) else {
         // Without a ticket there is nothing to wait for: the table is full.
         return Err(if op.ticket.is_some() { Fault::Blocked } else { Errno::EAGAIN.into() });
     };
+    if grant.mode == LockMode::Cw {
+        mdt.contention.granted();
+    }
     let mut grants = Grants::NONE;
     let _fits = grants.push(grant);
     let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
     Ok(Outcome::ok(MdtReply::Inode { attr }, 0, grants))
+}
+
+/// The mode to wait for. Who would share the data gets it alone as long as that is no trouble: only
+/// then may it be cached.
+fn mode_for(mdt: &mut Mdt, op: &Op<'_>, need: &Need) -> LockMode {
+    if need.mode != LockMode::Cw {
+        return need.mode;
+    }
+    let now = op.now.mono_ns;
+    if op.ticket.is_none() && mdt.locks.has_other_writer(op.client, need.fid) {
+        mdt.contention.met(now, need.fid);
+    }
+    let contended = mdt.contention.is_contended(now, need.fid);
+    if contended { LockMode::Cw } else { LockMode::Pw }
 }
 
 pub(super) fn cancel(
@@ -43,7 +61,9 @@ pub(super) fn cancel(
 ) -> Result<Outcome, Fault> {
     let (mut transno, mut noted) = (0, None);
     let writer = report.is_some_and(of_size) && mdt.locks.covers(op.client, &writes_data(fid));
-    let reader = mdt.locks.covers(op.client, &reads_size(fid));
+    let shares =
+        !writer && report.is_some_and(of_size) && mdt.locks.covers(op.client, &shares_data(fid));
+    let reader = shares || mdt.locks.covers(op.client, &reads_size(fid));
     if let Some(report) = report.filter(|_| reader) {
         let view = View::new(&mdt.core, op.fetched, mdt.config.index);
         if let Some(mut inode) = view.inode(fid)? {
@@ -52,6 +72,9 @@ pub(super) fn cancel(
             if writer && changes(&before, report) {
                 drop_capabilities(&view, &mut mdt.batch, &mut inode)?;
                 apply(&mut inode.attr, report, &stamp);
+            } else if shares {
+                drop_capabilities(&view, &mut mdt.batch, &mut inode)?;
+                shared(&mut inode.attr, report, &stamp);
             } else if !writer {
                 // Nobody is asked to forget the old atime: a cancel must not wait.
                 let news = report.atime.filter(|at| *at > before.atime);
@@ -65,6 +88,8 @@ pub(super) fn cancel(
         }
         if writer {
             mdt.opens.reported(fid, wrote(report));
+        } else if shares {
+            mdt.opens.shared_wrote(fid);
         }
     }
     mdt.locks.cancel(op.client, fid, id);

@@ -9,7 +9,7 @@ use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::SeqGrant;
-use sateen_wire::{FileLockMode, HeldFileLock, HeldLock, HeldOpen, MdtRequest};
+use sateen_wire::{FileLockMode, HeldFileLock, HeldLock, HeldOpen, LockMode, MdtRequest};
 
 use super::file_lock;
 use crate::keys;
@@ -95,6 +95,9 @@ fn take_back(
     for HeldLock { fid, id, mode, bits } in locks.iter().copied() {
         if !mdt.locks.reclaim(op.client, &Need { fid, mode, bits }, id) {
             return Err(Errno::ESTALE.into());
+        }
+        if mode == LockMode::Cw {
+            mdt.contention.goes_on(op.now.mono_ns, fid);
         }
     }
     for HeldFileLock { fid, open_id, lock } in file_locks {

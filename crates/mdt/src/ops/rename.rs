@@ -58,6 +58,9 @@ pub(super) fn run(
         let nothing = renamed(moved, (None, None), (None, None));
         return Ok(Outcome::ok(nothing, 0, Grants::NONE));
     }
+    let is_dir = |inode: &Inode<'_>| inode.attr.is_dir();
+    let dirs = is_dir(&found.source) || found.target.as_ref().is_some_and(is_dir);
+    op.moves_tree = dirs && from.0 != to.0;
     check(&view, &found, flags)?;
     if let Some((fid, _)) = whiteout {
         op.need_room(&mdt.room)?;

@@ -91,8 +91,12 @@ pub(crate) fn again(
         ticket: None,
         fenced: true,
         waits_for_fences: false,
+        moves_tree: false,
         again: Some(change),
     };
+    if !answers(&change.request, &change.answer) {
+        return Err(Errno::EINVAL.into());
+    }
     finds_the_same(mdt, &op, change)?;
     let outcome = match (&change.request, &change.answer) {
         (
@@ -129,6 +133,7 @@ pub(crate) fn again(
             let Outcome::Reply(reply) = &outcome else { return Err(Errno::ESTALE.into()) };
             let ReplyBody::Mdt(body) = &reply.body else { return Err(Errno::EIO.into()) };
             if !is_same(answer, body) {
+                tracing::error!(?answer, ?body, "a change was made again as another");
                 return Err(Errno::ESTALE.into());
             }
             outcome
@@ -167,6 +172,45 @@ fn finds_the_same(mdt: &Mdt, op: &Op<'_>, change: &Change) -> Result<(), Fault> 
             _,
         ) => Err(Errno::EINVAL.into()),
         _ => Ok(()),
+    }
+}
+
+/// Whether an answer can be one to this request. Nothing is changed for the sake of one that cannot.
+fn answers(request: &MdtRequest, answer: &MdtReply) -> bool {
+    match (request, answer) {
+        (
+            MdtRequest::Create { fid, .. } | MdtRequest::Tmpfile { fid, .. },
+            MdtReply::Created { attr, existed: false, .. },
+        )
+        | (
+            MdtRequest::Link { fid, .. } | MdtRequest::SetAttr { fid, .. },
+            MdtReply::Inode { attr },
+        ) => attr.fid == *fid,
+        (
+            MdtRequest::SetStripe { .. } | MdtRequest::SetLayout { .. },
+            MdtReply::Striping { .. },
+        ) => super::stripe::is_answered(request, answer),
+        (MdtRequest::SetXattr { .. } | MdtRequest::RemoveXattr { .. }, MdtReply::Done)
+        | (MdtRequest::Unlink { .. }, MdtReply::Removed { .. })
+        | (
+            MdtRequest::Rename { .. } | MdtRequest::RenameWhiteout { .. },
+            MdtReply::Renamed { .. },
+        ) => true,
+        (
+            MdtRequest::Link { .. }
+            | MdtRequest::SetAttr { .. }
+            | MdtRequest::SetStripe { .. }
+            | MdtRequest::SetLayout { .. }
+            | MdtRequest::SetXattr { .. }
+            | MdtRequest::RemoveXattr { .. }
+            | MdtRequest::Unlink { .. }
+            | MdtRequest::Rename { .. }
+            | MdtRequest::RenameWhiteout { .. }
+            | MdtRequest::Tmpfile { .. },
+            _,
+        ) => false,
+        // Opens and reports, too, each with answers of its own.
+        _ => true,
     }
 }
 

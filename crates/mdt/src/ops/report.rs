@@ -6,7 +6,7 @@ use sateen_types::{Attr, Errno, Fid, Timespec};
 use sateen_wire::{Ibits, SizeReport};
 
 use super::xattr::drop_capabilities;
-use super::{FILE_SIZE_MAX, put_inode, reads_size, writes_data};
+use super::{FILE_SIZE_MAX, put_inode, reads_size, shares_data, writes_data};
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
 use crate::view::{Stamp, View};
@@ -28,6 +28,22 @@ pub(super) fn apply(attr: &mut Attr, report: &SizeReport, stamp: &Stamp) {
     attr.version = stamp.transno;
     if let Some(mtime) = report.mtime {
         attr.mtime = mtime;
+        stamp.touch(attr);
+    }
+}
+
+/// The same from one of several who write at a time: how far and when he has written, and how many
+/// blocks; of others he knows nothing. A file becomes shorter only when nobody holds a shared lock,
+/// and what was told before: so the furthest that anybody tells is its end.
+pub(super) fn shared(attr: &mut Attr, report: &SizeReport, stamp: &Stamp) {
+    attr.size = attr.size.max(report.size.min(FILE_SIZE_MAX));
+    let all = attr.size.div_ceil(4096).saturating_mul(8);
+    attr.blocks = attr.blocks.saturating_add(report.blocks).min(all.max(attr.blocks));
+    attr.version = stamp.transno;
+    if let Some(mtime) = report.mtime {
+        // One in the future was set by somebody, and it is written since.
+        let before = if attr.mtime > stamp.time { mtime } else { attr.mtime };
+        attr.mtime = before.max(mtime);
         stamp.touch(attr);
     }
 }
@@ -123,7 +139,11 @@ pub(super) fn run(
         report.size = report.size.max(inode.attr.size);
     }
     holder &= glimpsed.is_some() || of_size(&report);
-    let told = holder && changes(&inode.attr, &report);
+    let shares = !holder
+        && glimpsed.is_none()
+        && of_size(&report)
+        && mdt.locks.covers(op.client, &shares_data(fid));
+    let told = shares || holder && changes(&inode.attr, &report);
     let read_at = if glimpsed.is_none() {
         read_at(&mut mdt.locks, op, &inode.attr, Some(&report))?
     } else {
@@ -139,7 +159,11 @@ pub(super) fn run(
     mdt.batch.clear();
     if settles || told {
         drop_capabilities(&view, &mut mdt.batch, &mut inode)?;
-        apply(&mut inode.attr, &report, &stamp);
+        if shares {
+            shared(&mut inode.attr, &report, &stamp);
+        } else {
+            apply(&mut inode.attr, &report, &stamp);
+        }
         inode.attr.size_stale &= !settles;
     } else {
         accessed(&mut inode.attr, read_at, &stamp);
@@ -149,6 +173,8 @@ pub(super) fn run(
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);
     if holder {
         mdt.opens.reported(fid, wrote(&report));
+    } else if shares {
+        mdt.opens.shared_wrote(fid);
     }
     Ok(Outcome::noted(attr, transno))
 }

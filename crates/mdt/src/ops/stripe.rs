@@ -5,7 +5,7 @@
 use sateen_ldlm::Need;
 use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Fid, StripePolicy};
-use sateen_wire::{Grants, Ibits, MdtReply};
+use sateen_wire::{Grants, Ibits, MdtReply, MdtRequest};
 
 use super::create::handed_by;
 use super::{is_regular, put_inode};
@@ -39,8 +39,30 @@ pub(super) fn set(
     if is_regular(&attr) && op.again.is_none() {
         made = mdt.alloc.place(Some(*policy), &inherited, attr.layout_gen + 1)?;
     }
-    let policy = (*policy != NOTHING).then_some(*policy);
-    put(mdt, op, fid, (made, policy))
+    put(mdt, op, fid, (made, said(policy)))
+}
+
+/// What is stored of a policy.
+fn said(policy: &StripePolicy) -> Option<StripePolicy> {
+    (*policy != NOTHING).then_some(*policy)
+}
+
+/// What comes nearest to a list of OSTs, for whoever does not look at the list.
+fn nearest(stripe_size: u32, osts: &[u32]) -> Result<StripePolicy, Errno> {
+    let stripe_count = i32::try_from(osts.len()).map_err(|_| Errno::EINVAL)?;
+    Ok(StripePolicy { stripe_count, stripe_size, stripe_offset: osts.first().copied() })
+}
+
+/// Whether an answer can be one to this request.
+pub(super) fn is_answered(request: &MdtRequest, answer: &MdtReply) -> bool {
+    let MdtReply::Striping { policy, .. } = answer else { return false };
+    match request {
+        MdtRequest::SetStripe { policy: asked, .. } => *policy == said(asked),
+        MdtRequest::SetLayout { stripe_size, osts, .. } => {
+            policy.is_some() && *policy == nearest(*stripe_size, osts).ok()
+        }
+        _ => false,
+    }
 }
 
 /// Puts a file, or the new files of a directory, on the OSTs that its owner has chosen one by
@@ -61,11 +83,7 @@ pub(super) fn set_layout(
         let size = resolve(Some(wish), inherited.policy).stripe_size;
         mdt.alloc.on(size, osts, attr.layout_gen + 1)?
     };
-    // Whoever does not look at the list sees what comes nearest.
-    let stripe_count = i32::try_from(osts.len()).map_err(|_| Errno::EINVAL)?;
-    let stripe_offset = osts.first().copied();
-    let policy = StripePolicy { stripe_count, stripe_size, stripe_offset };
-    put(mdt, op, fid, (Some(made), Some(policy)))
+    put(mdt, op, fid, (Some(made), Some(nearest(stripe_size, osts)?)))
 }
 
 /// A file without objects, or a directory, that nobody else believes anything of; and what its

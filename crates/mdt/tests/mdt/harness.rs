@@ -9,6 +9,7 @@ use sateen_osd::memory::MemoryIndex;
 use sateen_osd::{Index, Prefetched, Store, StoreLimits, Wants};
 use sateen_target::{Core, CoreConfig, Effect, Ending, Outbox, ParkId, Recovery, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Name, ObjectId, Seq, Timestamp};
+use sateen_wire::codec::Wire;
 use sateen_wire::*;
 
 pub const A: ClientId = ClientId(1);
@@ -138,6 +139,10 @@ pub struct World {
     snapshots: Vec<Vec<BTreeMap<ObjectId, u64>>>,
     /// Reads of the index that are kept back, while there is a list.
     pub held_prefetches: Option<Vec<(ParkId, Wants, u64)>>,
+    /// No group commit is made that the MDT asks for.
+    pub keeps_flushes: bool,
+    /// It has asked for one meanwhile.
+    pub wants_flush: bool,
     /// OSTs do not hear anything.
     pub cut_off: bool,
     /// These OSTs do not hear anything.
@@ -149,6 +154,14 @@ pub struct World {
     pub features: u64,
     out: Outbox,
     config: MdtConfig,
+}
+
+/// A change that a client asks to have made again.
+pub fn replayed(request: &MdtRequest, reply: &Reply) -> Replayed {
+    let Reply { transno, time, .. } = *reply;
+    let ReplyBody::Mdt(answer) = &reply.body else { panic!("{reply:?}") };
+    let (request, answer) = (request.to_vec().into(), answer.to_vec().into());
+    Replayed { transno, time, request, answer }
 }
 
 pub fn name(text: &str) -> Name {
@@ -176,6 +189,8 @@ impl World {
             clients: BTreeMap::new(),
             now,
             cold: false,
+            keeps_flushes: false,
+            wants_flush: false,
             cut_off: false,
             gone: BTreeSet::new(),
             deaf: BTreeSet::new(),
@@ -391,6 +406,7 @@ impl World {
                 let view = Prefetched::read(&self.index, &wants, generation).unwrap();
                 self.mdt.on_prefetched(self.now, id, view, &mut self.out);
             }
+            Effect::Flush if self.keeps_flushes => self.wants_flush = true,
             Effect::Flush => self.flush(),
             Effect::Object { .. } => panic!("an MDT has no objects"),
         }

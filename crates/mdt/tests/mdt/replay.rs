@@ -1,7 +1,6 @@
 //! Changes that a crash has taken are made again, in their order, and once.
 
 use sateen_types::{Attr, ClientId, Errno, Fid, Timespec};
-use sateen_wire::codec::Wire;
 use sateen_wire::*;
 
 use crate::fsck;
@@ -21,6 +20,8 @@ fn world() -> World {
     world.mkdir(A, ROOT, "of a");
     world.mkdir(B, ROOT, "of b");
     world.rest();
+    // Here they build on what the other has made.
+    world.mdt.set_commit_on_sharing(false);
     world
 }
 
@@ -41,12 +42,7 @@ fn made(world: &mut World, client: ClientId, parent: Fid, text: &str, mode: u32)
 }
 
 fn replay(done: &[Done]) -> MdtRequest {
-    let told = |(request, reply): &Done| {
-        let Reply { transno, time, .. } = *reply;
-        let ReplyBody::Mdt(answer) = &reply.body else { panic!() };
-        let (request, answer) = (request.to_vec().into(), answer.to_vec().into());
-        Replayed { transno, time, request, answer }
-    };
+    let told = |(request, reply): &Done| replayed(request, reply);
     MdtRequest::Replay { changes: done.iter().map(told).collect(), last: true }
 }
 
@@ -331,4 +327,63 @@ fn what_others_have_lost_of_the_same_file_is_in_nobodys_way() {
     let attr = world.stat(B, fid);
     assert_eq!((attr.mode & 0o7777, attr.nlink), (0o600, 1));
     fsck::check(&fsck::image(&world.frames));
+}
+
+#[test]
+fn many_are_made_in_batches_and_others_are_heard_meanwhile() {
+    const MANY: u64 = 2500;
+    let mut world = world();
+    let all: Vec<Done> = (0..MANY)
+        .map(|number| made(&mut world, A, ROOT, &format!("f{number}"), 0o100_644).0)
+        .collect();
+    world.crash_under_clients();
+    for client in [A, B] {
+        world.reconnect(client);
+    }
+    let early = claim(&world, B, Vec::new());
+    world.start(B, early);
+    world.keeps_flushes = true;
+    let chunks = all.chunks(REPLAY_MAX);
+    let mut calls = Vec::new();
+    for (at, chunk) in (1..=chunks.len()).zip(chunks) {
+        let MdtRequest::Replay { changes, .. } = replay(chunk) else { panic!() };
+        let last = at * REPLAY_MAX >= all.len();
+        calls.push(world.start(A, MdtRequest::Replay { changes, last }));
+    }
+    let last = calls.pop().unwrap();
+    assert!(calls.into_iter().all(|call| world.reply(call).is_some()));
+    assert_eq!((world.mdt.recovery_status().replayed, world.reply(last)), (1000, None));
+    let ping = Call { client: B, slot: 9, seq: 1 };
+    world.deliver(world.header(ping), Request::Ping);
+    assert!(world.reply(ping).is_some(), "it is heard");
+    world.tick(100);
+    assert_eq!(world.mdt.recovery_status().replayed, 1000, "they are not durable");
+    world.keeps_flushes = false;
+    world.flush();
+    assert_eq!(world.mdt.recovery_status().replayed, MANY);
+    assert_eq!(world.reply(last).unwrap().error, None);
+}
+
+#[test]
+fn what_cannot_be_an_answer_changes_nothing() {
+    let mut world = world();
+    let file = world.mknod(A, ROOT, "f");
+    world.rest();
+    let value = bytes::Bytes::from_static(b"v");
+    let mode = XattrMode::Any;
+    let request = MdtRequest::SetXattr { fid: file, name: name("user.a"), value, mode };
+    let (request, mut reply) = change(&mut world, A, request);
+    let attr = world.stat(A, file);
+    reply.body = ReplyBody::Mdt(MdtReply::Inode { attr });
+    world.crash_under_clients();
+    for client in [A, B] {
+        world.reconnect(client);
+    }
+    let nothing = claim(&world, B, Vec::new());
+    world.start(B, nothing);
+    world.start(A, replay(&[(request, reply)]));
+    world.rest();
+    assert_eq!(world.reconnect(A), None, "it has to go on as another");
+    let asked = MdtRequest::ListXattr { fid: file };
+    assert_eq!(world.ok(B, asked), MdtReply::Bytes(bytes::Bytes::new()));
 }

@@ -352,6 +352,34 @@ fn recovery(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'stat
         set.inspect(|mdt| mdt.set_recovery_time_soft_ns(seconds.saturating_mul(SECOND_NS)));
         Ok(())
     }));
+    let (shown, set) = (host.clone(), host.clone());
+    let is_on = move || u8::from(shown.inspect(|mdt| mdt.commit_on_sharing())).to_string();
+    out.push(Param::shown(format!("{prefix}/commit_on_sharing"), is_on).set_by(move |value| {
+        let is_on = number(value) != Some(0);
+        set.inspect(|mdt| mdt.set_commit_on_sharing(is_on));
+        Ok(())
+    }));
+}
+
+/// When files become shared by those who write them, and how often that was so.
+fn contention(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'_>>) {
+    let (shown, set) = (host.clone(), host.clone());
+    let locks = move || shown.inspect(|mdt| mdt.contention().0).to_string();
+    out.push(Param::shown(format!("{prefix}/contended_locks"), locks).set_by(move |value| {
+        let locks = u32::try_from(number(value).unwrap_or(0)).unwrap_or(u32::MAX);
+        set.inspect(|mdt| mdt.set_contention(locks, mdt.contention().1));
+        Ok(())
+    }));
+    let (shown, set) = (host.clone(), host.clone());
+    let seconds = move || (shown.inspect(|mdt| mdt.contention().1) / SECOND_NS).to_string();
+    out.push(Param::shown(format!("{prefix}/contention_seconds"), seconds).set_by(move |value| {
+        let ns = number(value).unwrap_or(1).saturating_mul(SECOND_NS);
+        set.inspect(|mdt| mdt.set_contention(mdt.contention().0, ns));
+        Ok(())
+    }));
+    let shown = host.clone();
+    let granted = move || shown.inspect(|mdt| mdt.shared_locks()).to_string();
+    out.push(Param::shown(format!("{prefix}/shared_grants"), granted));
 }
 
 /// How old a change of a target may get that nobody waits for.
@@ -444,6 +472,7 @@ impl Shows for Mdt {
             set.inspect(|mdt| mdt.set_callback_limit_ns(seconds.saturating_mul(SECOND_NS)));
             Ok(())
         }));
+        contention(host, &format!("ldlm/namespaces/mdt-{}", naming.of(me)), out);
         let lod = format!("lod/{}-mdtlov", naming.of(me));
         let (shown, set, known) = (host.clone(), host.clone(), host.clone());
         let percent = move || format!("{}%", shown.inspect(|mdt| mdt.balanced_percent()));

@@ -5,15 +5,18 @@
 //! rising versions. Records are smaller than pages, so that clients share pages, too. Whoever
 //! reads a record must find a version that was complete before it began or that was begun
 //! before it ended. To the second file all append records, each of which must be there once,
-//! and whole. Nothing crashes; the network may be bad, which must not show.
+//! and whole. The third consists of few records that all programs write, at times two at once,
+//! through opens for writing alone: a record is never of two writes, also where it lies in two
+//! objects ([`super::registers`]). Nothing crashes; the network may be bad, which must not show.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use sateen_client::OpenHow;
-use sateen_types::{Endpoint, Errno, Fid, Result as Answer};
+use sateen_types::{Endpoint, Errno, Fid, Result as Answer, STRIPE_SIZE_MIN};
 
+use super::registers::Registers;
 use super::{Config, Failure, HANG_NS, WORKERS, World};
 use crate::executor::lock;
 use crate::invariants::Records;
@@ -30,6 +33,15 @@ const SPACING: u64 = 1024;
 const RECORD_BYTES: usize = 1000;
 /// Bytes of what is appended.
 const APPENDED_BYTES: usize = 700;
+/// Records that all write, and their bytes: some lie in two objects.
+const MANY: usize = 30;
+const MANY_BYTES: usize = 3000;
+/// Bytes of a kernel's pages.
+const PAGE_BYTES: usize = 4096;
+/// Those that are written lie around the first end of a stripe.
+const MANY_FIRST: usize = 18;
+/// The one that lies in two objects.
+const MANY_SPLIT: usize = STRIPE_SIZE_MIN as usize / MANY_BYTES;
 /// Faults that 2000 turns on a bad network must have met.
 const FAULTS_MIN: u64 = 30;
 /// Between two changes of the weather: 300 ms.
@@ -43,6 +55,7 @@ struct Shared {
     /// Records that are appended, and those whose append was begun.
     appended: u64,
     appending: u64,
+    registers: Registers,
     operations: u64,
     written: u64,
     read: u64,
@@ -62,6 +75,22 @@ impl Shared {
             last.map_or(0, |place| place as u64 * SPACING + RECORD_BYTES as u64)
         };
         (end(|versions| versions.0 > 0), end(|versions| versions.1 > 0))
+    }
+}
+
+/// How many shared locks all runs of the MDT have granted.
+#[derive(Debug, Default)]
+struct Sharing {
+    granted: u64,
+    last: u64,
+}
+
+impl Sharing {
+    fn look(&mut self, world: &mut World) {
+        let mdt = world.hosts.get_mut(&Endpoint::Mdt(0)).and_then(|host| host.mdt());
+        let now = mdt.map_or(0, |mdt| mdt.shared_locks());
+        self.granted += now.saturating_sub(self.last);
+        self.last = now;
     }
 }
 
@@ -114,9 +143,23 @@ impl Program {
         let write = self.random.permille(writes);
         let mut hot = self.open(b"hot", how(write, false)).await.map_err(said("open"))?;
         let log = self.open(b"log", how(true, true)).await.map_err(said("open"))?;
+        // At times all do nothing else, or nothing would stay shared for long.
+        let busy = self.random.permille(400);
+        let only_writes = OpenHow { write: true, ..OpenHow::default() };
+        let many = self.open(b"many", only_writes).await.map_err(said("open"))?;
+        let direct = self.random.one_in(2);
+        let look = self.open(b"many", how(direct, false)).await.map_err(said("open"))?;
         for _ in 0..turns {
             match self.random.below(100) {
-                0..=39 if hot.how.write => self.write(hot).await?,
+                0..=79 if busy => self.write_many(many).await?,
+                0..=11 => self.write_many(many).await?,
+                12..=14 => {
+                    let place = self.one_of_many();
+                    self.read_many(look, place).await?;
+                }
+                15 => self.stat_many(look.fid).await?,
+                16 => self.kernel.fsync_file(many).await.map_err(said("fsync"))?,
+                17..=39 if hot.how.write => self.write(hot).await?,
                 40..=69 => {
                     let place = self.random.index(self.all * RECORDS);
                     self.read(hot, place).await?;
@@ -133,8 +176,76 @@ impl Program {
             }
             lock(&self.shared).operations += 1;
         }
+        self.kernel.close(many).await.map_err(said("close"))?;
+        self.kernel.close(look).await.map_err(said("close"))?;
         self.kernel.close(hot).await.map_err(said("close"))?;
         self.kernel.close(log).await.map_err(said("close"))
+    }
+
+    /// Of each client one program alone has to do with records that lie in two objects: those of one
+    /// mount are not put in order there.
+    fn keeps_off(&self, places: &core::ops::Range<usize>) -> bool {
+        let stripe = |at: usize| at / STRIPE_SIZE_MIN as usize;
+        let first = stripe(places.start * MANY_BYTES);
+        self.me >= self.all / WORKERS && stripe(places.end * MANY_BYTES - 1) > first
+    }
+
+    /// Those few have to do with it every other time.
+    fn one_of_many(&mut self) -> usize {
+        if self.me < self.all / WORKERS && self.random.one_in(2) {
+            return MANY_SPLIT;
+        }
+        MANY_FIRST + self.random.index(MANY - MANY_FIRST)
+    }
+
+    async fn write_many(&mut self, many: Handle) -> Result<(), String> {
+        let first = self.one_of_many();
+        let places = first..MANY.min(first + 1 + usize::from(self.random.one_in(4)));
+        if self.keeps_off(&places) {
+            return Ok(());
+        }
+        let version = lock(&self.shared).registers.begin(places.clone());
+        let bytes: Vec<u8> =
+            places.clone().flat_map(|place| record(place, version, MANY_BYTES)).collect();
+        let len = bytes.len();
+        let offset = (first * MANY_BYTES) as u64;
+        let written = self.kernel.write(many, offset, Bytes::from(bytes)).await;
+        if written != Ok(len) {
+            return Err(format!("write of record {first} of many: {written:?}"));
+        }
+        lock(&self.shared).registers.end(places, version);
+        Ok(())
+    }
+
+    async fn read_many(&mut self, look: Handle, place: usize) -> Result<(), String> {
+        let offset = place * MANY_BYTES;
+        // Page by page a kernel may read what was written in between: of what it caches the part in
+        // one page is looked at.
+        let page = PAGE_BYTES - offset % PAGE_BYTES;
+        let len = if look.how.write { MANY_BYTES } else { MANY_BYTES.min(page) };
+        if len < 16 || look.how.write && self.keeps_off(&(place..place + 1)) {
+            return Ok(());
+        }
+        let since = lock(&self.shared).registers.look();
+        let got = self.kernel.read(look, offset as u64, len as u64).await;
+        let mut got = got.map_err(|errno| format!("read: {}", errno.name()))?;
+        if !got.is_empty() && got.len() < len {
+            return Err(format!("record {place} of many ends after {} bytes", got.len()));
+        }
+        got.resize(len, 0);
+        let version = version_of(place, &got)?;
+        lock(&self.shared).registers.found(place, version, since)
+    }
+
+    async fn stat_many(&mut self, fid: Fid) -> Result<(), String> {
+        let (low, _) = lock(&self.shared).registers.reach();
+        let attr = self.kernel.getattr(fid).await;
+        let size = attr.map_err(|errno| format!("stat: {}", errno.name()))?.size as usize;
+        let (_, high) = lock(&self.shared).registers.reach();
+        if size < low * MANY_BYTES || size > high * MANY_BYTES {
+            return Err(format!("many has {size} bytes, not {low} to {high} records"));
+        }
+        Ok(())
     }
 
     async fn open(&self, name: &[u8], how: OpenHow) -> Answer<Handle> {
@@ -225,6 +336,12 @@ impl Program {
             self.read(hot, place).await?;
         }
         self.kernel.close(hot).await.map_err(said("close"))?;
+        let many = self.open(b"many", how(true, false)).await.map_err(said("open"))?;
+        self.stat_many(many.fid).await?;
+        for place in 0..MANY {
+            self.read_many(many, place).await?;
+        }
+        self.kernel.close(many).await.map_err(said("close"))?;
         let log = self.open(b"log", how(false, false)).await.map_err(said("open"))?;
         let count = lock(&self.shared).appended;
         let mut seen = BTreeSet::new();
@@ -293,6 +410,7 @@ impl World {
         let all = self.nodes.len() * WORKERS;
         let shared = Arc::new(Mutex::new(Shared {
             versions: vec![(0, 0); all * RECORDS],
+            registers: Registers::new(!self.config.network_faults),
             ..Shared::default()
         }));
         let program = |world: &mut World, me: usize| {
@@ -306,7 +424,11 @@ impl World {
                 self.executor.spawn(owner, Box::pin(program.run(turns / all as u64)));
             }
         }
-        self.until_ended(all, |_| lock(&shared).progress());
+        let mut sharing = Sharing::default();
+        self.until_ended(all, |world| {
+            sharing.look(world);
+            lock(&shared).progress()
+        });
         self.network.weather = Weather::default();
         for me in 0..self.nodes.len() {
             if let Some((owner, program)) = program(self, me) {
@@ -316,7 +438,8 @@ impl World {
         self.until_ended(all + self.nodes.len(), |_| lock(&shared).progress());
         let shared = lock(&shared);
         let log = shared.appended * APPENDED_BYTES as u64;
-        self.sizes_are(&[(b"hot", shared.sizes().0), (b"log", log)]);
+        let many = (shared.registers.reach().0 * MANY_BYTES) as u64;
+        self.sizes_are(&[(b"hot", shared.sizes().0), (b"log", log), (b"many", many)]);
         self.report.operations = shared.operations;
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
         let called_back = self.report.traffic.sent_of("callback Blocking");
@@ -324,6 +447,9 @@ impl World {
             ("record written", shared.written),
             ("record read", shared.read),
             ("record appended", shared.appended),
+            ("record of many written", shared.registers.written),
+            ("record of many read", shared.registers.read),
+            ("shared lock granted", sharing.granted),
             ("answer from a kernel cache", hits),
             ("lock called back", called_back),
         ] {

@@ -51,6 +51,7 @@ impl World {
             4 if self.config.network_faults => self.partition(),
             5..=8 if self.config.crashes => match self.random.below(12) {
                 0 => self.crash_two(),
+                2 | 3 => self.crash_with_client(),
                 1 => self.is_lurking = true,
                 _ => {
                     if let Some(target) = self.random.pick(&all).copied() {
@@ -113,6 +114,16 @@ impl World {
             let down_ns = self.random.within(1_000_000, DOWN_NS);
             self.crash_target(target, down_ns);
         }
+    }
+
+    /// A client dies with the MDT: nobody tells of what it has changed and is not durable. The others
+    /// go on, whatever they have seen of that.
+    fn crash_with_client(&mut self) {
+        self.report.count("client and MDT0000 crash at once", 1);
+        let down_ns = self.random.within(1_000_000, DOWN_NS);
+        let node = self.random.index(self.nodes.len());
+        self.crash_client(node, 2_000_000_000);
+        self.crash_target(Endpoint::Mdt(0), down_ns);
     }
 
     /// The MDT is about to have a file's objects cut: it crashes before or after the OST has

@@ -38,8 +38,6 @@ pub(super) struct Orderly {
     ending: BTreeMap<Endpoint, (u64, u64)>,
     /// MDTs that wait for their clients, and since when.
     waiting: BTreeMap<Endpoint, u64>,
-    /// Clients that have told an MDT what they had, since it began to wait.
-    told: BTreeSet<(Endpoint, Endpoint)>,
     /// Targets that were stopped in good order at some time.
     stopped: BTreeSet<Endpoint>,
     /// Clients that were there when an OST was stopped, and have not connected to it since. One that
@@ -56,7 +54,6 @@ impl Orderly {
             next,
             ending: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            told: BTreeSet::new(),
             stopped: BTreeSet::new(),
             unheard: BTreeSet::new(),
         }
@@ -202,7 +199,6 @@ impl World {
             }
             _ => return,
         }
-        self.orderly.told.insert((message.header.from, message.header.to));
         let random = &mut self.orderly.random;
         if !self.config.crashes || !random.one_in(CRASH_ONE_IN) {
             return;
@@ -229,7 +225,6 @@ impl World {
         match (status.recovering, since_ns) {
             (true, None) => {
                 self.orderly.waiting.insert(me, self.now_ns);
-                self.orderly.told.retain(|(_, to)| *to != me);
             }
             (false, Some(_)) => {
                 self.orderly.waiting.remove(&me);
@@ -240,12 +235,6 @@ impl World {
         let Some(since_ns) = since_ns else { return };
         for (at, client) in wants.iter().filter_map(super::silence::evicted) {
             if !self.is_at_work(at, client) || self.silence.was_lost_since(at, me, since_ns) {
-                continue;
-            }
-            // What it has told may build on what somebody else has lost: a file that is not there,
-            // or that nobody has begun to write.
-            if status.crashed && self.orderly.told.contains(&(at, me)) {
-                self.report.count("client refused after a crash", 1);
                 continue;
             }
             return self.fail(format!("{me} does not take up {at} after it was started again"));

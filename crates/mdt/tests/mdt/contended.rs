@@ -1,0 +1,100 @@
+//! Files that two clients write at a time: when they share them, and what becomes of the size.
+
+use sateen_types::{ClientId, Fid};
+use sateen_wire::*;
+
+use crate::harness::*;
+
+const DATA: Ibits = Ibits::DATA;
+/// For so long a file stays shared: 2 s.
+const SOON_NS: u64 = 2_000_000_000;
+
+fn share(world: &mut World, client: ClientId, fid: Fid) -> Grant {
+    let reply = world.call(client, MdtRequest::Enqueue { fid, mode: LockMode::Cw, bits: DATA });
+    *reply.grants.iter().next().expect("a lock")
+}
+
+fn open_for_writing(world: &mut World, client: ClientId, fid: Fid) -> OpenId {
+    let flags = OpenFlags { write: true, ..OpenFlags::default() };
+    let open_id = world.open_id(client);
+    let cred = Cred::default();
+    world.ok(client, MdtRequest::Open { fid, flags, open_id, cred, want: Ibits::NONE });
+    open_id
+}
+
+/// Both have it open, and share it; their opens and locks.
+fn shared(world: &mut World, for_ns: u64) -> (Fid, [(ClientId, OpenId, Grant); 2]) {
+    world.mdt.set_contention(4, for_ns);
+    let fid = world.mknod(A, ROOT, "f");
+    let opens = [A, B].map(|client| open_for_writing(world, client, fid));
+    for round in 0..4 {
+        let client = if round % 2 == 0 { A } else { B };
+        assert_eq!(share(world, client, fid).mode, LockMode::Pw, "round {round}");
+    }
+    let a = share(world, A, fid);
+    assert_eq!(a.mode, LockMode::Cw, "they have met often enough");
+    let b = share(world, B, fid);
+    assert_eq!((b.mode, world.mdt.shared_locks()), (LockMode::Cw, 2));
+    (fid, [(A, opens[0], a), (B, opens[1], b)])
+}
+
+#[test]
+fn the_furthest_that_any_of_them_tells_is_the_size() {
+    let mut world = World::with_clients(2);
+    let (fid, [(_, one, _), (_, two, b)]) = shared(&mut world, SOON_NS);
+    for client in [A, B] {
+        world.clients.get_mut(&client).unwrap().obliging = false;
+    }
+    // One tells with a close, and keeps the lock; the other when he is called back.
+    world.close(A, fid, one, Some(report(5000, true)));
+    let call = world.start(A, MdtRequest::GetAttr { fid, want: Ibits::META });
+    assert_eq!(world.reply(call), None, "both have to give it back, the caller, too");
+    let own = world.clients.get_mut(&A).unwrap().callbacks.pop_front();
+    let Some(Callback::Blocking { id, .. }) = own else { panic!("{own:?}") };
+    world.ok(A, MdtRequest::Cancel { fid, id, report: None });
+    assert_eq!(world.reply(call), None);
+    world.ok(B, MdtRequest::Cancel { fid, id: b.id, report: Some(report(3000, true)) });
+    let ReplyBody::Mdt(MdtReply::Inode { attr }) = world.reply(call).unwrap().body else {
+        panic!()
+    };
+    assert_eq!((attr.size, attr.size_stale), (5000, false));
+    world.close(B, fid, two, None);
+    let attr = world.stat(B, fid);
+    assert_eq!((attr.size, attr.size_stale, attr.maybe_objects), (5000, false, true));
+}
+
+#[test]
+fn a_lost_one_leaves_the_size_unknown_whatever_the_other_tells() {
+    let mut world = World::with_clients(2);
+    let (fid, [_, (_, two, _)]) = shared(&mut world, 60 * SOON_NS);
+    let mut out = sateen_target::Outbox::new();
+    world.mdt.evict_client(world.now, A, &mut out);
+    world.tick(3_000);
+    world.rest();
+    world.close(B, fid, two, Some(report(3000, true)));
+    let attr = world.stat(B, fid);
+    assert!(attr.size_stale && attr.maybe_objects && attr.size == 3000);
+}
+
+#[test]
+fn who_does_not_share_any_more_has_it_alone_after_a_while() {
+    let mut world = World::with_clients(2);
+    let (fid, [(_, _, a), _]) = shared(&mut world, SOON_NS);
+    assert_eq!(share(&mut world, A, fid).id, a.id, "nothing is called back meanwhile");
+    // Then all are asked, and oblige.
+    world.tick(2_100);
+    world.tick(100);
+    world.rest();
+    assert_eq!(world.mdt.lock_holders(fid).count(), 0);
+    assert_eq!(share(&mut world, A, fid).mode, LockMode::Pw);
+    // Another who asks soon brings it back at once.
+    assert_eq!(share(&mut world, B, fid).mode, LockMode::Cw);
+    // Never, if it is so set.
+    world.mdt.set_contention(0, SOON_NS);
+    world.tick(100);
+    world.rest();
+    assert_eq!(world.mdt.lock_holders(fid).count(), 0);
+    for client in [A, B, A, B, A, B] {
+        assert_eq!(share(&mut world, client, fid).mode, LockMode::Pw);
+    }
+}
