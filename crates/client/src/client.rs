@@ -43,7 +43,7 @@ const DROPPED_PLACES: usize = 256;
 /// long again for the others; and before that as long for the MDTs to hear of sizes. One that
 /// hears none evicts it when somebody wants its locks.
 const GOODBYE_NS: u64 = 5_000_000_000;
-/// And before all that, so long for the OSTs to take what is kept of writes: 5 s.
+/// And before all that, so long for the OSTs to take anything of what is kept of writes: 5 s.
 const WRITE_OUT_NS: u64 = 5_000_000_000;
 /// Inodes looked at in one tick: the search holds up the others for some 10 µs.
 const SCRUB_MAX: usize = 1024;
@@ -307,7 +307,7 @@ impl Client {
     pub async fn unmount(self: &Arc<Client>) {
         self.stopped.store(true, Ordering::Relaxed);
         // What programs were answered for, and after it its size: nobody has waited for the closes.
-        self.not_longer_than(WRITE_OUT_NS, self.all_written_out()).await;
+        self.write_out_for_good(WRITE_OUT_NS).await;
         self.not_longer_than(GOODBYE_NS, self.tell_all_sizes()).await;
         let is_ost = |target: Endpoint| matches!(target, Endpoint::Ost(_));
         // The OSTs before the MDTs: those give the locks to others at once.

@@ -16,6 +16,8 @@
 //! to: for all others this client is one whose writes take a little longer. Writing out waits for
 //! OSTs and for nothing else (rule 4 of decision 0001).
 //!
+//! Only a read of bytes that are all kept is served from here.
+//!
 //! What could not be written out is gone, and every descriptor of the file hears of it once.
 
 mod extents;
@@ -24,7 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use sateen_types::{Endpoint, Errno, Fid, Layout, Result, Timespec};
 
 use crate::client::Client;
@@ -39,6 +41,15 @@ const AGE_NS: u64 = 1_000_000_000;
 const EXTENTS_MAX: usize = 256;
 /// Runs are not cut to less than this where little can be kept: 64 KiB.
 const RUN_BYTES_MIN: u64 = 64 << 10;
+/// Nor to more than this, 1 MiB: the memory of longer ones is fresh each time, at both ends, and
+/// costs more than their requests.
+const RUN_BYTES_MAX: u64 = 1 << 20;
+/// As long writes are not kept, 256 KiB: nothing is gained by putting them together, and many on
+/// their way at once cost more memory, and more processor for it, than one after the other.
+const WRITE_BYTES_MAX: u64 = 256 << 10;
+/// What lies further behind in an object is not kept: its OST may say that it is too far, which the
+/// write is to say. So far, 1 TiB, any disk goes that objects lie on.
+const OBJECT_BYTES_MAX: u64 = 1 << 40;
 /// Most bytes that can be kept for one OST: 64 GiB.
 pub(crate) const DIRTY_MAX: u64 = 1 << 36;
 
@@ -145,6 +156,9 @@ struct OfOst {
 struct Table {
     /// How many bytes may be kept for an OST for which nothing else is set.
     bytes_max: u64,
+    /// And for all those OSTs together, and how many are.
+    in_all_max: u64,
+    in_all: u64,
     osts: BTreeMap<u32, OfOst>,
     /// Inodes of which something is kept.
     inodes: BTreeMap<Fid, Weak<Inode>>,
@@ -157,17 +171,55 @@ impl Table {
         self.osts.get(&ost).and_then(|of_ost| of_ost.bytes_max).unwrap_or(self.bytes_max)
     }
 
+    fn come(&mut self, ost: u32, bytes: u64) {
+        let of_ost = self.osts.entry(ost).or_default();
+        of_ost.bytes += bytes;
+        if of_ost.bytes_max.is_none() {
+            self.in_all += bytes;
+        }
+    }
+
     fn gone(&mut self, ost: u32, bytes: u64) {
         let of_ost = self.osts.entry(ost).or_default();
         assert!(of_ost.bytes >= bytes, "only what is kept goes");
         of_ost.bytes -= bytes;
+        if of_ost.bytes_max.is_none() {
+            self.in_all -= bytes;
+        }
+    }
+
+    /// An OST has a bound of its own from now on.
+    fn set_bytes_max(&mut self, ost: u32, bytes_max: u64) {
+        let of_ost = self.osts.entry(ost).or_default();
+        if of_ost.bytes_max.replace(bytes_max).is_none() {
+            self.in_all -= of_ost.bytes;
+        }
+    }
+
+    /// Whether only the bound for all counts for an OST.
+    fn is_common(&self, ost: u32) -> bool {
+        self.osts.get(&ost).is_none_or(|of_ost| of_ost.bytes_max.is_none())
+    }
+
+    /// So much of what is wanted is for OSTs that have one bound together.
+    fn wanted_in_all(&self, wanted: &[(u32, u64)]) -> u64 {
+        let common = wanted.iter().filter(|(ost, _)| self.is_common(*ost));
+        common.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    /// Whether there could be room for it if nothing were kept.
+    fn could_have_room(&self, wanted: &[(u32, u64)]) -> bool {
+        wanted.iter().all(|(ost, bytes)| *bytes <= self.bytes_max(*ost))
+            && self.wanted_in_all(wanted) <= self.in_all_max
     }
 
     fn has_room(&self, wanted: &[(u32, u64)]) -> bool {
-        wanted.iter().all(|(ost, bytes)| {
+        let fits = wanted.iter().all(|(ost, bytes)| {
             let kept = self.osts.get(ost).map_or(0, |of_ost| of_ost.bytes);
             kept.saturating_add(*bytes) <= self.bytes_max(*ost)
-        })
+        });
+        let more = self.wanted_in_all(wanted);
+        fits && (more == 0 || self.in_all.saturating_add(more) <= self.in_all_max)
     }
 }
 
@@ -353,12 +405,16 @@ pub(crate) struct Write<'a> {
 }
 
 impl Client {
-    /// How many bytes may be kept for each OST for which nothing else was set.
-    pub fn set_dirty_max(&self, bytes: u64) {
-        self.dirty.set(|table| table.bytes_max = bytes.min(DIRTY_MAX));
+    /// How many bytes may be kept for each OST for which nothing else was set, and for all those
+    /// together.
+    pub fn set_dirty_max(&self, bytes: u64, in_all: u64) {
+        self.dirty.set(|table| {
+            table.bytes_max = bytes.min(DIRTY_MAX);
+            table.in_all_max = in_all;
+        });
     }
 
-    /// The same for one OST.
+    /// How many bytes may be kept for one OST, whatever is kept for others.
     ///
     /// # Errors
     /// `ENOENT` if there is no such target, `ERANGE` for a number that cannot be.
@@ -368,7 +424,7 @@ impl Client {
         if bytes > DIRTY_MAX {
             return Err(Errno::ERANGE);
         }
-        self.dirty.set(|table| table.osts.entry(ost).or_default().bytes_max = Some(bytes));
+        self.dirty.set(|table| table.set_bytes_max(ost, bytes));
         self.write_out_all();
         Ok(())
     }
@@ -402,7 +458,19 @@ impl Client {
         Ok(looking)
     }
 
-    /// The same if anything is kept of this range, before it is read.
+    /// Reads a range behind what the buffer holds, if all of it is kept; whether it is.
+    pub(crate) fn read_kept(
+        &self,
+        inode: &Inode,
+        (offset, len): (u64, u64),
+        buffer: &mut BytesMut,
+    ) -> bool {
+        let state = lock(&inode.state);
+        let kept = state.dirty.as_ref();
+        kept.is_some_and(|dirty| dirty.extents.copy_to(offset, len, buffer))
+    }
+
+    /// Settles an inode if anything is kept of this range, before it is read.
     ///
     /// # Errors
     /// `EINTR` if nobody waits any more.
@@ -464,8 +532,7 @@ impl Client {
     /// Waits until there is room to keep so much.
     async fn dirty_room(&self, wanted: &[(u32, u64)]) -> Result<()> {
         let has_room = |table: &mut Table| {
-            let can_be = wanted.iter().all(|(ost, bytes)| *bytes <= table.bytes_max(*ost));
-            if !can_be || table.has_room(wanted) {
+            if !table.could_have_room(wanted) || table.has_room(wanted) {
                 return Some(Ok(()));
             }
             patience::is_over().then_some(Err(Errno::EINTR))
@@ -483,7 +550,8 @@ impl Client {
         let mut guard = lock(&inode.state);
         let state = &mut *guard;
         // One whose lock is lost would keep what nobody may write any more.
-        let may = state.looking == 0 && state.size_known && is_there(state);
+        let may = len < WRITE_BYTES_MAX && state.looking == 0 && state.size_known;
+        let may = may && is_there(state);
         let fits = state.dirty.as_ref().is_none_or(|dirty| {
             dirty.era == write.era && dirty.layout.generation == write.layout.generation
         });
@@ -499,6 +567,9 @@ impl Client {
             let mut at = *from;
             for chunk in write.layout.chunks(*from, to - from) {
                 at += chunk.len;
+                if chunk.object_offset + chunk.len > OBJECT_BYTES_MAX {
+                    return Keep::Through;
+                }
                 match wanted.iter_mut().find(|(ost, _)| *ost == chunk.ost) {
                     Some((_, bytes)) => *bytes += chunk.len,
                     None => wanted.push((chunk.ost, chunk.len)),
@@ -525,7 +596,7 @@ impl Client {
         let ost = write.layout.chunks(write.offset, 1).next().map_or(0, |chunk| chunk.ost);
         // Some are written out while others come.
         let run_bytes = (self.dirty.bytes_max(ost) / 4).max(RUN_BYTES_MIN);
-        let run_bytes = run_bytes.min(self.rpc_bytes_max(ost));
+        let run_bytes = run_bytes.min(RUN_BYTES_MAX).min(self.rpc_bytes_max(ost));
         Box::new(Dirty {
             fid: inode.fid,
             id: self.stamp(),
@@ -549,7 +620,7 @@ impl Client {
         wanted: Vec<(u32, u64)>,
     ) -> core::result::Result<Vec<(u32, u64, u64)>, Keep> {
         let mut table = lock(&self.dirty.table);
-        if wanted.iter().any(|(ost, bytes)| *bytes > table.bytes_max(*ost)) {
+        if !table.could_have_room(&wanted) {
             return Err(Keep::Through);
         }
         if !table.has_room(&wanted) {
@@ -560,7 +631,7 @@ impl Client {
             return Err(Keep::NoGrant);
         }
         for (ost, bytes) in &wanted {
-            table.osts.entry(*ost).or_default().bytes += bytes;
+            table.come(*ost, *bytes);
         }
         table.inodes.entry(inode.fid).or_insert_with(|| Arc::downgrade(inode));
         Ok(wanted.into_iter().map(|(ost, bytes)| (ost, grants.epoch(ost), bytes)).collect())
@@ -648,8 +719,21 @@ impl Client {
         }
     }
 
+    /// Waits until everything is written out, as long as OSTs take some of it within this time.
+    pub(crate) async fn write_out_for_good(&self, patience_ns: u64) {
+        let mut left = self.dirty.bytes_in_all();
+        while self.not_longer_than(patience_ns, self.all_written_out()).await.is_none() {
+            let bytes = self.dirty.bytes_in_all();
+            if bytes >= left {
+                tracing::warn!(bytes, "what was written is lost: its OSTs do not take it");
+                return;
+            }
+            left = bytes;
+        }
+    }
+
     /// Waits until everything is written out.
-    pub(crate) async fn all_written_out(&self) {
+    async fn all_written_out(&self) {
         self.write_out_all();
         let done = |table: &mut Table| table.inodes.is_empty().then_some(());
         until(&self.dirty.table, |table| &mut table.waiters, done).await;
@@ -692,9 +776,15 @@ mod tests {
 
     #[test]
     fn room_is_that_of_each_ost() {
-        let mut table = Table { bytes_max: 10, ..Table::default() };
-        table.osts.insert(1, OfOst { bytes_max: Some(4), bytes: 3 });
+        let mut table = Table { bytes_max: 10, in_all_max: 16, ..Table::default() };
+        table.come(1, 3);
+        table.set_bytes_max(1, 4);
         assert!(table.has_room(&[(0, 10), (1, 1)]));
         assert!(!table.has_room(&[(0, 10), (1, 2)]) && !table.has_room(&[(0, 11)]));
+        table.come(2, 9);
+        // Seven are left for those for which nothing was set, and the one of the other.
+        assert!(table.has_room(&[(0, 6), (2, 1), (1, 1)]) && !table.has_room(&[(0, 8)]));
+        assert!(table.could_have_room(&[(0, 8), (2, 8)]));
+        assert!(!table.could_have_room(&[(0, 8), (2, 9)]) && !table.could_have_room(&[(1, 5)]));
     }
 }

@@ -239,8 +239,7 @@ impl Call {
             Op::Fsyncdir { ino, .. } => client.fsync(convert::fid_of(ino)?).await,
             Op::Syncfs { .. } => client.sync_all().await,
             Op::Flush { fh, lock_owner, .. } => {
-                // Before its locks go: who waits for them wants to see what was written.
-                let flushed = client.flush_file(fh).await;
+                let flushed = client.flush_file(fh);
                 client.closed_by(fh, lock_owner).await;
                 flushed
             }

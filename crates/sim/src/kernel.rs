@@ -385,7 +385,7 @@ impl Kernel {
 
     pub(crate) async fn close(&self, handle: Handle) -> Result<()> {
         // FLUSH, and RELEASE.
-        let flushed = self.client.flush_file(handle.id).await;
+        let flushed = self.client.flush_file(handle.id);
         self.client.closed_by(handle.id, handle.owner).await;
         let closed = self.client.close(handle.id).await;
         lock(&self.state).release(handle.fid);

@@ -527,7 +527,7 @@ impl World {
         }
         if self.keeps_writes {
             let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
-            client.set_dirty_max(kept);
+            client.set_dirty_max(kept, 2 * kept);
         }
         let kernel = Arc::new(Kernel::new(client.clone()));
         let mounting = client.clone();

@@ -62,6 +62,21 @@ impl Extents {
         gaps
     }
 
+    /// Puts a range behind what the buffer holds, if all of it is there; whether it is.
+    pub(crate) fn copy_to(&self, offset: u64, len: u64, buffer: &mut BytesMut) -> bool {
+        if !self.gaps(offset, len).is_empty() {
+            return false;
+        }
+        let end = offset.saturating_add(len);
+        let first = self.before(offset).unwrap_or(offset);
+        for (start, bytes) in self.all.range(first..end) {
+            let from = offset.saturating_sub(*start) as usize;
+            let to = bytes.len().min((end - start) as usize);
+            buffer.extend_from_slice(bytes.get(from..to).unwrap_or_default());
+        }
+        true
+    }
+
     /// Puts bytes in, over those that are there. Whether a run is full now.
     pub(crate) fn put(&mut self, offset: u64, data: &[u8]) -> bool {
         let (mut at, mut rest, mut is_full) = (offset, data, false);
@@ -186,6 +201,11 @@ mod tests {
                 assert_eq!(extents.gaps(from, len), plain.gaps(range.start, range.end));
                 let any = plain.0[range.clone()].iter().any(Option::is_some);
                 assert_eq!(extents.touches(from, len), any);
+                let mut copy = BytesMut::from(&b"before"[..]);
+                let known: Option<Vec<u8>> = plain.0[range.clone()].iter().copied().collect();
+                assert_eq!(extents.copy_to(from, len, &mut copy), known.is_some());
+                let known = known.unwrap_or_default();
+                assert_eq!(copy, [b"before".as_slice(), &known].concat());
                 match random.below(12) {
                     0 => plain.takes(&extents.take_full(), true),
                     1 => plain.takes(&extents.take_all(), false),

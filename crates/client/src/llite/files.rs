@@ -447,8 +447,9 @@ impl Client {
     /// The last descriptor of an open is gone.
     ///
     /// # Errors
-    /// The MDT's; `EIO` if the client was evicted, and with it what was written may be lost.
-    /// The file is closed all the same.
+    /// The MDT's; those of what could not be written out, unless they were told; `EIO` if the
+    /// client was evicted, and with it what was written may be lost. The file is closed all the
+    /// same.
     pub async fn close(self: &Arc<Client>, handle: u64) -> Result<()> {
         let era = self.era();
         let Some(file) = lock(&self.files).get(&handle).cloned() else { return Err(Errno::EBADF) };
@@ -506,7 +507,8 @@ impl Client {
             self.reported(inode, report, closed.is_ok());
         }
         drop(looking);
-        closed
+        // A kernel waits for nobody here, but others do.
+        if file.keeps { closed.and(file.late_error()) } else { closed }
     }
 
     pub(crate) async fn close_at_mdt(
@@ -613,19 +615,16 @@ impl Client {
         if file.lost.load(Ordering::SeqCst) { Err(Errno::EIO) } else { Ok(()) }
     }
 
-    /// A descriptor of an open file is closed: what was written through it is written out, and
-    /// whoever closes it hears what could not be.
+    /// A descriptor of an open file is closed: whoever closes it hears what could not be written
+    /// out so far, and waits for nothing. With the last one the rest is written out, too.
     ///
     /// # Errors
     /// The OSTs', once for each open; `EIO` if the client was evicted, and with it what was
     /// written may be lost.
-    pub async fn flush_file(self: &Arc<Client>, handle: u64) -> Result<()> {
+    pub fn flush_file(&self, handle: u64) -> Result<()> {
         let file = lock(&self.files).get(&handle).cloned().ok_or(Errno::EBADF)?;
         if !file.keeps {
             return Ok(());
-        }
-        if !file.lost.load(Ordering::SeqCst) {
-            drop(self.settle(&file.inode).await?);
         }
         if file.lost.load(Ordering::SeqCst) {
             let unsaved = file.unsaved.load(Ordering::Relaxed);

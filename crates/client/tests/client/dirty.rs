@@ -45,7 +45,7 @@ fn open_with(rig: &Rig, how: OpenHow, osts: &[u32]) -> (u64, Header) {
 /// grant of 8 MiB for more.
 fn keeper() -> (Rig, u64, Header) {
     let rig = Rig::with_osts(1);
-    rig.client.set_dirty_max(4 * MIB);
+    rig.client.set_dirty_max(4 * MIB, 4 * MIB);
     let (handle, header) = open_with(&rig, WRITE, &[0]);
     assert!(rig.client.keeps_writes(handle));
     let mut write = start_write(&rig, handle, 0, PAGE);
@@ -92,9 +92,9 @@ fn keep(rig: &Rig, handle: u64, at: u64, len: u64) {
     rig.run();
 }
 
-fn flush(rig: &Rig, handle: u64) -> Verb<Result<()>> {
-    let client = rig.client.clone();
-    rig.begin(async move { client.flush_file(handle).await })
+/// What the close of a descriptor says.
+fn flush(rig: &Rig, handle: u64) -> Result<()> {
+    rig.client.flush_file(handle)
 }
 
 fn size(rig: &Rig) -> u64 {
@@ -132,7 +132,7 @@ fn small_writes_in_order_are_a_request_for_each_run() {
 #[test]
 fn without_a_grant_a_write_waits_for_its_ost() {
     let rig = Rig::with_osts(1);
-    rig.client.set_dirty_max(4 * MIB);
+    rig.client.set_dirty_max(4 * MIB, 4 * MIB);
     let (handle, _) = open_with(&rig, WRITE, &[0]);
     for (granted, left) in [(0, 0), (PAGE, PAGE)] {
         let mut write = start_write(&rig, handle, 0, PAGE);
@@ -166,11 +166,7 @@ fn without_a_grant_a_write_waits_for_its_ost() {
 
 #[test]
 fn who_looks_at_the_data_waits_until_it_is_written_out() {
-    let looks: [Look; 6] = [
-        |rig, handle| {
-            let (client, buffer) = (rig.client.clone(), BytesMut::new());
-            rig.start(async move { client.read(handle, 10, 20, buffer).await.map(drop) })
-        },
+    let looks: [Look; 5] = [
         |rig, handle| {
             let client = rig.client.clone();
             rig.start(async move { client.seek(handle, 0, true).await.map(drop) })
@@ -206,6 +202,33 @@ fn who_looks_at_the_data_waits_until_it_is_written_out() {
 }
 
 #[test]
+fn who_looks_at_the_data_of_which_only_a_part_is_kept_waits_as_well() {
+    let (rig, handle, _) = keeper();
+    let read = |offset, len| {
+        let (client, buffer) = (rig.client.clone(), BytesMut::from(&b"before"[..]));
+        rig.begin(async move { client.read(handle, offset, len, buffer).await })
+    };
+    keep(&rig, handle, 8 * PAGE, 2 * PAGE);
+    // What is kept is read at once, as far as the file goes.
+    for offset in [8 * PAGE, 9 * PAGE + 10, 10 * PAGE - 5] {
+        let bytes = rig.poll(&mut read(offset, 2 * PAGE as u32)).unwrap().unwrap();
+        let len = (10 * PAGE - offset) as usize;
+        assert_eq!(bytes, [b"before".as_slice(), &vec![7; len]].concat());
+    }
+    assert_eq!(rig.poll(&mut read(10 * PAGE, 9)).unwrap().unwrap(), "before", "the end");
+    assert!(rig.is_silent());
+    let mut looks = read(8 * PAGE - 1, 2);
+    assert!(rig.poll(&mut looks).is_none());
+    assert_eq!(take_write(&rig), (8 * PAGE, 2 * PAGE, 2 * PAGE));
+    assert!(rig.poll(&mut looks).is_none() && rig.is_silent(), "it does not wait");
+    // Also for what is on its way.
+    let mut looks = read(8 * PAGE, 2);
+    assert!(rig.poll(&mut looks).is_none() && rig.is_silent());
+    written_last(&rig, 2 * PAGE, 2 * PAGE);
+    assert!(rig.poll(&mut looks).is_none() && !rig.is_silent(), "it does not go on");
+}
+
+#[test]
 fn bytes_elsewhere_are_read_without_that() {
     let (rig, handle, _) = keeper();
     keep(&rig, handle, 8 * PAGE, PAGE);
@@ -222,14 +245,15 @@ fn bytes_elsewhere_are_read_without_that() {
 fn nothing_is_kept_of_what_is_on_its_way() {
     let (rig, handle, _) = keeper();
     keep(&rig, handle, 0, PAGE);
-    let mut flushes = flush(&rig, handle);
-    assert!(rig.poll(&mut flushes).is_none());
+    assert_eq!(flush(&rig, handle), Ok(()), "a close waits for nothing");
+    let client = rig.client.clone();
+    let looks = rig.start(async move { client.seek(handle, 0, true).await });
     assert_eq!(take_write(&rig), (0, PAGE, PAGE));
     // While somebody waits for all that was written, a write goes to the OST behind that.
     let mut write = start_write(&rig, handle, 0, PAGE);
     assert!(rig.is_silent(), "the younger bytes could come first");
     written_last(&rig, PAGE, PAGE);
-    assert_eq!(rig.poll(&mut flushes), Some(Ok(())));
+    drop(looks);
     assert!(rig.poll(&mut write).is_none());
     assert_eq!(take_write(&rig), (0, PAGE, PAGE));
     written_last(&rig, PAGE, PAGE);
@@ -270,9 +294,9 @@ fn what_is_not_written_out_is_told_once_to_every_descriptor() {
     take_write(&rig);
     answer_last(&rig, Reply::error(Errno::EIO));
     let (later, _) = open_with(&rig, WRITE, &[0]);
-    assert_eq!(rig.poll(&mut flush(&rig, handle)), Some(Err(Errno::EIO)));
-    assert_eq!(rig.poll(&mut flush(&rig, handle)), Some(Ok(())));
-    assert_eq!(rig.poll(&mut flush(&rig, later)), Some(Ok(())), "it was opened after that");
+    assert_eq!(flush(&rig, handle), Err(Errno::EIO));
+    assert_eq!(flush(&rig, handle), Ok(()));
+    assert_eq!(flush(&rig, later), Ok(()), "it was opened after that");
     let client = rig.client.clone();
     let mut sync = rig.start(async move { client.fsync_file(other).await });
     while let Some((header, request)) = rig.take_if_any() {
@@ -283,11 +307,88 @@ fn what_is_not_written_out_is_told_once_to_every_descriptor() {
         rig.answer(&header, answer);
         if let Some(done) = rig.poll(&mut sync) {
             assert_eq!(done, Err(Errno::EIO));
-            assert_eq!(rig.poll(&mut flush(&rig, other)), Some(Ok(())));
+            assert_eq!(flush(&rig, other), Ok(()));
             return;
         }
     }
     panic!("the sync does not end");
+}
+
+#[test]
+fn what_cannot_be_written_out_at_the_end_is_told_by_the_close_itself() {
+    let (rig, handle, _) = keeper();
+    keep(&rig, handle, 0, PAGE);
+    assert_eq!(flush(&rig, handle), Ok(()));
+    let client = rig.client.clone();
+    let mut close = rig.start(async move { client.close(handle).await });
+    take_write(&rig);
+    answer_last(&rig, Reply::error(Errno::EIO));
+    while rig.poll(&mut close).is_none_or(|closed| {
+        assert_eq!(closed, Err(Errno::EIO));
+        false
+    }) {
+        let (header, request) = rig.take_request();
+        let answer = match request {
+            Request::Ost(_) => ost(OstReply::Objects(Vec::new())),
+            _ => reply(MdtReply::Done, &[]),
+        };
+        rig.answer(&header, answer);
+    }
+}
+
+#[test]
+fn what_may_be_too_far_for_an_ost_is_not_kept() {
+    let (rig, handle, _) = keeper();
+    let far = (1 << 40) - PAGE;
+    keep(&rig, handle, far, PAGE);
+    let mut write = start_write(&rig, handle, far + PAGE, PAGE);
+    assert_eq!(take_write(&rig), (far, PAGE, PAGE), "what is kept goes first");
+    written_last(&rig, PAGE, PAGE);
+    assert!(rig.poll(&mut write).is_none());
+    assert_eq!(take_write(&rig), (far + PAGE, PAGE, PAGE));
+    answer_last(&rig, Reply::error(Errno::EFBIG));
+    assert_eq!(rig.poll(&mut write), Some(Err(Errno::EFBIG)));
+}
+
+#[test]
+fn the_end_of_a_mount_waits_as_long_as_osts_take_something() {
+    let (rig, handle, _) = keeper();
+    keep(&rig, handle, 0, PAGE);
+    keep(&rig, handle, 8 * PAGE, PAGE);
+    let client = rig.client.clone();
+    let mut leaving = rig.start(async move { client.unmount().await });
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    let first = LAST.get().unwrap();
+    assert_eq!(take_write(&rig), (8 * PAGE, PAGE, PAGE));
+    rig.answer(&first, ost(OstReply::Written { len: PAGE as u32, boot_epoch: 5, granted: 0 }));
+    let mut goodbyes = || {
+        rig.later(AGE_NS);
+        assert!(rig.poll(&mut leaving).is_none());
+        // What is not answered is sent again.
+        let sent = std::iter::from_fn(|| rig.take_if_any());
+        sent.filter(|(_, request)| *request == Request::Disconnect).count()
+    };
+    assert_eq!(goodbyes(), 0, "one was taken");
+    assert_eq!(goodbyes(), 1, "and then none any more");
+}
+
+#[test]
+fn all_osts_together_have_a_bound() {
+    let (rig, handle, _) = keeper();
+    rig.client.set_dirty_max(4 * MIB, PAGE);
+    keep(&rig, handle, 0, PAGE);
+    let mut write = start_write(&rig, handle, PAGE, PAGE);
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE), "there is no room for both");
+    assert!(rig.poll(&mut write).is_none());
+    written_last(&rig, PAGE, PAGE);
+    assert_eq!(rig.poll(&mut write), Some(Ok(PAGE as usize)));
+    assert_eq!(rig.client.dirty_bytes(0), PAGE);
+    // It does not count for one that has a bound of its own.
+    rig.client.set_dirty_max_of(OST, 4 * MIB).unwrap();
+    rig.run();
+    take_write(&rig);
+    written_last(&rig, PAGE, PAGE);
+    keep(&rig, handle, 0, 3 * PAGE);
 }
 
 #[test]
@@ -296,15 +397,15 @@ fn what_an_evicted_client_kept_is_lost_and_told() {
     keep(&rig, handle, 0, PAGE);
     rig.evict(&header);
     assert_eq!((rig.client.dirty_bytes(0), rig.client.grant(0)), (0, 0));
-    assert_eq!(rig.poll(&mut flush(&rig, handle)), Some(Err(Errno::EIO)));
-    assert_eq!(rig.poll(&mut flush(&rig, handle)), Some(Ok(())), "once");
+    assert_eq!(flush(&rig, handle), Err(Errno::EIO));
+    assert_eq!(flush(&rig, handle), Ok(()), "once");
     // Also what was on its way.
     let (rig, handle, header) = keeper();
     keep(&rig, handle, 0, PAGE);
     rig.later(AGE_NS);
     take_write(&rig);
     rig.evict(&header);
-    assert_eq!(rig.poll(&mut flush(&rig, handle)), Some(Err(Errno::EIO)));
+    assert_eq!(flush(&rig, handle), Err(Errno::EIO));
     assert_eq!(rig.client.dirty_bytes(0), 0);
 }
 
@@ -362,7 +463,7 @@ fn what_an_ost_had_not_answered_is_sent_again_without_the_grant() {
     keep(&rig, handle, 0, PAGE);
     // It has restarted, as whoever asks it hears.
     let client = rig.client.clone();
-    let mut read = rig.start(async move { client.read(handle, 0, 1, BytesMut::new()).await });
+    let mut seek = rig.start(async move { client.seek(handle, 0, true).await });
     assert_eq!(take_write(&rig), (0, PAGE, PAGE));
     answer_last(&rig, Reply::error(Errno::ESTALE));
     let (connect, request) = rig.take_request();
@@ -373,7 +474,7 @@ fn what_an_ost_had_not_answered_is_sent_again_without_the_grant() {
     rig.answer(&connect, Reply::ok(connected));
     assert_eq!(take_write(&rig), (0, PAGE, 0));
     answer_last(&rig, ost(OstReply::Written { len: PAGE as u32, boot_epoch: 6, granted: 0 }));
-    assert!(rig.poll(&mut read).is_none());
+    assert!(rig.poll(&mut seek).is_none());
 }
 
 /// A grant of before the restart is void: nothing is kept by it.

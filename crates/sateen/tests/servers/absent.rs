@@ -10,7 +10,7 @@ use std::time::Duration;
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, refused, run_folder, text, until};
 
-use crate::{BINARY, as_program, bytes};
+use crate::{BINARY, as_program, bytes, keeps_nothing};
 
 fn status(of: &str, how: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(BINARY).arg("status").args(how).arg(of).output().unwrap();
@@ -130,6 +130,7 @@ fn a_writer_waits_for_its_ost_though_others_look() {
     let mut cluster = Cluster::new(BINARY, "writer");
     let (mds, oss) = cluster.start();
     let (mnt, other) = (cluster.mount("a"), cluster.mount("b"));
+    keeps_nothing(&mnt);
     let content = bytes(2 << 20, 11);
     fs::write(mnt.join("idle"), b"idle").unwrap();
     let idle = fs::File::open(mnt.join("idle")).unwrap();

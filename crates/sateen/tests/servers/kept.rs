@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, run_folder, server_folder, until};
 
-use crate::{BINARY, as_program, bytes, write_durably};
+use crate::{BINARY, as_program, bytes, param, write_durably};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 2048;
@@ -29,22 +29,17 @@ told('close', close($f));
 told('close', close($same));
 "#;
 
-fn get(mount: &Path, name: &str) -> String {
-    let mut lctl = as_program("lctl");
-    ok(lctl.arg("--data").arg(run_folder(mount)).args(["get_param", "-n", name]))
-}
-
 /// A mount keeps up to 64 MiB for each of its two OSTs.
 fn keeps(mount: &Path) {
     let mut lctl = as_program("lctl");
     let lctl = lctl.arg("--data").arg(run_folder(mount));
     ok(lctl.args(["set_param", "-P", "osc.*.max_dirty_mb=64"]));
-    until("it is set", || get(mount, "osc.*.max_dirty_mb") == "64\n64\n");
+    until("it is set", || param(mount, "osc.*.max_dirty_mb") == "64\n64\n");
 }
 
 /// Writes that a mount has asked OSTs for.
 fn requests(mount: &Path) -> u64 {
-    let stats = get(mount, "osc.*.stats");
+    let stats = param(mount, "osc.*.stats");
     let writes = stats.lines().filter(|line| line.starts_with("ost_write"));
     writes.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
 }
@@ -57,7 +52,7 @@ fn small_writes_take_few_requests_and_are_seen_by_others() {
     let mut cluster = Cluster::new(BINARY, "kept");
     let (mds, oss) = cluster.start();
     let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
-    assert_eq!(get(&mnt, "osc.*.max_dirty_mb"), "0\n0\n");
+    assert_eq!(param(&mnt, "osc.*.max_dirty_mb"), "32\n32\n", "if nobody says otherwise");
     keeps(&mnt);
     let content = bytes(PAGES * PAGE, 5);
     let file = File::create(mnt.join("file")).unwrap();
@@ -82,7 +77,7 @@ fn small_writes_take_few_requests_and_are_seen_by_others() {
         assert_eq!(fs::read(mnt.join("file")).unwrap()[60..120], [!turn; 60]);
     }
     file.sync_all().unwrap();
-    assert_eq!(get(&mnt, "osc.*.cur_dirty_bytes"), "0\n0\n");
+    assert_eq!(param(&mnt, "osc.*.cur_dirty_bytes"), "0\n0\n");
     drop((file, beside));
     cluster.finish([oss, mds]);
 }

@@ -13,7 +13,7 @@ use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, server_folder, text, until};
 
 use crate::replayed::made_again;
-use crate::{BINARY, as_program, write_durably};
+use crate::{BINARY, as_program, write_durably, written_out};
 
 /// Opens a file, writes at its beginning, and waits for a word; then makes each call once and says
 /// how it ended.
@@ -31,7 +31,7 @@ told('sync', $f->sync);
 told('close', close($f));
 "#;
 /// What it says of a descriptor that is lost.
-const ALL_LOST: &str = "read 5\nwrite 5\ntruncate 5\nseek 5\nsync 5\nclose done\n";
+const ALL_LOST: &str = "read 5\nwrite 5\ntruncate 5\nseek 5\nsync 5\nclose 5\n";
 
 /// And of one that goes on.
 const GOES_ON: &str = "read done\nwrite done\ntruncate done\nseek done\nsync done\nclose done\n";
@@ -126,6 +126,7 @@ fn what_was_open_at_a_mount_that_was_thrown_out_is_lost() {
     let path = mnt.join("file");
     write_durably(&path, b"as it was before").unwrap();
     let holder = Holder::of(&path);
+    written_out(&mnt);
     let pid = Pid::from_raw(cluster.mount_pid(&mnt) as i32).unwrap();
     // It stands still, and does not give back what somebody else wants.
     kill_process(pid, Signal::STOP).unwrap();
@@ -203,6 +204,7 @@ fn what_an_ost_has_lost_is_told_once_to_who_wrote_it() {
         file.write_all(b"content").unwrap();
     }
     synced.sync_all().unwrap();
+    written_out(&mnt);
     oss.crash();
     let oss = cluster.serve(2, &["ost0", "ost1"]);
     // Others are not told, whatever they sync.
@@ -218,6 +220,7 @@ fn what_an_ost_has_lost_is_told_once_to_who_wrote_it() {
     assert!(sync(&mnt));
     // What an fsync has told no sync tells again.
     another.write_all(b" and more").unwrap();
+    written_out(&mnt);
     oss.crash();
     let oss = cluster.serve(2, &["ost0", "ost1"]);
     assert_eq!(told(&another), Err(Some(5)));

@@ -69,6 +69,25 @@ fn write_durably(path: &Path, content: &[u8]) -> std::io::Result<()> {
     file.sync_all()
 }
 
+/// A parameter of a mount.
+fn param(mount: &Path, name: &str) -> String {
+    let mut lctl = as_program("lctl");
+    ok(lctl.arg("--data").arg(run_folder(mount)).args(["get_param", "-n", name]))
+}
+
+/// A mount answers writes from now on when their OSTs have, through what is opened then.
+fn keeps_nothing(mount: &Path) {
+    let mut lctl = as_program("lctl");
+    let lctl = lctl.arg("--data").arg(run_folder(mount));
+    ok(lctl.args(["set_param", "osc.*.max_dirty_mb=0"]));
+}
+
+/// Waits until the OSTs have what was written on a mount.
+fn written_out(mount: &Path) {
+    let all = || param(mount, "osc.*.cur_dirty_bytes");
+    until("everything is written out", || all().lines().all(|bytes| bytes == "0"));
+}
+
 fn osts_of(path: &Path) -> Vec<u32> {
     let shown = ok(as_program("lfs").arg("getstripe").arg(path));
     let rows = shown.lines().skip_while(|line| !line.contains("obdidx")).skip(1);

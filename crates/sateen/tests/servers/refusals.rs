@@ -300,7 +300,7 @@ fn what_goes_over_the_wire_is_shown_and_its_size_is_set() {
         line("ost_write")
     };
     let before = stats();
-    fs::write(&path, &content).unwrap();
+    crate::write_durably(&path, &content).unwrap();
     let written = stats();
     // One more if the program's memory begins within a page: then it is two writes.
     assert!((16..=17).contains(&(written - before)), "{before:?}, {written:?}");

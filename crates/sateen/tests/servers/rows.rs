@@ -16,7 +16,7 @@ use sateen_testkit::cluster::{Cluster, ok, server_folder, until};
 
 use crate::trips::counted;
 use crate::waiting::{call_after, end, go_on, is_waiting, signal, stop};
-use crate::{BINARY, as_program, bytes, write_durably};
+use crate::{BINARY, as_program, bytes, keeps_nothing, write_durably, written_out};
 use sateen_testkit::network::{Network, has_ip};
 
 /// How long an idle mount may show what it has, with time for a machine that has much to do and
@@ -88,6 +88,7 @@ fn an_end_that_was_not_synced_may_be_gone_with_its_ost() {
     file.write_all_at(&content[..synced], 0).unwrap();
     file.sync_all().unwrap();
     file.write_all_at(&content[synced..], synced as u64).unwrap();
+    written_out(&mnt);
     oss.crash();
     // A power cut, which takes what the disk has not got.
     let mut cut = 0;
@@ -124,6 +125,7 @@ fn what_was_given_up_may_be_done_later() {
     let mut cluster = Cluster::new(BINARY, "row-late");
     let (mds, oss) = cluster.start();
     let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
+    keeps_nothing(&mnt);
     let path = mnt.join("file");
     let content = bytes(20_000, 31);
     write_durably(&path, &content).unwrap();

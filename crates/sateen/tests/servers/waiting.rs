@@ -13,7 +13,7 @@ use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, PATIENCE, Server, until};
 use sateen_testkit::watchdog::Watchdog;
 
-use crate::{BINARY, bytes};
+use crate::{BINARY, bytes, keeps_nothing};
 
 /// Longer than a program with a handler has to wait before it is let go.
 const A_WHILE: Duration = Duration::from_millis(1500);
@@ -191,6 +191,8 @@ fn who_waits_for_an_ost_can_be_interrupted() {
     let mut cluster = Cluster::new(BINARY, "intr-ost");
     let (mds, oss) = cluster.start();
     let mnt = cluster.mount("mnt");
+    // What is kept waits for nobody.
+    keeps_nothing(&mnt);
     let content = bytes(3 << 20, 5);
     fs::write(mnt.join("file"), &content).unwrap();
     fs::write(mnt.join("other"), &content).unwrap();
