@@ -373,6 +373,19 @@ fn the_end_of_a_mount_waits_as_long_as_osts_take_something() {
 }
 
 #[test]
+fn a_long_write_is_not_kept() {
+    let (rig, handle, _) = keeper();
+    let long = 256 << 10;
+    keep(&rig, handle, 0, long - 1);
+    assert_eq!(rig.client.dirty_bytes(0), long - 1);
+    let mut write = start_write(&rig, handle, MIB, long);
+    assert_eq!(take_write(&rig), (0, long - 1, long - 1), "what is kept goes first");
+    written_last(&rig, long - 1, long - 1);
+    assert!(rig.poll(&mut write).is_none() && !rig.is_silent());
+    assert_eq!(rig.client.dirty_bytes(0), 0);
+}
+
+#[test]
 fn all_osts_together_have_a_bound() {
     let (rig, handle, _) = keeper();
     rig.client.set_dirty_max(4 * MIB, PAGE);
