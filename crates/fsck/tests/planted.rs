@@ -376,6 +376,19 @@ fn a_whole_file_system_is_clean_and_a_removed_file_too() {
     assert_eq!(world.stop().check(), []);
 }
 
+/// A slot's number is that of a transaction; but of the one in which it is noted what was made again
+/// after a crash it is a run's, which is any.
+#[test]
+fn slots_name_transactions_that_there_are() {
+    let slot = |slot: u16| Key::tag(b'S').with(&7_u64.to_be_bytes()).with(&slot.to_be_bytes());
+    let value = disk::mdt::ReplySlot { seq: 3, transno: u64::MAX };
+    let (fs, ..) = small();
+    fs.plant(MDT, |tx| tx.put(&slot(sateen_target::REPLAY_SLOT), &value));
+    assert_eq!(fs.check(), []);
+    fs.plant(MDT, |tx| tx.put(&slot(5), &value));
+    fs.damaged("the reply slot");
+}
+
 #[test]
 fn damage_to_names_is_found() {
     let (fs, _, f, _) = small();

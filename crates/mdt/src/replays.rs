@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use sateen_osd::Prefetched;
-use sateen_target::{Fault, Outbox, SLOTS_MAX};
+use sateen_target::{Fault, Outbox};
 use sateen_types::{Attr, ClientId, Errno, FileKind, Layout, Timespec, Timestamp};
 use sateen_wire::codec::Wire;
 use sateen_wire::{Grants, Header, MdtReply, MdtRequest, Message, Replayed};
@@ -30,8 +30,6 @@ use crate::recovery::Place;
 use crate::stats::Why;
 use crate::work::Work;
 
-/// The slot in which it is noted how far a client has come: no request has it.
-pub(crate) const REPLAY_SLOT: u16 = SLOTS_MAX - 2;
 /// Most changes of one client. In a commit's time it makes far fewer.
 const CHANGES_MAX: usize = 1 << 16;
 /// Most bytes of them, as they came.

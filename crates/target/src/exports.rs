@@ -37,6 +37,9 @@ pub use carried::Carried;
 pub const EXPORTS_MAX: usize = 1 << 16;
 /// Most slots of one client, hence most of its requests in flight at one target.
 pub const SLOTS_MAX: u16 = 1024;
+/// The slot in which an MDT notes how far a client has come with changes that are made again, beside
+/// the run that had answered them: no request has it.
+pub const REPLAY_SLOT: u16 = SLOTS_MAX - 2;
 
 /// A client's longest silence counts half after this: 600 s.
 const GAP_HALVED_NS: u64 = 600_000_000_000;

@@ -18,7 +18,7 @@ pub use self::core::{Core, CoreConfig, Fault};
 pub use boot::{Recovery, RecoveryError};
 pub use effect::{Effect, Ending, IoId, Outbox, ParkId, Service};
 pub use exports::{
-    Admission, Carried, Connection, EXPORTS_MAX, Exports, Heard, Patience, SLOTS_MAX,
+    Admission, Carried, Connection, EXPORTS_MAX, Exports, Heard, Patience, REPLAY_SLOT, SLOTS_MAX,
 };
 pub use hearing::{Hearing, NOBODY_NS, STEP_NS_MAX};
 pub use label::{

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use sateen_osd::Prefetched;
-use sateen_target::Fault;
+use sateen_target::{Fault, REPLAY_SLOT};
 use sateen_types::{Attr, ClientId, Endpoint, Errno, Fid, Layout, Timestamp};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::ReplySlot;
@@ -29,7 +29,7 @@ use crate::keys;
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome, reply};
 use crate::recovery::Place;
-use crate::replays::{Change, REPLAY_SLOT, made};
+use crate::replays::{Change, made};
 use crate::view::View;
 
 /// A client tells of changes.
