@@ -31,6 +31,7 @@ use sateen_types::{Endpoint, Errno, Fid, Layout, Result, Timespec};
 
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
+use crate::loss::Loss;
 use crate::patience::{self, to_the_end};
 use crate::sync::{Waiters, Woken, join_all, lock, until};
 use extents::Extents;
@@ -108,6 +109,8 @@ struct Round {
 pub(crate) struct LateErrors {
     /// How many times it happened: who was told knows up to which.
     count: u32,
+    /// Up to which any program has heard of it.
+    heard: u32,
     /// Up to which a sync of everything has told.
     shown: u32,
     errno: Option<Errno>,
@@ -119,13 +122,29 @@ impl LateErrors {
         self.errno = Some(errno);
     }
 
-    /// How many there were so far: a descriptor of now hears of later ones.
-    pub(crate) fn count(&self) -> u32 {
-        self.count
+    /// Of how many a descriptor of now need not be told: later ones are for it, and those that nobody
+    /// has heard of.
+    pub(crate) fn heard(&self) -> u32 {
+        self.heard
     }
 
-    /// The last one, if there were any since `told`, which is told of all of them now.
-    pub(crate) fn tell(&self, told: &mut u32) -> Result<()> {
+    /// What is left to be told when the inode is dropped.
+    pub(crate) fn left(&self) -> Loss {
+        match (self.heard == self.count, self.is_shown()) {
+            (true, _) => Loss::None,
+            (false, true) => Loss::Shown,
+            (false, false) => Loss::New,
+        }
+    }
+
+    /// The last one, if there were any since `told`, for who is told of all of them now.
+    pub(crate) fn tell(&mut self, told: &mut u32) -> Result<()> {
+        self.heard = self.count;
+        self.whisper(told)
+    }
+
+    /// The same, where perhaps nobody listens.
+    pub(crate) fn whisper(&self, told: &mut u32) -> Result<()> {
         let news = core::mem::replace(told, self.count) != self.count;
         self.errno.filter(|_| news).map_or(Ok(()), Err)
     }
@@ -133,7 +152,7 @@ impl LateErrors {
     /// The same for a sync of everything.
     pub(crate) fn show(&mut self) -> Result<()> {
         let mut shown = self.shown;
-        let told = self.tell(&mut shown);
+        let told = self.whisper(&mut shown);
         self.shown = shown;
         told
     }
@@ -747,11 +766,16 @@ mod tests {
     #[test]
     fn an_error_is_told_once_to_each() {
         let mut late = LateErrors::default();
-        let (mut first, mut other) = (late.count(), late.count());
+        let (mut first, mut other) = (late.heard(), late.heard());
         assert!(late.tell(&mut first).is_ok() && late.is_shown());
         late.add(Errno::ENOSPC);
-        let mut later = late.count();
+        let (mut nobody, mut early) = (late.heard(), late.heard());
+        assert_eq!(late.whisper(&mut nobody), Err(Errno::ENOSPC));
+        assert_eq!(late.left(), Loss::New);
         assert_eq!(late.tell(&mut first), Err(Errno::ENOSPC));
+        assert_eq!(late.left(), Loss::None);
+        let mut later = late.heard();
+        assert_eq!(late.tell(&mut early), Err(Errno::ENOSPC), "nobody had heard of it then");
         assert_eq!(late.tell(&mut first), Ok(()));
         assert_eq!(late.tell(&mut later), Ok(()), "it was opened after that");
         assert!(!late.is_shown());

@@ -14,6 +14,7 @@ use super::space::ANSWER_NS;
 use super::{Entry, Known};
 use crate::atime::AtimePolicy;
 use crate::client::Client;
+use crate::dirty::LateErrors;
 use crate::inode::{Inode, InodeState};
 use crate::locks::DataUse;
 use crate::loss::{Asker, Loss};
@@ -78,11 +79,18 @@ impl File {
         self.lost.store(true, Ordering::SeqCst);
     }
 
-    /// The last error of writing out that this open was not told of.
+    /// The last error of writing out that this open was not told of, for a program that is told now.
     fn late_error(&self) -> Result<()> {
-        let state = lock(&self.inode.state);
+        self.late_error_by(LateErrors::tell)
+    }
+
+    fn late_error_by(
+        &self,
+        tell: impl FnOnce(&mut LateErrors, &mut u32) -> Result<()>,
+    ) -> Result<()> {
+        let mut state = lock(&self.inode.state);
         let mut told = self.late_told.load(Ordering::Relaxed);
-        let news = state.late.tell(&mut told);
+        let news = tell(&mut state.late, &mut told);
         self.late_told.store(told, Ordering::Relaxed);
         news
     }
@@ -398,7 +406,7 @@ impl Client {
             unsaved: AtomicBool::new(false),
             told_lost: AtomicBool::new(false),
             keeps: how.write && !how.sync && !how.direct && self.may_keep_writes(),
-            late_told: AtomicU32::new(lock(&inode.state).late.count()),
+            late_told: AtomicU32::new(lock(&inode.state).late.heard()),
             writes: Writes::default(),
         };
         let mut files = lock(&self.files);
@@ -507,8 +515,9 @@ impl Client {
             self.reported(inode, report, closed.is_ok());
         }
         drop(looking);
-        // A kernel waits for nobody here, but others do.
-        if file.keeps { closed.and(file.late_error()) } else { closed }
+        // A kernel waits for nobody here, but others do. Whoever opens the file next is told, too.
+        let late = || file.late_error_by(|late, told| late.whisper(told));
+        if file.keeps { closed.and(late()) } else { closed }
     }
 
     pub(crate) async fn close_at_mdt(
@@ -648,8 +657,13 @@ impl Client {
     pub async fn fsync(self: &Arc<Client>, fid: Fid) -> Result<()> {
         let inode = self.inode(fid);
         let synced = self.fsync_inode(&inode).await;
+        let unheard = {
+            let mut state = lock(&inode.state);
+            let mut told = state.late.heard();
+            state.late.tell(&mut told)
+        };
         self.retire(inode);
-        self.and_lost_changes(fid, synced)
+        self.and_lost_changes(fid, synced.and(unheard))
     }
 
     async fn fsync_inode(self: &Arc<Client>, inode: &Arc<Inode>) -> Result<()> {

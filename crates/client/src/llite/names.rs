@@ -454,7 +454,9 @@ impl Client {
             let stamp = self.stamp();
             inodes.remove(fid, stamp);
             // Before anybody can meet a new inode, and sync the file without knowing of this.
-            let (unsynced, loss) = (core::mem::take(&mut state.unsynced), state.loss);
+            let (unsynced, mut loss) = (core::mem::take(&mut state.unsynced), state.loss);
+            // Written after the last close, and nobody has asked since.
+            loss.add(state.late.left());
             if state.nameless {
                 None
             } else {

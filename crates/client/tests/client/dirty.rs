@@ -293,8 +293,8 @@ fn what_is_not_written_out_is_told_once_to_every_descriptor() {
     rig.later(AGE_NS);
     take_write(&rig);
     answer_last(&rig, Reply::error(Errno::EIO));
-    let (later, _) = open_with(&rig, WRITE, &[0]);
     assert_eq!(flush(&rig, handle), Err(Errno::EIO));
+    let (later, _) = open_with(&rig, WRITE, &[0]);
     assert_eq!(flush(&rig, handle), Ok(()));
     assert_eq!(flush(&rig, later), Ok(()), "it was opened after that");
     let client = rig.client.clone();
@@ -323,13 +323,52 @@ fn what_cannot_be_written_out_at_the_end_is_told_by_the_close_itself() {
     let mut close = rig.start(async move { client.close(handle).await });
     take_write(&rig);
     answer_last(&rig, Reply::error(Errno::EIO));
-    while rig.poll(&mut close).is_none_or(|closed| {
-        assert_eq!(closed, Err(Errno::EIO));
-        false
-    }) {
+    assert_eq!(ends(&rig, &mut close), Err(Errno::EIO));
+    // A kernel has told nobody of that: who opens the file next hears of it, once.
+    let (next, _) = open_with(&rig, WRITE, &[0]);
+    assert_eq!(synced(&rig, next), Err(Errno::EIO));
+    assert_eq!(synced(&rig, next), Ok(()));
+    let (after, _) = open_with(&rig, WRITE, &[0]);
+    assert_eq!(synced(&rig, after), Ok(()));
+}
+
+#[test]
+fn what_nobody_has_heard_of_is_told_after_the_kernel_has_forgotten_the_file() {
+    let (rig, handle, _) = keeper();
+    assert!(rig.client.introduce(FILE));
+    keep(&rig, handle, 0, PAGE);
+    let client = rig.client.clone();
+    let mut close = rig.start(async move { client.close(handle).await });
+    take_write(&rig);
+    answer_last(&rig, Reply::error(Errno::ENOSPC));
+    assert_eq!(ends(&rig, &mut close), Err(Errno::ENOSPC));
+    rig.client.forget(FILE, 1);
+    rig.run();
+    while let Some((header, _)) = rig.take_if_any() {
+        rig.answer(&header, reply(MdtReply::Done, &[]));
+    }
+    assert_eq!(rig.client.census().inodes, 0);
+    let (next, _) = open_with(&rig, WRITE, &[0]);
+    assert_eq!(synced(&rig, next), Err(Errno::EIO));
+    assert_eq!(synced(&rig, next), Ok(()));
+}
+
+fn synced(rig: &Rig, handle: u64) -> Result<()> {
+    let client = rig.client.clone();
+    let mut sync = rig.begin(async move { client.fsync_file(handle).await });
+    ends(rig, &mut sync)
+}
+
+/// What a verb gives, whose further requests are answered with success.
+fn ends<T>(rig: &Rig, verb: &mut Verb<T>) -> T {
+    loop {
+        if let Some(value) = rig.poll(verb) {
+            return value;
+        }
         let (header, request) = rig.take_request();
         let answer = match request {
-            Request::Ost(_) => ost(OstReply::Objects(Vec::new())),
+            Request::Ost(OstRequest::GetAttr { .. }) => ost(OstReply::Objects(Vec::new())),
+            Request::Ost(_) => ost(OstReply::Done),
             _ => reply(MdtReply::Done, &[]),
         };
         rig.answer(&header, answer);
