@@ -246,7 +246,11 @@ fn whose_server_hangs_in_a_disk_is_not_taken_for_dead() {
     file.write_all_at(b"first", 0).unwrap();
     fs::write(b.2.join("of-the-other"), b"other").unwrap();
     gates.writes.set(true);
-    let writing = std::thread::spawn(move || file.write_all_at(b"hangs", 0).map(|()| file));
+    let writing = std::thread::spawn(move || {
+        file.write_all_at(b"hangs", 0)?;
+        // What is kept of it comes now.
+        file.sync_data().map(|()| file)
+    });
     gates.writes.wait_for(1);
     for name in ["at_max", "at_min"] {
         all.devices().set(&format!("mdt.*.{name}"), "8");
