@@ -241,7 +241,7 @@ fn any_close_of_a_file_gives_back_its_programs_fcntl_locks(servers: Servers) {
     rig.end();
 }
 
-/// Nobody is told of the closes of what was opened before.
+/// Nobody is told of the closes of what was opened before, but of writers whose writes may be kept.
 fn the_first_fcntl_locks_of_a_mount_go_with_their_opens(servers: Servers) {
     let Some(rig) = Rig::start(servers, "fcntl-first", 2, false) else { return };
     let [here, there] = [0, 1].map(|mount| rig.mounts()[mount].join("file"));
@@ -252,8 +252,8 @@ fn the_first_fcntl_locks_of_a_mount_go_with_their_opens(servers: Servers) {
         free
     };
     for first in [true, false] {
-        let one = read_write(&here);
-        fcntl_lock(&one, FlockOperation::LockExclusive).unwrap();
+        let one = File::open(&here).unwrap();
+        fcntl_lock(&one, FlockOperation::LockShared).unwrap();
         // What this keeps of the file is not closed before the end.
         let mut sleep = Command::new("sleep");
         let mut heir = sleep.arg("600").stdin(one.try_clone().unwrap()).spawn().unwrap();
