@@ -9,6 +9,9 @@ use sateen_wire::{MdtReply, MdtRequest, XattrMode};
 use crate::client::Client;
 use crate::sync::lock;
 
+/// What a program may do whoever runs it: the next write takes it away.
+const CAPABILITY: &[u8] = b"security.capability";
+
 /// A name of an xattr: too long is `ERANGE` here, as in Linux.
 fn xattr_name(name: &[u8]) -> Result<Name> {
     Name::new(name).map_err(|_| Errno::ERANGE)
@@ -58,6 +61,10 @@ impl Client {
         mode: XattrMode,
     ) -> Result<()> {
         let name = xattr_name(name)?;
+        if name.as_bytes() == CAPABILITY {
+            // What the MDT hears later of a write from before would take it away again.
+            self.tell_size(&self.inode(fid)).await?;
+        }
         let answer = self.mdt(fid, MdtRequest::SetXattr { fid, name, value, mode }).await?;
         self.own_change(&self.inode(fid), None, answer.stamp).await;
         Ok(())
