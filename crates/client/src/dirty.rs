@@ -122,10 +122,19 @@ impl LateErrors {
         self.errno = Some(errno);
     }
 
-    /// Of how many a descriptor of now need not be told: later ones are for it, and those that nobody
-    /// has heard of.
+    /// How many there were so far: a close of a descriptor of now tells of later ones.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Of how many some program has heard: a sync tells of the others, whoever asks.
     pub(crate) fn heard(&self) -> u32 {
         self.heard
+    }
+
+    /// A program was told that all may be lost.
+    pub(crate) fn hear(&mut self) {
+        self.heard = self.count;
     }
 
     /// What is left to be told when the inode is dropped.

@@ -406,7 +406,7 @@ impl Client {
             unsaved: AtomicBool::new(false),
             told_lost: AtomicBool::new(false),
             keeps: how.write && !how.sync && !how.direct && self.may_keep_writes(),
-            late_told: AtomicU32::new(lock(&inode.state).late.heard()),
+            late_told: AtomicU32::new(lock(&inode.state).late.count()),
             writes: Writes::default(),
         };
         let mut files = lock(&self.files);
@@ -515,7 +515,7 @@ impl Client {
             self.reported(inode, report, closed.is_ok());
         }
         drop(looking);
-        // A kernel waits for nobody here, but others do. Whoever opens the file next is told, too.
+        // A kernel waits for nobody here, but others do. The next sync of the file says it, too.
         let late = || file.late_error_by(|late, told| late.whisper(told));
         if file.keeps { closed.and(late()) } else { closed }
     }
@@ -616,11 +616,16 @@ impl Client {
         if file.lost.load(Ordering::SeqCst) {
             // What is lost is told here, and what is there is made durable: whoever opens the
             // file anew has nothing to do with either.
+            lock(&file.inode.state).late.hear();
             return self.sync_own(&file.inode, Asker::Owner).await.and(Err(Errno::EIO));
         }
         let synced = self.fsync_inode(&file.inode).await;
-        // One error tells of all.
-        synced.and(file.late_error())?;
+        // One error tells of all; also of what no program has heard of, before this one opened it.
+        let late = |late: &mut LateErrors, told: &mut u32| {
+            *told = late.heard().min(*told);
+            late.tell(told)
+        };
+        synced.and(file.late_error_by(late))?;
         if file.lost.load(Ordering::SeqCst) { Err(Errno::EIO) } else { Ok(()) }
     }
 
@@ -638,6 +643,9 @@ impl Client {
         if file.lost.load(Ordering::SeqCst) {
             let unsaved = file.unsaved.load(Ordering::Relaxed);
             let first = unsaved && !file.told_lost.swap(true, Ordering::Relaxed);
+            if first {
+                lock(&file.inode.state).late.hear();
+            }
             return if first { Err(Errno::EIO) } else { Ok(()) };
         }
         file.late_error()
