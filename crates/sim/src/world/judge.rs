@@ -3,6 +3,8 @@
 mod answers;
 
 use sateen_client::SpaceTotal;
+use std::collections::BTreeSet;
+
 use sateen_types::{
     Component, Endpoint, Errno, Fid, ObjectId, Result as Answer, STRIPE_SIZE_DEFAULT, StripePolicy,
 };
@@ -761,8 +763,10 @@ impl World {
         let names = Records::of(host).names();
         let touched: Vec<Fid> =
             ready.iter().flat_map(|settling| touched_inodes(&settling.running)).collect();
-        for settling in ready {
-            if let Err(what) = self.settle_one(&settling, &names) {
+        for (at, settling) in ready.iter().enumerate() {
+            let others = ready.iter().enumerate().filter(|(other, _)| *other != at);
+            let shared = self.changed_by_others(others.map(|(_, other)| &other.running), &names);
+            if let Err(what) = self.settle_one(settling, (&names, &shared)) {
                 let (op, answer) = (shown_op(&settling.running.op), shown(&settling.result));
                 self.fail(format!("{op}, caught by a fault, answered {answer}: {what}"));
             }
@@ -772,8 +776,32 @@ impl World {
         }
     }
 
-    /// It happened or it did not; anything else is wrong.
-    fn settle_one(&mut self, settling: &Settling, found: &Names) -> Result<(), String> {
+    /// Inodes that others may have changed meanwhile who go by names: which inodes these stand for a
+    /// crash may have changed since they began, and then nobody has kept them apart.
+    fn changed_by_others<'a>(
+        &'a self,
+        ready: impl Iterator<Item = &'a Running>,
+        found: &Names,
+    ) -> BTreeSet<Fid> {
+        let later = self.settling.iter().map(|settling| &settling.running);
+        let all = ready.chain(later).chain(self.running.values());
+        let named = all.filter(|running| running.op.changes_names()).flat_map(|running| {
+            running.touched.iter().filter_map(|(touched, _)| match touched {
+                Touched::Name(dir, name) => Some((*dir, name)),
+                _ => None,
+            })
+        });
+        let stands_for =
+            |(dir, name): (Fid, &Vec<u8>)| [self.model.now.find(dir, name), found.find(dir, name)];
+        named.flat_map(stands_for).flatten().collect()
+    }
+
+    /// It happened or it did not; anything else is wrong, but for inodes that are `shared`.
+    fn settle_one(
+        &mut self,
+        settling: &Settling,
+        (found, shared): (&Names, &BTreeSet<Fid>),
+    ) -> Result<(), String> {
         let running = &settling.running;
         let before = &self.model.now;
         let made = match &running.op {
@@ -794,7 +822,7 @@ impl World {
                     let (right, is) = (names.find(*dir, name), found.find(*dir, name));
                     (right != is).then(|| format!("name {dir}: {is:?} instead of {right:?}"))
                 }
-                Touched::Inode(fid) => {
+                Touched::Inode(fid) if !shared.contains(fid) => {
                     let (right, is) = (names.inodes.get(fid), found.inodes.get(fid));
                     let alike = match (right, is) {
                         (Some(right), Some(is)) => right.is_like(is),
@@ -802,7 +830,7 @@ impl World {
                     };
                     (!alike).then(|| format!("inode {fid}: {is:?} instead of {right:?}"))
                 }
-                Touched::Entries(_) | Touched::Place(_) => None,
+                Touched::Inode(_) | Touched::Entries(_) | Touched::Place(_) => None,
             })
         };
         if let Op::SetStripe { .. } = running.op {
