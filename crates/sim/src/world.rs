@@ -671,7 +671,8 @@ impl World {
         self.claims(&message);
         match self.network.send(&message, self.now_ns, &mut self.random, &mut self.report) {
             Ok(arrivals) => {
-                if arrivals.is_empty() {
+                // What comes late does so after the next has been lost, perhaps.
+                if arrivals.iter().all(|(after, _)| *after > silence::LATE_NS) {
                     self.silence.lost(&message, self.now_ns);
                 }
                 for (after, message) in arrivals {

@@ -28,6 +28,8 @@ const STILL_NS: (u64, u64) = (1_000_000_000, 24_000_000_000);
 /// The network has to lose so much of what a client says, one after the other, before an MDT may
 /// take it for dead: what is asked again every 4 s is said twice within the patience.
 const LOST_MIN: usize = 2;
+/// Or to bring it later than this.
+pub(super) const LATE_NS: u64 = 200_000_000;
 
 /// What is known of it, and randomness of its own: the choices of everything else go on as
 /// without it.
