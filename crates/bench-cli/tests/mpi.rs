@@ -96,23 +96,17 @@ fn the_root_says_how_many_are_done_of_all_hosts() {
     command.arg(PROGRAM).args(line.split_whitespace());
     let here = shown(command, ", 0 of 2 ranks done, ");
     assert!(here.contains(" left"), "{here}");
-    for node in [0, 1] {
-        std::fs::write(folder.0.join(format!("boot{node}")), format!("{node}\n")).unwrap();
+    if let Some(boots) = other_boots(&folder) {
+        let away = shown(on_two_hosts(&folder, 4, boots, line), ", 0 of 4 ranks done, ");
+        assert!(away.contains(", mean ") && away.contains(" left"), "{away}");
     }
-    let more = "mount --bind boot$node /proc/sys/kernel/random/boot_id &&";
-    let away = shown(on_two_hosts(&folder, 4, more, line), ", 0 of 4 ranks done, ");
-    assert!(away.contains(", mean ") && away.contains(" left"), "{away}");
 }
 
 #[test]
 fn rates_over_time_count_each_rank_once() {
     let folder = Folder::new();
     let line = "ior -w -a DUMMY -b 1024g -t 4k -s 1024 -D 2 -o f";
-    for node in [0, 1] {
-        std::fs::write(folder.0.join(format!("boot{node}")), format!("{node}\n")).unwrap();
-    }
-    let away = "mount --bind boot$node /proc/sys/kernel/random/boot_id &&";
-    for more in ["", away] {
+    for more in [Some(""), other_boots(&folder)].into_iter().flatten() {
         let json = json_of_two(&folder, 4, more, line);
         let row = &json["tests"][0]["Results"][0];
         let numbers = |value: &serde_json::Value| -> Vec<f64> {
@@ -259,6 +253,16 @@ fn on_two_hosts(folder: &Folder, ranks: usize, more: &str, line: &str) -> Comman
     let mut command = launcher(folder, ranks);
     command.args(["sh", "-c", &script]);
     command
+}
+
+/// What makes ranks of two such hosts see no memory of each other. Not with MPICH, which sees it,
+/// too, and takes them for hosts that have nothing but TCP in common: over that any program may
+/// stand still in `MPI_Finalize` (MPICH 4.0.2 with UCX 1.13), one that gathers a byte as well.
+fn other_boots(folder: &Folder) -> Option<&'static str> {
+    for node in [0, 1] {
+        std::fs::write(folder.0.join(format!("boot{node}")), format!("{node}\n")).unwrap();
+    }
+    openmpi().then_some("mount --bind boot$node /proc/sys/kernel/random/boot_id &&")
 }
 
 /// Much less than clocks of hosts differ by, and much more than anything takes.
@@ -477,7 +481,10 @@ fn files_of_mpi_are_reported_as_by_the_original() {
     for name in theirs.options.keys() {
         assert!(ours.options.contains_key(name), "{name}");
     }
-    assert_eq!(ours.options["apiVersion"], theirs.options["apiVersion"]);
+    // The version of the standard that the library has: the original was run with Open MPI.
+    let (our_version, their_version) = (&ours.options["apiVersion"], &theirs.options["apiVersion"]);
+    let likewise = |version: &str| version.starts_with('(') && version.ends_with(".0)");
+    assert!(our_version == their_version || !openmpi() && likewise(our_version), "{our_version}");
     assert_eq!(ours.summary["read"]["API"], "MPIIO");
 
     let theirs: serde_json::Value =
