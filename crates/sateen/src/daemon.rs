@@ -350,7 +350,11 @@ impl Server {
             }
         };
         let what = format!("the mount {} {how}", mount.path.display());
-        tracing::warn!("{what}");
+        // An umount is how a mount is meant to end.
+        match reason {
+            EndReason::Unmounted => tracing::info!("{what}"),
+            EndReason::Aborted | EndReason::Failed(_) => tracing::warn!("{what}"),
+        }
         mounts.iter().all(|mount| mount.lost).then_some(what)
     }
 

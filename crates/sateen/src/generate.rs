@@ -94,6 +94,22 @@ fn page_name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
+/// The synopsis, in which options that have a letter alone have their values, too.
+fn synopsis(command: &Command, page: &Man) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    page.render_synopsis_section(&mut bytes)?;
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    for option in command.get_arguments().filter(|option| option.get_long().is_none()) {
+        let Some(letter) = option.get_short() else { continue };
+        let values = option.get_value_names().filter(|_| option.get_action().takes_values());
+        let values = values.unwrap_or_default().iter().map(|name| format!(" \\fI{name}\\fR"));
+        let values: String = values.collect();
+        let letter = format!("\\fB\\-{letter}");
+        text = text.replace(&format!("[{letter} \\fR]"), &format!("[{letter}\\fR{values}]"));
+    }
+    Ok(text)
+}
+
 /// The page of a command that is a part of `above`, and those of its own commands.
 fn pages(
     command: &Command,
@@ -109,7 +125,7 @@ fn pages(
     let mut bytes = Vec::new();
     page.render_title(&mut bytes)?;
     page.render_name_section(&mut bytes)?;
-    page.render_synopsis_section(&mut bytes)?;
+    bytes.extend_from_slice(synopsis(command, &page)?.as_bytes());
     page.render_description_section(&mut bytes)?;
     page.render_options_section(&mut bytes)?;
     if !below.is_empty() {
@@ -143,7 +159,10 @@ mod tests {
         assert!(text("man/man1/lfs-setstripe.1").contains("stripe"));
         assert!(text("man/man8/lctl-set_param.8").contains("parameter"));
         assert!(text("man/man8/mkfs.sateen.8").contains("mgsnode"));
-        assert!(text("man/man8/mount.sateen.8").contains("FSNAME"));
+        let mount = text("man/man8/mount.sateen.8");
+        assert!(
+            mount.contains(r"[\fB\-o\fR \fIOPTIONS\fR] [\fB\-r\fR] [") && mount.contains("FSNAME")
+        );
         assert!(text("man/man1/sateen-bench-ior.1").contains("transferSize"));
         assert!(text("bash-completion/completions/sateen-bench").contains("mdtest"));
         let mut names: Vec<_> = made.iter().map(|one| &one.0).collect();

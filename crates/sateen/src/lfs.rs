@@ -32,6 +32,10 @@ use crate::refusal::PROCESS_GONE;
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// "No such file or directory".
 const ENOENT: u8 = 2;
+/// "Resource temporarily unavailable": a target that does not answer.
+const EAGAIN: u8 = 11;
+/// "No such device": a target that there is not.
+const ENODEV: u8 = 19;
 /// "Inappropriate ioctl": what tools of the field return for files elsewhere.
 const ENOTTY: u8 = 25;
 
@@ -92,6 +96,28 @@ impl Failure {
         };
         Failure { what: format!("{doing}: {text}{advice}"), code }
     }
+}
+
+/// A target that there is not.
+fn no_target(fsname: &str, kind: &str, index: u32) -> Failure {
+    let list = format!("lfs {}s", kind.to_ascii_lowercase());
+    Failure { what: format!("{fsname} has no {kind}{index:04x} (see: {list})"), code: ENODEV }
+}
+
+/// A target that does not answer a mount.
+fn silent_target(ours: &Ours, target: &str) -> Failure {
+    let name =
+        if target == "MGS" { target.to_owned() } else { format!("{}-{target}", ours.fsname) };
+    // Only OSTs can be done without.
+    let or = match target.starts_with("OST") {
+        true => format!(", or take it out of use with lctl set_param 'osc.*-{target}*.active=0'"),
+        false => String::new(),
+    };
+    let point = ours.point.display();
+    let what = format!(
+        "{name} does not answer on {point}: see whether its server runs (sateen status){or}"
+    );
+    Failure { what, code: EAGAIN }
 }
 
 /// "No such file or directory (os error 2)" without its end.

@@ -74,7 +74,7 @@ fn space_is_shown(fs_: &Fs, file: &Path) {
     let mut text = String::new();
     // A target on a busy disk may take longer than it is waited for.
     until("all targets tell of their space", || {
-        text = good(&["df"], file);
+        text = lfs(&["df"], file).1;
         !text.contains("temporarily unavailable")
     });
     let rows: Vec<&str> = text.lines().collect();
@@ -85,13 +85,13 @@ fn space_is_shown(fs_: &Fs, file: &Path) {
         assert!(row.ends_with(&format!(" {}[{target}]", mnt.display())), "{text}");
     }
     assert!(rows[5].is_empty() && rows[6].starts_with("filesystem_summary:"), "{text}");
-    assert!(good(&["df", "-h"], file).contains("bytes"));
-    assert!(good(&["df", "-i"], file).contains("IUse%"));
+    assert!(lfs(&["df", "-h"], file).1.contains("bytes"));
+    assert!(lfs(&["df", "-i"], file).1.contains("IUse%"));
     until("one OST is shown alone", || {
-        let one = good(&["df", "-Ho1"], file);
+        let one = lfs(&["df", "-Ho1"], file).1;
         one.starts_with("sateen-OST0001_UUID ") && one.lines().count() == 1
     });
-    let sum = good(&["df", "-s"], file);
+    let sum = lfs(&["df", "-s"], file).1;
     assert!(sum.starts_with("filesystem_summary: ") && sum.lines().count() == 1, "{sum}");
     until("all OSTs answer", || {
         good(&["df", "-lN", "-u", "avail", "-o"], file).lines().count() == 3
@@ -270,6 +270,8 @@ fn striping_is_inherited_and_chosen_ost_by_ost() {
     assert_eq!(good(&["getstripe", "-q"], &dir).matches("obdidx").count(), 0);
     let only = good(&["getstripe", "-r", "-O", "3"], &dir);
     assert!(only.contains("turned") && !only.contains("chosen"), "{only}");
+    let (code, _, errors) = lfs(&["getstripe", "-r", "-O", "7"], &dir);
+    assert_eq!((code, &*errors), (19, "lfs getstripe: sateen has no OST0007 (see: lfs osts)\n"));
 
     // A directory names the OSTs of its new files, and of those of its new directories.
     good(&["setstripe", "-o", "3,1", "-S", "128K"], &dir);
@@ -370,7 +372,7 @@ fn fids_lead_to_all_their_names_and_targets_answer() {
     until("the MGS answers", || lfs(&["check", "mgts"], &mnt).1 == "MGS active.\n");
     let json: serde_json::Value = serde_json::from_str(&good(&["osts", "--json"], &mnt)).unwrap();
     assert_eq!((&json[1]["target"], &json[1]["active"]), (&"OST0001".into(), &true.into()));
-    let json: serde_json::Value = serde_json::from_str(&good(&["df", "--json"], &mnt)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&lfs(&["df", "--json"], &mnt).1).unwrap();
     assert_eq!(json.as_array().unwrap().len(), 3);
     let json = |args: &[&str], path: &Path| -> serde_json::Value {
         serde_json::from_str(&good(args, path)).unwrap()

@@ -10,11 +10,8 @@ use clap::{ArgAction, Args, ValueEnum};
 use sateen_mount::{CONNECTED_SPACE_XATTR, SPACE_XATTR, SpaceRow};
 use serde::Serialize;
 
-use super::{Failure, Rows, answer, mounts_of};
+use super::{Failure, Rows, answer, mounts_of, no_target, silent_target};
 use crate::mounts::Ours;
-
-/// "No such device": a target that there is not.
-const ENODEV: u8 = 19;
 
 #[derive(Debug, Clone, Args)]
 #[command(disable_help_flag = true)]
@@ -177,6 +174,9 @@ pub(super) fn run(args: &DfArgs) -> Vec<Failure> {
         } else {
             print!("{}", table::table(args, &ours, &rows));
         }
+        // What is shown is not all that there is, and a sum is too small.
+        let silent = rows.iter().filter(|row| row.active && !row.answers);
+        failures.extend(silent.map(|row| silent_target(&ours, &row.target)));
     }
     if args.json {
         failures.extend(out.print());
@@ -202,14 +202,7 @@ impl DfArgs {
 fn missing(args: &DfArgs, ours: &Ours, rows: &[SpaceRow]) -> Vec<Failure> {
     let is_there =
         |wanted: &(&str, u32)| rows.iter().any(|row| kind_and_index(&row.target) == *wanted);
-    let failure = |(kind, index): (&str, u32)| Failure {
-        what: format!(
-            "{} has no {kind}{index:04x} (see: lfs {}s)",
-            ours.fsname,
-            kind.to_ascii_lowercase()
-        ),
-        code: ENODEV,
-    };
+    let failure = |(kind, index): (&str, u32)| no_target(&ours.fsname, kind, index);
     args.single().filter(|wanted| !is_there(wanted)).map(failure).collect()
 }
 

@@ -9,10 +9,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use sateen_mount::{TARGETS_XATTR, TargetRow};
 use sateen_types::{Component, Fid, Layout, Pattern, STRIPE_SIZE_DEFAULT, StripePolicy, seq};
 use serde_json::{Value, json};
 
-use super::{Failure, fid_of, striping, with_bytes};
+use super::{Failure, answer, fid_of, mounts_of, no_target, striping, with_bytes};
 
 /// The magic number of a plain layout, as `-v` shows it.
 const LAYOUT_MAGIC: u32 = 0x0BD1_0BD0;
@@ -83,8 +84,24 @@ fn ost_named(text: &str) -> Result<u32, String> {
     u32::from_str_radix(digits.trim_end_matches("_UUID"), 16).map_err(|_| wrong())
 }
 
+/// That a file system has no such OST, which none of its files can lie on; whether it has one need
+/// not be known.
+fn no_such_ost(path: &Path, ost: u32) -> Option<Failure> {
+    let ours = mounts_of(Some(path)).ok()?.into_iter().next()?;
+    let rows: Vec<TargetRow> = answer(&ours.point, TARGETS_XATTR, "").ok()?;
+    let name = format!("OST{ost:04x}");
+    let is_there = rows.iter().any(|row| row.target == name);
+    (!is_there).then(|| no_target(&ours.fsname, "OST", ost))
+}
+
 pub(super) fn run(args: &GetStripeArgs) -> Vec<Failure> {
     let mut seen = Seen::default();
+    if let Some(ost) = args.ost {
+        seen.failures = args.paths.iter().filter_map(|path| no_such_ost(path, ost)).collect();
+        if !seen.failures.is_empty() {
+            return seen.failures;
+        }
+    }
     for path in &args.paths {
         let link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
         let followed = (link && !args.no_follow).then(|| path.canonicalize());

@@ -6,11 +6,8 @@ use clap::{Args, ValueEnum};
 use sateen_mount::{CHECK_XATTR, TARGETS_XATTR, TargetRow};
 use serde::Serialize;
 
-use super::{Failure, Rows, answer, mounts_of};
+use super::{Failure, Rows, answer, mounts_of, silent_target};
 use crate::mounts::Ours;
-
-/// "Resource temporarily unavailable": a target that does not answer.
-const EAGAIN: u8 = 11;
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct ListArgs {
@@ -123,32 +120,20 @@ fn line(fsname: &str, row: &TargetRow) -> String {
 pub(super) fn check(args: &CheckArgs) -> Vec<Failure> {
     let mut out = Rows::new(args.json);
     let mut silent = Vec::new();
+    let several = mounts_of(args.path.as_deref()).is_ok_and(|all| all.len() > 1);
     let mut failures = for_each_mount(args.path.as_deref(), |ours| {
         for row in rows_of(ours, CHECK_XATTR, args.which.prefix())? {
             let name = match row.target.as_str() {
                 "MGS" => "MGS".to_owned(),
                 target => format!("{}-{target}", ours.fsname),
             };
+            // Of one file system there may be more mounts than one.
+            let name = if several { format!("{name} on {}", ours.point.display()) } else { name };
             match (row.active, row.connected) {
                 (false, _) => out.row(format!("{name} inactive."), &shown(ours, &row)),
                 (true, true) => out.row(format!("{name} active."), &shown(ours, &row)),
                 (true, false) => {
-                    let point = ours.point.display();
-                    // Only OSTs can be done without.
-                    let or = match row.target.starts_with("OST") {
-                        true => format!(
-                            ", or take it out of use with lctl set_param 'osc.*-{}*.active=0'",
-                            row.target
-                        ),
-                        false => String::new(),
-                    };
-                    silent.push(Failure {
-                        what: format!(
-                            "{name} does not answer on {point}: see whether its server runs \
-                             (sateen status){or}"
-                        ),
-                        code: EAGAIN,
-                    });
+                    silent.push(silent_target(ours, &row.target));
                     if args.json {
                         out.row(String::new(), &shown(ours, &row));
                     }

@@ -81,9 +81,16 @@ fn what_is_absent_is_named_and_shown() {
     let state = import_state(&mnt);
     assert!(["DISCONN", "CONNECTING"].contains(&state.as_str()), "{state}");
     shows(&cluster.source(), 3, ["up", "down"]);
-    let df = |option: &str| ok(as_program("lfs").args(["df", option]).arg(&mnt));
-    until("the mount has noticed", || !df("-l").contains("OST0000"));
-    assert!(df("-v").contains("OST0000             : Resource temporarily unavailable"));
+    let df = |option: &str| {
+        let shown = as_program("lfs").args(["df", option]).arg(&mnt).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (shown.status.code(), text(shown.stdout), text(shown.stderr))
+    };
+    until("the mount has noticed", || !df("-l").1.contains("OST0000"));
+    assert_eq!(df("-l").0, Some(0), "it was not asked for");
+    let (code, shown, said) = df("-v");
+    assert!(shown.contains("OST0000             : Resource temporarily unavailable"), "{shown}");
+    assert!(code == Some(11) && said.contains("scratch-OST0000 does not answer on "), "{said}");
     // One that is out of use is not missed.
     let params = ["set_param", "-P", "osc.*-OST0000*.active=0"];
     ok(as_program("lctl").arg("--data").arg(run_folder(&mnt)).args(params));

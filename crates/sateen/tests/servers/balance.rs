@@ -47,8 +47,8 @@ fn by_space(mnt: &Path) -> BTreeMap<u32, u32> {
     let mut free: Option<BTreeMap<u32, u64>> = None;
     // One that does not answer within a second is shown without it.
     until("all OSTs say how much is free", || {
-        let shown = ok(as_program("lfs").args(["df", "--json"]).arg(mnt));
-        let rows: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        let shown = as_program("lfs").args(["df", "--json"]).arg(mnt).output().unwrap();
+        let rows: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
         let of = |ost: u32| {
             let name = format!("OST{ost:04x}");
             let row = rows.as_array()?.iter().find(|row| row["target"] == name.as_str())?;

@@ -124,8 +124,11 @@ fn files_go_over_the_network() {
     fs::remove_file(a.join("dir/large")).unwrap();
     assert!(!b.join("dir/large").exists());
 
-    let spaces = ok(as_program("lfs").arg("df").arg(&a));
-    assert!(spaces.contains("scratch-OST0001_UUID"), "{spaces}");
+    until("the space of all is shown", || {
+        let shown = as_program("lfs").arg("df").arg(&a).output().unwrap();
+        String::from_utf8_lossy(&shown.stdout).contains("scratch-OST0001_UUID")
+            && shown.status.success()
+    });
 
     // One that is added is used at once, by mounts that are there.
     ok(&mut cluster.mkfs("ost", Some(7), "ost7"));

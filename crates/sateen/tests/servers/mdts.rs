@@ -31,10 +31,14 @@ fn an_mdt_of_its_own_server_comes_and_goes() {
     let row = "1: scratch-MDT0001_UUID ACTIVE\n";
     until("the mount hears of it", || lfs(&["mdts"]).contains(row));
     until("it answers", || lfs(&["check", "mdts"]).contains("scratch-MDT0001 active."));
-    until("df shows it", || lfs(&["df"]).contains("scratch-MDT0001_UUID"));
+    let df = |options: &[&str]| {
+        let shown = as_program("lfs").arg("df").args(options).arg(&mnt).output().unwrap();
+        String::from_utf8(shown.stdout).unwrap()
+    };
+    until("df shows it", || df(&[]).contains("scratch-MDT0001_UUID"));
     // Its inodes are the mount's; and every server of the file system knows it, and it them.
     let inodes = |target: &str| {
-        let shown = lfs(&["df", "-i"]);
+        let shown = df(&["-i"]);
         let row = shown.lines().find(|line| line.starts_with(target)).expect(&shown);
         row.split_whitespace().nth(1).unwrap().parse::<u64>().ok()
     };
