@@ -22,7 +22,9 @@ fn open_in(folder: &Path) -> DiskObjects {
 /// A store with an object of these bytes, which only the disk has.
 fn cold(scratch: &Scratch, bytes: &[u8]) -> Option<(DiskObjects, SmallDisk)> {
     let disk = SmallDisk::ext4(scratch, 64)?;
-    let store = open_in(&disk.0);
+    let mut store = open_in(&disk.0);
+    // However quick this one is.
+    store.reads.quick_ns = 0;
     store.write(OBJECT, 0, bytes).unwrap();
     store.sync(&[OBJECT]).unwrap();
     cool(&store);
@@ -90,6 +92,40 @@ fn what_is_not_in_memory_is_not_waited_for() {
     assert!(read(&store, 0, bytes.len() + 1) == (false, bytes));
     assert_eq!(read(&store, 300_000, 10), (false, Vec::new()));
     assert_eq!(read(&store, 1 << 60, 10), (false, Vec::new()));
+}
+
+/// Short reads of a quick disk are waited for; not long ones, and not when it is slow again.
+#[test]
+fn a_quick_disk_is_waited_for() {
+    let scratch = Scratch::new("reads-quick");
+    let bytes = pattern(300_000);
+    let Some((mut store, _disk)) = cold(&scratch, &bytes) else { return };
+    store.reads.quick_ns = QUICK_NS;
+    let handed_over = |store: &DiskObjects, len: usize| {
+        let cold = |_: &u32| {
+            cool(store);
+            let (waited, got) = read(store, 100_000, len);
+            assert!(got == bytes[100_000..100_000 + len]);
+            waited
+        };
+        (0..50).filter(cold).count()
+    };
+    let set = |ns| store.reads.short_ns.store(ns, Ordering::Relaxed);
+    set(u64::MAX / 2);
+    assert!(handed_over(&store, 1000) > 10, "it was thought slow");
+    set(0);
+    store.reads.quick_ns = u64::MAX;
+    assert_eq!(handed_over(&store, 1000), 0);
+    assert!(handed_over(&store, SHORT_BYTES + 1) > 10);
+    store.reads.waiting.store(1, Ordering::Relaxed);
+    assert!(handed_over(&store, 1000) > 10, "of a disk that hangs others do not get hold as well");
+    store.reads.waiting.store(0, Ordering::Relaxed);
+    // What it takes is a mean of the last ones.
+    set(0);
+    (0..100).for_each(|_| store.reads.took(80_000));
+    assert!((79_000..=80_000).contains(&store.reads.short_ns.load(Ordering::Relaxed)));
+    store.reads.took(8_000_000);
+    assert!(store.reads.short_ns.load(Ordering::Relaxed) > 1_000_000);
 }
 
 #[test]
