@@ -19,6 +19,8 @@
 mod files;
 mod namer;
 mod names;
+mod reads;
+mod streams;
 mod unsynced;
 
 use std::cell::Cell;
@@ -40,6 +42,7 @@ use crate::{lock, space, writeback};
 use files::{Files, Need, Open, Opened};
 use namer::Namer;
 use names::Group;
+use reads::Reads;
 use unsynced::{Changing, Place, Unsynced};
 
 /// Tries at bringing a file into a folder that others remove whenever it is empty.
@@ -70,6 +73,7 @@ pub struct DiskObjects {
     /// What a file of the file system below can have at most; 0 if that is not known.
     object_bytes_max: u64,
     files: Arc<Files>,
+    reads: Reads,
     unsynced: Arc<Unsynced>,
     namer: Namer,
     /// The group in which an object was born last.
@@ -105,6 +109,7 @@ impl DiskObjects {
             sharers: options.sharers,
             object_bytes_max: space::file_bytes_max(folder),
             files,
+            reads: Reads::default(),
             busy: Mutex::default(),
             poisoned,
         })
@@ -126,7 +131,16 @@ impl DiskObjects {
 
     /// The open file of an object; `None` if it does not exist.
     fn existing(&self, object: ObjectId, need: Need) -> io::Result<Option<Arc<Open>>> {
-        let open = || open_old(&names::path(&self.folder, object));
+        self.existing_by(open_old, object, need)
+    }
+
+    fn existing_by(
+        &self,
+        open: fn(&Path) -> io::Result<Opened>,
+        object: ObjectId,
+        need: Need,
+    ) -> io::Result<Option<Arc<Open>>> {
+        let open = || open(&names::path(&self.folder, object));
         match self.files.get(object, need, open) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -309,17 +323,26 @@ impl ObjectStore for DiskObjects {
         let Some(file) = self.existing(object, Need::Look)? else {
             return Ok(0);
         };
-        buffer.reserve(len);
-        let mut done = 0;
-        while done < len {
-            match files::read_behind(&file, offset + done as u64, len - done, buffer) {
-                Ok(0) => break,
-                Ok(read) => done += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
-            }
+        Ok(self.reads.wait(&file, (offset, len), buffer)?)
+    }
+
+    fn read_now(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: usize,
+        buffer: &mut BytesMut,
+    ) -> Result<Option<usize>, ObjectError> {
+        if !self.reads.can_tell() {
+            return self.read(object, offset, len, buffer).map(Some);
         }
-        Ok(done)
+        match self.existing_by(reads::open_now, object, Need::Look) {
+            Ok(Some(file)) => Ok(self.reads.now(&file, (offset, len), buffer)?),
+            Ok(None) => Ok(Some(0)),
+            // Where it is has to be looked up on the disk.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {

@@ -89,6 +89,21 @@ pub trait ObjectStore: Send + Sync {
         buffer: &mut BytesMut,
     ) -> Result<usize, ObjectError>;
 
+    /// The same if that needs no waiting for a device; `None`, and the buffer is as it was, if it
+    /// does: then [`ObjectStore::read`] is to be asked, where it may sleep.
+    ///
+    /// # Errors
+    /// The device's.
+    fn read_now(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: usize,
+        buffer: &mut BytesMut,
+    ) -> Result<Option<usize>, ObjectError> {
+        self.read(object, offset, len, buffer).map(Some)
+    }
+
     /// Cuts an object to `size` if it is longer; does nothing to a shorter or absent one.
     ///
     /// # Errors
@@ -280,6 +295,22 @@ impl ObjectOp {
     /// Runs the operation on a store.
     pub fn run(self, store: &dyn ObjectStore) -> ObjectDone {
         self.try_run(store).unwrap_or_else(ObjectDone::Failed)
+    }
+
+    /// Runs the operation on a store, unless it is a read that has to wait for a device: that is
+    /// given back.
+    ///
+    /// # Errors
+    /// The operation, as it was.
+    pub fn run_now(self, store: &dyn ObjectStore) -> Result<ObjectDone, ObjectOp> {
+        let ObjectOp::Read { object, offset, len, mut buffer } = self else {
+            return Ok(self.run(store));
+        };
+        match store.read_now(object, offset, len, &mut buffer) {
+            Ok(Some(len)) => Ok(ObjectDone::Read { buffer, len }),
+            Ok(None) => Err(ObjectOp::Read { object, offset, len, buffer }),
+            Err(error) => Ok(ObjectDone::Failed(error)),
+        }
     }
 
     fn try_run(self, store: &dyn ObjectStore) -> Result<ObjectDone, ObjectError> {

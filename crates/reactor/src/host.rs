@@ -326,7 +326,16 @@ impl<S: Service + 'static> TargetHost<S> {
                     }
                     Effect::Object { id, op } => {
                         self.router.before_disk();
-                        delay_ns = delay_ns.max(self.object_step(id, op, &mut out));
+                        let only_looks = op.only_looks();
+                        let objects = self.objects.as_deref();
+                        match objects.map_or_else(|| Ok(no_objects()), |at| op.run_now(at)) {
+                            Ok(done) => {
+                                let done_ns = self.object_done(id, (done, only_looks), &mut out);
+                                delay_ns = delay_ns.max(done_ns);
+                            }
+                            // A read of what is not in memory.
+                            Err(op) => self.slow(Work::Object(self.clone(), id, op)),
+                        }
                     }
                     Effect::Prefetch { id, wants, generation } => {
                         self.router.before_disk();
@@ -351,12 +360,17 @@ impl<S: Service + 'static> TargetHost<S> {
 
     fn object_step(self: &Arc<Self>, id: IoId, op: ObjectOp, out: &mut Outbox) -> u64 {
         let only_looks = op.only_looks();
-        let done = match &self.objects {
-            Some(objects) => op.run(objects.as_ref()),
-            None => {
-                ObjectDone::Failed(std::io::Error::from(std::io::ErrorKind::Unsupported).into())
-            }
-        };
+        let done = self.objects.as_deref().map_or_else(no_objects, |objects| op.run(objects));
+        self.object_done(id, (done, only_looks), out)
+    }
+
+    /// What became of an operation, and whether it only looked.
+    fn object_done(
+        self: &Arc<Self>,
+        id: IoId,
+        (done, only_looks): (ObjectDone, bool),
+        out: &mut Outbox,
+    ) -> u64 {
         if let ObjectDone::Failed(error) = &done
             && error.poisons()
             && !only_looks
@@ -411,9 +425,14 @@ impl<S: Service + 'static> TargetHost<S> {
     }
 }
 
+/// What a target without objects says.
+fn no_objects() -> ObjectDone {
+    ObjectDone::Failed(std::io::Error::from(std::io::ErrorKind::Unsupported).into())
+}
+
 /// Whether an operation sleeps in the disk below rather than in its page cache: until data is
 /// written out, or extents are freed, found or filled with zeros. (How much space there is the
-/// file system below knows by heart.)
+/// file system below knows by heart. Of a read it is seen when it is tried.)
 fn is_slow(op: &ObjectOp) -> bool {
     matches!(
         op,

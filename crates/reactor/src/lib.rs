@@ -3,8 +3,8 @@
 //!
 //! Run to completion: the thread on which a request arrives executes it, does its I/O,
 //! carries the answer back to the client in the same process and runs what the client does
-//! next. Nothing is handed to another thread but what sleeps in a disk for long: syncs, removals,
-//! cuts and allocations of objects. A group commit is written by the thread that wants it, unless
+//! next. Nothing is handed to another thread but what sleeps in a disk: syncs, removals,
+//! cuts and allocations of objects, and reads of what is not in memory. A group commit is written by the thread that wants it, unless
 //! objects are to be synced before.
 //!
 //! | part | is |

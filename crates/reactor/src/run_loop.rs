@@ -112,6 +112,7 @@ impl Work {
     pub(crate) fn share(&self) -> Option<Share> {
         match self {
             Work::Object(_, _, ObjectOp::Sync { .. }) => Some(Share::Syncs),
+            Work::Object(_, _, ObjectOp::Read { .. }) => Some(Share::Reads),
             _ if self.is_commit() => None,
             _ => Some(Share::Changes),
         }

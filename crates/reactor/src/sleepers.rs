@@ -34,6 +34,8 @@ pub(crate) enum Share {
     Syncs,
     /// Cuts, removals and allocations: their clients hold locks, which others want back.
     Changes,
+    /// Reads of what is not in memory: many come at once, and each is short unless the disk hangs.
+    Reads,
 }
 
 /// The threads and what they are to do.

@@ -22,13 +22,17 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use sateen_osd::memory::{MemoryIndex, MemoryObjects};
-use sateen_osd::{Index, IndexError, Key, Memtable, StoreLimits};
+use sateen_osd::{
+    Index, IndexError, Key, Memtable, ObjectError, ObjectStat, ObjectStore, StoreLimits,
+};
 use sateen_reactor::{HostParts, Reactor, TargetHost};
 use sateen_target::COMMIT_AGE_NS;
-use sateen_types::{Endpoint, Errno};
-use sateen_wire::{Bulk, MgsReply, MgsRequest, OstRequest, Reply, ReplyBody, Request};
+use sateen_types::{Endpoint, Errno, Falloc, ObjectId, Seq};
+use sateen_wire::{
+    Bulk, MgsReply, MgsRequest, OstReply, OstRequest, Reply, ReplyBody, Request, StatFs,
+};
 use sync::{Arc, AtomicU64, Ordering};
 use toy::{Client, Toy, ToyIndex, ToyJournal, connect, object, register};
 
@@ -85,13 +89,25 @@ fn host(
     index: Arc<dyn Index>,
     (journal, journal_bytes): (&ToyJournal, u64),
 ) -> Arc<TargetHost<Toy>> {
+    let objects = Arc::new(MemoryObjects::new(1 << 24));
+    host_over(reactor, objects, (at, peer), limits, index, (journal, journal_bytes))
+}
+
+fn host_over(
+    reactor: &Reactor,
+    objects: Arc<dyn ObjectStore>,
+    (at, peer): (u32, Option<Endpoint>),
+    limits: StoreLimits,
+    index: Arc<dyn Index>,
+    (journal, journal_bytes): (&ToyJournal, u64),
+) -> Arc<TargetHost<Toy>> {
     let mut service = Toy::new(Endpoint::Ost(at), peer, limits);
     connect(&mut service, CLIENTS + 1);
     let parts = HostParts {
         me: Endpoint::Ost(at),
         service,
         index,
-        objects: Some(Arc::new(MemoryObjects::new(1 << 24))),
+        objects: Some(objects),
         journal: Box::new(journal.clone()),
         journal_bytes,
         first: sateen_target::Outbox::new(),
@@ -410,6 +426,111 @@ fn a_request_allocates_nothing() {
     }));
     assert_eq!(world.reactor.executor.live(), 0, "answered on this very thread");
     world.reactor.stop();
+}
+
+/// Objects of which this one lies on a disk that stands still until it is told to go on.
+struct Cold {
+    below: MemoryObjects,
+    cold: ObjectId,
+    going: (std::sync::Mutex<bool>, std::sync::Condvar),
+}
+
+type Done<T> = Result<T, ObjectError>;
+
+impl ObjectStore for Cold {
+    fn read(&self, o: ObjectId, offset: u64, len: usize, into: &mut BytesMut) -> Done<usize> {
+        if o == self.cold {
+            let going = self.going.0.lock().unwrap();
+            let (_going, late) =
+                self.going.1.wait_timeout_while(going, PATIENCE, |going| !*going).unwrap();
+            if late.timed_out() {
+                return Err(std::io::Error::from_raw_os_error(Errno::EIO.raw()).into());
+            }
+        }
+        self.below.read(o, offset, len, into)
+    }
+    fn read_now(
+        &self,
+        o: ObjectId,
+        at: u64,
+        len: usize,
+        into: &mut BytesMut,
+    ) -> Done<Option<usize>> {
+        if o == self.cold { Ok(None) } else { self.below.read_now(o, at, len, into) }
+    }
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Done<usize> {
+        self.below.write(object, offset, data)
+    }
+    fn punch(&self, object: ObjectId, size: u64) -> Done<()> {
+        self.below.punch(object, size)
+    }
+    fn allocate(&self, o: ObjectId, range: (u64, u64), how: Falloc, keep: bool) -> Done<()> {
+        self.below.allocate(o, range, how, keep)
+    }
+    fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Done<Option<u64>> {
+        self.below.seek(object, offset, hole)
+    }
+    fn remove(&self, object: ObjectId) -> Done<()> {
+        self.below.remove(object)
+    }
+    fn sync(&self, objects: &[ObjectId]) -> Done<()> {
+        self.below.sync(objects)
+    }
+    fn stat(&self, objects: &[ObjectId]) -> Done<Vec<ObjectStat>> {
+        self.below.stat(objects)
+    }
+    fn list(&self, seq: Seq, from_oid: u32, count: usize) -> Done<Vec<ObjectStat>> {
+        self.below.list(seq, from_oid, count)
+    }
+    fn sequences(&self) -> Done<Vec<Seq>> {
+        self.below.sequences()
+    }
+    fn statfs(&self) -> Done<StatFs> {
+        self.below.statfs()
+    }
+}
+
+/// A read that waits for the disk keeps no other request of the same thread waiting, be it of the
+/// same client or of the same object's OST.
+#[test]
+fn a_read_from_the_disk_holds_up_nobody_else() {
+    let reactor = Arc::new(Reactor::default());
+    let journal = ToyJournal::default();
+    let index = ToyIndex { inner: MemoryIndex::default(), durable: journal.durable.clone() };
+    let (cold, warm) = (object(1), object(2));
+    let below = MemoryObjects::new(1 << 20);
+    for object in [cold, warm] {
+        below.write(object, 0, b"twelve bytes").unwrap();
+    }
+    let objects = Arc::new(Cold { below, cold, going: Default::default() });
+    let limits = StoreLimits::default();
+    let over = objects.clone();
+    let _host = host_over(&reactor, over, (0, None), limits, Arc::new(index), (&journal, 0));
+    reactor.start().unwrap();
+    let client = Client::new(2, reactor.router.clone());
+    let answered = Arc::new(sync::Mutex::new(Vec::new()));
+    let read = |slot: u16, object: ObjectId, offset: u64| {
+        let (client, answered) = (client.clone(), answered.clone());
+        reactor.executor.spawn(Box::pin(async move {
+            let read = OstRequest::Read { object, offset, len: 100 };
+            let to = Endpoint::Ost(0);
+            let reply = client.call(client.message(to, slot, 1, Request::Ost(read))).await;
+            let ReplyBody::Ost(OstReply::Read { len }) = reply.body else { panic!("{reply:?}") };
+            sync::lock(&answered).push((object, len));
+        }));
+    };
+    read(0, cold, 5);
+    read(1, cold, 6);
+    read(2, warm, 2);
+    assert_eq!(*sync::lock(&answered), [(warm, 10)], "on this very thread, at once");
+    assert_eq!(reactor.executor.live(), 2, "the others wait for the disk");
+    *objects.going.0.lock().unwrap() = true;
+    objects.going.1.notify_all();
+    wait_for_tasks(&reactor);
+    let mut answered = sync::lock(&answered).clone();
+    answered.sort_unstable();
+    assert_eq!(answered, [(cold, 6), (cold, 7), (warm, 10)]);
+    reactor.stop();
 }
 
 /// While nothing happens ticks come rarely; a change that nobody waits for is durable all the same

@@ -188,7 +188,8 @@ pub(crate) struct MountArgs {
     /// suid, exec with or without `no`, strictatime; direct_io: programs' reads and writes go
     /// past the kernel's page cache; flock, localflock or noflock: flock and fcntl locks hold for
     /// all mounts (as without; but every close is heard of from the start), for this one alone, or do not exist; retry=MINUTES: for how long servers that do not answer are
-    /// tried, which in the field is a number of tries (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use; remount: a mount that is there gets these options.
+    /// tried, which in the field is a number of tries (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use; transport=io_uring or
+    /// transport=classic: over what the kernel's requests come, without it io_uring where the kernel has it; remount: a mount that is there gets these options.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// As `-o ro`.

@@ -148,7 +148,11 @@ impl Shared {
             mounts.first().map(|mount| mount.mounted.session.transport().name().to_owned());
         let mounts: Vec<MountReport> = mounts
             .iter()
-            .map(|mount| MountReport { path: mount.path.clone(), state: mount.state().to_owned() })
+            .map(|mount| MountReport {
+                path: mount.path.clone(),
+                state: mount.state().to_owned(),
+                transport: mount.mounted.session.transport().name().to_owned(),
+            })
             .collect();
         let targets = lock(&self.node).as_ref().map(Node::report);
         Report {

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use sateen_fuse::TransportChoice;
 use sateen_mount::Locking;
 use sateen_types::Nid;
 use sateen_wire::FsName;
@@ -31,6 +32,8 @@ const LOG_BYTES_MAX: u64 = 1 << 20;
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Most minutes that it can be told to try for: a week.
 const RETRY_MINUTES_MAX: u64 = 7 * 24 * 60;
+/// The option that says over what the kernel's requests come.
+const TRANSPORT: &str = "transport=";
 /// The option that names OSTs that a mount does not use.
 const EXCLUDE: &str = "exclude=";
 /// How long the process of a mount that has just ended may take to say goodbye.
@@ -235,6 +238,7 @@ fn options(args: &MountArgs) -> Outcome<How> {
             _ if minutes(option)?.is_some() => {}
             // See `excluded`.
             _ if option.starts_with(EXCLUDE) => {}
+            _ if option.starts_with(TRANSPORT) => how.transport = transport(option)?,
             _ if option.starts_with("network=") => {
                 return Err(Refusal::new(
                     format!("the option {option:?} is not supported"),
@@ -265,6 +269,20 @@ fn options(args: &MountArgs) -> Outcome<How> {
         }
     }
     Ok(how)
+}
+
+/// What an option `transport=…` says.
+fn transport(option: &str) -> Outcome<TransportChoice> {
+    match option.strip_prefix(TRANSPORT) {
+        Some("auto") => Ok(TransportChoice::Auto),
+        Some("classic") => Ok(TransportChoice::Classic),
+        Some("io_uring") => Ok(TransportChoice::Uring),
+        _ => Err(Refusal::new(
+            format!("{option:?} names no transport"),
+            "say transport=io_uring, transport=classic, or transport=auto for io_uring where the \
+             kernel has it",
+        )),
+    }
 }
 
 /// The minutes of an option `retry=MINUTES`, if it is one.
@@ -396,6 +414,19 @@ mod tests {
         assert_eq!(locking(&["flock,noflock", "localflock"]), Locking::Local, "the last counts");
         assert_eq!(locking(&["localflock,noflock"]), Locking::Refused);
         assert_eq!(locking(&["noflock,flock"]), Locking::Exact);
+        let transport = |words: &[&str]| options(&args(words)).map(|how| how.transport);
+        assert_eq!(transport(&["rw"]), Ok(TransportChoice::Auto));
+        assert_eq!(transport(&["transport=classic"]), Ok(TransportChoice::Classic));
+        assert_eq!(
+            transport(&["transport=classic,transport=io_uring"]),
+            Ok(TransportChoice::Uring)
+        );
+        for bad in ["transport=", "transport=uring", "transport=Classic"] {
+            let refused = transport(&[bad]).unwrap_err();
+            assert!(
+                refused.what.contains(bad) && refused.to_string().contains("transport=io_uring")
+            );
+        }
         assert_eq!(retry(&args(&["ro", "retry=3"])), Ok(Duration::from_secs(180)));
         assert_eq!(retry(&args(&["ro,retry=3,retry=0"])), Ok(Duration::ZERO));
         for bad in ["retry=", "retry=x", "retry=-1", "retry=10081"] {

@@ -23,7 +23,7 @@ pub(crate) struct Report {
     pub mount: Option<PathBuf>,
     /// All mounts.
     pub mounts: Vec<MountReport>,
-    /// How FUSE is spoken: "io_uring" or "classic".
+    /// How FUSE is spoken at the first mount: "io_uring" or "classic".
     pub transport: Option<String>,
     /// Seconds since it started.
     pub uptime_s: u64,
@@ -41,6 +41,9 @@ pub(crate) struct MountReport {
     /// "mounted"; "lost" if it was unmounted from outside; "detached" if it was so while
     /// somebody uses it (umount -l).
     pub state: String,
+    /// How FUSE is spoken there: "io_uring" or "classic".
+    #[serde(default)]
+    pub transport: String,
 }
 
 /// One target.
@@ -106,8 +109,12 @@ impl Report {
             };
             line("mount", format!("{}{note}", mount.path.display()));
         }
-        if let Some(transport) = &self.transport {
-            line("transport", transport.clone());
+        if let Some(first) = &self.transport {
+            let mut all: Vec<&str> = vec![first];
+            all.extend(self.mounts.iter().skip(1).map(|mount| mount.transport.as_str()));
+            // In the order of the mounts, if they are not all the same.
+            let same = all.iter().all(|transport| transport == first);
+            line("transport", if same { first.clone() } else { all.join(", ") });
         }
         out.push_str(&format!(
             "\n{:<10} {:<8} {:>9} {:>9} {:>9} {:>5}\n",
@@ -154,13 +161,18 @@ mod tests {
             bytes_used: 25 << 30,
             bytes_avail: 75 << 30,
         };
+        let mount = |state: &str, transport: &str| MountReport {
+            path: "/d/mnt".into(),
+            state: state.into(),
+            transport: transport.into(),
+        };
         let report = Report {
             running: true,
             pid: Some(42),
             fsname: "sateen".into(),
             data: "/d".into(),
             mount: Some("/d/mnt".into()),
-            mounts: vec![MountReport { path: "/d/mnt".into(), state: "lost".into() }],
+            mounts: vec![mount("lost", "classic")],
             transport: Some("classic".into()),
             uptime_s: 3700,
             targets: vec![target("MDT0000", "up"), target("OST0000", "failed")],
@@ -174,10 +186,13 @@ mod tests {
         assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{text}");
         assert!(rows[0].ends_with("25.0G     75.0G   25%"), "{text}");
 
+        let both = vec![mount("mounted", "classic"), mount("mounted", "io_uring")];
+        let text = Report { mounts: both, ..report.clone() }.text(false);
+        assert!(text.contains("\ntransport  classic, io_uring\n"), "{text}");
+
         assert!(!report.is_well(), "a target has failed, and a mount is lost");
-        let well = |mount: Option<&str>, targets: &[(&str, &str)]| {
-            let of = |state: &str| MountReport { path: "/d/mnt".into(), state: state.into() };
-            let mounts = mount.map(of).into_iter().collect();
+        let well = |state: Option<&str>, targets: &[(&str, &str)]| {
+            let mounts = state.map(|state| mount(state, "classic")).into_iter().collect();
             let targets = targets.iter().map(|(name, state)| target(name, state)).collect();
             Report { mounts, targets, ..report.clone() }.is_well()
         };

@@ -79,8 +79,13 @@ fn at_rest(data: &DataDir) -> Outcome<Report> {
     targets.sort_by_key(|target| target.label.target);
     // A mount that is in the tree while nobody serves it is one that answers no more.
     let left = state.iter().flat_map(|state| &state.mounts).filter(|path| mounts::is_mounted(path));
-    let mounts: Vec<MountReport> =
-        left.map(|path| MountReport { path: path.clone(), state: "lost".to_owned() }).collect();
+    let mounts: Vec<MountReport> = left
+        .map(|path| MountReport {
+            path: path.clone(),
+            state: "lost".to_owned(),
+            transport: String::new(),
+        })
+        .collect();
     let ended = state.map(|state| {
         state.ended.unwrap_or_else(|| Ended { at: 0, why: KILLED.to_owned(), failed: None })
     });

@@ -23,10 +23,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use bytes::BytesMut;
 use rustix::io::Errno;
 use sateen_types::ObjectId;
 
+use super::streams::Streams;
 use crate::{lock, writeback};
 
 /// Of so many files that may be open, one may be leaving: those that are were asked for their data
@@ -54,11 +54,23 @@ pub(super) struct Open {
     changed: AtomicBool,
     /// Held by whoever is told what became of its data. See [`Open::vouch`].
     vouching: Mutex<()>,
+    /// Who reads it. As many are remembered as files are known.
+    streams: Mutex<Streams>,
 }
 
 impl Open {
     fn new(file: File) -> Arc<Open> {
-        Arc::new(Open { file, changed: AtomicBool::new(false), vouching: Mutex::default() })
+        Arc::new(Open {
+            file,
+            changed: AtomicBool::new(false),
+            vouching: Mutex::default(),
+            streams: Mutex::default(),
+        })
+    }
+
+    /// Who reads it.
+    pub(super) fn streams(&self) -> &Mutex<Streams> {
+        &self.streams
     }
 
     /// Runs a step that may change what is in the file.
@@ -406,22 +418,6 @@ impl Files {
 pub(super) fn out_of_files(error: &io::Error) -> bool {
     let none_left = [Errno::MFILE.raw_os_error(), Errno::NFILE.raw_os_error()];
     error.raw_os_error().is_some_and(|raw| none_left.contains(&raw))
-}
-
-/// Reads up to `len` bytes at `offset` behind what the buffer holds, which has room for them.
-pub(super) fn read_behind(
-    file: &File,
-    offset: u64,
-    len: usize,
-    buffer: &mut BytesMut,
-) -> io::Result<usize> {
-    let room = buffer.spare_capacity_mut();
-    let room = room.get_mut(..len).unwrap_or_default();
-    let (read, _) = rustix::io::pread(file, room, offset)?;
-    let read = read.len();
-    // SAFETY: pread initialized the first `read` bytes of the spare capacity.
-    unsafe { buffer.set_len(buffer.len() + read) };
-    Ok(read)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ struct Counts {
     syncs: usize,
     syncs_max: usize,
     changes: usize,
+    reads: usize,
     commits: usize,
     ended: usize,
     go_on: bool,
@@ -57,13 +58,13 @@ impl Driven for Hanging {
     fn commit(self: Arc<Self>, _: Begun) {}
     fn object(self: Arc<Self>, _: IoId, op: ObjectOp) {
         let sync = matches!(op, ObjectOp::Sync { .. });
-        self.count(|counts| {
-            if sync {
+        self.count(|counts| match op {
+            ObjectOp::Sync { .. } => {
                 counts.syncs += 1;
                 counts.syncs_max = counts.syncs_max.max(counts.syncs);
-            } else {
-                counts.changes += 1;
             }
+            ObjectOp::Read { .. } => counts.reads += 1,
+            _ => counts.changes += 1,
         });
         self.wait("it is told to go on", |counts| counts.go_on);
         self.count(|counts| {
@@ -92,6 +93,9 @@ fn syncs_that_hang_keep_nothing_else_waiting() {
     let cut = ObjectOp::Remove { objects: vec![object] };
     sleepers.push(target, Work::Object(host.clone(), IoId(1000), cut));
     host.wait("a change passes the syncs", |counts| counts.changes == 1);
+    let read = ObjectOp::Read { object, offset: 0, len: 0, buffer: Default::default() };
+    sleepers.push(target, Work::Object(host.clone(), IoId(1002), read));
+    host.wait("and so does a read", |counts| counts.reads == 1);
     // A place that a group commit leaves is nobody's.
     for commits in 1..=5 {
         sleepers.push(target, Work::Flush(host.clone()));
@@ -103,6 +107,6 @@ fn syncs_that_hang_keep_nothing_else_waiting() {
     host.count(|counts| counts.go_on = true);
     sleepers.stop();
     let counts = lock(&host.counts);
-    assert_eq!(counts.ended, syncs + 2, "all are done");
+    assert_eq!(counts.ended, syncs + 3, "all are done");
     assert_eq!(counts.syncs_max, SHARE_MAX + 1);
 }

@@ -35,7 +35,8 @@ pub fn object(n: u64) -> ObjectId {
 }
 
 /// `Register` puts a key durably, `GetConfig` reads the key named by the trace id, `Write`
-/// writes an object (with a grant: one that is to be synced before the journal says so), `Sync` makes objects and everything before it durable. With a peer,
+/// writes an object (with a grant: one that is to be synced before the journal says so), `Read` says
+/// how much there was to read, `Sync` makes objects and everything before it durable. With a peer,
 /// `Register` first syncs at the peer.
 pub struct Toy {
     pub core: Core,
@@ -121,6 +122,11 @@ impl Toy {
                 let op = ObjectOp::Write { object: *object, offset: *offset, data: data.clone() };
                 self.object(message, op, out);
             }
+            Request::Ost(OstRequest::Read { object, offset, len }) => {
+                let (len, buffer) = (*len as usize, bytes::BytesMut::new());
+                let op = ObjectOp::Read { object: *object, offset: *offset, len, buffer };
+                self.object(message, op, out);
+            }
             Request::Ost(OstRequest::Sync { objects, .. }) => {
                 self.object(message, ObjectOp::Sync { objects: objects.clone() }, out);
             }
@@ -172,7 +178,7 @@ impl Service for Toy {
     fn on_object_done(&mut self, _now: Timestamp, id: IoId, done: ObjectDone, out: &mut Outbox) {
         self.alone(|this| {
             let message = this.io.remove(&id).expect("started");
-            if let ObjectDone::Failed(error) = done {
+            if let ObjectDone::Failed(error) = &done {
                 let reply = Reply::error(error.errno());
                 this.core.answer(&message.header, reply, Bulk::None, out);
                 return;
@@ -187,6 +193,16 @@ impl Service for Toy {
                     let transno = this.core.commit(&batch);
                     let reply = Reply { transno, ..Reply::ok(ReplyBody::Ost(OstReply::Done)) };
                     this.core.answer(&message.header, reply, Bulk::None, out);
+                }
+                Body::Request(Request::Ost(OstRequest::Read { .. })) => {
+                    let ObjectDone::Read { len, .. } = done else { panic!("{done:?}") };
+                    let read = OstReply::Read { len: len as u32 };
+                    this.core.answer(
+                        &message.header,
+                        Reply::ok(ReplyBody::Ost(read)),
+                        Bulk::None,
+                        out,
+                    );
                 }
                 _ => {
                     let upto = this.core.store.transno();

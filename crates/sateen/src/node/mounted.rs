@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use sateen_client::{Client, ClientConfig, Connection, Port, Task};
-use sateen_fuse::{MountFlags, MountOptions, Session};
+use sateen_fuse::{MountFlags, MountOptions, Session, TransportChoice};
 use sateen_reactor::Reactor;
 use sateen_types::{ClientId, Endpoint, Errno, Fid};
 use sateen_wire::TargetInfo;
@@ -37,6 +37,8 @@ pub(crate) struct How {
     pub locking: Locking,
     /// The kernel's own flags.
     pub flags: MountFlags,
+    /// Over what the kernel's requests come.
+    pub transport: TransportChoice,
     /// Until when servers that do not answer are tried again.
     pub tried_until: Option<Instant>,
 }
@@ -45,7 +47,7 @@ impl How {
     /// As file systems that users bring along are mounted.
     pub(crate) fn new(direct_io: bool) -> How {
         let (locking, flags) = (Locking::default(), MountOptions::new("/").flags);
-        How { direct_io, locking, flags, tried_until: None }
+        How { direct_io, locking, flags, transport: TransportChoice::Auto, tried_until: None }
     }
 }
 
@@ -80,6 +82,7 @@ impl Mounted {
         let mut options = MountOptions::new(path);
         options.fsname.clone_from(&source.shown);
         options.flags = how.flags;
+        options.transport = how.transport;
         let executor = reactor.executor.clone();
         let mut fs =
             KernelFs::new(client.clone(), executor, how.direct_io).below(root).locking(how.locking);

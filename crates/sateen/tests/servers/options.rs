@@ -118,6 +118,41 @@ fn a_mount_leaves_osts_alone_that_it_is_told_to() {
     cluster.finish([oss, mds]);
 }
 
+#[test]
+fn a_mount_speaks_the_transport_that_it_is_told_to() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "transport");
+    let (mds, oss) = cluster.start();
+    for bad in ["transport=", "transport=uring"] {
+        let said = refused(cluster.mount_command("none").args(["-o", bad]));
+        assert!(said.contains(bad) && said.contains("transport=classic"), "{said}");
+    }
+    let own = cluster.mount("own");
+    let classic = cluster.path("classic");
+    let options = ["-o", "transport=classic", "-o", "retry=2"];
+    ok(cluster.mount_command("classic").args(options));
+    cluster.mounts.push(classic.clone());
+    let transport = |mnt: &Path| {
+        let mut status = std::process::Command::new(BINARY);
+        let said = ok(status.args(["status", "--json", "--data"]).arg(run_folder(mnt)));
+        let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+        report["mounts"][0]["transport"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(transport(&classic), "classic");
+    assert!(["io_uring", "classic"].contains(&transport(&own).as_str()));
+    let bytes: Vec<u8> = (0..3_000_001_u32).map(|at| (at % 251) as u8).collect();
+    fs::write(classic.join("file"), &bytes).unwrap();
+    assert!(fs::read(own.join("file")).unwrap() == bytes);
+    assert!(fs::read(classic.join("file")).unwrap() == bytes);
+    // It is decided when something is mounted.
+    let other = ["-o", "remount,transport=io_uring"];
+    let said = refused(cluster.mount_command("classic").args(other));
+    assert!(said.contains("transport=io_uring is decided when"), "{said}");
+    cluster.finish([oss, mds]);
+}
+
 /// What was set is not set again, though what came behind it was not: somebody may have chosen
 /// something else meanwhile.
 #[test]

@@ -94,6 +94,15 @@ impl ObjectStore for Slow {
     fn read(&self, o: ObjectId, offset: u64, len: usize, into: &mut BytesMut) -> Result<usize> {
         self.below.read(o, offset, len, into)
     }
+    fn read_now(
+        &self,
+        o: ObjectId,
+        at: u64,
+        len: usize,
+        to: &mut BytesMut,
+    ) -> Result<Option<usize>> {
+        self.below.read_now(o, at, len, to)
+    }
     fn punch(&self, object: ObjectId, size: u64) -> Result<()> {
         self.below.punch(object, size)
     }

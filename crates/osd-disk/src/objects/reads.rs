@@ -1,0 +1,234 @@
+//! Reads of an object's file: at once, or with waiting for the disk.
+//!
+//! Life of a read:
+//! 1. [`Reads::now`], on a thread that others want more of: what is in memory is copied. If not all
+//!    of it is, nothing is; the kernel may have begun to read the rest.
+//!    A short one waits here all the same if the disk has lately been hardly slower than handing it
+//!    over, and no other read waits: of a disk that hangs all others are handed over.
+//! 2. Else [`Reads::wait`], where it may sleep. If it is one of a stream the kernel is asked for
+//!    what comes next ([`super::streams`]), so that the disk works while that is sent and asked for.
+//!
+//! File systems that cannot tell what is in memory (`RWF_NOWAIT`) are known after the first read:
+//! whatever has no disk below (tmpfs), and what lies over others (overlayfs). There reads wait
+//! where they come in.
+
+use std::fs::File;
+use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bytes::BytesMut;
+use rustix::fs::{Advice, CWD, Mode, OFlags, ResolveFlags, fadvise, openat2};
+use rustix::io::Errno;
+
+use super::files::{Open, Opened};
+use super::open_old;
+use crate::lock;
+
+/// So much the kernel is asked for at once: of more it forgets what is beyond the size of its own
+/// read-ahead.
+const ASK_BYTES: u64 = 128 << 10;
+
+/// A read of at most so many bytes is short.
+const SHORT_BYTES: usize = 64 << 10;
+/// Short reads that take less are waited for where they come in. To hand one over, and its answer
+/// back, took 10 to 20 µs more here, which is a lot of 45 and little of 100.
+const QUICK_NS: u64 = 60_000;
+/// What a disk that nobody has read from is taken for.
+const UNKNOWN_NS: u64 = 1_000_000;
+
+/// How the files of a store are read.
+#[derive(Debug)]
+pub(super) struct Reads {
+    /// The file system below cannot tell what is in memory.
+    blind: AtomicBool,
+    /// What a short read has taken that had to wait, by the last ones: each counts for an eighth.
+    short_ns: AtomicU64,
+    /// Below that they are not handed over.
+    quick_ns: u64,
+    /// Short reads that wait.
+    waiting: AtomicUsize,
+}
+
+impl Default for Reads {
+    fn default() -> Self {
+        let (blind, short_ns) = (AtomicBool::new(false), AtomicU64::new(UNKNOWN_NS));
+        Self { blind, short_ns, quick_ns: QUICK_NS, waiting: AtomicUsize::new(0) }
+    }
+}
+
+impl Reads {
+    /// Whether what is in memory can be told from what is not.
+    pub(super) fn can_tell(&self) -> bool {
+        !self.blind.load(Ordering::Relaxed)
+    }
+
+    /// Reads behind what the buffer holds, up to the end of the file; `None`, and the buffer as it
+    /// was, if not all of it is in memory, or what comes next is to be asked for.
+    pub(super) fn now(
+        &self,
+        file: &Open,
+        (offset, len): (u64, usize),
+        buffer: &mut BytesMut,
+    ) -> io::Result<Option<usize>> {
+        let due = lock(file.streams()).pass(offset, len as u64);
+        if let Some(at) = due {
+            match is_in_memory(file, at) {
+                false => return Ok(None),
+                true => lock(file.streams()).is_there(at),
+            }
+        }
+        let held = buffer.len();
+        let error = match fill(read_at_once, file, (offset, len), buffer) {
+            Ok(read) => return Ok(Some(read)),
+            Err(error) => error,
+        };
+        buffer.truncate(held);
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::AGAIN) if self.is_quick(len) => {
+                self.wait(file, (offset, len), buffer).map(Some)
+            }
+            Some(Errno::AGAIN) => Ok(None),
+            // Of the file system, of a kernel before 4.14, and of a container's.
+            Some(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
+                self.blind.store(true, Ordering::Relaxed);
+                self.wait(file, (offset, len), buffer).map(Some)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Reads behind what the buffer holds, up to the end of the file, and waits for the disk.
+    pub(super) fn wait(
+        &self,
+        file: &Open,
+        (offset, len): (u64, usize),
+        buffer: &mut BytesMut,
+    ) -> io::Result<usize> {
+        if self.can_tell() {
+            let size = file.metadata()?.len();
+            let ahead = lock(file.streams()).wait(offset, len as u64, size);
+            if let Some(range) = ahead {
+                ask_for(file, range);
+            }
+        }
+        if len > SHORT_BYTES {
+            return fill(read_behind, file, (offset, len), buffer);
+        }
+        let begun = Instant::now();
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let read = fill(read_behind, file, (offset, len), buffer);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let read = read?;
+        self.took(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        Ok(read)
+    }
+
+    /// Whether a read is better waited for than handed over.
+    fn is_quick(&self, len: usize) -> bool {
+        len <= SHORT_BYTES
+            && self.short_ns.load(Ordering::Relaxed) < self.quick_ns
+            && self.waiting.load(Ordering::Relaxed) == 0
+    }
+
+    /// A short read took so long. Of two at a time one may be lost: it is a mean.
+    fn took(&self, ns: u64) {
+        let before = self.short_ns.load(Ordering::Relaxed);
+        self.short_ns.store(before - before / 8 + ns / 8, Ordering::Relaxed);
+    }
+}
+
+/// Opens a file that is there, if the names that lead to it are in memory.
+///
+/// # Errors
+/// `EAGAIN` if they are not.
+pub(super) fn open_now(path: &Path) -> io::Result<Opened> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
+        Ok(file) => Ok(Opened::from(File::from(file))),
+        Err(error @ (Errno::AGAIN | Errno::NOENT)) => Err(error.into()),
+        // A kernel before 5.12, or a container that does not let it through; others say it again.
+        Err(_) => open_old(path),
+    }
+}
+
+/// Has the kernel begin to read. A hint: errors are left to the read that follows.
+fn ask_for(file: &File, range: Range<u64>) {
+    let mut at = range.start;
+    while at < range.end {
+        let len = (range.end - at).min(ASK_BYTES);
+        let _ = fadvise(file, at, NonZeroU64::new(len), Advice::WillNeed);
+        at += len;
+    }
+}
+
+/// Whether a byte is in memory, or there is none. If it is not the kernel may begin to read it.
+fn is_in_memory(file: &File, at: u64) -> bool {
+    let mut byte = BytesMut::with_capacity(1);
+    read_at_once(file, (at, 1), &mut byte).is_ok()
+}
+
+/// Reads with one call behind what the buffer holds, which has room for it.
+type ReadBehind = fn(&File, (u64, usize), &mut BytesMut) -> io::Result<usize>;
+
+/// Reads up to the end of the file, or of what is asked for.
+fn fill(
+    read: ReadBehind,
+    file: &File,
+    (offset, len): (u64, usize),
+    buffer: &mut BytesMut,
+) -> io::Result<usize> {
+    buffer.reserve(len);
+    let mut done = 0;
+    while done < len {
+        match read(file, (offset + done as u64, len - done), buffer) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Waits for the disk.
+fn read_behind(
+    file: &File,
+    (offset, len): (u64, usize),
+    buffer: &mut BytesMut,
+) -> io::Result<usize> {
+    let room = buffer.spare_capacity_mut();
+    let room = room.get_mut(..len).unwrap_or_default();
+    let (read, _) = rustix::io::pread(file, room, offset)?;
+    let read = read.len();
+    // SAFETY: pread initialized the first `read` bytes of the spare capacity.
+    unsafe { buffer.set_len(buffer.len() + read) };
+    Ok(read)
+}
+
+/// Reads what is in memory. `EAGAIN` if nothing of it is.
+fn read_at_once(
+    file: &File,
+    (offset, len): (u64, usize),
+    buffer: &mut BytesMut,
+) -> io::Result<usize> {
+    let Ok(offset) = libc::off_t::try_from(offset) else { return Err(Errno::INVAL.into()) };
+    let room = buffer.spare_capacity_mut();
+    let room = room.get_mut(..len).unwrap_or_default();
+    let room = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+    let flags = libc::RWF_NOWAIT;
+    // SAFETY: the kernel writes into the spare capacity of the buffer, which nobody else has, and
+    // no more than there is of it. (The wrapper that there is takes initialized memory only.)
+    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const room, 1, offset, flags) };
+    let Ok(read) = usize::try_from(read) else { return Err(io::Error::last_os_error()) };
+    // SAFETY: the kernel initialized the first `read` bytes of the spare capacity.
+    unsafe { buffer.set_len(buffer.len() + read) };
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests;
