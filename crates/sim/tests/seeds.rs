@@ -8,9 +8,8 @@ use sateen_sim::{Config, Report, World, report};
 /// in the seeds of the full world.
 const EACH_FAULT_MIN: u64 = 100;
 
-/// So many seeds are fresh ones, or as many as there is time for. One of some 700 shows what is known
-/// and open (docs/locks-and-recovery.md, section 7): more, when that is closed.
-const FRESH_SEEDS: u64 = 25;
+/// So many seeds are fresh ones, or as many as there is time for.
+const FRESH_SEEDS: u64 = 60;
 const FRESH_TIME: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// A world without faults.

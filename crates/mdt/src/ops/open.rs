@@ -88,7 +88,7 @@ pub(super) fn open_file(
     }
     let stale = before.size_stale && mdt.opens.writers(fid) > 0;
     let cut = truncate && cut_to_nothing(tx, &mut inode, stale, (&stamp, &intent.cred));
-    let started = write && !(before.size_stale && before.maybe_objects && made.is_none());
+    let started = write && !(has_begun(&before) && made.is_none());
     let settled = inode.attr;
     if write {
         inode.attr.size_stale = true;
@@ -119,6 +119,33 @@ pub(super) fn open_file(
         Some(layout) if cut => Outcome::Punch(answer, Punch { fid, size: 0, layout }),
         _ => Outcome::Reply(answer),
     })
+}
+
+/// Whether a file's write session has begun: its writers count on that it is known to have objects,
+/// and that its size is not.
+pub(super) const fn has_begun(attr: &Attr) -> bool {
+    attr.size_stale && attr.maybe_objects
+}
+
+/// Begins the session of a file that is open for writing since the run before, of which the
+/// transaction is lost that had begun it, in one of the MDT's own. Returns the inode then.
+pub(super) fn begin_anew(mdt: &mut Mdt, op: &Op<'_>, fid: Fid) -> Result<Attr, Fault> {
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let mut inode = view.file(fid)?;
+    if has_begun(&inode.attr) {
+        return Ok(inode.attr);
+    }
+    if inode.layout.is_empty() {
+        // The writer may know the one that it had, and it is lost.
+        return Err(Errno::ESTALE.into());
+    }
+    (inode.attr.size_stale, inode.attr.maybe_objects) = (true, true);
+    inode.attr.version = op.stamp(&mdt.core).transno;
+    let attr = inode.attr;
+    mdt.batch.clear();
+    put_inode(&mut mdt.batch, &inode);
+    mdt.core.commit(&mdt.batch);
+    Ok(attr)
 }
 
 /// `O_TRUNC`. Returns whether objects have to be cut. `stale`: other writers are at it.

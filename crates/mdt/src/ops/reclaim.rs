@@ -2,6 +2,11 @@
 //!
 //! It is held against the index as a whole before anything of it is taken back. Told once more
 //! it changes nothing, since it may come in several messages, over several connections.
+//!
+//! After a crash an open for writing may be one of a file whose session has not begun: it stands on
+//! an earlier one that had begun it, whose transaction is lost, and is not made again because it was
+//! never answered. Nothing was written then, since the first write waits until that transaction is
+//! durable; so the session begins here, in another.
 
 use sateen_ldlm::{FileLockAnswer, Need};
 use sateen_osd::Prefetched;
@@ -12,6 +17,7 @@ use sateen_wire::disk::mdt::SeqGrant;
 use sateen_wire::{FileLockMode, HeldFileLock, HeldLock, HeldOpen, LockMode, MdtRequest};
 
 use super::file_lock;
+use super::open::{begin_anew, has_begun};
 use crate::keys;
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
@@ -55,6 +61,8 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
             Err(Fault::Blocked)
         }
         Ok(()) => Ok(Outcome::done(0)),
+        // There is no room in memory for what has to begin anew: it asks again.
+        Err(fault @ Fault::Errno(Errno::EAGAIN)) => Err(fault),
         Err(Fault::Errno(error)) => {
             tracing::warn!(client = format_args!("{:x}", op.client.0), %error, "a wrong claim");
             mdt.recovery.refuse(op.client);
@@ -62,6 +70,15 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         }
         Err(fault) => Err(fault),
     }
+}
+
+/// The file of an open.
+struct File {
+    attr: Attr,
+    /// It may be given its first name.
+    linkable: bool,
+    /// It is open for writing, and its session has to begin anew.
+    begins: bool,
 }
 
 /// Takes everything back, or nothing if something is not in memory.
@@ -80,12 +97,18 @@ fn take_back(
         }
         (files, granted) => (files?, granted?),
     };
+    if files.iter().flatten().any(|file| file.begins) && mdt.core.store.must_wait() {
+        return Err(Errno::EAGAIN.into());
+    }
     for lock in locks {
         View::new(&mdt.core, op.fetched, mdt.config.index).check(lock.fid)?;
     }
     for (open, file) in opens.iter().zip(&files) {
         match file {
-            Some((attr, linkable)) => mdt.reopen(op.client, open, (attr, *linkable))?,
+            Some(File { attr, linkable, begins }) => {
+                let attr = if *begins { begin_anew(mdt, op, open.fid)? } else { *attr };
+                mdt.reopen(op.client, open, (&attr, *linkable))?;
+            }
             None => mdt.recovery.was_closed(op.client, open.open_id),
         }
     }
@@ -116,27 +139,29 @@ fn take_back(
     Ok(())
 }
 
-/// The inodes of open files, and whether each may be given its first name; `None` for one that has
-/// gone with the close that its client has not heard of.
+/// The open files; `None` for one that has gone, or whose session has ended, with the close that its
+/// client has not heard of.
 fn look_up(
     mdt: &Mdt,
     fetched: &Prefetched,
     opens: &[HeldOpen],
-) -> Result<Vec<Option<(Attr, bool)>>, Fault> {
+) -> Result<Vec<Option<File>>, Fault> {
     let view = View::new(&mdt.core, fetched, mdt.config.index);
     let mut missed = false;
     let mut files = Vec::with_capacity(opens.len());
     for open in opens {
         let file = view.file(open.fid).and_then(|inode| {
             let attr = inode.attr;
-            // Its writers count on that the file is known to have objects.
-            let begun = attr.size_stale && attr.maybe_objects;
-            if open.flags.write && super::is_regular(&attr) && !begun {
+            let begins = open.flags.write && super::is_regular(&attr) && !has_begun(&attr);
+            // Of one that is being closed the close may have ended it.
+            let may_begin = mdt.recovery.follows_crash() && !open.closing;
+            if begins && (!may_begin || inode.layout.is_empty()) {
                 return Err(Errno::ESTALE.into());
             }
             let nameless = attr.nlink == 0;
             let value = if nameless { view.get(&keys::orphan(open.fid))? } else { None };
-            Ok((attr, value.is_some_and(|value| value == [LINKABLE])))
+            let linkable = value.is_some_and(|value| value == [LINKABLE]);
+            Ok(File { attr, linkable, begins })
         });
         match file {
             Ok(file) => files.push(Some(file)),

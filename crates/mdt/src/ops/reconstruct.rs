@@ -10,7 +10,7 @@ use sateen_target::Fault;
 use sateen_types::{Attr, Fid};
 use sateen_wire::{Grants, HeldOpen, MdtReply, MdtRequest, OpenFlags, OpenId};
 
-use super::open::{self, Intent, Opened, open_file};
+use super::open::{self, Intent, Opened, has_begun, open_file};
 use super::shown;
 use crate::mdt::Mdt;
 use crate::names::{Found, find};
@@ -150,8 +150,7 @@ fn reopened(
     (fid, open_id, flags): (Fid, OpenId, OpenFlags),
     attr: &Attr,
 ) -> Result<bool, Fault> {
-    let begun = attr.size_stale && attr.maybe_objects;
-    if attr.nlink == 0 || flags.write && !begun {
+    if attr.nlink == 0 || flags.write && !has_begun(attr) {
         return Ok(false);
     }
     let open = HeldOpen { open_id, fid, flags, closing: false };

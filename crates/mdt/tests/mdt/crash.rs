@@ -249,3 +249,121 @@ fn who_has_promised_nothing_is_not_waited_for() {
     assert!(!world.mdt.recovery_status().recovering);
     assert_eq!(world.reconnect(A), None);
 }
+
+/// An open for writing, sent in this slot and answered, as far as the client has heard it.
+fn open_in(world: &mut World, slot: u16, fid: Fid) -> (OpenId, Call, MdtRequest, Reply) {
+    let (open_id, cred) = (world.open_id(A), Cred::default());
+    let request = MdtRequest::Open { fid, flags: WRITE, open_id, cred, want: Ibits::NONE };
+    let (call, reply) = ask(world, slot, &request);
+    (open_id, call, request, reply)
+}
+
+/// A file that was made with a layout, closed, and never written.
+fn unwritten(world: &mut World) -> Fid {
+    let (reply, id) = world.creat(A, ROOT, "f", META);
+    let ReplyBody::Mdt(MdtReply::Created { attr, .. }) = reply.body else { panic!() };
+    world.close(A, attr.fid, id, None);
+    world.flush();
+    attr.fid
+}
+
+/// Whether a file's session has begun, by what is stored.
+fn has_begun(world: &mut World, fid: Fid) -> bool {
+    world.stat(B, fid).maybe_objects
+}
+
+#[test]
+fn a_session_begins_anew_where_the_open_that_had_begun_it_is_lost() {
+    let mut world = world();
+    let fid = unwritten(&mut world);
+    assert!(!has_begun(&mut world, fid));
+    // Nobody hears that this was executed.
+    let (first_id, first, request, reply) = open_in(&mut world, 10, fid);
+    assert!(reply.transno > 0);
+    let (second, _, _, reply) = open_in(&mut world, 11, fid);
+    let (third, ..) = open_in(&mut world, 12, fid);
+    assert_eq!(reply.transno, 0, "it stands on the first one");
+    let opens = vec![open(fid, second), open(fid, third)];
+    crash(&mut world, &[(Grants::NONE, opens.clone()), nothing()]);
+    assert!(has_begun(&mut world, fid));
+    let again = ask_again(&mut world, first, &request);
+    assert_eq!((again.error, again.transno), (None, 0), "it is done now");
+    // That was durable before anybody could write.
+    crash(&mut world, &[nothing(), nothing()]);
+    assert!(has_begun(&mut world, fid));
+    let opens = [open(fid, first_id), open(fid, second), open(fid, third)];
+    crash(&mut world, &[(Grants::NONE, opens.to_vec()), nothing()]);
+    for id in [first_id, second, third] {
+        world.close(A, fid, id, None);
+    }
+    assert!(has_begun(&mut world, fid), "what was written meanwhile nobody knows");
+    fsck::check(&fsck::image(&world.frames));
+}
+
+#[test]
+fn a_session_begins_anew_where_another_client_had_begun_it() {
+    let mut world = world();
+    world.mdt.set_commit_on_sharing(false);
+    let fid = unwritten(&mut world);
+    let (.., reply) = open_in(&mut world, 10, fid);
+    assert!(reply.transno > 0);
+    let (open_id, cred) = (world.open_id(B), Cred::default());
+    let request = MdtRequest::Open { fid, flags: WRITE, open_id, cred, want: Ibits::NONE };
+    let call = world.start(B, request);
+    assert_eq!(world.reply(call).unwrap().transno, 0);
+    crash(&mut world, &[nothing(), (Grants::NONE, vec![open(fid, open_id)])]);
+    assert!(has_begun(&mut world, fid));
+}
+
+#[test]
+fn an_open_that_is_being_closed_begins_no_session() {
+    let mut world = world();
+    let fid = unwritten(&mut world);
+    open_in(&mut world, 10, fid);
+    let (second, ..) = open_in(&mut world, 11, fid);
+    let close = MdtRequest::Close { fid, open_id: second, report: None };
+    let (call, _) = ask(&mut world, 12, &close);
+    let closing = HeldOpen { closing: true, ..open(fid, second) };
+    crash(&mut world, &[(Grants::NONE, vec![closing]), nothing()]);
+    assert!(!has_begun(&mut world, fid));
+    assert_eq!(ask_again(&mut world, call, &close).error, None);
+}
+
+/// A client that claims this open is lost; the other comes with nothing.
+fn is_lost_with(world: &mut World, before: u64, open: HeldOpen) {
+    assert_eq!(world.reconnect(A), Some(before));
+    assert_eq!(world.reconnect(B), Some(before));
+    let b = claim(world, B, &Grants::NONE, Vec::new());
+    world.start(B, b);
+    let wrong = claim(world, A, &Grants::NONE, vec![open]);
+    assert_eq!(world.err(A, wrong), Errno::ESTALE);
+    assert_eq!(world.reconnect(A), None);
+}
+
+#[test]
+fn no_session_begins_anew_after_a_stop_in_good_order() {
+    let mut world = world();
+    let fid = unwritten(&mut world);
+    let before = 100 + world.boots;
+    assert_eq!(world.stop(), sateen_target::Ending::Clean);
+    world.restart();
+    let never = open(fid, world.open_id(A));
+    is_lost_with(&mut world, before, never);
+}
+
+#[test]
+fn no_session_begins_anew_in_a_file_that_has_lost_its_layout() {
+    let mut world = World::new(0);
+    world.features = SPEAKS;
+    world.connect(A);
+    world.connect(B);
+    let fid = world.mknod(A, ROOT, "made when there was no OST");
+    world.flush();
+    world.add_ost(0);
+    let (.., reply) = open_in(&mut world, 10, fid);
+    assert!(reply.transno > 0);
+    let (second, ..) = open_in(&mut world, 11, fid);
+    let before = 100 + world.boots;
+    world.crash_under_clients();
+    is_lost_with(&mut world, before, open(fid, second));
+}

@@ -211,6 +211,14 @@ impl World {
         world
     }
 
+    /// The file system has one more OST.
+    pub fn add_ost(&mut self, index: u32) {
+        self.osts.insert(index, FakeOst::new(index, 1));
+        self.mdt.add_ost(index);
+        self.config = MdtConfig::new(0, 0..=index);
+        self.rest();
+    }
+
     pub fn connect(&mut self, client: ClientId) {
         let fake = self.clients.entry(client).or_default();
         // Whoever comes after a restart is somebody new.
