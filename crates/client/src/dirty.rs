@@ -113,6 +113,8 @@ pub(crate) struct LateErrors {
     heard: u32,
     /// Up to which a sync of everything has told.
     shown: u32,
+    /// And a rename.
+    renamed: u32,
     errno: Option<Errno>,
 }
 
@@ -163,6 +165,15 @@ impl LateErrors {
         let mut shown = self.shown;
         let told = self.whisper(&mut shown);
         self.shown = shown;
+        told
+    }
+
+    /// The same for whoever renames the file, if no program has heard of it: none may be left that
+    /// has it open. It takes nothing away from those that have.
+    pub(crate) fn rename(&mut self) -> Result<()> {
+        let mut renamed = self.renamed.max(self.heard);
+        let told = self.whisper(&mut renamed);
+        self.renamed = renamed;
         told
     }
 
@@ -235,20 +246,36 @@ impl Table {
         common.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
-    /// Whether there could be room for it if nothing were kept.
-    fn could_have_room(&self, wanted: &[(u32, u64)]) -> bool {
-        wanted.iter().all(|(ost, bytes)| *bytes <= self.bytes_max(*ost))
-            && self.wanted_in_all(wanted) <= self.in_all_max
+    /// Whether there is room for it now, or will be.
+    fn room(&self, wanted: &[(u32, u64)]) -> Room {
+        let in_all = self.wanted_in_all(wanted);
+        if wanted.iter().any(|(ost, bytes)| *bytes > self.bytes_max(*ost))
+            || in_all > self.in_all_max
+        {
+            return Room::Never;
+        }
+        let kept = |ost: &u32| self.osts.get(ost).map_or(0, |of_ost| of_ost.bytes);
+        if wanted.iter().any(|(ost, bytes)| kept(ost) + bytes > self.bytes_max(*ost)) {
+            return Room::Later;
+        }
+        if in_all == 0 || self.in_all + in_all <= self.in_all_max {
+            return Room::Now;
+        }
+        // Only what is kept for the same OSTs is sure to go while they take anything: others, of
+        // which nothing is heard, may have filled what is for all.
+        let comes = wanted.iter().any(|(ost, _)| self.is_common(*ost) && kept(ost) > 0);
+        if comes { Room::Later } else { Room::Never }
     }
+}
 
-    fn has_room(&self, wanted: &[(u32, u64)]) -> bool {
-        let fits = wanted.iter().all(|(ost, bytes)| {
-            let kept = self.osts.get(ost).map_or(0, |of_ost| of_ost.bytes);
-            kept.saturating_add(*bytes) <= self.bytes_max(*ost)
-        });
-        let more = self.wanted_in_all(wanted);
-        fits && (more == 0 || self.in_all.saturating_add(more) <= self.in_all_max)
-    }
+/// Room for a write among what is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Now,
+    /// When what is kept for its OSTs has been written out.
+    Later,
+    /// Nothing that its OSTs do makes any: it has to go to them.
+    Never,
 }
 
 /// What is kept, by OST. Locked after inodes and before nothing.
@@ -462,6 +489,11 @@ impl Client {
         self.dirty.is_used.load(Ordering::Relaxed) && self.dirty.is_on()
     }
 
+    /// Whether anything is kept now.
+    pub(crate) fn keeps_any(&self) -> bool {
+        self.dirty.is_used.load(Ordering::Relaxed) && !lock(&self.dirty.table).inodes.is_empty()
+    }
+
     /// Nothing is kept of an inode from now on, and what is kept begins to be written out.
     pub(crate) fn look<'a>(&self, inode: &'a Inode) -> Looking<'a> {
         let start = {
@@ -557,10 +589,10 @@ impl Client {
         }
     }
 
-    /// Waits until there is room to keep so much.
+    /// Waits as long as there will be room to keep so much.
     async fn dirty_room(&self, wanted: &[(u32, u64)]) -> Result<()> {
         let has_room = |table: &mut Table| {
-            if !table.could_have_room(wanted) || table.has_room(wanted) {
+            if table.room(wanted) != Room::Later {
                 return Some(Ok(()));
             }
             patience::is_over().then_some(Err(Errno::EINTR))
@@ -648,11 +680,10 @@ impl Client {
         wanted: Vec<(u32, u64)>,
     ) -> core::result::Result<Vec<(u32, u64, u64)>, Keep> {
         let mut table = lock(&self.dirty.table);
-        if !table.could_have_room(&wanted) {
-            return Err(Keep::Through);
-        }
-        if !table.has_room(&wanted) {
-            return Err(Keep::Full(wanted));
+        match table.room(&wanted) {
+            Room::Now => {}
+            Room::Later => return Err(Keep::Full(wanted)),
+            Room::Never => return Err(Keep::Through),
         }
         let mut grants = lock(&self.grants);
         if !grants.take_all(wanted.iter().copied()) {
@@ -792,6 +823,10 @@ mod tests {
         late.add(Errno::EIO);
         assert_eq!(late.tell(&mut other), Err(Errno::EIO), "one error tells of all");
         assert_eq!((late.show(), late.show()), (Err(Errno::EIO), Ok(())));
+        assert_eq!(late.rename(), Ok(()), "it was heard");
+        late.add(Errno::EIO);
+        assert_eq!((late.rename(), late.rename()), (Err(Errno::EIO), Ok(())));
+        assert_eq!((late.left(), late.tell(&mut first)), (Loss::New, Err(Errno::EIO)));
     }
 
     #[test]
@@ -812,12 +847,32 @@ mod tests {
         let mut table = Table { bytes_max: 10, in_all_max: 16, ..Table::default() };
         table.come(1, 3);
         table.set_bytes_max(1, 4);
-        assert!(table.has_room(&[(0, 10), (1, 1)]));
-        assert!(!table.has_room(&[(0, 10), (1, 2)]) && !table.has_room(&[(0, 11)]));
+        assert_eq!(table.room(&[(0, 10), (1, 1)]), Room::Now);
+        assert_eq!(table.room(&[(0, 10), (1, 2)]), Room::Later);
+        assert_eq!(table.room(&[(0, 11)]), Room::Never);
         table.come(2, 9);
         // Seven are left for those for which nothing was set, and the one of the other.
-        assert!(table.has_room(&[(0, 6), (2, 1), (1, 1)]) && !table.has_room(&[(0, 8)]));
-        assert!(table.could_have_room(&[(0, 8), (2, 8)]));
-        assert!(!table.could_have_room(&[(0, 8), (2, 9)]) && !table.could_have_room(&[(1, 5)]));
+        assert_eq!(table.room(&[(0, 6), (2, 1), (1, 1)]), Room::Now);
+        assert_eq!(table.room(&[(0, 7), (2, 1)]), Room::Later);
+        assert_eq!(table.room(&[(0, 8), (2, 9)]), Room::Never);
+        assert_eq!(table.room(&[(1, 5)]), Room::Never);
+    }
+
+    #[test]
+    fn who_keeps_nothing_waits_for_nobody_elses_room() {
+        let mut table = Table { bytes_max: 10, in_all_max: 16, ..Table::default() };
+        table.come(1, 10);
+        table.come(2, 6);
+        assert_eq!(table.room(&[(0, 1)]), Room::Never, "others have all of it");
+        table.gone(2, 1);
+        assert_eq!([1, 2].map(|bytes| table.room(&[(0, bytes)])), [Room::Now, Room::Never]);
+        table.come(0, 1);
+        assert_eq!(table.room(&[(0, 1)]), Room::Later, "its own goes");
+        // One that has a bound of its own gives back nothing to the others.
+        table.set_bytes_max(0, 10);
+        table.come(3, 1);
+        table.gone(2, 1);
+        assert_eq!(table.room(&[(0, 1), (4, 2)]), Room::Never);
+        assert_eq!(table.room(&[(0, 1), (3, 2)]), Room::Later);
     }
 }

@@ -9,6 +9,7 @@ mod dirs;
 mod files;
 mod holes;
 mod names;
+mod replacing;
 mod space;
 mod targets;
 mod xattrs;

@@ -52,7 +52,7 @@ impl Client {
     }
 
     /// Whether a name cannot be in a directory: then nobody needs to be asked.
-    fn is_absent(&self, dir: Fid, name: &Name) -> bool {
+    pub(super) fn is_absent(&self, dir: Fid, name: &Name) -> bool {
         let inode = lock(&self.inodes).all.get(&dir).cloned();
         inode.is_some_and(|inode| !lock(&inode.state).may_have_name(name.as_bytes()))
     }
@@ -266,7 +266,7 @@ impl Client {
     /// Renames, with the flags of `renameat2`.
     ///
     /// # Errors
-    /// As `renameat2`.
+    /// As `renameat2`; what could not be written out of a file that was to replace another.
     pub async fn rename(
         self: &Arc<Client>,
         from: (Fid, &[u8]),
@@ -276,6 +276,9 @@ impl Client {
         let (parent, new_parent) = (from.0, to.0);
         let name = Name::new(from.1)?;
         let new_name = Name::new(to.1)?;
+        if !flags.no_replace && !flags.exchange {
+            self.write_out_what_replaces((parent, &name), (new_parent, &new_name)).await?;
+        }
         let _adding = self.asks_for_name(new_parent, &new_name);
         let request = MdtRequest::Rename { parent, name, new_parent, new_name, flags };
         let answer = self.mdt(parent, request).await?;
@@ -295,6 +298,9 @@ impl Client {
     ) -> Result<()> {
         let (parent, new_parent) = (from.0, to.0);
         let (name, new_name) = (Name::new(from.1)?, Name::new(to.1)?);
+        if !no_replace {
+            self.write_out_what_replaces((parent, &name), (new_parent, &new_name)).await?;
+        }
         let _adding = self.asks_for_name(new_parent, &new_name);
         let era = self.era();
         let fid = self.new_fid(parent, era).await?;

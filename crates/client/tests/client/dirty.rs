@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use sateen_client::OpenHow;
-use sateen_types::{Attr, Endpoint, Errno, Falloc, Layout, Result};
+use sateen_types::{Attr, Endpoint, Errno, Falloc, Fid, Layout, Result};
 use sateen_wire::{
-    Bulk, Cred, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply,
-    ReplyBody, Request, SetAttr,
+    Bulk, Cred, Grant, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest,
+    RenameFlags, Reply, ReplyBody, Request, SetAttr,
 };
 
 use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
@@ -31,12 +31,20 @@ fn layout(osts: &[u32]) -> Option<Arc<Layout>> {
 
 /// The file is open under the lock for writing, on these OSTs.
 fn open_with(rig: &Rig, how: OpenHow, osts: &[u32]) -> (u64, Header) {
+    open_of(rig, FILE, how, osts)
+}
+
+fn open_of(rig: &Rig, fid: Fid, how: OpenHow, osts: &[u32]) -> (u64, Header) {
     let client = rig.client.clone();
-    let mut open = rig.start(async move { client.open(FILE, how, CRED).await });
+    let mut open = rig.start(async move { client.open(fid, how, CRED).await });
     let (header, request) = rig.take_mdt();
     assert!(matches!(request, MdtRequest::Open { .. }), "{request:?}");
-    let locks = [grant(1, LockMode::Pw, Ibits::DATA), grant(2, LockMode::Pr, Ibits::META)];
-    let answer = MdtReply::Opened { attr: attr(0, 0), layout: layout(osts) };
+    let last = 2 * u64::from(fid.oid);
+    let locks =
+        [grant(last - 1, LockMode::Pw, Ibits::DATA), grant(last, LockMode::Pr, Ibits::META)]
+            .map(|grant| Grant { fid, ..grant });
+    let attr = Attr { fid, ..attr(0, 0) };
+    let answer = MdtReply::Opened { attr, layout: layout(osts) };
     rig.answer(&header, reply(answer, &locks));
     (rig.poll(&mut open).unwrap().unwrap().handle, header)
 }
@@ -441,6 +449,101 @@ fn all_osts_together_have_a_bound() {
     take_write(&rig);
     written_last(&rig, PAGE, PAGE);
     keep(&rig, handle, 0, 3 * PAGE);
+}
+
+#[test]
+fn osts_that_are_silent_keep_nobody_from_writing_to_others() {
+    let rig = Rig::with_osts(2);
+    rig.client.set_dirty_max(4 * MIB, 2 * PAGE);
+    let (silent, _) = open_with(&rig, WRITE, &[1]);
+    let mut write = start_write(&rig, silent, 0, PAGE);
+    take_write(&rig);
+    written_last(&rig, PAGE, 8 * MIB);
+    assert_eq!(rig.poll(&mut write), Some(Ok(PAGE as usize)));
+    keep(&rig, silent, 4 * PAGE, 2 * PAGE);
+    rig.later(AGE_NS);
+    assert_eq!(take_write(&rig), (4 * PAGE, 2 * PAGE, 2 * PAGE));
+    let unanswered = LAST.get().unwrap();
+    // That is all that may be kept for both. It is nothing that the other could write out.
+    let (handle, _) = open_of(&rig, Fid { oid: 2, ..FILE }, WRITE, &[0]);
+    for page in 0..3 {
+        let mut write = start_write(&rig, handle, page * PAGE, PAGE);
+        let (offset, len, _) = take_write(&rig);
+        assert_eq!((offset, len), (page * PAGE, PAGE), "it goes past what is kept");
+        written_last(&rig, PAGE, 8 * MIB);
+        assert_eq!(rig.poll(&mut write), Some(Ok(PAGE as usize)));
+    }
+    // Whoever writes to the one that is silent waits for it.
+    let mut waits = start_write(&rig, silent, 8 * PAGE, PAGE);
+    assert!(rig.is_silent());
+    let len = 2 * PAGE as u32;
+    let done = ost(OstReply::Written { len, boot_epoch: 5, granted: 8 * MIB });
+    rig.answer(&unanswered, done);
+    assert_eq!(rig.poll(&mut waits), Some(Ok(PAGE as usize)));
+    keep(&rig, handle, 0, PAGE);
+    assert_eq!((rig.client.dirty_bytes(0), rig.client.dirty_bytes(1)), (PAGE, PAGE));
+}
+
+fn start_rename(rig: &Rig, flags: RenameFlags) -> Verb<Result<()>> {
+    let client = rig.client.clone();
+    let (from, to) = ((Fid::ROOT, b"new".as_slice()), (Fid::ROOT, b"old".as_slice()));
+    rig.start(async move { client.rename(from, to, flags).await })
+}
+
+/// The MDT is asked which file a name is, with no lock, and says that it is the test's.
+fn is_looked_up(rig: &Rig, rename: &mut Verb<Result<()>>) {
+    let (header, request) = rig.take_mdt();
+    let MdtRequest::Lookup { want, want_parent, .. } = request else { panic!("{request:?}") };
+    assert_eq!((want, want_parent), (Ibits::NONE, Ibits::NONE));
+    rig.answer(&header, reply(MdtReply::Inode { attr: attr(0, PAGE) }, &[]));
+    assert!(rig.poll(rename).is_none());
+}
+
+/// The MDT is asked to rename.
+fn is_renamed(rig: &Rig) {
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Rename { .. }), "{request:?}");
+}
+
+#[test]
+fn a_file_that_replaces_another_is_written_out_first() {
+    let (rig, handle, _) = keeper();
+    keep(&rig, handle, 0, PAGE);
+    let mut rename = start_rename(&rig, RenameFlags::default());
+    is_looked_up(&rig, &mut rename);
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    assert!(rig.is_silent(), "the MDT hears of it before the OST");
+    written_last(&rig, PAGE, PAGE);
+    assert!(rig.poll(&mut rename).is_none());
+    is_renamed(&rig);
+    // Where nothing is kept nobody is asked.
+    let (rig, _, _) = keeper();
+    let _rename = start_rename(&rig, RenameFlags::default());
+    is_renamed(&rig);
+    // Nor where both stay, or where nothing is replaced.
+    for (no_replace, exchange) in [(true, false), (false, true)] {
+        let (rig, handle, _) = keeper();
+        keep(&rig, handle, 0, PAGE);
+        let _rename = start_rename(&rig, RenameFlags { no_replace, exchange });
+        is_renamed(&rig);
+    }
+}
+
+#[test]
+fn a_file_that_could_not_be_written_out_replaces_none() {
+    let (rig, handle, _) = keeper();
+    keep(&rig, handle, 0, PAGE);
+    let mut rename = start_rename(&rig, RenameFlags::default());
+    is_looked_up(&rig, &mut rename);
+    take_write(&rig);
+    answer_last(&rig, Reply::error(Errno::ENOSPC));
+    assert_eq!(rig.poll(&mut rename), Some(Err(Errno::ENOSPC)));
+    assert!(rig.is_silent(), "the old file is left where it is");
+    // Who knows it may do it all the same; and who has it open is told as ever.
+    let mut rename = start_rename(&rig, RenameFlags::default());
+    assert!(rig.poll(&mut rename).is_none());
+    is_renamed(&rig);
+    assert_eq!(flush(&rig, handle), Err(Errno::ENOSPC));
 }
 
 #[test]

@@ -3,9 +3,10 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
@@ -121,5 +122,44 @@ fn a_close_tells_what_could_not_be_written_out() {
     assert_eq!(said, "close 5\nclose done\n");
     assert!(fs::read(&path).unwrap() == fs::read(other.join("file")).unwrap());
     assert!(cluster.logs().contains("evict"), "it was thrown out:\n{}", cluster.logs());
+    cluster.finish([oss, mds]);
+}
+
+/// A program that replaces a file by a new one, and syncs neither, has one of both, whatever becomes
+/// of its mount.
+#[test]
+fn a_file_is_replaced_by_what_osts_have() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "kept-rename");
+    let (mds, oss) = cluster.start();
+    let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
+    keeps(&mnt);
+    // What is kept needs a promise of its OST.
+    for name in ["file", "one", "two", "three"] {
+        write_durably(&mnt.join(name), b"as it was before").unwrap();
+    }
+    let stop = |signal| kill_process(oss.pid(), signal).unwrap();
+    let old = fs::metadata(other.join("file")).unwrap().ino();
+    stop(Signal::STOP);
+    // It is answered, and so is the close.
+    fs::write(mnt.join("new"), b"as it is now").unwrap();
+    let from = mnt.clone();
+    let rename = std::thread::spawn(move || fs::rename(from.join("new"), from.join("file")));
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(!rename.is_finished(), "nobody has what was written");
+    assert_eq!(fs::metadata(other.join("file")).unwrap().ino(), old);
+    let pid = Pid::from_raw(cluster.mount_pid(&mnt) as i32).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    stop(Signal::CONT);
+    assert!(rename.join().unwrap().is_err());
+    assert_eq!(fs::read(other.join("file")).unwrap(), b"as it was before");
+    let _ = Command::new("umount").arg("-l").arg(&mnt).status();
+    cluster.mounts.retain(|mount| *mount != mnt);
+    // From a mount that lives it goes on when the OST does.
+    fs::write(other.join("another"), b"as it is now").unwrap();
+    fs::rename(other.join("another"), other.join("file")).unwrap();
+    assert_eq!(fs::read(other.join("file")).unwrap(), b"as it is now");
     cluster.finish([oss, mds]);
 }
