@@ -703,6 +703,12 @@ impl World {
     fn write_ended(&mut self, running: &Running, write: (Fid, u64, &[u8]), acked: bool) {
         let (fid, offset, bytes) = write;
         let data = self.model.data.entry(fid).or_default();
+        if !data.unseen.is_empty() {
+            // An OST crashed while it was open whether the file would stay, and has perhaps lost
+            // what lay here before: that is held against what it may have first.
+            data.may_have_written(running.client, (offset, bytes), self.now_ns, acked);
+            return self.look_again(fid);
+        }
         let mut there = vec![0; bytes.len()];
         let Some(layout) = data.layout.clone() else {
             return data.may_have_written(running.client, (offset, bytes), self.now_ns, acked);
