@@ -8,9 +8,8 @@ use sateen_sim::{Config, Report, World, report};
 /// in the seeds of the full world.
 const EACH_FAULT_MIN: u64 = 100;
 
-/// So many seeds are fresh ones, or as many as there is time for. Two of a thousand show what is open
-/// (docs/results/simulator.md, 9400000 on): more, when that is closed.
-const FRESH_SEEDS: u64 = 15;
+/// So many seeds are fresh ones, or as many as there is time for.
+const FRESH_SEEDS: u64 = 60;
 const FRESH_TIME: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// A world without faults.

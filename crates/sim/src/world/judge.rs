@@ -210,7 +210,9 @@ impl World {
         self.report.count("answer of a client that may not have heard of a crash", 1);
         let op = &running.op;
         // Its client has gone on as another, and this is how a program hears of what that has cost.
-        if matches!(result, Err(Errno::EIO)) && self.may_tell_change(running) {
+        if matches!(result, Err(Errno::EIO))
+            && (self.may_tell_change(running) || self.may_refuse_rename(running))
+        {
             return Ok(());
         }
         // The crash may have met what made it, and of that nothing is known yet.
@@ -281,6 +283,7 @@ impl World {
             // Written data was lost in a crash, and this is how the program hears of it.
             (Err(Errno::EIO), Ok(())) if self.may_tell_loss(running) => return Ok(()),
             (Err(Errno::EIO), Ok(())) if self.may_tell_change(running) => return Ok(()),
+            (Err(Errno::EIO), Ok(())) if self.may_refuse_rename(running) => return Ok(()),
             // No target had the time to say how much space it has, and none has ever said so.
             (Err(Errno::EIO), Ok(())) if self.config.crashes && matches!(op, Op::StatFs) => {
                 return Ok(());
@@ -361,6 +364,17 @@ impl World {
         }
         self.report.count("loss told by fsync", 1);
         true
+    }
+
+    /// What was kept of a file and could not be written out a rename tells of, if no program has heard
+    /// of it, and leaves the file where it is. Those that have it open are told as ever.
+    fn may_refuse_rename(&mut self, running: &Running) -> bool {
+        let Op::Rename { from, .. } = &running.op else { return false };
+        let file = self.model.now.find_file(from.dir(), &from.name);
+        let data = file.and_then(|fid| self.model.data.get(&fid));
+        let may = self.keeps_writes && data.is_some_and(|data| data.may_hear(running.client));
+        self.report.count("loss told by a rename", u64::from(may));
+        may
     }
 
     /// A client that had to go on as another after a crash of the MDT cannot know which of its changes
@@ -822,7 +836,7 @@ impl World {
                 _ => None,
             }),
         };
-        let agree = |names: &Names| -> Option<String> {
+        let agree = |names: &Names, shared: &BTreeSet<Fid>| -> Option<String> {
             running.touched.iter().find_map(|(touched, _)| match touched {
                 Touched::Name(dir, name) => {
                     let (right, is) = (names.find(*dir, name), found.find(*dir, name));
@@ -843,20 +857,28 @@ impl World {
             self.layouts_changed();
         }
         let before = &self.model.now;
-        let Some(not_before) = agree(before) else { return Ok(()) };
+        // What it alone accounts for it has done, also to what others may have changed.
+        let nobody = BTreeSet::new();
+        if agree(before, &nobody).is_none() {
+            return Ok(());
+        }
         let mutation = match (&running.op, strayed_to(&running.op, &settling.result)) {
             (op, Some(fid)) if op.mutation_of(before, fid).is_some() => op.mutation_of(before, fid),
             (op, _) if op.verdict(before).is_ok() => op.mutation(before, made),
             _ => None,
         };
-        let Some(mutation) = mutation else {
-            return Err(format!("it could not change anything, but {not_before}"));
-        };
         let mut after = before.clone();
-        after.apply(&mutation);
-        if let Some(not_after) = agree(&after) {
-            return Err(format!("half done: {not_before}; {not_after}"));
+        mutation.iter().for_each(|mutation| after.apply(mutation));
+        if mutation.is_none() || agree(&after, &nobody).is_some() {
+            let Some(not_before) = agree(before, shared) else { return Ok(()) };
+            if mutation.is_none() {
+                return Err(format!("it could not change anything, but {not_before}"));
+            }
+            if let Some(not_after) = agree(&after, shared) {
+                return Err(format!("half done: {not_before}; {not_after}"));
+            }
         }
+        let Some(mutation) = mutation else { return Ok(()) };
         self.report.count("caught operation had happened", 1);
         if let (Op::Open { .. }, Some(fid)) = (&running.op, made) {
             self.model.data.entry(fid).or_default().may_have_objects = true;
