@@ -282,7 +282,10 @@ impl World {
             (Ok(_), Err(right)) => return Err(format!("it should be {}", right.name())),
             // Written data was lost in a crash, and this is how the program hears of it.
             (Err(Errno::EIO), Ok(())) if self.may_tell_loss(running) => return Ok(()),
-            (Err(Errno::EIO), Ok(())) if self.may_tell_change(running) => return Ok(()),
+            (Err(Errno::EIO), Ok(())) if self.may_tell_change(running) => {
+                self.written_not_synced(running);
+                return Ok(());
+            }
             (Err(Errno::EIO), Ok(())) if self.may_refuse_rename(running) => return Ok(()),
             // No target had the time to say how much space it has, and none has ever said so.
             (Err(Errno::EIO), Ok(())) if self.config.crashes && matches!(op, Op::StatFs) => {
@@ -344,17 +347,12 @@ impl World {
         if !self.may_hear(running) {
             return false;
         }
-        let now_ns = self.now_ns;
         let handle = match &running.op {
             Op::Fsync { handle } => handle,
-            Op::Write { handle, offset, data: bytes } if handle.how.sync => {
-                let data = self.model.data.entry(handle.fid).or_default();
-                let offset = if handle.how.append { data.size() } else { *offset };
-                data.may_have_written(running.client, (offset, bytes), now_ns, true);
-                handle
-            }
+            Op::Write { handle, .. } if handle.how.sync => handle,
             _ => return false,
         };
+        self.written_not_synced(running);
         match self.model.data.get_mut(&handle.fid) {
             // Perhaps because the client was thrown out, before any OST could say what is lost:
             // the next one does.
@@ -364,6 +362,14 @@ impl World {
         }
         self.report.count("loss told by fsync", 1);
         true
+    }
+
+    /// A write with `O_SYNC` whose sync has failed is there all the same.
+    fn written_not_synced(&mut self, running: &Running) {
+        let Op::Write { handle, offset, data: bytes } = &running.op else { return };
+        let data = self.model.data.entry(handle.fid).or_default();
+        let offset = if handle.how.append { data.size() } else { *offset };
+        data.may_have_written(running.client, (offset, bytes), self.now_ns, true);
     }
 
     /// What was kept of a file and could not be written out a rename tells of, if no program has heard
