@@ -84,6 +84,10 @@ impl Reads {
         }
         let held = buffer.len();
         let error = match fill(read_at_once, file, (offset, len), buffer) {
+            // Linux 5.9 and 5.10 may say 0 where there is more (readv(2), BUGS): the size tells.
+            Ok(read) if read < len && offset + (read as u64) < file.metadata()?.len() => {
+                Errno::AGAIN.into()
+            }
             Ok(read) => return Ok(Some(read)),
             Err(error) => error,
         };
