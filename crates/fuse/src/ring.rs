@@ -8,6 +8,8 @@
 //! own thread wait for the next `io_uring_enter`, which submits them all and
 //! waits: one system call a request, or fewer. Answers from other threads go
 //! onto a list, and an eventfd that the ring polls wakes the queue if it sleeps.
+//! While requests come one soon after the other the queue looks for the next
+//! one for a moment before it sleeps (`sateen_polling`).
 //!
 //! The life of an entry:
 //!
@@ -26,6 +28,7 @@ use crate::session::EndReason;
 use bytes::BytesMut;
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode as io_op, types};
+use sateen_polling::Polling;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -237,6 +240,17 @@ impl Drop for Entry {
     }
 }
 
+/// What a queue is to be like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueSize {
+    /// Requests in flight.
+    pub(crate) depth: u32,
+    /// Bytes of a request's data.
+    pub(crate) payload: usize,
+    /// How long it looks for the next request before it sleeps, at most.
+    pub(crate) poll: Duration,
+}
+
 /// A queue as its own thread has it.
 pub(crate) struct Queue {
     ring: IoUring<Entry128, cqueue::Entry>,
@@ -247,26 +261,29 @@ pub(crate) struct Queue {
     /// Reused for taking the list of answers.
     spare: Vec<Answer>,
     completions: Vec<(u64, i32, u32)>,
+    polling: Polling,
     id: u16,
     payload_max: usize,
 }
 
 impl Queue {
     /// Makes the ring and its buffers; on the thread that will serve it.
-    pub(crate) fn new(id: u16, depth: u32, payload: usize, device: &OwnedFd) -> io::Result<Queue> {
+    pub(crate) fn new(id: u16, size: QueueSize, device: &OwnedFd) -> io::Result<Queue> {
+        let QueueSize { depth, payload, poll } = size;
         pin(id);
         let mut builder = IoUring::builder();
         builder.setup_cqsize((depth + 2) * 2).setup_submit_all();
         // The kernel's part of a request runs in this thread's own wait, not in
-        // whatever it happens to do; other settings measured no better.
-        builder.setup_single_issuer().setup_defer_taskrun();
+        // whatever it happens to do; other settings measured no better. That there is some is
+        // seen in the ring's memory, without a system call.
+        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
         let ring = builder.build(depth + 2)?;
         ring.submitter().register_files(&[device.as_raw_fd()])?;
         let entries = (0..depth).map(|_| Entry::new(payload)).collect();
         let shared = Arc::new(QueueShared::new(depth)?);
         let (deferred, spare, completions) = (Vec::new(), Vec::new(), Vec::new());
-        let payload_max = payload;
-        Ok(Queue { ring, shared, entries, deferred, spare, completions, id, payload_max })
+        let (polling, payload_max) = (Polling::new(poll), payload);
+        Ok(Queue { ring, shared, entries, deferred, spare, completions, polling, id, payload_max })
     }
 
     /// The part that replies and the session use.
@@ -344,9 +361,14 @@ impl Queue {
     /// Submits what is queued and waits for completions, answers or, if some
     /// payload is still held, a little while.
     fn wait(&mut self, stopping: bool) -> io::Result<()> {
+        let idle_since = Instant::now();
+        let patient = self.deferred.is_empty() && !stopping;
+        if patient && self.polling.is_on() && self.look(idle_since)? {
+            return Ok(());
+        }
         self.shared.sleeping.store(true, Ordering::SeqCst);
         let want = usize::from(!self.shared.has_answers());
-        let waited = if self.deferred.is_empty() && !stopping {
+        let waited = if patient {
             self.ring.submit_and_wait(want)
         } else {
             let nap = types::Timespec::from(DEFER_POLL);
@@ -354,18 +376,28 @@ impl Queue {
             self.ring.submitter().submit_with_args(want, &args)
         };
         self.shared.sleeping.store(false, Ordering::SeqCst);
-        match waited.map_err(|error| error.raw_os_error()) {
-            Ok(_) | Err(Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY)) => {}
-            Err(code) => return Err(io::Error::from_raw_os_error(code.unwrap_or(libc::EIO))),
-        }
+        unless_transient(waited)?;
         self.reap();
+        self.polling.waited(idle_since.elapsed());
         Ok(())
     }
 
+    /// Submits what is queued, and looks for completions and answers for a moment. Whoever
+    /// completes an answer meanwhile need not wake anybody.
+    fn look(&mut self, idle_since: Instant) -> io::Result<bool> {
+        unless_transient(self.ring.submit())?;
+        let Queue { ring, shared, completions, polling, .. } = self;
+        polling.look(idle_since, || {
+            if ring.submission().taskrun() {
+                unless_transient(ring.submit())?;
+            }
+            completions.extend(ring.completion().map(completion));
+            Ok(!completions.is_empty() || shared.has_answers())
+        })
+    }
+
     fn reap(&mut self) {
-        let completions = &mut self.completions;
-        let ring = self.ring.completion();
-        completions.extend(ring.map(|cqe| (cqe.user_data(), cqe.result(), cqe.flags())));
+        self.completions.extend(self.ring.completion().map(completion));
     }
 
     fn completed(
@@ -463,6 +495,19 @@ impl Drop for Queue {
             tracing::error!(queue = self.id, "buffers left to the kernel");
             std::mem::take(&mut self.entries).into_iter().for_each(std::mem::forget);
         }
+    }
+}
+
+/// What of a completion is used.
+fn completion(cqe: cqueue::Entry) -> (u64, i32, u32) {
+    (cqe.user_data(), cqe.result(), cqe.flags())
+}
+
+/// Whatever has kept the kernel from all that it was asked for goes on at the next time.
+fn unless_transient(entered: io::Result<usize>) -> io::Result<()> {
+    match entered.map_err(|error| error.raw_os_error()) {
+        Ok(_) | Err(Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY)) => Ok(()),
+        Err(code) => Err(io::Error::from_raw_os_error(code.unwrap_or(libc::EIO))),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::classic::{self, Device, Pool};
 use crate::mount::{self, MountOptions, Mounted, TransportChoice, UnmountMode};
 use crate::notify::{Notifier, write_message};
 use crate::queues::{self, Prepared};
-use crate::ring::QueueShared;
+use crate::ring::{QueueShared, QueueSize};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -378,7 +378,8 @@ fn prepare_queues(
         }
         return None;
     }
-    queues::prepare(shared, fd, options.ring_depth, payload)
+    let size = QueueSize { depth: options.ring_depth, payload, poll: options.poll };
+    queues::prepare(shared, fd, size)
         .inspect_err(|error| tracing::warn!(%error, "no io_uring; serving /dev/fuse"))
         .ok()
 }
