@@ -14,7 +14,6 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use crate::mountinfo;
 
@@ -139,9 +138,6 @@ pub struct MountOptions {
     /// room beside them. The memory of an entry is not there before it is used, and the kernel uses
     /// the one that it used last.
     pub ring_depth: u32,
-    /// How long an io_uring queue looks for the next request before it sleeps, at most, while
-    /// requests come one soon after the other; zero: not at all.
-    pub poll: Duration,
 }
 
 impl MountOptions {
@@ -160,7 +156,6 @@ impl MountOptions {
             threads: 4,
             transport: TransportChoice::Auto,
             ring_depth: 80,
-            poll: sateen_polling::LIMIT,
         }
     }
 

@@ -3,7 +3,7 @@
 //! Called by the session only. The order matters: every queue is made before
 //! INIT is answered (so that the kernel is promised nothing that cannot be
 //! had), and registered after it (because the kernel takes no command before).
-use crate::ring::{Queue, QueueShared, QueueSize, queue_count};
+use crate::ring::{Queue, QueueShared, queue_count};
 use crate::session::Shared;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,7 +35,8 @@ pub(crate) fn switched_off() -> Option<&'static str> {
 pub(crate) fn prepare(
     session: &Arc<Shared>,
     device: &Arc<OwnedFd>,
-    size: QueueSize,
+    depth: u32,
+    payload: usize,
 ) -> io::Result<Prepared> {
     let mut starting = Vec::new();
     for id in 0..queue_count()? {
@@ -44,7 +45,7 @@ pub(crate) fn prepare(
         let (told, registered) = channel();
         let device = device.clone();
         session.spawn(format!("fuse-ring-{id}"), move |fs| {
-            let queue = Queue::new(id, size, &device);
+            let queue = Queue::new(id, depth, payload, &device);
             drop(device);
             let mut queue = match queue {
                 Ok(queue) => queue,

@@ -240,17 +240,6 @@ impl Drop for Entry {
     }
 }
 
-/// What a queue is to be like.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct QueueSize {
-    /// Requests in flight.
-    pub(crate) depth: u32,
-    /// Bytes of a request's data.
-    pub(crate) payload: usize,
-    /// How long it looks for the next request before it sleeps, at most.
-    pub(crate) poll: Duration,
-}
-
 /// A queue as its own thread has it.
 pub(crate) struct Queue {
     ring: IoUring<Entry128, cqueue::Entry>,
@@ -268,8 +257,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Makes the ring and its buffers; on the thread that will serve it.
-    pub(crate) fn new(id: u16, size: QueueSize, device: &OwnedFd) -> io::Result<Queue> {
-        let QueueSize { depth, payload, poll } = size;
+    pub(crate) fn new(id: u16, depth: u32, payload: usize, device: &OwnedFd) -> io::Result<Queue> {
         pin(id);
         let mut builder = IoUring::builder();
         builder.setup_cqsize((depth + 2) * 2).setup_submit_all();
@@ -282,7 +270,7 @@ impl Queue {
         let entries = (0..depth).map(|_| Entry::new(payload)).collect();
         let shared = Arc::new(QueueShared::new(depth)?);
         let (deferred, spare, completions) = (Vec::new(), Vec::new(), Vec::new());
-        let (polling, payload_max) = (Polling::new(poll), payload);
+        let (polling, payload_max) = (Polling::of_process(), payload);
         Ok(Queue { ring, shared, entries, deferred, spare, completions, polling, id, payload_max })
     }
 

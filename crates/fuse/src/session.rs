@@ -15,7 +15,7 @@ use crate::classic::{self, Device, Pool};
 use crate::mount::{self, MountOptions, Mounted, TransportChoice, UnmountMode};
 use crate::notify::{Notifier, write_message};
 use crate::queues::{self, Prepared};
-use crate::ring::{QueueShared, QueueSize};
+use crate::ring::QueueShared;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -378,8 +378,7 @@ fn prepare_queues(
         }
         return None;
     }
-    let size = QueueSize { depth: options.ring_depth, payload, poll: options.poll };
-    queues::prepare(shared, fd, size)
+    queues::prepare(shared, fd, options.ring_depth, payload)
         .inspect_err(|error| tracing::warn!(%error, "no io_uring; serving /dev/fuse"))
         .ok()
 }

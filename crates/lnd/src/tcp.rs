@@ -7,6 +7,7 @@
 mod budget;
 mod connection;
 mod frame;
+mod polled;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

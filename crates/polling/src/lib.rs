@@ -18,11 +18,14 @@
 //! helps, and a few looks in vain end it for a while. So does a processor that others want: giving
 //! way puts a thread behind all of them, further than sleeping would.
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long is looked at most, if nothing else is said. Longer than an answer takes over loopback,
-/// and about as long as it takes to wake a halted processor.
-pub const LIMIT: Duration = Duration::from_micros(50);
+/// How long is looked at most, in microseconds, if nothing else is said: longer than an answer takes
+/// over loopback, and about as long as it takes to wake a halted processor.
+pub const LIMIT_US: u16 = 50;
+/// The limit of this process.
+static PROCESS_LIMIT_US: AtomicU64 = AtomicU64::new(LIMIT_US as u64);
 /// Work that comes within so many limits came soon.
 const SOON_LIMITS: u32 = 4;
 /// So many looks in vain, one after the other, are enough.
@@ -36,6 +39,11 @@ const CROWDED: Duration = Duration::from_micros(100);
 const REST_FIRST: u32 = 64;
 /// Most waits for which nothing is looked for.
 const REST_MAX: u32 = 4096;
+
+/// Sets the limit for all threads of this process that begin to look from now on; zero: they do not.
+pub fn set_limit(limit_us: u16) {
+    PROCESS_LIMIT_US.store(limit_us.into(), Ordering::Relaxed);
+}
 
 /// How long one thread looks for work: what it has learned.
 #[derive(Debug, Clone)]
@@ -51,6 +59,11 @@ pub struct Polling {
 }
 
 impl Polling {
+    /// As the process is told ([`set_limit`]).
+    pub fn of_process() -> Polling {
+        Polling::new(Duration::from_micros(PROCESS_LIMIT_US.load(Ordering::Relaxed)))
+    }
+
     /// Never looks for longer than the limit; never at all with zero.
     pub fn new(limit: Duration) -> Polling {
         Polling { limit, budget: Duration::ZERO, vain: 0, rest: 0, rest_next: REST_FIRST }
@@ -118,6 +131,7 @@ impl Polling {
 mod tests {
     use super::*;
 
+    const LIMIT: Duration = Duration::from_micros(LIMIT_US as u64);
     const SOON: Duration = Duration::from_micros(150);
     const LATE: Duration = Duration::from_millis(2);
 

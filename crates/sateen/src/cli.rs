@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use sateen_types::Nid;
 
 use crate::nids;
+use crate::waking::POLL_US_MAX;
 
 /// Sateen: a parallel file system in user space.
 #[derive(Debug, Parser)]
@@ -99,12 +100,27 @@ pub(crate) struct UpArgs {
     /// so until a start with --mount and without this.
     #[arg(long)]
     pub direct_io: bool,
+    #[command(flatten)]
+    pub waking: WakingArgs,
     /// Stay in the foreground and log to the terminal; Ctrl-C stops it.
     #[arg(long)]
     pub foreground: bool,
     /// Set by `up` itself for the process that it leaves behind: who waits for that.
     #[arg(long, value_name = "PID", hide = true)]
     pub daemon: Option<u32>,
+}
+
+/// How threads wait for work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
+pub(crate) struct WakingArgs {
+    /// For so many microseconds a thread that has run out of work looks for more before it sleeps,
+    /// while work keeps coming [default: 50; 0: not at all].
+    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u16).range(0..=i64::from(POLL_US_MAX)))]
+    pub poll: Option<u16>,
+    /// No processor of this host halts while this runs (/dev/cpu_dma_latency): answers come sooner,
+    /// for more electricity.
+    #[arg(long)]
+    pub keep_cores_awake: bool,
 }
 
 /// Arguments of `mkfs.sateen`.
@@ -168,6 +184,8 @@ pub(crate) struct ServeArgs {
     /// MGS, port 988].
     #[arg(long, value_name = "NID", value_parser = nids::resolve_one)]
     pub nid: Vec<Nid>,
+    #[command(flatten)]
+    pub waking: WakingArgs,
     /// Folders of targets, made with mkfs.sateen.
     #[arg(value_name = "DIR", required = true)]
     pub targets: Vec<PathBuf>,
@@ -189,7 +207,7 @@ pub(crate) struct MountArgs {
     /// past the kernel's page cache; flock, localflock or noflock: flock and fcntl locks hold for
     /// all mounts (as without; but every close is heard of from the start), for this one alone, or do not exist; retry=MINUTES: for how long servers that do not answer are
     /// tried, which in the field is a number of tries (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use; transport=io_uring or
-    /// transport=classic: over what the kernel's requests come, without it io_uring where the kernel has it; remount: a mount that is there gets these options.
+    /// transport=classic: over what the kernel's requests come, without it io_uring where the kernel has it; poll=MICROSECONDS: for so long a thread that has run out of work looks for more before it sleeps (50 without it, 0: not at all); keep_cores_awake: no processor of this host halts while this is mounted; remount: a mount that is there gets these options.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// As `-o ro`.

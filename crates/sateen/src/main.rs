@@ -50,6 +50,7 @@ mod targets;
 mod testing;
 mod up;
 mod usage;
+mod waking;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

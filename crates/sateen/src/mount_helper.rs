@@ -18,7 +18,7 @@ use sateen_mount::Locking;
 use sateen_types::Nid;
 use sateen_wire::FsName;
 
-use crate::cli::MountArgs;
+use crate::cli::{MountArgs, WakingArgs};
 use crate::daemon::Server;
 use crate::data_dir::DataDir;
 use crate::node::mgc::Stop;
@@ -84,6 +84,7 @@ fn try_run(args: &MountArgs) -> Result<ExitCode, (u8, Refusal)> {
     let source = Source::parse(&args.source).map_err(usage)?;
     let how = options(args).map_err(usage)?;
     excluded(args, &source.fsname).map_err(usage)?;
+    waking(args).map_err(usage)?;
     mounts::require_root().map_err(usage)?;
     mounts::require_fuse().map_err(failure)?;
     let data = folder(&args.point).map_err(failure)?;
@@ -124,6 +125,7 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
     if let Some(waits) = args.daemon {
         background::begin(waits)?;
     }
+    let _awake = waking(args)?.apply()?;
     let point = mounts::prepare(&args.point)?;
     // The last mount there is gone from the tree before its process has said goodbye.
     data.wait_unused(PREDECESSOR_TIMEOUT)
@@ -239,6 +241,8 @@ fn options(args: &MountArgs) -> Outcome<How> {
             // See `excluded`.
             _ if option.starts_with(EXCLUDE) => {}
             _ if option.starts_with(TRANSPORT) => how.transport = transport(option)?,
+            // See `waking`.
+            _ if WakingArgs::knows(option) => {}
             _ if option.starts_with("network=") => {
                 return Err(Refusal::new(
                     format!("the option {option:?} is not supported"),
@@ -269,6 +273,11 @@ fn options(args: &MountArgs) -> Outcome<How> {
         }
     }
     Ok(how)
+}
+
+/// How the threads of the mount wait for work.
+fn waking(args: &MountArgs) -> Outcome<WakingArgs> {
+    WakingArgs::of_mount(args.options.iter().flat_map(|list| list.split(',')))
 }
 
 /// What an option `transport=…` says.

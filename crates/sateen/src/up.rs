@@ -47,6 +47,12 @@ fn leave_behind(args: &UpArgs) -> Outcome<ExitCode> {
     if args.direct_io {
         command.arg("--direct-io");
     }
+    if let Some(us) = args.waking.poll {
+        command.arg("--poll").arg(us.to_string());
+    }
+    if args.waking.keep_cores_awake {
+        command.arg("--keep-cores-awake");
+    }
     background::leave_behind(command, &args.data.data.join("log"))
 }
 
@@ -56,6 +62,7 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
         background::begin(waits)?;
     }
     mounts::require_fuse()?;
+    let _awake = args.waking.apply()?;
     data.refuse_a_target()?;
     wait_for_the_end(&data)?;
     let lock = data.open()?;

@@ -1,5 +1,6 @@
 //! One connection: two threads, one that reads and delivers, one that writes what the socket
-//! did not take at once.
+//! did not take at once. The reader looks for a moment whether something comes before it sleeps
+//! ([`super::polled`]).
 //!
 //! A sender writes to the socket itself if nothing is queued, so that in the usual case no
 //! thread is woken. It never waits: what the socket does not take goes into the queue, and
@@ -34,11 +35,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use sateen_polling::Polling;
 use sateen_types::{ClientId, Endpoint, Errno};
 use sateen_wire::{Body, Bulk, Header, Kind, Message, Reply};
 
 use super::Shared;
 use super::frame::{Frame, Incoming, Received, Refused, STALL, send_parts};
+use super::polled::Polled;
 
 /// Most bytes that wait for a peer that does not read, for [`STALL`]; then it is given up. For
 /// one that reads more may wait.
@@ -540,7 +543,8 @@ impl Connection {
 
     /// The reader's thread: everything that comes is delivered on it.
     fn read(self: &Arc<Connection>, shared: &Shared, stream: &TcpStream) -> io::Result<()> {
-        let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
+        let polled = Polled::new(stream, Polling::of_process());
+        let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, polled);
         let mut scratch = Vec::new();
         let (mut said, mut gathers) = (false, false);
         loop {

@@ -129,9 +129,11 @@ fn a_mount_speaks_the_transport_that_it_is_told_to() {
         let said = refused(cluster.mount_command("none").args(["-o", bad]));
         assert!(said.contains(bad) && said.contains("transport=classic"), "{said}");
     }
+    let said = refused(cluster.mount_command("none").args(["-o", "poll=1001"]));
+    assert!(said.contains("poll=1001") && said.contains("0 to 1000"), "{said}");
     let own = cluster.mount("own");
     let classic = cluster.path("classic");
-    let options = ["-o", "transport=classic", "-o", "retry=2"];
+    let options = ["-o", "transport=classic,poll=0", "-o", "retry=2"];
     ok(cluster.mount_command("classic").args(options));
     cluster.mounts.push(classic.clone());
     let transport = |mnt: &Path| {
@@ -150,6 +152,9 @@ fn a_mount_speaks_the_transport_that_it_is_told_to() {
     let other = ["-o", "remount,transport=io_uring"];
     let said = refused(cluster.mount_command("classic").args(other));
     assert!(said.contains("transport=io_uring is decided when"), "{said}");
+    let said = refused(cluster.mount_command("classic").args(["-o", "remount,poll=9"]));
+    assert!(said.contains("poll=9 is decided when"), "{said}");
+    ok(cluster.mount_command("classic").args(["-o", "remount,poll=0"]));
     cluster.finish([oss, mds]);
 }
 

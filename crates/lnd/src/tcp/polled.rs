@@ -1,0 +1,45 @@
+//! A socket of which the reader looks for a moment whether something comes before it sleeps.
+
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use rustix::net::{RecvFlags, recv};
+use sateen_polling::Polling;
+
+/// Reads from a socket, as [`Polling`] says.
+pub(super) struct Polled<'a> {
+    stream: &'a TcpStream,
+    polling: Polling,
+}
+
+impl<'a> Polled<'a> {
+    pub(super) fn new(stream: &'a TcpStream, polling: Polling) -> Polled<'a> {
+        Polled { stream, polling }
+    }
+}
+
+impl Read for Polled<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let idle_since = Instant::now();
+        let mut came = None;
+        let Polled { stream, polling } = self;
+        if polling.is_on() {
+            let found = polling.look(idle_since, || {
+                match recv(*stream, &mut *buffer, RecvFlags::DONTWAIT) {
+                    Ok((count, _)) => came = Some(count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error.into()),
+                }
+                Ok(came.is_some())
+            })?;
+            debug_assert_eq!(found, came.is_some());
+        }
+        if let Some(count) = came {
+            return Ok(count);
+        }
+        let read = self.stream.read(buffer);
+        self.polling.waited(idle_since.elapsed());
+        read
+    }
+}
