@@ -233,14 +233,16 @@ impl DiskObjects {
     }
 
     /// Starts to write out the data of objects: blocks are found for it now, so that one
-    /// commit of the file system below makes data and names durable.
-    fn start_writing(&self, objects: &[ObjectId]) -> io::Result<()> {
+    /// commit of the file system below makes data and names durable. Says which are there.
+    fn start_writing(&self, objects: &[ObjectId]) -> io::Result<Vec<ObjectId>> {
+        let mut there = Vec::new();
         for object in objects {
             if let Some(file) = self.existing(*object, Need::Look)? {
                 writeback::start(&file, writeback::ALL);
+                there.push(*object);
             }
         }
-        Ok(())
+        Ok(there)
     }
 
     /// Runs a step that waits until an object's data is written out.
@@ -409,29 +411,31 @@ impl ObjectStore for DiskObjects {
         }
     }
 
-    fn remove(&self, object: ObjectId) -> Result<(), ObjectError> {
+    fn remove(&self, object: ObjectId) -> Result<bool, ObjectError> {
         self.guarded(|| {
             let group = Group::of(object);
             let changing = self.unsynced.change(Place::Group(group));
             let removed = std::fs::remove_file(names::path(&self.folder, object));
+            if removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                // A file has a place on more OSTs than it has objects, mostly.
+                changing.undo();
+                return Ok(false);
+            }
             self.files.forget(object);
             drop(changing);
-            match removed {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                Err(error) => Err(error),
-                Ok(()) => {
-                    self.remove_if_empty(group);
-                    Ok(())
-                }
-            }
+            removed?;
+            self.remove_if_empty(group);
+            Ok(true)
         })
     }
 
     fn sync(&self, objects: &[ObjectId]) -> Result<(), ObjectError> {
         self.guarded(|| {
-            self.start_writing(objects)?;
+            // One that is removed meanwhile has a name to make durable, too; one that was removed
+            // before has no data to look for again.
+            let there = self.start_writing(objects)?;
             let turn = self.namer.ask(objects.iter().map(|object| Group::of(*object)));
-            let data = self.sync_data(objects);
+            let data = self.sync_data(&there);
             let names = self.namer.wait(turn);
             data.and(names)
         })

@@ -222,9 +222,8 @@ impl ObjectStore for MemoryObjects {
         Ok((hole && !rest.is_empty()).then_some(at))
     }
 
-    fn remove(&self, object: ObjectId) -> Result<(), ObjectError> {
-        lock(&self.objects).remove(&object);
-        Ok(())
+    fn remove(&self, object: ObjectId) -> Result<bool, ObjectError> {
+        Ok(lock(&self.objects).remove(&object).is_some())
     }
 
     fn sync(&self, _objects: &[ObjectId]) -> Result<(), ObjectError> {

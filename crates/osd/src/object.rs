@@ -129,11 +129,11 @@ pub trait ObjectStore: Send + Sync {
     /// The device's.
     fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Result<Option<u64>, ObjectError>;
 
-    /// Removes an object; harmless if it does not exist.
+    /// Removes an object; harmless if it does not exist. Says whether it did.
     ///
     /// # Errors
     /// The device's.
-    fn remove(&self, object: ObjectId) -> Result<(), ObjectError>;
+    fn remove(&self, object: ObjectId) -> Result<bool, ObjectError>;
 
     /// Makes objects and their names durable, also the absence of removed ones.
     ///
@@ -265,6 +265,8 @@ pub enum ObjectDone {
         /// How many bytes were added.
         len: usize,
     },
+    /// Of the objects that were to go, these were there.
+    Removed(Vec<ObjectId>),
     /// An offset.
     Offset(Option<u64>),
     /// Sizes.
@@ -331,9 +333,13 @@ impl ObjectOp {
                 return Ok(ObjectDone::Offset(store.seek(object, offset, hole)?));
             }
             ObjectOp::Remove { objects } => {
+                let mut removed = Vec::new();
                 for object in objects {
-                    store.remove(object)?;
+                    if store.remove(object)? {
+                        removed.push(object);
+                    }
                 }
+                return Ok(ObjectDone::Removed(removed));
             }
             ObjectOp::Sync { objects } => store.sync(&objects)?,
             ObjectOp::Stat { objects } => return Ok(ObjectDone::Stats(store.stat(&objects)?)),

@@ -87,6 +87,8 @@ pub(crate) struct Op {
     pub(crate) mark: u64,
     /// How far the count of written bytes had come when it asked how much space there is.
     pub(crate) written: u128,
+    /// Of the objects that it removes, those that were there.
+    pub(crate) removed: Vec<ObjectId>,
     /// Its client has gone: it must not begin anything any more, nor answer.
     pub(crate) orphaned: bool,
     /// What was fetched for it.
@@ -135,6 +137,7 @@ impl Op {
             to_come: 0,
             done: 0,
             granted: 0,
+            removed: Vec::new(),
             buffered: 0,
             mark: 0,
             written: 0,

@@ -76,6 +76,9 @@ pub(crate) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
         OstRequest::Read { .. } => read::done(op, done),
         OstRequest::Punch { .. } | OstRequest::Destroy { .. } => {
             op.phase += 1;
+            if let ObjectDone::Removed(removed) = done {
+                op.removed = removed;
+            }
             Ok(Step::Again)
         }
         OstRequest::Sync { .. } => Ok(sync::done(ost, op)),

@@ -157,6 +157,29 @@ fn nobody_overtakes_what_cuts() {
     }
 }
 
+/// A file has a place on every OST, and objects on few.
+#[test]
+fn the_removal_of_what_never_was_is_no_transaction() {
+    let mut world = World::new(1, 64 * MIB);
+    let (mut client, mut mdt) = (world.client(1), world.mdt());
+    let (a, b) = (object(1, 0), object(1, 1));
+    world.write(&mut client, a, 0, b"x").unwrap();
+    let mut destroy = |world: &mut World, objects: &[ObjectId]| {
+        let request = OstRequest::Destroy { objects: objects.to_vec(), late_writers: false };
+        let ticket = world.send(&mut mdt, request, Bulk::None);
+        let reply = world.wait(ticket).0;
+        (unpack(reply.clone()), reply.transno)
+    };
+    assert_eq!(destroy(&mut world, &[b]), (Ok(OstReply::Done), 0));
+    let (done, transno) = destroy(&mut world, &[b, a]);
+    assert!(done == Ok(OstReply::Done) && transno > 0, "{done:?} {transno}");
+    assert_eq!(world.disk.image(a), None);
+    assert_eq!(destroy(&mut world, &[a, b]), (Ok(OstReply::Done), 0), "it is gone");
+    world.crash();
+    world.connect(&mut client);
+    assert_eq!(world.disk.image(a), None);
+}
+
 #[test]
 fn a_sync_of_an_earlier_boot_fails() {
     let mut world = World::new(1, 64 * MIB);

@@ -470,7 +470,7 @@ impl ObjectStore for Cold {
     fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Done<Option<u64>> {
         self.below.seek(object, offset, hole)
     }
-    fn remove(&self, object: ObjectId) -> Done<()> {
+    fn remove(&self, object: ObjectId) -> Done<bool> {
         self.below.remove(object)
     }
     fn sync(&self, objects: &[ObjectId]) -> Done<()> {

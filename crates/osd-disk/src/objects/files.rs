@@ -148,6 +148,8 @@ struct State {
     leaving: VecDeque<Leaving>,
     /// How many are in nobody's hands but in those of who is just closing them.
     closing: usize,
+    /// Who waits for one to leave.
+    waiting: usize,
     /// How often some were closed, or one that was leaving was brought back.
     left: u64,
 }
@@ -373,8 +375,10 @@ impl Files {
             return true;
         }
         let left = state.left;
+        state.waiting += 1;
         let unchanged = |state: &mut State| state.left == left;
-        drop(self.leaves.wait_while(state, unchanged).unwrap_or_else(PoisonError::into_inner));
+        let waited = self.leaves.wait_while(state, unchanged);
+        waited.unwrap_or_else(PoisonError::into_inner).waiting -= 1;
         true
     }
 
@@ -400,7 +404,10 @@ impl Files {
     fn left(&self, state: &mut State, closed: usize) {
         state.closing -= closed;
         state.left += 1;
-        self.leaves.notify_all();
+        // A system call also if nobody is there.
+        if state.waiting > 0 {
+            self.leaves.notify_all();
+        }
     }
 
     /// Waits until the data of a file that is to be closed is written out.

@@ -54,6 +54,28 @@ pub(super) struct Reads {
     waiting: AtomicUsize,
 }
 
+/// One of the short reads that wait.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    /// If there is no other.
+    fn only(waiting: &'a AtomicUsize) -> Option<Place<'a>> {
+        let taken = waiting.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+        taken.is_ok().then(|| Place(waiting))
+    }
+
+    fn another(waiting: &'a AtomicUsize) -> Place<'a> {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Place(waiting)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Default for Reads {
     fn default() -> Self {
         let (blind, short_ns) = (AtomicBool::new(false), AtomicU64::new(UNKNOWN_NS));
@@ -93,10 +115,13 @@ impl Reads {
         };
         buffer.truncate(held);
         match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::AGAIN) if self.is_quick(len) => {
-                self.wait(file, (offset, len), buffer).map(Some)
-            }
-            Some(Errno::AGAIN) => Ok(None),
+            Some(Errno::AGAIN) => match self.take_place(len) {
+                Some(place) => {
+                    self.ahead(file, (offset, len))?;
+                    self.short(place, file, (offset, len), buffer).map(Some)
+                }
+                None => Ok(None),
+            },
             // Of the file system, of a kernel before 4.14, and of a container's.
             Some(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
                 self.blind.store(true, Ordering::Relaxed);
@@ -113,30 +138,45 @@ impl Reads {
         (offset, len): (u64, usize),
         buffer: &mut BytesMut,
     ) -> io::Result<usize> {
-        if self.can_tell() {
-            let size = file.metadata()?.len();
-            let ahead = lock(file.streams()).wait(offset, len as u64, size);
-            if let Some(range) = ahead {
-                ask_for(file, range);
-            }
-        }
-        if len > SHORT_BYTES {
+        let asks = self.can_tell() && self.ahead(file, (offset, len))?;
+        // What is missing only for what is read next says nothing of the disk.
+        if len > SHORT_BYTES || asks && is_in_memory(file, offset) {
             return fill(read_behind, file, (offset, len), buffer);
         }
+        self.short(Place::another(&self.waiting), file, (offset, len), buffer)
+    }
+
+    /// Asks the kernel for what comes next, if this is one of a stream.
+    fn ahead(&self, file: &Open, (offset, len): (u64, usize)) -> io::Result<bool> {
+        let size = file.metadata()?.len();
+        let ahead = lock(file.streams()).wait(offset, len as u64, size);
+        let asks = ahead.is_some();
+        if let Some(range) = ahead {
+            ask_for(file, range);
+        }
+        Ok(asks)
+    }
+
+    /// A short read that waits for the disk.
+    fn short(
+        &self,
+        place: Place<'_>,
+        file: &Open,
+        (offset, len): (u64, usize),
+        buffer: &mut BytesMut,
+    ) -> io::Result<usize> {
         let begun = Instant::now();
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let read = fill(read_behind, file, (offset, len), buffer);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        let read = read?;
+        let read = fill(read_behind, file, (offset, len), buffer)?;
+        drop(place);
         self.took(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
         Ok(read)
     }
 
-    /// Whether a read is better waited for than handed over.
-    fn is_quick(&self, len: usize) -> bool {
-        len <= SHORT_BYTES
-            && self.short_ns.load(Ordering::Relaxed) < self.quick_ns
-            && self.waiting.load(Ordering::Relaxed) == 0
+    /// The only place for a read that is waited for where it came in, if that is better than to
+    /// hand it over.
+    fn take_place(&self, len: usize) -> Option<Place<'_>> {
+        let quick = len <= SHORT_BYTES && self.short_ns.load(Ordering::Relaxed) < self.quick_ns;
+        quick.then(|| Place::only(&self.waiting)).flatten()
     }
 
     /// A short read took so long. Of two at a time one may be lost: it is a mean.

@@ -30,6 +30,24 @@ fn read(store: &dyn ObjectStore, object: ObjectId, offset: u64, len: usize) -> V
     buffer[6..].to_vec()
 }
 
+#[test]
+fn the_removal_of_what_is_not_there_is_no_change() {
+    let scratch = Scratch::new("objects-absent");
+    let store = store(&scratch);
+    let (there, absent) = (object(0, 1, 0), object(0, 1, 1));
+    store.write(there, 0, b"x").unwrap();
+    store.sync(&[there]).unwrap();
+    let marks = || store.unsynced.of([Group::of(there)].into_iter());
+    assert!(marks().is_empty());
+    assert!(!store.remove(absent).unwrap());
+    assert!(marks().is_empty(), "no folder has to be synced for it");
+    assert!(store.remove(there).unwrap());
+    assert!(!marks().is_empty());
+    store.sync(&[there, absent]).unwrap();
+    assert!(marks().is_empty());
+    assert!(!store.remove(there).unwrap());
+}
+
 /// Random operations give the same answers as the memory backend does.
 #[test]
 fn agrees_with_the_memory_backend() {
@@ -67,8 +85,7 @@ fn agrees_with_the_memory_backend() {
                 }
             }
             8 => {
-                disk.remove(object).unwrap();
-                memory.remove(object).unwrap();
+                assert_eq!(disk.remove(object).unwrap(), memory.remove(object).unwrap());
             }
             9 => disk.sync(&[object]).unwrap(),
             10 => {

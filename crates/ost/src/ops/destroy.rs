@@ -1,6 +1,8 @@
 //! `Destroy`: removes objects for good.
 //!
-//! 1. The bytes are removed.
+//! 1. The bytes are removed. A file has a place on more OSTs than it has objects, mostly: of an
+//!    object that has neither bytes nor a record nothing else is done. (If the bytes went in a run
+//!    before that came no further, the store has made that durable when it was opened.)
 //! 2. The records are removed, or become tombstones if a writer was lost, in one transaction;
 //!    the removal of the bytes is made durable before the frame that holds it.
 //! 3. The answer follows when the transaction is durable. Many removals share one sync and
@@ -28,12 +30,11 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
         return Ok(Step::Io(ObjectOp::Remove { objects: op.objects.to_vec() }));
     }
     // All lookups come before the first change; one round fetches whatever is missing.
-    let mut dead = Vec::with_capacity(op.objects.len());
+    let mut records = Vec::with_capacity(op.objects.len());
     let mut missed = false;
     for object in &op.objects {
         match ost.object(*object, &op.fetched) {
-            Ok(Some(ObjectState::Dead(tombstone))) => dead.push(Some(tombstone)),
-            Ok(Some(ObjectState::Live(_)) | None) => dead.push(None),
+            Ok(record) => records.push(record),
             Err(Fault::Miss) => missed = true,
             Err(fault) => return Err(fault),
         }
@@ -43,30 +44,36 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     }
     let after = if late_writers { ost.writers.youngest() } else { None };
     ost.batch.clear();
-    for (object, dead) in op.objects.iter().zip(dead) {
+    let mut gone = Vec::with_capacity(op.objects.len());
+    for (object, record) in op.objects.iter().zip(records) {
         let key = keys::object(*object);
-        match (after, dead) {
+        match (after, record) {
             // Whoever asked for the tombstone still needs it.
-            (None, Some(_)) => {}
-            (None, None) => ost.batch.remove(&key),
+            (None, Some(ObjectState::Dead(_))) => {}
+            (None, None) if !op.removed.contains(object) => continue,
+            (None, _) => ost.batch.remove(&key),
             (Some(after), older) => {
                 match older {
-                    Some(older) => ost.batch.remove(&keys::tombstone(older.after, *object)),
-                    None => ost.tombstones += 1,
+                    Some(ObjectState::Dead(older)) => {
+                        ost.batch.remove(&keys::tombstone(older.after, *object))
+                    }
+                    _ => ost.tombstones += 1,
                 }
                 ost.batch.put(&key, &ObjectState::Dead(Tombstone { after }));
                 ost.batch.put_with(&keys::tombstone(after, *object), |_| {});
             }
         }
+        gone.push(*object);
     }
     if ost.batch.is_empty() {
-        // All of them are dead already; only the transactions that say so may be under way.
+        // All of them are dead already, or never were; only the transactions that say so may be
+        // under way.
         return Ok(Step::Durable(good(OstReply::Done, 0), ost.core.store.transno()));
     }
     let transno = ost.commit();
-    for object in &op.objects {
-        ost.note_cut(*object);
-        ost.note_dirty(*object, transno);
+    for object in gone {
+        ost.note_cut(object);
+        ost.note_dirty(object, transno);
     }
     ost.space.doubt();
     Ok(Step::Durable(good(OstReply::Done, transno), transno))

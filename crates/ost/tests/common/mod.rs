@@ -138,10 +138,10 @@ impl ObjectStore for Disk {
     fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Result<Option<u64>, ObjectError> {
         self.now.seek(object, offset, hole)
     }
-    fn remove(&self, object: ObjectId) -> Result<(), ObjectError> {
-        self.now.remove(object)?;
+    fn remove(&self, object: ObjectId) -> Result<bool, ObjectError> {
+        let was_there = self.now.remove(object)?;
         self.note(object);
-        Ok(())
+        Ok(was_there)
     }
     fn sync(&self, objects: &[ObjectId]) -> Result<(), ObjectError> {
         for object in objects {

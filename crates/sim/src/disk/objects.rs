@@ -234,10 +234,10 @@ impl ObjectStore for SimObjects {
         self.now.seek(object, offset, hole)
     }
 
-    fn remove(&self, object: ObjectId) -> Result<(), ObjectError> {
-        self.now.remove(object)?;
+    fn remove(&self, object: ObjectId) -> Result<bool, ObjectError> {
+        let was_there = self.now.remove(object)?;
         self.note(object, Change::Remove);
-        Ok(())
+        Ok(was_there)
     }
 
     fn sync(&self, objects: &[ObjectId]) -> Result<(), ObjectError> {

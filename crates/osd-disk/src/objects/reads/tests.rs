@@ -120,6 +120,10 @@ fn a_quick_disk_is_waited_for() {
     store.reads.waiting.store(1, Ordering::Relaxed);
     assert!(handed_over(&store, 1000) > 10, "of a disk that hangs others do not get hold as well");
     store.reads.waiting.store(0, Ordering::Relaxed);
+    let place = store.reads.take_place(1000);
+    assert!(place.is_some() && store.reads.take_place(1000).is_none(), "one at a time");
+    drop(place);
+    assert!(store.reads.take_place(1000).is_some(), "and then the next");
     // What it takes is a mean of the last ones.
     set(0);
     (0..100).for_each(|_| store.reads.took(80_000));

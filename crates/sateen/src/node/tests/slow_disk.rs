@@ -112,7 +112,7 @@ impl ObjectStore for Slow {
     fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Result<Option<u64>> {
         self.below.seek(object, offset, hole)
     }
-    fn remove(&self, object: ObjectId) -> Result<()> {
+    fn remove(&self, object: ObjectId) -> Result<bool> {
         self.below.remove(object)
     }
     fn sync(&self, objects: &[ObjectId]) -> Result<()> {
