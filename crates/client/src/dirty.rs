@@ -201,6 +201,9 @@ struct Table {
     osts: BTreeMap<u32, OfOst>,
     /// Inodes of which something is kept.
     inodes: BTreeMap<Fid, Weak<Inode>>,
+    /// Files of which something could not be written out, for whoever renames one. Programs may
+    /// have heard of it since.
+    failed: BTreeMap<Fid, Errno>,
     /// Those who wait for room, or that all is written out.
     waiters: Waiters,
 }
@@ -325,6 +328,20 @@ impl DirtyTable {
         lock(&self.table).bytes_max(ost)
     }
 
+    /// Something of a file could not be written out.
+    fn failed(&self, fid: Fid, errno: Errno) {
+        lock(&self.table).failed.insert(fid, errno);
+    }
+
+    /// What a rename is to know of that, if it is the first to ask; or nobody needs it any more.
+    pub(crate) fn take_failed(&self, fid: Fid) -> Option<Errno> {
+        if self.is_used.load(Ordering::Relaxed) {
+            lock(&self.table).failed.remove(&fid)
+        } else {
+            None
+        }
+    }
+
     fn inodes(&self) -> Vec<Arc<Inode>> {
         lock(&self.table).inodes.values().filter_map(Weak::upgrade).collect()
     }
@@ -425,6 +442,7 @@ impl InodeState {
                 }
             }
             table.inodes.remove(&dirty.fid);
+            table.failed.insert(dirty.fid, Errno::EIO);
         })
     }
 
@@ -489,9 +507,13 @@ impl Client {
         self.dirty.is_used.load(Ordering::Relaxed) && self.dirty.is_on()
     }
 
-    /// Whether anything is kept now.
-    pub(crate) fn keeps_any(&self) -> bool {
-        self.dirty.is_used.load(Ordering::Relaxed) && !lock(&self.dirty.table).inodes.is_empty()
+    /// Whether anything is kept now, or was and could not be written out.
+    pub(crate) fn keeps_or_lost_any(&self) -> bool {
+        if !self.dirty.is_used.load(Ordering::Relaxed) {
+            return false;
+        }
+        let table = lock(&self.dirty.table);
+        !table.inodes.is_empty() || !table.failed.is_empty()
     }
 
     /// Nothing is kept of an inode from now on, and what is kept begins to be written out.
@@ -739,6 +761,7 @@ impl Client {
             // Of what is lost with its lock everybody has heard.
             if state.dirty.as_ref().is_some_and(|dirty| dirty.id == id) {
                 state.late.add(errno);
+                self.dirty.failed(fid, errno);
             }
         }
     }

@@ -546,6 +546,72 @@ fn a_file_that_could_not_be_written_out_replaces_none() {
     assert_eq!(flush(&rig, handle), Err(Errno::ENOSPC));
 }
 
+/// A file was written and closed, and a close that nobody waited for has found its OST full.
+fn failed_before() -> Rig {
+    let (rig, handle, _) = keeper();
+    assert!(rig.client.introduce(FILE));
+    keep(&rig, handle, 0, PAGE);
+    let client = rig.client.clone();
+    let mut close = rig.start(async move { client.close(handle).await });
+    take_write(&rig);
+    answer_last(&rig, Reply::error(Errno::ENOSPC));
+    assert_eq!(ends(&rig, &mut close), Err(Errno::ENOSPC));
+    rig
+}
+
+/// The MDT is asked which file a name is, and then, or at once, to rename it; what the rename says
+/// without that.
+fn renames(rig: &Rig, looks_up: bool) -> Result<()> {
+    let mut rename = start_rename(rig, RenameFlags::default());
+    if looks_up {
+        let (header, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::Lookup { .. }), "{request:?}");
+        rig.answer(&header, reply(MdtReply::Inode { attr: attr(0, PAGE) }, &[]));
+    }
+    let told = rig.poll(&mut rename);
+    assert_eq!(told.is_none(), !rig.is_silent());
+    told.unwrap_or_else(|| {
+        is_renamed(rig);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_file_that_could_not_be_written_out_before_replaces_none_either() {
+    let rig = failed_before();
+    assert_eq!(renames(&rig, true), Err(Errno::ENOSPC));
+    assert_eq!(renames(&rig, false), Ok(()), "who renames it knows");
+    let (next, _) = open_with(&rig, WRITE, &[0]);
+    assert_eq!(synced(&rig, next), Err(Errno::ENOSPC), "and whoever syncs it is told as ever");
+    // Whose program has heard of it may rename it; the MDT may still be asked.
+    let rig = failed_before();
+    let (next, _) = open_with(&rig, WRITE, &[0]);
+    assert_eq!(synced(&rig, next), Err(Errno::ENOSPC));
+    assert_eq!(renames(&rig, true), Ok(()));
+    assert_eq!(renames(&rig, false), Ok(()));
+}
+
+#[test]
+fn nor_does_one_that_the_kernel_has_forgotten_since() {
+    for heard in [false, true] {
+        let rig = failed_before();
+        rig.client.forget(FILE, 1);
+        rig.run();
+        while let Some((header, _)) = rig.take_if_any() {
+            rig.answer(&header, reply(MdtReply::Done, &[]));
+        }
+        assert_eq!(rig.client.census().inodes, 0);
+        if heard {
+            let (next, _) = open_with(&rig, WRITE, &[0]);
+            assert_eq!(synced(&rig, next), Err(Errno::EIO));
+            assert_eq!(renames(&rig, true), Ok(()));
+        } else {
+            assert_eq!(renames(&rig, true), Err(Errno::ENOSPC));
+        }
+        assert_eq!(renames(&rig, false), Ok(()));
+    }
+}
+
 #[test]
 fn what_an_evicted_client_kept_is_lost_and_told() {
     let (rig, handle, header) = keeper();

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, run_folder, server_folder, until};
 
-use crate::{BINARY, as_program, bytes, param, write_durably};
+use crate::{BINARY, as_program, bytes, param, write_durably, written_out};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 2048;
@@ -161,5 +161,39 @@ fn a_file_is_replaced_by_what_osts_have() {
     fs::write(other.join("another"), b"as it is now").unwrap();
     fs::rename(other.join("another"), other.join("file")).unwrap();
     assert_eq!(fs::read(other.join("file")).unwrap(), b"as it is now");
+    cluster.finish([oss, mds]);
+}
+
+/// Nor is it replaced by one that was lost before, as a close has found that nobody waited for.
+#[test]
+fn what_was_lost_before_replaces_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "kept-failed");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    keeps(&mnt);
+    for name in ["file", "one", "two", "three"] {
+        write_durably(&mnt.join(name), b"as it was before").unwrap();
+    }
+    let set = |what: &str| {
+        let mut lctl = as_program("lctl");
+        ok(lctl.arg("--data").arg(run_folder(&mnt)).args(["set_param", what]));
+    };
+    kill_process(oss.pid(), Signal::STOP).unwrap();
+    fs::write(mnt.join("new"), b"as it is now").unwrap();
+    let dirty = param(&mnt, "osc.*.cur_dirty_bytes");
+    assert_ne!(dirty, "0\n0\n", "its OST has it already");
+    // What is on its way fails.
+    set("osc.*.active=0");
+    written_out(&mnt);
+    kill_process(oss.pid(), Signal::CONT).unwrap();
+    set("osc.*.active=1");
+    let rename = || fs::rename(mnt.join("new"), mnt.join("file"));
+    assert_eq!(rename().unwrap_err().raw_os_error(), Some(5));
+    assert_eq!(fs::read(mnt.join("file")).unwrap(), b"as it was before");
+    // Once.
+    rename().unwrap();
     cluster.finish([oss, mds]);
 }
