@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use sateen_client::OpenHow;
+use sateen_client::{OpenHow, Patience};
 use sateen_types::{Attr, Endpoint, Errno, Falloc, Fid, Layout, Result};
 use sateen_wire::{
-    Bulk, Cred, Grant, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest,
-    RenameFlags, Reply, ReplyBody, Request, SetAttr,
+    Bulk, Cred, FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, Grant, Header, Ibits,
+    LockMode, MdtReply, MdtRequest, OstReply, OstRequest, RenameFlags, Reply, ReplyBody, Request,
+    SetAttr,
 };
 
 use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
@@ -544,6 +545,98 @@ fn a_file_that_could_not_be_written_out_replaces_none() {
     assert!(rig.poll(&mut rename).is_none());
     is_renamed(&rig);
     assert_eq!(flush(&rig, handle), Err(Errno::ENOSPC));
+}
+
+/// What is asked of the MDT next about a lock, which is granted.
+fn is_locked(rig: &Rig) -> FileLockMode {
+    let (header, request) = rig.take_mdt();
+    let MdtRequest::SetFileLock { lock, .. } = request else { panic!("{request:?}") };
+    let state = FileLockState::Granted;
+    rig.answer(&header, reply(MdtReply::FileLock { state, holder: None }, &[]));
+    lock.mode
+}
+
+fn start_lock(rig: &Rig, handle: u64, mode: FileLockMode, flock: bool) -> Verb<Result<()>> {
+    let client = rig.client.clone();
+    let lock = FileLock { owner: 5, flock, mode, start: 0, end: FILE_LOCK_END_MAX, pid: 77 };
+    rig.begin(async move { client.set_file_lock(handle, lock, false, || true).await })
+}
+
+#[test]
+fn a_programs_lock_goes_after_what_was_written_under_it() {
+    for (mode, flock) in
+        [FileLockMode::Unlock, FileLockMode::Read].into_iter().flat_map(|m| [(m, false), (m, true)])
+    {
+        let (rig, handle, _) = keeper();
+        keep(&rig, handle, 0, PAGE);
+        let mut taken = start_lock(&rig, handle, FileLockMode::Write, flock);
+        assert!(rig.poll(&mut taken).is_none());
+        assert_eq!(is_locked(&rig), FileLockMode::Write, "who takes it waits for no OST");
+        assert_eq!(rig.poll(&mut taken), Some(Ok(())));
+        let mut given = start_lock(&rig, handle, mode, flock);
+        assert!(rig.poll(&mut given).is_none());
+        assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+        assert!(rig.poll(&mut given).is_none() && rig.is_silent(), "it goes before");
+        written_last(&rig, PAGE, PAGE);
+        assert!(rig.poll(&mut given).is_none());
+        assert_eq!(is_locked(&rig), mode);
+        assert_eq!(rig.poll(&mut given), Some(Ok(())));
+        // Where nothing is kept it waits for nothing.
+        let mut given = start_lock(&rig, handle, FileLockMode::Unlock, flock);
+        assert!(rig.poll(&mut given).is_none());
+        assert_eq!(is_locked(&rig), FileLockMode::Unlock);
+    }
+}
+
+#[test]
+fn who_does_not_wait_for_that_has_the_lock_still() {
+    let (rig, handle, _) = keeper();
+    keep(&rig, handle, 0, PAGE);
+    let patience = Arc::new(Patience::default());
+    let (client, mode, end) = (rig.client.clone(), FileLockMode::Unlock, FILE_LOCK_END_MAX);
+    let lock = FileLock { owner: 5, flock: false, mode, start: 0, end, pid: 77 };
+    let gives = async move { client.set_file_lock(handle, lock, false, || true).await };
+    let mut given = rig.begin(patience.clone().run(gives));
+    assert!(rig.poll(&mut given).is_none());
+    take_write(&rig);
+    patience.end();
+    assert_eq!(rig.poll(&mut given), Some(Err(Errno::EINTR)));
+    assert!(rig.is_silent());
+}
+
+#[test]
+fn so_do_those_that_a_close_gives_back() {
+    // Of fcntl, which go with any close of their program.
+    let (rig, handle, _) = keeper();
+    let mut taken = start_lock(&rig, handle, FileLockMode::Write, false);
+    assert!(rig.poll(&mut taken).is_none());
+    is_locked(&rig);
+    assert_eq!(rig.poll(&mut taken), Some(Ok(())));
+    keep(&rig, handle, 0, PAGE);
+    let client = rig.client.clone();
+    let mut closed = rig.start(async move { client.closed_by(handle, 5).await });
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    assert!(rig.poll(&mut closed).is_none() && rig.is_silent(), "it goes before");
+    written_last(&rig, PAGE, PAGE);
+    assert_eq!(is_locked(&rig), FileLockMode::Unlock);
+    assert_eq!(rig.poll(&mut closed), Some(()));
+    // Of flock, also through a descriptor that only reads.
+    let (rig, handle, _) = keeper();
+    let how = OpenHow { write: false, read: true, ..WRITE };
+    let (reads, _) = open_with(&rig, how, &[0]);
+    let mut taken = start_lock(&rig, reads, FileLockMode::Write, true);
+    assert!(rig.poll(&mut taken).is_none());
+    is_locked(&rig);
+    assert_eq!(rig.poll(&mut taken), Some(Ok(())));
+    keep(&rig, handle, 0, PAGE);
+    let client = rig.client.clone();
+    let mut close = rig.start(async move { client.close(reads).await });
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    assert!(rig.poll(&mut close).is_none() && rig.is_silent(), "it goes before");
+    written_last(&rig, PAGE, PAGE);
+    assert!(rig.poll(&mut close).is_none());
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Close { .. }), "{request:?}");
 }
 
 /// A file was written and closed, and a close that nobody waited for has found its OST full.

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, run_folder, server_folder, until};
@@ -195,5 +196,68 @@ fn what_was_lost_before_replaces_nothing() {
     assert_eq!(fs::read(mnt.join("file")).unwrap(), b"as it was before");
     // Once.
     rename().unwrap();
+    cluster.finish([oss, mds]);
+}
+
+/// How a lock of a program is taken and given back.
+type TakeAndGive = (&'static str, fn(&File), fn(&File, File));
+
+/// Who gets a lock finds what was written under it, whatever becomes of the mount that had it.
+#[test]
+fn a_lock_that_was_given_back_leaves_nothing_to_be_lost() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "kept-lock");
+    let (mds, oss) = cluster.start();
+    let other = cluster.mount("other");
+    let mut lctl = as_program("lctl");
+    lctl.arg("--data").arg(server_folder(&cluster.path("mgt")));
+    ok(lctl.args(["set_param", "mdt.*.ldlm_timeout=2"]));
+    let kinds: [TakeAndGive; 4] = [
+        (
+            "unlocked-flock",
+            |file| flock(file, FlockOperation::LockExclusive).unwrap(),
+            |file, _| flock(file, FlockOperation::Unlock).unwrap(),
+        ),
+        (
+            "unlocked-fcntl",
+            |file| fcntl_lock(file, FlockOperation::LockExclusive).unwrap(),
+            |file, _| fcntl_lock(file, FlockOperation::Unlock).unwrap(),
+        ),
+        (
+            "closed-fcntl",
+            |file| fcntl_lock(file, FlockOperation::LockExclusive).unwrap(),
+            |_, same| drop(same),
+        ),
+        (
+            "shared-flock",
+            |file| flock(file, FlockOperation::LockExclusive).unwrap(),
+            |file, _| {
+                flock(file, FlockOperation::LockShared).unwrap();
+            },
+        ),
+    ];
+    for (name, take, give) in kinds {
+        let mnt = cluster.mount(name);
+        keeps(&mnt);
+        let path = mnt.join(name);
+        for file in [&path, &mnt.join("one"), &mnt.join("two")] {
+            write_durably(file, b"as it was before").unwrap();
+        }
+        let open = || File::options().read(true).write(true).open(&path).unwrap();
+        let (file, same) = (open(), open());
+        take(&file);
+        file.write_all_at(b"as it is now, so", 0).unwrap();
+        assert_ne!(param(&mnt, "osc.*.cur_dirty_bytes"), "0\n0\n", "it is kept");
+        give(&file, same);
+        // A program there may have the lock now.
+        let pid = Pid::from_raw(cluster.mount_pid(&mnt) as i32).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        assert_eq!(fs::read(other.join(name)).unwrap(), b"as it is now, so", "{name}");
+        drop(file);
+        let _ = Command::new("umount").arg("-l").arg(&mnt).status();
+        cluster.mounts.retain(|mount| *mount != mnt);
+    }
     cluster.finish([oss, mds]);
 }
