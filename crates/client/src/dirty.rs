@@ -502,9 +502,11 @@ impl Client {
         Ok(())
     }
 
-    /// Whether writes through an open of now may be kept.
+    /// Whether writes through an open of now may be kept: what holds for OSTs for which nothing else
+    /// was set counts only if there is such a one. A kernel is not to ask for closes for nothing.
     pub(crate) fn may_keep_writes(&self) -> bool {
-        self.dirty.is_used.load(Ordering::Relaxed) && self.dirty.is_on()
+        let keeps = |ost: u32| self.dirty.bytes_max(ost) > 0;
+        self.dirty.is_used.load(Ordering::Relaxed) && self.any_ost(keeps)
     }
 
     /// Whether anything is kept now, or was and could not be written out.

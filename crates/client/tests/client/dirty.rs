@@ -758,6 +758,21 @@ fn opens_that_want_every_write_done_keep_none() {
 }
 
 #[test]
+fn where_every_ost_was_told_to_keep_nothing_no_open_does() {
+    let rig = Rig::with_osts(2);
+    rig.client.set_dirty_max(4 * MIB, 4 * MIB);
+    let keeps = |ost, bytes| {
+        rig.client.set_dirty_max_of(Endpoint::Ost(ost), bytes).unwrap();
+        let (handle, _) = open_with(&rig, WRITE, &[0]);
+        rig.client.keeps_writes(handle)
+    };
+    assert_eq!(
+        [(0, 0), (1, 0), (1, MIB)].map(|(ost, bytes)| keeps(ost, bytes)),
+        [true, false, true]
+    );
+}
+
+#[test]
 fn an_unmount_writes_out_what_is_kept() {
     let (rig, handle, _) = keeper();
     keep(&rig, handle, 0, PAGE);
