@@ -16,6 +16,8 @@ use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
+/// What one piece of a file counts beside its bytes.
+const BESIDE: u64 = 1024 + 256;
 const OST: Endpoint = Endpoint::Ost(0);
 /// Somebody who looks at what was written through a handle.
 type Look = fn(&Rig, u64) -> Verb<Result<()>>;
@@ -436,7 +438,7 @@ fn a_long_write_is_not_kept() {
 #[test]
 fn all_osts_together_have_a_bound() {
     let (rig, handle, _) = keeper();
-    rig.client.set_dirty_max(4 * MIB, PAGE);
+    rig.client.set_dirty_max(4 * MIB, PAGE + BESIDE);
     keep(&rig, handle, 0, PAGE);
     let mut write = start_write(&rig, handle, PAGE, PAGE);
     assert_eq!(take_write(&rig), (0, PAGE, PAGE), "there is no room for both");
@@ -455,7 +457,7 @@ fn all_osts_together_have_a_bound() {
 #[test]
 fn osts_that_are_silent_keep_nobody_from_writing_to_others() {
     let rig = Rig::with_osts(2);
-    rig.client.set_dirty_max(4 * MIB, 2 * PAGE);
+    rig.client.set_dirty_max(4 * MIB, 2 * (PAGE + BESIDE));
     let (silent, _) = open_with(&rig, WRITE, &[1]);
     let mut write = start_write(&rig, silent, 0, PAGE);
     take_write(&rig);
@@ -726,7 +728,7 @@ fn what_an_evicted_client_kept_is_lost_and_told() {
 #[test]
 fn a_write_waits_for_room() {
     let (rig, handle, _) = keeper();
-    rig.client.set_dirty_max_of(OST, 2 * PAGE).unwrap();
+    rig.client.set_dirty_max_of(OST, 2 * PAGE + BESIDE).unwrap();
     assert_eq!(rig.client.set_dirty_max_of(Endpoint::Ost(7), 0), Err(Errno::ENOENT));
     assert_eq!(rig.client.set_dirty_max_of(OST, u64::MAX), Err(Errno::ERANGE));
     keep(&rig, handle, 0, 2 * PAGE);
@@ -744,6 +746,53 @@ fn a_write_waits_for_room() {
     assert_eq!(take_write(&rig), (8 * PAGE, 3 * PAGE, 3 * PAGE));
     written_last(&rig, 3 * PAGE, 3 * PAGE);
     assert_eq!(rig.poll(&mut write), Some(Ok(3 * PAGE as usize)));
+}
+
+#[test]
+fn a_byte_here_and_there_counts_for_what_it_takes() {
+    let (rig, handle, _) = keeper();
+    let files_max = 50;
+    rig.client.set_dirty_max_of(OST, files_max * (1 + BESIDE)).unwrap();
+    keep(&rig, handle, 0, 1);
+    for oid in 2..=files_max {
+        let (handle, _) = open_of(&rig, Fid { oid: oid as u32, ..FILE }, WRITE, &[0]);
+        keep(&rig, handle, 0, 1);
+    }
+    // The same byte, which takes nothing more.
+    keep(&rig, handle, 0, 1);
+    assert_eq!(rig.client.dirty_bytes(0), files_max, "as long as nobody counts them");
+    let mut waits = start_write(&rig, handle, PAGE, 1);
+    for _ in 0..files_max {
+        assert!(rig.poll(&mut waits).is_none());
+        assert_eq!(take_write(&rig), (0, 1, 1));
+    }
+    assert!(rig.poll(&mut waits).is_none() && rig.is_silent(), "it is not kept");
+    written_last(&rig, 1, 1);
+    assert_eq!(rig.poll(&mut waits), Some(Ok(1)), "there is room");
+    assert_eq!(rig.client.dirty_bytes(0), files_max);
+}
+
+#[test]
+fn what_pieces_count_beside_their_bytes_goes_with_them() {
+    let (rig, handle, _) = keeper();
+    // All that there is room for, again and again.
+    let (pieces, len) = (200, 2);
+    rig.client.set_dirty_max_of(OST, 1024 + pieces * (256 + len)).unwrap();
+    for _ in 0..3 {
+        for piece in 0..pieces {
+            keep(&rig, handle, piece * PAGE, len);
+        }
+        assert!(rig.is_silent());
+        let client = rig.client.clone();
+        let mut seek = rig.start(async move { client.seek(handle, 0, true).await });
+        for piece in 0..pieces {
+            assert!(rig.poll(&mut seek).is_none());
+            assert_eq!(take_write(&rig), (piece * PAGE, len, len));
+            written_last(&rig, len, len);
+        }
+        assert!(rig.poll(&mut seek).is_none() && !rig.is_silent());
+        rig.take();
+    }
 }
 
 #[test]
