@@ -54,7 +54,7 @@ fn small_writes_take_few_requests_and_are_seen_by_others() {
     let mut cluster = Cluster::new(BINARY, "kept");
     let (mds, oss) = cluster.start();
     let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
-    assert_eq!(param(&mnt, "osc.*.max_dirty_mb"), "0\n0\n", "if nobody says otherwise");
+    assert_eq!(param(&mnt, "osc.*.max_dirty_mb"), "32\n32\n", "if nobody says otherwise");
     keeps(&mnt);
     let content = bytes(PAGES * PAGE, 5);
     let file = File::create(mnt.join("file")).unwrap();
