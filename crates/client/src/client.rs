@@ -298,6 +298,12 @@ impl Client {
         lock(&self.imports).iter().map(|(target, import)| (*target, import.clone())).collect()
     }
 
+    /// Whether there is such an OST.
+    pub(crate) fn any_ost(&self, which: impl Fn(u32) -> bool) -> bool {
+        let imports = lock(&self.imports);
+        imports.keys().any(|target| matches!(target, Endpoint::Ost(index) if which(*index)))
+    }
+
     fn imports_of(&self, which: impl Fn(Endpoint) -> bool) -> Vec<Arc<Import>> {
         let imports = lock(&self.imports);
         imports.iter().filter(|(target, _)| which(**target)).map(|(_, i)| i.clone()).collect()

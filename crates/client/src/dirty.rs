@@ -21,6 +21,7 @@
 //! What could not be written out is gone, and every descriptor of the file hears of it once.
 
 mod extents;
+mod overhead;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,7 @@ use crate::loss::Loss;
 use crate::patience::{self, to_the_end};
 use crate::sync::{Waiters, Woken, join_all, lock, until};
 use extents::Extents;
+use overhead::Overhead;
 
 /// What is kept is written out after this time at the latest, unless it is being already: 1 s.
 const AGE_NS: u64 = 1_000_000_000;
@@ -67,6 +69,7 @@ pub(crate) struct Dirty {
     /// The era of the lock under which it was written.
     era: u64,
     granted: Granted,
+    overhead: Overhead,
     /// When the first of it was kept that is not on its way.
     since_ns: u64,
     /// A task writes it out.
@@ -189,6 +192,14 @@ struct OfOst {
     /// How many there may be, if that was set for this one.
     bytes_max: Option<u64>,
     bytes: u64,
+    /// What they take of memory beside that.
+    overhead: u64,
+}
+
+impl OfOst {
+    fn in_all(&self) -> u64 {
+        self.bytes + self.overhead
+    }
 }
 
 #[derive(Debug, Default)]
@@ -201,6 +212,9 @@ struct Table {
     osts: BTreeMap<u32, OfOst>,
     /// Inodes of which something is kept.
     inodes: BTreeMap<Fid, Weak<Inode>>,
+    /// Files of which something could not be written out, for whoever renames one. Programs may
+    /// have heard of it since.
+    failed: BTreeMap<Fid, Errno>,
     /// Those who wait for room, or that all is written out.
     waiters: Waiters,
 }
@@ -210,28 +224,37 @@ impl Table {
         self.osts.get(&ost).and_then(|of_ost| of_ost.bytes_max).unwrap_or(self.bytes_max)
     }
 
-    fn come(&mut self, ost: u32, bytes: u64) {
+    fn come(&mut self, ost: u32, bytes: u64, overhead: u64) {
         let of_ost = self.osts.entry(ost).or_default();
         of_ost.bytes += bytes;
+        of_ost.overhead += overhead;
         if of_ost.bytes_max.is_none() {
-            self.in_all += bytes;
+            self.in_all += bytes + overhead;
         }
     }
 
-    fn gone(&mut self, ost: u32, bytes: u64) {
+    fn gone(&mut self, ost: u32, bytes: u64, overhead: u64) {
         let of_ost = self.osts.entry(ost).or_default();
-        assert!(of_ost.bytes >= bytes, "only what is kept goes");
+        let is_kept = of_ost.bytes >= bytes && of_ost.overhead >= overhead;
+        assert!(is_kept, "only what is kept goes");
         of_ost.bytes -= bytes;
+        of_ost.overhead -= overhead;
         if of_ost.bytes_max.is_none() {
-            self.in_all -= bytes;
+            self.in_all -= bytes + overhead;
         }
+    }
+
+    /// Nothing is kept of an inode any more.
+    fn end(&mut self, fid: Fid, overhead: Overhead) {
+        overhead.end().for_each(|(ost, bytes)| self.gone(ost, 0, bytes));
+        self.inodes.remove(&fid);
     }
 
     /// An OST has a bound of its own from now on.
     fn set_bytes_max(&mut self, ost: u32, bytes_max: u64) {
         let of_ost = self.osts.entry(ost).or_default();
         if of_ost.bytes_max.replace(bytes_max).is_none() {
-            self.in_all -= of_ost.bytes;
+            self.in_all -= of_ost.in_all();
         }
     }
 
@@ -254,7 +277,7 @@ impl Table {
         {
             return Room::Never;
         }
-        let kept = |ost: &u32| self.osts.get(ost).map_or(0, |of_ost| of_ost.bytes);
+        let kept = |ost: &u32| self.osts.get(ost).map_or(0, OfOst::in_all);
         if wanted.iter().any(|(ost, bytes)| kept(ost) + bytes > self.bytes_max(*ost)) {
             return Room::Later;
         }
@@ -306,9 +329,9 @@ impl DirtyTable {
         self.is_used.fetch_or(self.is_on(), Ordering::Relaxed);
     }
 
-    /// So many bytes are not kept any more.
-    fn gone(&self, ost: u32, bytes: u64) {
-        self.change(|table| table.gone(ost, bytes)).wake();
+    /// So many bytes are not kept any more, or so much beside them.
+    fn gone(&self, ost: u32, bytes: u64, overhead: u64) {
+        self.change(|table| table.gone(ost, bytes, overhead)).wake();
     }
 
     /// Bytes of one OST.
@@ -323,6 +346,20 @@ impl DirtyTable {
 
     pub(crate) fn bytes_max(&self, ost: u32) -> u64 {
         lock(&self.table).bytes_max(ost)
+    }
+
+    /// Something of a file could not be written out.
+    fn failed(&self, fid: Fid, errno: Errno) {
+        lock(&self.table).failed.insert(fid, errno);
+    }
+
+    /// What a rename is to know of that, if it is the first to ask; or nobody needs it any more.
+    pub(crate) fn take_failed(&self, fid: Fid) -> Option<Errno> {
+        if self.is_used.load(Ordering::Relaxed) {
+            lock(&self.table).failed.remove(&fid)
+        } else {
+            None
+        }
     }
 
     fn inodes(&self) -> Vec<Arc<Inode>> {
@@ -395,6 +432,7 @@ impl InodeState {
         dirty.in_flight.clear();
         let pieces = if dirty.all {
             (dirty.all, dirty.since_ns) = (false, now_ns);
+            dirty.overhead.leave();
             dirty.extents.take_all()
         } else {
             dirty.extents.take_full()
@@ -408,9 +446,9 @@ impl InodeState {
         if !dirty.extents.is_empty() {
             return Err(Woken::default());
         }
-        let fid = dirty.fid;
+        let (fid, overhead) = (dirty.fid, core::mem::take(&mut dirty.overhead));
         self.dirty = None;
-        Err(table.change(|table| drop(table.inodes.remove(&fid))))
+        Err(table.change(|table| table.end(fid, overhead)))
     }
 
     /// The locks are lost, and with them what was kept under them. What is on its way fails.
@@ -421,10 +459,11 @@ impl InodeState {
         table.change(|table| {
             for (offset, bytes) in dirty.extents.take_all() {
                 for chunk in dirty.layout.chunks(offset, bytes.len() as u64) {
-                    table.gone(chunk.ost, chunk.len);
+                    table.gone(chunk.ost, chunk.len, 0);
                 }
             }
-            table.inodes.remove(&dirty.fid);
+            table.end(dirty.fid, dirty.overhead);
+            table.failed.insert(dirty.fid, Errno::EIO);
         })
     }
 
@@ -484,14 +523,20 @@ impl Client {
         Ok(())
     }
 
-    /// Whether writes through an open of now may be kept.
+    /// Whether writes through an open of now may be kept: what holds for OSTs for which nothing else
+    /// was set counts only if there is such a one. A kernel is not to ask for closes for nothing.
     pub(crate) fn may_keep_writes(&self) -> bool {
-        self.dirty.is_used.load(Ordering::Relaxed) && self.dirty.is_on()
+        let keeps = |ost: u32| self.dirty.bytes_max(ost) > 0;
+        self.dirty.is_used.load(Ordering::Relaxed) && self.any_ost(keeps)
     }
 
-    /// Whether anything is kept now.
-    pub(crate) fn keeps_any(&self) -> bool {
-        self.dirty.is_used.load(Ordering::Relaxed) && !lock(&self.dirty.table).inodes.is_empty()
+    /// Whether anything is kept now, or was and could not be written out.
+    pub(crate) fn keeps_or_lost_any(&self) -> bool {
+        if !self.dirty.is_used.load(Ordering::Relaxed) {
+            return false;
+        }
+        let table = lock(&self.dirty.table);
+        !table.inodes.is_empty() || !table.failed.is_empty()
     }
 
     /// Nothing is kept of an inode from now on, and what is kept begins to be written out.
@@ -618,10 +663,15 @@ impl Client {
         if !may || !fits || write.era != self.era() {
             return Keep::Through;
         }
-        let gaps = match &state.dirty {
-            Some(dirty) => dirty.extents.gaps(offset, len),
-            None => vec![(offset, offset + len)],
+        let mut fresh = None;
+        let dirty = match &state.dirty {
+            Some(dirty) => dirty,
+            None => fresh.get_or_insert(self.new_dirty(inode, write)),
         };
+        let gaps = dirty.extents.gaps(offset, len);
+        let pieces = dirty.extents.count_with(offset, len);
+        // What was there already makes no piece more.
+        let overhead = if gaps.is_empty() { 0 } else { dirty.overhead.of_more(pieces) };
         let mut wanted: Vec<(u32, u64)> = Vec::new();
         for (from, to) in &gaps {
             let mut at = *from;
@@ -639,9 +689,15 @@ impl Client {
                 return Keep::Through;
             }
         }
-        match self.take_room_and_grants(inode, wanted) {
+        let first = wanted.first().map(|(ost, _)| *ost);
+        match self.take_room_and_grants(inode, wanted, overhead) {
             Ok(taken) => {
-                let dirty = state.dirty.get_or_insert_with(|| self.new_dirty(inode, write));
+                let dirty = state
+                    .dirty
+                    .get_or_insert_with(|| fresh.unwrap_or_else(|| self.new_dirty(inode, write)));
+                if let Some(ost) = first {
+                    dirty.overhead.add(ost, pieces);
+                }
                 taken.into_iter().for_each(|(ost, epoch, len)| dirty.granted.add(ost, epoch, len));
                 let is_full = dirty.extents.put(offset, write.data);
                 let all = dirty.extents.count() > EXTENTS_MAX;
@@ -665,6 +721,7 @@ impl Client {
             layout: write.layout.clone(),
             era: write.era,
             granted: Granted::default(),
+            overhead: Overhead::default(),
             since_ns: self.port.now().mono_ns,
             is_running: false,
             all: false,
@@ -673,24 +730,30 @@ impl Client {
         })
     }
 
-    /// Room for so many bytes of these OSTs, and grants for them, with the grants' epochs.
+    /// Room for so many bytes of these OSTs, and for what they take beside, which is the first
+    /// one's; and grants for the bytes, with the grants' epochs.
     fn take_room_and_grants(
         &self,
         inode: &Arc<Inode>,
         wanted: Vec<(u32, u64)>,
+        overhead: u64,
     ) -> core::result::Result<Vec<(u32, u64, u64)>, Keep> {
         let mut table = lock(&self.dirty.table);
-        match table.room(&wanted) {
+        let mut with_overhead = wanted.clone();
+        if let Some((_, bytes)) = with_overhead.first_mut() {
+            *bytes += overhead;
+        }
+        match table.room(&with_overhead) {
             Room::Now => {}
-            Room::Later => return Err(Keep::Full(wanted)),
+            Room::Later => return Err(Keep::Full(with_overhead)),
             Room::Never => return Err(Keep::Through),
         }
         let mut grants = lock(&self.grants);
         if !grants.take_all(wanted.iter().copied()) {
             return Err(Keep::NoGrant);
         }
-        for (ost, bytes) in &wanted {
-            table.come(*ost, *bytes);
+        for ((ost, bytes), (_, in_all)) in wanted.iter().zip(&with_overhead) {
+            table.come(*ost, *bytes, in_all - bytes);
         }
         table.inodes.entry(inode.fid).or_insert_with(|| Arc::downgrade(inode));
         Ok(wanted.into_iter().map(|(ost, bytes)| (ost, grants.epoch(ost), bytes)).collect())
@@ -721,7 +784,7 @@ impl Client {
                         let grant = self.granted_for(inode, (chunk.ost, chunk.len), id);
                         let written =
                             self.write_chunk(inode, generation, chunk, (piece, grant), era).await;
-                        self.dirty.gone(chunk.ost, chunk.len);
+                        self.dirty.gone(chunk.ost, chunk.len, 0);
                         match written {
                             Ok(len) if len == chunk.len => Ok(()),
                             Ok(_) => Err(Errno::ENOSPC),
@@ -732,6 +795,12 @@ impl Client {
             }
         }
         let failed = join_all(writes).await.into_iter().find_map(Result::err);
+        let arrived = {
+            let mut state = lock(&inode.state);
+            let dirty = state.dirty.as_mut().filter(|dirty| dirty.id == id);
+            dirty.map(|dirty| dirty.overhead.arrive()).unwrap_or_default()
+        };
+        arrived.into_iter().for_each(|(ost, bytes)| self.dirty.gone(ost, 0, bytes));
         if let Some(errno) = failed {
             let fid = inode.fid;
             tracing::warn!(%fid, error = %errno, "what was written could not be written out");
@@ -739,6 +808,7 @@ impl Client {
             // Of what is lost with its lock everybody has heard.
             if state.dirty.as_ref().is_some_and(|dirty| dirty.id == id) {
                 state.late.add(errno);
+                self.dirty.failed(fid, errno);
             }
         }
     }
@@ -843,14 +913,44 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lost_counts_no_more() {
+        let fid = Fid { seq: sateen_types::Seq(1), oid: 1, ver: 0 };
+        let (table, mut state) = (DirtyTable::default(), InodeState::default());
+        let mut overhead = Overhead::default();
+        let more = overhead.of_more(1);
+        overhead.add(0, 1);
+        let mut extents = Extents::new(RUN_BYTES_MIN);
+        extents.put(0, b"kept");
+        table.set(|table| table.come(0, 4, more));
+        state.dirty = Some(Box::new(Dirty {
+            fid,
+            id: 1,
+            extents,
+            in_flight: Vec::new(),
+            layout: Arc::new(Layout::raid0(64 << 10, vec![0]).unwrap()),
+            era: 1,
+            granted: Granted::default(),
+            overhead,
+            since_ns: 0,
+            is_running: false,
+            all: false,
+            client: Weak::new(),
+            inode: Weak::new(),
+        }));
+        state.lose_dirty(&table).wake();
+        let table = lock(&table.table);
+        assert_eq!((table.osts[&0].in_all(), table.in_all), (0, 0));
+    }
+
+    #[test]
     fn room_is_that_of_each_ost() {
         let mut table = Table { bytes_max: 10, in_all_max: 16, ..Table::default() };
-        table.come(1, 3);
+        table.come(1, 3, 0);
         table.set_bytes_max(1, 4);
         assert_eq!(table.room(&[(0, 10), (1, 1)]), Room::Now);
         assert_eq!(table.room(&[(0, 10), (1, 2)]), Room::Later);
         assert_eq!(table.room(&[(0, 11)]), Room::Never);
-        table.come(2, 9);
+        table.come(2, 9, 0);
         // Seven are left for those for which nothing was set, and the one of the other.
         assert_eq!(table.room(&[(0, 6), (2, 1), (1, 1)]), Room::Now);
         assert_eq!(table.room(&[(0, 7), (2, 1)]), Room::Later);
@@ -861,17 +961,17 @@ mod tests {
     #[test]
     fn who_keeps_nothing_waits_for_nobody_elses_room() {
         let mut table = Table { bytes_max: 10, in_all_max: 16, ..Table::default() };
-        table.come(1, 10);
-        table.come(2, 6);
+        table.come(1, 10, 0);
+        table.come(2, 6, 0);
         assert_eq!(table.room(&[(0, 1)]), Room::Never, "others have all of it");
-        table.gone(2, 1);
+        table.gone(2, 1, 0);
         assert_eq!([1, 2].map(|bytes| table.room(&[(0, bytes)])), [Room::Now, Room::Never]);
-        table.come(0, 1);
+        table.come(0, 1, 0);
         assert_eq!(table.room(&[(0, 1)]), Room::Later, "its own goes");
         // One that has a bound of its own gives back nothing to the others.
         table.set_bytes_max(0, 10);
-        table.come(3, 1);
-        table.gone(2, 1);
+        table.come(3, 1, 0);
+        table.gone(2, 1, 0);
         assert_eq!(table.room(&[(0, 1), (4, 2)]), Room::Never);
         assert_eq!(table.room(&[(0, 1), (3, 2)]), Room::Later);
     }

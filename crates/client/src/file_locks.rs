@@ -11,6 +11,8 @@
 //! before, unless the grant was less: others may have come in. So a lock that only becomes weaker is
 //! not asked for before nothing can cross it any more; where one grows and is weaker in a part, that
 //! part stays so.
+//!
+//! What is given back, or shared, is so after what is kept of the file was written out.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -148,8 +150,8 @@ impl Client {
     /// when nobody waits any more.
     ///
     /// # Errors
-    /// `EAGAIN` if it is not free and is not waited for; `EINTR` if nobody waits any more;
-    /// `EDEADLK`; `ENOLCK`; `EIO` if the open was lost with an eviction.
+    /// `EAGAIN` if it is not free and is not waited for; `EINTR` if nobody waits any more, which one
+    /// that is given back survives while OSTs do not take what was written under it; `EDEADLK`; `ENOLCK`; `EIO` if the open was lost with an eviction.
     pub async fn set_file_lock(
         self: &Arc<Client>,
         handle: u64,
@@ -159,6 +161,9 @@ impl Client {
     ) -> Result<()> {
         let era = self.era();
         let file = self.file(handle)?;
+        if lock.mode != FileLockMode::Write {
+            self.write_out_of(&file).await?;
+        }
         if lock.mode == FileLockMode::Unlock {
             return to_the_end(self.unlock(&file, era, lock)).await;
         }
@@ -307,6 +312,16 @@ impl Client {
         }
     }
 
+    /// Before others may get what is locked, or look at it, the OSTs have what was written under the
+    /// lock: they are not to miss it, even if this client dies. It is as where nothing is kept. What
+    /// cannot be written out is told by syncs and closes.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more: the lock is as it was.
+    async fn write_out_of(&self, file: &File) -> Result<()> {
+        self.settle(&file.inode).await.map(drop)
+    }
+
     async fn unlock(&self, file: &File, era: u64, lock: FileLock) -> Result<()> {
         let _asking = self.ask_alone(file.inode.fid, &lock).await?;
         self.ask_for(file, (era, lock), None).await.map(|_| ())
@@ -428,7 +443,8 @@ impl Client {
         let ended: Arc<Mutex<(bool, Waiters)>> = Arc::default();
         let (client, tells) = (self.clone(), ended.clone());
         self.port.spawn(Box::pin(async move {
-            if let Err(error) = client.unlock(&file, era, all).await {
+            let written_out = client.write_out_of(&file).await;
+            if let Err(error) = written_out.and(client.unlock(&file, era, all).await) {
                 tracing::debug!(%fid, %error, "a close has not given its locks back");
             }
             let woken = {

@@ -184,6 +184,11 @@ impl UnsyncedObjects {
             || osts.any(|ost| ost.objects.range(objects_of(fid)).next().is_some())
     }
 
+    /// Whether some of what was left of a file may be lost, and its owner was not told.
+    pub(crate) fn has_lost(&self, fid: Fid) -> bool {
+        lock(&self.state).lost.contains_key(&fid)
+    }
+
     /// Objects that are left, and files that lost some.
     pub(crate) fn census(&self) -> (usize, usize) {
         (self.count.load(Ordering::Relaxed), lock(&self.state).lost.len())

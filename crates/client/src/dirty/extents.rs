@@ -32,6 +32,13 @@ impl Extents {
         self.all.len()
     }
 
+    /// How many there may be when a range has been put in.
+    pub(crate) fn count_with(&self, offset: u64, len: u64) -> usize {
+        let last = offset.saturating_add(len.saturating_sub(1));
+        let runs = last / self.run_bytes - offset / self.run_bytes + 1;
+        self.all.len() + usize::try_from(runs).unwrap_or(usize::MAX)
+    }
+
     /// Where the piece before or at this place begins that goes to it at least.
     fn before(&self, at: u64) -> Option<u64> {
         let (start, bytes) = self.all.range(..=at).next_back()?;

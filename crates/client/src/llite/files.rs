@@ -488,8 +488,10 @@ impl Client {
         if self.keep_open(file, era, reports) {
             return Ok(());
         }
-        // Who closes a file has written to it, and the MDT takes it for done with that.
-        let looking = reports.then(|| self.look(inode));
+        // Who closes a file has written to it, and the MDT takes it for done with that. Or who gets
+        // a lock next is to find what was written under it, through whichever open.
+        let looks = reports || self.has_file_locks(inode.fid, file.id);
+        let looking = looks.then(|| self.look(inode));
         if let Some(looking) = &looking {
             // It is closed in any case.
             looking.settled().await.unwrap_or_default();

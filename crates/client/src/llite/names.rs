@@ -244,6 +244,7 @@ impl Client {
         let Some(inode) = inode else {
             if attr.nlink == 0 {
                 self.unsynced.take(attr.fid);
+                self.dirty.take_failed(attr.fid);
             }
             return;
         };
@@ -463,11 +464,12 @@ impl Client {
             let (unsynced, mut loss) = (core::mem::take(&mut state.unsynced), state.loss);
             // Written after the last close, and nobody has asked since.
             loss.add(state.late.left());
-            if state.nameless {
-                None
-            } else {
-                Some(self.unsynced.leave(fid, unsynced, loss, (stamp, &self.ended)))
+            let due = (!state.nameless)
+                .then(|| self.unsynced.leave(fid, unsynced, loss, (stamp, &self.ended)));
+            if state.nameless || !self.unsynced.has_lost(fid) {
+                self.dirty.take_failed(fid);
             }
+            due
         };
         let Some(due) = due else {
             self.unsynced.take(fid);

@@ -5,10 +5,11 @@
 //! durable before a mount has sent what it keeps of the new one, and one that dies then leaves
 //! neither. So the rename waits until the OSTs have it, as local file systems write such a file
 //! out first: it is as safe as where nothing is kept, and what could not be written out leaves the
-//! old one where it is.
+//! old one where it is, whether that is found now or was before, by a close perhaps that nobody
+//! waited for.
 //!
 //! Which file it is a kernel does not say. The MDT is asked for that, if anything is kept of any
-//! file, and if there may be something under the new name.
+//! file, or was lost of one, and if there may be something under the new name.
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use sateen_types::{Errno, Fid, Name, Result};
 use sateen_wire::{Ibits, MdtReply, MdtRequest};
 
 use crate::client::Client;
+use crate::loss::Loss;
 use crate::sync::lock;
 
 impl Client {
@@ -29,7 +31,7 @@ impl Client {
         (parent, name): (Fid, &Name),
         (new_parent, new_name): (Fid, &Name),
     ) -> Result<()> {
-        if !self.keeps_any() || self.is_absent(new_parent, new_name) {
+        if !self.keeps_or_lost_any() || self.is_absent(new_parent, new_name) {
             return Ok(());
         }
         let (want_parent, want) = (Ibits::NONE, Ibits::NONE);
@@ -38,10 +40,26 @@ impl Client {
             return Err(Errno::EPROTO);
         };
         let known = lock(&self.inodes).all.get(&attr.fid).cloned();
-        let Some(inode) = known else { return Ok(()) };
+        let Some(inode) = known else { return self.lost_before(attr.fid, Loss::None) };
         let settled = self.settle(&inode).await.map(drop);
-        let told = settled.and_then(|()| lock(&inode.state).late.rename());
+        let told = settled.and_then(|()| {
+            let (late, loss) = {
+                let mut state = lock(&inode.state);
+                (state.late.rename(), state.loss)
+            };
+            // One error tells of both.
+            let before = self.lost_before(inode.fid, loss);
+            late.and(before)
+        });
         self.retire(inode);
         told
+    }
+
+    /// What an earlier life of a file's inode could not write out, and no fsync has told of; in
+    /// its present one it may have inherited that. A rename tells of it once.
+    fn lost_before(&self, fid: Fid, inherited: Loss) -> Result<()> {
+        let failed = self.dirty.take_failed(fid);
+        let untold = inherited != Loss::None || self.unsynced.has_lost(fid);
+        failed.filter(|_| untold).map_or(Ok(()), Err)
     }
 }

@@ -4,17 +4,20 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use sateen_client::OpenHow;
+use sateen_client::{OpenHow, Patience};
 use sateen_types::{Attr, Endpoint, Errno, Falloc, Fid, Layout, Result};
 use sateen_wire::{
-    Bulk, Cred, Grant, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest,
-    RenameFlags, Reply, ReplyBody, Request, SetAttr,
+    Bulk, Cred, FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, Grant, Header, Ibits,
+    LockMode, MdtReply, MdtRequest, OstReply, OstRequest, RenameFlags, Reply, ReplyBody, Request,
+    SetAttr,
 };
 
 use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
+/// What one piece of a file counts beside its bytes.
+const BESIDE: u64 = 1024 + 256;
 const OST: Endpoint = Endpoint::Ost(0);
 /// Somebody who looks at what was written through a handle.
 type Look = fn(&Rig, u64) -> Verb<Result<()>>;
@@ -435,7 +438,7 @@ fn a_long_write_is_not_kept() {
 #[test]
 fn all_osts_together_have_a_bound() {
     let (rig, handle, _) = keeper();
-    rig.client.set_dirty_max(4 * MIB, PAGE);
+    rig.client.set_dirty_max(4 * MIB, PAGE + BESIDE);
     keep(&rig, handle, 0, PAGE);
     let mut write = start_write(&rig, handle, PAGE, PAGE);
     assert_eq!(take_write(&rig), (0, PAGE, PAGE), "there is no room for both");
@@ -454,7 +457,7 @@ fn all_osts_together_have_a_bound() {
 #[test]
 fn osts_that_are_silent_keep_nobody_from_writing_to_others() {
     let rig = Rig::with_osts(2);
-    rig.client.set_dirty_max(4 * MIB, 2 * PAGE);
+    rig.client.set_dirty_max(4 * MIB, 2 * (PAGE + BESIDE));
     let (silent, _) = open_with(&rig, WRITE, &[1]);
     let mut write = start_write(&rig, silent, 0, PAGE);
     take_write(&rig);
@@ -546,6 +549,164 @@ fn a_file_that_could_not_be_written_out_replaces_none() {
     assert_eq!(flush(&rig, handle), Err(Errno::ENOSPC));
 }
 
+/// What is asked of the MDT next about a lock, which is granted.
+fn is_locked(rig: &Rig) -> FileLockMode {
+    let (header, request) = rig.take_mdt();
+    let MdtRequest::SetFileLock { lock, .. } = request else { panic!("{request:?}") };
+    let state = FileLockState::Granted;
+    rig.answer(&header, reply(MdtReply::FileLock { state, holder: None }, &[]));
+    lock.mode
+}
+
+fn start_lock(rig: &Rig, handle: u64, mode: FileLockMode, flock: bool) -> Verb<Result<()>> {
+    let client = rig.client.clone();
+    let lock = FileLock { owner: 5, flock, mode, start: 0, end: FILE_LOCK_END_MAX, pid: 77 };
+    rig.begin(async move { client.set_file_lock(handle, lock, false, || true).await })
+}
+
+#[test]
+fn a_programs_lock_goes_after_what_was_written_under_it() {
+    for (mode, flock) in
+        [FileLockMode::Unlock, FileLockMode::Read].into_iter().flat_map(|m| [(m, false), (m, true)])
+    {
+        let (rig, handle, _) = keeper();
+        keep(&rig, handle, 0, PAGE);
+        let mut taken = start_lock(&rig, handle, FileLockMode::Write, flock);
+        assert!(rig.poll(&mut taken).is_none());
+        assert_eq!(is_locked(&rig), FileLockMode::Write, "who takes it waits for no OST");
+        assert_eq!(rig.poll(&mut taken), Some(Ok(())));
+        let mut given = start_lock(&rig, handle, mode, flock);
+        assert!(rig.poll(&mut given).is_none());
+        assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+        assert!(rig.poll(&mut given).is_none() && rig.is_silent(), "it goes before");
+        written_last(&rig, PAGE, PAGE);
+        assert!(rig.poll(&mut given).is_none());
+        assert_eq!(is_locked(&rig), mode);
+        assert_eq!(rig.poll(&mut given), Some(Ok(())));
+        // Where nothing is kept it waits for nothing.
+        let mut given = start_lock(&rig, handle, FileLockMode::Unlock, flock);
+        assert!(rig.poll(&mut given).is_none());
+        assert_eq!(is_locked(&rig), FileLockMode::Unlock);
+    }
+}
+
+#[test]
+fn who_does_not_wait_for_that_has_the_lock_still() {
+    let (rig, handle, _) = keeper();
+    keep(&rig, handle, 0, PAGE);
+    let patience = Arc::new(Patience::default());
+    let (client, mode, end) = (rig.client.clone(), FileLockMode::Unlock, FILE_LOCK_END_MAX);
+    let lock = FileLock { owner: 5, flock: false, mode, start: 0, end, pid: 77 };
+    let gives = async move { client.set_file_lock(handle, lock, false, || true).await };
+    let mut given = rig.begin(patience.clone().run(gives));
+    assert!(rig.poll(&mut given).is_none());
+    take_write(&rig);
+    patience.end();
+    assert_eq!(rig.poll(&mut given), Some(Err(Errno::EINTR)));
+    assert!(rig.is_silent());
+}
+
+#[test]
+fn so_do_those_that_a_close_gives_back() {
+    // Of fcntl, which go with any close of their program.
+    let (rig, handle, _) = keeper();
+    let mut taken = start_lock(&rig, handle, FileLockMode::Write, false);
+    assert!(rig.poll(&mut taken).is_none());
+    is_locked(&rig);
+    assert_eq!(rig.poll(&mut taken), Some(Ok(())));
+    keep(&rig, handle, 0, PAGE);
+    let client = rig.client.clone();
+    let mut closed = rig.start(async move { client.closed_by(handle, 5).await });
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    assert!(rig.poll(&mut closed).is_none() && rig.is_silent(), "it goes before");
+    written_last(&rig, PAGE, PAGE);
+    assert_eq!(is_locked(&rig), FileLockMode::Unlock);
+    assert_eq!(rig.poll(&mut closed), Some(()));
+    // Of flock, also through a descriptor that only reads.
+    let (rig, handle, _) = keeper();
+    let how = OpenHow { write: false, read: true, ..WRITE };
+    let (reads, _) = open_with(&rig, how, &[0]);
+    let mut taken = start_lock(&rig, reads, FileLockMode::Write, true);
+    assert!(rig.poll(&mut taken).is_none());
+    is_locked(&rig);
+    assert_eq!(rig.poll(&mut taken), Some(Ok(())));
+    keep(&rig, handle, 0, PAGE);
+    let client = rig.client.clone();
+    let mut close = rig.start(async move { client.close(reads).await });
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    assert!(rig.poll(&mut close).is_none() && rig.is_silent(), "it goes before");
+    written_last(&rig, PAGE, PAGE);
+    assert!(rig.poll(&mut close).is_none());
+    let (_, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Close { .. }), "{request:?}");
+}
+
+/// A file was written and closed, and a close that nobody waited for has found its OST full.
+fn failed_before() -> Rig {
+    let (rig, handle, _) = keeper();
+    assert!(rig.client.introduce(FILE));
+    keep(&rig, handle, 0, PAGE);
+    let client = rig.client.clone();
+    let mut close = rig.start(async move { client.close(handle).await });
+    take_write(&rig);
+    answer_last(&rig, Reply::error(Errno::ENOSPC));
+    assert_eq!(ends(&rig, &mut close), Err(Errno::ENOSPC));
+    rig
+}
+
+/// The MDT is asked which file a name is, and then, or at once, to rename it; what the rename says
+/// without that.
+fn renames(rig: &Rig, looks_up: bool) -> Result<()> {
+    let mut rename = start_rename(rig, RenameFlags::default());
+    if looks_up {
+        let (header, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::Lookup { .. }), "{request:?}");
+        rig.answer(&header, reply(MdtReply::Inode { attr: attr(0, PAGE) }, &[]));
+    }
+    let told = rig.poll(&mut rename);
+    assert_eq!(told.is_none(), !rig.is_silent());
+    told.unwrap_or_else(|| {
+        is_renamed(rig);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_file_that_could_not_be_written_out_before_replaces_none_either() {
+    let rig = failed_before();
+    assert_eq!(renames(&rig, true), Err(Errno::ENOSPC));
+    assert_eq!(renames(&rig, false), Ok(()), "who renames it knows");
+    let (next, _) = open_with(&rig, WRITE, &[0]);
+    assert_eq!(synced(&rig, next), Err(Errno::ENOSPC), "and whoever syncs it is told as ever");
+    // Whose program has heard of it may rename it; the MDT may still be asked.
+    let rig = failed_before();
+    let (next, _) = open_with(&rig, WRITE, &[0]);
+    assert_eq!(synced(&rig, next), Err(Errno::ENOSPC));
+    assert_eq!(renames(&rig, true), Ok(()));
+    assert_eq!(renames(&rig, false), Ok(()));
+}
+
+#[test]
+fn nor_does_one_that_the_kernel_has_forgotten_since() {
+    for heard in [false, true] {
+        let rig = failed_before();
+        rig.client.forget(FILE, 1);
+        rig.run();
+        while let Some((header, _)) = rig.take_if_any() {
+            rig.answer(&header, reply(MdtReply::Done, &[]));
+        }
+        assert_eq!(rig.client.census().inodes, 0);
+        if heard {
+            let (next, _) = open_with(&rig, WRITE, &[0]);
+            assert_eq!(synced(&rig, next), Err(Errno::EIO));
+            assert_eq!(renames(&rig, true), Ok(()));
+        } else {
+            assert_eq!(renames(&rig, true), Err(Errno::ENOSPC));
+        }
+        assert_eq!(renames(&rig, false), Ok(()));
+    }
+}
+
 #[test]
 fn what_an_evicted_client_kept_is_lost_and_told() {
     let (rig, handle, header) = keeper();
@@ -567,7 +728,7 @@ fn what_an_evicted_client_kept_is_lost_and_told() {
 #[test]
 fn a_write_waits_for_room() {
     let (rig, handle, _) = keeper();
-    rig.client.set_dirty_max_of(OST, 2 * PAGE).unwrap();
+    rig.client.set_dirty_max_of(OST, 2 * PAGE + BESIDE).unwrap();
     assert_eq!(rig.client.set_dirty_max_of(Endpoint::Ost(7), 0), Err(Errno::ENOENT));
     assert_eq!(rig.client.set_dirty_max_of(OST, u64::MAX), Err(Errno::ERANGE));
     keep(&rig, handle, 0, 2 * PAGE);
@@ -588,6 +749,53 @@ fn a_write_waits_for_room() {
 }
 
 #[test]
+fn a_byte_here_and_there_counts_for_what_it_takes() {
+    let (rig, handle, _) = keeper();
+    let files_max = 50;
+    rig.client.set_dirty_max_of(OST, files_max * (1 + BESIDE)).unwrap();
+    keep(&rig, handle, 0, 1);
+    for oid in 2..=files_max {
+        let (handle, _) = open_of(&rig, Fid { oid: oid as u32, ..FILE }, WRITE, &[0]);
+        keep(&rig, handle, 0, 1);
+    }
+    // The same byte, which takes nothing more.
+    keep(&rig, handle, 0, 1);
+    assert_eq!(rig.client.dirty_bytes(0), files_max, "as long as nobody counts them");
+    let mut waits = start_write(&rig, handle, PAGE, 1);
+    for _ in 0..files_max {
+        assert!(rig.poll(&mut waits).is_none());
+        assert_eq!(take_write(&rig), (0, 1, 1));
+    }
+    assert!(rig.poll(&mut waits).is_none() && rig.is_silent(), "it is not kept");
+    written_last(&rig, 1, 1);
+    assert_eq!(rig.poll(&mut waits), Some(Ok(1)), "there is room");
+    assert_eq!(rig.client.dirty_bytes(0), files_max);
+}
+
+#[test]
+fn what_pieces_count_beside_their_bytes_goes_with_them() {
+    let (rig, handle, _) = keeper();
+    // All that there is room for, again and again.
+    let (pieces, len) = (200, 2);
+    rig.client.set_dirty_max_of(OST, 1024 + pieces * (256 + len)).unwrap();
+    for _ in 0..3 {
+        for piece in 0..pieces {
+            keep(&rig, handle, piece * PAGE, len);
+        }
+        assert!(rig.is_silent());
+        let client = rig.client.clone();
+        let mut seek = rig.start(async move { client.seek(handle, 0, true).await });
+        for piece in 0..pieces {
+            assert!(rig.poll(&mut seek).is_none());
+            assert_eq!(take_write(&rig), (piece * PAGE, len, len));
+            written_last(&rig, len, len);
+        }
+        assert!(rig.poll(&mut seek).is_none() && !rig.is_silent());
+        rig.take();
+    }
+}
+
+#[test]
 fn opens_that_want_every_write_done_keep_none() {
     for how in [OpenHow { sync: true, ..WRITE }, OpenHow { direct: true, ..WRITE }] {
         let (rig, kept, _) = keeper();
@@ -596,6 +804,21 @@ fn opens_that_want_every_write_done_keep_none() {
         let _write = start_write(&rig, handle, 0, PAGE);
         assert_eq!(take_write(&rig), (0, PAGE, PAGE));
     }
+}
+
+#[test]
+fn where_every_ost_was_told_to_keep_nothing_no_open_does() {
+    let rig = Rig::with_osts(2);
+    rig.client.set_dirty_max(4 * MIB, 4 * MIB);
+    let keeps = |ost, bytes| {
+        rig.client.set_dirty_max_of(Endpoint::Ost(ost), bytes).unwrap();
+        let (handle, _) = open_with(&rig, WRITE, &[0]);
+        rig.client.keeps_writes(handle)
+    };
+    assert_eq!(
+        [(0, 0), (1, 0), (1, MIB)].map(|(ost, bytes)| keeps(ost, bytes)),
+        [true, false, true]
+    );
 }
 
 #[test]

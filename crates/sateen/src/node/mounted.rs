@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use sateen_client::{Client, ClientConfig, Connection, Port, Task};
 use sateen_fuse::{MountFlags, MountOptions, Session, TransportChoice};
 use sateen_reactor::Reactor;
+use sateen_types::units::MIB;
 use sateen_types::{ClientId, Endpoint, Errno, Fid};
 use sateen_wire::TargetInfo;
 
@@ -25,6 +26,10 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 const REMOTE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long an MDT elsewhere hears nothing of a client at most: 2 s.
 const PING_NS: u64 = 2_000_000_000;
+/// So much a mount keeps of what programs write for an OST elsewhere, if nothing else is set, and
+/// for all of them together. What goes to one of this process costs no round trip, and is not kept.
+const DIRTY_BYTES: u64 = 32 * MIB;
+const DIRTY_IN_ALL_BYTES: u64 = 512 * MIB;
 /// So often whoever waits looks whether it is still to.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 
@@ -285,6 +290,7 @@ fn make(reactor: &Arc<Reactor>, targets: Targets<'_>) -> (Arc<Client>, Arc<Clien
     let client = Client::new(config, as_port);
     if !targets.elsewhere.is_empty() {
         client.ping_every(PING_NS);
+        client.set_dirty_max(DIRTY_BYTES, DIRTY_IN_ALL_BYTES);
     }
     reactor.router.add(client.endpoint(), Arc::new(ToClient(client.clone())));
     (client, port)

@@ -8,7 +8,7 @@ use std::path::Path;
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, until};
 
-use crate::{BINARY, SmallDisk, as_program, bytes};
+use crate::{BINARY, SmallDisk, as_program, bytes, written_out};
 
 const OSTS: u32 = 3;
 /// Files of a sample; each has one object.
@@ -25,6 +25,8 @@ fn sample(mnt: &Path, number: &mut u32) -> BTreeMap<u32, u32> {
     for file in 0..SAMPLE {
         fs::write(dir.join(format!("file{file}")), b"x").unwrap();
     }
+    // A file has its object when its OST hears of what was written.
+    written_out(mnt);
     let shown = ok(as_program("lfs").args(["getstripe", "-r"]).arg(&dir));
     let mut count: BTreeMap<u32, u32> = (0..OSTS).map(|ost| (ost, 0)).collect();
     for row in shown.lines().filter(|line| line.starts_with('\t')) {

@@ -8,11 +8,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, ok, run_folder, server_folder, until};
 
-use crate::{BINARY, as_program, bytes, param, write_durably};
+use crate::{BINARY, as_program, bytes, param, write_durably, written_out};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 2048;
@@ -53,7 +54,7 @@ fn small_writes_take_few_requests_and_are_seen_by_others() {
     let mut cluster = Cluster::new(BINARY, "kept");
     let (mds, oss) = cluster.start();
     let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
-    assert_eq!(param(&mnt, "osc.*.max_dirty_mb"), "0\n0\n", "if nobody says otherwise");
+    assert_eq!(param(&mnt, "osc.*.max_dirty_mb"), "32\n32\n", "if nobody says otherwise");
     keeps(&mnt);
     let content = bytes(PAGES * PAGE, 5);
     let file = File::create(mnt.join("file")).unwrap();
@@ -161,5 +162,102 @@ fn a_file_is_replaced_by_what_osts_have() {
     fs::write(other.join("another"), b"as it is now").unwrap();
     fs::rename(other.join("another"), other.join("file")).unwrap();
     assert_eq!(fs::read(other.join("file")).unwrap(), b"as it is now");
+    cluster.finish([oss, mds]);
+}
+
+/// Nor is it replaced by one that was lost before, as a close has found that nobody waited for.
+#[test]
+fn what_was_lost_before_replaces_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "kept-failed");
+    let (mds, oss) = cluster.start();
+    let mnt = cluster.mount("mnt");
+    keeps(&mnt);
+    for name in ["file", "one", "two", "three"] {
+        write_durably(&mnt.join(name), b"as it was before").unwrap();
+    }
+    let set = |what: &str| {
+        let mut lctl = as_program("lctl");
+        ok(lctl.arg("--data").arg(run_folder(&mnt)).args(["set_param", what]));
+    };
+    kill_process(oss.pid(), Signal::STOP).unwrap();
+    fs::write(mnt.join("new"), b"as it is now").unwrap();
+    let dirty = param(&mnt, "osc.*.cur_dirty_bytes");
+    assert_ne!(dirty, "0\n0\n", "its OST has it already");
+    // What is on its way fails.
+    set("osc.*.active=0");
+    written_out(&mnt);
+    kill_process(oss.pid(), Signal::CONT).unwrap();
+    set("osc.*.active=1");
+    let rename = || fs::rename(mnt.join("new"), mnt.join("file"));
+    assert_eq!(rename().unwrap_err().raw_os_error(), Some(5));
+    assert_eq!(fs::read(mnt.join("file")).unwrap(), b"as it was before");
+    // Once.
+    rename().unwrap();
+    cluster.finish([oss, mds]);
+}
+
+/// How a lock of a program is taken and given back.
+type TakeAndGive = (&'static str, fn(&File), fn(&File, File));
+
+/// Who gets a lock finds what was written under it, whatever becomes of the mount that had it.
+#[test]
+fn a_lock_that_was_given_back_leaves_nothing_to_be_lost() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "kept-lock");
+    let (mds, oss) = cluster.start();
+    let other = cluster.mount("other");
+    let mut lctl = as_program("lctl");
+    lctl.arg("--data").arg(server_folder(&cluster.path("mgt")));
+    ok(lctl.args(["set_param", "mdt.*.ldlm_timeout=2"]));
+    let kinds: [TakeAndGive; 4] = [
+        (
+            "unlocked-flock",
+            |file| flock(file, FlockOperation::LockExclusive).unwrap(),
+            |file, _| flock(file, FlockOperation::Unlock).unwrap(),
+        ),
+        (
+            "unlocked-fcntl",
+            |file| fcntl_lock(file, FlockOperation::LockExclusive).unwrap(),
+            |file, _| fcntl_lock(file, FlockOperation::Unlock).unwrap(),
+        ),
+        (
+            "closed-fcntl",
+            |file| fcntl_lock(file, FlockOperation::LockExclusive).unwrap(),
+            |_, same| drop(same),
+        ),
+        (
+            "shared-flock",
+            |file| flock(file, FlockOperation::LockExclusive).unwrap(),
+            |file, _| {
+                flock(file, FlockOperation::LockShared).unwrap();
+            },
+        ),
+    ];
+    for (name, take, give) in kinds {
+        let mnt = cluster.mount(name);
+        keeps(&mnt);
+        let path = mnt.join(name);
+        for file in [&path, &mnt.join("one"), &mnt.join("two")] {
+            write_durably(file, b"as it was before").unwrap();
+        }
+        let open = || File::options().read(true).write(true).open(&path).unwrap();
+        let (file, same) = (open(), open());
+        take(&file);
+        file.write_all_at(b"as it is now, so", 0).unwrap();
+        assert_ne!(param(&mnt, "osc.*.cur_dirty_bytes"), "0\n0\n", "it is kept");
+        give(&file, same);
+        // A program there may have the lock now.
+        let pid = Pid::from_raw(cluster.mount_pid(&mnt) as i32).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        assert_eq!(fs::read(other.join(name)).unwrap(), b"as it is now, so", "{name}");
+        drop(file);
+        let _ = Command::new("umount").arg("-l").arg(&mnt).status();
+        cluster.mounts.retain(|mount| *mount != mnt);
+    }
     cluster.finish([oss, mds]);
 }

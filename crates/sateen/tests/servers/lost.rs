@@ -31,7 +31,7 @@ told('sync', $f->sync);
 told('close', close($f));
 "#;
 /// What it says of a descriptor that is lost.
-const ALL_LOST: &str = "read 5\nwrite 5\ntruncate 5\nseek 5\nsync 5\nclose done\n";
+const ALL_LOST: &str = "read 5\nwrite 5\ntruncate 5\nseek 5\nsync 5\nclose 5\n";
 
 /// And of one that goes on.
 const GOES_ON: &str = "read done\nwrite done\ntruncate done\nseek done\nsync done\nclose done\n";

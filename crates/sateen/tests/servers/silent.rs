@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, PATIENCE, ok, server_folder, text, until};
 
-use crate::{BINARY, as_program, bytes, write_durably};
+use crate::{BINARY, as_program, bytes, keeps_nothing, write_durably};
 
 /// "Text file busy".
 const ETXTBSY: i32 = 26;
@@ -168,6 +168,9 @@ fn who_stands_still_is_missed_and_who_judged_it_so_in_his_own_sleep_is_not_belie
     let (mds, oss) = cluster.start();
     let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
     let at_mds = Lctl(&cluster, "mgt");
+    // Or each child closed at its start what this process has open, and waited for the mount that
+    // stands still until then.
+    keeps_nothing(&mnt);
     write_durably(&mnt.join("file"), b"as it was").unwrap();
     // For writing, too: what is read by it the kernel does not take from its own pages.
     let open = File::options().read(true).write(true).open(mnt.join("file")).unwrap();
