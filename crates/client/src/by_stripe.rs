@@ -50,6 +50,11 @@ impl<T> ByStripe<T> {
         self.0.retain(|(_, value)| kept(value));
     }
 
+    /// Changes all of them.
+    pub(crate) fn change(&mut self, change: impl Fn(&mut T)) {
+        self.0.iter_mut().for_each(|(_, value)| change(value));
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(u32, T)> {
         self.0.iter()
     }

@@ -27,6 +27,7 @@ use crate::port::{KernelInval, Port};
 use crate::recover::AtMdt;
 use crate::stats::Verbs;
 use crate::sync::{join_all, lock};
+use crate::unstable::Unstable;
 use crate::unsynced::UnsyncedObjects;
 
 /// How often connections are looked after: 250 ms.
@@ -150,6 +151,7 @@ pub struct Client {
     pub(crate) file_locks: Mutex<FileLocks>,
     pub(crate) fids: Fids,
     pub(crate) unsynced: UnsyncedObjects,
+    pub(crate) unstable: Arc<Unstable>,
     pub(crate) ended: Arc<EndedWell>,
     /// What MDTs have open for this client, from the moment that they have answered.
     pub(crate) at_mdts: Mutex<BTreeMap<u64, AtMdt>>,
@@ -196,6 +198,7 @@ impl Client {
             file_locks: Mutex::default(),
             fids: Fids::default(),
             unsynced: UnsyncedObjects::default(),
+            unstable: Arc::default(),
             ended: Arc::default(),
             at_mdts: Mutex::default(),
             known_names: Arc::default(),
@@ -406,7 +409,8 @@ impl Client {
         let mut imports = lock(&self.imports);
         let about = (target, self.config.file_system);
         let new = || {
-            let import = Import::new(self.endpoint(), about, *me, self.ended.clone());
+            let runs = (self.ended.clone(), self.unstable.clone());
+            let import = Import::new(self.endpoint(), about, *me, runs);
             import.promise_to_speak(self.speaks_to(target));
             Arc::new(import)
         };
@@ -670,11 +674,12 @@ impl Client {
         }
         self.lose_file_locks(mdt);
         let mut stale = Vec::new();
-        for inode in inodes {
+        for inode in &inodes {
             let stamp = self.stamp();
             let (held, woken) = inode.update(|state| {
                 state.cancelled_at = stamp;
                 let woken = state.lose_dirty(&self.dirty);
+                state.follow_runs(inode.fid, &self.unstable);
                 state.forgotten();
                 let held = !core::mem::take(&mut state.locks).is_empty();
                 state.lost_locks();
@@ -682,9 +687,11 @@ impl Client {
             });
             woken.wake();
             if held {
-                stale.push((inode.fid, Arc::downgrade(&inode)));
+                stale.push((inode.fid, Arc::downgrade(inode)));
             }
         }
+        // Whoever the locks go to writes without hearing of this client.
+        self.unstable.forget_those(concerned);
         stale
     }
 }

@@ -17,6 +17,7 @@
 mod answers;
 mod claims;
 mod pending;
+mod replay;
 mod room;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -24,8 +25,8 @@ use std::sync::{Arc, Mutex};
 
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{
-    BULK_MAX, Body, Bulk, FEATURES, FileLockMode, Header, Ibits, MdtRequest, Message, OstRequest,
-    Reply, ReplyBody, Request, SPEAKS,
+    BULK_MAX, Body, Bulk, CLAIM_SLOT, FEATURES, Header, MdtRequest, Message, OstRequest, Reply,
+    ReplyBody, Request, SPEAKS,
 };
 
 use crate::client::Connection;
@@ -36,9 +37,12 @@ use crate::port::Port;
 use crate::stats::{self, RequestStats};
 use crate::sync::{Waiters, Woken, lock, until};
 use crate::uncommitted::{Uncommitted, waits_for_room};
+use crate::unstable::Unstable;
 pub(crate) use claims::UnderWay;
-use claims::{CLAIM_SLOT, Claims, Run};
+use claims::{Claims, Run};
 use pending::{Pending, without_grant};
+use room::slots_kept_for;
+pub(crate) use room::{InUse, WAITED_FOR};
 
 /// Requests in flight to one target, at most, unless it is set otherwise.
 pub(crate) const RPCS_IN_FLIGHT: usize = 64;
@@ -135,7 +139,8 @@ enum Link {
         attempt: u64,
         sent_ns: u64,
     },
-    /// The MDT is being told of what is held, and nothing else is asked: see [`claims`].
+    /// The MDT is being told of what is held, or the OST what it has lost, and nothing else is asked:
+    /// see [`claims`] and [`replay`].
     Recovering,
     Open,
 }
@@ -212,6 +217,7 @@ pub(crate) struct Import {
     /// How often the target was told of what is held.
     taken_up: AtomicU64,
     ended: Arc<EndedWell>,
+    unstable: Arc<Unstable>,
     state: Mutex<State>,
 }
 
@@ -352,42 +358,6 @@ impl State {
     }
 }
 
-/// Whether others may be kept waiting for locks until a request is answered. Looked at whenever it
-/// could be sent, because that changes.
-pub(crate) type InUse<'a> = &'a (dyn Fn() -> bool + Send + Sync);
-/// They may be.
-pub(crate) const WAITED_FOR: InUse<'static> = &|| true;
-
-/// Slots that a request finds beside those for everybody.
-fn slots_kept_for(request: &Request, in_use: InUse<'_>) -> usize {
-    match request {
-        Request::Ping | Request::Disconnect | Request::Mdt(MdtRequest::Cancel { .. }) => {
-            2 * SLOTS_KEPT
-        }
-        // Nor do these, and others wait for what they give back.
-        Request::Mdt(MdtRequest::LeaveFileLock { .. }) => 2 * SLOTS_KEPT,
-        Request::Mdt(MdtRequest::SetFileLock { lock, .. }) => match lock.mode {
-            FileLockMode::Unlock => 2 * SLOTS_KEPT,
-            // Others are kept waiting by a turn that is not taken.
-            FileLockMode::Read | FileLockMode::Write => SLOTS_KEPT,
-        },
-        // It empties the file under a data lock in use, which others may want meanwhile. Those
-        // that do so without a lock, or set a mode, wait for others as any request does, and
-        // many at once would leave no slot to give locks back in.
-        Request::Mdt(MdtRequest::Open { flags, .. }) if flags.truncate && in_use() => SLOTS_KEPT,
-        Request::Mdt(MdtRequest::SetAttr { .. }) if in_use() => SLOTS_KEPT,
-        Request::Mdt(
-            MdtRequest::ReportSize { .. }
-            | MdtRequest::Close { .. }
-            | MdtRequest::Sync { .. }
-            | MdtRequest::GetStripe { .. }
-            | MdtRequest::NoRoom { .. }
-            | MdtRequest::GetAttr { want: Ibits::NONE, .. },
-        ) => SLOTS_KEPT,
-        _ => 0,
-    }
-}
-
 /// Whether an MDT has noted this client by the time that it answers so.
 fn gives(request: &Body, reply: &Reply) -> bool {
     let asks = matches!(
@@ -396,6 +366,12 @@ fn gives(request: &Body, reply: &Reply) -> bool {
             if !matches!(request, MdtRequest::StatFs | MdtRequest::Sync { .. })
     );
     asks && (reply.error.is_none() || !reply.grants.is_empty())
+}
+
+/// Whether an answer refuses the connection, as opposed to a stale object or file: it carries nothing
+/// at all.
+fn is_unknown(reply: &Reply) -> bool {
+    reply.last_committed == 0 && reply.transno == 0 && reply.body == ReplyBody::Empty
 }
 
 /// Slots for so many requests in flight.
@@ -408,7 +384,7 @@ impl Import {
         address: Endpoint,
         (target, file_system): (Endpoint, u64),
         (me, era): (ClientId, u64),
-        ended: Arc<EndedWell>,
+        (ended, unstable): (Arc<EndedWell>, Arc<Unstable>),
     ) -> Import {
         let slots = (0..slots_for(RPCS_IN_FLIGHT)).map(|_| Slot::new());
         Import {
@@ -419,6 +395,7 @@ impl Import {
             speaks: AtomicBool::new(false),
             taken_up: AtomicU64::new(0),
             ended,
+            unstable,
             state: Mutex::new(State {
                 me,
                 era,
@@ -662,6 +639,7 @@ impl Import {
                 state.trouble = None;
                 return;
             }
+            self.give_up_replay();
             // Of one that was closed by the target nothing goes on.
             state.slots_kept |= state.link == Link::Open;
             state.link = Link::Closed;
@@ -675,7 +653,7 @@ impl Import {
                     pending.unheard = true;
                 }
             }
-            (state.all_answers(), state.line.take())
+            (state.all_answers().and(self.is_cut_off()), state.line.take())
         };
         answers.wake();
         line.wake();
@@ -849,7 +827,7 @@ impl Import {
             if header.client != state.me {
                 return Arrival::Ignored;
             }
-            let refused = reply.error == Some(Errno::ESTALE) && self.unknown_to_target(&reply);
+            let refused = reply.error == Some(Errno::ESTALE) && is_unknown(&reply);
             if refused {
                 state.refused(header);
             }
@@ -867,7 +845,11 @@ impl Import {
             }
             if header.slot == CLAIM_SLOT {
                 drop(state);
-                return self.on_claimed(port, header, &reply);
+                return if self.is_mdt() {
+                    self.on_claimed(port, header, &reply)
+                } else {
+                    self.on_told(port, header, &reply)
+                };
             }
             if state.link != Link::Open {
                 return Arrival::Ignored;
@@ -885,7 +867,7 @@ impl Import {
             }
             // From the network: the target cannot be reached, and the request is sent again
             // until it can.
-            if self.unknown_to_target(&reply) {
+            if is_unknown(&reply) {
                 let again_ns = match reply.error {
                     // Who is not there has forgotten us.
                     Some(Errno::ESHUTDOWN | Errno::ENODEV) if pending.is_goodbye() => None,
@@ -910,28 +892,27 @@ impl Import {
             if pending.is_doubtful(&reply) {
                 reply.error = Some(Errno::EIO);
             }
+            let written = replay::written(&pending.message, &reply);
             let nobody_waits = pending.unheard || pending.left;
             if let (false, Body::Request(request)) = (pending.unheard, &pending.message.body) {
                 arrived(request, &reply, (pending.stamp, pending.pin));
             }
-            if nobody_waits {
+            let woken = if nobody_waits {
                 slot.state = SlotState::Free;
                 state.free.push(header.slot);
-                (state.line.take(), Arrival::Answer)
+                state.line.take()
             } else {
                 let answered = Answered { reply: Ok(reply), bulk, boot_epoch: *boot_epoch };
                 slot.state = SlotState::Answered(Box::new(answered));
-                (slot.waiting.take(), Arrival::Answer)
+                slot.waiting.take()
+            };
+            if let Some(written) = written {
+                self.keep_written(&state, written);
             }
+            (woken, Arrival::Answer)
         };
         woken.wake();
         arrival
-    }
-
-    /// A refusal of the connection, as opposed to one of a stale object or file: it carries
-    /// nothing at all.
-    fn unknown_to_target(&self, reply: &Reply) -> bool {
-        reply.last_committed == 0 && reply.transno == 0 && reply.body == ReplyBody::Empty
     }
 
     /// The connection is void, which is no MDT's: slots begin anew, every request in flight fails
@@ -941,12 +922,12 @@ impl Import {
         let (answers, line) = {
             let mut state = lock(&self.state);
             let current = state.me == header.client && state.generation == header.generation;
-            if state.link != Link::Open || !current {
+            if !matches!(state.link, Link::Open | Link::Recovering) || !current {
                 return false;
             }
             state.close(matches!(self.target, Endpoint::Ost(_) | Endpoint::Mgs))
         };
-        answers.wake();
+        answers.and(self.is_cut_off()).wake();
         line.wake();
         true
     }
@@ -956,7 +937,8 @@ impl Import {
     pub(crate) fn renew(&self, me: ClientId, era: u64) -> (Woken, Woken) {
         let mut state = lock(&self.state);
         (state.me, state.era) = (me, era);
-        state.close(false)
+        let (answers, line) = state.close(false);
+        (answers.and(self.is_cut_off()), line)
     }
 
     /// Sends again what has waited too long, and connects again if that was refused. A target
@@ -964,6 +946,7 @@ impl Import {
     pub(crate) fn tick(&self, port: &dyn Port, ping_ns: u64) {
         let now = port.now().mono_ns;
         let mut again = Vec::new();
+        let opened;
         {
             let mut state = lock(&self.state);
             let due = ping_ns > 0 && state.link == Link::Open && now >= state.asked_ns + ping_ns;
@@ -987,10 +970,12 @@ impl Import {
                 }
             }
             again.extend(self.claim_again(&mut state, now));
+            opened = self.replay_again(&mut state, port, &mut again);
         }
         for message in again {
             port.send(message);
         }
+        opened.wake();
         if lock(&self.state).attempts > 0 {
             self.try_connect(port);
         }

@@ -25,6 +25,7 @@
 //! | `loss` | who has been told of what may be lost |
 //! | `dirty` | what programs have written and OSTs do not have yet |
 //! | `grants` | what OSTs have promised room for |
+//! | `unstable` | what OSTs have answered and may lose, to be written again then |
 //! | `unsynced` | what dropped inodes leave to be synced |
 //! | `by_stripe` | what is remembered of objects of one file |
 
@@ -54,6 +55,7 @@ mod recover;
 mod stats;
 mod sync;
 mod uncommitted;
+mod unstable;
 mod unsynced;
 
 pub use atime::AtimePolicy;

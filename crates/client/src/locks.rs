@@ -584,6 +584,7 @@ impl Client {
         report: Option<SizeReport>,
     ) {
         let (fid, mut report) = (inode.fid, report);
+        self.lets_others_write(inode).await;
         loop {
             let taken_up = self.taken_up(fid);
             let cancel = self.mdt_in(era, fid, MdtRequest::Cancel { fid, id, report });

@@ -219,11 +219,22 @@ impl Client {
     ) -> Result<u64> {
         self.room_for(chunk.ost).await?;
         let object = (object_of(inode.fid, chunk.stripe), layout_gen);
+        let admitted = self.admit(inode, chunk.ost);
         let write = self.ost_write(chunk.ost, object, chunk.object_offset, data, era);
         let (len, boot_epoch) = write.await?;
-        let now = Unsynced { ost: chunk.ost, boot_epoch };
-        lock(&inode.state).changed_object(chunk.stripe, now, &self.ended);
+        if admitted.is_none() {
+            self.unstable.miss(inode.fid);
+        }
+        self.changed_object(inode, chunk.stripe, Unsynced { ost: chunk.ost, boot_epoch });
         Ok(len)
+    }
+
+    /// A run of an OST has changed an object.
+    pub(crate) fn changed_object(&self, inode: &Inode, stripe: u32, at: Unsynced) {
+        let mut state = lock(&inode.state);
+        state.follow_runs(inode.fid, &self.unstable);
+        let boot_epoch = self.unstable.now(inode.fid, (at.ost, at.boot_epoch));
+        state.changed_object(stripe, Unsynced { boot_epoch, ..at }, &self.ended);
     }
 
     /// Reads up to `len` bytes at `offset` behind what `buffer` holds. The range lies within
@@ -363,9 +374,11 @@ impl Client {
         let (unsynced, lost) = {
             let left = self.unsynced.take(inode.fid);
             let mut state = lock(&inode.state);
+            state.follow_runs(inode.fid, &self.unstable);
             state.inherit(left, &self.ended);
             (core::mem::take(&mut state.unsynced), state.loss.tell(asker))
         };
+        let mark = self.unstable.mark();
         let mut by_ost: BTreeMap<(u32, u64), Vec<ObjectId>> = BTreeMap::new();
         for (stripe, at) in unsynced.iter() {
             let objects = by_ost.entry((at.ost, at.boot_epoch)).or_default();
@@ -386,6 +399,7 @@ impl Client {
                     // and the next sync makes it durable.
                     if era != self.era() && boot_epoch != ANY_EPOCH {
                         let mut state = lock(&inode.state);
+                        let boot_epoch = self.unstable.now(inode.fid, (ost, boot_epoch));
                         for object in &objects {
                             let at = Unsynced { ost, boot_epoch };
                             state.not_synced(object.stripe, at, &self.ended);
@@ -396,6 +410,9 @@ impl Client {
             sync
         });
         let failed = join_all(syncs.collect()).await.into_iter().find_map(Result::err);
+        if failed.is_none() && !lost {
+            self.unstable.synced(inode.fid, mark);
+        }
         match failed {
             Some(errno) => {
                 // Who is told now is not told again; as in Linux, the next fsync speaks of later

@@ -4,13 +4,13 @@
 mod common;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use common::{World, message, object, unpack, write};
+use common::{Peer, World, message, object, unpack, write};
 use sateen_types::{ClientId, Errno, Fid, ObjectId, Seq, seq};
-use sateen_wire::{Bulk, OstReply, OstRequest, Request};
+use sateen_wire::{Bulk, CLAIM_SLOT, OstReply, OstRequest, Request};
 
 const MIB: u64 = 1 << 20;
 
-fn size(world: &mut World, peer: &mut common::Peer, object: ObjectId) -> u64 {
+fn size(world: &mut World, peer: &mut Peer, object: ObjectId) -> u64 {
     match world.call(peer, OstRequest::GetAttr { objects: vec![object] }) {
         Ok(OstReply::Objects(attrs)) => attrs[0].size,
         other => panic!("{other:?}"),
@@ -18,7 +18,7 @@ fn size(world: &mut World, peer: &mut common::Peer, object: ObjectId) -> u64 {
 }
 
 /// Of 100 bytes of 7, those from 10 to 60 are a hole.
-fn has_hole(world: &mut World, peer: &mut common::Peer, object: ObjectId) {
+fn has_hole(world: &mut World, peer: &mut Peer, object: ObjectId) {
     let read = OstRequest::Read { object, offset: 0, len: 100 };
     let ticket = world.send(peer, read, Bulk::Buffer(BytesMut::with_capacity(100)));
     let (_, Bulk::Buffer(found)) = world.wait(ticket) else { panic!("bytes") };
@@ -518,7 +518,7 @@ fn looks(world: &mut World) {
 
 /// Writes over the same bytes of an object again and again, each time without the grant that the
 /// write before brought; how much was promised in the end, which is so much or all that there is.
-fn collect(world: &mut World, peer: &mut common::Peer, object: ObjectId, wanted: u64) -> u64 {
+fn collect(world: &mut World, peer: &mut Peer, object: ObjectId, wanted: u64) -> u64 {
     let piece = vec![7; 16 << 10];
     let mut promised = 0;
     while promised < wanted {
@@ -605,7 +605,7 @@ fn allocate(object: ObjectId, offset: u64, len: u64) -> OstRequest {
 }
 
 /// How many 512-byte blocks an object has.
-fn blocks(world: &mut World, peer: &mut common::Peer, object: ObjectId) -> u64 {
+fn blocks(world: &mut World, peer: &mut Peer, object: ObjectId) -> u64 {
     match world.call(peer, OstRequest::GetAttr { objects: vec![object] }) {
         Ok(OstReply::Objects(objects)) => objects[0].blocks,
         other => panic!("{other:?}"),
@@ -757,4 +757,42 @@ fn a_poisoned_target_answers_everybody() {
     });
     assert!(failed.count() >= 9);
     assert_eq!(world.connect(&mut client), Some(Errno::EIO));
+}
+
+/// A write that an OST had answered before a crash, told again.
+fn tell_again(
+    world: &mut World,
+    peer: &Peer,
+    seq: u64,
+    object: ObjectId,
+) -> Result<OstReply, Errno> {
+    let (request, bulk) = write(object, 1, 0, b"again");
+    world.deliver(message(peer, CLAIM_SLOT, seq, Request::Ost(request), bulk));
+    unpack(world.wait((peer.client, CLAIM_SLOT, seq)).0)
+}
+
+#[test]
+fn what_is_told_again_makes_no_object() {
+    let mut world = World::new(7, 1 << 30);
+    let (mut client, mut mdt) = (world.client(1), world.mdt());
+    let (there, gone) = (object(1, 0), object(2, 0));
+    for object in [there, gone] {
+        world.write(&mut client, object, 0, b"first").unwrap();
+        world.sync(&mut client, vec![object]).unwrap();
+    }
+    let destroy = OstRequest::Destroy { objects: vec![gone], late_writers: false };
+    assert_eq!(world.call(&mut mdt, destroy), Ok(OstReply::Done));
+    world.crash();
+    assert_eq!(world.connect(&mut client), None);
+    let written = tell_again(&mut world, &client, 1, there);
+    assert!(
+        matches!(written, Ok(OstReply::Written { len: 5, granted: 0, .. })),
+        "{written:?}: nobody counts a grant"
+    );
+    assert_eq!(tell_again(&mut world, &client, 2, gone), Err(Errno::ESTALE));
+    assert_eq!(tell_again(&mut world, &client, 3, object(3, 0)), Err(Errno::ESTALE));
+    let all = OstRequest::List { seq: there.fid.seq, from_oid: 0, count: 9 };
+    assert_eq!(world.connect(&mut mdt), None);
+    let OstReply::Objects(all) = world.call(&mut mdt, all).unwrap() else { panic!("objects") };
+    assert_eq!(all.iter().map(|attr| attr.object).collect::<Vec<_>>(), [there]);
 }

@@ -110,12 +110,14 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 13] = [
+const TUNABLES: [(&str, u64, u64); 14] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     ("max_pages_per_rpc", 1, 4096),
     // None is kept with 0: every write waits for its OST.
     ("max_dirty_mb", 0, 65_536),
+    // With 0 nothing is written again that an OST loses in a crash.
+    ("max_unstable_mb", 0, 65_536),
     ("qos_threshold_rr", 0, 100),
     ("ldlm_timeout", 1, 3600),
     // More than the 4 s within which a mount that nobody answers speaks again: else idle ones are

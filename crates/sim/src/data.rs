@@ -58,6 +58,14 @@ fn overlay(content: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     }
 }
 
+impl Keepers {
+    /// Whether somebody may write this again. Of what an fsync has told that it may be lost it is not
+    /// known any more whose it was.
+    fn may_have(&self, piece: &Piece) -> bool {
+        self.some.contains(&piece.client) || piece.client == NOBODY && !self.some.is_empty()
+    }
+}
+
 /// What `fallocate` is to do with a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallocate {
@@ -115,12 +123,25 @@ pub struct Data {
     /// Clients that have written since their last fsync that succeeded: one that fails has
     /// told nobody the size.
     writers: BTreeSet<ClientId>,
+    /// Clients that have everything that they have written and an OST has lost: no fsync of theirs
+    /// may say that it is, as long as they have it.
+    promised: BTreeSet<ClientId>,
     /// Clients whose fsync may say that something was lost, if it began before or is the
     /// first that began after this operation.
     may_hear: BTreeMap<ClientId, u64>,
 }
 
 const NOBODY: ClientId = ClientId(0);
+
+/// Clients that write again what an OST has lost of a file: some of what they have written, or all
+/// that is not durable.
+#[derive(Debug, Default)]
+pub struct Keepers {
+    /// The first.
+    pub some: BTreeSet<ClientId>,
+    /// The others.
+    pub all: BTreeSet<ClientId>,
+}
 
 impl Data {
     /// Bytes there should be.
@@ -426,15 +447,24 @@ impl Data {
         client: ClientId,
         (offset, bytes): (u64, &[u8]),
         there: &[u8],
-        acked: bool,
+        (acked, keepers): (bool, &Keepers),
     ) -> Result<(), String> {
         self.forget_cuts();
         let end = offset + bytes.len() as u64;
+        let mut comes_back: Vec<Piece> = Vec::new();
         for (place, (new, byte)) in (offset..).zip(bytes.iter().zip(there)) {
-            if new != byte && !self.may_be(place, *byte) {
+            // In the middle of being written again.
+            let older = || {
+                let mut again = self.pending.iter().filter(|piece| keepers.may_have(piece));
+                again.any(|piece| piece.at(place) == Some(*byte))
+            };
+            if new != byte && !self.may_be(place, *byte) && !older() {
                 return Err(format!("byte {place} is {byte:#04x} after a write that failed"));
             }
-            if acked && new != byte {
+            if acked && new != byte && keepers.all.contains(&client) {
+                let bytes = vec![*new];
+                comes_back.push(Piece { client, offset: place, bytes, settles_ns: NEVER });
+            } else if acked && new != byte {
                 let bytes = vec![*byte];
                 match self.lost.last_mut() {
                     Some(run) if run.end() == place && run.client == client => {
@@ -456,10 +486,29 @@ impl Data {
         }
         // Of what was refused the client need not make anything durable.
         let whose = if acked { client } else { NOBODY };
-        let bytes = there.to_vec();
-        self.pending.push(Piece { client: whose, offset, bytes, settles_ns: 0 });
+        let there = there.to_vec();
+        self.pending.push(Piece { client: whose, offset, bytes: there, settles_ns: 0 });
         self.writers.insert(client);
+        if keepers.some.contains(&client) {
+            // Whatever is told of it: what an OST has answered may come back.
+            self.also(offset, bytes.to_vec(), NEVER);
+        }
+        self.come_back(comes_back);
         Ok(())
+    }
+
+    /// What an OST has lost, and the client that wrote it has: it is still what there should be. Until
+    /// that client's next fsync says that it is durable it may stay as it is now.
+    fn come_back(&mut self, pieces: Vec<Piece>) {
+        for piece in pieces {
+            let range = piece.offset as usize..piece.end() as usize;
+            let there = self.content.get(range).unwrap_or_default().to_vec();
+            let there = Piece { bytes: there, ..piece.clone() };
+            self.under.push(Piece { client: NOBODY, ..there.clone() });
+            self.maybe.push(there);
+            overlay(&mut self.content, piece.offset, &piece.bytes);
+            self.pending.push(Piece { settles_ns: 0, ..piece });
+        }
     }
 
     /// Whether an fsync of this client may say that something was lost.
@@ -501,11 +550,26 @@ impl Data {
         self.may_hear.insert(client, op);
     }
 
-    /// An OST crashed: whoever has unsynced writes may hear of it. `op` is the last operation
-    /// that has begun.
-    pub fn everybody_may_hear_of_a_loss(&mut self, op: u64) {
-        for client in &self.writers {
-            self.may_hear.insert(*client, op);
+    /// An OST crashed: whoever has unsynced writes may hear of it, and has not all of them. `op` is the
+    /// last operation that has begun. How many may not.
+    pub fn everybody_may_hear_of_a_loss(&mut self, op: u64, keepers: &Keepers) -> usize {
+        let (promised, others): (Vec<_>, Vec<_>) =
+            self.writers.iter().copied().partition(|client| keepers.all.contains(client));
+        others.into_iter().for_each(|client| self.let_hear(client, op));
+        let count = promised.len();
+        self.promised.extend(promised);
+        count
+    }
+
+    /// Who has promised to tell of no loss.
+    pub fn promised(&self) -> &BTreeSet<ClientId> {
+        &self.promised
+    }
+
+    /// A client has not everything any more that an OST has lost, or has synced it. `op` as above.
+    pub fn need_not_promise(&mut self, client: ClientId, op: u64) {
+        if self.promised.remove(&client) {
+            self.let_hear(client, op);
         }
     }
 
@@ -641,7 +705,7 @@ impl Data {
         &mut self,
         ost: u32,
         images: &BTreeMap<u32, Vec<u8>>,
-        at_once: bool,
+        (at_once, keepers): (bool, &Keepers),
     ) -> Result<(), String> {
         let Some(layout) = self.layout.clone() else { return Ok(()) };
         let old = self.content.clone();
@@ -652,6 +716,7 @@ impl Data {
             self.under.push(Piece { client: NOBODY, ..piece });
         }
         let mut changed = false;
+        let mut comes_back = Vec::new();
         for chunk in layout.chunks(0, self.size()) {
             if chunk.ost != ost {
                 continue;
@@ -663,7 +728,11 @@ impl Data {
             there.resize(chunk.len as usize, 0);
             if self.content.get(from..to) != Some(&there[..]) {
                 changed = true;
-                self.compare(ost, chunk.file_offset, &there)?;
+                let lost = self.compare(ost, chunk.file_offset, &there)?;
+                let (kept, lost) = lost.into_iter().partition(|p| keepers.all.contains(&p.client));
+                let _: &Vec<Piece> = &kept;
+                self.lost.extend::<Vec<Piece>>(lost);
+                comes_back.extend(kept);
                 overlay(&mut self.content, chunk.file_offset, &there);
                 if !at_once {
                     let (offset, bytes) = (chunk.file_offset, there.clone());
@@ -673,9 +742,15 @@ impl Data {
             if !at_once {
                 continue;
             }
-            // What is there now is durable.
+            // What is there now is durable, until something older is written again, and what came
+            // after it.
             overlay(&mut self.durable, chunk.file_offset, &there);
-            subtract(&mut self.pending, chunk.file_offset, chunk.file_offset + chunk.len);
+            let (again, mut pending): (Vec<_>, _) = core::mem::take(&mut self.pending)
+                .into_iter()
+                .partition(|piece| keepers.may_have(piece));
+            subtract(&mut pending, chunk.file_offset, chunk.file_offset + chunk.len);
+            pending.extend(again);
+            self.pending = pending;
             self.forget_under(chunk.file_offset, chunk.file_offset + chunk.len);
             // What was open before, and is settled here by the crash, somebody may have read and
             // keep in his cache: it proves nothing about the object any more.
@@ -683,6 +758,12 @@ impl Data {
             let met = self.maybe.iter_mut().filter(|piece| piece.offset < to && piece.end() > from);
             met.for_each(|piece| piece.settles_ns = NEVER);
         }
+        for piece in &mut comes_back {
+            let (from, to) = (piece.offset as usize, piece.end() as usize);
+            piece.bytes = old.get(from..to).unwrap_or_default().to_vec();
+            piece.settles_ns = NEVER;
+        }
+        self.come_back(comes_back);
         self.will_come(&old);
         if changed {
             // Who has it cached may still see it.
@@ -710,7 +791,7 @@ impl Data {
 
     /// Every byte must be what is durable, or one of those that were written since; what is
     /// lost has to be told.
-    fn compare(&mut self, ost: u32, offset: u64, there: &[u8]) -> Result<(), String> {
+    fn compare(&mut self, ost: u32, offset: u64, there: &[u8]) -> Result<Vec<Piece>, String> {
         let mut lost: Vec<Piece> = Vec::new();
         for (place, byte) in (offset..).zip(there.iter().copied()) {
             let seen = self.content.get(place as usize).copied().unwrap_or_default();
@@ -748,7 +829,6 @@ impl Data {
                 _ => lost.push(Piece { client, offset: place, bytes: vec![byte], settles_ns: 0 }),
             }
         }
-        self.lost.extend(lost);
-        Ok(())
+        Ok(lost)
     }
 }

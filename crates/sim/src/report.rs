@@ -56,6 +56,8 @@ pub const FULL: Minimums = &[
     ("crash around a message", 37_000),
     ("OST late behind an MDT", 2000),
     ("size looked at behind a late OST", 1500),
+    ("client that has all that an OST has lost of a file", 2500),
+    ("lost write told again", 2000),
     ("message lost in a crash", 50_000),
     ("message sought out", 290_000),
     ("two targets crash at once", 700),

@@ -3,6 +3,7 @@
 //! One thread; whatever happens is an event at a virtual time, and what one event brings
 //! about is put behind it in the queue. The seed decides all delays and all choices.
 
+mod again;
 mod contention;
 mod counters;
 mod faults;
@@ -292,6 +293,8 @@ pub struct World {
     is_small: bool,
     /// Clients keep writes, and answer them before OSTs have them.
     keeps_writes: bool,
+    /// Clients have promised to tell of no loss.
+    has_promises: bool,
     /// When an OST crashed last: what was asked before, and answered afterwards, says nothing of
     /// what it has now.
     ost_crashed_ns: u64,
@@ -357,6 +360,7 @@ impl World {
             next_fault: 40,
             is_small: false,
             keeps_writes: false,
+            has_promises: false,
             ost_crashed_ns: 0,
             is_lurking: false,
             sizes_unseen: false,
@@ -528,6 +532,9 @@ impl World {
         if self.keeps_writes {
             let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
             client.set_dirty_max(kept, 2 * kept);
+        } else if self.config.seed % 3 == 1 {
+            let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
+            client.set_unstable_max(kept, 2 * kept);
         }
         let kernel = Arc::new(Kernel::new(client.clone()));
         let mounting = client.clone();
@@ -736,6 +743,7 @@ impl World {
     /// A client that uses a connection has accepted it; its kernel may still have to forget
     /// what it knew under the one before.
     fn is_clean_again(&mut self, message: &Message) {
+        self.is_told_again(message);
         let Header { from, to, generation, .. } = message.header;
         let now_ns = self.now_ns;
         if matches!(&message.body, Body::Request(Request::Mdt(MdtRequest::Replay { .. }))) {
@@ -838,6 +846,7 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
+        self.promises_end();
         let Some(event) = self.waits(event) else { return };
         let now = self.now();
         match event {

@@ -11,6 +11,9 @@ pub const PROTOCOL_VERSION: u16 = 6;
 pub const SPEAKS: u64 = 1;
 /// Features this build can do.
 pub const FEATURES: u64 = SPEAKS;
+/// The slot, the last one that a target knows, in which one that was started again is told what the run
+/// before has lost: an MDT what is held, an OST what was written. No other request has it.
+pub const CLAIM_SLOT: u16 = 1023;
 /// Bytes of an encoded header.
 pub const HEADER_BYTES: usize = 128;
 

@@ -20,7 +20,8 @@ mod replay;
 
 pub use file_lock::{FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, WaitId};
 pub use header::{
-    FEATURES, HEADER_BYTES, Header, HeaderError, Kind, Lengths, PROTOCOL_VERSION, SPEAKS,
+    CLAIM_SLOT, FEATURES, HEADER_BYTES, Header, HeaderError, Kind, Lengths, PROTOCOL_VERSION,
+    SPEAKS,
 };
 pub use kind::MessageKind;
 pub use lock::{Callback, GRANTS_MAX, Grant, Grants, Ibits, LockId, LockMode};

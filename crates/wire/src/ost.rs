@@ -66,8 +66,10 @@ wire_enum! {
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum OstRequest {
         /// Writes the bulk at an offset; the object is born if it was not there. Refused with
-        /// `ESTALE` from an evicted client, for an older layout generation, and for an object
-        /// with a tombstone. Answer: `Written`.
+        /// `ESTALE` from an evicted client, for an older layout generation, for an object with a
+        /// tombstone; and for one that is not there if it comes in the slot
+        /// [`CLAIM_SLOT`](crate::CLAIM_SLOT): that tells again what was answered before a crash, and
+        /// the object may have been removed since. Answer: `Written`.
         1 => Write {
             /// The object.
             object: ObjectId,

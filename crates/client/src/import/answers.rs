@@ -106,6 +106,14 @@ impl Import {
                     } else {
                         (Woken::default(), state.line.take())
                     };
+                    if let Some(first) = self.begin_replay(&mut state, port) {
+                        again.push(first);
+                        drop(state);
+                        again.into_iter().for_each(|message| port.send(message));
+                        woken.0.wake();
+                        woken.1.wake();
+                        return Arrival::Connected { restarted, follows };
+                    }
                     // Given up from here, and met again as it was: it goes on counting.
                     let counts_on = core::mem::take(&mut state.slots_kept) && !restarted;
                     again = self.open(&mut state, port, counts_on, restarted);
@@ -124,7 +132,8 @@ impl Import {
     /// A goodbye was answered: there is no connection any more, nor another, whatever else comes.
     /// Returns who is to be woken.
     pub(crate) fn is_left(&self) -> (Woken, Woken) {
-        lock(&self.state).close(false)
+        let (answers, line) = lock(&self.state).close(false);
+        (answers.and(self.is_cut_off()), line)
     }
 
     /// Requests may be sent from now on: those that were under way. Slots begin anew, unless they
@@ -160,13 +169,15 @@ impl Import {
     }
 
     /// What was written in a run of an OST that ended in good order is durable, and to sync it asks
-    /// nothing of the one that there is now.
+    /// nothing of the one that there is now; what was lost, and written again, that one has.
     pub(super) fn of_this_run(&self, request: &mut Request, now: u64) {
-        if let (Request::Ost(OstRequest::Sync { boot_epoch, .. }), Endpoint::Ost(ost)) =
+        if let (Request::Ost(OstRequest::Sync { boot_epoch, objects }), Endpoint::Ost(ost)) =
             (request, self.target)
-            && self.ended.has(Unsynced { ost, boot_epoch: *boot_epoch })
         {
-            *boot_epoch = now;
+            *boot_epoch = self.unstable.all_now(objects, (ost, *boot_epoch));
+            if self.ended.has(Unsynced { ost, boot_epoch: *boot_epoch }) {
+                *boot_epoch = now;
+            }
         }
     }
 }

@@ -13,15 +13,15 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use sateen_types::Errno;
-use sateen_wire::{Body, Bulk, Header, HeldFileLock, LockId, MdtRequest, Message, Reply, Request};
+use sateen_wire::{
+    Body, Bulk, CLAIM_SLOT, Header, HeldFileLock, LockId, MdtRequest, Message, Reply, Request,
+};
 
 use super::pending::Pending;
-use super::{Arrival, Import, Link, RESEND_NS, SlotState, State};
+use super::{Arrival, Import, Link, SlotState, State};
 use crate::port::Port;
 use crate::sync::lock;
 
-/// Slot of the `Reclaim`s: the last one that a target knows, which no other request can have.
-pub(super) const CLAIM_SLOT: u16 = 1023;
 /// Runs remembered that were told of what is held, since it was last taken up.
 const RUNS_MAX: usize = 64;
 
@@ -54,8 +54,10 @@ pub(super) struct Claims {
     /// What is still to be told.
     line: VecDeque<MdtRequest>,
     /// The last number in the slot.
-    seq: u64,
-    pending: Option<Box<Pending>>,
+    pub(super) seq: u64,
+    pub(super) pending: Option<Box<Pending>>,
+    /// Of an OST: the number of the last piece that it was told.
+    pub(super) told: u64,
 }
 
 impl State {
@@ -181,7 +183,7 @@ impl Import {
             // What is missing there comes first: what is held may go by it.
             let mut all = state.uncommitted.replays();
             all.extend(requests);
-            let Claims { line, seq, pending } = &mut state.claims;
+            let Claims { line, seq, pending, .. } = &mut state.claims;
             *line = all.into();
             *seq -= u64::from(pending.take().is_some());
             self.next_claim(&mut state, port.now().mono_ns)
@@ -198,27 +200,13 @@ impl Import {
         let header = self.header(state.me, (state.generation, CLAIM_SLOT), state.claims.seq);
         let body = Body::Request(Request::Mdt(next));
         let message = Message { header, body, bulk: Bulk::None };
-        let pending = Pending {
-            message: message.clone(),
-            buffer_len: 0,
-            sent_ns: now_ns,
-            resend_after_ns: RESEND_NS,
-            stamp: 0,
-            pin: false,
-            unheard: true,
-            left: false,
-            asked_before: false,
-            at_crash: false,
-            copies: 1,
-            refused: false,
-        };
-        state.claims.pending = Some(Box::new(pending));
+        state.claims.pending = Some(Box::new(Pending::claim(message.clone(), now_ns)));
         Some(message)
     }
 
     /// What has waited too long for an answer, or was put off.
     pub(super) fn claim_again(&self, state: &mut State, now_ns: u64) -> Option<Message> {
-        if state.link != Link::Recovering {
+        if state.link != Link::Recovering || !self.is_mdt() {
             return None;
         }
         match &mut state.claims.pending {
@@ -240,16 +228,10 @@ impl Import {
             if pending.message.header.seq != header.seq {
                 return Arrival::Ignored;
             }
+            if pending.was_not_delivered(reply) {
+                return Arrival::Ignored;
+            }
             match reply.error {
-                // From the network: it is sent again.
-                Some(Errno::ESHUTDOWN | Errno::ENODEV) if self.unknown_to_target(reply) => {
-                    pending.resend_after_ns = RESEND_NS;
-                    return Arrival::Ignored;
-                }
-                Some(Errno::ECONNRESET) if self.unknown_to_target(reply) => {
-                    pending.resend_after_ns = 0;
-                    return Arrival::Ignored;
-                }
                 // Not executed; it is asked again with the next tick.
                 Some(Errno::EAGAIN) => {
                     state.claims.pending = None;

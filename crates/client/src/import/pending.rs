@@ -34,6 +34,35 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// One that nobody waits for, in the slot of what a target that was started again is told.
+    pub(super) fn claim(message: Message, now_ns: u64) -> Pending {
+        Pending {
+            message,
+            buffer_len: 0,
+            sent_ns: now_ns,
+            resend_after_ns: RESEND_NS,
+            stamp: 0,
+            pin: false,
+            unheard: true,
+            left: false,
+            asked_before: false,
+            at_crash: false,
+            copies: 1,
+            refused: false,
+        }
+    }
+
+    /// Whether an answer is from the network, which could not deliver it: it is sent again.
+    pub(super) fn was_not_delivered(&mut self, reply: &Reply) -> bool {
+        let unknown = super::is_unknown(reply);
+        match reply.error {
+            Some(Errno::ESHUTDOWN | Errno::ENODEV) if unknown => self.resend_after_ns = RESEND_NS,
+            Some(Errno::ECONNRESET) if unknown => self.resend_after_ns = 0,
+            _ => return false,
+        }
+        true
+    }
+
     /// Whether it is to be sent again.
     pub(super) fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.sent_ns + self.resend_after_ns

@@ -15,6 +15,7 @@ use crate::locks::{Access, DataUse, Range};
 use crate::patience::{self, to_the_end};
 use crate::stats::Verb;
 use crate::sync::{lock, until};
+use crate::unstable::Barred;
 
 /// Largest file: what fits into an `off_t`.
 pub(super) const FILE_BYTES_MAX: u64 = i64::MAX as u64;
@@ -170,19 +171,24 @@ pub(super) async fn file_writes_ended(file: &File) {
 /// Nobody writes to a file while it is being cut; over on drop. A kernel lets a truncate wait for
 /// writes and writes for a truncate, but for calls that were given up and go on all the same. What
 /// a write that ends behind the cut says of the size would undo it.
-pub(super) struct Cutting<'a>(&'a Inode);
+pub(super) struct Cutting<'a> {
+    inode: &'a Inode,
+    /// Nothing is written again behind the cut.
+    barred: Option<Barred<'a>>,
+}
 
 impl<'a> Cutting<'a> {
     /// Waits until nobody else is cutting it, and for the writes under way.
     ///
     /// # Errors
     /// `EINTR` if nobody waits any more.
-    pub(super) async fn begin(client: &Client, inode: &'a Inode) -> Result<Cutting<'a>> {
+    pub(super) async fn begin(client: &'a Client, inode: &'a Inode) -> Result<Cutting<'a>> {
         unless_emptying(client, inode, |state| state.emptying = true).await?;
-        let cutting = Cutting(inode);
+        let mut cutting = Cutting { inode, barred: None };
         writes_ended(inode).await?;
         // As long as nobody begins to write nothing is kept, either.
         drop(client.settle(inode).await?);
+        cutting.barred = client.bar(inode).await?;
         Ok(cutting)
     }
 }
@@ -206,7 +212,8 @@ pub(super) async fn writes_ended(inode: &Inode) -> Result<()> {
 
 impl Drop for Cutting<'_> {
     fn drop(&mut self) {
-        self.0.update(|state| state.emptying = false);
+        drop(self.barred.take());
+        self.inode.update(|state| state.emptying = false);
     }
 }
 

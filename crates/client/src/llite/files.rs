@@ -20,6 +20,7 @@ use crate::locks::DataUse;
 use crate::loss::{Asker, Loss};
 use crate::patience::{self, to_the_end};
 use crate::sync::{join_all, lock, until};
+use crate::unstable::Barred;
 use crate::unsynced::UnsyncedObjects;
 
 /// A part of an fsync.
@@ -100,8 +101,10 @@ impl File {
 /// cuts a file to nothing, a report of what the size was must not arrive after the cut, nor must
 /// bytes that are written behind it be taken for cut, nor a write that was given up, and goes on all
 /// the same, bring back what it was to have lost.
-struct Quiet {
+struct Quiet<'a> {
     inode: Arc<Inode>,
+    /// Nothing is written again behind the cut.
+    barred: Option<Barred<'a>>,
     /// Only the holder of the lock for writing reports, also when it gives the lock back. Who
     /// has no such lock must not keep others waiting for the one it has: they may be emptying the
     /// file as well.
@@ -110,13 +113,13 @@ struct Quiet {
     reports: bool,
 }
 
-impl Quiet {
+impl<'a> Quiet<'a> {
     /// Waits until writes under way have ended and the MDT has heard everything that it will hear.
     /// From then on nobody begins to write.
     ///
     /// # Errors
     /// `EINTR` if nobody waits any more: it must not be emptied long after its program was killed.
-    async fn begin(client: &Client, inode: &Arc<Inode>) -> Result<Quiet> {
+    async fn begin(client: &'a Client, inode: &Arc<Inode>) -> Result<Quiet<'a>> {
         let told = |state: &InodeState| !state.reporting && state.cancels.is_empty();
         // With the lock in use from the moment that nobody begins to write: it is not given back
         // before those who use it have written, and who comes now waits for this to be over.
@@ -131,10 +134,11 @@ impl Quiet {
             Some(held)
         });
         let used = held.await?.map(|id| DataUse::new(inode, id));
-        let mut quiet = Quiet { inode: inode.clone(), used, reports: false };
+        let mut quiet = Quiet { inode: inode.clone(), barred: None, used, reports: false };
         writes_ended(inode).await?;
         // As long as nobody begins to write nothing is kept, either.
         drop(client.settle(inode).await?);
+        quiet.barred = client.bar(inode).await?;
         // What they have written was perhaps told of meanwhile.
         let reports = quiet.used.is_some();
         let told = Quiet::when(inode, |state| {
@@ -175,8 +179,9 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for Quiet<'_> {
     fn drop(&mut self) {
+        drop(self.barred.take());
         self.inode.update(|state| {
             state.emptying = false;
             state.reporting &= !self.reports;

@@ -81,8 +81,10 @@ impl Client {
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
         let looking = self.settle(inode).await?;
+        let barred = self.bar(inode).await?;
         let change = self.change_range(inode, &layout, (offset, end), (how, keep_size), era);
         let changed = change.await;
+        drop(barred);
         if matches!(changed, Err(Errno::EOPNOTSUPP | Errno::EFBIG)) {
             return changed;
         }
@@ -144,8 +146,7 @@ impl Client {
             else {
                 return Err(Errno::EPROTO);
             };
-            let now = Unsynced { ost, boot_epoch };
-            lock(&inode.state).changed_object(stripe, now, &self.ended);
+            self.changed_object(inode, stripe, Unsynced { ost, boot_epoch });
         }
         Ok(())
     }

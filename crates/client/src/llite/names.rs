@@ -258,6 +258,8 @@ impl Client {
                     state.locks.clear();
                     state.lost_locks();
                     state.cancelled_at = stamp;
+                    // Nobody asks for it any more, and its OSTs would not have it.
+                    self.unstable.forget(attr.fid);
                 }
             });
         }
@@ -460,6 +462,7 @@ impl Client {
             }
             let stamp = self.stamp();
             inodes.remove(fid, stamp);
+            self.unstable.forget(fid);
             // Before anybody can meet a new inode, and sync the file without knowing of this.
             let (unsynced, mut loss) = (core::mem::take(&mut state.unsynced), state.loss);
             // Written after the last close, and nobody has asked since.

@@ -17,3 +17,4 @@ mod restart;
 mod rig;
 mod spaces;
 mod striping;
+mod unstable;

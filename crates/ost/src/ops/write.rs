@@ -8,6 +8,8 @@
 //! 4. The bytes are written, or as many as there is room for, and the answer brings a grant for
 //!    the next write like this one.
 //!
+//! What is told again after a crash ([`CLAIM_SLOT`]) makes no object: it may have been removed since.
+//!
 //! `ENOSPC` is answered in step 2 alone, before anything was done. If there turns out to be no room
 //! in step 4, when the object may have been born, 0 bytes were written.
 
@@ -15,7 +17,7 @@ use sateen_osd::{ObjectDone, ObjectError, ObjectOp};
 use sateen_target::Fault;
 use sateen_types::{Errno, ObjectId};
 use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
-use sateen_wire::{BULK_MAX, Bulk, Header, OstReply, OstRequest};
+use sateen_wire::{BULK_MAX, Bulk, CLAIM_SLOT, Header, OstReply, OstRequest};
 
 use super::{end_of, is_allocated, statfs, unexpected};
 use crate::op::{Op, Step, Work, good};
@@ -77,12 +79,21 @@ fn prepare(
         op.phase = CHARGED;
     }
     let known = record(ost, op, target)?;
+    if known.is_none() && is_told_again(header) {
+        // It was removed since, or a crash took its record, too: which of the two nobody knows.
+        return Err(Fault::Errno(Errno::ESTALE));
+    }
     let needs_room = op.granted < target.len && op.phase != OVERWRITES;
     if needs_room && !ost.space.fits() {
         return Ok(Some(ask(ost, op, target.object)));
     }
     record_layout(ost, header, (known, target));
     Ok(None)
+}
+
+/// Whether a run before this one has answered the write, and lost it.
+fn is_told_again(header: &Header) -> bool {
+    header.slot == CLAIM_SLOT
 }
 
 /// The record of an object that may be changed; `None` if it is to be born.
@@ -160,7 +171,8 @@ pub(super) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
     let Work::Request { header, request: OstRequest::Write { offset, .. }, .. } = &op.work else {
         return Err(unexpected());
     };
-    let (client, end) = (header.client, end_of(*offset, op.charged)?);
+    let (client, again) = (header.client, is_told_again(header));
+    let end = end_of(*offset, op.charged)?;
     if let Some(step) = asked(ost, op, &done, end)? {
         return Ok(step);
     }
@@ -172,7 +184,8 @@ pub(super) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
     let ahead = op.granted.max(op.charged).saturating_mul(2);
     let plenty = ost.space.is_plenty_for(ahead);
     let wanted = if plenty { ost.space.ahead(client, ahead).max(op.granted) } else { op.granted };
-    let granted = if op.orphaned || !is_whole { 0 } else { ost.space.give(client, wanted) };
+    let unwanted = op.orphaned || again;
+    let granted = if unwanted || !is_whole { 0 } else { ost.space.give(client, wanted) };
     if !is_whole {
         // There was less room than was thought.
         ost.space.doubt();

@@ -667,6 +667,15 @@ fn of_import(client: &Arc<Client>, prefix: &str, info: ImportInfo, out: &mut Vec
         let kept = client.clone();
         let bytes = move || kept.dirty_bytes(index).to_string();
         out.push(Param::shown(format!("{prefix}/cur_dirty_bytes"), bytes));
+        let (kept, set) = (client.clone(), client.clone());
+        let max = move || (kept.unstable_max(index) / MIB).to_string();
+        out.push(Param::shown(format!("{prefix}/max_unstable_mb"), max).set_by(move |value| {
+            let bytes = number(value).unwrap_or(u64::MAX).saturating_mul(MIB);
+            set.set_unstable_max_of(target, bytes).map_err(|errno| errno.to_string())
+        }));
+        let kept = client.clone();
+        let bytes = move || kept.unstable_bytes(index).to_string();
+        out.push(Param::shown(format!("{prefix}/cur_unstable_bytes"), bytes));
         let client = client.clone();
         let grant = move || client.grant(index).to_string();
         out.push(Param::shown(format!("{prefix}/cur_grant_bytes"), grant));

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -10,10 +11,11 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use sateen_testkit::can_mount;
-use sateen_testkit::cluster::{Cluster, ok, server_folder, text, until};
+use sateen_testkit::cluster::{Cluster, Server, ok, run_folder, server_folder, text, until};
+use sateen_testkit::forgetfs::{ForgetFs, Loss};
 
 use crate::replayed::made_again;
-use crate::{BINARY, as_program, write_durably, written_out};
+use crate::{BINARY, as_program, bytes, param, write_durably, written_out};
 
 /// Opens a file, writes at its beginning, and waits for a word; then makes each call once and says
 /// how it ended.
@@ -183,6 +185,76 @@ fn sync(mount: &Path) -> bool {
     let output = Command::new(BINARY).arg("sync").arg(mount).output().unwrap();
     println!("{}", text(&output));
     output.status.success()
+}
+
+/// An OST whose disk forgets what was not synced, with the name of its folder.
+fn on_a_forgetful_disk(cluster: &Cluster, folder: &str) -> ForgetFs {
+    ok(&mut cluster.mkfs("mgs", None, "mgt"));
+    ok(&mut cluster.mkfs("mdt", Some(0), "mdt0"));
+    fs::create_dir(cluster.path(folder)).unwrap();
+    let disk = ForgetFs::mount(&cluster.path(folder)).unwrap();
+    ok(&mut cluster.mkfs("ost", Some(0), folder));
+    disk
+}
+
+#[test]
+fn what_an_ost_forgets_is_written_again_by_who_wrote_it() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "again");
+    let mut disk = on_a_forgetful_disk(&cluster, "ost0");
+    let (mds, oss) = (cluster.serve(1, &["mgt", "mdt0"]), cluster.serve(2, &["ost0"]));
+    cluster.knows_osts("mgt", 1);
+    let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
+    let mut lctl = as_program("lctl");
+    lctl.arg("--data").arg(run_folder(&mnt));
+    ok(lctl.args(["set_param", "osc.*.max_dirty_mb=32"]));
+    assert_eq!(param(&mnt, "osc.*.max_unstable_mb"), "32\n");
+    let content = bytes(3 << 20, 9);
+    let files = ["small", "large", "closed", "looked-at"].map(|name| {
+        let mut options = File::options();
+        let file = options.read(true).write(true).create_new(true).open(mnt.join(name)).unwrap();
+        // That there is an object has to be durable.
+        file.write_all_at(b"begun", 0).unwrap();
+        file.sync_all().unwrap();
+        file
+    });
+    let [small, large, closed, looked_at] = files;
+    for file in [&large, &closed, &looked_at] {
+        file.write_all_at(&content, 0).unwrap();
+    }
+    written_out(&mnt);
+    // Over what was written before.
+    small.write_all_at(b"again", 3).unwrap();
+    large.write_all_at(b"younger", 1 << 20).unwrap();
+    drop(closed);
+    // Another mount has had the file, and may have written to it.
+    assert!(fs::read(other.join("looked-at")).unwrap() == content);
+    written_out(&mnt);
+    assert_ne!(param(&mnt, "osc.*.cur_unstable_bytes"), "0\n");
+    let mut right = content.clone();
+    right[1 << 20..][..7].copy_from_slice(b"younger");
+    let mut oss = oss;
+    for turn in 0..2 {
+        oss.crash();
+        disk.cut(Loss::All).unwrap();
+        oss = cluster.serve(2, &["ost0"]);
+        let told = |file: &File| file.sync_all().map_err(|error| error.raw_os_error());
+        assert_eq!([told(&small), told(&large)], [Ok(()), Ok(())], "in turn {turn}");
+        let lost = if turn == 0 { Err(Some(5)) } else { Ok(()) };
+        assert_eq!(told(&looked_at), lost, "of that nobody has a copy any more");
+        told(&File::open(mnt.join("closed")).unwrap()).unwrap();
+        // What is durable is not kept.
+        assert_eq!(param(&mnt, "osc.*.cur_unstable_bytes"), "0\n");
+        assert_eq!(fs::read(other.join("small")).unwrap(), b"begagain");
+        assert!(fs::read(other.join("large")).unwrap() == right, "in turn {turn}");
+        assert!(fs::read(other.join("closed")).unwrap() == content, "in turn {turn}");
+    }
+    drop((small, large, looked_at));
+    [mnt, other].iter().for_each(|mount| cluster.umount(mount));
+    [oss, mds].into_iter().for_each(Server::end);
+    cluster.fsck();
 }
 
 #[test]

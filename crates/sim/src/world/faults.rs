@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, ObjectId};
 use sateen_wire::{Body, Header, Message, OstRequest, Request};
 
+use super::again::keepers_of;
 use super::silence::NOTICED_NS;
 use super::{Event, Favourite, Node, Running, Settling, World};
 use crate::host::Host;
@@ -407,7 +408,11 @@ impl World {
             let Some(data) = self.model.data.get_mut(&fid) else { continue };
             // Who keeps nothing at all now has to tell what is lost.
             have_none.iter().for_each(|client| data.wrote_out(*client));
-            data.everybody_may_hear_of_a_loss(last_op);
+            let keepers = keepers_of(&self.nodes, fid);
+            let promised = data.everybody_may_hear_of_a_loss(last_op, &keepers);
+            self.report
+                .count("client that has all that an OST has lost of a file", promised as u64);
+            self.has_promises |= promised > 0;
             if going.contains(&fid) || !there {
                 data.unseen.insert(index);
             } else {
@@ -437,7 +442,8 @@ impl World {
             }
         }
         data.unseen.remove(&index);
-        if let Err(what) = data.survived(index, &images, at_once) {
+        let keepers = keepers_of(&self.nodes, fid);
+        if let Err(what) = data.survived(index, &images, (at_once, &keepers)) {
             self.fail(format!("{fid}: {what}"));
         }
     }

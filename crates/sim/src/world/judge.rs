@@ -9,6 +9,7 @@ use sateen_types::{
     Component, Endpoint, Errno, Fid, ObjectId, Result as Answer, STRIPE_SIZE_DEFAULT, StripePolicy,
 };
 
+use super::again::keepers_of;
 use super::faults::{BEFORE_CRASHES_MAX, touched_inodes};
 use super::{Running, Settling, World};
 use crate::data::NEVER;
@@ -151,7 +152,7 @@ impl World {
         let op = &running.op;
         let told = matches!(op, Op::Fsync { .. } if self.may_hear(running));
         let failed = matches!(result, Err(Errno::EIO)) && !told;
-        let by_ost = running.ost_hit && op.may_need_objects();
+        let by_ost = running.ost_hit && op.may_need_objects() && !self.has_promised(running);
         let changes = match op {
             Op::Write { .. } | Op::Allocate { .. } | Op::Truncate { .. } => true,
             Op::Open { how, .. } if how.truncate => true,
@@ -744,7 +745,8 @@ impl World {
                 place.copy_from_slice(image.get(from..to).unwrap_or_default());
             }
         }
-        if let Err(what) = data.ended(running.client, (offset, bytes), &there, acked) {
+        let keepers = keepers_of(&self.nodes, fid);
+        if let Err(what) = data.ended(running.client, (offset, bytes), &there, (acked, &keepers)) {
             self.fail(format!("{}: {what}", shown_op(&running.op)));
         }
     }

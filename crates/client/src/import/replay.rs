@@ -1,0 +1,209 @@
+//! Writing again what an OST has lost in a crash: the import's part of [`crate::unstable`].
+//!
+//! Life of it: a run answers `Connect` that has not everything which runs before it were answered
+//! for; it is told what is missing piece by piece, in the slot that an MDT is told in what is held,
+//! and by that knows that it is not to make an object that it does not know: that was removed. The
+//! answer to the last piece opens the connection, and what was under way is asked again. A piece
+//! that is refused is lost.
+//!
+//! Which piece is next is found out when its turn comes, because they may be dropped meanwhile. A
+//! connection that is lost, or another crash, begins with the first that is missing then.
+
+use bytes::Bytes;
+use sateen_types::{Endpoint, Errno, ObjectId};
+use sateen_wire::{
+    Body, Bulk, CLAIM_SLOT, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request,
+};
+
+use super::claims::Claims;
+use super::pending::Pending;
+use super::{Arrival, Import, Link, SlotState, State};
+use crate::inode::Unsynced;
+use crate::port::Port;
+use crate::sync::{Woken, lock};
+
+/// A write that was answered: by which run, of what, and as much of its data as was written.
+pub(super) struct Written {
+    run: u64,
+    object: ObjectId,
+    layout_gen: u32,
+    offset: u64,
+    data: Bytes,
+}
+
+/// What an answer says was written.
+pub(super) fn written(message: &Message, reply: &Reply) -> Option<Written> {
+    let Body::Request(Request::Ost(OstRequest::Write { object, layout_gen, offset, .. })) =
+        &message.body
+    else {
+        return None;
+    };
+    let (Bulk::Data(data), None, ReplyBody::Ost(OstReply::Written { len, boot_epoch: run, .. })) =
+        (&message.bulk, reply.error, &reply.body)
+    else {
+        return None;
+    };
+    let data = data.slice(..data.len().min(*len as usize));
+    let (run, object, layout_gen, offset) = (*run, *object, *layout_gen, *offset);
+    Some(Written { run, object, layout_gen, offset, data })
+}
+
+impl Written {
+    /// Whether another write of the same bytes is under way. Which of the two the OST did first
+    /// nobody knows.
+    fn has_rivals(&self, state: &State) -> bool {
+        let end = self.offset + self.data.len() as u64;
+        state.slots.iter().any(|slot| {
+            let SlotState::Busy(pending) = &slot.state else { return false };
+            match (&pending.message.body, &pending.message.bulk) {
+                (
+                    Body::Request(Request::Ost(OstRequest::Write { object, offset, .. })),
+                    Bulk::Data(data),
+                ) => {
+                    let other_end = *offset + data.len() as u64;
+                    *object == self.object && *offset < end && self.offset < other_end
+                }
+                _ => false,
+            }
+        })
+    }
+}
+
+impl Import {
+    fn ost(&self) -> Option<u32> {
+        match self.target {
+            Endpoint::Ost(ost) => Some(ost),
+            _ => None,
+        }
+    }
+
+    /// A write was answered that the OST may lose.
+    pub(super) fn keep_written(&self, state: &State, written: Written) {
+        let Some(ost) = self.ost().filter(|_| !written.data.is_empty()) else { return };
+        if !self.unstable.keeps(written.object.fid) {
+            return;
+        }
+        if written.has_rivals(state) {
+            return self.unstable.miss(written.object.fid);
+        }
+        let Written { run, object, layout_gen, offset, data } = written;
+        self.unstable.wrote((ost, run), (object, layout_gen, offset), &data);
+    }
+
+    /// A run has answered. If it has not everything that it should have, the first piece of that.
+    pub(super) fn begin_replay(&self, state: &mut State, port: &dyn Port) -> Option<Message> {
+        let ost = self.ost()?;
+        let ended = |boot_epoch| self.ended.has(Unsynced { ost, boot_epoch });
+        self.unstable.are_durable(ost, ended);
+        state.claims = Claims::default();
+        let first = self.next_piece(state, port.now().mono_ns);
+        match &first {
+            Some(_) => state.link = Link::Recovering,
+            None => self.unstable.has_all(ost, state.boot_epoch),
+        }
+        first
+    }
+
+    fn next_piece(&self, state: &mut State, now_ns: u64) -> Option<Message> {
+        let ost = self.ost()?;
+        let (run, told) = (state.boot_epoch, state.claims.told);
+        let (number, piece) = self.unstable.next_due(ost, run, told)?;
+        state.claims.seq += 1;
+        state.claims.told = number;
+        state.asked_ns = now_ns;
+        let header = self.header(state.me, (state.generation, CLAIM_SLOT), state.claims.seq);
+        let (object, layout_gen, offset) = (piece.object, piece.layout_gen, piece.offset);
+        let write = OstRequest::Write { object, layout_gen, offset, grant_used: 0 };
+        let body = Body::Request(Request::Ost(write));
+        let message = Message { header, body, bulk: Bulk::Data(piece.data) };
+        state.claims.pending = Some(Box::new(Pending::claim(message.clone(), now_ns)));
+        Some(message)
+    }
+
+    /// What comes next: another piece, or what waits for the connection, which is to be woken then.
+    fn go_on(&self, state: &mut State, port: &dyn Port, out: &mut Vec<Message>) -> Woken {
+        if let Some(next) = self.next_piece(state, port.now().mono_ns) {
+            out.push(next);
+            return Woken::default();
+        }
+        if let Some(ost) = self.ost() {
+            self.unstable.has_all(ost, state.boot_epoch);
+        }
+        // Whatever was under way was asked of a run before this one.
+        out.extend(self.open(state, port, false, true));
+        state.line.take()
+    }
+
+    /// What has waited too long for an answer, or was put off.
+    pub(super) fn replay_again(
+        &self,
+        state: &mut State,
+        port: &dyn Port,
+        out: &mut Vec<Message>,
+    ) -> Woken {
+        if state.link != Link::Recovering || self.ost().is_none() {
+            return Woken::default();
+        }
+        let now_ns = port.now().mono_ns;
+        match &mut state.claims.pending {
+            Some(pending) if pending.is_due(now_ns) => out.push(pending.patiently_again(now_ns)),
+            Some(_) => {}
+            None => return self.go_on(state, port, out),
+        }
+        Woken::default()
+    }
+
+    /// A piece was answered, on this connection.
+    pub(super) fn on_told(&self, port: &dyn Port, header: &Header, reply: &Reply) -> Arrival {
+        let mut out = Vec::new();
+        let woken = {
+            let mut state = lock(&self.state);
+            let current = state.me == header.client && state.generation == header.generation;
+            let Some(ost) = self.ost().filter(|_| state.link == Link::Recovering && current) else {
+                return Arrival::Ignored;
+            };
+            let Some(pending) = &mut state.claims.pending else { return Arrival::Ignored };
+            if pending.message.header.seq != header.seq || pending.was_not_delivered(reply) {
+                return Arrival::Ignored;
+            }
+            let message = state.claims.pending.take().map(|pending| pending.message);
+            if reply.error == Some(Errno::EAGAIN) {
+                // Not executed; it is told again with the next tick.
+                state.claims.told -= 1;
+                return Arrival::Ignored;
+            }
+            let len = match message.map(|message| message.bulk) {
+                Some(Bulk::Data(data)) => data.len(),
+                _ => 0,
+            };
+            let done = matches!(
+                reply.body,
+                ReplyBody::Ost(OstReply::Written { len: done, .. }) if done as usize == len
+            );
+            let done = done && reply.error.is_none();
+            if !done {
+                tracing::warn!(ost, error = ?reply.error, "what it has lost cannot be written again");
+            }
+            let (run, number) = (state.boot_epoch, state.claims.told);
+            let arrived = self.unstable.is_told((ost, run), number, done);
+            arrived.and(self.go_on(&mut state, port, &mut out))
+        };
+        for message in out {
+            port.send(message);
+        }
+        woken.wake();
+        Arrival::Answer
+    }
+
+    /// The connection is gone, and with it what was on its way. Returns who is to be woken.
+    pub(super) fn is_cut_off(&self) -> Woken {
+        self.ost().map_or(Woken::default(), |ost| self.unstable.cut_off(ost))
+    }
+
+    /// The OST is taken out of use: what it may lose is not written again.
+    pub(super) fn give_up_replay(&self) {
+        if let Some(ost) = self.ost() {
+            self.unstable.give_up(ost);
+        }
+    }
+}

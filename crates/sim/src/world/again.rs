@@ -1,0 +1,55 @@
+//! What an OST has lost, and clients write again: who has it, and that no fsync of theirs may say that
+//! it is lost.
+
+use sateen_types::Fid;
+use sateen_wire::{Body, CLAIM_SLOT, Message, OstRequest, Request};
+
+use super::{Node, Running, World};
+use crate::data::Keepers;
+use crate::work::Op;
+
+/// Who would write again what an OST loses of a file now.
+pub(super) fn keepers_of(nodes: &[Node], fid: Fid) -> Keepers {
+    let mut keepers = Keepers::default();
+    for node in nodes.iter().filter(|node| !node.dead) {
+        let (some, all) = node.client.writes_again(fid);
+        keepers.some.extend(some.then_some(node.id));
+        keepers.all.extend(all.then_some(node.id));
+    }
+    keepers
+}
+
+impl World {
+    /// A client has sent this.
+    pub(super) fn is_told_again(&mut self, message: &Message) {
+        let write = matches!(message.body, Body::Request(Request::Ost(OstRequest::Write { .. })));
+        if write && message.header.slot == CLAIM_SLOT {
+            self.report.count("lost write told again", 1);
+        }
+    }
+
+    /// Whether an operation is an fsync of a client that has everything that an OST has lost.
+    pub(super) fn has_promised(&self, running: &Running) -> bool {
+        let Op::Fsync { handle } = &running.op else { return false };
+        let data = self.model.data.get(&handle.fid);
+        data.is_some_and(|data| data.promised().contains(&running.client))
+    }
+
+    /// Clients that have not any more what an OST has lost may say so: they have given back the lock,
+    /// cut the file, or had no room, which they may at any time; or synced it.
+    pub(super) fn promises_end(&mut self) {
+        if !core::mem::take(&mut self.has_promises) {
+            return;
+        }
+        let last_op = self.next_op - 1;
+        for (fid, data) in self.model.data.iter_mut().filter(|(_, d)| !d.promised().is_empty()) {
+            for client in data.promised().clone() {
+                let node = self.nodes.iter().find(|node| node.id == client && !node.dead);
+                if node.is_none_or(|node| !node.client.writes_again(*fid).1) {
+                    data.need_not_promise(client, last_op);
+                }
+            }
+            self.has_promises |= !data.promised().is_empty();
+        }
+    }
+}
