@@ -277,16 +277,23 @@ impl Table {
         {
             return Room::Never;
         }
+        // What is kept for an OST goes while that takes anything; what it takes beside that may
+        // wait for another one that has a part of the same file.
+        let goes = |ost: &u32| self.osts.get(ost).is_some_and(|of_ost| of_ost.bytes > 0);
         let kept = |ost: &u32| self.osts.get(ost).map_or(0, OfOst::in_all);
-        if wanted.iter().any(|(ost, bytes)| kept(ost) + bytes > self.bytes_max(*ost)) {
-            return Room::Later;
+        let mut full = wanted
+            .iter()
+            .filter(|(ost, bytes)| kept(ost) + bytes > self.bytes_max(*ost))
+            .peekable();
+        if full.peek().is_some() {
+            return if full.all(|(ost, _)| goes(ost)) { Room::Later } else { Room::Never };
         }
         if in_all == 0 || self.in_all + in_all <= self.in_all_max {
             return Room::Now;
         }
         // Only what is kept for the same OSTs is sure to go while they take anything: others, of
         // which nothing is heard, may have filled what is for all.
-        let comes = wanted.iter().any(|(ost, _)| self.is_common(*ost) && kept(ost) > 0);
+        let comes = wanted.iter().any(|(ost, _)| self.is_common(*ost) && goes(ost));
         if comes { Room::Later } else { Room::Never }
     }
 }
@@ -976,5 +983,22 @@ mod tests {
         table.gone(2, 1, 0);
         assert_eq!(table.room(&[(0, 1), (4, 2)]), Room::Never);
         assert_eq!(table.room(&[(0, 1), (3, 2)]), Room::Later);
+    }
+
+    /// Of a file that lies on a healthy OST and on one that is away the round has not ended.
+    #[test]
+    fn what_waits_for_others_makes_nobody_wait() {
+        let (healthy, away) = (1, 2);
+        let mut table = Table { bytes_max: 1000, in_all_max: 10_000, ..Table::default() };
+        table.come(healthy, 0, 990);
+        assert_eq!(table.room(&[(healthy, 100)]), Room::Never);
+        table.come(healthy, 5, 0);
+        assert_eq!(table.room(&[(healthy, 100)]), Room::Later, "these go");
+        table.gone(healthy, 5, 0);
+        table.bytes_max = 20_000;
+        table.come(away, 9000, 0);
+        assert_eq!(table.room(&[(healthy, 100)]), Room::Never);
+        table.come(healthy, 5, 0);
+        assert_eq!(table.room(&[(healthy, 100)]), Room::Later);
     }
 }

@@ -161,11 +161,11 @@ impl Client {
     ) -> Result<()> {
         let era = self.era();
         let file = self.file(handle)?;
-        if lock.mode != FileLockMode::Write {
-            self.write_out_of(&file).await?;
-        }
         if lock.mode == FileLockMode::Unlock {
-            return to_the_end(self.unlock(&file, era, lock)).await;
+            return self.unlock(&file, era, lock).await;
+        }
+        if lock.mode == FileLockMode::Read && self.has_write_lock(&file, &lock) {
+            self.write_out_of(&file).await?;
         }
         let waiting = wait.then(|| self.begin_wait(file.inode.fid));
         self.take_lock(&file, (era, lock), waiting.as_ref(), &mut heard).await
@@ -241,6 +241,16 @@ impl Client {
             Ok(_) => Err(Errno::EPROTO),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Whether a lock's owner could write under some of it so far.
+    fn has_write_lock(&self, file: &File, want: &FileLock) -> bool {
+        let new = Range::of(self.id(), file.id, want);
+        let mut locks = lock(&self.file_locks);
+        let pieces = locks.file(file.inode.fid).ranges(want.flock).within(&new);
+        let has = pieces.iter().any(|piece| piece.mode == FileLockMode::Write);
+        locks.tidy(file.inode.fid);
+        has
     }
 
     /// Whether a lock's owner has all of it already, and at least so.
@@ -322,9 +332,12 @@ impl Client {
         self.settle(&file.inode).await.map(drop)
     }
 
+    /// Gives a lock back. What its owner asks for next has to wait for that from the beginning on:
+    /// else a lock that is taken while this writes out would be given back by it.
     async fn unlock(&self, file: &File, era: u64, lock: FileLock) -> Result<()> {
         let _asking = self.ask_alone(file.inode.fid, &lock).await?;
-        self.ask_for(file, (era, lock), None).await.map(|_| ())
+        self.write_out_of(file).await?;
+        to_the_end(self.ask_for(file, (era, lock), None)).await.map(drop)
     }
 
     /// Waits until no other request of a lock's owner is on its way.
@@ -443,8 +456,7 @@ impl Client {
         let ended: Arc<Mutex<(bool, Waiters)>> = Arc::default();
         let (client, tells) = (self.clone(), ended.clone());
         self.port.spawn(Box::pin(async move {
-            let written_out = client.write_out_of(&file).await;
-            if let Err(error) = written_out.and(client.unlock(&file, era, all).await) {
+            if let Err(error) = client.unlock(&file, era, all).await {
                 tracing::debug!(%fid, %error, "a close has not given its locks back");
             }
             let woken = {

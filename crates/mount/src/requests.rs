@@ -127,8 +127,8 @@ impl Call {
                 match (self.plain(request.op, cred).await, reply.claim()) {
                     (Ok(()), Some(reply)) => reply.ok(),
                     (Err(errno), Some(reply)) => reply.error(errno.raw()),
-                    (Err(Errno::EIO), None) => self.not_told(ino),
-                    (_, None) => {}
+                    (Ok(()) | Err(Errno::EINTR), None) => {}
+                    (Err(_), None) => self.not_told(ino),
                 }
             }
             op => {
@@ -179,19 +179,19 @@ impl Call {
     }
 
     /// Who is to be answered; `None` if nobody waits any more. If these inodes should have become
-    /// durable, and it is `EIO` that nobody hears, the next fsync of each says so.
+    /// durable, and nobody hears that they have not, the next fsync of each says so.
     fn heard<T>(&self, inodes: [Option<u64>; 2], done: &Result<T>, reply: Reply) -> Option<Reply> {
         if inodes == [None; 2] {
             return Some(reply);
         }
         let reply = reply.claim();
-        if reply.is_none() && matches!(done, Err(Errno::EIO)) {
+        if reply.is_none() && matches!(done, Err(Errno::EIO | Errno::ENOSPC | Errno::EDQUOT)) {
             inodes.into_iter().flatten().for_each(|ino| self.not_told(ino));
         }
         reply
     }
 
-    /// A program was not told of an `EIO` that it did not wait for.
+    /// A program was not told of an error that it did not wait for.
     fn not_told(&self, ino: u64) {
         if let Ok(fid) = convert::fid_of(ino) {
             self.client.not_told(fid);
@@ -239,9 +239,9 @@ impl Call {
             Op::Fsyncdir { ino, .. } => client.fsync(convert::fid_of(ino)?).await,
             Op::Syncfs { .. } => client.sync_all().await,
             Op::Flush { fh, lock_owner, .. } => {
-                let flushed = client.flush_file(fh);
+                // First: it may find what the close has to say.
                 client.closed_by(fh, lock_owner).await;
-                flushed
+                client.flush_file(fh)
             }
             Op::Releasedir { .. } => Ok(()),
             Op::Setxattr { ino, name, value, flags, acl_kill_sgid } => {

@@ -36,8 +36,9 @@ const RETRY_MINUTES_MAX: u64 = 7 * 24 * 60;
 const TRANSPORT: &str = "transport=";
 /// The option that names OSTs that a mount does not use.
 const EXCLUDE: &str = "exclude=";
-/// How long the process of a mount that has just ended may take to say goodbye.
-const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the process of a mount that has just ended may take to write out what it has kept, and
+/// to say goodbye: a little longer than it does take.
+const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(75);
 /// What mount(8) passes on without a meaning for a file system, or what is so anyway.
 const IGNORED: [&str; 12] = [
     "defaults",

@@ -67,6 +67,8 @@ pub(crate) struct File {
     pub(super) keeps: bool,
     /// Of how many such errors it has heard.
     late_told: AtomicU32,
+    /// And of how many its closes have said so.
+    late_closed: AtomicU32,
     /// Those that are under way through it.
     pub(super) writes: Writes,
 }
@@ -80,11 +82,7 @@ impl File {
         self.lost.store(true, Ordering::SeqCst);
     }
 
-    /// The last error of writing out that this open was not told of, for a program that is told now.
-    fn late_error(&self) -> Result<()> {
-        self.late_error_by(LateErrors::tell)
-    }
-
+    /// The last error of writing out that this open was not told of.
     fn late_error_by(
         &self,
         tell: impl FnOnce(&mut LateErrors, &mut u32) -> Result<()>,
@@ -402,6 +400,7 @@ impl Client {
         (attr, held): (Attr, bool),
         asked_at: u64,
     ) -> Opened {
+        let late = lock(&inode.state).late.count();
         let file = File {
             inode: inode.clone(),
             id,
@@ -411,7 +410,8 @@ impl Client {
             unsaved: AtomicBool::new(false),
             told_lost: AtomicBool::new(false),
             keeps: how.write && !how.sync && !how.direct && self.may_keep_writes(),
-            late_told: AtomicU32::new(lock(&inode.state).late.count()),
+            late_told: AtomicU32::new(late),
+            late_closed: AtomicU32::new(late),
             writes: Writes::default(),
         };
         let mut files = lock(&self.files);
@@ -627,6 +627,10 @@ impl Client {
             return self.sync_own(&file.inode, Asker::Owner).await.and(Err(Errno::EIO));
         }
         let synced = self.fsync_inode(&file.inode).await;
+        if synced == Err(Errno::EINTR) {
+            // Nobody hears more than that.
+            return synced;
+        }
         // One error tells of all; also of what no program has heard of, before this one opened it.
         let late = |late: &mut LateErrors, told: &mut u32| {
             *told = late.heard().min(*told);
@@ -637,7 +641,9 @@ impl Client {
     }
 
     /// A descriptor of an open file is closed: whoever closes it hears what could not be written
-    /// out so far, and waits for nothing. With the last one the rest is written out, too.
+    /// out so far, and waits for nothing. With the last one the rest is written out, too. The end
+    /// of a program closes as well, and nobody hears that: so it takes nothing from what syncs and
+    /// renames tell.
     ///
     /// # Errors
     /// The OSTs', once for each open; `EIO` if the client was evicted, and with it what was
@@ -650,12 +656,13 @@ impl Client {
         if file.lost.load(Ordering::SeqCst) {
             let unsaved = file.unsaved.load(Ordering::Relaxed);
             let first = unsaved && !file.told_lost.swap(true, Ordering::Relaxed);
-            if first {
-                lock(&file.inode.state).late.hear();
-            }
             return if first { Err(Errno::EIO) } else { Ok(()) };
         }
-        file.late_error()
+        let closed = file.late_closed.load(Ordering::Relaxed);
+        let mut told = closed.max(file.late_told.load(Ordering::Relaxed));
+        let news = lock(&file.inode.state).late.whisper(&mut told);
+        file.late_closed.store(told, Ordering::Relaxed);
+        news
     }
 
     /// Whether writes through an open may be kept, so that its closes may have something to say.
@@ -672,7 +679,9 @@ impl Client {
     pub async fn fsync(self: &Arc<Client>, fid: Fid) -> Result<()> {
         let inode = self.inode(fid);
         let synced = self.fsync_inode(&inode).await;
-        let unheard = {
+        let unheard = if synced == Err(Errno::EINTR) {
+            Ok(())
+        } else {
             let mut state = lock(&inode.state);
             let mut told = state.late.heard();
             state.late.tell(&mut told)

@@ -325,6 +325,47 @@ fn what_is_not_written_out_is_told_once_to_every_descriptor() {
     panic!("the sync does not end");
 }
 
+/// Something that was kept could not be written out, and nobody has heard of it.
+fn fails(rig: &Rig, handle: u64) {
+    keep(rig, handle, 0, PAGE);
+    rig.later(AGE_NS);
+    take_write(rig);
+    answer_last(rig, Reply::error(Errno::ENOSPC));
+}
+
+/// The end of a program closes, too, and nobody hears what that says.
+#[test]
+fn a_close_takes_nothing_from_a_sync_or_a_rename() {
+    let (rig, handle, _) = keeper();
+    fails(&rig, handle);
+    assert_eq!((flush(&rig, handle), flush(&rig, handle)), (Err(Errno::ENOSPC), Ok(())));
+    assert_eq!(synced(&rig, handle), Err(Errno::ENOSPC));
+    assert_eq!((synced(&rig, handle), flush(&rig, handle)), (Ok(()), Ok(())));
+
+    let (rig, handle, _) = keeper();
+    assert!(rig.client.introduce(FILE));
+    fails(&rig, handle);
+    assert_eq!(flush(&rig, handle), Err(Errno::ENOSPC));
+    assert_eq!(renames(&rig, true), Err(Errno::ENOSPC));
+}
+
+#[test]
+fn a_sync_that_is_not_waited_for_takes_nothing_from_the_next() {
+    let (rig, handle, _) = keeper();
+    fails(&rig, handle);
+    keep(&rig, handle, PAGE, PAGE);
+    let patience = Arc::new(Patience::default());
+    let client = rig.client.clone();
+    let syncs = async move { client.fsync_file(handle).await };
+    let mut sync = rig.begin(patience.clone().run(syncs));
+    assert!(rig.poll(&mut sync).is_none());
+    take_write(&rig);
+    patience.end();
+    assert_eq!(rig.poll(&mut sync), Some(Err(Errno::EINTR)));
+    written_last(&rig, PAGE, PAGE);
+    assert_eq!(synced(&rig, handle), Err(Errno::ENOSPC));
+}
+
 #[test]
 fn what_cannot_be_written_out_at_the_end_is_told_by_the_close_itself() {
     let (rig, handle, _) = keeper();
@@ -587,6 +628,50 @@ fn a_programs_lock_goes_after_what_was_written_under_it() {
         let mut given = start_lock(&rig, handle, FileLockMode::Unlock, flock);
         assert!(rig.poll(&mut given).is_none());
         assert_eq!(is_locked(&rig), FileLockMode::Unlock);
+    }
+}
+
+/// A close waits for its write-out for a while and no longer; what its program locks then is not
+/// given back by it.
+#[test]
+fn what_is_locked_again_stays_though_a_close_is_late() {
+    let (rig, handle, _) = keeper();
+    let lock = |mode| {
+        let mut verb = start_lock(&rig, handle, mode, false);
+        assert!(rig.poll(&mut verb).is_none());
+        verb
+    };
+    let mut taken = lock(FileLockMode::Write);
+    is_locked(&rig);
+    assert_eq!(rig.poll(&mut taken), Some(Ok(())));
+    keep(&rig, handle, 0, PAGE);
+    let client = rig.client.clone();
+    let mut closed = rig.start(async move { client.closed_by(handle, 5).await });
+    assert_eq!(take_write(&rig), (0, PAGE, PAGE));
+    rig.later(1_050_000_000);
+    assert_eq!(rig.poll(&mut closed), Some(()), "it does not wait for ever");
+    let mut again = lock(FileLockMode::Write);
+    // The write may be sent again meanwhile.
+    while let Some((_, asked)) = rig.take_if_any() {
+        assert!(matches!(asked, Request::Ost(_)), "it would be gone with the next answer");
+    }
+    written_last(&rig, PAGE, PAGE);
+    assert!(rig.poll(&mut again).is_none());
+    assert_eq!(is_locked(&rig), FileLockMode::Unlock);
+    assert!(rig.poll(&mut again).is_none());
+    assert_eq!(is_locked(&rig), FileLockMode::Write);
+    assert_eq!(rig.poll(&mut again), Some(Ok(())));
+}
+
+#[test]
+fn a_lock_for_reading_that_gives_nothing_back_waits_for_no_ost() {
+    for flock in [false, true] {
+        let (rig, handle, _) = keeper();
+        keep(&rig, handle, 0, PAGE);
+        let mut taken = start_lock(&rig, handle, FileLockMode::Read, flock);
+        assert!(rig.poll(&mut taken).is_none());
+        assert_eq!(is_locked(&rig), FileLockMode::Read);
+        assert_eq!(rig.poll(&mut taken), Some(Ok(())));
     }
 }
 
