@@ -319,6 +319,8 @@ impl Client {
         self.write_out_for_good(WRITE_OUT_NS).await;
         self.not_longer_than(GOODBYE_NS, self.tell_all_sizes()).await;
         let is_ost = |target: Endpoint| matches!(target, Endpoint::Ost(_));
+        // Others may write from now on: no OST that comes back is told anything any more.
+        self.not_longer_than(GOODBYE_NS, self.unstable.end()).await;
         // The OSTs before the MDTs: those give the locks to others at once.
         self.say_goodbye(self.imports_of(is_ost)).await;
         self.say_goodbye(self.imports_of(|target| !is_ost(target))).await;

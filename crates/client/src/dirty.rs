@@ -509,7 +509,6 @@ impl Client {
     /// How many bytes may be kept for each OST for which nothing else was set, and for all those
     /// together.
     pub fn set_dirty_max(&self, bytes: u64, in_all: u64) {
-        self.set_unstable_max(bytes, in_all);
         self.dirty.set(|table| {
             table.bytes_max = bytes.min(DIRTY_MAX);
             table.in_all_max = in_all;
@@ -526,7 +525,6 @@ impl Client {
         if bytes > DIRTY_MAX {
             return Err(Errno::ERANGE);
         }
-        self.unstable.set_dirty_max_of(ost, bytes);
         self.dirty.set(|table| table.set_bytes_max(ost, bytes));
         self.write_out_all();
         Ok(())

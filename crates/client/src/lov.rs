@@ -371,6 +371,7 @@ impl Client {
     /// Syncs the objects written from here, and all others of the layout, if one is given.
     async fn sync_objects(&self, inode: &Inode, all: Option<&Layout>, asker: Asker) -> Result<()> {
         let era = self.era();
+        let mark = self.unstable.mark(inode.fid);
         let (unsynced, lost) = {
             let left = self.unsynced.take(inode.fid);
             let mut state = lock(&inode.state);
@@ -378,7 +379,6 @@ impl Client {
             state.inherit(left, &self.ended);
             (core::mem::take(&mut state.unsynced), state.loss.tell(asker))
         };
-        let mark = self.unstable.mark();
         let mut by_ost: BTreeMap<(u32, u64), Vec<ObjectId>> = BTreeMap::new();
         for (stripe, at) in unsynced.iter() {
             let objects = by_ost.entry((at.ost, at.boot_epoch)).or_default();

@@ -52,10 +52,8 @@ impl Piece {
 
 #[derive(Debug, Default)]
 struct OfOst {
-    /// How many bytes there may be, if that was set for this one; and how many may wait to be
-    /// written, which is as good a number.
+    /// How many bytes there may be, if that was set for this one.
     bytes_max: Option<u64>,
-    dirty_max: Option<u64>,
     bytes: u64,
     /// By number.
     pieces: BTreeMap<u64, Piece>,
@@ -65,10 +63,12 @@ struct OfOst {
 
 #[derive(Debug, Default)]
 struct OfFile {
-    /// Writes under way.
-    writes: u32,
+    /// Writes under way, by the number that they began with, each once.
+    writes: Vec<u64>,
     /// Those who keep anything from being kept.
     barred: u32,
+    /// Others may write, but writes of before are under way.
+    forgotten: bool,
     /// Up to this number something was written that is neither here nor known to be durable.
     missing: Option<u64>,
     /// By number, with their OSTs.
@@ -80,7 +80,10 @@ struct OfFile {
 impl OfFile {
     /// Whether nothing has to be known of it.
     fn is_idle(&self) -> bool {
-        self.writes == 0 && self.barred == 0 && self.missing.is_none() && self.pieces.is_empty()
+        // Where something is now that a run before had, the next fsync has to know.
+        let moved = self.runs.iter().any(|((_, run), now)| run != now);
+        let nothing_here = self.missing.is_none() && self.pieces.is_empty();
+        self.writes.is_empty() && self.barred == 0 && nothing_here && !moved
     }
 }
 
@@ -98,7 +101,7 @@ struct Table {
 
 impl Table {
     fn bytes_max(&self, ost: u32) -> u64 {
-        let own = self.osts.get(&ost).and_then(|of_ost| of_ost.bytes_max.or(of_ost.dirty_max));
+        let own = self.osts.get(&ost).and_then(|of_ost| of_ost.bytes_max);
         own.unwrap_or(self.bytes_max)
     }
 
@@ -129,7 +132,9 @@ impl Table {
     /// Nothing is known of a file any more.
     fn forget(&mut self, fid: Fid) {
         self.miss(fid);
-        if self.files.get(&fid).is_some_and(|file| file.writes == 0 && file.barred == 0) {
+        let Some(file) = self.files.get_mut(&fid) else { return };
+        file.forgotten = !file.writes.is_empty();
+        if !file.forgotten && file.barred == 0 {
             self.files.remove(&fid);
         }
     }
@@ -161,7 +166,7 @@ impl Table {
                 self.drop_oldest(*ost);
             }
         }
-        let is_common = |of_ost: &OfOst| of_ost.bytes_max.is_none() && of_ost.dirty_max.is_none();
+        let is_common = |of_ost: &OfOst| of_ost.bytes_max.is_none();
         loop {
             let common = || self.osts.iter().filter(|(_, of_ost)| is_common(of_ost));
             if common().map(|(_, of_ost)| of_ost.bytes).sum::<u64>() <= self.in_all_max {
@@ -175,8 +180,8 @@ impl Table {
     }
 
     fn is_on(&self) -> bool {
-        let own = self.osts.values().filter_map(|of_ost| of_ost.bytes_max.or(of_ost.dirty_max));
-        self.bytes_max > 0 || own.into_iter().any(|bytes_max| bytes_max > 0)
+        let mut own = self.osts.values().filter_map(|of_ost| of_ost.bytes_max);
+        self.bytes_max > 0 || own.any(|bytes_max| bytes_max > 0)
     }
 }
 
@@ -190,13 +195,14 @@ pub(crate) struct Unstable {
 
 /// A write is under way of which a piece can be kept; over on drop.
 #[derive(Debug)]
-pub(crate) struct Admitted<'a>(&'a Unstable, Fid);
+pub(crate) struct Admitted<'a>(&'a Unstable, Fid, u64);
 
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         let mut table = lock(&self.0.table);
         if let Some(file) = table.files.get_mut(&self.1) {
-            file.writes -= 1;
+            file.writes.retain(|number| *number != self.2);
+            file.forgotten &= !file.writes.is_empty();
         }
         table.forget_if_idle(self.1);
     }
@@ -234,31 +240,22 @@ impl Unstable {
         self.set(|table| (table.bytes_max, table.in_all_max) = (bytes.min(DIRTY_MAX), in_all));
     }
 
-    /// How many bytes wait to be written to one OST, at most.
-    pub(crate) fn set_dirty_max_of(&self, ost: u32, bytes: u64) {
-        self.set(|table| table.osts.entry(ost).or_default().dirty_max = Some(bytes));
-    }
-
     fn set_max_of(&self, ost: u32, bytes: u64) {
         self.set(|table| table.osts.entry(ost).or_default().bytes_max = Some(bytes));
     }
 
     /// A write of a file to an OST begins, under a lock that nobody else can write under. Whether
-    /// everything that was written to the file before is durable is asked if nothing is known of it.
-    pub(crate) fn admit(
-        &self,
-        fid: Fid,
-        ost: u32,
-        is_durable: impl FnOnce() -> bool,
-    ) -> Option<Admitted<'_>> {
+    /// everything that was written to the file before is durable counts if nothing is known of it.
+    pub(crate) fn admit(&self, fid: Fid, ost: u32, is_durable: bool) -> Option<Admitted<'_>> {
         let mut table = lock(&self.table);
         if table.bytes_max(ost) == 0 {
             return None;
         }
-        let number = table.next();
-        let new = || OfFile { missing: (!is_durable()).then_some(number), ..OfFile::default() };
-        table.files.entry(fid).or_insert_with(new).writes += 1;
-        Some(Admitted(self, fid))
+        // What is missing was there before.
+        let (before, number) = (table.next(), table.next());
+        let new = || OfFile { missing: (!is_durable).then_some(before), ..OfFile::default() };
+        table.files.entry(fid).or_insert_with(new).writes.push(number);
+        Some(Admitted(self, fid, number))
     }
 
     /// Nothing of a file is kept from now on, nor is anything here of before. A piece that is on its
@@ -287,7 +284,7 @@ impl Unstable {
         let has_room = data.len() as u64 <= table.bytes_max(ost);
         let Some(file) = table.files.get_mut(&fid) else { return };
         file.runs.entry((ost, run)).or_insert(run);
-        if file.barred > 0 || file.writes == 0 || !has_room {
+        if file.barred > 0 || file.forgotten || file.writes.is_empty() || !has_room {
             return table.miss(fid);
         }
         file.pieces.insert((number, ost));
@@ -322,6 +319,22 @@ impl Unstable {
         }
     }
 
+    /// Nothing of any file is kept any more, and what was on its way has arrived.
+    pub(crate) async fn end(&self) {
+        if self.is_used() {
+            self.set(|table| {
+                table.bytes_max = 0;
+                table.osts.values_mut().for_each(|of_ost| of_ost.bytes_max = None);
+            });
+            self.forget_those(|_| true);
+            let none = |table: &mut Table| {
+                let any = table.osts.values().any(|of_ost| of_ost.asked.is_some());
+                (!any).then_some(())
+            };
+            until(&self.table, |table| &mut table.waiters, none).await;
+        }
+    }
+
     /// Waits until no piece of a file is on its way that is not here any more, or this says that
     /// it need not.
     pub(crate) async fn arrived(&self, fid: Fid, enough: impl Fn() -> bool) -> Result<()> {
@@ -337,9 +350,16 @@ impl Unstable {
         until(&self.table, |table| &mut table.waiters, arrived).await
     }
 
-    /// The last number: a sync that begins now makes durable what has this one or a lower.
-    pub(crate) fn mark(&self) -> u64 {
-        if self.is_used() { lock(&self.table).last } else { 0 }
+    /// A sync of a file that begins after this makes durable what has this number or a lower. Not
+    /// what writes have written that are under way: an OST may have answered them, and a sync not
+    /// know of it yet.
+    pub(crate) fn mark(&self, fid: Fid) -> u64 {
+        if !self.is_used() {
+            return 0;
+        }
+        let table = lock(&self.table);
+        let begun = table.files.get(&fid).and_then(|file| file.writes.iter().min());
+        begun.map_or(table.last, |number| number - 1)
     }
 
     /// What of a file had this number or a lower is durable.
@@ -480,6 +500,11 @@ impl InodeState {
 }
 
 impl Client {
+    /// Whether bytes of writes may stay here when those are answered.
+    pub fn may_write_again(&self) -> bool {
+        self.unstable.is_used()
+    }
+
     /// How many bytes stay here that each OST may lose for which nothing else was set, and all those
     /// together, at most.
     pub fn set_unstable_max(&self, bytes: u64, in_all: u64) {
@@ -523,9 +548,15 @@ impl Client {
             return None;
         }
         let (fid, state) = (inode.fid, lock(&inode.state));
-        let is_durable = || state.unsynced.is_empty() && !state.syncing && !self.unsynced.has(fid);
-        let alone = state.writes_alone();
-        alone.then(|| self.unstable.admit(fid, ost, is_durable)).flatten()
+        if !state.writes_alone() {
+            return None;
+        }
+        // Not asked with the table locked. If what is known of it goes meanwhile it counts as not.
+        let is_durable = !self.unstable.keeps(fid)
+            && state.unsynced.is_empty()
+            && !state.syncing
+            && !self.unsynced.has(fid);
+        self.unstable.admit(fid, ost, is_durable)
     }
 
     /// A file is about to be cut, or a range of it to be emptied: nothing of it is kept meanwhile, or

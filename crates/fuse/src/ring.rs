@@ -331,9 +331,12 @@ impl Queue {
     fn run(&mut self, fs: &dyn Filesystem) -> io::Result<()> {
         let mut stopping: Option<Instant> = None;
         loop {
-            for (token, result, flags) in std::mem::take(&mut self.completions) {
+            let mut completions = std::mem::take(&mut self.completions);
+            for (token, result, flags) in completions.drain(..) {
                 self.completed(fs, token, result, flags)?;
             }
+            // Its memory, for those that come next.
+            self.completions = completions;
             self.commit_answers()?;
             if self.shared.stop.load(Ordering::SeqCst) {
                 let since = *stopping.get_or_insert_with(Instant::now);

@@ -179,10 +179,12 @@ impl KernelFs {
             return reply.error(Errno::ENOLCK.raw());
         }
         let asker = (unique, request.pid);
-        let lends = reply.lends_payload() && self.interrupts.may_be_given_up(&request.op);
+        let kept = self.interrupts.may_be_given_up(&request.op) || self.client.may_write_again();
+        let lends = reply.lends_payload() && kept;
         if let (true, Op::Write { data, .. }) = (lends, &mut request.op) {
             // The kernel gets its memory back with the answer, whoever gives that; and from where
-            // the request is entered that may be somebody else.
+            // the request is entered that may be somebody else. Nor can it be had back from who
+            // keeps the bytes beyond the answer.
             *data = Bytes::copy_from_slice(data);
         }
         let Entered { reply, patience, early, watch } =

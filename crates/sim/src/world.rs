@@ -532,6 +532,7 @@ impl World {
         if self.keeps_writes {
             let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
             client.set_dirty_max(kept, 2 * kept);
+            client.set_unstable_max(kept, 2 * kept);
         } else if self.config.seed % 3 == 1 {
             let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
             client.set_unstable_max(kept, 2 * kept);

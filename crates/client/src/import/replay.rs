@@ -168,8 +168,11 @@ impl Import {
             }
             let message = state.claims.pending.take().map(|pending| pending.message);
             if reply.error == Some(Errno::EAGAIN) {
-                // Not executed; it is told again with the next tick.
+                // Not executed, so nobody has to wait for it; it is told again with the next tick,
+                // if it is there still.
                 state.claims.told -= 1;
+                drop(state);
+                self.unstable.cut_off(ost).wake();
                 return Arrival::Ignored;
             }
             let len = match message.map(|message| message.bulk) {

@@ -35,7 +35,7 @@ fn unstable(bytes: u64) -> Unstable {
 }
 
 fn write(unstable: &Unstable, oid: u32, run: u64, offset: u64, data: &[u8]) {
-    let admitted = unstable.admit(fid(oid), OST, || true);
+    let admitted = unstable.admit(fid(oid), OST, true);
     let data = Bytes::copy_from_slice(data);
     unstable.wrote((OST, run), (object(oid), 1, offset), &data);
     drop(admitted);
@@ -100,7 +100,7 @@ fn what_was_lost_comes_back_in_order_and_nothing_older_over_it() {
                 0 => {
                     unsynced = None;
                     disk.durable = disk.now;
-                    unstable.synced(fid(1), unstable.mark());
+                    unstable.synced(fid(1), unstable.mark(fid(1)));
                 }
                 1 => {
                     // Others write, or the file is cut: both leave higher bytes.
@@ -139,7 +139,7 @@ fn what_was_lost_comes_back_in_order_and_nothing_older_over_it() {
                         // It is told, and what there is now is right.
                         unsynced = None;
                         (right, disk.durable) = (disk.now, disk.now);
-                        unstable.synced(fid(1), unstable.mark());
+                        unstable.synced(fid(1), unstable.mark(fid(1)));
                         partly += 1;
                     }
                     if unsynced.is_some() {
@@ -150,7 +150,7 @@ fn what_was_lost_comes_back_in_order_and_nothing_older_over_it() {
                     let offset = random.below(FILE_BYTES as u64);
                     let len = 1 + random.below(12.min(FILE_BYTES as u64 - offset));
                     let data = vec![byte; len as usize];
-                    let admitted = unstable.admit(fid(1), OST, || unsynced.is_none());
+                    let admitted = unstable.admit(fid(1), OST, unsynced.is_none());
                     disk.put(offset, &data);
                     right[offset as usize..][..len as usize].copy_from_slice(&data);
                     unstable.wrote((OST, run), (object(1), 1, offset), &data.into());
@@ -182,7 +182,7 @@ fn all_osts_have_a_bound_together() {
     let unstable = Unstable::default();
     unstable.set_max(100, 100);
     for (oid, ost) in [(1, 1), (2, 2)] {
-        let admitted = unstable.admit(fid(oid), ost, || true);
+        let admitted = unstable.admit(fid(oid), ost, true);
         unstable.wrote((ost, 1), (object(oid), 1, 0), &vec![7; 60].into());
         drop(admitted);
     }
@@ -192,8 +192,8 @@ fn all_osts_have_a_bound_together() {
 #[test]
 fn a_file_that_was_written_before_is_not_taken_for_whole() {
     let unstable = unstable(100);
-    let admitted = unstable.admit(fid(1), OST, || false);
-    let mark = unstable.mark();
+    let admitted = unstable.admit(fid(1), OST, false);
+    let mark = unstable.mark(fid(1));
     unstable.wrote((OST, 1), (object(1), 1, 0), &vec![7; 10].into());
     assert!(tell(&unstable, 2, 9, |_| ()));
     assert_eq!(unstable.now(fid(1), (OST, 1)), 1, "that is not all");
@@ -231,6 +231,47 @@ fn a_piece_on_its_way_is_waited_for() {
     unstable.is_told((OST, 2), number, true).wake();
     assert!(arrives(fid(1)));
     assert!(unstable.next_due(OST, 2, 0).is_none());
+}
+
+#[test]
+fn what_is_answered_and_not_noted_yet_no_sync_takes_for_durable() {
+    let unstable = unstable(100);
+    // Its OST has answered the first write; whoever wrote it has not come to note that.
+    let first = unstable.admit(fid(1), OST, true);
+    unstable.wrote((OST, 1), (object(1), 1, 0), &Bytes::from_static(b"first"));
+    let mark = unstable.mark(fid(1));
+    unstable.synced(fid(1), mark);
+    drop(first);
+    let mut put = Vec::new();
+    assert!(tell(&unstable, 2, 9, |piece| put.push(piece.data)));
+    assert_eq!(put, [&b"first"[..]]);
+    unstable.synced(fid(1), unstable.mark(fid(1)));
+    assert!(tell(&unstable, 3, 9, |_| panic!("it is durable")));
+}
+
+#[test]
+fn where_something_is_now_is_known_after_a_stop_in_good_order_too() {
+    let unstable = unstable(100);
+    write(&unstable, 1, 1, 0, b"bytes");
+    assert!(tell(&unstable, 2, 9, drop));
+    unstable.are_durable(OST, |run| run == 2);
+    assert_eq!(unstable.now(fid(1), (OST, 1)), 2, "the next fsync would say that it is lost");
+    unstable.forget(fid(1));
+    assert_eq!(unstable.now(fid(1), (OST, 1)), 1);
+}
+
+#[test]
+fn what_is_answered_when_others_may_write_is_not_kept() {
+    let unstable = unstable(100);
+    let admitted = unstable.admit(fid(1), OST, true);
+    unstable.forget(fid(1));
+    unstable.wrote((OST, 1), (object(1), 1, 0), &Bytes::from_static(b"late"));
+    assert!(tell(&unstable, 2, 9, |_| panic!("somebody's younger bytes")));
+    drop(admitted);
+    write(&unstable, 1, 2, 0, b"under the next lock");
+    let mut told = 0;
+    assert!(tell(&unstable, 3, 9, |_| told += 1));
+    assert_eq!(told, 1);
 }
 
 #[test]

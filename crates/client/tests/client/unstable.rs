@@ -21,6 +21,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 fn writer() -> (Rig, u64, Header) {
     let rig = Rig::with_osts(1);
     rig.client.set_dirty_max(4 * MIB, 4 * MIB);
+    rig.client.set_unstable_max(4 * MIB, 4 * MIB);
     let client = rig.client.clone();
     let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
     let (header, _) = rig.take_mdt();

@@ -209,8 +209,9 @@ fn what_an_ost_forgets_is_written_again_by_who_wrote_it() {
     let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
     let mut lctl = as_program("lctl");
     lctl.arg("--data").arg(run_folder(&mnt));
-    ok(lctl.args(["set_param", "osc.*.max_dirty_mb=32"]));
+    ok(lctl.args(["set_param", "osc.*.max_unstable_mb=32"]));
     assert_eq!(param(&mnt, "osc.*.max_unstable_mb"), "32\n");
+    assert_eq!(param(&other, "osc.*.max_unstable_mb"), "0\n", "if nobody says otherwise");
     let content = bytes(3 << 20, 9);
     let files = ["small", "large", "closed", "looked-at"].map(|name| {
         let mut options = File::options();
