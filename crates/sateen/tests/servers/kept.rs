@@ -144,12 +144,21 @@ fn a_file_is_replaced_by_what_osts_have() {
     let stop = |signal| kill_process(oss.pid(), signal).unwrap();
     let old = fs::metadata(other.join("file")).unwrap().ino();
     stop(Signal::STOP);
+    // A thread of it may be at something still.
+    let threads = || fs::read_dir(format!("/proc/{}/task", oss.pid().as_raw_nonzero())).unwrap();
+    let stands = |thread: fs::DirEntry| {
+        let stat = fs::read_to_string(thread.path().join("stat"));
+        stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
+    };
+    until("all of it stands still", || threads().all(|thread| thread.is_ok_and(stands)));
     // It is answered, and so is the close.
     fs::write(mnt.join("new"), b"as it is now").unwrap();
     let from = mnt.clone();
     let rename = std::thread::spawn(move || fs::rename(from.join("new"), from.join("file")));
     std::thread::sleep(Duration::from_secs(2));
-    assert!(!rename.is_finished(), "nobody has what was written");
+    if rename.is_finished() {
+        panic!("nobody has what was written: {:?}", rename.join());
+    }
     assert_eq!(fs::metadata(other.join("file")).unwrap().ino(), old);
     let pid = Pid::from_raw(cluster.mount_pid(&mnt) as i32).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
