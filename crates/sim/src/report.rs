@@ -98,7 +98,7 @@ pub const FULL: Minimums = &[
     ("transactions replayed", 1_600_000),
     ("caught operation had happened", 11_000),
     // Who goes on as himself is told nothing.
-    ("loss told by fsync", 2500),
+    ("loss told by fsync", 1200),
     ("fsync believed", 40_000),
     ("answer from a kernel cache", 460_000),
     ("file looked at in the end", 23_000),
