@@ -54,6 +54,8 @@ mod port;
 mod recover;
 mod stats;
 mod sync;
+#[cfg(test)]
+mod testing;
 mod uncommitted;
 mod unstable;
 mod unsynced;

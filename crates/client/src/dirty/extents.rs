@@ -142,22 +142,10 @@ impl Extents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Random;
 
     const FILE_BYTES: usize = 300;
     const RUN_BYTES: u64 = 32;
-
-    /// Numbers without a pattern, by SplitMix64.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, limit: u64) -> u64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = self.0;
-            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ z >> 31) % limit
-        }
-    }
 
     /// What it should be: a byte or none at each place.
     struct Plain(Vec<Option<u8>>);

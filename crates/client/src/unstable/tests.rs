@@ -3,22 +3,10 @@
 use sateen_types::Seq;
 
 use super::*;
+use crate::testing::Random;
 
 const FILE_BYTES: usize = 64;
 const OST: u32 = 3;
-
-/// Numbers without a pattern, by SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % limit
-    }
-}
 
 fn fid(oid: u32) -> Fid {
     Fid::new(Seq(0x2_0000_0400), oid)

@@ -386,14 +386,7 @@ fn what_cannot_be_written_out_at_the_end_is_told_by_the_close_itself() {
 
 #[test]
 fn what_nobody_has_heard_of_is_told_after_the_kernel_has_forgotten_the_file() {
-    let (rig, handle, _) = keeper();
-    assert!(rig.client.introduce(FILE));
-    keep(&rig, handle, 0, PAGE);
-    let client = rig.client.clone();
-    let mut close = rig.start(async move { client.close(handle).await });
-    take_write(&rig);
-    answer_last(&rig, Reply::error(Errno::ENOSPC));
-    assert_eq!(ends(&rig, &mut close), Err(Errno::ENOSPC));
+    let rig = failed_before();
     rig.client.forget(FILE, 1);
     rig.run();
     while let Some((header, _)) = rig.take_if_any() {

@@ -163,9 +163,8 @@ fn a_sync_that_names_the_run_before_is_asked_of_the_one_that_has_it_now() {
 
 #[test]
 fn what_is_refused_is_lost_and_told() {
-    let (rig, handle, known) = writer();
+    let (rig, handle, _) = writer();
     let mut fsync = start_fsync(&rig, handle);
-    let _ = known;
     let asked = loop {
         let (header, request) = rig.take_request();
         if matches!(request, Request::Ost(OstRequest::Sync { .. })) {

@@ -165,6 +165,7 @@ fn a_file_is_replaced_by_what_osts_have() {
     stop(Signal::CONT);
     assert!(rename.join().unwrap().is_err());
     assert_eq!(fs::read(other.join("file")).unwrap(), b"as it was before");
+    // Its process is gone, and may have taken it along.
     let _ = Command::new("umount").arg("-l").arg(&mnt).status();
     cluster.mounts.retain(|mount| *mount != mnt);
     // From a mount that lives it goes on when the OST does.
