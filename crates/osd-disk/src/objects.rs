@@ -16,12 +16,15 @@
 //! file system once. The first error of the disk's write side that is not a lack of space is
 //! the last: from then on nothing is written or acknowledged.
 
+mod ahead;
 mod files;
 mod namer;
 mod names;
+mod present;
 mod reads;
 mod streams;
 mod unsynced;
+mod walks;
 
 use std::cell::Cell;
 use std::fs::File;
@@ -39,10 +42,12 @@ use sateen_wire::StatFs;
 
 use crate::folder::create_folder;
 use crate::{lock, space, writeback};
+use ahead::Ahead;
 use files::{Files, Need, Open, Opened};
 use namer::Namer;
 use names::Group;
-use reads::Reads;
+use present::{Known, Present};
+use reads::{Got, Reads};
 use unsynced::{Changing, Place, Unsynced};
 
 /// Tries at bringing a file into a folder that others remove whenever it is empty.
@@ -74,8 +79,10 @@ pub struct DiskObjects {
     object_bytes_max: u64,
     files: Arc<Files>,
     reads: Reads,
+    ahead: Ahead,
     unsynced: Arc<Unsynced>,
     namer: Namer,
+    present: Present,
     /// The group in which an object was born last.
     busy: Mutex<Option<Group>>,
     poisoned: Arc<AtomicBool>,
@@ -103,6 +110,7 @@ impl DiskObjects {
         let files = Arc::new(Files::new(options.files_open_max, poisoned.clone()));
         Ok(Self {
             namer: Namer::start(folder.to_path_buf(), unsynced.clone(), files.clone())?,
+            ahead: Ahead::new(folder, files.clone(), options.files_open_max),
             unsynced,
             folder: folder.to_path_buf(),
             root,
@@ -110,6 +118,7 @@ impl DiskObjects {
             object_bytes_max: space::file_bytes_max(folder),
             files,
             reads: Reads::default(),
+            present: Present::default(),
             busy: Mutex::default(),
             poisoned,
         })
@@ -179,8 +188,10 @@ impl DiskObjects {
                     }
                 }
                 other => {
-                    if !made.get() && other.is_ok() {
-                        changing.undo();
+                    match made.get() {
+                        true => self.present.born(object),
+                        false if other.is_ok() => changing.undo(),
+                        false => {}
                     }
                     return other;
                 }
@@ -325,7 +336,10 @@ impl ObjectStore for DiskObjects {
         let Some(file) = self.existing(object, Need::Look)? else {
             return Ok(0);
         };
-        Ok(self.reads.wait(&file, (offset, len), buffer)?)
+        if self.reads.can_tell() {
+            self.ahead.read(object, (offset, len), true);
+        }
+        Ok(self.reads.wait(&file, (offset, len), buffer)?.bytes)
     }
 
     fn read_now(
@@ -339,7 +353,14 @@ impl ObjectStore for DiskObjects {
             return self.read(object, offset, len, buffer).map(Some);
         }
         match self.existing_by(reads::open_now, object, Need::Look) {
-            Ok(Some(file)) => Ok(self.reads.now(&file, (offset, len), buffer)?),
+            Ok(Some(file)) => {
+                let got = self.reads.now(&file, (offset, len), buffer)?;
+                // What is not read here is counted where it is.
+                if let Some(Got { waited, .. }) = got {
+                    self.ahead.read(object, (offset, len), waited);
+                }
+                Ok(got.map(|got| got.bytes))
+            }
             Ok(None) => Ok(Some(0)),
             // Where it is has to be looked up on the disk.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -414,17 +435,24 @@ impl ObjectStore for DiskObjects {
     fn remove(&self, object: ObjectId) -> Result<bool, ObjectError> {
         self.guarded(|| {
             let group = Group::of(object);
+            match self.present.removes(object) {
+                // A file has a place on more OSTs than it has objects, mostly.
+                Known::Absent => return Ok(false),
+                Known::Perhaps => {}
+                Known::List => self.present.listed(group, names::objects_in(&self.folder, group)),
+            }
             let changing = self.unsynced.change(Place::Group(group));
             let removed = std::fs::remove_file(names::path(&self.folder, object));
             if removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-                // A file has a place on more OSTs than it has objects, mostly.
                 changing.undo();
                 return Ok(false);
             }
             self.files.forget(object);
             drop(changing);
             removed?;
-            self.remove_if_empty(group);
+            if self.present.removed(object) {
+                self.remove_if_empty(group);
+            }
             Ok(true)
         })
     }

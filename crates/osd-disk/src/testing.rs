@@ -1,5 +1,8 @@
 //! What this crate's tests share.
 
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -52,7 +55,7 @@ impl SmallDisk {
     pub(crate) fn ext4(scratch: &Scratch, mib: u64) -> Option<SmallDisk> {
         let disk = Self::new(scratch, &format!("{}m", mib + 1))?;
         let (image, path) = (disk.0.join("image"), scratch.path().join("ext4"));
-        std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
+        File::create(&image).unwrap().set_len(mib << 20).unwrap();
         std::fs::create_dir(&path).unwrap();
         // The image stays as long as the loop device has it open.
         Self::ext4_in(&image, path)
@@ -87,7 +90,7 @@ impl BrokenDisk {
     pub(crate) fn new(scratch: &Scratch) -> Option<BrokenDisk> {
         let below = SmallDisk::new(scratch, "20m")?;
         let (image, path) = (below.0.join("image"), scratch.path().join("ext4"));
-        std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        File::create(&image).unwrap().set_len(16 << 20).unwrap();
         std::fs::create_dir(&path).unwrap();
         let ext4 = SmallDisk::ext4_in(&image, path)?;
         Some(BrokenDisk { ext4, below })
@@ -103,10 +106,10 @@ impl BrokenDisk {
         let extent = told.lines().find(|line| line.trim_start().starts_with("0:")).unwrap();
         let first = extent.split(':').nth(2).unwrap().split("..").next().unwrap();
         let first: u64 = first.trim().parse().unwrap();
-        let image = std::fs::File::options().write(true).open(self.below.0.join("image")).unwrap();
+        let image = File::options().write(true).open(self.below.0.join("image")).unwrap();
         fallocate(&image, FallocateFlags::empty(), 0, 16 << 20).unwrap();
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let mut filler = std::fs::File::create(self.below.0.join("filler")).unwrap();
+        let mut filler = File::create(self.below.0.join("filler")).unwrap();
         fallocate(&image, punch, first * 4096, 4096).unwrap();
         while std::io::Write::write_all(&mut filler, &[0; 4096]).is_ok() {}
     }
@@ -138,4 +141,20 @@ impl Random {
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
+}
+
+/// How many pages of a file are in memory; asking brings none there.
+pub(crate) fn pages_in_memory(file: &File, range: Range<u64>) -> usize {
+    let (len, fd) = ((range.end - range.start) as usize, file.as_raw_fd());
+    let mut pages = vec![0_u8; len.div_ceil(4096)];
+    let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
+    // SAFETY: a mapping of its own, of which nothing is touched, and which is gone again before
+    // this returns; `pages` has a byte for each of its pages.
+    unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), len, read, shared, fd, range.start as i64);
+        assert_ne!(at, libc::MAP_FAILED);
+        assert_eq!(libc::mincore(at, len, pages.as_mut_ptr()), 0);
+        libc::munmap(at, len);
+    }
+    pages.iter().filter(|page| **page & 1 == 1).count()
 }

@@ -113,6 +113,7 @@ impl Work {
         match self {
             Work::Object(_, _, ObjectOp::Sync { .. }) => Some(Share::Syncs),
             Work::Object(_, _, ObjectOp::Read { .. }) => Some(Share::Reads),
+            Work::Object(_, _, ObjectOp::Remove { .. }) => Some(Share::Removals),
             _ if self.is_commit() => None,
             _ => Some(Share::Changes),
         }

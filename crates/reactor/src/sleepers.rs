@@ -4,7 +4,7 @@
 //! thread that brought the request everything else of that connection would wait for it: writes,
 //! and with them the locks that others want back; behind FUSE all requests from a processor. So
 //! what sleeps is done here. A piece that finds nobody free gets a thread of its own; a target
-//! whose disk hangs has [`SHARE_MAX`] of them for each [`Share`] at most, and takes none from the
+//! whose disk hangs has [`SHARE_MAX`] of them for each [`Share`] at most, for removals [`REMOVALS_MAX`], and takes none from the
 //! others.
 //!
 //! Ticks are run here, too: the thread that finds a group commit due writes it.
@@ -21,6 +21,8 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock, thread};
 
 /// Pieces of one target's share under way at most: disks are as quick with so many as with more.
 pub(crate) const SHARE_MAX: usize = 32;
+/// Removals of one target under way at most.
+pub(crate) const REMOVALS_MAX: usize = 2;
 /// Threads that stay for a while though there is nothing to do.
 const KEPT: usize = 4;
 /// For so long.
@@ -32,10 +34,23 @@ const IDLE: Duration = Duration::from_secs(10);
 pub(crate) enum Share {
     /// Syncs, of which one program can ask for any number, and which nobody else waits for.
     Syncs,
-    /// Cuts, removals and allocations: their clients hold locks, which others want back.
+    /// Cuts and allocations: their clients hold locks, which others want back.
     Changes,
+    /// Removals, which nobody waits for. More of them at a time get into each other's way: they
+    /// change the same few folders.
+    Removals,
     /// Reads of what is not in memory: many come at once, and each is short unless the disk hangs.
     Reads,
+}
+
+impl Share {
+    /// Pieces of one target under way at most.
+    const fn most(self) -> usize {
+        match self {
+            Share::Removals => REMOVALS_MAX,
+            Share::Syncs | Share::Changes | Share::Reads => SHARE_MAX,
+        }
+    }
 }
 
 /// The threads and what they are to do.
@@ -67,7 +82,7 @@ type Place = (Endpoint, Share);
 struct Line {
     /// Ready or under way.
     running: usize,
-    /// Beyond [`SHARE_MAX`].
+    /// Beyond what may be.
     waiting: VecDeque<Work>,
 }
 
@@ -88,7 +103,7 @@ impl Sleepers {
             Some(share) => {
                 let place = (target, share);
                 let line = state.lines.entry(place).or_default();
-                if line.running >= SHARE_MAX {
+                if line.running >= share.most() {
                     line.waiting.push_back(work);
                     return;
                 }

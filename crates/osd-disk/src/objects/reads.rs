@@ -4,7 +4,8 @@
 //! 1. [`Reads::now`], on a thread that others want more of: what is in memory is copied. If not all
 //!    of it is, nothing is; the kernel may have begun to read the rest.
 //!    A short one waits here all the same if the disk has lately been hardly slower than handing it
-//!    over, and no other read waits: of a disk that hangs all others are handed over.
+//!    over, and no other read waits: of a disk that hangs all others are handed over. Whoever jumps
+//!    is not even asked first whether it is in memory.
 //! 2. Else [`Reads::wait`], where it may sleep. If it is one of a stream the kernel is asked for
 //!    what comes next ([`super::streams`]), so that the disk works while that is sent and asked for.
 //!
@@ -34,12 +35,22 @@ use crate::lock;
 const ASK_BYTES: u64 = 128 << 10;
 
 /// A read of at most so many bytes is short.
-const SHORT_BYTES: usize = 64 << 10;
+pub(super) const SHORT_BYTES: usize = 64 << 10;
 /// Short reads that take less are waited for where they come in. To hand one over, and its answer
 /// back, took 10 to 20 µs more here, which is a lot of 45 and little of 100.
-const QUICK_NS: u64 = 60_000;
+const QUICK_NS: u64 = 150_000;
+/// A read that takes less has not waited for the disk, or for one that is as good as memory.
+const MEMORY_NS: u64 = 20_000;
 /// What a disk that nobody has read from is taken for.
 const UNKNOWN_NS: u64 = 1_000_000;
+
+/// What a read has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Got {
+    pub(super) bytes: usize,
+    /// It had to wait for the disk, as far as that can be told.
+    pub(super) waited: bool,
+}
 
 /// How the files of a store are read.
 #[derive(Debug)]
@@ -96,21 +107,28 @@ impl Reads {
         file: &Open,
         (offset, len): (u64, usize),
         buffer: &mut BytesMut,
-    ) -> io::Result<Option<usize>> {
-        let due = lock(file.streams()).pass(offset, len as u64);
-        if let Some(at) = due {
+    ) -> io::Result<Option<Got>> {
+        let passed = lock(file.streams()).pass(offset, len as u64);
+        if let Some(at) = passed.due {
             match is_in_memory(file, at) {
                 false => return Ok(None),
                 true => lock(file.streams()).is_there(at),
             }
         }
+        // Whoever jumps gets no more than he asks for: one call for what is in memory and what is
+        // not.
+        if !passed.forward
+            && let Some(place) = self.take_place(len)
+        {
+            return self.short(place, file, (offset, len), buffer).map(Some);
+        }
         let held = buffer.len();
         let error = match fill(read_at_once, file, (offset, len), buffer) {
             // Linux 5.9 and 5.10 may say 0 where there is more (readv(2), BUGS): the size tells.
-            Ok(read) if read < len && offset + (read as u64) < file.metadata()?.len() => {
+            Ok(bytes) if bytes < len && offset + (bytes as u64) < file.metadata()?.len() => {
                 Errno::AGAIN.into()
             }
-            Ok(read) => return Ok(Some(read)),
+            Ok(bytes) => return Ok(Some(Got { bytes, waited: false })),
             Err(error) => error,
         };
         buffer.truncate(held);
@@ -137,11 +155,12 @@ impl Reads {
         file: &Open,
         (offset, len): (u64, usize),
         buffer: &mut BytesMut,
-    ) -> io::Result<usize> {
+    ) -> io::Result<Got> {
         let asks = self.can_tell() && self.ahead(file, (offset, len))?;
         // What is missing only for what is read next says nothing of the disk.
         if len > SHORT_BYTES || asks && is_in_memory(file, offset) {
-            return fill(read_behind, file, (offset, len), buffer);
+            let bytes = fill(read_behind, file, (offset, len), buffer)?;
+            return Ok(Got { bytes, waited: true });
         }
         self.short(Place::another(&self.waiting), file, (offset, len), buffer)
     }
@@ -157,19 +176,23 @@ impl Reads {
         Ok(asks)
     }
 
-    /// A short read that waits for the disk.
+    /// A short read that may wait for the disk.
     fn short(
         &self,
         place: Place<'_>,
         file: &Open,
         (offset, len): (u64, usize),
         buffer: &mut BytesMut,
-    ) -> io::Result<usize> {
+    ) -> io::Result<Got> {
         let begun = Instant::now();
-        let read = fill(read_behind, file, (offset, len), buffer)?;
+        let bytes = fill(read_behind, file, (offset, len), buffer)?;
         drop(place);
-        self.took(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        Ok(read)
+        let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let waited = took >= MEMORY_NS;
+        if waited {
+            self.took(took);
+        }
+        Ok(Got { bytes, waited })
     }
 
     /// The only place for a read that is waited for where it came in, if that is better than to
@@ -201,7 +224,7 @@ pub(super) fn open_now(path: &Path) -> io::Result<Opened> {
 }
 
 /// Has the kernel begin to read. A hint: errors are left to the read that follows.
-fn ask_for(file: &File, range: Range<u64>) {
+pub(super) fn ask_for(file: &File, range: Range<u64>) {
     let mut at = range.start;
     while at < range.end {
         let len = (range.end - at).min(ASK_BYTES);
@@ -211,7 +234,7 @@ fn ask_for(file: &File, range: Range<u64>) {
 }
 
 /// Whether a byte is in memory, or there is none. If it is not the kernel may begin to read it.
-fn is_in_memory(file: &File, at: u64) -> bool {
+pub(super) fn is_in_memory(file: &File, at: u64) -> bool {
     let mut byte = BytesMut::with_capacity(1);
     read_at_once(file, (at, 1), &mut byte).is_ok()
 }

@@ -32,6 +32,15 @@ const AHEAD_BYTES_MAX: u64 = 16 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Streams([Stream; STREAMS_MAX]);
 
+/// What a request is that has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Passed {
+    /// One of a stream that goes forward.
+    pub(super) forward: bool,
+    /// More is to be asked for, from here on, if it is not in memory.
+    pub(super) due: Option<u64>,
+}
+
 #[derive(Debug, Default)]
 struct Stream {
     /// Where its furthest request ended.
@@ -58,21 +67,24 @@ impl Stream {
 }
 
 impl Streams {
-    /// A request comes. If more is to be asked for: from where, if it is not in memory.
-    pub(super) fn pass(&mut self, offset: u64, len: u64) -> Option<u64> {
+    /// A request comes.
+    pub(super) fn pass(&mut self, offset: u64, len: u64) -> Passed {
         let known = self.0.iter().position(|stream| stream.takes(offset, len));
         let at = known.unwrap_or(STREAMS_MAX - 1);
-        self.0.get_mut(..=at)?.rotate_right(1);
-        let stream = self.0.first_mut()?;
-        let end = offset.saturating_add(len);
+        let (Some(latest), end) = (self.0.get_mut(..=at), offset.saturating_add(len)) else {
+            return Passed::default();
+        };
+        latest.rotate_right(1);
+        let Some(stream) = latest.first_mut() else { return Passed::default() };
         if known.is_none() {
             *stream = Stream { end, len, ..Stream::default() };
-            return None;
+            return Passed::default();
         }
         stream.len = len;
         stream.forward |= end > stream.end;
         stream.end = stream.end.max(end);
-        (stream.window > 0 && stream.end >= stream.due).then_some(stream.ahead)
+        let due = (stream.window > 0 && stream.end >= stream.due).then_some(stream.ahead);
+        Passed { forward: stream.forward, due }
     }
 
     /// What was to be asked for from here on is in memory: so is what is behind it, probably.

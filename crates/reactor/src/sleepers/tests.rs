@@ -10,13 +10,15 @@ use sateen_wire::Message;
 
 use crate::router::Receiver;
 use crate::run_loop::{Begun, Driven, Work};
-use crate::sleepers::{SHARE_MAX, Sleepers};
+use crate::sleepers::{REMOVALS_MAX, SHARE_MAX, Sleepers};
 use crate::sync::{Arc, lock};
 
 #[derive(Default)]
 struct Counts {
     syncs: usize,
     syncs_max: usize,
+    removals: usize,
+    removals_max: usize,
     changes: usize,
     reads: usize,
     commits: usize,
@@ -58,17 +60,23 @@ impl Driven for Hanging {
     fn commit(self: Arc<Self>, _: Begun) {}
     fn object(self: Arc<Self>, _: IoId, op: ObjectOp) {
         let sync = matches!(op, ObjectOp::Sync { .. });
+        let removal = matches!(op, ObjectOp::Remove { .. });
         self.count(|counts| match op {
             ObjectOp::Sync { .. } => {
                 counts.syncs += 1;
                 counts.syncs_max = counts.syncs_max.max(counts.syncs);
             }
             ObjectOp::Read { .. } => counts.reads += 1,
+            ObjectOp::Remove { .. } => {
+                counts.removals += 1;
+                counts.removals_max = counts.removals_max.max(counts.removals);
+            }
             _ => counts.changes += 1,
         });
         self.wait("it is told to go on", |counts| counts.go_on);
         self.count(|counts| {
             counts.syncs -= usize::from(sync);
+            counts.removals -= usize::from(removal);
             counts.ended += 1;
         });
     }
@@ -90,9 +98,14 @@ fn syncs_that_hang_keep_nothing_else_waiting() {
         sleepers.push(target, Work::Object(host.clone(), IoId(id as u64), sync));
     }
     host.wait("as many syncs as may", |counts| counts.syncs == SHARE_MAX);
-    let cut = ObjectOp::Remove { objects: vec![object] };
+    for removals in 1..=5 {
+        let removal = ObjectOp::Remove { objects: vec![object] };
+        sleepers.push(target, Work::Object(host.clone(), IoId(2000 + removals), removal));
+    }
+    host.wait("as many removals as may", |counts| counts.removals == REMOVALS_MAX);
+    let cut = ObjectOp::Punch { object, size: 0 };
     sleepers.push(target, Work::Object(host.clone(), IoId(1000), cut));
-    host.wait("a change passes the syncs", |counts| counts.changes == 1);
+    host.wait("a change passes them all", |counts| counts.changes == 1);
     let read = ObjectOp::Read { object, offset: 0, len: 0, buffer: Default::default() };
     sleepers.push(target, Work::Object(host.clone(), IoId(1002), read));
     host.wait("and so does a read", |counts| counts.reads == 1);
@@ -107,6 +120,6 @@ fn syncs_that_hang_keep_nothing_else_waiting() {
     host.count(|counts| counts.go_on = true);
     sleepers.stop();
     let counts = lock(&host.counts);
-    assert_eq!(counts.ended, syncs + 3, "all are done");
-    assert_eq!(counts.syncs_max, SHARE_MAX + 1);
+    assert_eq!(counts.ended, syncs + 5 + 3, "all are done");
+    assert_eq!((counts.syncs_max, counts.removals_max), (SHARE_MAX + 1, REMOVALS_MAX));
 }

@@ -8,7 +8,7 @@ use sateen_types::{Fid, ObjectId, Seq};
 use super::super::files::Need;
 use super::super::{DiskObjects, ObjectOptions};
 use super::*;
-use crate::testing::{Random, Scratch, SmallDisk};
+use crate::testing::{Random, Scratch, SmallDisk, pages_in_memory};
 
 const OBJECT: ObjectId =
     ObjectId { fid: Fid { seq: Seq(0x2_0000_0400), oid: 1, ver: 0 }, stripe: 0 };
@@ -52,22 +52,6 @@ fn read(store: &DiskObjects, offset: u64, len: usize) -> (bool, Vec<u8>) {
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| ((at / 4096) ^ at) as u8 | 1).collect()
-}
-
-/// How many pages of a file are in memory; asking brings none there.
-fn pages_in_memory(file: &File, range: Range<u64>) -> usize {
-    let (len, fd) = ((range.end - range.start) as usize, file.as_raw_fd());
-    let mut pages = vec![0_u8; len.div_ceil(4096)];
-    let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
-    // SAFETY: a mapping of its own, of which nothing is touched, and which is gone again before
-    // this returns; `pages` has a byte for each of its pages.
-    unsafe {
-        let at = libc::mmap(std::ptr::null_mut(), len, read, shared, fd, range.start as i64);
-        assert_ne!(at, libc::MAP_FAILED);
-        assert_eq!(libc::mincore(at, len, pages.as_mut_ptr()), 0);
-        libc::munmap(at, len);
-    }
-    pages.iter().filter(|page| **page & 1 == 1).count()
 }
 
 /// A disk may be so quick that a read need not wait: that can spoil some attempts, not all.

@@ -10,7 +10,7 @@ const SIZE: u64 = 64 * MIB;
 fn forward(streams: &mut Streams, (start, len): (u64, u64), size: u64) -> Vec<Range<u64>> {
     let mut asked: Vec<Range<u64>> = Vec::new();
     for offset in (start..size).step_by(len as usize) {
-        let due = streams.pass(offset, len);
+        let due = streams.pass(offset, len).due;
         let known = asked.last().map_or(0, |last| last.end);
         if due.is_some() || offset + len > known {
             asked.extend(streams.wait(offset, len, size));
@@ -39,19 +39,19 @@ fn a_reader_is_asked_ahead_for_in_growing_steps_up_to_the_end() {
 #[test]
 fn more_is_due_before_the_end_of_what_was_asked_for() {
     let mut streams = Streams::default();
-    assert_eq!(streams.pass(0, MIB), None);
+    assert_eq!(streams.pass(0, MIB).due, None);
     assert_eq!(streams.wait(0, MIB, SIZE), None, "one request is no stream");
-    assert_eq!(streams.pass(MIB, MIB), None);
+    assert_eq!(streams.pass(MIB, MIB).due, None);
     assert_eq!(streams.wait(MIB, MIB, SIZE), Some(MIB..4 * MIB));
     assert_eq!(streams.wait(MIB, MIB, SIZE), None, "it is on its way");
-    assert_eq!(streams.pass(2 * MIB, MIB), Some(4 * MIB), "half of it is passed");
+    assert_eq!(streams.pass(2 * MIB, MIB).due, Some(4 * MIB), "half of it is passed");
     assert_eq!(streams.wait(2 * MIB, MIB, SIZE), Some(4 * MIB..7 * MIB));
-    assert_eq!(streams.pass(3 * MIB, MIB), None);
-    assert_eq!(streams.pass(4 * MIB, MIB), Some(7 * MIB));
+    assert_eq!(streams.pass(3 * MIB, MIB).due, None);
+    assert_eq!(streams.pass(4 * MIB, MIB).due, Some(7 * MIB));
     // All that comes is in memory.
     streams.is_there(7 * MIB);
-    assert_eq!(streams.pass(5 * MIB, MIB), None);
-    assert_eq!(streams.pass(6 * MIB, MIB), Some(9 * MIB));
+    assert_eq!(streams.pass(5 * MIB, MIB).due, None);
+    assert_eq!(streams.pass(6 * MIB, MIB).due, Some(9 * MIB));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn requests_that_overtake_each_other_are_one_stream() {
     for turn in 0..8 {
         for nth in [1, 0, 3, 2] {
             let offset = (4 * turn + nth) * MIB;
-            let due = streams.pass(offset, MIB);
+            let due = streams.pass(offset, MIB).due;
             if due.is_some() || turn == 0 {
                 asked.extend(streams.wait(offset, MIB, SIZE));
             }
@@ -78,7 +78,7 @@ fn several_readers_are_told_apart() {
     for turn in 0..16 {
         for (reader, asked) in asked.iter_mut().enumerate() {
             let offset = reader as u64 * 100 * MIB + turn * MIB;
-            streams.pass(offset, MIB);
+            streams.pass(offset, MIB).due;
             *asked += usize::from(streams.wait(offset, MIB, 1 << 40).is_some());
         }
     }
@@ -92,11 +92,11 @@ fn for_who_jumps_or_comes_backwards_nothing_is_asked() {
     let size = 1 << 40;
     for _ in 0..10_000 {
         let offset = random.below(size / 4096) * 4096;
-        assert_eq!(streams.pass(offset, 4096), None);
+        assert_eq!(streams.pass(offset, 4096).due, None);
         assert_eq!(streams.wait(offset, 4096, size), None);
     }
     for offset in (0..SIZE / MIB).rev().map(|nth| nth * MIB) {
-        assert_eq!(streams.pass(offset, MIB), None);
+        assert_eq!(streams.pass(offset, MIB).due, None);
         assert_eq!(streams.wait(offset, MIB, SIZE), None);
     }
 }
@@ -115,7 +115,7 @@ fn a_reader_goes_on_where_the_object_has_grown() {
 fn the_last_bytes_of_all_are_read_without_a_count_that_overflows() {
     let mut streams = Streams::default();
     for offset in [u64::MAX - 8192, u64::MAX - 4096, u64::MAX - 1] {
-        streams.pass(offset, 4096);
+        streams.pass(offset, 4096).due;
         let asked = streams.wait(offset, 4096, u64::MAX);
         assert!(asked.is_none_or(|range| range.start < range.end));
     }

@@ -1,0 +1,164 @@
+//! The thread that has the kernel read small objects before anybody wants them. Which, [`super::walks`]
+//! says; it finds them in their folders, opens them, and asks for what is at their beginning. It
+//! is there from the first time that somebody walks, and only hints: of errors nobody is told.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+
+use sateen_types::{Fid, ObjectId, Seq};
+
+use super::files::{Files, Need};
+use super::names::{self, Group};
+use super::open_old;
+use super::reads::{SHORT_BYTES, ask_for, is_in_memory};
+use super::walks::{Ask, Asked, Walks};
+use crate::lock;
+
+/// Asks that wait for the thread; what is beyond is not asked for.
+const LINE_MAX: usize = 16;
+
+/// Reads ahead for a store. See the module.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    shared: Arc<Shared>,
+    thread: OnceLock<Option<Thread>>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    line: Option<SyncSender<Ask>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    folder: PathBuf,
+    files: Arc<Files>,
+    walks: Mutex<Walks>,
+}
+
+impl Ahead {
+    /// For the store in `folder`, which keeps so many files open.
+    pub(super) fn new(folder: &Path, files: Arc<Files>, files_open_max: usize) -> Ahead {
+        let (folder, walks) = (folder.to_path_buf(), Mutex::new(Walks::new(files_open_max)));
+        Ahead { shared: Arc::new(Shared { folder, files, walks }), thread: OnceLock::new() }
+    }
+
+    /// Somebody reads an object, and had to wait for the disk or not.
+    pub(super) fn read(&self, object: ObjectId, (offset, len): (u64, usize), waited: bool) {
+        if offset > 0 || len > SHORT_BYTES {
+            return;
+        }
+        let Some(ask) = lock(&self.shared.walks).read(object, waited) else { return };
+        let line = self.thread.get_or_init(|| Thread::start(self.shared.clone()));
+        let line = line.as_ref().and_then(|thread| thread.line.as_ref());
+        if line.is_none_or(|line| line.try_send(ask).is_err()) {
+            // Nothing has come of it: his next wait for the disk asks again.
+            let _ = lock(&self.shared.walks).asked(ask, Asked::default());
+        }
+    }
+}
+
+impl Thread {
+    /// `None` if there can be none: then nothing is read ahead.
+    fn start(shared: Arc<Shared>) -> Option<Thread> {
+        let (line, asks) = sync_channel(LINE_MAX);
+        let thread = std::thread::Builder::new().name("ahead".into());
+        let thread = thread.spawn(move || shared.serve(&asks));
+        let thread = thread.inspect_err(|error| {
+            tracing::warn!(%error, "no thread to read small files ahead: they are not");
+        });
+        Some(Thread { line: Some(line), thread: Some(thread.ok()?) })
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.line = None;
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that reads small files ahead panicked");
+        }
+    }
+}
+
+impl Shared {
+    fn serve(&self, asks: &Receiver<Ask>) {
+        // The objects of the folder that was looked through last.
+        let mut listed: Option<(Group, Vec<ObjectId>)> = None;
+        while let Ok(ask) = asks.recv() {
+            let mut next = Some(ask);
+            while let Some(ask) = next {
+                let asked = self.perform(ask, &mut listed).unwrap_or_else(|error| {
+                    tracing::debug!(%error, "cannot read small files ahead");
+                    Asked::default()
+                });
+                next = lock(&self.walks).asked(ask, asked);
+            }
+        }
+    }
+
+    fn perform(&self, ask: Ask, listed: &mut Option<(Group, Vec<ObjectId>)>) -> io::Result<Asked> {
+        let mut asked = Asked::default();
+        for object in self.next_ones(ask, listed)? {
+            match self
+                .files
+                .get(object, Need::Look, || open_old(&names::path(&self.folder, object)))
+            {
+                Ok(file) => asked.was_cold |= !bring(&file),
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            }
+            asked.oids.push(object.fid.oid);
+        }
+        Ok(asked)
+    }
+
+    /// The objects that are to be asked for: first ones of their files, in order.
+    fn next_ones(
+        &self,
+        ask: Ask,
+        listed: &mut Option<(Group, Vec<ObjectId>)>,
+    ) -> io::Result<Vec<ObjectId>> {
+        let behind =
+            ObjectId { fid: Fid { seq: ask.seq, oid: ask.behind, ver: 0 }, stripe: u32::MAX };
+        let mut next: Vec<ObjectId> = Vec::with_capacity(ask.count);
+        let mut group = Some(Group::of(behind));
+        while let Some(at) = group.filter(|_| next.len() < ask.count) {
+            let known = listed.take().filter(|(group, _)| *group == at);
+            let (_, objects) = listed.insert(match known {
+                Some(known) => known,
+                None => (at, names::objects_in(&self.folder, at)?),
+            });
+            let from = objects.partition_point(|object| *object <= behind);
+            let first_ones = objects.iter().skip(from).filter(|object| object.stripe == 0);
+            next.extend(first_ones.take(ask.count - next.len()));
+            if next.len() < ask.count {
+                // It may have grown since it was looked through, and will be looked through again.
+                *listed = None;
+                group = self.group_behind(ask.seq, at)?;
+            }
+        }
+        Ok(next)
+    }
+
+    fn group_behind(&self, seq: Seq, group: Group) -> io::Result<Option<Group>> {
+        Ok(names::groups_in(&self.folder, seq)?.into_iter().find(|other| *other > group))
+    }
+}
+
+/// Has the kernel read the beginning of a file. True if it is in memory already.
+fn bring(file: &File) -> bool {
+    let there = is_in_memory(file, 0);
+    if !there {
+        ask_for(file, 0..SHORT_BYTES as u64);
+    }
+    there
+}
+
+#[cfg(test)]
+mod tests;
