@@ -10,7 +10,7 @@
 # simulator's worlds from LONG_FROM (1) on, in blocks of 250 on two cores; KILL_ROUNDS (200),
 # POWER_ROUNDS (50) and SERVER_ROUNDS (200) crashes of the process, of the power, of single
 # servers; CUT_ROUNDS (30) storms of broken connections; FSX_OPERATIONS (100000), STEPS (10000), MESSAGES (1000000), FILES (1000000),
-# SECONDS_LONG (3600), and FILL_FILES as in scripts/fill.sh; how much programs do, DBENCH_SECONDS (300),
+# SECONDS_LONG (3600), PAUSED_SECONDS (1800), and FILL_FILES as in scripts/fill.sh; how much programs do, DBENCH_SECONDS (300),
 # FIO_MIB (2048), BONNIE_MIB (4096), SQLITE_TRANSACTIONS (200), GIT_COMMITS (200), RSYNC_FILES (3000).
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -36,6 +36,7 @@ steps=(
     "storm:a storm of everything in few names on two mounts, LONG_SECONDS"
     "cuts:connections that break under mounts"
     "servers:crashes of single servers under mounts"
+    "paused:servers of all kinds killed under programs, none of which may be told"
     "kill9:crashes of the process"
     "programs:programs on a mount, embedded and over TCP, for longer, and pjdfstest"
     "fsx:fsx both ways, and two mounts"
@@ -200,6 +201,11 @@ step_kill9() {
 step_servers() {
     said "${SERVER_ROUNDS:=200} rounds"
     ROUNDS=$SERVER_ROUNDS tests -p sateen --test servers rounds -- --nocapture
+}
+step_paused() {
+    said "${PAUSED_SECONDS:=1800} s"
+    export PAUSED_SECONDS
+    tests -p sateen --test servers paused -- --nocapture
 }
 step_cuts() {
     said "${CUT_ROUNDS:=30} rounds"

@@ -20,6 +20,7 @@ mod ahead;
 mod files;
 mod namer;
 mod names;
+mod poison;
 mod present;
 mod reads;
 mod streams;
@@ -31,7 +32,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::BytesMut;
@@ -41,11 +41,13 @@ use sateen_types::{Errno, Falloc, Fid, ObjectId, Seq};
 use sateen_wire::StatFs;
 
 use crate::folder::create_folder;
+use crate::runs::Runs;
 use crate::{lock, space, writeback};
 use ahead::Ahead;
 use files::{Files, Need, Open, Opened};
 use namer::Namer;
 use names::Group;
+use poison::Poison;
 use present::{Known, Present};
 use reads::{Got, Reads};
 use unsynced::{Changing, Place, Unsynced};
@@ -85,7 +87,7 @@ pub struct DiskObjects {
     present: Present,
     /// The group in which an object was born last.
     busy: Mutex<Option<Group>>,
-    poisoned: Arc<AtomicBool>,
+    poison: Arc<Poison>,
 }
 
 impl DiskObjects {
@@ -106,8 +108,8 @@ impl DiskObjects {
         let root = File::open(folder)?;
         syncfs(&root)?;
         let unsynced = Arc::<Unsynced>::default();
-        let poisoned = Arc::<AtomicBool>::default();
-        let files = Arc::new(Files::new(options.files_open_max, poisoned.clone()));
+        let poison = Arc::<Poison>::default();
+        let files = Arc::new(Files::new(options.files_open_max, poison.clone()));
         Ok(Self {
             namer: Namer::start(folder.to_path_buf(), unsynced.clone(), files.clone())?,
             ahead: Ahead::new(folder, files.clone(), options.files_open_max),
@@ -120,19 +122,24 @@ impl DiskObjects {
             reads: Reads::default(),
             present: Present::default(),
             busy: Mutex::default(),
-            poisoned,
+            poison,
         })
+    }
+
+    /// If something cannot be written from now on, these runs are forgotten.
+    pub fn answers_for(&self, runs: &Runs) {
+        self.poison.removes(runs.path().to_owned());
     }
 
     /// Runs a step that changes the disk or vouches for it.
     fn guarded<T>(&self, step: impl FnOnce() -> io::Result<T>) -> Result<T, ObjectError> {
-        if self.poisoned.load(Ordering::Acquire) {
+        if self.poison.is_set() {
             return Err(ObjectError(io::Error::from_raw_os_error(Errno::EIO.raw())));
         }
         step().map_err(|error| {
             let error = ObjectError(error);
             if error.poisons() {
-                self.poisoned.store(true, Ordering::Release);
+                self.poison.set();
             }
             error
         })
@@ -263,7 +270,7 @@ impl DiskObjects {
         step: impl FnOnce(&Open) -> io::Result<()>,
     ) -> io::Result<()> {
         match self.existing(object, Need::Look)? {
-            Some(file) => file.vouch(&self.poisoned, step),
+            Some(file) => file.vouch(&self.poison, step),
             None => Ok(()),
         }
     }

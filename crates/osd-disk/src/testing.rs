@@ -61,20 +61,29 @@ impl SmallDisk {
         Self::ext4_in(&image, path)
     }
 
-    fn ext4_in(image: &Path, path: PathBuf) -> Option<SmallDisk> {
-        let run = |program: &str, args: &[&str], last: &[&Path]| {
-            let status = std::process::Command::new(program).args(args).args(last).status();
-            status.is_ok_and(|status| status.success())
-        };
-        if !run("mkfs.ext4", &["-q", "-F", "-b", "4096"], &[image])
-            || !run("mount", &["-o", "loop"], &[image, &path])
-        {
-            // Neither is needed for anything else.
-            sateen_testkit::skipped("needs mkfs.ext4 and a loop device");
+    /// A new ext4 in an image. `None` if the test may not make one.
+    pub(crate) fn ext4_in(image: &Path, path: PathBuf) -> Option<SmallDisk> {
+        if !ran("mkfs.ext4", &["-q", "-F", "-b", "4096"], &[image]) {
+            // It is needed for nothing else.
+            sateen_testkit::skipped("needs mkfs.ext4");
+            return None;
+        }
+        Self::mounted(image, path)
+    }
+
+    /// The ext4 of an image. `None` if the test may not mount it.
+    pub(crate) fn mounted(image: &Path, path: PathBuf) -> Option<SmallDisk> {
+        if !ran("mount", &["-o", "loop"], &[image, &path]) {
+            sateen_testkit::skipped("needs a loop device");
             return None;
         }
         Some(SmallDisk(path))
     }
+}
+
+fn ran(program: &str, args: &[&str], last: &[&Path]) -> bool {
+    let status = std::process::Command::new(program).args(args).args(last).status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// An ext4 that finds the disk broken where a file lies, when it writes.

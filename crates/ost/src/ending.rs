@@ -7,6 +7,11 @@
 //! 3. The boot epoch of this run is written down beside those of earlier ones that ended so. A
 //!    `Sync` that names one of them succeeds in every later run, because nothing that was written
 //!    in it can be lost any more; `Connected` tells the last.
+//!
+//! A run that was killed is as good as one that ended so, if the store knows that the kernel has
+//! kept what it was given ([`Ost::nothing_lost_of`]): what an OST has answered for it has written.
+//! What such a run had not committed yet are records of its writers and objects, and nobody was
+//! told that they are durable.
 
 use std::collections::BTreeSet;
 
@@ -83,8 +88,13 @@ impl Unsynced {
 }
 
 impl Ost {
-    /// Nothing of these runs is lost, of which the last may have been the one before this.
-    pub(crate) fn take_up(&mut self, epochs: Vec<u64>) {
+    /// Nothing is lost of these runs, which ended in good order, nor of those that the store has
+    /// survived. The last may have been the one before this.
+    pub(crate) fn take_up(&mut self, mut epochs: Vec<u64>) {
+        let survived = std::mem::take(&mut self.survived);
+        epochs.retain(|epoch| !survived.contains(epoch));
+        epochs.extend(survived);
+        epochs.drain(..epochs.len().saturating_sub(CLEAN_RUNS_MAX));
         self.core.follows = epochs.last().copied().unwrap_or(0);
         self.core.follows_all = true;
         self.clean_runs = epochs;

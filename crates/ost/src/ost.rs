@@ -78,6 +78,8 @@ pub struct Ost {
     pub(crate) unsynced: Unsynced,
     /// Boot epochs of earlier runs of which nothing is lost.
     pub(crate) clean_runs: Vec<u64>,
+    /// The same, of those that need not have ended in good order, until the start has come.
+    pub(crate) survived: Vec<u64>,
     /// How long a client may be silent that has nothing under way.
     patience: Patience,
     counters: Counters,
@@ -114,6 +116,7 @@ impl Ost {
             leaving: Leaving::Not,
             unsynced: Unsynced::default(),
             clean_runs: Vec::new(),
+            survived: Vec::new(),
             patience: Patience::of(RECONNECT_NS),
             counters: Counters::default(),
         }
@@ -153,6 +156,14 @@ impl Ost {
     #[must_use]
     pub fn of(mut self, file_system: u64) -> Ost {
         self.core.file_system = file_system;
+        self
+    }
+
+    /// The same, whose store has all that was written in these runs, the last of which was the one
+    /// before this, though they need not have ended in good order.
+    #[must_use]
+    pub fn nothing_lost_of(mut self, runs: Vec<u64>) -> Ost {
+        self.survived = runs;
         self
     }
 

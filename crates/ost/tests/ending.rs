@@ -94,3 +94,41 @@ fn what_takes_too_long_ends_as_in_a_crash() {
     world.poison();
     assert_eq!(world.stop(), Ending::Lost);
 }
+
+#[test]
+fn what_the_disk_has_of_a_run_that_was_killed_is_not_lost() {
+    for seed in 1..=10 {
+        let mut world = World::new(seed, 64 * MIB);
+        let mut client = world.client(1);
+        world.write(&mut client, object(1, 0), 0, b"in order").unwrap();
+        assert_eq!(world.stop(), Ending::Clean);
+        world.crash();
+        world.connect(&mut client);
+        world.write(&mut client, object(1, 0), 0, b"then killed").unwrap();
+        world.kill_known(vec![2]);
+        world.connect(&mut client);
+        assert_eq!(world.follows, 2);
+        // A client that has missed this one is told all the same.
+        world.kill_known(vec![2, 3]);
+        world.connect(&mut client);
+        assert_eq!(world.follows, 3);
+        for run in 1..=3 {
+            world.call(&mut client, sync(run)).unwrap();
+        }
+        assert_eq!(world.disk.image(object(1, 0)).as_deref(), Some(&b"then killed"[..]));
+        // A stop in good order writes down all of them.
+        assert_eq!(world.stop(), Ending::Clean);
+        world.crash();
+        world.connect(&mut client);
+        assert_eq!(world.follows, 4);
+        for run in 1..=4 {
+            world.call(&mut client, sync(run)).unwrap();
+        }
+        // And another kernel knows nothing of the run that it has not seen.
+        world.write(&mut client, object(1, 0), 0, b"lost?").unwrap();
+        world.crash();
+        world.connect(&mut client);
+        assert_eq!(world.follows, 4);
+        assert_eq!(world.call(&mut client, sync(5)), Err(Errno::EIO));
+    }
+}

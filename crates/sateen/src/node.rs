@@ -39,6 +39,7 @@ use sateen_mgs::{FileSystem, Mgs};
 use sateen_osd::{ObjectStore, Store};
 use sateen_osd_disk::folder::TargetFolder;
 use sateen_osd_disk::objects::ObjectOptions;
+use sateen_osd_disk::runs::Runs;
 use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
 use sateen_target::{CoreConfig, Ending, Label, Outbox};
@@ -213,16 +214,20 @@ impl Node {
         Ok(node)
     }
 
-    fn start_target(&mut self, target: &Target, opened: Opened, osts: &[u32]) -> Outcome<()> {
+    fn start_target(&mut self, target: &Target, mut opened: Opened, osts: &[u32]) -> Outcome<()> {
         let config = CoreConfig {
             me: target.label.target,
-            boot_epoch: sateen_reactor::random(),
+            boot_epoch: opened.boot_epoch,
             hash_key: target.label.hash_key,
         };
         match target.label.target {
             Endpoint::Ost(_) => {
                 let about = target.label.fs_uuid;
-                self.host(target, opened, |store, _, _| Ost::new(config, store).of(about)).map(drop)
+                let runs = std::mem::take(&mut opened.survived);
+                let ost = |store, _, _: &mut Outbox| {
+                    Ost::new(config, store).of(about).nothing_lost_of(runs)
+                };
+                self.host(target, opened, ost).map(drop)
             }
             Endpoint::Mdt(index) => {
                 let callback_limit_ns = self.callback_limit_ns;
@@ -374,18 +379,31 @@ fn open_all<'a>(targets: &[&'a Target]) -> Outcome<Vec<(&'a Target, Opened)>> {
             (target, scope.spawn(move || backend::open(target, options)))
         };
         let opening: Vec<_> = targets.iter().map(start).collect();
-        let mut opened = Vec::new();
-        for (target, thread) in opening {
+        let opened = opening.into_iter().map(|(target, thread)| {
             let store = thread.join().unwrap_or_else(|_| {
                 Err(Refusal::new(
                     format!("opening {} failed", target.label.target),
                     logging::advice(),
                 ))
-            })?;
-            opened.push((target, store));
-        }
-        Ok(opened)
+            });
+            store.map(|store| (target, store))
+        });
+        all_or_none(opened.collect())
     })
+}
+
+/// What was opened. If something was not, the disk may have failed to write something, of which
+/// the kernel tells the first who asks: then the others are not to believe that all is there.
+fn all_or_none<'a>(
+    opened: Vec<Outcome<(&'a Target, Opened)>>,
+) -> Outcome<Vec<(&'a Target, Opened)>> {
+    if opened.iter().any(Result::is_err) {
+        for (_, store) in opened.iter().flatten() {
+            let forgotten = Runs::of(&store.folder).forget();
+            forgotten.map_err(|error| Refusal::io("start the other targets".to_owned(), &error))?;
+        }
+    }
+    opened.into_iter().collect()
 }
 
 /// Sets parameters for good.

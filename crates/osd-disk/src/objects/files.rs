@@ -26,6 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 use sateen_types::ObjectId;
 
+use super::poison::Poison;
 use super::streams::Streams;
 use crate::{lock, writeback};
 
@@ -101,17 +102,17 @@ impl Open {
     /// after the other, and behind a failure nobody comes.
     pub(super) fn vouch(
         &self,
-        poisoned: &AtomicBool,
+        poison: &Poison,
         step: impl FnOnce(&Open) -> io::Result<()>,
     ) -> io::Result<()> {
         let _one = lock(&self.vouching);
-        if poisoned.load(Ordering::Acquire) {
+        if poison.is_set() {
             return Err(io::Error::from_raw_os_error(sateen_types::Errno::EIO.raw()));
         }
         let result = step(self);
         if result.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
             // Also for want of space: it was promised, and what was written is lost.
-            poisoned.store(true, Ordering::Release);
+            poison.set();
         }
         result
     }
@@ -164,7 +165,7 @@ pub(super) struct Files {
     known_max: usize,
     leaving_max: usize,
     /// The store's: nothing is written or acknowledged any more.
-    poisoned: Arc<AtomicBool>,
+    poison: Arc<Poison>,
 }
 
 /// What is no longer known.
@@ -250,11 +251,11 @@ impl State {
 }
 
 impl Files {
-    pub(super) fn new(max: usize, poisoned: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(max: usize, poison: Arc<Poison>) -> Self {
         let leaving_max = max / LEAVING_PART;
         let known_max = (max - 2 * leaving_max).max(1);
         let (state, leaves) = (Mutex::default(), Condvar::new());
-        Self { state, leaves, known_max, leaving_max, poisoned }
+        Self { state, leaves, known_max, leaving_max, poison }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -412,7 +413,7 @@ impl Files {
 
     /// Waits until the data of a file that is to be closed is written out.
     fn wait_for(&self, file: &Open) {
-        while let Err(error) = file.vouch(&self.poisoned, Open::wait) {
+        while let Err(error) = file.vouch(&self.poison, Open::wait) {
             if error.kind() != io::ErrorKind::Interrupted {
                 tracing::error!(%error, "what was written to an object is lost");
                 return;

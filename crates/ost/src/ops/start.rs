@@ -41,7 +41,8 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
             .get(&keys::CLEAN_RUNS, &op.fetched)
             .map(|runs| runs.map(CleanRuns::from_bytes))
         {
-            Ok(None) => {}
+            Ok(None) if ost.survived.is_empty() => {}
+            Ok(None) => ost.take_up(Vec::new()),
             Ok(Some(Ok(runs))) => ost.take_up(runs.epochs),
             Ok(Some(Err(error))) => {
                 tracing::error!(%error, "the record of runs that ended in good order is damaged");

@@ -262,6 +262,12 @@ impl World {
         self.start_again();
     }
 
+    /// The same, and the next run knows that the disk has all that these were answered for.
+    pub fn kill_known(&mut self, runs: Vec<u64>) {
+        self.pending.clear();
+        self.start_after(runs);
+    }
+
     /// The OST is told to stop.
     pub fn begin_stop(&mut self) {
         self.ost.on_stop(self.now, &mut self.out);
@@ -283,6 +289,10 @@ impl World {
     }
 
     fn start_again(&mut self) {
+        self.start_after(Vec::new());
+    }
+
+    fn start_after(&mut self, survived: Vec<u64>) {
         self.boot_epoch += 1;
         let mut recovery =
             Recovery::new(JOURNAL_EPOCH, self.index.checkpointed(), StoreLimits::default());
@@ -293,7 +303,7 @@ impl World {
             recovery.frame(payload).unwrap();
         }
         let ost = Ost::new(config(self.boot_epoch), recovery.finish().0);
-        self.ost = ost.in_pieces_of(PIECE_BYTES);
+        self.ost = ost.in_pieces_of(PIECE_BYTES).nothing_lost_of(survived);
         self.out = Outbox::new();
         self.answers.clear();
         self.connected.clear();

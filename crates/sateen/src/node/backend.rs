@@ -11,6 +11,7 @@ use sateen_osd_disk::folder::{FolderError, TargetFolder};
 use sateen_osd_disk::index::{DiskIndex, IndexOptions};
 use sateen_osd_disk::journal::{DiskJournal, JournalError, JournalOptions, SEGMENT_BYTES_MIN};
 use sateen_osd_disk::objects::{DiskObjects, ObjectOptions};
+use sateen_osd_disk::runs::Runs;
 use sateen_target::{Label, Recovery, RecoveryError};
 use sateen_types::Endpoint;
 use sateen_types::units::MIB;
@@ -44,6 +45,10 @@ pub(crate) struct Opened {
     pub objects: Option<Arc<dyn ObjectStore>>,
     /// Its folder, locked.
     pub folder: TargetFolder,
+    /// The number of the run that begins.
+    pub boot_epoch: u64,
+    /// Those of earlier ones of which, on an OST, nothing is lost.
+    pub survived: Vec<u64>,
 }
 
 /// Sizes of one target.
@@ -163,14 +168,18 @@ pub(crate) fn open(target: &Target, options: ObjectOptions) -> Outcome<Opened> {
         // room for another segment, and the target would stop soon.
         shorten(&mut store, &index, &mut journal).map_err(|error| failed(&error))?;
     }
+    let (boot_epoch, mut survived) = (sateen_reactor::random(), Vec::new());
     let objects: Option<Arc<dyn ObjectStore>> = match me {
         Endpoint::Ost(_) => {
             if store.transno() == 0 {
                 // Older builds left this to the first start.
                 DiskObjects::create(&folder.objects()).map_err(|error| failed(&error))?;
             }
-            let objects = DiskObjects::open(&folder.objects(), options);
-            Some(Arc::new(objects.map_err(|error| failed(&error))?))
+            let runs = Runs::of(&folder);
+            let objects = begin_run(&runs, &folder, options, boot_epoch);
+            let objects = Arc::new(objects.map_err(|error| failed(&error))?);
+            survived.extend_from_slice(runs.survived());
+            Some(objects)
         }
         _ => None,
     };
@@ -178,7 +187,27 @@ pub(crate) fn open(target: &Target, options: ObjectOptions) -> Outcome<Opened> {
     let objects = objects.map(|objects| super::tests::slow_disk::over(path, objects));
     let journal_bytes = journal.bytes_used();
     let (index, journal) = (Arc::new(index), Box::new(journal));
-    Ok(Opened { store, index, journal, journal_bytes, objects, folder })
+    Ok(Opened { store, index, journal, journal_bytes, objects, folder, boot_epoch, survived })
+}
+
+/// Opens an OST's objects for a new run. What earlier ones wrote is on the disk then, or is taken
+/// for lost from now on.
+fn begin_run(
+    runs: &Runs,
+    folder: &TargetFolder,
+    options: ObjectOptions,
+    boot_epoch: u64,
+) -> io::Result<DiskObjects> {
+    let objects = match DiskObjects::open(&folder.objects(), options) {
+        Ok(objects) => objects,
+        Err(error) => {
+            runs.forget()?;
+            return Err(error);
+        }
+    };
+    objects.answers_for(runs);
+    runs.begin(boot_epoch)?;
+    Ok(objects)
 }
 
 /// Writes what the journal holds into the index, and gives its segments back. Where there is no

@@ -21,6 +21,7 @@ mod nids;
 mod no_mgs;
 mod options;
 mod own_place;
+mod paused;
 mod refusals;
 mod replayed;
 mod rounds;
@@ -70,6 +71,13 @@ fn write_durably(path: &Path, content: &[u8]) -> std::io::Result<()> {
 }
 
 /// A parameter of a mount.
+/// What a power cut leaves of these OSTs' folders besides: the next run is under another kernel.
+fn with_the_power_gone(cluster: &Cluster, osts: &[&str]) {
+    for ost in osts {
+        fs::remove_file(cluster.path(ost).join("runs")).unwrap();
+    }
+}
+
 fn param(mount: &Path, name: &str) -> String {
     let mut lctl = as_program("lctl");
     ok(lctl.arg("--data").arg(run_folder(mount)).args(["get_param", "-n", name]))

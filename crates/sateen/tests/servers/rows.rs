@@ -16,7 +16,9 @@ use sateen_testkit::cluster::{Cluster, ok, server_folder, until};
 
 use crate::trips::counted;
 use crate::waiting::{call_after, end, go_on, is_waiting, signal, stop};
-use crate::{BINARY, as_program, bytes, keeps_nothing, write_durably, written_out};
+use crate::{
+    BINARY, as_program, bytes, keeps_nothing, with_the_power_gone, write_durably, written_out,
+};
 use sateen_testkit::network::{Network, has_ip};
 
 /// How long an idle mount may show what it has, with time for a machine that has much to do and
@@ -101,6 +103,7 @@ fn an_end_that_was_not_synced_may_be_gone_with_its_ost() {
         }
     }
     assert_eq!(cut, 1, "one object has it all");
+    with_the_power_gone(&cluster, &["ost0", "ost1"]);
     let oss = cluster.serve(2, &["ost0", "ost1"]);
     let shown = |mount: &Path| {
         let read = fs::read(mount.join("file")).unwrap();

@@ -96,7 +96,7 @@ impl Programs {
 }
 
 /// Writes a file, syncs it, and reads it.
-fn writes(programs: &mut Programs, mount: &Path, name: &str) {
+pub(super) fn writes(programs: &mut Programs, mount: &Path, name: &str) {
     let path = mount.join(name);
     programs.start(name, move |number| {
         let content = bytes(200_000 + number as usize % 7 * 30_000, number + 1);
