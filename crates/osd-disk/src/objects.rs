@@ -40,7 +40,7 @@ use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
 use sateen_types::{Errno, Falloc, Fid, ObjectId, Seq};
 use sateen_wire::StatFs;
 
-use crate::folder::create_folder;
+use crate::folder::{TargetFolder, create_folder};
 use crate::runs::Runs;
 use crate::{lock, space, writeback};
 use ahead::Ahead;
@@ -126,9 +126,29 @@ impl DiskObjects {
         })
     }
 
-    /// If something cannot be written from now on, these runs are forgotten.
-    pub fn answers_for(&self, runs: &Runs) {
-        self.poison.removes(runs.path().to_owned());
+    /// Opens the store of a target for a run with this boot epoch. With it come those of earlier
+    /// runs of which nothing is lost, the last one last ([`Runs`]).
+    ///
+    /// # Errors
+    /// As [`DiskObjects::open`]. If the disk could not write something, which the kernel says once,
+    /// nothing is said of earlier runs from now on.
+    pub fn begin(
+        target: &TargetFolder,
+        options: ObjectOptions,
+        boot_epoch: u64,
+    ) -> io::Result<(Self, Vec<u64>)> {
+        let runs = Runs::of(target);
+        match Self::open(&target.objects(), options) {
+            Ok(store) => {
+                store.poison.removes(runs.path().to_owned());
+                runs.begin(boot_epoch)?;
+                Ok((store, runs.survived().to_vec()))
+            }
+            Err(error) => {
+                runs.forget()?;
+                Err(error)
+            }
+        }
     }
 
     /// Runs a step that changes the disk or vouches for it.

@@ -59,7 +59,7 @@ impl Runs {
     }
 
     /// Boot epochs of the runs of which nothing is lost, the last one last.
-    pub fn survived(&self) -> &[u64] {
+    pub(crate) fn survived(&self) -> &[u64] {
         &self.epochs
     }
 
@@ -67,7 +67,7 @@ impl Runs {
     ///
     /// # Errors
     /// The file system's, if what there was cannot be removed either.
-    pub fn begin(&self, boot_epoch: u64) -> io::Result<()> {
+    pub(crate) fn begin(&self, boot_epoch: u64) -> io::Result<()> {
         let Some(here) = &self.here else { return self.forget() };
         let mut text = format!("{TITLE}\n{here}\n");
         let all = self.epochs.iter().chain([&boot_epoch]);

@@ -394,9 +394,7 @@ fn open_all<'a>(targets: &[&'a Target]) -> Outcome<Vec<(&'a Target, Opened)>> {
 
 /// What was opened. If something was not, the disk may have failed to write something, of which
 /// the kernel tells the first who asks: then the others are not to believe that all is there.
-fn all_or_none<'a>(
-    opened: Vec<Outcome<(&'a Target, Opened)>>,
-) -> Outcome<Vec<(&'a Target, Opened)>> {
+fn all_or_none(opened: Vec<Outcome<(&Target, Opened)>>) -> Outcome<Vec<(&Target, Opened)>> {
     if opened.iter().any(Result::is_err) {
         for (_, store) in opened.iter().flatten() {
             let forgotten = Runs::of(&store.folder).forget();

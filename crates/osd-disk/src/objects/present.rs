@@ -63,7 +63,11 @@ impl Present {
         let group = Group::of(object);
         let mut folders = self.lock();
         match folders.iter().position(|(other, _)| *other == group) {
-            Some(at) => folders.make_contiguous()[..=at].rotate_right(1),
+            Some(at) => {
+                if let Some(known) = folders.remove(at) {
+                    folders.push_front(known);
+                }
+            }
             None => {
                 // One that is being listed stays until it is.
                 let last =

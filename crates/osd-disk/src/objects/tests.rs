@@ -372,3 +372,53 @@ fn names_that_no_file_was_left_to_sync_are_synced_later() {
     store.sync(&[one]).unwrap();
     store.write(one, 0, b"y").unwrap();
 }
+
+/// A target on a disk that will break, with a store for a run, and an object whose last bytes
+/// cannot be written.
+fn on_a_broken_disk(
+    scratch: &Scratch,
+    run: u64,
+) -> Option<(BrokenDisk, TargetFolder, DiskObjects)> {
+    let disk = BrokenDisk::new(scratch)?;
+    let target = TargetFolder::open(&disk.ext4.0.join("ost0")).unwrap();
+    DiskObjects::create(&target.objects()).unwrap();
+    let (store, runs) = DiskObjects::begin(&target, ObjectOptions::default(), run).unwrap();
+    assert_eq!(runs, [0_u64; 0]);
+    let one = object(0, 1, 0);
+    store.write(one, 0, &[1; 4096]).unwrap();
+    store.sync(&[one]).unwrap();
+    disk.breaks_below(&names::path(&store.folder, one));
+    store.write(one, 0, &[2; 4096]).unwrap();
+    Some((disk, target, store))
+}
+
+fn begin(target: &TargetFolder, run: u64) -> io::Result<Vec<u64>> {
+    DiskObjects::begin(target, ObjectOptions::default(), run).map(|(_, runs)| runs)
+}
+
+/// The kernel tells of it once, so who has heard it must not leave a next run in the dark.
+#[test]
+fn what_a_run_could_not_write_no_later_run_takes_for_kept() {
+    let scratch = Scratch::new("objects-run-failed");
+    let Some((disk, target, store)) = on_a_broken_disk(&scratch, 1) else { return };
+    assert!(store.sync(&[object(0, 1, 0)]).is_err());
+    assert_eq!(Runs::of(&target).survived(), [0_u64; 0]);
+    drop(store);
+    disk.is_mended();
+    // Who starts may hear of it, too.
+    let begun = begin(&target, 2).or_else(|_| begin(&target, 2));
+    assert_eq!(begun.unwrap(), [0_u64; 0]);
+    assert_eq!(begin(&target, 3).unwrap(), [2]);
+}
+
+#[test]
+fn what_cannot_be_written_after_a_run_is_not_taken_for_kept() {
+    let scratch = Scratch::new("objects-run-broken");
+    let Some((disk, target, store)) = on_a_broken_disk(&scratch, 1) else { return };
+    // It is killed.
+    drop(store);
+    assert!(begin(&target, 2).is_err(), "the start is told");
+    disk.is_mended();
+    assert_eq!(begin(&target, 3).unwrap(), [0_u64; 0]);
+    assert_eq!(begin(&target, 4).unwrap(), [3]);
+}

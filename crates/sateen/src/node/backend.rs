@@ -11,7 +11,6 @@ use sateen_osd_disk::folder::{FolderError, TargetFolder};
 use sateen_osd_disk::index::{DiskIndex, IndexOptions};
 use sateen_osd_disk::journal::{DiskJournal, JournalError, JournalOptions, SEGMENT_BYTES_MIN};
 use sateen_osd_disk::objects::{DiskObjects, ObjectOptions};
-use sateen_osd_disk::runs::Runs;
 use sateen_target::{Label, Recovery, RecoveryError};
 use sateen_types::Endpoint;
 use sateen_types::units::MIB;
@@ -175,11 +174,10 @@ pub(crate) fn open(target: &Target, options: ObjectOptions) -> Outcome<Opened> {
                 // Older builds left this to the first start.
                 DiskObjects::create(&folder.objects()).map_err(|error| failed(&error))?;
             }
-            let runs = Runs::of(&folder);
-            let objects = begin_run(&runs, &folder, options, boot_epoch);
-            let objects = Arc::new(objects.map_err(|error| failed(&error))?);
-            survived.extend_from_slice(runs.survived());
-            Some(objects)
+            let begun = DiskObjects::begin(&folder, options, boot_epoch);
+            let (objects, runs) = begun.map_err(|error| failed(&error))?;
+            survived = runs;
+            Some(Arc::new(objects))
         }
         _ => None,
     };
@@ -188,26 +186,6 @@ pub(crate) fn open(target: &Target, options: ObjectOptions) -> Outcome<Opened> {
     let journal_bytes = journal.bytes_used();
     let (index, journal) = (Arc::new(index), Box::new(journal));
     Ok(Opened { store, index, journal, journal_bytes, objects, folder, boot_epoch, survived })
-}
-
-/// Opens an OST's objects for a new run. What earlier ones wrote is on the disk then, or is taken
-/// for lost from now on.
-fn begin_run(
-    runs: &Runs,
-    folder: &TargetFolder,
-    options: ObjectOptions,
-    boot_epoch: u64,
-) -> io::Result<DiskObjects> {
-    let objects = match DiskObjects::open(&folder.objects(), options) {
-        Ok(objects) => objects,
-        Err(error) => {
-            runs.forget()?;
-            return Err(error);
-        }
-    };
-    objects.answers_for(runs);
-    runs.begin(boot_epoch)?;
-    Ok(objects)
 }
 
 /// Writes what the journal holds into the index, and gives its segments back. Where there is no
