@@ -2,12 +2,15 @@
 //!
 //! An endpoint is reached over the addresses that [`Tcp::set_route`] was told, which are
 //! tried in turn, or, if it was told none, over the connection on which a request of it came
-//! last: so replies and callbacks find their clients.
+//! last: so replies and callbacks find their clients. Data takes all addresses at once
+//! ([`rails`]).
 
 mod budget;
 mod connection;
 mod frame;
 mod polled;
+mod rails;
+mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,11 +20,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sateen_types::{Endpoint, Errno};
-use sateen_wire::{Body, Bulk, Message, Reply};
+use sateen_wire::{Body, Bulk, Header, Message, Reply};
 
 use budget::Budget;
 use connection::Connection;
 pub use connection::{COMPANY_WAIT, QUEUE_BYTES_FAIR, QUEUE_BYTES_MAX};
+use rails::{Beside, Rails};
+pub use rails::{Counts, HEALTH_MAX, RailState};
+use shown::Gone;
+pub use shown::{Net, Peer};
 
 /// Most connections of one process; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 8192;
@@ -71,6 +78,8 @@ struct Routes {
     heard: BTreeMap<Endpoint, Arc<Connection>>,
     dialled: BTreeMap<SocketAddr, Arc<Connection>>,
     accepted: BTreeMap<SocketAddr, Arc<Connection>>,
+    /// Requests that came elsewhere.
+    beside: Beside,
     /// Where nobody was found at the last attempt.
     unreached: BTreeSet<SocketAddr>,
 }
@@ -80,6 +89,23 @@ impl Routes {
     fn who(&self, address: SocketAddr) -> String {
         let are_there = self.told.iter().filter(|(_, all)| all.contains(&address));
         are_there.map(|(endpoint, _)| endpoint.to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// A request came on another connection than that on which its sender is reached. False if
+    /// there is no room for more.
+    fn came_beside(&mut self, header: &Header, on: &Arc<Connection>) -> bool {
+        // Whoever closes it takes it out of the routes afterwards.
+        if on.is_closed() {
+            return true;
+        }
+        if !self.beside.has(header.from, on)
+            && (self.beside.len() >= ENDPOINTS_MAX
+                || on.speaks_for.fetch_add(1, Ordering::Relaxed) >= SPEAKS_FOR_MAX)
+        {
+            return false;
+        }
+        self.beside.came(header, on);
+        true
     }
 
     /// Nobody was found there. True, if that is news: it is tried again for as long as it takes.
@@ -107,6 +133,9 @@ struct Shared {
     /// What times are counted from.
     began: Instant,
     routes: Mutex<Routes>,
+    /// Never locked together with the routes.
+    rails: Mutex<Rails>,
+    gone: Mutex<Gone>,
     closing: AtomicBool,
 }
 
@@ -132,13 +161,29 @@ impl Shared {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request of this endpoint came on a connection. False if there is no room for more. Of
-    /// several connections the youngest that is open is the peer's: what is left to be read of an
-    /// older one says nothing about where its answers are awaited.
-    fn heard_of(&self, endpoint: Endpoint, on: &Arc<Connection>) -> bool {
+    fn rails(&self) -> MutexGuard<'_, Rails> {
+        self.rails.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gone(&self) -> MutexGuard<'_, Gone> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request came on a connection. False if there is no room for more. Of several connections
+    /// the youngest that is open is the peer's: what is left to be read of an older one says nothing
+    /// about where its answers are awaited. Data says nothing about that at all, and is answered
+    /// where it came.
+    fn heard_of(&self, message: &Message, on: &Arc<Connection>) -> bool {
+        let endpoint = message.header.from;
         let mut routes = self.routes();
         match routes.heard.get(&endpoint) {
-            Some(known) if Arc::ptr_eq(known, on) => return true,
+            Some(known) if Arc::ptr_eq(known, on) => {
+                routes.beside.came_home(&message.header);
+                return true;
+            }
+            Some(known) if rails::is_spread(&message.body) && !known.is_closed() => {
+                return routes.came_beside(&message.header, on);
+            }
             Some(known) if known.number > on.number && !known.is_closed() => return true,
             None if routes.heard.len() >= ENDPOINTS_MAX => return false,
             _ => {}
@@ -182,22 +227,69 @@ impl Shared {
         }
     }
 
-    fn closed(&self, connection: &Connection) {
+    /// A connection is gone: said several times, the first time with whether it ever was open.
+    fn closed(&self, connection: &Connection, was_open: Option<bool>) {
         let is_it = |other: &Arc<Connection>| std::ptr::eq(Arc::as_ptr(other), connection);
+        if let Some(was_open) = was_open
+            && !connection.accepted
+        {
+            self.rails().closed(connection, was_open, self.now_ms());
+        }
         let mut routes = self.routes();
         routes.heard.retain(|_, other| !is_it(other));
         routes.accepted.retain(|_, other| !is_it(other));
+        routes.beside.closed(is_it);
         if routes.dialled.get(&connection.peer).is_some_and(is_it) {
             routes.dialled.remove(&connection.peer);
             // Another address of the same endpoint is next.
             let meant = |all: &&mut Vec<SocketAddr>| all.first() == Some(&connection.peer);
             routes.told.values_mut().filter(meant).for_each(|all| all.rotate_left(1));
         }
+        drop(routes);
+        self.gone().add(connection);
     }
 
-    /// The connection to an endpoint, which is opened if need be.
-    fn connection(self: &Arc<Shared>, to: Endpoint) -> io::Result<Option<Arc<Connection>>> {
-        let mut routes = self.routes();
+    /// Whether whoever is reached at an address is reached at others, too.
+    fn has_others(&self, address: SocketAddr) -> bool {
+        self.routes().told.values().any(|all| all.len() > 1 && all.contains(&address))
+    }
+
+    /// The rail for a message that may go beside all others, if its receiver has several.
+    fn rail(self: &Arc<Shared>, message: &Message) -> Option<Arc<Connection>> {
+        if !rails::is_spread(&message.body) || self.closing.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (addresses, one) = {
+            let routes = self.routes();
+            let all = routes.told.get(&message.header.to).filter(|all| all.len() > 1)?;
+            let one = all.first().and_then(|first| routes.dialled.get(first));
+            (all.clone(), one.cloned())
+        };
+        let dial = |address| Connection::dial(self, address);
+        let ways = (addresses.as_slice(), one.as_ref());
+        let rail = self.rails().choose(message, ways, self.now_ms(), dial)?;
+        rail.is_rail.store(true, Ordering::Relaxed);
+        Some(rail)
+    }
+
+    /// The connection for a message, which is opened if need be.
+    fn connection_for(
+        self: &Arc<Shared>,
+        message: &Message,
+    ) -> io::Result<Option<Arc<Connection>>> {
+        let mut routes = match &message.body {
+            Body::Request(_) => match self.rail(message) {
+                Some(rail) => return Ok(Some(rail)),
+                None => self.routes(),
+            },
+            _ => self.routes(),
+        };
+        let to = message.header.to;
+        if let Body::Reply(_) = &message.body
+            && let Some(rail) = routes.beside.answer_to(&message.header)
+        {
+            return Ok(Some(rail));
+        }
         let Some(address) = routes.told.get(&to).and_then(|all| all.first().copied()) else {
             return Ok(routes.heard.get(&to).cloned());
         };
@@ -270,6 +362,8 @@ impl Tcp {
             connections: AtomicU64::new(0),
             began: Instant::now(),
             routes: Mutex::default(),
+            rails: Mutex::default(),
+            gone: Mutex::default(),
             closing: AtomicBool::new(false),
         });
         let mut tcp = Tcp { shared, listening: Vec::new() };
@@ -304,13 +398,26 @@ impl Tcp {
     pub fn heard(&self, within: Duration) -> Vec<Endpoint> {
         let since_ms = self.shared.now_ms().saturating_sub(within.as_millis() as u64);
         let routes = self.shared.routes();
-        let Routes { told, heard, dialled, .. } = &*routes;
+        let Routes { told, heard, dialled, beside, .. } = &*routes;
         let answers = told.iter().filter_map(|(endpoint, all)| {
             Some((endpoint, all.first().and_then(|address| dialled.get(address))?))
         });
-        let all = heard.iter().chain(answers);
+        let all = heard.iter().chain(beside.rails()).chain(answers);
         let heard = all.filter(|(_, connection)| connection.is_heard_since(since_ms));
-        heard.map(|(endpoint, _)| *endpoint).collect()
+        let mut all: Vec<Endpoint> = heard.map(|(endpoint, _)| *endpoint).collect();
+        let several = told.iter().filter(|(_, all)| all.len() > 1);
+        let several: Vec<_> = several.map(|(to, all)| (*to, all.clone())).collect();
+        drop(routes);
+        if !several.is_empty() {
+            let rails = self.shared.rails();
+            let heard = |at: &SocketAddr| {
+                rails.own_to(*at).is_some_and(|rail| rail.is_heard_since(since_ms))
+            };
+            all.extend(several.iter().filter(|(_, at)| at.iter().any(heard)).map(|(to, _)| *to));
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Says where an endpoint is reached; nowhere, if the list is empty.
@@ -321,6 +428,12 @@ impl Tcp {
             routes.told.remove(&endpoint);
         } else if known.is_none_or(|known| !is_rotation(known, &addresses)) {
             routes.told.insert(endpoint, addresses);
+        }
+        let told: BTreeSet<SocketAddr> = routes.told.values().flatten().copied().collect();
+        drop(routes);
+        let retired = self.shared.rails().retire(|address| told.contains(&address));
+        for rail in retired {
+            rail.close(&self.shared);
         }
     }
 
@@ -349,10 +462,17 @@ impl Tcp {
     /// replies and callbacks to nobody get lost, as their receiver did.
     pub fn send(&self, message: Message) {
         let to = message.header.to;
+        let named = connection::key(&message.header, to);
         let request =
             matches!(message.body, Body::Request(_)).then_some((message.header, Errno::ESHUTDOWN));
-        let lost = match self.shared.connection(to) {
-            Ok(Some(connection)) => connection.send(message),
+        let lost = match self.shared.connection_for(&message) {
+            Ok(Some(connection)) => {
+                let lost = connection.send(message);
+                if lost.is_some() && connection.is_rail.load(Ordering::Relaxed) {
+                    self.shared.rails().forget(&named);
+                }
+                lost
+            }
             Ok(None) => request,
             Err(error) => {
                 tracing::warn!(%to, %error, "cannot open a connection");
@@ -377,7 +497,8 @@ impl Drop for Tcp {
             let routes = self.shared.routes();
             routes.dialled.values().chain(routes.accepted.values()).cloned().collect()
         };
-        for connection in all {
+        let rails: Vec<_> = self.shared.rails().own().cloned().collect();
+        for connection in all.into_iter().chain(rails) {
             connection.close(&self.shared);
         }
     }

@@ -52,6 +52,11 @@ fn read(seq: u64, len: usize) -> Message {
     request(seq, read, Bulk::Buffer(BytesMut::with_capacity(len)))
 }
 
+/// What is no data.
+fn stat(seq: u64) -> Message {
+    request(seq, OstRequest::StatFs, Bulk::None)
+}
+
 /// Reads the next message, which is without bulk; its sequence, or none if there is none yet.
 fn message_on(stream: &mut TcpStream, patience: Duration) -> Option<u64> {
     stream.set_read_timeout(Some(patience)).unwrap();
@@ -100,6 +105,10 @@ fn server_with(limits: Limits) -> (Arc<Tcp>, Arc<AtomicU64>) {
             (Body::Request(Request::Ost(OstRequest::Read { len, .. })), Bulk::None) => {
                 let data = vec![message.header.seq as u8; *len as usize];
                 (OstReply::Read { len: *len }, Bulk::Data(data.into()))
+            }
+            (Body::Request(Request::Ost(OstRequest::StatFs)), Bulk::None) => {
+                let reply = Reply::ok(ReplyBody::Empty);
+                return tcp.send(Message::reply_to(&message.header, reply, Bulk::None));
             }
             other => panic!("{other:?}"),
         };
@@ -486,17 +495,17 @@ fn answers_go_to_the_youngest_connection_that_is_open() {
     let open = || {
         let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
         let seq = taken.load(Ordering::Relaxed) + 1;
-        stream.write_all(&read(seq, 0).encode()).unwrap();
+        stream.write_all(&stat(seq).encode()).unwrap();
         assert_eq!(message_on(&mut stream, LONG), Some(seq));
         stream
     };
     let (mut old, mut young) = (open(), open());
-    old.write_all(&read(3, 0).encode()).unwrap();
+    old.write_all(&stat(3).encode()).unwrap();
     assert_eq!(message_on(&mut young, LONG), Some(3));
     drop(young);
     // It may take a moment until the server has seen the end.
     let heard = (4..600).find_map(|seq| {
-        old.write_all(&read(seq, 0).encode()).unwrap();
+        old.write_all(&stat(seq).encode()).unwrap();
         message_on(&mut old, Duration::from_millis(200))
     });
     assert!(heard.is_some(), "the other is gone");

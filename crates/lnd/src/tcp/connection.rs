@@ -31,17 +31,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufReader, IoSlice};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use sateen_polling::Polling;
 use sateen_types::{ClientId, Endpoint, Errno};
-use sateen_wire::{Body, Bulk, Header, Kind, Message, Reply};
+use sateen_wire::{Body, Bulk, HEADER_BYTES, Header, Kind, Message, Reply};
 
 use super::Shared;
 use super::frame::{Frame, Incoming, Received, Refused, STALL, send_parts};
 use super::polled::Polled;
+use super::rails::Counting;
 
 /// Most bytes that wait for a peer that does not read, for [`STALL`]; then it is given up. For
 /// one that reads more may wait.
@@ -56,6 +57,9 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// which a peer that is there takes nothing because others' bulk comes in first; whoever is kept
 /// waiting for longer has lost his locks anyway.
 const SILENCE_MAX_MS: u32 = 40_000;
+/// The same where the peer has other addresses: 10 s. Whoever has to give back a lock hears of it on
+/// another in time.
+const SILENCE_OF_SEVERAL_MAX_MS: u32 = 10_000;
 /// How long a request waits for others to travel with.
 pub const COMPANY_WAIT: Duration = Duration::from_millis(1);
 /// Most messages that wait so, and that are sent together.
@@ -71,9 +75,9 @@ const ASKED_MAX: usize = 1 << 16;
 
 /// What names a request among those of everybody who shares the connection. With the generation,
 /// because slots begin anew with each, and an answer to one of before may be on its way.
-type Key = (ClientId, Endpoint, u32, u16, u64);
+pub(super) type Key = (ClientId, Endpoint, u32, u16, u64);
 
-fn key(header: &Header, target: Endpoint) -> Key {
+pub(super) fn key(header: &Header, target: Endpoint) -> Key {
     (header.client, target, header.generation, header.slot, header.seq)
 }
 
@@ -229,7 +233,15 @@ pub(super) struct Connection {
     /// Bytes that wait for any peer.
     waiting: Arc<AtomicUsize>,
     /// The peer has opened it: it asks, and answers are sent.
-    accepted: bool,
+    pub(super) accepted: bool,
+    /// The address on this side, once it is open.
+    pub(super) local: OnceLock<SocketAddr>,
+    /// [`Link::Open`] and [`Link::Closed`] for those who cannot wait.
+    open: AtomicBool,
+    closed: AtomicBool,
+    /// Data was spread over it: [`super::rails`] counts what is under way.
+    pub(super) is_rail: AtomicBool,
+    pub(super) counts: Counting,
     /// When what came in last was done with, 0 before that; until it is the reader is at it.
     came_ms: AtomicU64,
     at_it: AtomicBool,
@@ -266,6 +278,11 @@ impl Connection {
             speaks_for,
             waiting,
             accepted,
+            local: OnceLock::new(),
+            open: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            is_rail: AtomicBool::new(false),
+            counts: Counting::default(),
             came_ms,
             at_it,
             out,
@@ -328,8 +345,12 @@ impl Connection {
     fn run(self: &Arc<Connection>, shared: &Arc<Shared>, stream: TcpStream) {
         let stream = Arc::new(stream);
         let writer = (self.clone(), shared.clone());
-        let ended = tune(&stream)
-            .and_then(|()| self.open(stream.clone()))
+        let silence_max_ms = match !self.accepted && shared.has_others(self.peer) {
+            true => SILENCE_OF_SEVERAL_MAX_MS,
+            false => SILENCE_MAX_MS,
+        };
+        let ended = tune(&stream, silence_max_ms)
+            .and_then(|()| self.open(shared, stream.clone()))
             .and_then(|()| thread("tcp-out", move || writer.0.write(&writer.1)))
             .and_then(|()| self.read(shared, &stream));
         match ended {
@@ -342,16 +363,27 @@ impl Connection {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.lock().link, Link::Closed)
+        self.closed.load(Ordering::Relaxed)
     }
 
-    fn open(&self, stream: Arc<TcpStream>) -> io::Result<()> {
+    pub(super) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    fn open(&self, shared: &Shared, stream: Arc<TcpStream>) -> io::Result<()> {
+        let local = stream.local_addr()?;
         let mut out = self.lock();
         if matches!(out.link, Link::Closed) {
             return Err(io::ErrorKind::NotConnected.into());
         }
+        self.local.get_or_init(|| local);
+        if !self.accepted {
+            // Before anybody can close it.
+            shared.rails().opened(self.peer, shared.now_ms());
+        }
         out.link = Link::Open(stream);
         out.was_open = true;
+        self.open.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -373,6 +405,7 @@ impl Connection {
         if matches!(out.link, Link::Closed) {
             return request.map(|header| (header, out.unanswered()));
         }
+        self.counts.sent(frame.left());
         if request.is_some() && out.asked.len() < ASKED_MAX {
             out.asked.insert(key(&header, header.to), header);
         }
@@ -570,6 +603,7 @@ impl Connection {
                     continue;
                 }
             };
+            self.counts.received(HEADER_BYTES + scratch.len() + received.bulk_len());
             let header = received.message.header;
             let reply = matches!(received.message.body, Body::Reply(_));
             // Half an answer is none: whoever waits for it is told if it ends there.
@@ -580,7 +614,7 @@ impl Connection {
                 (true, false) => self.answered(&header)?,
             };
             // Before the bulk, for which there may be no room for long: who is heard of is known.
-            if !reply && !shared.heard_of(header.from, self) {
+            if !reply && !shared.heard_of(&received.message, self) {
                 return Err(io::Error::other("it speaks for too many"));
             }
             let message = received.read_bulk(&mut stream, buffer, |len| {
@@ -589,6 +623,7 @@ impl Connection {
             if reply && in_part {
                 self.answered(&header)?;
             }
+            let message = self.believed(shared, message);
             match &message.body {
                 // It may be about what waits here.
                 Body::Callback(_) => self.hurry(),
@@ -617,11 +652,26 @@ impl Connection {
             }
             Kind::Reply => {
                 self.answered(&header)?;
-                (shared.deliver)(Message { header, body: Body::Reply(reply), bulk: Bulk::None });
+                let message = Message { header, body: Body::Reply(reply), bulk: Bulk::None };
+                (shared.deliver)(self.believed(shared, message));
             }
             Kind::Callback => {}
         }
         Ok(())
+    }
+
+    /// What came, or that it is to be asked again: it is the answer of somebody who is not the one.
+    fn believed(&self, shared: &Shared, message: Message) -> Message {
+        let Body::Reply(reply) = &message.body else { return message };
+        if !self.is_rail.load(Ordering::Relaxed) {
+            return message;
+        }
+        let asked = key(&message.header, message.header.from);
+        if shared.rails().answered((&asked, self), reply, shared.now_ms()) {
+            return message;
+        }
+        let body = Body::Reply(Reply::error(Errno::ECONNRESET));
+        Message { header: message.header, body, bulk: Bulk::None }
     }
 
     /// The buffer that waits for an answer's bulk.
@@ -645,20 +695,25 @@ impl Connection {
 
     /// Ends the connection. Requests that were not answered are answered here.
     pub(super) fn close(&self, shared: &Shared) {
-        let (unsent, queue, mut asked) = {
+        let (was_open, unsent, queue, mut asked) = {
             let mut out = self.lock();
             let link = core::mem::replace(&mut out.link, Link::Closed);
+            let is_first = !self.closed.swap(true, Ordering::Relaxed);
+            self.open.store(false, Ordering::Relaxed);
+            let was_open = is_first.then_some(out.was_open);
             if let Link::Open(stream) = link {
                 // It may be closed already, which is as good.
                 let _ = stream.shutdown(Shutdown::Both);
             }
             out.buffers.clear();
             out.queued_bytes = 0;
-            (out.unanswered(), core::mem::take(&mut out.queue), core::mem::take(&mut out.asked))
+            let (queue, asked) = (core::mem::take(&mut out.queue), core::mem::take(&mut out.asked));
+            (was_open, out.unanswered(), queue, asked)
         };
+        self.counts.dropped(asked.len());
         self.woken.notify_all();
         self.drained.notify_all();
-        shared.closed(self);
+        shared.closed(self, was_open);
         let answer = |header: &Header, errno| {
             (shared.deliver)(Message::reply_to(header, Reply::error(errno), Bulk::None));
         };
@@ -673,7 +728,7 @@ impl Connection {
 }
 
 /// Small messages go at once, and a peer that has vanished is noticed.
-fn tune(stream: &TcpStream) -> io::Result<()> {
+fn tune(stream: &TcpStream, silence_max_ms: u32) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(STALL))?;
     stream.set_write_timeout(Some(LOOK))?;
@@ -681,7 +736,7 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
     rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(5))?;
     rustix::net::sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
     rustix::net::sockopt::set_tcp_keepcnt(stream, 3)?;
-    rustix::net::sockopt::set_tcp_user_timeout(stream, SILENCE_MAX_MS)?;
+    rustix::net::sockopt::set_tcp_user_timeout(stream, silence_max_ms)?;
     Ok(())
 }
 

@@ -212,6 +212,11 @@ impl Received {
         self.bulk_len > 0
     }
 
+    /// Bytes of it.
+    pub(super) fn bulk_len(&self) -> usize {
+        self.bulk_len
+    }
+
     /// Reads everything but the bulk; `None` at the end of the stream. `scratch` is reused.
     ///
     /// # Errors
