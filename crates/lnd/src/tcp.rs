@@ -387,6 +387,11 @@ impl Tcp {
         self.shared.routes().heard.get(&endpoint).map(|connection| connection.peer)
     }
 
+    /// The address of this process on that connection.
+    pub fn local(&self, endpoint: Endpoint) -> Option<SocketAddr> {
+        self.shared.routes().heard.get(&endpoint)?.local.get().copied()
+    }
+
     /// The address at which an endpoint is tried next, or is reached.
     pub fn route(&self, endpoint: Endpoint) -> Option<SocketAddr> {
         self.shared.routes().told.get(&endpoint).and_then(|all| all.first().copied())

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::Row;
 use crate::data_dir::DataDir;
-use crate::params::{Device, Shown, WasSet};
+use crate::params::{Device, NetShown, PeerShown, Shown, WasSet};
 use crate::report::Report;
 
 /// Longest line of either side: the statistics of very many clients.
@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Devices,
     /// Where is it reached.
     Nids,
+    /// What goes over which NID.
+    Links,
     /// Which parameters there are; with their values, those that fit a pattern.
     Params {
         /// The pattern; without one all names, and no values.
@@ -93,6 +95,13 @@ pub(crate) enum Answer {
     Devices(Vec<Device>),
     /// To `Nids`.
     Nids(Vec<String>),
+    /// To `Links`.
+    Links {
+        /// Of the process itself.
+        nets: Vec<NetShown>,
+        /// Of others.
+        peers: Vec<PeerShown>,
+    },
     /// To `Params`.
     Params(Vec<Shown>),
     /// To `SetParam`.

@@ -478,6 +478,10 @@ fn for_lctl(shared: &Shared, command: Command) -> Answer {
     match command {
         Command::Devices => Answer::Devices(devices.list()),
         Command::Nids => Answer::Nids(node.nids().iter().map(Nid::to_string).collect()),
+        Command::Links => {
+            let (nets, peers) = node.links();
+            Answer::Links { nets, peers }
+        }
         Command::SetParam { pattern, value } => Answer::Set(devices.set(&pattern, &value)),
         Command::Params { pattern, below } => {
             let mut all = devices.params();
@@ -560,6 +564,7 @@ fn answer(
         Command::Remounted { point, options } => heed(shared, &point, &options),
         Command::Devices
         | Command::Nids
+        | Command::Links
         | Command::Params { .. }
         | Command::SetParam { .. }
         | Command::KeepParam { .. } => for_lctl(shared, command),

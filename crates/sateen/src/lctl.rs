@@ -4,6 +4,7 @@
 //!
 //! Messages begin with `error: COMMAND:`, as in the field.
 
+mod lnet;
 mod settings;
 
 use std::collections::BTreeSet;
@@ -49,6 +50,10 @@ enum What {
     ListNids(NidsArgs),
     /// Asks whether a server listens on a NID.
     Ping(PingArgs),
+    /// The networks of the processes of this host.
+    Net(lnet::NetArgs),
+    /// Whom the processes of this host talk with, and over which NIDs.
+    Peer(lnet::PeerArgs),
     /// Shows the values of parameters.
     #[command(name = "get_param")]
     GetParam(GetArgs),
@@ -166,6 +171,8 @@ pub(crate) fn run(lctl: &Lctl) -> ExitCode {
         What::Dl(args) => ("dl", dl(lctl, args)),
         What::ListNids(args) => ("list_nids", list_nids(lctl, args)),
         What::Ping(args) => ("ping", ping(args)),
+        What::Net(args) => ("net", lnet::net(lctl, args)),
+        What::Peer(args) => ("peer", lnet::peer(lctl, args)),
         What::GetParam(args) => ("get_param", get_param(lctl, args)),
         What::SetParam(args) => ("set_param", set_param(lctl, args)),
         What::ListParam(args) => ("list_param", list_param(lctl, args)),

@@ -56,7 +56,7 @@ use self::network::Network;
 pub(crate) use self::network::ping;
 use self::serving::{Follower, MOUNT_PATIENCE};
 use crate::logging;
-use crate::params::{Device, Param};
+use crate::params::{Device, NetShown, Param, PeerShown};
 use crate::refusal::{Outcome, Refusal};
 use crate::report::TargetReport;
 use crate::targets::{FSNAME, Target};
@@ -315,6 +315,12 @@ impl Node {
         let told = lock(&self.clients).told.clone();
         let targets = told.iter().flat_map(|info| info.nids.iter());
         network::own_nids(&self.mgs.iter().copied().chain(targets).collect::<Vec<_>>())
+    }
+
+    /// What goes over which of its NIDs, and over those of others.
+    pub(crate) fn links(&self) -> (Vec<NetShown>, Vec<PeerShown>) {
+        let links = |network: &Arc<Network>| (network.nets(), network.peers());
+        self.network.as_ref().map(links).unwrap_or_default()
     }
 
     /// What sets parameters for good: it is asked after the node's owner has let go of it.

@@ -89,6 +89,48 @@ pub(crate) struct WasSet {
     pub error: Option<String>,
 }
 
+/// What went over a NID: messages, their bytes, and those that were lost with a connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LinkCounts {
+    pub send_count: u64,
+    pub recv_count: u64,
+    pub send_bytes: u64,
+    pub recv_bytes: u64,
+    pub drop_count: u64,
+}
+
+/// A NID of a process, as `lctl net show` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NetShown {
+    pub nid: String,
+    /// `up`: the field's word.
+    pub status: String,
+    /// Connections that are open.
+    pub connections: usize,
+    #[serde(flatten)]
+    pub counts: LinkCounts,
+}
+
+/// A NID of a peer, as `lctl peer show` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PeerShown {
+    pub nid: String,
+    /// `idle`, `up`, `suspect` or `down`.
+    pub state: String,
+    /// What has to stay in order goes there.
+    pub primary: bool,
+    /// 0 to 1000.
+    pub health: u32,
+    /// Connections that failed since there was one.
+    pub retries: u32,
+    /// Connections that are open.
+    pub connections: usize,
+    #[serde(flatten)]
+    pub counts: LinkCounts,
+    /// Who is reached there, or has come from there.
+    pub peers: Vec<String>,
+}
+
 /// A device, as `lctl dl` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Device {

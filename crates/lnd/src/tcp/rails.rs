@@ -4,7 +4,8 @@
 //! [`super`]). Data alone is spread: reads and writes at OSTs, each of which is asked, answered and
 //! asked again by itself. Each address of the peer is a rail for it, with a connection of its own,
 //! which is dialled when there is something to spread; where the one connection stands, that is its
-//! rail. A request takes the rail with the least bytes under way, weighed with its health.
+//! rail. A request takes the rail with the least bytes under way, weighed with its health; of
+//! equals that which has carried least.
 //!
 //! Life of a rail: idle (never needed), up, down (refused, broken, or not there: tried again after
 //! a pause that doubles), up. One on which nothing comes while something was asked there is
@@ -44,6 +45,12 @@ const WRONG_MS: u64 = 30_000;
 const SUSPECT_MS: u64 = 500;
 /// What each request counts beside its data.
 const REQUEST_BYTES: u64 = 4096;
+/// Rails whose bytes under way differ by less have as little: a few bytes that are asked for
+/// together with many do not send all the many one way.
+const ABOUT_BYTES: u64 = 256 << 10;
+/// Of rails with as little under way that goes first which has carried least, but counts at most so
+/// much less than the others: one that was away does not get everything.
+const BEHIND_BYTES: u64 = 4 << 20;
 /// Most requests of one peer of which it is remembered where they came.
 const CAME_MAX: usize = 1 << 14;
 
@@ -168,8 +175,8 @@ struct Rail {
     suspect_ms: Option<u64>,
     /// Bytes under way.
     owed: u64,
-    /// When it was taken last, in turns.
-    turn: u64,
+    /// Bytes that it has carried, or that others have while it was away.
+    carried: u64,
 }
 
 impl Default for Rail {
@@ -184,7 +191,7 @@ impl Default for Rail {
             retry_ms: 0,
             suspect_ms: None,
             owed: 0,
-            turn: 0,
+            carried: 0,
         }
     }
 }
@@ -221,7 +228,7 @@ impl Rail {
 
     fn cost(&self, bytes: u64, now_ms: u64) -> u64 {
         let health = u64::from(self.health(now_ms)).max(HEALTH_MIN);
-        (self.owed + bytes).saturating_mul(u64::from(HEALTH_MAX)) / health
+        (self.owed + bytes).saturating_mul(u64::from(HEALTH_MAX)) / health / ABOUT_BYTES
     }
 
     fn state(&self) -> RailState {
@@ -266,7 +273,6 @@ pub(super) struct Rails {
     /// Data that was asked for, or sent, and is not answered.
     under_way: BTreeMap<Key, UnderWay>,
     leads: BTreeMap<(SocketAddr, Endpoint), Lead>,
-    turns: u64,
 }
 
 impl Rails {
@@ -314,14 +320,13 @@ impl Rails {
                 // It is only slow: it has it, and would get it twice.
                 return Some(on);
             }
-            let cost = (suspect, rail.cost(bytes, now_ms), rail.turn);
+            let cost = (suspect, rail.cost(bytes, now_ms), rail.carried);
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 best = Some((cost, on));
             }
         }
         let (_, on) = best?;
         self.forget(&key);
-        self.turns += 1;
         let rail = self.all.entry(on.peer).or_default();
         let is_own = rail.own.as_ref().is_some_and(|own| Arc::ptr_eq(own, &on));
         let lead = self.leads.get(&(on.peer, to));
@@ -329,7 +334,13 @@ impl Rails {
             self.leads.insert((on.peer, to), Lead::Tried(key, now_ms + WRONG_MS));
         }
         rail.owed += bytes;
-        rail.turn = self.turns;
+        rail.carried += bytes;
+        let carried = rail.carried;
+        for address in addresses {
+            if let Some(rail) = self.all.get_mut(address) {
+                rail.carried = rail.carried.max(carried.saturating_sub(BEHIND_BYTES));
+            }
+        }
         self.under_way.insert(key, UnderWay { on: on.clone(), bytes, since_ms: now_ms });
         Some(on)
     }

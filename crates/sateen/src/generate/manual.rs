@@ -152,7 +152,7 @@ const SEE: [(&str, &[&str]); 9] = [
 type Examples = &'static [(&'static str, &'static str)];
 
 /// Examples of each page.
-const EXAMPLES: [(&str, Examples); 37] = [
+const EXAMPLES: [(&str, Examples); 39] = [
     (
         "sateen",
         &[
@@ -282,6 +282,20 @@ const EXAMPLES: [(&str, Examples); 37] = [
     ),
     ("lctl-list_nids", &[("lctl list_nids", "Where this host's processes are reached:")]),
     ("lctl-ping", &[("lctl ping 10.0.0.2@tcp", "Whether a server listens there:")]),
+    (
+        "lctl-net-show",
+        &[
+            ("lctl net show", "This host's NIDs, and what went over each:"),
+            ("lctl net show --net tcp1 --json", "Those of one network, for programs:"),
+        ],
+    ),
+    (
+        "lctl-peer-show",
+        &[
+            ("lctl peer show", "Whom this host talks with, over which NIDs, and their health:"),
+            ("lctl peer show --nid 10.0.0.2@tcp", "One of them:"),
+        ],
+    ),
     (
         "lctl-get_param",
         &[

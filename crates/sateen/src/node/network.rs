@@ -3,13 +3,14 @@
 //! Messages to endpoints of this process never come here. What comes in from others is for
 //! somebody here or for nobody; nothing is passed on from one process to another.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sateen_lnd::{Limits, Tcp};
+use sateen_lnd::{Counts, Limits, RailState, Tcp};
 use sateen_reactor::{Receiver, Router};
 use sateen_types::{ClientId, Endpoint, Errno, Nid, PORT_DEFAULT};
 use sateen_wire::{
@@ -17,6 +18,7 @@ use sateen_wire::{
     Request,
 };
 
+use crate::params::{LinkCounts, NetShown, PeerShown};
 use crate::refusal::{Outcome, Refusal};
 
 /// How long to try a connection only to say why there is no answer.
@@ -27,6 +29,9 @@ const ELSEWHERE: &str = "192.0.2.1:9";
 /// The network. Dropping it ends all connections.
 pub(crate) struct Network {
     tcp: Arc<Tcp>,
+    /// NIDs by their addresses: of the process itself, and those that others have.
+    own: Vec<Nid>,
+    told: Mutex<BTreeMap<SocketAddr, Nid>>,
     router: Arc<Router>,
 }
 
@@ -47,6 +52,16 @@ impl Receiver for Uplink {
 
     fn heard(&self, within: Duration) -> Vec<Endpoint> {
         self.0.heard(within)
+    }
+}
+
+fn counted(counts: Counts) -> LinkCounts {
+    LinkCounts {
+        send_count: counts.sent,
+        recv_count: counts.received,
+        send_bytes: counts.sent_bytes,
+        recv_bytes: counts.received_bytes,
+        drop_count: counts.dropped,
     }
 }
 
@@ -84,28 +99,113 @@ impl Network {
         })?;
         let tcp = Arc::new(tcp);
         router.set_uplink(Some(Arc::new(Uplink(tcp.clone()))));
-        Ok(Network { tcp, router: router.clone() })
+        Ok(Network { tcp, own: nids.to_vec(), told: Mutex::default(), router: router.clone() })
+    }
+
+    fn told(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Nid>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the network that an address of this process is on.
+    fn number_of(&self, local: IpAddr) -> u16 {
+        let of = |nid: &Nid| match nid {
+            Nid::Tcp { addr, net, .. } if IpAddr::V4(*addr) == local => Some(*net),
+            _ => None,
+        };
+        self.own.iter().find_map(of).unwrap_or_default()
+    }
+
+    /// The NIDs of this process, and what went over them.
+    pub(crate) fn nets(&self) -> Vec<NetShown> {
+        let peers = self.tcp.peers();
+        let told = self.told();
+        let shown = self.tcp.nets().into_iter().filter_map(|net| {
+            let IpAddr::V4(addr) = net.local else { return None };
+            let own = self
+                .own
+                .iter()
+                .copied()
+                .find(|nid| matches!(nid, Nid::Tcp { addr: own, .. } if *own == addr));
+            // One that listens nowhere is on the networks of those that it has connected to.
+            let towards = || {
+                let to = peers.iter().find(|peer| peer.local == Some(net.local))?;
+                match told.get(&to.address)? {
+                    Nid::Tcp { net, .. } => Some(*net),
+                    Nid::Lo => None,
+                }
+            };
+            let new = || {
+                let net = towards().unwrap_or_default();
+                Nid::Tcp { addr, port: PORT_DEFAULT, net }
+            };
+            Some(NetShown {
+                nid: own.unwrap_or_else(new).to_string(),
+                status: "up".to_owned(),
+                connections: net.connections,
+                counts: counted(net.counts),
+            })
+        });
+        shown.collect()
+    }
+
+    /// The NIDs of others, and what went over them.
+    pub(crate) fn peers(&self) -> Vec<PeerShown> {
+        let told = self.told().clone();
+        let shown = self.tcp.peers().into_iter().filter_map(|peer| {
+            let SocketAddr::V4(address) = peer.address else { return None };
+            let has_come = address.port() == 0;
+            let net = peer.local.map_or(0, |local| self.number_of(local));
+            let port = if has_come { PORT_DEFAULT } else { address.port() };
+            let new = Nid::Tcp { addr: *address.ip(), port, net };
+            let state = match peer.state {
+                RailState::Idle => "idle",
+                RailState::Up => "up",
+                RailState::Suspect => "suspect",
+                RailState::Down => "down",
+            };
+            Some(PeerShown {
+                nid: told.get(&peer.address).copied().unwrap_or(new).to_string(),
+                state: state.to_owned(),
+                primary: peer.is_first,
+                health: peer.health,
+                retries: peer.failures,
+                connections: peer.connections,
+                counts: counted(peer.counts),
+                peers: peer.who.iter().map(Endpoint::to_string).collect(),
+            })
+        });
+        shown.collect()
     }
 
     /// The NID, without its port, of whoever speaks as this endpoint; of the process itself, if it
     /// was never heard of.
     pub(crate) fn nid_of(&self, endpoint: Endpoint) -> Nid {
         match self.tcp.peer(endpoint) {
-            Some(SocketAddr::V4(peer)) => Nid::Tcp { addr: *peer.ip(), port: PORT_DEFAULT, net: 0 },
+            Some(SocketAddr::V4(peer)) => {
+                let local = self.tcp.local(endpoint);
+                let net = local.map_or(0, |local| self.number_of(local.ip()));
+                Nid::Tcp { addr: *peer.ip(), port: PORT_DEFAULT, net }
+            }
             _ => Nid::Lo,
         }
     }
 
     /// The NID at which an endpoint is tried next, or is reached; of several it is one.
     pub(crate) fn route_to(&self, endpoint: Endpoint) -> Option<Nid> {
-        match self.tcp.route(endpoint)? {
+        let to = self.tcp.route(endpoint)?;
+        if let Some(nid) = self.told().get(&to) {
+            return Some(*nid);
+        }
+        match to {
             SocketAddr::V4(to) => Some(Nid::Tcp { addr: *to.ip(), port: to.port(), net: 0 }),
             SocketAddr::V6(_) => None,
         }
     }
 
-    /// Says where an endpoint is reached: these NIDs are tried in turn.
+    /// Says where an endpoint is reached: at one of these NIDs after the other, with data at all.
     pub(crate) fn set_route(&self, endpoint: Endpoint, nids: &[Nid]) {
+        let known = nids.iter().filter_map(|nid| Some((address(*nid)?, *nid)));
+        self.told().extend(known);
         self.tcp.set_route(endpoint, nids.iter().copied().filter_map(address).collect());
     }
 
@@ -145,7 +245,13 @@ pub(crate) fn own_nid(towards: Option<Nid>) -> Outcome<Nid> {
         socket.local_addr()
     });
     match own {
-        Ok(SocketAddr::V4(own)) => Ok(Nid::Tcp { addr: *own.ip(), port: PORT_DEFAULT, net: 0 }),
+        Ok(SocketAddr::V4(own)) => {
+            let net = match towards {
+                Some(Nid::Tcp { net, .. }) => net,
+                Some(Nid::Lo) | None => 0,
+            };
+            Ok(Nid::Tcp { addr: *own.ip(), port: PORT_DEFAULT, net })
+        }
         _ => Err(Refusal::new(
             "it is not clear by which address this host is reached",
             "say it with --nid ADDRESS@tcp",

@@ -22,6 +22,7 @@ mod no_mgs;
 mod options;
 mod own_place;
 mod paused;
+mod rails;
 mod refusals;
 mod replayed;
 mod rounds;
