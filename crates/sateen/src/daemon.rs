@@ -1,9 +1,9 @@
 //! The serving process: from the mount's first answer to the last checkpoint.
 //!
-//! The main thread waits for one of three things: a command on the control socket, a signal,
-//! a mount that ended, and acts on them one after the other. A mount that is lost from
-//! outside (umount) is reported; with the last one gone the process ends in good order. One
-//! without mounts serves clients elsewhere.
+//! The main thread waits for one of these, and acts on them one after the other: a command on the
+//! control socket, a signal, mounts that are out of the tree and whose servers are gone, a mount
+//! that ended. A mount that is lost from outside (umount) is reported; with the last one gone the
+//! process ends in good order. One without mounts serves clients elsewhere.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use sateen_client::ImportInfo;
 use sateen_fuse::{EndReason, MountFlags, UnmountMode};
-use sateen_types::{Name, Nid};
+use sateen_types::{Endpoint, Name, Nid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -33,6 +34,10 @@ use crate::{mounts, notify};
 const ABORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the connection of a mount that somebody else has unmounted may take to end.
 const GONE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long nobody answers a mount that is out of the tree until those who are in it get errors.
+const FORSAKEN_AFTER: Duration = Duration::from_secs(8);
+/// How often is looked whether that is so.
+const FORSAKEN_LOOK: Duration = Duration::from_secs(1);
 /// How long the caller of `down` may take to read its answer.
 const ANSWER_GRACE: Duration = Duration::from_secs(2);
 
@@ -47,6 +52,8 @@ enum Event {
     Down { force: bool, caller: Caller },
     /// SIGTERM, SIGINT or SIGHUP.
     Signal(i32),
+    /// Mounts are all out of the tree (umount -l), and no MDT is there.
+    Forsaken,
     /// A mount ended.
     Ended { mount: usize, reason: EndReason },
 }
@@ -75,6 +82,15 @@ impl Mount {
             false if !mounts::is_mounted(&self.path) => "detached",
             false => "mounted",
         }
+    }
+
+    /// Whether it is out of the tree, with somebody in it, and no MDT answers him.
+    fn is_forsaken(&self) -> bool {
+        use sateen_client::ImportState::{Full, Recovering};
+        let is_mdt = |import: &ImportInfo| matches!(import.target, Endpoint::Mdt(_));
+        let imports = self.mounted.client().imports();
+        let mut mdts = imports.iter().filter(|import| is_mdt(import));
+        mdts.all(|mdt| !matches!(mdt.state, Full | Recovering)) && !mounts::is_mounted(&self.path)
     }
 
     /// Unmounts it; its path if it is in use, or does not end although it must.
@@ -236,6 +252,7 @@ impl Server {
         for (index, mount) in lock(&self.shared.mounts).iter().enumerate() {
             watch_mount(index, mount.mounted.clone(), sender.clone())?;
         }
+        watch_forsaken(self.shared.clone(), sender.clone())?;
         watch_control(self.shared.clone(), sender.clone())
     }
 
@@ -330,6 +347,15 @@ impl Server {
                 Event::Signal(signal) => {
                     self.unmount_forced();
                     return (format!("signal {}", signal_name(signal)), None);
+                }
+                Event::Forsaken => {
+                    let why = "it was unmounted while in use, and its servers do not answer";
+                    tracing::warn!("{why}; programs will get errors");
+                    for mount in lock(&self.shared.mounts).iter().filter(|mount| !mount.lost) {
+                        // Where that cannot be done from here, the end of this process does it.
+                        let _ = mount.mounted.session.unmount(UnmountMode::Force);
+                    }
+                    return (why.to_owned(), None);
                 }
                 Event::Ended { mount, reason } => {
                     if let Some(why) = self.mount_ended(mount, reason) {
@@ -440,6 +466,31 @@ fn watch_mount(mount: usize, mounted: Arc<Mounted>, events: Sender<Event>) -> Ou
         mounted.leave();
         // The main thread may have ended first, having unmounted it.
         let _ = events.send(Event::Ended { mount, reason });
+    })
+}
+
+/// Looks whether all mounts are out of the tree, and nobody answers.
+fn watch_forsaken(shared: Arc<Shared>, events: Sender<Event>) -> Outcome<()> {
+    if lock(&shared.mounts).is_empty() {
+        return Ok(());
+    }
+    thread("forsaken", move || {
+        let mut since = Instant::now();
+        loop {
+            std::thread::sleep(FORSAKEN_LOOK);
+            let mounts = lock(&shared.mounts);
+            let mut left = mounts.iter().filter(|mount| !mount.lost).peekable();
+            if left.peek().is_none() {
+                return;
+            }
+            if !left.all(Mount::is_forsaken) {
+                since = Instant::now();
+            } else if since.elapsed() >= FORSAKEN_AFTER {
+                // The main thread may be ending already.
+                let _ = events.send(Event::Forsaken);
+                return;
+            }
+        }
     })
 }
 

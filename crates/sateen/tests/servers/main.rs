@@ -10,6 +10,7 @@ mod contended;
 mod crashed;
 mod cuts;
 mod ends;
+mod forced;
 mod found;
 mod fuzz;
 mod kept;
