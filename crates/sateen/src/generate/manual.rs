@@ -152,7 +152,7 @@ const SEE: [(&str, &[&str]); 9] = [
 type Examples = &'static [(&'static str, &'static str)];
 
 /// Examples of each page.
-const EXAMPLES: [(&str, Examples); 39] = [
+const EXAMPLES: [(&str, Examples); 41] = [
     (
         "sateen",
         &[
@@ -282,6 +282,8 @@ const EXAMPLES: [(&str, Examples); 39] = [
     ),
     ("lctl-list_nids", &[("lctl list_nids", "Where this host's processes are reached:")]),
     ("lctl-ping", &[("lctl ping 10.0.0.2@tcp", "Whether a server listens there:")]),
+    ("lctl-net", &[("lctl net show", "This host's NIDs:")]),
+    ("lctl-peer", &[("lctl peer show", "Whom this host talks with:")]),
     (
         "lctl-net-show",
         &[
