@@ -23,6 +23,7 @@
 //!
 //! Beside it stands [`FileLocks`], the table of programs' locks: flock(2) and fcntl(2).
 
+mod bounds;
 mod contention;
 mod file_locks;
 mod ranges;
@@ -30,14 +31,12 @@ mod slab;
 mod table;
 mod waiting;
 
+pub use bounds::{Bounds, LOCK_BYTES, LOCK_LIMIT_BYTES, LOCK_RECLAIM_BYTES};
 pub use contention::{CONTENDED_LOCKS, CONTENTION_NS, Contention};
 pub use file_locks::{
     FILE_LOCKS_PER_CLIENT_MAX, FileLockAnswer, FileLockTurn, FileLocks, RANGES_PER_FILE_MAX,
     WAITS_PER_FILE_MAX,
 };
 pub use ranges::{Owner, Range, Ranges};
-pub use table::{
-    CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, Held, LOCKS_MAX, LOCKS_PER_CLIENT_MAX,
-    LockTable,
-};
+pub use table::{CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, Held, LockTable};
 pub use waiting::{Need, Ticket};

@@ -12,7 +12,7 @@ use sateen_wire::{Ibits, LockId, LockMode};
 /// No slot.
 pub(crate) const NIL: u32 = u32::MAX;
 /// Bits of a lock id that name the slot; the others count the slot's lives.
-const SLOT_BITS: u32 = 24;
+const SLOT_BITS: u32 = 26;
 /// Slots that exist at most, whatever the limits say.
 pub(crate) const SLOTS_MAX: usize = 1 << SLOT_BITS;
 
@@ -108,6 +108,12 @@ impl Slab {
         self.foreign.insert(id, slot);
         self.names.insert(slot, id);
         true
+    }
+
+    /// The slot before one on a list.
+    pub(crate) fn before(&self, slot: u32, list: List) -> u32 {
+        let link = self.get(slot).and_then(|lock| lock.links.get(list as usize));
+        link.map_or(NIL, |link| link.prev)
     }
 
     /// The id of the lock in a slot.

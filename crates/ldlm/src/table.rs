@@ -5,17 +5,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use sateen_types::{ClientId, Fid, FidMap};
 use sateen_wire::{Grant, Ibits, LockId, LockMode};
 
+use crate::bounds::{Bounds, TOLD_MAX};
 use crate::slab::{List, NIL, Slab, State};
 use crate::waiting::{Need, Ticket, Waiting};
 
-/// Most locks of one target that come along with replies. A lock that a client waits for is
-/// granted beyond that, too.
-pub const LOCKS_MAX: usize = 1 << 21;
-/// Most locks of all. Beyond the former are those that clients wait for, and beyond these the
-/// target's own.
-const LOCKS_WAITED_MAX: usize = 1 << 23;
-/// Most locks of one client that come along with replies.
-pub const LOCKS_PER_CLIENT_MAX: u32 = 1 << 19;
+/// Most locks asked back at a time for nobody's sake, and most that are on their way so.
+const ASK_AT_ONCE: usize = 64;
+const ASKED_MAX: usize = 512;
+/// Most locks of a client looked at for that: those that it was granted first may all be on their
+/// way.
+const LOOK_MAX: usize = 2 * (ASKED_MAX + ASK_AT_ONCE);
 /// A callback that is not answered within this time evicts the client: 20 s.
 pub const CALLBACK_LIMIT_NS: u64 = 20_000_000_000;
 /// A callback is sent again after this time: 1 s.
@@ -54,9 +53,12 @@ struct Clock {
     repeated_ns: u64,
 }
 
-#[derive(Debug, Default)]
+/// The locks of one client: the one that it was granted last, the one that it was granted first, and
+/// how many.
+#[derive(Debug)]
 struct Client {
     head: u32,
+    tail: u32,
     count: u32,
 }
 
@@ -81,6 +83,9 @@ pub struct LockTable {
     woken: VecDeque<Ticket>,
     /// Instead of [`CALLBACK_LIMIT_NS`].
     limit_ns: Option<u64>,
+    bounds: Bounds,
+    /// How many were asked back for nobody's sake.
+    reclaimed: u64,
 }
 
 impl LockTable {
@@ -97,6 +102,51 @@ impl LockTable {
     /// Evicts who does not answer a callback within another time.
     pub fn set_callback_limit(&mut self, limit_ns: u64) {
         self.limit_ns = Some(limit_ns);
+    }
+
+    /// Keeps so many locks.
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+    }
+
+    /// How many are kept.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    /// How many were asked back because there were too many.
+    pub fn reclaimed(&self) -> u64 {
+        self.reclaimed
+    }
+
+    /// Whether some are to be asked back.
+    pub fn is_crowded(&self) -> bool {
+        self.slab.len() > self.bounds.reclaim
+    }
+
+    /// If there are too many locks, asks for some of those back that whoever has most was granted
+    /// first. Nobody waits for them; who does not give them back is evicted like others.
+    pub fn ask_back_surplus(&mut self, now_ns: u64) {
+        let surplus = self.slab.len().saturating_sub(self.bounds.reclaim);
+        let asked = self.called.len();
+        let more = surplus.saturating_sub(asked).min(ASK_AT_ONCE);
+        if more == 0 || asked >= ASKED_MAX {
+            return;
+        }
+        let clients = self.clients.iter().filter(|(client, _)| **client != TARGET);
+        let Some((_, greatest)) = clients.max_by_key(|(_, client)| client.count) else { return };
+        let (mut at, mut found) = (greatest.tail, Vec::new());
+        for _ in 0..LOOK_MAX {
+            let Some(lock) = self.slab.get(at).filter(|_| found.len() < more) else { break };
+            if lock.state == State::Granted {
+                found.push(at);
+            }
+            at = self.slab.before(at, List::Client);
+        }
+        self.reclaimed += found.len() as u64;
+        for slot in found {
+            self.ask_back(now_ns, slot);
+        }
     }
 
     /// Locks that exist.
@@ -162,10 +212,8 @@ impl LockTable {
         bits: Ibits,
     ) -> Option<Grant> {
         let need = Need { fid, mode, bits };
-        let count = self.clients.get(&client).map_or(0, |client| client.count);
         if bits.is_empty()
-            || self.slab.len() >= LOCKS_MAX
-            || count >= LOCKS_PER_CLIENT_MAX
+            || self.slab.len() >= self.bounds.limit
             || self.in_conflict(client, &need)
             || self.waiting.reserved(client, &need, None)
         {
@@ -210,11 +258,7 @@ impl LockTable {
         let is_in_way = self.locks_on(need.fid).any(|(_, lock)| {
             ![client, TARGET].contains(&lock.client) && need.conflicts(lock.mode, lock.bits)
         });
-        if client == TARGET
-            || need.bits.is_empty()
-            || self.slab.len() >= LOCKS_WAITED_MAX
-            || is_in_way
-        {
+        if client == TARGET || need.bits.is_empty() || self.slab.len() >= TOLD_MAX || is_in_way {
             return false;
         }
         let slot = self.insert(client, need, State::Granted);
@@ -222,11 +266,15 @@ impl LockTable {
     }
 
     fn insert(&mut self, client: ClientId, need: &Need, state: State) -> Option<u32> {
-        let owner = self.clients.entry(client).or_insert(Client { head: NIL, count: 0 });
+        let none = Client { head: NIL, tail: NIL, count: 0 };
+        let owner = self.clients.entry(client).or_insert(none);
         let head = self.inodes.entry(need.fid).or_insert(NIL);
         let what = (need.mode, need.bits, state);
         let slot = self.slab.insert(need.fid, client, what, [head, &mut owner.head])?;
         owner.count += 1;
+        if owner.tail == NIL {
+            owner.tail = slot;
+        }
         Some(slot)
     }
 
@@ -260,7 +308,7 @@ impl LockTable {
         ticket: &mut Option<Ticket>,
         need: &Need,
     ) -> Option<Grant> {
-        if self.slab.len() >= LOCKS_WAITED_MAX && ticket.is_none() {
+        if self.slab.len() >= self.bounds.waited() && ticket.is_none() {
             return None;
         }
         let ahead = self.waiting.reserved(client, need, *ticket);
@@ -303,13 +351,17 @@ impl LockTable {
             if !which(&lock) || lock.state != State::Granted {
                 continue;
             }
-            let id = self.slab.id(slot);
-            if let Some(lock) = self.slab.get_mut(slot) {
-                lock.state = State::CalledBack;
-            }
-            self.called.insert(id, Clock { called_ns: now_ns, repeated_ns: now_ns });
-            self.callbacks.push(CalledBack { client: lock.client, fid, id });
+            self.ask_back(now_ns, slot);
         }
+    }
+
+    fn ask_back(&mut self, now_ns: u64, slot: u32) {
+        let id = self.slab.id(slot);
+        let Some(lock) = self.slab.get_mut(slot) else { return };
+        lock.state = State::CalledBack;
+        let (client, fid) = (lock.client, lock.fid);
+        self.called.insert(id, Clock { called_ns: now_ns, repeated_ns: now_ns });
+        self.callbacks.push(CalledBack { client, fid, id });
     }
 
     /// A client gives a lock back, or says that it never had it. `None` for a lock that does
@@ -330,6 +382,9 @@ impl LockTable {
         let lock = *self.slab.get(slot)?;
         let owner = self.clients.get_mut(&lock.client)?;
         let head = self.inodes.get_mut(&lock.fid)?;
+        if owner.tail == slot {
+            owner.tail = self.slab.before(slot, List::Client);
+        }
         self.slab.remove(slot, [head, &mut owner.head])?;
         if *head == NIL {
             self.inodes.remove(&lock.fid);

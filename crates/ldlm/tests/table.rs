@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use sateen_ldlm::{CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, LockTable, Need, Ticket};
+use sateen_ldlm::{
+    Bounds, CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, LOCK_BYTES, LockTable, Need, Ticket,
+};
 use sateen_types::{ClientId, Fid, Seq};
 use sateen_wire::{Ibits, LockId, LockMode};
 
@@ -427,4 +429,110 @@ fn shared_locks_stand_beside_each_other_alone_also_of_one_client() {
     // It is asked for also when nobody waits.
     table.call_back_shared(0, fid(1));
     assert_eq!(callbacks(&mut table)[..], [CalledBack { client: B, fid: fid(1), id: b.id }]);
+}
+
+/// A table of ten locks, of which eight are nobody's business.
+fn small() -> LockTable {
+    let mut table = LockTable::new();
+    table.set_bounds(Bounds { reclaim: 8, limit: 10 });
+    table
+}
+
+fn reads(table: &mut LockTable, client: ClientId, oid: u32) -> Option<LockId> {
+    table.try_grant(client, fid(oid), LockMode::Pr, Ibits::META).map(|grant| grant.id)
+}
+
+#[test]
+fn a_full_table_gives_along_nothing_and_some_more_to_those_who_wait() {
+    let mut table = small();
+    for oid in 0..10 {
+        assert!(reads(&mut table, A, oid).is_some());
+    }
+    assert_eq!(reads(&mut table, A, 10), None, "one client may have all, and no more");
+    assert_eq!(reads(&mut table, B, 10), None);
+    assert!(reads(&mut table, B, 9).is_none());
+    // What waits is served beyond that, up to a quarter more.
+    let wait = |table: &mut LockTable, oid| {
+        let mut ticket = None;
+        let grant = table.enqueue(0, B, &mut ticket, &need(oid, LockMode::Pr, Ibits::DATA));
+        assert_eq!(ticket, None);
+        grant.is_some()
+    };
+    assert_eq!(table.bounds().waited(), 13);
+    assert!((20..23).all(|oid| wait(&mut table, oid)) && !wait(&mut table, 23));
+    // The target's own locks, and what clients had before a restart, have room in any case.
+    assert!(table.hold(&need(30, LockMode::Ex, Ibits::DATA)).is_some());
+    assert!(table.reclaim(C, &need(31, LockMode::Pr, Ibits::META), LockId(7)));
+    assert_eq!(table.len(), 15);
+}
+
+#[test]
+fn what_was_granted_first_to_whoever_has_most_is_asked_back() {
+    let mut table = small();
+    let held: Vec<_> = (0..6).map(|oid| reads(&mut table, A, oid).unwrap()).collect();
+    assert!((10..12).all(|oid| reads(&mut table, B, oid).is_some()));
+    table.ask_back_surplus(0);
+    assert!(!table.is_crowded() && callbacks(&mut table).is_empty(), "eight are no trouble");
+    assert!((12..14).all(|oid| reads(&mut table, B, oid).is_some()));
+    assert!(table.is_crowded());
+    table.ask_back_surplus(0);
+    let asked = callbacks(&mut table);
+    let named = |at: usize| CalledBack { client: A, fid: fid(at as u32), id: held[at] };
+    assert_eq!(asked, [named(0), named(1)]);
+    table.ask_back_surplus(0);
+    assert!(callbacks(&mut table).is_empty(), "two are on their way");
+    // Nobody waits for them; the client goes like any other that does not answer.
+    table.cancel(A, fid(0), held[0]).unwrap();
+    table.ask_back_surplus(0);
+    assert!(table.is_crowded() && callbacks(&mut table).is_empty());
+    assert_eq!(table.overdue(CALLBACK_LIMIT_NS), Some(A));
+    table.cancel(A, fid(1), held[1]).unwrap();
+    assert!(!table.is_crowded() && table.take_woken().is_none());
+    // The one that was granted last is not the first to go when others have gone around it.
+    table.cancel(A, fid(2), held[2]).unwrap();
+    table.cancel(A, fid(5), held[5]).unwrap();
+    let again = reads(&mut table, A, 2).unwrap();
+    assert!((14..17).all(|oid| reads(&mut table, C, oid).is_some()));
+    table.set_bounds(Bounds { reclaim: 0, limit: 10 });
+    table.ask_back_surplus(0);
+    let asked: Vec<_> = callbacks(&mut table).iter().map(|back| back.id).collect();
+    assert_eq!(asked.len(), 4, "of B alone, who has most");
+    table.drop_client(B, |_| {});
+    table.drop_client(C, |_| {});
+    table.ask_back_surplus(0);
+    let asked: Vec<_> = callbacks(&mut table).iter().map(|back| back.id).collect();
+    assert_eq!(asked, [held[3], held[4], again]);
+    assert_eq!(table.reclaimed(), 9);
+}
+
+#[test]
+fn not_all_are_asked_at_once() {
+    let mut table = LockTable::new();
+    table.set_bounds(Bounds::of_bytes(10_000 * LOCK_BYTES, 0));
+    assert_eq!(table.bounds(), Bounds { reclaim: 0, limit: 10_000 });
+    for oid in 0..2000 {
+        assert!(reads(&mut table, A, oid).is_some());
+    }
+    let mut asked = Vec::new();
+    for _ in 0..100 {
+        table.ask_back_surplus(0);
+        asked.extend(callbacks(&mut table));
+    }
+    assert!((512..600).contains(&asked.len()), "{}", asked.len());
+    for back in asked {
+        table.cancel(A, back.fid, back.id).unwrap();
+    }
+    table.ask_back_surplus(0);
+    assert_eq!(callbacks(&mut table).len(), 64);
+}
+
+#[test]
+fn bounds_are_of_memory_and_of_slots() {
+    let least = Bounds::of_bytes(0, 1 << 30);
+    assert_eq!((least.reclaim, least.limit, least.waited()), (0, 0, 1));
+    let most = Bounds::of_bytes(u64::MAX, u64::MAX);
+    assert_eq!(most.reclaim, most.limit);
+    assert!(most.waited() < 1 << 26 && most.limit > 50_000_000);
+    // One client may have four million without being asked for any.
+    assert!(Bounds::default().reclaim > 4_000_000);
 }

@@ -27,6 +27,10 @@ pub struct MdtConfig {
     pub contended_locks: u32,
     /// Within this time, and for so long they share it.
     pub contention_ns: u64,
+    /// Memory for its locks.
+    pub lock_limit_bytes: u64,
+    /// Beyond so much of it those are asked back that were granted first.
+    pub lock_reclaim_bytes: u64,
     /// How long a client that promised to speak may be silent before it is evicted.
     pub patience: Patience,
     /// How long clients of a run that ended in good order are waited for.
@@ -56,6 +60,8 @@ impl MdtConfig {
             callback_limit_ns,
             contended_locks: sateen_ldlm::CONTENDED_LOCKS,
             contention_ns: sateen_ldlm::CONTENTION_NS,
+            lock_limit_bytes: sateen_ldlm::LOCK_LIMIT_BYTES,
+            lock_reclaim_bytes: sateen_ldlm::LOCK_RECLAIM_BYTES,
             patience: PATIENCE,
             recovery_time_soft_ns: RECOVERY_TIME_SOFT_NS,
             file_system: 0,

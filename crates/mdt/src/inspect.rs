@@ -1,6 +1,7 @@
 //! What there is to be seen and set of an MDT from outside: statistics, its clients, and what is
 //! worth tuning.
 
+use sateen_ldlm::Bounds;
 use sateen_target::Heard;
 use sateen_types::{ClientId, Endpoint};
 
@@ -47,6 +48,23 @@ impl Mdt {
     }
 
     /// How often writers of different clients meet on a file before they share it, and within which
+    /// Its locks: how many there are, how many there may be, and how many were asked back because
+    /// there were too many.
+    pub fn locks(&self) -> (usize, Bounds, u64) {
+        (self.locks.len(), self.locks.bounds(), self.locks.reclaimed())
+    }
+
+    /// Memory for locks, and beyond how much of it some are asked back.
+    pub fn lock_bytes(&self) -> (u64, u64) {
+        (self.config.lock_limit_bytes, self.config.lock_reclaim_bytes)
+    }
+
+    /// Keeps as many locks as have room in so much memory.
+    pub fn set_lock_bytes(&mut self, limit: u64, reclaim: u64) {
+        (self.config.lock_limit_bytes, self.config.lock_reclaim_bytes) = (limit, reclaim);
+        self.locks.set_bounds(Bounds::of_bytes(limit, reclaim));
+    }
+
     /// time, for which they then do.
     pub fn contention(&self) -> (u32, u64) {
         (self.contention.locks(), self.contention.for_ns())

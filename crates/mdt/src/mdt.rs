@@ -135,6 +135,8 @@ impl Mdt {
         mdt.core.file_system = mdt.config.file_system;
         mdt.osp.file_system = mdt.config.file_system;
         mdt.locks.set_callback_limit(mdt.config.callback_limit_ns);
+        let (limit, reclaim) = mdt.lock_bytes();
+        mdt.set_lock_bytes(limit, reclaim);
         mdt.contention.set(mdt.config.contended_locks, mdt.config.contention_ns);
         mdt.file_locks.set_callback_limit(mdt.config.callback_limit_ns);
         let now = mdt.core.live(now);
@@ -442,6 +444,9 @@ impl Mdt {
         if !self.held.is_empty() {
             self.run_held(now, out);
         }
+        if self.locks.is_crowded() && self.startup.serving() {
+            self.locks.ask_back_surplus(now.mono_ns);
+        }
         self.send_callbacks(now, out);
     }
 
@@ -634,6 +639,7 @@ impl Mdt {
         let asks = self.osp.asks()
             || self.llog.has_done()
             || self.locks.has_called()
+            || self.locks.is_crowded()
             || !self.contention.is_empty()
             || self.file_locks.has_offered();
         match (goes_on, asks) {

@@ -152,7 +152,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 14] = [
+const TUNABLES: [(&str, u64, u64); 16] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     ("max_pages_per_rpc", 1, 4096),
@@ -172,6 +172,8 @@ const TUNABLES: [(&str, u64, u64); 14] = [
     ("recovery_time_soft", 1, 3600),
     ("commit_on_sharing", 0, 1),
     ("commit_age_ms", 1, 60_000),
+    ("lock_limit_mb", 1, 1_048_576),
+    ("lock_reclaim_threshold_mb", 0, 1_048_576),
 ];
 /// Those that can be cleared, and nothing else.
 const CLEARED: [&str; 2] = ["stats", "md_stats"];

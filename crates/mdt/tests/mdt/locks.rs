@@ -331,3 +331,41 @@ fn who_has_no_ost_to_wait_for_is_evicted_while_one_is_away() {
         assert!(world.reply(call).is_some(), "case {case}");
     }
 }
+
+#[test]
+fn a_crowded_table_asks_the_oldest_back_and_evicts_who_keeps_them() {
+    let mut world = World::with_clients(1);
+    let files: Vec<Fid> = (0..40).map(|n| world.mknod(A, ROOT, &format!("f{n}"))).collect();
+    let has = |world: &World, client| {
+        let own = |fid: &&Fid| world.mdt.lock_holders(**fid).any(|held| held.client == client);
+        files.iter().filter(own).count()
+    };
+    world.tick(10);
+    world.rest();
+    let a_has = has(&world, A);
+    // Room for twenty locks.
+    world.mdt.set_lock_bytes(40 * sateen_ldlm::LOCK_BYTES, 20 * sateen_ldlm::LOCK_BYTES);
+    assert_eq!(world.mdt.locks().1.limit, 40);
+    for fid in &files {
+        world.call(B, getattr(*fid, Ibits::META));
+        world.rest();
+    }
+    world.tick(10);
+    world.rest();
+    let (locks, bounds, reclaimed) = world.mdt.locks();
+    assert!(locks <= bounds.reclaim && reclaimed > 0, "{locks}, {reclaimed}, {a_has}");
+    // The youngest stayed.
+    let last = files.last().unwrap();
+    assert!(world.mdt.lock_holders(*last).any(|held| held.client == B));
+    assert!(has(&world, B) > 0 && has(&world, B) < files.len());
+    // Nobody waits, and all the same who does not answer is evicted.
+    deaf(&mut world, A);
+    deaf(&mut world, B);
+    world.mdt.set_lock_bytes(40 * sateen_ldlm::LOCK_BYTES, 0);
+    world.tick(10);
+    for _ in 0..25 {
+        world.tick(1_000);
+        world.rest();
+    }
+    assert!(!world.mdt.is_connected(B));
+}

@@ -382,6 +382,40 @@ fn contention(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'_>
     out.push(Param::shown(format!("{prefix}/shared_grants"), granted));
 }
 
+/// How many locks an MDT has granted, and how much memory they may take.
+fn lock_table(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'_>>) {
+    type Pick = fn(&Mdt) -> u64;
+    let shown: [(&str, Pick); 4] = [
+        ("lock_count", |mdt| mdt.locks().0 as u64),
+        ("lock_reclaimed", |mdt| mdt.locks().2),
+        ("pool/granted", |mdt| mdt.locks().0 as u64),
+        ("pool/limit", |mdt| mdt.locks().1.limit as u64),
+    ];
+    for (name, pick) in shown {
+        let host = host.clone();
+        let show = move || host.inspect(|mdt| pick(mdt)).to_string();
+        out.push(Param::shown(format!("{prefix}/{name}"), show));
+    }
+    type Part = fn(&mut (u64, u64)) -> &mut u64;
+    let limits: [(&str, Part); 2] = [
+        ("lock_limit_mb", |(limit, _)| limit),
+        ("lock_reclaim_threshold_mb", |(_, reclaim)| reclaim),
+    ];
+    for (name, part) in limits {
+        let (shown, set) = (host.clone(), host.clone());
+        let show = move || (*part(&mut shown.inspect(|mdt| mdt.lock_bytes())) / MIB).to_string();
+        out.push(Param::shown(format!("{prefix}/{name}"), show).set_by(move |value| {
+            let mb = number(value).unwrap_or(1);
+            set.inspect(|mdt| {
+                let mut bytes = mdt.lock_bytes();
+                *part(&mut bytes) = mb.saturating_mul(MIB);
+                mdt.set_lock_bytes(bytes.0, bytes.1);
+            });
+            Ok(())
+        }));
+    }
+}
+
 /// How old a change of a target may get that nobody waits for.
 fn commit_age<S: Service + 'static>(
     host: &Arc<TargetHost<S>>,
@@ -473,6 +507,7 @@ impl Shows for Mdt {
             Ok(())
         }));
         contention(host, &format!("ldlm/namespaces/mdt-{}", naming.of(me)), out);
+        lock_table(host, &format!("ldlm/namespaces/mdt-{}", naming.of(me)), out);
         let lod = format!("lod/{}-mdtlov", naming.of(me));
         let (shown, set, known) = (host.clone(), host.clone(), host.clone());
         let percent = move || format!("{}%", shown.inspect(|mdt| mdt.balanced_percent()));
