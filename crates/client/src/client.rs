@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 
@@ -21,7 +21,7 @@ use crate::grants::OstGrants;
 use crate::import::{Arrival, Import, RESEND_MAX_NS, WAITED_FOR};
 use crate::inode::Inode;
 use crate::llite::Spaces;
-use crate::lru::{Lru, Retiring};
+use crate::lru::{Lru, Namespace, Retiring};
 use crate::open_cache::OpenCache;
 use crate::port::{KernelInval, Port};
 use crate::recover::AtMdt;
@@ -31,7 +31,7 @@ use crate::unstable::Unstable;
 use crate::unsynced::UnsyncedObjects;
 
 /// How often connections are looked after: 250 ms.
-const TICK_NS: u64 = 250_000_000;
+pub(crate) const TICK_NS: u64 = 250_000_000;
 /// How long and how often an OST is waited for that a layout names and the MGS has not told of
 /// yet: 10 s.
 const LEARN_TRIES: u32 = 200;
@@ -92,6 +92,8 @@ pub enum Connection {
 #[derive(Debug)]
 pub(crate) struct Inodes {
     pub(crate) all: BTreeMap<Fid, Arc<Inode>>,
+    /// The locks of each MDT.
+    pub(crate) namespaces: BTreeMap<u32, Arc<Namespace>>,
     /// Stamps of the last time that an inode was dropped, each for all FIDs that share a place:
     /// what was asked before says nothing of an inode's next life here. With one stamp for all
     /// a busy client would believe no answer that another file's end overtook.
@@ -103,14 +105,29 @@ pub(crate) struct Inodes {
 impl Default for Inodes {
     fn default() -> Inodes {
         let dropped_at = [0; DROPPED_PLACES];
-        Inodes { all: BTreeMap::new(), dropped_at, scrubbed: Fid::default() }
+        Inodes {
+            all: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            dropped_at,
+            scrubbed: Fid::default(),
+        }
     }
 }
 
 impl Inodes {
     pub(crate) fn get(&mut self, fid: Fid) -> Arc<Inode> {
-        let dropped_at = self.dropped_at(fid);
-        self.all.entry(fid).or_insert_with(|| Arc::new(Inode::new(fid, dropped_at))).clone()
+        if let Some(inode) = self.all.get(&fid) {
+            return inode.clone();
+        }
+        let (dropped_at, of) = (self.dropped_at(fid), self.namespace(seq::mdt_of(fid.seq)));
+        let inode = Arc::new(Inode::new(fid, dropped_at, of));
+        self.all.insert(fid, inode.clone());
+        inode
+    }
+
+    /// The locks of an MDT.
+    pub(crate) fn namespace(&mut self, mdt: u32) -> Arc<Namespace> {
+        self.namespaces.entry(mdt).or_default().clone()
     }
 
     fn place(fid: Fid) -> usize {
@@ -145,6 +162,8 @@ pub struct Client {
     pub(crate) inodes: Mutex<Inodes>,
     /// Locked before the inodes.
     pub(crate) lru: Mutex<Lru>,
+    /// How often connections were looked after: the time by which inodes get old.
+    pub(crate) ticks: AtomicU32,
     pub(crate) retiring: Mutex<Retiring>,
     pub(crate) files: Mutex<BTreeMap<u64, Arc<crate::llite::File>>>,
     pub(crate) open_cache: OpenCache,
@@ -192,6 +211,7 @@ impl Client {
             imports: Mutex::default(),
             inodes: Mutex::default(),
             lru: Mutex::default(),
+            ticks: AtomicU32::new(0),
             retiring: Mutex::default(),
             files: Mutex::default(),
             open_cache: OpenCache::default(),
@@ -497,8 +517,20 @@ impl Client {
 
     pub(crate) fn inode(&self, fid: Fid) -> Arc<Inode> {
         let inode = lock(&self.inodes).get(fid);
-        inode.used.store(true, Ordering::Relaxed);
+        self.is_used(&inode);
         inode
+    }
+
+    /// The same, if it is there.
+    pub(crate) fn known_inode(&self, fid: Fid) -> Option<Arc<Inode>> {
+        let inode = lock(&self.inodes).all.get(&fid).cloned()?;
+        self.is_used(&inode);
+        Some(inode)
+    }
+
+    pub(crate) fn is_used(&self, inode: &Inode) {
+        inode.used.store(true, Ordering::Relaxed);
+        inode.used_at.store(self.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// A message for this client arrived.
@@ -683,7 +715,7 @@ impl Client {
                 let woken = state.lose_dirty(&self.dirty);
                 state.follow_runs(inode.fid, &self.unstable);
                 state.forgotten();
-                let held = !core::mem::take(&mut state.locks).is_empty();
+                let held = state.locks.clear();
                 state.lost_locks();
                 (held, woken)
             });

@@ -461,7 +461,8 @@ impl InodeState {
     /// The locks are lost, and with them what was kept under them. What is on its way fails.
     /// Those who wait for room are to be woken when nothing is locked any more.
     pub(crate) fn lose_dirty(&mut self, table: &DirtyTable) -> Woken {
-        let Some(mut dirty) = self.dirty.take() else { return Woken::default() };
+        let dirty = self.rare_if_any().and_then(|rare| rare.dirty.take());
+        let Some(mut dirty) = dirty else { return Woken::default() };
         self.late.add(Errno::EIO);
         table.change(|table| {
             for (offset, bytes) in dirty.extents.take_all() {

@@ -43,7 +43,9 @@ impl Client {
     pub(crate) fn ost_ended_well(&self, ost: u32) {
         let inodes: Vec<_> = lock(&self.inodes).all.values().cloned().collect();
         for inode in inodes {
-            lock(&inode.state).unsynced.retain(|at| at.ost != ost || !self.ended.has(*at));
+            if let Some(rare) = lock(&inode.state).rare_if_any() {
+                rare.unsynced.retain(|at| at.ost != ost || !self.ended.has(*at));
+            }
         }
         self.unsynced.drop_durable(ost, &self.ended);
     }

@@ -1,123 +1,26 @@
 //! What a client knows of one inode: its locks, what stands under them, and what it has
 //! written.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
 use sateen_types::{Attr, Errno, Fid, Layout, Result, Timespec};
-use sateen_wire::{Ibits, LockId, LockMode, SizeReport};
+use sateen_wire::{Ibits, LockMode, SizeReport};
 
 use crate::atime::AtimePolicy;
 use crate::by_stripe::ByStripe;
-use crate::dirty::{Dirty, LateErrors};
 use crate::ended::EndedWell;
-use crate::known_names::KnownNames;
+use crate::held::{Held, Locks};
 use crate::llite::OpenHow;
 use crate::locks::Access;
 use crate::loss::Loss;
-use crate::open_cache::KeptOpen;
+use crate::lru::Namespace;
 use crate::patience;
-use crate::sync::{Waiters, lock, until};
+use crate::rare::Rare;
+use crate::sync::{lock, until};
 
 /// What local file systems give space in.
 const BLOCK_BYTES: u64 = 4096;
-
-/// Ranges of a file that reads and writes were served of: offset and length.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Served {
-    #[default]
-    Nothing,
-    Ranges(Vec<(u64, u64)>),
-    /// All of it, or nobody has counted.
-    All,
-}
-
-impl Served {
-    /// More than these are taken for all of it.
-    const RANGES_MAX: usize = 64;
-
-    /// Another is served, of all of the file if no range is named.
-    pub(crate) fn add(&mut self, range: Option<(u64, u64)>) {
-        match (&mut *self, range) {
-            (Served::Nothing, Some(range)) => *self = Served::Ranges(vec![range]),
-            (Served::Ranges(all), Some(range)) if all.len() < Served::RANGES_MAX => {
-                all.push(range);
-            }
-            _ => *self = Served::All,
-        }
-    }
-}
-
-/// One lock that the client holds.
-#[derive(Debug, Clone)]
-pub(crate) struct Held {
-    pub(crate) id: LockId,
-    pub(crate) mode: LockMode,
-    pub(crate) bits: Ibits,
-    /// The stamp of the request that it came for, and the one at which it was there: what was
-    /// asked in between may have been answered before it was granted.
-    pub(crate) granted: (u64, u64),
-    /// Pages may be read under it even if it is for reading only: it was there before this
-    /// client opened the file for writing.
-    pub(crate) readable: bool,
-    /// Data was read under it: the kernel may have pages.
-    pub(crate) pages: bool,
-    /// It is being given back: only reads and writes of data may still go by it, because the
-    /// kernel's invalidation waits for those in flight.
-    pub(crate) cancelling: bool,
-    /// What was served since the invalidation that is running began.
-    pub(crate) served: Served,
-    /// Rounds of invalidation so far.
-    pub(crate) rounds: u32,
-    /// The kernel has no pages of it any more, and those who still use it are waited for: others
-    /// wait until they have ended, or that never ends where there are always some.
-    pub(crate) draining: bool,
-    /// Reads and writes that go by it now.
-    pub(crate) users: u32,
-    /// Stamps of the requests that it came for, and which have yet to learn of it; each
-    /// counts among the users.
-    pub(crate) pins: Vec<u64>,
-}
-
-impl Held {
-    /// Whether the kernel may have pages that were read under it.
-    pub(crate) fn may_have_pages(&self) -> bool {
-        self.readable || self.mode.covers(LockMode::Pw)
-    }
-
-    /// Whether the size is this client's to tell under it.
-    pub(crate) fn owns_data(&self) -> bool {
-        self.bits.contains(Ibits::DATA) && self.mode.covers(LockMode::Pw)
-    }
-
-    /// Whether others may have one like it, and write beside this client: nothing is cached under it.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.mode == LockMode::Cw
-    }
-
-    /// Whether data may be read or written under it.
-    pub(crate) fn allows(&self, access: Access) -> bool {
-        self.mode.covers(LockMode::Pw)
-            || access == Access::Read && self.readable
-            || access == Access::Share && self.is_shared()
-    }
-}
-
-/// A lock that is given back, and whose cancel the client does not know to be answered.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Leaving {
-    pub(crate) id: LockId,
-    /// What it was; `None` for one that was called back and never known here.
-    pub(crate) was: Option<(LockMode, Ibits)>,
-    /// The MDT has answered the cancel, and whoever sent it has yet to look.
-    pub(crate) answered: bool,
-}
-
-impl Leaving {
-    pub(crate) fn new(id: LockId, was: Option<&Held>) -> Leaving {
-        Leaving { id, was: was.map(|held| (held.mode, held.bits)), answered: false }
-    }
-}
 
 /// Writes of one object that no sync has covered.
 #[derive(Debug, Clone, Copy)]
@@ -145,40 +48,24 @@ pub(crate) struct InodeState {
     /// Size, blocks, mtime and atime were learned under a `DATA` lock that is still held.
     pub(crate) size_known: bool,
     pub(crate) layout: Option<Arc<Layout>>,
-    pub(crate) locks: Vec<Held>,
+    pub(crate) locks: Locks,
     /// Stamp of the last cancel: grants of requests sent earlier are not believed.
     pub(crate) cancelled_at: u64,
-    /// Cancels that the MDT has not answered: it may meanwhile have granted the same lock once
-    /// more, and is about to take it back, so that no grant is believed.
-    pub(crate) cancels: Vec<Leaving>,
     /// Stamp of this client's last own change of the inode, or report of its size: an answer
     /// to a request sent earlier may not know of it.
     pub(crate) changed_at: u64,
     /// The kernel was given its attributes to keep, and has not been told to forget
     /// them since.
     pub(crate) told: bool,
-    /// Of a directory whose names it knows all of, and has held locked since.
-    pub(crate) names: KnownNames,
     /// Open files, and those among them that may write.
     pub(crate) opens: u32,
     pub(crate) write_opens: u32,
-    /// Those for reading as well: only these can be mapped to store.
-    pub(crate) map_opens: u32,
-    pub(crate) exec_opens: u32,
     /// It was open for reading before.
     pub(crate) was_open: bool,
-    /// Open at the MDT, and for no program here: see [`crate::open_cache`].
-    pub(crate) kept_open: Option<KeptOpen>,
     /// References of the kernel.
     pub(crate) lookups: u64,
     /// The transno that must be durable before the first write.
     pub(crate) commit_before_write: u64,
-    /// When the data was last written, if the MDT has not heard of it.
-    pub(crate) unreported_mtime: Option<Timespec>,
-    /// The same of what was written under a shared lock.
-    pub(crate) shared: Option<Box<SharedWrites>>,
-    /// The atime that reading from here has set, if the MDT has not heard of it.
-    pub(crate) unreported_atime: Option<Timespec>,
     /// How much space the file takes up was guessed, because something in it was overwritten.
     pub(crate) blocks_doubtful: bool,
     /// A report is on its way to the MDT. The lock it stands under must not be given back
@@ -187,18 +74,6 @@ pub(crate) struct InodeState {
     pub(crate) reporting: bool,
     /// What it tells is when something was read, and nothing of the size.
     pub(crate) reporting_atime: bool,
-    /// What was written and is not at the OSTs yet: only while the lock for writing is held, and
-    /// the size is to be told.
-    pub(crate) dirty: Option<Box<Dirty>>,
-    /// Those who want nothing to be kept meanwhile: see [`crate::dirty`].
-    pub(crate) looking: u32,
-    pub(crate) late: LateErrors,
-    pub(crate) unsynced: ByStripe<Unsynced>,
-    /// Syncs of the objects: one at a time, each with a number.
-    pub(crate) syncing: bool,
-    pub(crate) sync_round: u64,
-    /// The last of them that failed.
-    pub(crate) sync_failed: Option<(u64, Errno)>,
     /// Other clients may have written what no sync from here has covered.
     pub(crate) others_wrote: bool,
     /// Writes that were acknowledged may be lost.
@@ -209,28 +84,39 @@ pub(crate) struct InodeState {
     pub(crate) doubtful: bool,
     /// An append is choosing its place.
     pub(crate) appending: bool,
-    /// Writes under way.
-    pub(crate) writing: u32,
     /// The file is being cut to nothing by an open, or its size is being set: nobody begins to
     /// write.
     pub(crate) emptying: bool,
-    pub(crate) waiters: Waiters,
+    /// The objects are being synced: see [`RareState::sync_round`].
+    pub(crate) syncing: bool,
+    /// What only some inodes need: see [`crate::rare`].
+    pub(crate) rare: Rare,
 }
+
+const _: () = assert!(size_of::<Inode>() <= 360, "there are millions of them");
 
 #[derive(Debug)]
 pub(crate) struct Inode {
     pub(crate) fid: Fid,
     /// Somebody has asked for it since [`Client::prune`](crate::Client) came by.
     pub(crate) used: AtomicBool,
+    /// In which tick that was.
+    pub(crate) used_at: AtomicU32,
     pub(crate) state: Mutex<InodeState>,
 }
 
 impl Inode {
     /// An inode of which nothing is known; what was asked before `stamp` may be of an earlier
     /// life of it here.
-    pub(crate) fn new(fid: Fid, stamp: u64) -> Inode {
-        let state = InodeState { cancelled_at: stamp, others_wrote: true, ..InodeState::default() };
-        Inode { fid, used: AtomicBool::new(true), state: Mutex::new(state) }
+    pub(crate) fn new(fid: Fid, stamp: u64, of: Arc<Namespace>) -> Inode {
+        let state = InodeState {
+            locks: Locks::of(of),
+            cancelled_at: stamp,
+            others_wrote: true,
+            ..InodeState::default()
+        };
+        let (used, used_at) = (AtomicBool::new(true), AtomicU32::default());
+        Inode { fid, used, used_at, state: Mutex::new(state) }
     }
 
     /// Wakes everyone who waits for this inode after `change`.
@@ -238,7 +124,7 @@ impl Inode {
         let (value, woken) = {
             let mut state = lock(&self.state);
             let value = change(&mut state);
-            (value, state.waiters.take())
+            (value, state.take_waiters())
         };
         woken.wake();
         value
@@ -281,9 +167,11 @@ impl InodeState {
 
     /// The MDT has forgotten this client.
     pub(crate) fn forgotten(&mut self) {
-        self.kept_open = None;
-        (self.unreported_mtime, self.unreported_atime) = (None, None);
-        self.shared = None;
+        if let Some(rare) = self.rare_if_any() {
+            rare.kept_open = None;
+            (rare.unreported_mtime, rare.unreported_atime) = (None, None);
+            rare.shared = None;
+        }
         self.commit_before_write = 0;
         self.doubtful = true;
         // The MDT's new run may give its generation to another.
@@ -407,9 +295,7 @@ impl InodeState {
 
     /// Whether all of these bits were held when a request that was sent at `stamp` was answered.
     pub(crate) fn held(&self, bits: Ibits, stamp: u64) -> bool {
-        let then = |held: &&Held| {
-            !held.is_shared() && (held.granted.0 == stamp || held.granted.1 <= stamp)
-        };
+        let then = |held: &&Held| !held.is_shared() && held.granted.covers(stamp);
         let all =
             self.locks.iter().filter(then).fold(Ibits::NONE, |all, held| all.union(held.bits));
         all.contains(bits)
@@ -502,10 +388,10 @@ impl InodeState {
         self.meta_known &= self.holds(Ibits::META);
         self.size_known &= self.holds(Ibits::DATA);
         self.others_wrote |= !self.holds(Ibits::DATA);
-        if !self.is_sharing() {
+        if self.shared.is_some() && !self.is_sharing() {
             self.shared = None;
         }
-        if !self.holds(Ibits::UPDATE) {
+        if !self.names.is_unknown() && !self.holds(Ibits::UPDATE) {
             self.names.are_unknown();
         }
     }
@@ -644,16 +530,24 @@ impl InodeState {
     pub(crate) fn begin_open(&mut self, how: OpenHow) {
         self.opens += 1;
         self.write_opens += u32::from(how.write);
-        self.map_opens += u32::from(how.write && how.read);
-        self.exec_opens += u32::from(how.exec);
+        if how.write && how.read {
+            self.map_opens += 1;
+        }
+        if how.exec {
+            self.exec_opens += 1;
+        }
     }
 
     /// It has it open no more.
     pub(crate) fn end_open(&mut self, how: OpenHow) {
         self.opens -= 1;
         self.write_opens -= u32::from(how.write);
-        self.map_opens -= u32::from(how.write && how.read);
-        self.exec_opens -= u32::from(how.exec);
+        if how.write && how.read {
+            self.map_opens -= 1;
+        }
+        if how.exec {
+            self.exec_opens -= 1;
+        }
     }
 
     /// Whether others who want one of its locks have to wait for somebody here.
@@ -690,11 +584,12 @@ impl InodeState {
     /// is anything to tell.
     pub(crate) fn report(&mut self) -> Option<SizeReport> {
         assert!(self.dirty.is_none(), "the size that is told is that of what is there");
-        if let Some(shared) = self.shared.take() {
+        let rare = self.rare_if_any()?;
+        if let Some(shared) = rare.shared.take() {
             let SharedWrites { end, blocks, mtime } = *shared;
             return Some(SizeReport { size: end, blocks, mtime: Some(mtime), atime: None });
         }
-        let (mtime, atime) = (self.unreported_mtime.take(), self.unreported_atime.take());
+        let (mtime, atime) = (rare.unreported_mtime.take(), rare.unreported_atime.take());
         let attr = self.attr.as_ref().filter(|_| self.size_known)?;
         let report = SizeReport { size: attr.size, blocks: attr.blocks, mtime, atime };
         (mtime.is_some() || atime.is_some()).then_some(report)

@@ -154,6 +154,19 @@ impl KnownNames {
         self.known = names.all(|name| known.add(name)).then_some(known);
     }
 
+    /// Whether nothing is known, and nothing to be forgotten with the lock.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.known.is_none() && self.learning.is_none() && self.misses == 0
+    }
+
+    /// Whether it is as if the directory had never been met.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_unknown()
+            && self.adding == 0
+            && !self.has_been_added_to
+            && self.misses_to_learn == MISSES
+    }
+
     /// Others may add some from now on.
     pub(crate) fn are_unknown(&mut self) {
         (self.known, self.learning, self.misses) = (None, None, 0);

@@ -15,7 +15,8 @@
 //! | `open_cache` | opens that are kept at MDTs |
 //! | `recover` | an MDT that was restarted in good order: telling it what is held |
 //! | `ended` | runs of OSTs that ended in good order |
-//! | `lru` | a limit to what is kept |
+//! | `held`, `rare` | the locks on one inode; what only some inodes need |
+//! | `lru` | limits to what is kept: by number, by age |
 //! | `known_names` | what cannot be in a directory that this client has made or read |
 //! | `fids` | FIDs out of granted sequences |
 //! | `file_locks` | locks of programs: flock(2) and fcntl(2) |
@@ -37,6 +38,7 @@ mod ended;
 mod fids;
 mod file_locks;
 mod grants;
+mod held;
 mod import;
 mod inode;
 mod inspect;
@@ -51,6 +53,7 @@ mod open_cache;
 mod osc;
 mod patience;
 mod port;
+mod rare;
 mod recover;
 mod stats;
 mod sync;
@@ -64,7 +67,7 @@ pub use atime::AtimePolicy;
 pub use client::{Client, ClientConfig, Connection, TargetSpace};
 pub use inspect::{Census, ImportInfo, ImportState};
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, TargetState};
-pub use lru::INODES_DEFAULT;
+pub use lru::{INODES_DEFAULT, LRU_MAX_AGE_MS, LruInfo};
 pub use patience::Patience;
 pub use port::{KernelInval, Port, Task};
 pub use stats::{LLITE_STATS, MDC_STATS, OSC_STATS, RequestStats, Verb, VerbStats};

@@ -21,9 +21,11 @@ use sateen_types::{Errno, Fid, FileKind, Result};
 use sateen_wire::{Grant, Grants, Ibits, LockId, LockMode, MdtReply, MdtRequest, SizeReport};
 
 use crate::client::Client;
-use crate::inode::{Held, Inode, InodeState, Leaving, Served};
+use crate::held::{Granted, Held, Leaving, Served};
+use crate::inode::{Inode, InodeState};
 use crate::patience::{self, Patience, to_the_end};
 use crate::port::KernelInval;
+use crate::stats::Verb;
 use crate::sync::{lock, until};
 
 /// From the second round of an invalidation on, reads and writes wait this long at most.
@@ -97,7 +99,7 @@ impl InodeState {
         if reported || held.as_ref().is_some_and(|held| held.users > 0) {
             // Those who come wait for this: there would always be somebody.
             if let Some(held) = held {
-                held.draining = true;
+                held.busy().draining = true;
             }
             return None;
         }
@@ -105,7 +107,7 @@ impl InodeState {
             // A lock without pages may still have come for a request that found no use for it.
             // The kernel must not be asked for pages then: it would wait for reads that wait
             // for this lock to be gone.
-            if held.served != Served::Nothing && held.may_have_pages() {
+            if !held.served_nothing() && held.may_have_pages() {
                 return Some(LetGo::Served(held.bits));
             }
         }
@@ -114,7 +116,7 @@ impl InodeState {
         if owns_data && self.dirty.is_some() {
             return None;
         }
-        let held = at.map(|at| self.locks.remove(at));
+        let held = self.locks.remove(id);
         self.cancels.push(Leaving::new(id, held.as_ref()));
         let tells = held.as_ref().is_some_and(|held| {
             // A reader tells the atime. Who may write as well tells all of it under that lock.
@@ -130,7 +132,7 @@ impl InodeState {
     pub(crate) fn let_all_go(&mut self) -> Vec<(LockId, Option<SizeReport>)> {
         let (owner, mut report) = (self.owns_size(), self.report());
         let mut gone = Vec::new();
-        for held in core::mem::take(&mut self.locks) {
+        while let Some(held) = self.locks.pop() {
             self.cancels.push(Leaving::new(held.id, Some(&held)));
             let tells = if owner { held.owns_data() } else { held.bits.intersects(Ibits::DATA) };
             gone.push((held.id, if tells { report.take() } else { None }));
@@ -194,12 +196,12 @@ fn find_data(state: &mut InodeState, access: Access, range: Range, tired: Tired)
         // The kernel waits for nobody who writes under it: it is as good as gone.
         Some(held) if held.is_shared() && tired.drains => Found::None,
         Some(held) if held.is_shared() => Found::Drains,
-        Some(held) if held.draining && !tired.drains => Found::Drains,
-        Some(held) if held.rounds > 1 && !held.draining && !tired.waits => Found::Wait,
+        Some(held) if held.is_draining() && !tired.drains => Found::Drains,
+        Some(held) if held.rounds() > 1 && !held.is_draining() && !tired.waits => Found::Wait,
         Some(held) => {
             held.users += 1;
             held.pages = true;
-            held.served.add(range);
+            held.busy().served.add(range);
             Found::Use(held.id)
         }
         None => Found::None,
@@ -238,42 +240,35 @@ impl Client {
                 None => inodes.get(grant.fid),
             }
         };
+        self.is_used(&inode);
         let now = self.stamp();
         inode.update(|state| {
             if !state.cancels.is_empty() || stamp < state.cancelled_at {
                 return;
             }
-            let pins = if pin && grant.bits.contains(Ibits::DATA) { vec![stamp] } else { vec![] };
+            let pin = pin && grant.bits.contains(Ibits::DATA);
             if let Some(held) = state.locks.iter_mut().find(|held| held.id == grant.id) {
                 if !held.bits.contains(grant.bits) {
-                    held.granted = (stamp, now);
+                    held.granted = Granted::new(stamp, now);
                 }
                 held.bits = held.bits.union(grant.bits);
                 held.mode = if grant.mode.covers(held.mode) { grant.mode } else { held.mode };
-                held.users += pins.len() as u32;
-                if !pins.is_empty() {
-                    held.served.add(None);
+                if pin {
+                    held.users += 1;
+                    held.busy().served.add(None);
+                    held.busy().pins.push(stamp);
                 }
-                held.pins.extend(pins);
                 held.readable |= state.write_opens == 0 && !held.cancelling && !held.is_shared();
                 return;
             }
-            // An inode has one or two, and room for four takes 200 bytes more.
-            state.locks.reserve_exact(1);
-            state.locks.push(Held {
-                id: grant.id,
-                mode: grant.mode,
-                bits: grant.bits,
-                granted: (stamp, now),
-                readable: state.write_opens == 0 && grant.mode != LockMode::Cw,
-                pages: false,
-                cancelling: false,
-                served: Served::Nothing,
-                rounds: 0,
-                draining: false,
-                users: pins.len() as u32,
-                pins,
-            });
+            let granted = Granted::new(stamp, now);
+            let mut held = Held::new(grant.id, (grant.mode, grant.bits), granted);
+            held.readable = state.write_opens == 0 && grant.mode != LockMode::Cw;
+            if pin {
+                held.users = 1;
+                held.busy().pins.push(stamp);
+            }
+            state.locks.push(held);
         });
     }
 
@@ -291,6 +286,7 @@ impl Client {
     ) -> Result<DataUse> {
         loop {
             if let Some(id) = self.find_data(inode, access, range).await {
+                self.count(Verb::LockHit);
                 return Ok(DataUse { inode: inode.clone(), id });
             }
             let asked = Arc::new(Mutex::new(Asked::Waiting));
@@ -410,8 +406,8 @@ impl Client {
         let ours = {
             let mut state = lock(&inode.state);
             state.learn(attr, stamp);
-            state.locks.iter_mut().find(|held| held.pins.contains(&stamp)).map(|held| {
-                held.pins.retain(|pin| *pin != stamp);
+            state.locks.iter_mut().find(|held| held.is_pinned_by(stamp)).map(|held| {
+                held.unpin(stamp);
                 held.pages = true;
                 (held.id, held.allows(access))
             })
@@ -438,6 +434,7 @@ impl Client {
 
     /// A callback asked for a lock.
     pub(crate) fn on_blocking(self: &Arc<Client>, fid: Fid, id: LockId) {
+        self.count(Verb::LockCallback);
         let inode = self.inode(fid);
         let client = self.clone();
         self.port.spawn(Box::pin(async move {
@@ -521,10 +518,11 @@ impl Client {
         loop {
             let begun = inode.update(|state| {
                 let held = state.locks.iter_mut().find(|held| held.id == id)?;
-                held.rounds += 1;
-                held.draining = false;
-                let served = core::mem::take(&mut held.served);
-                Some(if held.rounds == 1 { Served::All } else { served })
+                let busy = held.busy();
+                busy.rounds += 1;
+                busy.draining = false;
+                let served = core::mem::take(&mut busy.served);
+                Some(if busy.rounds == 1 { Served::All } else { served })
             });
             // After the first round only what was served since: the kernel waits for all who read
             // or write within what it is to drop, and for those alone.
@@ -545,10 +543,10 @@ impl Client {
                 |state| &mut state.waiters,
                 |state| match state.locks.iter_mut().find(|held| held.id == id) {
                     Some(held) if held.users > 0 => {
-                        held.draining = true;
+                        held.busy().draining = true;
                         None
                     }
-                    Some(held) => Some(held.served == Served::Nothing),
+                    Some(held) => Some(held.served_nothing()),
                     None => Some(true),
                 },
             )
@@ -613,21 +611,12 @@ mod tests {
 
     /// A lock for writing data that is being given back.
     fn cancelling() -> InodeState {
-        let held = Held {
-            id: LockId(1),
-            mode: LockMode::Pw,
-            bits: Ibits::DATA,
-            granted: (0, 0),
-            readable: true,
-            pages: true,
-            cancelling: true,
-            served: Served::Nothing,
-            rounds: 1,
-            draining: false,
-            users: 1,
-            pins: Vec::new(),
-        };
-        InodeState { locks: vec![held], ..InodeState::default() }
+        let mut held = Held::new(LockId(1), (LockMode::Pw, Ibits::DATA), Granted::new(0, 0));
+        (held.readable, held.pages, held.cancelling, held.users) = (true, true, true, 1);
+        held.busy().rounds = 1;
+        let mut state = InodeState::default();
+        state.locks.push(held);
+        state
     }
 
     fn find(state: &mut InodeState, range: Range, tired: Tired) -> &'static str {
@@ -645,30 +634,32 @@ mod tests {
         let (some, fresh) = (Some((4096, 8192)), Tired::default());
         // The kernel drops pages, perhaps those of this very read.
         assert_eq!(find(&mut state, some, fresh), "use");
-        assert_eq!(state.locks[0].served, Served::Ranges(vec![(4096, 8192)]));
-        state.locks[0].draining = true;
+        assert_eq!(state.locks[0].busy().served, Served::Ranges(vec![(4096, 8192)]));
+        state.locks[0].busy().draining = true;
         assert_eq!(find(&mut state, some, fresh), "drains");
         assert_eq!(find(&mut state, some, Tired { drains: false, waits: true }), "drains");
         assert_eq!((state.locks[0].users, find(&mut state, some, Tired::OF_ALL)), (2, "use"));
-        (state.locks[0].draining, state.locks[0].rounds) = (false, 2);
+        state.locks[0].busy().draining = false;
+        state.locks[0].busy().rounds = 2;
         assert_eq!(find(&mut state, some, Tired { drains: true, waits: false }), "wait");
         assert_eq!(find(&mut state, None, Tired::OF_ALL), "use");
-        assert_eq!(state.locks[0].served, Served::All);
+        assert_eq!(state.locks[0].busy().served, Served::All);
     }
 
     #[test]
     fn a_lock_goes_when_nobody_uses_it_and_no_page_came_under_it() {
         let mut state = cancelling();
         assert!(state.let_go(LockId(1)).is_none(), "it is in use");
-        assert!(state.locks[0].draining, "nobody else begins to use it");
+        assert!(state.locks[0].is_draining(), "nobody else begins to use it");
         state.locks[0].users = 0;
-        (state.locks[0].draining, state.reporting) = (false, true);
+        state.locks[0].busy().draining = false;
+        state.reporting = true;
         assert!(state.let_go(LockId(1)).is_none(), "a report says what the size is");
-        assert!(state.locks[0].draining);
+        assert!(state.locks[0].is_draining());
         state.reporting = false;
-        state.locks[0].served.add(Some((0, 1)));
+        state.locks[0].busy().served.add(Some((0, 1)));
         assert!(matches!(state.let_go(LockId(1)), Some(LetGo::Served(_))));
-        state.locks[0].served = Served::Nothing;
+        state.locks[0].busy().served = Served::Nothing;
         assert!(matches!(state.let_go(LockId(1)), Some(LetGo::Gone(None))));
         assert!(state.locks.is_empty());
     }

@@ -1,30 +1,42 @@
-//! A limit to what a client keeps: of inodes that only the kernel's cache still refers to, those
-//! not used for longest are to go, and their locks with them.
+//! Limits to what a client keeps: of inodes that only the kernel's cache still refers to, those
+//! not used for longest are to go, and their locks with them. By number: of inodes, or, for an MDT for
+//! which `lru_size` is set, of locks there; by age; and all, when that is asked for.
 //!
 //! The client cannot drop an inode that the kernel refers to. It asks the kernel to forget some,
 //! and drops them when that says that it has. "Not used" is what a hand that goes round finds
 //! not used since it came by the last time; what the kernel answers from its own cache counts
-//! as no use, because the client does not hear of it.
+//! as no use, because the client does not hear of it. A kernel that cannot be asked keeps its inodes
+//! as long as it likes: there only locks are given back, for their age or because that is asked for.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use sateen_types::{Fid, Ino};
+use sateen_types::{Endpoint, Errno, Fid, Result, seq};
 
-use crate::client::Client;
+use crate::client::{Client, TICK_NS};
 use crate::inode::Inode;
+use crate::stats::Verb;
 use crate::sync::lock;
 
-/// Inodes that a client keeps: 200 000 of them, empty files, take some 200 MiB with their locks.
+/// Inodes that a client keeps for MDTs for which no number of locks is set: 200 000 of them, empty
+/// files, take some 85 MiB with their locks.
 pub const INODES_DEFAULT: usize = 200_000;
+/// How long a lock is kept that nobody uses, unless it is set otherwise: 65 minutes.
+pub const LRU_MAX_AGE_MS: u64 = 3_900_000;
 /// Most inodes that the kernel is asked to forget in one tick: it answers each with a FORGET,
 /// and each costs a cancel.
 const PRUNE_MAX: usize = 8192;
 /// Most inodes looked at in one tick, and without letting others at them.
 const LOOK_MAX: usize = 4 * PRUNE_MAX;
 const LOOK_AT_ONCE: usize = 1024;
+/// All inodes are looked at so often within the age at which they go.
+const LOOKS_PER_AGE: u64 = 8;
+/// How often, tick by tick, all that is unused is asked to go: directories can only when what is in
+/// them has gone.
+const SWEEPS: u32 = 16;
+const TICK_MS: u64 = TICK_NS / 1_000_000;
 
 /// Tasks that cancel the locks of inodes that nobody needs. A kernel that is short of memory
 /// forgets a million inodes at once; each with a task of its own would wait for a slot of the
@@ -56,57 +68,270 @@ impl Retiring {
     }
 }
 
-/// Where the hand stands, and how much is allowed.
+/// The locks of one MDT that a client holds.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    locks: AtomicUsize,
+    /// So many are kept; 0: as many as belong to the inodes that are kept.
+    lru_size: AtomicUsize,
+    max_age_ms: AtomicU64,
+    /// How often all that is unused is still to be asked to go, and since when it must not have
+    /// been used.
+    sweeps: AtomicU32,
+    swept_at: AtomicU32,
+}
+
+impl Default for Namespace {
+    fn default() -> Namespace {
+        Namespace {
+            locks: AtomicUsize::default(),
+            lru_size: AtomicUsize::default(),
+            max_age_ms: AtomicU64::new(LRU_MAX_AGE_MS),
+            sweeps: AtomicU32::default(),
+            swept_at: AtomicU32::default(),
+        }
+    }
+}
+
+impl Namespace {
+    /// So many locks more, and so many less.
+    pub(crate) fn counts(&self, more: usize, less: usize) {
+        if more > 0 {
+            self.locks.fetch_add(more, Ordering::Relaxed);
+        }
+        if less > 0 {
+            self.locks.fetch_sub(less, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn lock_count(&self) -> usize {
+        self.locks.load(Ordering::Relaxed)
+    }
+
+    fn lru_size(&self) -> usize {
+        self.lru_size.load(Ordering::Relaxed)
+    }
+
+    /// Ticks after which what is not used goes.
+    fn age(&self) -> u64 {
+        self.max_age_ms.load(Ordering::Relaxed).div_ceil(TICK_MS)
+    }
+}
+
+/// The locks that a client holds of one MDT, and how many it keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LruInfo {
+    /// Locks.
+    pub locks: usize,
+    /// How many are kept; 0 for as many as belong to the inodes that are kept.
+    pub lru_size: usize,
+    /// How long those are kept that nobody uses.
+    pub max_age_ms: u64,
+}
+
+/// Where the hands stand, and how much is allowed.
 #[derive(Debug)]
 pub(crate) struct Lru {
     pub(crate) inodes_max: usize,
     hand: Fid,
+    /// The one that looks for what is old.
+    aging: Fid,
 }
 
 impl Default for Lru {
     fn default() -> Lru {
-        Lru { inodes_max: INODES_DEFAULT, hand: Fid::default() }
+        Lru { inodes_max: INODES_DEFAULT, hand: Fid::default(), aging: Fid::default() }
+    }
+}
+
+/// What is too much.
+struct Surplus {
+    /// Locks of MDTs that have a limit of their own.
+    locks: BTreeMap<u32, usize>,
+    /// Inodes, for the others.
+    inodes: usize,
+}
+
+impl Surplus {
+    fn is_over(&self) -> bool {
+        self.inodes == 0 && self.locks.values().all(|locks| *locks == 0)
+    }
+
+    /// Whether this inode is to go, if it can.
+    fn takes(&mut self, inode: &Arc<Inode>) -> bool {
+        let Some(locks) = self.locks.get_mut(&seq::mdt_of(inode.fid.seq)) else {
+            let takes = self.inodes > 0 && is_unused(inode);
+            self.inodes -= usize::from(takes);
+            return takes;
+        };
+        if *locks == 0 || !is_unused(inode) {
+            return false;
+        }
+        let held = lock(&inode.state).locks.len();
+        *locks = locks.saturating_sub(held);
+        held > 0
     }
 }
 
 impl Client {
-    /// How many inodes the client keeps at most, apart from those in use.
+    /// How many inodes the client keeps at most, apart from those in use, and from those of MDTs for
+    /// which a number of locks is set.
     pub fn set_inodes_max(&self, inodes: usize) {
         lock(&self.lru).inodes_max = inodes;
     }
 
-    /// If there are too many inodes, asks the kernel to forget some.
-    pub(crate) fn prune(&self) {
-        if !self.port.can_prune() {
+    fn namespace(&self, target: Endpoint) -> Result<Arc<Namespace>> {
+        let Endpoint::Mdt(mdt) = target else { return Err(Errno::EOPNOTSUPP) };
+        Ok(lock(&self.inodes).namespace(mdt))
+    }
+
+    /// The locks of an MDT that this client holds.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for a target that gives no locks.
+    pub fn lru_info(&self, target: Endpoint) -> Result<LruInfo> {
+        let of = self.namespace(target)?;
+        let max_age_ms = of.max_age_ms.load(Ordering::Relaxed);
+        Ok(LruInfo { locks: of.lock_count(), lru_size: of.lru_size(), max_age_ms })
+    }
+
+    /// How many locks of an MDT nobody uses: neither a program that has the file open nor a call
+    /// under way.
+    pub fn unused_locks(&self, mdt: u32) -> usize {
+        let mut unused = 0;
+        self.walk(|inode| {
+            let state = lock(&inode.state);
+            if seq::mdt_of(inode.fid.seq) == mdt && state.opens == 0 {
+                let of_nobody = |held: &&crate::held::Held| held.users == 0 && !held.cancelling;
+                unused += state.locks.iter().filter(of_nobody).count();
+            }
+        });
+        unused
+    }
+
+    /// Keeps so many locks of an MDT; 0: as many as belong to the inodes that are kept.
+    ///
+    /// # Errors
+    /// As [`Client::lru_info`].
+    pub fn set_lru_size(&self, target: Endpoint, locks: usize) -> Result<()> {
+        self.namespace(target)?.lru_size.store(locks, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Keeps locks of an MDT that nobody uses for so long.
+    ///
+    /// # Errors
+    /// As [`Client::lru_info`].
+    pub fn set_lru_max_age(&self, target: Endpoint, ms: u64) -> Result<()> {
+        self.namespace(target)?.max_age_ms.store(ms, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives back all locks of an MDT that nobody uses.
+    ///
+    /// # Errors
+    /// As [`Client::lru_info`].
+    pub fn drop_unused(self: &Arc<Client>, target: Endpoint) -> Result<()> {
+        let of = self.namespace(target)?;
+        let now = self.ticks.load(Ordering::Relaxed);
+        of.swept_at.store(now, Ordering::Relaxed);
+        of.sweeps.store(SWEEPS, Ordering::Relaxed);
+        self.sweep();
+        Ok(())
+    }
+
+    /// If there is too much, or something is too old, has it go.
+    pub(crate) fn prune(self: &Arc<Client>) {
+        self.ticks.fetch_add(1, Ordering::Relaxed);
+        if self.port.can_prune() {
+            let unused = self.surplus();
+            self.let_go(unused);
+        }
+        let old = self.old();
+        self.let_go(old);
+        self.sweep();
+    }
+
+    /// Has these go: the kernel is asked to forget them, or, if it cannot be, their locks are given
+    /// back.
+    fn let_go(self: &Arc<Client>, unused: Vec<Arc<Inode>>) {
+        if unused.is_empty() {
             return;
         }
-        let unused = self.unused();
-        if !unused.is_empty() {
-            self.port.prune(unused);
+        let locks: usize = unused.iter().map(|inode| lock(&inode.state).locks.len()).sum();
+        self.verbs.count_many(Verb::LockUnused, locks as u64);
+        if self.port.can_prune() {
+            return self.port.prune(unused.iter().map(|inode| inode.fid.ino()).collect());
+        }
+        let client = self.clone();
+        self.port.spawn(Box::pin(async move {
+            for inode in unused {
+                let ids: Vec<_> = {
+                    let state = lock(&inode.state);
+                    let idle = |held: &&crate::held::Held| held.users == 0 && !held.cancelling;
+                    let unused = state.opens == 0;
+                    state.locks.iter().filter(|_| unused).filter(idle).map(|held| held.id).collect()
+                };
+                for id in ids {
+                    client.give_back(&inode, id).await;
+                }
+                client.retire(inode);
+            }
+        }));
+    }
+
+    /// Looks at all inodes, some at a time.
+    fn walk(&self, mut look: impl FnMut(&Arc<Inode>)) {
+        let mut from = Fid::default();
+        loop {
+            let inodes = lock(&self.inodes);
+            let mut looked = 0;
+            for (fid, inode) in inodes.all.range((Bound::Excluded(from), Bound::Unbounded)) {
+                look(inode);
+                (from, looked) = (*fid, looked + 1);
+                if looked == LOOK_AT_ONCE {
+                    break;
+                }
+            }
+            if looked < LOOK_AT_ONCE {
+                return;
+            }
         }
     }
 
-    fn unused(&self) -> Vec<Ino> {
+    fn surplus(&self) -> Vec<Arc<Inode>> {
         let mut lru = lock(&self.lru);
         let mut unused = Vec::new();
-        for _ in 0..LOOK_MAX / LOOK_AT_ONCE {
+        let mut surplus = {
             let inodes = lock(&self.inodes);
-            let surplus = inodes.all.len().saturating_sub(lru.inodes_max).min(PRUNE_MAX);
+            let mut more = lru.inodes_max;
+            let mut locks = BTreeMap::new();
+            for (mdt, of) in &inodes.namespaces {
+                let limit = of.lru_size();
+                if limit > 0 {
+                    more = more.saturating_add(limit);
+                    locks.insert(*mdt, of.lock_count().saturating_sub(limit));
+                }
+            }
+            Surplus { locks, inodes: inodes.all.len().saturating_sub(more) }
+        };
+        for _ in 0..LOOK_MAX / LOOK_AT_ONCE {
+            if surplus.is_over() || unused.len() >= PRUNE_MAX {
+                break;
+            }
+            let inodes = lock(&self.inodes);
             let mut looked = 0;
             for (fid, inode) in inodes.all.range((Bound::Excluded(lru.hand), Bound::Unbounded)) {
-                if looked == LOOK_AT_ONCE || unused.len() >= surplus {
+                if looked == LOOK_AT_ONCE || surplus.is_over() || unused.len() >= PRUNE_MAX {
                     break;
                 }
                 looked += 1;
                 lru.hand = *fid;
-                if is_unused(inode) {
-                    unused.push(fid.ino());
+                if surplus.takes(inode) {
+                    unused.push(inode.clone());
                 }
             }
-            if unused.len() >= surplus {
-                break;
-            }
-            if looked < LOOK_AT_ONCE {
+            if looked < LOOK_AT_ONCE && !surplus.is_over() && unused.len() < PRUNE_MAX {
                 // Once round, and no further: what was passed over has been used.
                 lru.hand = Fid::default();
                 break;
@@ -114,6 +339,83 @@ impl Client {
         }
         unused
     }
+
+    /// Some that were not used for as long as their MDT's locks are kept.
+    fn old(&self) -> Vec<Arc<Inode>> {
+        let mut lru = lock(&self.lru);
+        let now = self.ticks.load(Ordering::Relaxed);
+        let mut old = Vec::new();
+        let mut left = {
+            let inodes = lock(&self.inodes);
+            let soonest = inodes.namespaces.values().map(|of| of.age()).min().unwrap_or(u64::MAX);
+            let often = inodes.all.len() as u64 * LOOKS_PER_AGE / soonest.max(1);
+            usize::try_from(often).unwrap_or(LOOK_MAX).clamp(LOOK_AT_ONCE, LOOK_MAX)
+        };
+        while left > 0 && old.len() < PRUNE_MAX {
+            let inodes = lock(&self.inodes);
+            let most = left.min(LOOK_AT_ONCE);
+            let mut looked = 0;
+            let from = (Bound::Excluded(lru.aging), Bound::Unbounded);
+            for (fid, inode) in inodes.all.range(from).take(most) {
+                looked += 1;
+                lru.aging = *fid;
+                let unused_for = u64::from(now.wrapping_sub(inode.used_at.load(Ordering::Relaxed)));
+                let mut state = lock(&inode.state);
+                // What is only needed now and then need not be kept by one that is idle.
+                if Arc::strong_count(inode) == 1 {
+                    state.slim();
+                }
+                let is_old = unused_for >= state.locks.namespace().age();
+                if is_old && !state.locks.is_empty() && is_of_kernel(inode, &state) {
+                    // If it stays all the same it is asked again when as much time has gone by.
+                    inode.used_at.store(now, Ordering::Relaxed);
+                    old.push(inode.clone());
+                }
+            }
+            if looked < most {
+                lru.aging = Fid::default();
+                break;
+            }
+            left -= looked;
+        }
+        old
+    }
+
+    /// Has everything go that was not used since that was asked for.
+    fn sweep(self: &Arc<Client>) {
+        let all: Vec<_> = lock(&self.inodes).namespaces.values().cloned().collect();
+        for of in all {
+            let left = of.sweeps.load(Ordering::Relaxed);
+            if left == 0 {
+                continue;
+            }
+            of.sweeps.store(left - 1, Ordering::Relaxed);
+            let swept_at = of.swept_at.load(Ordering::Relaxed);
+            let mut found: Vec<Vec<Arc<Inode>>> = Vec::new();
+            self.walk(|inode| {
+                let state = lock(&inode.state);
+                let used_at = inode.used_at.load(Ordering::Relaxed);
+                let is_unused = swept_at.wrapping_sub(used_at) < u32::MAX / 2;
+                let is_his = core::ptr::eq(state.locks.namespace(), &*of);
+                if !is_his || !is_unused || state.locks.is_empty() || !is_of_kernel(inode, &state) {
+                    return;
+                }
+                match found.last_mut().filter(|batch| batch.len() < PRUNE_MAX) {
+                    Some(batch) => batch.push(inode.clone()),
+                    None => found.push(vec![inode.clone()]),
+                }
+            });
+            if found.is_empty() {
+                of.sweeps.store(0, Ordering::Relaxed);
+            }
+            found.into_iter().for_each(|batch| self.let_go(batch));
+        }
+    }
+}
+
+/// Whether nothing but the kernel's cache refers to it.
+fn is_of_kernel(inode: &Inode, state: &crate::inode::InodeState) -> bool {
+    inode.fid != Fid::ROOT && state.lookups > 0 && state.opens == 0 && !state.is_in_use()
 }
 
 /// Whether only the kernel refers to it, and has not asked for it since the hand came by. From

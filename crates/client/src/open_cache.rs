@@ -23,6 +23,7 @@ use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::llite::{File, OpenHow};
 use crate::patience::to_the_end;
+use crate::stats::Verb;
 use crate::sync::lock;
 
 /// Most that a client keeps. An MDT has a record for each, and is told of each when it is started again.
@@ -80,7 +81,7 @@ impl InodeState {
         let is_forgotten = self.lookups == 0 && self.opens == 0;
         let has_name = !self.nameless && self.attr.is_some_and(|attr| attr.nlink > 0);
         let stays = self.holds(Ibits::META) && has_name && !is_forgotten;
-        if stays { None } else { self.kept_open.take() }
+        if stays { None } else { self.rare_if_any()?.kept_open.take() }
     }
 }
 
@@ -98,6 +99,7 @@ impl Client {
         let kept = state.kept_open.take()?;
         state.begin_open(how);
         self.open_cache.reused.fetch_add(1, Ordering::Relaxed);
+        self.count(Verb::LockHit);
         Some((kept, attr))
     }
 

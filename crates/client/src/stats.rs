@@ -10,7 +10,7 @@ use sateen_types::{Endpoint, StatName, Stats, Tally};
 use sateen_wire::{MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request};
 
 /// How many verbs are counted.
-const VERBS: usize = 25;
+const VERBS: usize = 28;
 
 /// What a client counts of its verbs.
 pub type VerbStats = Stats<VERBS>;
@@ -44,6 +44,12 @@ pub enum Verb {
     Listxattr,
     Removexattr,
     Flock,
+    /// Answered by what is known under a lock: no request.
+    LockHit,
+    /// A lock that others want, or for which the MDT has no room.
+    LockCallback,
+    /// A lock that goes because nobody uses it.
+    LockUnused,
 }
 
 /// The names of what is counted, in the order of [`Verb`].
@@ -73,6 +79,9 @@ pub const LLITE_STATS: [StatName; VERBS] = [
     StatName::reqs("listxattr"),
     StatName::reqs("removexattr"),
     StatName::reqs("flock"),
+    StatName::reqs("lock_hit"),
+    StatName::reqs("lock_callback"),
+    StatName::reqs("lock_unused"),
 ];
 
 #[derive(Debug, Default)]
@@ -128,8 +137,12 @@ pub(crate) struct Verbs {
 
 impl Verbs {
     pub(crate) fn count(&self, verb: Verb) {
+        self.count_many(verb, 1);
+    }
+
+    pub(crate) fn count_many(&self, verb: Verb, times: u64) {
         if let Some(counter) = self.counts.get(verb as usize) {
-            counter.fetch_add(1, Ordering::Relaxed);
+            counter.fetch_add(times, Ordering::Relaxed);
         }
     }
 
@@ -321,6 +334,8 @@ mod tests {
         assert_eq!(name(&MDC_STATS, mdt_place(&leave)), "mds_other");
         assert_eq!(name(&MDC_STATS, FLOCK), "ldlm_flock_enqueue");
         assert_eq!(LLITE_STATS[Verb::Flock as usize].name, "flock");
+        assert_eq!(LLITE_STATS[Verb::LockHit as usize].name, "lock_hit");
+        assert_eq!(LLITE_STATS[Verb::LockUnused as usize].name, "lock_unused");
         assert_eq!(LLITE_STATS[Verb::Getxattr as usize].name, "getxattr");
         assert_eq!(LLITE_STATS[Verb::Listxattr as usize].name, "listxattr");
         assert_eq!(LLITE_STATS[Verb::Removexattr as usize].name, "removexattr");

@@ -30,6 +30,10 @@ impl Waiters {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none() && self.others.is_empty()
+    }
+
     /// Takes everyone, to be woken after the state's mutex is released.
     pub(crate) fn take(&mut self) -> Woken {
         Woken { first: self.first.take(), others: core::mem::take(&mut self.others) }

@@ -25,7 +25,8 @@ use sateen_types::{Endpoint, Errno, Fid, ObjectId, Result};
 
 use crate::client::Client;
 use crate::dirty::DIRTY_MAX;
-use crate::inode::{Held, Inode, InodeState};
+use crate::held::Held;
+use crate::inode::{Inode, InodeState};
 use crate::patience;
 use crate::sync::{Waiters, Woken, lock, until};
 
@@ -490,7 +491,9 @@ impl Unstable {
 impl InodeState {
     /// What was written and not synced is where it is now.
     pub(crate) fn follow_runs(&mut self, fid: Fid, unstable: &Unstable) {
-        self.unsynced.change(|at| at.boot_epoch = unstable.now(fid, (at.ost, at.boot_epoch)));
+        if let Some(rare) = self.rare_if_any() {
+            rare.unsynced.change(|at| at.boot_epoch = unstable.now(fid, (at.ost, at.boot_epoch)));
+        }
     }
 
     /// Whether nobody else can write to the file.

@@ -477,7 +477,7 @@ fn set_one(
         return vec![Failure { what: format!("setting '{pattern}': {wrong}"), code: EINVAL }];
     }
     if args.permanent {
-        if !can_be_kept(pattern) {
+        if !can_be_kept(pattern, value) {
             let what = format!("'{pattern}' is done now, or not at all: leave out -P");
             return vec![Failure { what, code: EINVAL }];
         }

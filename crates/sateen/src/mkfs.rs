@@ -98,7 +98,7 @@ fn params(told: &[String]) -> Outcome<String> {
             return Err(wrong("it has no value".to_owned()));
         };
         check(name, value).map_err(wrong)?;
-        if !can_be_kept(name) {
+        if !can_be_kept(name, value) {
             return Err(wrong("there is nothing to keep of it".to_owned()));
         }
         if param.contains('\n') || [name, value].iter().any(|it| Name::new(it.as_bytes()).is_err())

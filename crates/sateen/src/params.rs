@@ -152,7 +152,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 16] = [
+const TUNABLES: [(&str, u64, u64); 17] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     ("max_pages_per_rpc", 1, 4096),
@@ -172,9 +172,20 @@ const TUNABLES: [(&str, u64, u64); 16] = [
     ("recovery_time_soft", 1, 3600),
     ("commit_on_sharing", 0, 1),
     ("commit_age_ms", 1, 60_000),
+    // With 0 as many locks as belong to the inodes that a mount keeps.
+    (LRU_SIZE, 0, 100_000_000),
     ("lock_limit_mb", 1, 1_048_576),
     ("lock_reclaim_threshold_mb", 0, 1_048_576),
 ];
+/// How many locks a mount keeps; can be cleared, too.
+const LRU_SIZE: &str = "lru_size";
+/// How long it keeps those that nobody uses: milliseconds, or with a unit.
+const LRU_MAX_AGE: &str = "lru_max_age";
+/// 30 days.
+const LRU_MAX_AGE_MS_MAX: u64 = 30 * 86_400_000;
+/// What clears.
+pub(crate) const CLEAR: &str = "clear";
+
 /// Those that can be cleared, and nothing else.
 const CLEARED: [&str; 2] = ["stats", "md_stats"];
 /// The one that is no value but something to be done, with a client.
@@ -182,9 +193,9 @@ const EVICT: &str = "evict_client";
 
 /// Whether a value of this name can be kept: there is nothing to keep of having cleared something,
 /// or thrown somebody out.
-pub(crate) fn can_be_kept(name: &str) -> bool {
+pub(crate) fn can_be_kept(name: &str, value: &str) -> bool {
     let leaf = leaf(name);
-    !CLEARED.contains(&leaf) && leaf != EVICT
+    !CLEARED.contains(&leaf) && leaf != EVICT && !(leaf == LRU_SIZE && value == CLEAR)
 }
 
 /// Those that can be set in the field, and not here.
@@ -223,9 +234,18 @@ pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
     if let Some(why) = fixed(name) {
         return Err(why);
     }
+    if leaf == LRU_SIZE && value == CLEAR {
+        return Ok(());
+    }
+    if leaf == LRU_MAX_AGE {
+        let right = age_ms(value).is_some_and(|ms| (1..=LRU_MAX_AGE_MS_MAX).contains(&ms));
+        let wrong =
+            || format!("bad value '{value}': use milliseconds, or 5s, 65min, 2h, 30d at most");
+        return right.then_some(()).ok_or_else(wrong);
+    }
     let Some((_, least, most)) = TUNABLES.iter().find(|(known, ..)| *known == leaf) else {
         let known = TUNABLES.iter().map(|(known, ..)| *known);
-        let known: Vec<&str> = known.chain([EVICT]).collect();
+        let known: Vec<&str> = known.chain([LRU_MAX_AGE, EVICT]).collect();
         return Err(format!(
             "there is no parameter that ends so and can be set; these can: {}",
             known.join(", ")
@@ -233,6 +253,9 @@ pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
     };
     match number(value) {
         Some(number) if (*least..=*most).contains(&number) => Ok(()),
+        _ if leaf == LRU_SIZE => {
+            Err(format!("bad value '{value}': use {least} to {most}, or {CLEAR}"))
+        }
         _ => Err(format!("bad value '{value}': use {least} to {most}")),
     }
 }
@@ -241,6 +264,22 @@ pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
 pub(crate) fn number(value: &str) -> Option<u64> {
     let value = value.trim();
     value.strip_suffix('%').unwrap_or(value).parse().ok()
+}
+
+/// A time in milliseconds, which are meant without a unit.
+pub(crate) fn age_ms(value: &str) -> Option<u64> {
+    let value = value.trim();
+    let end = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let (number, unit) = value.split_at_checked(end)?;
+    let ms = match unit.trim() {
+        "" | "ms" => 1,
+        "s" | "sec" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(ms)
 }
 
 /// The id of a client, as it is shown.
@@ -348,7 +387,18 @@ mod tests {
         assert_eq!(check("mdt.*.md_stats", "clear"), Ok(()));
         assert_eq!(check("mdt.*.at_min", "5"), Ok(()));
         assert_eq!(check("mdt.*.evict_client", "00000000000000fF"), Ok(()));
-        assert!(can_be_kept("mdt.*.at_min") && !can_be_kept("mdt.*.evict_client"));
+        assert!(can_be_kept("mdt.*.at_min", "9") && !can_be_kept("mdt.*.evict_client", "9"));
+        for good in ["0", "4000000", "clear"] {
+            assert_eq!(check("ldlm.namespaces.*.lru_size", good), Ok(()));
+        }
+        let lru = "ldlm.namespaces.*.lru_size";
+        assert!(can_be_kept(lru, "4000000") && !can_be_kept(lru, "clear"));
+        for (good, ms) in
+            [("3900000", 3_900_000), ("5s", 5000), ("65min", 3_900_000), ("2 h", 7_200_000)]
+        {
+            assert_eq!(check("ldlm.namespaces.*.lru_max_age", good), Ok(()));
+            assert_eq!(age_ms(good), Some(ms));
+        }
         for (name, value, says) in [
             ("osc.*.active", "2", "0 to 1"),
             ("osc.*.max_rpcs_in_flight", "0", "1 to 512"),
@@ -358,6 +408,13 @@ mod tests {
             ("osc.*.checksums", "0", "cannot be set"),
             ("osc.*.stats", "7", "clear"),
             ("osc.*.acttive", "1", "max_rpcs_in_flight"),
+            ("ldlm.namespaces.*.lru_size", "100000001", "0 to 100000000, or clear"),
+            ("ldlm.namespaces.*.lru_size", "clean", "or clear"),
+            ("ldlm.namespaces.*.lru_max_age", "0", "use milliseconds"),
+            ("ldlm.namespaces.*.lru_max_age", "31d", "30d at most"),
+            ("ldlm.namespaces.*.lru_max_age", "5y", "use milliseconds"),
+            ("ldlm.namespaces.*.lru_max_age", "99999999999999999h", "use milliseconds"),
+            ("ldlm.namespaces.*.lock_limit_mb", "0", "1 to 1048576"),
             ("mdt.*.at_min", "4", "5 to 3600"),
             ("mdt.*.at_max", "4", "5 to 86400"),
             ("mdt.*.evict_client", "+f", "the id of a client"),

@@ -65,6 +65,8 @@ use silence::Silence;
 const WORKERS: usize = 3;
 /// Inodes that a client may keep, in one world of four.
 const INODES_FEW: usize = 8;
+/// How long a client keeps locks that nobody uses, in another: 3 s. There it keeps as many locks.
+const LRU_AGE_MS: u64 = 3000;
 /// What clients keep of writes for each OST, in worlds where they do.
 const KEPT_BYTES: [u64; 3] = [50_000, 300_000, 64 << 20];
 /// Space of a disk.
@@ -523,6 +525,13 @@ impl World {
         let client = Client::new(ClientConfig { id, file_system: 0 }, as_port);
         if self.config.seed % 4 == 1 {
             client.set_inodes_max(INODES_FEW);
+        }
+        if self.config.seed % 4 == 2 {
+            for target in self.shape.mdts() {
+                let set = client.set_lru_size(target, INODES_FEW);
+                let set = set.and(client.set_lru_max_age(target, LRU_AGE_MS));
+                assert!(set.is_ok(), "it gives locks");
+            }
         }
         let ping_ns = self.random.pick(&PING_NS).copied().unwrap_or_default();
         client.ping_every(ping_ns);

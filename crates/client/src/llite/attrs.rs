@@ -12,6 +12,7 @@ use crate::inode::{Inode, InodeState};
 use crate::locks::Access;
 use crate::patience;
 use crate::port::KernelInval;
+use crate::stats::Verb;
 use crate::sync::{lock, until};
 
 /// How often attributes are asked for again that this client has changed meanwhile.
@@ -47,6 +48,7 @@ impl Client {
         {
             let mut state = lock(&inode.state);
             if let Some(attr) = state.cached() {
+                self.count(Verb::LockHit);
                 return Ok(Known { attr, held: state.tell().is_some() });
             }
         }

@@ -88,6 +88,10 @@ impl File {
         tell: impl FnOnce(&mut LateErrors, &mut u32) -> Result<()>,
     ) -> Result<()> {
         let mut state = lock(&self.inode.state);
+        // As a rule there was none.
+        if state.late.count() == 0 {
+            return Ok(());
+        }
         let mut told = self.late_told.load(Ordering::Relaxed);
         let news = tell(&mut state.late, &mut told);
         self.late_told.store(told, Ordering::Relaxed);
@@ -171,7 +175,9 @@ impl<'a> Quiet<'a> {
     fn emptied(&mut self) {
         let reports = core::mem::take(&mut self.reports);
         self.inode.update(|state| {
-            state.unreported_mtime = None;
+            if let Some(rare) = state.rare_if_any() {
+                rare.unreported_mtime = None;
+            }
             state.reporting &= !reports;
         });
     }

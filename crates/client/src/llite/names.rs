@@ -12,6 +12,7 @@ use super::{Entry, Known};
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::mdc::MdtAnswer;
+use crate::stats::Verb;
 use crate::sync::lock;
 
 /// A new inode, or the one that a create found.
@@ -47,14 +48,18 @@ const LOOKED_UP_AGAIN_MAX: u32 = 64;
 
 impl Client {
     fn holds_names(&self, dir: Fid) -> bool {
-        let inode = lock(&self.inodes).all.get(&dir).cloned();
-        inode.is_some_and(|inode| lock(&inode.state).covers(Ibits::UPDATE))
+        self.known_inode(dir).is_some_and(|inode| lock(&inode.state).covers(Ibits::UPDATE))
     }
 
     /// Whether a name cannot be in a directory: then nobody needs to be asked.
     pub(super) fn is_absent(&self, dir: Fid, name: &Name) -> bool {
-        let inode = lock(&self.inodes).all.get(&dir).cloned();
-        inode.is_some_and(|inode| !lock(&inode.state).may_have_name(name.as_bytes()))
+        let inode = self.known_inode(dir);
+        let is_absent =
+            inode.is_some_and(|inode| !lock(&inode.state).may_have_name(name.as_bytes()));
+        if is_absent {
+            self.count(Verb::LockHit);
+        }
+        is_absent
     }
 
     /// A name is about to be asked for in a directory, until what is returned goes. A directory of
@@ -415,7 +420,11 @@ impl Client {
             return;
         }
         let has_locks = {
-            let state = lock(&inode.state);
+            let mut state = lock(&inode.state);
+            // One for the table, one here.
+            if Arc::strong_count(&inode) == 2 {
+                state.slim();
+            }
             if inode.fid == Fid::ROOT || !state.is_idle() {
                 return;
             }
@@ -464,7 +473,8 @@ impl Client {
             inodes.remove(fid, stamp);
             self.unstable.forget(fid);
             // Before anybody can meet a new inode, and sync the file without knowing of this.
-            let (unsynced, mut loss) = (core::mem::take(&mut state.unsynced), state.loss);
+            let unsynced = state.rare_if_any().map(|rare| core::mem::take(&mut rare.unsynced));
+            let (unsynced, mut loss) = (unsynced.unwrap_or_default(), state.loss);
             // Written after the last close, and nobody has asked since.
             loss.add(state.late.left());
             let due = (!state.nameless)
@@ -499,7 +509,7 @@ mod tests {
 
     use super::*;
     use crate::client::ClientConfig;
-    use crate::inode::{Held, Served};
+    use crate::held::{Granted, Held};
     use crate::port::{KernelInval, Port, Task};
 
     /// Nobody answers.
@@ -538,20 +548,8 @@ mod tests {
             client.introduce(fid);
             client.introduce(fid);
             if locked {
-                lock(&client.inode(fid).state).locks.push(Held {
-                    id: LockId(7),
-                    mode: LockMode::Pr,
-                    bits: Ibits::META,
-                    granted: (0, 0),
-                    readable: false,
-                    pages: false,
-                    cancelling: false,
-                    served: Served::Nothing,
-                    rounds: 0,
-                    draining: false,
-                    users: 0,
-                    pins: Vec::new(),
-                });
+                let held = Held::new(LockId(7), (LockMode::Pr, Ibits::META), Granted::new(0, 0));
+                lock(&client.inode(fid).state).locks.push(held);
             }
             client.forget(fid, 1);
             assert_eq!(known(), 1, "one reference is left");

@@ -472,3 +472,120 @@ fn what_is_not_used_is_to_be_forgotten() {
     targets.rig.time_passes();
     assert_eq!(targets.rig.unused(), [], "there is room again");
 }
+
+const MDT: Endpoint = Endpoint::Mdt(0);
+
+/// Four files that were made and closed, each with two locks.
+fn four_files(targets: &Targets) -> Vec<Fid> {
+    let files: Vec<_> = ["a", "b", "c", "d"].map(|name| targets.create(name)).into();
+    files.iter().for_each(|(_, handle)| targets.close(*handle));
+    files.into_iter().map(|(fid, _)| fid).collect()
+}
+
+fn inos(fids: &[Fid]) -> Vec<sateen_types::Ino> {
+    fids.iter().map(|fid| fid.ino()).collect()
+}
+
+#[test]
+fn as_many_locks_are_kept_as_is_set() {
+    let targets = Targets::new(1);
+    let client = &targets.rig.client;
+    client.set_inodes_max(1);
+    client.set_lru_size(MDT, 8).unwrap();
+    let files = four_files(&targets);
+    let info = client.lru_info(MDT).unwrap();
+    assert_eq!((info.locks, info.lru_size, client.unused_locks(0)), (8, 8, 8));
+    for _ in 0..4 {
+        targets.rig.time_passes();
+        assert_eq!(targets.rig.unused(), [], "the number of inodes is nothing to go by");
+    }
+    client.set_lru_size(MDT, 5).unwrap();
+    // The hand comes by for the first time.
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), []);
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), inos(&files[..2]), "three locks too many, two for each");
+    targets.forget(files[0]);
+    targets.forget(files[1]);
+    assert_eq!(client.lru_info(MDT).unwrap().locks, 4);
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), []);
+    // Back to what the number of inodes says.
+    client.set_lru_size(MDT, 0).unwrap();
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), inos(&files[2..]));
+    assert_eq!(client.set_lru_size(Endpoint::Ost(0), 1), Err(Errno::EOPNOTSUPP));
+}
+
+#[test]
+fn what_is_not_used_for_long_goes_and_what_is_open_stays() {
+    let targets = Targets::new(1);
+    let client = targets.rig.client.clone();
+    assert_eq!(client.lru_info(MDT).unwrap().max_age_ms, 3_900_000);
+    let files = four_files(&targets);
+    targets.create("open");
+    client.set_lru_max_age(MDT, 1000).unwrap();
+    targets.rig.time_passes();
+    targets.rig.time_passes();
+    let look = |client: Arc<Client>| async move { client.lookup(Fid::ROOT, b"b").await };
+    targets.run(look).unwrap();
+    client.introduce(files[1]);
+    assert_eq!(targets.rig.unused(), []);
+    targets.rig.time_passes();
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), inos(&[files[0], files[2], files[3]]), "a second has passed");
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), [], "they are not asked again at once");
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), inos(&[files[1]]));
+    // The kernel may keep them: they are asked again when as much time has passed.
+    targets.rig.time_passes();
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), inos(&[files[0], files[2], files[3]]));
+}
+
+#[test]
+fn what_is_unused_goes_when_that_is_asked_for() {
+    let targets = Targets::new(1);
+    let files = four_files(&targets);
+    let (_, handle) = targets.create("open");
+    let client = targets.rig.client.clone();
+    client.drop_unused(MDT).unwrap();
+    assert_eq!(targets.rig.unused(), inos(&files));
+    targets.forget(files[0]);
+    // What is left is asked once more: it may have been a directory of what has gone since.
+    let look = |client: Arc<Client>| async move { client.lookup(Fid::ROOT, b"b").await };
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), inos(&files[1..]));
+    targets.run(look).unwrap();
+    client.introduce(files[1]);
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), inos(&files[2..]), "one was used since");
+    targets.forget(files[2]);
+    targets.forget(files[3]);
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), []);
+    targets.close(handle);
+    targets.rig.time_passes();
+    assert_eq!(targets.rig.unused(), [], "that was all");
+    let counted = client.verb_stats();
+    assert_eq!(counted.samples(sateen_client::Verb::LockUnused as usize), 18);
+}
+
+/// A kernel that cannot be asked to forget keeps its inodes; their locks go all the same.
+#[test]
+fn locks_go_also_where_the_kernel_cannot_be_asked_to_forget() {
+    let targets = Targets::new(1);
+    let files = four_files(&targets);
+    targets.rig.cannot_prune();
+    targets.rig.client.drop_unused(MDT).unwrap();
+    for _ in 0..200 {
+        targets.rig.run();
+        targets.rig.kernel_goes_on();
+        targets.serve();
+    }
+    assert_eq!(targets.rig.client.lru_info(MDT).unwrap().locks, 0);
+    assert_eq!(targets.census(), Census { inodes: 5, ..ROOT_ONLY });
+    assert_eq!(targets.cancels.borrow().len(), 8);
+    assert_eq!(files.len(), 4);
+}

@@ -40,6 +40,8 @@ struct Outside {
     sleeps: Vec<Arc<AtomicBool>>,
     /// Inodes that the kernel was asked to forget.
     unused: Vec<Ino>,
+    /// The kernel cannot be asked that.
+    cannot_prune: bool,
     /// How much later it is than at the start.
     passed_ns: u64,
 }
@@ -97,7 +99,7 @@ impl Port for TestPort {
         Box::pin(told)
     }
     fn can_prune(&self) -> bool {
-        true
+        !self.0.lock().unwrap().cannot_prune
     }
     fn prune(&self, inodes: Vec<Ino>) {
         self.0.lock().unwrap().unused.extend(inodes);
@@ -261,6 +263,11 @@ impl Rig {
     /// The inodes that the kernel was asked to forget since the last time.
     pub(crate) fn unused(&self) -> Vec<Ino> {
         core::mem::take(&mut self.port.0.lock().unwrap().unused)
+    }
+
+    /// The kernel is one that cannot be asked to forget.
+    pub(crate) fn cannot_prune(&self) {
+        self.port.0.lock().unwrap().cannot_prune = true;
     }
 
     /// The clock goes on, and nobody has noticed.

@@ -17,7 +17,7 @@ use sateen_wire::{ParamInfo, StatFs};
 
 use super::network::Network;
 use super::{Clients, Host};
-use crate::params::{Device, Param, WasSet, client_id, fits, number, stats_text};
+use crate::params::{CLEAR, Device, Param, WasSet, age_ms, client_id, fits, number, stats_text};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// So long a target may take to answer whether it is there: it is asked twice within that.
@@ -630,6 +630,9 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
         if let Some((kind, name)) = connection(client, fsname, info.target) {
             let prefix = format!("{kind}/{name}");
             of_import(client, &prefix, info, out);
+            if let Endpoint::Mdt(mdt) = info.target {
+                lru(client, mdt, &format!("ldlm/namespaces/{name}"), out);
+            }
             // Within one process there is nothing to be checked.
             if naming.network.strong_count() > 0 {
                 out.push(Param::shown(format!("{prefix}/checksums"), || "1".to_owned()));
@@ -638,6 +641,31 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
             }
         }
     }
+}
+
+/// The locks that a client holds of an MDT, and how many it keeps.
+fn lru(client: &Arc<Client>, mdt: u32, prefix: &str, out: &mut Vec<Param<'static>>) {
+    let target = Endpoint::Mdt(mdt);
+    let Ok(info) = client.lru_info(target) else { return };
+    let set = client.clone();
+    let size = Param::shown(format!("{prefix}/lru_size"), move || info.lru_size.to_string());
+    out.push(size.set_by(move |value| {
+        let done = match value {
+            CLEAR => set.drop_unused(target),
+            _ => set.set_lru_size(target, number(value).map_or(0, |locks| locks as usize)),
+        };
+        done.map_err(|errno| errno.to_string())
+    }));
+    let set = client.clone();
+    let age = Param::shown(format!("{prefix}/lru_max_age"), move || info.max_age_ms.to_string());
+    out.push(age.set_by(move |value| {
+        let ms = age_ms(value).unwrap_or(1);
+        set.set_lru_max_age(target, ms).map_err(|errno| errno.to_string())
+    }));
+    out.push(Param::shown(format!("{prefix}/lock_count"), move || info.locks.to_string()));
+    let seen = client.clone();
+    let unused = move || seen.unused_locks(mdt).to_string();
+    out.push(Param::shown(format!("{prefix}/lock_unused_count"), unused));
 }
 
 /// What there is to be seen of a connection. A target that nobody needs is asked nothing, so that it

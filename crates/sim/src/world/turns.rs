@@ -13,6 +13,18 @@ impl World {
         })
     }
 
+    /// Somebody has a client give back the locks that nobody uses.
+    fn maybe_drop_unused(&mut self) {
+        if self.config.seed % 4 != 2 || !self.random.one_in(300) {
+            return;
+        }
+        let at = self.random.index(self.nodes.len());
+        let Some(node) = self.nodes.get(at).filter(|node| !node.dead) else { return };
+        let dropped = self.shape.mdts().try_for_each(|mdt| node.client.drop_unused(mdt));
+        assert!(dropped.is_ok(), "it gives locks");
+        self.wishes(node.id, None);
+    }
+
     pub(super) fn give_work(&mut self) {
         let mounted = core::mem::take(&mut *lock(&self.mounted));
         for (client, done) in mounted {
@@ -20,6 +32,7 @@ impl World {
         }
         self.maybe_leave();
         self.maybe_share();
+        self.maybe_drop_unused();
         for node in 0..self.nodes.len() {
             for worker in 0..WORKERS {
                 let more = self.next_op <= self.config.operations;
