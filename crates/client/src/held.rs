@@ -56,7 +56,7 @@ pub(crate) struct Busy {
 
 /// When a lock was granted: the stamp of the request that it came for, and how much later it was there.
 #[derive(Debug, Clone, Copy)]
-#[repr(packed(4))]
+#[repr(C, packed(4))]
 pub(crate) struct Granted {
     asked: u64,
     after: u32,

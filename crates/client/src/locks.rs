@@ -13,12 +13,16 @@
 //! cancel sets the inode's; a grant whose request is older than the inode's last cancel is
 //! not believed, and a callback for a lock that is not known is answered at once.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use sateen_types::{Errno, Fid, FileKind, Result};
-use sateen_wire::{Grant, Grants, Ibits, LockId, LockMode, MdtReply, MdtRequest, SizeReport};
+use sateen_types::{Errno, Fid, FileKind, Result, seq};
+use sateen_wire::{
+    GIVEN_BACK_MAX, GivenBack, Grant, Grants, Ibits, LockId, LockMode, MdtReply, MdtRequest,
+    SizeReport,
+};
 
 use crate::client::Client;
 use crate::held::{Granted, Held, Leaving, Served};
@@ -36,6 +40,9 @@ const HOLD_NS: u64 = 1_000_000;
 const DRAIN_NS: u64 = 2_000_000_000;
 /// Between two looks whether the kernel has heard of an inode: 100 µs.
 const INTRODUCE_NS: u64 = 100_000;
+
+/// A lock that is given back, with what the MDT is to be told of the size.
+pub(crate) type Given = (Arc<Inode>, LockId, Option<SizeReport>);
 
 /// A data lock in use; given back on drop.
 #[derive(Debug)]
@@ -574,6 +581,25 @@ impl Client {
         }
     }
 
+    /// Cancels locks that stand in `cancels`, nobody needs, and were given in this era: many with one
+    /// request.
+    pub(crate) async fn cancel_together(self: &Arc<Client>, era: u64, given: Vec<Given>) {
+        let mut by_mdt: BTreeMap<u32, [Vec<Given>; 2]> = BTreeMap::new();
+        for given in given {
+            let [telling, quiet] = by_mdt.entry(seq::mdt_of(given.0.fid.seq)).or_default();
+            if given.2.is_some() { telling.push(given) } else { quiet.push(given) }
+        }
+        for [telling, quiet] in by_mdt.into_values() {
+            // One of a request may tell of a size.
+            let (mut telling, mut quiet) = (telling.into_iter(), quiet.into_iter());
+            while let Some((inode, id, report)) = telling.next().or_else(|| quiet.next()) {
+                let more: Vec<_> =
+                    quiet.by_ref().take(GIVEN_BACK_MAX).map(|(inode, id, _)| (inode, id)).collect();
+                self.cancel_with(&inode, (id, era), report, more).await;
+            }
+        }
+    }
+
     /// Cancels a lock that stands in `cancels`, and was given in this era.
     pub(crate) async fn cancel_at_mdt(
         self: &Arc<Client>,
@@ -581,11 +607,27 @@ impl Client {
         (id, era): (LockId, u64),
         report: Option<SizeReport>,
     ) {
+        self.cancel_with(inode, (id, era), report, Vec::new()).await;
+    }
+
+    async fn cancel_with(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        (id, era): (LockId, u64),
+        report: Option<SizeReport>,
+        others: Vec<(Arc<Inode>, LockId)>,
+    ) {
         let (fid, mut report) = (inode.fid, report);
         self.lets_others_write(inode).await;
+        for (other, _) in &others {
+            self.lets_others_write(other).await;
+        }
+        let more: Vec<GivenBack> =
+            others.iter().map(|(other, id)| GivenBack { fid: other.fid, id: *id }).collect();
         loop {
             let taken_up = self.taken_up(fid);
-            let cancel = self.mdt_in(era, fid, MdtRequest::Cancel { fid, id, report });
+            let more = more.clone();
+            let cancel = self.mdt_in(era, fid, MdtRequest::Cancel { fid, id, report, more });
             let cancelled = to_the_end(cancel).await;
             // A lost connection has voided the lock, so there is nobody to tell then.
             if let Err(error) = &cancelled {
@@ -598,10 +640,13 @@ impl Client {
             // may have executed this very cancel: see `crate::recover`.
             report = None;
         }
-        inode.update(|state| {
-            state.cancels.retain(|other| other.id != id);
-            state.cancelled_at = self.stamp();
-        });
+        let all = others.iter().map(|(other, id)| (other, *id));
+        for (inode, id) in core::iter::once((inode, id)).chain(all) {
+            inode.update(|state| {
+                state.cancels.retain(|other| other.id != id);
+                state.cancelled_at = self.stamp();
+            });
+        }
     }
 }
 

@@ -42,6 +42,9 @@ const TICK_MS: u64 = TICK_NS / 1_000_000;
 /// forgets a million inodes at once; each with a task of its own would wait for a slot of the
 /// MDT's import, and all be woken whenever one is free.
 const CANCELLERS_MAX: usize = 32;
+/// Inodes whose locks one of them cancels together. Those that tell of a size or an atime need a
+/// request each, and the last of them waits for all of these.
+const RETIRED_AT_ONCE: usize = 32;
 
 /// Inodes whose locks nobody needs, in order, and how many tasks are at them. Until its turn has
 /// come an inode keeps its locks: a callback for one of them does not wait.
@@ -60,11 +63,11 @@ impl Retiring {
         more
     }
 
-    /// The next of them; without one, the task that asks ends.
-    pub(crate) fn next(&mut self) -> Option<Arc<Inode>> {
-        let next = self.line.pop_front();
-        self.cancellers -= usize::from(next.is_none());
-        next
+    /// The next of them; without any, the task that asks ends.
+    pub(crate) fn next(&mut self) -> Vec<Arc<Inode>> {
+        let some = self.line.len().min(RETIRED_AT_ONCE);
+        self.cancellers -= usize::from(some == 0);
+        self.line.drain(..some).collect()
     }
 }
 

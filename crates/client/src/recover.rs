@@ -37,13 +37,17 @@
 //! give it back: so whoever has sent a cancel or a close, and finds that the MDT was told of what is
 //! held before it was answered, sends another. That carries no size: if the first one was executed,
 //! it has told it. One for a lock that the MDT does not know changes nothing.
+//!
+//! Locks that nobody needs are given back many with one cancel. Of those beside its first, which say
+//! nothing of a size, the MDT does not know whether it was executed: they are not told, by whichever
+//! way the run has ended, and the cancel finds nothing of them.
 
 use std::sync::{Arc, Weak};
 
 use sateen_types::{Endpoint, Errno, Fid, FileKind, seq};
 use sateen_wire::{
-    FileLock, FileLockMode, Grant, Header, HeldFileLock, HeldLock, HeldOpen, MdtReply, MdtRequest,
-    OpenFlags, OpenId, RECLAIM_MAX, Reply, ReplyBody, Request,
+    FileLock, FileLockMode, Grant, Header, HeldFileLock, HeldLock, HeldOpen, LockId, MdtReply,
+    MdtRequest, OpenFlags, OpenId, RECLAIM_MAX, Reply, ReplyBody, Request,
 };
 
 use crate::client::Client;
@@ -137,13 +141,9 @@ impl Client {
             _ => None,
         };
         match (request, done) {
-            (MdtRequest::Cancel { fid, id, .. }, _) => {
-                let inode = lock(&self.inodes).all.get(fid).cloned();
-                if let Some(inode) = inode {
-                    let mut state = lock(&inode.state);
-                    let cancels = state.cancels.iter_mut().filter(|leaving| leaving.id == *id);
-                    cancels.for_each(|leaving| leaving.answered = true);
-                }
+            (MdtRequest::Cancel { fid, id, more, .. }, _) => {
+                self.is_given_back(*fid, *id);
+                more.iter().for_each(|other| self.is_given_back(other.fid, other.id));
             }
             (MdtRequest::Close { open_id, .. }, _) => {
                 lock(&self.at_mdts).remove(&open_id.id);
@@ -164,6 +164,16 @@ impl Client {
                 Some(MdtReply::FileLock { state, .. }),
             ) => self.file_lock_answered((*fid, *open_id), lock, *state),
             _ => {}
+        }
+    }
+
+    fn is_given_back(&self, fid: Fid, id: LockId) {
+        let inode = lock(&self.inodes).all.get(&fid).cloned();
+        if let Some(inode) = inode {
+            let mut state = lock(&inode.state);
+            let Some(rare) = state.rare_if_any() else { return };
+            let cancels = rare.cancels.iter_mut().filter(|leaving| leaving.id == id);
+            cancels.for_each(|leaving| leaving.answered = true);
         }
     }
 
@@ -192,8 +202,9 @@ impl Client {
             tracing::info!(target = %header.from, "it was started again: telling it what is held");
             // An earlier crash may have left of these that the run since has not seen them open. Nor
             // was that told of what others of then may have given back, and may have no more.
-            let closes = import.under_way(false).closes;
-            let held = self.held_of(mdt, &UnderWay { closes, ..import.under_way(true) }, true);
+            let UnderWay { closes, beside, .. } = import.under_way(false);
+            let under_way = UnderWay { closes, beside, ..import.under_way(true) };
+            let held = self.held_of(mdt, &under_way, true);
             return import.claim(self.port.as_ref(), generation, held);
         };
         tracing::warn!(target = %header.from, "it has crashed: telling it what is held");
@@ -254,7 +265,8 @@ impl Client {
         seqs.retain(|seq| seq::mdt_of(*seq) == mdt);
         let mut lists = Lists(vec![nothing()]);
         let mut locks = self.locks_of(mdt);
-        locks.retain(|held| !under_way.cancels.contains(&held.id));
+        let UnderWay { cancels, beside, .. } = under_way;
+        locks.retain(|held| !cancels.contains(&held.id) && !beside.contains(&held.id));
         lists.put(0, &locks, |message| match message {
             MdtRequest::Reclaim { locks, .. } => Some(locks),
             _ => None,

@@ -103,8 +103,8 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         MdtRequest::Enqueue { fid, mode, bits } => {
             enqueue::run(mdt, op, Need { fid: *fid, mode: *mode, bits: *bits })
         }
-        MdtRequest::Cancel { fid, id, report } => {
-            enqueue::cancel(mdt, op, (*fid, *id), report.as_ref())
+        MdtRequest::Cancel { fid, id, report, more } => {
+            enqueue::cancel(mdt, op, (*fid, *id), report.as_ref(), more)
         }
         MdtRequest::ReportSize { fid, report, glimpsed, version } => {
             report::run(mdt, op, *fid, report, glimpsed.then_some(*version))

@@ -34,5 +34,5 @@ pub use mgs::{
     FSNAME_BYTES_MAX, FsName, MgsReply, MgsRequest, PARAMS_MAX, ParamInfo, TARGETS_MAX, TargetInfo,
 };
 pub use ost::{BULK_MAX, OBJECTS_PER_RPC_MAX, ObjectAttr, OstReply, OstRequest, StatFs};
-pub use reclaim::{HeldFileLock, HeldLock, HeldOpen, RECLAIM_MAX};
+pub use reclaim::{GIVEN_BACK_MAX, GivenBack, HeldFileLock, HeldLock, HeldOpen, RECLAIM_MAX};
 pub use replay::{REPLAY_BYTES_MAX, REPLAY_MAX, Replayed};

@@ -13,7 +13,7 @@ use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
 use crate::file_lock::{FileLock, FileLockState, WaitId};
 use crate::lock::{Ibits, LockId, LockMode};
 use crate::ost::StatFs;
-use crate::reclaim::{HeldFileLock, HeldLock, HeldOpen};
+use crate::reclaim::{GivenBack, HeldFileLock, HeldLock, HeldOpen};
 use crate::replay::Replayed;
 use crate::{wire_enum, wire_struct};
 
@@ -341,7 +341,7 @@ wire_enum! {
             /// The parts.
             bits: Ibits,
         },
-        /// Gives a lock back. Answer: `Done`. An unknown lock is no error: the server may
+        /// Gives locks back. Answer: `Done`. An unknown lock is no error: the server may
         /// have dropped it.
         19 => Cancel {
             /// The inode.
@@ -350,6 +350,8 @@ wire_enum! {
             id: LockId,
             /// What the holder of a data write lock knows of the size.
             report: Option<SizeReport>,
+            /// Others that nobody needs any more, and that say nothing of a size.
+            more: Vec<GivenBack>,
         },
         /// Tells the size without giving the PW/DATA lock up (fsync), or after a glimpse.
         /// Answer: `Done`, also if the report came too late to be believed.

@@ -156,8 +156,8 @@ impl HeaderError {
 impl Body {
     /// Whether this is a request for whose answer no program waits: it may be kept back for a
     /// moment, to travel with others. Whoever waits for it in the end says so to the network. A
-    /// `Cancel` is none of them: somebody waits for the lock, or whoever gives many back does so one
-    /// after the other.
+    /// `Cancel` is none of them: somebody waits for the lock, or whoever gives many back does so
+    /// with one request.
     pub const fn is_patient(&self) -> bool {
         matches!(self, Body::Request(Request::Mdt(MdtRequest::Close { .. })))
     }

@@ -30,6 +30,30 @@ wire_struct! {
     }
 }
 
+/// Most locks that one `Cancel` gives back beside its first.
+pub const GIVEN_BACK_MAX: usize = 255;
+
+wire_struct! {
+    /// A lock that is given back.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct GivenBack {
+        /// The inode.
+        pub fid: Fid,
+        /// The lock.
+        pub id: LockId,
+    }
+}
+
+/// At most [`GIVEN_BACK_MAX`].
+impl Wire for Vec<GivenBack> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_vec(out, self);
+    }
+    fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
+        take_vec(input, GIVEN_BACK_MAX)
+    }
+}
+
 wire_struct! {
     /// A file that is open.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,5 +111,10 @@ mod tests {
         );
         seqs.push(Seq(7));
         assert_eq!(Vec::<Seq>::from_bytes(&Wire::to_vec(&seqs)), Err(DecodeError::TooLong));
+        let mut given = vec![GivenBack { fid: Fid::ROOT, id: LockId(1) }; GIVEN_BACK_MAX];
+        assert_eq!(Vec::<GivenBack>::from_bytes(&Wire::to_vec(&given)).as_ref(), Ok(&given));
+        given.push(GivenBack { fid: Fid::ROOT, id: LockId(1) });
+        let taken = Vec::<GivenBack>::from_bytes(&Wire::to_vec(&given));
+        assert_eq!(taken, Err(DecodeError::TooLong));
     }
 }

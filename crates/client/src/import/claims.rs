@@ -113,6 +113,9 @@ impl State {
 pub(crate) struct UnderWay {
     /// Locks that are given back.
     pub(crate) cancels: BTreeSet<LockId>,
+    /// Those that were given back beside others: also a run that knows what it has executed does not
+    /// know it of them.
+    pub(crate) beside: BTreeSet<LockId>,
     /// Opens that are closed.
     pub(crate) closes: BTreeSet<u64>,
     /// Locks of programs.
@@ -124,8 +127,9 @@ pub(crate) struct UnderWay {
 impl UnderWay {
     fn add(&mut self, request: &MdtRequest) {
         match request {
-            MdtRequest::Cancel { id, .. } => {
+            MdtRequest::Cancel { id, more, .. } => {
                 self.cancels.insert(*id);
+                self.beside.extend(more.iter().map(|other| other.id));
             }
             MdtRequest::Close { open_id, .. } => {
                 self.closes.insert(open_id.id);

@@ -439,18 +439,23 @@ impl Client {
         }
     }
 
-    /// Cancels the locks of inodes that nobody needs, one after the other, until there are none.
+    /// Cancels the locks of inodes that nobody needs, some together, until there are none.
     async fn cancel_retired(self: &Arc<Client>) {
         loop {
-            let Some(inode) = lock(&self.retiring).next() else { return };
-            let era = self.era();
-            // Somebody may have come for it meanwhile.
-            let idle = |state: &mut InodeState| state.is_idle().then(|| state.let_all_go());
-            for (id, report) in inode.update(idle).unwrap_or_default() {
-                self.cancel_at_mdt(&inode, (id, era), report).await;
+            let inodes = lock(&self.retiring).next();
+            if inodes.is_empty() {
+                return;
             }
+            let (era, mut given) = (self.era(), Vec::new());
+            for inode in &inodes {
+                // Somebody may have come for it meanwhile.
+                let idle = |state: &mut InodeState| state.is_idle().then(|| state.let_all_go());
+                let gone = inode.update(idle).unwrap_or_default().into_iter();
+                given.extend(gone.map(|(id, report)| (inode.clone(), id, report)));
+            }
+            self.cancel_together(era, given).await;
             // Or come, and gone.
-            self.retire(inode);
+            inodes.into_iter().for_each(|inode| self.retire(inode));
         }
     }
 

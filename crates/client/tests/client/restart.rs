@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sateen_types::{Endpoint, Errno, Layout, Seq};
 use sateen_wire::{
-    FileLock, FileLockMode, FileLockState, Header, HeldLock, HeldOpen, Ibits, LockId, LockMode,
-    MdtReply, MdtRequest, OpenFlags, OstReply, OstRequest, Reply, ReplyBody, Request,
+    FileLock, FileLockMode, FileLockState, GivenBack, Header, HeldLock, HeldOpen, Ibits, LockId,
+    LockMode, MdtReply, MdtRequest, OpenFlags, OstReply, OstRequest, Reply, ReplyBody, Request,
 };
 
 use crate::rig::{CRED, FILE, Rig, Verb, WRITE, attr, grant, reply};
@@ -322,4 +322,49 @@ fn a_sync_that_is_under_way_asks_nothing_of_the_run_that_is_there_now() {
     reconnects(&rig, connected(6, 9, 5));
     let (_, request) = rig.take_ost();
     assert!(matches!(request, OstRequest::Sync { boot_epoch: 6, .. }), "{request:?}");
+}
+
+/// Of those beside the first the MDT cannot say whether it has executed that: others may have them.
+#[test]
+fn what_is_given_back_beside_another_is_not_told() {
+    for durable in [u64::MAX, 5] {
+        let rig = Rig::with_osts(1);
+        let (handle, _) = open(&rig);
+        let client = rig.client.clone();
+        let mut closing = rig.start(async move { client.close(handle).await });
+        let (close, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::Close { .. }), "{request:?}");
+        done(&rig, &close);
+        assert_eq!(rig.poll(&mut closing), Some(Ok(())));
+        drop(closing);
+        rig.run();
+        let (cancel, request) = rig.take_mdt();
+        let MdtRequest::Cancel { id, report: None, more, .. } = &request else {
+            panic!("{request:?}")
+        };
+        assert_eq!(*id, LockId(1), "nobody needs the inode any more");
+        assert_eq!(more[..], [GivenBack { fid: FILE, id: LockId(2) }]);
+        rig.answer(&cancel, Reply::error(Errno::ESTALE));
+        let says =
+            ReplyBody::Connected { features: 0, boot_epoch: 6, generation: 9, follows: 5, durable };
+        reconnects(&rig, Reply::ok(says));
+        rig.kernel_is_done();
+        let (claim, told) = take_claim(&rig);
+        // A run that was stopped knows of the first what it has executed, one that has crashed of none.
+        let locks = if durable == u64::MAX { vec![(1, LockMode::Pw)] } else { vec![] };
+        assert_eq!(told, Told { locks, last: true, ..Told::default() });
+        done(&rig, &claim);
+        let (again, request) = rig.take_mdt();
+        assert!(
+            matches!(&request, MdtRequest::Cancel { more, .. } if more.len() == 1),
+            "{request:?}"
+        );
+        assert_eq!((again.slot, again.seq), (cancel.slot, cancel.seq));
+        done(&rig, &again);
+        while let Some((header, request)) = rig.take_if_any() {
+            assert!(matches!(request, Request::Mdt(MdtRequest::Cancel { .. })), "{request:?}");
+            done(&rig, &header);
+        }
+        assert_eq!(rig.client.census().locks, 0);
+    }
 }

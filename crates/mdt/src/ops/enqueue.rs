@@ -3,7 +3,7 @@
 use sateen_ldlm::Need;
 use sateen_target::Fault;
 use sateen_types::{Errno, Fid};
-use sateen_wire::{Grants, Ibits, LockId, LockMode, MdtReply, SizeReport};
+use sateen_wire::{GivenBack, Grants, Ibits, LockId, LockMode, MdtReply, SizeReport};
 
 use super::report::{accessed, apply, changes, of_size, shared, wrote};
 use super::xattr::drop_capabilities;
@@ -53,7 +53,22 @@ fn mode_for(mdt: &mut Mdt, op: &Op<'_>, need: &Need) -> LockMode {
     if contended { LockMode::Cw } else { LockMode::Pw }
 }
 
+/// Gives back a lock, with what is to be said of the size, and others.
 pub(super) fn cancel(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    (fid, id): (Fid, LockId),
+    report: Option<&SizeReport>,
+    more: &[GivenBack],
+) -> Result<Outcome, Fault> {
+    let done = cancel_one(mdt, op, (fid, id), report)?;
+    for other in more {
+        mdt.locks.cancel(op.client, other.fid, other.id);
+    }
+    Ok(done)
+}
+
+fn cancel_one(
     mdt: &mut Mdt,
     op: &mut Op<'_>,
     (fid, id): (Fid, LockId),

@@ -67,7 +67,7 @@ fn whoever_holds_no_data_says_nothing_of_its_atime() {
     let fid = world.mknod(A, ROOT, "file");
     let (open_id, grants) = open(&mut world, A, fid);
     let data = *grants.iter().find(|grant| grant.bits.intersects(DATA)).unwrap();
-    world.ok(A, MdtRequest::Cancel { fid, id: data.id, report: Some(read_at(50)) });
+    world.ok(A, MdtRequest::Cancel { fid, id: data.id, report: Some(read_at(50)), more: vec![] });
     assert_eq!(world.stat(B, fid).atime, at(50), "told with the lock");
     let set = SetAttr { atime: Some(TimeSet::At(at(20))), ..SetAttr::default() };
     world.ok(B, MdtRequest::SetAttr { fid, set, cred: Cred::default() });
@@ -111,7 +111,7 @@ fn others_forget_the_atime_but_not_the_data() {
     assert!(world.reply(close).is_none(), "B has the old one to show");
     let asked: Vec<_> = world.clients.get_mut(&B).unwrap().callbacks.drain(..).collect();
     assert_eq!(asked, [Callback::Blocking { fid, id: meta.id }]);
-    world.ok(B, MdtRequest::Cancel { fid, id: meta.id, report: None });
+    world.ok(B, MdtRequest::Cancel { fid, id: meta.id, report: None, more: vec![] });
     assert_eq!(world.reply(close).map(|reply| reply.error), Some(None));
     assert_eq!(world.stat(B, fid).atime, at(50));
     // Who has the names and attributes, but not the data, has no atime to show.

@@ -303,7 +303,7 @@ fn nobody_is_evicted_whose_answer_waits_for_the_journal() {
     let asked = world.clients.get_mut(&A).unwrap().callbacks.pop_front();
     let Some(Callback::Blocking { id, .. }) = asked else { panic!("{asked:?}") };
     fill_journal(&mut world);
-    let gives = MdtRequest::Cancel { fid, id, report: None };
+    let gives = MdtRequest::Cancel { fid, id, report: None, more: vec![] };
     let header = world.header(Call { client: A, slot: 900, seq: 1 });
     let body = Body::Request(Request::Mdt(gives));
     let mut out = Outbox::new();

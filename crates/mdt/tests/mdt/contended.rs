@@ -51,9 +51,12 @@ fn the_furthest_that_any_of_them_tells_is_the_size() {
     assert_eq!(world.reply(call), None, "both have to give it back, the caller, too");
     let own = world.clients.get_mut(&A).unwrap().callbacks.pop_front();
     let Some(Callback::Blocking { id, .. }) = own else { panic!("{own:?}") };
-    world.ok(A, MdtRequest::Cancel { fid, id, report: None });
+    world.ok(A, MdtRequest::Cancel { fid, id, report: None, more: vec![] });
     assert_eq!(world.reply(call), None);
-    world.ok(B, MdtRequest::Cancel { fid, id: b.id, report: Some(report(3000, true)) });
+    world.ok(
+        B,
+        MdtRequest::Cancel { fid, id: b.id, report: Some(report(3000, true)), more: vec![] },
+    );
     let ReplyBody::Mdt(MdtReply::Inode { attr }) = world.reply(call).unwrap().body else {
         panic!()
     };

@@ -99,7 +99,7 @@ fn who_has_truncated_may_not_write_either() {
     let called = world.clients[&A].callbacks.front().cloned();
     let Some(Callback::Blocking { fid: of, id }) = called else { panic!("{called:?}") };
     assert_eq!(of, fid);
-    world.ok(A, MdtRequest::Cancel { fid, id, report: None });
+    world.ok(A, MdtRequest::Cancel { fid, id, report: None, more: vec![] });
     assert!(!holds(&world, A, fid));
     assert_eq!(
         world.err(A, MdtRequest::Enqueue { fid, mode: LockMode::Pw, bits: DATA }),

@@ -385,7 +385,7 @@ impl World {
             });
         let Some((client, callback)) = called else { return false };
         if let Callback::Blocking { fid, id } = callback {
-            self.start(client, MdtRequest::Cancel { fid, id, report: None });
+            self.start(client, MdtRequest::Cancel { fid, id, report: None, more: vec![] });
         }
         true
     }

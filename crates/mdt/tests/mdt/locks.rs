@@ -37,7 +37,7 @@ fn a_change_waits_until_the_other_client_has_let_go() {
         // What does not need the directory changed goes on; nobody gets the lock now.
         assert_eq!(world.stat(B, file).nlink, 1);
         assert!(world.call(B, getattr(ROOT, Ibits::XATTR)).grants.iter().next().is_some());
-        world.ok(B, MdtRequest::Cancel { fid: ROOT, id: held.id, report: None });
+        world.ok(B, MdtRequest::Cancel { fid: ROOT, id: held.id, report: None, more: vec![] });
         world.rest();
         assert!(world.reply(call).is_some_and(|reply| reply.error.is_none()));
         assert!(!world.call(B, getattr(ROOT, Ibits::META)).grants.is_empty());
@@ -95,7 +95,8 @@ fn the_holders_size_comes_with_the_cancel() {
     assert_eq!(entries[0].attr, None, "A knows better");
     let call = world.start(B, getattr(fid, Ibits::META));
     assert_eq!(callback(&mut world, A), Some(Callback::Blocking { fid, id: held.id }));
-    let cancel = MdtRequest::Cancel { fid, id: held.id, report: Some(report(777, true)) };
+    let cancel =
+        MdtRequest::Cancel { fid, id: held.id, report: Some(report(777, true)), more: vec![] };
     world.ok(A, cancel);
     let ReplyBody::Mdt(MdtReply::Inode { attr }) = world.reply(call).unwrap().body else {
         panic!()
@@ -368,4 +369,32 @@ fn a_crowded_table_asks_the_oldest_back_and_evicts_who_keeps_them() {
         world.rest();
     }
     assert!(!world.mdt.is_connected(B));
+}
+
+#[test]
+fn locks_that_nobody_needs_go_with_one_cancel() {
+    let mut world = World::with_clients(1);
+    let file = |world: &mut World, name: &str| world.mknod(A, ROOT, name);
+    let files = ["a", "b", "c"].map(|name| file(&mut world, name));
+    let held = files.map(|fid| grant(&world.call(B, getattr(fid, Ibits::META))));
+    let of = |at: usize| GivenBack { fid: files[at], id: held[at].id };
+    deaf(&mut world, B);
+    let change = MdtRequest::SetAttr {
+        fid: files[1],
+        set: SetAttr { mode: Some(0o600), ..SetAttr::default() },
+        cred: Cred::default(),
+    };
+    let call = world.start(A, change);
+    assert_eq!(world.reply(call), None);
+    // What is unknown, or another's, changes nothing.
+    let wrong = GivenBack { fid: files[0], id: held[1].id };
+    let more = vec![wrong, of(1), GivenBack { fid: ROOT, id: LockId(7) }];
+    world.ok(A, MdtRequest::Cancel { fid: ROOT, id: LockId(8), report: None, more: more.clone() });
+    assert_eq!(world.reply(call), None, "it is B's");
+    let (fid, id) = (files[0], held[0].id);
+    world.ok(B, MdtRequest::Cancel { fid, id, report: None, more });
+    world.rest();
+    assert!(world.reply(call).is_some_and(|reply| reply.error.is_none()));
+    let has = |fid| world.mdt.lock_holders(fid).any(|held| held.client == B);
+    assert_eq!(files.map(has), [false, false, true]);
 }

@@ -126,7 +126,7 @@ fn a_writer_goes_on_under_its_old_lock() {
         let called = Callback::Blocking { fid, id: data.id };
         assert_eq!(world.clients[&A].callbacks, [called]);
         let report = Some(report(3 << 20, true));
-        world.ok(A, MdtRequest::Cancel { fid, id: data.id, report });
+        world.ok(A, MdtRequest::Cancel { fid, id: data.id, report, more: vec![] });
         let ReplyBody::Mdt(MdtReply::Inode { attr }) = world.reply(early).unwrap().body else {
             panic!()
         };
@@ -205,7 +205,7 @@ fn what_was_done_is_answered_once_more_and_the_rest_is_done() {
     assert_eq!(world.err(B, MdtRequest::GetAttr { fid: gone, want: META }), Errno::ESTALE);
     fsck::check(&fsck::image(&world.frames));
     // Slots whose last request was asked once more go on like the others.
-    let cancel = MdtRequest::Cancel { fid: held, id: LockId(1), report: None };
+    let cancel = MdtRequest::Cancel { fid: held, id: LockId(1), report: None, more: vec![] };
     let mut last = start_in(&mut world, A, 5, cancel.clone());
     let had = seq_of(&world, A).open(held, id, WRITE);
     again(&mut world);

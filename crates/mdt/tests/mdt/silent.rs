@@ -165,7 +165,7 @@ fn nobody_is_evicted_by_who_did_not_listen() {
     assert!(world.mdt.is_connected(A) && world.mdt.is_connected(B));
     let asked = world.clients.get_mut(&B).unwrap().callbacks.pop_front();
     let Some(Callback::Blocking { id, .. }) = asked else { panic!("{asked:?}") };
-    world.start(B, MdtRequest::Cancel { fid, id, report: None });
+    world.start(B, MdtRequest::Cancel { fid, id, report: None, more: vec![] });
     world.rest();
     assert_eq!(world.reply(wants).map(|reply| reply.error), Some(None));
     // Nobody at all is heard: that is its own network.

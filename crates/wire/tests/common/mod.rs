@@ -23,10 +23,10 @@ use sateen_wire::disk::ost::{FenceRecord, ObjectRecord, ObjectState, Tombstone, 
 use sateen_wire::disk::stopped::{CleanRuns, StopMark, StoppedClient, StoppedSlot};
 use sateen_wire::{
     Body, Bulk, Callback, Cred, DirEntry, FSNAME_BYTES_MAX, FileLock, FileLockMode, FileLockState,
-    FsName, GRANTS_MAX, Grant, Grants, Header, HeldFileLock, HeldLock, HeldOpen, Ibits, LockId,
-    LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest, ObjectAttr, OpenFlags, OpenId,
-    OstReply, OstRequest, ParamInfo, RenameFlags, Replayed, Reply, ReplyBody, Request, SetAttr,
-    SizeReport, StatFs, TargetInfo, TimeSet, WaitId, XattrMode,
+    FsName, GRANTS_MAX, GivenBack, Grant, Grants, Header, HeldFileLock, HeldLock, HeldOpen, Ibits,
+    LockId, LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest, ObjectAttr, OpenFlags,
+    OpenId, OstReply, OstRequest, ParamInfo, RenameFlags, Replayed, Reply, ReplyBody, Request,
+    SetAttr, SizeReport, StatFs, TargetInfo, TimeSet, WaitId, XattrMode,
 };
 
 /// Bytes that decide everything; zeros follow the last.
@@ -405,6 +405,7 @@ any_enum!(Callback { Blocking { fid, id }, Evicted, FileLockTurn { fid, wait } }
 any_struct!(FileLock { owner, flock, mode, start, end, pid });
 any_struct!(WaitId { id });
 any_struct!(HeldLock { fid, id, mode, bits });
+any_struct!(GivenBack { fid, id });
 any_struct!(HeldOpen { open_id, fid, flags, closing });
 any_struct!(HeldFileLock { fid, open_id, lock });
 any_struct!(Replayed { transno, time, request, answer });
@@ -449,7 +450,7 @@ any_enum!(MdtRequest {
     SetStripe { fid, policy },
     GetStripe { fid },
     Enqueue { fid, mode, bits },
-    Cancel { fid, id, report },
+    Cancel { fid, id, report, more },
     ReportSize { fid, report, glimpsed, version },
     Sync { upto },
     GrantSeq,
