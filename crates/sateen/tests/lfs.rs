@@ -534,6 +534,39 @@ fn statistics_say_what_was_done() {
     }
 }
 
+#[test]
+fn locks_are_kept_as_is_set_and_dropped_when_asked() {
+    if !can_mount() {
+        return;
+    }
+    let fs_ = Fs::new("lru");
+    fs_.ok(&["up", "--osts", "1"]);
+    (0..50).for_each(|n| fs::write(fs_.path(&format!("f{n}")), b"x").unwrap());
+    let lru = |name: &str| {
+        let shown = format!("ldlm.namespaces.*-mdc-*.{name}");
+        fs_.good_lctl(&["get_param", "-n", &shown]).trim().to_owned()
+    };
+    assert_eq!([lru("lru_size"), lru("lru_max_age")], ["0", "3900000"]);
+    let count = |name: &str| lru(name).parse::<u64>().unwrap();
+    assert!(count("lock_unused_count") >= 50 && count("lock_count") >= 50);
+    let granted = fs_.good_lctl(&["get_param", "-n", "ldlm.namespaces.mdt-*.lock_count"]);
+    assert!(granted.trim().parse::<u64>().unwrap() >= 50, "{granted}");
+    fs_.good_lctl(&["set_param", "ldlm.namespaces.*.lru_size=4000000"]);
+    fs_.good_lctl(&["set_param", "ldlm.namespaces.*.lru_max_age=2h"]);
+    assert_eq!([lru("lru_size"), lru("lru_max_age")], ["4000000", "7200000"]);
+    fs_.good_lctl(&["set_param", "ldlm.namespaces.*.lru_size=clear"]);
+    // A mount that its kernel cannot be asked by gives the locks back itself.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while count("lock_unused_count") > 4 && std::time::Instant::now() < until {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(count("lock_unused_count") <= 4, "of the root");
+    assert_eq!(lru("lru_size"), "4000000", "what is kept has not changed");
+    let stats = fs_.good_lctl(&["get_param", "llite.*.stats"]);
+    assert!(samples(&stats, "lock_unused") >= 50, "{stats}");
+    assert_eq!(fs::read(fs_.path("f7")).unwrap(), b"x");
+}
+
 /// Intents: the lookup that the kernel makes before a create costs no round trip where the client
 /// knows that the name is not there, and the create itself opens, locks and tells the attributes.
 #[test]
