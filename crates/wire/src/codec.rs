@@ -252,10 +252,18 @@ macro_rules! wire_enum {
         impl $name {
             /// The names of all variants.
             pub const VARIANTS: &'static [&'static str] = &[$(stringify!($variant)),*];
+            /// Their numbers on the wire.
+            pub const TAGS: &'static [u16] = &[$($tag),*];
             /// The name of this variant.
             pub const fn variant(&self) -> &'static str {
                 match self {
                     $($name::$variant { .. } => stringify!($variant),)*
+                }
+            }
+            /// The number of this variant on the wire.
+            pub const fn tag(&self) -> u16 {
+                match self {
+                    $($name::$variant { .. } => $tag,)*
                 }
             }
         }

@@ -12,6 +12,8 @@ use crate::ost::{OstReply, OstRequest};
 /// A kind of message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MessageKind {
+    /// Differs for each, so that they are told apart without their names.
+    number: u32,
     /// `request`, `reply` or `callback`.
     pub side: &'static str,
     /// The kind of target that it is to or from; empty where all have it.
@@ -27,10 +29,15 @@ const MDT: &str = "MDT";
 const OST: &str = "OST";
 const MGS: &str = "MGS";
 const ERROR: &str = "Error";
+/// No variant's.
+const ERROR_TAG: u16 = u16::MAX;
+
+/// Names, and the numbers beside them.
+type Variants<'a> = (&'a [&'static str], &'a [u16]);
 
 impl core::fmt::Display for MessageKind {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let MessageKind { side, target, name } = self;
+        let MessageKind { side, target, name, .. } = self;
         let space = if target.is_empty() { "" } else { " " };
         // By way of a string, so that a width is kept to.
         f.pad(&format!("{side} {target}{space}{name}"))
@@ -38,47 +45,61 @@ impl core::fmt::Display for MessageKind {
 }
 
 impl MessageKind {
+    const fn new(
+        side: &'static str,
+        target: &'static str,
+        (name, tag): (&'static str, u16),
+    ) -> MessageKind {
+        // The lengths of both tell the groups apart, but for targets, whose last letters do.
+        let last = match target.as_bytes() {
+            [.., last] => *last,
+            [] => 0,
+        };
+        let group = (side.len() as u32) << 24 | (last as u32) << 16;
+        MessageKind { number: group | tag as u32, side, target, name }
+    }
+
     /// All kinds there are.
     pub fn all() -> Vec<MessageKind> {
         let mut all = Vec::new();
-        let mut add = |side, target, names: &[&'static str], inner: &[&str]| {
-            let own = names.iter().filter(|name| !inner.contains(name));
-            all.extend(own.map(|name| MessageKind { side, target, name }));
+        let mut add = |side, target, (names, tags): Variants, inner: &[&str]| {
+            let own = names.iter().zip(tags).filter(|(name, _)| !inner.contains(name));
+            all.extend(own.map(|(name, tag)| MessageKind::new(side, target, (name, *tag))));
         };
         // What holds another of these enums is no kind itself.
         let inner = ["Mdt", "Ost", "Mgs"];
-        add(REQUEST, "", Request::VARIANTS, &inner);
-        add(REQUEST, MDT, MdtRequest::VARIANTS, &[]);
-        add(REQUEST, OST, OstRequest::VARIANTS, &[]);
-        add(REQUEST, MGS, MgsRequest::VARIANTS, &[]);
-        add(REPLY, "", &[ERROR], &[]);
-        add(REPLY, "", ReplyBody::VARIANTS, &inner);
-        add(REPLY, MDT, MdtReply::VARIANTS, &[]);
-        add(REPLY, OST, OstReply::VARIANTS, &[]);
-        add(REPLY, MGS, MgsReply::VARIANTS, &[]);
-        add(CALLBACK, "", Callback::VARIANTS, &[]);
+        add(REQUEST, "", (Request::VARIANTS, Request::TAGS), &inner);
+        add(REQUEST, MDT, (MdtRequest::VARIANTS, MdtRequest::TAGS), &[]);
+        add(REQUEST, OST, (OstRequest::VARIANTS, OstRequest::TAGS), &[]);
+        add(REQUEST, MGS, (MgsRequest::VARIANTS, MgsRequest::TAGS), &[]);
+        add(REPLY, "", (&[ERROR], &[ERROR_TAG]), &[]);
+        add(REPLY, "", (ReplyBody::VARIANTS, ReplyBody::TAGS), &inner);
+        add(REPLY, MDT, (MdtReply::VARIANTS, MdtReply::TAGS), &[]);
+        add(REPLY, OST, (OstReply::VARIANTS, OstReply::TAGS), &[]);
+        add(REPLY, MGS, (MgsReply::VARIANTS, MgsReply::TAGS), &[]);
+        add(CALLBACK, "", (Callback::VARIANTS, Callback::TAGS), &[]);
         all
     }
 
     const fn request(request: &Request) -> MessageKind {
-        let (target, name) = match request {
-            Request::Mdt(inner) => (MDT, inner.variant()),
-            Request::Ost(inner) => (OST, inner.variant()),
-            Request::Mgs(inner) => (MGS, inner.variant()),
-            own => ("", own.variant()),
+        let (target, name, tag) = match request {
+            Request::Mdt(inner) => (MDT, inner.variant(), inner.tag()),
+            Request::Ost(inner) => (OST, inner.variant(), inner.tag()),
+            Request::Mgs(inner) => (MGS, inner.variant(), inner.tag()),
+            own => ("", own.variant(), own.tag()),
         };
-        MessageKind { side: REQUEST, target, name }
+        MessageKind::new(REQUEST, target, (name, tag))
     }
 
     const fn reply(reply: &Reply) -> MessageKind {
-        let (target, name) = match &reply.body {
-            ReplyBody::Mdt(inner) => (MDT, inner.variant()),
-            ReplyBody::Ost(inner) => (OST, inner.variant()),
-            ReplyBody::Mgs(inner) => (MGS, inner.variant()),
-            ReplyBody::Empty if reply.error.is_some() => ("", ERROR),
-            own => ("", own.variant()),
+        let (target, name, tag) = match &reply.body {
+            ReplyBody::Mdt(inner) => (MDT, inner.variant(), inner.tag()),
+            ReplyBody::Ost(inner) => (OST, inner.variant(), inner.tag()),
+            ReplyBody::Mgs(inner) => (MGS, inner.variant(), inner.tag()),
+            ReplyBody::Empty if reply.error.is_some() => ("", ERROR, ERROR_TAG),
+            own => ("", own.variant(), own.tag()),
         };
-        MessageKind { side: REPLY, target, name }
+        MessageKind::new(REPLY, target, (name, tag))
     }
 }
 
@@ -89,7 +110,7 @@ impl Body {
             Body::Request(request) => MessageKind::request(request),
             Body::Reply(reply) => MessageKind::reply(reply),
             Body::Callback(callback) => {
-                MessageKind { side: CALLBACK, target: "", name: callback.variant() }
+                MessageKind::new(CALLBACK, "", (callback.variant(), callback.tag()))
             }
         }
     }

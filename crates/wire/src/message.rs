@@ -213,7 +213,7 @@ impl Message {
     /// Header, extensions and body as they go onto a network; the bulk follows on its own,
     /// uncopied. Its checksum is in an extension.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(2 * HEADER_BYTES);
         self.encode_into(&mut out);
         out
     }
