@@ -154,25 +154,24 @@ impl Osp {
         })
     }
 
-    fn header(&self, ost: u32, (generation, slot, seq): (u32, u16, u64)) -> Header {
-        Header {
-            generation,
-            slot,
-            seq,
-            job: *b"mdt\0\0\0\0\0\0\0\0\0\0\0\0\0",
-            file_system: self.file_system,
-            ..Header::between(self.me, Endpoint::Ost(ost), self.client)
-        }
-    }
-
     /// Sends what can be sent, and again what was not answered in time.
     pub(crate) fn pump(&mut self, now: Timestamp, out: &mut Outbox) {
         let now_ns = now.mono_ns;
         self.asks = false;
-        for index in self.indices() {
-            let Some(ost) = self.osts.get_mut(&index) else { continue };
+        let (me, client, file_system) = (self.me, self.client, self.file_system);
+        for (index, ost) in &mut self.osts {
             ost.heard_ns.get_or_insert(now_ns);
-            let mut requests = Vec::new();
+            let mut send = |(generation, slot, seq), request| {
+                let header = Header {
+                    generation,
+                    slot,
+                    seq,
+                    job: *b"mdt\0\0\0\0\0\0\0\0\0\0\0\0\0",
+                    file_system,
+                    ..Header::between(me, Endpoint::Ost(*index), client)
+                };
+                out.send(Message { header, body: Body::Request(request), bulk: Bulk::None });
+            };
             match ost.generation {
                 None => {
                     let due = |sent: u64| now_ns.saturating_sub(sent) >= RESEND_NS;
@@ -181,23 +180,23 @@ impl Osp {
                         ost.attempt += 1;
                         // It need not speak: nobody throws an MDT out.
                         let request = Request::Connect { features: FEATURES & !SPEAKS };
-                        requests.push((0, 0, ost.attempt, request));
+                        send((0, 0, ost.attempt), request);
                     }
                 }
                 Some(generation) => {
                     ost.slots.resize_with(OSP_QUEUE_SLOTS.into(), Slot::default);
+                    let nothing_new = !ost.has_new();
                     for slot in 0..OSP_QUEUE_SLOTS {
+                        if nothing_new && slot != STATFS_SLOT && !ost.is_at_work(slot) {
+                            continue;
+                        }
                         if let Some((seq, request)) = ost.next(slot, now_ns) {
-                            requests.push((generation, slot, seq, Request::Ost(request)));
+                            send((generation, slot, seq), Request::Ost(request));
                         }
                     }
                 }
             }
             self.asks |= ost.asks();
-            for (generation, slot, seq, request) in requests {
-                let header = self.header(index, (generation, slot, seq));
-                out.send(Message { header, body: Body::Request(request), bulk: Bulk::None });
-            }
         }
     }
 
@@ -292,11 +291,16 @@ impl Ost {
         let work = |slot: &Slot| {
             slot.flight.as_ref().is_some_and(|f| !matches!(f.request, OstRequest::StatFs))
         };
-        self.generation.is_none()
-            || !self.fences.is_empty()
-            || !self.queue.is_empty()
-            || !self.destroys.is_empty()
-            || self.slots.iter().any(work)
+        self.generation.is_none() || self.has_new() || self.slots.iter().any(work)
+    }
+
+    /// Whether there is something that was not sent yet.
+    fn has_new(&self) -> bool {
+        !self.fences.is_empty() || !self.queue.is_empty() || !self.destroys.is_empty()
+    }
+
+    fn is_at_work(&self, slot: u16) -> bool {
+        self.slots.get(usize::from(slot)).is_some_and(|slot| slot.flight.is_some())
     }
 
     /// Whether an answer is one to the question for its space.
