@@ -30,20 +30,25 @@ impl Piece {
 
 /// Takes a range out of pieces.
 fn subtract(pieces: &mut Vec<Piece>, from: u64, to: u64) {
+    let is_met = |piece: &Piece| piece.end() > from && piece.offset < to;
+    if !pieces.iter().any(is_met) {
+        return;
+    }
     let mut left = Vec::new();
-    for piece in pieces.drain(..) {
+    for mut piece in pieces.drain(..) {
         if piece.end() <= from || piece.offset >= to {
             left.push(piece);
             continue;
         }
-        if piece.offset < from {
-            let bytes = piece.bytes.get(..(from - piece.offset) as usize).unwrap_or_default();
-            left.push(Piece { bytes: bytes.to_vec(), ..piece.clone() });
-        }
-        if piece.end() > to {
+        let behind = (piece.end() > to).then(|| {
             let bytes = piece.bytes.get((to - piece.offset) as usize..).unwrap_or_default();
-            left.push(Piece { offset: to, bytes: bytes.to_vec(), ..piece.clone() });
+            Piece { offset: to, bytes: bytes.to_vec(), ..piece }
+        });
+        if piece.offset < from {
+            piece.bytes.truncate((from - piece.offset) as usize);
+            left.push(piece);
         }
+        left.extend(behind);
     }
     *pieces = left;
 }
@@ -64,6 +69,16 @@ impl Keepers {
     fn may_have(&self, piece: &Piece) -> bool {
         self.some.contains(&piece.client) || piece.client == NOBODY && !self.some.is_empty()
     }
+}
+
+/// The pieces that hold a place, in their order, and all places behind it up to another.
+#[derive(Debug, Default)]
+struct Pieces<'a> {
+    pending: Vec<&'a Piece>,
+    maybe: Vec<&'a Piece>,
+    under: Vec<&'a Piece>,
+    is_kept: bool,
+    upto: u64,
 }
 
 /// What `fallocate` is to do with a range.
@@ -426,13 +441,16 @@ impl Data {
     /// What is there is durable, and nothing else can come to light: but where a cut or a write
     /// is open that may still come after it, and is as durable then.
     fn forget_under(&mut self, from: u64, to: u64) {
-        let bytes = vec![0; (to - from) as usize];
-        let mut sure = vec![Piece { client: NOBODY, offset: from, bytes, settles_ns: 0 }];
+        let mut sure = vec![(from, to)];
         for open in &self.maybe {
-            subtract(&mut sure, open.offset, open.end());
+            let (first, last) = (open.offset, open.end());
+            let around = sure.into_iter().flat_map(|(from, to)| {
+                [(from, to.min(first)), (from.max(last), to)].into_iter().filter(|(a, b)| a < b)
+            });
+            sure = around.collect();
         }
-        for piece in sure {
-            subtract(&mut self.under, piece.offset, piece.end());
+        for (from, to) in sure {
+            subtract(&mut self.under, from, to);
         }
     }
 
@@ -660,7 +678,8 @@ impl Data {
         if seen == Some(got) && self.maybe.is_empty() {
             return Ok(());
         }
-        for (index, byte) in got.iter().enumerate() {
+        let differ = if seen == Some(got) { &[][..] } else { got };
+        for (index, byte) in differ.iter().enumerate() {
             let place = offset + index as u64;
             if !self.may_be(place, *byte) {
                 let expected = self.content.get(place as usize).copied().unwrap_or_default();
@@ -708,7 +727,7 @@ impl Data {
         (at_once, keepers): (bool, &Keepers),
     ) -> Result<(), String> {
         let Some(layout) = self.layout.clone() else { return Ok(()) };
-        let old = self.content.clone();
+        let mut before = None;
         // Of what is kept the OST may have had nothing, and it comes when the OST is back; or it
         // had it, and it is lost.
         for piece in self.kept.clone() {
@@ -728,6 +747,7 @@ impl Data {
             there.resize(chunk.len as usize, 0);
             if self.content.get(from..to) != Some(&there[..]) {
                 changed = true;
+                before.get_or_insert_with(|| self.content.clone());
                 let lost = self.compare(ost, chunk.file_offset, &there)?;
                 let (kept, lost) = lost.into_iter().partition(|p| keepers.all.contains(&p.client));
                 let _: &Vec<Piece> = &kept;
@@ -758,6 +778,11 @@ impl Data {
             let met = self.maybe.iter_mut().filter(|piece| piece.offset < to && piece.end() > from);
             met.for_each(|piece| piece.settles_ns = NEVER);
         }
+        let old = match before {
+            Some(before) => before,
+            None if self.kept.is_empty() => Vec::new(),
+            None => self.content.clone(),
+        };
         for piece in &mut comes_back {
             let (from, to) = (piece.offset as usize, piece.end() as usize);
             piece.bytes = old.get(from..to).unwrap_or_default().to_vec();
@@ -789,20 +814,39 @@ impl Data {
         }
     }
 
+    /// The pieces that hold this place.
+    fn pieces_at(&self, place: u64) -> Pieces<'_> {
+        let holds = |piece: &&Piece| piece.offset <= place && place < piece.end();
+        let all = self.pending.iter().chain(&self.maybe).chain(&self.under).chain(&self.kept);
+        let ends = all.flat_map(|piece| [piece.offset, piece.end()]);
+        Pieces {
+            pending: self.pending.iter().filter(holds).collect(),
+            maybe: self.maybe.iter().filter(holds).collect(),
+            under: self.under.iter().filter(holds).collect(),
+            is_kept: self.kept.iter().any(|piece| holds(&piece)),
+            upto: ends.filter(|end| *end > place).min().unwrap_or(u64::MAX),
+        }
+    }
+
     /// Every byte must be what is durable, or one of those that were written since; what is
     /// lost has to be told.
-    fn compare(&mut self, ost: u32, offset: u64, there: &[u8]) -> Result<Vec<Piece>, String> {
+    fn compare(&self, ost: u32, offset: u64, there: &[u8]) -> Result<Vec<Piece>, String> {
         let mut lost: Vec<Piece> = Vec::new();
+        let mut pieces = Pieces::default();
         for (place, byte) in (offset..).zip(there.iter().copied()) {
             let seen = self.content.get(place as usize).copied().unwrap_or_default();
             if seen == byte {
                 continue;
             }
+            if place >= pieces.upto {
+                pieces = self.pieces_at(place);
+            }
             let durable = self.durable.get(place as usize).copied().unwrap_or_default();
-            let last = self.pending.iter().rev().find(|piece| piece.at(place).is_some());
-            let maybe = self.maybe.iter().any(|piece| piece.at(place) == Some(byte));
-            let unsynced = self.pending.iter().any(|piece| piece.at(place) == Some(byte));
-            let under = self.under.iter().any(|piece| piece.at(place) == Some(byte));
+            let is_it = |piece: &&Piece| piece.at(place) == Some(byte);
+            let last = pieces.pending.last();
+            let maybe = pieces.maybe.iter().any(is_it);
+            let unsynced = pieces.pending.iter().any(is_it);
+            let under = pieces.under.iter().any(is_it);
             if last.is_none() && !maybe {
                 return Err(format!(
                     "after a crash of OST{ost:04x} byte {place} is {byte:#04x}, but {seen:#04x} \
@@ -817,7 +861,7 @@ impl Data {
                 ));
             }
             // What is kept over it is still to come: nobody misses this.
-            if self.kept.iter().any(|piece| piece.at(place).is_some()) {
+            if pieces.is_kept {
                 continue;
             }
             // Of a write under way it is not said yet that it happened.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -16,7 +17,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[derive(Debug, Default)]
-struct Ready(Mutex<Vec<u64>>);
+struct Ready {
+    tasks: Mutex<Vec<u64>>,
+    /// Whether there is one, for who looks all the time.
+    any: AtomicBool,
+}
 
 struct Wakeup {
     task: u64,
@@ -25,7 +30,8 @@ struct Wakeup {
 
 impl Wake for Wakeup {
     fn wake(self: Arc<Self>) {
-        let mut ready = lock(&self.ready.0);
+        let mut ready = lock(&self.ready.tasks);
+        self.ready.any.store(true, Ordering::Relaxed);
         if !ready.contains(&self.task) {
             ready.push(self.task);
         }
@@ -65,9 +71,10 @@ impl Executor {
     /// Polls one task that was woken; its owner and its number, or `None` if all
     /// wait.
     pub(crate) fn step(&mut self, random: &mut Random) -> Option<(u64, u64)> {
-        loop {
+        while self.ready.any.load(Ordering::Relaxed) {
             let task = {
-                let mut ready = lock(&self.ready.0);
+                let mut ready = lock(&self.ready.tasks);
+                self.ready.any.store(ready.len() > 1, Ordering::Relaxed);
                 if ready.is_empty() {
                     return None;
                 }
@@ -83,6 +90,7 @@ impl Executor {
             }
             return Some((owner, task));
         }
+        None
     }
 }
 

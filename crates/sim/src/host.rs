@@ -25,6 +25,9 @@ use crate::report::Report;
 const LIMITS: StoreLimits =
     StoreLimits { memtable_bytes_max: 48 << 10, cache_bytes_max: 16 << 10, scan_removed_max: 16 };
 
+/// At one tick in so many there is a checkpoint, whether there is a need for one or not.
+const CHECKPOINT_ONE_IN: u64 = 2000;
+
 /// Ranges are allocated in pieces so small that most take several.
 const PIECE_BYTES: u64 = 16 << 10;
 
@@ -77,6 +80,8 @@ pub struct Process {
     flush_again: bool,
     /// When it was told last that time went by.
     ticked_ns: u64,
+    /// Until then no tick does anything, if nothing else happens: see [`Host::rests`].
+    rests_until_ns: u64,
     /// Since when there is a change that no group commit has taken, and what the last one took.
     aging_ns: Option<u64>,
     taken: u64,
@@ -203,6 +208,7 @@ impl Host {
             flushing: false,
             flush_again: false,
             ticked_ns: now.mono_ns,
+            rests_until_ns: 0,
             aging_ns: None,
             taken: 0,
             out,
@@ -282,34 +288,61 @@ impl Host {
         }
     }
 
+    /// Whether nothing comes of a tick now. If so chance has been asked whether there is to be a
+    /// checkpoint, as every tick does.
+    pub(crate) fn rests(&self, now_ns: u64, random: &mut Random) -> bool {
+        let Some(process) = &self.process else { return false };
+        if now_ns >= process.rests_until_ns {
+            return false;
+        }
+        let mut asked = random.clone();
+        let rests = !asked.one_in(CHECKPOINT_ONE_IN);
+        if rests {
+            *random = asked;
+        }
+        rests
+    }
+
     /// Time goes by in small steps. The service is told as often as it wants; changes are made
     /// durable when they are old enough; and now and then there is a checkpoint.
-    pub(crate) fn tick(&mut self, now: Timestamp, random: &mut Random) -> Vec<Want> {
-        let Some(process) = &mut self.process else { return Vec::new() };
+    ///
+    /// What it wants; `None` if nothing was done.
+    pub(crate) fn tick(&mut self, now: Timestamp, random: &mut Random) -> Option<Vec<Want>> {
+        if self.rests(now.mono_ns, random) {
+            return None;
+        }
+        let process = self.process.as_mut()?;
         let service = process.served.service();
         let waits = service.store().must_wait();
         let pace = if waits { Pace::Soon } else { service.pace() };
         let mut wants = Vec::new();
-        if now.mono_ns >= process.ticked_ns + pace.ns() {
+        let is_told = now.mono_ns >= process.ticked_ns + pace.ns();
+        if is_told {
             process.ticked_ns = now.mono_ns;
             wants = self.event(random, |service, out| service.on_tick(now, out));
         }
-        let Some(process) = &mut self.process else { return wants };
+        let process = self.process.as_mut()?;
         let store = process.served.service().store();
         let (transno, dirty) = (store.transno(), store.dirty());
-        if (store.wants_checkpoint() || random.one_in(2000))
+        let wanted = store.wants_checkpoint();
+        if (wanted || random.one_in(CHECKPOINT_ONE_IN))
             && let Some(checkpoint) = store.begin_checkpoint()
         {
             wants.extend(self.begin(Pending::Checkpoint(checkpoint), random));
         }
-        let Some(process) = &mut self.process else { return wants };
-        if dirty && transno > process.taken {
+        let process = self.process.as_mut()?;
+        let is_aging = dirty && transno > process.taken;
+        process.rests_until_ns = 0;
+        if !is_told && wants.is_empty() && !wanted && !is_aging {
+            process.rests_until_ns = process.ticked_ns + pace.ns();
+        }
+        if is_aging {
             let since_ns = *process.aging_ns.get_or_insert(now.mono_ns);
             if pace == Pace::Soon || now.mono_ns >= since_ns + COMMIT_AGE_NS {
                 wants.extend(self.start_flush(random));
             }
         }
-        wants
+        (is_told || !wants.is_empty()).then_some(wants)
     }
 
     fn begin(&mut self, pending: Pending, random: &mut Random) -> Option<Want> {
@@ -344,6 +377,7 @@ impl Host {
         let mut wants = Vec::new();
         let mut flush = false;
         let Some(process) = &mut self.process else { return wants };
+        process.rests_until_ns = 0;
         let effects: Vec<Effect> = process.out.drain().collect();
         for effect in effects {
             match effect {
@@ -367,6 +401,7 @@ impl Host {
     pub(crate) fn finish(&mut self, token: u64, now: Timestamp, random: &mut Random) -> Vec<Want> {
         let Some(process) = &mut self.process else { return Vec::new() };
         let Some(pending) = process.pending.remove(&token) else { return Vec::new() };
+        process.rests_until_ns = 0;
         let service = process.served.service();
         match pending {
             Pending::Object(id, op) => {

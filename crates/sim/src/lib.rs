@@ -17,11 +17,16 @@ pub mod model;
 pub mod names;
 mod net;
 mod port;
+mod queue;
 pub mod random;
 pub mod report;
 pub mod traffic;
 mod work;
 pub mod world;
+
+/// Messages, tasks and pieces of files come and go all the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 pub use report::Report;
 pub use world::{Config, Failure, World};

@@ -125,9 +125,14 @@ impl Mgc {
         (self.generation, if connects { self.attempts } else { self.seq })
     }
 
+    /// When it asks once more if it is not answered.
+    pub(crate) fn asks_again_ns(&self) -> u64 {
+        self.sent_ns + RESEND_NS
+    }
+
     /// Time goes by.
     pub(crate) fn tick(&mut self, now_ns: u64) -> Option<Message> {
-        (now_ns >= self.sent_ns + RESEND_NS).then(|| self.again(now_ns))
+        (now_ns >= self.asks_again_ns()).then(|| self.again(now_ns))
     }
 
     /// A reply of the MGS has arrived; what is asked next. `sets`: the administrator is at it.

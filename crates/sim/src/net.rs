@@ -8,7 +8,7 @@ use sateen_wire::{Body, Bulk, Message, OstRequest, Request};
 
 use crate::random::Random;
 use crate::report::Report;
-use crate::traffic::Fault;
+use crate::traffic::{Fault, Tally};
 
 /// As often in a run each kind of message is to meet each fault, if it is sent often enough.
 const RARE_FAULTS: u64 = 3;
@@ -52,7 +52,7 @@ fn pair(a: Endpoint, b: Endpoint) -> (Endpoint, Endpoint) {
 }
 
 /// The message as the other side gets it: encoded, decoded, with its bulk beside it.
-fn carried(message: &Message) -> Result<Message, String> {
+fn carried(message: &Message) -> Result<Box<Message>, String> {
     let bytes = message.encode();
     let (decoded, head) = Message::decode(&bytes).map_err(|e| format!("{message:?}: {e:?}"))?;
     if decoded.header != message.header || decoded.body != message.body {
@@ -72,7 +72,7 @@ fn carried(message: &Message) -> Result<Message, String> {
             Bulk::Buffer(copy)
         }
     };
-    Ok(Message { bulk, ..decoded })
+    Ok(Box::new(Message { bulk, ..decoded }))
 }
 
 /// What the report calls a fault of the network.
@@ -104,18 +104,17 @@ impl Network {
         now_ns: u64,
         random: &mut Random,
         report: &mut Report,
-    ) -> Result<Vec<(u64, Message)>, String> {
+    ) -> Result<Vec<(u64, Box<Message>)>, String> {
         let mut arrivals = Vec::new();
         let kind = message.body.kind();
-        report.traffic.sent(kind);
+        let Tally { sent, mut faults } = report.traffic.sent(kind);
         if self.cut.contains(&pair(message.header.from, message.header.to)) {
             report.count("message cut off", 1);
             return Ok(arrivals);
         }
         let mut strikes = |fault: Fault, by_weather: u64, report: &mut Report| {
             let sought = self.is_seeking && {
-                let met = report.traffic.met(kind, fault);
-                let sent = report.traffic.of(kind).sent;
+                let met = faults.get(fault as usize).copied().unwrap_or_default();
                 met < RARE_FAULTS && random.permille(RARE_PERMILLE * RARE_HALF / (RARE_HALF + sent))
             };
             let strikes = sought || random.permille(by_weather);
@@ -123,6 +122,7 @@ impl Network {
                 report.count("message sought out", u64::from(sought));
                 report.count(counted_as(fault), 1);
                 report.traffic.meets(kind, fault);
+                faults.iter_mut().skip(fault as usize).take(1).for_each(|met| *met += 1);
             }
             strikes
         };

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sateen_client::{KernelInval, Port, Task};
@@ -9,6 +10,7 @@ use sateen_types::{Ino, Timestamp};
 use sateen_wire::Message;
 
 use crate::executor::{Raised, Signal, lock};
+use crate::world::timestamp;
 
 /// What a client wants done.
 pub(crate) enum Wish {
@@ -19,33 +21,39 @@ pub(crate) enum Wish {
     Prune(Vec<Ino>),
 }
 
-#[derive(Default)]
-struct State {
-    now: Timestamp,
-    wishes: Vec<Wish>,
+/// The virtual time that all clients go by.
+#[derive(Debug, Default)]
+pub(crate) struct Clock(AtomicU64);
+
+impl Clock {
+    pub(crate) fn set(&self, now_ns: u64) {
+        self.0.store(now_ns, Ordering::Relaxed);
+    }
 }
 
 /// See the module.
-#[derive(Default)]
-pub(crate) struct SimPort(Mutex<State>);
+pub(crate) struct SimPort {
+    clock: Arc<Clock>,
+    wishes: Mutex<Vec<Wish>>,
+}
 
 impl SimPort {
-    pub(crate) fn set_now(&self, now: Timestamp) {
-        lock(&self.0).now = now;
+    pub(crate) fn new(clock: Arc<Clock>) -> SimPort {
+        SimPort { clock, wishes: Mutex::default() }
     }
 
     pub(crate) fn take(&self) -> Vec<Wish> {
-        core::mem::take(&mut lock(&self.0).wishes)
+        core::mem::take(&mut lock(&self.wishes))
     }
 
     fn wish(&self, wish: Wish) {
-        lock(&self.0).wishes.push(wish);
+        lock(&self.wishes).push(wish);
     }
 }
 
 impl Port for SimPort {
     fn now(&self) -> Timestamp {
-        lock(&self.0).now
+        timestamp(self.clock.0.load(Ordering::Relaxed))
     }
 
     fn send(&self, message: Message) {

@@ -1,5 +1,8 @@
 //! Randomness of a run: one generator, so that a seed is a run.
 
+/// What SplitMix64 adds for each number.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A SplitMix64 generator.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
@@ -12,11 +15,16 @@ impl Random {
 
     /// Any number.
     pub fn any(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(STEP);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// Leaves one out.
+    pub fn skip(&mut self) {
+        self.0 = self.0.wrapping_add(STEP);
     }
 
     /// A number below `n`; 0 if `n` is 0.

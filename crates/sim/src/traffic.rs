@@ -66,8 +66,11 @@ impl Traffic {
         of.map(|(_, tally)| tally.sent).sum()
     }
 
-    pub(crate) fn sent(&mut self, kind: MessageKind) {
-        self.0.entry(kind).or_default().sent += 1;
+    /// One more of a kind is sent; the counts of the kind with it.
+    pub(crate) fn sent(&mut self, kind: MessageKind) -> Tally {
+        let tally = self.0.entry(kind).or_default();
+        tally.sent += 1;
+        *tally
     }
 
     pub(crate) fn meets(&mut self, kind: MessageKind, fault: Fault) {

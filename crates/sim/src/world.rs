@@ -16,6 +16,7 @@ pub(crate) mod locking;
 mod orderly;
 mod registers;
 mod registry;
+mod rest;
 mod returns;
 mod shape;
 mod shared;
@@ -46,7 +47,8 @@ use crate::mgc::{Mgc, Setting};
 use crate::model::Model;
 use crate::names::{Mutation, Names};
 use crate::net::Network;
-use crate::port::{SimPort, Wish};
+use crate::port::{Clock, SimPort, Wish};
+use crate::queue::Queue;
 use crate::random::Random;
 use crate::report::Report;
 use crate::work::chooser::Chooser;
@@ -75,6 +77,8 @@ const DISK_BYTES: u64 = 1 << 30;
 const SMALL_BYTES: (u64, u64) = (300_000, 1_500_000);
 /// An operation that takes longer than this hangs: 150 s of virtual time.
 const HANG_NS: u64 = 150_000_000_000;
+/// Time between two looks whether a program has a turn: 2 ms.
+pub(crate) const WORK_NS: u64 = 2_000_000;
 /// Faults that 2000 operations of the full world must have met.
 const FAULTS_MIN: u64 = 20;
 /// Idle clients ask their MDTs after this whether they are there: 400 ms, or 2 s; and some never.
@@ -248,8 +252,12 @@ pub struct World {
     pub(crate) shape: Shape,
     pub(crate) random: Random,
     now_ns: u64,
-    queue: BTreeMap<(u64, u64), Event>,
-    next_event: u64,
+    /// Whoever has events happen need not look at the world after each, but at this time. If not set
+    /// he looks each time.
+    pause_ns: Option<u64>,
+    /// The time, as clients see it.
+    clock: Arc<Clock>,
+    queue: Queue,
     network: Network,
     pub(crate) hosts: BTreeMap<Endpoint, Host>,
     nodes: Vec<Node>,
@@ -277,6 +285,8 @@ pub struct World {
     /// Who registers each running target, and the ports where they are reached.
     mgcs: BTreeMap<Endpoint, Mgc>,
     ports: BTreeMap<Endpoint, u16>,
+    /// None of them asks again before.
+    registrars_ns: u64,
     next_registrar: u64,
     /// Every configuration that the MGS has told of.
     configs: BTreeMap<u64, Vec<TargetInfo>>,
@@ -295,8 +305,8 @@ pub struct World {
     is_small: bool,
     /// Clients keep writes, and answer them before OSTs have them.
     keeps_writes: bool,
-    /// Clients have promised to tell of no loss.
-    has_promises: bool,
+    /// Files of which clients have promised to tell of no loss.
+    promises: BTreeSet<Fid>,
     /// When an OST crashed last: what was asked before, and answered afterwards, says nothing of
     /// what it has now.
     ost_crashed_ns: u64,
@@ -326,8 +336,9 @@ impl World {
             shape: Shape::of(config.seed),
             random: Random::new(config.seed),
             now_ns: 1_000_000,
-            queue: BTreeMap::new(),
-            next_event: 0,
+            pause_ns: None,
+            clock: Arc::default(),
+            queue: Queue::default(),
             network: Network::default(),
             hosts: BTreeMap::new(),
             nodes: Vec::new(),
@@ -350,6 +361,7 @@ impl World {
             failure: None,
             mgcs: BTreeMap::new(),
             ports: BTreeMap::new(),
+            registrars_ns: u64::MAX,
             next_registrar: 0,
             configs: BTreeMap::new(),
             params: BTreeMap::new(),
@@ -362,7 +374,7 @@ impl World {
             next_fault: 40,
             is_small: false,
             keeps_writes: false,
-            has_promises: false,
+            promises: BTreeSet::new(),
             ost_crashed_ns: 0,
             is_lurking: false,
             sizes_unseen: false,
@@ -416,8 +428,7 @@ impl World {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        let wall_ns = 1_700_000_000_000_000_000 + self.now_ns as i64;
-        Timestamp { mono_ns: self.now_ns, wall_ns }
+        timestamp(self.now_ns)
     }
 
     pub(crate) fn fail(&mut self, what: String) {
@@ -437,9 +448,7 @@ impl World {
     }
 
     pub(crate) fn after(&mut self, ns: u64, event: Event) {
-        let key = (self.now_ns + ns, self.next_event);
-        self.next_event += 1;
-        self.queue.insert(key, event);
+        self.queue.after(self.now_ns, ns, event);
     }
 
     fn start(&mut self) {
@@ -519,8 +528,8 @@ impl World {
     pub(crate) fn new_client(&mut self, node: usize) {
         let id = ClientId(self.next_client);
         self.next_client += 1;
-        let port = Arc::new(SimPort::default());
-        port.set_now(self.now());
+        self.clock.set(self.now_ns);
+        let port = Arc::new(SimPort::new(self.clock.clone()));
         let as_port: Arc<dyn Port> = port.clone();
         let client = Client::new(ClientConfig { id, file_system: 0 }, as_port);
         if self.config.seed % 4 == 1 {
@@ -694,7 +703,7 @@ impl World {
                 }
                 for (after, message) in arrivals {
                     self.hunt(&message, after);
-                    self.after(after, Event::Deliver(Box::new(message), false));
+                    self.after(after, Event::Deliver(message, false));
                 }
             }
             Err(error) => self.fail(error),
@@ -713,7 +722,7 @@ impl World {
                 };
                 self.is_offered(index, &message);
                 let Some(node) = self.nodes.get(index) else { return };
-                node.port.set_now(now);
+                self.clock.set(self.now_ns);
                 node.client.clone().on_message(message);
                 self.wishes(client, None);
             }
@@ -835,24 +844,36 @@ impl World {
     /// Runs everything that is ready, then the next event. False when something is wrong or
     /// nothing is left.
     fn step(&mut self) -> bool {
+        let mut is_idle = true;
         loop {
-            let now = self.now();
-            for node in &self.nodes {
-                node.port.set_now(now);
-            }
+            self.clock.set(self.now_ns);
             let Some((owner, task)) = self.executor.step(&mut self.random) else { break };
+            is_idle = false;
             self.wishes(ClientId(owner), Some(task));
             self.finished();
         }
         if self.failure.is_some() {
             return false;
         }
-        let Some(((at, _), event)) = self.queue.pop_first() else { return false };
-        self.now_ns = at;
-        self.report.events += 1;
-        self.report.mix(&at.to_le_bytes());
+        // Else whoever waits for what has just been done is to see it before time goes by.
+        if let Some(pause_ns) = self.pause_ns.filter(|_| is_idle) {
+            self.rests(pause_ns);
+            self.clock.set(self.now_ns);
+            if self.now_ns >= pause_ns {
+                return true;
+            }
+        }
+        let Some((at, event)) = self.queue.pop() else { return false };
+        self.time_is(at);
         self.happen(event);
         self.failure.is_none()
+    }
+
+    /// Something happens now.
+    fn time_is(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.report.events += 1;
+        self.report.mix(&now_ns.to_le_bytes());
     }
 
     fn happen(&mut self, event: Event) {
@@ -872,8 +893,9 @@ impl World {
                 if host.boots != boots || host.process.is_none() {
                     return;
                 }
-                let wants = host.tick(now, &mut self.random);
-                self.perform(target, wants);
+                if let Some(wants) = host.tick(now, &mut self.random) {
+                    self.perform(target, wants);
+                }
                 self.after(TICK_NS, Event::Tick(target, boots));
                 self.registrar_ticks(target);
                 self.goes_on_ending(target);
@@ -897,7 +919,7 @@ impl World {
             }
             Event::Work => {
                 self.give_work();
-                self.after(2_000_000, Event::Work);
+                self.after(WORK_NS, Event::Work);
             }
             other => self.fault_event(other),
         }
@@ -913,12 +935,18 @@ impl World {
     }
 
     fn work(&mut self) {
+        self.pause_ns = Some(u64::MAX);
         while self.next_op <= self.config.operations || !self.running.is_empty() {
             if !self.step() {
                 return;
             }
         }
     }
+}
+
+/// A moment of the virtual time.
+pub(crate) const fn timestamp(now_ns: u64) -> Timestamp {
+    Timestamp { mono_ns: now_ns, wall_ns: 1_700_000_000_000_000_000 + now_ns as i64 }
 }
 
 fn shown_message(message: &Message) -> String {

@@ -69,7 +69,7 @@ impl SimObjects {
         }
         let mut buffer = BytesMut::new();
         self.now.read(object, 0, OBJECT_BYTES_MAX, &mut buffer).ok()?;
-        Some(buffer.to_vec())
+        Some(buffer.into())
     }
 
     /// All objects there are.

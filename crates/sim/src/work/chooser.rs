@@ -123,7 +123,7 @@ impl Chooser<'_> {
                     return Op::Write { handle, offset, data: vec![0; len as usize] };
                 }
                 let seed = self.random.any();
-                let data = (0..len).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i as u8).collect();
+                let data = pattern(len, seed);
                 Op::Write { handle, offset, data }
             }
             45..=48 => {
@@ -223,7 +223,7 @@ impl Chooser<'_> {
             0..=3 => {
                 let len = self.random.below(XATTR_BYTES_MAX);
                 let seed = self.random.any();
-                let value = (0..len).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i as u8).collect();
+                let value = pattern(len, seed);
                 let mode = match self.random.below(6) {
                     0 => XattrMode::Create,
                     1 => XattrMode::Replace,
@@ -334,4 +334,12 @@ impl Chooser<'_> {
         let whiteout = !exchange && self.random.one_in(3);
         Some(Op::Rename { from, to, exchange, no_replace, whiteout })
     }
+}
+
+/// Bytes that show by their place and their seed where they belong: they begin anew after 256.
+fn pattern(len: u64, seed: u64) -> Vec<u8> {
+    let round: Vec<u8> = (0..=u8::MAX).map(|i| (seed >> (i % 8 * 8)) as u8 ^ i).collect();
+    let mut bytes = round.repeat(len as usize / round.len() + 1);
+    bytes.truncate(len as usize);
+    bytes
 }

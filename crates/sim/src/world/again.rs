@@ -38,18 +38,19 @@ impl World {
     /// Clients that have not any more what an OST has lost may say so: they have given back the lock,
     /// cut the file, or had no room, which they may at any time; or synced it.
     pub(super) fn promises_end(&mut self) {
-        if !core::mem::take(&mut self.has_promises) {
+        if self.promises.is_empty() {
             return;
         }
         let last_op = self.next_op - 1;
-        for (fid, data) in self.model.data.iter_mut().filter(|(_, d)| !d.promised().is_empty()) {
+        self.promises.retain(|fid| {
+            let Some(data) = self.model.data.get_mut(fid) else { return false };
             for client in data.promised().clone() {
                 let node = self.nodes.iter().find(|node| node.id == client && !node.dead);
                 if node.is_none_or(|node| !node.client.writes_again(*fid).1) {
                     data.need_not_promise(client, last_op);
                 }
             }
-            self.has_promises |= !data.promised().is_empty();
-        }
+            !data.promised().is_empty()
+        });
     }
 }

@@ -412,7 +412,9 @@ impl World {
             let promised = data.everybody_may_hear_of_a_loss(last_op, &keepers);
             self.report
                 .count("client that has all that an OST has lost of a file", promised as u64);
-            self.has_promises |= promised > 0;
+            if promised > 0 {
+                self.promises.insert(fid);
+            }
             if going.contains(&fid) || !there {
                 data.unseen.insert(index);
             } else {
@@ -528,15 +530,17 @@ impl World {
         self.network.is_seeking = false;
         let until = self.now_ns + REST_NS;
         while self.now_ns < until && !self.at_rest() {
-            let pause = self.now_ns + 1_000_000_000;
+            let pause_ns = self.now_ns + 1_000_000_000;
+            self.pause_ns = Some(pause_ns);
             // There may be nobody left who speaks.
             self.hosts.values_mut().for_each(Host::hears_somebody);
-            while self.now_ns < pause {
+            while self.now_ns < pause_ns {
                 if !self.step() {
                     return;
                 }
             }
         }
+        self.pause_ns = None;
         if !self.at_rest() {
             let who = self.not_at_rest();
             return self.fail(format!("the cluster does not come to rest: {who}"));
@@ -606,7 +610,7 @@ impl World {
             ("somebody ends", !self.nobody_ends()),
             (
                 "a client is to be evicted",
-                self.queue.values().any(|e| matches!(e, Event::Evict(..))),
+                self.queue.iter().any(|(_, e)| matches!(e, Event::Evict(..))),
             ),
             ("the dead are connected", self.config.crashes && self.knows_the_dead()),
             ("an operation settles", !self.settling.is_empty()),
@@ -622,7 +626,7 @@ impl World {
             durable && host.mdt().is_none_or(|mdt| mdt.is_idle())
         });
         // A client that died last still has to be missed by the MDTs.
-        let missed = !self.queue.values().any(|event| matches!(event, Event::Evict(..)));
+        let missed = !self.queue.iter().any(|(_, event)| matches!(event, Event::Evict(..)));
         // In other worlds nobody dies, and a goodbye that is not heard leaves much behind.
         let missed = missed && !(self.config.crashes && self.knows_the_dead());
         hosts_rest

@@ -55,7 +55,7 @@ impl World {
     /// arrives all the same, at its receiver or at its successor.
     pub(super) fn cut_off(&mut self, who: Endpoint) {
         let mut lost = Vec::new();
-        for (key, event) in &mut self.queue {
+        for (key, event) in self.queue.iter_mut() {
             let Event::Deliver(message, is_cut) = event else { continue };
             if message.header.from != who && message.header.to != who {
                 continue;

@@ -768,23 +768,19 @@ impl World {
         }
         let (boots, transno, durable) = (host.boots, host.transno(), host.durable());
         let Some(mdt) = host.mdt() else { return };
-        let mut ready = Vec::new();
-        let mut waiting = Vec::new();
-        for mut settling in core::mem::take(&mut self.settling) {
+        let is_ready = |settling: &mut Settling| {
             if settling.dead_client.is_some_and(|dead| mdt.is_connected(dead)) {
-                waiting.push(settling);
-                continue;
+                return false;
             }
             match settling.durable_from {
-                Some((boot, upto)) if boot == boots && durable >= upto => ready.push(settling),
-                Some((boot, _)) if boot == boots => waiting.push(settling),
+                Some((boot, upto)) if boot == boots => durable >= upto,
                 _ => {
                     settling.durable_from = Some((boots, transno));
-                    waiting.push(settling);
+                    false
                 }
             }
-        }
-        self.settling = waiting;
+        };
+        let ready: Vec<Settling> = self.settling.extract_if(.., is_ready).collect();
         if ready.is_empty() {
             return;
         }

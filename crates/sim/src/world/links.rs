@@ -12,6 +12,7 @@ use sateen_types::{ClientId, Endpoint, Errno};
 use sateen_wire::{Body, Bulk, Header, Message, Reply};
 
 use super::{Event, World};
+use crate::queue::Key;
 use crate::random::Random;
 
 /// Operations between two breaks, on average.
@@ -97,7 +98,7 @@ impl World {
         let mut arrives = BTreeSet::new();
         let mut lost = Vec::new();
         for (from, to) in [(one, other), (other, one)] {
-            let on_the_way: Vec<(u64, u64)> = self
+            let on_the_way: Vec<Key> = self
                 .queue
                 .iter()
                 .filter_map(|(key, event)| match event {
@@ -167,7 +168,7 @@ impl World {
         }
         self.links.refused_at.insert(target);
         // Answers that are under way go on as they did.
-        let arrives = self.queue.values().filter_map(|event| match event {
+        let arrives = self.queue.iter().filter_map(|(_, event)| match event {
             Event::Deliver(message, _) if message.header.from == target => {
                 Some(answered(&message.header))
             }

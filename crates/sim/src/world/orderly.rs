@@ -100,6 +100,9 @@ impl World {
 
     /// A target that is at its end has gone on with that.
     pub(super) fn goes_on_ending(&mut self, target: Endpoint) {
+        if self.nobody_ends() {
+            return;
+        }
         let Some((boots, away_ns)) = self.orderly.ending.get(&target).copied() else { return };
         let Some(host) = self.hosts.get_mut(&target) else { return };
         if host.boots != boots || host.process.is_none() {

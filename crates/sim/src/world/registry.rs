@@ -34,6 +34,7 @@ impl World {
         let id = ClientId(REGISTRARS + self.next_registrar);
         let setting = self.settings.remove(&me).unwrap_or_default();
         let (mgc, connect) = Mgc::new(me, id, (info, boots), setting, self.now_ns);
+        self.registrars_ns = self.registrars_ns.min(mgc.asks_again_ns());
         self.mgcs.insert(me, mgc);
         self.send(connect);
     }
@@ -53,9 +54,14 @@ impl World {
 
     pub(super) fn registrar_ticks(&mut self, me: Endpoint) {
         let now_ns = self.now_ns;
+        if now_ns < self.registrars_ns {
+            return;
+        }
         if let Some(again) = self.mgcs.get_mut(&me).and_then(|mgc| mgc.tick(now_ns)) {
             self.send(again);
         }
+        let next = self.mgcs.values().map(Mgc::asks_again_ns).min();
+        self.registrars_ns = next.unwrap_or(u64::MAX);
     }
 
     /// The process of a target has ended.

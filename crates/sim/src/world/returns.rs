@@ -52,26 +52,28 @@ impl World {
         }
         let Some(mdt) = self.hosts.get_mut(&me).and_then(crate::host::Host::mdt) else { return };
         let (replayed, answers) = (mdt.take_replayed(), mdt.has_begun());
-        let made: BTreeSet<ClientId> = replayed.iter().map(|(client, ..)| *client).collect();
-        self.report.count("change made again after a crash", replayed.len() as u64);
-        self.report.count("client with changes made again", made.len() as u64);
-        if !replayed.is_empty() {
+        let any = !replayed.is_empty();
+        if any {
+            let made: BTreeSet<ClientId> = replayed.iter().map(|(client, ..)| *client).collect();
+            self.report.count("change made again after a crash", replayed.len() as u64);
+            self.report.count("client with changes made again", made.len() as u64);
             // What has begun before goes by names as they were, also of clients that have come since.
             self.running.values_mut().for_each(|running| running.mdt_hit = true);
             self.remember_names();
         }
-        let any = !replayed.is_empty();
         for (_, first, transno) in replayed {
             let known = self.model.replayed(first, transno);
             self.report.count("name or file made again after a crash", u64::from(known));
         }
         // And what it meets under them is another file, perhaps, which others leave alone then.
-        for running in self.running.values_mut().filter(|_| any) {
-            let touched = running.op.touches(&self.model.now);
-            running.touched.extend(touched);
+        if any {
+            for running in self.running.values_mut() {
+                let touched = running.op.touches(&self.model.now);
+                running.touched.extend(touched);
+            }
         }
         for node in &mut self.nodes {
-            if let Some(before) = &mut node.before_crash {
+            if let Some(before) = node.before_crash.as_mut().filter(|before| before.has_lost) {
                 before.has_lost &= self.model.misses(node.id);
             }
         }

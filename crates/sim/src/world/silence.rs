@@ -81,6 +81,11 @@ impl Silence {
         }
     }
 
+    /// Whether any target does.
+    pub(super) fn is_any_still(&self) -> bool {
+        !self.still.is_empty()
+    }
+
     /// Whether a target stands still.
     pub(super) fn stands(&self, target: Endpoint) -> bool {
         self.still.contains_key(&target)
@@ -125,6 +130,9 @@ impl World {
 
     /// What happens at a target that stands still happens when it goes on, in this order.
     pub(super) fn waits(&mut self, event: Event) -> Option<Event> {
+        if self.silence.still.is_empty() {
+            return Some(event);
+        }
         let target = match &event {
             Event::Deliver(message, _) => message.header.to,
             Event::Disk(target, _) | Event::Tick(target, _) => *target,

@@ -35,13 +35,19 @@ impl World {
         self.maybe_drop_unused();
         for node in 0..self.nodes.len() {
             for worker in 0..WORKERS {
-                let more = self.next_op <= self.config.operations;
-                if more && self.random.permille(700) {
+                if self.next_op > self.config.operations {
+                    continue;
+                }
+                // Who is at something has no turn, whatever his luck would have been.
+                if !self.is_idle(node, worker) {
+                    self.random.skip();
+                } else if self.random.permille(700) {
                     self.give_op(node, worker);
                 }
             }
         }
-        let hang = self.running.values().find(|r| self.now_ns > r.began_ns + HANG_NS);
+        // The first has begun before the others.
+        let hang = self.running.values().next().filter(|r| self.now_ns > r.began_ns + HANG_NS);
         if let Some(hang) = hang.map(|r| format!("{:?} of {:?} never ends", r.op, r.client)) {
             self.fail(hang);
         }
@@ -75,11 +81,15 @@ impl World {
         self.after(1_000_000, Event::NewClient(at));
     }
 
+    /// Whether a program can begin something.
+    fn is_idle(&self, index: usize, worker: usize) -> bool {
+        self.nodes
+            .get(index)
+            .is_some_and(|node| node.mounted && node.busy.get(worker) == Some(&false))
+    }
+
     fn give_op(&mut self, index: usize, worker: usize) {
         let Some(node) = self.nodes.get(index) else { return };
-        if !node.mounted || node.busy.get(worker).is_none_or(|busy| *busy) {
-            return;
-        }
         if node.leaving != Leaving::No {
             let close = self.left_open(index, worker).map(|handle| Op::Close { handle });
             return self.maybe_begin(index, worker, close);
