@@ -1,5 +1,5 @@
-//! Runs seeds of each world: the same ones in every run, or those from `SEED` on; and some of the
-//! full world that nobody has seen before, whose numbers are printed.
+//! Runs seeds of each world: the same ones in every run, or those from `SEED` on. Those that nobody
+//! has seen before run in `fresh.rs`.
 
 #![allow(clippy::panic)]
 use sateen_sim::{Config, Report, World, report};
@@ -7,10 +7,6 @@ use sateen_sim::{Config, Report, World, report};
 /// As often each kind of message must have been dropped, duplicated, delayed, and cut by a crash
 /// in the seeds of the full world.
 const EACH_FAULT_MIN: u64 = 100;
-
-/// So many seeds are fresh ones, or as many as there is time for.
-const FRESH_SEEDS: u64 = 60;
-const FRESH_TIME: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// A world without faults.
 fn calm(seed: u64) -> Config {
@@ -79,20 +75,6 @@ fn long_partitions_lose_only_what_was_not_synced() {
     let total = run_all(world, seeds);
     let missing = total.missing(report::LONG_PARTITIONS, seeds);
     assert!(missing.is_empty(), "too few: {missing:#?}\n{total}");
-}
-
-/// A failure names the seed, which repeats it; it is an old fault, and not that of a change which
-/// happens to meet it.
-#[test]
-fn seeds_that_nobody_has_seen() {
-    let first = sateen_testkit::fresh_seed();
-    let begun = std::time::Instant::now();
-    let mut run_so_far = 0;
-    while run_so_far < FRESH_SEEDS && begun.elapsed() < FRESH_TIME {
-        run(Config::full(first.wrapping_add(run_so_far)));
-        run_so_far += 1;
-    }
-    println!("{run_so_far} seeds of the full world from SEED={first}");
 }
 
 #[test]
