@@ -75,7 +75,8 @@ const KEPT_BYTES: [u64; 3] = [50_000, 300_000, 64 << 20];
 const DISK_BYTES: u64 = 1 << 30;
 /// Space of an OST in the worlds that are short of it: from here to there.
 const SMALL_BYTES: (u64, u64) = (300_000, 1_500_000);
-/// An operation that takes longer than this hangs: 150 s of virtual time.
+/// An operation that takes longer than this hangs, if the first MDT does not crash meanwhile: 150 s of
+/// virtual time. After each crash it may wait for clients for 20 s.
 const HANG_NS: u64 = 150_000_000_000;
 /// Time between two looks whether a program has a turn: 2 ms.
 pub(crate) const WORK_NS: u64 = 2_000_000;
@@ -310,6 +311,8 @@ pub struct World {
     /// When an OST crashed last: what was asked before, and answered afterwards, says nothing of
     /// what it has now.
     ost_crashed_ns: u64,
+    /// When the first MDT crashed last.
+    mdt_crashed_ns: u64,
     /// The next punch that the MDT sends is to be followed by a crash.
     is_lurking: bool,
     /// The first MDT has crashed, and what it has of sizes since is not looked at yet.
@@ -376,6 +379,7 @@ impl World {
             keeps_writes: false,
             promises: BTreeSet::new(),
             ost_crashed_ns: 0,
+            mdt_crashed_ns: 0,
             is_lurking: false,
             sizes_unseen: false,
             thrown_out: BTreeSet::new(),

@@ -244,6 +244,7 @@ impl World {
             return;
         }
         if target == Endpoint::Mdt(0) {
+            self.mdt_crashed_ns = self.now_ns;
             self.remember_names();
             self.remember_clients();
         }

@@ -47,7 +47,8 @@ impl World {
             }
         }
         // The first has begun before the others.
-        let hang = self.running.values().next().filter(|r| self.now_ns > r.began_ns + HANG_NS);
+        let hangs = |r: &&Running| self.now_ns > r.began_ns.max(self.mdt_crashed_ns) + HANG_NS;
+        let hang = self.running.values().next().filter(hangs);
         if let Some(hang) = hang.map(|r| format!("{:?} of {:?} never ends", r.op, r.client)) {
             self.fail(hang);
         }
