@@ -20,7 +20,7 @@ set -euo pipefail
 [[ -z ${BIN:-} ]] || BIN=$(realpath -m -- "$BIN")
 . "$(dirname "$0")/common.sh"
 
-all_systems="ext4 tmpfs null-uring null-classic sateen sateen-tcp gluster moosefs"
+all_systems="ext4 tmpfs null-uring null-classic sateen sateen-tcp sateen-shm gluster moosefs"
 all_rows="empty small seq1 seq4 shared random idle"
 read -ra systems <<<"${SYSTEMS:-$all_systems}"
 read -ra rows <<<"${ROWS:-$all_rows}"
@@ -47,9 +47,8 @@ if [[ -z "${DOCUMENT:-}${SYSTEMS:-}${ROWS:-}${ROUNDS:-}${SCALE:-}" ]]; then docu
 # Nothing waits for ever.
 round_seconds_max=7200
 change_seconds_max=180
-# Of the servers over TCP; the others follow it.
-port=17980
-source=127.0.0.1:$port@tcp:/compare
+# Of the first server of those over TCP, and over shared memory; the others follow it.
+declare -A ports=([tcp]=17980 [shm]=17990)
 servers=()
 running=()
 child=
@@ -106,28 +105,31 @@ start_null() {
     within 20 mountpoint -q "$2" || die "null FUSE ($1) does not mount"
 }
 
-# Whether all that are to be there answer.
+# cluster_answers SOURCE: whether all that are to be there answer.
 cluster_answers() {
     local status
-    status=$(timeout 20 "$bin/sateen" status "$source" 7>&- 8>&- 9>&-) && (($(grep -c 'OST000[0-3]' <<<"$status") >= 4))
+    status=$(timeout 20 "$bin/sateen" status "$1" 7>&- 8>&- 9>&-) && (($(grep -c 'OST000[0-3]' <<<"$status") >= 4))
 }
 
-# A process for the MGS and the MDT, and one for each OST, as a cluster of several hosts has them.
+# start_servers WAY DATA MNT: a process for the MGS and the MDT, and one for each OST, as a cluster of
+# several hosts has them, over tcp or shm.
 start_servers() {
-    local data=$1 mnt=$2 mgs=127.0.0.1:$port@tcp at
+    local way=$1 data=$2 mnt=$3 port=${ports[$1]} at
+    local mgs=127.0.0.1:$port@tcp
+    local source=$mgs:/compare
     "$bin/sateen" mkfs --mgs --fsname compare "$data/mgs"
     "$bin/sateen" mkfs --mdt --fsname compare --index 0 --mgsnode "$mgs" "$data/mdt0"
     for at in 0 1 2 3; do
         "$bin/sateen" mkfs --ost --fsname compare --index "$at" --mgsnode "$mgs" "$data/ost$at"
     done
-    "$bin/sateen" serve --nid "$mgs" "$data/mgs" "$data/mdt0" 7>&- 8>&- 9>&- &
-    servers+=("tcp:$!")
+    "$bin/sateen" serve --net "$way" --nid "$mgs" "$data/mgs" "$data/mdt0" 7>&- 8>&- 9>&- &
+    servers+=("$way:$!")
     for at in 0 1 2 3; do
-        "$bin/sateen" serve --nid "127.0.0.1:$((port + 1 + at))@tcp" "$data/ost$at" 7>&- 8>&- 9>&- &
-        servers+=("tcp:$!")
+        "$bin/sateen" serve --net "$way" --nid "127.0.0.1:$((port + 1 + at))@tcp" "$data/ost$at" 7>&- 8>&- 9>&- &
+        servers+=("$way:$!")
     done
-    within 60 cluster_answers || die "the servers of $source do not answer"
-    bounded "$change_seconds_max" "$bin/sateen" mount "$source" "$mnt"
+    within 60 cluster_answers "$source" || die "the servers of $source do not answer"
+    bounded "$change_seconds_max" "$bin/sateen" mount -o "net=$way" "$source" "$mnt"
 }
 
 # Another one of Sateen's transports has its case here, and in stop_system and processes_of.
@@ -142,7 +144,7 @@ start_system() {
     tmpfs) mount -t tmpfs -o size=60% sateen-compare "$mnt" ;;
     null-*) start_null "${1#null-}" "$mnt" ;;
     sateen) bounded "$change_seconds_max" "$bin/sateen" up --data "$ground/data" --mount "$mnt" --osts 4 ;;
-    sateen-tcp) start_servers "$ground" "$mnt" ;;
+    sateen-tcp | sateen-shm) start_servers "${1#sateen-}" "$ground" "$mnt" ;;
     *) bounded "$change_seconds_max" "bench/peers/$1.sh" start "$ground/data" "$mnt" ;;
     esac
 }
@@ -176,8 +178,8 @@ description_of() {
         pids=$("$bin/sateen" status --data "$(ground_of "$1")/data" --json |
             sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -1)
         ;;
-    sateen-tcp)
-        pids=$(servers_of tcp)
+    sateen-tcp | sateen-shm)
+        pids=$(servers_of "${1#sateen-}")
         client=$(with_word "$mnt" $(all_processes))
         ;;
     *)
@@ -204,8 +206,8 @@ stop_system() {
         umount "$mnt"
         ;;
     sateen) [[ ! -d $ground/data ]] || timeout -k 10 "$change_seconds_max" "$bin/sateen" down --data "$ground/data" ${2:-} ;;
-    sateen-tcp)
-        kind=tcp
+    sateen-tcp | sateen-shm)
+        kind=${1#sateen-}
         timeout -k 10 "$change_seconds_max" umount "$mnt" || true
         ;;
     *) timeout -k 10 "$change_seconds_max" "bench/peers/$1.sh" stop "$ground/data" "$mnt" ;;
@@ -220,7 +222,7 @@ end_servers() {
     for one in "${servers[@]}"; do
         pid=${one#*:}
         if [[ $one == "$1":* ]]; then
-            [[ $1 != tcp ]] || kill "$pid" 2>/dev/null || true
+            [[ $1 != tcp && $1 != shm ]] || kill "$pid" 2>/dev/null || true
             [[ -z ${2:-} ]] || kill -9 "$pid" 2>/dev/null || true
             within 60 ended "$pid" || kill -9 "$pid" 2>/dev/null || true
             wait "$pid" 2>/dev/null || true
@@ -313,7 +315,7 @@ lock_all() {
     exec 7<"$where"
     flock -n 7 || die "a comparison is running already in $where"
     local name
-    for name in gluster moosefs sateen-tcp; do
+    for name in gluster moosefs sateen-tcp sateen-shm; do
         known "$name" "${systems[@]}" || continue
         exec 9>/run/lock/sateen-io500-compare
         flock -n 9 || die "a comparison is running already"

@@ -34,6 +34,7 @@ steps=(
     "coherence:two mounts and their kernels, LONG_SECONDS for each transport"
     "messages:messages that make no sense, to each server"
     "storm:a storm of everything in few names on two mounts, LONG_SECONDS"
+    "tcp:servers and mounts of one host over TCP, which else share memory"
     "cuts:connections that break under mounts"
     "servers:crashes of single servers under mounts"
     "paused:servers of all kinds killed under programs, none of which may be told"
@@ -197,6 +198,9 @@ step_power() {
 step_kill9() {
     said "${KILL_ROUNDS:=200} rounds"
     ROUNDS=$KILL_ROUNDS tests -p sateen --test kill9 -- --nocapture
+}
+step_tcp() {
+    SATEEN_TEST_NET=tcp tests -p sateen --test servers
 }
 step_servers() {
     said "${SERVER_ROUNDS:=200} rounds"

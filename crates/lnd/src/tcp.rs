@@ -1,4 +1,4 @@
-//! TCP between processes.
+//! The network of a process: connections over TCP, or over shared memory with processes of its host.
 //!
 //! An endpoint is reached over the addresses that [`Tcp::set_route`] was told, which are
 //! tried in turn, or, if it was told none, over the connection on which a request of it came
@@ -11,10 +11,13 @@ mod frame;
 mod polled;
 mod rails;
 mod shown;
+mod stream;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,6 +32,10 @@ use rails::{Beside, Rails};
 pub use rails::{Counts, HEALTH_MAX, RailState};
 use shown::Gone;
 pub use shown::{Net, Peer};
+pub use stream::Address;
+use stream::Stream;
+
+use crate::shm::{self, SHM_CONNECTIONS_MAX, SHM_DESCRIPTORS};
 
 /// Most connections of one process; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 8192;
@@ -58,6 +65,8 @@ pub struct Limits {
     pub waiting_bytes: usize,
     /// See [`CONNECTIONS_MAX`].
     pub connections: usize,
+    /// See [`SHM_CONNECTIONS_MAX`].
+    pub shm_connections: usize,
 }
 
 impl Default for Limits {
@@ -66,27 +75,45 @@ impl Default for Limits {
             bulk_bytes: BULK_BYTES_MAX,
             waiting_bytes: WAITING_BYTES_MAX,
             connections: CONNECTIONS_MAX,
+            shm_connections: SHM_CONNECTIONS_MAX,
         }
+    }
+}
+
+/// Over what connections may go.
+#[derive(Debug, Clone)]
+pub struct Ways {
+    /// The folder in which processes of this host meet that share memory; with none, nobody does.
+    pub folder: Option<PathBuf>,
+    /// Over TCP, where memory is not shared.
+    pub tcp: bool,
+}
+
+/// Over TCP alone.
+impl Default for Ways {
+    fn default() -> Ways {
+        Ways { folder: None, tcp: true }
     }
 }
 
 #[derive(Default)]
 struct Routes {
     /// Addresses of endpoints, the one to be tried next first.
-    told: BTreeMap<Endpoint, Vec<SocketAddr>>,
+    told: BTreeMap<Endpoint, Vec<Address>>,
     /// Connections on which endpoints were heard of.
     heard: BTreeMap<Endpoint, Arc<Connection>>,
-    dialled: BTreeMap<SocketAddr, Arc<Connection>>,
-    accepted: BTreeMap<SocketAddr, Arc<Connection>>,
+    dialled: BTreeMap<Address, Arc<Connection>>,
+    /// By their numbers.
+    accepted: BTreeMap<u64, Arc<Connection>>,
     /// Requests that came elsewhere.
     beside: Beside,
     /// Where nobody was found at the last attempt.
-    unreached: BTreeSet<SocketAddr>,
+    unreached: BTreeSet<Address>,
 }
 
 impl Routes {
     /// Who is reached at an address, or may be, for people.
-    fn who(&self, address: SocketAddr) -> String {
+    fn who(&self, address: Address) -> String {
         let are_there = self.told.iter().filter(|(_, all)| all.contains(&address));
         are_there.map(|(endpoint, _)| endpoint.to_string()).collect::<Vec<_>>().join(" ")
     }
@@ -109,7 +136,7 @@ impl Routes {
     }
 
     /// Nobody was found there. True, if that is news: it is tried again for as long as it takes.
-    fn missed(&mut self, address: SocketAddr) -> bool {
+    fn missed(&mut self, address: Address) -> bool {
         let Routes { told, unreached, .. } = self;
         // Who has moved is not looked for there any more.
         unreached.retain(|other| told.values().any(|all| all.contains(other)));
@@ -117,7 +144,7 @@ impl Routes {
     }
 
     /// Somebody was found there. True, if that is news.
-    fn found(&mut self, address: SocketAddr) -> bool {
+    fn found(&mut self, address: Address) -> bool {
         self.unreached.remove(&address)
     }
 }
@@ -126,6 +153,7 @@ struct Shared {
     deliver: Deliver,
     bulk: Arc<Budget>,
     limits: Limits,
+    ways: Ways,
     /// Bytes that wait for peers.
     waiting: Arc<AtomicUsize>,
     /// There were so many connections.
@@ -139,10 +167,11 @@ struct Shared {
     closing: AtomicBool,
 }
 
-/// The TCP network of one process. Dropping it ends all connections.
+/// The network of one process. Dropping it ends all connections.
 pub struct Tcp {
     shared: Arc<Shared>,
     listening: Vec<SocketAddr>,
+    met: Vec<Arc<shm::Listener>>,
 }
 
 impl std::fmt::Debug for Tcp {
@@ -205,7 +234,7 @@ impl Shared {
         true
     }
 
-    fn not_reached(&self, peer: SocketAddr, error: &io::Error) {
+    fn not_reached(&self, peer: Address, error: &io::Error) {
         let (is_news, who) = {
             let mut routes = self.routes();
             (routes.missed(peer), routes.who(peer))
@@ -217,7 +246,7 @@ impl Shared {
         }
     }
 
-    fn reached(&self, peer: SocketAddr) {
+    fn reached(&self, peer: Address) {
         let (is_news, who) = {
             let mut routes = self.routes();
             (routes.found(peer), routes.who(peer))
@@ -242,7 +271,7 @@ impl Shared {
         if routes.dialled.get(&connection.peer).is_some_and(is_it) {
             routes.dialled.remove(&connection.peer);
             // Another address of the same endpoint is next.
-            let meant = |all: &&mut Vec<SocketAddr>| all.first() == Some(&connection.peer);
+            let meant = |all: &&mut Vec<Address>| all.first() == Some(&connection.peer);
             routes.told.values_mut().filter(meant).for_each(|all| all.rotate_left(1));
         }
         drop(routes);
@@ -250,7 +279,7 @@ impl Shared {
     }
 
     /// Whether whoever is reached at an address is reached at others, too.
-    fn has_others(&self, address: SocketAddr) -> bool {
+    fn has_others(&self, address: Address) -> bool {
         self.routes().told.values().any(|all| all.len() > 1 && all.contains(&address))
     }
 
@@ -304,10 +333,16 @@ impl Shared {
         Ok(Some(connection))
     }
 
-    fn accept(self: &Arc<Shared>, listener: &TcpListener) {
+    /// Serves whoever comes, by one way or the other, until the network ends.
+    fn accept<S>(
+        self: &Arc<Shared>,
+        next: impl Fn() -> io::Result<(S, Address)>,
+        open: impl Fn(S) -> io::Result<Stream>,
+    ) {
         while !self.closing.load(Ordering::Relaxed) {
-            let (stream, peer) = match listener.accept() {
+            let (stream, peer) = match next() {
                 Ok(accepted) => accepted,
+                Err(_) if self.closing.load(Ordering::Relaxed) => return,
                 Err(error) => {
                     // Out of descriptors, for instance: others may end meanwhile.
                     tracing::warn!(%error, "cannot accept a connection");
@@ -315,24 +350,51 @@ impl Shared {
                     continue;
                 }
             };
+            if self.is_full(peer) {
+                tracing::warn!(%peer, "too many connections");
+                continue;
+            }
+            let stream = match open(stream) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::warn!(%peer, %error, "cannot serve a connection");
+                    continue;
+                }
+            };
             let mut routes = self.routes();
             if self.closing.load(Ordering::Relaxed) {
                 return;
             }
-            if routes.accepted.len() >= self.limits.connections {
-                tracing::warn!(%peer, "too many connections");
-                continue;
-            }
             match Connection::accept(self, peer, stream) {
-                Ok(connection) => drop(routes.accepted.insert(peer, connection)),
+                Ok(connection) => drop(routes.accepted.insert(connection.number, connection)),
                 Err(error) => tracing::warn!(%peer, %error, "cannot serve a connection"),
             }
         }
     }
+
+    /// Whether there are as many connections of this way as there may be. One over shared memory
+    /// counts by the descriptors that it has.
+    fn is_full(&self, peer: Address) -> bool {
+        let routes = self.routes();
+        let shm = routes.accepted.values().filter(|other| other.peer.shm).count();
+        let counted = routes.accepted.len() + (SHM_DESCRIPTORS - 1) * shm;
+        counted >= self.limits.connections || peer.shm && shm >= self.limits.shm_connections
+    }
+
+    fn accept_tcp(self: &Arc<Shared>, listener: &TcpListener) {
+        let next = || listener.accept().map(|(stream, peer)| (stream, peer.into()));
+        self.accept(next, |stream: TcpStream| Ok(Stream::Tcp(stream)));
+    }
+
+    /// Whoever shares memory comes from where it has met us: from there it would over TCP, too.
+    fn accept_shm(self: &Arc<Shared>, listener: &shm::Listener, at: SocketAddr) {
+        let next = || Ok((listener.accept()?, Address { at, shm: true }));
+        self.accept(next, |stream: UnixStream| shm::welcome(stream).map(Stream::Shm));
+    }
 }
 
 /// Whether these are the same addresses, and only another is to be tried first.
-fn is_rotation(known: &[SocketAddr], told: &[SocketAddr]) -> bool {
+fn is_rotation(known: &[Address], told: &[Address]) -> bool {
     known.len() == told.len()
         && (0..told.len()).any(|at| {
             let (before, after) = told.split_at(at);
@@ -354,10 +416,26 @@ impl Tcp {
     /// # Errors
     /// As [`Tcp::start`].
     pub fn start_with(listen: &[SocketAddr], deliver: Deliver, limits: Limits) -> io::Result<Tcp> {
+        let listen: Vec<Address> = listen.iter().copied().map(Address::from).collect();
+        Tcp::start_over(&listen, deliver, limits, Ways::default())
+    }
+
+    /// The same over other ways: who listens at an address is met there by whoever shares memory,
+    /// too, where that is possible.
+    ///
+    /// # Errors
+    /// As [`Tcp::start`]; or memory cannot be shared where there is no other way.
+    pub fn start_over(
+        listen: &[Address],
+        deliver: Deliver,
+        limits: Limits,
+        ways: Ways,
+    ) -> io::Result<Tcp> {
         let shared = Arc::new(Shared {
             deliver,
             bulk: Budget::new(limits.bulk_bytes),
             limits,
+            ways,
             waiting: Arc::default(),
             connections: AtomicU64::new(0),
             began: Instant::now(),
@@ -366,15 +444,40 @@ impl Tcp {
             gone: Mutex::default(),
             closing: AtomicBool::new(false),
         });
-        let mut tcp = Tcp { shared, listening: Vec::new() };
+        let mut tcp = Tcp { shared, listening: Vec::new(), met: Vec::new() };
         for address in listen {
-            let listener = TcpListener::bind(address)?;
-            tcp.listening.push(listener.local_addr()?);
-            let shared = tcp.shared.clone();
-            let thread = std::thread::Builder::new().name("tcp-accept".to_owned());
-            thread.spawn(move || shared.accept(&listener))?;
+            tcp.listen(*address)?;
         }
         Ok(tcp)
+    }
+
+    fn listen(&mut self, address: Address) -> io::Result<()> {
+        let Address { mut at, shm } = address;
+        let tcp = self.shared.ways.tcp && !shm;
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let listener = if tcp { Some(TcpListener::bind(at)?) } else { None };
+        if let Some(listener) = &listener {
+            at = listener.local_addr()?;
+        }
+        // Before anybody is taken over TCP: who comes from this host then shares memory.
+        match shm::listen(&self.shared.ways, at) {
+            Ok(listener) => {
+                let (shared, listener) = (self.shared.clone(), Arc::new(listener));
+                self.met.push(listener.clone());
+                thread("shm-accept").spawn(move || shared.accept_shm(&listener, at))?;
+            }
+            Err(error) if tcp && error.kind() == io::ErrorKind::Unsupported => {}
+            Err(error) if tcp => {
+                tracing::warn!(%at, %error, "cannot share memory with processes of this host");
+            }
+            Err(error) => return Err(error),
+        }
+        if let Some(listener) = listener {
+            self.listening.push(at);
+            let shared = self.shared.clone();
+            thread("tcp-accept").spawn(move || shared.accept_tcp(&listener))?;
+        }
+        Ok(())
     }
 
     /// Where it listens, ports included.
@@ -383,8 +486,8 @@ impl Tcp {
     }
 
     /// The address from which an endpoint was heard of last.
-    pub fn peer(&self, endpoint: Endpoint) -> Option<SocketAddr> {
-        self.shared.routes().heard.get(&endpoint).map(|connection| connection.peer)
+    pub fn peer(&self, endpoint: Endpoint) -> Option<Address> {
+        self.shared.routes().heard.get(&endpoint).map(|connection| connection.reached_at())
     }
 
     /// The address of this process on that connection.
@@ -393,8 +496,11 @@ impl Tcp {
     }
 
     /// The address at which an endpoint is tried next, or is reached.
-    pub fn route(&self, endpoint: Endpoint) -> Option<SocketAddr> {
-        self.shared.routes().told.get(&endpoint).and_then(|all| all.first().copied())
+    pub fn route(&self, endpoint: Endpoint) -> Option<Address> {
+        let routes = self.shared.routes();
+        let address = routes.told.get(&endpoint)?.first().copied()?;
+        let dialled = routes.dialled.get(&address);
+        Some(dialled.map_or(address, |connection| connection.reached_at()))
     }
 
     /// The endpoints of which something came in within this time, or would have if it had been
@@ -415,9 +521,8 @@ impl Tcp {
         drop(routes);
         if !several.is_empty() {
             let rails = self.shared.rails();
-            let heard = |at: &SocketAddr| {
-                rails.own_to(*at).is_some_and(|rail| rail.is_heard_since(since_ms))
-            };
+            let heard =
+                |at: &Address| rails.own_to(*at).is_some_and(|rail| rail.is_heard_since(since_ms));
             all.extend(several.iter().filter(|(_, at)| at.iter().any(heard)).map(|(to, _)| *to));
         }
         all.sort_unstable();
@@ -426,7 +531,8 @@ impl Tcp {
     }
 
     /// Says where an endpoint is reached; nowhere, if the list is empty.
-    pub fn set_route(&self, endpoint: Endpoint, addresses: Vec<SocketAddr>) {
+    pub fn set_route(&self, endpoint: Endpoint, addresses: Vec<impl Into<Address>>) {
+        let addresses: Vec<Address> = addresses.into_iter().map(Into::into).collect();
         let mut routes = self.shared.routes();
         let known = routes.told.get(&endpoint);
         if addresses.is_empty() {
@@ -434,7 +540,7 @@ impl Tcp {
         } else if known.is_none_or(|known| !is_rotation(known, &addresses)) {
             routes.told.insert(endpoint, addresses);
         }
-        let told: BTreeSet<SocketAddr> = routes.told.values().flatten().copied().collect();
+        let told: BTreeSet<Address> = routes.told.values().flatten().copied().collect();
         drop(routes);
         let retired = self.shared.rails().retire(|address| told.contains(&address));
         for rail in retired {
@@ -494,9 +600,12 @@ impl Tcp {
 impl Drop for Tcp {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::Relaxed);
+        for listener in &self.met {
+            listener.close();
+        }
         for address in &self.listening {
             // Wakes the thread that accepts, so that it sees the end.
-            let _ = std::net::TcpStream::connect(address);
+            let _ = TcpStream::connect(address);
         }
         let all: Vec<_> = {
             let routes = self.shared.routes();
@@ -515,8 +624,8 @@ mod tests {
 
     #[test]
     fn that_nobody_is_there_is_news_once() {
-        let [here, there]: [SocketAddr; 2] =
-            ["10.0.0.1:988", "10.0.0.2:988"].map(|text| text.parse().unwrap());
+        let [here, there] = ["10.0.0.1:988", "10.0.0.2:988"]
+            .map(|text| Address::from(text.parse::<SocketAddr>().unwrap()));
         let mut routes = Routes::default();
         routes.told.insert(Endpoint::Ost(1), vec![here]);
         routes.told.insert(Endpoint::Ost(3), vec![there, here]);

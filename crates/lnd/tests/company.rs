@@ -2,22 +2,30 @@
 //! once where somebody waits after all, and nothing of it is lost when a connection breaks.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+mod over;
+
+use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use sateen_lnd::Tcp;
+use over::{LONG, Over, Peer};
+use sateen_lnd::{Limits, Tcp};
 use sateen_types::{ClientId, Endpoint, Errno, Fid};
 use sateen_wire::{
     Body, Bulk, Callback, HEADER_BYTES, Header, MdtReply, MdtRequest, Message, OpenId, Reply,
     ReplyBody, Request,
 };
 
+both! {
+    what_nobody_waits_for_waits_for_others_or_goes_alone
+    it_goes_at_once_for_whoever_waits_in_the_end_and_before_a_callback_is_heard
+    each_is_answered_once_when_the_connection_breaks
+    answers_to_what_was_read_together_travel_together_and_wait_for_nothing
+}
+
 const CLIENT: Endpoint = Endpoint::Client(ClientId(7));
 const MDT: Endpoint = Endpoint::Mdt(0);
-const LONG: Duration = Duration::from_secs(120);
 const ROUNDS: u64 = 300;
 
 fn message(seq: u64, request: Request) -> Message {
@@ -37,28 +45,26 @@ fn ping(seq: u64) -> Message {
 }
 
 /// A client's network, and what arrives there.
-fn client() -> (Tcp, Receiver<Message>) {
+fn client(over: Over) -> (Tcp, Receiver<Message>) {
     let (sender, arrived) = channel();
     let sender = Mutex::new(sender);
     let deliver = move |message| drop(sender.lock().unwrap().send(message));
-    (Tcp::start(&[], Box::new(deliver)).unwrap(), arrived)
+    (over.client(Box::new(deliver)), arrived)
 }
 
 /// A client's network that is connected to a peer, which is played by the test.
-fn connected() -> (Tcp, Receiver<Message>, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (client, arrived) = client();
+fn connected(over: Over) -> (Tcp, Receiver<Message>, Peer) {
+    let listener = over.listen();
+    let (client, arrived) = client(over);
     client.set_route(MDT, vec![listener.local_addr().unwrap()]);
     client.send(ping(1));
-    let (mut stream, _) = listener.accept().unwrap();
+    let mut stream = listener.accept();
     assert_eq!(next(&mut stream).header.seq, 1);
     (client, arrived, stream)
 }
 
 /// The next message on a stream.
-fn next(stream: &mut TcpStream) -> Message {
-    stream.set_nonblocking(false).unwrap();
-    stream.set_read_timeout(Some(LONG)).unwrap();
+fn next(stream: &mut Peer) -> Message {
     let mut bytes = vec![0; HEADER_BYTES];
     stream.read_exact(&mut bytes).unwrap();
     let rest = Message::rest_len(bytes.first_chunk().unwrap()).unwrap();
@@ -67,31 +73,18 @@ fn next(stream: &mut TcpStream) -> Message {
     Message::decode(&bytes).unwrap().0
 }
 
-/// Whether anything can be read now.
-fn is_there(stream: &TcpStream) -> bool {
-    stream.set_nonblocking(true).unwrap();
-    match stream.peek(&mut [0]) {
-        Ok(bytes) => bytes > 0,
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::WouldBlock);
-            false
-        }
-    }
-}
-
-#[test]
-fn what_nobody_waits_for_waits_for_others_or_goes_alone() {
-    let (client, _arrived, mut stream) = connected();
+fn what_nobody_waits_for_waits_for_others_or_goes_alone(over: Over) {
+    let (client, _arrived, mut stream) = connected(over);
     let (mut kept, mut at_once, mut seq) = (0, 0, 1);
     for _ in 0..ROUNDS {
         // It goes in any case.
         client.send(close(seq + 1));
-        kept += u64::from(!is_there(&stream));
+        kept += u64::from(!stream.has_something());
         assert_eq!(next(&mut stream).header.seq, seq + 1);
         // In order, with more of them than are ever kept back.
         (2..=40).for_each(|at| client.send(close(seq + at)));
         client.send(ping(seq + 41));
-        at_once += u64::from(is_there(&stream));
+        at_once += u64::from(stream.has_something());
         for at in 2..=41 {
             assert_eq!(next(&mut stream).header.seq, seq + at);
         }
@@ -102,14 +95,13 @@ fn what_nobody_waits_for_waits_for_others_or_goes_alone() {
     assert!(at_once > ROUNDS / 2, "{at_once} of {ROUNDS} that somebody waits for came at once");
 }
 
-#[test]
-fn it_goes_at_once_for_whoever_waits_in_the_end_and_before_a_callback_is_heard() {
-    let (client, arrived, mut stream) = connected();
+fn it_goes_at_once_for_whoever_waits_in_the_end_and_before_a_callback_is_heard(over: Over) {
+    let (client, arrived, mut stream) = connected(over);
     let (mut hurried, mut called, mut seq) = (0, 0, 1);
     for _ in 0..ROUNDS {
         client.send(close(seq + 1));
         client.hurry();
-        hurried += u64::from(is_there(&stream));
+        hurried += u64::from(stream.has_something());
         assert_eq!(next(&mut stream).header.seq, seq + 1);
 
         client.send(close(seq + 2));
@@ -118,7 +110,7 @@ fn it_goes_at_once_for_whoever_waits_in_the_end_and_before_a_callback_is_heard()
         let header = Header::between(MDT, CLIENT, ClientId(7));
         stream.write_all(&Message { header, body, bulk: Bulk::None }.encode()).unwrap();
         assert!(matches!(arrived.recv_timeout(LONG).unwrap().body, Body::Callback(_)));
-        called += u64::from(is_there(&stream));
+        called += u64::from(stream.has_something());
         assert_eq!(next(&mut stream).header.seq, seq + 2);
         seq += 2;
     }
@@ -126,10 +118,9 @@ fn it_goes_at_once_for_whoever_waits_in_the_end_and_before_a_callback_is_heard()
     assert!(called > ROUNDS / 2, "{called} of {ROUNDS} came before the callback was heard");
 }
 
-#[test]
-fn each_is_answered_once_when_the_connection_breaks() {
+fn each_is_answered_once_when_the_connection_breaks(over: Over) {
     for round in 0..ROUNDS {
-        let (client, arrived, stream) = connected();
+        let (client, arrived, stream) = connected(over);
         let last = 2 + round % 8;
         (2..last).for_each(|seq| client.send(close(seq)));
         // Before or after they have gone.
@@ -154,7 +145,7 @@ fn each_is_answered_once_when_the_connection_breaks() {
 }
 
 /// A server that answers everything, and `before` does something with each request first.
-fn server(before: impl Fn(&Tcp, &Message) + Send + Sync + 'static) -> Arc<Tcp> {
+fn server(over: Over, before: impl Fn(&Tcp, &Message) + Send + Sync + 'static) -> Arc<Tcp> {
     let me: Arc<OnceLock<Weak<Tcp>>> = Arc::default();
     let answering = me.clone();
     let deliver = move |message: Message| {
@@ -163,19 +154,17 @@ fn server(before: impl Fn(&Tcp, &Message) + Send + Sync + 'static) -> Arc<Tcp> {
         let reply = Reply::ok(ReplyBody::Mdt(MdtReply::Done));
         tcp.send(Message::reply_to(&message.header, reply, Bulk::None));
     };
-    let address = "127.0.0.1:0".parse().unwrap();
-    let tcp = Arc::new(Tcp::start(&[address], Box::new(deliver)).unwrap());
+    let tcp = Arc::new(over.server(Box::new(deliver), Limits::default()));
     me.set(Arc::downgrade(&tcp)).unwrap();
     tcp
 }
 
-#[test]
-fn answers_to_what_was_read_together_travel_together_and_wait_for_nothing() {
+fn answers_to_what_was_read_together_travel_together_and_wait_for_nothing(over: Over) {
     let (sender, begun) = channel();
     let (gate, opened) = channel();
     let (sender, opened) = (Mutex::new(sender), Mutex::new(opened));
     // At a ping it hangs, as in a disk: what was gathered goes before.
-    let server = server(move |tcp, message| {
+    let server = server(over, move |tcp, message| {
         if matches!(message.body, Body::Request(Request::Ping)) {
             sender.lock().unwrap().send(()).unwrap();
             opened.lock().unwrap().recv_timeout(LONG).unwrap();
@@ -184,7 +173,7 @@ fn answers_to_what_was_read_together_travel_together_and_wait_for_nothing() {
             opened.lock().unwrap().recv_timeout(LONG).unwrap();
         }
     });
-    let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
+    let mut stream = over.connect(server.listening()[0]);
     let (mut gathered, mut seq) = (0, 0);
     for _ in 0..ROUNDS {
         let bytes = |message: Message| message.encode();
@@ -192,7 +181,7 @@ fn answers_to_what_was_read_together_travel_together_and_wait_for_nothing() {
         stream.write_all(&all).unwrap();
         begun.recv_timeout(LONG).unwrap();
         // They wait for the ping's, which has begun; for a millisecond at least.
-        gathered += u64::from(!is_there(&stream));
+        gathered += u64::from(!stream.has_something());
         gate.send(()).unwrap();
         begun.recv_timeout(LONG).unwrap();
         // But for no disk: it hangs still.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use sateen_lnd::{Counts, HEALTH_MAX, Peer, RailState, Tcp};
+use sateen_lnd::{Address, Counts, HEALTH_MAX, Peer, RailState, Tcp};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, ObjectId};
 use sateen_wire::{
     Body, Bulk, Callback, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request,
@@ -99,8 +99,8 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-fn peer(tcp: &Tcp, address: SocketAddr) -> Peer {
-    let all = tcp.peers();
+fn peer(tcp: &Tcp, address: impl Into<Address>) -> Peer {
+    let (all, address) = (tcp.peers(), address.into());
     all.iter().find(|peer| peer.address == address).unwrap_or_else(|| panic!("{all:?}")).clone()
 }
 

@@ -8,6 +8,7 @@ use sateen_types::Nid;
 
 use crate::nids;
 use crate::waking::POLL_US_MAX;
+use crate::ways::Net;
 
 /// Sateen: a parallel file system in user space.
 #[derive(Debug, Parser)]
@@ -179,11 +180,15 @@ fn target_index(text: &str) -> Result<u32, ParseIntError> {
 /// Arguments of `serve`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
-    /// Where this server is reached, as ADDRESS[:PORT]@tcp; it listens there. May be given
-    /// up to eight times; whoever looks for it tries them in turn [default: this host's address towards the
+    /// Where this server is reached, as ADDRESS[:PORT]@tcp; it listens there. ADDRESS[:PORT]@shm:
+    /// by processes of this host alone, over memory that they share. May be given up to eight times; whoever looks for it tries them in turn [default: this host's address towards the
     /// MGS, port 988].
     #[arg(long, value_name = "NID", value_parser = nids::resolve_one)]
     pub nid: Vec<Nid>,
+    /// Over what clients and other servers are reached: memory that is shared with processes of
+    /// this host, and TCP with all others; or one of these alone.
+    #[arg(long, value_name = "WAY", value_enum, default_value_t)]
+    pub net: Net,
     #[command(flatten)]
     pub waking: WakingArgs,
     /// Folders of targets, made with mkfs.sateen.
@@ -207,7 +212,7 @@ pub(crate) struct MountArgs {
     /// past the kernel's page cache; flock, localflock or noflock: flock and fcntl locks hold for
     /// all mounts (as without; but every close is heard of from the start), for this one alone, or do not exist; retry=MINUTES: for how long servers that do not answer are
     /// tried, which in the field is a number of tries (in fstab with x-systemd.mount-timeout, which is 90 s otherwise); exclude=FSNAME-OST0001[:FSNAME-OST0002]: OSTs that this mount does not use; transport=io_uring or
-    /// transport=classic: over what the kernel's requests come, without it io_uring where the kernel has it; poll=MICROSECONDS: for so long a thread that has run out of work looks for more before it sleeps (50 without it, 0: not at all); keep_cores_awake: no processor of this host halts while this is mounted; remount: a mount that is there gets these options.
+    /// transport=classic: over what the kernel's requests come, without it io_uring where the kernel has it; poll=MICROSECONDS: for so long a thread that has run out of work looks for more before it sleeps (50 without it, 0: not at all); keep_cores_awake: no processor of this host halts while this is mounted; net=tcp or net=shm: over what servers are reached, without it memory that is shared with those of this host, and TCP with others; remount: a mount that is there gets these options.
     #[arg(short = 'o', value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// As `-o ro`.

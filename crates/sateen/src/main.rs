@@ -51,6 +51,7 @@ mod testing;
 mod up;
 mod usage;
 mod waking;
+mod ways;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -88,6 +89,8 @@ fn main() -> ExitCode {
     if command.only_asks() {
         end_with_the_reader();
     }
+    // Who is told otherwise does so himself.
+    ways::Net::default().apply();
     let done = match command {
         Command::Mkfs(args) => mkfs::run(&args),
         Command::Serve(args) => serve::run(&args),

@@ -24,6 +24,7 @@ use crate::data_dir::DataDir;
 use crate::node::mgc::Stop;
 use crate::node::{self, How, Node};
 use crate::refusal::{Outcome, Refusal};
+use crate::ways::Net;
 use crate::{background, logging, mounts, nids, run_dir};
 
 /// Half the size of a mount's log, which lies in memory as a rule.
@@ -86,6 +87,7 @@ fn try_run(args: &MountArgs) -> Result<ExitCode, (u8, Refusal)> {
     let how = options(args).map_err(usage)?;
     excluded(args, &source.fsname).map_err(usage)?;
     waking(args).map_err(usage)?;
+    net(args).map_err(usage)?;
     mounts::require_root().map_err(usage)?;
     mounts::require_fuse().map_err(failure)?;
     let data = folder(&args.point).map_err(failure)?;
@@ -127,6 +129,7 @@ fn serve(args: &MountArgs, source: &Source, how: How, data: &DataDir) -> Outcome
         background::begin(waits)?;
     }
     let _awake = waking(args)?.apply()?;
+    net(args)?.apply();
     let point = mounts::prepare(&args.point)?;
     // The last mount there is gone from the tree before its process has said goodbye.
     data.wait_unused(PREDECESSOR_TIMEOUT)
@@ -242,8 +245,8 @@ fn options(args: &MountArgs) -> Outcome<How> {
             // See `excluded`.
             _ if option.starts_with(EXCLUDE) => {}
             _ if option.starts_with(TRANSPORT) => how.transport = transport(option)?,
-            // See `waking`.
-            _ if WakingArgs::knows(option) => {}
+            // See `waking` and `net`.
+            _ if WakingArgs::knows(option) || Net::knows(option) => {}
             _ if option.starts_with("network=") => {
                 return Err(Refusal::new(
                     format!("the option {option:?} is not supported"),
@@ -279,6 +282,11 @@ fn options(args: &MountArgs) -> Outcome<How> {
 /// How the threads of the mount wait for work.
 fn waking(args: &MountArgs) -> Outcome<WakingArgs> {
     WakingArgs::of_mount(args.options.iter().flat_map(|list| list.split(',')))
+}
+
+/// Over what the mount is connected with its servers.
+fn net(args: &MountArgs) -> Outcome<Net> {
+    Net::of_mount(args.options.iter().flat_map(|list| list.split(',')))
 }
 
 /// What an option `transport=…` says.

@@ -53,7 +53,7 @@ use self::mgc::{Mgc, Stop};
 use self::mounted::Targets;
 pub(crate) use self::mounted::{How, Mounted, Native, Source};
 use self::network::Network;
-pub(crate) use self::network::ping;
+pub(crate) use self::network::{ping, set_ways};
 use self::serving::{Follower, MOUNT_PATIENCE};
 use crate::logging;
 use crate::params::{Device, NetShown, Param, PeerShown};

@@ -42,6 +42,7 @@ fn serve(args: &ServeArgs) -> Outcome<ExitCode> {
         .that_lasts());
     }
     let _awake = args.waking.apply()?;
+    args.net.apply();
     let targets = open(&args.targets)?;
     let mgs = mgs_of(&targets)?;
     let names: Vec<String> = targets.iter().map(|target| target.label.target.to_string()).collect();

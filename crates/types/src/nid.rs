@@ -1,6 +1,10 @@
 //! NIDs: where a node is reached, as `ADDRESS@NETWORK`, for instance `10.0.0.7@tcp` or `0@lo`;
 //! with a port of its own, where several servers share an address, `10.0.0.7:7988@tcp`.
 //!
+//! `10.0.0.7:7988@shm` is the server that listens there, over memory that it shares with processes
+//! of its host, and for them alone. A NID of TCP means that way, too, wherever it can be had; this
+//! one means no other.
+//!
 //! A colon between NIDs, as in `--mgsnode=NID:NID` and `NID:/FSNAME`, comes after the network's
 //! name, and so is never taken for one before a port.
 
@@ -24,6 +28,13 @@ pub enum Nid {
         port: u16,
         /// Network number; `@tcp` means 0.
         net: u16,
+    },
+    /// Memory shared with a server of this host: `10.0.0.7@shm`.
+    Shm {
+        /// IPv4 address at which it listens, or would.
+        addr: Ipv4Addr,
+        /// Its TCP port; [`PORT_DEFAULT`] is not written.
+        port: u16,
     },
 }
 
@@ -106,7 +117,7 @@ pub struct NidError;
 
 impl fmt::Display for NidError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a NID; write it like 10.0.0.7@tcp or 0@lo")
+        f.write_str("not a NID; write it like 10.0.0.7@tcp, 10.0.0.7@shm or 0@lo")
     }
 }
 
@@ -116,13 +127,16 @@ impl fmt::Display for Nid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Nid::Lo => f.write_str("0@lo"),
-            Nid::Tcp { addr, port, net } => {
+            Nid::Tcp { addr, port, .. } | Nid::Shm { addr, port } => {
                 write!(f, "{addr}")?;
                 if *port != PORT_DEFAULT {
                     write!(f, ":{port}")?;
                 }
-                f.write_str("@tcp")?;
-                if *net == 0 { Ok(()) } else { write!(f, "{net}") }
+                match self {
+                    Nid::Tcp { net: 0, .. } => f.write_str("@tcp"),
+                    Nid::Tcp { net, .. } => write!(f, "@tcp{net}"),
+                    _ => f.write_str("@shm"),
+                }
             }
         }
     }
@@ -136,8 +150,12 @@ impl FromStr for Nid {
         if net == "lo" {
             return if addr == "0" { Ok(Nid::Lo) } else { Err(NidError) };
         }
-        let number = net.strip_prefix("tcp").ok_or(NidError)?;
-        let net = if number.is_empty() { 0 } else { number.parse().map_err(|_| NidError)? };
+        let net = match net.strip_prefix("tcp") {
+            Some("") => Some(0),
+            Some(number) => Some(number.parse().map_err(|_| NidError)?),
+            None if net == "shm" => None,
+            None => return Err(NidError),
+        };
         let (addr, port) = match addr.split_once(':') {
             None => (addr, PORT_DEFAULT),
             Some((addr, port)) => match port.parse() {
@@ -145,7 +163,8 @@ impl FromStr for Nid {
                 _ => return Err(NidError),
             },
         };
-        Ok(Nid::Tcp { addr: addr.parse().map_err(|_| NidError)?, port, net })
+        let addr = addr.parse().map_err(|_| NidError)?;
+        Ok(net.map_or(Nid::Shm { addr, port }, |net| Nid::Tcp { addr, port, net }))
     }
 }
 
@@ -178,7 +197,14 @@ mod tests {
 
     #[test]
     fn nids_round_trip() {
-        for text in ["0@lo", "10.0.0.7@tcp", "192.168.0.1@tcp3", "10.0.0.7:7988@tcp2"] {
+        for text in [
+            "0@lo",
+            "10.0.0.7@tcp",
+            "192.168.0.1@tcp3",
+            "10.0.0.7:7988@tcp2",
+            "10.0.0.7@shm",
+            "127.0.0.1:7988@shm",
+        ] {
             assert_eq!(text.parse::<Nid>().map(|nid| nid.to_string()), Ok(text.to_owned()));
         }
         for bad in [
@@ -188,6 +214,9 @@ mod tests {
             "10.0.0.1",
             "10.0.0.1@o2ib",
             "10.0.0.1@tcpx",
+            "10.0.0.1@shm1",
+            "0@shm",
+            "10.0.0.1:0@shm",
             "10.0.0.1:@tcp",
             "10.0.0.1:0@tcp",
             "10.0.0.1:70000@tcp",
@@ -214,8 +243,8 @@ mod tests {
     fn lists_of_nids_are_told_from_ports() {
         let show =
             |text| parse_nids(text).map(|nids| nids.iter().map(Nid::to_string).collect::<Vec<_>>());
-        let several = "10.0.0.7:7988@tcp:10.0.0.8@tcp1,10.0.0.9:1@tcp";
-        let expected = ["10.0.0.7:7988@tcp", "10.0.0.8@tcp1", "10.0.0.9:1@tcp"];
+        let several = "10.0.0.7:7988@tcp:10.0.0.8@tcp1,10.0.0.9:1@shm:10.0.0.9:1@tcp";
+        let expected = ["10.0.0.7:7988@tcp", "10.0.0.8@tcp1", "10.0.0.9:1@shm", "10.0.0.9:1@tcp"];
         assert_eq!(show(several), Ok(expected.map(str::to_owned).to_vec()));
         for bad in ["", "10.0.0.7", "10.0.0.7@tcp:", "10.0.0.7@tcp:x", ":10.0.0.7@tcp"] {
             assert_eq!(show(bad), Err(NidError), "{bad}");

@@ -50,6 +50,11 @@ impl Wire for Nid {
                 port.put(out);
                 net.put(out);
             }
+            Nid::Shm { addr, port } => {
+                4u8.put(out);
+                out.extend_from_slice(&addr.octets());
+                port.put(out);
+            }
         }
     }
     fn take(input: &mut Input<'_>) -> Result<Self, DecodeError> {
@@ -65,6 +70,13 @@ impl Wire for Nid {
                     // One way to write each.
                     0 | PORT_DEFAULT => return Err(DecodeError::Invalid),
                     port => Nid::Tcp { addr, port, net: u16::take(input)? },
+                }
+            }
+            4 => {
+                let addr = input.array::<4>()?.into();
+                match u16::take(input)? {
+                    0 => return Err(DecodeError::Invalid),
+                    port => Nid::Shm { addr, port },
                 }
             }
             _ => return Err(DecodeError::Invalid),

@@ -13,8 +13,10 @@ const LINE: f64 = 20.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 40.0;
 /// In the order of `KNOWN`; told apart without colours by their shapes, too.
-const COLOURS: [&str; 8] =
-    ["#444444", "#999999", "#117733", "#88aa44", "#cc3311", "#ee8822", "#0055aa", "#66aadd"];
+const COLOURS: [&str; 9] = [
+    "#444444", "#999999", "#117733", "#88aa44", "#cc3311", "#ee8822", "#aa3377", "#0055aa",
+    "#66aadd",
+];
 
 /// A row of the figure: its name, and for each file system a multiple of ext4.
 type Line = (String, Vec<(usize, f64)>);
@@ -126,8 +128,9 @@ fn mark(out: &mut String, system: usize, (x, y): (f64, f64), title: &str) {
         2 => polygon(&[(0.0, -5.0), (5.0, 4.0), (-5.0, 4.0)]),
         3 => polygon(&[(0.0, 5.0), (5.0, -4.0), (-5.0, -4.0)]),
         5 => polygon(&[(0.0, -5.5), (5.5, 0.0), (0.0, 5.5), (-5.5, 0.0)]),
-        6 => polygon(&[(-5.0, -2.0), (5.0, -2.0), (5.0, 2.0), (-5.0, 2.0)]),
-        7 => polygon(&[(-2.0, -5.0), (2.0, -5.0), (2.0, 5.0), (-2.0, 5.0)]),
+        6 => polygon(&[(-5.0, -5.0), (0.0, -1.0), (5.0, -5.0), (0.0, 5.5)]),
+        7 => polygon(&[(-5.0, -2.0), (5.0, -2.0), (5.0, 2.0), (-5.0, 2.0)]),
+        8 => polygon(&[(-2.0, -5.0), (2.0, -5.0), (2.0, 5.0), (-2.0, 5.0)]),
         _ => format!("circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\""),
     };
     let name = shape.split(' ').next().unwrap_or_default();

@@ -42,6 +42,8 @@ const SEQUENTIAL: (&[Against], &[Against]) =
     (&[Against::Peers(1.5), Against::Ext4(0.7)], &[Against::Ext4(1.0)]);
 const TCP: (&[Against], &[Against]) = (&[Against::AheadOfPeers], &[Against::Peers(2.0)]);
 
+const SHM: (&[Against], &[Against]) = (&[Against::Peers(2.0)], &[Against::Peers(4.0)]);
+
 const fn rule(
     system: &'static str,
     rows: &'static str,
@@ -50,7 +52,7 @@ const fn rule(
     Rule { system, rows, of: Of::Value, gate, aim }
 }
 
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 16] = [
     rule("sateen", "empty.", EMPTY),
     rule("sateen", "small.", (&[Against::Peers(5.0)], &[])),
     rule("sateen", "seq1.", SEQUENTIAL),
@@ -66,8 +68,18 @@ const RULES: [Rule; 12] = [
         gate: &[Against::AtMost(40.0)],
         aim: &[Against::AtMost(10.0)],
     },
+    rule("sateen-shm", "empty.", SHM),
+    rule("sateen-shm", "small.", SHM),
+    Rule {
+        system: "sateen-shm",
+        rows: "empty.create",
+        of: Of::Servers,
+        gate: &[Against::AtMost(25.0)],
+        aim: &[Against::AtMost(10.0)],
+    },
     rule("sateen", IDLE_ROW, IDLE),
     rule("sateen-tcp", IDLE_ROW, IDLE),
+    rule("sateen-shm", IDLE_ROW, IDLE),
     // What shall hold of a single process alone stands last: see `aim_of`.
     rule("sateen", "small.create", (&[], &[Against::AtLeast(12_000.0)])),
 ];

@@ -38,7 +38,7 @@ pub(crate) struct Known {
 const SECONDS: &str = "in memory; its journal commits every 5 s";
 const SYNCED: &str = "data, size and name on the disk";
 
-pub(crate) const KNOWN: [Known; 8] = [
+pub(crate) const KNOWN: [Known; 9] = [
     Known {
         name: "ext4",
         title: "ext4",
@@ -90,6 +90,15 @@ pub(crate) const KNOWN: [Known; 8] = [
         kind: Kind::Sateen,
         keeps_data: true,
         set_up: "five server processes (MGS with MDT, 4 OSTs) and a mount, over TCP on loopback",
+        data: "data, size and name on the ext4 below",
+        names: "in the server's memory; the journal is on the disk some milliseconds later",
+    },
+    Known {
+        name: "sateen-shm",
+        title: "Sateen shm",
+        kind: Kind::Sateen,
+        keeps_data: true,
+        set_up: "the same processes, over memory that they share (`net=shm`)",
         data: "data, size and name on the ext4 below",
         names: "in the server's memory; the journal is on the disk some milliseconds later",
     },

@@ -29,7 +29,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, BufReader, IoSlice};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -40,17 +40,17 @@ use sateen_types::{ClientId, Endpoint, Errno};
 use sateen_wire::{Body, Bulk, HEADER_BYTES, Header, Kind, Message, Reply};
 
 use super::Shared;
-use super::frame::{Frame, Incoming, Received, Refused, STALL, send_parts};
+use super::frame::{Frame, Incoming, LOOK, Received, Refused, STALL};
 use super::polled::Polled;
 use super::rails::Counting;
+use super::stream::{Address, Stream};
+use crate::shm;
 
 /// Most bytes that wait for a peer that does not read, for [`STALL`]; then it is given up. For
 /// one that reads more may wait.
 pub const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// So much may always wait for a peer, whatever waits for others.
 pub const QUEUE_BYTES_FAIR: usize = 1 << 20;
-/// The writer looks at least this often whether the peer still takes something: 1 s.
-const LOOK: Duration = Duration::from_secs(1);
 /// How long opening may take.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// A peer that confirms nothing for this long is gone: 40 s. The kernel counts the time, too, in
@@ -125,7 +125,7 @@ impl Drop for Counted {
 #[derive(Debug)]
 enum Link {
     Opening,
-    Open(Arc<TcpStream>),
+    Open(Arc<Stream>),
     Closed,
 }
 
@@ -204,7 +204,7 @@ impl Outgoing {
                 *place = part;
                 count += 1;
             }
-            let sent = send_parts(&*stream, parts.get(..count).unwrap_or_default(), false);
+            let sent = stream.send(parts.get(..count).unwrap_or_default(), false);
             let Ok(mut sent) = sent else { return };
             while let Some(first) = self.queue.front_mut() {
                 let before = first.frame.left();
@@ -225,7 +225,10 @@ impl Outgoing {
 /// A connection to one peer.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) peer: SocketAddr,
+    /// Where it listens, or came from.
+    pub(super) peer: Address,
+    /// It is over shared memory, as far as is known.
+    shm: AtomicBool,
     /// The higher, the younger.
     pub(super) number: u64,
     /// Endpoints whose messages go this way because they were heard of here.
@@ -253,7 +256,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    fn new(shared: &Shared, peer: SocketAddr, accepted: bool) -> Arc<Connection> {
+    fn new(shared: &Shared, peer: Address, accepted: bool) -> Arc<Connection> {
         let out = Outgoing {
             link: Link::Opening,
             was_open: false,
@@ -274,6 +277,7 @@ impl Connection {
         let (came_ms, at_it) = (AtomicU64::new(0), AtomicBool::new(false));
         Arc::new(Connection {
             peer,
+            shm: AtomicBool::new(peer.shm),
             number,
             speaks_for,
             waiting,
@@ -307,11 +311,11 @@ impl Connection {
     ///
     /// # Errors
     /// No thread could be started.
-    pub(super) fn dial(shared: &Arc<Shared>, peer: SocketAddr) -> io::Result<Arc<Connection>> {
+    pub(super) fn dial(shared: &Arc<Shared>, peer: Address) -> io::Result<Arc<Connection>> {
         let connection = Connection::new(shared, peer, false);
         let (dialling, shared) = (connection.clone(), shared.clone());
         thread("tcp-in", move || {
-            match TcpStream::connect_timeout(&peer, DIAL_TIMEOUT) {
+            match reach(&shared, peer) {
                 Ok(stream) => {
                     shared.reached(peer);
                     dialling.run(&shared, stream);
@@ -329,8 +333,8 @@ impl Connection {
     /// No thread could be started.
     pub(super) fn accept(
         shared: &Arc<Shared>,
-        peer: SocketAddr,
-        stream: TcpStream,
+        peer: Address,
+        stream: Stream,
     ) -> io::Result<Arc<Connection>> {
         let connection = Connection::new(shared, peer, true);
         let (serving, shared) = (connection.clone(), shared.clone());
@@ -342,15 +346,15 @@ impl Connection {
     }
 
     /// Until the connection ends.
-    fn run(self: &Arc<Connection>, shared: &Arc<Shared>, stream: TcpStream) {
+    fn run(self: &Arc<Connection>, shared: &Arc<Shared>, stream: Stream) {
         let stream = Arc::new(stream);
         let writer = (self.clone(), shared.clone());
         let silence_max_ms = match !self.accepted && shared.has_others(self.peer) {
             true => SILENCE_OF_SEVERAL_MAX_MS,
             false => SILENCE_MAX_MS,
         };
-        let ended = tune(&stream, silence_max_ms)
-            .and_then(|()| self.open(shared, stream.clone()))
+        let ended = self
+            .open(shared, stream.clone(), silence_max_ms)
             .and_then(|()| thread("tcp-out", move || writer.0.write(&writer.1)))
             .and_then(|()| self.read(shared, &stream));
         match ended {
@@ -370,13 +374,26 @@ impl Connection {
         self.open.load(Ordering::Relaxed)
     }
 
-    fn open(&self, shared: &Shared, stream: Arc<TcpStream>) -> io::Result<()> {
-        let local = stream.local_addr()?;
+    /// Where the peer is, and how it is reached.
+    pub(super) fn reached_at(&self) -> Address {
+        Address { shm: self.shm.load(Ordering::Relaxed), ..self.peer }
+    }
+
+    fn open(&self, shared: &Shared, stream: Arc<Stream>, silence_max_ms: u32) -> io::Result<()> {
+        // Of shared memory there is none.
+        let mut local = None;
+        if let Stream::Tcp(stream) = &*stream {
+            tune(stream, silence_max_ms)?;
+            local = Some(stream.local_addr()?);
+        }
+        self.shm.store(stream.is_shm(), Ordering::Relaxed);
         let mut out = self.lock();
         if matches!(out.link, Link::Closed) {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        self.local.get_or_init(|| local);
+        if let Some(local) = local {
+            self.local.get_or_init(|| local);
+        }
         if !self.accepted {
             // Before anybody can close it.
             shared.rails().opened(self.peer, shared.now_ms());
@@ -438,7 +455,7 @@ impl Connection {
         }
         match (&out.link, out.queue.is_empty()) {
             (Link::Open(stream), true) => {
-                if frame.send(stream.as_ref(), false).is_ok() {
+                if frame.send(stream, false).is_ok() {
                     return None;
                 }
                 // The reader hears of a broken socket as well, and closes.
@@ -540,7 +557,7 @@ impl Connection {
     ///
     /// # Errors
     /// The socket's; `TimedOut` if it takes nothing, and too much waits behind the message.
-    fn send_all(&self, frame: &mut Frame, stream: &TcpStream) -> io::Result<()> {
+    fn send_all(&self, frame: &mut Frame, stream: &Stream) -> io::Result<()> {
         let (mut left, mut since) = (frame.left(), Instant::now());
         loop {
             match frame.send(stream, true) {
@@ -575,7 +592,7 @@ impl Connection {
     }
 
     /// The reader's thread: everything that comes is delivered on it.
-    fn read(self: &Arc<Connection>, shared: &Shared, stream: &TcpStream) -> io::Result<()> {
+    fn read(self: &Arc<Connection>, shared: &Shared, stream: &Stream) -> io::Result<()> {
         let polled = Polled::new(stream, Polling::of_process());
         let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, polled);
         let mut scratch = Vec::new();
@@ -702,8 +719,7 @@ impl Connection {
             self.open.store(false, Ordering::Relaxed);
             let was_open = is_first.then_some(out.was_open);
             if let Link::Open(stream) = link {
-                // It may be closed already, which is as good.
-                let _ = stream.shutdown(Shutdown::Both);
+                stream.shutdown();
             }
             out.buffers.clear();
             out.queued_bytes = 0;
@@ -724,6 +740,17 @@ impl Connection {
         for header in asked.values() {
             answer(header, Errno::ECONNRESET);
         }
+    }
+}
+
+/// Connects to whoever listens there: over shared memory if it is on this host, and lets us.
+fn reach(shared: &Shared, peer: Address) -> io::Result<Stream> {
+    match shm::reach(&shared.ways, peer.at) {
+        Err(error) if shared.ways.tcp && !peer.shm => {
+            tracing::debug!(%peer, %error, "not over shared memory");
+            TcpStream::connect_timeout(&peer.at, DIAL_TIMEOUT).map(Stream::Tcp)
+        }
+        other => other.map(Stream::Shm),
     }
 }
 

@@ -6,19 +6,20 @@
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice, Read};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use sateen_types::Errno;
 use sateen_wire::{Bulk, Front, HEADER_BYTES, Header, HeaderError, Kind, Message};
 
 use super::budget::Held;
+use super::stream::Stream;
 
 /// A peer that stops in the middle of a message for so long is given up: what it had begun holds
 /// memory that others wait for.
 pub(super) const STALL: Duration = Duration::from_secs(10);
+/// Whoever waits for a peer to take something looks at least this often whether it still does.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// What comes in of a message must come at this rate at least, beyond [`STALL`]: a byte now and
 /// then would hold memory as a peer that stops does.
@@ -117,37 +118,16 @@ impl Frame {
         bytes - own
     }
 
-    /// Sends as much as the socket takes.
+    /// Sends as much as is taken.
     ///
     /// # Errors
-    /// The socket's; `WouldBlock` only if it must not block and takes nothing now.
-    pub(super) fn send(&mut self, socket: impl AsFd, blocking: bool) -> io::Result<()> {
+    /// The stream's; `WouldBlock` only if it must not block and takes nothing now.
+    pub(super) fn send(&mut self, stream: &Stream, blocking: bool) -> io::Result<()> {
         while self.left() > 0 {
-            let sent = send_parts(&socket, &self.parts(), blocking)?;
+            let sent = stream.send(&self.parts(), blocking)?;
             self.advance(sent);
         }
         Ok(())
-    }
-}
-
-/// Sends some of these bytes; how many.
-///
-/// # Errors
-/// The socket's; `WouldBlock` only if it must not block and takes nothing now.
-pub(super) fn send_parts(
-    socket: impl AsFd,
-    parts: &[IoSlice<'_>],
-    blocking: bool,
-) -> io::Result<usize> {
-    let mut flags = SendFlags::NOSIGNAL;
-    flags.set(SendFlags::DONTWAIT, !blocking);
-    loop {
-        match sendmsg(&socket, parts, &mut SendAncillaryBuffer::default(), flags) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(sent) => return Ok(sent),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
     }
 }
 

@@ -1,20 +1,20 @@
-//! A socket of which the reader looks for a moment whether something comes before it sleeps.
+//! A stream of which the reader looks for a moment whether something comes before it sleeps.
 
 use std::io::{self, Read};
-use std::net::TcpStream;
 use std::time::Instant;
 
-use rustix::net::{RecvFlags, recv};
 use sateen_polling::Polling;
 
-/// Reads from a socket, as [`Polling`] says.
+use super::stream::Stream;
+
+/// Reads from a stream, as [`Polling`] says.
 pub(super) struct Polled<'a> {
-    stream: &'a TcpStream,
+    stream: &'a Stream,
     polling: Polling,
 }
 
 impl<'a> Polled<'a> {
-    pub(super) fn new(stream: &'a TcpStream, polling: Polling) -> Polled<'a> {
+    pub(super) fn new(stream: &'a Stream, polling: Polling) -> Polled<'a> {
         Polled { stream, polling }
     }
 }
@@ -26,11 +26,7 @@ impl Read for Polled<'_> {
         let Polled { stream, polling } = self;
         if polling.is_on() {
             let found = polling.look(idle_since, || {
-                match recv(*stream, &mut *buffer, RecvFlags::DONTWAIT) {
-                    Ok((count, _)) => came = Some(count),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error.into()),
-                }
+                came = stream.try_read(buffer)?;
                 Ok(came.is_some())
             })?;
             debug_assert_eq!(found, came.is_some());

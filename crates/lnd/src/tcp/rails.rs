@@ -21,7 +21,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,6 +28,7 @@ use sateen_types::{ClientId, Endpoint, Errno, NIDS_MAX};
 use sateen_wire::{Body, Bulk, Header, Message, OstRequest, Reply, ReplyBody, Request};
 
 use super::connection::{Connection, Key, key};
+use super::stream::Address;
 
 /// The health of a rail that has not failed of late.
 pub const HEALTH_MAX: u32 = 1000;
@@ -269,10 +269,10 @@ struct UnderWay {
 /// All rails of this process, by the address that they lead to.
 #[derive(Debug, Default)]
 pub(super) struct Rails {
-    all: BTreeMap<SocketAddr, Rail>,
+    all: BTreeMap<Address, Rail>,
     /// Data that was asked for, or sent, and is not answered.
     under_way: BTreeMap<Key, UnderWay>,
-    leads: BTreeMap<(SocketAddr, Endpoint), Lead>,
+    leads: BTreeMap<(Address, Endpoint), Lead>,
 }
 
 impl Rails {
@@ -282,9 +282,9 @@ impl Rails {
     pub(super) fn choose(
         &mut self,
         message: &Message,
-        (addresses, one): (&[SocketAddr], Option<&Arc<Connection>>),
+        (addresses, one): (&[Address], Option<&Arc<Connection>>),
         now_ms: u64,
-        mut dial: impl FnMut(SocketAddr) -> io::Result<Arc<Connection>>,
+        mut dial: impl FnMut(Address) -> io::Result<Arc<Connection>>,
     ) -> Option<Arc<Connection>> {
         let to = message.header.to;
         let (key, bytes) = (key(&message.header, to), bytes_of(message));
@@ -390,7 +390,7 @@ impl Rails {
     }
 
     /// A connection to this address is open.
-    pub(super) fn opened(&mut self, address: SocketAddr, now_ms: u64) {
+    pub(super) fn opened(&mut self, address: Address, now_ms: u64) {
         let rail = self.all.entry(address).or_default();
         rail.open += 1;
         (rail.was_up, rail.failures) = (true, 0);
@@ -415,7 +415,7 @@ impl Rails {
 
     /// Connections of rails to addresses at which nobody is looked for any more: they are not used
     /// again.
-    pub(super) fn retire(&mut self, told: impl Fn(SocketAddr) -> bool) -> Vec<Arc<Connection>> {
+    pub(super) fn retire(&mut self, told: impl Fn(Address) -> bool) -> Vec<Arc<Connection>> {
         let gone = self.all.iter_mut().filter(|(address, _)| !told(**address));
         gone.filter_map(|(_, rail)| rail.own.take()).collect()
     }
@@ -426,13 +426,13 @@ impl Rails {
     }
 
     /// That to this address.
-    pub(super) fn own_to(&self, address: SocketAddr) -> Option<&Arc<Connection>> {
+    pub(super) fn own_to(&self, address: Address) -> Option<&Arc<Connection>> {
         self.all.get(&address)?.own.as_ref()
     }
 
     /// How the way to this address stands, its health, and how often it could not be gone since it
     /// last was.
-    pub(super) fn standing(&self, address: SocketAddr, now_ms: u64) -> (RailState, u32, u32) {
+    pub(super) fn standing(&self, address: Address, now_ms: u64) -> (RailState, u32, u32) {
         let idle = (RailState::Idle, HEALTH_MAX, 0);
         let stands = |rail: &Rail| (rail.state(), rail.health(now_ms), rail.failures);
         self.all.get(&address).map_or(idle, stands)

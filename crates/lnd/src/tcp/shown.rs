@@ -9,6 +9,7 @@ use sateen_types::Endpoint;
 
 use super::connection::Connection;
 use super::rails::{Counts, HEALTH_MAX, RailState};
+use super::stream::Address;
 use super::{Routes, Tcp};
 
 /// Most peers that are remembered when their connections are gone.
@@ -18,7 +19,7 @@ const GONE_MAX: usize = 4096;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Its address; without a port (0), if it has come from there.
-    pub address: SocketAddr,
+    pub address: Address,
     /// The address of this process by which it is reached, if it is.
     pub local: Option<IpAddr>,
     /// Who is reached there.
@@ -51,14 +52,17 @@ pub struct Net {
 /// What went over connections that are gone.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
-    peers: BTreeMap<SocketAddr, Counts>,
+    peers: BTreeMap<Address, Counts>,
     nets: BTreeMap<IpAddr, Counts>,
 }
 
 /// Under which address a connection is shown.
-fn shown_at(connection: &Connection) -> SocketAddr {
-    let port = if connection.accepted { 0 } else { connection.peer.port() };
-    (connection.peer.ip(), port).into()
+fn shown_at(connection: &Connection) -> Address {
+    let mut address = connection.peer;
+    if connection.accepted {
+        address.at.set_port(0);
+    }
+    address
 }
 
 impl Gone {
@@ -75,9 +79,9 @@ impl Gone {
 }
 
 impl Routes {
-    fn accepted_from(&self, ip: IpAddr) -> Vec<Endpoint> {
+    fn accepted_from(&self, address: Address) -> Vec<Endpoint> {
         let heard = self.heard.iter().chain(self.beside.rails());
-        let here = heard.filter(|(_, on)| on.accepted && on.peer.ip() == ip);
+        let here = heard.filter(|(_, on)| on.accepted && shown_at(on) == address);
         let mut who: Vec<Endpoint> = here.map(|(endpoint, _)| *endpoint).collect();
         who.sort_unstable();
         who.dedup();
@@ -98,7 +102,7 @@ impl Tcp {
     /// Everybody who is reached, or has come, by address.
     pub fn peers(&self) -> Vec<Peer> {
         let now_ms = self.shared.now_ms();
-        let mut peers: BTreeMap<SocketAddr, Peer> = BTreeMap::new();
+        let mut peers: BTreeMap<Address, Peer> = BTreeMap::new();
         let new = |address| Peer {
             address,
             local: None,
@@ -131,14 +135,14 @@ impl Tcp {
                 peer.is_first |= at == 0;
             }
         }
-        for peer in peers.values_mut().filter(|peer| peer.address.port() == 0) {
-            peer.who = routes.accepted_from(peer.address.ip());
+        for peer in peers.values_mut().filter(|peer| peer.address.at.port() == 0) {
+            peer.who = routes.accepted_from(peer.address);
             peer.is_first = peer.connections > 0;
             peer.state = if peer.connections > 0 { RailState::Up } else { RailState::Down };
         }
         drop(routes);
         let rails = self.shared.rails();
-        for peer in peers.values_mut().filter(|peer| peer.address.port() != 0) {
+        for peer in peers.values_mut().filter(|peer| peer.address.at.port() != 0) {
             (peer.state, peer.health, peer.failures) = rails.standing(peer.address, now_ms);
         }
         // Who is not looked for there any more, and was not there, is of no interest.

@@ -542,7 +542,9 @@ impl Shows for Mdt {
         out.push(up("mdt", name.clone(), format!("{name}_UUID"), count));
         for (ost, active) in osts {
             let osp = format!("{}-osc-{me}", naming.of(Endpoint::Ost(ost)));
-            out.push(up("osp", osp, format!("{name}-mdtlov_UUID"), 1).or_inactive(active));
+            let osp = up("osp", osp, format!("{name}-mdtlov_UUID"), 1).or_inactive(active);
+            let nid = naming.server(Endpoint::Ost(ost)).map(|nid| nid.to_string());
+            out.push(Device { nid, ..osp });
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The network of this process: TCP as the uplink of its router.
+//! The network of this process, over TCP and memory that is shared within its host, as the uplink of
+//! its router.
 //!
 //! Messages to endpoints of this process never come here. What comes in from others is for
 //! somebody here or for nobody; nothing is passed on from one process to another.
@@ -10,7 +11,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sateen_lnd::{Counts, Limits, RailState, Tcp};
+use sateen_lnd::{Address, Counts, Deliver, Limits, RailState, Tcp, Ways};
 use sateen_reactor::{Receiver, Router};
 use sateen_types::{ClientId, Endpoint, Errno, Nid, PORT_DEFAULT};
 use sateen_wire::{
@@ -26,12 +27,29 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// An address that is never reached: no packet is sent to it, but there is a route.
 const ELSEWHERE: &str = "192.0.2.1:9";
 
+/// Over what all networks of this process go; TCP alone if nothing was said.
+static WAYS: Mutex<Ways> = Mutex::new(Ways { folder: None, tcp: true });
+
+/// Says it for all that start from now on.
+pub(crate) fn set_ways(ways: Ways) {
+    *WAYS.lock().unwrap_or_else(PoisonError::into_inner) = ways;
+}
+
+fn ways() -> Ways {
+    WAYS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// A network that only asks.
+fn asking(deliver: Deliver) -> std::io::Result<Tcp> {
+    Tcp::start_over(&[], deliver, Limits::default(), ways())
+}
+
 /// The network. Dropping it ends all connections.
 pub(crate) struct Network {
     tcp: Arc<Tcp>,
     /// NIDs by their addresses: of the process itself, and those that others have.
     own: Vec<Nid>,
-    told: Mutex<BTreeMap<SocketAddr, Nid>>,
+    told: Mutex<BTreeMap<Address, Nid>>,
     router: Arc<Router>,
 }
 
@@ -66,29 +84,51 @@ fn counted(counts: Counts) -> LinkCounts {
 }
 
 /// Where a NID is reached; `None` for the process itself.
-pub(crate) fn address(nid: Nid) -> Option<SocketAddr> {
+pub(crate) fn address(nid: Nid) -> Option<Address> {
     match nid {
         Nid::Lo => None,
-        Nid::Tcp { addr, port, .. } => Some((addr, port).into()),
+        Nid::Tcp { addr, port, .. } => Some(Address { at: (addr, port).into(), shm: false }),
+        Nid::Shm { addr, port } => Some(Address { at: (addr, port).into(), shm: true }),
     }
+}
+
+/// The NID of whoever is at an address, on the TCP network of this number.
+fn nid_at(address: Address, net: u16) -> Option<Nid> {
+    match address.at {
+        SocketAddr::V4(at) if address.shm => Some(Nid::Shm { addr: *at.ip(), port: at.port() }),
+        SocketAddr::V4(at) => Some(Nid::Tcp { addr: *at.ip(), port: at.port(), net }),
+        SocketAddr::V6(_) => None,
+    }
+}
+
+/// Looks whether a server can be reached at all, over what this process may use.
+fn probe(address: Address) -> std::io::Result<Option<TcpStream>> {
+    let ways = ways();
+    if ways.tcp && !address.shm {
+        return TcpStream::connect_timeout(&address.at, PROBE_TIMEOUT).map(Some);
+    }
+    sateen_lnd::shm::meet(&ways, address.at).map(|()| None)
 }
 
 impl Network {
     /// Listens on these NIDs, on none for a client, and takes what the router has for others.
     pub(crate) fn start(router: &Arc<Router>, nids: &[Nid], limits: Limits) -> Outcome<Network> {
-        let listen: Vec<SocketAddr> = nids.iter().copied().filter_map(address).collect();
+        let listen: Vec<Address> = nids.iter().copied().filter_map(address).collect();
         let inward = Arc::downgrade(router);
         let deliver = Box::new(move |message| {
             if let Some(router) = inward.upgrade() {
                 router.deliver(message);
             }
         });
-        let tcp = Tcp::start_with(&listen, deliver, limits).map_err(|error| {
+        let tcp = Tcp::start_over(&listen, deliver, limits, ways()).map_err(|error| {
             let shown: Vec<String> = nids.iter().map(Nid::to_string).collect();
             let hint = match error.kind() {
                 std::io::ErrorKind::AddrNotAvailable => {
                     "give an address of this host (ip address shows them) with --nid \
                      ADDRESS[:PORT]@tcp"
+                }
+                std::io::ErrorKind::Unsupported => {
+                    "leave out --net=tcp, or give an address of TCP with --nid ADDRESS[:PORT]@tcp"
                 }
                 _ => {
                     "end the server that listens there, or give another address or port of this \
@@ -102,7 +142,7 @@ impl Network {
         Ok(Network { tcp, own: nids.to_vec(), told: Mutex::default(), router: router.clone() })
     }
 
-    fn told(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Nid>> {
+    fn told(&self) -> MutexGuard<'_, BTreeMap<Address, Nid>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -131,7 +171,7 @@ impl Network {
                 let to = peers.iter().find(|peer| peer.local == Some(net.local))?;
                 match told.get(&to.address)? {
                     Nid::Tcp { net, .. } => Some(*net),
-                    Nid::Lo => None,
+                    Nid::Lo | Nid::Shm { .. } => None,
                 }
             };
             let new = || {
@@ -152,11 +192,12 @@ impl Network {
     pub(crate) fn peers(&self) -> Vec<PeerShown> {
         let told = self.told().clone();
         let shown = self.tcp.peers().into_iter().filter_map(|peer| {
-            let SocketAddr::V4(address) = peer.address else { return None };
-            let has_come = address.port() == 0;
+            let mut address = peer.address;
+            if address.at.port() == 0 {
+                address.at.set_port(PORT_DEFAULT);
+            }
             let net = peer.local.map_or(0, |local| self.number_of(local));
-            let port = if has_come { PORT_DEFAULT } else { address.port() };
-            let new = Nid::Tcp { addr: *address.ip(), port, net };
+            let new = nid_at(address, net)?;
             let state = match peer.state {
                 RailState::Idle => "idle",
                 RailState::Up => "up",
@@ -180,33 +221,24 @@ impl Network {
     /// The NID, without its port, of whoever speaks as this endpoint; of the process itself, if it
     /// was never heard of.
     pub(crate) fn nid_of(&self, endpoint: Endpoint) -> Nid {
-        match self.tcp.peer(endpoint) {
-            Some(SocketAddr::V4(peer)) => {
-                let local = self.tcp.local(endpoint);
-                let net = local.map_or(0, |local| self.number_of(local.ip()));
-                Nid::Tcp { addr: *peer.ip(), port: PORT_DEFAULT, net }
-            }
-            _ => Nid::Lo,
-        }
+        let Some(mut peer) = self.tcp.peer(endpoint) else { return Nid::Lo };
+        peer.at.set_port(PORT_DEFAULT);
+        let local = self.tcp.local(endpoint);
+        let net = local.map_or(0, |local| self.number_of(local.ip()));
+        nid_at(peer, net).unwrap_or(Nid::Lo)
     }
 
     /// The NID at which an endpoint is tried next, or is reached; of several it is one.
     pub(crate) fn route_to(&self, endpoint: Endpoint) -> Option<Nid> {
         let to = self.tcp.route(endpoint)?;
-        if let Some(nid) = self.told().get(&to) {
-            return Some(*nid);
-        }
-        match to {
-            SocketAddr::V4(to) => Some(Nid::Tcp { addr: *to.ip(), port: to.port(), net: 0 }),
-            SocketAddr::V6(_) => None,
-        }
+        self.told().get(&to).copied().or_else(|| nid_at(to, 0))
     }
 
     /// Says where an endpoint is reached: at one of these NIDs after the other, with data at all.
     pub(crate) fn set_route(&self, endpoint: Endpoint, nids: &[Nid]) {
         let known = nids.iter().filter_map(|nid| Some((address(*nid)?, *nid)));
         self.told().extend(known);
-        self.tcp.set_route(endpoint, nids.iter().copied().filter_map(address).collect());
+        self.tcp.set_route(endpoint, nids.iter().copied().filter_map(address).collect::<Vec<_>>());
     }
 
     /// What answers for an endpoint is not it, or nothing does: its next NID is tried.
@@ -239,7 +271,7 @@ pub(crate) fn own_nids(towards: &[Nid]) -> Vec<Nid> {
 
 /// The NID that a host has towards a peer, or towards the world if the peer is itself.
 pub(crate) fn own_nid(towards: Option<Nid>) -> Outcome<Nid> {
-    let peer = towards.and_then(address).map_or_else(|| ELSEWHERE.to_owned(), |a| a.to_string());
+    let peer = towards.and_then(address).map_or_else(|| ELSEWHERE.to_owned(), |a| a.at.to_string());
     let own = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect(peer)?;
         socket.local_addr()
@@ -248,7 +280,7 @@ pub(crate) fn own_nid(towards: Option<Nid>) -> Outcome<Nid> {
         Ok(SocketAddr::V4(own)) => {
             let net = match towards {
                 Some(Nid::Tcp { net, .. }) => net,
-                Some(Nid::Lo) | None => 0,
+                Some(Nid::Lo | Nid::Shm { .. }) | None => 0,
             };
             Ok(Nid::Tcp { addr: *own.ip(), port: PORT_DEFAULT, net })
         }
@@ -265,14 +297,14 @@ pub(crate) fn own_nid(towards: Option<Nid>) -> Outcome<Nid> {
 /// Why there is no answer.
 pub(crate) fn ping(nid: Nid) -> Result<(), String> {
     let Some(address) = address(nid) else { return Ok(()) };
-    TcpStream::connect_timeout(&address, PROBE_TIMEOUT).map_err(|error| error.to_string())?;
+    probe(address).map_err(|error| error.to_string())?;
     let (sender, answers) = channel();
     let sender = Mutex::new(sender);
     let deliver = Box::new(move |message: Message| {
         // Nobody listens any more only after the first answer, or none.
         let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(message.body);
     });
-    let tcp = Tcp::start(&[], deliver).map_err(|error| error.to_string())?;
+    let tcp = asking(deliver).map_err(|error| error.to_string())?;
     tcp.set_route(Endpoint::Mgs, vec![address]);
     let client = ClientId(sateen_reactor::random());
     let header =
@@ -286,7 +318,7 @@ pub(crate) fn ping(nid: Nid) -> Result<(), String> {
             Err("what listens there is no Sateen server".to_owned())
         }
         Ok(Body::Reply(reply)) if reply.error == Some(Errno::EPROTONOSUPPORT) => {
-            let other = TcpStream::connect_timeout(&address, PROBE_TIMEOUT).ok().and_then(other);
+            let other = probe(address).ok().flatten().and_then(other);
             Err(other.map_or_else(|| "it speaks another protocol".to_owned(), |v| v.to_string()))
         }
         Ok(_) => Ok(()),
@@ -304,7 +336,7 @@ pub(super) fn serves(nid: Nid, target: Endpoint, file_system: u64) -> bool {
         // Nobody listens any more only after the first answer, or none.
         let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(message.body);
     });
-    let Ok(tcp) = Tcp::start(&[], deliver) else { return false };
+    let Ok(tcp) = asking(deliver) else { return false };
     tcp.set_route(target, vec![address]);
     let client = ClientId(sateen_reactor::random());
     let header =
@@ -342,8 +374,8 @@ fn other(mut stream: TcpStream) -> Option<HeaderError> {
 pub(crate) fn why_silent(nids: &[Nid], who: &str) -> String {
     let probe = &|nid: &Nid| {
         let Some(address) = address(*nid) else { return format!("{nid} is this process") };
-        match TcpStream::connect_timeout(&address, PROBE_TIMEOUT) {
-            Ok(stream) => match other(stream) {
+        match probe(address) {
+            Ok(stream) => match stream.and_then(other) {
                 Some(version) => format!("{nid}: {version}"),
                 None => format!("{nid} takes connections, but does not answer as {who}"),
             },

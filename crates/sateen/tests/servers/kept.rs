@@ -193,6 +193,12 @@ fn what_was_lost_before_replaces_nothing() {
         ok(lctl.arg("--data").arg(run_folder(&mnt)).args(["set_param", what]));
     };
     kill_process(oss.pid(), Signal::STOP).unwrap();
+    // A thread that is running goes on for a moment.
+    let tasks = format!("/proc/{}/task", oss.pid().as_raw_nonzero());
+    until("it stands still", || {
+        let stats = fs::read_dir(&tasks).unwrap().map(|task| task.unwrap().path().join("stat"));
+        stats.into_iter().all(|stat| fs::read_to_string(stat).is_ok_and(|it| it.contains(") T ")))
+    });
     fs::write(mnt.join("new"), b"as it is now").unwrap();
     let dirty = param(&mnt, "osc.*.cur_dirty_bytes");
     assert_ne!(dirty, "0\n0\n", "its OST has it already");

@@ -20,6 +20,7 @@ mod mdts;
 mod mount8;
 mod nids;
 mod no_mgs;
+mod one_host;
 mod options;
 mod own_place;
 mod paused;
@@ -283,7 +284,9 @@ fn parameters_are_told_to_every_process() {
     let other = cluster.mount("other");
     assert_eq!(at(&other), "64\n9\n");
     fs::write(mnt.join("file"), bytes(3 << 20, 1)).unwrap();
-    let own = lctl(&at_oss, &["get_param", "obdfilter.*.exports.127.0.0.1@tcp.stats"]);
+    let over_tcp = cluster.net.as_deref() == Some("tcp");
+    let peer = if over_tcp { "127.0.0.1@tcp" } else { "127.0.0.2@shm" };
+    let own = lctl(&at_oss, &["get_param", &format!("obdfilter.*.exports.{peer}.stats")]);
     assert!(own.contains("write_bytes"), "{own}");
     let devices = lctl(&at_mds, &["dl"]);
     assert!(devices.contains(" UP osp scratch-OST0000-osc-MDT0000 "), "{devices}");
@@ -294,7 +297,9 @@ fn parameters_are_told_to_every_process() {
     }
     let devices = lctl(&run_folder(&mnt), &["dl", "-t"]);
     for (kind, host) in [("mdc", 1), ("osc", 2)] {
-        let end = format!(" {}", cluster.nid(host));
+        // They are of one host.
+        let nid = cluster.nid(host);
+        let end = format!(" {}", if over_tcp { nid } else { nid.replace("@tcp", "@shm") });
         let mut lines = devices.lines().filter(|line| line.contains(&format!(" UP {kind} ")));
         assert!(lines.clone().count() > 0 && lines.all(|line| line.ends_with(&end)), "{devices}");
     }

@@ -325,7 +325,7 @@ impl Any for Nid {
         }
         let (addr, net) = (u32::any(e).into(), u16::any(e));
         let port = if bool::any(e) { u16::any(e).max(1) } else { sateen_types::PORT_DEFAULT };
-        Nid::Tcp { addr, port, net }
+        if bool::any(e) { Nid::Tcp { addr, port, net } } else { Nid::Shm { addr, port } }
     }
 }
 

@@ -1,29 +1,50 @@
-//! TCP between networks in one process: what is sent arrives, whole and in order, and what
-//! cannot be sent is told.
+//! Connections between networks in one process, over TCP and over shared memory: what is sent
+//! arrives, whole and in order, and what cannot be sent is told.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
+mod over;
+
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use sateen_lnd::{Limits, QUEUE_BYTES_MAX, SPEAKS_FOR_MAX, Tcp};
+use over::{LONG, Over, Peer};
+use sateen_lnd::{Limits, QUEUE_BYTES_MAX, SPEAKS_FOR_MAX, Tcp, Ways};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, ObjectId};
 use sateen_wire::{
     BULK_MAX, Body, Bulk, HEADER_BYTES, Header, Kind, Lengths, Message, OstReply, OstRequest,
     PROTOCOL_VERSION, Reply, ReplyBody, Request,
 };
 
+both! {
+    requests_are_answered_in_order_with_their_bulk
+    a_request_to_nobody_is_answered
+    the_next_address_is_tried_and_a_server_that_returns_is_found
+    another_address_is_tried_on_demand
+    who_waits_for_an_answer_is_told_that_the_connection_broke
+    an_answer_of_another_generation_takes_nothing_from_a_request
+    no_answer_comes_behind_the_news_that_there_will_be_none
+    no_more_bulk_comes_in_than_somebody_gets_rid_of
+    garbage_closes_the_connection_and_nothing_else
+    a_peer_that_does_not_read_is_given_up
+    a_slow_peer_that_reads_is_kept
+    of_who_takes_no_answers_no_more_is_read
+    a_peer_cannot_speak_for_endlessly_many
+    answers_go_to_the_youngest_connection_that_is_open
+    what_waits_for_all_peers_is_bounded
+    a_peer_that_stops_in_the_middle_holds_nobody_up_for_long
+    a_peer_that_is_too_slow_holds_nobody_up_for_long
+    a_peer_that_is_too_slow_for_its_bulk_holds_nobody_up_for_long
+    a_peer_of_another_version_is_told_so_on_both_sides
+    who_could_not_be_read_from_is_not_silent
+}
+
 const CLIENT: Endpoint = Endpoint::Client(ClientId(7));
 const OST: Endpoint = Endpoint::Ost(0);
-const LONG: Duration = Duration::from_secs(120);
-
-fn any_port() -> SocketAddr {
-    ([127, 0, 0, 1], 0).into()
-}
 
 /// Where nobody listens: a port that is given to nobody who asks for any, as other tests do.
 fn nobodys_port() -> SocketAddr {
@@ -58,8 +79,8 @@ fn stat(seq: u64) -> Message {
 }
 
 /// Reads the next message, which is without bulk; its sequence, or none if there is none yet.
-fn message_on(stream: &mut TcpStream, patience: Duration) -> Option<u64> {
-    stream.set_read_timeout(Some(patience)).unwrap();
+fn message_on(stream: &mut Peer, patience: Duration) -> Option<u64> {
+    stream.waits_for(patience);
     let mut message = vec![0; HEADER_BYTES];
     stream.read_exact(&mut message).ok()?;
     let rest = Message::rest_len(message.first_chunk().unwrap()).unwrap();
@@ -69,25 +90,25 @@ fn message_on(stream: &mut TcpStream, patience: Duration) -> Option<u64> {
 }
 
 /// A client's network, and what arrives there.
-fn client() -> (Tcp, Receiver<Message>) {
+fn client(over: Over) -> (Tcp, Receiver<Message>) {
     let (sender, arrived) = channel();
     let sender = Mutex::new(sender);
     let deliver = move |message| drop(sender.lock().unwrap().send(message));
-    (Tcp::start(&[], Box::new(deliver)).unwrap(), arrived)
+    (over.client(Box::new(deliver)), arrived)
 }
 
 /// A network that answers as an OST would, with every byte the low byte of the sequence.
-fn server() -> Arc<Tcp> {
-    counting_server().0
+fn server(over: Over) -> Arc<Tcp> {
+    counting_server(over).0
 }
 
 /// The same, and how many requests it has taken.
-fn counting_server() -> (Arc<Tcp>, Arc<AtomicU64>) {
-    server_with(Limits::default())
+fn counting_server(over: Over) -> (Arc<Tcp>, Arc<AtomicU64>) {
+    server_with(over, Limits::default())
 }
 
 /// The same with other limits.
-fn server_with(limits: Limits) -> (Arc<Tcp>, Arc<AtomicU64>) {
+fn server_with(over: Over, limits: Limits) -> (Arc<Tcp>, Arc<AtomicU64>) {
     let taken = Arc::new(AtomicU64::new(0));
     let counter = taken.clone();
     let me: Arc<OnceLock<std::sync::Weak<Tcp>>> = Arc::default();
@@ -114,7 +135,7 @@ fn server_with(limits: Limits) -> (Arc<Tcp>, Arc<AtomicU64>) {
         };
         tcp.send(Message::reply_to(&message.header, Reply::ok(ReplyBody::Ost(body)), bulk));
     };
-    let tcp = Arc::new(Tcp::start_with(&[any_port()], Box::new(deliver), limits).unwrap());
+    let tcp = Arc::new(over.server(Box::new(deliver), limits));
     me.set(Arc::downgrade(&tcp)).unwrap();
     (tcp, taken)
 }
@@ -126,9 +147,8 @@ fn error_of(message: &Message) -> Option<Errno> {
     }
 }
 
-#[test]
-fn requests_are_answered_in_order_with_their_bulk() {
-    let (server, (client, arrived)) = (server(), client());
+fn requests_are_answered_in_order_with_their_bulk(over: Over) {
+    let (server, (client, arrived)) = (server(over), client(over));
     client.set_route(OST, server.listening().to_vec());
     // The largest bulk does not fit into any socket: the writer has to help.
     let sizes = [1, 4096, BULK_MAX, 100, BULK_MAX, 5, 0];
@@ -152,9 +172,8 @@ fn requests_are_answered_in_order_with_their_bulk() {
     }
 }
 
-#[test]
-fn a_request_to_nobody_is_answered() {
-    let (client, arrived) = client();
+fn a_request_to_nobody_is_answered(over: Over) {
+    let (client, arrived) = client(over);
     client.send(write(1, Bytes::from_static(&[1])));
     assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), Some(Errno::ESHUTDOWN));
     client.set_route(OST, vec![nobodys_port()]);
@@ -163,27 +182,25 @@ fn a_request_to_nobody_is_answered() {
     assert_eq!((answer.header.seq, error_of(&answer)), (2, Some(Errno::ESHUTDOWN)));
 }
 
-#[test]
-fn the_next_address_is_tried_and_a_server_that_returns_is_found() {
-    let (client, arrived) = client();
-    let first = server();
+fn the_next_address_is_tried_and_a_server_that_returns_is_found(over: Over) {
+    let (client, arrived) = client(over);
+    let first = server(over);
     client.set_route(OST, vec![nobodys_port(), first.listening()[0]]);
     client.send(write(1, Bytes::from_static(&[1])));
     assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), Some(Errno::ESHUTDOWN));
     client.send(write(2, Bytes::from_static(&[2])));
     assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None, "the second address");
     drop(first);
-    let second = server();
+    let second = server(over);
     client.set_route(OST, second.listening().to_vec());
     client.send(write(3, Bytes::from_static(&[3])));
     assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None);
 }
 
-#[test]
-fn another_address_is_tried_on_demand() {
-    let (client, arrived) = client();
-    let deaf = TcpListener::bind(any_port()).unwrap();
-    let server = server();
+fn another_address_is_tried_on_demand(over: Over) {
+    let (client, arrived) = client(over);
+    let deaf = over.listen();
+    let server = server(over);
     client.set_route(OST, vec![deaf.local_addr().unwrap(), server.listening()[0]]);
     client.send(write(1, Bytes::from_static(&[1])));
     assert!(arrived.recv_timeout(Duration::from_millis(200)).is_err(), "nobody reads it");
@@ -196,15 +213,14 @@ fn another_address_is_tried_on_demand() {
     assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None);
 }
 
-#[test]
-fn who_waits_for_an_answer_is_told_that_the_connection_broke() {
-    let (client, arrived) = client();
-    let deaf = TcpListener::bind(any_port()).unwrap();
+fn who_waits_for_an_answer_is_told_that_the_connection_broke(over: Over) {
+    let (client, arrived) = client(over);
+    let deaf = over.listen();
     client.set_route(OST, vec![deaf.local_addr().unwrap()]);
     // One to a connection: another might still be queued when it breaks.
     for request in [write(1, Bytes::from_static(&[1])), read(2, 8)] {
         client.send(request);
-        let (mut stream, _) = deaf.accept().unwrap();
+        let mut stream = deaf.accept();
         stream.read_exact(&mut [0; 1]).unwrap();
         drop(stream);
         // It may have been executed.
@@ -212,7 +228,7 @@ fn who_waits_for_an_answer_is_told_that_the_connection_broke() {
     }
     // Half an answer is none: also if it breaks in the middle of the data.
     client.send(read(3, 8));
-    let (mut stream, _) = deaf.accept().unwrap();
+    let mut stream = deaf.accept();
     stream.read_exact(&mut [0; 1]).unwrap();
     let body = ReplyBody::Ost(OstReply::Read { len: 8 });
     let data = Bulk::Data(Bytes::from_static(&[3; 8]));
@@ -222,7 +238,7 @@ fn who_waits_for_an_answer_is_told_that_the_connection_broke() {
     drop(stream);
     assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), Some(Errno::ECONNRESET));
     // What was answered is not waited for any more.
-    let server = server();
+    let server = server(over);
     client.set_route(OST, server.listening().to_vec());
     client.send(write(3, Bytes::from_static(&[3])));
     assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None);
@@ -241,17 +257,16 @@ fn answer_to(header: &Header, byte: u8) -> Vec<u8> {
 }
 
 /// Slots begin anew with each generation of a connection of the client's, and TCP's may be the same.
-#[test]
-fn an_answer_of_another_generation_takes_nothing_from_a_request() {
-    let (client, arrived) = client();
-    let deaf = TcpListener::bind(any_port()).unwrap();
+fn an_answer_of_another_generation_takes_nothing_from_a_request(over: Over) {
+    let (client, arrived) = client(over);
+    let deaf = over.listen();
     client.set_route(OST, vec![deaf.local_addr().unwrap()]);
     let generations = [1, 2].map(|generation| Header { generation, ..header(1) });
     for header in generations {
         client.send(Message { header, ..read(1, 8) });
     }
     // What is answered has been sent: the client's writer may be slower than an answer.
-    let (mut stream, _) = deaf.accept().unwrap();
+    let mut stream = deaf.accept();
     assert_eq!([(); 2].map(|()| message_on(&mut stream, LONG)), [Some(1); 2]);
     for (byte, header) in (1..).zip(&generations) {
         stream.write_all(&answer_to(header, byte)).unwrap();
@@ -274,8 +289,7 @@ fn an_answer_of_another_generation_takes_nothing_from_a_request() {
 
 /// The connection is found broken by who sends, while an answer that has come in waits behind
 /// another to be delivered.
-#[test]
-fn no_answer_comes_behind_the_news_that_there_will_be_none() {
+fn no_answer_comes_behind_the_news_that_there_will_be_none(over: Over) {
     let (sender, arrived) = channel();
     let sender = Mutex::new(sender);
     let barrier = Arc::new(std::sync::Barrier::new(2));
@@ -288,13 +302,13 @@ fn no_answer_comes_behind_the_news_that_there_will_be_none() {
             held_up.wait();
         }
     };
-    let client = Tcp::start(&[], Box::new(deliver)).unwrap();
-    let deaf = TcpListener::bind(any_port()).unwrap();
+    let client = over.client(Box::new(deliver));
+    let deaf = over.listen();
     client.set_route(OST, vec![deaf.local_addr().unwrap()]);
     client.send(read(1, 8));
     client.send(read(2, 8));
     // Both have left the queue.
-    let (mut stream, _) = deaf.accept().unwrap();
+    let mut stream = deaf.accept();
     assert_eq!(message_on(&mut stream, LONG), Some(1));
     stream.read_exact(&mut [0; 1]).unwrap();
     let answers: Vec<u8> = [1, 2].into_iter().flat_map(|n| answer_to(&header(n), 1)).collect();
@@ -320,15 +334,14 @@ fn no_answer_comes_behind_the_news_that_there_will_be_none() {
     assert!(rest.iter().all(|(seq, _)| *seq > 2), "{rest:?}");
 }
 
-#[test]
-fn no_more_bulk_comes_in_than_somebody_gets_rid_of() {
+fn no_more_bulk_comes_in_than_somebody_gets_rid_of(over: Over) {
     const LIMIT: usize = 4 << 20;
     let (sender, held) = channel();
     let sender = Mutex::new(sender);
     let deliver = move |message| drop(sender.lock().unwrap().send(message));
     let limits = Limits { bulk_bytes: LIMIT, ..Limits::default() };
-    let server = Tcp::start_with(&[any_port()], Box::new(deliver), limits).unwrap();
-    let (client, _arrived) = client();
+    let server = over.server(Box::new(deliver), limits);
+    let (client, _arrived) = client(over);
     client.set_route(OST, server.listening().to_vec());
     let data = Bytes::from(vec![1; 1 << 20]);
     for seq in 1..=16 {
@@ -352,9 +365,8 @@ fn no_more_bulk_comes_in_than_somebody_gets_rid_of() {
     assert!(held.recv_timeout(LONG).is_ok());
 }
 
-#[test]
-fn garbage_closes_the_connection_and_nothing_else() {
-    let (server, (client, arrived)) = (server(), client());
+fn garbage_closes_the_connection_and_nothing_else(over: Over) {
+    let (server, (client, arrived)) = (server(over), client(over));
     let address = server.listening()[0];
     client.set_route(OST, vec![address]);
     client.send(write(1, Bytes::from_static(&[1])));
@@ -367,11 +379,10 @@ fn garbage_closes_the_connection_and_nothing_else() {
     damaged.extend([2; 64]);
     let bad: [&[u8]; 5] = [b"GET / HTTP/1.0\r\n\r\n", &[0; 4096], &flipped, &good[..50], &damaged];
     for bytes in bad {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
+        let mut stream = over.connect(address);
         stream.write_all(bytes).unwrap();
         if bytes.len() < 128 {
-            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            stream.finish();
         }
         // Closed without an answer; a reset if there was something unread.
         let mut rest = Vec::new();
@@ -384,11 +395,11 @@ fn garbage_closes_the_connection_and_nothing_else() {
     assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None);
 }
 
-#[test]
-fn a_peer_that_does_not_read_is_given_up() {
-    let (client, arrived) = client();
-    let deaf = TcpListener::bind(any_port()).unwrap();
+fn a_peer_that_does_not_read_is_given_up(over: Over) {
+    let (client, arrived) = client(over);
+    let deaf = over.listen();
     client.set_route(OST, vec![deaf.local_addr().unwrap()]);
+    let deaf = std::thread::spawn(move || deaf.accept());
     let data = Bytes::from(vec![1; BULK_MAX]);
     // More than the queue takes, beside what the sockets and the writer have.
     let all = (QUEUE_BYTES_MAX / BULK_MAX) as u64 + 3;
@@ -397,19 +408,18 @@ fn a_peer_that_does_not_read_is_given_up() {
     }
     let answer = arrived.recv_timeout(LONG).unwrap();
     assert_eq!(error_of(&answer), Some(Errno::ECONNRESET), "whoever waited in the queue is told");
-    drop(deaf);
+    drop(deaf.join().unwrap());
     // It comes back elsewhere.
-    let server = server();
+    let server = server(over);
     client.set_route(OST, server.listening().to_vec());
     client.send(write(200, Bytes::from_static(&[200])));
     let found = |message: Message| message.header.seq == 200 && error_of(&message).is_none();
     assert!(arrived.iter().any(found));
 }
 
-#[test]
-fn a_slow_peer_that_reads_is_kept() {
-    let (client, arrived) = client();
-    let slow = TcpListener::bind(any_port()).unwrap();
+fn a_slow_peer_that_reads_is_kept(over: Over) {
+    let (client, arrived) = client(over);
+    let slow = over.listen();
     client.set_route(OST, vec![slow.local_addr().unwrap()]);
     let all = (QUEUE_BYTES_MAX / BULK_MAX) as u64 + 4;
     let data = Bytes::from(vec![1; BULK_MAX]);
@@ -419,7 +429,7 @@ fn a_slow_peer_that_reads_is_kept() {
     }
     // One at once: the writer has waited since it began, and a busy machine takes its time to
     // hand in the rest. Then all of it, in pieces with pauses in which nothing leaves.
-    let (mut stream, _) = slow.accept().unwrap();
+    let mut stream = slow.accept();
     let mut piece = vec![0; one];
     for seq in 1..=all {
         stream.read_exact(&mut piece).unwrap_or_else(|error| panic!("message {seq}: {error}"));
@@ -433,10 +443,9 @@ fn a_slow_peer_that_reads_is_kept() {
     assert!(arrived.try_recv().is_err(), "nobody was told of an end");
 }
 
-#[test]
-fn of_who_takes_no_answers_no_more_is_read() {
-    let (server, taken) = counting_server();
-    let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
+fn of_who_takes_no_answers_no_more_is_read(over: Over) {
+    let (server, taken) = counting_server(over);
+    let mut stream = over.connect(server.listening()[0]);
     let all = 2 * (QUEUE_BYTES_MAX / BULK_MAX) as u64;
     for seq in 1..=all {
         stream.write_all(&read(seq, BULK_MAX).encode()).unwrap();
@@ -466,11 +475,10 @@ fn of_who_takes_no_answers_no_more_is_read() {
     (2..=all).for_each(take_answer);
 }
 
-#[test]
-fn a_peer_cannot_speak_for_endlessly_many() {
-    let (server, taken) = counting_server();
-    let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
-    let mut reading = stream.try_clone().unwrap();
+fn a_peer_cannot_speak_for_endlessly_many(over: Over) {
+    let (server, taken) = counting_server(over);
+    let mut stream = over.connect(server.listening()[0]);
+    let mut reading = stream.clone();
     let drain = std::thread::spawn(move || {
         let mut sink = [0; 1 << 16];
         while reading.read(&mut sink).is_ok_and(|read| read > 0) {}
@@ -483,17 +491,16 @@ fn a_peer_cannot_speak_for_endlessly_many() {
         }
     }
     // The reader ends when the server closes the connection, at the end of it at last.
-    let _ = stream.shutdown(std::net::Shutdown::Write);
+    stream.finish();
     drain.join().unwrap();
     assert_eq!(taken.load(Ordering::Relaxed), SPEAKS_FOR_MAX as u64);
 }
 
 /// What is still read of a connection that its client has left does not turn its answers there.
-#[test]
-fn answers_go_to_the_youngest_connection_that_is_open() {
-    let (server, taken) = counting_server();
+fn answers_go_to_the_youngest_connection_that_is_open(over: Over) {
+    let (server, taken) = counting_server(over);
     let open = || {
-        let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
+        let mut stream = over.connect(server.listening()[0]);
         let seq = taken.load(Ordering::Relaxed) + 1;
         stream.write_all(&stat(seq).encode()).unwrap();
         assert_eq!(message_on(&mut stream, LONG), Some(seq));
@@ -513,14 +520,13 @@ fn answers_go_to_the_youngest_connection_that_is_open() {
 
 /// Many who ask and read nothing are stopped together, long before each is by itself; who reads
 /// gets all.
-#[test]
-fn what_waits_for_all_peers_is_bounded() {
+fn what_waits_for_all_peers_is_bounded(over: Over) {
     const LEN: usize = 1 << 20;
     const EACH: u64 = 64;
-    let (server, taken) = server_with(Limits { waiting_bytes: 8 << 20, ..Limits::default() });
-    let mut peers: Vec<TcpStream> = (0..8u64)
+    let (server, taken) = server_with(over, Limits { waiting_bytes: 8 << 20, ..Limits::default() });
+    let mut peers: Vec<Peer> = (0..8u64)
         .map(|client| {
-            let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
+            let mut stream = over.connect(server.listening()[0]);
             for seq in 1..=EACH {
                 let mut message = read(seq, LEN);
                 message.header.from = Endpoint::Client(ClientId(client));
@@ -544,7 +550,6 @@ fn what_waits_for_all_peers_is_bounded() {
     let bulk = Bulk::Data(vec![0; LEN].into());
     let mut piece = vec![0; Message::reply_to(&header(1), answer, bulk).encode().len() + LEN];
     for seq in 1..=EACH {
-        peers[0].set_read_timeout(Some(LONG)).unwrap();
         peers[0].read_exact(&mut piece).unwrap_or_else(|error| panic!("answer {seq}: {error}"));
         assert_eq!(piece.last(), Some(&(seq as u8)));
     }
@@ -552,18 +557,18 @@ fn what_waits_for_all_peers_is_bounded() {
 
 /// Who begins a message and stops, or sends a byte now and then, is given up, and what he had
 /// taken others may have. He sends so many bytes twice a second.
-fn holds_nobody_up(drop: usize) {
+fn holds_nobody_up(over: Over, drop: usize) {
     const LIMIT: usize = 4 << 20;
     let (sender, came) = channel();
     let sender = Mutex::new(sender);
     let deliver = move |message| std::mem::drop(sender.lock().unwrap().send(message));
     let limits = Limits { bulk_bytes: LIMIT, ..Limits::default() };
-    let server = Tcp::start_with(&[any_port()], Box::new(deliver), limits).unwrap();
-    let mut slow = TcpStream::connect(server.listening()[0]).unwrap();
+    let server = over.server(Box::new(deliver), limits);
+    let mut slow = over.connect(server.listening()[0]);
     let begun = write(1, Bytes::from(vec![1; LIMIT])).encode();
     slow.write_all(&begun).unwrap();
     slow.write_all(&[1; 1000]).unwrap();
-    let mut drops = slow.try_clone().unwrap();
+    let mut drops = slow.clone();
     let trickle = std::thread::spawn(move || {
         while drop > 0 && drops.write_all(&vec![1; drop]).is_ok() {
             std::thread::sleep(Duration::from_millis(500));
@@ -571,33 +576,29 @@ fn holds_nobody_up(drop: usize) {
     });
     // It has its room by the time that the other comes.
     std::thread::sleep(Duration::from_millis(200));
-    let (client, _arrived) = client();
+    let (client, _arrived) = client(over);
     client.set_route(OST, server.listening().to_vec());
     client.send(write(2, Bytes::from(vec![2; LIMIT])));
     let message = came.recv_timeout(LONG).unwrap();
     assert_eq!(message.header.seq, 2);
     // Also where the other came first the slow one gets its room now.
     std::mem::drop(message);
-    slow.set_read_timeout(Some(LONG)).unwrap();
     let mut rest = Vec::new();
     assert_eq!(slow.read_to_end(&mut rest).unwrap_or(0), 0, "the connection is closed");
     trickle.join().unwrap();
 }
 
-#[test]
-fn a_peer_that_stops_in_the_middle_holds_nobody_up_for_long() {
-    holds_nobody_up(0);
+fn a_peer_that_stops_in_the_middle_holds_nobody_up_for_long(over: Over) {
+    holds_nobody_up(over, 0);
 }
 
-#[test]
-fn a_peer_that_is_too_slow_holds_nobody_up_for_long() {
-    holds_nobody_up(1);
+fn a_peer_that_is_too_slow_holds_nobody_up_for_long(over: Over) {
+    holds_nobody_up(over, 1);
 }
 
 /// 200 KiB/s would do for less.
-#[test]
-fn a_peer_that_is_too_slow_for_its_bulk_holds_nobody_up_for_long() {
-    holds_nobody_up(100 << 10);
+fn a_peer_that_is_too_slow_for_its_bulk_holds_nobody_up_for_long(over: Over) {
+    holds_nobody_up(over, 100 << 10);
 }
 
 /// A message as a peer of another version sends it: what follows the header is its own.
@@ -611,12 +612,10 @@ fn of_version(version: u16, kind: Kind, header: Header) -> Vec<u8> {
     [&bytes[..], &rest].concat()
 }
 
-#[test]
-fn a_peer_of_another_version_is_told_so_on_both_sides() {
+fn a_peer_of_another_version_is_told_so_on_both_sides(over: Over) {
     // As a server: every request is refused, and what comes behind it is still understood.
-    let server = server();
-    let mut stream = TcpStream::connect(server.listening()[0]).unwrap();
-    stream.set_read_timeout(Some(LONG)).unwrap();
+    let server = server(over);
+    let mut stream = over.connect(server.listening()[0]);
     for seq in 1..=2 {
         stream.write_all(&of_version(9, Kind::Request, header(seq))).unwrap();
         let mut answer = vec![0; HEADER_BYTES];
@@ -638,11 +637,11 @@ fn a_peer_of_another_version_is_told_so_on_both_sides() {
     assert_eq!(Header::decode(&answer).unwrap().1, header(3).reply());
 
     // As a client: whoever waits for the answer hears it.
-    let other = TcpListener::bind(any_port()).unwrap();
-    let (client, arrived) = client();
+    let other = over.listen();
+    let (client, arrived) = client(over);
     client.set_route(OST, vec![other.local_addr().unwrap()]);
     client.send(request(4, OstRequest::StatFs, Bulk::None));
-    let (mut stream, _) = other.accept().unwrap();
+    let mut stream = other.accept();
     stream.write_all(&of_version(9, Kind::Callback, header(4).reply())).unwrap();
     stream.write_all(&of_version(9, Kind::Reply, header(4).reply())).unwrap();
     let answer = arrived.recv_timeout(LONG).unwrap();
@@ -651,21 +650,20 @@ fn a_peer_of_another_version_is_told_so_on_both_sides() {
 }
 
 /// A server that takes what comes, and hangs in it while its gate is closed.
-fn hanging_server() -> (Tcp, Arc<(Mutex<bool>, Condvar)>) {
+fn hanging_server(over: Over) -> (Tcp, Arc<(Mutex<bool>, Condvar)>) {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
     let taken = gate.clone();
     let deliver = move |_: Message| {
         let closed = taken.0.lock().unwrap();
         drop(taken.1.wait_while(closed, |closed| *closed).unwrap());
     };
-    (Tcp::start(&[any_port()], Box::new(deliver)).unwrap(), gate)
+    (over.server(Box::new(deliver), Limits::default()), gate)
 }
 
-#[test]
-fn who_could_not_be_read_from_is_not_silent() {
+fn who_could_not_be_read_from_is_not_silent(over: Over) {
     let within = Duration::from_millis(500);
-    let (server, gate) = hanging_server();
-    let (hanging, quiet) = (client().0, client().0);
+    let (server, gate) = hanging_server(over);
+    let (hanging, quiet) = (client(over).0, client(over).0);
     let other = Endpoint::Client(ClientId(8));
     let from = |from, mut message: Message| {
         message.header.from = from;
@@ -704,4 +702,40 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
         assert!(since.elapsed() < LONG, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Connections over shared memory are bounded by themselves; whoever comes then goes over TCP.
+#[test]
+fn who_finds_no_room_for_shared_memory_goes_over_tcp() {
+    let limits = Limits { shm_connections: 2, ..Limits::default() };
+    let (server, _) = server_with(Over::Shm, limits);
+    let come = |seq: u64| {
+        let (sender, arrived) = channel();
+        let sender = Mutex::new(sender);
+        let deliver = Box::new(move |message| drop(sender.lock().unwrap().send(message)));
+        let ways = Ways { folder: Some(over::folder()), tcp: true };
+        let client = Tcp::start_over(&[], deliver, Limits::default(), ways).unwrap();
+        client.set_route(OST, server.listening().to_vec());
+        client.send(write(seq, Bytes::from(vec![seq as u8])));
+        assert_eq!(error_of(&arrived.recv_timeout(LONG).unwrap()), None);
+        client
+    };
+    let clients: Vec<Tcp> = (1..=4).map(come).collect();
+    let over_shm = |client: &Tcp| client.route(OST).unwrap().shm;
+    assert!(clients.iter().map(over_shm).eq([true, true, false, false]));
+    drop(clients);
+    // It may take a moment until the server has seen the ends.
+    until("there is room again", || over_shm(&come(5)));
+}
+
+/// One over shared memory counts as much as the descriptors that it has.
+#[test]
+fn there_are_no_more_connections_than_descriptors_for_them() {
+    let (server, _) = server_with(Over::Shm, Limits { connections: 8, ..Limits::default() });
+    let at = server.listening()[0];
+    let came: Vec<Peer> = (0..3).map(|_| Over::Shm.connect(at)).collect();
+    until("they are full", || sateen_lnd::shm::dial(&over::folder(), at).is_err());
+    let mut refused = Over::Tcp.connect(at);
+    assert_eq!(refused.read(&mut [0; 1]).unwrap(), 0, "nor is there room for one of TCP");
+    drop(came);
 }
