@@ -7,7 +7,7 @@
 //! | `index/` | the metadata index |
 //! | `journal/` | the journal's segments |
 //! | `objects/` | one file per object |
-//! | `runs` | under which mount it was served last: [`crate::runs`] |
+//! | `runs`, `runs.new` | under which mount it was served last: [`crate::runs`] |
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

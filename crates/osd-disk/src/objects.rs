@@ -35,13 +35,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::BytesMut;
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek, syncfs};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
 use sateen_types::{Errno, Falloc, Fid, ObjectId, Seq};
 use sateen_wire::StatFs;
 
 use crate::folder::{TargetFolder, create_folder};
-use crate::runs::Runs;
+use crate::runs::{self, Runs};
 use crate::{lock, space, writeback};
 use ahead::Ahead;
 use files::{Files, Need, Open, Opened};
@@ -106,7 +106,8 @@ impl DiskObjects {
     /// every file were full of zeros.
     pub fn open(folder: &Path, options: ObjectOptions) -> io::Result<Self> {
         let root = File::open(folder)?;
-        syncfs(&root)?;
+        // The kernel tells of an error once.
+        runs::sync_below(folder.parent().unwrap_or(folder))?;
         let unsynced = Arc::<Unsynced>::default();
         let poison = Arc::<Poison>::default();
         let files = Arc::new(Files::new(options.files_open_max, poison.clone()));
@@ -138,17 +139,12 @@ impl DiskObjects {
         boot_epoch: u64,
     ) -> io::Result<(Self, Vec<u64>)> {
         let runs = Runs::of(target);
-        match Self::open(&target.objects(), options) {
-            Ok(store) => {
-                store.poison.removes(runs.path().to_owned());
-                runs.begin(boot_epoch)?;
-                Ok((store, runs.survived().to_vec()))
-            }
-            Err(error) => {
-                runs.forget()?;
-                Err(error)
-            }
-        }
+        // A start that does not come to its end has proved nothing.
+        runs.forget()?;
+        let store = Self::open(&target.objects(), options)?;
+        store.poison.removes(runs.path().to_owned());
+        runs.begin(boot_epoch)?;
+        Ok((store, runs.survived().to_vec()))
     }
 
     /// Runs a step that changes the disk or vouches for it.
@@ -472,6 +468,7 @@ impl ObjectStore for DiskObjects {
             let removed = std::fs::remove_file(names::path(&self.folder, object));
             if removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
                 changing.undo();
+                self.present.removed(object);
                 return Ok(false);
             }
             self.files.forget(object);

@@ -10,8 +10,9 @@
 //!
 //! A run that was killed is as good as one that ended so, if the store knows that the kernel has
 //! kept what it was given ([`Ost::nothing_lost_of`]): what an OST has answered for it has written.
-//! What such a run had not committed yet are records of its writers and objects, and nobody was
-//! told that they are durable.
+//! What such a run had not committed yet are records of its writers and objects: of an object that was
+//! born in its last 50 ms the guard against older generations of its layout is missing until somebody
+//! writes to it again, as after any crash.
 
 use std::collections::BTreeSet;
 
@@ -94,7 +95,6 @@ impl Ost {
         let survived = std::mem::take(&mut self.survived);
         epochs.retain(|epoch| !survived.contains(epoch));
         epochs.extend(survived);
-        epochs.drain(..epochs.len().saturating_sub(CLEAN_RUNS_MAX));
         self.core.follows = epochs.last().copied().unwrap_or(0);
         self.core.follows_all = true;
         self.clean_runs = epochs;

@@ -4,8 +4,8 @@
 //! thread that brought the request everything else of that connection would wait for it: writes,
 //! and with them the locks that others want back; behind FUSE all requests from a processor. So
 //! what sleeps is done here. A piece that finds nobody free gets a thread of its own; a target
-//! whose disk hangs has [`SHARE_MAX`] of them for each [`Share`] at most, for removals [`REMOVALS_MAX`], and takes none from the
-//! others.
+//! whose disk hangs has [`SHARE_MAX`] of them for each [`Share`] at most ([`REMOVALS_MAX`] for
+//! removals), and takes none from the others.
 //!
 //! Ticks are run here, too: the thread that finds a group commit due writes it.
 
@@ -22,7 +22,7 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock, thread};
 /// Pieces of one target's share under way at most: disks are as quick with so many as with more.
 pub(crate) const SHARE_MAX: usize = 32;
 /// Removals of one target under way at most.
-pub(crate) const REMOVALS_MAX: usize = 2;
+pub(crate) const REMOVALS_MAX: usize = 4;
 /// Threads that stay for a while though there is nothing to do.
 const KEPT: usize = 4;
 /// For so long.
@@ -36,7 +36,7 @@ pub(crate) enum Share {
     Syncs,
     /// Cuts and allocations: their clients hold locks, which others want back.
     Changes,
-    /// Removals, which nobody waits for. More of them at a time get into each other's way: they
+    /// Removals, which no program waits for. More of them at a time get into each other's way: they
     /// change the same few folders.
     Removals,
     /// Reads of what is not in memory: many come at once, and each is short unless the disk hangs.

@@ -25,21 +25,18 @@ mod serving;
 mod tests;
 mod turns;
 
-use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use rustix::fs::syncfs;
 use sateen_client::Client;
 use sateen_mdt::{CALLBACK_LIMIT_NS, Mdt, MdtConfig};
 use sateen_mgs::{FileSystem, Mgs};
 use sateen_osd::{ObjectStore, Store};
 use sateen_osd_disk::folder::TargetFolder;
 use sateen_osd_disk::objects::ObjectOptions;
-use sateen_osd_disk::runs::Runs;
 use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
 use sateen_target::{CoreConfig, Ending, Label, Outbox};
@@ -358,7 +355,7 @@ impl Node {
         let mut failed = Vec::new();
         for running in &self.targets {
             // Also what no program has synced: a stop in good order leaves nothing to luck.
-            let synced = File::open(&running.path).and_then(|disk| Ok(syncfs(disk)?));
+            let synced = sateen_osd_disk::runs::sync_below(&running.path);
             if running.host.close().is_err() || synced.is_err() {
                 failed.push(running.target.to_string());
             }
@@ -385,29 +382,18 @@ fn open_all<'a>(targets: &[&'a Target]) -> Outcome<Vec<(&'a Target, Opened)>> {
             (target, scope.spawn(move || backend::open(target, options)))
         };
         let opening: Vec<_> = targets.iter().map(start).collect();
-        let opened = opening.into_iter().map(|(target, thread)| {
+        let mut opened = Vec::new();
+        for (target, thread) in opening {
             let store = thread.join().unwrap_or_else(|_| {
                 Err(Refusal::new(
                     format!("opening {} failed", target.label.target),
                     logging::advice(),
                 ))
-            });
-            store.map(|store| (target, store))
-        });
-        all_or_none(opened.collect())
-    })
-}
-
-/// What was opened. If something was not, the disk may have failed to write something, of which
-/// the kernel tells the first who asks: then the others are not to believe that all is there.
-fn all_or_none(opened: Vec<Outcome<(&Target, Opened)>>) -> Outcome<Vec<(&Target, Opened)>> {
-    if opened.iter().any(Result::is_err) {
-        for (_, store) in opened.iter().flatten() {
-            let forgotten = Runs::of(&store.folder).forget();
-            forgotten.map_err(|error| Refusal::io("start the other targets".to_owned(), &error))?;
+            })?;
+            opened.push((target, store));
         }
-    }
-    opened.into_iter().collect()
+        Ok(opened)
+    })
 }
 
 /// Sets parameters for good.

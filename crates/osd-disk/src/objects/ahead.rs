@@ -2,6 +2,7 @@
 //! says; it finds them in their folders, opens them, and asks for what is at their beginning. It
 //! is there from the first time that somebody walks, and only hints: of errors nobody is told.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::thread::JoinHandle;
 
 use sateen_types::{Fid, ObjectId, Seq};
 
-use super::files::{Files, Need};
+use super::files::{Files, Need, Open};
 use super::names::{self, Group};
 use super::open_old;
 use super::reads::{SHORT_BYTES, ask_for, is_in_memory};
@@ -104,10 +105,8 @@ impl Shared {
     fn perform(&self, ask: Ask, listed: &mut Option<(Group, Vec<ObjectId>)>) -> io::Result<Asked> {
         let mut asked = Asked::default();
         for object in self.next_ones(ask, listed)? {
-            match self
-                .files
-                .get(object, Need::Look, || open_old(&names::path(&self.folder, object)))
-            {
+            let known = self.files.known(object).map_or_else(|| self.open(object), Ok);
+            match known {
                 Ok(file) => asked.was_cold |= !bring(&file),
                 // It was removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -116,6 +115,13 @@ impl Shared {
             asked.oids.push(object.fid.oid);
         }
         Ok(asked)
+    }
+
+    /// Opens an object, unless that takes a place that others need.
+    fn open(&self, object: ObjectId) -> io::Result<Arc<Open>> {
+        let path = names::path(&self.folder, object);
+        let file = Cell::new(Some(open_old(&path)?));
+        self.files.get(object, Need::Look, || file.take().map_or_else(|| open_old(&path), Ok))
     }
 
     /// The objects that are to be asked for: first ones of their files, in order.

@@ -9,7 +9,7 @@
 //! when the file is there, a removal when it is gone, and what is born while a folder is being
 //! listed counts as listed. That a name is noted proves nothing: the file may have gone meanwhile.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Mutex, MutexGuard};
 
@@ -22,8 +22,10 @@ use crate::lock;
 const FOLDERS_MAX: usize = 32;
 /// Removals from a folder before it is listed.
 const REMOVALS_MIN: u32 = 8;
-/// A folder with more names is not kept in memory: files with many stripes have as many objects.
+/// A folder with more names is not kept in memory, some 0.6 MiB: files with many stripes have as
+/// many objects. Nor is it listed again before so many more removals.
 const NAMES_MAX: usize = 1 << 14;
+const REMOVALS_MANY: u32 = 1 << 13;
 
 /// The folders. Shared by all threads.
 #[derive(Debug, Default)]
@@ -34,10 +36,10 @@ pub(super) struct Present {
 
 #[derive(Debug)]
 enum Folder {
-    /// So many were to be removed from it.
+    /// So many more are to be removed from it before it is listed.
     Counted(u32),
-    /// It is being listed, and these were born since that began.
-    Listed(BTreeSet<ObjectId>),
+    /// It is being listed, and these were born, or went, since that began.
+    Listed(BTreeMap<ObjectId, bool>),
     /// These are there at most.
     Known(BTreeSet<ObjectId>),
 }
@@ -76,17 +78,17 @@ impl Present {
                 {
                     return Known::Perhaps;
                 }
-                folders.push_front((group, Folder::Counted(0)));
+                folders.push_front((group, Folder::Counted(REMOVALS_MIN)));
             }
         }
         let Some((_, folder)) = folders.front_mut() else { return Known::Perhaps };
         match folder {
             Folder::Counted(removals) => {
-                *removals += 1;
-                if *removals < REMOVALS_MIN {
+                *removals = removals.saturating_sub(1);
+                if *removals > 0 {
                     return Known::Perhaps;
                 }
-                *folder = Folder::Listed(BTreeSet::new());
+                *folder = Folder::Listed(BTreeMap::new());
                 Known::List
             }
             Folder::Listed(_) => Known::Perhaps,
@@ -101,15 +103,20 @@ impl Present {
         let Some((_, folder)) = folders.iter_mut().find(|(other, _)| *other == group) else {
             return;
         };
-        let Folder::Listed(born) = folder else { return };
+        let Folder::Listed(since) = folder else { return };
         *folder = match found {
             Ok(found) if found.len() <= NAMES_MAX => {
-                let mut there = std::mem::take(born);
-                there.extend(found);
+                let mut there: BTreeSet<ObjectId> = found.into_iter().collect();
+                for (object, born) in std::mem::take(since) {
+                    match born {
+                        true => there.insert(object),
+                        false => there.remove(&object),
+                    };
+                }
                 Folder::Known(there)
             }
             // Whoever removes from it finds out what is there.
-            _ => Folder::Counted(0),
+            _ => Folder::Counted(REMOVALS_MANY),
         };
     }
 
@@ -119,10 +126,11 @@ impl Present {
         let mut folders = self.lock();
         let Some(at) = folders.iter().position(|(other, _)| *other == group) else { return };
         let Some((_, folder)) = folders.get_mut(at) else { return };
-        let (Folder::Listed(there) | Folder::Known(there)) = folder else { return };
-        there.insert(object);
-        if there.len() > NAMES_MAX && matches!(folder, Folder::Known(_)) {
-            *folder = Folder::Counted(0);
+        match folder {
+            Folder::Counted(_) => {}
+            Folder::Listed(since) => drop(since.insert(object, true)),
+            Folder::Known(there) if there.len() < NAMES_MAX => drop(there.insert(object)),
+            Folder::Known(_) => *folder = Folder::Counted(REMOVALS_MANY),
         }
     }
 
@@ -134,6 +142,10 @@ impl Present {
             Some((_, Folder::Known(there))) => {
                 there.remove(&object);
                 there.is_empty()
+            }
+            Some((_, Folder::Listed(since))) => {
+                since.insert(object, false);
+                true
             }
             _ => true,
         }

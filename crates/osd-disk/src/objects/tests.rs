@@ -290,7 +290,7 @@ fn what_the_disk_refuses_behind_a_close_is_not_vouched_for() {
     store.write(one, 0, &[2; 4096]).unwrap();
     assert_eq!(read(&store, two, 0, 1), [1], "which takes the only file that may be open");
     // It fails, or whoever was told of the broken block before has had the error.
-    let _ = syncfs(File::open(&disk.ext4.0).unwrap());
+    let _ = rustix::fs::syncfs(File::open(&disk.ext4.0).unwrap());
     disk.is_mended();
     if let Err(error) = std::fs::write("/proc/sys/vm/drop_caches", "2") {
         eprintln!("the kernel goes on knowing the file: {error}");
@@ -421,4 +421,33 @@ fn what_cannot_be_written_after_a_run_is_not_taken_for_kept() {
     disk.is_mended();
     assert_eq!(begin(&target, 3).unwrap(), [0_u64; 0]);
     assert_eq!(begin(&target, 4).unwrap(), [3]);
+}
+
+/// The kernel tells the first who asks, and all others that all is well.
+#[test]
+fn who_hears_of_what_was_lost_forgets_the_runs_of_all_beside_it() {
+    let scratch = Scratch::new("objects-run-beside");
+    let Some(disk) = BrokenDisk::new(&scratch) else { return };
+    let [target, other] = ["ost0", "ost1"].map(|name| {
+        let target = TargetFolder::open(&disk.ext4.0.join(name)).unwrap();
+        DiskObjects::create(&target.objects()).unwrap();
+        target
+    });
+    assert_eq!(begin(&other, 11).unwrap(), [0_u64; 0]);
+    let (store, _) = DiskObjects::begin(&target, ObjectOptions::default(), 1).unwrap();
+    let one = object(0, 1, 0);
+    store.write(one, 0, &[1; 4096]).unwrap();
+    store.sync(&[one]).unwrap();
+    disk.breaks_below(&names::path(&store.folder, one));
+    store.write(one, 0, &[2; 4096]).unwrap();
+    // Both are killed, and the other one is started first.
+    drop(store);
+    assert!(begin(&other, 12).is_err());
+    disk.is_mended();
+    assert_eq!(begin(&target, 2).unwrap(), [0_u64; 0]);
+    // Whoever else opens them, or stops, hears it no less.
+    let started = Runs::of(&target);
+    assert_eq!(started.survived(), [2]);
+    runs::forget_beside(other.path()).unwrap();
+    assert_eq!(Runs::of(&target).survived(), [0_u64; 0]);
 }

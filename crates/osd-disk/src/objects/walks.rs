@@ -118,11 +118,11 @@ impl Walk {
         if !self.cold || self.steps < STEPS_MIN || self.asking || useless || enough {
             return None;
         }
-        self.asking = true;
         self.window = (2 * self.window).min(window_max);
         let behind = self.ahead.back().copied().unwrap_or(self.last);
         let count = self.window.saturating_sub(self.ahead.len());
-        Some(Ask { seq: self.seq, behind, count })
+        self.asking = count > 0;
+        self.asking.then_some(Ask { seq: self.seq, behind, count })
     }
 }
 

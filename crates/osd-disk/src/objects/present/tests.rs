@@ -41,11 +41,16 @@ fn what_is_born_is_there_also_while_its_folder_is_listed() {
     assert_eq!(present.removes(object(7)), Known::Perhaps);
     present.born(object(8));
     assert_eq!(present.removes(object(8)), Known::Perhaps);
-    // One that goes while its folder is listed may be found: that proves nothing.
+    // One that goes while its folder is listed may be found, and be born again.
     let present = about_to_list();
-    present.removed(object(100));
-    present.listed(Group::of(object(0)), Ok(vec![object(100)]));
-    assert_eq!(present.removes(object(100)), Known::Perhaps);
+    for oid in [100, 101] {
+        present.removed(object(oid));
+    }
+    present.born(object(101));
+    present.listed(Group::of(object(0)), Ok(vec![object(100), object(101)]));
+    assert_eq!(present.removes(object(100)), Known::Absent);
+    assert_eq!(present.removes(object(101)), Known::Perhaps);
+    assert!(present.removed(object(101)), "its folder does not stay for what is gone");
 }
 
 #[test]
