@@ -275,17 +275,19 @@ impl Data {
     }
 
     /// A client is lost with what it kept, or some of it: whoever reads from `settles_ns` on
-    /// sees what.
-    fn keeper_lost(&mut self, client: ClientId, settles_ns: u64) {
+    /// sees what. Whether it kept anything.
+    fn keeper_lost(&mut self, client: ClientId, settles_ns: u64) -> bool {
         let (lost, left) = core::mem::take(&mut self.kept)
             .into_iter()
             .partition::<Vec<_>, _>(|piece| piece.client == client);
         self.kept = left;
         let tagged = self.maybe.iter_mut();
         tagged.filter(|piece| piece.client == client).for_each(|piece| piece.client = NOBODY);
+        let kept_any = !lost.is_empty();
         for piece in lost {
             self.also(piece.offset, piece.bytes, settles_ns.max(piece.settles_ns));
         }
+        kept_any
     }
 
     /// A write was answered; `kept` if the OSTs may not have it yet.
@@ -591,9 +593,13 @@ impl Data {
         }
     }
 
-    /// A client is lost, which may have known the size best.
-    pub fn writer_lost(&mut self, client: ClientId, settles_ns: u64) {
-        self.keeper_lost(client, settles_ns);
+    /// A client is lost, which may have known the size best. If it `goes_on` as another it may tell of
+    /// what it kept; that is the last operation that has begun.
+    pub fn writer_lost(&mut self, client: ClientId, settles_ns: u64, goes_on: Option<u64>) {
+        let kept_any = self.keeper_lost(client, settles_ns);
+        if let Some(op) = goes_on.filter(|_| kept_any) {
+            self.let_hear(client, op);
+        }
         if self.writers.contains(&client) {
             self.size_doubtful(settles_ns);
         }

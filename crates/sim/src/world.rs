@@ -670,9 +670,9 @@ impl World {
             self.client_is_dirty(client, mdt);
         }
         self.lost_ns = self.now_ns;
-        let settles_ns = self.all_arrived_ns();
+        let (settles_ns, last_op) = (self.all_arrived_ns(), self.next_op - 1);
         for data in self.model.data.values_mut() {
-            data.writer_lost(client, settles_ns);
+            data.writer_lost(client, settles_ns, Some(last_op));
         }
     }
 

@@ -493,7 +493,7 @@ impl World {
         let late_ns = self.all_arrived_ns() + if unnoticed { NOTICED_NS } else { 0 };
         self.locking.known.lost(client, self.now_ns);
         for data in self.model.data.values_mut() {
-            data.writer_lost(client, late_ns);
+            data.writer_lost(client, late_ns, None);
         }
         let mine = self.running.iter().filter(|(_, running)| running.client == client);
         let caught: Vec<u64> = mine.map(|(id, _)| *id).collect();
