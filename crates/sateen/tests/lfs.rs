@@ -622,7 +622,7 @@ fn devices_are_listed(fs_: &Fs) {
         let lines = devices.lines().filter(|line| line.contains(&format!(" UP {kind} ")));
         lines.map(|line| line.ends_with(" 0@lo")).collect::<Vec<_>>()
     };
-    assert_eq!([with("mdc"), with("osc"), with("osp")].concat(), [true, true, true, false, false]);
+    assert_eq!([with("mdc"), with("osc"), with("osp")].concat(), [true; 5]);
     let json: serde_json::Value =
         serde_json::from_str(&fs_.good_lctl(&["dl", "-t", "--json"])).unwrap();
     assert!(json.as_array().unwrap().iter().any(|device| device["nid"] == "0@lo"), "{json}");
