@@ -42,32 +42,39 @@ const TICK_MS: u64 = TICK_NS / 1_000_000;
 /// forgets a million inodes at once; each with a task of its own would wait for a slot of the
 /// MDT's import, and all be woken whenever one is free.
 const CANCELLERS_MAX: usize = 32;
-/// Inodes whose locks one of them cancels together. Those that tell of a size or an atime need a
-/// request each, and the last of them waits for all of these.
+/// Inodes whose locks one of them takes from the line, and cancels together: those that tell of a size or
+/// an atime need a request each.
 const RETIRED_AT_ONCE: usize = 32;
 
-/// Inodes whose locks nobody needs, in order, and how many tasks are at them. Until its turn has
-/// come an inode keeps its locks: a callback for one of them does not wait.
+/// Inodes whose locks nobody needs, for each MDT in order, and how many tasks are at them: one MDT that
+/// is away keeps nobody from giving back those of another. Until its turn has come an inode keeps its
+/// locks: a callback for one of them does not wait.
 #[derive(Debug, Default)]
-pub(crate) struct Retiring {
-    line: VecDeque<Arc<Inode>>,
+pub(crate) struct Retiring(BTreeMap<u32, Line>);
+
+#[derive(Debug, Default)]
+struct Line {
+    inodes: VecDeque<Arc<Inode>>,
     cancellers: usize,
 }
 
 impl Retiring {
-    /// Puts one into the line. True if it takes one more task to work it off.
-    pub(crate) fn begin(&mut self, inode: Arc<Inode>) -> bool {
-        self.line.push_back(inode);
-        let more = self.cancellers < CANCELLERS_MAX;
-        self.cancellers += usize::from(more);
-        more
+    /// Puts one into the line of its MDT. That, if it takes one more task to work it off.
+    pub(crate) fn begin(&mut self, inode: Arc<Inode>) -> Option<u32> {
+        let mdt = seq::mdt_of(inode.fid.seq);
+        let line = self.0.entry(mdt).or_default();
+        line.inodes.push_back(inode);
+        let more = line.cancellers < CANCELLERS_MAX;
+        line.cancellers += usize::from(more);
+        more.then_some(mdt)
     }
 
-    /// The next of them; without any, the task that asks ends.
-    pub(crate) fn next(&mut self) -> Vec<Arc<Inode>> {
-        let some = self.line.len().min(RETIRED_AT_ONCE);
-        self.cancellers -= usize::from(some == 0);
-        self.line.drain(..some).collect()
+    /// The next of an MDT; without any, the task that asks ends.
+    pub(crate) fn next(&mut self, mdt: u32) -> Vec<Arc<Inode>> {
+        let Some(line) = self.0.get_mut(&mdt) else { return Vec::new() };
+        let some = line.inodes.len().min(RETIRED_AT_ONCE);
+        line.cancellers -= usize::from(some == 0);
+        line.inodes.drain(..some).collect()
     }
 }
 

@@ -171,7 +171,7 @@ struct Shared {
 pub struct Tcp {
     shared: Arc<Shared>,
     listening: Vec<SocketAddr>,
-    met: Vec<Arc<shm::Listener>>,
+    met: Vec<(SocketAddr, Arc<shm::Listener>)>,
 }
 
 impl std::fmt::Debug for Tcp {
@@ -292,6 +292,10 @@ impl Shared {
             let routes = self.routes();
             let all = routes.told.get(&message.header.to).filter(|all| all.len() > 1)?;
             let one = all.first().and_then(|first| routes.dialled.get(first));
+            if one.is_some_and(|one| one.reached_at().shm) {
+                // It is on this host: the others would lead to the same memory.
+                return None;
+            }
             (all.clone(), one.cloned())
         };
         let dial = |address| Connection::dial(self, address);
@@ -459,25 +463,34 @@ impl Tcp {
         if let Some(listener) = &listener {
             at = listener.local_addr()?;
         }
+        if self.met.iter().any(|(met, _)| *met == at) {
+            // Under another NID that it was given.
+            return self.take_tcp(listener, at);
+        }
         // Before anybody is taken over TCP: who comes from this host then shares memory.
         match shm::listen(&self.shared.ways, at) {
             Ok(listener) => {
                 let (shared, listener) = (self.shared.clone(), Arc::new(listener));
-                self.met.push(listener.clone());
+                self.met.push((at, listener.clone()));
                 thread("shm-accept").spawn(move || shared.accept_shm(&listener, at))?;
             }
             Err(error) if tcp && error.kind() == io::ErrorKind::Unsupported => {}
-            Err(error) if tcp => {
+            // Another server is met there: whoever looks for this one on this host would find that.
+            Err(error) if tcp && error.kind() != io::ErrorKind::AddrInUse => {
                 tracing::warn!(%at, %error, "cannot share memory with processes of this host");
             }
             Err(error) => return Err(error),
         }
-        if let Some(listener) = listener {
-            self.listening.push(at);
-            let shared = self.shared.clone();
-            thread("tcp-accept").spawn(move || shared.accept_tcp(&listener))?;
-        }
-        Ok(())
+        self.take_tcp(listener, at)
+    }
+
+    /// Takes whoever comes over TCP, if it listens there.
+    fn take_tcp(&mut self, listener: Option<TcpListener>, at: SocketAddr) -> io::Result<()> {
+        let Some(listener) = listener else { return Ok(()) };
+        self.listening.push(at);
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name("tcp-accept".to_owned());
+        thread.spawn(move || shared.accept_tcp(&listener)).map(drop)
     }
 
     /// Where it listens, ports included.
@@ -600,7 +613,7 @@ impl Tcp {
 impl Drop for Tcp {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::Relaxed);
-        for listener in &self.met {
+        for (_, listener) in &self.met {
             listener.close();
         }
         for address in &self.listening {

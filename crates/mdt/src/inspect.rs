@@ -47,7 +47,6 @@ impl Mdt {
         self.file_locks.set_callback_limit(limit_ns);
     }
 
-    /// How often writers of different clients meet on a file before they share it, and within which
     /// Its locks: how many there are, how many there may be, and how many were asked back because
     /// there were too many.
     pub fn locks(&self) -> (usize, Bounds, u64) {
@@ -65,6 +64,7 @@ impl Mdt {
         self.locks.set_bounds(Bounds::of_bytes(limit, reclaim));
     }
 
+    /// How often writers of different clients meet on a file before they share it, and within which
     /// time, for which they then do.
     pub fn contention(&self) -> (u32, u64) {
         (self.contention.locks(), self.contention.for_ns())

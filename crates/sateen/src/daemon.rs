@@ -68,6 +68,8 @@ struct Caller {
 /// A mount and whether it is still there.
 struct Mount {
     path: PathBuf,
+    /// Its device, by which it is found wherever it is moved to.
+    device: Option<(u32, u32)>,
     mounted: Arc<Mounted>,
     /// Ended, and not because we wanted it to.
     lost: bool,
@@ -84,13 +86,19 @@ impl Mount {
         }
     }
 
+    /// Whether it is in the tree, be it moved, or under something else.
+    fn is_somewhere(&self) -> bool {
+        let by_path = || mounts::is_mounted(&self.path);
+        self.device.map_or_else(by_path, mounts::has_device)
+    }
+
     /// Whether it is out of the tree, with somebody in it, and no MDT answers him.
     fn is_forsaken(&self) -> bool {
         use sateen_client::ImportState::{Full, Recovering};
         let is_mdt = |import: &ImportInfo| matches!(import.target, Endpoint::Mdt(_));
         let imports = self.mounted.client().imports();
         let mut mdts = imports.iter().filter(|import| is_mdt(import));
-        mdts.all(|mdt| !matches!(mdt.state, Full | Recovering)) && !mounts::is_mounted(&self.path)
+        mdts.all(|mdt| !matches!(mdt.state, Full | Recovering)) && !self.is_somewhere()
     }
 
     /// Unmounts it; its path if it is in use, or does not end although it must.
@@ -214,7 +222,8 @@ impl Server {
             std::fs::metadata(&path).map_err(|error| {
                 Refusal::io(format!("use the mount {}", path.display()), &error)
             })?;
-            mounts.push(Mount { path, mounted, lost: false });
+            let device = mounts::device_of(&path);
+            mounts.push(Mount { path, device, mounted, lost: false });
         }
         let first = mounts.first().map(|mount| mount.mounted.session.transport().name());
         let state = State {

@@ -163,6 +163,17 @@ pub(crate) fn is_mounted(path: &Path) -> bool {
     })
 }
 
+/// The device of the mount of ours at a path, if it is one.
+pub(crate) fn device_of(path: &Path) -> Option<(u32, u32)> {
+    let all = mountinfo::all().ok()?;
+    all.iter().rfind(|mount| mount.point == path && mount.fs_type == FS_TYPE).map(|m| m.device)
+}
+
+/// Whether a mount of ours with this device is anywhere. True where that cannot be told.
+pub(crate) fn has_device(device: (u32, u32)) -> bool {
+    mountinfo::all().map_or(true, |all| all.iter().any(|mount| mount.device == device))
+}
+
 /// Processes that have something open below a mount point, as "name (pid)".
 pub(crate) fn users(mount: &Path) -> Vec<String> {
     let mut found = Vec::new();

@@ -433,25 +433,36 @@ impl Client {
         if !has_locks {
             return self.drop_idle(inode);
         }
-        if lock(&self.retiring).begin(inode) {
+        let begun = lock(&self.retiring).begin(inode);
+        if let Some(mdt) = begun {
             let client = self.clone();
-            self.port.spawn(Box::pin(async move { client.cancel_retired().await }));
+            self.port.spawn(Box::pin(async move { client.cancel_retired(mdt).await }));
         }
     }
 
-    /// Cancels the locks of inodes that nobody needs, some together, until there are none.
-    async fn cancel_retired(self: &Arc<Client>) {
+    /// Cancels the locks of inodes of an MDT that nobody needs, some together, until there are none.
+    async fn cancel_retired(self: &Arc<Client>, mdt: u32) {
         loop {
-            let inodes = lock(&self.retiring).next();
+            let inodes = lock(&self.retiring).next(mdt);
             if inodes.is_empty() {
                 return;
+            }
+            // Before any of them is let go: from then on a callback finds the cancel on its way.
+            for inode in &inodes {
+                self.lets_others_write(inode).await;
             }
             let (era, mut given) = (self.era(), Vec::new());
             for inode in &inodes {
                 // Somebody may have come for it meanwhile.
                 let idle = |state: &mut InodeState| state.is_idle().then(|| state.let_all_go());
-                let gone = inode.update(idle).unwrap_or_default().into_iter();
+                let gone = inode.update(idle).unwrap_or_default();
+                let tells = gone.iter().any(|(_, report)| report.is_some());
+                let gone = gone.into_iter();
                 given.extend(gone.map(|(id, report)| (inode.clone(), id, report)));
+                if tells {
+                    // The next ones are not let go before this has been answered.
+                    self.cancel_together(era, core::mem::take(&mut given)).await;
+                }
             }
             self.cancel_together(era, given).await;
             // Or come, and gone.

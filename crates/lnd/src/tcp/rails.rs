@@ -296,10 +296,12 @@ impl Rails {
             let rail = self.all.entry(*address).or_default();
             let shared = Some(one).filter(|one| one.peer == *address);
             let Some(on) = rail.own.as_ref().or(shared) else {
-                if now_ms >= rail.retry_ms
-                    && let Ok(dialled) = dial(*address)
-                {
-                    rail.own = Some(dialled);
+                if now_ms >= rail.retry_ms {
+                    match dial(*address) {
+                        Ok(dialled) => rail.own = Some(dialled),
+                        // No thread for it.
+                        Err(_) => rail.is_away(now_ms),
+                    }
                 }
                 continue;
             };
@@ -416,6 +418,8 @@ impl Rails {
     /// Connections of rails to addresses at which nobody is looked for any more: they are not used
     /// again.
     pub(super) fn retire(&mut self, told: impl Fn(Address) -> bool) -> Vec<Arc<Connection>> {
+        // Whoever is found there later has to prove himself anew.
+        self.leads.retain(|(address, _), _| told(*address));
         let gone = self.all.iter_mut().filter(|(address, _)| !told(**address));
         gone.filter_map(|(_, rail)| rail.own.take()).collect()
     }

@@ -61,11 +61,14 @@ pub(super) fn cancel(
     report: Option<&SizeReport>,
     more: &[GivenBack],
 ) -> Result<Outcome, Fault> {
-    let done = cancel_one(mdt, op, (fid, id), report)?;
-    for other in more {
-        mdt.locks.cancel(op.client, other.fid, other.id);
+    let done = cancel_one(mdt, op, (fid, id), report);
+    // An error of the first is the answer: the client holds none of the others any more.
+    if matches!(&done, Ok(_) | Err(Fault::Errno(_))) {
+        for other in more {
+            mdt.locks.cancel(op.client, other.fid, other.id);
+        }
     }
-    Ok(done)
+    done
 }
 
 fn cancel_one(

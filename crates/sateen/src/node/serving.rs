@@ -86,14 +86,16 @@ fn register(mgc: &mut Mgc, targets: &[Target], nids: Nids, file_system: FileSyst
     for target in targets {
         let what = target.label.target;
         let Some(before) = known.iter().find(|info| info.target == what) else { continue };
+        // Who is asked at an address of this process is this process, whatever it was called.
+        let is_own = |nid: &Nid| nids.iter().any(|own| own == *nid || same_place(own, *nid));
         if before.nids.iter().any(|nid| nids.iter().any(|own| own == nid)) {
             continue;
         }
         // Whether it is the one that is known the MGS says, and nothing changes by that.
         mgc.register(core::slice::from_ref(target), before.nids, None)?;
-        if let Some(nid) =
-            before.nids.iter().find(|nid| network::serves(*nid, what, file_system.uuid))
-        {
+        let elsewhere = before.nids.iter().filter(|nid| !is_own(nid));
+        let served = |nid: &Nid| network::serves(*nid, what, file_system.uuid);
+        if let Some(nid) = elsewhere.into_iter().find(served) {
             return Err(Refusal::new(
                 format!("{what} is served at {nid} already"),
                 format!(
@@ -107,6 +109,14 @@ fn register(mgc: &mut Mgc, targets: &[Target], nids: Nids, file_system: FileSyst
         tracing::info!(target_name = %what, before = %shown(before.nids), now = %shown(nids), "it moves");
     }
     mgc.register(targets, nids, None)
+}
+
+/// Whether two NIDs, of whatever network, are the same address and port.
+fn same_place(one: Nid, other: Nid) -> bool {
+    match (network::address(one), network::address(other)) {
+        (Some(one), Some(other)) => one.at == other.at,
+        (one, other) => one == other,
+    }
 }
 
 fn shown(nids: Nids) -> String {
