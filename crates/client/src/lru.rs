@@ -437,3 +437,34 @@ fn is_unused(inode: &Arc<Inode>) -> bool {
     let state = lock(&inode.state);
     state.lookups > 0 && state.opens == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first inode of an MDT.
+    fn inode_of(mdt: u32) -> Arc<Inode> {
+        let mut inodes = crate::client::Inodes::default();
+        inodes.get(Fid { seq: seq::super_first(mdt, 0).unwrap(), oid: 1, ver: 0 })
+    }
+
+    #[test]
+    fn each_mdt_has_a_line_and_tasks_of_its_own() {
+        let mut retiring = Retiring::default();
+        for _ in 0..CANCELLERS_MAX {
+            assert_eq!(retiring.begin(inode_of(0)), Some(0));
+        }
+        assert_eq!(retiring.begin(inode_of(0)), None, "enough are at it");
+        // All of them may wait for an MDT that is away.
+        assert_eq!(retiring.begin(inode_of(1)), Some(1));
+        let some = retiring.next(1);
+        assert_eq!(some.iter().map(|inode| seq::mdt_of(inode.fid.seq)).collect::<Vec<_>>(), [1]);
+        assert!(retiring.next(1).is_empty());
+        assert_eq!(retiring.begin(inode_of(1)), Some(1), "the task before has ended");
+        let mut left = CANCELLERS_MAX + 1;
+        while let some @ 1.. = retiring.next(0).len() {
+            left -= some;
+        }
+        assert_eq!(left, 0);
+    }
+}
