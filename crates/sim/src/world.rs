@@ -635,9 +635,10 @@ impl World {
                 {
                     running.transno = running.transno.max(reply.transno);
                 }
-                // The MDT that had it refused there has crashed, and may not know that any more.
+                // The MDT that had it refused there has crashed, and may not know that any more; or it
+                // has crashed, and does not take the client back.
                 let is_refused = reply.error == Some(Errno::ESTALE) && header.generation == 0;
-                if is_refused && matches!(header.from, Endpoint::Ost(_)) {
+                if is_refused && matches!(header.from, Endpoint::Ost(_) | Endpoint::Mdt(_)) {
                     self.hears_that_it_is_lost(header);
                 }
             }

@@ -22,13 +22,18 @@ pub(super) fn check(
     (fid, id): (Fid, OpenId),
     lock: &FileLock,
 ) -> Result<(), Fault> {
-    if lock.start > lock.end || lock.end > FILE_LOCK_END_MAX {
-        return Err(Errno::EINVAL.into());
-    }
+    check_range(lock)?;
     // Behind the close that it has overtaken it locks nothing.
     match mdt.clients.opened(op.client, id) {
         Some((opened, _)) if opened == fid => Ok(()),
         _ => Err(Errno::EBADF.into()),
+    }
+}
+
+fn check_range(lock: &FileLock) -> Result<(), Fault> {
+    match lock.start > lock.end || lock.end > FILE_LOCK_END_MAX {
+        true => Err(Errno::EINVAL.into()),
+        false => Ok(()),
     }
 }
 
@@ -49,10 +54,14 @@ pub(super) fn set(
     (fid, id): (Fid, OpenId),
     (lock, wait): (&FileLock, Option<WaitId>),
 ) -> Result<Outcome, Fault> {
-    if lock.mode != FileLockMode::Unlock {
+    if lock.mode == FileLockMode::Unlock {
+        // Whatever open its owner does that through: it may be closed by now, by a close that has
+        // overtaken this, or before a crash of this MDT; and the owner has the file open elsewhere.
+        check_range(lock)?;
+    } else {
         op.need_fences()?;
+        check(mdt, op, (fid, id), lock)?;
     }
-    check(mdt, op, (fid, id), lock)?;
     Ok(match mdt.file_locks.set((op.client, id), fid, lock, wait)? {
         FileLockAnswer::Granted => answer(FileLockState::Granted, None),
         FileLockAnswer::Queued => answer(FileLockState::Queued, None),

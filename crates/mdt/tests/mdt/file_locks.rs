@@ -116,6 +116,21 @@ fn locks_need_an_open_and_a_range() {
     assert_eq!(said(&mut world, A, set(fid, a, lock(Write), None)), FileLockState::Granted);
 }
 
+/// That may have been closed by a close that has overtaken this, or before a crash.
+#[test]
+fn what_is_given_back_through_a_closed_open_is_given_back() {
+    let (mut world, fid, [a, b]) = shared();
+    let none = OpenId { id: 999 };
+    said(&mut world, A, set(fid, a, lock(Write), None));
+    assert_eq!(said(&mut world, A, set(fid, none, lock(Unlock), None)), FileLockState::Granted);
+    assert_eq!(said(&mut world, B, set(fid, b, lock(Write), None)), FileLockState::Granted);
+    assert_eq!(said(&mut world, A, set(fid, none, lock(Unlock), None)), FileLockState::Granted);
+    let busy = said(&mut world, A, set(fid, a, lock(Write), None));
+    assert_eq!(busy, FileLockState::Busy, "that was not his");
+    let range = FileLock { start: 2, end: 1, ..lock(Unlock) };
+    assert_eq!(world.err(A, set(fid, none, range, None)), Errno::EINVAL);
+}
+
 #[test]
 fn whoever_does_not_take_his_turn_is_thrown_out_and_the_next_is_asked() {
     let (mut world, fid, [a, b]) = shared();
