@@ -78,6 +78,25 @@ pub trait Filesystem: Send + Sync + 'static {
     /// expects no answer and ignores `reply`.
     fn dispatch(&self, request: Request, reply: Reply);
 
+    /// Somebody who looks for what requests wait for, for one thread that serves a queue and would
+    /// look for requests alone before it sleeps.
+    fn looker(&self) -> Option<Box<dyn Look>> {
+        None
+    }
+
     /// The connection has ended; called once, after the last request.
     fn destroy(&self) {}
+}
+
+/// Looks for what requests wait for, as long as its thread has nothing else to do: what it finds it
+/// completes on this thread, for which nobody has to be woken.
+pub trait Look: Send {
+    /// Begins to look. False if there is nothing to look for.
+    fn begin(&mut self) -> bool;
+
+    /// Takes what has come, if anything has; called again and again.
+    fn look(&mut self);
+
+    /// Looks no more; takes what has come meanwhile, of which nobody else was told.
+    fn end(&mut self);
 }

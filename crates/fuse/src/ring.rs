@@ -17,7 +17,7 @@
 //! 2. *out*: a request is being served; the payload is lent to it.
 //! 3. *deferred*: answered, but somebody still holds a part of the payload.
 //! 4. back to 1 by COMMIT_AND_FETCH; or *dead*, when the connection ends.
-use crate::Filesystem;
+
 use crate::abi::{self, EntInOut, UringHeader, opcode};
 use crate::buffer::LoanBuffer;
 use crate::classic::{guarded, room};
@@ -25,6 +25,7 @@ use crate::decode::decode_parts;
 use crate::op::{Op, Request};
 use crate::reply::{Channel, Reply};
 use crate::session::EndReason;
+use crate::{Filesystem, Look};
 use bytes::BytesMut;
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode as io_op, types};
@@ -251,6 +252,7 @@ pub(crate) struct Queue {
     spare: Vec<Answer>,
     completions: Vec<(u64, i32, u32)>,
     polling: Polling,
+    looker: Option<Box<dyn Look>>,
     id: u16,
     payload_max: usize,
 }
@@ -268,10 +270,18 @@ impl Queue {
         let ring = builder.build(depth + 2)?;
         ring.submitter().register_files(&[device.as_raw_fd()])?;
         let entries = (0..depth).map(|_| Entry::new(payload)).collect();
-        let shared = Arc::new(QueueShared::new(depth)?);
-        let (deferred, spare, completions) = (Vec::new(), Vec::new(), Vec::new());
-        let (polling, payload_max) = (Polling::of_process(), payload);
-        Ok(Queue { ring, shared, entries, deferred, spare, completions, polling, id, payload_max })
+        Ok(Queue {
+            ring,
+            shared: Arc::new(QueueShared::new(depth)?),
+            entries,
+            deferred: Vec::new(),
+            spare: Vec::new(),
+            completions: Vec::new(),
+            polling: Polling::of_process(),
+            looker: None,
+            id,
+            payload_max: payload,
+        })
     }
 
     /// The part that replies and the session use.
@@ -321,6 +331,7 @@ impl Queue {
     /// The reader of /dev/fuse knows why it ended, unless this queue failed.
     pub(crate) fn serve(&mut self, fs: &dyn Filesystem) -> Option<EndReason> {
         CURRENT.set(Arc::as_ptr(&self.shared));
+        self.looker = fs.looker();
         let result = self.run(fs);
         CURRENT.set(std::ptr::null());
         let error = result.err()?;
@@ -377,14 +388,25 @@ impl Queue {
     /// completes an answer meanwhile need not wake anybody.
     fn look(&mut self, idle_since: Instant) -> io::Result<bool> {
         unless_transient(self.ring.submit())?;
-        let Queue { ring, shared, completions, polling, .. } = self;
-        polling.look(idle_since, || {
+        let Queue { ring, shared, completions, polling, looker, .. } = self;
+        let mut looker = match looker {
+            Some(looker) => looker.begin().then_some(looker),
+            None => None,
+        };
+        let found = polling.look(idle_since, || {
+            if let Some(looker) = &mut looker {
+                looker.look();
+            }
             if ring.submission().taskrun() {
                 unless_transient(ring.submit())?;
             }
             completions.extend(ring.completion().map(completion));
             Ok(!completions.is_empty() || shared.has_answers())
-        })
+        });
+        if let Some(looker) = looker {
+            looker.end();
+        }
+        Ok(found? || shared.has_answers())
     }
 
     fn reap(&mut self) {

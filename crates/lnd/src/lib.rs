@@ -10,6 +10,6 @@ mod tcp;
 
 pub use tcp::{
     Address, BULK_BYTES_MAX, COMPANY_WAIT, CONNECTIONS_MAX, Counts, Deliver, ENDPOINTS_MAX,
-    HEALTH_MAX, Limits, Net, Peer, QUEUE_BYTES_FAIR, QUEUE_BYTES_MAX, RailState, SPEAKS_FOR_MAX,
-    Tcp, WAITING_BYTES_MAX, Ways,
+    HEALTH_MAX, Limits, Looker, Net, Peer, QUEUE_BYTES_FAIR, QUEUE_BYTES_MAX, RailState,
+    SPEAKS_FOR_MAX, Tcp, WAITING_BYTES_MAX, Ways,
 };

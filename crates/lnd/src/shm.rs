@@ -17,7 +17,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use crate::tcp::Ways;
 use mapping::Mapping;
 pub use meeting::{Listener, dial, welcome};
-use ring::{Reader, Waiter, Writer};
+use ring::{Reader, Sleeper, Waiter, Writer};
 
 /// Most connections over shared memory that a process takes, for each takes 4 MiB; whoever comes
 /// then is met over TCP.
@@ -76,7 +76,11 @@ pub struct Stream {
     /// Rung when something has come.
     bell: OwnedFd,
     peers_bell: OwnedFd,
+    /// Locked for no longer than it takes to read what is there.
     reader: Mutex<Reader>,
+    sleeper: Sleeper,
+    /// So many look at the ring, so that no bell has to be rung.
+    lookers: AtomicUsize,
     writer: Mutex<Outward>,
     waiter: Waiter,
     /// Here, or there as whoever wrote has found.
@@ -121,11 +125,14 @@ impl Stream {
             End::Came => (Arc::new(mapping), 1, 0),
         };
         let writer = Writer::new(&mapping, written);
+        let reader = Reader::new(&mapping, read);
         Stream {
             socket,
             bell,
             peers_bell,
-            reader: Mutex::new(Reader::new(&mapping, read)),
+            sleeper: reader.sleeper(),
+            reader: Mutex::new(reader),
+            lookers: AtomicUsize::new(0),
             waiter: writer.waiter(),
             writer: Mutex::new(Outward { writer, looked: Instant::now() }),
             closed: AtomicBool::new(false),
@@ -140,26 +147,71 @@ impl Stream {
         Ok(Some(lock(&self.reader).read(bytes)?).filter(|count| *count > 0))
     }
 
+    /// Bytes that can be read now.
+    ///
+    /// # Errors
+    /// As [`Stream::try_read`].
+    pub fn there(&self) -> io::Result<usize> {
+        lock(&self.reader).there()
+    }
+
     /// Reads, and sleeps until there is something; zero bytes at the end.
     ///
     /// # Errors
     /// As [`Stream::try_read`]; `WouldBlock` if there was nothing for so long.
     pub fn read(&self, bytes: &mut [u8], limit: Duration) -> io::Result<usize> {
-        let mut reader = lock(&self.reader);
         loop {
-            let count = reader.read(bytes)?;
+            let count = lock(&self.reader).read(bytes)?;
             if count > 0 || self.closed.load(Ordering::Relaxed) {
                 return Ok(count);
             }
-            let woken = if reader.may_sleep()? { self.sleep(limit)? } else { Woken::Rung };
-            reader.is_awake();
-            match woken {
+            match self.sleep_if_empty(limit)? {
                 Woken::Rung => {}
                 // What it has written before is there.
-                Woken::Gone => return reader.read(bytes),
+                Woken::Gone => return lock(&self.reader).read(bytes),
                 Woken::InVain => return Err(io::ErrorKind::WouldBlock.into()),
             }
         }
+    }
+
+    /// Sleeps until there may be something to read, but no longer than this; whether it has ended,
+    /// so that nothing more will come than is there.
+    ///
+    /// # Errors
+    /// As [`Stream::try_read`].
+    pub fn wait(&self, limit: Duration) -> io::Result<bool> {
+        let ended = || self.closed.load(Ordering::Relaxed);
+        Ok(ended() || matches!(self.sleep_if_empty(limit)?, Woken::Gone) || ended())
+    }
+
+    /// This thread looks at the ring from now on, again and again: no bell has to be rung.
+    pub fn begin_looking(&self) {
+        self.lookers.fetch_add(1, Ordering::Relaxed);
+        self.sleeper.is_awake();
+    }
+
+    /// It does not any more. Whether something has come meanwhile, which it has to see to: nobody
+    /// was told.
+    pub fn end_looking(&self) -> bool {
+        if self.lookers.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // As if the reader fell asleep only now. If it is awake its bell is rung in vain.
+            self.sleeper.falls_asleep();
+        }
+        // What is nonsense is the reader's, who finds the same when it is woken.
+        self.there().is_ok_and(|there| there > 0)
+    }
+
+    /// Wakes the thread that sleeps here.
+    pub fn wake_reader(&self) {
+        // It fails only if it was rung more often than can be counted.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    fn sleep_if_empty(&self, limit: Duration) -> io::Result<Woken> {
+        self.sleeper.falls_asleep();
+        let woken = if self.there()? == 0 { self.sleep(limit)? } else { Woken::Rung };
+        self.sleeper.is_awake();
+        Ok(woken)
     }
 
     fn sleep(&self, limit: Duration) -> io::Result<Woken> {
@@ -233,6 +285,11 @@ impl Stream {
         // That it is left the kernel says without being asked for anything else.
         let mut socket = [PollFd::new(&self.socket, PollFlags::empty())];
         poll(&mut socket, Some(&rustix::event::Timespec::default())).is_ok_and(|count| count > 0)
+    }
+
+    /// Whether it was ended here, or was found to be.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// Ends it at both ends: what is in the rings can still be read.

@@ -8,6 +8,8 @@
 mod budget;
 mod connection;
 mod frame;
+mod inbound;
+mod looking;
 mod polled;
 mod rails;
 mod shown;
@@ -28,6 +30,7 @@ use sateen_wire::{Body, Bulk, Header, Message, Reply};
 use budget::Budget;
 use connection::Connection;
 pub use connection::{COMPANY_WAIT, QUEUE_BYTES_FAIR, QUEUE_BYTES_MAX};
+pub use looking::Looker;
 use rails::{Beside, Rails};
 pub use rails::{Counts, HEALTH_MAX, RailState};
 use shown::Gone;
@@ -158,6 +161,10 @@ struct Shared {
     waiting: Arc<AtomicUsize>,
     /// There were so many connections.
     connections: AtomicU64,
+    /// So many times a connection over shared memory was opened here, or one was closed.
+    shm_turn: AtomicU64,
+    /// So many look for answers.
+    lookers: AtomicUsize,
     /// What times are counted from.
     began: Instant,
     routes: Mutex<Routes>,
@@ -275,6 +282,7 @@ impl Shared {
             routes.told.values_mut().filter(meant).for_each(|all| all.rotate_left(1));
         }
         drop(routes);
+        self.shm_turn.fetch_add(1, Ordering::Release);
         self.gone().add(connection);
     }
 
@@ -442,6 +450,9 @@ impl Tcp {
             ways,
             waiting: Arc::default(),
             connections: AtomicU64::new(0),
+            // Whoever has seen none yet looks.
+            shm_turn: AtomicU64::new(1),
+            lookers: AtomicUsize::new(0),
             began: Instant::now(),
             routes: Mutex::default(),
             rails: Mutex::default(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use bytes::Bytes;
 use sateen_client::{AtimePolicy, Client};
-use sateen_fuse::{Caps, Filesystem, KernelOffer, MountFlags, Op, ROOT_INO, Reply, Request};
+use sateen_fuse::{Caps, Filesystem, KernelOffer, Look, MountFlags, Op, ROOT_INO, Reply, Request};
 use sateen_reactor::Executor;
 use sateen_types::{Errno, Fid};
 
@@ -115,7 +115,11 @@ pub struct KernelFs {
     /// The kernel can be told to forget names. Otherwise it must not keep any: each use of one
     /// asks again, and what it is told is right.
     keeps_names: AtomicBool,
+    lookers: Option<Lookers>,
 }
+
+/// Makes somebody who looks for what requests wait for.
+pub type Lookers = Box<dyn Fn() -> Option<Box<dyn Look>> + Send + Sync>;
 
 impl KernelFs {
     /// Serves a client that is connected. With `direct_io` reads bypass the page cache, too.
@@ -131,7 +135,14 @@ impl KernelFs {
             root: Fid::ROOT,
             interrupts: Interrupts::new(None, false),
             keeps_names,
+            lookers: None,
         }
+    }
+
+    /// The same, with somebody for each of the kernel's queues who looks for what requests wait for.
+    #[must_use]
+    pub fn looking(self, lookers: Lookers) -> KernelFs {
+        KernelFs { lookers: Some(lookers), ..self }
     }
 
     /// The same, with locks that hold so far.
@@ -226,6 +237,10 @@ impl Filesystem for KernelFs {
         };
         let wanted = offer.recommended() | (ours | locks) & offer.caps;
         wanted - Caps::DO_READDIRPLUS - Caps::READDIRPLUS_AUTO
+    }
+
+    fn looker(&self) -> Option<Box<dyn Look>> {
+        self.lookers.as_ref().and_then(|looker| looker())
     }
 
     fn dispatch(&self, mut request: Request, reply: Reply) {

@@ -10,7 +10,7 @@ mod requests;
 mod virtual_xattr;
 mod xattr_names;
 
-pub use fs::{Atime, Durable, KernelFs, Locking};
+pub use fs::{Atime, Durable, KernelFs, Locking, Lookers};
 pub use interrupts::Sleep;
 pub use virtual_xattr::{
     CHECK_XATTR, CONNECTED_SPACE_XATTR, LINKS_XATTR, OSTS_XATTR, SPACE_XATTR, STRIPE_XATTR,

@@ -288,7 +288,8 @@ impl Node {
         };
         let targets = Targets { file_system: self.file_system, elsewhere: &elsewhere };
         let from = (&self.source, targets);
-        let mounted = Mounted::new(&self.reactor, path, from, how, &self.stop)?;
+        let lookers = self.network.as_ref().map(network::lookers);
+        let mounted = Mounted::new(&self.reactor, path, from, (how, lookers), &self.stop)?;
         let mut clients = lock(&self.clients);
         clients.add(mounted.client());
         drop(clients);

@@ -267,6 +267,13 @@ impl Message {
         bulk == 0 && bytes.len() as u64 >= len
     }
 
+    /// How many bytes of a stream the message has that begins there, with its bulk, if what its
+    /// header says of that is true.
+    pub fn claimed_len(bytes: &[u8]) -> Option<u64> {
+        let (extensions, body, bulk) = Header::claimed_lengths(bytes)?;
+        Some(HEADER_BYTES as u64 + u64::from(extensions) + u64::from(body) + u64::from(bulk))
+    }
+
     /// The inverse of [`Message::encode`], for bytes that hold exactly one header, its
     /// extensions and its body. The message comes without bulk; what follows is in the second
     /// value, and at most [`BULK_MAX`](crate::BULK_MAX) bytes long.

@@ -182,7 +182,11 @@ impl Reader {
         Reader { ring: Ring { mapping: mapping.clone(), number }, read: 0 }
     }
 
-    fn there(&self) -> io::Result<usize> {
+    /// Bytes that there are to read.
+    ///
+    /// # Errors
+    /// `InvalidData` if the peer says nonsense.
+    pub(super) fn there(&self) -> io::Result<usize> {
         let written = self.ring.written().load(Ordering::Acquire);
         match written.checked_sub(self.read) {
             Some(held) if held <= RING_BYTES as u64 => Ok(held as usize),
@@ -190,18 +194,10 @@ impl Reader {
         }
     }
 
-    /// Whether there is anything to read.
-    ///
-    /// # Errors
-    /// `InvalidData` if the peer says nonsense.
-    pub(super) fn is_empty(&self) -> io::Result<bool> {
-        Ok(self.there()? == 0)
-    }
-
     /// Reads what there is, into what there is room for; how many bytes.
     ///
     /// # Errors
-    /// As [`Reader::is_empty`].
+    /// As [`Reader::there`].
     pub(super) fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let there = self.there()?;
         let count = there.min(bytes.len());
@@ -225,19 +221,26 @@ impl Reader {
         Ok(count)
     }
 
-    /// Whether to sleep: there is nothing still, now that the writer knows that we do.
-    ///
-    /// # Errors
-    /// As [`Reader::is_empty`].
-    pub(super) fn may_sleep(&self) -> io::Result<bool> {
-        self.ring.reader_sleeps().store(1, Ordering::Relaxed);
+    /// Who tells the writer whether this end sleeps, without having it in its hands.
+    pub(super) fn sleeper(&self) -> Sleeper {
+        Sleeper(self.ring.clone())
+    }
+}
+
+/// Whether the end that reads sleeps.
+#[derive(Debug)]
+pub(super) struct Sleeper(Ring);
+
+impl Sleeper {
+    /// It will, if it finds nothing now: it has to look once more after this.
+    pub(super) fn falls_asleep(&self) {
+        self.0.reader_sleeps().store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        self.is_empty()
     }
 
     /// It sleeps no more.
     pub(super) fn is_awake(&self) {
-        self.ring.reader_sleeps().store(0, Ordering::Relaxed);
+        self.0.reader_sleeps().store(0, Ordering::Relaxed);
     }
 }
 
@@ -253,6 +256,11 @@ mod tests {
         let (ours, file) = Mapping::make(BOTH_BYTES).unwrap();
         let [theirs, evil] = [(); 2].map(|()| Mapping::of(&file, BOTH_BYTES).unwrap());
         (Writer::new(&Arc::new(ours), 1), Reader::new(&Arc::new(theirs), 1), evil)
+    }
+
+    fn may_sleep(reader: &Reader) -> io::Result<bool> {
+        reader.sleeper().falls_asleep();
+        Ok(reader.there()? == 0)
     }
 
     fn write(writer: &mut Writer, bytes: &[u8]) -> usize {
@@ -293,7 +301,7 @@ mod tests {
         assert!(!writer.is_full().unwrap());
         assert_eq!(write(&mut writer, b"abcdef"), 3);
         assert_eq!(reader.read(&mut vec![0; RING_BYTES * 2]).unwrap(), RING_BYTES);
-        assert!(reader.is_empty().unwrap());
+        assert!((reader.there().unwrap() == 0));
         assert_eq!(write(&mut writer, &much), RING_BYTES);
     }
 
@@ -302,10 +310,10 @@ mod tests {
         let (mut writer, mut reader, _) = ring();
         write(&mut writer, b"a");
         assert!(!writer.must_wake());
-        assert!(!reader.may_sleep().unwrap(), "something has come");
-        reader.is_awake();
+        assert!(!may_sleep(&reader).unwrap(), "something has come");
+        reader.sleeper().is_awake();
         reader.read(&mut [0; 9]).unwrap();
-        assert!(reader.may_sleep().unwrap());
+        assert!(may_sleep(&reader).unwrap());
         write(&mut writer, b"b");
         assert!(writer.must_wake() && !writer.must_wake());
     }
@@ -317,8 +325,7 @@ mod tests {
         let (written, read) = (WORDS_APART + WRITTEN, WORDS_APART + READ);
         for nonsense in [4 + RING_BYTES as u64, 1 << 40, u64::MAX] {
             evil.word64(written).store(nonsense, Ordering::SeqCst);
-            assert!(reader.read(&mut [0; 9]).is_err() && reader.is_empty().is_err());
-            assert!(reader.may_sleep().is_err());
+            assert!(reader.read(&mut [0; 9]).is_err() && reader.there().is_err());
         }
         evil.word64(written).store(3, Ordering::SeqCst);
         assert_eq!(reader.read(&mut [0; 9]).unwrap(), 3);
@@ -371,7 +378,7 @@ mod tests {
             }
             // Each may have ended; another connection has ends of its own.
             if round % 16 == 0
-                && reader.may_sleep().unwrap_or(true)
+                && may_sleep(&reader).unwrap_or(true)
                 && !writer.is_full().is_ok_and(|full| full)
             {
                 writer.waiter().sleep(Duration::from_micros(50));
@@ -422,14 +429,14 @@ mod tests {
             read += count as u64;
             if count == 0 {
                 let before = wakes.load(Ordering::SeqCst);
-                if reader.may_sleep().unwrap() {
+                if may_sleep(&reader).unwrap() {
                     let _ = futex::wait(&wakes, futex::Flags::PRIVATE, before, None);
                 }
-                reader.is_awake();
+                reader.sleeper().is_awake();
                 yield_now();
             }
         }
         writing.join().unwrap();
-        assert!(reader.is_empty().unwrap());
+        assert!((reader.there().unwrap() == 0));
     }
 }

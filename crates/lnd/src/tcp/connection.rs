@@ -28,10 +28,10 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{self, BufReader, IoSlice};
+use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -41,7 +41,7 @@ use sateen_wire::{Body, Bulk, HEADER_BYTES, Header, Kind, Message, Reply};
 
 use super::Shared;
 use super::frame::{Frame, Incoming, LOOK, Received, Refused, STALL};
-use super::polled::Polled;
+use super::inbound::Inbound;
 use super::rails::Counting;
 use super::stream::{Address, Stream};
 use crate::shm;
@@ -64,8 +64,6 @@ const SILENCE_OF_SEVERAL_MAX_MS: u32 = 10_000;
 pub const COMPANY_WAIT: Duration = Duration::from_millis(1);
 /// Most messages that wait so, and that are sent together.
 const COMPANY_MAX: usize = 16;
-/// Bytes read ahead of small messages.
-const READ_BUFFER_BYTES: usize = 64 << 10;
 /// Of the memory for messages without their bulk so much is kept; few are longer.
 const SCRATCH_BYTES_KEPT: usize = 64 << 10;
 
@@ -249,6 +247,10 @@ pub(super) struct Connection {
     came_ms: AtomicU64,
     at_it: AtomicBool,
     out: Mutex<Outgoing>,
+    /// What comes in; from when it is open.
+    inbound: Mutex<Option<Inbound>>,
+    /// Requests that wait for their answers, as far as is known.
+    asked: AtomicUsize,
     /// There is something to be sent.
     woken: Condvar,
     /// Something was sent.
@@ -290,6 +292,8 @@ impl Connection {
             came_ms,
             at_it,
             out,
+            inbound: Mutex::default(),
+            asked: AtomicUsize::new(0),
             woken,
             drained,
         })
@@ -374,6 +378,19 @@ impl Connection {
         self.open.load(Ordering::Relaxed)
     }
 
+    /// Whether anybody waits for an answer.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) > 0
+    }
+
+    /// The memory that it shares with a peer that it has come to.
+    pub(super) fn looked_at(&self) -> Option<Arc<Stream>> {
+        match &self.lock().link {
+            Link::Open(stream) if !self.accepted && stream.is_shm() => Some(stream.clone()),
+            _ => None,
+        }
+    }
+
     /// Where the peer is, and how it is reached.
     pub(super) fn reached_at(&self) -> Address {
         Address { shm: self.shm.load(Ordering::Relaxed), ..self.peer }
@@ -401,6 +418,8 @@ impl Connection {
         out.link = Link::Open(stream);
         out.was_open = true;
         self.open.store(true, Ordering::Relaxed);
+        drop(out);
+        shared.shm_turn.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
@@ -425,6 +444,7 @@ impl Connection {
         self.counts.sent(frame.left());
         if request.is_some() && out.asked.len() < ASKED_MAX {
             out.asked.insert(key(&header, header.to), header);
+            self.asked.store(out.asked.len(), Ordering::Relaxed);
         }
         if let Some(buffer) = buffer
             && out.buffers.len() < ASKED_MAX
@@ -591,73 +611,132 @@ impl Connection {
         }
     }
 
-    /// The reader's thread: everything that comes is delivered on it.
-    fn read(self: &Arc<Connection>, shared: &Shared, stream: &Stream) -> io::Result<()> {
-        let polled = Polled::new(stream, Polling::of_process());
-        let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, polled);
-        let mut scratch = Vec::new();
-        let (mut said, mut gathers) = (false, false);
+    /// The reader's thread: what comes is delivered on it, but for what somebody has looked for.
+    fn read(self: &Arc<Connection>, shared: &Shared, stream: &Arc<Stream>) -> io::Result<()> {
+        let looked_at = !self.accepted && stream.is_shm();
+        let mut polling = Polling::of_process();
+        let own = if looked_at { Polling::new(Duration::ZERO) } else { polling.clone() };
+        *self.inbound() = Some(Inbound::new(stream.clone(), own));
         loop {
-            if gathers && !Message::is_whole(stream.buffer()) {
-                self.end_gathering();
-                GATHERS.take();
-                gathers = false;
-            }
-            if self.at_it.load(Ordering::Relaxed) {
-                self.came_ms.store(shared.now_ms(), Ordering::Relaxed);
-                self.at_it.store(false, Ordering::Relaxed);
-            }
-            let Some(incoming) = Received::read(&mut stream, &mut scratch)? else { return Ok(()) };
-            self.at_it.store(true, Ordering::Relaxed);
-            let received = match incoming {
-                Incoming::Message(received) => received,
-                Incoming::Refused(refused) => {
-                    if !core::mem::replace(&mut said, true) {
-                        tracing::warn!(peer = %self.peer, "a message is refused: {}", refused.why);
-                    }
-                    self.refuse(shared, &refused)?;
-                    self.wait_for_room(shared);
-                    continue;
+            let mut inbound = self.inbound();
+            while looked_at && inbound.as_mut().is_some_and(|inbound| inbound.is_dry()) {
+                // Nobody could look for anything otherwise.
+                drop(inbound);
+                let ended = shared.wait(stream, &mut polling)?;
+                inbound = self.inbound();
+                if ended {
+                    break;
                 }
-            };
-            self.counts.received(HEADER_BYTES + scratch.len() + received.bulk_len());
-            let header = received.message.header;
-            let reply = matches!(received.message.body, Body::Reply(_));
-            // Half an answer is none: whoever waits for it is told if it ends there.
-            let in_part = received.has_bulk();
-            let buffer = match (reply, in_part) {
-                (false, _) => None,
-                (true, true) => self.buffer_for(&header),
-                (true, false) => self.answered(&header)?,
-            };
-            // Before the bulk, for which there may be no room for long: who is heard of is known.
-            if !reply && !shared.heard_of(&received.message, self) {
-                return Err(io::Error::other("it speaks for too many"));
             }
-            let message = received.read_bulk(&mut stream, buffer, |len| {
-                shared.bulk.take(len, || matches!(self.lock().link, Link::Closed))
-            })?;
-            if reply && in_part {
-                self.answered(&header)?;
+            let Some(inbound) = &mut *inbound else { return Ok(()) };
+            if !self.take(shared, inbound)? {
+                return Ok(());
             }
-            let message = self.believed(shared, message);
-            match &message.body {
-                // It may be about what waits here.
-                Body::Callback(_) => self.hurry(),
-                body if body.is_patient() && Message::is_whole(stream.buffer()) => {
-                    self.lock().gathered = Some(key(&header, header.to));
-                    if !core::mem::replace(&mut gathers, true) {
-                        GATHERS.set(Some(self.clone()));
-                    }
-                }
-                _ => {}
-            }
-            (shared.deliver)(message);
-            if scratch.capacity() > SCRATCH_BYTES_KEPT {
-                scratch = Vec::new();
-            }
-            self.wait_for_room(shared);
         }
+    }
+
+    /// What comes in, for whoever reads it.
+    fn inbound(&self) -> MutexGuard<'_, Option<Inbound>> {
+        self.inbound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever waits for an answer looks for it himself: delivers a message, if all of it is there,
+    /// and nobody else is at it. Whether there was one.
+    pub(super) fn look(self: &Arc<Connection>, shared: &Shared) -> bool {
+        let mut inbound = match self.inbound.try_lock() {
+            Ok(inbound) => inbound,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let Some(inbound) = &mut *inbound else { return false };
+        if !inbound.is_whole() {
+            return false;
+        }
+        let taken = self.take(shared, inbound);
+        if let Err(error) = &taken {
+            let who = shared.routes().who(self.peer);
+            tracing::info!(who, peer = %self.peer, %error, "the connection is lost");
+        }
+        if !taken.unwrap_or_default() {
+            // The reader ends then.
+            self.close(shared);
+        }
+        true
+    }
+
+    /// Takes a message and delivers it, when it has come; false at the end.
+    fn take(self: &Arc<Connection>, shared: &Shared, inbound: &mut Inbound) -> io::Result<bool> {
+        if inbound.gathers && !Message::is_whole(inbound.stream.buffer()) {
+            self.end_gathering();
+            GATHERS.take();
+            inbound.gathers = false;
+        }
+        let taken = self.take_next(shared, inbound)?;
+        if self.at_it.load(Ordering::Relaxed) {
+            self.came_ms.store(shared.now_ms(), Ordering::Relaxed);
+            self.at_it.store(false, Ordering::Relaxed);
+        }
+        Ok(taken)
+    }
+
+    fn take_next(
+        self: &Arc<Connection>,
+        shared: &Shared,
+        inbound: &mut Inbound,
+    ) -> io::Result<bool> {
+        let Inbound { stream, scratch, said, gathers, .. } = inbound;
+        let Some(incoming) = Received::read(stream, scratch)? else { return Ok(false) };
+        self.at_it.store(true, Ordering::Relaxed);
+        let received = match incoming {
+            Incoming::Message(received) => received,
+            Incoming::Refused(refused) => {
+                if !core::mem::replace(said, true) {
+                    tracing::warn!(peer = %self.peer, "a message is refused: {}", refused.why);
+                }
+                self.refuse(shared, &refused)?;
+                self.wait_for_room(shared);
+                return Ok(true);
+            }
+        };
+        self.counts.received(HEADER_BYTES + scratch.len() + received.bulk_len());
+        let header = received.message.header;
+        let reply = matches!(received.message.body, Body::Reply(_));
+        // Half an answer is none: whoever waits for it is told if it ends there.
+        let in_part = received.has_bulk();
+        let buffer = match (reply, in_part) {
+            (false, _) => None,
+            (true, true) => self.buffer_for(&header),
+            (true, false) => self.answered(&header)?,
+        };
+        // Before the bulk, for which there may be no room for long: who is heard of is known.
+        if !reply && !shared.heard_of(&received.message, self) {
+            return Err(io::Error::other("it speaks for too many"));
+        }
+        let message = received.read_bulk(stream, buffer, |len| {
+            shared.bulk.take(len, || matches!(self.lock().link, Link::Closed))
+        })?;
+        if reply && in_part {
+            self.answered(&header)?;
+        }
+        let message = self.believed(shared, message);
+        match &message.body {
+            // It may be about what waits here.
+            Body::Callback(_) => self.hurry(),
+            // Of those that are asked: by whom that is read is not the same thread each time.
+            body if self.accepted && body.is_patient() && Message::is_whole(stream.buffer()) => {
+                self.lock().gathered = Some(key(&header, header.to));
+                if !core::mem::replace(gathers, true) {
+                    GATHERS.set(Some(self.clone()));
+                }
+            }
+            _ => {}
+        }
+        (shared.deliver)(message);
+        if scratch.capacity() > SCRATCH_BYTES_KEPT {
+            *scratch = Vec::new();
+        }
+        self.wait_for_room(shared);
+        Ok(true)
     }
 
     /// A message is of another version: who sent a request hears so, and who waits for an answer.
@@ -707,6 +786,7 @@ impl Connection {
         }
         let key = key(header, header.from);
         out.asked.remove(&key);
+        self.asked.store(out.asked.len(), Ordering::Relaxed);
         Ok(out.buffers.remove(&key))
     }
 

@@ -1,6 +1,7 @@
 //! A stream of which the reader looks for a moment whether something comes before it sleeps.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::time::Instant;
 
 use sateen_polling::Polling;
@@ -8,18 +9,24 @@ use sateen_polling::Polling;
 use super::stream::Stream;
 
 /// Reads from a stream, as [`Polling`] says.
-pub(super) struct Polled<'a> {
-    stream: &'a Stream,
+#[derive(Debug)]
+pub(super) struct Polled {
+    stream: Arc<Stream>,
     polling: Polling,
 }
 
-impl<'a> Polled<'a> {
-    pub(super) fn new(stream: &'a Stream, polling: Polling) -> Polled<'a> {
+impl Polled {
+    pub(super) fn new(stream: Arc<Stream>, polling: Polling) -> Polled {
         Polled { stream, polling }
+    }
+
+    /// What is read from.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
     }
 }
 
-impl Read for Polled<'_> {
+impl Read for Polled {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let idle_since = Instant::now();
         let mut came = None;

@@ -92,6 +92,34 @@ impl Stream {
         }
     }
 
+    /// Bytes that lie in shared memory and can be read now.
+    ///
+    /// # Errors
+    /// What there is is nonsense.
+    pub(super) fn there(&self) -> Result<u64, io::ErrorKind> {
+        match self {
+            Stream::Tcp(_) => Ok(0),
+            Stream::Shm(stream) => {
+                stream.there().map(|there| there as u64).map_err(|error| error.kind())
+            }
+        }
+    }
+
+    /// Wakes the thread that sleeps until something comes over shared memory.
+    pub(super) fn wake_reader(&self) {
+        if let Stream::Shm(stream) = self {
+            stream.wake_reader();
+        }
+    }
+
+    /// The memory, if it is shared.
+    pub(super) fn shm(&self) -> Option<&shm::Stream> {
+        match self {
+            Stream::Tcp(_) => None,
+            Stream::Shm(stream) => Some(stream),
+        }
+    }
+
     pub(super) fn is_shm(&self) -> bool {
         matches!(self, Stream::Shm(_))
     }

@@ -18,7 +18,7 @@ use super::network::why_silent;
 use super::port::{ClientPort, ToClient};
 use crate::logging;
 use crate::refusal::{Outcome, Refusal};
-use sateen_mount::{KernelFs, Locking, Sleep};
+use sateen_mount::{KernelFs, Locking, Lookers, Sleep};
 
 /// How long connecting to all targets of this process, or saying goodbye to any, may take.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -68,12 +68,13 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Connects a new client to the targets of a file system, and mounts it.
+    /// Connects a new client to the targets of a file system, and mounts it; with somebody who looks
+    /// for answers, if they come over a network.
     pub(crate) fn new(
         reactor: &Arc<Reactor>,
         path: &Path,
         (source, targets): (&Source, Targets<'_>),
-        how: How,
+        (how, lookers): (How, Option<Lookers>),
         stop: &Stop,
     ) -> Outcome<Mounted> {
         let (client, port) = connect(reactor, targets, how.tried_until, stop)?;
@@ -92,6 +93,9 @@ impl Mounted {
         let mut fs =
             KernelFs::new(client.clone(), executor, how.direct_io).below(root).locking(how.locking);
         fs.heed(how.flags);
+        if let Some(lookers) = lookers {
+            fs = fs.looking(lookers);
+        }
         let timers = reactor.timers.clone();
         let sleep: Sleep = Arc::new(move |ns| Box::pin(timers.sleep(ns)));
         fs = match targets.elsewhere.is_empty() {

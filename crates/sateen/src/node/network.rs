@@ -11,7 +11,9 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sateen_lnd::{Address, Counts, Deliver, Limits, RailState, Tcp, Ways};
+use sateen_fuse::Look;
+use sateen_lnd::{Address, Counts, Deliver, Limits, Looker, RailState, Tcp, Ways};
+use sateen_mount::Lookers;
 use sateen_reactor::{Receiver, Router};
 use sateen_types::{ClientId, Endpoint, Errno, Nid, PORT_DEFAULT};
 use sateen_wire::{
@@ -71,6 +73,30 @@ impl Receiver for Uplink {
     fn heard(&self, within: Duration) -> Vec<Endpoint> {
         self.0.heard(within)
     }
+}
+
+/// Who looks for answers, for one thread of a mount.
+struct Looking(Looker);
+
+impl Look for Looking {
+    fn begin(&mut self) -> bool {
+        self.0.begin()
+    }
+
+    fn look(&mut self) {
+        self.0.look();
+    }
+
+    fn end(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Those who look for the answers of a network.
+pub(super) fn lookers(network: &Arc<Network>) -> Lookers {
+    // Who is mounted does not keep it.
+    let tcp = Arc::downgrade(&network.tcp);
+    Box::new(move || Some(Box::new(Looking(tcp.upgrade()?.looker()))))
 }
 
 fn counted(counts: Counts) -> LinkCounts {

@@ -108,6 +108,10 @@ impl Filesystem for Counted {
         self.0.dispatch(request, reply);
     }
 
+    fn looker(&self) -> Option<Box<dyn sateen_fuse::Look>> {
+        self.0.looker()
+    }
+
     fn destroy(&self) {
         self.0.destroy();
     }
