@@ -190,15 +190,13 @@ impl Stream {
         self.sleeper.is_awake();
     }
 
-    /// It does not any more. Whether something has come meanwhile, which it has to see to: nobody
+    /// It does not any more, and has to look once more after this: of what has come until now nobody
     /// was told.
-    pub fn end_looking(&self) -> bool {
+    pub fn end_looking(&self) {
         if self.lookers.fetch_sub(1, Ordering::Relaxed) == 1 {
             // As if the reader fell asleep only now. If it is awake its bell is rung in vain.
             self.sleeper.falls_asleep();
         }
-        // What is nonsense is the reader's, who finds the same when it is woken.
-        self.there().is_ok_and(|there| there > 0)
     }
 
     /// Wakes the thread that sleeps here.

@@ -72,7 +72,9 @@ impl Looker {
     pub fn look(&self) -> bool {
         let mut found = false;
         for (connection, _) in self.at.iter().filter_map(|at| self.all.get(*at)) {
-            found |= connection.look(&self.shared);
+            while connection.look(&self.shared) {
+                found = true;
+            }
         }
         found
     }
@@ -82,10 +84,12 @@ impl Looker {
         let mut found = false;
         while let Some(at) = self.at.pop() {
             let Some((connection, stream)) = self.all.get(at) else { continue };
-            if stream.shm().is_some_and(super::shm::Stream::end_looking) {
-                while connection.look(&self.shared) {
-                    found = true;
-                }
+            if let Some(memory) = stream.shm() {
+                memory.end_looking();
+            }
+            // Also what was read ahead: nobody else knows of it.
+            while connection.look(&self.shared) {
+                found = true;
             }
         }
         found
