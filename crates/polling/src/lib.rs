@@ -34,6 +34,10 @@ const VAIN_MAX: u32 = 16;
 const FIRST: Duration = Duration::from_micros(10);
 /// Who gets the processor back so late has given way to somebody with work of his own.
 const CROWDED: Duration = Duration::from_micros(100);
+/// That may happen once in so many looks that find something, as beside programs that wake up now
+/// and then; and so often beyond that before it is taken for a processor that others want.
+const CROWDED_COST: u32 = 16;
+const CROWDED_MAX: u32 = 2 * CROWDED_COST;
 /// For so many waits nothing is looked for after either; twice as many each time that it happens
 /// again at the next try.
 const REST_FIRST: u32 = 64;
@@ -52,6 +56,8 @@ pub struct Polling {
     budget: Duration,
     /// Looks in vain since one found something.
     vain: u32,
+    /// More for each time that the processor came back late, less for each that found something.
+    crowded: u32,
     /// So many waits more without looking.
     rest: u32,
     /// How many it will be the next time.
@@ -66,7 +72,14 @@ impl Polling {
 
     /// Never looks for longer than the limit; never at all with zero.
     pub fn new(limit: Duration) -> Polling {
-        Polling { limit, budget: Duration::ZERO, vain: 0, rest: 0, rest_next: REST_FIRST }
+        Polling {
+            limit,
+            budget: Duration::ZERO,
+            vain: 0,
+            crowded: 0,
+            rest: 0,
+            rest_next: REST_FIRST,
+        }
     }
 
     /// Whether to look for work before sleeping.
@@ -87,13 +100,16 @@ impl Polling {
         let mut looked = idle_since;
         while self.is_on() {
             if look()? {
-                (self.vain, self.rest_next) = (0, REST_FIRST);
+                (self.vain, self.crowded) = (0, self.crowded.saturating_sub(1));
+                if self.crowded == 0 {
+                    self.rest_next = REST_FIRST;
+                }
                 return Ok(true);
             }
             std::thread::yield_now();
             let now = Instant::now();
             if now.saturating_duration_since(looked) > CROWDED {
-                self.take_a_rest();
+                self.was_late();
             }
             if now.saturating_duration_since(idle_since) >= self.budget {
                 break;
@@ -116,6 +132,16 @@ impl Polling {
             self.budget = if half < FIRST { Duration::ZERO } else { half };
         } else {
             self.budget = (self.budget * 2).max(FIRST).min(self.limit);
+        }
+    }
+
+    /// Somebody else had the processor for long.
+    fn was_late(&mut self) {
+        self.crowded += CROWDED_COST;
+        if self.crowded > CROWDED_MAX {
+            // Once more is enough, until it has gone well again.
+            self.crowded = CROWDED_MAX;
+            self.take_a_rest();
         }
     }
 
@@ -208,7 +234,7 @@ mod tests {
         polling.take_a_rest();
         assert_eq!(rested(&mut polling), 2 * REST_FIRST + 1);
         // Once work was found in time it is as before.
-        assert!(polling.look(Instant::now(), || Ok(true)).unwrap_or(false));
+        find(&mut polling);
         polling.take_a_rest();
         assert_eq!(rested(&mut polling), REST_FIRST + 1);
         for _ in 0..40 {
@@ -231,13 +257,45 @@ mod tests {
         assert!(polling.rest > 0);
     }
 
-    #[test]
-    fn a_long_turn_of_somebody_else_is_noticed() {
-        let mut polling = grown();
-        // As if the processor had been away for long between two looks.
+    /// As if the processor had been away for long between two looks.
+    fn look_late(polling: &mut Polling) {
         let idle_since = Instant::now().checked_sub(LATE).unwrap_or_else(Instant::now);
         assert!(!polling.look(idle_since, || Ok(false)).unwrap_or(true));
+    }
+
+    fn find(polling: &mut Polling) {
+        assert!(polling.look(Instant::now(), || Ok(true)).unwrap_or(false));
+    }
+
+    #[test]
+    fn a_processor_that_others_want_is_noticed_soon() {
+        let mut polling = grown();
+        for _ in 0..3 {
+            // A machine with other work has it rest sooner.
+            if polling.is_on() {
+                look_late(&mut polling);
+            }
+        }
         assert!(!polling.is_on());
         assert_eq!(polling.rest, REST_FIRST);
+        while !polling.is_on() {
+            polling.waited(SOON);
+        }
+        look_late(&mut polling);
+        assert!(!polling.is_on(), "once more is enough");
+        assert_eq!(polling.rest, 2 * REST_FIRST);
+    }
+
+    #[test]
+    fn who_is_seldom_kept_waiting_goes_on_looking() {
+        let rests = |finds_between: u32| {
+            let mut polling = grown();
+            for _ in 0..50 {
+                polling.was_late();
+                (0..finds_between).for_each(|_| find(&mut polling));
+            }
+            !polling.is_on()
+        };
+        assert!(!rests(CROWDED_COST) && rests(CROWDED_COST / 2) && rests(0));
     }
 }
