@@ -171,6 +171,9 @@ wire! {
     /// The command area of a submission.
     UringCmdReq = 24 { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6] }
 
+    /// Asks for a backing file: FUSE_DEV_IOC_BACKING_OPEN.
+    BackingMap = 16 { fd: i32, flags: u32, padding: u64 }
+
     NotifyInvalInode = 24 { ino: u64, off: i64, len: i64 }
     NotifyInvalEntry = 16 { parent: u64, namelen: u32, flags: u32 }
     NotifyDelete = 24 { parent: u64, child: u64, namelen: u32, padding: u32 }

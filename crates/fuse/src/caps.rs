@@ -74,6 +74,10 @@ caps! {
     HAS_EXPIRE_ONLY = 35;
     /// Files open for direct I/O can be mapped shared.
     DIRECT_IO_ALLOW_MMAP = 36;
+    /// Opens can be answered with a file that the kernel then reads and writes itself:
+    /// [`crate::Backings`]. Not among the recommended: it makes the mount one level of a stack of
+    /// file systems, of which the kernel allows two.
+    PASSTHROUGH = 37;
     /// Requests can be asked for again.
     HAS_RESEND = 39;
     /// FUSE over io_uring.
@@ -199,6 +203,7 @@ pub(crate) struct Limits {
     pub(crate) max_background: u16,
     pub(crate) time_gran: u32,
     pub(crate) max_pages: u16,
+    pub(crate) stack_depth: u32,
 }
 
 /// The answer to INIT.
@@ -214,6 +219,8 @@ pub(crate) fn init_out(limits: &Limits, caps: Caps) -> [u8; size_of::<abi::InitO
         time_gran: limits.time_gran,
         max_pages: limits.max_pages,
         flags2: (caps.0 >> 32) as u32,
+        // Without the capability the kernel wants none.
+        max_stack_depth: if caps.contains(Caps::PASSTHROUGH) { limits.stack_depth } else { 0 },
         ..abi::InitOut::default()
     };
     let mut bytes = [0; size_of::<abi::InitOut>()];

@@ -14,6 +14,7 @@
 
 mod abi;
 mod attr;
+mod backing;
 mod buffer;
 mod caps;
 mod classic;
@@ -29,6 +30,7 @@ mod ring;
 mod session;
 
 pub use attr::{Attr, EntryOut, FileKind, StatfsOut, Time};
+pub use backing::{Backing, Backings};
 pub use caps::{Caps, KernelOffer};
 pub use decode::{DecodeError, Decoded, arg_len, decode, decode_contiguous};
 pub use dir::DirBuffer;
@@ -57,6 +59,10 @@ pub mod open_flags {
     pub const NOFLUSH: u32 = 1 << 5;
     /// Direct writes to one inode may run in parallel.
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
+    /// The kernel reads, writes and maps a backing file instead of asking. Set by the answers that
+    /// name one; the kernel allows [`DIRECT_IO`], [`NOFLUSH`] and [`PARALLEL_DIRECT_WRITES`] beside
+    /// it, and no other.
+    pub const PASSTHROUGH: u32 = 1 << 7;
 }
 
 /// What a file system does with requests.

@@ -21,6 +21,8 @@ use crate::mountinfo;
 pub(crate) const WRITE_MAX: u32 = 16 << 20;
 /// Most threads of the classic transport.
 pub(crate) const THREADS_MAX: usize = 256;
+/// Most levels of file systems on each other that the kernel allows.
+pub(crate) const STACK_DEPTH_MAX: u32 = 2;
 /// Most entries of one io_uring queue.
 pub(crate) const RING_DEPTH_MAX: u32 = 1024;
 
@@ -138,6 +140,10 @@ pub struct MountOptions {
     /// room beside them. The memory of an entry is not there before it is used, and the kernel uses
     /// the one that it used last.
     pub ring_depth: u32,
+    /// Levels of the stack of file systems that this mount may be the top of, where the file system
+    /// asks for [`crate::Caps::PASSTHROUGH`]: 1 takes backing files of ext4, XFS and tmpfs, and
+    /// lets an overlay be mounted over this; 2 takes an overlay's as well, and lets nothing.
+    pub stack_depth: u32,
 }
 
 impl MountOptions {
@@ -156,6 +162,7 @@ impl MountOptions {
             threads: 4,
             transport: TransportChoice::Auto,
             ring_depth: 80,
+            stack_depth: 1,
         }
     }
 

@@ -4,10 +4,12 @@
 //! unanswered tells the kernel EIO, so that no process waits for ever.
 use crate::abi::{self, opcode};
 use crate::attr::{Attr, EntryOut, StatfsOut, Time};
+use crate::backing::Backing;
 use crate::buffer::LoanBuffer;
 use crate::classic::Device;
 use crate::dir::DirBuffer;
 use crate::op::FileLock;
+use crate::open_flags;
 use crate::ring::{Answer, QueueShared};
 use bytes::BytesMut;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -202,6 +204,18 @@ impl Reply {
         self.send(0, &[entry.wire().as_bytes(), open.as_bytes()]);
     }
 
+    /// An open file that the kernel reads and writes itself. `backing` has to live until the
+    /// RELEASE: the program's own thread looks for it after the answer has been given.
+    pub fn opened_backed(self, fh: u64, flags: u32, backing: &Backing) {
+        self.send(0, &[open_backed(fh, flags, backing).as_bytes()]);
+    }
+
+    /// A new file likewise: CREATE, TMPFILE.
+    pub fn created_backed(self, entry: &EntryOut, fh: u64, flags: u32, backing: &Backing) {
+        let open = open_backed(fh, flags, backing);
+        self.send(0, &[entry.wire().as_bytes(), open.as_bytes()]);
+    }
+
     /// The transport's own buffer, `len` bytes long with arbitrary content:
     /// fill it, cut off what was not filled, and give it to [`Reply::data`],
     /// and the bytes travel without another copy. Drop it before completing
@@ -346,6 +360,10 @@ impl Reply {
             }
         }
     }
+}
+
+fn open_backed(fh: u64, flags: u32, backing: &Backing) -> abi::OpenOut {
+    abi::OpenOut { fh, open_flags: flags | open_flags::PASSTHROUGH, backing_id: backing.id() }
 }
 
 /// `lent` if it is large enough, else fresh memory; `len` bytes long.

@@ -10,6 +10,7 @@
 //!    last thread calls [`Filesystem::destroy`]; [`Session::join`] returns.
 use crate::Filesystem;
 use crate::abi::{self, opcode};
+use crate::backing::Backings;
 use crate::caps::{Caps, KernelOffer, Limits, init_out};
 use crate::classic::{self, Device, Pool};
 use crate::mount::{self, MountOptions, Mounted, TransportChoice, UnmountMode};
@@ -92,6 +93,7 @@ pub enum MountError {
 #[derive(Debug)]
 pub struct Session {
     options: MountOptions,
+    device: Arc<OwnedFd>,
     notifier: Notifier,
     offer: KernelOffer,
     caps: Caps,
@@ -227,6 +229,7 @@ impl Session {
             max_background: options.max_background,
             time_gran: options.time_gran,
             max_pages: options.max_pages(page_size),
+            stack_depth: options.stack_depth,
         };
         let (unique, offer) = read_init(&fd)?;
         let required = Caps::SETXATTR_EXT | Caps::MAX_PAGES | Caps::BIG_WRITES | Caps::INIT_EXT;
@@ -257,13 +260,19 @@ impl Session {
         };
         start_readers(shared, &fd, readers, payload, &Arc::new(queues)).map_err(MountError::Io)?;
         mount::raise_readahead(&shared.mounted, &options);
-        let notifier = Notifier::new(fd);
-        Ok(Session { options, notifier, offer, caps, transport, shared: shared.clone() })
+        let notifier = Notifier::new(fd.clone());
+        let shared = shared.clone();
+        Ok(Session { options, device: fd, notifier, offer, caps, transport, shared })
     }
 
     /// The way to tell the kernel what is no longer true.
     pub fn notifier(&self) -> Notifier {
         self.notifier.clone()
+    }
+
+    /// The way to give the kernel files that it reads and writes itself.
+    pub fn backings(&self) -> Backings {
+        Backings::new(self.device.clone())
     }
 
     /// The transport in use.
@@ -420,6 +429,9 @@ fn check(options: &MountOptions) -> Result<(), MountError> {
     }
     if !(1..=mount::RING_DEPTH_MAX).contains(&options.ring_depth) {
         return Err(MountError::Option("ring_depth"));
+    }
+    if !(1..=mount::STACK_DEPTH_MAX).contains(&options.stack_depth) {
+        return Err(MountError::Option("stack_depth"));
     }
     if options.max_background == 0 {
         return Err(MountError::Option("max_background"));
