@@ -42,6 +42,7 @@
 //! nothing of a size, the MDT does not know whether it was executed: they are not told, by whichever
 //! way the run has ended, and the cancel finds nothing of them.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use sateen_types::{Endpoint, Errno, Fid, FileKind, seq};
@@ -203,8 +204,10 @@ impl Client {
             // An earlier crash may have left of these that the run since has not seen them open. Nor
             // was that told of what others of then may have given back, and may have no more.
             let UnderWay { closes, beside, .. } = import.under_way(false);
-            let under_way = UnderWay { closes, beside, ..import.under_way(true) };
-            let held = self.held_of(mdt, &under_way, true);
+            let at_crash = import.under_way(true);
+            let unsure = at_crash.closes.clone();
+            let under_way = UnderWay { closes, beside, ..at_crash };
+            let held = self.held_of(mdt, &under_way, &unsure);
             return import.claim(self.port.as_ref(), generation, held);
         };
         tracing::warn!(target = %header.from, "it has crashed: telling it what is held");
@@ -215,7 +218,8 @@ impl Client {
             if !doubtful.is_empty() {
                 client.kernel_forgets(&doubtful, false).await;
             }
-            import.claim(port.as_ref(), generation, client.held_of(mdt, &under_way, false));
+            let held = client.held_of(mdt, &under_way, &under_way.closes);
+            import.claim(port.as_ref(), generation, held);
             // Of inodes whose locks were forgotten nobody would ask for these.
             for inode in client.inodes_of(mdt) {
                 client.close_useless(&inode);
@@ -242,9 +246,10 @@ impl Client {
         of_mdt.cloned().collect()
     }
 
-    /// Everything that an MDT has given to this client, in messages, but for what is `under_way` back,
-    /// unless the MDT `knows` what of that it has executed.
-    fn held_of(&self, mdt: u32, under_way: &UnderWay, knows: bool) -> Vec<MdtRequest> {
+    /// Everything that an MDT has given to this client, in messages, but for what is `under_way` back:
+    /// also not what programs have locked through opens whose closes it is `unsure` of, because it does
+    /// not know whether it has executed them, or they were under way when it did not.
+    fn held_of(&self, mdt: u32, under_way: &UnderWay, unsure: &BTreeSet<u64>) -> Vec<MdtRequest> {
         let mut opens = Vec::new();
         for (id, at) in lock(&self.at_mdts).iter() {
             if seq::mdt_of(at.fid.seq) == mdt {
@@ -256,7 +261,7 @@ impl Client {
         // Those that went with a close of which nobody has heard yet.
         file_locks.retain(|held| {
             let open = opens.binary_search_by_key(&held.open_id.id, |open| open.open_id.id);
-            open.ok().and_then(|at| opens.get(at)).is_some_and(|open| knows || !open.closing)
+            open.is_ok() && !unsure.contains(&held.open_id.id)
         });
         for asked in &under_way.file_locks {
             file_locks = file_locks.iter().flat_map(|held| surely_held(held, asked)).collect();

@@ -255,32 +255,43 @@ fn who_has_much_that_is_not_durable_waits_for_a_commit() {
 /// ends in good order before it hears of that, the next one is not told of it either.
 #[test]
 fn what_was_doubtful_at_a_crash_is_not_told_after_a_stop() {
-    let rig = Rig::with_osts(1);
-    let (handle, _) = open(&rig, attr(DURABLE, 0), DURABLE);
-    let set = |mode| {
+    for closes in [false, true] {
+        let rig = Rig::with_osts(1);
+        let (handle, _) = open(&rig, attr(DURABLE, 0), DURABLE);
+        let set = |mode| {
+            let client = rig.client.clone();
+            let (owner, flock, start, end, pid) = (5, true, 0, FILE_LOCK_END_MAX, 7);
+            let lock = FileLock { owner, flock, mode, start, end, pid };
+            rig.start(async move { client.set_file_lock(handle, lock, false, || true).await })
+        };
+        let mut write = set(FileLockMode::Write);
+        let granted = MdtReply::FileLock { state: FileLockState::Granted, holder: None };
+        rig.answer(&rig.take(), reply(granted, &[]));
+        rig.poll(&mut write).unwrap().unwrap();
         let client = rig.client.clone();
-        let (owner, flock, start, end, pid) = (5, true, 0, FILE_LOCK_END_MAX, 7);
-        let lock = FileLock { owner, flock, mode, start, end, pid };
-        rig.start(async move { client.set_file_lock(handle, lock, false, || true).await })
-    };
-    let mut write = set(FileLockMode::Write);
-    let granted = MdtReply::FileLock { state: FileLockState::Granted, holder: None };
-    rig.answer(&rig.take(), reply(granted, &[]));
-    rig.poll(&mut write).unwrap().unwrap();
-    let _changes = set(FileLockMode::Read);
-    let told = || {
-        let (header, request) = rig.take_mdt();
-        let MdtRequest::Reclaim { file_locks, .. } = request else { panic!("{request:?}") };
-        (header, file_locks.len())
-    };
-    rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
-    reconnects(&rig, crashed(5));
-    let (claim, locks) = told();
-    assert_eq!(locks, 0, "a flock that is changed is gone first");
-    rig.answer(&claim, reply(MdtReply::Done, &[]));
-    rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
-    let (boot_epoch, generation, follows, durable) = (7, 10, 6, u64::MAX);
-    let stopped = ReplyBody::Connected { features: 0, boot_epoch, generation, follows, durable };
-    reconnects(&rig, Reply::ok(stopped));
-    assert_eq!(told().1, 0, "another may have it");
+        let _changes = if closes {
+            rig.start(async move { client.close(handle).await })
+        } else {
+            set(FileLockMode::Read)
+        };
+        let told = || {
+            let (header, request) = rig.take_mdt();
+            let MdtRequest::Reclaim { opens, file_locks, .. } = request else {
+                panic!("{request:?}")
+            };
+            assert_eq!(opens.iter().map(|open| open.closing).collect::<Vec<_>>(), [closes]);
+            (header, file_locks.len())
+        };
+        rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
+        reconnects(&rig, crashed(5));
+        let (claim, locks) = told();
+        assert_eq!(locks, 0, "a flock that is changed, or closed, is gone first");
+        rig.answer(&claim, reply(MdtReply::Done, &[]));
+        rig.answer(&rig.take(), Reply::error(Errno::ESTALE));
+        let (boot_epoch, generation, follows, durable) = (7, 10, 6, u64::MAX);
+        let stopped =
+            ReplyBody::Connected { features: 0, boot_epoch, generation, follows, durable };
+        reconnects(&rig, Reply::ok(stopped));
+        assert_eq!(told().1, 0, "another may have it");
+    }
 }
