@@ -142,6 +142,14 @@ impl Clients {
         opens.filter(|(_, files)| *files > 0)
     }
 
+    /// The opens for writing.
+    pub(crate) fn writing(&self) -> impl Iterator<Item = (ClientId, OpenId, Fid)> + '_ {
+        self.all.iter().flat_map(|(client, of)| {
+            let writing = of.opens.iter().filter(|(_, (_, purpose))| purpose.write);
+            writing.map(|(id, (fid, _))| (*client, *id, *fid))
+        })
+    }
+
     pub(crate) fn seqs(&self, client: ClientId) -> usize {
         self.all.get(&client).map_or(0, |client| client.seqs.len())
     }

@@ -3,7 +3,8 @@
 
 use sateen_ldlm::Bounds;
 use sateen_target::Heard;
-use sateen_types::{ClientId, Endpoint};
+use sateen_types::{ClientId, Endpoint, Fid};
+use sateen_wire::OpenId;
 
 use crate::mdt::Mdt;
 use crate::stats::{self, MdStats};
@@ -95,6 +96,16 @@ impl Mdt {
     /// The clients that have files open, and how many.
     pub fn open_files(&self) -> impl Iterator<Item = (ClientId, usize)> + '_ {
         self.clients.open_files()
+    }
+
+    /// Files with a write session, and how many have each open for writing.
+    pub fn sessions(&self) -> Vec<(Fid, u32)> {
+        self.opens.sessions()
+    }
+
+    /// The opens for writing: whose, how they are named, and of which file.
+    pub fn writing(&self) -> impl Iterator<Item = (ClientId, OpenId, Fid)> + '_ {
+        self.clients.writing()
     }
 
     /// How long a client may be silent before it is evicted: at least, and at most.

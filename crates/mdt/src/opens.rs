@@ -110,6 +110,14 @@ impl Opens {
         all
     }
 
+    /// Files with a write session, and how many have each open for writing.
+    pub(crate) fn sessions(&self) -> Vec<(Fid, u32)> {
+        let all = self.files.iter().filter(|(_, file)| file.writers > 0);
+        let mut all: Vec<(Fid, u32)> = all.map(|(fid, file)| (*fid, file.writers)).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// One less. Returns whether it was the last of an orphan.
     pub(crate) fn close(&mut self, fid: Fid, client: ClientId, purpose: Purpose) -> bool {
         let Some(file) = self.files.get_mut(&fid) else { return false };

@@ -5,6 +5,7 @@ mod locks;
 mod model;
 mod objects;
 mod orphans;
+mod sessions;
 mod sizes;
 mod xattrs;
 
@@ -18,6 +19,7 @@ use sateen_wire::disk::mdt::{Entry, Inode, Xattr, tag};
 use crate::host::Host;
 use crate::model::Model;
 use crate::names::{self, Names, Node};
+pub(crate) use sessions::{Writing, left as session_left};
 pub(crate) use sizes::size_covers_objects;
 
 /// An inode of an MDT.
@@ -132,6 +134,7 @@ pub fn check_always(hosts: &mut BTreeMap<Endpoint, Host>) -> Result<(), String> 
             entries::check(&records, host.me == Endpoint::Mdt(0))?;
             xattrs::check(&records)?;
             locks::check(host, &records)?;
+            host.running_mdt().map_or(Ok(()), sessions::check)?;
         }
     }
     Ok(())

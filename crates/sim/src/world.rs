@@ -13,41 +13,37 @@ mod late;
 mod leave;
 mod links;
 pub(crate) mod locking;
+mod messages;
 mod orderly;
 mod registers;
 mod registry;
 mod rest;
 mod returns;
+mod sessions;
 mod shape;
 mod shared;
 mod silence;
+mod start;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use sateen_client::{Client, ClientConfig, KernelInval, Port};
+use sateen_client::{Client, KernelInval};
 use sateen_target::TICK_NS;
-use sateen_types::{
-    ClientId, Endpoint, Errno, Fid, Ino, Layout, Result as Answer, STRIPE_SIZE_MIN, StripePolicy,
-    Timestamp,
-};
-use sateen_wire::{
-    Body, Callback, Header, MdtReply, MdtRequest, Message, OstRequest, ParamInfo, ReplyBody,
-    Request, TargetInfo,
-};
+use sateen_types::{ClientId, Endpoint, Errno, Fid, Ino, Layout, Result as Answer, Timestamp};
+use sateen_wire::{Header, Message, ParamInfo, TargetInfo};
 
 use crate::data::Data;
-use crate::disk::Disk;
 use crate::executor::{Executor, Signal, lock};
 use crate::file_locks::Alarm;
-use crate::host::{Host, Want};
+use crate::host::Host;
 use crate::kernel::{Handle, Kernel};
 use crate::mgc::{Mgc, Setting};
 use crate::model::Model;
-use crate::names::{Mutation, Names};
+use crate::names::Names;
 use crate::net::Network;
-use crate::port::{Clock, SimPort, Wish};
+use crate::port::{Clock, SimPort};
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::report::Report;
@@ -65,16 +61,6 @@ use silence::Silence;
 
 /// Programs on each client.
 const WORKERS: usize = 3;
-/// Inodes that a client may keep, in one world of four.
-const INODES_FEW: usize = 8;
-/// How long a client keeps locks that nobody uses, in another: 3 s. There it keeps as many locks.
-const LRU_AGE_MS: u64 = 3000;
-/// What clients keep of writes for each OST, in worlds where they do.
-const KEPT_BYTES: [u64; 3] = [50_000, 300_000, 64 << 20];
-/// Space of a disk.
-const DISK_BYTES: u64 = 1 << 30;
-/// Space of an OST in the worlds that are short of it: from here to there.
-const SMALL_BYTES: (u64, u64) = (300_000, 1_500_000);
 /// An operation that takes longer than this hangs, if the first MDT does not crash meanwhile: 150 s of
 /// virtual time. After each crash it may wait for clients for 20 s.
 const HANG_NS: u64 = 150_000_000_000;
@@ -82,8 +68,6 @@ const HANG_NS: u64 = 150_000_000_000;
 pub(crate) const WORK_NS: u64 = 2_000_000;
 /// Faults that 2000 operations of the full world must have met.
 const FAULTS_MIN: u64 = 20;
-/// Idle clients ask their MDTs after this whether they are there: 400 ms, or 2 s; and some never.
-const PING_NS: [u64; 4] = [400_000_000, 0, 400_000_000, 2_000_000_000];
 
 /// What a run is to be.
 #[derive(Debug, Clone, Copy)]
@@ -455,397 +439,6 @@ impl World {
         self.queue.after(self.now_ns, ns, event);
     }
 
-    fn start(&mut self) {
-        let faulty = self.config.network_faults && self.config.crashes;
-        self.is_small = faulty && self.random.one_in(4);
-        self.report.count(self.shape.shown(), 1);
-        self.report.count("world short of space", u64::from(self.is_small));
-        self.keeps_writes = self.config.seed / 4 % 2 == 1 && !self.is_small;
-        self.report.count("world of kept writes", u64::from(self.keeps_writes));
-        self.is_hunting = faulty && !self.random.one_in(3);
-        self.report.count("world of hunted messages", u64::from(self.is_hunting));
-        self.network.is_seeking = self.config.network_faults;
-        for me in self.shape.endpoints() {
-            let bytes_max = match me {
-                Endpoint::Ost(_) if self.is_small => {
-                    self.random.within(SMALL_BYTES.0, SMALL_BYTES.1)
-                }
-                _ => DISK_BYTES,
-            };
-            let disk = Disk::new(self.random.any(), bytes_max);
-            let patience_ns = self.config.crashes.then_some(silence::PATIENCE_NS);
-            self.hosts.insert(me, Host::new(me, self.shape.osts, disk, patience_ns));
-            self.start_host(me);
-        }
-        while !self.all_registered() && self.step() {
-            if self.now_ns > HANG_NS {
-                self.fail("the targets do not get registered".to_owned());
-            }
-        }
-        for node in 0..self.shape.clients {
-            self.new_client(node);
-        }
-        while lock(&self.mounted).len() < self.shape.clients && self.step() {}
-        self.stripe();
-        self.after(0, Event::Work);
-    }
-
-    /// Stripes are so small that many files have several.
-    fn stripe(&mut self) {
-        let Some(client) = self.nodes.first().map(|node| node.client.clone()) else { return };
-        let owner = mounting_id(&client).0;
-        let policy = StripePolicy { stripe_size: STRIPE_SIZE_MIN, ..StripePolicy::DEFAULT };
-        let done = Arc::new(Mutex::new(None));
-        let answer = done.clone();
-        self.executor.spawn(
-            owner,
-            Box::pin(async move {
-                let set = client.setstripe(Fid::ROOT, policy).await;
-                *lock(&answer) = Some(set);
-            }),
-        );
-        while lock(&done).is_none() && self.step() {}
-        if *lock(&done) != Some(Ok(())) {
-            self.fail("the stripes' size cannot be set".to_owned());
-        }
-        let mutation = Mutation::Policy { fid: Fid::ROOT, policy: Some(policy), osts: Vec::new() };
-        self.model.change(ClientId(0), 0, mutation);
-    }
-
-    /// Starts a target over what its disk holds.
-    pub(crate) fn start_host(&mut self, me: Endpoint) {
-        let now = self.now();
-        self.links.is_back(me);
-        let Some(host) = self.hosts.get_mut(&me) else { return };
-        match host.start(now, &mut self.random) {
-            Ok((replayed, wants)) => {
-                let boots = host.boots;
-                self.report.count("transactions replayed", replayed);
-                self.perform(me, wants);
-                self.after(TICK_NS, Event::Tick(me, boots));
-                self.registers(me, boots);
-            }
-            Err(error) => self.fail(error),
-        }
-    }
-
-    pub(crate) fn new_client(&mut self, node: usize) {
-        let id = ClientId(self.next_client);
-        self.next_client += 1;
-        self.clock.set(self.now_ns);
-        let port = Arc::new(SimPort::new(self.clock.clone()));
-        let as_port: Arc<dyn Port> = port.clone();
-        let client = Client::new(ClientConfig { id, file_system: 0 }, as_port);
-        if self.config.seed % 4 == 1 {
-            client.set_inodes_max(INODES_FEW);
-        }
-        if self.config.seed % 4 == 2 {
-            for target in self.shape.mdts() {
-                let set = client.set_lru_size(target, INODES_FEW);
-                let set = set.and(client.set_lru_max_age(target, LRU_AGE_MS));
-                assert!(set.is_ok(), "it gives locks");
-            }
-        }
-        let ping_ns = self.random.pick(&PING_NS).copied().unwrap_or_default();
-        client.ping_every(ping_ns);
-        if ping_ns == 0 {
-            self.silence.is_mute(id);
-        }
-        if self.keeps_writes {
-            let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
-            client.set_dirty_max(kept, 2 * kept);
-            client.set_unstable_max(kept, 2 * kept);
-        } else if self.config.seed % 3 == 1 {
-            let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
-            client.set_unstable_max(kept, 2 * kept);
-        }
-        let kernel = Arc::new(Kernel::new(client.clone()));
-        let mounting = client.clone();
-        let mounted = self.mounted.clone();
-        self.executor.spawn(
-            id.0,
-            Box::pin(async move {
-                let done = mounting.mount().await;
-                lock(&mounted).push((mounting_id(&mounting), done));
-            }),
-        );
-        let new = Node {
-            id,
-            client,
-            kernel,
-            port,
-            mounted: false,
-            dead: false,
-            speaks: ping_ns > 0,
-            open: vec![Vec::new(); WORKERS],
-            busy: vec![false; WORKERS],
-            dirty: BTreeSet::new(),
-            before_crash: None,
-            offered: BTreeMap::new(),
-            leaving: Leaving::No,
-            forgetting: Vec::new(),
-            forgot_ns: 0,
-        };
-        match self.nodes.get_mut(node) {
-            Some(place) => {
-                self.report.count("answer from a kernel cache", place.kernel.hits());
-                let reused = place.client.census().opens_reused;
-                self.report.count("open that an MDT had kept", reused);
-                *place = new;
-            }
-            None => self.nodes.push(new),
-        }
-    }
-
-    /// What a target wants from the world.
-    fn perform(&mut self, me: Endpoint, wants: Vec<Want>) {
-        self.evictions_are_right(me, &wants);
-        self.thrown_out.extend(wants.iter().filter_map(silence::evicted).map(|(_, client)| client));
-        self.changes_come_back(me);
-        self.absences_are_right(me, &wants);
-        for want in wants {
-            match want {
-                Want::Send(message) => {
-                    self.snoop(&message);
-                    self.send(*message);
-                }
-                Want::Disk(token, after) => self.after(after, Event::Disk(me, token)),
-            }
-        }
-    }
-
-    /// Looks at what a target sends: transnos, layouts, evictions.
-    fn snoop(&mut self, message: &Message) {
-        let header = message.header;
-        match &message.body {
-            Body::Reply(reply) => {
-                self.configuration_told(reply);
-                if let ReplyBody::Mdt(
-                    MdtReply::Created { attr, layout: Some(layout), .. }
-                    | MdtReply::Opened { attr, layout: Some(layout) },
-                ) = &reply.body
-                {
-                    let known = self.layouts.insert(attr.fid, layout.clone());
-                    self.moved |= known.is_some_and(|known| known != *layout);
-                }
-                let key = (header.client, header.generation, header.slot, header.seq);
-                if header.from == Endpoint::Mdt(0)
-                    && let Some(op) = self.requests.get(&key)
-                    && let Some(running) = self.running.get_mut(op)
-                {
-                    running.transno = running.transno.max(reply.transno);
-                }
-                // The MDT that had it refused there has crashed, and may not know that any more; or it
-                // has crashed, and does not take the client back.
-                let is_refused = reply.error == Some(Errno::ESTALE) && header.generation == 0;
-                if is_refused && matches!(header.from, Endpoint::Ost(_) | Endpoint::Mdt(_)) {
-                    self.hears_that_it_is_lost(header);
-                }
-            }
-            Body::Request(Request::Ost(OstRequest::Punch { object, .. }))
-                if header.from == Endpoint::Mdt(0) && self.is_lurking =>
-            {
-                self.crash_behind_truncate(object.fid, header.to);
-            }
-            Body::Callback(Callback::Evicted) => {
-                self.report.count("client evicted", 1);
-                self.hears_that_it_is_lost(header);
-            }
-            _ => {}
-        }
-    }
-
-    /// Whom a client that has gone on was before does not matter to it any more.
-    fn hears_that_it_is_lost(&mut self, header: Header) {
-        let Endpoint::Client(at) = header.to else { return };
-        let current = |node: &Node| node.id == at && node.client.incarnation() == header.client;
-        if self.nodes.iter().any(current) {
-            self.goes_on_as_another(at);
-        }
-    }
-
-    /// A client that is thrown out goes on as another, at all MDTs.
-    fn goes_on_as_another(&mut self, client: ClientId) {
-        self.remember_names();
-        for mdt in self.shape.mdts() {
-            self.client_is_dirty(client, mdt);
-        }
-        self.lost_ns = self.now_ns;
-        let (settles_ns, last_op) = (self.all_arrived_ns(), self.next_op - 1);
-        for data in self.model.data.values_mut() {
-            data.writer_lost(client, settles_ns, Some(last_op));
-        }
-    }
-
-    fn client_is_dirty(&mut self, client: ClientId, target: Endpoint) {
-        if matches!(target, Endpoint::Mdt(_)) {
-            self.locking.known.lost(client, self.now_ns);
-        }
-        for node in self.nodes.iter_mut().filter(|node| node.id == client) {
-            node.dirty.insert(target);
-            node.offered.remove(&target);
-            if matches!(target, Endpoint::Mdt(_)) {
-                node.open.iter_mut().flatten().for_each(|(_, lost)| *lost = true);
-            }
-        }
-        for running in self.running.values_mut().filter(|running| running.client == client) {
-            match target {
-                Endpoint::Mdt(_) => running.mdt_hit = true,
-                _ => running.ost_hit = true,
-            }
-        }
-    }
-
-    pub(crate) fn send(&mut self, message: Message) {
-        self.note(|| format!("sent {}", shown_message(&message)));
-        self.links.carries(&message);
-        self.claims(&message);
-        match self.network.send(&message, self.now_ns, &mut self.random, &mut self.report) {
-            Ok(arrivals) => {
-                // What comes late does so after the next has been lost, perhaps.
-                if arrivals.iter().all(|(after, _)| *after > silence::LATE_NS) {
-                    self.silence.lost(&message, self.now_ns);
-                }
-                for (after, message) in arrivals {
-                    self.hunt(&message, after);
-                    self.after(after, Event::Deliver(message, false));
-                }
-            }
-            Err(error) => self.fail(error),
-        }
-    }
-
-    fn deliver(&mut self, message: Message, is_cut: bool) {
-        self.note(|| format!("came {}", shown_message(&message)));
-        self.links.carried(&message);
-        let now = self.now();
-        match message.header.to {
-            Endpoint::Client(client) => {
-                let alive = |node: &Node| node.id == client && !node.dead;
-                let Some(index) = self.nodes.iter().position(alive) else {
-                    return self.unheard(&message, is_cut);
-                };
-                self.is_offered(index, &message);
-                let Some(node) = self.nodes.get(index) else { return };
-                self.clock.set(self.now_ns);
-                node.client.clone().on_message(message);
-                self.wishes(client, None);
-            }
-            target => {
-                if self.hosts.get(&target).is_none_or(|host| host.process.is_none()) {
-                    self.nobody_hears(&message);
-                    return self.unheard(&message, is_cut);
-                }
-                if message.header.from == Endpoint::Mgs {
-                    return self.registrar_hears(&message);
-                }
-                self.stalk(&message);
-                let random = &mut self.random;
-                let Some(host) = self.hosts.get_mut(&target) else { return };
-                let wants =
-                    host.event(random, |service, out| service.on_message(now, message, out));
-                self.perform(target, wants);
-            }
-        }
-    }
-
-    fn is_offered(&mut self, index: usize, message: &Message) {
-        let from = message.header.from;
-        let Body::Reply(reply) = &message.body else { return };
-        let ReplyBody::Connected { boot_epoch, generation, .. } = reply.body else { return };
-        let current = self
-            .hosts
-            .get(&from)
-            .is_some_and(|host| host.process.is_some() && host.boot_epoch == boot_epoch);
-        if current && let Some(node) = self.nodes.get_mut(index) {
-            node.offered.insert(from, generation);
-            let id = node.id;
-            self.has_heard(id, from);
-        }
-    }
-
-    /// A client that uses a connection has accepted it; its kernel may still have to forget
-    /// what it knew under the one before.
-    fn is_clean_again(&mut self, message: &Message) {
-        self.is_told_again(message);
-        let Header { from, to, generation, .. } = message.header;
-        let now_ns = self.now_ns;
-        if matches!(&message.body, Body::Request(Request::Mdt(MdtRequest::Replay { .. }))) {
-            // It has changes made again first, and goes by them.
-            return;
-        }
-        let mine = |node: &&mut Node| Endpoint::Client(node.id) == from;
-        if let Some(node) = self.nodes.iter_mut().find(mine)
-            && node.offered.get(&to) == Some(&generation)
-            && node.has_forgotten(now_ns)
-            && node.dirty.remove(&to)
-        {
-            let id = node.id;
-            self.report.count("client reconnected", 1);
-            if to == Endpoint::Mdt(0) {
-                self.is_back(id);
-            }
-        }
-    }
-
-    /// The operation that had an MDT asked this before, on the connection to its last run.
-    fn asked_again(&self, message: &Message) -> Option<u64> {
-        let Header { client, to, slot, seq, .. } = message.header;
-        let asks = to == Endpoint::Mdt(0) && matches!(message.body, Body::Request(Request::Mdt(_)));
-        if !asks || self.requests.contains_key(&(client, message.header.generation, slot, seq)) {
-            return None;
-        }
-        let is_it = |key: &(ClientId, u32, u16, u64)| (key.0, key.2, key.3) == (client, slot, seq);
-        let mut before = self.requests.iter().filter(|(key, _)| is_it(key)).map(|(_, op)| *op);
-        before.find(|op| self.running.contains_key(op))
-    }
-
-    /// Takes what a client wished for during the last poll, of this task if there was one.
-    fn wishes(&mut self, client: ClientId, task: Option<u64>) {
-        let Some(node) = self.nodes.iter().find(|node| node.id == client) else { return };
-        let op = task.and_then(|task| self.tasks.get(&task)).copied();
-        for wish in node.port.take() {
-            match wish {
-                Wish::Send(message) => {
-                    // The size that is found on the way is a transaction of its own.
-                    let is_report = matches!(
-                        &message.body,
-                        Body::Request(Request::Mdt(MdtRequest::ReportSize { .. }))
-                    );
-                    let op = op.or_else(|| self.asked_again(&message));
-                    // Slots of other targets count by themselves.
-                    let asks = message.header.to == Endpoint::Mdt(0) && !is_report;
-                    if let Some(op) = op.filter(|_| asks) {
-                        let header = message.header;
-                        let key = (header.client, header.generation, header.slot, header.seq);
-                        self.requests.insert(key, op);
-                    }
-                    self.is_clean_again(&message);
-                    self.send(*message);
-                }
-                Wish::Spawn(task) => {
-                    self.executor.spawn(client.0, task);
-                }
-                Wish::Sleep(ns, signal) => self.after(ns, Event::Wake(signal)),
-                Wish::Prune(inodes) => {
-                    self.report.count("inodes to be forgotten", inodes.len() as u64);
-                    let after = self.random.within(1_000, 20_000_000);
-                    self.after(after, Event::Prune(client, inodes));
-                }
-                Wish::Invalidate(what, signal) => {
-                    // The kernel may be at something else.
-                    let most = if self.random.one_in(8) { 20_000_000 } else { 200_000 };
-                    let after = self.random.within(1_000, most);
-                    let mine = |node: &&mut Node| node.id == client;
-                    if let Some(node) = self.nodes.iter_mut().find(mine) {
-                        node.forgetting.push(signal.clone());
-                    }
-                    self.after(after, Event::Invalidate(client, what, signal));
-                }
-            }
-        }
-    }
-
     /// Runs everything that is ready, then the next event. False when something is wrong or
     /// nothing is left.
     fn step(&mut self) -> bool {
@@ -952,16 +545,4 @@ impl World {
 /// A moment of the virtual time.
 pub(crate) const fn timestamp(now_ns: u64) -> Timestamp {
     Timestamp { mono_ns: now_ns, wall_ns: 1_700_000_000_000_000_000 + now_ns as i64 }
-}
-
-fn shown_message(message: &Message) -> String {
-    let Header { from, to, generation, slot, seq, .. } = message.header;
-    format!("{from} to {to} {generation:x}.{slot}.{seq} {:?}", message.body)
-}
-
-fn mounting_id(client: &Client) -> ClientId {
-    match client.endpoint() {
-        Endpoint::Client(id) => id,
-        _ => ClientId(0),
-    }
 }

@@ -618,6 +618,7 @@ impl World {
             ("a target is not registered", !self.all_registered()),
         ];
         who.extend(all.iter().filter(|(_, is)| *is).map(|(what, _)| (*what).to_owned()));
+        who.extend(self.session_left());
         who.join(", ")
     }
 
@@ -636,6 +637,7 @@ impl World {
             && missed
             && self.settling.is_empty()
             && self.all_registered()
+            && self.session_left().is_none()
     }
 
     /// Invariants that hold at any moment.

@@ -1,0 +1,26 @@
+//! Write sessions end with the programs that had the files open: what a close has not ended, of an
+//! open that nobody waits for any more as well, would leave a file's size in doubt for ever.
+
+use std::collections::BTreeSet;
+
+use super::World;
+use crate::invariants::{Writing, session_left};
+
+impl World {
+    /// A write session of a client that is there, and of no program of it. Those of clients that are
+    /// gone are looked at with whatever else is left of them: see `nothing_leaks`.
+    pub(super) fn session_left(&self) -> Option<String> {
+        let mut programs: BTreeSet<Writing> = BTreeSet::new();
+        for node in self.nodes.iter().filter(|node| !node.dead) {
+            let client = node.client.incarnation();
+            let open = node.open.iter().flatten().map(|(handle, _)| handle);
+            let writing = open.filter(|handle| handle.how.write);
+            programs.extend(writing.map(|handle| (client, handle.id, handle.fid)));
+        }
+        let living = self.living();
+        self.hosts.values().find_map(|host| {
+            let what = session_left(host.running_mdt()?, &programs, &living)?;
+            Some(format!("{} has {what}", host.me))
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! How a world begins: its targets, its clients, and the stripes of its files; and how each of
+//! them is started later, over what its disk holds or as another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use sateen_client::{Client, ClientConfig, Port};
+use sateen_target::TICK_NS;
+use sateen_types::{ClientId, Endpoint, Fid, STRIPE_SIZE_MIN, StripePolicy};
+
+use super::leave::Leaving;
+use super::{Event, HANG_NS, Node, WORKERS, World, silence};
+use crate::disk::Disk;
+use crate::executor::lock;
+use crate::host::Host;
+use crate::kernel::Kernel;
+use crate::names::Mutation;
+use crate::port::SimPort;
+
+/// Inodes that a client may keep, in one world of four.
+const INODES_FEW: usize = 8;
+/// How long a client keeps locks that nobody uses, in another: 3 s. There it keeps as many locks.
+const LRU_AGE_MS: u64 = 3000;
+/// What clients keep of writes for each OST, in worlds where they do.
+const KEPT_BYTES: [u64; 3] = [50_000, 300_000, 64 << 20];
+/// Space of a disk.
+const DISK_BYTES: u64 = 1 << 30;
+/// Space of an OST in the worlds that are short of it: from here to there.
+const SMALL_BYTES: (u64, u64) = (300_000, 1_500_000);
+/// Idle clients ask their MDTs after this whether they are there: 400 ms, or 2 s; and some never.
+const PING_NS: [u64; 4] = [400_000_000, 0, 400_000_000, 2_000_000_000];
+
+impl World {
+    pub(super) fn start(&mut self) {
+        let faulty = self.config.network_faults && self.config.crashes;
+        self.is_small = faulty && self.random.one_in(4);
+        self.report.count(self.shape.shown(), 1);
+        self.report.count("world short of space", u64::from(self.is_small));
+        self.keeps_writes = self.config.seed / 4 % 2 == 1 && !self.is_small;
+        self.report.count("world of kept writes", u64::from(self.keeps_writes));
+        self.is_hunting = faulty && !self.random.one_in(3);
+        self.report.count("world of hunted messages", u64::from(self.is_hunting));
+        self.network.is_seeking = self.config.network_faults;
+        for me in self.shape.endpoints() {
+            let bytes_max = match me {
+                Endpoint::Ost(_) if self.is_small => {
+                    self.random.within(SMALL_BYTES.0, SMALL_BYTES.1)
+                }
+                _ => DISK_BYTES,
+            };
+            let disk = Disk::new(self.random.any(), bytes_max);
+            let patience_ns = self.config.crashes.then_some(silence::PATIENCE_NS);
+            self.hosts.insert(me, Host::new(me, self.shape.osts, disk, patience_ns));
+            self.start_host(me);
+        }
+        while !self.all_registered() && self.step() {
+            if self.now_ns > HANG_NS {
+                self.fail("the targets do not get registered".to_owned());
+            }
+        }
+        for node in 0..self.shape.clients {
+            self.new_client(node);
+        }
+        while lock(&self.mounted).len() < self.shape.clients && self.step() {}
+        self.stripe();
+        self.after(0, Event::Work);
+    }
+
+    /// Stripes are so small that many files have several.
+    pub(super) fn stripe(&mut self) {
+        let Some(client) = self.nodes.first().map(|node| node.client.clone()) else { return };
+        let owner = mounting_id(&client).0;
+        let policy = StripePolicy { stripe_size: STRIPE_SIZE_MIN, ..StripePolicy::DEFAULT };
+        let done = Arc::new(Mutex::new(None));
+        let answer = done.clone();
+        self.executor.spawn(
+            owner,
+            Box::pin(async move {
+                let set = client.setstripe(Fid::ROOT, policy).await;
+                *lock(&answer) = Some(set);
+            }),
+        );
+        while lock(&done).is_none() && self.step() {}
+        if *lock(&done) != Some(Ok(())) {
+            self.fail("the stripes' size cannot be set".to_owned());
+        }
+        let mutation = Mutation::Policy { fid: Fid::ROOT, policy: Some(policy), osts: Vec::new() };
+        self.model.change(ClientId(0), 0, mutation);
+    }
+
+    /// Starts a target over what its disk holds.
+    pub(crate) fn start_host(&mut self, me: Endpoint) {
+        let now = self.now();
+        self.links.is_back(me);
+        let Some(host) = self.hosts.get_mut(&me) else { return };
+        match host.start(now, &mut self.random) {
+            Ok((replayed, wants)) => {
+                let boots = host.boots;
+                self.report.count("transactions replayed", replayed);
+                self.perform(me, wants);
+                self.after(TICK_NS, Event::Tick(me, boots));
+                self.registers(me, boots);
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    pub(crate) fn new_client(&mut self, node: usize) {
+        let id = ClientId(self.next_client);
+        self.next_client += 1;
+        self.clock.set(self.now_ns);
+        let port = Arc::new(SimPort::new(self.clock.clone()));
+        let as_port: Arc<dyn Port> = port.clone();
+        let client = Client::new(ClientConfig { id, file_system: 0 }, as_port);
+        if self.config.seed % 4 == 1 {
+            client.set_inodes_max(INODES_FEW);
+        }
+        if self.config.seed % 4 == 2 {
+            for target in self.shape.mdts() {
+                let set = client.set_lru_size(target, INODES_FEW);
+                let set = set.and(client.set_lru_max_age(target, LRU_AGE_MS));
+                assert!(set.is_ok(), "it gives locks");
+            }
+        }
+        let ping_ns = self.random.pick(&PING_NS).copied().unwrap_or_default();
+        client.ping_every(ping_ns);
+        if ping_ns == 0 {
+            self.silence.is_mute(id);
+        }
+        if self.keeps_writes {
+            let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
+            client.set_dirty_max(kept, 2 * kept);
+            client.set_unstable_max(kept, 2 * kept);
+        } else if self.config.seed % 3 == 1 {
+            let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
+            client.set_unstable_max(kept, 2 * kept);
+        }
+        let kernel = Arc::new(Kernel::new(client.clone()));
+        let mounting = client.clone();
+        let mounted = self.mounted.clone();
+        self.executor.spawn(
+            id.0,
+            Box::pin(async move {
+                let done = mounting.mount().await;
+                lock(&mounted).push((mounting_id(&mounting), done));
+            }),
+        );
+        let new = Node {
+            id,
+            client,
+            kernel,
+            port,
+            mounted: false,
+            dead: false,
+            speaks: ping_ns > 0,
+            open: vec![Vec::new(); WORKERS],
+            busy: vec![false; WORKERS],
+            dirty: BTreeSet::new(),
+            before_crash: None,
+            offered: BTreeMap::new(),
+            leaving: Leaving::No,
+            forgetting: Vec::new(),
+            forgot_ns: 0,
+        };
+        match self.nodes.get_mut(node) {
+            Some(place) => {
+                self.report.count("answer from a kernel cache", place.kernel.hits());
+                let reused = place.client.census().opens_reused;
+                self.report.count("open that an MDT had kept", reused);
+                *place = new;
+            }
+            None => self.nodes.push(new),
+        }
+    }
+}
+
+fn mounting_id(client: &Client) -> ClientId {
+    match client.endpoint() {
+        Endpoint::Client(id) => id,
+        _ => ClientId(0),
+    }
+}
