@@ -144,6 +144,9 @@ pub struct Data {
     /// Clients whose fsync may say that something was lost, if it began before or is the
     /// first that began after this operation.
     may_hear: BTreeMap<ClientId, u64>,
+    /// Clients that may keep a write that was caught by a crash of the MDT, and as which incarnation:
+    /// one that goes on as another has lost it.
+    caught: BTreeMap<ClientId, ClientId>,
 }
 
 const NOBODY: ClientId = ClientId(0);
@@ -254,6 +257,22 @@ impl Data {
         self.kept.push(Piece { client, offset, bytes, settles_ns: 0 });
     }
 
+    /// A write that a crash of the MDT caught was answered to a client that may keep it, which was this
+    /// incarnation. As ever in such a case nobody knows whose lock it is written under.
+    pub fn may_keep_caught(&mut self, client: ClientId, incarnation: ClientId, op: u64) {
+        self.is_now(client, incarnation, op);
+        self.caught.insert(client, incarnation);
+    }
+
+    /// A client is this incarnation: if it may have kept something as another it may tell of that, from
+    /// the operation behind this one on.
+    pub fn is_now(&mut self, client: ClientId, incarnation: ClientId, op: u64) {
+        if self.caught.get(&client).is_some_and(|before| *before != incarnation) {
+            self.caught.remove(&client);
+            self.let_hear(client, op);
+        }
+    }
+
     /// This client holds the lock, and others that have held it have written out what they kept.
     fn others_wrote_out(&mut self, client: ClientId, (from, to): (u64, u64)) {
         let (own, mut others) = core::mem::take(&mut self.kept)
@@ -266,6 +285,7 @@ impl Data {
     /// A client that closes a file, or syncs it, has written out what it kept.
     pub fn wrote_out(&mut self, client: ClientId) {
         self.kept.retain(|piece| piece.client != client);
+        self.caught.remove(&client);
     }
 
     /// What this client knows to be durable it knows no more.
@@ -880,5 +900,33 @@ impl Data {
             }
         }
         Ok(lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_goes_on_as_another_may_tell_of_a_kept_write_that_a_crash_caught() {
+        let (client, later, other) = (ClientId(0x100), ClientId(7), ClientId(0x101));
+        let mut data = Data::default();
+        data.may_have_written(client, (0, b"kept"), NEVER, true);
+        data.is_now(client, later, 2);
+        assert!(!data.may_hear(client), "it was not kept");
+        data.may_keep_caught(client, client, 3);
+        data.is_now(client, client, 4);
+        assert!(!data.may_hear(client), "it has everything");
+        data.is_now(client, later, 5);
+        assert!(data.may_hear(client) && !data.may_hear(other));
+        data.told(client, 5);
+        assert!(data.may_hear(client), "that one began before");
+        data.told(client, 6);
+        data.is_now(client, later, 7);
+        assert!(!data.may_hear(client), "it was told");
+        data.may_keep_caught(client, later, 8);
+        data.wrote_out(client);
+        data.is_now(client, client, 9);
+        assert!(!data.may_hear(client), "it was written out");
     }
 }

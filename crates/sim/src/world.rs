@@ -6,6 +6,7 @@
 mod again;
 mod contention;
 mod counters;
+mod doubt;
 mod faults;
 mod hunt;
 mod judge;
@@ -49,6 +50,7 @@ use crate::random::Random;
 use crate::report::Report;
 use crate::work::chooser::Chooser;
 use crate::work::{Op, Out, Touched};
+use doubt::Doubt;
 use late::Late;
 use leave::Leaving;
 use links::Links;
@@ -198,6 +200,8 @@ pub(crate) struct Running {
     mdt_hit: bool,
     /// Likewise an OST: it may fail, and write in part.
     ost_hit: bool,
+    /// It is a write of which its client cannot know whether it was done: it may fail.
+    in_doubt: bool,
     /// Its client is dead, and its last messages are on their way.
     dead: bool,
     transno: u64,
@@ -307,6 +311,7 @@ pub struct World {
     is_stalking: bool,
     favourite: Option<Favourite>,
     late: Late,
+    doubt: Doubt,
     links: Links,
     locking: Locking,
     shared: Shared,
@@ -370,6 +375,7 @@ impl World {
             is_stalking: false,
             favourite: None,
             late: Late::new(config.seed),
+            doubt: Doubt::default(),
             links: Links::new(config.seed),
             locking: Locking::new(config.seed),
             shared: Shared::new(config.seed),

@@ -276,6 +276,7 @@ impl World {
         let back = self.model.data.iter_mut();
         back.filter(|(fid, _)| now.contains_key(fid) && !before.contains(fid))
             .for_each(|(_, data)| data.is_back());
+        self.note(|| format!("MDT0000 has all up to {upto}; {lost} changes, of {losers:?}, are lost"));
         self.report.count("transaction lost in a crash", lost);
         self.report.count("MDT recovered to a prefix", 1);
         for settling in &mut self.settling {
@@ -400,15 +401,18 @@ impl World {
         let last_op = self.next_op - 1;
         let fids: Vec<Fid> = self.model.data.keys().copied().collect();
         let alive = self.nodes.iter().filter(|node| !node.dead);
-        let have_none: Vec<ClientId> = alive
+        let have_none: Vec<(ClientId, ClientId)> = alive
             .filter(|node| node.client.census().dirty_bytes == 0)
-            .map(|node| node.id)
+            .map(|node| (node.id, node.client.incarnation()))
             .collect();
         for fid in fids {
             let there = self.is_there(fid);
             let Some(data) = self.model.data.get_mut(&fid) else { continue };
             // Who keeps nothing at all now has to tell what is lost.
-            have_none.iter().for_each(|client| data.wrote_out(*client));
+            for (client, incarnation) in &have_none {
+                data.is_now(*client, *incarnation, last_op);
+                data.wrote_out(*client);
+            }
             let keepers = keepers_of(&self.nodes, fid);
             let promised = data.everybody_may_hear_of_a_loss(last_op, &keepers);
             self.report

@@ -52,6 +52,9 @@ impl World {
         if let Op::Peek { .. } = running.op {
             return;
         }
+        if let Some(handle) = running.op.handle() {
+            self.may_be_another(&running, handle.fid);
+        }
         if core::mem::take(&mut self.moved) {
             let asked = matches!(running.op, Op::NoRoom { .. } | Op::Write { .. });
             self.report.count("file moved before its first write", u64::from(asked));
@@ -165,7 +168,7 @@ impl World {
         let writes = matches!(op, Op::Write { .. } | Op::Allocate { .. });
         let wrote = running.ost_hit && writes && result.is_ok();
         let ok = wrote || running.mdt_hit && result.is_ok() && changes;
-        failed && (out || by_ost) || ok || void
+        failed && (out || by_ost || running.in_doubt) || ok || void
     }
 
     /// A change was answered as the MDT was lost, perhaps with it: the caches of clients that
@@ -339,6 +342,15 @@ impl World {
         }
     }
 
+    /// What its client is now, if it may have kept something of this file.
+    fn may_be_another(&mut self, running: &Running, fid: Fid) {
+        let node = self.nodes.get(running.node).filter(|node| node.id == running.client);
+        let Some(node) = node.filter(|_| self.keeps_writes) else { return };
+        if let Some(data) = self.model.data.get_mut(&fid) {
+            data.is_now(running.client, node.client.incarnation(), running.id - 1);
+        }
+    }
+
     fn may_hear(&self, running: &Running) -> bool {
         let data = running.op.handle().and_then(|handle| self.model.data.get(&handle.fid));
         data.is_some_and(|data| data.may_hear(running.client))
@@ -378,6 +390,7 @@ impl World {
     fn may_refuse_rename(&mut self, running: &Running) -> bool {
         let Op::Rename { from, .. } = &running.op else { return false };
         let file = self.model.now.find_file(from.dir(), &from.name);
+        file.into_iter().for_each(|fid| self.may_be_another(running, fid));
         let data = file.and_then(|fid| self.model.data.get(&fid));
         let may = self.keeps_writes && data.is_some_and(|data| data.may_hear(running.client));
         self.report.count("loss told by a rename", u64::from(may));
@@ -701,12 +714,12 @@ impl World {
         acked: bool,
         late_ns: u64,
     ) {
+        let kept = match &running.op {
+            Op::Write { handle, data, .. } => self.keeps_writes && may_be_kept(handle, data),
+            _ => false,
+        };
         // Others may have been granted locks by an MDT that has forgotten this one's.
         if !running.dead && !running.mdt_hit {
-            let kept = match &running.op {
-                Op::Write { handle, data, .. } => self.keeps_writes && may_be_kept(handle, data),
-                _ => false,
-            };
             if !acked || !kept {
                 return self.write_ended(running, (fid, offset, bytes), acked);
             }
@@ -716,6 +729,9 @@ impl World {
             return data.may_have_written(running.client, (offset, bytes), self.now_ns, acked);
         }
         let data = self.model.data.entry(fid).or_default();
+        if kept && acked && !running.dead {
+            data.may_keep_caught(running.client, running.incarnation, running.id);
+        }
         let settles_ns = if running.dead { late_ns } else { NEVER };
         data.may_have_written(running.client, (offset, bytes), settles_ns, acked);
     }

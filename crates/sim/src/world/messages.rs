@@ -34,6 +34,9 @@ impl World {
         match &message.body {
             Body::Reply(reply) => {
                 self.configuration_told(reply);
+                if let Some(errno) = reply.error {
+                    self.puts_in_doubt(&header, errno);
+                }
                 if let ReplyBody::Mdt(
                     MdtReply::Created { attr, layout: Some(layout), .. }
                     | MdtReply::Opened { attr, layout: Some(layout) },
@@ -113,6 +116,7 @@ impl World {
     pub(crate) fn send(&mut self, message: Message) {
         self.note(|| format!("sent {}", shown_message(&message)));
         self.links.carries(&message);
+        self.may_be_in_doubt(&message);
         self.claims(&message);
         match self.network.send(&message, self.now_ns, &mut self.random, &mut self.report) {
             Ok(arrivals) => {

@@ -172,6 +172,7 @@ impl World {
             dead: false,
             mdt_hit: lost || node.dirty.contains(&Endpoint::Mdt(0)),
             ost_hit: node.dirty.iter().any(|target| matches!(target, Endpoint::Ost(_))),
+            in_doubt: false,
             transno: 0,
             floor,
             touched,
