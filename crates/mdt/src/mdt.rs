@@ -99,6 +99,7 @@ impl Mdt {
     ) -> Mdt {
         let osts: Vec<u32> = config.osts.iter().map(|ost| ost.index).collect();
         let state = sateen_wire::disk::mdt::SeqState { round: 0, next: sateen_types::seq::END };
+        let found = store.transno();
         let mut mdt = Mdt {
             core: Core::new(core, store),
             locks: LockTable::of_boot(core.boot_epoch),
@@ -116,7 +117,7 @@ impl Mdt {
             inodes: 0,
             batch: Batch::new(),
             scratch: Vec::new(),
-            startup: Startup::new(),
+            startup: Startup::new(found),
             recovery: Recovery::default(),
             sharing: Sharing::default(),
             leaving: Leaving::Not,

@@ -41,6 +41,9 @@ pub(crate) struct Startup {
     /// a file that are still there. Forgotten earlier, they would stay for ever if the MDT
     /// crashed once more.
     listing: BTreeMap<Seq, usize>,
+    /// The last transaction that there was. Whoever connects before anything else is known may have a
+    /// predecessor thrown out, in a transaction of this run.
+    found: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +61,8 @@ enum Phase {
 }
 
 impl Startup {
-    pub(crate) fn new() -> Startup {
-        Startup { phase: Phase::Base, after: Key::EMPTY, listing: BTreeMap::new() }
+    pub(crate) fn new(found: u64) -> Startup {
+        Startup { phase: Phase::Base, after: Key::EMPTY, listing: BTreeMap::new(), found }
     }
 
     /// Whether requests can be executed.
@@ -162,7 +165,7 @@ impl Mdt {
         let mark = view.get(&keys::stopped());
         let run = view.get(&keys::run());
         let (counters, state, mark, run) = (counters?, state?, mark?, run?);
-        let durable = self.core.store.transno();
+        let durable = self.startup.found;
         let has_run = durable > 0;
         let damaged = |_| Errno::EIO;
         let boot_epoch = self.core.config.boot_epoch;

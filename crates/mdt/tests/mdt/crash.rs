@@ -1,6 +1,7 @@
 //! Crashes under clients that come back: what they had is theirs, and what was executed is not done
 //! again.
 
+use sateen_target::Service as _;
 use sateen_types::{ClientId, Errno, Fid};
 use sateen_wire::*;
 
@@ -75,6 +76,21 @@ fn ask_again(world: &mut World, call: Call, request: &MdtRequest) -> Reply {
     world.deliver(world.header(call), Request::Mdt(request.clone()));
     world.rest();
     world.reply(call).expect("an answer")
+}
+
+/// A transaction of its own is not one of the last run, of which a client would believe that its own
+/// of that number is there.
+#[test]
+fn what_a_start_does_before_it_knows_anything_is_not_durable_of_before() {
+    let mut world = world();
+    world.mknod(A, ROOT, "f");
+    world.flush();
+    world.checkpoint();
+    let durable = world.mdt.store().transno();
+    world.evicted_at_start = Some(ClientId(99));
+    world.crash_under_clients();
+    assert!(world.reconnect(A).is_some());
+    assert_eq!(world.clients[&A].durable, durable);
 }
 
 #[test]

@@ -150,6 +150,8 @@ pub struct World {
     /// These OSTs do not hear what is to be destroyed.
     pub deaf: BTreeSet<u32>,
     pub boots: u64,
+    /// A client that is thrown out at the next start, before anything is known.
+    pub evicted_at_start: Option<ClientId>,
     /// What clients can do that connect.
     pub features: u64,
     out: Outbox,
@@ -195,6 +197,7 @@ impl World {
             gone: BTreeSet::new(),
             deaf: BTreeSet::new(),
             boots: 1,
+            evicted_at_start: None,
             features: 0,
             out,
             config,
@@ -509,6 +512,9 @@ impl World {
         let config = self.config.clone();
         let core = core_config(self.boots);
         self.mdt = Mdt::new(core, store, config, self.now, &mut self.out);
+        if let Some(client) = self.evicted_at_start.take() {
+            self.mdt.evict_client(self.now, client, &mut self.out);
+        }
         self.settle();
     }
 
