@@ -551,6 +551,22 @@ impl Data {
         }
     }
 
+    /// A client is lost while it writes again what an OST has lost, in the order in which it was
+    /// written first: any of it may be there, and nothing that came after it.
+    pub fn was_writing_again(&mut self, client: ClientId, ost: u32, settles_ns: u64) {
+        let Some(layout) = self.layout.clone() else { return };
+        let mine = self.pending.iter().filter(|piece| piece.client == client).cloned();
+        for piece in mine.collect::<Vec<Piece>>() {
+            for chunk in layout.chunks(piece.offset, piece.bytes.len() as u64) {
+                let from = (chunk.file_offset - piece.offset) as usize;
+                let bytes = piece.bytes.get(from..from + chunk.len as usize);
+                if let Some(bytes) = bytes.filter(|_| chunk.ost == ost) {
+                    self.also(chunk.file_offset, bytes.to_vec(), settles_ns);
+                }
+            }
+        }
+    }
+
     /// Whether an fsync of this client may say that something was lost.
     pub fn may_hear(&self, client: ClientId) -> bool {
         self.may_hear.contains_key(&client)

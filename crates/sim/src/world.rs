@@ -296,6 +296,7 @@ pub struct World {
     keeps_writes: bool,
     /// Files of which clients have promised to tell of no loss.
     promises: BTreeSet<Fid>,
+    telling: again::Telling,
     /// When an OST crashed last: what was asked before, and answered afterwards, says nothing of
     /// what it has now.
     ost_crashed_ns: u64,
@@ -367,6 +368,7 @@ impl World {
             is_small: false,
             keeps_writes: false,
             promises: BTreeSet::new(),
+            telling: again::Telling::new(),
             ost_crashed_ns: 0,
             mdt_crashed_ns: 0,
             is_lurking: false,

@@ -1,12 +1,17 @@
 //! What an OST has lost, and clients write again: who has it, and that no fsync of theirs may say that
 //! it is lost.
 
-use sateen_types::Fid;
+use std::collections::{BTreeMap, BTreeSet};
+
+use sateen_types::{ClientId, Endpoint, Fid};
 use sateen_wire::{Body, CLAIM_SLOT, Message, OstRequest, Request};
 
 use super::{Node, Running, World};
 use crate::data::Keepers;
 use crate::work::Op;
+
+/// Clients that tell OSTs what those have lost, and of which files they have begun to.
+pub(super) type Telling = BTreeMap<(ClientId, u32), BTreeSet<Fid>>;
 
 /// Who would write again what an OST loses of a file now.
 pub(super) fn keepers_of(nodes: &[Node], fid: Fid) -> Keepers {
@@ -20,11 +25,35 @@ pub(super) fn keepers_of(nodes: &[Node], fid: Fid) -> Keepers {
 }
 
 impl World {
-    /// A client has sent this.
+    /// A client has sent this. What an OST has lost goes before anything else.
     pub(super) fn is_told_again(&mut self, message: &Message) {
-        let write = matches!(message.body, Body::Request(Request::Ost(OstRequest::Write { .. })));
-        if write && message.header.slot == CLAIM_SLOT {
-            self.report.count("lost write told again", 1);
+        let (Endpoint::Client(client), Endpoint::Ost(ost)) =
+            (message.header.from, message.header.to)
+        else {
+            return;
+        };
+        match &message.body {
+            Body::Request(Request::Ost(OstRequest::Write { object, .. }))
+                if message.header.slot == CLAIM_SLOT =>
+            {
+                self.report.count("lost write told again", 1);
+                self.telling.entry((client, ost)).or_default().insert(object.fid);
+            }
+            Body::Request(Request::Ost(_)) => drop(self.telling.remove(&(client, ost))),
+            _ => {}
+        }
+    }
+
+    /// A client is lost, and with it what it was about to write again.
+    pub(super) fn is_told_no_more(&mut self, client: ClientId, settles_ns: u64) {
+        let all = core::mem::take(&mut self.telling).into_iter();
+        let (mine, others): (Telling, Telling) = all.partition(|((of, _), _)| *of == client);
+        self.telling = others;
+        for ((_, ost), fids) in mine {
+            for fid in fids {
+                self.report.count("client lost while it wrote again what was lost", 1);
+                self.model.data.entry(fid).or_default().was_writing_again(client, ost, settles_ns);
+            }
         }
     }
 

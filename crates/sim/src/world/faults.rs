@@ -276,7 +276,9 @@ impl World {
         let back = self.model.data.iter_mut();
         back.filter(|(fid, _)| now.contains_key(fid) && !before.contains(fid))
             .for_each(|(_, data)| data.is_back());
-        self.note(|| format!("MDT0000 has all up to {upto}; {lost} changes, of {losers:?}, are lost"));
+        self.note(|| {
+            format!("MDT0000 has all up to {upto}; {lost} changes, of {losers:?}, are lost")
+        });
         self.report.count("transaction lost in a crash", lost);
         self.report.count("MDT recovered to a prefix", 1);
         for settling in &mut self.settling {
@@ -496,6 +498,7 @@ impl World {
         // What waits at an MDT may be done for as long as the client is one of it.
         let late_ns = self.all_arrived_ns() + if unnoticed { NOTICED_NS } else { 0 };
         self.locking.known.lost(client, self.now_ns);
+        self.is_told_no_more(client, late_ns);
         for data in self.model.data.values_mut() {
             data.writer_lost(client, late_ns, None);
         }

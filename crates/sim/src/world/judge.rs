@@ -161,10 +161,10 @@ impl World {
             Op::Open { how, .. } if how.truncate => true,
             op => op.changes_names(),
         };
-        // The MDT has forgotten the open.
+        // The MDT has forgotten the open, and with it a file that had no name is gone.
         let out = running.mdt_hit && self.was_thrown_out(running);
-        let void =
-            op.handle().is_some() && out && matches!(result, Err(Errno::ESTALE | Errno::EBADF));
+        let opened = op.handle().is_some() || matches!(op, Op::Tmpfile { .. });
+        let void = opened && out && matches!(result, Err(Errno::ESTALE | Errno::EBADF));
         let writes = matches!(op, Op::Write { .. } | Op::Allocate { .. });
         let wrote = running.ost_hit && writes && result.is_ok();
         let ok = wrote || running.mdt_hit && result.is_ok() && changes;
@@ -214,10 +214,15 @@ impl World {
         self.report.count("answer of a client that may not have heard of a crash", 1);
         let op = &running.op;
         // Its client has gone on as another, and this is how a program hears of what that has cost.
-        if matches!(result, Err(Errno::EIO))
-            && (self.may_tell_change(running) || self.may_refuse_rename(running))
-        {
-            return Ok(());
+        // A write with `O_SYNC` tells of what an OST has lost as well.
+        if matches!(result, Err(Errno::EIO)) {
+            if self.may_tell_loss(running) || self.may_refuse_rename(running) {
+                return Ok(());
+            }
+            if self.may_tell_change(running) {
+                self.written_not_synced(running);
+                return Ok(());
+            }
         }
         // The crash may have met what made it, and of that nothing is known yet.
         if let (Op::Fstat { handle }, Ok(Out::Attr(attr))) = (op, result)
@@ -280,6 +285,8 @@ impl World {
         let out = match (result, verdict) {
             (Ok(out), Ok(())) => out,
             (Err(errno), Err(right)) if *errno == right => return Ok(()),
+            // Before it is asked whether that could be.
+            (Err(Errno::EIO), Err(_)) if self.may_refuse_rename(running) => return Ok(()),
             (Err(errno), Err(right)) => {
                 return Err(format!("{} instead of {}", errno.name(), right.name()));
             }

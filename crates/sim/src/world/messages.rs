@@ -89,6 +89,7 @@ impl World {
         }
         self.lost_ns = self.now_ns;
         let (settles_ns, last_op) = (self.all_arrived_ns(), self.next_op - 1);
+        self.is_told_no_more(client, settles_ns);
         for data in self.model.data.values_mut() {
             data.writer_lost(client, settles_ns, Some(last_op));
         }
