@@ -157,16 +157,22 @@ impl Held {
         self.bits.contains(Ibits::DATA) && self.mode.covers(LockMode::Pw)
     }
 
-    /// Whether others may have one like it, and write beside this client: nothing is cached under it.
+    /// Whether others may write beside this client: nothing is cached under it.
     pub(crate) fn is_shared(&self) -> bool {
+        self.mode.is_shared()
+    }
+
+    /// Whether it is such a one, and this client may write as well.
+    pub(crate) fn shares_writes(&self) -> bool {
         self.mode == LockMode::Cw
     }
 
     /// Whether data may be read or written under it.
     pub(crate) fn allows(&self, access: Access) -> bool {
         self.mode.covers(LockMode::Pw)
-            || access == Access::Read && self.readable
-            || access == Access::Share && self.is_shared()
+            || matches!(access, Access::Read | Access::Look) && self.readable
+            || access == Access::Share && self.shares_writes()
+            || access == Access::Look && self.is_shared()
     }
 }
 

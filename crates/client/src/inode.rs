@@ -242,6 +242,9 @@ impl InodeState {
     pub(crate) fn mode_for(&self, access: Access) -> LockMode {
         match access {
             Access::Share => LockMode::Cw,
+            // Who looks at what he writes would have to share it for writing next.
+            Access::Look if self.write_opens > 0 => LockMode::Cw,
+            Access::Look => LockMode::Cr,
             Access::Write => LockMode::Pw,
             Access::Read if self.write_opens > 0 => LockMode::Pw,
             Access::Read => LockMode::Pr,
@@ -267,9 +270,15 @@ impl InodeState {
         self.locks.iter().any(Held::owns_data)
     }
 
-    /// Whether it holds a shared lock, perhaps not for long any more. Then it has no other on the data.
+    /// Whether it holds a shared lock for writing, perhaps not for long any more. Then it has no other
+    /// on the data, but for shared ones for reading.
     fn is_sharing(&self) -> bool {
-        self.locks.iter().any(Held::is_shared)
+        self.locks.iter().any(Held::shares_writes)
+    }
+
+    /// Whether it holds any lock under which it may write.
+    pub(crate) fn may_write(&self) -> bool {
+        self.owns_size() || self.is_sharing()
     }
 
     /// Whether this client has written under its lock what the MDT may not have heard of: it
@@ -487,6 +496,14 @@ impl InodeState {
         before.mtime = before.mtime.max(more.mtime);
     }
 
+    /// It is read under a shared lock. Others write it, so that what was heard of its times is old, and
+    /// whatever sets an atime at all sets it.
+    pub(crate) fn looked_at(&mut self, policy: AtimePolicy, now: Timespec) {
+        if policy != AtimePolicy::Never {
+            self.unreported_atime = self.unreported_atime.max(Some(now));
+        }
+    }
+
     /// It is read, under a data lock.
     pub(crate) fn accessed(&mut self, policy: AtimePolicy, now: Timespec) {
         if self.size_known {
@@ -572,7 +589,8 @@ impl InodeState {
         if !arrived && self.unreported_mtime.is_none() && self.size_known {
             self.unreported_mtime = report.mtime;
         }
-        if !arrived && self.unreported_atime.is_none() && self.size_known {
+        let may_tell = self.size_known || self.locks.iter().any(Held::is_shared);
+        if !arrived && self.unreported_atime.is_none() && may_tell {
             self.unreported_atime = report.atime;
         }
         if let Some(mtime) = report.mtime.filter(|_| !arrived && self.is_sharing()) {
@@ -587,10 +605,14 @@ impl InodeState {
         let rare = self.rare_if_any()?;
         if let Some(shared) = rare.shared.take() {
             let SharedWrites { end, blocks, mtime } = *shared;
-            return Some(SizeReport { size: end, blocks, mtime: Some(mtime), atime: None });
+            let atime = rare.unreported_atime.take();
+            return Some(SizeReport { size: end, blocks, mtime: Some(mtime), atime });
         }
         let (mtime, atime) = (rare.unreported_mtime.take(), rare.unreported_atime.take());
-        let attr = self.attr.as_ref().filter(|_| self.size_known)?;
+        let Some(attr) = self.attr.as_ref().filter(|_| self.size_known) else {
+            // It was read under a shared lock. The size is not looked at where nothing was written.
+            return atime.map(|_| SizeReport { size: 0, blocks: 0, mtime: None, atime });
+        };
         let report = SizeReport { size: attr.size, blocks: attr.blocks, mtime, atime };
         (mtime.is_some() || atime.is_some()).then_some(report)
     }

@@ -127,7 +127,7 @@ impl InodeState {
         self.cancels.push(Leaving::new(id, held.as_ref()));
         let tells = held.as_ref().is_some_and(|held| {
             // A reader tells the atime. Who may write as well tells all of it under that lock.
-            held.owns_data() || held.bits.intersects(Ibits::DATA) && !self.owns_size()
+            held.owns_data() || held.bits.intersects(Ibits::DATA) && !self.may_write()
         });
         let report = if tells { self.report() } else { None };
         self.lost_locks();
@@ -137,11 +137,12 @@ impl InodeState {
     /// Removes all locks of an inode that nobody needs. Each is to be cancelled with what the
     /// MDT is still to be told of the size: a report that failed is made again by this.
     pub(crate) fn let_all_go(&mut self) -> Vec<(LockId, Option<SizeReport>)> {
-        let (owner, mut report) = (self.owns_size(), self.report());
+        let (writer, mut report) = (self.may_write(), self.report());
         let mut gone = Vec::new();
         while let Some(held) = self.locks.pop() {
             self.cancels.push(Leaving::new(held.id, Some(&held)));
-            let tells = if owner { held.owns_data() } else { held.bits.intersects(Ibits::DATA) };
+            let writes = held.owns_data() || held.shares_writes();
+            let tells = if writer { writes } else { held.bits.intersects(Ibits::DATA) };
             gone.push((held.id, if tells { report.take() } else { None }));
         }
         self.lost_locks();
@@ -166,6 +167,9 @@ pub(crate) enum Access {
     Write,
     /// To write in one piece at one OST: others may do so at the same time, if the file is contended.
     Share,
+    /// To read in one piece at one OST, for a reader who keeps nothing of it: others may write at the
+    /// same time, if the file is contended.
+    Look,
 }
 
 /// Bytes that are read or written: offset and length, or all of the file.
@@ -200,7 +204,7 @@ fn find_data(state: &mut InodeState, access: Access, range: Range, tired: Tired)
             held.pages = true;
             Found::Use(held.id)
         }
-        // The kernel waits for nobody who writes under it: it is as good as gone.
+        // The kernel waits for nobody who reads or writes under it: it is as good as gone.
         Some(held) if held.is_shared() && tired.drains => Found::None,
         Some(held) if held.is_shared() => Found::Drains,
         Some(held) if held.is_draining() && !tired.drains => Found::Drains,
@@ -270,7 +274,7 @@ impl Client {
             }
             let granted = Granted::new(stamp, now);
             let mut held = Held::new(grant.id, (grant.mode, grant.bits), granted);
-            held.readable = state.write_opens == 0 && grant.mode != LockMode::Cw;
+            held.readable = state.write_opens == 0 && !held.is_shared();
             if pin {
                 held.users = 1;
                 held.busy().pins.push(stamp);

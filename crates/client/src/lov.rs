@@ -270,6 +270,37 @@ impl Client {
         Ok(buffer)
     }
 
+    /// Reads a range that is [one piece](Client::is_one_piece) behind what `buffer` holds, if its object
+    /// has all of it; whether it has. What it has not may be a hole, or lie behind the end of the file.
+    ///
+    /// # Errors
+    /// The OST's.
+    pub(crate) async fn read_piece(
+        &self,
+        fid: Fid,
+        layout: &Layout,
+        (offset, len): (u64, u64),
+        mut buffer: BytesMut,
+    ) -> Result<(BytesMut, bool)> {
+        let before = buffer.len();
+        let Some(chunk) = self.pieces(layout, offset, len).next() else {
+            return Ok((buffer, false));
+        };
+        let object = object_of(fid, chunk.stripe);
+        let tail = buffer.split_off(before);
+        let read = self.ost_read(chunk.ost, object, chunk.object_offset, chunk.len as u32, tail);
+        let (tail, _) = read.await?;
+        if tail.len() as u64 > len {
+            return Err(Errno::EPROTO);
+        }
+        let is_whole = tail.len() as u64 == len;
+        buffer.unsplit(tail);
+        if !is_whole {
+            buffer.truncate(before);
+        }
+        Ok((buffer, is_whole))
+    }
+
     /// Where the next data, or with `hole` the next hole, of a file of `size` bytes begins at
     /// or after `offset`, which is below that; `None` if no data follows.
     ///

@@ -233,6 +233,20 @@ fn map(file: &File) -> *const u8 {
     at.cast_const().cast()
 }
 
+/// What O_DIRECT reads into.
+#[repr(align(4096))]
+struct Page([u8; 4096]);
+
+/// The first byte, by another call than `pread`.
+fn first_byte_by_readv(file: &File) -> u8 {
+    let mut page = Page([0; 4096]);
+    let into = libc::iovec { iov_base: page.0.as_mut_ptr().cast(), iov_len: page.0.len() };
+    // SAFETY: one buffer, as long as is said.
+    let read = unsafe { libc::preadv(file.as_raw_fd(), &raw const into, 1, 0) };
+    assert_eq!(read, 4096);
+    page.0[0]
+}
+
 fn first_byte(file: &File) -> u8 {
     let mut byte = [0];
     file.read_exact_at(&mut byte, 0).unwrap();
@@ -280,6 +294,37 @@ fn direct_writes_beside_cached_reads() {
     );
     m.notifier().inval_inode(2, 0, 0).unwrap();
     assert_eq!((first_byte(&reader), mapped_byte()), (3, 3));
+}
+
+/// What fills a program's buffer comes with an owner, and what fills pages does not, also through one
+/// descriptor: only of the first is nothing kept.
+#[test]
+fn reads_past_the_page_cache_have_an_owner() {
+    for (flags, open_flags, past) in [
+        (0, open_flags::KEEP_CACHE, 0),
+        (libc::O_DIRECT, open_flags::KEEP_CACHE, 1),
+        (0, open_flags::DIRECT_IO | open_flags::PARALLEL_DIRECT_WRITES, 1),
+    ] {
+        let m = Mounted::new("owners", Choices { open_flags, ..Choices::default() });
+        m.probe.set_data(2, &[1; 8192]);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(flags);
+        let file = options.open(m.dir.join("file")).unwrap();
+        let counts = || (m.probe.count("read"), m.probe.owned_reads());
+        let mapped = map(&file);
+        // SAFETY: within the mapping of a file of that length.
+        assert_eq!(unsafe { mapped.read_volatile() }, 1);
+        let (reads, owned) = counts();
+        assert!(reads > 0 && owned == 0, "{reads} READs of a mapping, {owned} with an owner");
+        // Behind what the mapping has.
+        m.notifier().inval_inode(2, 0, 0).unwrap();
+        let mut page = Page([0; 4096]);
+        file.read_exact_at(&mut page.0, 0).unwrap();
+        let (after, owned) = counts();
+        assert_eq!((page.0[0], after > reads, owned), (1, true, past), "{flags:x} {open_flags:x}");
+        assert_eq!(first_byte_by_readv(&file), 1);
+        assert_eq!(counts().1, 2 * past);
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
-//! Which files several clients write at a time: whose data locks go to and fro.
+//! Which files several clients write at a time, or read while one writes: whose data locks go to and
+//! fro.
 //!
-//! A file is *contended* from the moment that writers have met each other on it so often within so
-//! much time; those who ask to write are given locks then that stand beside each other
-//! ([`LockMode::Cw`](sateen_wire::LockMode)). It stays so for that time after they have last met.
+//! A file is *contended* from the moment that somebody has met a writer on it so often within so
+//! much time; those who ask to read or write are given locks then that stand beside each other
+//! ([`LockMode::Cr` and `Cw`](sateen_wire::LockMode)). It stays so for that time after they have last
+//! met.
 //! Nobody meets anybody under shared locks: so these are called back when that time is over, and
 //! once more meeting in the same time again is enough.
 
@@ -32,14 +34,15 @@ pub struct Contention {
     locks: u32,
     for_ns: u64,
     files: BTreeMap<Fid, Clock>,
-    /// Shared locks that were granted.
+    /// Shared locks that were granted, and those among them for reading.
     granted: u64,
+    granted_to_read: u64,
 }
 
 impl Default for Contention {
     fn default() -> Contention {
         let (locks, for_ns) = (CONTENDED_LOCKS, CONTENTION_NS);
-        Contention { locks, for_ns, files: BTreeMap::new(), granted: 0 }
+        Contention { locks, for_ns, files: BTreeMap::new(), granted: 0, granted_to_read: 0 }
     }
 }
 
@@ -63,7 +66,7 @@ impl Contention {
         }
     }
 
-    /// A writer asks for the data of a file that another writer has.
+    /// One who could share a file's data asks for them, and another writer has them.
     pub fn met(&mut self, now_ns: u64, fid: Fid) {
         if self.locks == 0 || self.files.len() >= FILES_MAX && !self.files.contains_key(&fid) {
             return;
@@ -91,9 +94,15 @@ impl Contention {
         self.locks > 0 && self.files.get(&fid).is_some_and(|clock| clock.until_ns > now_ns)
     }
 
-    /// A shared lock was granted.
-    pub fn granted(&mut self) {
+    /// A shared lock was granted, for reading alone if so.
+    pub fn granted(&mut self, reads: bool) {
         self.granted += 1;
+        self.granted_to_read += u64::from(reads);
+    }
+
+    /// How many of them were for reading alone.
+    pub fn granted_to_read(&self) -> u64 {
+        self.granted_to_read
     }
 
     /// How many were.

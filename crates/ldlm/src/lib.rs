@@ -17,9 +17,10 @@
 //! starts again; it may find that it needs more, and waits again under the same ticket.
 //! [`LockTable::finish`] ends the reservations. Tickets that want locks are served in order.
 //!
-//! A shared lock on data ([`LockMode::Cw`](sateen_wire::LockMode::Cw)) stands beside other such locks
-//! alone: whatever else is done with the data has to wait for it to be given back, also at its own
-//! client. [`Contention`] says when such locks are granted.
+//! A shared lock on data stands beside other such locks, one for reading
+//! ([`LockMode::Cr`](sateen_wire::LockMode::Cr)) also beside those of readers, one for writing
+//! ([`LockMode::Cw`](sateen_wire::LockMode::Cw)) not: whatever else is done with the data has to wait
+//! for it to be given back, also at its own client. [`Contention`] says when such locks are granted.
 //!
 //! Beside it stands [`FileLocks`], the table of programs' locks: flock(2) and fcntl(2).
 

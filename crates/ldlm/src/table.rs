@@ -335,7 +335,7 @@ impl LockTable {
 
     /// Asks for all shared locks on a file's data, for nobody's sake.
     pub fn call_back_shared(&mut self, now_ns: u64, fid: Fid) {
-        self.call_back_those(now_ns, fid, |lock| lock.mode == LockMode::Cw);
+        self.call_back_those(now_ns, fid, |lock| lock.mode.is_shared());
     }
 
     fn call_back_those(

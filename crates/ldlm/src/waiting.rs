@@ -33,8 +33,8 @@ impl Need {
 
     /// Whether a client's own lock of this mode is in its way like somebody else's, if it is in
     /// conflict: one of the two is shared, and does not come along with the other.
-    pub(crate) fn excludes_own(&self, mode: LockMode) -> bool {
-        (self.mode == LockMode::Cw) != (mode == LockMode::Cw)
+    pub(crate) const fn excludes_own(&self, mode: LockMode) -> bool {
+        self.mode.is_shared() != mode.is_shared()
     }
 }
 

@@ -431,6 +431,54 @@ fn shared_locks_stand_beside_each_other_alone_also_of_one_client() {
     assert_eq!(callbacks(&mut table)[..], [CalledBack { client: B, fid: fid(1), id: b.id }]);
 }
 
+#[test]
+fn shared_locks_for_reading_stand_beside_readers_and_shared_writers_and_not_beside_one_who_keeps() {
+    let mut table = LockTable::new();
+    let [look, share] = [LockMode::Cr, LockMode::Cw].map(|mode| need(1, mode, Ibits::DATA));
+    let [read, alone] = [LockMode::Pr, LockMode::Pw].map(|mode| need(1, mode, Ibits::DATA));
+    let a = table.enqueue(0, A, &mut None, &look).unwrap();
+    let b = table.enqueue(0, B, &mut None, &share).unwrap();
+    assert_eq!((a.mode, b.mode), (LockMode::Cr, LockMode::Cw));
+    assert!(table.has_other_writer(A, fid(1)) && !table.has_other_writer(B, fid(1)));
+    // Whoever shares it for writing may read as well; who reads beside others is not in the way of a
+    // reader who keeps, his own neither.
+    assert_eq!(table.enqueue(0, B, &mut None, &look).unwrap().id, b.id);
+    table.cancel(B, fid(1), b.id).unwrap();
+    let c = table.enqueue(0, C, &mut None, &read).unwrap();
+    assert_eq!(c.mode, LockMode::Pr);
+    assert_eq!(table.enqueue(0, C, &mut None, &look).unwrap().id, c.id, "he has more");
+    let own = table.enqueue(0, A, &mut None, &read).unwrap();
+    assert_ne!(own.id, a.id);
+    assert!(callbacks(&mut table).is_empty());
+    // Who may keep what he writes is alone with it, also at his own client.
+    let (mut ticket, mut second) = (None, None);
+    assert!(table.enqueue(0, A, &mut ticket, &alone).is_none());
+    let called: BTreeSet<_> = callbacks(&mut table).iter().map(|called| called.id).collect();
+    assert_eq!(called, BTreeSet::from([a.id, c.id]), "a reader's own lock may stay");
+    table.cancel(C, fid(1), c.id).unwrap();
+    assert!(table.enqueue(0, B, &mut second, &look).is_none(), "nobody comes in between");
+    assert_eq!(table.take_woken(), None);
+    table.cancel(A, fid(1), a.id).unwrap();
+    assert_eq!(table.take_woken(), ticket);
+    let held = table.enqueue(0, A, &mut ticket, &alone).unwrap();
+    table.finish(ticket.unwrap());
+    assert_eq!(table.take_woken(), second);
+    assert!(table.enqueue(0, B, &mut second, &look).is_none());
+    assert_eq!(callbacks(&mut table).iter().map(|called| called.id).collect::<Vec<_>>(), [held.id]);
+    // What is being given back is no more than it asks for.
+    let mut third = None;
+    assert!(table.enqueue(0, C, &mut third, &look).is_none());
+    table.cancel(A, fid(1), held.id).unwrap();
+    let b = table.enqueue(0, B, &mut second, &look).unwrap();
+    table.finish(second.unwrap());
+    assert_eq!((b.mode, own.mode), (LockMode::Cr, LockMode::Pr));
+    table.call_back_shared(0, fid(1));
+    assert_eq!(callbacks(&mut table).iter().map(|called| called.id).collect::<Vec<_>>(), [b.id]);
+    // Nothing can have been written under it: it goes with its client, whoever has seen to that.
+    table.drop_client(B, |fid| panic!("{fid} was not written"));
+    assert!(!table.holders(fid(1)).any(|held| held.client == B));
+}
+
 /// A table of ten locks, of which eight are nobody's business.
 fn small() -> LockTable {
     let mut table = LockTable::new();

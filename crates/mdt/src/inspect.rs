@@ -76,6 +76,11 @@ impl Mdt {
         self.contention.granted_count()
     }
 
+    /// How many of them were for reading alone.
+    pub fn shared_read_locks(&self) -> u64 {
+        self.contention.granted_to_read()
+    }
+
     /// Sets it. With 0 what is shared is called back, and nothing is any more.
     pub fn set_contention(&mut self, locks: u32, for_ns: u64) {
         (self.config.contended_locks, self.config.contention_ns) = (locks, for_ns);

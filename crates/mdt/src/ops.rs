@@ -165,6 +165,11 @@ pub(crate) const fn shares_data(fid: Fid) -> Need {
     Need { fid, mode: LockMode::Cw, bits: Ibits::DATA }
 }
 
+/// What whoever reads a file's data holds at least.
+pub(crate) const fn reads_data(fid: Fid) -> Need {
+    Need { fid, mode: LockMode::Cr, bits: Ibits::DATA }
+}
+
 /// Attributes as they are shown: the size counts as stale only if nobody here knows it. While
 /// objects are still to be cut it is what the truncate has made it, and what they have now would
 /// mislead whoever asks them.

@@ -98,7 +98,7 @@ impl Call {
             Op::Open { .. } | Op::Create { .. } | Op::Tmpfile { .. } => {
                 self.open(request.op, cred, changed, reply).await;
             }
-            Op::Read { fh, offset, size, .. } => self.read(fh, offset, size, reply).await,
+            Op::Read { .. } => self.read(request.op, reply).await,
             Op::Write { .. } => self.write(request.op, cred, reply).await,
             Op::Lseek { fh, offset, whence, .. } => match self.seek(fh, offset, whence).await {
                 Ok(found) => reply.lseek(found),

@@ -166,7 +166,7 @@ impl Op {
         Ok(Op { objects, class, ..Op::new(work) })
     }
 
-    /// The bytes that it writes.
+    /// The bytes that it reads or writes.
     pub(crate) fn range(&self) -> Range {
         match &self.work {
             Work::Request { request: OstRequest::Write { offset, .. }, bulk, .. } => {
@@ -175,6 +175,9 @@ impl Op {
             }
             Work::Request { request: OstRequest::Allocate { offset, len, .. }, .. } => {
                 (*offset, *len)
+            }
+            Work::Request { request: OstRequest::Read { offset, len, .. }, .. } => {
+                (*offset, u64::from(*len))
             }
             _ => (0, 0),
         }

@@ -1,8 +1,8 @@
 //! The order of operations on one object.
 //!
-//! Reads and writes of an object run side by side: who may write is settled by the clients'
-//! locks. But several clients may share a lock for writing: of two writes that overlap the later one
-//! waits, so that each is done as a whole. What cuts or removes runs alone, and a sync waits for the
+//! Reads and writes of an object run side by side. But several clients may share a lock to read and
+//! write: where a write overlaps a write or a read the later of the two waits, so that each write is
+//! done as a whole, and each read sees all of it or nothing. What cuts or removes runs alone, and a sync waits for the
 //! writes that came before it. Each operation takes its place on all its objects at once when it arrives, and waits
 //! for the earlier ones that it must not overtake. Places are taken in one order on all
 //! objects, so that no two operations can wait for each other.
@@ -37,7 +37,8 @@ impl Class {
     }
 }
 
-/// Which bytes of the object: offset and length. Of no account but for writes.
+/// Which bytes of the object: offset and length. Of no account but for reads and writes; what only
+/// looks at sizes and holes has none.
 pub(crate) type Range = (u64, u64);
 
 fn overlap((at, len): Range, (other, other_len): Range) -> bool {
@@ -48,9 +49,8 @@ fn overlap((at, len): Range, (other, other_len): Range) -> bool {
 #[derive(Debug, Default)]
 struct Places {
     taken: SmallVec<[(u64, Class, Range); 1]>,
-    /// How many of them are neither reads nor writes: with none, a read need not look at the
-    /// others.
-    special: usize,
+    /// How many of them are not reads: with none, a read need not look at the others.
+    others: usize,
 }
 
 /// All objects that something is being done to.
@@ -70,17 +70,22 @@ impl Order {
         mut before: impl FnMut(u64),
     ) {
         let places = self.objects.entry(object).or_default();
-        let special = matches!(class, Class::Sync | Class::Exclusive);
-        if special || places.special > 0 || class == Class::Write {
+        let is_read = class == Class::Read;
+        if !is_read || places.others > 0 {
             for (earlier, theirs, of) in &places.taken {
-                let same = class == Class::Write && *theirs == Class::Write && overlap(range, *of);
-                if same || theirs.holds_up(class) {
+                let both = match (*theirs, class) {
+                    (Class::Write, Class::Write | Class::Read) | (Class::Read, Class::Write) => {
+                        overlap(range, *of)
+                    }
+                    _ => false,
+                };
+                if both || theirs.holds_up(class) {
                     before(*earlier);
                 }
             }
         }
         places.taken.push((id, class, range));
-        places.special += usize::from(special);
+        places.others += usize::from(!is_read);
     }
 
     /// The operation has ended.
@@ -88,7 +93,7 @@ impl Order {
         let Some(places) = self.objects.get_mut(&object) else { return };
         if let Some(at) = places.taken.iter().position(|(theirs, ..)| *theirs == id) {
             let (_, class, _) = places.taken.swap_remove(at);
-            places.special -= usize::from(matches!(class, Class::Sync | Class::Exclusive));
+            places.others -= usize::from(class != Class::Read);
         }
         if places.taken.is_empty() {
             self.objects.remove(&object);
@@ -135,8 +140,26 @@ mod tests {
         assert_eq!(enter(1, Class::Write, (0, 100)), []);
         assert_eq!(enter(2, Class::Write, (100, 100)), []);
         assert_eq!(enter(3, Class::Write, (99, 2)), [1, 2]);
-        assert_eq!(enter(4, Class::Read, (0, 200)), []);
-        assert_eq!(enter(5, Class::Write, (0, 1)), [1]);
-        assert_eq!(enter(6, Class::Write, (50, u64::MAX)), [1, 2, 3]);
+        assert_eq!(enter(4, Class::Write, (0, 1)), [1]);
+        assert_eq!(enter(5, Class::Write, (50, u64::MAX)), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_read_comes_before_or_behind_a_write_that_it_overlaps() {
+        let mut order = Order::default();
+        let object = ObjectId::default();
+        let mut enter = |id, class, range| {
+            let mut before = Vec::new();
+            order.enter(object, id, (class, range), |other| before.push(other));
+            before
+        };
+        assert_eq!(enter(1, Class::Read, (0, 100)), []);
+        assert_eq!(enter(2, Class::Read, (50, 100)), []);
+        assert_eq!(enter(3, Class::Write, (90, 20)), [1, 2]);
+        assert_eq!(enter(4, Class::Read, (100, 100)), [3]);
+        assert_eq!(enter(5, Class::Read, (0, 90)), []);
+        assert_eq!(enter(6, Class::Read, (0, 0)), [], "it looks at no bytes");
+        order.leave(object, 3);
+        assert_eq!(order.objects.get(&object).map(|places| places.others), Some(0));
     }
 }

@@ -84,6 +84,15 @@ pub(crate) struct How {
     pub(crate) write: bool,
     pub(crate) append: bool,
     pub(crate) sync: bool,
+    /// Reads and writes go past the pages; mappings do not.
+    pub(crate) direct: bool,
+}
+
+impl How {
+    fn of(how: OpenHow) -> How {
+        let OpenHow { write, append, sync, .. } = how;
+        How { write, append, sync, direct: write || how.direct }
+    }
 }
 
 impl State {
@@ -332,7 +341,6 @@ impl Kernel {
             Some(_) => known,
             None => Some(self.lookup(parent, name).await?.ok_or(Errno::ENOENT)?),
         };
-        let kept = How { write: how.write, append: how.append, sync: how.sync };
         let (fid, id, kind) = match (known, create) {
             (Some(_), Some(_)) if how.exclusive => return Err(Errno::EEXIST),
             (Some(fid), _) => {
@@ -368,7 +376,7 @@ impl Kernel {
             state.drop_pages(fid);
             state.drop_attr(fid);
         }
-        Ok(Handle { id, fid, how: kept, owner: 0 })
+        Ok(Handle { id, fid, how: How::of(how), owner: 0 })
     }
 
     /// `open` with `O_TMPFILE`.
@@ -379,8 +387,7 @@ impl Kernel {
         let fid = opened.known.attr.fid;
         self.introduce(&Entry::nameless(opened.known), asked_at);
         lock(&self.state).use_inode(fid);
-        let how = How { write: how.write, append: how.append, sync: how.sync };
-        Ok(Handle { id: opened.handle, fid, how, owner: 0 })
+        Ok(Handle { id: opened.handle, fid, how: How::of(how), owner: 0 })
     }
 
     pub(crate) async fn close(&self, handle: Handle) -> Result<()> {
@@ -427,10 +434,21 @@ impl Kernel {
     }
 
     pub(crate) async fn read(&self, handle: Handle, offset: u64, len: u64) -> Result<Vec<u8>> {
-        if handle.how.write {
-            let data = self.client.read(handle.id, offset, len as u32, BytesMut::new()).await?;
-            return Ok(data.to_vec());
+        if !handle.how.direct {
+            return self.read_mapped(handle, offset, len).await;
         }
+        let buffer = BytesMut::new();
+        let data = self.client.read_past_cache(handle.id, offset, len as u32, buffer).await?;
+        Ok(data.to_vec())
+    }
+
+    /// Reads from pages, as all do through mappings.
+    pub(crate) async fn read_mapped(
+        &self,
+        handle: Handle,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<u8>> {
         let size = self.getattr(handle.fid).await?.size;
         let end = (offset + len).min(size);
         let mut out = Vec::new();

@@ -5,7 +5,7 @@ use sateen_types::{ClientId, Endpoint};
 use crate::codec::{DecodeError, Input, Wire};
 
 /// Version of the protocol; peers of another version are refused at connect.
-pub const PROTOCOL_VERSION: u16 = 7;
+pub const PROTOCOL_VERSION: u16 = 8;
 /// Feature: the client says something to this MDT at least every 4 s. One of which nothing is
 /// heard for much longer is dead, or cut off.
 pub const SPEAKS: u64 = 1;

@@ -73,15 +73,18 @@ impl Wire for Ibits {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum LockMode {
-    /// Concurrent read.
+    /// Concurrent read. On data: to read, in one piece at one OST each time, what others may be
+    /// writing; nothing of it is kept. Whoever asks for it takes `Pr` as well, and gets that as long
+    /// as the file is not contended. Not beside `Pw`, unlike in the field: who has that may keep what
+    /// he writes.
     Cr = 1,
-    /// Concurrent write. On data: shared with others who write in pieces that one OST does in order
-    /// each, and who cache nothing. Whoever asks for it takes `Pw` as well, and gets that as long as
-    /// the file is not contended.
+    /// Concurrent write. On data: shared with others who write, and read, in pieces that one OST does
+    /// in order each, and who cache nothing. Whoever asks for it takes `Pw` as well, and gets that as
+    /// long as the file is not contended.
     Cw = 2,
     /// Protected read: shared with readers.
     Pr = 3,
-    /// Protected write: shared with concurrent readers only.
+    /// Protected write: nobody else reads or writes.
     Pw = 4,
     /// Exclusive.
     Ex = 5,
@@ -92,11 +95,17 @@ impl LockMode {
     pub const fn compatible(self, other: LockMode) -> bool {
         use LockMode::{Cr, Cw, Ex, Pr, Pw};
         match (self, other) {
-            (Ex, _) | (_, Ex) => false,
+            (Ex | Pw, _) | (_, Ex | Pw) => false,
             (Cr, _) | (_, Cr) => true,
             (Cw, Cw) | (Pr, Pr) => true,
-            (Cw, _) | (_, Cw) | (Pw, _) | (_, Pw) => false,
+            (Cw, Pr) | (Pr, Cw) => false,
         }
+    }
+
+    /// Whether others may write, or read what is written, at the same time: whoever holds it keeps
+    /// nothing.
+    pub const fn is_shared(self) -> bool {
+        matches!(self, LockMode::Cr | LockMode::Cw)
     }
 
     /// Whether holding `self` allows everything that `other` would.

@@ -227,7 +227,8 @@ impl Drop for Turn<'_> {
 }
 
 impl Client {
-    /// Reads up to `len` bytes at `offset` into `buffer`; short at the end of the file.
+    /// Reads up to `len` bytes at `offset` into `buffer`; short at the end of the file. The kernel may
+    /// keep them as pages.
     ///
     /// # Errors
     /// `EBADF` for a handle that is not open for reading; the OSTs'.
@@ -236,11 +237,77 @@ impl Client {
         handle: u64,
         offset: u64,
         len: u32,
+        buffer: BytesMut,
+    ) -> Result<BytesMut> {
+        let file = self.file(handle)?;
+        let used = self.use_data(&file.inode, Access::Read, Some((offset, u64::from(len)))).await?;
+        self.read_under(&file, used, (offset, len), buffer).await
+    }
+
+    /// The same for a reader of whose bytes nothing is kept anywhere: they go past the kernel's pages.
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub async fn read_past_cache(
+        self: &Arc<Client>,
+        handle: u64,
+        offset: u64,
+        len: u32,
         mut buffer: BytesMut,
     ) -> Result<BytesMut> {
         let file = self.file(handle)?;
         let inode = &file.inode;
-        let used = self.use_data(inode, Access::Read, Some((offset, u64::from(len)))).await?;
+        let range = (offset, u64::from(len));
+        let access = match self.access_for(&file, Some(range)) {
+            Access::Share => Access::Look,
+            _ => Access::Read,
+        };
+        let used = self.use_data(inode, access, Some(range)).await?;
+        if !used.is_shared() {
+            return self.read_under(&file, used, (offset, len), buffer).await;
+        }
+        let is_whole;
+        (buffer, is_whole) = self.look_at(&file, range, buffer).await?;
+        drop(used);
+        if is_whole {
+            self.verbs.moved(Verb::Read, range.1);
+            return Ok(buffer);
+        }
+        // Where the file ends only those know who write it.
+        let used = self.use_data(inode, Access::Read, Some(range)).await?;
+        self.read_under(&file, used, (offset, len), buffer).await
+    }
+
+    /// Reads one piece under a shared lock that is in use, if all of it is there. The OST does that in
+    /// order with what others write there, so that nothing else needs to be known.
+    async fn look_at(
+        &self,
+        file: &File,
+        range: (u64, u64),
+        buffer: BytesMut,
+    ) -> Result<(BytesMut, bool)> {
+        let inode = &file.inode;
+        let Some(layout) = self.layout_of(inode).await? else { return Ok((buffer, false)) };
+        if !self.is_one_piece(&layout, range) {
+            return Ok((buffer, false));
+        }
+        let (buffer, is_whole) = self.read_piece(inode.fid, &layout, range, buffer).await?;
+        if is_whole {
+            let now = self.port.now().wall();
+            lock(&inode.state).looked_at(file.how.atime, now);
+        }
+        Ok((buffer, is_whole))
+    }
+
+    /// Reads under a lock that is in use and keeps writers away.
+    async fn read_under(
+        &self,
+        file: &File,
+        used: DataUse,
+        (offset, len): (u64, u32),
+        mut buffer: BytesMut,
+    ) -> Result<BytesMut> {
+        let inode = &file.inode;
         let size = self.size_now(inode, &used).await?;
         // Also at the end of the file: it was asked for.
         let now = self.port.now().wall();
@@ -350,7 +417,7 @@ impl Client {
     }
 
     /// How a write has to be allowed. What goes to several objects would be torn by another such write:
-    /// each OST would put the two in an order of its own.
+    /// each OST would put the two in an order of its own. So would a read of several objects.
     fn access_for(&self, file: &File, range: Range) -> Access {
         let Some((offset, len)) = range.filter(|(_, len)| *len > 0) else { return Access::Write };
         if offset.checked_add(len).is_none_or(|end| end > FILE_BYTES_MAX) {

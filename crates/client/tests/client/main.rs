@@ -15,6 +15,7 @@ mod open_cache;
 mod races;
 mod restart;
 mod rig;
+mod shared_reads;
 mod spaces;
 mod striping;
 mod unstable;

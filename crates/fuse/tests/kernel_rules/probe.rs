@@ -34,6 +34,7 @@ struct State {
     data: HashMap<u64, Vec<u8>>,
     modes: HashMap<u64, u32>,
     last_write: Option<(u64, u32, usize)>,
+    owned_reads: u64,
 }
 
 #[derive(Default)]
@@ -115,6 +116,11 @@ impl Probe {
         self.state.lock().unwrap().last_write.unwrap()
     }
 
+    /// READs that came with the owner of the call.
+    pub fn owned_reads(&self) -> u64 {
+        self.state.lock().unwrap().owned_reads
+    }
+
     /// Waits until a request of the kind is held back.
     pub fn wait_held(&self, op: &str) {
         let is_held = || self.state.lock().unwrap().held.iter().any(|(held, ..)| *held == op);
@@ -156,7 +162,8 @@ impl Probe {
                 reply.opened(0, if marked { choices.marked_flags } else { choices.open_flags });
             }
             Op::Opendir { .. } => reply.opened(0, state.choices.dir_flags),
-            Op::Read { ino, offset, size, .. } => {
+            Op::Read { ino, offset, size, lock_owner, .. } => {
+                state.owned_reads += u64::from(lock_owner.is_some());
                 let data = &state.data[&ino];
                 let start = (offset as usize).min(data.len());
                 let part = &data[start..(start + size as usize).min(data.len())];

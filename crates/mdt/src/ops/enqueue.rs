@@ -7,7 +7,7 @@ use sateen_wire::{GivenBack, Grants, Ibits, LockId, LockMode, MdtReply, SizeRepo
 
 use super::report::{accessed, apply, changes, of_size, shared, wrote};
 use super::xattr::drop_capabilities;
-use super::{put_inode, reads_size, shares_data, shown, writes_data};
+use super::{put_inode, reads_data, shares_data, shown, writes_data};
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
 use crate::view::View;
@@ -30,8 +30,8 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, need: Need) -> Result<Outcome,
         // Without a ticket there is nothing to wait for: the table is full.
         return Err(if op.ticket.is_some() { Fault::Blocked } else { Errno::EAGAIN.into() });
     };
-    if grant.mode == LockMode::Cw {
-        mdt.contention.granted();
+    if grant.mode.is_shared() {
+        mdt.contention.granted(grant.mode == LockMode::Cr);
     }
     let mut grants = Grants::NONE;
     let _fits = grants.push(grant);
@@ -39,18 +39,20 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, need: Need) -> Result<Outcome,
     Ok(Outcome::ok(MdtReply::Inode { attr }, 0, grants))
 }
 
-/// The mode to wait for. Who would share the data gets it alone as long as that is no trouble: only
-/// then may it be cached.
+/// The mode to wait for. Who would share the data gets it for himself, or with readers, as long as
+/// that is no trouble: only then may it be cached.
 fn mode_for(mdt: &mut Mdt, op: &Op<'_>, need: &Need) -> LockMode {
-    if need.mode != LockMode::Cw {
-        return need.mode;
-    }
+    let keeps = match need.mode {
+        LockMode::Cw => LockMode::Pw,
+        LockMode::Cr => LockMode::Pr,
+        other => return other,
+    };
     let now = op.now.mono_ns;
     if op.ticket.is_none() && mdt.locks.has_other_writer(op.client, need.fid) {
         mdt.contention.met(now, need.fid);
     }
     let contended = mdt.contention.is_contended(now, need.fid);
-    if contended { LockMode::Cw } else { LockMode::Pw }
+    if contended { need.mode } else { keeps }
 }
 
 /// Gives back a lock, with what is to be said of the size, and others.
@@ -81,7 +83,7 @@ fn cancel_one(
     let writer = report.is_some_and(of_size) && mdt.locks.covers(op.client, &writes_data(fid));
     let shares =
         !writer && report.is_some_and(of_size) && mdt.locks.covers(op.client, &shares_data(fid));
-    let reader = shares || mdt.locks.covers(op.client, &reads_size(fid));
+    let reader = mdt.locks.covers(op.client, &reads_data(fid));
     if let Some(report) = report.filter(|_| reader) {
         let view = View::new(&mdt.core, op.fetched, mdt.config.index);
         if let Some(mut inode) = view.inode(fid)? {

@@ -14,7 +14,7 @@ use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::SeqGrant;
-use sateen_wire::{FileLockMode, HeldFileLock, HeldLock, HeldOpen, LockMode, MdtRequest};
+use sateen_wire::{FileLockMode, HeldFileLock, HeldLock, HeldOpen, Ibits, MdtRequest};
 
 use super::file_lock;
 use super::open::{begin_anew, has_begun};
@@ -119,7 +119,7 @@ fn take_back(
         if !mdt.locks.reclaim(op.client, &Need { fid, mode, bits }, id) {
             return Err(Errno::ESTALE.into());
         }
-        if mode == LockMode::Cw {
+        if mode.is_shared() && bits.intersects(Ibits::DATA) {
             mdt.contention.goes_on(op.now.mono_ns, fid);
         }
     }

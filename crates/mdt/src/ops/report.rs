@@ -1,12 +1,12 @@
 //! `ReportSize`, and what a report in a cancel or close does: the size comes home.
 
-use sateen_ldlm::{LockTable, Need};
+use sateen_ldlm::{Held, LockTable, Need};
 use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Fid, Timespec};
 use sateen_wire::{Ibits, SizeReport};
 
 use super::xattr::drop_capabilities;
-use super::{FILE_SIZE_MAX, put_inode, reads_size, shares_data, writes_data};
+use super::{FILE_SIZE_MAX, put_inode, reads_data, reads_size, shares_data, writes_data};
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome};
 use crate::view::{Stamp, View};
@@ -39,6 +39,7 @@ pub(super) fn shared(attr: &mut Attr, report: &SizeReport, stamp: &Stamp) {
     attr.size = attr.size.max(report.size.min(FILE_SIZE_MAX));
     let all = attr.size.div_ceil(4096).saturating_mul(8);
     attr.blocks = attr.blocks.saturating_add(report.blocks).min(all.max(attr.blocks));
+    attr.atime = attr.atime.max(report.atime.unwrap_or(attr.atime));
     attr.version = stamp.transno;
     if let Some(mtime) = report.mtime {
         // One in the future was set by somebody, and it is written since.
@@ -86,13 +87,17 @@ pub(super) fn read_at(
         // All who look names up there hold its attributes: they are left in peace.
         return Ok(Some(at));
     }
-    if !locks.covers(op.client, &reads_size(fid)) {
+    if !locks.covers(op.client, &reads_data(fid)) {
         return Ok(None);
     }
     // Who has to give the data back must not wait for others meanwhile: as with a cancel, nobody
     // is asked to forget the old one.
     let leaves = locks.gives_back(op.client, fid, Ibits::DATA);
-    if !leaves && locks.in_conflict(op.client, &Need::all_gone(fid, Ibits::DATA)) {
+    // Who shares the data shows nothing of what he knows.
+    let shows = |held: Held| {
+        held.client != op.client && held.bits.intersects(Ibits::DATA) && !held.mode.is_shared()
+    };
+    if !leaves && locks.holders(fid).any(shows) {
         op.need(locks, &[Need::all_gone(fid, Ibits::UPDATE)])?;
     }
     Ok(Some(at))

@@ -1,6 +1,6 @@
 //! Files that two clients write at a time: when they share them, and what becomes of the size.
 
-use sateen_types::{ClientId, Fid};
+use sateen_types::{ClientId, Fid, Timespec};
 use sateen_wire::*;
 
 use crate::harness::*;
@@ -36,6 +36,40 @@ fn shared(world: &mut World, for_ns: u64) -> (Fid, [(ClientId, OpenId, Grant); 2
     let b = share(world, B, fid);
     assert_eq!((b.mode, world.mdt.shared_locks()), (LockMode::Cw, 2));
     (fid, [(A, opens[0], a), (B, opens[1], b)])
+}
+
+#[test]
+fn who_reads_what_others_write_shares_it_and_tells_the_atime_alone() {
+    let mut world = World::with_clients(2);
+    world.mdt.set_contention(4, SOON_NS);
+    let fid = world.mknod(A, ROOT, "f");
+    let open = open_for_writing(&mut world, A, fid);
+    let look = |world: &mut World| {
+        let reply = world.call(B, MdtRequest::Enqueue { fid, mode: LockMode::Cr, bits: DATA });
+        *reply.grants.iter().next().expect("a lock")
+    };
+    // Who could share it counts as a writer does: A has it each time that B asks.
+    for round in 0..3 {
+        assert_eq!(share(&mut world, A, fid).mode, LockMode::Pw, "round {round}");
+        assert_eq!(look(&mut world).mode, LockMode::Pr, "round {round}");
+    }
+    assert_eq!(share(&mut world, A, fid).mode, LockMode::Pw);
+    let b = look(&mut world);
+    assert_eq!(b.mode, LockMode::Cr, "they have met often enough");
+    let a = share(&mut world, A, fid);
+    assert_eq!((a.mode, world.mdt.lock_holders(fid).count()), (LockMode::Cw, 2));
+    assert_eq!((world.mdt.shared_locks(), world.mdt.shared_read_locks()), (2, 1));
+    // What a reader says of the size nobody looks at; the atime is taken from him.
+    let atime = Timespec { sec: 1 << 40, nsec: 0 };
+    let told = SizeReport { size: 77, blocks: 7, mtime: None, atime: Some(atime) };
+    world.ok(B, MdtRequest::Cancel { fid, id: b.id, report: Some(told), more: vec![] });
+    world.close(A, fid, open, Some(report(5000, true)));
+    let attr = world.stat(A, fid);
+    assert_eq!((attr.size, attr.atime), (5000, atime));
+    // One of who has given it back is not.
+    let late = SizeReport { atime: Some(Timespec { sec: 1 << 41, nsec: 0 }), ..told };
+    world.ok(B, MdtRequest::ReportSize { fid, report: late, glimpsed: false, version: 0 });
+    assert_eq!(world.stat(A, fid).atime, atime);
 }
 
 #[test]

@@ -17,9 +17,18 @@ const SEEK_HOLE: u32 = 4;
 const WRITE_KILL_SUIDGID: u32 = 4;
 
 impl Call {
-    pub(super) async fn read(&self, fh: u64, offset: u64, size: u32, mut reply: Reply) {
+    pub(super) async fn read(&self, op: Op, mut reply: Reply) {
+        let Op::Read { fh, offset, size, lock_owner, .. } = op else {
+            return reply.error(Errno::ENOSYS.raw());
+        };
         let buffer = reply.take_room(size as usize);
-        match self.client.read(fh, offset, size, buffer).await {
+        // What goes into a program's buffer comes with its owner, also beside mappings of the same
+        // descriptor; what fills pages does not.
+        let read = match lock_owner {
+            Some(_) => self.client.read_past_cache(fh, offset, size, buffer).await,
+            None => self.client.read(fh, offset, size, buffer).await,
+        };
+        match read {
             Ok(data) => reply.data(data),
             Err(errno) => reply.error(errno.raw()),
         }

@@ -1,9 +1,10 @@
-//! Files that several mounts write at a time: they share them after a while, without a lock for each
-//! record, a third mount finds every record, and none is of two writes.
+//! Files that several mounts write at a time, or read and write: they share them after a while, without
+//! a lock for each record, each finds every record, and none is of two writes.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +19,10 @@ const RECORD: usize = 47_008;
 /// Records of each mount.
 const RECORDS: usize = 600;
 const MIB: usize = 1 << 20;
+/// Records that are written again and again, an even number: some lie in two objects.
+const PLACES: usize = 50;
+/// Linux's, here.
+const O_DIRECT: i32 = 0o40000;
 
 fn record(number: usize) -> Vec<u8> {
     let pattern = (number as u64 + 1).to_le_bytes();
@@ -140,5 +145,108 @@ fn two_mounts_share_a_file_that_both_write_and_a_third_finds_all_of_it() {
     interleaved([&one, &two], "alone");
     verify(&three, "alone");
     assert_eq!(shared(), before);
+    cluster.finish([oss, mds]);
+}
+
+/// Whoever reads through this descriptor goes past the kernel's pages.
+fn past_pages(path: &Path) -> File {
+    OpenOptions::new().read(true).custom_flags(O_DIRECT).open(path).unwrap()
+}
+
+/// The record that is there, which must be of one write.
+fn read_record(file: &File, place: usize, who: &str) -> usize {
+    let mut bytes = vec![0; RECORD];
+    file.read_exact_at(&mut bytes, (place * RECORD) as u64).unwrap();
+    let version = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize - 1;
+    assert!(bytes == record(version), "{who}: record {place} is of several writes");
+    version
+}
+
+/// Each mount writes a record, and the other reads it, in turns.
+fn in_turns(
+    files: [&File; 2],
+    rounds: core::ops::Range<usize>,
+    look: impl Fn(usize, usize, usize),
+) {
+    for round in rounds {
+        let (me, place) = (round % 2, round % PLACES);
+        files[me].write_all_at(&record(round), (place * RECORD) as u64).unwrap();
+        assert_eq!(read_record(files[1 - me], place, "the other mount"), round);
+        look(round, me, place);
+    }
+}
+
+#[test]
+fn two_mounts_read_and_write_a_file_in_turns_and_each_finds_what_the_other_wrote() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "looks");
+    let (mds, oss) = cluster.start();
+    let (one, two) = (cluster.mount("one"), cluster.mount("two"));
+    let mds_folder = server_folder(&cluster.path("mgt"));
+    lctl(&mds_folder, &["set_param", "ldlm.namespaces.*.contended_locks=4"]);
+    striped(&one.join("turns"));
+    let open =
+        |mount: &Path| OpenOptions::new().read(true).write(true).open(mount.join("turns")).unwrap();
+    let (first, second) = (open(&one), open(&two));
+    let files = [&first, &second];
+    in_turns(files, 0..PLACES, |_, _, _| ());
+
+    // They share it: a record in 22 lies in two objects, and has to be asked for.
+    let before = enqueues(&one) + enqueues(&two);
+    in_turns(files, PLACES..PLACES + RECORDS, |_, _, _| ());
+    let asked = enqueues(&one) + enqueues(&two) - before;
+    println!("{asked} requests for locks in {RECORDS} turns");
+    assert!(asked < (RECORDS / 2) as u64, "{asked} in {RECORDS} turns");
+
+    // Whoever has the file open otherwise finds it as well, also where the kernel keeps pages.
+    let cached = [&one, &two].map(|mount| File::open(mount.join("turns")).unwrap());
+    let direct = [&one, &two].map(|mount| past_pages(&mount.join("turns")));
+    in_turns(files, 0..200, |round, me, place| {
+        for mount in [me, 1 - me] {
+            assert_eq!(read_record(&direct[mount], place, "past the pages"), round);
+            if round % 3 == 0 {
+                assert_eq!(read_record(&cached[mount], place, "through pages"), round);
+            }
+        }
+    });
+
+    // All at once: what was there before a read began has to be found, or what came after it.
+    let written: Vec<AtomicUsize> = (0..PLACES).map(|_| AtomicUsize::new(0)).collect();
+    in_turns(files, 0..PLACES, |round, _, place| written[place].store(round, Ordering::SeqCst));
+    thread::scope(|scope| {
+        for me in 0..2 {
+            let (written, file) = (&written, files[me]);
+            scope.spawn(move || {
+                for round in (PLACES + me..RECORDS).step_by(2) {
+                    let place = round % PLACES;
+                    file.write_all_at(&record(round), (place * RECORD) as u64).unwrap();
+                    written[place].store(round, Ordering::SeqCst);
+                }
+            });
+            for (reader, who) in [(file, "a writer"), (&direct[me], "past the pages")] {
+                scope.spawn(move || {
+                    for place in (0..PLACES).cycle().take(4 * PLACES) {
+                        let least = written[place].load(Ordering::SeqCst);
+                        let found = read_record(reader, place, who);
+                        assert!(found >= least, "{who}: {found} at {place}, not {least}");
+                    }
+                });
+            }
+            let pages = &cached[me];
+            scope.spawn(move || {
+                for place in (0..PLACES).cycle().take(4 * PLACES) {
+                    // Between two pages a kernel may find what was written in between.
+                    let mut word = [0; 8];
+                    let least = written[place].load(Ordering::SeqCst);
+                    pages.read_exact_at(&mut word, (place * RECORD) as u64).unwrap();
+                    let found = u64::from_le_bytes(word) as usize - 1;
+                    assert!(found >= least, "pages: {found} at {place}, not {least}");
+                }
+            });
+        }
+    });
+    drop((first, second, cached, direct));
     cluster.finish([oss, mds]);
 }

@@ -7,7 +7,8 @@
 //! before it ended. To the second file all append records, each of which must be there once,
 //! and whole. The third consists of few records that all programs write, at times two at once,
 //! through opens for writing alone: a record is never of two writes, also where it lies in two
-//! objects ([`super::registers`]). Nothing crashes; the network may be bad, which must not show.
+//! objects ([`super::registers`]). They read through the kernel's pages or past them, as the file is
+//! open, and where they read past them also through mappings. Nothing crashes; the network may be bad, which must not show.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -59,6 +60,7 @@ struct Shared {
     operations: u64,
     written: u64,
     read: u64,
+    mapped: u64,
     ended: usize,
     failure: Option<String>,
 }
@@ -78,19 +80,21 @@ impl Shared {
     }
 }
 
-/// How many shared locks all runs of the MDT have granted.
+/// How many shared locks all runs of the MDT have granted, and those for reading alone.
 #[derive(Debug, Default)]
 struct Sharing {
-    granted: u64,
-    last: u64,
+    granted: [u64; 2],
+    last: [u64; 2],
 }
 
 impl Sharing {
     fn look(&mut self, world: &mut World) {
         let mdt = world.hosts.get_mut(&Endpoint::Mdt(0)).and_then(|host| host.mdt());
-        let now = mdt.map_or(0, |mdt| mdt.shared_locks());
-        self.granted += now.saturating_sub(self.last);
-        self.last = now;
+        let now = mdt.map_or([0; 2], |mdt| [mdt.shared_locks(), mdt.shared_read_locks()]);
+        for ((granted, last), now) in self.granted.iter_mut().zip(&mut self.last).zip(now) {
+            *granted += now.saturating_sub(*last);
+            *last = now;
+        }
     }
 }
 
@@ -117,6 +121,11 @@ fn how(write: bool, append: bool) -> OpenHow {
     OpenHow { read: true, write, append, ..OpenHow::default() }
 }
 
+/// For reading past the kernel's pages.
+fn past_pages() -> OpenHow {
+    OpenHow { direct: true, ..how(false, false) }
+}
+
 /// A program.
 struct Program {
     kernel: Arc<Kernel>,
@@ -139,16 +148,16 @@ impl Program {
     async fn work(&mut self, turns: u64) -> Result<(), String> {
         let said = |what: &'static str| move |errno: Errno| format!("{what}: {}", errno.name());
         // On one client most only read, so that its kernel keeps pages.
-        let writes = if self.me.is_multiple_of(2) { 600 } else { 100 };
-        let write = self.random.permille(writes);
-        let mut hot = self.open(b"hot", how(write, false)).await.map_err(said("open"))?;
+        let writes = if self.me.is_multiple_of(2) { 600 } else { 30 };
+        let mut hot = self.open_hot(writes).await.map_err(said("open"))?;
         let log = self.open(b"log", how(true, true)).await.map_err(said("open"))?;
         // At times all do nothing else, or nothing would stay shared for long.
         let busy = self.random.permille(400);
         let only_writes = OpenHow { write: true, ..OpenHow::default() };
         let many = self.open(b"many", only_writes).await.map_err(said("open"))?;
-        let direct = self.random.one_in(2);
-        let look = self.open(b"many", how(direct, false)).await.map_err(said("open"))?;
+        let looks = [how(true, false), how(false, false), past_pages()];
+        let look = self.random.pick(&looks).copied().unwrap_or_default();
+        let look = self.open(b"many", look).await.map_err(said("open"))?;
         for _ in 0..turns {
             match self.random.below(100) {
                 0..=79 if busy => self.write_many(many).await?,
@@ -170,8 +179,7 @@ impl Program {
                 93 => self.kernel.fsync_file(log).await.map_err(said("fsync"))?,
                 _ => {
                     self.kernel.close(hot).await.map_err(said("close"))?;
-                    let write = self.random.permille(writes);
-                    hot = self.open(b"hot", how(write, false)).await.map_err(said("open"))?;
+                    hot = self.open_hot(writes).await.map_err(said("open"))?;
                 }
             }
             lock(&self.shared).operations += 1;
@@ -222,14 +230,18 @@ impl Program {
         // Page by page a kernel may read what was written in between: of what it caches the part in
         // one page is looked at.
         let page = PAGE_BYTES - offset % PAGE_BYTES;
-        let len = if look.how.write { MANY_BYTES } else { MANY_BYTES.min(page) };
-        if len < 16 || look.how.write && self.keeps_off(&(place..place + 1)) {
+        let mapped = !look.how.direct || self.random.one_in(4);
+        let len = if mapped { MANY_BYTES.min(page) } else { MANY_BYTES };
+        if len < 16 || !mapped && self.keeps_off(&(place..place + 1)) {
             return Ok(());
         }
-        let since = lock(&self.shared).registers.look();
-        let got = self.kernel.read(look, offset as u64, len as u64).await;
+        let (since, ends) = {
+            let mut shared = lock(&self.shared);
+            (shared.registers.look(), shared.registers.reach().0)
+        };
+        let got = self.read_bytes(look, mapped, (offset as u64, len as u64)).await;
         let mut got = got.map_err(|errno| format!("read: {}", errno.name()))?;
-        if !got.is_empty() && got.len() < len {
+        if got.len() < len && (!got.is_empty() || place < ends) {
             return Err(format!("record {place} of many ends after {} bytes", got.len()));
         }
         got.resize(len, 0);
@@ -246,6 +258,29 @@ impl Program {
             return Err(format!("many has {size} bytes, not {low} to {high} records"));
         }
         Ok(())
+    }
+
+    /// For writing so often, or for reading through the kernel's pages, or past them.
+    async fn open_hot(&mut self, writes: u64) -> Answer<Handle> {
+        let how = match (self.random.permille(writes), self.random.one_in(2)) {
+            (false, true) => past_pages(),
+            (write, _) => how(write, false),
+        };
+        self.open(b"hot", how).await
+    }
+
+    /// Through a mapping, or as the file is open.
+    async fn read_bytes(
+        &self,
+        handle: Handle,
+        mapped: bool,
+        (offset, len): (u64, u64),
+    ) -> Answer<Vec<u8>> {
+        if !mapped || !handle.how.direct {
+            return self.kernel.read(handle, offset, len).await;
+        }
+        lock(&self.shared).mapped += 1;
+        self.kernel.read_mapped(handle, offset, len).await
     }
 
     async fn open(&self, name: &[u8], how: OpenHow) -> Answer<Handle> {
@@ -278,10 +313,14 @@ impl Program {
         let versions =
             |shared: &Shared| shared.versions.get(place).copied().ok_or("no such record");
         let (low, _) = versions(&lock(&self.shared))?;
-        let got = self.kernel.read(hot, place as u64 * SPACING, RECORD_BYTES as u64).await;
+        let range = (place as u64 * SPACING, RECORD_BYTES as u64);
+        // Also a hole has its bytes.
+        let is_within = range.0 + range.1 <= lock(&self.shared).sizes().0;
+        let mapped = self.random.one_in(4);
+        let got = self.read_bytes(hot, mapped, range).await;
         let got = got.map_err(|errno| format!("read: {}", errno.name()))?;
         let (_, high) = versions(&lock(&self.shared))?;
-        if got.len() < RECORD_BYTES && low > 0 {
+        if got.len() < RECORD_BYTES && is_within {
             return Err(format!("record {place} ends after {} bytes", got.len()));
         }
         let version = version_of(place, &got)?;
@@ -442,6 +481,7 @@ impl World {
         self.sizes_are(&[(b"hot", shared.sizes().0), (b"log", log), (b"many", many)]);
         self.report.operations = shared.operations;
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
+        let [shared_locks, of_readers] = sharing.granted;
         let called_back = self.report.traffic.sent_of("callback Blocking");
         for (kind, count) in [
             ("record written", shared.written),
@@ -449,7 +489,9 @@ impl World {
             ("record appended", shared.appended),
             ("record of many written", shared.registers.written),
             ("record of many read", shared.registers.read),
-            ("shared lock granted", sharing.granted),
+            ("record read through a mapping", shared.mapped),
+            ("shared lock granted", shared_locks),
+            ("shared lock for reading granted", of_readers),
             ("answer from a kernel cache", hits),
             ("lock called back", called_back),
         ] {
