@@ -543,6 +543,11 @@ impl Client {
                     self.on_blocking(fid, id);
                 }
             }
+            Body::Callback(Callback::Glimpse { fid, id, question }) => {
+                if self.import(header.from).is_some_and(|import| import.is_current(&header)) {
+                    self.on_glimpse(fid, (id, question));
+                }
+            }
             Body::Callback(Callback::FileLockTurn { fid, wait }) => {
                 if self.import(header.from).is_some_and(|import| import.is_current(&header)) {
                     self.on_file_lock_turn(fid, wait);

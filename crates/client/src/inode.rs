@@ -331,6 +331,13 @@ impl InodeState {
             if (self.meta_known || self.size_known) && attr.version < old.version {
                 return;
             }
+            // While a holder tells and keeps his lock one version has several sizes. What is known
+            // under a lock of our own is the last of them.
+            if self.size_known && attr.version == old.version && !self.held(Ibits::DATA, stamp) {
+                attr.atime = old.atime;
+                attr.ctime = old.ctime;
+                attr.size_stale = true;
+            }
             if self.size_known && (self.is_writer() || attr.size_stale) {
                 attr.size = old.size;
                 attr.blocks = old.blocks;

@@ -19,6 +19,7 @@
 //! | `lru` | limits to what is kept: by number, by age |
 //! | `known_names` | what cannot be in a directory that this client has made or read |
 //! | `fids` | FIDs out of granted sequences |
+//! | `glimpse` | others look at what is written from here |
 //! | `file_locks` | locks of programs: flock(2) and fcntl(2) |
 //! | `stats`, `inspect` | what was counted, and what can be set, from outside |
 //! | `uncommitted` | changes that a restart of an MDT may lose |
@@ -37,6 +38,7 @@ mod dirty;
 mod ended;
 mod fids;
 mod file_locks;
+mod glimpse;
 mod grants;
 mod held;
 mod import;

@@ -10,7 +10,7 @@ use sateen_types::{Endpoint, StatName, Stats, Tally};
 use sateen_wire::{MdtRequest, OstReply, OstRequest, Reply, ReplyBody, Request};
 
 /// How many verbs are counted.
-const VERBS: usize = 28;
+const VERBS: usize = 29;
 
 /// What a client counts of its verbs.
 pub type VerbStats = Stats<VERBS>;
@@ -50,6 +50,8 @@ pub enum Verb {
     LockCallback,
     /// A lock that goes because nobody uses it.
     LockUnused,
+    /// Others have looked at what is written under a lock, which stays.
+    LockGlimpse,
 }
 
 /// The names of what is counted, in the order of [`Verb`].
@@ -82,6 +84,7 @@ pub const LLITE_STATS: [StatName; VERBS] = [
     StatName::reqs("lock_hit"),
     StatName::reqs("lock_callback"),
     StatName::reqs("lock_unused"),
+    StatName::reqs("lock_glimpse"),
 ];
 
 #[derive(Debug, Default)]

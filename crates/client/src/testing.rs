@@ -13,3 +13,27 @@ impl Random {
         (z ^ z >> 31) % limit
     }
 }
+
+/// Attributes of a file, of this version.
+pub(crate) fn attr(fid: sateen_types::Fid, version: u64) -> sateen_types::Attr {
+    let time = sateen_types::Timespec { sec: 1, nsec: 0 };
+    sateen_types::Attr {
+        fid,
+        mode: 0o100_644,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        projid: 0,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        btime: time,
+        version,
+        layout_gen: 0,
+        size_stale: false,
+        maybe_objects: false,
+    }
+}

@@ -17,6 +17,9 @@
 //! starts again; it may find that it needs more, and waits again under the same ticket.
 //! [`LockTable::finish`] ends the reservations. Tickets that want locks are served in order.
 //!
+//! Whoever only looks at a file's size and times does not need the lock of its writer gone
+//! ([`LockTable::look`]): the holder is asked, and keeps it.
+//!
 //! A shared lock on data stands beside other such locks, one for reading
 //! ([`LockMode::Cr`](sateen_wire::LockMode::Cr)) also beside those of readers, one for writing
 //! ([`LockMode::Cw`](sateen_wire::LockMode::Cw)) not: whatever else is done with the data has to wait
@@ -39,5 +42,7 @@ pub use file_locks::{
     WAITS_PER_FILE_MAX,
 };
 pub use ranges::{Owner, Range, Ranges};
-pub use table::{CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, Held, LockTable};
+pub use table::{
+    CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, Held, LockTable, Look, Question,
+};
 pub use waiting::{Need, Ticket};

@@ -1,5 +1,7 @@
 //! The table itself: granting, conflicts, callbacks, cancels, evictions.
 
+mod glimpse;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sateen_types::{ClientId, Fid, FidMap};
@@ -8,6 +10,9 @@ use sateen_wire::{Grant, Ibits, LockId, LockMode};
 use crate::bounds::{Bounds, TOLD_MAX};
 use crate::slab::{List, NIL, Slab, State};
 use crate::waiting::{Need, Ticket, Waiting};
+
+use glimpse::Glimpses;
+pub use glimpse::{Look, Question};
 
 /// Most locks asked back at a time for nobody's sake, and most that are on their way so.
 const ASK_AT_ONCE: usize = 64;
@@ -86,6 +91,7 @@ pub struct LockTable {
     bounds: Bounds,
     /// How many were asked back for nobody's sake.
     reclaimed: u64,
+    glimpses: Glimpses,
 }
 
 impl LockTable {
@@ -96,7 +102,8 @@ impl LockTable {
 
     /// An empty table, whose lock ids are not those of other boots.
     pub fn of_boot(boot_epoch: u64) -> LockTable {
-        LockTable { slab: Slab::of_boot(boot_epoch), ..LockTable::default() }
+        let (slab, glimpses) = (Slab::of_boot(boot_epoch), Glimpses::of_boot(boot_epoch));
+        LockTable { slab, glimpses, ..LockTable::default() }
     }
 
     /// Evicts who does not answer a callback within another time.
@@ -324,6 +331,7 @@ impl LockTable {
 
     /// Ends a ticket: its operation is done, or given up.
     pub fn finish(&mut self, ticket: Ticket) {
+        self.glimpses.leave(ticket);
         for need in self.waiting.remove(ticket) {
             self.wake_on(need.fid);
         }
@@ -396,6 +404,7 @@ impl LockTable {
         if lock.state == State::CalledBack {
             self.called.remove(&id);
         }
+        self.lock_goes(lock.fid, id, lock.state == State::Silent);
         Some(Held { fid: lock.fid, client: lock.client, mode: lock.mode, bits: lock.bits })
     }
 
@@ -472,6 +481,7 @@ impl LockTable {
                 lock.state = State::Silent;
                 lock.bits = Ibits::DATA;
             }
+            self.lock_goes(lock.fid, id, true);
             self.wake_on(lock.fid);
         }
         self.callbacks.retain(|callback| callback.client != client);
@@ -526,9 +536,9 @@ impl LockTable {
         self.callbacks.drain(..)
     }
 
-    /// Whether anybody was asked to give back a lock, and has not yet.
+    /// Whether anybody was asked to give back a lock, or what he knows, and has not yet.
     pub fn has_called(&self) -> bool {
-        !self.called.is_empty()
+        !self.called.is_empty() || !self.glimpses.is_empty()
     }
 
     /// Whether a client was asked to give back a lock on these bits, and has not yet.
@@ -559,12 +569,12 @@ impl LockTable {
         self.woken.pop_front()
     }
 
-    /// Queues callbacks again that were not answered for [`CALLBACK_REPEAT_NS`], and names a
-    /// client that did not answer one for [`CALLBACK_LIMIT_NS`], or the limit set, if there is
+    /// Queues callbacks and questions again that were not answered for [`CALLBACK_REPEAT_NS`], and
+    /// names a client that did not answer one for [`CALLBACK_LIMIT_NS`], or the limit set, if there is
     /// one.
     pub fn overdue(&mut self, now_ns: u64) -> Option<ClientId> {
-        let mut late = None;
         let limit_ns = self.limit_ns.unwrap_or(CALLBACK_LIMIT_NS);
+        let mut late = self.glimpses.overdue(now_ns, limit_ns);
         for (id, clock) in &mut self.called {
             let Some(lock) = self.slab.find(*id).and_then(|slot| self.slab.get(slot)) else {
                 continue;

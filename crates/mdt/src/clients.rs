@@ -172,6 +172,7 @@ impl Mdt {
             request,
             MdtRequest::StatFs
                 | MdtRequest::Sync { .. }
+                | MdtRequest::AnswerGlimpse { .. }
                 | MdtRequest::Reclaim { .. }
                 | MdtRequest::Replay { .. }
         ) {

@@ -54,6 +54,12 @@ impl Mdt {
         (self.locks.len(), self.locks.bounds(), self.locks.reclaimed())
     }
 
+    /// How many questions were put to holders of data for the sake of those who look, and how many
+    /// were answered without giving the lock back.
+    pub fn glimpses(&self) -> (u64, u64) {
+        self.locks.glimpses()
+    }
+
     /// Memory for locks, and beyond how much of it some are asked back.
     pub fn lock_bytes(&self) -> (u64, u64) {
         (self.config.lock_limit_bytes, self.config.lock_reclaim_bytes)

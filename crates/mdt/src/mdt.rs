@@ -289,6 +289,7 @@ impl Mdt {
             fenced,
             waits_for_fences,
             moves_tree: false,
+            told: false,
             again: None,
         };
         let result = match self.recovery.became(&header) {
@@ -407,6 +408,13 @@ impl Mdt {
         for called in self.locks.take_callbacks() {
             let callback = Callback::Blocking { fid: called.fid, id: called.id };
             if let Some(message) = self.core.callback(called.client, callback) {
+                out.send(message);
+            }
+        }
+        for asked in self.locks.take_questions() {
+            let (fid, id, question) = (asked.fid, asked.id, asked.number);
+            let callback = Callback::Glimpse { fid, id, question };
+            if let Some(message) = self.core.callback(asked.client, callback) {
                 out.send(message);
             }
         }

@@ -28,6 +28,8 @@ pub(crate) struct Op<'a> {
     pub(crate) waits_for_fences: bool,
     /// It moves a directory to another.
     pub(crate) moves_tree: bool,
+    /// The holder of a file's data has told what he knows: nobody had to give anything back.
+    pub(crate) told: bool,
     /// It is made again: what was decided the first time.
     pub(crate) again: Option<&'a Change>,
 }
@@ -102,7 +104,8 @@ impl Op<'_> {
         core.commit(tx)
     }
 
-    /// Adds locks to a reply where nobody is in the way; never after contention.
+    /// Adds locks to a reply where nobody is in the way; never after contention, but for that with a
+    /// holder who has told what was wanted of him.
     pub(crate) fn grant(
         &self,
         locks: &mut LockTable,
@@ -110,7 +113,7 @@ impl Op<'_> {
         fid: Fid,
         (mode, bits): (LockMode, Ibits),
     ) {
-        if self.ticket.is_none() {
+        if self.ticket.is_none() || self.told {
             self.grant_free(locks, grants, fid, (mode, bits));
         }
     }

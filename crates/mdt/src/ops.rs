@@ -7,6 +7,7 @@ mod create;
 mod enqueue;
 mod file_lock;
 mod getattr;
+mod glimpse;
 mod grant_seq;
 mod link;
 mod links;
@@ -108,6 +109,9 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         }
         MdtRequest::ReportSize { fid, report, glimpsed, version } => {
             report::run(mdt, op, *fid, report, glimpsed.then_some(*version))
+        }
+        MdtRequest::AnswerGlimpse { fid, question, told } => {
+            glimpse::answer(mdt, op, (*fid, *question), *told)
         }
         MdtRequest::SetFileLock { fid, open_id, lock, wait } => {
             file_lock::set(mdt, op, (*fid, *open_id), (lock, *wait))

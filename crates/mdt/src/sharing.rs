@@ -284,6 +284,7 @@ fn uses(
         MdtRequest::SetFileLock { .. }
         | MdtRequest::TestFileLock { .. }
         | MdtRequest::LeaveFileLock { .. }
+        | MdtRequest::AnswerGlimpse { .. }
         | MdtRequest::Sync { .. }
         | MdtRequest::GrantSeq
         | MdtRequest::StatFs

@@ -79,6 +79,7 @@ impl Trace {
             MdtRequest::Enqueue { .. }
             | MdtRequest::TestFileLock { .. }
             | MdtRequest::LeaveFileLock { .. }
+            | MdtRequest::AnswerGlimpse { .. }
             | MdtRequest::Reclaim { .. }
             | MdtRequest::Replay { .. } => Trace::Again,
             _ => Trace::Answer,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::BytesMut;
 use sateen_types::Endpoint;
-use sateen_wire::{Body, Bulk, Message, OstRequest, Request};
+use sateen_wire::{Body, Bulk, MdtRequest, Message, OstRequest, Request};
 
 use crate::random::Random;
 use crate::report::Report;
@@ -108,6 +108,9 @@ impl Network {
         let mut arrivals = Vec::new();
         let kind = message.body.kind();
         let Tally { sent, mut faults } = report.traffic.sent(kind);
+        if let Body::Request(Request::Mdt(MdtRequest::AnswerGlimpse { told, .. })) = &message.body {
+            report.count("size told to who looks", u64::from(told.is_some()));
+        }
         if self.cut.contains(&pair(message.header.from, message.header.to)) {
             report.count("message cut off", 1);
             return Ok(arrivals);

@@ -63,7 +63,7 @@ pub const FULL: Minimums = &[
     ("two targets crash at once", 700),
     ("client and MDT0000 crash at once", 1300),
     ("orderly restart of MDT0000", 1500),
-    ("orderly restart of another MDT", 300),
+    ("orderly restart of another MDT", 200),
     ("orderly restart of OST", 1200),
     ("message lost with a target that ended", 300),
     ("client taken up", 2000),

@@ -228,7 +228,7 @@ impl Wire for Grants {
 
 wire_enum! {
     /// What a server tells a client on its own account. One-way: the answer to a blocking
-    /// callback is the request that cancels the lock.
+    /// callback is the request that cancels the lock, and that to a glimpse a request, too.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Callback {
         /// Somebody needs a conflicting lock: stop using this one, and cancel it.
@@ -247,6 +247,17 @@ wire_enum! {
             fid: Fid,
             /// The wait; perhaps one whose request has not been answered yet.
             wait: WaitId,
+        },
+        /// Somebody looks at a file's size and times: say what they are now (`AnswerGlimpse`), and
+        /// keep the lock; or give it back, if it is not needed any more. Sent again until one of
+        /// them comes.
+        4 => Glimpse {
+            /// The file.
+            fid: Fid,
+            /// The lock for writing its data; perhaps one whose grant has not arrived yet.
+            id: LockId,
+            /// The question's name, never used twice.
+            question: u64,
         },
     }
 }

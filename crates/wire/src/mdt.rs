@@ -497,6 +497,18 @@ wire_enum! {
             /// That is all.
             last: bool,
         },
+        /// What the holder of a lock for writing a file's data knows of it at this moment, asked for
+        /// by `Callback::Glimpse`: for those who look, and nothing is stored. Answer: `Done`, also
+        /// if nobody asks any more.
+        45 => AnswerGlimpse {
+            /// The file.
+            fid: Fid,
+            /// Which question.
+            question: u64,
+            /// Size and times, with what is not written out yet; the mtime always. `None` if that
+            /// cannot be said: the lock is to be called back instead.
+            told: Option<SizeReport>,
+        },
         /// Under which names an inode stands. Answer: `Bytes`, a link-EA: see
         /// [`crate::disk::mdt::links`].
         41 => GetLinks {

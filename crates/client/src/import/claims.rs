@@ -151,7 +151,8 @@ impl UnderWay {
             | MdtRequest::GrantSeq
             | MdtRequest::StatFs
             | MdtRequest::TestFileLock { .. }
-            | MdtRequest::LeaveFileLock { .. } => {}
+            | MdtRequest::LeaveFileLock { .. }
+            | MdtRequest::AnswerGlimpse { .. } => {}
             _ => self.changes = true,
         }
     }

@@ -19,8 +19,10 @@ pub(super) fn slots_kept_for(request: &Request, in_use: InUse<'_>) -> usize {
         Request::Ping | Request::Disconnect | Request::Mdt(MdtRequest::Cancel { .. }) => {
             2 * SLOTS_KEPT
         }
-        // Nor do these, and others wait for what they give back.
-        Request::Mdt(MdtRequest::LeaveFileLock { .. }) => 2 * SLOTS_KEPT,
+        // Nor do these, and others wait for what they give back, or tell.
+        Request::Mdt(MdtRequest::LeaveFileLock { .. } | MdtRequest::AnswerGlimpse { .. }) => {
+            2 * SLOTS_KEPT
+        }
         Request::Mdt(MdtRequest::SetFileLock { lock, .. }) => match lock.mode {
             FileLockMode::Unlock => 2 * SLOTS_KEPT,
             // Others are kept waiting by a turn that is not taken.

@@ -4,7 +4,8 @@ use sateen_target::Fault;
 use sateen_types::{Errno, Fid};
 use sateen_wire::{Grants, Ibits, LockMode, MdtReply, Reply};
 
-use super::{is_regular, reads_size, shown};
+use super::glimpse::Seen;
+use super::{is_regular, reads_size};
 use crate::mdt::Mdt;
 use crate::names::{Found, find};
 use crate::op::{Op, Outcome};
@@ -31,11 +32,13 @@ pub(super) fn run(
     let attr = inode.attr;
     // Of a file that cannot be cut for now this is what can be told.
     let stuck = mdt.locks.is_stuck(&reads_size(fid));
-    if !want.is_empty() && is_regular(&attr) && !stuck {
-        op.need(&mut mdt.locks, &[reads_size(fid)])?;
-    }
+    let seen = if !want.is_empty() && is_regular(&attr) && !stuck {
+        op.look(&mut mdt.locks, &attr)?
+    } else {
+        Seen::NOTHING
+    };
     op.grant(&mut mdt.locks, &mut grants, parent, (LockMode::Pr, want_parent));
     op.grant_inode(&mut mdt.locks, &mut grants, fid, (want, LockMode::Pr));
-    let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
+    let attr = seen.shown((&mdt.opens, &mdt.locks), (op, attr));
     Ok(Outcome::ok(MdtReply::Inode { attr }, 0, grants))
 }

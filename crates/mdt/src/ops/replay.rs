@@ -92,6 +92,7 @@ pub(crate) fn again(
         fenced: true,
         waits_for_fences: false,
         moves_tree: false,
+        told: false,
         again: Some(change),
     };
     if !answers(&change.request, &change.answer) {

@@ -390,6 +390,9 @@ impl World {
         if let Callback::Blocking { fid, id } = callback {
             self.start(client, MdtRequest::Cancel { fid, id, report: None, more: vec![] });
         }
+        if let Callback::Glimpse { fid, question, .. } = callback {
+            self.start(client, MdtRequest::AnswerGlimpse { fid, question, told: None });
+        }
         true
     }
 

@@ -93,7 +93,7 @@ fn the_holders_size_comes_with_the_cancel() {
         panic!()
     };
     assert_eq!(entries[0].attr, None, "A knows better");
-    let call = world.start(B, getattr(fid, Ibits::META));
+    let call = world.start(B, MdtRequest::Enqueue { fid, mode: LockMode::Pr, bits: Ibits::DATA });
     assert_eq!(callback(&mut world, A), Some(Callback::Blocking { fid, id: held.id }));
     let cancel =
         MdtRequest::Cancel { fid, id: held.id, report: Some(report(777, true)), more: vec![] };
@@ -268,7 +268,7 @@ fn writer_and_reader(world: &mut World) -> (Fid, Call) {
     let fid = grant(&world.call(A, request)).fid;
     world.rest();
     world.checkpoint();
-    let call = world.start(B, getattr(fid, Ibits::META));
+    let call = world.start(B, MdtRequest::Enqueue { fid, mode: LockMode::Pr, bits: Ibits::DATA });
     (fid, call)
 }
 

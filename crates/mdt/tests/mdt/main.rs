@@ -17,6 +17,7 @@ mod crash;
 mod cutting;
 mod file_locks;
 mod fsck;
+mod glimpse;
 mod harness;
 mod locks;
 mod model;

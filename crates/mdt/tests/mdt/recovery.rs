@@ -123,8 +123,14 @@ fn a_writer_goes_on_under_its_old_lock() {
         world.rest();
         assert_eq!(world.reply(early), None);
         let data = had.locks.iter().find(|lock| lock.bits == DATA).unwrap();
-        let called = Callback::Blocking { fid, id: data.id };
-        assert_eq!(world.clients[&A].callbacks, [called]);
+        let asked = world.clients.get_mut(&A).unwrap().callbacks.pop_front();
+        let Some(Callback::Glimpse { id: of, question, .. }) = asked else { panic!("{asked:?}") };
+        assert_eq!(of, data.id);
+        // What the run before has asked is no question of this one.
+        let told = Some(report(77, true));
+        let before = question.wrapping_sub(1);
+        world.ok(A, MdtRequest::AnswerGlimpse { fid, question: before, told });
+        assert_eq!(world.reply(early), None);
         let report = Some(report(3 << 20, true));
         world.ok(A, MdtRequest::Cancel { fid, id: data.id, report, more: vec![] });
         let ReplyBody::Mdt(MdtReply::Inode { attr }) = world.reply(early).unwrap().body else {

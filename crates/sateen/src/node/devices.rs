@@ -385,9 +385,11 @@ fn contention(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'_>
 /// How many locks an MDT has granted, and how much memory they may take.
 fn lock_table(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'_>>) {
     type Pick = fn(&Mdt) -> u64;
-    let shown: [(&str, Pick); 4] = [
+    let shown: [(&str, Pick); 6] = [
         ("lock_count", |mdt| mdt.locks().0 as u64),
         ("lock_reclaimed", |mdt| mdt.locks().2),
+        ("glimpses_asked", |mdt| mdt.glimpses().0),
+        ("glimpses_told", |mdt| mdt.glimpses().1),
         ("pool/granted", |mdt| mdt.locks().0 as u64),
         ("pool/limit", |mdt| mdt.locks().1.limit as u64),
     ];

@@ -14,6 +14,7 @@ mod forced;
 mod found;
 mod fuzz;
 mod kept;
+mod looked_at;
 mod lost;
 mod many;
 mod mdts;

@@ -401,7 +401,12 @@ any_struct!(ConfigRecord { version });
 
 any_enum!(Endpoint { Mgs, Mdt(index), Ost(index), Client(id) });
 any_enum!(TimeSet { Now, At(time) });
-any_enum!(Callback { Blocking { fid, id }, Evicted, FileLockTurn { fid, wait } });
+any_enum!(Callback {
+    Blocking { fid, id },
+    Evicted,
+    FileLockTurn { fid, wait },
+    Glimpse { fid, id, question },
+});
 any_struct!(FileLock { owner, flock, mode, start, end, pid });
 any_struct!(WaitId { id });
 any_struct!(HeldLock { fid, id, mode, bits });
@@ -459,6 +464,7 @@ any_enum!(MdtRequest {
     TestFileLock { fid, open_id, lock },
     LeaveFileLock { fid, wait },
     SetLayout { fid, stripe_size, osts },
+    AnswerGlimpse { fid, question, told },
     GetLinks { fid },
     NoRoom { fid, ost, unwritten },
     Reclaim { locks, opens, seqs, file_locks, last },
