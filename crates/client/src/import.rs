@@ -199,6 +199,8 @@ struct State {
     slots_kept: bool,
     /// Requests in flight, at most.
     rpcs_max: usize,
+    /// Those among them that change something, as it was set: see [`State::mod_rpcs_max`].
+    mod_rpcs_set: Option<usize>,
     /// What was answered.
     stats: RequestStats,
 }
@@ -353,8 +355,11 @@ impl State {
     }
 
     fn take_slot(&mut self, request: &Request, in_use: InUse<'_>) -> Option<u16> {
-        let max = self.rpcs_max + slots_kept_for(request, in_use);
-        if self.in_flight() >= max { None } else { self.free.pop() }
+        let kept = slots_kept_for(request, in_use);
+        if self.in_flight() >= self.rpcs_max + kept || kept == 0 && self.has_to_wait(request) {
+            return None;
+        }
+        self.free.pop()
     }
 }
 
@@ -423,6 +428,7 @@ impl Import {
                 claims: Claims::default(),
                 slots_kept: false,
                 rpcs_max: RPCS_IN_FLIGHT,
+                mod_rpcs_set: None,
                 stats: RequestStats::default(),
             }),
         }
@@ -474,6 +480,7 @@ impl Import {
             attempts: state.attempts,
             in_flight: state.in_flight(),
             rpcs_max: state.rpcs_max,
+            mod_rpcs_max: state.mod_rpcs_max(),
             rpc_pages_max: self.rpc_pages_max.load(Ordering::Relaxed),
             stats: state.stats,
         }

@@ -32,6 +32,8 @@ pub struct ImportInfo {
     pub in_flight: usize,
     /// How many there may be at most.
     pub rpcs_max: usize,
+    /// How many of those may change something.
+    pub mod_rpcs_max: usize,
     /// Pages of data that one of them carries at most.
     pub rpc_pages_max: u32,
     /// What was answered.
@@ -199,5 +201,15 @@ impl Client {
     /// `ENOENT` if there is no such target, `ERANGE` for a number that cannot be.
     pub fn set_rpcs_max(&self, target: Endpoint, max: usize) -> Result<()> {
         self.named(target)?.set_rpcs_max(max)
+    }
+
+    /// How many requests that change something may be in flight to an MDT: always fewer than all that
+    /// may be.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such target, `EOPNOTSUPP` for one that is no MDT, `ERANGE` for a
+    /// number that cannot be.
+    pub fn set_mod_rpcs_max(&self, target: Endpoint, max: usize) -> Result<()> {
+        self.named(target)?.set_mod_rpcs_max(max)
     }
 }

@@ -152,9 +152,11 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 17] = [
+const TUNABLES: [(&str, u64, u64); 18] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
+    // Always fewer than those.
+    ("max_mod_rpcs_in_flight", 1, 511),
     ("max_pages_per_rpc", 1, 4096),
     // None is kept with 0: every write waits for its OST.
     ("max_dirty_mb", 0, 65_536),

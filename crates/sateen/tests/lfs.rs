@@ -686,6 +686,7 @@ fn parameters_are_listed_set_and_kept() {
     assert_eq!(above, "obdfilter.sateen-OST0000\nobdfilter.sateen-OST0001\n");
     for (args, code, says) in [
         (&["set_param", "osc.*.max_rpcs_in_flight=0"][..], 22, "use 1 to 512"),
+        (&["set_param", "mdc.*.max_mod_rpcs_in_flight=0"], 22, "use 1 to 511"),
         (&["set_param", "-F", "/nowhere"], 2, "cannot read '/nowhere'"),
         (&["set_param", "--json", "osc.*.max_rpcs=8"], 22, "max_rpcs_in_flight"),
         (&["set_param", "osc.*.max_rpcs_in_flight"], 22, "PARAM=VALUE"),
@@ -708,6 +709,11 @@ fn parameters_are_listed_set_and_kept() {
 
     // For good: over a restart, for mounts to come.
     fs_.good_lctl(&["set_param", "-P", "osc.*.max_rpcs_in_flight=16", "lod.*.qos_threshold_rr=19"]);
+    fs_.good_lctl(&["set_param", "mdc.*.max_mod_rpcs_in_flight=511"]);
+    let mods = || fs_.good_lctl(&["get_param", "-n", "mdc.*.max_mod_rpcs_in_flight"]);
+    assert_eq!(mods(), "63\n");
+    fs_.good_lctl(&["set_param", "-P", "mdc.*.max_mod_rpcs_in_flight=7"]);
+    assert_eq!(mods(), "7\n");
     // What is set for a while stays when something else is set for good.
     fs_.good_lctl(&["set_param", "osc.*.max_rpcs_in_flight=24"]);
     fs_.good_lctl(&["set_param", "-P", "lod.*.qos_threshold_rr=20"]);
@@ -716,6 +722,7 @@ fn parameters_are_listed_set_and_kept() {
     fs_.ok(&["up"]);
     assert_eq!(fs_.good_lctl(&["get_param", "-n", "osc.*.max_rpcs_in_flight"]), "16\n16\n");
     assert_eq!(fs_.good_lctl(&["get_param", "-n", "lod.*.qos_threshold_rr"]), "20%\n");
+    assert_eq!(mods(), "7\n");
     let live = fs_.good_lctl(&["get_param", "mgs.MGS.live.sateen"]);
     assert!(live.contains("- osc.*.max_rpcs_in_flight=16\n"), "{live}");
     fs_.good_lctl(&["set_param", "-P", "-d", "osc.*.max_rpcs_in_flight"]);

@@ -1,11 +1,13 @@
 //! Who finds a slot when others have to wait; and that whoever wants something changed waits while no
 //! more changes can be kept that an MDT may lose.
 
-use sateen_wire::{Bulk, FileLockMode, Ibits, MdtRequest, Request};
+use sateen_types::{Errno, Result};
+use sateen_wire::{Body, Bulk, FileLockMode, Ibits, MdtRequest, Request};
 
-use super::{Import, SLOTS_KEPT};
+use super::{Import, RPCS_IN_FLIGHT_MAX, SLOTS_KEPT, SlotState, State};
 use crate::port::Port;
 use crate::sync::lock;
+use crate::uncommitted::waits_for_room;
 
 /// Whether others may be kept waiting for locks until a request is answered. Looked at whenever it
 /// could be sent, because that changes.
@@ -45,7 +47,55 @@ pub(super) fn slots_kept_for(request: &Request, in_use: InUse<'_>) -> usize {
     }
 }
 
+impl State {
+    /// Requests in flight that change something, at most: as many as there may be in all, or, if a
+    /// number was set, always less, so that those who only look find a slot beside them.
+    pub(super) fn mod_rpcs_max(&self) -> usize {
+        match self.mod_rpcs_set {
+            Some(set) => set.min(self.rpcs_max - 1).max(1),
+            None => self.rpcs_max,
+        }
+    }
+
+    /// Whether a request has to wait because too many are in flight that change something. Not those
+    /// that are under way while others wait for the locks in use, nor what gives something back.
+    pub(super) fn has_to_wait(&self, request: &Request) -> bool {
+        let max = self.mod_rpcs_max();
+        if self.in_flight() < max || !waits_for_room(request) {
+            return false;
+        }
+        let changing = self.slots.iter().filter(|slot| match &slot.state {
+            SlotState::Busy(pending) => match &pending.message.body {
+                Body::Request(request) => waits_for_room(request),
+                _ => false,
+            },
+            SlotState::Free | SlotState::Answered(_) => false,
+        });
+        changing.count() >= max
+    }
+}
+
 impl Import {
+    /// How many requests may be in flight that change something.
+    ///
+    /// # Errors
+    /// `ERANGE` unless it is 1 to less than [`RPCS_IN_FLIGHT_MAX`]; `EOPNOTSUPP` unless it is an MDT.
+    pub(crate) fn set_mod_rpcs_max(&self, max: usize) -> Result<()> {
+        if !self.is_mdt() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if !(1..RPCS_IN_FLIGHT_MAX).contains(&max) {
+            return Err(Errno::ERANGE);
+        }
+        let woken = {
+            let mut state = lock(&self.state);
+            state.mod_rpcs_set = Some(max);
+            state.line.take()
+        };
+        woken.wake();
+        Ok(())
+    }
+
     /// Waits until a further change can be kept that the MDT may lose: has it commit those that are.
     pub(super) async fn has_room(&self, port: &dyn Port, era: Option<u64>) {
         let full = || lock(&self.state).uncommitted.full();

@@ -17,6 +17,7 @@ mod races;
 mod restart;
 mod rig;
 mod shared_reads;
+mod slots;
 mod spaces;
 mod striping;
 mod unstable;

@@ -711,6 +711,15 @@ fn of_import(client: &Arc<Client>, prefix: &str, info: ImportInfo, out: &mut Vec
         set.set_rpcs_max(target, max).map_err(|errno| errno.to_string())
     }));
     out.push(Param::shown(format!("{prefix}/rpcs_in_flight"), move || info.in_flight.to_string()));
+    if matches!(target, Endpoint::Mdt(_)) {
+        let set = client.clone();
+        let max = move || info.mod_rpcs_max.to_string();
+        let param = Param::shown(format!("{prefix}/max_mod_rpcs_in_flight"), max);
+        out.push(param.set_by(move |value| {
+            let max = number(value).and_then(|max| usize::try_from(max).ok()).unwrap_or(0);
+            set.set_mod_rpcs_max(target, max).map_err(|errno| errno.to_string())
+        }));
+    }
     let asked = client.clone();
     out.push(Param::shown(format!("{prefix}/import"), move || import_text(&asked, info)));
     if let Endpoint::Ost(index) = target {
