@@ -275,4 +275,84 @@ mod tests {
             assert_eq!(decode_frame(9, &bad), Decoded::End, "byte {cut}");
         }
     }
+
+    /// What a frame says of itself, in place of what the appender wrote there, with sums that fit.
+    fn saying(frame: &Frame, at: usize, field: &[u8]) -> Vec<u8> {
+        let mut bytes = frame.bytes.clone();
+        bytes[at..at + field.len()].copy_from_slice(field);
+        let crc = crc32c(&bytes[..FRAME_HEADER_BYTES - 4]);
+        bytes[FRAME_HEADER_BYTES - 4..FRAME_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn what_is_whole_but_no_frame_of_this_journal_is_the_end() {
+        let frame = frame();
+        assert_ne!(decode_frame(9, &saying(&frame, 0, b"SJF1")), Decoded::End, "as it was");
+        assert_eq!(decode_frame(9, &saying(&frame, 0, b"SJF2")), Decoded::End);
+        assert_eq!(decode_frame(9, &saying(&frame, 8, &8_u64.to_le_bytes())), Decoded::End);
+        assert_eq!(decode_frame(9, &saying(&frame, 16, &8_u64.to_le_bytes())), Decoded::End);
+        // A frame of one record begins and ends with it.
+        assert_ne!(decode_frame(9, &saying(&frame, 16, &7_u64.to_le_bytes())), Decoded::End);
+    }
+
+    #[test]
+    fn records_that_do_not_fit_are_told_of_once() {
+        let frame = frame();
+        let payload = &frame.bytes[FRAME_HEADER_BYTES..];
+        let cut: Vec<_> = records(&payload[..payload.len() - 1]).collect();
+        assert_eq!(cut, [Ok((5, &b"one"[..])), Ok((6, b"")), Err(Malformed)]);
+        assert_eq!(records(&[]).count(), 0);
+    }
+
+    #[test]
+    fn what_waits_is_counted() {
+        let mut appender = Appender::new(9, 4);
+        assert_eq!((appender.last(), appender.pending_bytes()), (4, 0));
+        assert!(appender.is_empty() && appender.take().is_none());
+        appender.append(b"one");
+        let one = FRAME_HEADER_BYTES + RECORD_HEADER_BYTES + 3;
+        assert_eq!((appender.last(), appender.pending_bytes()), (5, one));
+        assert!(!appender.is_empty());
+        // What is full counts, too.
+        appender.append(&vec![7; FRAME_PAYLOAD_MAX]);
+        let large = FRAME_HEADER_BYTES + RECORD_HEADER_BYTES + FRAME_PAYLOAD_MAX;
+        assert_eq!((appender.last(), appender.pending_bytes()), (6, one + large));
+    }
+
+    #[test]
+    fn a_frame_is_filled_to_its_last_byte() {
+        let half = FRAME_PAYLOAD_MAX / 2 - RECORD_HEADER_BYTES;
+        for (more, frames) in [(0, 1), (1, 2)] {
+            let mut appender = Appender::new(9, 0);
+            appender.append(&vec![7; half]);
+            appender.append(&vec![7; half + more]);
+            let taken: Vec<_> = core::iter::from_fn(|| appender.take()).collect();
+            assert_eq!(taken.len(), frames, "{more} bytes more than fit");
+            assert_eq!(taken[0].bytes.len() == FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX, more == 0);
+        }
+    }
+
+    #[test]
+    fn the_largest_buffer_is_used_again_but_none_that_is_too_large() {
+        /// The buffer of the frame after the next one is the one that was given back last.
+        fn after_next(appender: &mut Appender) -> *const u8 {
+            appender.append(b"next");
+            appender.take().unwrap();
+            appender.append(b"after");
+            appender.take().unwrap().bytes.as_ptr()
+        }
+        let mut appender = Appender::new(9, 0);
+        let (small, large) = (Vec::with_capacity(1000), Vec::with_capacity(2000));
+        let huge = Vec::with_capacity(FRAME_PAYLOAD_MAX + 1);
+        let wanted = large.as_ptr();
+        appender.recycle(large);
+        appender.recycle(small);
+        appender.recycle(huge);
+        assert_eq!(after_next(&mut appender), wanted);
+        let most = Vec::with_capacity(FRAME_PAYLOAD_MAX);
+        let wanted = most.as_ptr();
+        appender.recycle(most);
+        assert_eq!(after_next(&mut appender), wanted);
+    }
 }

@@ -177,4 +177,29 @@ mod tests {
         contention.goes_on(3, FID);
         assert_eq!(contention.over(103), [FID]);
     }
+
+    #[test]
+    fn what_is_set_anew_ends_nothing_and_what_is_remembered_is_no_more_than_files_max() {
+        let mut contention = Contention::default();
+        assert_eq!((contention.locks(), contention.for_ns()), (CONTENDED_LOCKS, CONTENTION_NS));
+        contention.set(2, 100);
+        assert_eq!((contention.locks(), contention.for_ns()), (2, 100));
+        assert!(contention.is_empty());
+        let fid = |number: usize| Fid { oid: number as u32, ..FID };
+        for number in 0..FILES_MAX {
+            contention.met(0, fid(number));
+        }
+        assert!(!contention.is_empty());
+        for _ in 0..2 {
+            contention.met(1, fid(FILES_MAX));
+        }
+        assert!(!contention.is_contended(2, fid(FILES_MAX)), "one too many");
+        contention.met(1, fid(5));
+        assert!(contention.is_contended(2, fid(5)), "it was there");
+        contention.set(3, 100);
+        assert!(contention.is_contended(2, fid(5)));
+        assert_eq!(contention.granted_count(), 0);
+        contention.granted();
+        assert_eq!(contention.granted_count(), 1);
+    }
 }

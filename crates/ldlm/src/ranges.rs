@@ -211,4 +211,34 @@ mod tests {
         pieces.into_iter().for_each(|piece| ranges.set(piece));
         assert_eq!(ranges, before);
     }
+
+    #[test]
+    fn pieces_begin_and_end_with_what_is_asked() {
+        let mut ranges = Ranges::default();
+        ranges.set(range(1, (0, 9), Read, 7));
+        ranges.set(range(1, (20, 29), Write, 7));
+        ranges.set(range(1, (40, 60), Read, 7));
+        let pieces = |at| {
+            let pieces = ranges.within(&range(1, at, Write, 9));
+            pieces.iter().map(|p| (p.start, p.end, p.mode)).collect::<Vec<_>>()
+        };
+        let middle = [(5, 9, Read), (10, 19, Unlock), (20, 29, Write), (30, 39, Unlock)];
+        assert_eq!(pieces((5, 39)), middle);
+        assert_eq!(pieces((5, 45))[..4], middle);
+        assert_eq!(pieces((5, 45))[4..], [(40, 45, Read)]);
+        assert_eq!(pieces((22, 24)), [(22, 24, Write)]);
+        assert_eq!(pieces((22, 29)), [(22, 29, Write)], "nothing is behind it");
+        assert_eq!(pieces((10, 19)), [(10, 19, Unlock)]);
+        assert_eq!(pieces((0, u64::MAX)).last(), Some(&(61, u64::MAX, Unlock)));
+    }
+
+    #[test]
+    fn those_that_go_are_told() {
+        let mut ranges = Ranges::default();
+        ranges.set(range(1, (0, 9), Read, 7));
+        ranges.set(range(2, (5, 9), Read, 8));
+        assert!(!ranges.drop_those(|held| held.open.id == 9));
+        assert!(ranges.drop_those(|held| held.open.id == 8));
+        assert_eq!(shown(&ranges), [(0, 9, Read, 7)]);
+    }
 }

@@ -119,6 +119,53 @@ fn two_who_share_a_flock_and_want_it_alone_get_it_in_turn() {
 }
 
 #[test]
+fn waits_count_as_locks_do() {
+    let mut table = FileLocks::default();
+    assert!(table.is_empty() && !table.has_offered());
+    for oid in [1, 2] {
+        assert_eq!(table.set((A, open(1)), fid(oid), &lock(1, Write, (0, 9)), None), GRANTED);
+    }
+    assert_eq!(table.set((B, open(1)), fid(1), &lock(1, Read, (0, 0)), wait(1)), QUEUED);
+    assert_eq!(table.set((B, open(1)), fid(2), &flock(1, Write), None), GRANTED);
+    assert_eq!(table.set((C, open(1)), fid(1), &lock(1, Read, (9, 9)), wait(1)), QUEUED);
+    assert_eq!((table.len(), table.is_empty()), (5, false));
+    assert_eq!(table.files(), BTreeSet::from([fid(1), fid(2)]));
+    assert!(table.knows(A) && table.knows(B) && table.knows(C));
+    table.leave(C, fid(1), WaitId { id: 1 });
+    assert!(table.len() == 4 && !table.knows(C));
+    table.drop_waits(B);
+    assert!(table.len() == 3 && table.knows(B), "its flock stays");
+    table.drop_client(A);
+    assert_eq!((table.len(), table.files()), (1, BTreeSet::from([fid(2)])));
+    assert!(!table.has_offered());
+}
+
+#[test]
+fn a_turn_goes_with_its_wait_alone() {
+    let holds = || {
+        let mut table = FileLocks::default();
+        for oid in [1, 2, 3] {
+            assert_eq!(table.set((A, open(1)), fid(oid), &lock(1, Write, (0, 9)), None), GRANTED);
+        }
+        for (client, oid, id) in [(B, 1, 1), (B, 2, 2), (C, 1, 2), (C, 3, 1)] {
+            let read = lock(1, Read, (0, 9));
+            assert_eq!(table.set((client, open(1)), fid(oid), &read, wait(id)), QUEUED);
+        }
+        table.drop_client(A);
+        assert!(table.has_offered());
+        table
+    };
+    let turns = [turn(B, 1, 1), turn(C, 1, 2), turn(B, 2, 2), turn(C, 3, 1)];
+    assert_eq!(holds().take_turns(1), turns);
+    let mut one_left = holds();
+    one_left.leave(B, fid(1), WaitId { id: 1 });
+    assert_eq!(one_left.take_turns(1), turns[1..]);
+    let mut none_of_one = holds();
+    none_of_one.drop_waits(B);
+    assert_eq!(none_of_one.take_turns(1), [turns[1], turns[3]]);
+}
+
+#[test]
 fn rings_of_waits_are_found_over_files_and_clients() {
     let mut table = FileLocks::default();
     let one = (0, 0);

@@ -129,6 +129,57 @@ fn silence_is_asked_again_and_then_evicted() {
 }
 
 #[test]
+fn another_limit_evicts_sooner_and_who_gives_back_is_known() {
+    let mut table = LockTable::new();
+    table.set_callback_limit(100);
+    table.try_grant(A, fid(1), LockMode::Pw, Ibits::DATA).unwrap();
+    let meta = table.try_grant(A, fid(2), LockMode::Pr, Ibits::META).unwrap();
+    assert!(!table.has_called() && table.called_on(Ibits::ALL).is_empty());
+    assert!(!table.require(5, B, &mut None, &[Need::all_gone(fid(2), Ibits::UPDATE)]));
+    assert!(table.has_called());
+    assert_eq!(table.called_on(Ibits::META), BTreeSet::from([fid(2)]));
+    assert!(table.called_on(Ibits::DATA).is_empty());
+    assert!(table.gives_back(A, fid(2), Ibits::UPDATE));
+    let others = [(B, fid(2), Ibits::UPDATE), (A, fid(1), Ibits::DATA), (A, fid(2), Ibits::DATA)];
+    assert!(others.iter().all(|(client, fid, bits)| !table.gives_back(*client, *fid, *bits)));
+    assert_eq!((table.overdue(104), table.overdue(105)), (None, Some(A)));
+    // He could not do it until now.
+    table.give_time(50, &BTreeSet::from([fid(1)]), Ibits::ALL);
+    table.give_time(50, &BTreeSet::from([fid(2)]), Ibits::DATA);
+    assert_eq!(table.overdue(105), Some(A), "others' time");
+    table.give_time(50, &BTreeSet::from([fid(2)]), Ibits::META);
+    assert_eq!((table.overdue(149), table.overdue(150)), (None, Some(A)));
+    table.cancel(A, fid(2), meta.id).unwrap();
+    assert!(!table.has_called() && table.overdue(150).is_none());
+}
+
+#[test]
+fn lock_ids_of_another_boot_are_others() {
+    let grant = |boot| {
+        let mut table = LockTable::of_boot(boot);
+        table.try_grant(A, fid(1), LockMode::Pr, Ibits::META).unwrap().id
+    };
+    assert_eq!(grant(1), grant(1));
+    assert!(grant(1) != grant(2) && grant(1) != grant(0));
+}
+
+#[test]
+fn another_writer_is_who_may_write_the_data() {
+    let mut table = LockTable::new();
+    table.try_grant(A, fid(1), LockMode::Pr, Ibits::ALL).unwrap();
+    table.try_grant(A, fid(2), LockMode::Pw, Ibits::META).unwrap();
+    table.try_grant(A, fid(3), LockMode::Pw, Ibits::DATA).unwrap();
+    table.try_grant(A, fid(4), LockMode::Cw, Ibits::DATA).unwrap();
+    let found = |client| [1, 2, 3, 4].map(|oid| table.has_other_writer(client, fid(oid)));
+    assert_eq!(found(B), [false, false, true, true]);
+    assert_eq!(found(A), [false; 4], "its own");
+    let covers = |mode, bits| table.covers(A, &need(3, mode, bits));
+    assert!(covers(LockMode::Pr, Ibits::DATA) && !covers(LockMode::Ex, Ibits::DATA));
+    assert!(!covers(LockMode::Pr, Ibits::META) && !covers(LockMode::Pr, Ibits::ALL));
+    assert!(!table.covers(B, &need(3, LockMode::Pr, Ibits::DATA)));
+}
+
+#[test]
 fn the_targets_own_hold_stops_everybody_and_is_never_called_back() {
     let mut table = LockTable::new();
     let data = need(1, LockMode::Pw, Ibits::DATA);

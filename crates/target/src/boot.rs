@@ -80,3 +80,54 @@ impl Recovery {
         (self.store, self.replayed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sateen_osd::{Batch, Key};
+
+    /// The payloads of frames of so many records each, of a store of epoch 3 from transno 1 on.
+    fn frames(sizes: &[u32]) -> Vec<Vec<u8>> {
+        let mut store = Store::new(3, 0, StoreLimits::default());
+        let mut frame = |records: &u32| {
+            for value in 0..*records {
+                let mut batch = Batch::new();
+                batch.put(&Key::tag(b'k'), &value);
+                store.commit(&batch);
+            }
+            let flush = store.begin_flush().unwrap();
+            let payload = flush.frame[sateen_journal::FRAME_HEADER_BYTES..].to_vec();
+            store.flush_done(flush);
+            payload
+        };
+        sizes.iter().map(&mut frame).collect()
+    }
+
+    #[test]
+    fn what_the_checkpoint_has_is_passed_over_and_the_rest_is_counted() {
+        let frames = frames(&[2, 3]);
+        let mut recovery = Recovery::new(3, 1, StoreLimits::default());
+        for frame in &frames {
+            recovery.frame(frame).unwrap();
+        }
+        let (store, replayed) = recovery.finish();
+        assert_eq!((store.committed(), replayed), (5, 4));
+    }
+
+    #[test]
+    fn a_gap_is_named_and_so_is_what_makes_no_sense() {
+        let frames = frames(&[2, 3]);
+        let mut recovery = Recovery::new(3, 0, StoreLimits::default());
+        let gap = RecoveryError::Gap { expected: 1, found: 3 };
+        assert_eq!(recovery.frame(&frames[1]), Err(gap));
+        recovery.frame(&frames[0]).unwrap();
+        let cut = &frames[1][..frames[1].len() - 1];
+        assert_eq!(recovery.frame(cut), Err(RecoveryError::Malformed));
+        // A record that is whole, and no batch.
+        let mut appender = sateen_journal::Appender::new(3, 4);
+        appender.append(b"no batch");
+        let frame = appender.take().unwrap();
+        let payload = &frame.bytes[sateen_journal::FRAME_HEADER_BYTES..];
+        assert_eq!(recovery.frame(payload), Err(RecoveryError::Malformed));
+    }
+}

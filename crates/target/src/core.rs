@@ -520,4 +520,93 @@ mod tests {
             .collect();
         assert_eq!(slots, [0, 1, 3, 2]);
     }
+
+    fn core() -> Core {
+        let config = CoreConfig { me: Endpoint::Mdt(0), boot_epoch: 1, hash_key: 2 };
+        Core::new(config, Store::new(1, 0, StoreLimits::default()))
+    }
+
+    fn change(value: u32) -> Batch {
+        let mut batch = Batch::new();
+        batch.put(&Key::tag(b'k'), &value);
+        batch
+    }
+
+    #[test]
+    fn who_waits_for_durability_is_answered_by_the_flush_that_brings_it() {
+        let (mut core, mut out) = (core(), Outbox::new());
+        core.exports.connect(ClientId(1), Endpoint::Client(ClientId(1)), 1);
+        assert_eq!((core.commit(&change(1)), core.commit(&change(2))), (1, 2));
+        assert!(!core.has_waiting());
+        let reply = || Reply::ok(ReplyBody::Empty);
+        core.answer_durable(&header(0), reply(), 2, &mut out);
+        assert!(matches!(out.drain().collect::<Vec<_>>()[..], [Effect::Flush]));
+        assert!(core.has_waiting());
+        let flush = core.store.begin_flush().unwrap();
+        // This one comes too late for it.
+        let third = core.commit(&change(3));
+        core.answer_durable(&header(1), reply(), third, &mut out);
+        out.drain().for_each(drop);
+        core.store.flush_done(flush);
+        core.flushed(&mut out);
+        let effects: Vec<Effect> = out.drain().collect();
+        let [Effect::Send(Message { header: to, body: Body::Reply(answer), .. }), Effect::Flush] =
+            &effects[..]
+        else {
+            panic!("one answer, and another flush: {effects:?}")
+        };
+        assert_eq!((to.slot, answer.error, answer.last_committed), (0, None, 2));
+        assert!(core.has_waiting());
+        // What is durable already waits for nothing.
+        core.answer_durable(&header(2), reply(), 2, &mut out);
+        assert!(matches!(out.drain().collect::<Vec<_>>()[..], [Effect::Send(_)]));
+    }
+
+    #[test]
+    fn what_was_parked_comes_back_once_under_its_own_number() {
+        let (mut core, mut out) = (core(), Outbox::new());
+        let ids = [0, 1, 2]
+            .map(|slot| core.park_for_index(request(slot), Prefetched::default(), &mut out));
+        let asked: Vec<ParkId> = out
+            .drain()
+            .map(|effect| match effect {
+                Effect::Prefetch { id, .. } => id,
+                other => panic!("a look into the index, not {other:?}"),
+            })
+            .collect();
+        assert_eq!(asked, ids);
+        for (slot, id) in (0..).zip(ids) {
+            let (message, _) = core.unpark(id, Prefetched::default()).unwrap();
+            assert_eq!(message.header.slot, slot);
+            assert!(core.unpark(id, Prefetched::default()).is_none());
+        }
+        core.park_for_index(request(3), Prefetched::default(), &mut out);
+        core.drop_parked();
+        assert!(core.unpark(ParkId(4), Prefetched::default()).is_none());
+    }
+
+    #[test]
+    fn the_clocks_go_on_while_somebody_is_heard() {
+        let mut core = core();
+        assert_eq!(core.paced(Pace::Rest), Pace::Rest);
+        let at = |mono_ns| Timestamp { mono_ns, wall_ns: 7 };
+        core.live(at(10));
+        core.network_heard(&[Endpoint::Mdt(1)]);
+        let lived = core.live(at(10 + Pace::Rest.ns()));
+        assert_eq!(lived, at(10 + Pace::Rest.ns()), "a tick of one that rests");
+        assert_eq!((core.lived_ns(), core.clock_ns()), (lived.mono_ns, Pace::Rest.ns()));
+    }
+
+    #[test]
+    fn a_target_that_is_of_no_file_system_yet_takes_what_is_about_any() {
+        let (mut core, mut out) = (core(), Outbox::new());
+        let header = Header { file_system: 8, generation: 0, ..header(0) };
+        let body = Body::Request(Request::Connect { features: 0 });
+        assert!(core.admit(Message { header, body, bulk: Bulk::None }, &mut out).is_none());
+        let Some(Effect::Send(Message { body: Body::Reply(reply), .. })) = out.drain().next()
+        else {
+            panic!("it is answered")
+        };
+        assert!(matches!(reply.body, ReplyBody::Connected { .. }), "{reply:?}");
+    }
 }

@@ -188,8 +188,14 @@ mod tests {
             assert!(Label::decode(&bad).is_err(), "byte {at}");
             assert!(Label::decode(&bytes[..at]).is_err());
         }
-        let newer = Label { incompat: 4, ..label };
-        assert_eq!(Label::decode(&newer.encode()), Err(LabelError::Features(4)));
+        for (ro_compat, incompat) in [(0, 4), (8, 0), (8, 4)] {
+            let newer = Label { ro_compat, incompat, ..label.clone() };
+            let unknown = LabelError::Features(ro_compat | incompat);
+            assert_eq!(Label::decode(&newer.encode()), Err(unknown));
+        }
+        // Those that may be ignored are kept, whoever knows them.
+        let marked = Label { compat: COMPAT_REPLACES | 1 << 40, ..label };
+        assert_eq!(Label::decode(&marked.encode()), Ok(marked));
         let mut version = bytes;
         version[8] = 2;
         assert_eq!(Label::decode(&version), Err(LabelError::Newer(2)));

@@ -121,3 +121,14 @@ fn long_tests_know_their_steps() {
         assert!(refused.stdout.is_empty(), "{refused:?}");
     }
 }
+
+#[test]
+fn a_sample_of_nothing_is_refused() {
+    for (name, value) in [("MUTANTS", "0"), ("MUTANT_SEED", "any"), ("MUTANT_SEEDS", "-1")] {
+        let refused = run("scripts/mutants.sh", &[], &[(name, value)]);
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        let said = "MUTANT_SEED and MUTANT_SEEDS are numbers";
+        assert!(refused.status.code() == Some(1) && errors.contains(said), "{name}: {refused:?}");
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+    }
+}
