@@ -988,3 +988,6 @@ impl Import {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

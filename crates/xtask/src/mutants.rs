@@ -21,6 +21,9 @@ pub(crate) mod planted {
 /// A line and a column, both from 1; columns are characters.
 type Place = (usize, usize);
 
+/// One with its number.
+type Numbered<'a> = (u32, &'a Mutant);
+
 /// One mutant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mutant {
@@ -104,7 +107,7 @@ pub fn woven(
     text: &str,
     mutants: &[(u32, &Mutant)],
 ) -> (String, Vec<(u32, RangeInclusive<usize>)>) {
-    let mut functions: Vec<(Range<usize>, Vec<(u32, &Mutant)>)> = Vec::new();
+    let mut functions: Vec<(Range<usize>, Vec<Numbered<'_>>)> = Vec::new();
     let mut sorted = mutants.to_vec();
     // Functions that stand in others are mutated with those.
     sorted.sort_by_key(|(_, one)| (one.function.start, std::cmp::Reverse(one.function.end)));

@@ -148,3 +148,137 @@ pub(super) fn without_grant(request: &mut Request) {
         *grant_used = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use sateen_types::{ClientId, Endpoint, ObjectId};
+
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn header(seq: u64, generation: u32) -> Header {
+        let client = ClientId(1);
+        let between = Header::between(Endpoint::Client(client), Endpoint::Ost(0), client);
+        Header { seq, generation, ..between }
+    }
+
+    fn request(request: Request) -> Pending {
+        let (body, bulk) = (Body::Request(request), Bulk::None);
+        Pending::claim(Message { header: header(4, 7), body, bulk }, 10)
+    }
+
+    /// A write of ten bytes.
+    fn write() -> Pending {
+        let object = ObjectId { fid: Fid::ROOT, stripe: 0 };
+        let write = OstRequest::Write { object, layout_gen: 1, offset: 0, grant_used: 9 };
+        let mut pending = request(Request::Ost(write));
+        pending.message.bulk = Bulk::Data(Bytes::from_static(&[7; 10]));
+        pending
+    }
+
+    fn written(len: u32) -> Reply {
+        let body = OstReply::Written { len, boot_epoch: 5, granted: 0 };
+        Reply::ok(ReplyBody::Ost(body))
+    }
+
+    #[test]
+    fn what_is_not_answered_is_due_later_each_time() {
+        let mut pending = request(Request::Ping);
+        let mut sent_ns = 10;
+        for seconds in [1, 2, 4, 4] {
+            let due_ns = sent_ns + seconds * SECOND_NS;
+            assert!(!pending.is_due(due_ns - 1) && pending.is_due(due_ns), "{seconds} s");
+            pending.patiently_again(due_ns);
+            sent_ns = due_ns;
+        }
+        assert_eq!(pending.copies, 5);
+    }
+
+    #[test]
+    fn what_the_network_could_not_deliver_is_asked_again_soon_and_no_answer_else() {
+        let mut pending = request(Request::Ping);
+        pending.patiently_again(10);
+        for (errno, after_ns) in
+            [(Errno::ESHUTDOWN, RESEND_NS), (Errno::ECONNRESET, 0), (Errno::ENODEV, RESEND_NS)]
+        {
+            assert!(pending.was_not_delivered(&Reply::error(errno)));
+            assert_eq!(pending.resend_after_ns, after_ns, "{errno:?}");
+            // A target that says so has been reached: it tells of itself at the same time.
+            for known in [
+                Reply { last_committed: 3, ..Reply::error(errno) },
+                Reply { transno: 3, ..Reply::error(errno) },
+                Reply { body: written(1).body, ..Reply::error(errno) },
+            ] {
+                pending.resend_after_ns = 77;
+                assert!(!pending.was_not_delivered(&known), "{known:?}");
+                assert_eq!(pending.resend_after_ns, 77);
+            }
+        }
+        assert!(!pending.was_not_delivered(&Reply::error(Errno::ENOENT)));
+        assert!(!pending.was_not_delivered(&Reply::ok(ReplyBody::Empty)));
+    }
+
+    #[test]
+    fn a_reader_gets_a_buffer_with_each_copy() {
+        let mut reads = request(Request::Ping);
+        reads.buffer_len = 4096;
+        let again = reads.again(20);
+        let Bulk::Buffer(buffer) = &again.bulk else { panic!("{:?}", again.bulk) };
+        assert!(buffer.capacity() >= 4096);
+        let again = write().again(20);
+        assert!(matches!(&again.bulk, Bulk::Data(data) if data.len() == 10), "{:?}", again.bulk);
+    }
+
+    #[test]
+    fn on_another_connection_it_has_no_grant_and_may_have_been_done_before() {
+        let mut pending = write();
+        pending.patiently_again(10);
+        pending.patiently_again(10);
+        pending.move_to(8, 1, false);
+        let again = pending.again(20);
+        assert_eq!((again.header.generation, again.header.seq), (8, 1));
+        let Body::Request(Request::Ost(OstRequest::Write { grant_used, .. })) = again.body else {
+            panic!("{again:?}")
+        };
+        assert_eq!((grant_used, pending.copies, pending.resend_after_ns), (0, 1, RESEND_NS));
+        assert!(pending.asked_before);
+    }
+
+    #[test]
+    fn one_whose_only_copy_was_refused_was_not_done_unless_the_target_has_restarted() {
+        let moved = |copies: u32, refused: Header, restarted: bool| {
+            let mut pending = write();
+            (1..copies).for_each(|_| drop(pending.again(20)));
+            pending.refused(&refused);
+            pending.move_to(8, 1, restarted);
+            pending.asked_before
+        };
+        assert!(!moved(1, header(4, 7), false));
+        assert!(moved(2, header(4, 7), false), "an earlier copy");
+        assert!(moved(1, header(5, 7), false) && moved(1, header(4, 6), false), "another's");
+        assert!(moved(1, header(4, 7), true), "a run before that");
+        let mut pending = write();
+        pending.move_to(8, 1, false);
+        pending.again(20);
+        pending.refused(&header(1, 8));
+        pending.move_to(9, 1, false);
+        assert!(pending.asked_before, "on the first connection");
+    }
+
+    #[test]
+    fn a_write_that_is_refused_or_short_the_second_time_is_doubtful() {
+        let mut pending = write();
+        let no_room = Reply::error(Errno::ENOSPC);
+        assert!(!pending.is_doubtful(&no_room) && !pending.is_doubtful(&written(3)), "the first");
+        pending.move_to(8, 1, false);
+        assert!(pending.is_doubtful(&no_room) && pending.is_doubtful(&written(9)));
+        assert!(!pending.is_doubtful(&written(10)));
+        assert!(!pending.is_doubtful(&Reply::error(Errno::EAGAIN)), "asked again");
+        let mut ping = request(Request::Ping);
+        ping.move_to(8, 1, true);
+        assert!(!ping.is_doubtful(&no_room), "nothing is lost by it");
+        assert!(!ping.is_goodbye() && request(Request::Disconnect).is_goodbye());
+    }
+}

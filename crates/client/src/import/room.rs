@@ -110,3 +110,37 @@ impl Import {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sateen_types::Fid;
+    use sateen_wire::{Cred, FileLock, OpenFlags, OpenId, SetAttr};
+
+    use super::*;
+
+    #[test]
+    fn who_gives_back_finds_a_slot_and_who_has_a_lock_in_use() {
+        let (fid, open_id) = (Fid::ROOT, OpenId { id: 1 });
+        let cred = Cred { uid: 0, gid: 0, umask: 0 };
+        let open = |truncate| {
+            let flags = OpenFlags { write: true, truncate, exec: false };
+            Request::Mdt(MdtRequest::Open { fid, flags, open_id, cred, want: Ibits::NONE })
+        };
+        let set = || Request::Mdt(MdtRequest::SetAttr { fid, set: SetAttr::default(), cred });
+        let lock = |mode| {
+            let lock = FileLock { owner: 1, flock: false, mode, start: 0, end: 9, pid: 7 };
+            Request::Mdt(MdtRequest::SetFileLock { fid, open_id, lock, wait: None })
+        };
+        let kept = |request: Request| {
+            [slots_kept_for(&request, &|| true), slots_kept_for(&request, &|| false)]
+        };
+        assert_eq!(kept(open(true)), [SLOTS_KEPT, 0], "while the lock is in use");
+        assert_eq!(kept(open(false)), [0, 0]);
+        assert_eq!(kept(set()), [SLOTS_KEPT, 0]);
+        assert_eq!(kept(lock(FileLockMode::Unlock)), [2 * SLOTS_KEPT; 2]);
+        assert_eq!(kept(lock(FileLockMode::Write)), [SLOTS_KEPT; 2]);
+        assert_eq!(kept(Request::Ping), [2 * SLOTS_KEPT; 2]);
+        assert_eq!(kept(Request::Mdt(MdtRequest::Sync { upto: 1 })), [SLOTS_KEPT; 2]);
+        assert_eq!(kept(Request::Mdt(MdtRequest::StatFs)), [0, 0]);
+    }
+}

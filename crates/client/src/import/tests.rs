@@ -1,0 +1,268 @@
+//! One import by itself: what it sends when, and what it makes of answers that others would not be
+//! told apart from.
+
+use std::pin::Pin;
+
+use sateen_types::{Ino, Timestamp};
+use sateen_wire::{Cred, SetAttr};
+
+use super::*;
+use crate::port::{KernelInval, Task};
+
+const ME: ClientId = ClientId(7);
+const AT: Endpoint = Endpoint::Client(ME);
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Keeps what is sent, and stands still until the test sets the clock.
+#[derive(Default)]
+struct Still {
+    sent: Mutex<Vec<Message>>,
+    now_ns: AtomicU64,
+}
+
+impl Still {
+    fn take(&self) -> Vec<Message> {
+        core::mem::take(&mut *lock(&self.sent))
+    }
+
+    /// The only message that was sent.
+    fn one(&self) -> Message {
+        let mut sent = self.take();
+        assert_eq!(sent.len(), 1, "{sent:?}");
+        sent.remove(0)
+    }
+
+    fn at(&self, now_ns: u64) -> &Still {
+        self.now_ns.store(now_ns, Ordering::Relaxed);
+        self
+    }
+}
+
+impl Port for Still {
+    fn now(&self) -> Timestamp {
+        let mono_ns = self.now_ns.load(Ordering::Relaxed);
+        Timestamp { mono_ns, wall_ns: mono_ns as i64 }
+    }
+    fn send(&self, message: Message) {
+        lock(&self.sent).push(message);
+    }
+    fn spawn(&self, _: Task) {}
+    fn sleep(&self, _: u64) -> Task {
+        Box::pin(async {})
+    }
+    fn invalidate(&self, _: KernelInval) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        Box::pin(async { true })
+    }
+    fn can_prune(&self) -> bool {
+        false
+    }
+    fn prune(&self, _: Vec<Ino>) {}
+}
+
+fn import(target: Endpoint) -> Import {
+    Import::new(AT, (target, 3), (ME, 1), (Arc::default(), Arc::default()))
+}
+
+fn connected(boot_epoch: u64, follows: u64, durable: u64) -> Reply {
+    let (features, generation) = (5, 9);
+    Reply::ok(ReplyBody::Connected { features, boot_epoch, generation, follows, durable })
+}
+
+fn reply(import: &Import, port: &Still, to: &Header, reply: Reply) -> Arrival {
+    import.on_reply(port, &to.reply(), (reply, Bulk::None), |_, _, _| {})
+}
+
+/// An import that is connected since 1 s, and has nothing to say.
+fn open(target: Endpoint, port: &Still) -> (Import, Header) {
+    let import = import(target);
+    import.connect(port.at(SECOND_NS));
+    let connect = port.one().header;
+    let arrival = reply(&import, port, &connect, connected(5, 0, 0));
+    assert!(matches!(arrival, Arrival::Connected { restarted: false, follows: false }));
+    (import, connect)
+}
+
+#[test]
+fn who_does_not_promise_to_speak_has_all_other_features() {
+    for (speaks, wanted) in [(false, FEATURES & !SPEAKS), (true, FEATURES)] {
+        let (import, port) = (import(Endpoint::Mdt(0)), Still::default());
+        import.promise_to_speak(speaks);
+        import.connect(&port);
+        let Body::Request(Request::Connect { features }) = port.one().body else {
+            panic!("it connects")
+        };
+        assert_eq!(features, wanted);
+    }
+}
+
+#[test]
+fn a_connection_is_asked_for_each_second_and_after_a_refusal_at_once() {
+    let (import, port) = (import(Endpoint::Ost(0)), Still::default());
+    import.tick(&port, 0);
+    assert!(port.take().is_empty(), "nobody wants one");
+    import.connect(port.at(SECOND_NS));
+    let first = port.one().header;
+    import.tick(port.at(2 * SECOND_NS - 1), 0);
+    assert!(port.take().is_empty());
+    import.tick(port.at(2 * SECOND_NS), 0);
+    assert_eq!(port.one().header, first, "the same attempt");
+    import.tick(port.at(3 * SECOND_NS - 1), 0);
+    assert!(port.take().is_empty());
+    // What is answered to another attempt says nothing, nor what is said to another client.
+    let other = Header { seq: first.seq + 1, ..first };
+    let stranger = Header { client: ClientId(8), ..first };
+    for to in [other, stranger] {
+        let arrival = reply(&import, &port, &to, Reply::error(Errno::ESTALE));
+        assert!(matches!(arrival, Arrival::Ignored), "{arrival:?}");
+        let arrival = reply(&import, &port, &to, connected(5, 0, 0));
+        assert!(matches!(arrival, Arrival::Ignored) && !import.is_open(), "{arrival:?}");
+    }
+    assert!(matches!(reply(&import, &port, &first, Reply::error(Errno::EAGAIN)), Arrival::Ignored));
+    import.tick(&port, 0);
+    let second = port.one().header;
+    assert_eq!(second.seq, first.seq + 1);
+    let refused = reply(&import, &port, &second, Reply::error(Errno::ESTALE));
+    assert!(matches!(refused, Arrival::Refused(ME)), "{refused:?}");
+    assert_eq!(import.info().state, ImportState::Evicted);
+}
+
+#[test]
+fn a_target_that_has_failed_or_is_foreign_is_told_of_once_and_asked_each_second() {
+    for (errno, stands) in [(Errno::EIO, Connection::Failed), (Errno::EXDEV, Connection::Foreign)] {
+        let (import, port) = (import(Endpoint::Ost(0)), Still::default());
+        assert_eq!(import.stands(), Connection::Waiting);
+        import.connect(port.at(SECOND_NS));
+        let news = reply(&import, &port, &port.one().header, Reply::error(errno));
+        assert!(matches!(news, Arrival::Failed | Arrival::Foreign), "{news:?}");
+        assert_eq!(import.stands(), stands);
+        import.tick(port.at(2 * SECOND_NS - 1), 0);
+        assert!(port.take().is_empty());
+        import.tick(port.at(2 * SECOND_NS), 0);
+        let again = reply(&import, &port, &port.one().header, Reply::error(errno));
+        assert!(matches!(again, Arrival::Ignored), "{again:?}");
+        import.tick(port.at(3 * SECOND_NS), 0);
+        let connect = port.one().header;
+        assert!(matches!(
+            reply(&import, &port, &connect, connected(5, 0, 0)),
+            Arrival::Connected { .. }
+        ));
+        assert_eq!(import.stands(), Connection::Open);
+    }
+}
+
+#[test]
+fn an_idle_target_is_asked_once_whether_it_is_there() {
+    let port = Still::default();
+    let (import, _) = open(Endpoint::Ost(0), &port);
+    import.tick(port.at(100 * SECOND_NS), 0);
+    assert!(port.take().is_empty(), "nobody wants to know");
+    // Asked last when it was connected to, or never.
+    import.tick(port.at(4 * SECOND_NS - 1), 4 * SECOND_NS);
+    assert!(port.take().is_empty());
+    import.tick(port.at(6 * SECOND_NS), 4 * SECOND_NS);
+    let ping = port.one();
+    assert!(matches!(ping.body, Body::Request(Request::Ping)));
+    assert!(import.info().asked && import.info().in_flight == 1);
+    import.tick(port.at(7 * SECOND_NS - 1), 1);
+    import.probe(&port);
+    assert!(port.take().is_empty(), "one is under way");
+    import.tick(port.at(7 * SECOND_NS), 0);
+    assert_eq!(port.one().header, ping.header, "it is sent again");
+    assert_eq!(import.info().state, ImportState::Disconnected);
+    reply(&import, &port, &ping.header, Reply { last_committed: 4, ..Reply::ok(ReplyBody::Empty) });
+    assert!(!import.info().asked && import.info().in_flight == 0);
+    assert_eq!((import.info().state, import.last_committed()), (ImportState::Full, 4));
+    import.probe(&port);
+    assert_eq!(port.one().header.seq, ping.header.seq + 1);
+    let next = import.info();
+    assert!(next.asked && next.active && next.generation == 9 && next.features == 5);
+}
+
+#[test]
+fn only_what_is_of_this_connection_is_current() {
+    let port = Still::default();
+    let (import, connect) = open(Endpoint::Mdt(0), &port);
+    let now = Header { generation: 9, ..connect };
+    assert!(import.is_current(&now));
+    assert!(!import.is_current(&Header { generation: 8, ..now }));
+    assert!(!import.is_current(&Header { client: ClientId(8), ..now }));
+    assert!(import.is_active() && import.is_open() && import.generation() == 9);
+    import.set_active(true);
+    assert!(import.is_open(), "it was");
+    import.set_active(false);
+    assert!(!import.is_active() && !import.is_current(&now));
+    import.connect(&port);
+    assert!(port.take().is_empty(), "it is out of use");
+}
+
+#[test]
+fn limits_are_kept_within_theirs() {
+    let import = import(Endpoint::Ost(0));
+    assert_eq!(import.rpc_bytes_max(), u64::from(RPC_PAGES_MAX) * PAGE_BYTES);
+    assert_eq!(u64::from(RPC_PAGES_MAX) * PAGE_BYTES, BULK_MAX as u64);
+    assert_eq!(import.set_rpc_pages_max(0), Err(Errno::ERANGE));
+    assert_eq!(import.set_rpc_pages_max(RPC_PAGES_MAX + 1), Err(Errno::ERANGE));
+    assert_eq!(import.set_rpc_pages_max(3), Ok(()));
+    assert_eq!(import.rpc_bytes_max(), 3 * PAGE_BYTES);
+    assert_eq!(import.set_rpcs_max(0), Err(Errno::ERANGE));
+    assert_eq!(import.set_rpcs_max(RPCS_IN_FLIGHT_MAX + 1), Err(Errno::ERANGE));
+    for max in [RPCS_IN_FLIGHT_MAX, 1] {
+        assert_eq!(import.set_rpcs_max(max), Ok(()));
+        let mut state = lock(&import.state);
+        let read = Request::Mdt(MdtRequest::StatFs);
+        let mut taken = Vec::new();
+        while let Some(slot) = state.take_slot(&read, WAITED_FOR) {
+            taken.push(slot);
+        }
+        assert_eq!((taken.len(), state.in_flight()), (max, max));
+        while let Some(slot) = state.take_slot(&Request::Ping, WAITED_FOR) {
+            taken.push(slot);
+        }
+        assert_eq!(taken.len(), max + 2 * SLOTS_KEPT, "those that are kept");
+        state.free.extend(taken);
+    }
+}
+
+#[test]
+fn an_answer_refuses_the_connection_only_if_it_carries_nothing() {
+    let nothing = Reply::error(Errno::ESTALE);
+    assert!(is_unknown(&nothing));
+    assert!(!is_unknown(&Reply { transno: 1, ..nothing.clone() }));
+    assert!(!is_unknown(&Reply { last_committed: 1, ..nothing.clone() }));
+    let body = ReplyBody::Mdt(sateen_wire::MdtReply::Done);
+    assert!(!is_unknown(&Reply { body, ..nothing }));
+}
+
+#[test]
+fn what_an_mdt_that_was_started_again_has_of_this_client() {
+    let port = Still::default();
+    let (import, _) = open(Endpoint::Mdt(0), &port);
+    let run = |boot_epoch, follows, durable| Run { boot_epoch, follows, durable };
+    let mut state = lock(&import.state);
+    use claims::Standing::{Forgotten, GoesOn, New, Refused};
+    assert!(state.stands(run(6, 0, 0)) == New, "it has given nothing");
+    state.given = true;
+    assert!(state.stands(run(6, 0, 0)) == Forgotten);
+    assert!(state.stands(run(6, 5, 0)) == GoesOn);
+    assert!(state.stands(run(5, 4, 0)) == Refused, "it was told");
+    state.runs.clear();
+    assert!(state.stands(run(6, 0, 0)) == New);
+    // What is there for sure.
+    assert_eq!(state.answered_by, 5);
+    state.last_committed = 10;
+    assert_eq!(state.surely_there(run(6, 5, 30)), 30);
+    assert_eq!(state.surely_there(run(6, 5, 3)), 10);
+    assert_eq!(state.surely_there(run(7, 6, 30)), 10, "of a run that it has missed");
+    assert_eq!(state.surely_there(run(7, 6, u64::MAX)), u64::MAX, "that ended in good order");
+    assert!(state.can_tell(run(6, 5, 30)) && state.can_tell(run(7, 6, 30)), "nothing is missing");
+    let set = MdtRequest::SetAttr {
+        fid: Fid::ROOT,
+        set: SetAttr::default(),
+        cred: Cred { uid: 0, gid: 0, umask: 0 },
+    };
+    let body = ReplyBody::Mdt(sateen_wire::MdtReply::Done);
+    let done = Reply { transno: 12, last_committed: 10, ..Reply::ok(body) };
+    state.uncommitted.answered(&Body::Request(Request::Mdt(set)), &done);
+    assert!(state.uncommitted.has_upto(10));
+    assert!(state.can_tell(run(6, 5, 30)) && !state.can_tell(run(7, 6, 30)));
+}
