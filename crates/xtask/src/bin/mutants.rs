@@ -122,6 +122,12 @@ impl Tree {
     /// Puts these mutants into the tree, and no others.
     fn weave(&mut self, all: &[(u32, &Mutant)], files: &BTreeSet<&str>) {
         self.lines.clear();
+        // A constant function of another room calls one of these.
+        let caller = "crates/mdt/src/ops/unlink.rs";
+        let text = self.original(caller).replace("const fn ", "fn ");
+        if fs::read_to_string(self.root.join(caller)).expect("a source can be read") != text {
+            fs::write(self.root.join(caller), text).expect("a source can be written");
+        }
         for room in ROOMS {
             let listed = Command::new("git")
                 .args(["ls-files", &format!("crates/{room}/src/*.rs")])
