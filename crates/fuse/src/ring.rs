@@ -389,13 +389,14 @@ impl Queue {
     fn look(&mut self, idle_since: Instant) -> io::Result<bool> {
         unless_transient(self.ring.submit())?;
         let Queue { ring, shared, completions, polling, looker, .. } = self;
+        // Where others want the processor those are kept waiting who rely on this thread's looking.
         let mut looker = match looker {
-            Some(looker) => looker.begin().then_some(looker),
-            None => None,
+            Some(looker) if !polling.is_crowded() => looker.begin().then_some(looker),
+            _ => None,
         };
         let found = polling.look(idle_since, || {
             if let Some(looker) = &mut looker {
-                looker.look();
+                unless_it_panics(|| looker.look());
             }
             if ring.submission().taskrun() {
                 unless_transient(ring.submit())?;
@@ -404,7 +405,7 @@ impl Queue {
             Ok(!completions.is_empty() || shared.has_answers())
         });
         if let Some(looker) = looker {
-            looker.end();
+            unless_it_panics(|| looker.end());
         }
         Ok(found? || shared.has_answers())
     }
@@ -508,6 +509,13 @@ impl Drop for Queue {
             tracing::error!(queue = self.id, "buffers left to the kernel");
             std::mem::take(&mut self.entries).into_iter().for_each(std::mem::forget);
         }
+    }
+}
+
+/// A panic costs what was looked for, and not this thread, without which others would hang.
+fn unless_it_panics(look: impl FnOnce()) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(look)).is_err() {
+        tracing::error!("who looks for answers panicked");
     }
 }
 

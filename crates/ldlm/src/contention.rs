@@ -199,7 +199,9 @@ mod tests {
         contention.set(3, 100);
         assert!(contention.is_contended(2, fid(5)));
         assert_eq!(contention.granted_count(), 0);
-        contention.granted();
-        assert_eq!(contention.granted_count(), 1);
+        contention.granted(false);
+        assert_eq!((contention.granted_count(), contention.granted_to_read()), (1, 0));
+        contention.granted(true);
+        assert_eq!((contention.granted_count(), contention.granted_to_read()), (2, 1));
     }
 }

@@ -169,7 +169,12 @@ impl Stream {
                 Woken::Rung => {}
                 // What it has written before is there.
                 Woken::Gone => return lock(&self.reader).read(bytes),
-                Woken::InVain => return Err(io::ErrorKind::WouldBlock.into()),
+                Woken::InVain => {
+                    return match lock(&self.reader).read(bytes)? {
+                        0 => Err(io::ErrorKind::WouldBlock.into()),
+                        count => Ok(count),
+                    };
+                }
             }
         }
     }
@@ -193,7 +198,8 @@ impl Stream {
     /// It does not any more, and has to look once more after this: of what has come until now nobody
     /// was told.
     pub fn end_looking(&self) {
-        if self.lookers.fetch_sub(1, Ordering::Relaxed) == 1 {
+        // After all that others have shown who looked until now.
+        if self.lookers.fetch_sub(1, Ordering::AcqRel) == 1 {
             // As if the reader fell asleep only now. If it is awake its bell is rung in vain.
             self.sleeper.falls_asleep();
         }

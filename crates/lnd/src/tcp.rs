@@ -56,7 +56,7 @@ pub const BULK_BYTES_MAX: usize = 256 << 20;
 /// How long nobody is accepted after that has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Receives what comes in, on the thread of the connection.
+/// Receives what comes in, on the thread of the connection, or of somebody who looks for answers.
 pub type Deliver = Box<dyn Fn(Message) + Send + Sync>;
 
 /// How much there may be.
@@ -282,7 +282,9 @@ impl Shared {
             routes.told.values_mut().filter(meant).for_each(|all| all.rotate_left(1));
         }
         drop(routes);
-        self.shm_turn.fetch_add(1, Ordering::Release);
+        if connection.reached_at().shm && !connection.accepted {
+            self.shm_turn.fetch_add(1, Ordering::Release);
+        }
         self.gone().add(connection);
     }
 

@@ -32,10 +32,11 @@ const SOON_LIMITS: u32 = 4;
 const VAIN_MAX: u32 = 16;
 /// How long is looked first.
 const FIRST: Duration = Duration::from_micros(10);
-/// Who gets the processor back so late has given way to somebody with work of his own.
+/// Who gets the processor back so late has given way to somebody with work of his own; if it is three
+/// times as late, to somebody with much.
 const CROWDED: Duration = Duration::from_micros(100);
 /// That may happen once in so many looks that find something, as beside programs that wake up now
-/// and then; and so often beyond that before it is taken for a processor that others want.
+/// and then; and twice beyond that before it is taken for a processor that others want.
 const CROWDED_COST: u32 = 16;
 const CROWDED_MAX: u32 = 2 * CROWDED_COST;
 /// For so many waits nothing is looked for after either; twice as many each time that it happens
@@ -97,7 +98,6 @@ impl Polling {
         idle_since: Instant,
         mut look: impl FnMut() -> io::Result<bool>,
     ) -> io::Result<bool> {
-        let mut looked = idle_since;
         while self.is_on() {
             if look()? {
                 (self.vain, self.crowded) = (0, self.crowded.saturating_sub(1));
@@ -106,15 +106,13 @@ impl Polling {
                 }
                 return Ok(true);
             }
+            let before = Instant::now();
             std::thread::yield_now();
             let now = Instant::now();
-            if now.saturating_duration_since(looked) > CROWDED {
-                self.was_late();
-            }
+            self.gave_way_for(now.saturating_duration_since(before));
             if now.saturating_duration_since(idle_since) >= self.budget {
                 break;
             }
-            looked = now;
         }
         self.vain += 1;
         if self.vain >= VAIN_MAX {
@@ -135,9 +133,15 @@ impl Polling {
         }
     }
 
-    /// Somebody else had the processor for long.
-    fn was_late(&mut self) {
-        self.crowded += CROWDED_COST;
+    /// Whether somebody else had the processor for long, lately.
+    pub fn is_crowded(&self) -> bool {
+        self.crowded > 0
+    }
+
+    /// Somebody else had the processor for so long.
+    fn gave_way_for(&mut self, time: Duration) {
+        let times = (time.as_micros() / CROWDED.as_micros()).min(3) as u32;
+        self.crowded += CROWDED_COST * times;
         if self.crowded > CROWDED_MAX {
             // Once more is enough, until it has gone well again.
             self.crowded = CROWDED_MAX;
@@ -257,31 +261,22 @@ mod tests {
         assert!(polling.rest > 0);
     }
 
-    /// As if the processor had been away for long between two looks.
-    fn look_late(polling: &mut Polling) {
-        let idle_since = Instant::now().checked_sub(LATE).unwrap_or_else(Instant::now);
-        assert!(!polling.look(idle_since, || Ok(false)).unwrap_or(true));
-    }
-
     fn find(polling: &mut Polling) {
         assert!(polling.look(Instant::now(), || Ok(true)).unwrap_or(false));
     }
 
     #[test]
-    fn a_processor_that_others_want_is_noticed_soon() {
+    fn a_processor_that_others_want_is_noticed_at_once() {
         let mut polling = grown();
-        for _ in 0..3 {
-            // A machine with other work has it rest sooner.
-            if polling.is_on() {
-                look_late(&mut polling);
-            }
-        }
-        assert!(!polling.is_on());
+        polling.gave_way_for(CROWDED / 2);
+        assert!(polling.is_on() && !polling.is_crowded());
+        polling.gave_way_for(LATE);
+        assert!(!polling.is_on() && polling.is_crowded());
         assert_eq!(polling.rest, REST_FIRST);
         while !polling.is_on() {
             polling.waited(SOON);
         }
-        look_late(&mut polling);
+        polling.gave_way_for(CROWDED);
         assert!(!polling.is_on(), "once more is enough");
         assert_eq!(polling.rest, 2 * REST_FIRST);
     }
@@ -291,7 +286,7 @@ mod tests {
         let rests = |finds_between: u32| {
             let mut polling = grown();
             for _ in 0..50 {
-                polling.was_late();
+                polling.gave_way_for(CROWDED);
                 (0..finds_between).for_each(|_| find(&mut polling));
             }
             !polling.is_on()

@@ -267,6 +267,12 @@ impl Message {
         bulk == 0 && bytes.len() as u64 >= len
     }
 
+    /// Whether the message has a bulk with which bytes of a stream begin, if what its header says is
+    /// true.
+    pub fn has_bulk(bytes: &[u8]) -> bool {
+        Header::claimed_lengths(bytes).is_some_and(|(_, _, bulk)| bulk > 0)
+    }
+
     /// How many bytes of a stream the message has that begins there, with its bulk, if what its
     /// header says of that is true.
     pub fn claimed_len(bytes: &[u8]) -> Option<u64> {

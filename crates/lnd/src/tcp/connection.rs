@@ -1,6 +1,6 @@
 //! One connection: two threads, one that reads and delivers, one that writes what the socket
 //! did not take at once. The reader looks for a moment whether something comes before it sleeps
-//! ([`super::polled`]).
+//! ([`super::polled`]), unless others do who wait for it ([`super::looking`]).
 //!
 //! A sender writes to the socket itself if nothing is queued, so that in the usual case no
 //! thread is woken. It never waits: what the socket does not take goes into the queue, and
@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use sateen_polling::Polling;
 use sateen_types::{ClientId, Endpoint, Errno};
-use sateen_wire::{Body, Bulk, HEADER_BYTES, Header, Kind, Message, Reply};
+use sateen_wire::{Body, Bulk, Front, HEADER_BYTES, Header, Kind, Message, Reply};
 
 use super::Shared;
 use super::frame::{Frame, Incoming, LOOK, Received, Refused, STALL};
@@ -218,6 +218,17 @@ impl Outgoing {
             }
         }
     }
+}
+
+/// What somebody found who looked for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Looked {
+    Nothing,
+    /// Somebody else is at it.
+    Busy,
+    Took,
+    /// There is something behind it.
+    TookOneOfSome,
 }
 
 /// A connection to one peer.
@@ -419,7 +430,9 @@ impl Connection {
         out.was_open = true;
         self.open.store(true, Ordering::Relaxed);
         drop(out);
-        shared.shm_turn.fetch_add(1, Ordering::Release);
+        if self.shm.load(Ordering::Relaxed) && !self.accepted {
+            shared.shm_turn.fetch_add(1, Ordering::Release);
+        }
         Ok(())
     }
 
@@ -617,12 +630,27 @@ impl Connection {
         let mut polling = Polling::of_process();
         let own = if looked_at { Polling::new(Duration::ZERO) } else { polling.clone() };
         *self.inbound() = Some(Inbound::new(stream.clone(), own));
+        let ended = self.read_on(shared, stream, looked_at.then_some(&mut polling));
+        // Nobody reads any more; the last one to know a stream closes it.
+        *self.inbound() = None;
+        ended
+    }
+
+    /// As a connection that others look at, if it says how to look for what comes.
+    fn read_on(
+        self: &Arc<Connection>,
+        shared: &Shared,
+        stream: &Arc<Stream>,
+        mut looked_at: Option<&mut Polling>,
+    ) -> io::Result<()> {
         loop {
             let mut inbound = self.inbound();
-            while looked_at && inbound.as_mut().is_some_and(|inbound| inbound.is_dry()) {
+            while let Some(polling) = &mut looked_at
+                && inbound.as_mut().is_some_and(|inbound| inbound.is_dry())
+            {
                 // Nobody could look for anything otherwise.
                 drop(inbound);
-                let ended = shared.wait(stream, &mut polling)?;
+                let ended = shared.wait(stream, polling)?;
                 inbound = self.inbound();
                 if ended {
                     break;
@@ -640,28 +668,41 @@ impl Connection {
         self.inbound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever waits for an answer looks for it himself: delivers a message, if all of it is there,
-    /// and nobody else is at it. Whether there was one.
-    pub(super) fn look(self: &Arc<Connection>, shared: &Shared) -> bool {
-        let mut inbound = match self.inbound.try_lock() {
-            Ok(inbound) => inbound,
+    /// Whoever waits for an answer looks for it himself: delivers one, if all of it is there, and
+    /// nobody else is at it. Before that it is told, since delivering may take long.
+    ///
+    /// Callbacks and what there is no buffer for are left to the reader: he may wait for the kernel,
+    /// which may wait for this very thread, or for room.
+    pub(super) fn look(self: &Arc<Connection>, shared: &Shared, before: impl FnOnce()) -> Looked {
+        let mut guard = match self.inbound.try_lock() {
+            Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
+            Err(TryLockError::WouldBlock) => return Looked::Busy,
         };
-        let Some(inbound) = &mut *inbound else { return false };
-        if !inbound.is_whole() {
-            return false;
+        let Some(inbound) = &mut *guard else { return Looked::Nothing };
+        let Some(Front { kind, header, .. }) = inbound.whole() else { return Looked::Nothing };
+        let bulk = Message::has_bulk(inbound.stream.buffer());
+        let has_room = || self.lock().buffers.contains_key(&key(&header, header.from));
+        if kind != Kind::Reply || bulk && !has_room() {
+            inbound.leave();
+            return Looked::Nothing;
         }
-        let taken = self.take(shared, inbound);
-        if let Err(error) = &taken {
-            let who = shared.routes().who(self.peer);
-            tracing::info!(who, peer = %self.peer, %error, "the connection is lost");
+        before();
+        match self.take(shared, inbound) {
+            Ok(true) if inbound.has_more() => Looked::TookOneOfSome,
+            Ok(true) => Looked::Took,
+            ended => {
+                // The reader ends then.
+                *guard = None;
+                drop(guard);
+                if let Err(error) = ended {
+                    let who = shared.routes().who(self.peer);
+                    tracing::info!(who, peer = %self.peer, %error, "the connection is lost");
+                }
+                self.close(shared);
+                Looked::Took
+            }
         }
-        if !taken.unwrap_or_default() {
-            // The reader ends then.
-            self.close(shared);
-        }
-        true
     }
 
     /// Takes a message and delivers it, when it has come; false at the end.

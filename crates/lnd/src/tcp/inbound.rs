@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 
 use sateen_polling::Polling;
-use sateen_wire::Message;
+use sateen_wire::{Front, Message};
 
 use super::polled::Polled;
 use super::stream::Stream;
@@ -38,20 +38,40 @@ impl Inbound {
         self.stream.buffer().is_empty() && self.stream.get_ref().stream().there() == Ok(0)
     }
 
-    /// Whether somebody else could take a message without waiting for anything.
-    pub(super) fn is_whole(&mut self) -> bool {
-        let there = |stream: &BufReader<Polled>| stream.get_ref().stream().there();
-        if self.is_left || self.stream.buffer().is_empty() && there(&self.stream) == Ok(0) {
-            return false;
+    /// The header of the message that is next, if all of it is there: whoever takes it waits for
+    /// nothing. What is not whole is left to the connection's own reader.
+    pub(super) fn whole(&mut self) -> Option<Front> {
+        if self.is_left || self.stream.buffer().is_empty() && self.there() == 0 {
+            return None;
         }
         // What is there is read without waiting; what is nonsense, or the end, is the reader's.
-        let claimed = self.stream.fill_buf().ok().and_then(Message::claimed_len);
-        let has = self.stream.buffer().len() as u64 + there(&self.stream).unwrap_or(0);
-        let whole = claimed.is_some_and(|claimed| has >= claimed);
-        if !whole {
-            self.is_left = true;
-            self.stream.get_ref().stream().wake_reader();
+        let front = self.stream.fill_buf().ok().and_then(|bytes| {
+            let front = Front::decode(bytes.first_chunk()?).ok()?;
+            Some((front, Message::claimed_len(bytes)?))
+        });
+        let has = self.stream.buffer().len() as u64 + self.there();
+        match front {
+            Some((front, len)) if has >= len => Some(front),
+            _ => {
+                self.leave();
+                None
+            }
         }
-        whole
+    }
+
+    /// What is next is for the connection's own reader, which is woken.
+    pub(super) fn leave(&mut self) {
+        self.is_left = true;
+        self.stream.get_ref().stream().wake_reader();
+    }
+
+    /// Whether anything is there that somebody has to see to.
+    pub(super) fn has_more(&self) -> bool {
+        !self.stream.buffer().is_empty() || self.there() > 0
+    }
+
+    /// What is nonsense counts as nothing: the reader finds it.
+    fn there(&self) -> u64 {
+        self.stream.get_ref().stream().there().unwrap_or(0)
     }
 }

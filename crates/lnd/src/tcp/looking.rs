@@ -8,29 +8,37 @@
 //! the server rings no bell. Whoever stops looking says so again, and sees to what has come
 //! meanwhile (`shm.rs`, `shm/ring.rs`).
 //!
-//! Only messages of which all is there are taken so: what comes in parts is left to the reader, who
-//! may wait for the rest.
+//! Only answers of which all is there are taken so, and only if what they bring has its buffer: who
+//! takes them waits for nothing. All else is left to the reader. Nor does anybody wait for one who
+//! is at an answer that takes long: before he begins he looks no more at all others.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use sateen_polling::Polling;
 
-use super::connection::Connection;
+use super::connection::{Connection, Looked};
 use super::frame::STALL;
 use super::stream::Stream;
 use super::{Shared, Tcp};
+
+/// So many answers are taken of a connection at the end of looking, before it is left to its reader:
+/// as fast as they may come, a queue has other work.
+const LAST_MAX: usize = 8;
+
+/// A connection that is looked at.
+type At = (Arc<Connection>, Arc<Stream>);
 
 /// Looks for the answers of a network; of one thread.
 pub struct Looker {
     shared: Arc<Shared>,
     /// The connections over shared memory that were opened here, as of this turn of theirs.
-    all: Vec<(Arc<Connection>, Arc<Stream>)>,
+    all: Vec<(Weak<Connection>, Weak<Stream>)>,
     turn: u64,
     /// Which of them are looked at.
-    at: Vec<usize>,
+    at: Vec<At>,
 }
 
 impl std::fmt::Debug for Looker {
@@ -47,6 +55,15 @@ impl Tcp {
     }
 }
 
+/// Looks at a connection no more. If something has come of which nobody was told, the reader is.
+fn leave((_, stream): &At) {
+    let Some(memory) = stream.shm() else { return };
+    memory.end_looking();
+    if memory.there().is_ok_and(|there| there > 0) {
+        memory.wake_reader();
+    }
+}
+
 impl Looker {
     /// Begins to look where answers are awaited. False if that is nowhere.
     pub fn begin(&mut self) -> bool {
@@ -54,51 +71,83 @@ impl Looker {
         if core::mem::replace(&mut self.turn, turn) != turn {
             let routes = self.shared.routes();
             let open = routes.dialled.values();
-            let all = open.filter_map(|one| Some((one.clone(), one.looked_at()?)));
+            let all = open
+                .filter_map(|one| Some((Arc::downgrade(one), Arc::downgrade(&one.looked_at()?))));
             self.all = all.collect();
         }
-        for (at, (connection, stream)) in self.all.iter().enumerate() {
+        for (connection, stream) in &self.all {
+            let (Some(connection), Some(stream)) = (connection.upgrade(), stream.upgrade()) else {
+                continue;
+            };
             if connection.is_asked()
                 && let Some(memory) = stream.shm()
             {
                 memory.begin_looking();
-                self.at.push(at);
+                self.at.push((connection, stream));
             }
         }
         !self.at.is_empty()
     }
 
-    /// Takes what has come. Whether anything had.
-    pub fn look(&self) -> bool {
-        let mut found = false;
-        for (connection, _) in self.at.iter().filter_map(|at| self.all.get(*at)) {
-            while connection.look(&self.shared) {
-                found = true;
+    /// Takes an answer of each that has one. Whether any had.
+    pub fn look(&mut self) -> bool {
+        for at in 0..self.at.len() {
+            if matches!(self.look_at(at), Looked::Took | Looked::TookOneOfSome) {
+                return true;
             }
         }
-        found
+        false
+    }
+
+    /// Takes an answer of one, which is the only one that is looked at from then on: to deliver it may
+    /// take long, and whoever is to read what the others say has to be told so.
+    fn look_at(&mut self, at: usize) -> Looked {
+        let Some((connection, _)) = self.at.get(at) else { return Looked::Nothing };
+        let connection = connection.clone();
+        let all = &mut self.at;
+        connection.look(&self.shared, || {
+            all.swap(0, at);
+            all.drain(1..).for_each(|other| leave(&other));
+        })
     }
 
     /// Looks no more. Whether anything has come meanwhile.
     pub fn end(&mut self) -> bool {
-        let mut found = false;
-        while let Some(at) = self.at.pop() {
-            let Some((connection, stream)) = self.all.get(at) else { continue };
+        let all = core::mem::take(&mut self.at);
+        for (_, stream) in &all {
             if let Some(memory) = stream.shm() {
                 memory.end_looking();
             }
+        }
+        let mut found = false;
+        for (connection, stream) in &all {
             // Also what was read ahead: nobody else knows of it.
-            while connection.look(&self.shared) {
-                found = true;
+            let mut left = true;
+            for _ in 0..LAST_MAX {
+                let looked = connection.look(&self.shared, || ());
+                found |= matches!(looked, Looked::Took | Looked::TookOneOfSome);
+                match looked {
+                    Looked::TookOneOfSome => continue,
+                    Looked::Took | Looked::Nothing => left = false,
+                    // Whoever it is may be asleep, or have looked before this came.
+                    Looked::Busy => left = stream.there() != Ok(0),
+                }
+                break;
+            }
+            if left {
+                stream.wake_reader();
             }
         }
+        // Its memory, for the next time.
+        self.at = all;
+        self.at.clear();
         found
     }
 }
 
 impl Drop for Looker {
     fn drop(&mut self) {
-        self.end();
+        self.at.drain(..).for_each(|at| leave(&at));
         self.shared.lookers.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -114,7 +163,7 @@ impl Shared {
             && polling.is_on()
             && polling.look(idle_since, || Ok(memory.there()? > 0 || memory.is_closed()))?
         {
-            return Ok(false);
+            return Ok(memory.is_closed());
         }
         let ended = memory.wait(STALL);
         if looks {
