@@ -19,7 +19,7 @@ use crate::stats::Verb;
 use crate::sync::lock;
 
 /// A file that was not written for so long is not being written: 10 s.
-const WRITTEN_S: i64 = 10;
+const WRITTEN_S: u64 = 10;
 
 impl InodeState {
     /// What others may be told of the data that this client holds under this lock.
@@ -30,7 +30,9 @@ impl InodeState {
         if self.emptying || !held.owns_data() {
             return None;
         }
-        let written = self.write_opens > 0 && now.sec <= attr.mtime.sec.saturating_add(WRITTEN_S);
+        // A time that is yet to come was set, and says nothing.
+        let lately = now.sec.abs_diff(attr.mtime.sec) <= WRITTEN_S;
+        let written = self.write_opens > 0 && lately;
         if !written && held.users == 0 && self.dirty.is_none() && !self.reporting {
             return None;
         }

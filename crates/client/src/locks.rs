@@ -198,7 +198,9 @@ impl Tired {
 fn find_data(state: &mut InodeState, access: Access, range: Range, tired: Tired) -> Found {
     let fits = |held: &&mut Held| held.bits.contains(Ibits::DATA) && held.allows(access);
     // One that is given back is the last choice.
-    match state.locks.iter_mut().filter(fits).min_by_key(|held| held.cancelling) {
+    // So is one that others have, too, under which less is known.
+    let last = |held: &&mut Held| (held.cancelling, held.is_shared());
+    match state.locks.iter_mut().filter(fits).min_by_key(last) {
         Some(held) if !held.cancelling => {
             held.users += 1;
             held.pages = true;
@@ -417,6 +419,10 @@ impl Client {
         let ours = {
             let mut state = lock(&inode.state);
             state.learn(attr, stamp);
+            if state.layout.as_ref().is_some_and(|own| own.generation < attr.layout_gen) {
+                // Also if the rest is no news: under a shared lock nothing else would ask for it.
+                state.layout = None;
+            }
             state.locks.iter_mut().find(|held| held.is_pinned_by(stamp)).map(|held| {
                 held.unpin(stamp);
                 held.pages = true;

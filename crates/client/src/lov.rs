@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use sateen_types::{Attr, Chunk, Endpoint, Errno, Fid, Layout, ObjectId, Result};
-use sateen_wire::{BULK_MAX, MdtRequest, SizeReport};
+use sateen_wire::{BULK_MAX, Ibits, MdtRequest, SizeReport};
 
 use crate::client::Client;
 use crate::inode::{Inode, InodeState, Unsynced};
@@ -483,7 +483,8 @@ impl Client {
     }
 
     /// If nobody at the MDT knows a file's size, asks the OSTs and tells the MDT. `stamp` is
-    /// that of the request which `attr` answers; the stamp of what is returned comes with it.
+    /// that of the request which `attr` answers; the stamp of what is returned comes with it. The
+    /// MDT is asked again with the locks that are wanted.
     ///
     /// # Errors
     /// As the requests it needs.
@@ -491,6 +492,7 @@ impl Client {
         &self,
         inode: &Inode,
         (mut attr, mut stamp): (Attr, u64),
+        want: Ibits,
     ) -> Result<(Attr, u64)> {
         let mut tries = 0;
         loop {
@@ -515,7 +517,7 @@ impl Client {
             let told = self.mdt_in(era, fid, tell).await;
             if told.is_err() && self.era() != era {
                 // An MDT that has restarted may have given the number to another change.
-                (attr, stamp) = self.fetch_attr(fid).await?;
+                (attr, stamp) = self.fetch_attr(fid, want).await?;
                 continue;
             }
             told?;
@@ -529,7 +531,7 @@ impl Client {
                 }
             }
             // Whoever wrote meanwhile knows better: ask once more.
-            let (again, asked) = self.fetch_attr(fid).await?;
+            let (again, asked) = self.fetch_attr(fid, want).await?;
             if again.version == version && again.size_stale {
                 return Ok((settled, asked));
             }

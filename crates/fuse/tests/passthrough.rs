@@ -25,7 +25,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -600,9 +599,13 @@ fn set_uid_bits() {
         let nobody_may = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         fs::set_permissions(&m.under, nobody_may).unwrap();
         m.probe.answer_opens(How::Through);
-        let script = format!("exec 3>>{0}; echo one >&3; echo two >&3", m.path().display());
+        // From where the file is: others may not pass through the folders above it.
+        let name = m.path().file_name().unwrap().to_string_lossy().into_owned();
+        let script = format!("exec 3>>{name}; echo one >&3; echo two >&3");
         let (status, asked) = m.asked(|| {
-            Command::new("sh").args(["-c", &script]).uid(65534).gid(65534).status().unwrap()
+            let mut shell = Command::new("setpriv");
+            shell.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script]);
+            shell.current_dir(m.path().parent().unwrap()).status().unwrap()
         });
         assert!(status.success());
         assert_eq!(fs::read(&m.under).unwrap(), b"one\ntwo\n");

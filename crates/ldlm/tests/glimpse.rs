@@ -223,3 +223,26 @@ fn who_was_woken_for_something_else_waits_on() {
     assert_eq!(table.take_woken(), ticket);
     assert_eq!(look(&mut table, B, &mut ticket), Look::Told(size(100)));
 }
+
+/// A name may stand for another file when whoever came by it looks again.
+#[test]
+fn what_one_file_was_told_of_is_not_taken_for_anothers() {
+    let other = Fid::new(Seq(0x2_0000_0400), 2);
+    let reads_other = Need { fid: other, ..reads() };
+    // Both were changed at once, so that their versions are the same.
+    let (mut table, _) = written();
+    let mut ticket = waits(&mut table, B);
+    let question = asked(&mut table);
+    answer(&mut table, &question, Some(size(100)));
+    assert_eq!(table.take_woken(), ticket);
+    assert_eq!(table.look(0, B, &mut ticket, (&reads_other, VERSION)), Look::Free);
+    // Nor does that its writer has given his lock back say anything of the other's writer.
+    let (mut table, grant) = written();
+    table.try_grant(C, other, LockMode::Pw, Ibits::DATA).unwrap();
+    let mut ticket = waits(&mut table, B);
+    asked(&mut table);
+    table.cancel(A, fid(), grant.id);
+    assert_eq!(table.take_woken(), ticket);
+    assert_eq!(table.look(0, B, &mut ticket, (&reads_other, VERSION)), Look::Wait);
+    assert_eq!(asked(&mut table).client, C, "he is asked");
+}

@@ -125,7 +125,8 @@ impl Op<'_> {
         fid: Fid,
         (mode, bits): (LockMode, Ibits),
     ) {
-        let bits = if self.fenced { bits } else { bits.without(Ibits::DATA) };
+        // What a holder has told is shown, and not to be kept, even if he is lost meanwhile.
+        let bits = if self.fenced && !self.told { bits } else { bits.without(Ibits::DATA) };
         if bits.is_empty() {
             return;
         }

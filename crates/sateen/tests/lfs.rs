@@ -655,7 +655,11 @@ fn what_is_kept_goes_through_a_file(fs_: &Fs) {
     fs_.good_lctl(&["set_param", "-P", "-d", "lod.*.qos_threshold_rr"]);
     assert!(!live().contains("qos_threshold_rr"), "{}", live());
     let set = fs_.good_lctl(&["set_param", "-F", file.to_str().unwrap()]);
-    assert_eq!(set, "lod.sateen-MDT0000-mdtlov.qos_threshold_rr=20\n");
+    let mut lines = set.lines();
+    assert_eq!(lines.next(), Some("lod.sateen-MDT0000-mdtlov.qos_threshold_rr=20"));
+    let slots = lines.next().unwrap_or_default();
+    assert!(slots.starts_with("mdc.") && slots.ends_with(".max_mod_rpcs_in_flight=7"), "{set}");
+    assert_eq!(lines.next(), None);
     let params = |text: &str| text.split("params:").nth(1).map(str::to_owned);
     assert_eq!(params(&live()), params(&before));
 }

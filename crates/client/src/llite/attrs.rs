@@ -68,9 +68,10 @@ impl Client {
         self.know(&inode, attr, answer.stamp).await
     }
 
-    /// The attributes as the MDT has them now, uncached, with the stamp of the request.
-    pub(crate) async fn fetch_attr(&self, fid: Fid) -> Result<(Attr, u64)> {
-        let request = MdtRequest::GetAttr { fid, want: Ibits::NONE };
+    /// The attributes as the MDT has them now, uncached, with the stamp of the request. Of what
+    /// somebody writes they are as old as his last report, unless his lock is wanted as well.
+    pub(crate) async fn fetch_attr(&self, fid: Fid, want: Ibits) -> Result<(Attr, u64)> {
+        let request = MdtRequest::GetAttr { fid, want };
         let answer = self.mdt(fid, request).await?;
         match answer.body {
             MdtReply::Inode { attr } => Ok((attr, answer.stamp)),
@@ -80,22 +81,28 @@ impl Client {
 
     /// The same, asked for once the MDT has heard the cancels that are on their way, with what
     /// they say of the size.
-    pub(crate) async fn attr_after_cancels(&self, inode: &Inode) -> Result<(Attr, u64)> {
+    pub(crate) async fn attr_after_cancels(
+        &self,
+        inode: &Inode,
+        want: Ibits,
+    ) -> Result<(Attr, u64)> {
         until(
             &inode.state,
             |state| &mut state.waiters,
             |state| state.cancels.is_empty().then_some(()),
         )
         .await;
-        self.fetch_attr(inode.fid).await
+        self.fetch_attr(inode.fid, want).await
     }
 
     /// Takes over attributes from the answer to a request sent at `stamp`, and says whether
     /// they may be cached.
     pub(crate) async fn know(&self, inode: &Arc<Inode>, attr: Attr, stamp: u64) -> Result<Known> {
         let (mut attr, mut stamp) = (attr, stamp);
+        // Whoever writes is asked again, too: what the MDT has is older than what he said.
+        let want = Ibits::META.union(Ibits::DATA);
         for _ in 0..ASKED_MAX {
-            (attr, stamp) = self.settle_size(inode, (attr, stamp)).await?;
+            (attr, stamp) = self.settle_size(inode, (attr, stamp), want).await?;
             {
                 let mut state = lock(&inode.state);
                 if state.is_news(stamp) {
@@ -111,7 +118,7 @@ impl Client {
                 }
             }
             // The MDT may have answered before it heard of what this client had written.
-            (attr, stamp) = self.attr_after_cancels(inode).await?;
+            (attr, stamp) = self.attr_after_cancels(inode, want).await?;
         }
         Ok(Client::unheld(attr))
     }
@@ -159,7 +166,7 @@ impl Client {
         let kind = lock(&inode.state).attr.map(|attr| attr.kind());
         let kind = match kind {
             Some(kind) => kind,
-            None => self.fetch_attr(fid).await?.0.kind(),
+            None => self.fetch_attr(fid, Ibits::NONE).await?.0.kind(),
         };
         let (mut used, mut cutting, mut looking) = (None, None, None);
         if data && kind == FileKind::Regular {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use sateen_types::{Errno, Fid, Result};
-use sateen_wire::{MdtReply, MdtRequest};
+use sateen_wire::{Ibits, MdtReply, MdtRequest};
 
 use crate::client::Client;
 use crate::dirty::Write;
@@ -267,7 +267,7 @@ impl Client {
             return self.read_under(&file, used, (offset, len), buffer).await;
         }
         let is_whole;
-        (buffer, is_whole) = self.look_at(&file, range, buffer).await?;
+        (buffer, is_whole) = self.look_at(&file, &used, range, buffer).await?;
         drop(used);
         if is_whole {
             self.verbs.moved(Verb::Read, range.1);
@@ -283,6 +283,7 @@ impl Client {
     async fn look_at(
         &self,
         file: &File,
+        used: &DataUse,
         range: (u64, u64),
         buffer: BytesMut,
     ) -> Result<(BytesMut, bool)> {
@@ -292,10 +293,16 @@ impl Client {
             return Ok((buffer, false));
         }
         let (buffer, is_whole) = self.read_piece(inode.fid, &layout, range, buffer).await?;
-        if is_whole {
-            let now = self.port.now().wall();
-            lock(&inode.state).looked_at(file.how.atime, now);
+        let now = self.port.now().wall();
+        let mut state = lock(&inode.state);
+        if !used.is_there(&state) {
+            // The MDT has forgotten this client, and others may have written meanwhile.
+            return Err(Errno::EIO);
         }
+        if is_whole {
+            state.looked_at(file.how.atime, now);
+        }
+        drop(state);
         Ok((buffer, is_whole))
     }
 
@@ -350,8 +357,9 @@ impl Client {
                     return Ok(attr.size);
                 }
             }
-            let asked = self.attr_after_cancels(inode).await?;
-            let (attr, stamp) = self.settle_size(inode, asked).await?;
+            // Nobody else writes.
+            let asked = self.attr_after_cancels(inode, Ibits::NONE).await?;
+            let (attr, stamp) = self.settle_size(inode, asked, Ibits::NONE).await?;
             lock(&inode.state).learn(attr, stamp);
         }
     }

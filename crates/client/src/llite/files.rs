@@ -701,7 +701,7 @@ impl Client {
         let lost_at = self.lost_at(fid);
         drop(self.settle(inode).await?);
         if lock(&inode.state).doubtful {
-            match self.fetch_attr(fid).await {
+            match self.fetch_attr(fid, Ibits::NONE).await {
                 Ok(_) => lock(&inode.state).doubtful = false,
                 Err(Errno::ENOENT | Errno::ESTALE) => return Err(Errno::EIO),
                 Err(errno) => return Err(errno),

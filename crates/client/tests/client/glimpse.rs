@@ -142,3 +142,34 @@ fn what_was_told_before_the_lock_came_does_not_come_over_what_is_known_under_it(
     let known = rig.now(async move { client.getattr(FILE).await }).unwrap();
     assert_eq!((known.attr.size, known.held), (20, true));
 }
+
+/// A question that has to be put again because of what this client gave back meanwhile is put to the
+/// writer, too: what the MDT has is older than what he said.
+#[test]
+fn who_asks_once_more_asks_the_writer_again() {
+    let rig = Rig::mounted();
+    let stat = || {
+        let client = rig.client.clone();
+        rig.start(async move { client.getattr(FILE).await })
+    };
+    let shown = |size| MdtReply::Inode { attr: attr(4, size) };
+    let mut first = stat();
+    let (header, _) = rig.take_mdt();
+    rig.answer(&header, reply(shown(10), &[grant(2, LockMode::Pr, META)]));
+    assert_eq!(rig.poll(&mut first).unwrap().unwrap().attr.size, 10);
+    let mut second = stat();
+    let (asked, _) = rig.take_mdt();
+    // Somebody changes the mode.
+    rig.call_back(2, &header);
+    rig.kernel_is_done();
+    let (cancel, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Cancel { .. }), "{request:?}");
+    rig.answer(&cancel, reply(MdtReply::Done, &[]));
+    rig.answer(&asked, reply(shown(30), &[]));
+    assert!(rig.poll(&mut second).is_none());
+    let (again, request) = rig.take_mdt();
+    let MdtRequest::GetAttr { fid: FILE, want } = request else { panic!("{request:?}") };
+    assert!(want.contains(DATA), "the writer is not asked");
+    rig.answer(&again, reply(shown(40), &[grant(3, LockMode::Pr, META)]));
+    assert_eq!(rig.poll(&mut second).unwrap().unwrap().attr.size, 40);
+}

@@ -69,7 +69,8 @@ struct Asked {
 pub(super) struct Glimpses {
     by_fid: BTreeMap<Fid, Asked>,
     waits: BTreeMap<Ticket, Fid>,
-    came: BTreeMap<Ticket, Came>,
+    /// Also of which inode: whoever comes by a name may find another one when he looks again.
+    came: BTreeMap<Ticket, (Fid, Came)>,
     last: u64,
     unsent: Vec<Question>,
     asked: u64,
@@ -107,7 +108,7 @@ impl Glimpses {
         self.unsent.retain(|question| question.fid != fid);
         let late = if for_all { asked.next.len() } else { 0 };
         let told = asked.waiters.iter().chain(asked.next.iter().take(late));
-        self.came.extend(told.map(|ticket| (*ticket, came)));
+        self.came.extend(told.map(|ticket| (*ticket, (fid, came))));
         let woken: Vec<Ticket> = asked.waiters.into_iter().chain(asked.next).collect();
         for ticket in &woken {
             self.waits.remove(ticket);
@@ -143,7 +144,8 @@ impl LockTable {
         ticket: &mut Option<Ticket>,
         (need, version): (&Need, u64),
     ) -> Look {
-        let came = ticket.and_then(|ticket| self.glimpses.came.get(&ticket).copied());
+        let came = ticket.and_then(|ticket| self.glimpses.came.get(&ticket));
+        let came = came.filter(|(fid, _)| *fid == need.fid).map(|(_, came)| *came);
         if ticket.is_some_and(|ticket| self.glimpses.waits.contains_key(&ticket)) {
             // It was woken for something else.
             *ticket = Some(self.waiting.wait(*ticket, client, &[], false));

@@ -59,12 +59,15 @@ impl Seen {
 
 fn with(attr: Attr, told: &SizeReport, op: &Op<'_>) -> Attr {
     let mtime = told.mtime.unwrap_or(attr.mtime);
+    // Of what he has reported before the ctime is known.
+    let ctime =
+        if mtime == attr.mtime { attr.ctime } else { attr.ctime.max(mtime.min(op.now.wall())) };
     Attr {
         size: told.size.min(FILE_SIZE_MAX),
         blocks: told.blocks,
         mtime,
         atime: attr.atime.max(told.atime.unwrap_or(attr.atime)),
-        ctime: attr.ctime.max(mtime.min(op.now.wall())),
+        ctime,
         size_stale: false,
         ..attr
     }

@@ -100,9 +100,10 @@ fn a_write_changes_the_ctime_when_the_mdt_hears_of_it(servers: Servers) {
     let (written, modified) = (ctime(&here), fs::metadata(&here).unwrap().modified().unwrap());
     std::thread::sleep(A_MOMENT);
     assert_eq!(ctime(&here), written, "who has written knows of no other");
-    // Who looks has the MDT ask; who has written may not ask yet.
+    // Who looks has the MDT ask who has written, and is shown what he says; or, if that was long
+    // ago, he has given his lock back and the MDT has heard of it.
     let heard = ctime(&there);
-    assert!(heard > written, "{heard:?}, {written:?}");
+    assert!(heard >= written, "{heard:?}, {written:?}");
     assert!([written, heard].contains(&ctime(&here)));
     // As soon as anybody changes anything of it, it does.
     fs::set_permissions(&there, fs::Permissions::from_mode(0o640)).unwrap();
