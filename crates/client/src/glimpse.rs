@@ -112,6 +112,8 @@ mod tests {
         let mut state = written();
         let later = Timespec { sec: 61, nsec: 0 };
         assert!(state.glimpsed(ID, later).is_none(), "not for a while");
+        // Nor for ever because somebody has set a time that is yet to come.
+        assert!(state.glimpsed(ID, Timespec { sec: 30, nsec: 0 }).is_none());
         state.locks[0].users = 1;
         assert!(state.glimpsed(ID, later).is_some(), "something is under way");
     }

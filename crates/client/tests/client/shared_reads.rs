@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use sateen_client::OpenHow;
-use sateen_types::{Layout, Result};
+use sateen_types::{Errno, Layout, Result};
 use sateen_wire::{
     Bulk, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply, ReplyBody,
 };
@@ -94,6 +94,22 @@ fn what_is_kept_nowhere_is_read_under_a_shared_lock_and_pages_are_not() {
         let (_, request) = rig.take_mdt();
         assert!(matches!(request, MdtRequest::Cancel { .. }), "{request:?}");
     }
+}
+
+/// Others may have got the lock meanwhile, and have written what no OST has heard of.
+#[test]
+fn what_was_read_when_the_lock_was_lost_is_not_shown() {
+    let rig = Rig::with_osts(2);
+    let handle = opened(&rig, reads());
+    let mut read = start(&rig, handle, 0, true);
+    let (enqueue, _) = take_enqueue(&rig);
+    granted(&rig, &enqueue, 1, LockMode::Cr);
+    assert!(rig.poll(&mut read).is_none());
+    let (ost, _) = rig.take_ost();
+    rig.evict(&enqueue);
+    let answer = Reply::ok(ReplyBody::Ost(OstReply::Read { len: 10 }));
+    rig.answer_with(&ost, answer, Bulk::Buffer(BytesMut::from(&b"0123456789"[..])));
+    assert_eq!(rig.poll(&mut read), Some(Err(Errno::EIO)));
 }
 
 #[test]

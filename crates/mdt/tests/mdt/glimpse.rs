@@ -80,6 +80,24 @@ fn the_writer_says_what_it_has_and_keeps_its_lock() {
     }
 }
 
+/// A time that the MDT knows, as one that was set, and may be yet to come, is no change.
+#[test]
+fn what_the_writer_has_reported_before_makes_no_new_ctime() {
+    let mut world = World::with_clients(1);
+    let (fid, ..) = written(&mut world);
+    let now = world.now.wall_ns / 1_000_000_000;
+    let report = told(777, now + 1000).unwrap();
+    world.ok(A, MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 });
+    let before = world.stat(B, fid);
+    assert_eq!(before.mtime.sec, now + 1000);
+    world.now.wall_ns += 10_000_000_000;
+    let call = looks(&mut world, B, fid);
+    let asked = question(&mut world);
+    answer(&mut world, fid, asked, told(800, now + 1000));
+    let attr = seen(world.reply(call));
+    assert_eq!((attr.size, attr.ctime), (800, before.ctime));
+}
+
 #[test]
 fn one_that_looks_up_the_name_asks_as_well_and_may_keep_the_directory() {
     let mut world = World::with_clients(1);
