@@ -68,7 +68,7 @@ mod unsynced;
 pub use atime::AtimePolicy;
 pub use client::{Client, ClientConfig, Connection, TargetSpace};
 pub use inspect::{Census, ImportInfo, ImportState};
-pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, TargetState};
+pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, Striping, TargetState};
 pub use lru::{INODES_DEFAULT, LRU_MAX_AGE_MS, LruInfo};
 pub use patience::Patience;
 pub use port::{KernelInval, Port, Task};

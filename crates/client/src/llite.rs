@@ -21,6 +21,7 @@ pub use files::{OpenHow, Opened};
 pub use space::SpaceTotal;
 pub(crate) use space::Spaces;
 pub use targets::TargetState;
+pub use xattrs::Striping;
 
 use sateen_types::Attr;
 

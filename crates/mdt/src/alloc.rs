@@ -82,6 +82,8 @@ pub(crate) struct Allocator {
     targets: Vec<Target>,
     /// Beyond this difference in free space, in per cent, files are placed by free space.
     balanced_percent: u64,
+    /// What files get of which neither they nor their directories say anything.
+    default: StripePolicy,
     /// Positions in `targets` that new files may use.
     usable: Vec<usize>,
     balanced: bool,
@@ -89,22 +91,32 @@ pub(crate) struct Allocator {
     ready: BTreeMap<(u32, usize, usize), Made>,
 }
 
-/// What a file gets: its own wish, then its directory's, then the file system's.
-pub(crate) fn resolve(wish: Option<StripePolicy>, inherited: Option<StripePolicy>) -> StripePolicy {
-    let over = |top: StripePolicy, base: StripePolicy| StripePolicy {
+/// What is said on top, and of what is not said there what is said below.
+fn over(top: StripePolicy, base: StripePolicy) -> StripePolicy {
+    StripePolicy {
         stripe_count: if top.stripe_count == 0 { base.stripe_count } else { top.stripe_count },
         stripe_size: if top.stripe_size == 0 { base.stripe_size } else { top.stripe_size },
         stripe_offset: top.stripe_offset.or(base.stripe_offset),
-    };
-    let base = inherited.map_or(StripePolicy::DEFAULT, |own| over(own, StripePolicy::DEFAULT));
-    wish.map_or(base, |wish| over(wish, base))
+    }
+}
+
+/// What a file and its directory say together.
+pub(crate) fn joined(
+    wish: Option<StripePolicy>,
+    inherited: Option<StripePolicy>,
+) -> Option<StripePolicy> {
+    match (wish, inherited) {
+        (Some(wish), Some(inherited)) => Some(over(wish, inherited)),
+        (said, other) => said.or(other),
+    }
 }
 
 impl Allocator {
-    pub(crate) fn new(osts: &[OstConfig]) -> Allocator {
+    pub(crate) fn new(osts: &[OstConfig], default: StripePolicy) -> Allocator {
         let mut allocator = Allocator {
             targets: osts.iter().map(Target::new).collect(),
             balanced_percent: BALANCED_PERCENT,
+            default: over(default, StripePolicy::DEFAULT),
             usable: Vec::new(),
             balanced: true,
             start: 0,
@@ -191,6 +203,25 @@ impl Allocator {
         away.map(|target| target.index).collect()
     }
 
+    /// What files get of which neither they nor their directories say anything.
+    pub(crate) fn default_policy(&self) -> StripePolicy {
+        self.default
+    }
+
+    /// The same for files made from now on; what is not said becomes as it is at first.
+    pub(crate) fn set_default_policy(&mut self, policy: StripePolicy) {
+        self.default = over(policy, StripePolicy::DEFAULT);
+    }
+
+    /// What a file gets: its own wish, then its directory's, then the file system's.
+    pub(crate) fn resolve(
+        &self,
+        wish: Option<StripePolicy>,
+        inherited: Option<StripePolicy>,
+    ) -> StripePolicy {
+        joined(wish, inherited).map_or(self.default, |said| over(said, self.default))
+    }
+
     pub(crate) fn balanced_percent(&self) -> u64 {
         self.balanced_percent
     }
@@ -239,7 +270,7 @@ impl Allocator {
         inherited: &Inherited,
         generation: u32,
     ) -> Result<Option<Made>, Errno> {
-        let policy = resolve(wish, inherited.policy);
+        let policy = self.resolve(wish, inherited.policy);
         let says = |wish: StripePolicy| wish.stripe_count != 0 || wish.stripe_offset.is_some();
         match &inherited.osts {
             Some(osts) if !wish.is_some_and(says) => {
@@ -265,7 +296,7 @@ impl Allocator {
         if among.is_empty() { Err(Errno::ENOSPC) } else { self.on(size, &among, generation) }
     }
 
-    /// A layout after a policy that [`resolve`] completed; `None` while there is no OST.
+    /// A layout after a policy that [`Allocator::resolve`] completed; `None` while there is no OST.
     pub(crate) fn choose(
         &mut self,
         policy: &StripePolicy,
@@ -382,7 +413,7 @@ mod tests {
         let osts = free.iter().zip(0..);
         let osts: Vec<_> =
             osts.map(|(free, index)| OstConfig { index, statfs: space(free << 30) }).collect();
-        Allocator::new(&osts)
+        Allocator::new(&osts, StripePolicy::DEFAULT)
     }
 
     fn firsts(allocator: &mut Allocator, policy: &StripePolicy, files: usize) -> Vec<u32> {
@@ -400,7 +431,7 @@ mod tests {
     fn equal_osts_take_turns() {
         let mut allocator = osts(&[500, 500, 500]);
         assert_eq!(firsts(&mut allocator, &ONE, 6), [0, 1, 2, 0, 1, 2]);
-        let all = resolve(None, None);
+        let all = allocator.resolve(None, None);
         assert_eq!(firsts(&mut allocator, &all, 3), [0, 1, 2]);
         let made = allocator.choose(&all, 1).unwrap().unwrap();
         assert_eq!(made.layout.components[0].osts.len(), 3);
@@ -441,7 +472,7 @@ mod tests {
             .zip(0..)
             .map(|(statfs, index)| OstConfig { index, statfs })
             .collect();
-        let mut allocator = Allocator::new(&osts);
+        let mut allocator = Allocator::new(&osts, StripePolicy::DEFAULT);
         assert_eq!(firsts(&mut allocator, &ONE, 4), [1, 2, 1, 2], "one that counts none has some");
     }
 
@@ -457,7 +488,7 @@ mod tests {
         assert_eq!(allocator.away(), [2], "one that answers is not waited for");
         allocator.set_health(1, (false, false));
         assert_eq!(firsts(&mut allocator, &ONE, 2), [1, 1]);
-        assert!(Allocator::new(&[]).choose(&ONE, 1).unwrap().is_none());
+        assert!(Allocator::new(&[], StripePolicy::DEFAULT).choose(&ONE, 1).unwrap().is_none());
     }
 
     #[test]
@@ -465,7 +496,7 @@ mod tests {
         let mut allocator = osts(&[500, 500, 500]);
         assert!(allocator.set_active(1, false) && !allocator.set_active(1, false));
         assert_eq!(firsts(&mut allocator, &ONE, 4), [0, 2, 0, 2]);
-        let all = allocator.choose(&resolve(None, None), 1).unwrap().unwrap();
+        let all = allocator.choose(&StripePolicy::DEFAULT, 1).unwrap().unwrap();
         assert_eq!(all.layout.components[0].osts.len(), 2);
         // A directory may ask for it: its files lie elsewhere then.
         let at = StripePolicy { stripe_count: 2, stripe_size: 0, stripe_offset: Some(1) };
@@ -556,7 +587,7 @@ mod tests {
         allocator.add(&OstConfig { index: 5, statfs: None });
         allocator.add(&OstConfig { index: 5, statfs: None });
         assert_eq!(firsts(&mut allocator, &ONE, 5), [0, 1, 5, 7, 0]);
-        let mut none = Allocator::new(&[]);
+        let mut none = Allocator::new(&[], StripePolicy::DEFAULT);
         none.add(&OstConfig { index: 3, statfs: None });
         assert_eq!(firsts(&mut none, &ONE, 1), [3]);
     }
@@ -578,9 +609,21 @@ mod tests {
     fn wishes_go_before_inheritance() {
         let parent = StripePolicy { stripe_count: 4, stripe_size: 1 << 20, stripe_offset: None };
         let wish = StripePolicy { stripe_count: 0, stripe_size: 1 << 16, stripe_offset: Some(1) };
-        let both = resolve(Some(wish), Some(parent));
+        let mut allocator = osts(&[500, 500, 500]);
+        let both = allocator.resolve(Some(wish), Some(parent));
         assert_eq!((both.stripe_count, both.stripe_size), (4, 1 << 16));
         assert_eq!(both.stripe_offset, Some(1));
-        assert_eq!(resolve(None, None), StripePolicy::DEFAULT);
+        assert_eq!(allocator.resolve(None, None), StripePolicy::DEFAULT);
+        // Below both there is what the file system says.
+        allocator.set_default_policy(ONE);
+        assert_eq!(allocator.resolve(None, None), ONE);
+        assert_eq!(allocator.resolve(None, Some(parent)), parent);
+        let size = StripePolicy { stripe_count: 0, stripe_size: 1 << 17, stripe_offset: None };
+        let expected = StripePolicy { stripe_count: 1, ..size };
+        assert_eq!(allocator.resolve(Some(size), None), expected);
+        assert_eq!(allocator.resolve(None, Some(size)), expected);
+        allocator.set_default_policy(size);
+        let expected = StripePolicy { stripe_count: -1, ..size };
+        assert_eq!(allocator.resolve(None, None), expected, "no count is all OSTs");
     }
 }

@@ -1,6 +1,7 @@
 //! What an MDT is started with, besides what every target is.
 
 use sateen_target::Patience;
+use sateen_types::StripePolicy;
 use sateen_wire::{SPEAKS, StatFs};
 
 /// An OST that the MDT may put files on.
@@ -19,6 +20,8 @@ pub struct MdtConfig {
     pub index: u32,
     /// The OSTs, by rising index.
     pub osts: Vec<OstConfig>,
+    /// What new files get of which neither they nor their directories say anything.
+    pub stripe: StripePolicy,
     /// Most inodes, as `statfs` shows it.
     pub inodes_max: u64,
     /// How long a client may take to answer a callback before it is evicted.
@@ -56,6 +59,7 @@ impl MdtConfig {
         MdtConfig {
             index,
             osts,
+            stripe: StripePolicy::DEFAULT,
             inodes_max: 1 << 32,
             callback_limit_ns,
             contended_locks: sateen_ldlm::CONTENDED_LOCKS,

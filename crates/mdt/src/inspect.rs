@@ -3,7 +3,8 @@
 
 use sateen_ldlm::Bounds;
 use sateen_target::Heard;
-use sateen_types::{ClientId, Endpoint, Fid};
+
+use sateen_types::{ClientId, Endpoint, Fid, StripePolicy};
 use sateen_wire::OpenId;
 
 use crate::mdt::Mdt;
@@ -127,6 +128,16 @@ impl Mdt {
     /// The same from now on.
     pub fn set_silence_ns(&mut self, min_ns: u64, max_ns: u64) {
         (self.config.patience.min_ns, self.config.patience.max_ns) = (min_ns, max_ns);
+    }
+
+    /// What new files get of which neither they nor their directories say anything.
+    pub fn default_policy(&self) -> StripePolicy {
+        self.alloc.default_policy()
+    }
+
+    /// The same for files made from now on.
+    pub fn set_default_policy(&mut self, policy: StripePolicy) {
+        self.alloc.set_default_policy(policy);
     }
 
     /// Beyond which difference in free space, in per cent, new files are placed by it.

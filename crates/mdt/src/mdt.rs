@@ -108,7 +108,7 @@ impl Mdt {
             opens: Opens::default(),
             clients: Clients::default(),
             seqs: Seqs::new(config.index, state),
-            alloc: Allocator::new(&config.osts),
+            alloc: Allocator::new(&config.osts, config.stripe),
             room: Room::default(),
             layouts: LayoutCache::default(),
             osp: Osp::new(core.me, config.index, core.boot_epoch, &osts),

@@ -2,12 +2,13 @@
 //! and space, without any other connection to it.
 
 use sateen_client::{Client, TargetSpace, TargetState};
-use sateen_types::{Errno, Fid, Layout, Result, StripePolicy};
+use sateen_types::{Errno, Fid, Result, StripePolicy};
 use sateen_wire::codec::{Input, Wire};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Get: layout, or the OSTs that a directory names, and policy, encoded. Set: an encoded policy.
+/// Get: layout, or the OSTs that a directory names, policy, and the file system's own policy,
+/// encoded. Set: an encoded policy.
 pub const STRIPE_XATTR: &str = "sateen.stripe";
 /// Set: an encoded stripe size and the OSTs, one for each stripe.
 pub const OSTS_XATTR: &str = "sateen.osts";
@@ -65,9 +66,9 @@ pub(crate) async fn get(
 ) -> Option<Result<Vec<u8>>> {
     if name == STRIPE_XATTR.as_bytes() {
         return Some(client.getstripe(fid).await.map(|striping| {
-            let (layout, policy): (Option<Arc<Layout>>, Option<StripePolicy>) = striping;
-            let mut out = layout.to_vec();
-            policy.put(&mut out);
+            let mut out = striping.layout.to_vec();
+            striping.policy.put(&mut out);
+            striping.default.put(&mut out);
             out
         }));
     }

@@ -19,12 +19,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use sateen_client::Striping;
 use sateen_mount::STRIPE_XATTR;
-use sateen_types::{Fid, Layout, StripePolicy};
-use sateen_wire::codec::{Input, Wire};
+use sateen_types::{Fid, StripePolicy};
+use sateen_wire::codec::{DecodeError, Input, Wire};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub(crate) use self::setstripe::{count_of, size_of};
 use crate::mounts::{self, Ours};
 use crate::refusal::PROCESS_GONE;
 
@@ -273,16 +275,25 @@ fn with_bytes(mut value: serde_json::Value, path: &Path) -> serde_json::Value {
     value
 }
 
-/// The layout of a file; the policy of a directory, and the OSTs that it names, if it does.
-fn striping(path: &Path) -> Result<(Option<Layout>, Option<StripePolicy>), Failure> {
+/// The layout of a file; the policy of a directory, and the OSTs that it names, if it does; what
+/// the file system says where neither does.
+fn striping(path: &Path) -> Result<Striping, Failure> {
     require_ours(path)?;
     let failed = |error: &io::Error| {
         Failure::io(format!("cannot get the striping of '{}'", path.display()), error)
     };
     let answer = ask(path, STRIPE_XATTR).map_err(|error| failed(&error))?;
     let mut input = Input::new(&answer);
-    let both = Wire::take(&mut input).and_then(|layout| Ok((layout, Wire::take(&mut input)?)));
-    both.map_err(|error| failed(&io::Error::new(io::ErrorKind::InvalidData, error.to_string())))
+    let mut said = || -> Result<Striping, DecodeError> {
+        let (layout, policy) = (Wire::take(&mut input)?, Wire::take(&mut input)?);
+        // A mount of a build before this one says nothing of its file system.
+        let default = match input.is_empty() {
+            true => StripePolicy::DEFAULT,
+            false => Wire::take(&mut input)?,
+        };
+        Ok(Striping { layout, policy, default })
+    };
+    said().map_err(|error| failed(&io::Error::new(io::ErrorKind::InvalidData, error.to_string())))
 }
 
 /// The FID that a file's inode number stands for.

@@ -40,7 +40,7 @@ use sateen_osd_disk::objects::ObjectOptions;
 use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
 use sateen_target::{CoreConfig, Ending, Label, Outbox};
-use sateen_types::{Endpoint, Name, Nid, Timestamp};
+use sateen_types::{Endpoint, Name, Nid, StripePolicy, Timestamp};
 use sateen_wire::{FsName, ParamInfo, StatFs, TargetInfo};
 
 use self::backend::Opened;
@@ -97,6 +97,8 @@ pub(crate) struct Node {
     clients: Arc<Mutex<Clients>>,
     /// How long a client may take to answer an MDT's callback.
     callback_limit_ns: u64,
+    /// What new files get where nothing is said.
+    stripe: StripePolicy,
     fsname: String,
     /// Its id; 0 until it is known.
     file_system: u64,
@@ -164,6 +166,10 @@ impl<S: Shows + 'static> Host for Arc<TargetHost<S>> {
     }
 }
 
+/// What new files get where all OSTs are folders of one disk: one object, since more of them bring
+/// no more bandwidth, and each wants its own look when the file is removed.
+const ON_ONE_HOST: StripePolicy = StripePolicy { stripe_count: 1, ..StripePolicy::DEFAULT };
+
 impl Node {
     fn new(fsname: &str, source: Source, callback_limit_ns: u64) -> Outcome<Node> {
         open_files::raise_limit();
@@ -179,6 +185,7 @@ impl Node {
             targets: Vec::new(),
             mdts: Vec::new(),
             callback_limit_ns,
+            stripe: StripePolicy::DEFAULT,
             fsname: fsname.to_owned(),
             file_system: 0,
             source,
@@ -196,6 +203,7 @@ impl Node {
     /// Starts all targets; the MDTs evict clients that take longer to answer a callback.
     fn embedded_with(targets: &[Target], callback_limit_ns: u64) -> Outcome<Node> {
         let mut node = Node::new(FSNAME, Source::all(FSNAME), callback_limit_ns)?;
+        node.stripe = ON_ONE_HOST;
         let osts: Vec<u32> = targets.iter().filter_map(Target::ost_index).collect();
         let mut in_order: Vec<&Target> = targets.iter().collect();
         // An MDT talks to its OSTs from the first moment.
@@ -227,12 +235,12 @@ impl Node {
                 self.host(target, opened, ost).map(drop)
             }
             Endpoint::Mdt(index) => {
-                let callback_limit_ns = self.callback_limit_ns;
+                let (callback_limit_ns, stripe) = (self.callback_limit_ns, self.stripe);
                 let file_system = target.label.fs_uuid;
                 let osts = osts.iter().copied();
                 let host = self.host(target, opened, |store, now, out| {
-                    let mdt =
-                        MdtConfig { callback_limit_ns, file_system, ..MdtConfig::new(index, osts) };
+                    let mdt = MdtConfig::new(index, osts);
+                    let mdt = MdtConfig { callback_limit_ns, file_system, stripe, ..mdt };
                     Mdt::new(config, store, mdt, now, out)
                 });
                 self.mdts.push(host?);

@@ -10,6 +10,8 @@ use std::fmt::Write as _;
 use sateen_types::ClientId;
 use serde::{Deserialize, Serialize};
 
+use crate::lfs::{count_of, size_of};
+
 /// What shows a parameter.
 type Get<'a> = Box<dyn Fn() -> String + 'a>;
 /// What sets one; what is wrong with the value, if it is not set.
@@ -185,6 +187,10 @@ const LRU_SIZE: &str = "lru_size";
 const LRU_MAX_AGE: &str = "lru_max_age";
 /// 30 days.
 const LRU_MAX_AGE_MS_MAX: u64 = 30 * 86_400_000;
+/// What new files get where neither they nor their directories say anything: how many stripes,
+/// with -1 for all OSTs, and how long each is.
+const STRIPE_COUNT: &str = "stripecount";
+const STRIPE_SIZE: &str = "stripesize";
 /// What clears.
 pub(crate) const CLEAR: &str = "clear";
 
@@ -245,9 +251,16 @@ pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
             || format!("bad value '{value}': use milliseconds, or 5s, 65min, 2h, 30d at most");
         return right.then_some(()).ok_or_else(wrong);
     }
+    if leaf == STRIPE_COUNT {
+        return stripe_count(value).map(drop);
+    }
+    if leaf == STRIPE_SIZE {
+        return stripe_size(value).map(drop);
+    }
     let Some((_, least, most)) = TUNABLES.iter().find(|(known, ..)| *known == leaf) else {
         let known = TUNABLES.iter().map(|(known, ..)| *known);
-        let known: Vec<&str> = known.chain([LRU_MAX_AGE, EVICT]).collect();
+        let known: Vec<&str> =
+            known.chain([LRU_MAX_AGE, STRIPE_COUNT, STRIPE_SIZE, EVICT]).collect();
         return Err(format!(
             "there is no parameter that ends so and can be set; these can: {}",
             known.join(", ")
@@ -260,6 +273,22 @@ pub(crate) fn check(name: &str, value: &str) -> Result<(), String> {
         }
         _ => Err(format!("bad value '{value}': use {least} to {most}")),
     }
+}
+
+/// How many stripes.
+///
+/// # Errors
+/// What would be right.
+pub(crate) fn stripe_count(value: &str) -> Result<i32, String> {
+    count_of(value.trim())
+}
+
+/// Bytes of one stripe.
+///
+/// # Errors
+/// What would be right.
+pub(crate) fn stripe_size(value: &str) -> Result<u32, String> {
+    size_of(value.trim())
 }
 
 /// A number, perhaps with the sign of per cent.
@@ -386,6 +415,11 @@ mod tests {
         assert_eq!(check("osc.*.active", "0"), Ok(()));
         assert_eq!(check("osc.*.max_dirty_mb", "0"), Ok(()));
         assert_eq!(check("lod/x/qos_threshold_rr", "17%"), Ok(()));
+        for good in ["-1", "0", "1", "2000"] {
+            assert_eq!(check("lod.*.stripecount", good), Ok(()));
+        }
+        assert_eq!(check("lod.*.stripesize", "4M"), Ok(()));
+        assert_eq!(stripe_size("4M"), Ok(4 << 20));
         assert_eq!(check("mdt.*.md_stats", "clear"), Ok(()));
         assert_eq!(check("mdt.*.at_min", "5"), Ok(()));
         assert_eq!(check("mdt.*.evict_client", "00000000000000fF"), Ok(()));
@@ -417,6 +451,10 @@ mod tests {
             ("ldlm.namespaces.*.lru_max_age", "5y", "use milliseconds"),
             ("ldlm.namespaces.*.lru_max_age", "99999999999999999h", "use milliseconds"),
             ("ldlm.namespaces.*.lock_limit_mb", "0", "1 to 1048576"),
+            ("lod.*.stripecount", "-2", "-1 for all OSTs"),
+            ("lod.*.stripecount", "2001", "1 to 2000"),
+            ("lod.*.stripesize", "1000", "64K"),
+            ("lod.*.stripesize", "4G", "below 4G"),
             ("mdt.*.at_min", "4", "5 to 3600"),
             ("mdt.*.at_max", "4", "5 to 86400"),
             ("mdt.*.evict_client", "+f", "the id of a client"),

@@ -297,12 +297,29 @@ fn striping_is_inherited_and_chosen_ost_by_ost() {
     good(&["setstripe", "-d"], &below);
     assert_eq!(good(&["getstripe", "-d"], &below).lines().count(), 1);
     fs::write(below.join("free"), b"free").unwrap();
-    assert_eq!(objects(&below.join("free")).len(), 4);
+    assert_eq!(objects(&below.join("free")).len(), 1, "what the file system says");
 
     good(&["setstripe", "-d"], &dir);
     let raw = good(&["getstripe", "-d", "-R"], &dir);
     assert!(raw.starts_with("stripe_count:  0 stripe_size:   0 "), "{raw}");
-    assert!(good(&["getstripe", "-d"], &dir).starts_with("stripe_count:  -1 "));
+    assert!(good(&["getstripe", "-d"], &dir).starts_with("stripe_count:  1 "));
+    // Which can be said anew, for files made from then on.
+    let (before, after) = (dir.join("before"), dir.join("after"));
+    fs::write(&before, b"one").unwrap();
+    fs_.good_lctl(&["set_param", "lod.*.stripecount=-1", "lod.*.stripesize=2M"]);
+    fs::write(&after, b"all").unwrap();
+    assert_eq!((objects(&before).len(), objects(&after).len()), (1, 4));
+    let line = "stripe_count:  -1 stripe_size:   2097152 pattern:       raid0 stripe_offset: -1\n";
+    assert_eq!(good(&["getstripe", "-d"], &dir), line);
+    let json: serde_json::Value =
+        serde_json::from_str(&good(&["getstripe", "-d", "--json"], &dir)).unwrap();
+    assert_eq!(
+        (&json[0]["policy"], &json[0]["default"]["stripe_count"]),
+        (&serde_json::Value::Null, &serde_json::json!(-1))
+    );
+    fs_.good_lctl(&["set_param", "lod.*.stripecount=0", "lod.*.stripesize=0"]);
+    let kept = fs_.good_lctl(&["get_param", "-n", "lod.*.stripecount", "lod.*.stripesize"]);
+    assert_eq!(kept, "-1\n1048576\n");
     for (args, path, code, says) in [
         (&["setstripe", "-d"][..], sub.join("one"), 22, "for directories"),
         (&["setstripe", "-o", "9"], dir.clone(), 22, "lfs osts"),

@@ -742,8 +742,8 @@ impl Kernel {
         let _used = self.hold(parent);
         let fid = self.inode_of(parent, name).await?;
         let _file = self.hold(fid);
-        let (layout, policy) = self.client.getstripe(fid).await?;
-        Ok((fid, layout, policy))
+        let found = self.client.getstripe(fid).await?;
+        Ok((fid, found.layout, found.policy))
     }
 
     /// All names of an inode, and which it is.

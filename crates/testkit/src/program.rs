@@ -130,6 +130,15 @@ impl Program {
         self.ok(&["up"]).map(drop)
     }
 
+    /// Over how many OSTs new files lie from now on, until it is started again; -1 for all.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn set_stripes(&self, count: i32) -> Result<()> {
+        let setting = format!("lod.*.stripecount={count}");
+        self.ok(&["lctl", "set_param", &setting]).map(drop)
+    }
+
     /// Stops it in good order.
     ///
     /// # Errors

@@ -100,6 +100,7 @@ impl Rounds {
 fn one_round(program: &mut Program, load: &mut Load, seed: u64) -> Result<Checked> {
     let mut random = Random::new(seed);
     let pid = program.pid()?;
+    program.set_stripes(if random.one_in(2) { 1 } else { -1 })?;
     let running = load.start(seed);
     let load_ms = env_number("LOAD_MS", LOAD_MS);
     std::thread::sleep(Duration::from_millis(load_ms + random.below(load_ms)));

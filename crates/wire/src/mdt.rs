@@ -327,7 +327,7 @@ wire_enum! {
             /// The choice.
             policy: StripePolicy,
         },
-        /// The layout of a file, or the default policy of a directory. Answer: `Striping`.
+        /// The layout of a file, or the default policy of a directory. Answer: `Striped`.
         17 => GetStripe {
             /// File or directory.
             fid: Fid,
@@ -606,13 +606,22 @@ wire_enum! {
         },
         /// A symlink target, an xattr value, a list of xattr names.
         7 => Bytes(Bytes),
-        /// Answer to `GetStripe`.
+        /// Answer to `SetStripe` and `SetLayout`.
         8 => Striping {
             /// The layout of a regular file; of a directory the OSTs of its new files, if they
             /// were named one by one.
             layout: Option<Arc<Layout>>,
             /// The default policy of a directory, if it has its own.
             policy: Option<StripePolicy>,
+        },
+        /// Answer to `GetStripe`.
+        14 => Striped {
+            /// As `Striping` has it.
+            layout: Option<Arc<Layout>>,
+            /// As `Striping` has it.
+            policy: Option<StripePolicy>,
+            /// What the file system says where neither a file nor its directory does.
+            default: StripePolicy,
         },
         /// A sequence, durably the client's.
         9 => Sequence(Seq),

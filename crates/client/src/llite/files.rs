@@ -772,7 +772,7 @@ impl Client {
         }
         let fid = inode.fid;
         match self.mdt(fid, MdtRequest::GetStripe { fid }).await?.body {
-            MdtReply::Striping { layout, .. } => {
+            MdtReply::Striped { layout, .. } => {
                 lock(&inode.state).layout.clone_from(&layout);
                 Ok(layout)
             }

@@ -12,6 +12,17 @@ use crate::sync::lock;
 /// What a program may do whoever runs it: the next write takes it away.
 const CAPABILITY: &[u8] = b"security.capability";
 
+/// Where a file lies, or new ones of a directory will.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Striping {
+    /// The layout of a file; of a directory the OSTs that it names, if it does.
+    pub layout: Option<Arc<Layout>>,
+    /// What a directory says of its own.
+    pub policy: Option<StripePolicy>,
+    /// What the file system says where neither a file nor its directory does.
+    pub default: StripePolicy,
+}
+
 /// A name of an xattr: too long is `ERANGE` here, as in Linux.
 fn xattr_name(name: &[u8]) -> Result<Name> {
     Name::new(name).map_err(|_| Errno::ERANGE)
@@ -121,16 +132,16 @@ impl Client {
         }
     }
 
-    /// The layout of a file; the policy of a directory, and the OSTs that it names, if it does.
+    /// The layout of a file; the policy of a directory, and the OSTs that it names, if it does;
+    /// and what the file system says where neither does.
     ///
     /// # Errors
     /// The MDT's.
-    pub async fn getstripe(
-        self: &Arc<Client>,
-        fid: Fid,
-    ) -> Result<(Option<Arc<Layout>>, Option<StripePolicy>)> {
+    pub async fn getstripe(self: &Arc<Client>, fid: Fid) -> Result<Striping> {
         match self.mdt(fid, MdtRequest::GetStripe { fid }).await?.body {
-            MdtReply::Striping { layout, policy } => Ok((layout, policy)),
+            MdtReply::Striped { layout, policy, default } => {
+                Ok(Striping { layout, policy, default })
+            }
             _ => Err(Errno::EPROTO),
         }
     }

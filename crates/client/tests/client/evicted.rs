@@ -333,7 +333,11 @@ fn a_size_that_is_never_settled_is_given_up_at_last() {
                     attr: sateen_types::Attr { size_stale: true, ..attr(version, 0) },
                 }
             }
-            MdtRequest::GetStripe { .. } => MdtReply::Striping { policy: None, layout: None },
+            MdtRequest::GetStripe { .. } => MdtReply::Striped {
+                policy: None,
+                layout: None,
+                default: sateen_types::StripePolicy::DEFAULT,
+            },
             MdtRequest::ReportSize { .. } => MdtReply::Done,
             other => panic!("{other:?}"),
         };
@@ -358,7 +362,17 @@ fn a_size_looked_up_before_the_restart_is_not_told_after_it() {
     let (stripe, request) = rig.take_mdt();
     assert!(matches!(request, MdtRequest::GetStripe { .. }), "{request:?}");
     let layout = Some(Arc::new(Layout::raid0(1 << 20, vec![0]).unwrap()));
-    rig.answer(&stripe, reply(MdtReply::Striping { policy: None, layout }, &[]));
+    rig.answer(
+        &stripe,
+        reply(
+            MdtReply::Striped {
+                policy: None,
+                layout,
+                default: sateen_types::StripePolicy::DEFAULT,
+            },
+            &[],
+        ),
+    );
     assert!(rig.poll(&mut asks).is_none());
     let (glimpse, request) = rig.take_ost();
     assert!(matches!(request, OstRequest::GetAttr { .. }), "{request:?}");
@@ -388,9 +402,11 @@ fn fsync(rig: &Rig) -> Result<(), Errno> {
             Request::Mdt(MdtRequest::GetAttr { .. }) => {
                 ReplyBody::Mdt(MdtReply::Inode { attr: attr(9, 0) })
             }
-            Request::Mdt(MdtRequest::GetStripe { .. }) => {
-                ReplyBody::Mdt(MdtReply::Striping { layout: None, policy: None })
-            }
+            Request::Mdt(MdtRequest::GetStripe { .. }) => ReplyBody::Mdt(MdtReply::Striped {
+                layout: None,
+                policy: None,
+                default: sateen_types::StripePolicy::DEFAULT,
+            }),
             Request::Ost(_) => ReplyBody::Ost(OstReply::Done),
             other => panic!("{other:?}"),
         };

@@ -84,9 +84,14 @@ impl Targets {
                 reply(MdtReply::Inode { attr: attr(fid) }, &self.grants(fid))
             }
             MdtRequest::GetAttr { fid, .. } => reply(MdtReply::Inode { attr: attr(fid) }, &[]),
-            MdtRequest::GetStripe { .. } => {
-                reply(MdtReply::Striping { layout: self.layout(), policy: None }, &[])
-            }
+            MdtRequest::GetStripe { .. } => reply(
+                MdtReply::Striped {
+                    layout: self.layout(),
+                    policy: None,
+                    default: sateen_types::StripePolicy::DEFAULT,
+                },
+                &[],
+            ),
             MdtRequest::Open { fid, .. } => {
                 let body = MdtReply::Opened { attr: attr(fid), layout: self.layout() };
                 reply(body, &self.grants(fid))

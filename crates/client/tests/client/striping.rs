@@ -400,7 +400,11 @@ fn a_size_is_asked_for_by_the_layout_that_the_attributes_speak_of() {
     assert_eq!(request, MdtRequest::GetStripe { fid: FILE });
     let mut layout = Layout::raid0(2 * STRIPE as u32, vec![1]).unwrap();
     layout.generation = 2;
-    let striping = MdtReply::Striping { layout: Some(layout.into()), policy: None };
+    let striping = MdtReply::Striped {
+        layout: Some(layout.into()),
+        policy: None,
+        default: sateen_types::StripePolicy::DEFAULT,
+    };
     rig.answer(&header, reply(striping, &[]));
     assert!(rig.poll(&mut stat).is_none());
     let (header, request) = rig.take_ost();

@@ -11,7 +11,7 @@ use sateen_wire::{Grants, Ibits, LockMode, MdtReply, MdtRequest, SYMLINK_MAX};
 use super::open::{Intent, Opened, open_file};
 use super::{DIR_BLOCKS, DIR_SIZE, S_ISGID, put_inode, shown, xattr};
 use crate::acl::{self, Acl};
-use crate::alloc::{Allocator, Inherited, resolve};
+use crate::alloc::{Allocator, Inherited, joined};
 use crate::destroy::count;
 use crate::keys;
 use crate::layouts::{LayoutCache, Made};
@@ -221,7 +221,7 @@ pub(super) fn inode<'a>(
     inode.links = links;
     inode.policy = match kind {
         FileKind::Directory => new.policy.or(dir.policy),
-        FileKind::Regular if made.is_none() => Some(resolve(new.policy, dir.policy)),
+        FileKind::Regular if made.is_none() => joined(new.policy, dir.policy),
         _ => None,
     };
     if new.open && new.intent.flags.write {

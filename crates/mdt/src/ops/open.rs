@@ -12,7 +12,6 @@ use sateen_wire::{Cred, Grants, Ibits, LockMode, MdtReply, OpenFlags, OpenId};
 use super::setattr::{can_cut, cuts, drop_set_id, log_punch, set_size};
 use super::xattr::drop_capabilities;
 use super::{is_regular, put_inode, shown};
-use crate::alloc::resolve;
 use crate::layouts::Made;
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome, Punch, reply};
@@ -175,7 +174,8 @@ fn first_layout(mdt: &mut Mdt, op: &Op<'_>, fid: Fid, write: bool) -> Result<Opt
     if !write || !layout.is_empty() {
         return Ok(None);
     }
-    match mdt.alloc.choose(&resolve(policy, None), attr.layout_gen + 1)? {
+    let said = mdt.alloc.resolve(policy, None);
+    match mdt.alloc.choose(&said, attr.layout_gen + 1)? {
         Some(made) => Ok(Some(made)),
         None => Err(Errno::ENOSPC.into()),
     }

@@ -9,7 +9,7 @@ use sateen_wire::{Grants, Ibits, MdtReply, MdtRequest};
 
 use super::create::handed_by;
 use super::{is_regular, put_inode};
-use crate::alloc::{Inherited, resolve};
+use crate::alloc::Inherited;
 use crate::layouts::Made;
 use crate::mdt::Mdt;
 use crate::names::parent_of;
@@ -80,7 +80,7 @@ pub(super) fn set_layout(
         mdt.alloc.on(stripe_size, osts, OF_DIRECTORY)?
     } else {
         let wish = StripePolicy { stripe_size, ..NOTHING };
-        let size = resolve(Some(wish), inherited.policy).stripe_size;
+        let size = mdt.alloc.resolve(Some(wish), inherited.policy).stripe_size;
         mdt.alloc.on(size, osts, attr.layout_gen + 1)?
     };
     put(mdt, op, fid, (Some(made), Some(nearest(stripe_size, osts)?)))
@@ -132,7 +132,8 @@ fn put(
     put_inode(&mut mdt.batch, &inode);
     let transno = op.commit(&mut mdt.core, &mut mdt.batch);
     let layout = made.map(|made| made.layout);
-    Ok(Outcome::ok(MdtReply::Striping { layout, policy }, transno, Grants::NONE))
+    let body = MdtReply::Striping { layout, policy };
+    Ok(Outcome::ok(body, transno, Grants::NONE))
 }
 
 pub(super) fn get(mdt: &mut Mdt, op: &Op<'_>, fid: Fid) -> Result<Outcome, Fault> {
@@ -140,6 +141,7 @@ pub(super) fn get(mdt: &mut Mdt, op: &Op<'_>, fid: Fid) -> Result<Outcome, Fault
     let inode = view.file(fid)?;
     let layout = mdt.layouts.get(inode.layout)?;
     let policy = inode.policy.filter(|_| inode.attr.is_dir());
-    let body = MdtReply::Striping { layout, policy };
+    let default = mdt.alloc.default_policy();
+    let body = MdtReply::Striped { layout, policy, default };
     Ok(Outcome::ok(body, 0, Grants::NONE))
 }

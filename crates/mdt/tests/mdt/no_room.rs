@@ -22,7 +22,7 @@ fn new_file(world: &mut World, parent: Fid, text: &str) -> (Fid, OpenId) {
 /// Where a file lies, and the generation of that.
 fn lies(world: &mut World, fid: Fid) -> (Vec<u32>, u32) {
     match world.ok(A, MdtRequest::GetStripe { fid }) {
-        MdtReply::Striping { layout: Some(layout), policy: None } => {
+        MdtReply::Striped { layout: Some(layout), policy: None, .. } => {
             (layout.components[0].osts.clone(), layout.generation)
         }
         other => panic!("{other:?}"),

@@ -344,6 +344,9 @@ fn capabilities_go_with_what_had_them() {
     }
 }
 
+/// What a file system says of its stripes if it is told nothing.
+const ALL: StripePolicy = StripePolicy::DEFAULT;
+
 #[test]
 fn striping_is_chosen_inherited_and_fixed_once_written() {
     let mut world = World::with_clients(4);
@@ -352,13 +355,16 @@ fn striping_is_chosen_inherited_and_fixed_once_written() {
     world.ok(A, MdtRequest::SetStripe { fid: dir, policy });
     let sub = world.mkdir(A, dir, "sub");
     let get = |fid| MdtRequest::GetStripe { fid };
-    assert_eq!(world.ok(A, get(sub)), MdtReply::Striping { layout: None, policy: Some(policy) });
+    assert_eq!(
+        world.ok(A, get(sub)),
+        MdtReply::Striped { layout: None, policy: Some(policy), default: ALL }
+    );
     let file = world.mknod(A, sub, "f");
-    let MdtReply::Striping { layout: Some(layout), .. } = world.ok(A, get(file)) else { panic!() };
+    let MdtReply::Striped { layout: Some(layout), .. } = world.ok(A, get(file)) else { panic!() };
     assert_eq!((layout.components[0].osts.len(), layout.components[0].stripe_size), (2, 1 << 16));
     let at = StripePolicy { stripe_count: 1, stripe_size: 0, stripe_offset: Some(3) };
     world.ok(A, MdtRequest::SetStripe { fid: file, policy: at });
-    let MdtReply::Striping { layout: Some(layout), .. } = world.ok(A, get(file)) else { panic!() };
+    let MdtReply::Striped { layout: Some(layout), .. } = world.ok(A, get(file)) else { panic!() };
     assert_eq!((layout.generation, layout.components[0].osts.as_slice()), (2, &[3][..]));
     let open = MdtRequest::Open {
         fid: file,
@@ -372,9 +378,37 @@ fn striping_is_chosen_inherited_and_fixed_once_written() {
     assert_eq!(world.err(A, MdtRequest::SetStripe { fid: file, policy: at }), Errno::EEXIST);
     let nothing = StripePolicy { stripe_count: 0, stripe_size: 0, stripe_offset: None };
     world.ok(A, MdtRequest::SetStripe { fid: dir, policy: nothing });
-    assert_eq!(world.ok(A, get(dir)), MdtReply::Striping { layout: None, policy: None });
+    assert_eq!(
+        world.ok(A, get(dir)),
+        MdtReply::Striped { layout: None, policy: None, default: ALL }
+    );
     let bad = StripePolicy { stripe_count: 1, stripe_size: 0, stripe_offset: Some(99) };
     assert_eq!(world.err(A, MdtRequest::SetStripe { fid: sub, policy: bad }), Errno::EINVAL);
+    finish(world);
+}
+
+#[test]
+fn the_file_systems_own_stripes_are_for_those_of_whom_nothing_is_said() {
+    let mut world = World::with_clients(4);
+    let get = |fid| MdtRequest::GetStripe { fid };
+    let lies = |world: &mut World, fid| match world.ok(A, get(fid)) {
+        MdtReply::Striped { layout: Some(layout), .. } => {
+            (layout.components[0].osts.len(), layout.components[0].stripe_size)
+        }
+        other => panic!("{other:?}"),
+    };
+    let (before, wide) = (world.mknod(A, ROOT, "before"), world.mkdir(A, ROOT, "wide"));
+    let three = StripePolicy { stripe_count: 3, stripe_size: 0, stripe_offset: None };
+    world.ok(A, MdtRequest::SetStripe { fid: wide, policy: three });
+    let one = StripePolicy { stripe_count: 1, stripe_size: 1 << 17, stripe_offset: None };
+    world.mdt.set_default_policy(one);
+    let after = world.mknod(A, ROOT, "after");
+    let said = world.mknod(A, wide, "said");
+    assert_eq!(lies(&mut world, before), (4, 1 << 20));
+    assert_eq!(lies(&mut world, after), (1, 1 << 17));
+    assert_eq!(lies(&mut world, said), (3, 1 << 17), "what is not said there");
+    let told = MdtReply::Striped { layout: None, policy: Some(three), default: one };
+    assert_eq!(world.ok(A, get(wide)), told);
     finish(world);
 }
 
@@ -388,15 +422,13 @@ fn files_lie_where_their_owner_says_and_know_their_names() {
     let set = |osts: &[u32]| MdtRequest::SetLayout { fid: file, stripe_size: 0, osts: osts.into() };
     let get = MdtRequest::GetStripe { fid: file };
     world.ok(A, set(&[3, 0, 1]));
-    let MdtReply::Striping { layout: Some(layout), .. } = world.ok(A, get.clone()) else {
-        panic!()
-    };
+    let MdtReply::Striped { layout: Some(layout), .. } = world.ok(A, get.clone()) else { panic!() };
     let component = &layout.components[0];
     assert_eq!((component.osts.as_slice(), component.stripe_size), (&[3, 0, 1][..], 1 << 17));
     // What is not said comes from the directory.
     let wish = StripePolicy { stripe_count: 1, stripe_size: 0, stripe_offset: None };
     world.ok(A, MdtRequest::SetStripe { fid: file, policy: wish });
-    let MdtReply::Striping { layout: Some(layout), .. } = world.ok(A, get) else { panic!() };
+    let MdtReply::Striped { layout: Some(layout), .. } = world.ok(A, get) else { panic!() };
     let component = &layout.components[0];
     assert_eq!((component.osts.len(), component.stripe_size), (1, 1 << 17));
     assert_eq!(world.err(A, set(&[0, 9])), Errno::EINVAL);
@@ -429,7 +461,7 @@ fn new_files_lie_on_the_osts_that_their_directory_names() {
     };
     let get = |fid| MdtRequest::GetStripe { fid };
     let lies = |world: &mut World, fid| match world.ok(A, get(fid)) {
-        MdtReply::Striping { layout: Some(layout), .. } => {
+        MdtReply::Striped { layout: Some(layout), .. } => {
             let component = &layout.components[0];
             (component.osts.clone(), component.stripe_size, layout.generation)
         }
@@ -439,7 +471,7 @@ fn new_files_lie_on_the_osts_that_their_directory_names() {
     assert_eq!(world.err(A, set(dir, 0, &[0, 9])), Errno::EINVAL);
     assert_eq!(world.err(A, set(dir, 0, &[])), Errno::EINVAL);
     let policy = StripePolicy { stripe_count: 2, stripe_size: 1 << 17, stripe_offset: Some(3) };
-    let MdtReply::Striping { policy: own, .. } = world.ok(A, get(dir)) else { panic!() };
+    let MdtReply::Striped { policy: own, .. } = world.ok(A, get(dir)) else { panic!() };
     assert_eq!(own, Some(policy));
     assert_eq!(lies(&mut world, dir), (vec![3, 1], 1 << 17, 0));
     // Files and directories made in it inherit it, also further below.
@@ -463,10 +495,13 @@ fn new_files_lie_on_the_osts_that_their_directory_names() {
     assert_eq!(lies(&mut world, file), (vec![0], 1 << 17, 4));
     // Another striping takes its place, or none.
     world.ok(A, MdtRequest::SetStripe { fid: sub, policy: wish(1, 0) });
-    let rest = MdtReply::Striping { layout: None, policy: Some(wish(1, 0)) };
+    let rest = MdtReply::Striped { layout: None, policy: Some(wish(1, 0)), default: ALL };
     assert_eq!(world.ok(A, get(sub)), rest);
     world.ok(A, MdtRequest::SetStripe { fid: dir, policy: wish(0, 0) });
-    assert_eq!(world.ok(A, get(dir)), MdtReply::Striping { layout: None, policy: None });
+    assert_eq!(
+        world.ok(A, get(dir)),
+        MdtReply::Striped { layout: None, policy: None, default: ALL }
+    );
     let file = world.mknod(A, dir, "free");
     assert_eq!(lies(&mut world, file).0.len(), 4);
     // A directory with a list is removed like any other.

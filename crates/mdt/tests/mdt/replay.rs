@@ -1,6 +1,6 @@
 //! Changes that a crash has taken are made again, in their order, and once.
 
-use sateen_types::{Attr, ClientId, Errno, Fid, Timespec};
+use sateen_types::{Attr, ClientId, Errno, Fid, StripePolicy, Timespec};
 use sateen_wire::*;
 
 use crate::fsck;
@@ -131,7 +131,10 @@ fn changes_of_all_clients_are_made_again_in_their_order() {
     assert_eq!(world.lookup(A, ROOT, "gone"), Err(Errno::ENOENT));
     assert_eq!(world.err(A, MdtRequest::GetAttr { fid: gone, want: Ibits::NONE }), Errno::ESTALE);
     let body = world.ok(A, MdtRequest::GetStripe { fid: file });
-    assert_eq!(body, MdtReply::Striping { layout: Some(layout), policy: None });
+    assert_eq!(
+        body,
+        MdtReply::Striped { layout: Some(layout), policy: None, default: StripePolicy::DEFAULT }
+    );
     world.rest();
     fsck::check(&fsck::image(&world.frames));
 }

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use sateen_client::Striping;
 use sateen_mount::{TARGETS_XATTR, TargetRow};
 use sateen_types::{Component, Fid, Layout, Pattern, STRIPE_SIZE_DEFAULT, StripePolicy, seq};
 use serde_json::{Value, json};
@@ -160,11 +161,15 @@ fn visit(args: &GetStripeArgs, path: &Path, depth: u32, seen: &mut Seen) {
     match (directory, striping) {
         // Where one OST is looked for, directories are only on the way.
         (true, _) if args.ost.is_some() => {}
-        (true, (osts, policy)) if args.json => {
-            let policy = policy.map(|policy| policy_json(policy, osts.as_ref()));
-            seen.values.push(as_json(path, fid, ("policy", policy)));
+        (true, Striping { layout, policy, default }) if args.json => {
+            let policy = policy.map(|policy| policy_json(policy, layout.as_deref()));
+            let mut value = as_json(path, fid, ("policy", policy));
+            if let Some(fields) = value.as_object_mut() {
+                fields.insert("default".to_owned(), policy_json(default, None));
+            }
+            seen.values.push(value);
         }
-        (false, (layout, _)) if args.json => {
+        (false, Striping { layout, .. }) if args.json => {
             let shown = layout.filter(|layout| {
                 args.ost.is_none_or(|ost| layout.objects().any(|(_, at)| at == ost))
             });
@@ -174,8 +179,12 @@ fn visit(args: &GetStripeArgs, path: &Path, depth: u32, seen: &mut Seen) {
             }
         }
         (true, striping) => seen.show(path, &of_directory(args, HERE.as_ref(), fid, &striping)),
-        (false, (Some(layout), _)) => seen.show(path, &of_file(args, HERE.as_ref(), fid, &layout)),
-        (false, (None, _)) => seen.show(path, &format!("{HERE} has no stripe info\n")),
+        (false, Striping { layout: Some(layout), .. }) => {
+            seen.show(path, &of_file(args, HERE.as_ref(), fid, &layout));
+        }
+        (false, Striping { layout: None, .. }) => {
+            seen.show(path, &format!("{HERE} has no stripe info\n"))
+        }
     }
     if !directory || args.directory || (depth > 0 && !args.recursive) {
         return;
@@ -279,13 +288,14 @@ fn of_directory(
     args: &GetStripeArgs,
     path: &Path,
     fid: Fid,
-    (osts, policy): &(Option<Layout>, Option<StripePolicy>),
+    Striping { layout: osts, policy, default }: &Striping,
 ) -> String {
     let nothing = StripePolicy { stripe_count: 0, stripe_size: 0, stripe_offset: None };
     let own = policy.unwrap_or(nothing);
     let or = |own: i64, default: i64| if own == 0 && !args.raw { default } else { own };
-    let count = or(own.stripe_count.into(), StripePolicy::DEFAULT.stripe_count.into());
-    let size = or(own.stripe_size.into(), STRIPE_SIZE_DEFAULT.into());
+    let count = or(own.stripe_count.into(), default.stripe_count.into());
+    let size = or(default.stripe_size.into(), STRIPE_SIZE_DEFAULT.into());
+    let size = or(own.stripe_size.into(), size);
     let offset = own.stripe_offset.map_or_else(|| "-1".to_owned(), |index| index.to_string());
     let pattern = Pattern::Raid0.name();
     let values = [
@@ -305,7 +315,7 @@ fn of_directory(
     } else {
         format!("{}\n", path.display())
     };
-    let osts = named(args, osts.as_ref());
+    let osts = named(args, osts.as_deref());
     if args.yaml {
         return format!(
             "lmm_stripe_count:  {count}\nlmm_stripe_size:   {size}\nlmm_pattern:       {pattern}\n\
@@ -456,14 +466,21 @@ mod tests {
         let line =
             "stripe_count:  1 stripe_size:   4194304 pattern:       raid0 stripe_offset: -1\n";
         let path = Path::new("/mnt");
-        let show =
-            |args: &GetStripeArgs, policy| of_directory(args, path, Fid::ROOT, &(None, policy));
+        let default = StripePolicy::DEFAULT;
+        let show = |args: &GetStripeArgs, policy| {
+            of_directory(args, path, Fid::ROOT, &Striping { layout: None, policy, default })
+        };
         let alone = show(&GetStripeArgs { directory: true, ..args() }, Some(policy));
         assert_eq!(alone, line);
         assert_eq!(show(&args(), Some(policy)), format!("/mnt\n{line}\n"));
         let count = GetStripeArgs { count: true, ..args() };
         assert_eq!(show(&count, Some(policy)), "1\n");
         assert_eq!(show(&count, None), "-1\n");
+        let own = Striping { layout: None, policy: None, default: policy };
+        let shown = of_directory(&count, path, Fid::ROOT, &own);
+        assert_eq!(shown, "1\n", "what the file system says, where a directory says nothing");
+        let size = GetStripeArgs { size: true, ..args() };
+        assert_eq!(of_directory(&size, path, Fid::ROOT, &own), "4194304\n");
         let two = GetStripeArgs { count: true, size: true, ..args() };
         assert_eq!(show(&two, None), "stripe_count:  -1 stripe_size:   1048576\n");
         let raw = GetStripeArgs { raw: true, directory: true, ..args() };
@@ -474,7 +491,8 @@ mod tests {
         assert!(show(&yaml, Some(policy)).starts_with("lmm_stripe_count:  1\nlmm_stripe_size:"));
         // With its OSTs named one by one.
         let policy = StripePolicy { stripe_count: 2, stripe_offset: Some(3), ..policy };
-        let both = (Some(Layout::raid0(4 << 20, vec![3, 0]).unwrap()), Some(policy));
+        let layout = Some(Layout::raid0(4 << 20, vec![3, 0]).unwrap().into());
+        let both = Striping { layout, policy: Some(policy), default };
         let list = |args: &GetStripeArgs| of_directory(args, path, Fid::ROOT, &both);
         let line = "stripe_count:  2 stripe_size:   4194304 pattern:       raid0 stripe_offset: 3\n\
             \tobdidx\t\t objid\t\t objid\t\t group\n\

@@ -70,7 +70,7 @@ pub(super) fn run(args: &SetStripeArgs) -> Vec<Failure> {
     results.filter_map(Result::err).collect()
 }
 
-fn count_of(text: &str) -> Result<i32, String> {
+pub(crate) fn count_of(text: &str) -> Result<i32, String> {
     let good = |count: &i32| (-1..=STRIPE_COUNT_MAX as i32).contains(count);
     text.parse().ok().filter(good).ok_or_else(|| {
         format!(
@@ -80,7 +80,7 @@ fn count_of(text: &str) -> Result<i32, String> {
     })
 }
 
-fn size_of(text: &str) -> Result<u32, String> {
+pub(crate) fn size_of(text: &str) -> Result<u32, String> {
     let policy = |stripe_size| StripePolicy { stripe_size, ..StripePolicy::DEFAULT };
     let good = |size: &u32| policy(*size).check().is_ok();
     parse_size(text).and_then(|size| u32::try_from(size).ok()).filter(good).ok_or_else(|| {

@@ -12,12 +12,17 @@ use sateen_ost::{OST_STATS, Ost};
 use sateen_reactor::TargetHost;
 use sateen_target::Service;
 use sateen_types::units::{KIB, MIB};
-use sateen_types::{ClientId, Endpoint, Name, Nid, StatName, Stats};
+use sateen_types::{
+    ClientId, Endpoint, Name, Nid, STRIPE_SIZE_DEFAULT, StatName, Stats, StripePolicy,
+};
 use sateen_wire::{ParamInfo, StatFs};
 
 use super::network::Network;
 use super::{Clients, Host};
-use crate::params::{CLEAR, Device, Param, WasSet, age_ms, client_id, fits, number, stats_text};
+use crate::params::{
+    CLEAR, Device, Param, WasSet, age_ms, client_id, fits, number, stats_text, stripe_count,
+    stripe_size,
+};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// So long a target may take to answer whether it is there: it is asked twice within that.
@@ -382,6 +387,31 @@ fn contention(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'_>
     out.push(Param::shown(format!("{prefix}/shared_grants"), granted));
 }
 
+/// What an MDT's new files get where neither they nor their directories say anything.
+fn default_stripes(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'_>>) {
+    let (shown, set) = (host.clone(), host.clone());
+    let count = move || shown.inspect(|mdt| mdt.default_policy().stripe_count).to_string();
+    out.push(Param::shown(format!("{prefix}/stripecount"), count).set_by(move |value| {
+        let stripe_count = stripe_count(value)?;
+        set.inspect(|mdt| {
+            mdt.set_default_policy(StripePolicy { stripe_count, ..mdt.default_policy() });
+        });
+        Ok(())
+    }));
+    let (shown, set) = (host.clone(), host.clone());
+    let size = move || match shown.inspect(|mdt| mdt.default_policy().stripe_size) {
+        0 => STRIPE_SIZE_DEFAULT.to_string(),
+        size => size.to_string(),
+    };
+    out.push(Param::shown(format!("{prefix}/stripesize"), size).set_by(move |value| {
+        let stripe_size = stripe_size(value)?;
+        set.inspect(|mdt| {
+            mdt.set_default_policy(StripePolicy { stripe_size, ..mdt.default_policy() });
+        });
+        Ok(())
+    }));
+}
+
 /// How many locks an MDT has granted, and how much memory they may take.
 fn lock_table(host: &Arc<TargetHost<Mdt>>, prefix: &str, out: &mut Vec<Param<'_>>) {
     type Pick = fn(&Mdt) -> u64;
@@ -511,6 +541,7 @@ impl Shows for Mdt {
         contention(host, &format!("ldlm/namespaces/mdt-{}", naming.of(me)), out);
         lock_table(host, &format!("ldlm/namespaces/mdt-{}", naming.of(me)), out);
         let lod = format!("lod/{}-mdtlov", naming.of(me));
+        default_stripes(host, &lod, out);
         let (shown, set, known) = (host.clone(), host.clone(), host.clone());
         let percent = move || format!("{}%", shown.inspect(|mdt| mdt.balanced_percent()));
         out.push(Param::shown(format!("{lod}/qos_threshold_rr"), percent).set_by(move |value| {

@@ -482,6 +482,7 @@ any_enum!(MdtReply {
     Entries { entries, end, parent },
     Bytes(bytes),
     Striping { layout, policy },
+    Striped { layout, policy, default },
     Sequence(seq),
     StatFs(statfs),
     FileLock { state, holder },
