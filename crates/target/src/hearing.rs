@@ -6,8 +6,9 @@
 //! by the events it gets:
 //!
 //! - The *lived* time goes on by at most [`STEP_NS_MAX`] between two events, however much went by
-//!   outside, and by as much more as ticks are apart while the target rests. After a stop the
-//!   answers that lie in the sockets are read long before anybody's time is over.
+//!   outside, and while the target rests by as much more as ticks are apart. A longer time is a stop,
+//!   and counts no more for a target that rested: the answers that lie in the sockets are read long
+//!   before anybody's time is over.
 //! - The *hearing* clock goes with it, but stands while nobody at all has been heard for
 //!   [`NOBODY_NS`]: then it is rather the target that cannot be reached. What silence is measured
 //!   by.
@@ -46,7 +47,7 @@ impl Hearing {
             (self.lived_ns, self.heard_ns) = (now.mono_ns, now.mono_ns);
             return now;
         };
-        let went_by = now.mono_ns.saturating_sub(seen_ns).min(self.step_ns_max());
+        let went_by = self.counted(now.mono_ns.saturating_sub(seen_ns));
         self.lived_ns += went_by;
         if self.lived_ns - self.heard_ns <= NOBODY_NS {
             self.clock_ns += went_by;
@@ -59,11 +60,13 @@ impl Hearing {
         self.pace = pace;
     }
 
-    const fn step_ns_max(&self) -> u64 {
-        match self.pace {
+    /// How much counts of the time between two events.
+    const fn counted(&self, went_by: u64) -> u64 {
+        let longest = match self.pace {
             Pace::Soon | Pace::Slow => STEP_NS_MAX,
             Pace::Rest => Pace::Rest.ns() + STEP_NS_MAX,
-        }
+        };
+        if went_by > longest { STEP_NS_MAX } else { went_by }
     }
 
     /// Somebody was heard.
@@ -115,11 +118,30 @@ mod tests {
         assert_eq!(hearing.live(at(Pace::Rest.ns())), at(Pace::Rest.ns()), "a tick");
         let lived_ns = hearing.lived_ns();
         hearing.live(at(3600 * SECOND_NS));
-        assert_eq!(hearing.lived_ns() - lived_ns, Pace::Rest.ns() + STEP_NS_MAX, "a stop");
+        assert_eq!(hearing.lived_ns() - lived_ns, STEP_NS_MAX, "a stop");
+        let lived_ns = hearing.lived_ns();
+        hearing.live(at(3601 * SECOND_NS + STEP_NS_MAX));
+        assert_eq!(hearing.lived_ns() - lived_ns, Pace::Rest.ns() + STEP_NS_MAX, "a late tick");
         hearing.paced(Pace::Soon);
         let lived_ns = hearing.lived_ns();
         hearing.live(at(7200 * SECOND_NS));
         assert_eq!(hearing.lived_ns() - lived_ns, STEP_NS_MAX);
+    }
+
+    /// A client whose messages were lost for a while has spoken again while the target stood still:
+    /// the first event after that comes before what it said is read.
+    #[test]
+    fn silence_before_a_stop_does_not_grow_by_a_tick_of_who_rests() {
+        let mut hearing = Hearing::default();
+        hearing.live(at(0));
+        hearing.paced(Pace::Rest);
+        for second in 1..=7 {
+            hearing.heard();
+            hearing.live(at(second * SECOND_NS));
+        }
+        assert_eq!(hearing.clock_ns(), 7 * SECOND_NS);
+        hearing.live(at(20 * SECOND_NS));
+        assert_eq!(hearing.clock_ns(), 7 * SECOND_NS + STEP_NS_MAX, "patience is 8 s");
     }
 
     #[test]
