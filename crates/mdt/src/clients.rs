@@ -51,6 +51,8 @@ pub(crate) struct Clients {
     old: BTreeSet<ClientId>,
     /// Those that an administrator wants out.
     unwanted: BTreeSet<ClientId>,
+    /// Those that are thrown out as soon as it is known who was a client of the last run.
+    to_evict: BTreeSet<ClientId>,
 }
 
 impl Clients {
@@ -108,6 +110,11 @@ impl Clients {
             return Err(Errno::EINVAL);
         }
         if client.opens.len() >= OPENS_PER_CLIENT_MAX { Err(Errno::ENFILE) } else { Ok(()) }
+    }
+
+    /// A client is thrown out as soon as that can be.
+    pub(crate) fn evict_soon(&mut self, client: ClientId) {
+        self.to_evict.insert(client);
     }
 
     /// Whether an administrator wants somebody out.
@@ -254,6 +261,15 @@ impl Mdt {
         }
         if !self.clients.owed.contains_key(&client) {
             self.refused(client);
+        }
+    }
+
+    /// Throws out those who are to be. Not before the start has noted which run it follows: if the MDT
+    /// crashed once more before that, the next start would take this transaction for one of the last
+    /// run, and a client believe that a lost change of its own with that number is there.
+    pub(crate) fn evict_those(&mut self, out: &mut Outbox) {
+        while let Some(client) = self.clients.to_evict.pop_first() {
+            self.evict(client, Why::Asked, out);
         }
     }
 

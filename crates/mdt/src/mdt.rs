@@ -189,7 +189,7 @@ impl Mdt {
             return;
         }
         let now = self.core.live(now);
-        self.evict(client, Why::Asked, out);
+        self.clients.evict_soon(client);
         self.settle(now, out);
         self.osp.pump(now, out);
     }
@@ -435,6 +435,9 @@ impl Mdt {
         loop {
             self.let_go_of_lost();
             self.run_works(now, out);
+            if self.startup.knows_clients() {
+                self.evict_those(out);
+            }
             self.look_at_window(now, out);
             // Who holds what is not known before.
             if self.startup.serving() && core::mem::take(&mut self.look_at_cuttings) {

@@ -41,8 +41,8 @@ pub(crate) struct Startup {
     /// a file that are still there. Forgotten earlier, they would stay for ever if the MDT
     /// crashed once more.
     listing: BTreeMap<Seq, usize>,
-    /// The last transaction that there was. Whoever connects before anything else is known may have a
-    /// predecessor thrown out, in a transaction of this run.
+    /// The last transaction that there was. There is none of this run before it has noted which one it
+    /// follows, or another crash would make one of the last run of it.
     found: u64,
 }
 
@@ -166,6 +166,7 @@ impl Mdt {
         let run = view.get(&keys::run());
         let (counters, state, mark, run) = (counters?, state?, mark?, run?);
         let durable = self.startup.found;
+        debug_assert_eq!(durable, self.core.store.transno(), "nothing was done before this");
         let has_run = durable > 0;
         let damaged = |_| Errno::EIO;
         let boot_epoch = self.core.config.boot_epoch;

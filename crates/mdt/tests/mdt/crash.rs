@@ -93,6 +93,20 @@ fn what_a_start_does_before_it_knows_anything_is_not_durable_of_before() {
     assert_eq!(world.clients[&A].durable, durable);
 }
 
+/// It waits until that is known, and comes before anybody can go on with what he had.
+#[test]
+fn who_is_thrown_out_before_it_is_known_who_was_there_does_not_come_back() {
+    let mut world = world();
+    world.mknod(A, ROOT, "f");
+    world.mknod(B, ROOT, "g");
+    world.flush();
+    world.checkpoint();
+    world.evicted_at_start = Some(A);
+    world.crash_under_clients();
+    assert!(world.reconnect(A).is_none(), "it was thrown out");
+    assert!(world.reconnect(B).is_some());
+}
+
 #[test]
 fn a_client_that_lost_nothing_goes_on_as_itself() {
     let mut world = world();

@@ -516,7 +516,10 @@ impl World {
         let core = core_config(self.boots);
         self.mdt = Mdt::new(core, store, config, self.now, &mut self.out);
         if let Some(client) = self.evicted_at_start.take() {
+            let found = self.mdt.store().transno();
             self.mdt.evict_client(self.now, client, &mut self.out);
+            // If it crashed now, the next start would find it, and take it for one of the last run.
+            assert_eq!(self.mdt.store().transno(), found, "a transaction before anything is known");
         }
         self.settle();
     }
