@@ -1,0 +1,263 @@
+//! What a crash of an OST leaves of a file, and of a write that it has met.
+
+use std::collections::BTreeMap;
+
+use sateen_types::ClientId;
+
+use super::pieces::{Keepers, NOBODY, Piece, Pieces, overlay, subtract};
+use super::{Data, NEVER};
+
+impl Data {
+    /// A write of this client has ended in a crash, and nothing of it is under way any more:
+    /// holds what the objects have now against what they may have, and goes on from there.
+    /// `acked` if it was answered as if it had happened.
+    ///
+    /// # Errors
+    /// If something is there that nobody wrote.
+    pub fn ended(
+        &mut self,
+        client: ClientId,
+        (offset, bytes): (u64, &[u8]),
+        there: &[u8],
+        (acked, keepers): (bool, &Keepers),
+    ) -> Result<(), String> {
+        self.forget_cuts();
+        let end = offset + bytes.len() as u64;
+        let mut comes_back: Vec<Piece> = Vec::new();
+        for (place, (new, byte)) in (offset..).zip(bytes.iter().zip(there)) {
+            // In the middle of being written again.
+            let older = || {
+                let mut again = self.pending.iter().filter(|piece| keepers.may_have(piece));
+                again.any(|piece| piece.at(place) == Some(*byte))
+            };
+            if new != byte && !self.may_be(place, *byte) && !older() {
+                return Err(format!("byte {place} is {byte:#04x} after a write that failed"));
+            }
+            if acked && new != byte && keepers.all.contains(&client) {
+                let bytes = vec![*new];
+                comes_back.push(Piece { client, offset: place, bytes, settles_ns: NEVER });
+            } else if acked && new != byte {
+                let bytes = vec![*byte];
+                match self.lost.last_mut() {
+                    Some(run) if run.end() == place && run.client == client => {
+                        run.bytes.push(*byte);
+                    }
+                    _ => self.lost.push(Piece { client, offset: place, bytes, settles_ns: 0 }),
+                }
+            }
+        }
+        let size = self.size();
+        self.loosen(size, end.max(size), 0);
+        subtract(&mut self.maybe, offset, end);
+        overlay(&mut self.content, offset, there);
+        self.content.resize(if acked { end.max(size) } else { size } as usize, 0);
+        if !acked && end > size {
+            let from = size.max(offset);
+            let beyond = there.get((from - offset) as usize..).unwrap_or_default();
+            self.also(from, beyond.to_vec(), 0);
+        }
+        // Of what was refused the client need not make anything durable.
+        let whose = if acked { client } else { NOBODY };
+        let there = there.to_vec();
+        self.pending.push(Piece { client: whose, offset, bytes: there, settles_ns: 0 });
+        self.writers.insert(client);
+        if keepers.some.contains(&client) {
+            // Whatever is told of it: what an OST has answered may come back.
+            self.also(offset, bytes.to_vec(), NEVER);
+        }
+        self.come_back(comes_back);
+        Ok(())
+    }
+
+    /// What an OST has lost, and the client that wrote it has: it is still what there should be. Until
+    /// that client's next fsync says that it is durable it may stay as it is now.
+    fn come_back(&mut self, pieces: Vec<Piece>) {
+        for piece in pieces {
+            let range = piece.offset as usize..piece.end() as usize;
+            let there = self.content.get(range).unwrap_or_default().to_vec();
+            let there = Piece { bytes: there, ..piece.clone() };
+            self.under.push(Piece { client: NOBODY, ..there.clone() });
+            self.maybe.push(there);
+            overlay(&mut self.content, piece.offset, &piece.bytes);
+            self.pending.push(Piece { settles_ns: 0, ..piece });
+        }
+    }
+
+    /// A client is lost while it writes again what an OST has lost, in the order in which it was
+    /// written first: any of it may be there, and nothing that came after it.
+    pub fn was_writing_again(&mut self, client: ClientId, ost: u32, settles_ns: u64) {
+        let Some(layout) = self.layout.clone() else { return };
+        let mine = self.pending.iter().filter(|piece| piece.client == client).cloned();
+        for piece in mine.collect::<Vec<Piece>>() {
+            for chunk in layout.chunks(piece.offset, piece.bytes.len() as u64) {
+                let from = (chunk.file_offset - piece.offset) as usize;
+                let bytes = piece.bytes.get(from..from + chunk.len as usize);
+                if let Some(bytes) = bytes.filter(|_| chunk.ost == ost) {
+                    self.also(chunk.file_offset, bytes.to_vec(), settles_ns);
+                }
+            }
+        }
+    }
+
+    /// An OST has crashed: holds what it has against what it may have, and goes on from there.
+    /// `images` are its objects by stripe. If that is not at once, what was written since is
+    /// in them, and nobody knows what of them is durable.
+    ///
+    /// # Errors
+    /// If something durable is gone, or something is there that nobody wrote.
+    pub fn survived(
+        &mut self,
+        ost: u32,
+        images: &BTreeMap<u32, Vec<u8>>,
+        (at_once, keepers): (bool, &Keepers),
+    ) -> Result<(), String> {
+        let Some(layout) = self.layout.clone() else { return Ok(()) };
+        let mut before = None;
+        // Of what is kept the OST may have had nothing, and it comes when the OST is back; or it
+        // had it, and it is lost.
+        for piece in self.kept.clone() {
+            self.maybe.push(Piece { settles_ns: NEVER, ..piece.clone() });
+            self.under.push(Piece { client: NOBODY, ..piece });
+        }
+        let mut changed = false;
+        let mut comes_back = Vec::new();
+        for chunk in layout.chunks(0, self.size()) {
+            if chunk.ost != ost {
+                continue;
+            }
+            let (from, to) = (chunk.file_offset as usize, (chunk.file_offset + chunk.len) as usize);
+            let image = images.get(&chunk.stripe).map_or(&[][..], Vec::as_slice);
+            let at = (chunk.object_offset as usize).min(image.len());
+            let mut there = image.get(at..).unwrap_or_default().to_vec();
+            there.resize(chunk.len as usize, 0);
+            if self.content.get(from..to) != Some(&there[..]) {
+                changed = true;
+                before.get_or_insert_with(|| self.content.clone());
+                let lost = self.compare(ost, chunk.file_offset, &there)?;
+                let (kept, lost) = lost.into_iter().partition(|p| keepers.all.contains(&p.client));
+                let _: &Vec<Piece> = &kept;
+                self.lost.extend::<Vec<Piece>>(lost);
+                comes_back.extend(kept);
+                overlay(&mut self.content, chunk.file_offset, &there);
+                if !at_once {
+                    let (offset, bytes) = (chunk.file_offset, there.clone());
+                    self.pending.push(Piece { client: NOBODY, offset, bytes, settles_ns: 0 });
+                }
+            }
+            if !at_once {
+                continue;
+            }
+            // What is there now is durable, until something older is written again, and what came
+            // after it.
+            overlay(&mut self.durable, chunk.file_offset, &there);
+            let (again, mut pending): (Vec<_>, _) = core::mem::take(&mut self.pending)
+                .into_iter()
+                .partition(|piece| keepers.may_have(piece));
+            subtract(&mut pending, chunk.file_offset, chunk.file_offset + chunk.len);
+            pending.extend(again);
+            self.pending = pending;
+            self.forget_under(chunk.file_offset, chunk.file_offset + chunk.len);
+            // What was open before, and is settled here by the crash, somebody may have read and
+            // keep in his cache: it proves nothing about the object any more.
+            let (from, to) = (chunk.file_offset, chunk.file_offset + chunk.len);
+            let met = self.maybe.iter_mut().filter(|piece| piece.offset < to && piece.end() > from);
+            met.for_each(|piece| piece.settles_ns = NEVER);
+        }
+        let old = match before {
+            Some(before) => before,
+            None if self.kept.is_empty() => Vec::new(),
+            None => self.content.clone(),
+        };
+        for piece in &mut comes_back {
+            let (from, to) = (piece.offset as usize, piece.end() as usize);
+            piece.bytes = old.get(from..to).unwrap_or_default().to_vec();
+            piece.settles_ns = NEVER;
+        }
+        self.come_back(comes_back);
+        self.will_come(&old);
+        if changed {
+            // Who has it cached may still see it.
+            self.also(0, old, NEVER);
+        }
+        if self.unreliable {
+            // A client that has looked before may go on with what it saw.
+            self.size_doubtful(NEVER);
+        }
+        Ok(())
+    }
+
+    /// What was kept when an OST crashed is still what there should be: this was there before. If
+    /// the OST had it, and has lost it, what it has now stays.
+    fn will_come(&mut self, before: &[u8]) {
+        for Piece { client, offset, bytes, .. } in self.kept.clone() {
+            let range = offset as usize..offset as usize + bytes.len();
+            let there = self.content.get(range.clone()).unwrap_or_default().to_vec();
+            self.also(offset, there, NEVER);
+            let bytes = before.get(range).unwrap_or_default().to_vec();
+            overlay(&mut self.content, offset, &bytes);
+            self.pending.push(Piece { client, offset, bytes, settles_ns: 0 });
+        }
+    }
+
+    /// The pieces that hold this place.
+    fn pieces_at(&self, place: u64) -> Pieces<'_> {
+        let holds = |piece: &&Piece| piece.offset <= place && place < piece.end();
+        let all = self.pending.iter().chain(&self.maybe).chain(&self.under).chain(&self.kept);
+        let ends = all.flat_map(|piece| [piece.offset, piece.end()]);
+        Pieces {
+            pending: self.pending.iter().filter(holds).collect(),
+            maybe: self.maybe.iter().filter(holds).collect(),
+            under: self.under.iter().filter(holds).collect(),
+            is_kept: self.kept.iter().any(|piece| holds(&piece)),
+            upto: ends.filter(|end| *end > place).min().unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Every byte must be what is durable, or one of those that were written since; what is
+    /// lost has to be told.
+    fn compare(&self, ost: u32, offset: u64, there: &[u8]) -> Result<Vec<Piece>, String> {
+        let mut lost: Vec<Piece> = Vec::new();
+        let mut pieces = Pieces::default();
+        for (place, byte) in (offset..).zip(there.iter().copied()) {
+            let seen = self.content.get(place as usize).copied().unwrap_or_default();
+            if seen == byte {
+                continue;
+            }
+            if place >= pieces.upto {
+                pieces = self.pieces_at(place);
+            }
+            let durable = self.durable.get(place as usize).copied().unwrap_or_default();
+            let is_it = |piece: &&Piece| piece.at(place) == Some(byte);
+            let last = pieces.pending.last();
+            let maybe = pieces.maybe.iter().any(is_it);
+            let unsynced = pieces.pending.iter().any(is_it);
+            let under = pieces.under.iter().any(is_it);
+            if last.is_none() && !maybe {
+                return Err(format!(
+                    "after a crash of OST{ost:04x} byte {place} is {byte:#04x}, but {seen:#04x} \
+                     was synced"
+                ));
+            }
+            if !maybe && !unsynced && !under && durable != byte {
+                return Err(format!(
+                    "after a crash of OST{ost:04x} byte {place} is {byte:#04x}; durable is \
+                     {durable:#04x}, unsynced {:?}",
+                    last.and_then(|piece| piece.at(place))
+                ));
+            }
+            // What is kept over it is still to come: nobody misses this.
+            if pieces.is_kept {
+                continue;
+            }
+            // Of a write under way it is not said yet that it happened.
+            let Some(client) = last.filter(|_| !maybe).map(|piece| piece.client) else {
+                continue;
+            };
+            match lost.last_mut() {
+                Some(run) if run.end() == place && run.client == client => run.bytes.push(byte),
+                _ => lost.push(Piece { client, offset: place, bytes: vec![byte], settles_ns: 0 }),
+            }
+        }
+        Ok(lost)
+    }
+}
