@@ -342,13 +342,16 @@ impl Data {
         // What it may have lost it would have told.
         self.maybe.retain(|piece| piece.client != client);
         self.writers.remove(&client);
+        // Some pieces are older than a cut that may have happened: their end need not be in the file.
+        let least = self.cuts.iter().copied().chain(self.sizes.map(|(low, ..)| low)).min();
+        let least = least.unwrap_or(u64::MAX);
         let mut left: Vec<Piece> = Vec::new();
         for piece in core::mem::take(&mut self.pending) {
             if piece.client == client {
                 subtract(&mut left, piece.offset, piece.end());
                 self.forget_under(piece.offset, piece.end());
                 overlay(&mut self.durable, piece.offset, &piece.bytes);
-                self.synced_size = self.synced_size.max(piece.end());
+                self.synced_size = self.synced_size.max(piece.end().min(least));
             } else {
                 left.push(piece);
             }
@@ -448,6 +451,33 @@ impl Data {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const WRITER: ClientId = ClientId(0x100);
+
+    #[test]
+    fn an_fsync_behind_a_cut_that_may_have_happened_makes_no_older_size_durable() {
+        let mut data = Data::default();
+        data.wrote(WRITER, 0, &[1; 40], false);
+        data.may_be_cut(0, 0);
+        data.wrote(WRITER, 0, &[2; 10], false);
+        assert_eq!(data.synced(WRITER, 1), Ok(()));
+        data.wrote(WRITER, 10, &[3; 5], true);
+        data.writer_lost(WRITER, 0, None);
+        assert!(data.may_be_size(10), "it was cut, and what was kept is lost");
+        assert!(data.may_be_size(40), "it was not cut");
+        assert!(!data.may_be_size(9), "this was synced");
+    }
+
+    #[test]
+    fn an_fsync_makes_the_size_durable() {
+        let mut data = Data::default();
+        data.wrote(WRITER, 0, &[1; 40], false);
+        assert_eq!(data.synced(WRITER, 1), Ok(()));
+        data.wrote(WRITER, 40, &[2; 10], false);
+        data.writer_lost(WRITER, 0, None);
+        assert!(data.may_be_size(40) && data.may_be_size(50), "the end was not synced");
+        assert!(!data.may_be_size(39));
+    }
 
     #[test]
     fn who_goes_on_as_another_may_tell_of_a_kept_write_that_a_crash_caught() {

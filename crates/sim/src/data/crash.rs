@@ -84,10 +84,12 @@ impl Data {
     }
 
     /// A client is lost while it writes again what an OST has lost, in the order in which it was
-    /// written first: any of it may be there, and nothing that came after it.
+    /// written first, or gives that up: any of it may be there, and nothing that came after it.
     pub fn was_writing_again(&mut self, client: ClientId, ost: u32, settles_ns: u64) {
         let Some(layout) = self.layout.clone() else { return };
-        let mine = self.pending.iter().filter(|piece| piece.client == client).cloned();
+        // Of some it is not known any more whose they were.
+        let mine = self.pending.iter().filter(|piece| [client, NOBODY].contains(&piece.client));
+        let mine = mine.cloned();
         for piece in mine.collect::<Vec<Piece>>() {
             for chunk in layout.chunks(piece.offset, piece.bytes.len() as u64) {
                 let from = (chunk.file_offset - piece.offset) as usize;

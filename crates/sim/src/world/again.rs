@@ -7,7 +7,7 @@ use sateen_types::{ClientId, Endpoint, Fid};
 use sateen_wire::{Body, CLAIM_SLOT, Message, OstRequest, Request};
 
 use super::{Node, Running, World};
-use crate::data::Keepers;
+use crate::data::{Keepers, NEVER};
 use crate::work::Op;
 
 /// Clients that tell OSTs what those have lost, and of which files they have begun to.
@@ -57,6 +57,25 @@ impl World {
         }
     }
 
+    /// A client that has what it was about to write again no more, though it lives: somebody else got the
+    /// lock. Of what it has told any may be there, and nothing that comes after it.
+    fn gives_up_telling(&mut self) {
+        if self.telling.is_empty() {
+            return;
+        }
+        let mut given_up = Vec::new();
+        for ((client, ost), fids) in &mut self.telling {
+            let node = self.nodes.iter().find(|node| node.id == *client && !node.dead);
+            let Some(node) = node else { continue };
+            let gone = fids.extract_if(.., |fid| !node.client.writes_again(*fid).0);
+            given_up.extend(gone.map(|fid| (*client, *ost, fid)));
+        }
+        for (client, ost, fid) in given_up {
+            self.report.count("written again in part, and given up", 1);
+            self.model.data.entry(fid).or_default().was_writing_again(client, ost, NEVER);
+        }
+    }
+
     /// Whether an operation is an fsync of a client that has everything that an OST has lost.
     pub(super) fn has_promised(&self, running: &Running) -> bool {
         let Op::Fsync { handle } = &running.op else { return false };
@@ -67,6 +86,7 @@ impl World {
     /// Clients that have not any more what an OST has lost may say so: they have given back the lock,
     /// cut the file, or had no room, which they may at any time; or synced it.
     pub(super) fn promises_end(&mut self) {
+        self.gives_up_telling();
         if self.promises.is_empty() {
             return;
         }

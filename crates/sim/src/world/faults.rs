@@ -16,8 +16,9 @@ use crate::work::{Op, Out, Touched};
 
 /// Operations between two faults, on average.
 const OPERATIONS_PER_FAULT: u64 = 45;
-/// Crashes of the MDT that a client may not have heard of: what was before them is kept.
-pub(super) const BEFORE_CRASHES_MAX: usize = 12;
+/// Name spaces that a client may go by which has not heard of a crash of the MDT: those before it, and
+/// before other crashes and lost clients since. One that is cut off may miss many.
+pub(super) const BEFORE_CRASHES_MAX: usize = 40;
 /// How long a target is down at most, if nothing else is said: 3 s.
 const DOWN_NS: u64 = 3_000_000_000;
 /// More than a client may take to give a lock back: 21 s.

@@ -197,10 +197,11 @@ impl World {
             after_answer(&names, &running.op, result).unwrap_or(names)
         });
         self.before_crashes.truncate(BEFORE_CRASHES_MAX - 2);
-        if perhaps != now {
-            self.before_crashes.push_front(perhaps);
+        for names in [perhaps, now] {
+            if self.before_crashes.front() != Some(&names) {
+                self.before_crashes.push_front(names);
+            }
         }
-        self.before_crashes.push_front(now);
     }
 
     /// The client may not have heard yet that the MDT was lost: what it answers is so now, or
