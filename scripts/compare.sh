@@ -21,7 +21,7 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 all_systems="ext4 tmpfs null-uring null-classic sateen sateen-tcp sateen-shm gluster moosefs"
-all_rows="empty small seq1 seq4 shared random idle"
+all_rows="empty small seq1 seq4 shared two random idle"
 read -ra systems <<<"${SYSTEMS:-$all_systems}"
 read -ra rows <<<"${ROWS:-$all_rows}"
 rounds=${ROUNDS:-5} scale=${SCALE:-100} ground_gib=${GROUND_GIB:-8}
@@ -149,6 +149,31 @@ start_system() {
     esac
 }
 
+# Further mounts of a file system, of clients of their own; local ones and `up` have none.
+further() { say "$(mount_of "$1").$2"; }
+add_mounts() {
+    local way at mnt
+    for at in 2 3; do
+        mnt=$(further "$1" "$at")
+        mkdir -p "$mnt"
+        case $1 in
+        sateen-tcp | sateen-shm)
+            way=${1#sateen-}
+            bounded "$change_seconds_max" "$bin/sateen" mount -o "net=$way" \
+                "127.0.0.1:${ports[$way]}@tcp:/compare" "$mnt"
+            ;;
+        gluster | moosefs) bounded "$change_seconds_max" "bench/peers/$1.sh" mount "$(ground_of "$1")/data" "$mnt" ;;
+        esac
+    done
+}
+drop_mounts() {
+    local at mnt
+    for at in 3 2; do
+        mnt=$(further "$1" "$at")
+        ! mountpoint -q "$mnt" || timeout -k 10 "$change_seconds_max" umount "$mnt" || umount -l "$mnt"
+    done
+}
+
 # servers_of KIND: the processes that this script started and that are of that kind.
 servers_of() {
     local one
@@ -167,7 +192,7 @@ all_processes() { (cd /proc && printf '%s\n' [0-9]*); }
 
 # What a round is told of a file system.
 description_of() {
-    local mnt dir pids client=
+    local mnt dir pids client= others= at
     mnt=$(mount_of "$1")
     dir=$mnt
     case $1 in
@@ -189,6 +214,10 @@ description_of() {
         ;;
     esac
     local line=$1=$dir
+    for at in 2 3; do
+        ! mountpoint -q "$(further "$1" "$at")" || others+=:$(further "$1" "$at")
+    done
+    [[ -z $others ]] || line+=",others=${others#:}"
     [[ -z $pids ]] || line+=",servers=$(paste -sd: <<<"$pids")"
     [[ -z $client ]] || line+=",client=$(paste -sd: <<<"$client")"
     say "$line"
@@ -198,6 +227,7 @@ description_of() {
 stop_system() {
     local mnt ground kind=
     mnt=$(mount_of "$1") ground=$(ground_of "$1")
+    drop_mounts "$1"
     case $1 in
     ext4) ;;
     tmpfs) umount "$mnt" ;;
@@ -348,14 +378,29 @@ make_disks() {
 
 # one ROUND: all file systems made, measured in turns, and taken away.
 one() {
-    local system log=$results/$1.log descriptions=()
+    local system log=$results/$1.log row alone=()
+    for row in "${rows[@]}"; do [[ $row == two ]] || alone+=("$row"); done
     for system in "${systems[@]}"; do
         start_system "$system" >>"$log" 2>&1 || { tail -n 20 "$log" >&2; die "$system does not start"; }
     done
-    for system in "${systems[@]}"; do descriptions+=(--system "$(description_of "$system")"); done
-    bounded "$round_seconds_max" "$compare" round --bench "${bench[@]}" --sateen "$bin/sateen" \
-        "${descriptions[@]}" --rows "${rows[*]}" --scale "$scale" --round "$1" --json "$results/$1.json"
+    ((${#alone[@]} == 0)) || measure "$1" "${alone[*]}"
+    if known two "${rows[@]}"; then
+        for system in "${systems[@]}"; do
+            add_mounts "$system" >>"$log" 2>&1 || { tail -n 20 "$log" >&2; die "$system has no second mount"; }
+        done
+        # Only there while they are needed: servers do more for several clients.
+        measure "$1" two
+    fi
     stop_all >>"$log" 2>&1
+}
+
+# measure ROUND ROWS: those rows on all that is mounted, beside what the round has.
+measure() {
+    local descriptions=() numbers=$results/$1.json more=()
+    for system in "${systems[@]}"; do descriptions+=(--system "$(description_of "$system")"); done
+    [[ ! -e $numbers ]] || more=(--more)
+    bounded "$round_seconds_max" "$compare" round --bench "${bench[@]}" --sateen "$bin/sateen" \
+        "${descriptions[@]}" --rows "$2" --scale "$scale" --round "$1" --json "$numbers" "${more[@]}"
 }
 
 # Version of a Debian package.

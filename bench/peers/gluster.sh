@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # GlusterFS to compare with: four bricks below DIR, no replicas, mounted through FUSE at MOUNT.
 #
-#   bench/peers/gluster.sh start|stop DIR MOUNT
+#   bench/peers/gluster.sh start|mount|stop DIR MOUNT
 #
+# `mount` mounts what runs a second time, elsewhere; it is unmounted with umount.
 # `start` takes away what an earlier run has left, and what is in DIR. Settings are Debian's. As
 # root, with the packages glusterfs-server and iproute2.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-usage="usage: gluster.sh start|stop DIR MOUNT"
+usage="usage: gluster.sh start|mount|stop DIR MOUNT"
 verb=${1:?$usage} dir=$(realpath -m "${2:?$usage}") mnt=$(realpath -m "${3:?$usage}")
 namespace=sateen-gluster
 # Volume files, logs and sockets; short, because sockets' paths are.
@@ -60,6 +61,10 @@ END
     # Bricks on a file system's root or beside other things are nothing to be asked about.
     gluster volume create peer "${bricks[@]}" force
     gluster volume start peer
+    attach
+}
+
+attach() {
     inside glusterfs --volfile-server="$address" --volfile-id=peer --log-file="$state/mount.log" "$mnt"
     # Bricks that are not connected yet look like missing ones.
     within 20 mountpoint -q "$mnt" && within 20 mkdir -p "$mnt/.ready" && rmdir "$mnt/.ready" || {
@@ -70,6 +75,7 @@ END
 
 case $verb in
 start) clean && start ;;
+mount) mkdir -p "$mnt" && attach ;;
 stop) clean ;;
 *) die "$usage" ;;
 esac

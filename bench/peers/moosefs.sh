@@ -2,14 +2,15 @@
 # MooseFS to compare with: a master and four chunk servers below DIR, one copy of everything,
 # mounted through FUSE at MOUNT.
 #
-#   bench/peers/moosefs.sh start|stop DIR MOUNT
+#   bench/peers/moosefs.sh start|mount|stop DIR MOUNT
 #
+# `mount` mounts what runs a second time, elsewhere; it is unmounted with umount.
 # `start` takes away what an earlier run has left, and what is in DIR. As root, with the packages
 # moosefs-master, moosefs-chunkserver, moosefs-client and iproute2.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-usage="usage: moosefs.sh start|stop DIR MOUNT"
+usage="usage: moosefs.sh start|mount|stop DIR MOUNT"
 verb=${1:?$usage} dir=$(realpath -m "${2:?$usage}") mnt=$(realpath -m "${3:?$usage}")
 namespace=sateen-moosefs
 
@@ -56,14 +57,19 @@ END
     inside mfsmaster -c "$dir/master.cfg" start
     local number
     for number in 1 2 3 4; do chunk_server "$number"; done
-    within 20 inside mfsmount "$mnt" -H "$address" || die "MooseFS does not mount"
+    attach
     inside mfssetgoal -r 1 "$mnt"
     # Until the master has heard from its chunk servers there is nowhere to write.
     within 30 sh -c 'echo >"$1/.ready" && rm "$1/.ready"' sh "$mnt" || die "MooseFS takes no data"
 }
 
+attach() {
+    within 20 inside mfsmount "$mnt" -H "$address" || die "MooseFS does not mount"
+}
+
 case $verb in
 start) clean && start ;;
+mount) mkdir -p "$mnt" && attach ;;
 stop) clean ;;
 *) die "$usage" ;;
 esac

@@ -40,6 +40,8 @@ pub struct Stat {
     pub size: u64,
     /// Whether it is a directory.
     pub is_dir: bool,
+    /// Its number in its file system; 0 where there are none.
+    pub inode: u64,
 }
 
 /// Room of a file system.

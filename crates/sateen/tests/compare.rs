@@ -26,11 +26,11 @@ impl Drop for Scratch {
     }
 }
 
-fn compare(scratch: &Path, rows: &str) -> (bool, String) {
+fn compare(scratch: &Path, systems: &str, rows: &str) -> (bool, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let output = Command::new("bash")
         .arg(root.join("scripts/compare.sh"))
-        .envs([("SYSTEMS", "tmpfs sateen"), ("ROUNDS", "1"), ("SCALE", "1"), ("ROWS", rows)])
+        .envs([("SYSTEMS", systems), ("ROUNDS", "1"), ("SCALE", "1"), ("ROWS", rows)])
         .envs([("GROUND_GIB", "1"), ("COMMIT", "a test")])
         .env("BIN", Path::new(BINARY).parent().unwrap())
         .env("WHERE", scratch)
@@ -53,7 +53,8 @@ fn a_small_comparison_makes_its_document() {
     let path = std::env::temp_dir().join(format!("sateen-compare-{}", std::process::id()));
     fs::create_dir(&path).unwrap();
     let scratch = Scratch { path: path.clone(), _watched: Watchdog::over(&path) };
-    let (went_well, said) = compare(&scratch.path, "empty small seq4 shared random idle");
+    let (went_well, said) =
+        compare(&scratch.path, "tmpfs sateen", "empty small seq4 shared random idle");
     assert!(went_well, "{said}");
 
     let text = fs::read_to_string(scratch.path.join("document.md")).unwrap();
@@ -82,4 +83,32 @@ fn a_small_comparison_makes_its_document() {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(path.to_str().unwrap()), "{mounts}");
     assert!(!scratch.path.join(".sateen-compare").exists(), "{said}");
+}
+
+/// Two mounts write one file, and the third shows what they wrote.
+#[test]
+fn a_comparison_of_two_mounts_is_one_too() {
+    if !can_mount() {
+        return;
+    }
+    let example = Path::new(BINARY).parent().unwrap().join("examples/compare");
+    if !example.exists() {
+        return skipped("the example compare of sateen-bench is not built");
+    }
+    let path = std::env::temp_dir().join(format!("sateen-compare-two-{}", std::process::id()));
+    fs::create_dir(&path).unwrap();
+    let scratch = Scratch { path: path.clone(), _watched: Watchdog::over(&path) };
+    let (went_well, said) = compare(&scratch.path, "tmpfs sateen-tcp", "two");
+    assert!(went_well, "{said}");
+    let json = fs::read_to_string(scratch.path.join("document.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let singles = json["singles"].as_array().unwrap();
+    assert_eq!(
+        (singles.len(), &json["rounds"][0]["verified"]),
+        (2, &serde_json::json!(2)),
+        "{json}"
+    );
+    assert!(singles.iter().all(|one| one["value"].as_f64().is_some() && one["failed"].is_null()));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(path.to_str().unwrap()), "{mounts}");
 }

@@ -223,6 +223,33 @@ fn many(args: &[&str], paths: &[&Path]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
+/// The OSTs of a file, or those that a directory names.
+fn objects(path: &Path) -> Vec<u32> {
+    let text = good(&["getstripe", "-q"], path);
+    let rows = text.lines().skip(1);
+    rows.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
+}
+
+/// What the file system says of stripes can be said anew.
+fn stripes_of_the_file_system(fs_: &Fs, dir: &Path) {
+    let (before, after) = (dir.join("before"), dir.join("after"));
+    fs::write(&before, b"one").unwrap();
+    fs_.good_lctl(&["set_param", "lod.*.stripecount=-1", "lod.*.stripesize=2M"]);
+    fs::write(&after, b"all").unwrap();
+    assert_eq!((objects(&before).len(), objects(&after).len()), (1, 4));
+    let line = "stripe_count:  -1 stripe_size:   2097152 pattern:       raid0 stripe_offset: -1\n";
+    assert_eq!(good(&["getstripe", "-d"], dir), line);
+    let json: serde_json::Value =
+        serde_json::from_str(&good(&["getstripe", "-d", "--json"], dir)).unwrap();
+    assert_eq!(
+        (&json[0]["policy"], &json[0]["default"]["stripe_count"]),
+        (&serde_json::Value::Null, &serde_json::json!(-1))
+    );
+    fs_.good_lctl(&["set_param", "lod.*.stripecount=0", "lod.*.stripesize=0"]);
+    let kept = fs_.good_lctl(&["get_param", "-n", "lod.*.stripecount", "lod.*.stripesize"]);
+    assert_eq!(kept, "-1\n1048576\n");
+}
+
 #[test]
 fn striping_is_inherited_and_chosen_ost_by_ost() {
     if !can_mount() {
@@ -240,13 +267,6 @@ fn striping_is_inherited_and_chosen_ost_by_ost() {
     let text = good(&["getstripe", "-c", "-S", "-i"], &sub.join("three"));
     let expected = "lmm_stripe_count:  3\nlmm_stripe_size:   131072\nlmm_stripe_offset: 3\n";
     assert!(text.ends_with(expected), "{text}");
-    let objects = |path: &Path| -> Vec<u32> {
-        let text = good(&["getstripe", "-q"], path);
-        text.lines()
-            .skip(1)
-            .filter_map(|line| line.split_whitespace().next()?.parse().ok())
-            .collect()
-    };
     good(&["setstripe", "-o", "2,0-1"], &sub.join("chosen"));
     assert_eq!(objects(&sub.join("chosen")), [2, 0, 1]);
     assert_eq!(good(&["getstripe", "-S"], &sub.join("chosen")), "131072\n");
@@ -303,23 +323,7 @@ fn striping_is_inherited_and_chosen_ost_by_ost() {
     let raw = good(&["getstripe", "-d", "-R"], &dir);
     assert!(raw.starts_with("stripe_count:  0 stripe_size:   0 "), "{raw}");
     assert!(good(&["getstripe", "-d"], &dir).starts_with("stripe_count:  1 "));
-    // Which can be said anew, for files made from then on.
-    let (before, after) = (dir.join("before"), dir.join("after"));
-    fs::write(&before, b"one").unwrap();
-    fs_.good_lctl(&["set_param", "lod.*.stripecount=-1", "lod.*.stripesize=2M"]);
-    fs::write(&after, b"all").unwrap();
-    assert_eq!((objects(&before).len(), objects(&after).len()), (1, 4));
-    let line = "stripe_count:  -1 stripe_size:   2097152 pattern:       raid0 stripe_offset: -1\n";
-    assert_eq!(good(&["getstripe", "-d"], &dir), line);
-    let json: serde_json::Value =
-        serde_json::from_str(&good(&["getstripe", "-d", "--json"], &dir)).unwrap();
-    assert_eq!(
-        (&json[0]["policy"], &json[0]["default"]["stripe_count"]),
-        (&serde_json::Value::Null, &serde_json::json!(-1))
-    );
-    fs_.good_lctl(&["set_param", "lod.*.stripecount=0", "lod.*.stripesize=0"]);
-    let kept = fs_.good_lctl(&["get_param", "-n", "lod.*.stripecount", "lod.*.stripesize"]);
-    assert_eq!(kept, "-1\n1048576\n");
+    stripes_of_the_file_system(&fs_, &dir);
     for (args, path, code, says) in [
         (&["setstripe", "-d"][..], sub.join("one"), 22, "for directories"),
         (&["setstripe", "-o", "9"], dir.clone(), 22, "lfs osts"),

@@ -97,7 +97,7 @@ fn a_comparison_of_nothing_is_refused() {
             let refused = run(&script, arguments, &[]);
             let errors = String::from_utf8_lossy(&refused.stderr);
             assert!(refused.status.code() == Some(1), "{refused:?}");
-            assert!(errors.contains("start|stop DIR MOUNT"), "{errors}");
+            assert!(errors.contains("start|mount|stop DIR MOUNT"), "{errors}");
         }
     }
 }

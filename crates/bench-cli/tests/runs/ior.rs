@@ -81,6 +81,23 @@ fn files_of_their_own_in_several_directories_are_removed_again() {
 }
 
 #[test]
+fn several_names_of_one_file_are_used_in_turn() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.0.join("a")).unwrap();
+    std::os::unix::fs::symlink("a", folder.0.join("b")).unwrap();
+    let line = "-np 2 ior -w -r -R -b 47008 -t 47008 -s 8 -C -k -G 7 -o a/f@b/f";
+    let text = folder.works(line);
+    let out = originals::ior(&text);
+    assert_eq!(out.options["access"], "single-shared-file");
+    let found = std::fs::metadata(folder.0.join("a/f")).unwrap();
+    assert_eq!(found.len(), 2 * 8 * 47008);
+    // Two files are not one.
+    let output = folder.run("-np 2 ior -w -b 64k -t 64k -o f@g");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("must be of one file"), "{output:?}");
+}
+
+#[test]
 fn directories_of_their_own_are_removed_again() {
     let folder = Folder::new();
     let text = folder.works("-np 2 ior -F -u -b 64k -t 64k -o f");

@@ -312,17 +312,17 @@ fn method(out: &mut String, numbers: &Numbers) {
         }
         out.push('\n');
     }
-    out.push_str("\nEmpty files are in a folder for each process, files of 3901 bytes in one for all; sequential and random data is in a file for each process, transfers of 47008 bytes go to one file of all. Random writes fill a new file.\n");
+    out.push_str("\nEmpty files are in a folder for each process, files of 3901 bytes in one for all; sequential and random data is in a file for each process, transfers of 47008 bytes go to one file of all. Two mounts are those of two clients on this host, a process on each; what they have written is compared on a third. A local file system has one. Random writes fill a new file.\n");
 }
 
 fn amount(group: &Group, kind: Kind) -> String {
     let names = [group.name.to_owned()];
-    let visits = rows::visits(&names, &[1]);
-    let count = visits.first().map_or(0, |visit| visit.count(kind, 100));
+    let visits = rows::visits(&names, &[2]);
+    let count = visits.first().map_or(0, |visit| visit.count(kind, 100) * 2);
     match group.name {
         "empty" | "small" => format!("{count} files"),
         "random" => format!("{} MiB", count / 256),
-        "shared" => format!("{} MiB", count * 47008 / (1 << 20) + 1),
+        "shared" | rows::TWO => format!("{} MiB", count * 47008 / (1 << 20) + 1),
         _ => format!("{count} MiB"),
     }
 }

@@ -42,6 +42,7 @@ const SEQUENTIAL: (&[Against], &[Against]) =
     (&[Against::Peers(1.5), Against::Ext4(0.7)], &[Against::Ext4(1.0)]);
 const TCP: (&[Against], &[Against]) = (&[Against::AheadOfPeers], &[Against::Peers(2.0)]);
 
+const TWO_MOUNTS: (&[Against], &[Against]) = (&[Against::Peers(2.0), Against::Ext4(0.4)], &[]);
 const SHM: (&[Against], &[Against]) = (&[Against::Peers(2.0)], &[Against::Peers(4.0)]);
 
 const fn rule(
@@ -52,13 +53,15 @@ const fn rule(
     Rule { system, rows, of: Of::Value, gate, aim }
 }
 
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 18] = [
     rule("sateen", "empty.", EMPTY),
     rule("sateen", "small.", (&[Against::Peers(5.0)], &[])),
     rule("sateen", "seq1.", SEQUENTIAL),
     rule("sateen", "seq4.", SEQUENTIAL),
     rule("sateen", "shared.", (&[Against::Peers(2.0), Against::Ext4(0.4)], &[Against::Ext4(0.8)])),
     rule("sateen", "random.", (&[Against::Peers(5.0)], &[Against::Ext4(0.5)])),
+    rule("sateen-tcp", "two.", TWO_MOUNTS),
+    rule("sateen-shm", "two.", TWO_MOUNTS),
     rule("sateen-tcp", "empty.", TCP),
     rule("sateen-tcp", "small.", TCP),
     Rule {

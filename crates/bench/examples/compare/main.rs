@@ -62,7 +62,7 @@ struct RoundOptions {
     /// The program sateen.
     #[arg(long)]
     sateen: Option<PathBuf>,
-    /// A file system that is mounted: NAME=DIR[,servers=PID:PID…][,client=PID].
+    /// A file system that is mounted: NAME=DIR[,others=DIR:DIR…][,servers=PID:PID…][,client=PID:PID…].
     #[arg(long, required = true, value_parser = systems::system)]
     system: Vec<System>,
     /// Groups of rows.
@@ -80,6 +80,9 @@ struct RoundOptions {
     /// Where its numbers go.
     #[arg(long)]
     json: PathBuf,
+    /// Adds them to those of the round that are there.
+    #[arg(long)]
+    more: bool,
 }
 
 #[derive(Debug, Args)]
@@ -130,7 +133,15 @@ fn round(options: RoundOptions) -> Result<()> {
         scale_percent: options.scale,
         systems: options.system,
     };
-    keep(&options.json, &serde_json::to_string(&plan.measure()?)?)
+    let mut round = plan.measure()?;
+    if options.more {
+        let [mut before] = <[numbers::Round; 1]>::try_from(numbers::read(&[&options.json])?)
+            .map_err(|_| anyhow::anyhow!("one round is in a file"))?;
+        before.verified += round.verified;
+        before.singles.append(&mut round.singles);
+        round = before;
+    }
+    keep(&options.json, &serde_json::to_string(&round)?)
 }
 
 fn write(options: &DocumentOptions) -> Result<()> {

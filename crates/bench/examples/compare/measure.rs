@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::numbers::{Processor, Round, Single};
 use crate::processor;
-use crate::rows::{self, Caches, Op, Step, Visit};
+use crate::rows::{self, Caches, Step, Visit};
 use crate::systems::{Kind, System};
 
 /// No step takes longer, whatever happens.
@@ -47,7 +47,7 @@ impl Plan {
             Round { round: self.round, others_percent: None, verified: 0, singles: Vec::new() };
         for system in &self.systems {
             let folder = system.dir.join(FOLDER);
-            fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+            fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         }
         let visits = rows::visits(&self.rows, &self.processes);
         let mut systems = self.systems.clone();
@@ -118,7 +118,7 @@ impl Plan {
         }
         let operations = count * u64::from(visit.processes);
         let [servers, client, programs] = used(system);
-        let done = self.run(visit, step, count, dir);
+        let done = self.run(visit, step, count, &places(visit, system, step, dir));
         let [servers_after, client_after, programs_after] = used(system);
         let per = |seconds: f64| seconds * 1e6 / operations as f64;
         let part = |pids: &[u32], seconds| (!pids.is_empty()).then(|| per(seconds));
@@ -156,11 +156,12 @@ impl Plan {
         if !system.known.keeps_data {
             return;
         }
-        match self.run(visit, step, count, dir) {
+        match self.run(visit, step, count, &places(visit, system, step, dir)) {
             Ok(_) => round.verified += 1,
             Err(error) => {
-                let read = Step { op: Op::Read, caches: Caches::Warm, verify: false };
-                let row = read.row(visit.group);
+                // What is measured just before: reads, or the writing itself.
+                let measured = visit.steps.iter().rfind(|step| !step.verify);
+                let Some(row) = measured.map(|step| step.row(visit.group)) else { return };
                 let name = system.known.name;
                 let is_it = |one: &&mut Single| {
                     one.row == row && one.processes == visit.processes && one.system == name
@@ -173,14 +174,14 @@ impl Plan {
     }
 
     /// Runs sateen-bench.
-    fn run(&self, visit: &Visit, step: Step, count: u64, dir: &Path) -> Result<Value> {
+    fn run(&self, visit: &Visit, step: Step, count: u64, dirs: &[PathBuf]) -> Result<Value> {
         let (program, first) = self.bench.split_first().context("no program")?;
         let processes = visit.processes.to_string();
         let output = Command::new("timeout")
             .args(["--foreground", "-k", "10", &STEP_SECONDS_MAX.to_string(), program])
             .args(first)
             .args(["-np", &processes, "--quiet", "--json", "--no-self-check"])
-            .args(visit.words(step, count, dir))
+            .args(visit.words(step, count, dirs))
             .stdin(Stdio::null())
             .output()
             .context("timeout")?;
@@ -224,6 +225,21 @@ impl Plan {
             });
         }
         round.others_percent = Some(((busy_after - busy) * percent - ours).max(0.0));
+    }
+}
+
+/// Where a visit's programs find its folder: that of two mounts one on each, and what they have
+/// written on the third.
+fn places(visit: &Visit, system: &System, step: Step, dir: &Path) -> Vec<PathBuf> {
+    let name = dir.file_name().unwrap_or_default();
+    let other = |at: usize| match system.others.get(at) {
+        Some(other) => other.join(FOLDER).join(name),
+        None => dir.to_owned(),
+    };
+    match (visit.group.name, step.verify) {
+        (rows::TWO, false) => vec![dir.to_owned(), other(0)],
+        (rows::TWO, true) => vec![other(1)],
+        _ => vec![dir.to_owned()],
     }
 }
 

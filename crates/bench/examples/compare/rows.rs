@@ -5,7 +5,7 @@
 //! minutes, which would slow the creates of whatever lies on it.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 
 use crate::systems::{Kind, System};
 
@@ -29,7 +29,7 @@ pub(crate) struct Group {
     pub(crate) unit: &'static str,
 }
 
-pub(crate) const GROUPS: [Group; 6] = [
+pub(crate) const GROUPS: [Group; 7] = [
     Group { name: "empty", title: "empty files", metadata: true, stripes: 1, unit: "files/s" },
     Group {
         name: "small",
@@ -60,6 +60,13 @@ pub(crate) const GROUPS: [Group; 6] = [
         unit: "MiB/s",
     },
     Group {
+        name: TWO,
+        title: "47008 bytes, one file of two mounts",
+        metadata: false,
+        stripes: 1,
+        unit: "MiB/s",
+    },
+    Group {
         name: "random",
         title: "4 KiB random",
         metadata: false,
@@ -67,6 +74,11 @@ pub(crate) const GROUPS: [Group; 6] = [
         unit: "operations/s",
     },
 ];
+
+/// The group of two processes, each on a mount of its own, that write one file in turns of 47008
+/// bytes; what they have written is compared on a third mount. Where all mounts of a file system are
+/// the same kernel's, they are one.
+pub(crate) const TWO: &str = "two";
 
 /// The group that measures nothing but processes that nobody asks anything.
 pub(crate) const IDLE: &str = "idle";
@@ -126,6 +138,7 @@ const DATA: [&[Step]; 2] = [
     &[step(Op::Write, Caches::Any)],
     &[step(Op::Read, Caches::Cold), step(Op::Read, Caches::Warm), VERIFY],
 ];
+const TOGETHER: [&[Step]; 1] = [&[step(Op::Write, Caches::Any), VERIFY]];
 const EMPTY: [&[Step]; 2] = [
     &[step(Op::Create, Caches::Any)],
     &[step(Op::Stat, Caches::Cold), step(Op::Stat, Caches::Warm)],
@@ -152,7 +165,11 @@ pub(crate) fn visits(wanted: &[String], processes: &[u32]) -> Vec<Visit> {
         GROUPS.iter().filter(|group| has(group)).partition(|group| group.metadata);
     for &count in processes {
         for &group in &data {
-            add(group, count, &DATA, (true, true));
+            match group.name {
+                TWO if count == 2 => add(group, count, &TOGETHER, (true, true)),
+                TWO => {}
+                _ => add(group, count, &DATA, (true, true)),
+            }
         }
     }
     for &count in processes {
@@ -188,8 +205,12 @@ impl Step {
 }
 
 impl Visit {
-    /// Whether a file system takes part: only Sateen can be told how many stripes a file has.
+    /// Whether a file system takes part: only Sateen can be told how many stripes a file has, and
+    /// two mounts not all have.
     pub(crate) fn is_for(&self, system: &System) -> bool {
+        if self.group.name == TWO {
+            return system.known.kind == Kind::Local || system.others.len() > 1;
+        }
         self.group.stripes == 1 || system.known.kind == Kind::Sateen
     }
 
@@ -199,7 +220,7 @@ impl Visit {
             "empty" => [60_000, 30_000, 20_000, 3000],
             "small" => [20_000, 20_000, 8000, 2000],
             "seq1" | "seq4" => [1024, 1024, 1024, 256],
-            "shared" => [512, 512, 512, 64].map(|mib| mib * MIB / SHARED_BYTES),
+            "shared" | TWO => [512, 512, 512, 64].map(|mib| mib * MIB / SHARED_BYTES),
             _ => [256, 128, 64, 8].map(|mib| mib * MIB / RANDOM_BYTES),
         };
         let all = match kind {
@@ -211,8 +232,8 @@ impl Visit {
         (all * u64::from(scale_percent) / 100 / u64::from(self.processes)).max(8)
     }
 
-    /// The words that have sateen-bench do a step in a folder.
-    pub(crate) fn words(&self, step: Step, count: u64, dir: &Path) -> Vec<OsString> {
+    /// The words that have sateen-bench do a step in a folder, which several mounts may show.
+    pub(crate) fn words(&self, step: Step, count: u64, dirs: &[PathBuf]) -> Vec<OsString> {
         let line = if self.group.metadata {
             let small = self.group.name == "small";
             let bytes = if small { SMALL_BYTES } else { 0 };
@@ -233,7 +254,7 @@ impl Visit {
                 (_, true) => "-R",
             };
             let sizes = match self.group.name {
-                "shared" => format!("-b {SHARED_BYTES} -t {SHARED_BYTES} -s {count}"),
+                "shared" | TWO => format!("-b {SHARED_BYTES} -t {SHARED_BYTES} -s {count}"),
                 "random" => {
                     let bytes = count * RANDOM_BYTES;
                     format!("-F -z --random-offset-seed 7 -b {bytes} -t {RANDOM_BYTES}")
@@ -242,9 +263,15 @@ impl Visit {
             };
             format!("ior {what} -k -G {SIGNATURE} {sizes} -o")
         };
-        let at = if self.group.metadata { dir.to_owned() } else { dir.join("file") };
+        let mut at = OsString::new();
+        for dir in dirs {
+            if !at.is_empty() {
+                at.push("@");
+            }
+            at.push(if self.group.metadata { dir.clone() } else { dir.join("file") });
+        }
         let words = line.split_whitespace().map(Into::into);
-        words.chain([at.into_os_string()]).collect()
+        words.chain([at]).collect()
     }
 
     /// What sateen-bench calls a step, and what its rate is multiplied with for the group's unit.
@@ -272,7 +299,8 @@ pub(crate) fn title(row: &str) -> String {
 /// Every row there is, in the order of the document.
 pub(crate) fn all_rows() -> Vec<String> {
     let names: Vec<String> = GROUPS.iter().map(|group| group.name.to_owned()).collect();
-    let visits = visits(&names, &[1]);
+    // With two processes there is each of them.
+    let visits = visits(&names, &[2]);
     let mut rows = Vec::new();
     for group in &GROUPS {
         for visit in visits.iter().filter(|visit| visit.group.name == group.name) {
@@ -290,7 +318,7 @@ mod tests {
     #[test]
     fn rows_are_as_the_document_names_them() {
         let rows = all_rows();
-        assert_eq!(rows.len(), 4 + 6 + 4 * 3, "{rows:?}");
+        assert_eq!(rows.len(), 4 + 6 + 4 * 3 + 1, "{rows:?}");
         assert_eq!(rows.first().map(|row| title(row)).as_deref(), Some("empty files: create"));
         assert_eq!(title("random.read.cold"), "4 KiB random: read, cold");
     }

@@ -135,27 +135,34 @@ pub(crate) struct System {
     pub(crate) known: &'static Known,
     /// A folder of it.
     pub(crate) dir: PathBuf,
+    /// The same folder on other mounts of it.
+    pub(crate) others: Vec<PathBuf>,
     /// Processes of its servers, or of all of it where that is one process.
     pub(crate) servers: Vec<u32>,
     /// The process behind its mount, where that is another.
     pub(crate) client: Vec<u32>,
 }
 
-/// Parses `NAME=DIR[,servers=PID:PID…][,client=PID]`.
+/// Parses `NAME=DIR[,others=DIR:DIR…][,servers=PID:PID…][,client=PID:PID…]`.
 pub(crate) fn system(text: &str) -> Result<System> {
     let (name, rest) = text.split_once('=').context("it has the form NAME=DIR")?;
     let mut words = rest.split(',');
     let dir = PathBuf::from(words.next().unwrap_or_default());
-    let mut system = System { known: known(name)?, dir, servers: Vec::new(), client: Vec::new() };
+    let (known, others) = (known(name)?, Vec::new());
+    let mut system = System { known, dir, others, servers: Vec::new(), client: Vec::new() };
     for word in words {
         let (whose, pids) = word.split_once('=').context("no value")?;
+        if whose == "others" {
+            system.others = pids.split(':').map(PathBuf::from).collect();
+            continue;
+        }
         let pids = pids.split(':').filter(|pid| !pid.is_empty());
         let pids = pids.map(|pid| pid.parse().with_context(|| format!("{pid} is no process")));
         let pids = pids.collect::<Result<Vec<u32>>>()?;
         match whose {
             "servers" => system.servers = pids,
             "client" => system.client = pids,
-            other => bail!("{other} is neither servers nor client"),
+            other => bail!("{other} is none of others, servers, client"),
         }
     }
     Ok(system)
@@ -164,10 +171,12 @@ pub(crate) fn system(text: &str) -> Result<System> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn a_system_has_a_folder_and_processes() {
-        let one = system("sateen-tcp=/mnt/x,servers=7:9,client=11").unwrap();
+        let one = system("sateen-tcp=/mnt/x,others=/y:/z,servers=7:9,client=11").unwrap();
+        assert_eq!(one.others, [Path::new("/y"), Path::new("/z")]);
         assert_eq!((one.known.title, one.dir.to_str()), ("Sateen tcp", Some("/mnt/x")));
         assert_eq!((one.servers, one.client), (vec![7, 9], vec![11]));
         assert!(system("ext4=/mnt").unwrap().servers.is_empty());

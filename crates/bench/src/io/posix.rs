@@ -75,7 +75,7 @@ impl FileInterface for Posix {
     fn stat(&self, path: &Path) -> io::Result<Stat> {
         let found = sys::lstat(path)?;
         let is_dir = found.st_mode & libc::S_IFMT == libc::S_IFDIR;
-        Ok(Stat { size: found.st_size.unsigned_abs(), is_dir })
+        Ok(Stat { size: found.st_size.unsigned_abs(), is_dir, inode: found.st_ino })
     }
 
     fn make_node(&self, path: &Path) -> io::Result<()> {

@@ -16,8 +16,7 @@ pub(super) struct Files<'a> {
 impl Files<'_> {
     fn named(&self, rank: usize) -> PathBuf {
         let names: Vec<&str> = self.test.file.split('@').collect();
-        let at = if self.test.file_per_rank { rank % names.len().max(1) } else { 0 };
-        PathBuf::from(names.get(at).copied().unwrap_or_default())
+        PathBuf::from(names.get(rank % names.len().max(1)).copied().unwrap_or_default())
     }
 
     /// The directory that a rank's file has for itself, with -u.
@@ -63,7 +62,7 @@ impl Files<'_> {
     pub(super) fn count(&self) -> u64 {
         let ranks = self.ranks as u64;
         let dirs = if self.directory(0).is_some() { ranks } else { 0 };
-        let files = if self.test.file_per_rank { ranks } else { self.places().len() as u64 };
+        let files = if self.test.file_per_rank { ranks } else { 1 };
         files.saturating_add(dirs)
     }
 

@@ -52,6 +52,10 @@ pub(super) fn check(test: &Ior) -> Result<()> {
             "-o: a name says nothing of its file system here; set ROMIO_FSTYPE_FORCE",
         ),
         (
+            shared && test.file.contains('@'),
+            "-o, -a MPIIO: ranks open a file together, under one name: give each its own (-F)",
+        ),
+        (
             test.file_view && test.random_offset > 0,
             "-V, --mpiio.useFileView, -z: a view has its rank's transfers in order",
         ),
@@ -191,6 +195,7 @@ mod tests {
             "-a MPIIO -B",
             "-a MPIIO -b 2g -t 2g",
             "-a MPIIO -o ufs:/x/f",
+            "-a MPIIO -o /x/f@/y/f",
             "-a MPIIO -V -F -z",
             "-a MPIIO -c -z",
             "-a MPIIO -c -O minTimeDuration=1",

@@ -98,7 +98,8 @@ pub struct Ior {
     /// multiFile: files of their own for each repetition.
     #[arg(short = 'm')]
     pub multi_file: bool,
-    /// testFile: the file; several with @ between are used in turn by rank (with -F).
+    /// testFile: the file; several with @ between are used in turn by rank: files of their own with
+    /// -F, else one file that is seen through several mounts.
     #[arg(short = 'o', value_name = "PATH[@PATH]", default_value = "testFile")]
     pub file: String,
     /// uniqueDir: a directory for each rank's file.

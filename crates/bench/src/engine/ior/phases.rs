@@ -410,12 +410,26 @@ impl<I: FileInterface> Run<'_, I> {
         (measured.count, measured.wrong) = (moved.count, moved.wrong);
         let found = self.io.stat(path).map_err(|error| Error::io("stat", path, error))?;
         measured.size = found.size;
+        self.require_one_file(found.inode)?;
         if write {
             self.all.0.add(&latencies)
         } else {
             self.all.1.add(&latencies)
         }
         Ok((measured, moved, beside))
+    }
+
+    /// Several names without a file for each rank are one file, seen through several mounts: blocks of
+    /// different files would leave holes in each, and measure something else.
+    fn require_one_file(&self, inode: u64) -> Result<()> {
+        if self.test.file_per_rank || !self.test.file.contains('@') {
+            return Ok(());
+        }
+        let all = self.comm.all_gather_u64(inode)?;
+        let same = all.windows(2).all(|two| two.first() == two.last());
+        let what = "-o: without -F, the names (@) must be of one file, as several mounts show it, and \
+                    are of different ones: give each rank a file (-F), or other names";
+        if same { Ok(()) } else { Err(Error::Failed(what.to_owned())) }
     }
 
     /// What is measured of a phase: from where all have met until all are done.

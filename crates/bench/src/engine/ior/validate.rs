@@ -68,7 +68,6 @@ fn phases(test: &Ior) -> Result<()> {
             several && test.unique_dir,
             "-o, -u: several files (@) cannot have directories of their own",
         ),
-        (several && !test.file_per_rank, "-o: several files (@) need a file for each rank (-F)"),
         (
             test.check_read && !test.write && test.signature.is_none(),
             "-R: what another run has written can be checked only with its signature (-G)",
@@ -174,7 +173,7 @@ mod tests {
             "-b 16g -t 8g",
             "-b 1p -s 1m",
             "-B -b 1000 -t 1000",
-            "-o a@b",
+            "-o a@@b",
             "-o a@@b -F",
             "-o dir/",
             "-F -u -o a@b",
