@@ -25,6 +25,7 @@ use crate::lru::{Lru, Namespace, Retiring};
 use crate::open_cache::OpenCache;
 use crate::port::{KernelInval, Port};
 use crate::recover::AtMdt;
+use crate::statahead::Statahead;
 use crate::stats::Verbs;
 use crate::sync::{join_all, lock};
 use crate::unstable::Unstable;
@@ -183,6 +184,7 @@ pub struct Client {
     pub(crate) told_full: Mutex<BTreeMap<u32, u64>>,
     pub(crate) spaces: Mutex<Spaces>,
     pub(crate) next_open: AtomicU64,
+    pub(crate) statahead: Statahead,
     pub(crate) verbs: Verbs,
     /// Stamps of the last time that each MDT forgot this client: opens answered before are void.
     lost_at: Mutex<BTreeMap<u32, u64>>,
@@ -227,6 +229,7 @@ impl Client {
             told_full: Mutex::default(),
             spaces: Mutex::default(),
             next_open: AtomicU64::new(1),
+            statahead: Statahead::default(),
             verbs: Verbs::default(),
             lost_at: Mutex::default(),
             clock: AtomicU64::new(1),
@@ -455,6 +458,7 @@ impl Client {
                     import.tick(client.port.as_ref(), ping_ns);
                 }
                 client.write_out_old();
+                client.end_old_listings();
                 client.scrub();
                 client.prune();
             }

@@ -87,6 +87,8 @@ pub(crate) struct InodeState {
     /// The file is being cut to nothing by an open, or its size is being set: nobody begins to
     /// write.
     pub(crate) emptying: bool,
+    /// It was found to have no extended attributes under an `XATTR` lock that is still held.
+    pub(crate) no_xattrs: bool,
     /// The objects are being synced: see [`RareState::sync_round`].
     pub(crate) syncing: bool,
     /// What only some inodes need: see [`crate::rare`].
@@ -363,6 +365,7 @@ impl InodeState {
     /// data, too, if `data`.
     pub(crate) fn changed(&mut self, attr: Option<Attr>, (sent, now): (u64, u64), data: bool) {
         let changed_at = core::mem::replace(&mut self.changed_at, now);
+        self.no_xattrs = false;
         // A report of the size may have overtaken it.
         let older = !data && sent < changed_at;
         let attr = attr.map(|attr| if older { self.with_size(attr) } else { attr });
@@ -403,6 +406,7 @@ impl InodeState {
     pub(crate) fn lost_locks(&mut self) {
         self.meta_known &= self.holds(Ibits::META);
         self.size_known &= self.holds(Ibits::DATA);
+        self.no_xattrs &= self.holds(Ibits::XATTR);
         self.others_wrote |= !self.holds(Ibits::DATA);
         if self.shared.is_some() && !self.is_sharing() {
             self.shared = None;
@@ -410,6 +414,16 @@ impl InodeState {
         if !self.names.is_unknown() && !self.holds(Ibits::UPDATE) {
             self.names.are_unknown();
         }
+    }
+
+    /// A request sent at `stamp` has found no extended attributes.
+    pub(crate) fn have_no_xattrs(&mut self, stamp: u64) {
+        self.no_xattrs |= self.is_news(stamp) && self.stands(Ibits::XATTR, stamp);
+    }
+
+    /// Whether there are surely none.
+    pub(crate) fn has_no_xattrs(&self) -> bool {
+        self.no_xattrs && self.covers(Ibits::XATTR)
     }
 
     /// It is a directory that this client has made with a request sent at `stamp`. `all` counts

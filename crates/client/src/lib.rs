@@ -57,6 +57,7 @@ mod patience;
 mod port;
 mod rare;
 mod recover;
+mod statahead;
 mod stats;
 mod sync;
 #[cfg(test)]
@@ -72,4 +73,5 @@ pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, Striping, Ta
 pub use lru::{INODES_DEFAULT, LRU_MAX_AGE_MS, LruInfo};
 pub use patience::Patience;
 pub use port::{KernelInval, Port, Task};
+pub use statahead::{STATAHEAD_MAX, StataheadStats};
 pub use stats::{LLITE_STATS, MDC_STATS, OSC_STATS, RequestStats, Verb, VerbStats};

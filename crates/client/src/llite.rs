@@ -3,6 +3,7 @@
 //! Verbs take FIDs. What they return says for how long it may be believed: [`Known`] is
 //! `held` where a lock covers it, and then holds until the port is asked to invalidate it.
 
+mod ahead;
 mod attrs;
 mod data;
 mod dirs;

@@ -120,6 +120,11 @@ impl Client {
         self.all_imports().iter().any(|(_, import)| import.may_add_names(dir))
     }
 
+    /// Slots at the MDT of `fid` for requests that nobody waits for, of which so many were `asked`.
+    pub(crate) fn slots_to_spare(&self, fid: Fid, asked: usize) -> usize {
+        self.import_of(fid).map_or(0, |import| import.slots_to_spare(asked))
+    }
+
     async fn mdt_call(
         &self,
         fid: Fid,

@@ -243,7 +243,10 @@ impl Call {
                 client.closed_by(fh, lock_owner).await;
                 client.flush_file(fh)
             }
-            Op::Releasedir { .. } => Ok(()),
+            Op::Releasedir { ino, .. } => {
+                client.close_dir(convert::fid_of(ino)?);
+                Ok(())
+            }
             Op::Setxattr { ino, name, value, flags, acl_kill_sgid } => {
                 let fid = convert::fid_of(ino)?;
                 let name = name.as_bytes();

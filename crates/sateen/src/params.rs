@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 
+use sateen_client::STATAHEAD_MAX;
 use sateen_types::ClientId;
 use serde::{Deserialize, Serialize};
 
@@ -154,7 +155,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 18] = [
+const TUNABLES: [(&str, u64, u64); 20] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     // Always fewer than those.
@@ -178,6 +179,9 @@ const TUNABLES: [(&str, u64, u64); 18] = [
     ("commit_age_ms", 1, 60_000),
     // With 0 as many locks as belong to the inodes that a mount keeps.
     (LRU_SIZE, 0, 100_000_000),
+    // With 0 no name is looked up ahead.
+    ("statahead_max", 0, STATAHEAD_MAX as u64),
+    ("statahead_agl", 0, 1),
     ("lock_limit_mb", 1, 1_048_576),
     ("lock_reclaim_threshold_mb", 0, 1_048_576),
 ];
@@ -195,7 +199,7 @@ const STRIPE_SIZE: &str = "stripesize";
 pub(crate) const CLEAR: &str = "clear";
 
 /// Those that can be cleared, and nothing else.
-const CLEARED: [&str; 2] = ["stats", "md_stats"];
+const CLEARED: [&str; 3] = ["stats", "md_stats", "statahead_stats"];
 /// The one that is no value but something to be done, with a client.
 const EVICT: &str = "evict_client";
 

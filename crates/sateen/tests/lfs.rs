@@ -712,6 +712,9 @@ fn parameters_are_listed_set_and_kept() {
     for (args, code, says) in [
         (&["set_param", "osc.*.max_rpcs_in_flight=0"][..], 22, "use 1 to 512"),
         (&["set_param", "mdc.*.max_mod_rpcs_in_flight=0"], 22, "use 1 to 511"),
+        (&["set_param", "llite.*.statahead_max=513"], 22, "use 0 to 512"),
+        (&["set_param", "llite.*.statahead_agl=2"], 22, "use 0 to 1"),
+        (&["set_param", "-P", "llite.*.statahead_stats=clear"], 22, "leave out -P"),
         (&["set_param", "-F", "/nowhere"], 2, "cannot read '/nowhere'"),
         (&["set_param", "--json", "osc.*.max_rpcs=8"], 22, "max_rpcs_in_flight"),
         (&["set_param", "osc.*.max_rpcs_in_flight"], 22, "PARAM=VALUE"),
@@ -739,6 +742,12 @@ fn parameters_are_listed_set_and_kept() {
     assert_eq!(mods(), "63\n");
     fs_.good_lctl(&["set_param", "-P", "mdc.*.max_mod_rpcs_in_flight=7"]);
     assert_eq!(mods(), "7\n");
+    let small = [("llite.*.statahead_max", "32", "8"), ("llite.*.statahead_agl", "1", "0")];
+    for (name, before, now) in small {
+        assert_eq!(fs_.good_lctl(&["get_param", "-n", name]), format!("{before}\n"));
+        fs_.good_lctl(&["set_param", "-P", &format!("{name}={now}")]);
+        assert_eq!(fs_.good_lctl(&["get_param", "-n", name]), format!("{now}\n"));
+    }
     // What is set for a while stays when something else is set for good.
     fs_.good_lctl(&["set_param", "osc.*.max_rpcs_in_flight=24"]);
     fs_.good_lctl(&["set_param", "-P", "lod.*.qos_threshold_rr=20"]);
@@ -748,6 +757,10 @@ fn parameters_are_listed_set_and_kept() {
     assert_eq!(fs_.good_lctl(&["get_param", "-n", "osc.*.max_rpcs_in_flight"]), "16\n16\n");
     assert_eq!(fs_.good_lctl(&["get_param", "-n", "lod.*.qos_threshold_rr"]), "20%\n");
     assert_eq!(mods(), "7\n");
+    for (name, _, now) in small {
+        assert_eq!(fs_.good_lctl(&["get_param", "-n", name]), format!("{now}\n"));
+        fs_.good_lctl(&["set_param", "-P", "-d", name]);
+    }
     let live = fs_.good_lctl(&["get_param", "mgs.MGS.live.sateen"]);
     assert!(live.contains("- osc.*.max_rpcs_in_flight=16\n"), "{live}");
     fs_.good_lctl(&["set_param", "-P", "-d", "osc.*.max_rpcs_in_flight"]);

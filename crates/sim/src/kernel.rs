@@ -27,6 +27,8 @@ use crate::random::Random;
 const PAGE_BYTES: u64 = 4096;
 /// Entries asked for at once, so that directories take several pages.
 const READDIR_COUNT: usize = 7;
+/// Names of a listing that are looked up behind it.
+const LOOKED_THROUGH: usize = 8;
 
 /// Pages that one READ brings: it reads ahead a little, as a kernel does.
 const READ_PAGES: u64 = 8;
@@ -780,6 +782,21 @@ impl Kernel {
                 return Ok(out);
             }
         }
+    }
+
+    /// Looks at the first names of a listing in its order, as `ls -l` does, so that what the client
+    /// has looked up ahead is believed like all that a kernel keeps.
+    pub(crate) async fn look_through(&self, dir: Fid, entries: &[DirEntry]) {
+        let _used = self.hold(dir);
+        for entry in entries.iter().take(LOOKED_THROUGH) {
+            // They may be gone, or nobody answers.
+            let Ok(found) = self.lookup(dir, entry.name.as_bytes()).await else { break };
+            if let Some(fid) = found {
+                let _file = self.hold(fid);
+                let _ = self.client.getxattr(fid, b"security.selinux").await;
+            }
+        }
+        self.client.close_dir(dir);
     }
 
     /// Memory is short: inodes that nobody uses are forgotten.

@@ -101,6 +101,7 @@ pub const FULL: Minimums = &[
     ("loss told by fsync", 1200),
     ("fsync believed", 40_000),
     ("answer from a kernel cache", 460_000),
+    ("name looked up ahead", 12_000),
     ("file looked at in the end", 23_000),
     ("file shared", 2300),
     ("file moved before its first write", 1500),

@@ -674,7 +674,11 @@ impl Op {
                 let old = (from.dir(), &from.name[..]);
                 kernel.link(old, to.dir(), &to.name).await.map(Out::Attr)
             }
-            Op::Readdir { at } => kernel.readdir(at.dir()).await.map(Out::Entries),
+            Op::Readdir { at } => {
+                let entries = kernel.readdir(at.dir()).await?;
+                kernel.look_through(at.dir(), &entries).await;
+                Ok(Out::Entries(entries))
+            }
             Op::SetXattr { at, name, value } => {
                 kernel.set_xattr((at.dir(), &at.name), &name, value).await.map(Out::Changed)
             }

@@ -4,7 +4,7 @@
 use sateen_types::{Errno, Result};
 use sateen_wire::{Body, Bulk, FileLockMode, Ibits, MdtRequest, Request};
 
-use super::{Import, RPCS_IN_FLIGHT_MAX, SLOTS_KEPT, SlotState, State};
+use super::{Import, Link, RPCS_IN_FLIGHT_MAX, SLOTS_KEPT, SlotState, State};
 use crate::port::Port;
 use crate::sync::lock;
 use crate::uncommitted::waits_for_room;
@@ -94,6 +94,16 @@ impl Import {
         };
         woken.wake();
         Ok(())
+    }
+
+    /// Slots that are free for what nobody has asked for yet, of which so much was `asked`: half of
+    /// all are left to others.
+    pub(crate) fn slots_to_spare(&self, asked: usize) -> usize {
+        let state = lock(&self.state);
+        if state.link != Link::Open {
+            return 0;
+        }
+        (state.rpcs_max / 2).saturating_sub(state.in_flight().max(asked))
     }
 
     /// Waits until a further change can be kept that the MDT may lose: has it commit those that are.

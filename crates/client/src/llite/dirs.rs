@@ -39,6 +39,7 @@ impl Client {
         };
         if after == DirCookie::START {
             self.note_listing(fid, atime);
+            self.may_look_ahead(fid, &entries, end);
         }
         Ok(Listing { entries, end, parent })
     }

@@ -12,6 +12,7 @@ use super::{Entry, Known};
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::mdc::MdtAnswer;
+use crate::statahead::Changing;
 use crate::stats::Verb;
 use crate::sync::lock;
 
@@ -35,11 +36,14 @@ pub(crate) struct Make<'a> {
 }
 
 /// A call that may add a name to a directory.
-struct Adding(Arc<Inode>);
+struct Adding<'a> {
+    dir: Arc<Inode>,
+    _changing: Changing<'a>,
+}
 
-impl Drop for Adding {
+impl Drop for Adding<'_> {
     fn drop(&mut self) {
-        lock(&self.0.state).names.has_added();
+        lock(&self.dir.state).names.has_added();
     }
 }
 
@@ -65,10 +69,10 @@ impl Client {
     /// A name is about to be asked for in a directory, until what is returned goes. A directory of
     /// which nothing is known yet counts it as well: others may learn its names before this call
     /// is sent, which may wait for a FID or for the connection first.
-    fn asks_for_name(&self, dir: Fid, name: &Name) -> Adding {
-        let inode = self.inode(dir);
-        lock(&inode.state).names.adds(name.as_bytes());
-        Adding(inode)
+    fn asks_for_name(&self, fid: Fid, name: &Name) -> Adding<'_> {
+        let dir = self.inode(fid);
+        lock(&dir.state).names.adds(name.as_bytes());
+        Adding { dir, _changing: self.statahead.changes(fid) }
     }
 
     /// A name is not in a directory, as the MDT has said under its lock: whoever looks for one is
@@ -106,20 +110,28 @@ impl Client {
         inode.is_some_and(|inode| lock(&inode.state).stands(bits, stamp))
     }
 
+    /// The question for a name, with all that may be kept of the answer.
+    pub(super) fn lookup_request(&self, parent: Fid, name: Name) -> MdtRequest {
+        let want = Ibits::META.union(Ibits::DATA);
+        let want_parent = if self.holds_names(parent) { Ibits::NONE } else { Ibits::META };
+        MdtRequest::Lookup { parent, name, want_parent, want }
+    }
+
     /// Finds a name.
     ///
     /// # Errors
     /// `ENOTDIR`, and the MDT's; a missing name is no error but an entry without inode.
     pub async fn lookup(self: &Arc<Client>, parent: Fid, name: &[u8]) -> Result<Entry> {
+        if let Some(entry) = self.looked_up_ahead(parent, name).await {
+            return Ok(entry);
+        }
         let mut again = LOOKED_UP_AGAIN_MAX;
         loop {
             let name = Name::new(name)?;
             if self.is_absent(parent, &name) {
                 return Ok(Entry { inode: None, held: true, since: None });
             }
-            let want = Ibits::META.union(Ibits::DATA);
-            let want_parent = if self.holds_names(parent) { Ibits::NONE } else { Ibits::META };
-            let request = MdtRequest::Lookup { parent, name, want_parent, want };
+            let request = self.lookup_request(parent, name);
             let answer = match self.mdt_stamped(parent, request).await {
                 Ok(answer) => answer,
                 Err((Errno::ENOENT, stamp)) => {
@@ -232,6 +244,7 @@ impl Client {
         directory: bool,
     ) -> Result<()> {
         let name = Name::new(name)?;
+        let _changing = self.statahead.changes(parent);
         let answer = self.mdt(parent, MdtRequest::Unlink { parent, name, directory }).await?;
         let MdtReply::Removed { attr, parent: dir } = answer.body else {
             return Err(Errno::EPROTO);
@@ -288,6 +301,7 @@ impl Client {
             self.write_out_what_replaces((parent, &name), (new_parent, &new_name)).await?;
         }
         let _adding = self.asks_for_name(new_parent, &new_name);
+        let _changing = self.statahead.changes(parent);
         let request = MdtRequest::Rename { parent, name, new_parent, new_name, flags };
         let answer = self.mdt(parent, request).await?;
         self.renamed((parent, new_parent), answer).await
@@ -310,6 +324,7 @@ impl Client {
             self.write_out_what_replaces((parent, &name), (new_parent, &new_name)).await?;
         }
         let _adding = self.asks_for_name(new_parent, &new_name);
+        let _changing = self.statahead.changes(parent);
         let era = self.era();
         let fid = self.new_fid(parent, era).await?;
         let request = MdtRequest::RenameWhiteout {

@@ -49,7 +49,11 @@ impl Client {
     /// # Errors
     /// `ENODATA` if it has none.
     pub async fn getxattr(self: &Arc<Client>, fid: Fid, name: &[u8]) -> Result<Bytes> {
-        self.bytes(fid, MdtRequest::GetXattr { fid, name: xattr_name(name)? }).await
+        let name = xattr_name(name)?;
+        if self.has_no_xattrs(fid) {
+            return Err(Errno::ENODATA);
+        }
+        self.bytes(fid, MdtRequest::GetXattr { fid, name }).await
     }
 
     /// Names of all extended attributes, each ended by a NUL.
@@ -57,6 +61,9 @@ impl Client {
     /// # Errors
     /// The MDT's.
     pub async fn listxattr(self: &Arc<Client>, fid: Fid) -> Result<Bytes> {
+        if self.has_no_xattrs(fid) {
+            return Ok(Bytes::new());
+        }
         self.bytes(fid, MdtRequest::ListXattr { fid }).await
     }
 
@@ -76,6 +83,7 @@ impl Client {
             // What the MDT hears later of a write from before would take it away again.
             self.tell_size(&self.inode(fid)).await?;
         }
+        let _changing = self.statahead.changes(fid);
         let answer = self.mdt(fid, MdtRequest::SetXattr { fid, name, value, mode }).await?;
         self.own_change(&self.inode(fid), None, answer.stamp).await;
         Ok(())

@@ -19,5 +19,6 @@ mod rig;
 mod shared_reads;
 mod slots;
 mod spaces;
+mod statahead;
 mod striping;
 mod unstable;

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use sateen_client::{Census, Client, ImportInfo, ImportState, LLITE_STATS, MDC_STATS, OSC_STATS};
+use sateen_client::{
+    Census, Client, ImportInfo, ImportState, LLITE_STATS, MDC_STATS, OSC_STATS, StataheadStats,
+};
 use sateen_mdt::{MD_STATS, Mdt, RecoveryStatus};
 use sateen_mgs::{MGS_STATS, Mgs};
 use sateen_ost::{OST_STATS, Ost};
@@ -650,6 +652,7 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
         cleared.clear_verb_stats();
         Ok(())
     }));
+    statahead(client, &prefix, out);
     let counted = client.clone();
     let tables = move || {
         let Census { inodes, locks, files, unsynced, lost, dirty_bytes, opens_kept, opens_reused } =
@@ -676,6 +679,34 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
             }
         }
     }
+}
+
+/// How far ahead a client looks names up that a program may look up next.
+fn statahead(client: &Arc<Client>, prefix: &str, out: &mut Vec<Param<'static>>) {
+    let (shown, set) = (client.clone(), client.clone());
+    let max = move || shown.statahead_max().to_string();
+    out.push(Param::shown(format!("{prefix}/statahead_max"), max).set_by(move |value| {
+        let max = number(value).and_then(|max| usize::try_from(max).ok()).unwrap_or(usize::MAX);
+        set.set_statahead_max(max).map_err(|errno| errno.to_string())
+    }));
+    let (shown, set) = (client.clone(), client.clone());
+    let agl = move || u8::from(shown.statahead_agl()).to_string();
+    out.push(Param::shown(format!("{prefix}/statahead_agl"), agl).set_by(move |value| {
+        set.set_statahead_agl(value == "1");
+        Ok(())
+    }));
+    let (shown, cleared) = (client.clone(), client.clone());
+    let stats = move || {
+        let StataheadStats { begun, wrong, sizes, hits, misses } = shown.statahead_stats();
+        format!(
+            "statahead total: {begun}\nstatahead wrong: {wrong}\nagl total: {sizes}\n\
+             hit total: {hits}\nmiss total: {misses}"
+        )
+    };
+    out.push(Param::shown(format!("{prefix}/statahead_stats"), stats).set_by(move |_| {
+        cleared.clear_statahead_stats();
+        Ok(())
+    }));
 }
 
 /// The locks that a client holds of an MDT, and how many it keeps.

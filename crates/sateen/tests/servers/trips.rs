@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -263,6 +264,55 @@ fn a_file_that_is_opened_again_and_again_asks_nobody_and_goes_when_it_is_removed
         assert_eq!(bytes, [1; 8000]);
         drop(open);
         cluster.wait_for_no_objects(&["ost0", "ost1"]);
+    }
+    cluster.finish([oss, mds]);
+}
+
+#[test]
+fn who_looks_at_what_he_lists_finds_it_looked_up() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "trips4");
+    let (mds, oss) = cluster.start();
+    let (here, there) = (cluster.mount("here"), cluster.mount("there"));
+    let hits = |of: &Path| {
+        let mut lctl = as_program("lctl");
+        let text = ok(lctl.arg("--data").arg(run_folder(of)).args([
+            "get_param",
+            "-n",
+            "llite.*.statahead_stats",
+        ]));
+        let hits = text.lines().find_map(|line| line.strip_prefix("hit total: "));
+        hits.unwrap().parse::<u64>().unwrap()
+    };
+    let look = |dir: &Path| {
+        let sizes =
+            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+        sizes.sum::<u64>()
+    };
+    // Files that a mount has written are its own until another looks: then it is asked twice.
+    for (name, sum, times) in [("short", 3 * FILES, 2), ("long", 5 * FILES, 1)] {
+        fs::create_dir(here.join(name)).unwrap();
+        for number in 0..FILES {
+            let mut file = File::create_new(here.join(name).join(format!("file{number}"))).unwrap();
+            file.write_all(&vec![1; (sum / FILES) as usize]).unwrap();
+            // Of what is still kept by its writer nobody else keeps the size.
+            file.sync_all().unwrap();
+        }
+        if times == 1 {
+            let clear = ["set_param", "ldlm.namespaces.*-mdc-*.lru_size=clear"];
+            ok(as_program("lctl").arg("--data").arg(run_folder(&here)).args(clear));
+            thread::sleep(QUIET);
+        }
+        let before = hits(&there);
+        let trips = asked(&there, || assert_eq!(look(&there.join(name)), sum));
+        let lookups = trips["mds_getattr_lock"];
+        assert!((FILES..=times * FILES + FEW).contains(&lookups), "{times} times each: {trips:?}");
+        assert!(trips.get("mds_getattr").is_none_or(|times| *times <= FEW), "{trips:?}");
+        assert!(hits(&there) >= before + FILES * 3 / 4, "{name}: {} hits", hits(&there) - before);
+        let again = asked(&there, || assert_eq!(look(&there.join(name)), sum));
+        assert_eq!(again.get("mds_getattr_lock"), None, "{again:?}");
     }
     cluster.finish([oss, mds]);
 }

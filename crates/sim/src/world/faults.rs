@@ -557,6 +557,8 @@ impl World {
         let open = self.open_files();
         let reused = self.nodes.iter().map(|node| node.client.census().opens_reused).sum();
         self.report.count("open that an MDT had kept", reused);
+        let ahead = self.nodes.iter().map(|node| node.client.statahead_stats().hits).sum();
+        self.report.count("name looked up ahead", ahead);
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
         self.report.count("answer from a kernel cache", hits);
         if let Err(what) = invariants::check_all(&mut self.hosts, &self.model, &open) {

@@ -165,6 +165,8 @@ impl World {
         match self.nodes.get_mut(node) {
             Some(place) => {
                 self.report.count("answer from a kernel cache", place.kernel.hits());
+                let ahead = place.client.statahead_stats().hits;
+                self.report.count("name looked up ahead", ahead);
                 let reused = place.client.census().opens_reused;
                 self.report.count("open that an MDT had kept", reused);
                 *place = new;
