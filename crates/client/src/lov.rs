@@ -424,6 +424,9 @@ impl Client {
             let sync: std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> =
                 Box::pin(async move {
                     if let Some(synced) = self.ost_sync(ost, &objects, boot_epoch).await {
+                        if synced.is_ok() {
+                            self.unstable.are_synced(ost, &objects, mark);
+                        }
                         return synced;
                     }
                     // If it is this client that was thrown out, the OST has what was written,

@@ -363,6 +363,26 @@ impl Unstable {
         begun.map_or(table.last, |number| number - 1)
     }
 
+    /// One OST has synced these objects of a file, of which what had this number or a lower is durable.
+    /// Not only when all others have, too: if this one crashed before that, older pieces would be written
+    /// over durable bytes, and another crash could leave those there.
+    pub(crate) fn are_synced(&self, ost: u32, objects: &[ObjectId], mark: u64) {
+        let Some(fid) = objects.first().map(|object| object.fid).filter(|_| self.is_used()) else {
+            return;
+        };
+        let mut table = lock(&self.table);
+        let (Some(file), Some(of_ost)) = (table.files.get(&fid), table.osts.get(&ost)) else {
+            return;
+        };
+        let is_theirs = |number: &u64| {
+            of_ost.pieces.get(number).is_some_and(|piece| objects.contains(&piece.object))
+        };
+        let until = file.pieces.iter().take_while(|(number, _)| *number <= mark);
+        let of_it = until.filter(|(_, of)| *of == ost).map(|(number, _)| *number);
+        let durable: Vec<u64> = of_it.filter(is_theirs).collect();
+        durable.into_iter().for_each(|number| table.remove(ost, number));
+    }
+
     /// What of a file had this number or a lower is durable.
     pub(crate) fn synced(&self, fid: Fid, mark: u64) {
         if !self.is_used() {

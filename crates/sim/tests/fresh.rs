@@ -1,6 +1,6 @@
 //! Runs seeds of the full world that nobody has seen before, or those from `SEED` on, on all
-//! processors, for which this is a test program of its own. 2000 are wanted; as long as one of a
-//! thousand finds an old fault (docs/results/simulator.md) it is a hundred.
+//! processors, for which this is a test program of its own. 2000 are wanted, which is some 5 minutes;
+//! as long as one of some 2000 finds an old fault (docs/results/simulator.md) it is a hundred.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -203,6 +203,26 @@ fn what_ended_well_is_not_told() {
     assert_eq!(told, [7]);
 }
 
+/// Or older bytes would be written over younger ones, which are durable, while the sync of the file waits
+/// for another OST.
+#[test]
+fn what_one_ost_has_synced_it_is_not_told_again_before_the_others_have() {
+    let unstable = unstable(100);
+    write(&unstable, 1, 1, 0, b"older");
+    write(&unstable, 1, 1, 0, b"newer");
+    let mark = unstable.mark(fid(1));
+    write(&unstable, 1, 1, 2, b"later");
+    unstable.are_synced(OST + 1, &[object(1)], mark);
+    unstable.are_synced(OST, &[object(2)], mark);
+    unstable.are_synced(OST, &[object(1)], mark);
+    let mut told = Vec::new();
+    assert!(tell(&unstable, 2, 9, |piece| told.push(piece.data)));
+    assert_eq!(told, [&b"later"[..]]);
+    assert!(is_whole(&unstable, 1));
+    unstable.synced(fid(1), unstable.mark(fid(1)));
+    assert!(tell(&unstable, 3, 9, |_| panic!("it is durable")));
+}
+
 #[test]
 fn a_piece_on_its_way_is_waited_for() {
     use core::pin::pin;
