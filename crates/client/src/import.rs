@@ -8,7 +8,8 @@
 //!
 //! What an OST had not answered when the connection was lost is asked again on the next one:
 //! it changes nothing to execute it twice, as long as the client is the one that holds the
-//! locks, and it says itself which run of the OST it is about. So is what the MGS had not, of
+//! locks, and it says itself which run of the OST it is about. (But an append that may have been
+//! executed fails.) So is what the MGS had not, of
 //! which clients only want to know something. What an MDT had not answered waits for what the next
 //! run says of the one before: if that ended in good order, or has crashed and what it took of ours is
 //! made again, everything goes on as it was ([`claims`]); otherwise it fails: the locks and opens that
@@ -654,10 +655,7 @@ impl Import {
                 // What was answered is still fetched by who asked.
                 if let SlotState::Busy(pending) = &mut slot.state {
                     slot.owner = 0;
-                    pending.message.body = Body::Request(Request::Ping);
-                    pending.message.bulk = Bulk::None;
-                    pending.buffer_len = 0;
-                    pending.unheard = true;
+                    pending.ask_something_harmless();
                 }
             }
             (state.all_answers().and(self.is_cut_off()), state.line.take())

@@ -239,7 +239,7 @@ const fn named<const N: usize>(some: [StatName; N]) -> [StatName; REQUESTS] {
 fn ost_place(request: &OstRequest) -> usize {
     match request {
         OstRequest::Read { .. } => 2,
-        OstRequest::Write { .. } => 3,
+        OstRequest::Write { .. } | OstRequest::Append { .. } => 3,
         OstRequest::GetAttr { .. } => 4,
         OstRequest::Sync { .. } => 5,
         OstRequest::StatFs => 6,
@@ -288,7 +288,9 @@ pub(crate) fn answered(
             stats.count(ost_place(request));
             match &reply.body {
                 ReplyBody::Ost(OstReply::Read { len }) => stats.add(0, u64::from(*len)),
-                ReplyBody::Ost(OstReply::Written { len, .. }) => stats.add(1, u64::from(*len)),
+                ReplyBody::Ost(OstReply::Written { len, .. } | OstReply::Appended { len, .. }) => {
+                    stats.add(1, u64::from(*len));
+                }
                 _ => {}
             }
         }

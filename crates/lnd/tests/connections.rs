@@ -617,7 +617,7 @@ fn a_peer_of_another_version_is_told_so_on_both_sides(over: Over) {
     let server = server(over);
     let mut stream = over.connect(server.listening()[0]);
     for seq in 1..=2 {
-        stream.write_all(&of_version(9, Kind::Request, header(seq))).unwrap();
+        stream.write_all(&of_version(PROTOCOL_VERSION + 1, Kind::Request, header(seq))).unwrap();
         let mut answer = vec![0; HEADER_BYTES];
         stream.read_exact(&mut answer).unwrap();
         let head: &[u8; HEADER_BYTES] = answer.first_chunk().unwrap();
@@ -642,8 +642,8 @@ fn a_peer_of_another_version_is_told_so_on_both_sides(over: Over) {
     client.set_route(OST, vec![other.local_addr().unwrap()]);
     client.send(request(4, OstRequest::StatFs, Bulk::None));
     let mut stream = other.accept();
-    stream.write_all(&of_version(9, Kind::Callback, header(4).reply())).unwrap();
-    stream.write_all(&of_version(9, Kind::Reply, header(4).reply())).unwrap();
+    stream.write_all(&of_version(PROTOCOL_VERSION + 1, Kind::Callback, header(4).reply())).unwrap();
+    stream.write_all(&of_version(PROTOCOL_VERSION + 1, Kind::Reply, header(4).reply())).unwrap();
     let answer = arrived.recv_timeout(LONG).unwrap();
     assert_eq!(answer.header, header(4).reply());
     assert_eq!(error_of(&answer), Some(Errno::EPROTONOSUPPORT));

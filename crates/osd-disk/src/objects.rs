@@ -18,6 +18,7 @@
 
 mod ahead;
 mod files;
+mod given;
 mod namer;
 mod names;
 mod poison;
@@ -28,16 +29,18 @@ mod unsynced;
 mod walks;
 
 use std::cell::Cell;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::io::IoSlice;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::BytesMut;
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
-use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
-use sateen_types::{Errno, Falloc, Fid, ObjectId, Seq};
+use rustix::fs::{FallocateFlags, SeekFrom, Timestamps, UTIME_OMIT, fallocate, futimens, seek};
+use rustix::io::{ReadWriteFlags, pwritev2};
+use sateen_osd::{Given, ObjectError, ObjectStat, ObjectStore};
+use sateen_types::{Errno, Falloc, Fid, ObjectId, Seq, Timespec};
 use sateen_wire::StatFs;
 
 use crate::folder::{TargetFolder, create_folder};
@@ -45,6 +48,7 @@ use crate::runs::{self, Runs};
 use crate::{lock, space, writeback};
 use ahead::Ahead;
 use files::{Files, Need, Open, Opened};
+use given::Unseen;
 use namer::Namer;
 use names::Group;
 use poison::Poison;
@@ -54,6 +58,9 @@ use unsynced::{Changing, Place, Unsynced};
 
 /// Tries at bringing a file into a folder that others remove whenever it is empty.
 const BIRTH_TRIES_MAX: u32 = 16;
+
+/// So many objects that were given away are synced at once.
+const SYNC_MAX: usize = 256;
 
 /// Limits of an object store.
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +90,7 @@ pub struct DiskObjects {
     reads: Reads,
     ahead: Ahead,
     unsynced: Arc<Unsynced>,
+    unseen: Unseen,
     namer: Namer,
     present: Present,
     /// The group in which an object was born last.
@@ -115,6 +123,7 @@ impl DiskObjects {
             namer: Namer::start(folder.to_path_buf(), unsynced.clone(), files.clone())?,
             ahead: Ahead::new(folder, files.clone(), options.files_open_max),
             unsynced,
+            unseen: Unseen::default(),
             folder: folder.to_path_buf(),
             root,
             sharers: options.sharers,
@@ -192,7 +201,7 @@ impl DiskObjects {
         let changing = self.unsynced.change(Place::Group(group));
         let made = Cell::new(false);
         let make = || {
-            let new = File::options().read(true).write(true).create_new(true).open(&path);
+            let new = how_to_open().create_new(true).open(&path);
             match new {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_old(&path),
                 new => {
@@ -241,9 +250,7 @@ impl DiskObjects {
     fn stat_one(&self, object: ObjectId) -> io::Result<ObjectStat> {
         match std::fs::symlink_metadata(names::path(&self.folder, object)) {
             Ok(meta) => Ok(stat_of(object, &meta)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(ObjectStat { object, exists: false, size: 0, blocks: 0 })
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ObjectStat::absent(object)),
             Err(error) => Err(error),
         }
     }
@@ -317,11 +324,50 @@ impl DiskObjects {
 
 /// A file that is there.
 fn open_old(path: &Path) -> io::Result<Opened> {
-    File::options().read(true).write(true).open(path).map(Opened::from)
+    match how_to_open().open(path) {
+        // It is somebody else's, who lets us write to it.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            File::options().read(true).write(true).open(path).map(Opened::from)
+        }
+        opened => opened.map(Opened::from),
+    }
+}
+
+/// Files of objects are ours, and when we looked at them is nobody's business: their atime is that of
+/// whom they are given to.
+fn how_to_open() -> OpenOptions {
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(libc::O_NOATIME);
+    options
 }
 
 fn stat_of(object: ObjectId, meta: &std::fs::Metadata) -> ObjectStat {
-    ObjectStat { object, exists: true, size: meta.size(), blocks: meta.blocks() }
+    let time = |sec, nsec| Timespec { sec, nsec: u32::try_from(nsec).unwrap_or(0) };
+    ObjectStat {
+        object,
+        exists: true,
+        size: meta.size(),
+        blocks: meta.blocks(),
+        mtime: time(meta.mtime(), meta.mtime_nsec()),
+        ctime: time(meta.ctime(), meta.ctime_nsec()),
+        atime: time(meta.atime(), meta.atime_nsec()),
+    }
+}
+
+/// Writes at the end, wherever that is by then, as much as one call takes: behind that others may
+/// have written already. Where, and how much.
+fn append(file: &File, data: &[u8]) -> io::Result<(u64, usize)> {
+    loop {
+        // By the position, because that tells where it went.
+        match pwritev2(file, &[IoSlice::new(data)], u64::MAX, ReadWriteFlags::APPEND) {
+            Ok(written) => {
+                let end = seek(file, SeekFrom::Current(0))?;
+                return Ok((end.saturating_sub(written as u64), written));
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Writes all, or as much as there is room for; fails for want of room if that is nothing.
@@ -347,6 +393,13 @@ fn lacks_room(error: &io::Error) -> bool {
 impl ObjectStore for DiskObjects {
     fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize, ObjectError> {
         self.guarded(|| self.born(object)?.change(|file| write_what_fits(file, data, offset)))
+    }
+
+    fn append(&self, object: ObjectId, data: &[u8]) -> Result<(u64, usize), ObjectError> {
+        self.guarded(|| {
+            let file = self.born(object)?;
+            file.positioned(|_| file.change(|file| append(file, data)))
+        })
     }
 
     fn read(
@@ -396,6 +449,60 @@ impl ObjectStore for DiskObjects {
             Some(file) if file.metadata()?.len() > size => file.change(|file| file.set_len(size)),
             _ => Ok(()),
         })
+    }
+
+    fn set_size(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
+        self.guarded(|| self.born(object)?.change(|file| file.set_len(size)))
+    }
+
+    fn set_times(
+        &self,
+        object: ObjectId,
+        atime: Option<Timespec>,
+        mtime: Option<Timespec>,
+    ) -> Result<(), ObjectError> {
+        let time = |time: Option<Timespec>| match time {
+            Some(Timespec { sec, nsec }) => {
+                rustix::fs::Timespec { tv_sec: sec, tv_nsec: nsec.into() }
+            }
+            None => rustix::fs::Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        };
+        let times = Timestamps { last_access: time(atime), last_modification: time(mtime) };
+        self.guarded(|| match self.existing(object, Need::Look)? {
+            Some(file) => Ok(futimens(&**file, &times)?),
+            None => Ok(()),
+        })
+    }
+
+    fn give(&self, object: ObjectId) -> Result<Option<Given>, ObjectError> {
+        self.guarded(|| {
+            let Some(file) = self.existing(object, Need::Change)? else { return Ok(None) };
+            // Before anybody writes: a sync that comes first finds nothing of it.
+            self.unseen.note(object);
+            let file = self.files.pin(object, &file).then_some(file);
+            Ok(file.map(|file| Given { file: Some(file) }))
+        })
+    }
+
+    fn take_back(&self, object: ObjectId) {
+        self.files.unpin(object);
+    }
+
+    fn alone(&self, object: ObjectId) -> Result<bool, ObjectError> {
+        match self.existing(object, Need::Look)? {
+            Some(file) => Ok(given::nobody_else_has(&file)?),
+            None => Ok(true),
+        }
+    }
+
+    fn sync_given(&self) -> Result<(), ObjectError> {
+        match self.unseen.all() {
+            Some(objects) => objects.chunks(SYNC_MAX).try_for_each(|some| self.sync(some)),
+            None => {
+                let target = self.folder.parent().unwrap_or(&self.folder);
+                self.guarded(|| runs::sync_below(target))
+            }
+        }
     }
 
     fn allocate(
@@ -448,7 +555,7 @@ impl ObjectStore for DiskObjects {
             return Ok(None);
         };
         let to = if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
-        match seek(&**file, to) {
+        match file.positioned(|file| seek(file, to)) {
             Ok(found) => Ok(Some(found)),
             Err(rustix::io::Errno::NXIO) => Ok(None),
             Err(error) => Err(ObjectError(error.into())),
@@ -485,11 +592,13 @@ impl ObjectStore for DiskObjects {
         self.guarded(|| {
             // One that is removed meanwhile has a name to make durable, too; one that was removed
             // before has no data to look for again.
+            let seen = self.unseen.seen(objects, |object| self.files.is_pinned(object));
             let there = self.start_writing(objects)?;
             let turn = self.namer.ask(objects.iter().map(|object| Group::of(*object)));
             let data = self.sync_data(&there);
             let names = self.namer.wait(turn);
             data.and(names)
+                .inspect_err(|_| seen.iter().for_each(|object| self.unseen.note(*object)))
         })
     }
 

@@ -4,15 +4,18 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
 use sateen_journal::{Decoded, decode_frame};
-use sateen_types::{Falloc, Fid, ObjectId, Seq};
+use sateen_types::{Falloc, Fid, ObjectId, Seq, Timespec};
 use sateen_wire::StatFs;
 
 use crate::{
-    Flush, Index, IndexError, JournalDevice, Key, Memtable, ObjectError, ObjectStat, ObjectStore,
+    Flush, Given, Index, IndexError, JournalDevice, Key, Memtable, ObjectError, ObjectStat,
+    ObjectStore,
 };
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -100,40 +103,75 @@ impl JournalDevice for MemoryJournal {
 /// What `seek` looks at: a block of nothing but zeros counts as a hole.
 const BLOCK_BYTES: usize = 4096;
 
-/// Objects in memory.
+/// Objects in memory. What is given away has no file: whoever has it calls the store.
 #[derive(Debug)]
 pub struct MemoryObjects {
-    objects: Mutex<BTreeMap<ObjectId, Vec<u8>>>,
+    objects: Mutex<BTreeMap<ObjectId, Object>>,
     bytes_max: u64,
+    /// Nanoseconds since 1970, if it is not the machine's.
+    clock: Option<Arc<AtomicU64>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Object {
+    data: Vec<u8>,
+    atime: Timespec,
+    mtime: Timespec,
+    ctime: Timespec,
+}
+
+impl Object {
+    fn born(now: Timespec) -> Object {
+        Object { data: Vec::new(), atime: now, mtime: now, ctime: now }
+    }
+
+    fn is_changed(&mut self, now: Timespec) {
+        (self.mtime, self.ctime) = (now, now);
+    }
 }
 
 impl MemoryObjects {
     /// An empty store that holds `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> MemoryObjects {
-        MemoryObjects { objects: Mutex::default(), bytes_max }
+        MemoryObjects { objects: Mutex::default(), bytes_max, clock: None }
     }
 
-    fn used(objects: &BTreeMap<ObjectId, Vec<u8>>) -> u64 {
-        objects.values().map(|data| data.len() as u64).sum()
+    /// The same with another clock than the machine's, in nanoseconds since 1970.
+    pub fn timed_by(bytes_max: u64, clock: Arc<AtomicU64>) -> MemoryObjects {
+        MemoryObjects { clock: Some(clock), ..MemoryObjects::new(bytes_max) }
     }
-}
 
-fn no_space() -> ObjectError {
-    ObjectError(io::Error::from_raw_os_error(sateen_types::Errno::ENOSPC.raw()))
-}
+    fn now(&self) -> Timespec {
+        let ns = match &self.clock {
+            Some(clock) => clock.load(Ordering::Relaxed),
+            None => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+            }
+        };
+        Timespec::from_ns(i64::try_from(ns).unwrap_or(i64::MAX))
+    }
 
-fn stat_of(object: ObjectId, data: Option<&Vec<u8>>) -> ObjectStat {
-    let size = data.map_or(0, |data| data.len() as u64);
-    ObjectStat { object, exists: data.is_some(), size, blocks: size.div_ceil(512) }
-}
+    fn used(objects: &BTreeMap<ObjectId, Object>) -> u64 {
+        objects.values().map(|object| object.data.len() as u64).sum()
+    }
 
-impl ObjectStore for MemoryObjects {
-    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize, ObjectError> {
+    /// Writes at `offset`, or at the end. Where that was, and how much.
+    fn write_at(
+        &self,
+        object: ObjectId,
+        offset: Option<u64>,
+        data: &[u8],
+    ) -> Result<(u64, usize), ObjectError> {
+        let now = self.now();
         let mut objects = lock(&self.objects);
+        let size = objects.get(&object).map_or(0, |object| object.data.len() as u64);
+        let offset = offset.unwrap_or(size);
         let end = offset.checked_add(data.len() as u64).ok_or_else(no_space)?;
         let used = Self::used(&objects);
-        let bytes = objects.entry(object).or_default();
         // As on a disk, the object has its name before it is found that there is no room.
+        let stored = objects.entry(object).or_insert_with(|| Object::born(now));
+        let bytes = &mut stored.data;
         let room = (bytes.len() as u64).saturating_add(self.bytes_max.saturating_sub(used));
         let fits = end.min(room).saturating_sub(offset) as usize;
         let data = match data.get(..fits) {
@@ -148,7 +186,41 @@ impl ObjectStore for MemoryObjects {
         if let Some(place) = bytes.get_mut(start..end) {
             place.copy_from_slice(data);
         }
-        Ok(data.len())
+        stored.is_changed(now);
+        Ok((offset, data.len()))
+    }
+}
+
+fn no_space() -> ObjectError {
+    ObjectError(io::Error::from_raw_os_error(sateen_types::Errno::ENOSPC.raw()))
+}
+
+fn stat_of(object: ObjectId, stored: Option<&Object>) -> ObjectStat {
+    let Some(stored) = stored else { return ObjectStat::absent(object) };
+    let size = stored.data.len() as u64;
+    ObjectStat {
+        object,
+        exists: true,
+        size,
+        blocks: size.div_ceil(512),
+        mtime: stored.mtime,
+        ctime: stored.ctime,
+        atime: stored.atime,
+    }
+}
+
+/// The bytes of an object that may not be there.
+fn bytes_of(objects: &BTreeMap<ObjectId, Object>, object: ObjectId) -> &[u8] {
+    objects.get(&object).map(|object| object.data.as_slice()).unwrap_or_default()
+}
+
+impl ObjectStore for MemoryObjects {
+    fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize, ObjectError> {
+        self.write_at(object, Some(offset), data).map(|(_, written)| written)
+    }
+
+    fn append(&self, object: ObjectId, data: &[u8]) -> Result<(u64, usize), ObjectError> {
+        self.write_at(object, None, data)
     }
 
     fn read(
@@ -159,7 +231,7 @@ impl ObjectStore for MemoryObjects {
         buffer: &mut BytesMut,
     ) -> Result<usize, ObjectError> {
         let objects = lock(&self.objects);
-        let data = objects.get(&object).map(Vec::as_slice).unwrap_or_default();
+        let data = bytes_of(&objects, object);
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(data.len());
         let end = start.saturating_add(len).min(data.len());
         buffer.extend_from_slice(data.get(start..end).unwrap_or_default());
@@ -167,10 +239,52 @@ impl ObjectStore for MemoryObjects {
     }
 
     fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
-        if let Some(data) = lock(&self.objects).get_mut(&object) {
-            data.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+        let now = self.now();
+        if let Some(stored) = lock(&self.objects).get_mut(&object)
+            && stored.data.len() as u64 > size
+        {
+            stored.data.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+            stored.is_changed(now);
         }
         Ok(())
+    }
+
+    fn set_size(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
+        let now = self.now();
+        let mut objects = lock(&self.objects);
+        let grows = size.saturating_sub(bytes_of(&objects, object).len() as u64);
+        if grows > self.bytes_max.saturating_sub(Self::used(&objects)) {
+            return Err(no_space());
+        }
+        let stored = objects.entry(object).or_insert_with(|| Object::born(now));
+        stored.data.resize(usize::try_from(size).map_err(|_| no_space())?, 0);
+        stored.is_changed(now);
+        Ok(())
+    }
+
+    fn set_times(
+        &self,
+        object: ObjectId,
+        atime: Option<Timespec>,
+        mtime: Option<Timespec>,
+    ) -> Result<(), ObjectError> {
+        let now = self.now();
+        if let Some(stored) = lock(&self.objects).get_mut(&object)
+            && (atime.is_some() || mtime.is_some())
+        {
+            stored.atime = atime.unwrap_or(stored.atime);
+            stored.mtime = mtime.unwrap_or(stored.mtime);
+            stored.ctime = now;
+        }
+        Ok(())
+    }
+
+    fn give(&self, object: ObjectId) -> Result<Option<Given>, ObjectError> {
+        Ok(lock(&self.objects).contains_key(&object).then_some(Given { file: None }))
+    }
+
+    fn alone(&self, _object: ObjectId) -> Result<bool, ObjectError> {
+        Ok(true)
     }
 
     fn allocate(
@@ -180,32 +294,36 @@ impl ObjectStore for MemoryObjects {
         how: Falloc,
         keep_size: bool,
     ) -> Result<(), ObjectError> {
+        let now = self.now();
         let mut objects = lock(&self.objects);
         let end = offset.checked_add(len).ok_or_else(no_space)?;
         if how != Falloc::Allocate
-            && let Some(data) = objects.get_mut(&object)
+            && let Some(stored) = objects.get_mut(&object)
         {
+            let data = &mut stored.data;
             let start = usize::try_from(offset).unwrap_or(usize::MAX).min(data.len());
             let end = usize::try_from(end).unwrap_or(usize::MAX).min(data.len());
             data.get_mut(start..end).unwrap_or_default().fill(0);
+            stored.is_changed(now);
         }
         if how == Falloc::PunchHole || keep_size {
             return Ok(());
         }
-        let size = objects.get(&object).map_or(0, |data| data.len() as u64);
+        let size = bytes_of(&objects, object).len() as u64;
         if end > size && Self::used(&objects) + (end - size) > self.bytes_max {
             return Err(no_space());
         }
-        let data = objects.entry(object).or_default();
-        if (data.len() as u64) < end {
-            data.resize(end as usize, 0);
+        let stored = objects.entry(object).or_insert_with(|| Object::born(now));
+        if (stored.data.len() as u64) < end {
+            stored.data.resize(end as usize, 0);
+            stored.is_changed(now);
         }
         Ok(())
     }
 
     fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Result<Option<u64>, ObjectError> {
         let objects = lock(&self.objects);
-        let data = objects.get(&object).map(Vec::as_slice).unwrap_or_default();
+        let data = bytes_of(&objects, object);
         let Some(rest) = usize::try_from(offset).ok().and_then(|at| data.get(at..)) else {
             return Ok(None);
         };
@@ -238,12 +356,12 @@ impl ObjectStore for MemoryObjects {
     fn list(&self, seq: Seq, from_oid: u32, count: usize) -> Result<Vec<ObjectStat>, ObjectError> {
         let start = ObjectId { fid: Fid { seq, oid: from_oid, ver: 0 }, stripe: 0 };
         let mut out: Vec<ObjectStat> = Vec::new();
-        for (object, data) in lock(&self.objects).range(start..) {
+        for (object, stored) in lock(&self.objects).range(start..) {
             let file_ended = out.last().is_some_and(|last| last.object.fid != object.fid);
             if object.fid.seq != seq || (out.len() >= count && file_ended) {
                 break;
             }
-            out.push(stat_of(*object, Some(data)));
+            out.push(stat_of(*object, Some(stored)));
         }
         Ok(out)
     }

@@ -1,9 +1,11 @@
 //! Objects as a port: sparse byte arrays named by (file FID, stripe).
 
 use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Errno, Falloc, ObjectId, Seq};
+use sateen_types::{Errno, Falloc, ObjectId, Seq, Timespec};
 use sateen_wire::StatFs;
 
 /// What the kernel says when this process has no more files to open.
@@ -53,7 +55,7 @@ impl ObjectError {
     }
 }
 
-/// Size and space of one object; all zero if it does not exist.
+/// Size, space and times of one object; all zero if it does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectStat {
     /// The object.
@@ -64,6 +66,44 @@ pub struct ObjectStat {
     pub size: u64,
     /// 512-byte blocks in use.
     pub blocks: u64,
+    /// Last change of its bytes, or what it was set to.
+    pub mtime: Timespec,
+    /// Last change of anything.
+    pub ctime: Timespec,
+    /// Last look at its bytes by whoever it was [given](ObjectStore::give) to, or what it was set to:
+    /// the store's own reads leave it alone.
+    pub atime: Timespec,
+}
+
+impl ObjectStat {
+    /// Of one that does not exist.
+    pub fn absent(object: ObjectId) -> ObjectStat {
+        let never = Timespec::default();
+        ObjectStat {
+            object,
+            exists: false,
+            size: 0,
+            blocks: 0,
+            mtime: never,
+            ctime: never,
+            atime: never,
+        }
+    }
+}
+
+/// An object that others than the store read and write meanwhile: see [`ObjectStore::give`].
+#[derive(Clone)]
+pub struct Given {
+    /// The open file, for whoever takes one; `None` of a store without files, whose objects are read
+    /// and written through the store itself.
+    pub file: Option<Arc<dyn AsFd + Send + Sync>>,
+}
+
+impl std::fmt::Debug for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let file = self.file.as_ref().map(|file| file.as_fd());
+        f.debug_struct("Given").field("file", &file).finish()
+    }
 }
 
 /// One store of objects. Calls may come from several threads at once; the OST orders those
@@ -104,11 +144,75 @@ pub trait ObjectStore: Send + Sync {
         self.read(object, offset, len, buffer).map(Some)
     }
 
+    /// Writes `data` where the object ends, or as much of its beginning as there is room for; where
+    /// that was, and how much. The object is born if it does not exist. Whoever appends at the same
+    /// time, here or to a file that was given, does it before or behind.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::write`].
+    fn append(&self, object: ObjectId, data: &[u8]) -> Result<(u64, usize), ObjectError>;
+
     /// Cuts an object to `size` if it is longer; does nothing to a shorter or absent one.
     ///
     /// # Errors
     /// The device's.
     fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError>;
+
+    /// Makes an object as large as this, whether it is longer or shorter; what it grows by is a hole.
+    /// It is born if it does not exist.
+    ///
+    /// # Errors
+    /// The device's.
+    fn set_size(&self, object: ObjectId, size: u64) -> Result<(), ObjectError>;
+
+    /// Sets the times of an object, those that are said; does nothing to an absent one. A sync need
+    /// not make them durable.
+    ///
+    /// # Errors
+    /// The device's.
+    fn set_times(
+        &self,
+        object: ObjectId,
+        atime: Option<Timespec>,
+        mtime: Option<Timespec>,
+    ) -> Result<(), ObjectError>;
+
+    /// Gives an object away: until it is [taken back](ObjectStore::take_back), as often as it was
+    /// given, others read and write it at any moment, and nobody tells the store. `None` if it does
+    /// not exist: it is not born by this.
+    ///
+    /// Each [`ObjectStore::sync`] syncs it whatever is known, and hears of what the device could not
+    /// take of theirs; [`ObjectStore::sync_given`] syncs all that were given and not synced since. To
+    /// be called where one may wait for a device.
+    ///
+    /// # Errors
+    /// The device's; `EOPNOTSUPP` from a store that gives nothing away.
+    fn give(&self, object: ObjectId) -> Result<Option<Given>, ObjectError> {
+        let _ = object;
+        Err(ObjectError(io::Error::from_raw_os_error(Errno::EOPNOTSUPP.raw())))
+    }
+
+    /// The opposite. Whoever has the file open, or mapped, may go on with it: see
+    /// [`ObjectStore::alone`].
+    fn take_back(&self, object: ObjectId) {
+        let _ = object;
+    }
+
+    /// Whether nobody but the store has the object open or mapped, as far as the kernel knows. True
+    /// of one that does not exist. May be false for a moment without a reason.
+    ///
+    /// # Errors
+    /// The device's.
+    fn alone(&self, object: ObjectId) -> Result<bool, ObjectError>;
+
+    /// Makes durable what was written to objects that are given, or were and have not been synced
+    /// since.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::sync`].
+    fn sync_given(&self) -> Result<(), ObjectError> {
+        Ok(())
+    }
 
     /// Allocates, frees or empties a range (offset and length); the object is born if it must be. With `keep_size`
     /// it does not grow.
@@ -141,7 +245,7 @@ pub trait ObjectStore: Send + Sync {
     /// The device's: nothing may be acknowledged then.
     fn sync(&self, objects: &[ObjectId]) -> Result<(), ObjectError>;
 
-    /// Sizes, in the order asked.
+    /// Sizes and times, in the order asked.
     ///
     /// # Errors
     /// The device's.
@@ -191,12 +295,40 @@ pub enum ObjectOp {
         /// Whereto.
         buffer: BytesMut,
     },
+    /// Write the data at the end, or as much of it as there is room for.
+    Append {
+        /// The object.
+        object: ObjectId,
+        /// What.
+        data: Bytes,
+    },
     /// Cut.
     Punch {
         /// The object.
         object: ObjectId,
         /// To this size.
         size: u64,
+    },
+    /// Cut or let grow.
+    SetSize {
+        /// The object.
+        object: ObjectId,
+        /// To this size.
+        size: u64,
+    },
+    /// Set times.
+    SetTimes {
+        /// The object.
+        object: ObjectId,
+        /// If it is to be set.
+        atime: Option<Timespec>,
+        /// If it is to be set.
+        mtime: Option<Timespec>,
+    },
+    /// Find out whether somebody else has it.
+    Alone {
+        /// The object.
+        object: ObjectId,
     },
     /// Allocate, free or empty.
     Allocate {
@@ -230,7 +362,9 @@ pub enum ObjectOp {
         /// The objects.
         objects: Vec<ObjectId>,
     },
-    /// Sizes of these.
+    /// Make durable what was given away.
+    SyncGiven,
+    /// Sizes and times of these.
     Stat {
         /// The objects.
         objects: Vec<ObjectId>,
@@ -258,6 +392,15 @@ pub enum ObjectDone {
         /// How many.
         len: usize,
     },
+    /// Bytes written at the end, likewise.
+    Appended {
+        /// Where.
+        offset: u64,
+        /// How many.
+        len: usize,
+    },
+    /// Whether nobody else has it.
+    Alone(bool),
     /// Bytes read, now in the buffer.
     Read {
         /// The buffer.
@@ -285,12 +428,17 @@ impl ObjectOp {
             | ObjectOp::Seek { .. }
             | ObjectOp::Stat { .. }
             | ObjectOp::List { .. }
+            | ObjectOp::Alone { .. }
             | ObjectOp::StatFs => true,
             ObjectOp::Write { .. }
+            | ObjectOp::Append { .. }
             | ObjectOp::Punch { .. }
+            | ObjectOp::SetSize { .. }
+            | ObjectOp::SetTimes { .. }
             | ObjectOp::Allocate { .. }
             | ObjectOp::Remove { .. }
-            | ObjectOp::Sync { .. } => false,
+            | ObjectOp::Sync { .. }
+            | ObjectOp::SyncGiven => false,
         }
     }
 
@@ -325,7 +473,14 @@ impl ObjectOp {
                 let len = store.read(object, offset, len, &mut buffer)?;
                 return Ok(ObjectDone::Read { buffer, len });
             }
+            ObjectOp::Append { object, data } => {
+                let (offset, len) = store.append(object, &data)?;
+                return Ok(ObjectDone::Appended { offset, len });
+            }
             ObjectOp::Punch { object, size } => store.punch(object, size)?,
+            ObjectOp::SetSize { object, size } => store.set_size(object, size)?,
+            ObjectOp::SetTimes { object, atime, mtime } => store.set_times(object, atime, mtime)?,
+            ObjectOp::Alone { object } => return Ok(ObjectDone::Alone(store.alone(object)?)),
             ObjectOp::Allocate { object, offset, len, how, keep_size } => {
                 store.allocate(object, (offset, len), how, keep_size)?;
             }
@@ -342,6 +497,7 @@ impl ObjectOp {
                 return Ok(ObjectDone::Removed(removed));
             }
             ObjectOp::Sync { objects } => store.sync(&objects)?,
+            ObjectOp::SyncGiven => store.sync_given()?,
             ObjectOp::Stat { objects } => return Ok(ObjectDone::Stats(store.stat(&objects)?)),
             ObjectOp::List { seq, from_oid, count } => {
                 return Ok(ObjectDone::Stats(store.list(seq, from_oid, count)?));

@@ -62,7 +62,9 @@ impl Unsynced {
     pub(crate) fn begins(&mut self, io: &ObjectOp) {
         match io {
             ObjectOp::Write { object, .. }
+            | ObjectOp::Append { object, .. }
             | ObjectOp::Punch { object, .. }
+            | ObjectOp::SetSize { object, .. }
             | ObjectOp::Allocate { object, .. } => self.add(*object),
             ObjectOp::Remove { objects } | ObjectOp::Sync { objects } => {
                 for object in objects {

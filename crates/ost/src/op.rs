@@ -179,6 +179,8 @@ impl Op {
             Work::Request { request: OstRequest::Read { offset, len, .. }, .. } => {
                 (*offset, u64::from(*len))
             }
+            // Where the end is, is seen when it is done.
+            Work::Request { request: OstRequest::Append { .. }, .. } => (0, u64::MAX),
             _ => (0, 0),
         }
     }
@@ -199,17 +201,21 @@ fn places(request: &OstRequest) -> (Class, Objects) {
     let one = |object: &ObjectId| Objects::from_elem(*object, 1);
     let all = |objects: &[ObjectId]| Objects::from_slice(objects);
     match request {
-        OstRequest::Read { object, .. } | OstRequest::Seek { object, .. } => {
-            (Class::Read, one(object))
-        }
+        OstRequest::Read { object, .. }
+        | OstRequest::Seek { object, .. }
+        | OstRequest::Alone { object } => (Class::Read, one(object)),
         OstRequest::GetAttr { objects } => (Class::Read, all(objects)),
-        OstRequest::Write { object, .. } => (Class::Write, one(object)),
+        OstRequest::Write { object, .. }
+        | OstRequest::Append { object, .. }
+        | OstRequest::SetTimes { object, .. } => (Class::Write, one(object)),
         OstRequest::Allocate { object, punch_hole, .. } => {
             (if *punch_hole { Class::Exclusive } else { Class::Write }, one(object))
         }
         OstRequest::ZeroRange { object, .. } => (Class::Exclusive, one(object)),
         OstRequest::Sync { objects, .. } => (Class::Sync, all(objects)),
-        OstRequest::Punch { object, .. } => (Class::Exclusive, one(object)),
+        OstRequest::Punch { object, .. } | OstRequest::SetSize { object, .. } => {
+            (Class::Exclusive, one(object))
+        }
         OstRequest::Destroy { objects, .. } => (Class::Exclusive, all(objects)),
         OstRequest::List { .. } | OstRequest::Fence { .. } | OstRequest::StatFs => {
             (Class::Read, Objects::new())

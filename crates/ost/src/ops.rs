@@ -5,6 +5,7 @@
 //! `done` goes on after object I/O.
 
 mod allocate;
+mod alone;
 mod connect;
 mod destroy;
 mod fence;
@@ -13,10 +14,12 @@ mod list;
 mod punch;
 mod read;
 mod seek;
+mod size;
 pub(crate) mod start;
 mod statfs;
 mod sweep;
 mod sync;
+mod times;
 mod write;
 
 use sateen_osd::{ObjectDone, ObjectError, ObjectStat};
@@ -42,7 +45,7 @@ pub(crate) fn begin(ost: &mut Ost, id: u64, op: &mut Op, out: &mut Outbox) -> Re
         };
     };
     match request {
-        OstRequest::Write { .. } => write::begin(ost, op),
+        OstRequest::Write { .. } | OstRequest::Append { .. } => write::begin(ost, op),
         OstRequest::Read { .. } => read::begin(ost, op),
         OstRequest::Punch { .. } => punch::begin(ost, op),
         OstRequest::Destroy { .. } => destroy::begin(ost, op),
@@ -57,6 +60,9 @@ pub(crate) fn begin(ost: &mut Ost, id: u64, op: &mut Op, out: &mut Outbox) -> Re
         OstRequest::StatFs => Ok(statfs::ask(ost, op)),
         OstRequest::Seek { object, offset, hole } => seek::begin(*object, *offset, *hole),
         OstRequest::Allocate { .. } | OstRequest::ZeroRange { .. } => allocate::begin(ost, op),
+        OstRequest::SetSize { .. } => size::begin(ost, op),
+        OstRequest::SetTimes { object, atime, mtime } => Ok(times::begin(*object, *atime, *mtime)),
+        OstRequest::Alone { object } => Ok(alone::begin(*object)),
     }
 }
 
@@ -72,7 +78,7 @@ pub(crate) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
         };
     };
     match request {
-        OstRequest::Write { .. } => write::done(ost, op, done),
+        OstRequest::Write { .. } | OstRequest::Append { .. } => write::done(ost, op, done),
         OstRequest::Read { .. } => read::done(op, done),
         OstRequest::Punch { .. } | OstRequest::Destroy { .. } => {
             op.phase += 1;
@@ -86,6 +92,9 @@ pub(crate) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
         OstRequest::StatFs => statfs::done(ost, op, done),
         OstRequest::Seek { .. } => seek::done(done),
         OstRequest::Allocate { .. } | OstRequest::ZeroRange { .. } => allocate::done(ost, op, done),
+        OstRequest::SetSize { .. } => size::done(op, &done),
+        OstRequest::SetTimes { .. } => times::done(&done),
+        OstRequest::Alone { .. } => alone::done(&done),
         OstRequest::Fence { .. } => Err(unexpected()),
     }
 }
@@ -106,12 +115,13 @@ pub(crate) fn failed(
                 | OstRequest::List { .. }
                 | OstRequest::StatFs
                 | OstRequest::Seek { .. }
+                | OstRequest::Alone { .. }
         ),
         Work::Connect(_) | Work::Start(_) | Work::Sweep(_) | Work::Settle => false,
     };
     ost.space.doubt();
     if write::found_no_room(op, error) {
-        return Ok(write::nothing_of_it(ost));
+        return Ok(write::nothing_of_it(ost, op));
     }
     // What cannot be read harms its reader alone; what could not be written or made durable
     // may already have been promised.
@@ -177,6 +187,9 @@ fn objects_reply(stats: &[ObjectStat]) -> Result<OstReply, Fault> {
         object: stat.object,
         size: stat.size,
         blocks: stat.blocks,
+        mtime: stat.mtime,
+        ctime: stat.ctime,
+        atime: stat.atime,
     };
     Ok(OstReply::Objects(stats.iter().map(attr).collect()))
 }

@@ -5,7 +5,7 @@ use sateen_types::{ClientId, ClientStats, StatName, Stats};
 use sateen_wire::{OstReply, OstRequest, Reply, ReplyBody};
 
 /// How many kinds of operations are counted.
-const KINDS: usize = 10;
+const KINDS: usize = 11;
 
 /// What an OST counts.
 pub type OstStats = Stats<KINDS>;
@@ -22,6 +22,7 @@ pub const OST_STATS: [StatName; KINDS] = [
     StatName::reqs("prealloc"),
     StatName::reqs("seek"),
     StatName::reqs("get_info"),
+    StatName::reqs("setattr"),
 ];
 
 const READ_BYTES: usize = 0;
@@ -40,10 +41,12 @@ fn place(request: &OstRequest) -> Option<usize> {
         OstRequest::StatFs => 6,
         OstRequest::Allocate { .. } | OstRequest::ZeroRange { .. } => 7,
         OstRequest::Seek { .. } => 8,
-        OstRequest::List { .. } => 9,
-        OstRequest::Read { .. } | OstRequest::Write { .. } | OstRequest::Fence { .. } => {
-            return None;
-        }
+        OstRequest::List { .. } | OstRequest::Alone { .. } => 9,
+        OstRequest::SetSize { .. } | OstRequest::SetTimes { .. } => 10,
+        OstRequest::Read { .. }
+        | OstRequest::Write { .. }
+        | OstRequest::Append { .. }
+        | OstRequest::Fence { .. } => return None,
     })
 }
 
@@ -54,8 +57,8 @@ pub(crate) fn done(counters: &mut Counters, client: ClientId, request: &OstReque
     }
     match &reply.body {
         ReplyBody::Ost(OstReply::Read { len }) => counters.add(client, READ_BYTES, (*len).into()),
-        ReplyBody::Ost(OstReply::Written { len: 0, .. }) => {}
-        ReplyBody::Ost(OstReply::Written { len, .. }) => {
+        ReplyBody::Ost(OstReply::Written { len: 0, .. } | OstReply::Appended { len: 0, .. }) => {}
+        ReplyBody::Ost(OstReply::Written { len, .. } | OstReply::Appended { len, .. }) => {
             counters.add(client, WRITE_BYTES, (*len).into());
         }
         _ => {

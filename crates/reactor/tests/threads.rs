@@ -25,11 +25,11 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use sateen_osd::memory::{MemoryIndex, MemoryObjects};
 use sateen_osd::{
-    Index, IndexError, Key, Memtable, ObjectError, ObjectStat, ObjectStore, StoreLimits,
+    Given, Index, IndexError, Key, Memtable, ObjectError, ObjectStat, ObjectStore, StoreLimits,
 };
 use sateen_reactor::{HostParts, Reactor, TargetHost};
 use sateen_target::COMMIT_AGE_NS;
-use sateen_types::{Endpoint, Errno, Falloc, ObjectId, Seq};
+use sateen_types::{Endpoint, Errno, Falloc, ObjectId, Seq, Timespec};
 use sateen_wire::{
     Bulk, MgsReply, MgsRequest, OstReply, OstRequest, Reply, ReplyBody, Request, StatFs,
 };
@@ -460,6 +460,32 @@ impl ObjectStore for Cold {
     }
     fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Done<usize> {
         self.below.write(object, offset, data)
+    }
+    fn append(&self, object: ObjectId, data: &[u8]) -> Done<(u64, usize)> {
+        self.below.append(object, data)
+    }
+    fn set_size(&self, object: ObjectId, size: u64) -> Done<()> {
+        self.below.set_size(object, size)
+    }
+    fn set_times(
+        &self,
+        object: ObjectId,
+        atime: Option<Timespec>,
+        mtime: Option<Timespec>,
+    ) -> Done<()> {
+        self.below.set_times(object, atime, mtime)
+    }
+    fn give(&self, object: ObjectId) -> Done<Option<Given>> {
+        self.below.give(object)
+    }
+    fn take_back(&self, object: ObjectId) {
+        self.below.take_back(object);
+    }
+    fn alone(&self, object: ObjectId) -> Done<bool> {
+        self.below.alone(object)
+    }
+    fn sync_given(&self) -> Done<()> {
+        self.below.sync_given()
     }
     fn punch(&self, object: ObjectId, size: u64) -> Done<()> {
         self.below.punch(object, size)

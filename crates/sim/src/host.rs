@@ -405,6 +405,7 @@ impl Host {
         let service = process.served.service();
         match pending {
             Pending::Object(id, op) => {
+                self.disk.objects.set_time(now);
                 let done = op.run(self.disk.objects.as_ref());
                 service.on_object_done(now, id, done, &mut process.out);
             }

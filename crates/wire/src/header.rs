@@ -5,7 +5,7 @@ use sateen_types::{ClientId, Endpoint};
 use crate::codec::{DecodeError, Input, Wire};
 
 /// Version of the protocol; peers of another version are refused at connect.
-pub const PROTOCOL_VERSION: u16 = 8;
+pub const PROTOCOL_VERSION: u16 = 9;
 /// Feature: the client says something to this MDT at least every 4 s. One of which nothing is
 /// heard for much longer is dead, or cut off.
 pub const SPEAKS: u64 = 1;
@@ -333,14 +333,15 @@ mod tests {
     fn a_header_of_another_version_is_read_and_refused_in_words() {
         let (header, lengths) = sample();
         let mut bytes = header.encode(Kind::Request, lengths);
-        bytes[4..6].copy_from_slice(&9u16.to_le_bytes());
+        let other = PROTOCOL_VERSION + 1;
+        bytes[4..6].copy_from_slice(&other.to_le_bytes());
         let crc = crate::disk::crc32c(&bytes[..HEADER_BYTES - 4]);
         bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(Header::decode_any(&bytes), Ok((9, Kind::Request, header, lengths)));
+        assert_eq!(Header::decode_any(&bytes), Ok((other, Kind::Request, header, lengths)));
         let refused = Header::decode(&bytes).unwrap_err();
-        assert_eq!(refused, HeaderError::Version(9));
+        assert_eq!(refused, HeaderError::Version(other));
         let (said, ours) = (refused.to_string(), format!("version {PROTOCOL_VERSION}"));
-        assert!(said.contains("version 9") && said.contains(&ours), "{said}");
+        assert!(said.contains(&format!("version {other}")) && said.contains(&ours), "{said}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Requests to an OST and its replies. Bulk data travels beside them, never inside.
 
-use sateen_types::{ClientId, ObjectId, Seq};
+use sateen_types::{ClientId, ObjectId, Seq, Timespec};
 
 use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
 use crate::{wire_enum, wire_struct};
@@ -30,8 +30,8 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// What an OST knows of one object. An object that was never written has size 0.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    /// What an OST knows of one object. An object that was never written has size 0, and times of 0.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct ObjectAttr {
         /// The object.
         pub object: ObjectId,
@@ -39,6 +39,13 @@ wire_struct! {
         pub size: u64,
         /// 512-byte blocks in use.
         pub blocks: u64,
+        /// Last change of its bytes, by the OST's clock, or what `SetTimes` has set.
+        pub mtime: Timespec,
+        /// Last change of anything.
+        pub ctime: Timespec,
+        /// What `SetTimes` has set, or the last look of whoever it was given to: reads by way of the
+        /// OST do not count.
+        pub atime: Timespec,
     }
 }
 
@@ -114,7 +121,7 @@ wire_enum! {
             /// The boot epoch that the writes were answered with; 0 does not care.
             boot_epoch: u64,
         },
-        /// Sizes of objects. Answer: `Objects`, in the order asked.
+        /// Sizes and times of objects. Answer: `Objects`, in the order asked.
         6 => GetAttr {
             /// The objects.
             objects: Vec<ObjectId>,
@@ -174,6 +181,48 @@ wire_enum! {
             /// Do not let the object grow.
             keep_size: bool,
         },
+        /// Makes an object at least this large, with a hole at its end; it is born if it was not
+        /// there. One that is larger stays as it is: `Punch` cuts. Refused as `Write` is. Nothing
+        /// happens if a `Punch` of a later version was there: this came late. Answer: `Done`.
+        15 => SetSize {
+            /// The object.
+            object: ObjectId,
+            /// Generation of the layout that the sender went by.
+            layout_gen: u32,
+            /// Its size.
+            size: u64,
+            /// The version of the inode whose size this is: an MDT transno, as in `Punch`.
+            version: u64,
+        },
+        /// Sets the times of an object; nothing happens to one that is not there. Answer: `Done`. A
+        /// `Sync` need not make them durable.
+        16 => SetTimes {
+            /// The object.
+            object: ObjectId,
+            /// If it is to be set.
+            atime: Option<Timespec>,
+            /// If it is to be set.
+            mtime: Option<Timespec>,
+        },
+        /// Writes the bulk at the end of an object, which is born if it was not there. Refused as
+        /// `Write` is. Answer: `Appended`.
+        ///
+        /// Done twice it would be there twice. In its slot it is done once, as everything is; on
+        /// another connection, after a restart or where the target had forgotten the client, it may
+        /// not be sent again if it may have been done before.
+        17 => Append {
+            /// The object.
+            object: ObjectId,
+            /// Generation of the layout that the writer went by.
+            layout_gen: u32,
+            /// Granted bytes that this write uses up.
+            grant_used: u64,
+        },
+        /// Whether anybody but the OST still has an object open or mapped. Answer: `Alone`.
+        18 => Alone {
+            /// The object.
+            object: ObjectId,
+        },
     }
 }
 
@@ -205,6 +254,23 @@ wire_enum! {
         7 => Offset {
             /// In the object.
             offset: Option<u64>,
+        },
+        /// Answer to `Append`.
+        8 => Appended {
+            /// Where the bytes begin, in the object.
+            offset: u64,
+            /// Bytes written: all, or as many as there was room for. If that is none, `offset` says
+            /// nothing.
+            len: u32,
+            /// The target's boot epoch, for a later `Sync`.
+            boot_epoch: u64,
+            /// Bytes granted for further writes.
+            granted: u64,
+        },
+        /// Answer to `Alone`.
+        9 => Alone {
+            /// Nobody else has it, or there is no such object. `false` may be for a moment only.
+            alone: bool,
         },
     }
 }

@@ -127,7 +127,7 @@ fn a_whole_message_is_as_it_was() {
     let message =
         Message { header, body: Body::Request(Request::Connect { features: 9 }), bulk: Bulk::None };
     let expected = concat!(
-        "5341544e0800",                         // magic, version
+        "5341544e0900",                         // magic, version
         "0100",                                 // kind, flags
         "0100000000000000",                     // features
         "00000201",                             // bytes of extensions, slot
@@ -143,7 +143,7 @@ fn a_whole_message_is_as_it_was() {
         "0800000000000000",                     // trace
         "63702e31303030000000000000000000",     // job
         "000000000000000000000000000000000000", // room
-        "34627f89",                             // checksum of the header
+        "a6024484",                             // checksum of the header
         "010100",                               // a request, to connect
         "0900000000000000",                     // features
     );

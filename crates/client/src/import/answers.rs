@@ -116,7 +116,9 @@ impl Import {
                     }
                     // Given up from here, and met again as it was: it goes on counting.
                     let counts_on = core::mem::take(&mut state.slots_kept) && !restarted;
-                    again = self.open(&mut state, port, counts_on, restarted);
+                    let doubtful;
+                    (again, doubtful) = self.open(&mut state, port, counts_on, restarted);
+                    let woken = (woken.0.and(doubtful), woken.1);
                     (woken, Arrival::Connected { restarted, follows })
                 }
             }
@@ -136,20 +138,22 @@ impl Import {
         (answers.and(self.is_cut_off()), line)
     }
 
-    /// Requests may be sent from now on: those that were under way. Slots begin anew, unless they
-    /// go on.
+    /// Requests may be sent from now on: those that were under way, but for appends that may have been
+    /// done: these have failed, and in their place something harmless is asked, because the target may
+    /// go on counting in the slots. Slots begin anew, unless they go on. Also returns who is to be
+    /// woken.
     pub(super) fn open(
         &self,
         state: &mut State,
         port: &dyn Port,
         goes_on: bool,
         restarted: bool,
-    ) -> Vec<Message> {
+    ) -> (Vec<Message>, Woken) {
         state.link = Link::Open;
         state.answered_by = state.boot_epoch;
         let (generation, boot_epoch) = (state.generation, state.boot_epoch);
         let now = port.now().mono_ns;
-        let mut again = Vec::new();
+        let (mut again, mut woken) = (Vec::new(), Woken::default());
         for slot in &mut state.slots {
             if !goes_on {
                 slot.seq = 0;
@@ -159,13 +163,18 @@ impl Import {
                     slot.seq = 1;
                 }
                 pending.move_to(generation, slot.seq, restarted);
+                if pending.must_not_be_repeated() {
+                    slot.owner = 0;
+                    pending.ask_something_harmless();
+                    woken = woken.and(slot.waiting.take());
+                }
                 if let Body::Request(request) = &mut pending.message.body {
                     self.of_this_run(request, boot_epoch);
                 }
                 again.push(pending.again(now));
             }
         }
-        again
+        (again, woken)
     }
 
     /// What was written in a run of an OST that ended in good order is durable, and to sync it asks

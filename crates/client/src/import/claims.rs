@@ -257,8 +257,8 @@ impl Import {
                 Some(next) => (vec![next], None),
                 None => {
                     state.runs = vec![state.boot_epoch];
-                    let again = self.open(&mut state, port, true, false);
-                    (again, Some(state.line.take()))
+                    let (again, woken) = self.open(&mut state, port, true, false);
+                    (again, Some(woken.and(state.line.take())))
                 }
             }
         };

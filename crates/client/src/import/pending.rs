@@ -120,6 +120,21 @@ impl Pending {
         }
     }
 
+    /// It would be done twice, and may have been done on a connection before this one.
+    pub(super) fn must_not_be_repeated(&self) -> bool {
+        let append =
+            matches!(self.message.body, Body::Request(Request::Ost(OstRequest::Append { .. })));
+        append && self.asked_before
+    }
+
+    /// Nobody wants to hear what becomes of it, but its slot has to go on counting.
+    pub(super) fn ask_something_harmless(&mut self) {
+        self.message.body = Body::Request(Request::Ping);
+        self.message.bulk = Bulk::None;
+        self.buffer_len = 0;
+        self.unheard = true;
+    }
+
     pub(super) fn is_goodbye(&self) -> bool {
         matches!(self.message.body, Body::Request(Request::Disconnect))
     }
@@ -144,7 +159,10 @@ impl Pending {
 
 /// A new connection begins without a grant, and what comes on top of none is others'.
 pub(super) fn without_grant(request: &mut Request) {
-    if let Request::Ost(OstRequest::Write { grant_used, .. }) = request {
+    if let Request::Ost(
+        OstRequest::Write { grant_used, .. } | OstRequest::Append { grant_used, .. },
+    ) = request
+    {
         *grant_used = 0;
     }
 }

@@ -130,8 +130,9 @@ impl Import {
             self.unstable.has_all(ost, state.boot_epoch);
         }
         // Whatever was under way was asked of a run before this one.
-        out.extend(self.open(state, port, false, true));
-        state.line.take()
+        let (again, woken) = self.open(state, port, false, true);
+        out.extend(again);
+        woken.and(state.line.take())
     }
 
     /// What has waited too long for an answer, or was put off.

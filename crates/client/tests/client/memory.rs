@@ -124,7 +124,12 @@ impl Targets {
             }
             OstRequest::Allocate { .. } => OstReply::Done,
             OstRequest::GetAttr { objects } => {
-                let attr = |object| ObjectAttr { object, size: STRIPE, blocks: STRIPE / 512 };
+                let attr = |object| ObjectAttr {
+                    object,
+                    size: STRIPE,
+                    blocks: STRIPE / 512,
+                    ..ObjectAttr::default()
+                };
                 OstReply::Objects(objects.into_iter().map(attr).collect())
             }
             other => panic!("{other:?}"),

@@ -410,7 +410,8 @@ fn a_size_is_asked_for_by_the_layout_that_the_attributes_speak_of() {
     let (header, request) = rig.take_ost();
     assert_eq!(header.to, Endpoint::Ost(1));
     let OstRequest::GetAttr { objects } = request else { panic!("{request:?}") };
-    let found = ObjectAttr { object: objects[0], size: 100_000, blocks: 200 };
+    let found =
+        ObjectAttr { object: objects[0], size: 100_000, blocks: 200, ..ObjectAttr::default() };
     rig.answer(&header, ost(OstReply::Objects(vec![found])));
     assert!(rig.poll(&mut stat).is_none());
     let (_, request) = rig.take_mdt();

@@ -79,7 +79,8 @@ impl FakeOst {
                 let all = self.objects.range(from..).take_while(|(o, _)| o.fid.seq == seq);
                 let all = all.take(count as usize);
                 OstReply::Objects(
-                    all.map(|(o, s)| ObjectAttr { object: *o, size: *s, blocks: 0 }).collect(),
+                    all.map(|(o, s)| ObjectAttr { object: *o, size: *s, ..ObjectAttr::default() })
+                        .collect(),
                 )
             }
             OstRequest::Fence { client } => {

@@ -15,6 +15,8 @@
 //!    that they are no faster than the disk; those who read wait only when there are twice as many.
 //! 3. *Closed*: without unsynced changes, or when they are written out, or when the object is
 //!    removed.
+//!
+//! One that is *given* away ([`super::given`]) is known, and stays, however many there are.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -53,6 +55,10 @@ pub(super) struct Open {
     file: File,
     /// It may have changes that no sync has seen.
     changed: AtomicBool,
+    /// Others change it at any moment.
+    given: AtomicBool,
+    /// Held by whoever goes by the position of the descriptor, which all have in common.
+    position: Mutex<()>,
     /// Held by whoever is told what became of its data. See [`Open::vouch`].
     vouching: Mutex<()>,
     /// Who reads it. As many are remembered as files are known.
@@ -64,6 +70,8 @@ impl Open {
         Arc::new(Open {
             file,
             changed: AtomicBool::new(false),
+            given: AtomicBool::new(false),
+            position: Mutex::default(),
             vouching: Mutex::default(),
             streams: Mutex::default(),
         })
@@ -80,6 +88,17 @@ impl Open {
         // Not before: a sync that comes in between takes the note, and not the change.
         self.changed.store(true, Ordering::SeqCst);
         done
+    }
+
+    /// Runs a step that goes by the position of the descriptor.
+    pub(super) fn positioned<T>(&self, step: impl FnOnce(&File) -> T) -> T {
+        let _one = lock(&self.position);
+        step(&self.file)
+    }
+
+    /// Whether it may have changes that no sync has seen.
+    fn is_changed(&self) -> bool {
+        self.given.load(Ordering::SeqCst) || self.changed.load(Ordering::SeqCst)
     }
 
     /// Makes its data durable.
@@ -118,6 +137,12 @@ impl Open {
     }
 }
 
+impl std::os::fd::AsFd for Open {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 impl std::ops::Deref for Open {
     type Target = File;
 
@@ -140,9 +165,18 @@ struct Leaving {
     awaited: bool,
 }
 
+#[derive(Debug)]
+struct Pinned {
+    file: Arc<Open>,
+    /// How often it was given and not taken back.
+    times: u32,
+}
+
 #[derive(Debug, Default)]
 struct State {
     slots: HashMap<ObjectId, Slot>,
+    /// Those that are given away.
+    pinned: HashMap<ObjectId, Pinned>,
     /// In the order of the second-chance clock; may name files that were forgotten.
     clock: VecDeque<ObjectId>,
     /// In the order in which they were asked to write their data out.
@@ -196,6 +230,9 @@ impl State {
             slot.used = true;
             return Some(slot.file.clone());
         }
+        if let Some(pinned) = self.pinned.get(&object) {
+            return Some(pinned.file.clone());
+        }
         let at = self.leaving.iter().position(|leaving| leaving.object == object)?;
         let Leaving { file, .. } = self.leaving.remove(at)?;
         self.know(object, file.clone());
@@ -225,7 +262,7 @@ impl State {
                 }
                 Some(_) => {
                     let Some(slot) = self.slots.remove(&object) else { continue };
-                    if slot.file.changed.load(Ordering::SeqCst) {
+                    if slot.file.is_changed() {
                         gone.leaving.push(slot.file.clone());
                         let file = slot.file;
                         self.leaving.push_back(Leaving { object, file, awaited: false });
@@ -329,13 +366,52 @@ impl Files {
         open()
     }
 
+    /// The object is given away, with this file, which was just found; false if it was removed
+    /// meanwhile.
+    pub(super) fn pin(&self, object: ObjectId, file: &Arc<Open>) -> bool {
+        let mut state = self.lock();
+        if let Some(pinned) = state.pinned.get_mut(&object) {
+            pinned.times += 1;
+            return true;
+        }
+        // Nobody closes a file that somebody has in use.
+        if state.slots.remove(&object).is_none() {
+            return false;
+        }
+        file.given.store(true, Ordering::SeqCst);
+        state.pinned.insert(object, Pinned { file: file.clone(), times: 1 });
+        true
+    }
+
+    /// The object is taken back, once. Of one that was removed nothing is known.
+    pub(super) fn unpin(&self, object: ObjectId) {
+        let mut state = self.lock();
+        let Some(pinned) = state.pinned.get_mut(&object) else { return };
+        pinned.times -= 1;
+        if pinned.times > 0 {
+            return;
+        }
+        let Some(Pinned { file, .. }) = state.pinned.remove(&object) else { return };
+        file.changed.store(true, Ordering::SeqCst);
+        file.given.store(false, Ordering::SeqCst);
+        state.know(object, file);
+        drop(state);
+        self.close_down_to(self.known_max);
+    }
+
+    /// Whether the object is given away.
+    pub(super) fn is_pinned(&self, object: ObjectId) -> bool {
+        self.lock().pinned.contains_key(&object)
+    }
+
     /// Closes an object's file: its name means nothing, or another file, from now on.
     pub(super) fn forget(&self, object: ObjectId) {
         let mut state = self.lock();
+        let pinned = state.pinned.remove(&object);
         let slot = state.slots.remove(&object);
         let at = state.leaving.iter().position(|leaving| leaving.object == object);
         let leaving = at.and_then(|at| state.leaving.remove(at));
-        self.close(state, (slot, leaving), 1);
+        self.close(state, (slot, leaving, pinned), 1);
     }
 
     /// Closes the files beyond a limit, or has them leave; whether any was closed.

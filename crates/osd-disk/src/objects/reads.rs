@@ -220,7 +220,7 @@ impl Reads {
 /// # Errors
 /// `EAGAIN` if they are not.
 pub(super) fn open_now(path: &Path) -> io::Result<Opened> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOATIME;
     match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
         Ok(file) => Ok(Opened::from(File::from(file))),
         Err(error @ (Errno::AGAIN | Errno::NOENT)) => Err(error.into()),

@@ -1,4 +1,4 @@
-//! `Write`: bytes into an object, which is born if need be.
+//! `Write` and `Append`: bytes into an object, or at its end, which is born if need be.
 //!
 //! 1. The space is charged. The record is looked up: a dead object, a layout generation that
 //!    has passed, and a range that cannot be are refused.
@@ -12,6 +12,9 @@
 //!
 //! `ENOSPC` is answered in step 2 alone, before anything was done. If there turns out to be no room
 //! in step 4, when the object may have been born, 0 bytes were written.
+//!
+//! An append is done once, because its slot remembers the answer, and never told again: it would be
+//! there twice. Its client knows where it went, and tells a `Write` of the same bytes.
 
 use sateen_osd::{ObjectDone, ObjectError, ObjectOp};
 use sateen_target::Fault;
@@ -41,19 +44,27 @@ pub(super) struct Target {
 
 pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     let Work::Request { header, request, bulk } = &mut op.work else { return Err(unexpected()) };
-    let OstRequest::Write { object, layout_gen, offset, grant_used } = *request else {
-        return Err(unexpected());
+    let (object, layout_gen, offset, grant_used) = match *request {
+        OstRequest::Write { object, layout_gen, offset, grant_used } => {
+            (object, layout_gen, Some(offset), grant_used)
+        }
+        OstRequest::Append { object, layout_gen, grant_used } => {
+            (object, layout_gen, None, grant_used)
+        }
+        _ => return Err(unexpected()),
     };
+    if offset.is_none() && is_told_again(header) {
+        return Err(Fault::Errno(Errno::EINVAL));
+    }
     let Bulk::Data(data) = bulk else { return Err(Fault::Errno(Errno::EPROTO)) };
     if data.len() > BULK_MAX {
         return Err(Fault::Errno(Errno::EINVAL));
     }
     let (header, len) = (*header, data.len() as u64);
     if len == 0 {
-        let boot_epoch = ost.core.config.boot_epoch;
-        return Ok(Step::answer(OstReply::Written { len: 0, boot_epoch, granted: 0 }));
+        return Ok(nothing_of_it(ost, op));
     }
-    let target = Target { object, layout_gen, offset, len };
+    let target = Target { object, layout_gen, offset: offset.unwrap_or(0), len };
     if let Some(step) = prepare(ost, op, &header, (target, grant_used))? {
         return Ok(step);
     }
@@ -61,7 +72,10 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
         return Err(unexpected());
     };
     let data = core::mem::take(data);
-    Ok(Step::Io(ObjectOp::Write { object, offset, data }))
+    Ok(Step::Io(match offset {
+        Some(offset) => ObjectOp::Write { object, offset, data },
+        None => ObjectOp::Append { object, data },
+    }))
 }
 
 /// Steps 1 to 3. `None` says that the object may be changed now.
@@ -157,26 +171,40 @@ pub(super) fn asked(
 
 /// Whether a write failed because the store had no room for any of it, though it seemed to.
 pub(super) fn found_no_room(op: &Op, error: &ObjectError) -> bool {
-    let write = matches!(op.work, Work::Request { request: OstRequest::Write { .. }, .. });
+    let write = matches!(
+        op.work,
+        Work::Request { request: OstRequest::Write { .. } | OstRequest::Append { .. }, .. }
+    );
     write && !error.poisons() && error.errno() == Errno::ENOSPC
 }
 
 /// The answer to that.
-pub(super) fn nothing_of_it(ost: &Ost) -> Step {
+pub(super) fn nothing_of_it(ost: &Ost, op: &Op) -> Step {
     let boot_epoch = ost.core.config.boot_epoch;
-    Step::answer(OstReply::Written { len: 0, boot_epoch, granted: 0 })
+    let appends = matches!(op.work, Work::Request { request: OstRequest::Append { .. }, .. });
+    Step::answer(if appends {
+        OstReply::Appended { offset: 0, len: 0, boot_epoch, granted: 0 }
+    } else {
+        OstReply::Written { len: 0, boot_epoch, granted: 0 }
+    })
 }
 
 pub(super) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step, Fault> {
-    let Work::Request { header, request: OstRequest::Write { offset, .. }, .. } = &op.work else {
-        return Err(unexpected());
-    };
+    let Work::Request { header, request, .. } = &op.work else { return Err(unexpected()) };
     let (client, again) = (header.client, is_told_again(header));
-    let end = end_of(*offset, op.charged)?;
+    let end = match request {
+        OstRequest::Write { offset, .. } => end_of(*offset, op.charged)?,
+        // Nothing of it is there already.
+        _ => u64::MAX,
+    };
     if let Some(step) = asked(ost, op, &done, end)? {
         return Ok(step);
     }
-    let ObjectDone::Written { len } = done else { return Err(unexpected()) };
+    let (appended, len) = match done {
+        ObjectDone::Written { len } => (None, len),
+        ObjectDone::Appended { offset, len } => (Some(offset), len),
+        _ => return Err(unexpected()),
+    };
     let is_whole = len as u64 == op.charged;
     // As much as was used up, or, while there is plenty, twice as much as this write needed: who
     // goes on in this way can send all pieces of a write at once, and has soon enough to answer
@@ -192,5 +220,9 @@ pub(super) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
     }
     let boot_epoch = ost.core.config.boot_epoch;
     let len = u32::try_from(len).map_err(|_| unexpected())?;
-    Ok(Step::Answer(good(OstReply::Written { len, boot_epoch, granted }, 0), Bulk::None))
+    let reply = match appended {
+        Some(offset) => OstReply::Appended { offset, len, boot_epoch, granted },
+        None => OstReply::Written { len, boot_epoch, granted },
+    };
+    Ok(Step::Answer(good(reply, 0), Bulk::None))
 }

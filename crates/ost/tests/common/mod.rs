@@ -15,7 +15,7 @@ use sateen_osd::{
 };
 use sateen_ost::Ost;
 use sateen_target::{CoreConfig, Effect, Ending, IoId, Outbox, Recovery, Service};
-use sateen_types::{ClientId, Endpoint, Errno, Falloc, Fid, ObjectId, Seq, Timestamp};
+use sateen_types::{ClientId, Endpoint, Errno, Falloc, Fid, ObjectId, Seq, Timespec, Timestamp};
 use sateen_wire::{
     Body, Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request, StatFs,
 };
@@ -118,6 +118,27 @@ impl ObjectStore for Disk {
         buffer: &mut BytesMut,
     ) -> Result<usize, ObjectError> {
         self.now.read(object, offset, len, buffer)
+    }
+    fn append(&self, object: ObjectId, data: &[u8]) -> Result<(u64, usize), ObjectError> {
+        let appended = self.now.append(object, data);
+        self.note(object);
+        appended
+    }
+    fn set_size(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
+        self.now.set_size(object, size)?;
+        self.note(object);
+        Ok(())
+    }
+    fn set_times(
+        &self,
+        object: ObjectId,
+        atime: Option<Timespec>,
+        mtime: Option<Timespec>,
+    ) -> Result<(), ObjectError> {
+        self.now.set_times(object, atime, mtime)
+    }
+    fn alone(&self, object: ObjectId) -> Result<bool, ObjectError> {
+        self.now.alone(object)
     }
     fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
         self.now.punch(object, size)?;

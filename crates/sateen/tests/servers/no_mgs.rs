@@ -11,7 +11,7 @@ use sateen_testkit::can_mount;
 use sateen_testkit::cluster::{Cluster, Server, ok, server_folder, until};
 use sateen_wire::PROTOCOL_VERSION;
 
-use crate::refusals::answer_as_another;
+use crate::refusals::{OTHER_VERSION, answer_as_another};
 use crate::{BINARY, as_program};
 
 /// What it says first, of which there may be more later.
@@ -114,7 +114,9 @@ fn a_server_waits_for_an_mgs_of_another_version() {
             std::thread::spawn(move || answer_as_another(stream.unwrap()));
         }
     });
-    let why = format!("speaks version 9 of the protocol, this sateen version {PROTOCOL_VERSION}");
+    let why = format!(
+        "speaks version {OTHER_VERSION} of the protocol, this sateen version {PROTOCOL_VERSION}"
+    );
     let server = waits(&cluster, 2, "ost0", &why);
     server.end();
 }

@@ -19,6 +19,9 @@ use sateen_wire::{Header, Kind, Lengths, PROTOCOL_VERSION};
 use crate::synced::sent;
 use crate::{BINARY, as_program, osts_of};
 
+/// A version of the protocol that nobody speaks here.
+pub(crate) const OTHER_VERSION: u16 = PROTOCOL_VERSION + 1;
+
 #[test]
 fn a_target_is_not_taken_for_a_data_folder() {
     if !can_mount() {
@@ -174,8 +177,9 @@ fn another_version_of_the_protocol_is_named() {
         ping.arg("ping").arg(cluster.nid(1));
         ping
     }] {
-        let ours =
-            format!("speaks version 9 of the protocol, this sateen version {PROTOCOL_VERSION}");
+        let ours = format!(
+            "speaks version {OTHER_VERSION} of the protocol, this sateen version {PROTOCOL_VERSION}"
+        );
         // Who stands still for some seconds when it is asked is not known to be of another.
         until("the version is named", || {
             let output = command.output().unwrap();
@@ -198,7 +202,7 @@ pub(crate) fn answer_as_another(mut stream: std::net::TcpStream) -> Option<()> {
         stream.read_exact(&mut vec![0; rest]).ok()?;
         let lengths = Lengths { extensions: 0, body: 3, bulk: 0, body_crc: 0 };
         let mut answer = header.reply().encode(Kind::Reply, lengths);
-        answer[4..6].copy_from_slice(&9u16.to_le_bytes());
+        answer[4..6].copy_from_slice(&OTHER_VERSION.to_le_bytes());
         let (fields, crc) = answer.split_last_chunk_mut::<4>().unwrap();
         *crc = sateen_wire::disk::crc32c(fields).to_le_bytes();
         stream.write_all(&answer).ok()?;

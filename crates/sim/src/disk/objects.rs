@@ -5,12 +5,13 @@
 //! never synced may be gone, name and all.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::BytesMut;
 use sateen_osd::memory::MemoryObjects;
-use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
-use sateen_types::{Errno, Falloc, ObjectId, Seq};
+use sateen_osd::{Given, ObjectError, ObjectStat, ObjectStore};
+use sateen_types::{Errno, Falloc, ObjectId, Seq, Timespec, Timestamp};
 use sateen_wire::StatFs;
 
 use crate::random::Random;
@@ -22,6 +23,7 @@ const OBJECT_BYTES_MAX: usize = 64 << 20;
 enum Change {
     Write(u64, Vec<u8>),
     Punch(u64),
+    SetSize(u64),
     Allocate { offset: u64, len: u64, how: Falloc, keep_size: bool },
     Remove,
 }
@@ -38,6 +40,8 @@ pub struct SimObjects {
     now: MemoryObjects,
     durable: Mutex<Durable>,
     bytes_max: u64,
+    /// Nanoseconds since 1970.
+    clock: Arc<AtomicU64>,
 }
 
 /// What a crash did to a store.
@@ -54,7 +58,14 @@ pub struct Damage {
 impl SimObjects {
     pub(crate) fn new(bytes_max: u64) -> SimObjects {
         // The limit is kept here: what a crash leaves may be more, because removals are lost.
-        SimObjects { now: MemoryObjects::new(u64::MAX), durable: Mutex::default(), bytes_max }
+        let clock = Arc::<AtomicU64>::default();
+        let now = MemoryObjects::timed_by(u64::MAX, clock.clone());
+        SimObjects { now, durable: Mutex::default(), bytes_max, clock }
+    }
+
+    /// It is so late: what is changed from now on has that time.
+    pub(crate) fn set_time(&self, now: Timestamp) {
+        self.clock.store(u64::try_from(now.wall_ns).unwrap_or(0), Ordering::Relaxed);
     }
 
     fn durable(&self) -> MutexGuard<'_, Durable> {
@@ -132,6 +143,11 @@ impl SimObjects {
         for (object, image) in &images {
             // It was there before, so there is room.
             let _ = after.now.write(*object, 0, image);
+            // Nor do times get lost that nobody relies on.
+            let stats = self.now.stat(&[*object]).unwrap_or_default();
+            if let Some(stat) = stats.first().filter(|stat| stat.exists) {
+                let _ = after.now.set_times(*object, Some(stat.atime), Some(stat.mtime));
+            }
         }
         after.durable().images = images;
         (after, damage)
@@ -163,6 +179,7 @@ fn apply(image: &mut Option<Vec<u8>>, change: &Change) {
                 bytes.truncate(*size as usize);
             }
         }
+        Change::SetSize(size) => resize(image.get_or_insert_default(), *size),
         Change::Allocate { offset, len, how, keep_size } => {
             let end = offset + len;
             if *how != Falloc::Allocate
@@ -216,6 +233,39 @@ impl ObjectStore for SimObjects {
         self.now.punch(object, size)?;
         self.note(object, Change::Punch(size));
         Ok(())
+    }
+
+    /// Calls of a store are one after the other: nothing comes between the end and the write.
+    fn append(&self, object: ObjectId, data: &[u8]) -> Result<(u64, usize), ObjectError> {
+        let stats = self.now.stat(&[object])?;
+        let end = stats.first().map_or(0, |stat| stat.size);
+        Ok((end, self.write(object, end, data)?))
+    }
+
+    fn set_size(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
+        if self.grows(object, size)? > self.free()? {
+            return Err(no_space());
+        }
+        self.now.set_size(object, size)?;
+        self.note(object, Change::SetSize(size));
+        Ok(())
+    }
+
+    fn set_times(
+        &self,
+        object: ObjectId,
+        atime: Option<Timespec>,
+        mtime: Option<Timespec>,
+    ) -> Result<(), ObjectError> {
+        self.now.set_times(object, atime, mtime)
+    }
+
+    fn give(&self, object: ObjectId) -> Result<Option<Given>, ObjectError> {
+        self.now.give(object)
+    }
+
+    fn alone(&self, object: ObjectId) -> Result<bool, ObjectError> {
+        self.now.alone(object)
     }
 
     fn allocate(

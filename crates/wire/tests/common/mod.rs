@@ -370,7 +370,7 @@ any_struct!(StatFs {
     files_free,
     object_bytes_max
 });
-any_struct!(ObjectAttr { object, size, blocks });
+any_struct!(ObjectAttr { object, size, blocks, mtime, ctime, atime });
 any_struct!(TargetInfo { target, nids, inactive });
 any_struct!(Reply { error, transno, time, last_committed, grants, body });
 any_struct!(Header {
@@ -501,6 +501,10 @@ any_enum!(OstRequest {
     Seek { object, offset, hole },
     Allocate { object, layout_gen, offset, len, punch_hole, keep_size },
     ZeroRange { object, layout_gen, offset, len, keep_size },
+    SetSize { object, layout_gen, size, version },
+    SetTimes { object, atime, mtime },
+    Append { object, layout_gen, grant_used },
+    Alone { object },
 });
 any_enum!(OstReply {
     Done,
@@ -509,6 +513,8 @@ any_enum!(OstReply {
     Objects(objects),
     StatFs(statfs),
     Offset { offset },
+    Appended { offset, len, boot_epoch, granted },
+    Alone { alone },
 });
 any_enum!(MgsRequest {
     GetConfig,

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use sateen_fuse::UnmountMode;
-use sateen_osd::{ObjectError, ObjectStat, ObjectStore};
+use sateen_osd::{Given, ObjectError, ObjectStat, ObjectStore};
 use sateen_testkit::can_mount;
-use sateen_types::{Falloc, Nid, ObjectId, Seq};
+use sateen_types::{Falloc, Nid, ObjectId, Seq, Timespec};
 use sateen_wire::StatFs;
 
 use crate::data_dir::DataDir;
@@ -102,6 +102,33 @@ impl ObjectStore for Slow {
         to: &mut BytesMut,
     ) -> Result<Option<usize>> {
         self.below.read_now(o, at, len, to)
+    }
+    fn append(&self, object: ObjectId, data: &[u8]) -> Result<(u64, usize)> {
+        self.gates.writes.pass();
+        self.below.append(object, data)
+    }
+    fn set_size(&self, object: ObjectId, size: u64) -> Result<()> {
+        self.below.set_size(object, size)
+    }
+    fn set_times(
+        &self,
+        object: ObjectId,
+        atime: Option<Timespec>,
+        mtime: Option<Timespec>,
+    ) -> Result<()> {
+        self.below.set_times(object, atime, mtime)
+    }
+    fn give(&self, object: ObjectId) -> Result<Option<Given>> {
+        self.below.give(object)
+    }
+    fn take_back(&self, object: ObjectId) {
+        self.below.take_back(object);
+    }
+    fn alone(&self, object: ObjectId) -> Result<bool> {
+        self.below.alone(object)
+    }
+    fn sync_given(&self) -> Result<()> {
+        self.below.sync_given()
     }
     fn punch(&self, object: ObjectId, size: u64) -> Result<()> {
         self.below.punch(object, size)
