@@ -145,7 +145,8 @@ pub trait ObjectStore: Send + Sync {
     }
 
     /// Writes `data` where the object ends, or as much of its beginning as there is room for; where
-    /// that was, and how much. The object is born if it does not exist. Whoever appends at the same
+    /// that was, and how much: if that is nothing, where says nothing. The object is born if it does
+    /// not exist. Whoever appends at the same
     /// time, here or to a file that was given, does it before or behind.
     ///
     /// # Errors

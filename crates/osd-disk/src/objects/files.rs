@@ -97,7 +97,7 @@ impl Open {
     }
 
     /// Whether it may have changes that no sync has seen.
-    fn is_changed(&self) -> bool {
+    pub(super) fn is_changed(&self) -> bool {
         self.given.load(Ordering::SeqCst) || self.changed.load(Ordering::SeqCst)
     }
 

@@ -1,5 +1,7 @@
 //! The object store on a real folder, against the memory backend where both can say it.
 
+mod given;
+
 use super::*;
 use crate::testing::{BrokenDisk, Random, Scratch, SmallDisk};
 use sateen_osd::memory::MemoryObjects;
@@ -58,7 +60,7 @@ fn agrees_with_the_memory_backend() {
         let oid = [1, 2, 511, 512, 513, 0x1_ffff][random.below(6) as usize];
         let object = object(random.below(2), oid, random.below(3) as u32);
         let (offset, len) = (random.below(9000), random.below(5000));
-        match random.below(12) {
+        match random.below(14) {
             0..4 => {
                 let data = vec![round as u8 | 1; len as usize];
                 disk.write(object, offset, &data).unwrap();
@@ -97,6 +99,15 @@ fn agrees_with_the_memory_backend() {
                 let (a, b) = (disk.list(seq, from, count), memory.list(seq, from, count));
                 assert_eq!(brief(a.unwrap()), brief(b.unwrap()), "list {from} {count}");
                 assert_eq!(disk.sequences().unwrap(), memory.sequences().unwrap());
+            }
+            11 => {
+                let data = vec![round as u8 | 1; 1 + len as usize % 100];
+                let (a, b) = (disk.append(object, &data), memory.append(object, &data));
+                assert_eq!(a.unwrap(), b.unwrap());
+            }
+            12 => {
+                disk.set_size(object, offset).unwrap();
+                memory.set_size(object, offset).unwrap();
             }
             _ if random.below(20) == 0 => {
                 drop(disk);
