@@ -286,6 +286,31 @@ mod tests {
     }
 
     #[test]
+    fn an_append_is_repeated_only_if_it_was_not_done_for_sure() {
+        let object = ObjectId { fid: Fid::ROOT, stripe: 0 };
+        let append = OstRequest::Append { object, layout_gen: 1, grant_used: 9 };
+        let moved = |refused: bool, restarted: bool| {
+            let mut pending = request(Request::Ost(append.clone()));
+            assert!(!pending.must_not_be_repeated());
+            if refused {
+                pending.refused(&header(4, 7));
+            }
+            pending.move_to(8, 1, restarted);
+            let Body::Request(Request::Ost(OstRequest::Append { grant_used: 0, .. })) =
+                pending.message.body
+            else {
+                panic!("{pending:?}")
+            };
+            pending.must_not_be_repeated()
+        };
+        assert!(!moved(true, false));
+        assert!(moved(true, true) && moved(false, false) && moved(false, true));
+        let mut write = write();
+        write.move_to(8, 1, true);
+        assert!(!write.must_not_be_repeated());
+    }
+
+    #[test]
     fn a_write_that_is_refused_or_short_the_second_time_is_doubtful() {
         let mut pending = write();
         let no_room = Reply::error(Errno::ENOSPC);

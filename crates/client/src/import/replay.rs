@@ -31,24 +31,36 @@ pub(super) struct Written {
     data: Bytes,
 }
 
-/// What an answer says was written.
+/// What an answer says was written. Of an append it says where, and it is written again there.
 pub(super) fn written(message: &Message, reply: &Reply) -> Option<Written> {
-    let Body::Request(Request::Ost(OstRequest::Write { object, layout_gen, offset, .. })) =
-        &message.body
-    else {
-        return None;
-    };
-    let (Bulk::Data(data), None, ReplyBody::Ost(OstReply::Written { len, boot_epoch: run, .. })) =
+    let Body::Request(Request::Ost(request)) = &message.body else { return None };
+    let (Bulk::Data(data), None, ReplyBody::Ost(answer)) =
         (&message.bulk, reply.error, &reply.body)
     else {
         return None;
     };
-    let data = data.slice(..data.len().min(*len as usize));
-    let (run, object, layout_gen, offset) = (*run, *object, *layout_gen, *offset);
+    let (object, layout_gen, offset, len, run) = match (request, answer) {
+        (
+            OstRequest::Write { object, layout_gen, offset, .. },
+            OstReply::Written { len, boot_epoch, .. },
+        )
+        | (
+            OstRequest::Append { object, layout_gen, .. },
+            OstReply::Appended { offset, len, boot_epoch, .. },
+        ) => (*object, *layout_gen, *offset, *len, *boot_epoch),
+        _ => return None,
+    };
+    let data = data.slice(..data.len().min(len as usize));
     Some(Written { run, object, layout_gen, offset, data })
 }
 
 impl Written {
+    /// The parts, for tests.
+    #[cfg(test)]
+    pub(super) fn place(&self) -> (u64, ObjectId, u32, u64, &[u8]) {
+        (self.run, self.object, self.layout_gen, self.offset, &self.data)
+    }
+
     /// Whether another write of the same bytes is under way. Which of the two the OST did first
     /// nobody knows.
     fn has_rivals(&self, state: &State) -> bool {
@@ -62,6 +74,10 @@ impl Written {
                 ) => {
                     let other_end = *offset + data.len() as u64;
                     *object == self.object && *offset < end && self.offset < other_end
+                }
+                // Where it goes is not known.
+                (Body::Request(Request::Ost(OstRequest::Append { object, .. })), _) => {
+                    *object == self.object
                 }
                 _ => false,
             }

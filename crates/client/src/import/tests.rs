@@ -4,7 +4,7 @@
 use std::pin::Pin;
 
 use sateen_types::{Ino, Timestamp};
-use sateen_wire::{Cred, SetAttr};
+use sateen_wire::{Cred, OstReply, SetAttr};
 
 use super::*;
 use crate::port::{KernelInval, Task};
@@ -265,4 +265,70 @@ fn what_an_mdt_that_was_started_again_has_of_this_client() {
     state.uncommitted.answered(&Body::Request(Request::Mdt(set)), &done);
     assert!(state.uncommitted.has_upto(10));
     assert!(state.can_tell(run(6, 5, 30)) && !state.can_tell(run(7, 6, 30)));
+}
+
+/// An OST does not know the connection any more, and may have done an append before: whether the
+/// answer was lost nobody knows. If it cannot have done it, it is asked again.
+#[test]
+fn an_append_that_may_have_been_done_fails_and_is_not_sent_again() {
+    let object = sateen_types::ObjectId { fid: Fid::ROOT, stripe: 0 };
+    let run = |refused: bool, boot_epoch: u64| {
+        let port = Still::default();
+        let (import, _) = open(Endpoint::Ost(0), &port);
+        let append = OstRequest::Append { object, layout_gen: 1, grant_used: 0 };
+        let bulk = Bulk::Data(bytes::Bytes::from_static(b"once"));
+        let stamp = (|| 0, false);
+        let asked = import.call(&port, (Request::Ost(append), bulk), WAITED_FOR, stamp, None);
+        let mut asked = std::pin::pin!(asked);
+        let mut poll = || {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            asked.as_mut().poll(&mut context)
+        };
+        assert!(poll().is_pending());
+        let sent = port.one();
+        if refused {
+            let arrival = reply(&import, &port, &sent.header, Reply::error(Errno::ESTALE));
+            assert!(matches!(arrival, Arrival::Lost), "{arrival:?}");
+        }
+        assert!(import.lost(&sent.header));
+        import.connect(&port);
+        let connect = port.one().header;
+        reply(&import, &port, &connect, connected(boot_epoch, 0, 0));
+        let again = port.one();
+        assert_eq!((again.header.slot, again.header.seq), (sent.header.slot, 1));
+        let is_append = matches!(again.body, Body::Request(Request::Ost(_)));
+        let answer = if is_append {
+            assert!(poll().is_pending());
+            let body = OstReply::Appended { offset: 70, len: 4, boot_epoch, granted: 0 };
+            Reply::ok(ReplyBody::Ost(body))
+        } else {
+            assert!(matches!(again.body, Body::Request(Request::Ping)) && again.bulk == Bulk::None);
+            let std::task::Poll::Ready(failed) = poll() else { panic!("nobody waits for it") };
+            assert_eq!(failed.unwrap_err(), Errno::EIO);
+            Reply::ok(ReplyBody::Empty)
+        };
+        reply(&import, &port, &again.header, Reply { last_committed: 1, ..answer });
+        if is_append {
+            assert!(matches!(poll(), std::task::Poll::Ready(Ok(_))));
+        }
+        assert_eq!(import.info().in_flight, 0, "its slot is free");
+        is_append
+    };
+    assert!(run(true, 5), "the only copy was refused by the run that it was sent to");
+    assert!(!run(false, 5) && !run(true, 6) && !run(false, 6));
+}
+
+/// What was appended is kept against a crash of its OST as what was written there.
+#[test]
+fn an_append_is_written_again_where_it_was() {
+    let object = sateen_types::ObjectId { fid: Fid::ROOT, stripe: 0 };
+    let append = OstRequest::Append { object, layout_gen: 3, grant_used: 0 };
+    let header = Header::between(AT, Endpoint::Ost(0), ME);
+    let bulk = Bulk::Data(bytes::Bytes::from_static(b"append"));
+    let message = Message { header, body: Body::Request(Request::Ost(append)), bulk };
+    let body = OstReply::Appended { offset: 70, len: 4, boot_epoch: 9, granted: 0 };
+    let written = replay::written(&message, &Reply::ok(ReplyBody::Ost(body))).unwrap();
+    assert_eq!(written.place(), (9, object, 3, 70, &b"appe"[..]));
+    let other = OstReply::Written { len: 4, boot_epoch: 9, granted: 0 };
+    assert!(replay::written(&message, &Reply::ok(ReplyBody::Ost(other))).is_none());
 }
