@@ -3,7 +3,8 @@
 //! 1. Nothing new is begun, but what was is finished and answered; if that takes too long, the run
 //!    ends as if it had crashed.
 //! 2. All objects that were written and not synced since are synced. Which ones is kept in memory;
-//!    of too many it is not known, and the run does not end in good order.
+//!    of too many it is not known, and the run does not end in good order. Then those that were given
+//!    away, which the store knows.
 //! 3. The boot epoch of this run is written down beside those of earlier ones that ended so. A
 //!    `Sync` that names one of them succeeds in every later run, because nothing that was written
 //!    in it can be lost any more; `Connected` tells the last.
@@ -54,6 +55,8 @@ pub(crate) struct Unsynced {
     objects: BTreeSet<ObjectId>,
     /// There were more than are known.
     too_many: bool,
+    /// The store has been told to sync what was given away.
+    given: bool,
 }
 
 impl Unsynced {
@@ -152,6 +155,9 @@ pub(crate) fn begin(ost: &mut Ost) -> Result<Step, Fault> {
     let some: Vec<ObjectId> = ost.unsynced.objects.iter().take(SYNC_MAX).copied().collect();
     if !some.is_empty() {
         return Ok(Step::Io(ObjectOp::Sync { objects: some }));
+    }
+    if !std::mem::replace(&mut ost.unsynced.given, true) {
+        return Ok(Step::Io(ObjectOp::SyncGiven));
     }
     ost.room()?;
     let mut epochs = ost.clean_runs.clone();

@@ -8,7 +8,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use bytes::BytesMut;
-use common::{Peer, Ticket, World, object, unpack, write};
+use common::{Peer, Ticket, World, append, object, unpack, write};
 use sateen_types::{Errno, ObjectId};
 use sateen_wire::{Bulk, OstReply, OstRequest};
 
@@ -78,6 +78,19 @@ impl Model {
         }
     }
 
+    /// Nothing in it changes, but for what it grows by.
+    fn grew(&mut self, size: usize) {
+        self.changes += 1;
+        for at in self.size()..size {
+            self.set(at, Some(0));
+        }
+        for may_be in &mut self.may_be[..size] {
+            if may_be.iter().any(|(_, value)| value.is_none()) {
+                may_be.push((self.changes, Some(0)));
+            }
+        }
+    }
+
     /// Cut to `size`; returns the number of the change.
     fn cut(&mut self, size: usize) -> u64 {
         self.changes += 1;
@@ -103,6 +116,8 @@ impl Model {
 
 enum Asked {
     Write(ObjectId),
+    Append(ObjectId, u64, usize),
+    Grow,
     Punch(ObjectId, u64, u64, u64),
     Destroy(ObjectId, u64),
     Sync(Vec<ObjectId>),
@@ -116,6 +131,7 @@ struct Run {
     models: BTreeMap<ObjectId, Model>,
     asked: BTreeMap<Ticket, Asked>,
     checked: u64,
+    appended: u64,
 }
 
 impl Run {
@@ -123,13 +139,15 @@ impl Run {
         let mut world = World::new(seed, 1 << 30);
         let (client, mdt) = (world.client(1), world.mdt());
         let models = (0..OBJECTS).map(|n| (object(1 + n / 2, n % 2), Model::new())).collect();
-        Run { world, client, mdt, models, asked: BTreeMap::new(), checked: 0 }
+        Run { world, client, mdt, models, asked: BTreeMap::new(), checked: 0, appended: 0 }
     }
 
     fn one_step(&mut self) {
         let id = object(1 + self.world.random.below(2) as u32, self.world.random.below(2) as u32);
-        match self.world.random.below(24) {
+        match self.world.random.below(26) {
             0..5 => self.write(id),
+            24 => self.append(id),
+            25 => self.grow(id),
             5..7 => self.read(id),
             7 => self.punch(id),
             8 => self.sync(),
@@ -158,6 +176,36 @@ impl Run {
         let ticket = self.world.send(&mut self.client, request, bulk);
         self.models.get_mut(&id).unwrap().writing.insert(ticket, (from, to));
         self.asked.insert(ticket, Asked::Write(id));
+    }
+
+    /// Its place is behind whatever came before it, of which nothing need be done yet; and what
+    /// comes after it finds it there.
+    fn append(&mut self, id: ObjectId) {
+        let model = self.models.get_mut(&id).unwrap();
+        let from = model.size();
+        let to = from + 1 + self.world.random.index(4);
+        if to > BYTES || model.syncing || model.destroying || model.writes == WRITES_MAX {
+            return;
+        }
+        model.writes += 1;
+        let data = vec![model.writes; to - from];
+        model.wrote(from, to);
+        let (request, bulk) = append(id, 1, &data);
+        let ticket = self.world.send(&mut self.client, request, bulk);
+        self.asked.insert(ticket, Asked::Append(id, from as u64, to - from));
+    }
+
+    fn grow(&mut self, id: ObjectId) {
+        let size = 1 + self.world.random.index(BYTES);
+        let model = self.models.get_mut(&id).unwrap();
+        if model.syncing || model.destroying {
+            return;
+        }
+        model.grew(size);
+        let (size, version) = (size as u64, model.version);
+        let request = OstRequest::SetSize { object: id, layout_gen: 1, size, version };
+        let ticket = self.world.send(&mut self.client, request, Bulk::None);
+        self.asked.insert(ticket, Asked::Grow);
     }
 
     fn punch(&mut self, id: ObjectId) {
@@ -223,6 +271,15 @@ impl Run {
                 Asked::Write(id) => {
                     self.models.get_mut(&id).unwrap().writing.remove(&ticket);
                 }
+                Asked::Append(id, at, bytes) => {
+                    let OstReply::Appended { offset, len, boot_epoch, .. } = answer else {
+                        panic!("{answer:?}")
+                    };
+                    assert_eq!((offset, len as usize), (at, bytes), "{id}");
+                    assert_eq!(boot_epoch, self.world.boot_epoch);
+                    self.appended += 1;
+                }
+                Asked::Grow => assert_eq!(answer, OstReply::Done),
                 Asked::Punch(id, version, size, change) => {
                     let model = self.models.get_mut(&id).unwrap();
                     model.punches.retain(|(theirs, _, _)| *theirs != version);
@@ -321,7 +378,7 @@ impl Run {
 #[test]
 fn synced_bytes_survive_and_cuts_stay() {
     let seeds = sateen_testkit::seeds(100);
-    let mut checked = 0;
+    let (mut checked, mut appended) = (0, 0);
     for &seed in &seeds {
         println!("SEED={seed}");
         let mut run = Run::new(seed);
@@ -339,9 +396,10 @@ fn synced_bytes_survive_and_cuts_stay() {
         }
         println!("{} reads checked", run.checked);
         checked += run.checked;
+        appended += run.appended;
     }
-    println!("{checked} reads checked");
-    assert!(checked > seeds.len() as u64, "{} seeds", seeds.len());
+    println!("{checked} reads and {appended} appends checked");
+    assert!(checked.min(appended) > seeds.len() as u64, "{} seeds", seeds.len());
 }
 
 #[test]

@@ -437,6 +437,7 @@ fn is_slow(op: &ObjectOp) -> bool {
     matches!(
         op,
         ObjectOp::Sync { .. }
+            | ObjectOp::SyncGiven
             | ObjectOp::Remove { .. }
             | ObjectOp::Punch { .. }
             | ObjectOp::Allocate { .. }

@@ -45,6 +45,18 @@ pub struct Tally {
     pub faults: [u64; 4],
 }
 
+/// Kinds that OSTs know and no client sends: they are for files that a kernel reads and writes itself
+/// (docs/hot-path.md, question A), and stand here until a client gives it some. `ost/tests/given.rs`
+/// and `ost/tests/crash.rs` send them.
+const NOT_YET: [&str; 6] = [
+    "request OST SetSize",
+    "request OST SetTimes",
+    "request OST Append",
+    "request OST Alone",
+    "reply OST Appended",
+    "reply OST Alone",
+];
+
 /// The counts of all kinds that were sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Traffic(BTreeMap<MessageKind, Tally>);
@@ -91,10 +103,11 @@ impl Traffic {
     }
 
     /// Kinds that met a fault less often than `least` times: those that nobody sends, too, for what
-    /// nobody sends has no place on the wire.
+    /// nobody sends has no place on the wire, but for [`NOT_YET`].
     pub fn missing(&self, least: u64) -> Vec<String> {
         let mut out = Vec::new();
-        for kind in MessageKind::all() {
+        let wanted = |kind: &MessageKind| !NOT_YET.contains(&kind.to_string().as_str());
+        for kind in MessageKind::all().into_iter().filter(wanted) {
             for fault in Fault::ALL {
                 let met = self.met(kind, fault);
                 if met < least {
@@ -141,6 +154,9 @@ mod tests {
         let mut twice = traffic.clone();
         twice.add(&traffic);
         assert_eq!(twice.missing(2), Vec::<String>::new());
+        for name in NOT_YET {
+            assert!(MessageKind::all().iter().any(|kind| kind.to_string() == name), "{name}");
+        }
         let [first, ..] = MessageKind::all()[..] else { panic!("no kinds") };
         traffic.0.remove(&first);
         assert_eq!(traffic.missing(1).len(), Fault::ALL.len());

@@ -223,6 +223,19 @@ impl Peer {
                         *offset %= 1 << 30;
                     }
                 }
+                if let OstRequest::Append { object, .. }
+                | OstRequest::SetTimes { object, .. }
+                | OstRequest::Alone { object }
+                | OstRequest::SetSize { object, .. } = &mut request
+                {
+                    object.fid = fid;
+                    object.stripe %= 4;
+                }
+                if let OstRequest::SetSize { size, .. } = &mut request
+                    && !self.random.next().is_multiple_of(16)
+                {
+                    *size %= 1 << 30;
+                }
                 Request::Ost(request)
             }
         }
@@ -297,7 +310,7 @@ impl Peer {
         let slot = connection.free_slot(&mut self.random);
         let body = Body::Request(self.request());
         let bulk = match &body {
-            Body::Request(Request::Ost(OstRequest::Write { .. })) => {
+            Body::Request(Request::Ost(OstRequest::Write { .. } | OstRequest::Append { .. })) => {
                 let len = [0, 1, 100, 4096, 70_000][self.random.below(5)];
                 Bulk::Data(Bytes::from(self.random.bytes(len)))
             }
