@@ -48,6 +48,7 @@ use crate::runs::{self, Runs};
 use crate::{lock, space, writeback};
 use ahead::Ahead;
 use files::{Files, Need, Open, Opened};
+pub use given::GivenFile;
 use given::Unseen;
 use namer::Namer;
 use names::Group;
@@ -480,7 +481,7 @@ impl ObjectStore for DiskObjects {
             // Before anybody writes: a sync that comes first finds nothing of it.
             self.unseen.note(object);
             let file = self.files.pin(object, &file).then_some(file);
-            Ok(file.map(|file| Given { file: Some(file) }))
+            Ok(file.map(|file| Given { file: Some(Arc::new(GivenFile(file))) }))
         })
     }
 

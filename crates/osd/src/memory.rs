@@ -6,7 +6,6 @@ use std::io;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
 use sateen_journal::{Decoded, decode_frame};
@@ -108,9 +107,14 @@ const BLOCK_BYTES: usize = 4096;
 pub struct MemoryObjects {
     objects: Mutex<BTreeMap<ObjectId, Object>>,
     bytes_max: u64,
-    /// Nanoseconds since 1970, if it is not the machine's.
-    clock: Option<Arc<AtomicU64>>,
+    /// Nanoseconds since 1970. Whoever tells the time tells it here; otherwise each change is one
+    /// later than the last.
+    clock: Arc<AtomicU64>,
+    is_told_the_time: bool,
 }
+
+/// When the first object is born in a store that nobody tells the time.
+const FIRST_NS: u64 = 1_000_000_000;
 
 #[derive(Debug, Clone, Default)]
 struct Object {
@@ -133,21 +137,19 @@ impl Object {
 impl MemoryObjects {
     /// An empty store that holds `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> MemoryObjects {
-        MemoryObjects { objects: Mutex::default(), bytes_max, clock: None }
+        let clock = Arc::new(AtomicU64::new(FIRST_NS));
+        MemoryObjects { objects: Mutex::default(), bytes_max, clock, is_told_the_time: false }
     }
 
-    /// The same with another clock than the machine's, in nanoseconds since 1970.
+    /// The same with a clock, in nanoseconds since 1970.
     pub fn timed_by(bytes_max: u64, clock: Arc<AtomicU64>) -> MemoryObjects {
-        MemoryObjects { clock: Some(clock), ..MemoryObjects::new(bytes_max) }
+        MemoryObjects { clock, is_told_the_time: true, ..MemoryObjects::new(bytes_max) }
     }
 
     fn now(&self) -> Timespec {
-        let ns = match &self.clock {
-            Some(clock) => clock.load(Ordering::Relaxed),
-            None => {
-                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-            }
+        let ns = match self.is_told_the_time {
+            true => self.clock.load(Ordering::Relaxed),
+            false => self.clock.fetch_add(1, Ordering::Relaxed),
         };
         Timespec::from_ns(i64::try_from(ns).unwrap_or(i64::MAX))
     }

@@ -1,7 +1,7 @@
 //! Objects as a port: sparse byte arrays named by (file FID, stripe).
 
+use std::any::Any;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -92,18 +92,11 @@ impl ObjectStat {
 }
 
 /// An object that others than the store read and write meanwhile: see [`ObjectStore::give`].
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Given {
-    /// The open file, for whoever takes one; `None` of a store without files, whose objects are read
-    /// and written through the store itself.
-    pub file: Option<Arc<dyn AsFd + Send + Sync>>,
-}
-
-impl std::fmt::Debug for Given {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let file = self.file.as_ref().map(|file| file.as_fd());
-        f.debug_struct("Given").field("file", &file).finish()
-    }
+    /// The open file, of a type that the backend and whoever hands files to a kernel know; `None` of
+    /// a store without files, whose objects are read and written through the store itself.
+    pub file: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// One store of objects. Calls may come from several threads at once; the OST orders those

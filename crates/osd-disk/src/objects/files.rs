@@ -137,12 +137,6 @@ impl Open {
     }
 }
 
-impl std::os::fd::AsFd for Open {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-}
-
 impl std::ops::Deref for Open {
     type Target = File;
 

@@ -12,11 +12,12 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::sync::Mutex;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::sync::{Arc, Mutex};
 
 use sateen_types::ObjectId;
 
+use super::files::Open;
 use crate::lock;
 
 /// Most objects that are noted one by one. Of more all are synced that the file system below has.
@@ -24,6 +25,17 @@ const NOTED_MAX: usize = 1 << 17;
 
 /// Which signal a lease that is broken is told by; `libc` does not have it.
 const F_SETSIG: libc::c_int = 10;
+
+/// What the file of [`sateen_osd::Given`] is here.
+#[derive(Debug)]
+pub struct GivenFile(pub(super) Arc<Open>);
+
+impl AsFd for GivenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let file: &File = &self.0;
+        file.as_fd()
+    }
+}
 
 /// Objects that were given, and not synced since they are back.
 #[derive(Debug, Default)]

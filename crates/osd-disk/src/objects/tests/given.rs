@@ -2,7 +2,7 @@
 //! has left behind. They open them anew, as a kernel does.
 
 use std::io::{Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn a_given_objects_file_stays_open_among_many() {
     assert!(store.give(one).unwrap().is_none(), "it is not born by that");
     store.write(one, 0, b"x").unwrap();
     store.sync(&[one]).unwrap();
-    let given = store.give(one).unwrap().unwrap().file.unwrap();
+    let given = store.give(one).unwrap().unwrap().file.unwrap().downcast::<GivenFile>().unwrap();
     let fd = given.as_fd().as_raw_fd();
     drop(given);
     store.give(one).unwrap().unwrap();
