@@ -377,7 +377,12 @@ impl InodeState {
                     && sent >= self.cancelled_at
                     && (!attr.is_dir() || sent >= changed_at) =>
             {
-                self.take_over(attr, sent)
+                self.take_over(attr, sent);
+                // Also while the MDT does not know the size: that it was set now it does know.
+                let own = self.attr.as_mut().filter(|own| data && own.version == attr.version);
+                if let Some(own) = own {
+                    own.mtime = attr.mtime;
+                }
             }
             Some(_) => {
                 self.meta_known = false;
@@ -636,5 +641,30 @@ impl InodeState {
         };
         let report = SizeReport { size: attr.size, blocks: attr.blocks, mtime, atime };
         (mtime.is_some() || atime.is_some()).then_some(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sateen_wire::LockId;
+
+    use super::*;
+    use crate::held::Granted;
+    use crate::testing::attr;
+
+    /// After a crash the MDT does not know the size of what is open for writing before that is closed,
+    /// though the client does.
+    #[test]
+    fn a_time_that_was_set_is_shown_where_only_the_client_knows_the_size() {
+        let mut state = InodeState::default();
+        let bits = Ibits::META.union(Ibits::DATA);
+        state.locks.push(Held::new(LockId(1), (LockMode::Pw, bits), Granted::new(1, 1)));
+        state.learn(Attr { size: 70, ..attr(Fid::ROOT, 5) }, 2);
+        assert!(state.size_known && state.meta_known);
+        let mtime = Timespec { sec: -7, nsec: 3 };
+        let answer = Attr { size: 9, size_stale: true, mtime, ..attr(Fid::ROOT, 6) };
+        state.changed(Some(answer), (3, 4), true);
+        let now = state.attr.map(|attr| (attr.size, attr.mtime));
+        assert_eq!(now, Some((70, mtime)));
     }
 }
