@@ -17,6 +17,7 @@ use crate::dirty::DirtyTable;
 use crate::ended::EndedWell;
 use crate::fids::Fids;
 use crate::file_locks::FileLocks;
+use crate::given::Passthrough;
 use crate::grants::OstGrants;
 use crate::import::{Arrival, Import, RESEND_MAX_NS, WAITED_FOR};
 use crate::inode::Inode;
@@ -182,6 +183,7 @@ pub struct Client {
     pub(crate) dirty: DirtyTable,
     /// When an MDT was last told of an OST that it is full, for nothing but that.
     pub(crate) told_full: Mutex<BTreeMap<u32, u64>>,
+    pub(crate) passthrough: Passthrough,
     pub(crate) spaces: Mutex<Spaces>,
     pub(crate) next_open: AtomicU64,
     pub(crate) statahead: Statahead,
@@ -227,6 +229,7 @@ impl Client {
             grants: Mutex::default(),
             dirty: DirtyTable::default(),
             told_full: Mutex::default(),
+            passthrough: Passthrough::default(),
             spaces: Mutex::default(),
             next_open: AtomicU64::new(1),
             statahead: Statahead::default(),

@@ -350,6 +350,7 @@ impl InodeState {
         attr.atime = attr.atime.max(self.unreported_atime.unwrap_or(attr.atime));
         // Known is what was answered under a lock. What was known stays so: this is no older.
         self.size_known = !attr.size_stale
+            && !self.is_given()
             && if self.size_known {
                 self.holds(Ibits::DATA)
             } else {
@@ -565,6 +566,7 @@ impl InodeState {
             && !self.reporting
             && !self.syncing
             && self.dirty.is_none()
+            && self.given.is_none()
             && self.kept_open.is_none()
             && !self.locks.iter().any(|held| held.users > 0 || held.cancelling)
     }

@@ -19,6 +19,7 @@
 //! | `lru` | limits to what is kept: by number, by age |
 //! | `known_names` | what cannot be in a directory that this client has made or read |
 //! | `fids` | FIDs out of granted sequences |
+//! | `given` | files that the kernel reads and writes itself |
 //! | `glimpse` | others look at what is written from here |
 //! | `file_locks` | locks of programs: flock(2) and fcntl(2) |
 //! | `stats`, `inspect` | what was counted, and what can be set, from outside |
@@ -38,6 +39,7 @@ mod dirty;
 mod ended;
 mod fids;
 mod file_locks;
+mod given;
 mod glimpse;
 mod grants;
 mod held;
@@ -68,6 +70,7 @@ mod unsynced;
 
 pub use atime::AtimePolicy;
 pub use client::{Client, ClientConfig, Connection, TargetSpace};
+pub use given::Way;
 pub use inspect::{Census, ImportInfo, ImportState};
 pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, Striping, TargetState};
 pub use lru::{INODES_DEFAULT, LRU_MAX_AGE_MS, LruInfo};

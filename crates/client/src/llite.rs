@@ -15,6 +15,7 @@ mod space;
 mod targets;
 mod xattrs;
 
+pub(crate) use data::Cutting;
 pub(crate) use files::File;
 
 pub use dirs::Listing;

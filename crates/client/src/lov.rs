@@ -408,7 +408,13 @@ impl Client {
             let mut state = lock(&inode.state);
             state.follow_runs(inode.fid, &self.unstable);
             state.inherit(left, &self.ended);
-            (core::mem::take(&mut state.unsynced), state.loss.tell(asker))
+            let unsynced = core::mem::take(&mut state.unsynced);
+            // What the kernel writes from now on is for the next sync.
+            if let Some((stripe, at)) = state.given_object() {
+                state.unsynced.insert(stripe, at);
+                self.unstable.miss(inode.fid);
+            }
+            (unsynced, state.loss.tell(asker))
         };
         let mut by_ost: BTreeMap<(u32, u64), Vec<ObjectId>> = BTreeMap::new();
         for (stripe, at) in unsynced.iter() {

@@ -1,7 +1,7 @@
 //! Typed requests to OSTs. The grants that go with writes are [`crate::grants`]'s.
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Endpoint, Errno, ObjectId, Result};
+use sateen_types::{Endpoint, Errno, ObjectId, Result, Timespec};
 use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, Reply, ReplyBody, Request};
 
 use crate::client::Client;
@@ -165,6 +165,85 @@ impl Client {
                 Reply { error: Some(errno), .. } => return Some(Err(errno)),
                 Reply { body: ReplyBody::Ost(OstReply::Done), .. } => return Some(Ok(())),
                 _ => return Some(Err(Errno::EPROTO)),
+            }
+        }
+    }
+
+    /// Size, space and times of one object, and the boot epoch of the OST that has it.
+    ///
+    /// # Errors
+    /// As [`Client::ost_call`].
+    pub(crate) async fn ost_look(&self, index: u32, object: ObjectId) -> Result<(ObjectAttr, u64)> {
+        let request = OstRequest::GetAttr { objects: vec![object] };
+        match self.ost_call_in(None, index, request).await? {
+            (OstReply::Objects(objects), boot_epoch) => {
+                let found = objects.first().filter(|found| found.object == object);
+                found.map(|found| (*found, boot_epoch)).ok_or(Errno::EPROTO)
+            }
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Makes an object at least as large as this, which is the size of its file at this version.
+    ///
+    /// # Errors
+    /// As [`Client::ost_call`].
+    pub(crate) async fn ost_set_size(
+        &self,
+        index: u32,
+        (object, layout_gen): (ObjectId, u32),
+        (size, version): (u64, u64),
+    ) -> Result<()> {
+        let request = OstRequest::SetSize { object, layout_gen, size, version };
+        match self.ost_call(index, request).await? {
+            OstReply::Done => Ok(()),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Sets the times of an object.
+    ///
+    /// # Errors
+    /// As [`Client::ost_call`].
+    pub(crate) async fn ost_set_times(
+        &self,
+        index: u32,
+        object: ObjectId,
+        (atime, mtime): (Option<Timespec>, Option<Timespec>),
+    ) -> Result<()> {
+        match self.ost_call(index, OstRequest::SetTimes { object, atime, mtime }).await? {
+            OstReply::Done => Ok(()),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Writes at the end of an object, under a lock of this era; how much there was room for, and the
+    /// boot epoch of the OST that has it now.
+    ///
+    /// # Errors
+    /// As [`Client::ost_call`]; `EIO` if it may have been done on a connection that was lost.
+    pub(crate) async fn ost_append(
+        &self,
+        index: u32,
+        (object, layout_gen): (ObjectId, u32),
+        data: Bytes,
+        era: u64,
+    ) -> Result<(usize, u64)> {
+        loop {
+            let request = OstRequest::Append { object, layout_gen, grant_used: 0 };
+            match self.ost(index, request, Bulk::Data(data.clone()), Some(era)).await {
+                Ok((OstReply::Appended { len, boot_epoch, granted, .. }, _, _)) => {
+                    self.add_grant(index, granted);
+                    let len = len as usize;
+                    return if len > data.len() {
+                        Err(Errno::EPROTO)
+                    } else {
+                        Ok((len, boot_epoch))
+                    };
+                }
+                Ok(_) => return Err(Errno::EPROTO),
+                Err(Errno::EAGAIN) => self.port.sleep(1_000_000).await,
+                Err(errno) => return Err(errno),
             }
         }
     }

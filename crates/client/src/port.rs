@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use sateen_types::{Ino, Timestamp};
+use sateen_types::{Ino, ObjectId, Timestamp};
 use sateen_wire::Message;
 
 /// A future that runs on its own.
@@ -52,4 +52,14 @@ pub trait Port: Send + Sync {
     /// Asks the kernel to forget those of these inodes that no program uses: it will say so of
     /// each that it has forgotten. Nobody waits for it.
     fn prune(&self, inodes: Vec<Ino>);
+    /// Gives the kernel an object for an inode, which lies with this OST. Whether it can: only an OST
+    /// of this very process has files to give away, and none of an object that does not exist.
+    fn give(&self, ino: Ino, at: (u32, ObjectId)) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        let _ = (ino, at);
+        Box::pin(std::future::ready(false))
+    }
+    /// The opposite: no open has it any more.
+    fn take_back(&self, ino: Ino, at: (u32, ObjectId)) {
+        let _ = (ino, at);
+    }
 }

@@ -12,6 +12,7 @@ use sateen_types::{Errno, Timespec};
 
 use crate::by_stripe::ByStripe;
 use crate::dirty::{Dirty, LateErrors};
+use crate::given::GivenAway;
 use crate::held::Leaving;
 use crate::inode::{InodeState, SharedWrites, Unsynced};
 use crate::known_names::KnownNames;
@@ -44,6 +45,8 @@ pub(crate) struct RareState {
     pub(crate) looking: u32,
     pub(crate) late: LateErrors,
     pub(crate) unsynced: ByStripe<Unsynced>,
+    /// The kernel reads and writes it itself: see [`crate::given`].
+    pub(crate) given: Option<Box<GivenAway>>,
     /// Syncs of the objects: one at a time, each with a number.
     pub(crate) sync_round: u64,
     /// The last of them that failed.
@@ -68,6 +71,7 @@ impl RareState {
             && self.looking == 0
             && self.late.count() == 0
             && self.unsynced.is_empty()
+            && self.given.is_none()
             && self.writing == 0
             && self.waiters.is_empty()
     }

@@ -20,7 +20,7 @@ const ASKED_MAX: u32 = 8;
 
 impl InodeState {
     fn cached(&self) -> Option<Attr> {
-        let attr = self.attr.filter(|_| self.meta_known)?;
+        let attr = self.attr.filter(|_| self.meta_known && !self.is_given())?;
         let wanted = wanted(&attr);
         let size = !wanted.intersects(Ibits::DATA) || self.size_known;
         (size && self.covers(wanted)).then_some(attr)
@@ -51,6 +51,9 @@ impl Client {
                 self.count(Verb::LockHit);
                 return Ok(Known { attr, held: state.tell().is_some() });
             }
+        }
+        if let Some(attr) = self.known_given(&inode).await? {
+            return Ok(Client::unheld(attr));
         }
         let want = Ibits::META.union(Ibits::DATA);
         let answer = match self.mdt(fid, MdtRequest::GetAttr { fid, want }).await {
@@ -99,6 +102,15 @@ impl Client {
     /// they may be cached.
     pub(crate) async fn know(&self, inode: &Arc<Inode>, attr: Attr, stamp: u64) -> Result<Known> {
         let (mut attr, mut stamp) = (attr, stamp);
+        if lock(&inode.state).is_given() {
+            let attr = {
+                let mut state = lock(&inode.state);
+                state.learn(attr, stamp);
+                let newer = state.attr.filter(|own| state.meta_known && own.version > attr.version);
+                newer.unwrap_or(attr)
+            };
+            return self.as_given(inode, attr).await.map(Client::unheld);
+        }
         // Whoever writes is asked again, too: what the MDT has is older than what he said.
         let want = Ibits::META.union(Ibits::DATA);
         for _ in 0..ASKED_MAX {
@@ -181,7 +193,7 @@ impl Client {
             }
             // What is told of here is not changed by what was written before.
             looking = Some(self.settle(&inode).await?);
-            self.tell_size(&inode).await?;
+            self.tell_size_with(&inode, set.size.is_some()).await?;
         }
         let request = MdtRequest::SetAttr { fid, set, cred };
         let in_use = used.is_some();
@@ -189,6 +201,7 @@ impl Client {
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         let sent = answer.stamp;
         if data {
+            self.changed_given(&inode, &set, &attr).await?;
             self.own_data_change(&inode, attr, sent).await;
         } else {
             self.own_change(&inode, Some(attr), sent).await;
@@ -215,7 +228,16 @@ impl Client {
     }
 
     /// Tells the MDT what this client has written, keeping the lock.
-    pub(crate) async fn tell_size(&self, inode: &Inode) -> Result<()> {
+    pub(crate) async fn tell_size(self: &Arc<Client>, inode: &Arc<Inode>) -> Result<()> {
+        self.tell_size_with(inode, false).await
+    }
+
+    /// The same; with `cutting` by one who keeps others from cutting the file, and holds the lock.
+    pub(crate) async fn tell_size_with(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        cutting: bool,
+    ) -> Result<()> {
         let fid = inode.fid;
         let era = self.era();
         let looking = self.settle(inode).await?;
@@ -223,7 +245,12 @@ impl Client {
             // A close, perhaps, for which nobody waited so far.
             self.port.hurry();
         }
-        let Some(report) = inode.next_report().await? else { return Ok(()) };
+        let given = lock(&inode.state).is_given();
+        let report = match given {
+            true => self.given_report(inode, cutting).await?,
+            false => inode.next_report().await?,
+        };
+        let Some(report) = report else { return Ok(()) };
         let tell = MdtRequest::ReportSize { fid, report, glimpsed: false, version: 0 };
         let told = self.mdt_in(era, fid, tell).await;
         self.reported(inode, report, told.is_ok());
@@ -234,6 +261,11 @@ impl Client {
     /// A report of the size has arrived, or is to be made again.
     pub(crate) fn reported(&self, inode: &Inode, report: SizeReport, arrived: bool) {
         let now = self.stamp();
-        inode.update(|state| state.reported(report, arrived, now));
+        inode.update(|state| {
+            state.reported(report, arrived, now);
+            if !arrived {
+                state.forget_told();
+            }
+        });
     }
 }

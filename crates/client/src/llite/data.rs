@@ -171,7 +171,7 @@ pub(super) async fn file_writes_ended(file: &File) {
 /// Nobody writes to a file while it is being cut; over on drop. A kernel lets a truncate wait for
 /// writes and writes for a truncate, but for calls that were given up and go on all the same. What
 /// a write that ends behind the cut says of the size would undo it.
-pub(super) struct Cutting<'a> {
+pub(crate) struct Cutting<'a> {
     inode: &'a Inode,
     /// Nothing is written again behind the cut.
     barred: Option<Barred<'a>>,
@@ -182,7 +182,7 @@ impl<'a> Cutting<'a> {
     ///
     /// # Errors
     /// `EINTR` if nobody waits any more.
-    pub(super) async fn begin(client: &'a Client, inode: &'a Inode) -> Result<Cutting<'a>> {
+    pub(crate) async fn begin(client: &'a Client, inode: &'a Inode) -> Result<Cutting<'a>> {
         unless_emptying(client, inode, |state| state.emptying = true).await?;
         let mut cutting = Cutting { inode, barred: None };
         writes_ended(inode).await?;
@@ -343,7 +343,7 @@ impl Client {
     }
 
     /// The size, while a data lock is in use.
-    pub(super) async fn size_now(&self, inode: &Inode, used: &DataUse) -> Result<u64> {
+    pub(crate) async fn size_now(&self, inode: &Inode, used: &DataUse) -> Result<u64> {
         let mut tries = 0;
         loop {
             self.wait_to_ask_again(&mut tries).await?;
@@ -356,6 +356,9 @@ impl Client {
                 if let Some(attr) = state.attr.filter(|_| state.size_known) {
                     return Ok(attr.size);
                 }
+            }
+            if let Some(size) = self.given_size(inode).await? {
+                return Ok(size);
             }
             // Nobody else writes.
             let asked = self.attr_after_cancels(inode, Ibits::NONE).await?;
@@ -431,7 +434,13 @@ impl Client {
         if offset.checked_add(len).is_none_or(|end| end > FILE_BYTES_MAX) {
             return Access::Write;
         }
-        let layout = lock(&file.inode.state).layout.clone();
+        let layout = {
+            let state = lock(&file.inode.state);
+            if state.is_given() {
+                return Access::Write;
+            }
+            state.layout.clone()
+        };
         let shares = layout.is_some_and(|layout| self.is_one_piece(&layout, (offset, len)));
         if shares { Access::Share } else { Access::Write }
     }
@@ -446,6 +455,9 @@ impl Client {
     ) -> Result<Shared> {
         let inode = &file.inode;
         let Some(writing) = Writing::begin_now(file)? else { return Ok(Shared::Later) };
+        if lock(&inode.state).is_given() {
+            return Ok(Shared::Alone);
+        }
         self.recorded(inode).await?;
         let len = data.len() as u64;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
@@ -477,6 +489,9 @@ impl Client {
     ) -> core::result::Result<usize, Refused> {
         let inode = &file.inode;
         let writing = Writing::begin(self, file).await?;
+        if lock(&inode.state).is_given() {
+            return self.write_given(inode, (at, data), era).await;
+        }
         let size = self.size_now(inode, used).await?;
         let turn = if at.is_none() { Some(self.turn(inode).await?) } else { None };
         let now = || lock(&inode.state).attr.map_or(size, |attr| attr.size);
@@ -518,6 +533,30 @@ impl Client {
             let full = first.filter(|_| end.is_none()).map(|chunk| (chunk.ost, layout.generation));
             Refused { errno, full }
         })
+    }
+
+    /// The same to a file that the kernel has. Where it ends, only the object knows, and also when it was
+    /// written.
+    async fn write_given(
+        &self,
+        inode: &Inode,
+        (at, data): (Option<u64>, Bytes),
+        era: u64,
+    ) -> core::result::Result<usize, Refused> {
+        let room = FILE_BYTES_MAX.saturating_sub(at.unwrap_or_default());
+        if room == 0 && !data.is_empty() {
+            return Err(Errno::EFBIG.into());
+        }
+        let data = data.slice(..data.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+        if data.is_empty() {
+            return Ok(0);
+        }
+        self.recorded(inode).await?;
+        let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
+        let Some(offset) = at else {
+            return Ok(self.append_given(inode, &layout, data, era).await?);
+        };
+        Ok(self.write_stripes(inode, &layout, offset, data, era).await.0?)
     }
 
     /// A write found no room on this OST, by a layout of this generation: tells the MDT, and asks for
@@ -595,7 +634,7 @@ impl Client {
     }
 
     /// Waits until the MDT has durably noted that the file may have objects.
-    pub(super) async fn recorded(&self, inode: &Inode) -> Result<()> {
+    pub(crate) async fn recorded(&self, inode: &Inode) -> Result<()> {
         let upto = lock(&inode.state).commit_before_write;
         if upto == 0 {
             return Ok(());

@@ -241,11 +241,13 @@ impl Client {
             Ok(opened) => opened,
             Err(errno) => {
                 self.end_open(&inode, how);
+                self.leave_given(&inode).await;
                 self.retire(inode);
                 return Err(errno);
             }
         };
         if let Some(mut quiet) = quiet {
+            lock(&inode.state).forget_told();
             quiet.emptied();
             self.own_data_change(&inode, attr, sent).await;
         }
@@ -381,6 +383,7 @@ impl Client {
         if let Err(error) = to_the_end(self.close_at_mdt(inode.fid, id, None, None)).await {
             tracing::debug!(fid = %inode.fid, %error, "a close did not reach the MDT");
         }
+        self.leave_given(&inode).await;
         self.retire(inode);
     }
 
@@ -488,6 +491,9 @@ impl Client {
 
     async fn close_file(self: &Arc<Client>, file: &File, era: u64) -> Result<()> {
         let inode = &file.inode;
+        if lock(&inode.state).is_given() {
+            return self.close_given_file(file, era).await;
+        }
         if file.lost.load(Ordering::SeqCst) {
             self.end_open(inode, file.how);
             // One may have been granted just before the client was lost, and noted after.
@@ -512,6 +518,30 @@ impl Client {
         // Not before: whoever removes the file meanwhile must not forget what is to be told, or
         // the MDT would not know that there are objects.
         self.end_open(inode, file.how);
+        let closed = self.close_with(file, era, report).await;
+        drop(looking);
+        // A kernel waits for nobody here, but others do. The next sync of the file says it, too.
+        let late = || file.late_error_by(|late, told| late.whisper(told));
+        if file.keeps { closed.and(late()) } else { closed }
+    }
+
+    /// One of an inode that the kernel has.
+    async fn close_given_file(self: &Arc<Client>, file: &File, era: u64) -> Result<()> {
+        let inode = &file.inode;
+        let report = self.close_given(file).await;
+        self.closed_given(inode, file.how);
+        if file.lost.load(Ordering::SeqCst) {
+            self.forget_file_locks(inode.fid, file.id);
+            let unsaved = file.unsaved.load(Ordering::Relaxed);
+            return if unsaved { Err(Errno::EIO) } else { Ok(()) };
+        }
+        // If nobody knows what has become of it the MDT takes it for open.
+        self.close_with(file, era, report?).await
+    }
+
+    /// Closes it at the MDT, with a report.
+    async fn close_with(&self, file: &File, era: u64, report: Option<SizeReport>) -> Result<()> {
+        let inode = &file.inode;
         let mut closing = pin!(self.close_at_mdt(inode.fid, file.id, report, Some(era)));
         // What is locked through it goes with it.
         let waited_for = self.has_file_locks(inode.fid, file.id);
@@ -527,10 +557,7 @@ impl Client {
         if let Some(report) = report {
             self.reported(inode, report, closed.is_ok());
         }
-        drop(looking);
-        // A kernel waits for nobody here, but others do. The next sync of the file says it, too.
-        let late = || file.late_error_by(|late, told| late.whisper(told));
-        if file.keeps { closed.and(late()) } else { closed }
+        closed
     }
 
     pub(crate) async fn close_at_mdt(

@@ -1,0 +1,540 @@
+//! Files that the kernel reads and writes itself (decision 0007): what an inode is as long as it has
+//! been given away, and when that begins and ends.
+//!
+//! The file has one object, which lies with an OST of this process. From the first open that is *given*
+//! until the last close
+//! 1. **all opens are given or asked beside**: [`Client::way_of`] says which, before the kernel hears
+//!    that an open has succeeded. It begins with an open that finds no other: opens that are under way,
+//!    or whose close is, count as others, because the kernel may have them still. An open that comes
+//!    meanwhile waits until it is decided.
+//! 2. **the object is the truth** about size, space and times: the kernel changes it without a word, so
+//!    that nothing is known of them from one moment to the next, and nobody may keep them. When it
+//!    begins the object is made as long as the file; whatever makes the file longer makes the object so.
+//! 3. **it counts as written**: each sync syncs the object, whatever is known.
+//! 4. **who may write has a session** at the MDT that is durable before the kernel may write. So a
+//!    crash leaves a size that is known to be stale, and whoever asks next finds it in the object. Who
+//!    closes a file that he could write tells what the object says; as long as that cannot be found out
+//!    the session does not end, and the file stays given.
+//!
+//! An object grows with its file, and not before what made the file longer is durable at the MDT:
+//! who only reads has no session, and a crash that took that back would leave an object that reaches
+//! behind the end.
+//!
+//! What was told is `told`: times and sizes of the object that are the MDT's as well. Where the object
+//! says something else it is news.
+//!
+//! The last close drops the kernel's pages: those that it has read ahead for nobody are older than what
+//! was written past them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use sateen_types::{Attr, Errno, FileKind, Layout, ObjectId, Result, Timespec};
+use sateen_wire::{ObjectAttr, SetAttr, SizeReport};
+
+use crate::client::Client;
+use crate::inode::{Inode, InodeState, Unsynced};
+use crate::llite::{Cutting, File, OpenHow};
+use crate::locks::Access;
+use crate::patience;
+use crate::port::KernelInval;
+use crate::stats::Verb;
+use crate::sync::{lock, until};
+
+/// Nothing is given away.
+const NOTHING: u64 = u64::MAX;
+
+/// How an open is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// As ever: reads and writes are asked for.
+    Ordinary,
+    /// The kernel has the object.
+    Given,
+    /// The kernel has the object, and reads and writes of this open are asked for.
+    Beside,
+}
+
+/// Whether anything is given away, and from which size on to readers.
+#[derive(Debug)]
+pub(crate) struct Passthrough(AtomicU64);
+
+impl Default for Passthrough {
+    fn default() -> Passthrough {
+        Passthrough(AtomicU64::new(NOTHING))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// It is being made ready: it is an inode like others still.
+    Begins,
+    /// The kernel has it.
+    On,
+    /// Nobody has it open any more, and the rest is being told.
+    Ends,
+}
+
+/// An inode that is given away, or about to be.
+#[derive(Debug)]
+pub(crate) struct GivenAway {
+    phase: Phase,
+    object: ObjectId,
+    layout_gen: u32,
+    /// Where it lies; with the run of the OST, for syncs.
+    at: Unsynced,
+    /// What the MDT knows as well of the object.
+    told: Option<ObjectAttr>,
+    /// Opens that are being closed.
+    closing: u32,
+}
+
+impl InodeState {
+    fn away(&self) -> Option<&GivenAway> {
+        self.given.as_deref().filter(|given| given.phase != Phase::Begins)
+    }
+
+    /// Whether the kernel has it.
+    pub(crate) fn is_given(&self) -> bool {
+        self.away().is_some()
+    }
+
+    /// The object, if it may be changed at any moment.
+    pub(crate) fn given_object(&self) -> Option<(u32, Unsynced)> {
+        self.away().map(|given| (given.object.stripe, given.at))
+    }
+
+    /// The same, with the layout's generation.
+    fn given_at(&self) -> Option<(u32, ObjectId, u32)> {
+        self.away().map(|given| (given.at.ost, given.object, given.layout_gen))
+    }
+
+    /// What is told next is news, whatever it is.
+    pub(crate) fn forget_told(&mut self) {
+        if let Some(rare) = self.rare_if_any()
+            && let Some(given) = &mut rare.given
+        {
+            given.told = None;
+        }
+    }
+
+    /// If nobody has it open any more but those who close it, it ends now.
+    fn begins_to_end(&mut self) -> bool {
+        let opens = self.opens;
+        let Some(rare) = self.rare_if_any() else { return false };
+        let Some(given) = rare.given.as_mut().filter(|given| given.phase == Phase::On) else {
+            return false;
+        };
+        let last = opens == given.closing;
+        if last {
+            given.phase = Phase::Ends;
+        }
+        last
+    }
+
+    /// One of those who close it has closed it.
+    fn has_closed(&mut self) {
+        if let Some(rare) = self.rare_if_any()
+            && let Some(given) = &mut rare.given
+        {
+            given.closing = given.closing.saturating_sub(1);
+        }
+    }
+}
+
+/// What a file is whose object has been given away.
+fn shown(attr: Attr, object: &ObjectAttr, told: Option<&ObjectAttr>) -> Attr {
+    let mut attr = Attr { size: object.size, blocks: object.blocks, ..attr };
+    let is_news =
+        |time: fn(&ObjectAttr) -> Timespec| told.is_none_or(|told| time(told) != time(object));
+    if is_news(|object| object.mtime) {
+        attr.mtime = object.mtime;
+        attr.ctime = attr.ctime.max(object.mtime);
+    }
+    if is_news(|object| object.ctime) {
+        attr.ctime = attr.ctime.max(object.ctime);
+    }
+    if is_news(|object| object.atime) {
+        attr.atime = attr.atime.max(object.atime);
+    }
+    attr
+}
+
+/// The one object that a layout has.
+fn only_object(layout: &Layout) -> Option<(u32, u32)> {
+    let [component] = &layout.components[..] else { return None };
+    let [_] = &component.osts[..] else { return None };
+    layout.objects().next()
+}
+
+/// It is being made ready; it stays as it was on drop.
+struct Beginning<'a>(&'a Inode);
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        self.0.update(|state| {
+            let begins = |given: &GivenAway| given.phase == Phase::Begins;
+            if let Some(rare) = state.rare_if_any()
+                && rare.given.as_deref().is_some_and(begins)
+            {
+                rare.given = None;
+            }
+        });
+    }
+}
+
+/// A report that is being made; nobody else makes one meanwhile.
+struct Reporting<'a>(&'a Inode);
+
+impl Drop for Reporting<'_> {
+    fn drop(&mut self) {
+        self.0.update(|state| state.reporting = false);
+    }
+}
+
+/// What an open finds.
+enum Found {
+    Away,
+    Begins,
+    Nothing,
+}
+
+impl Client {
+    /// Files are given away from now on: to who writes, and to who reads one that is as large as this;
+    /// or no more are.
+    pub fn set_passthrough(&self, read_bytes_min: Option<u64>) {
+        let from = read_bytes_min.map_or(NOTHING, |bytes| bytes.min(NOTHING - 1));
+        self.passthrough.0.store(from, Ordering::Relaxed);
+    }
+
+    /// How an open is to be answered, which has succeeded and which the kernel has not heard of. With
+    /// `begins` it may be the first that is given.
+    ///
+    /// # Errors
+    /// `EIO` if the open is lost, `EINTR` if nobody waits any more. It is to be closed then.
+    pub async fn way_of(self: &Arc<Client>, handle: u64, begins: bool) -> Result<Way> {
+        let file = self.file(handle)?;
+        let (inode, how) = (&file.inode, file.how);
+        let begins = begins && self.may_begin(&file);
+        let found = until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| match &state.given {
+                Some(given) if given.phase == Phase::On => Some(Ok(Found::Away)),
+                Some(_) => patience::is_over().then_some(Err(Errno::EINTR)),
+                None if begins && state.opens == 1 => {
+                    let object = ObjectId { fid: inode.fid, stripe: 0 };
+                    let at = Unsynced { ost: 0, boot_epoch: 0 };
+                    let (phase, layout_gen, told, closing) = (Phase::Begins, 0, None, 0);
+                    let given = GivenAway { phase, object, layout_gen, at, told, closing };
+                    state.given = Some(Box::new(given));
+                    Some(Ok(Found::Begins))
+                }
+                None => Some(Ok(Found::Nothing)),
+            },
+        );
+        match found.await? {
+            Found::Nothing => return Ok(Way::Ordinary),
+            Found::Begins => {
+                let begun = {
+                    let _beginning = Beginning(inode);
+                    self.begin_giving(&file).await
+                };
+                match begun {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(Way::Ordinary),
+                    Err(error) => {
+                        tracing::debug!(fid = %inode.fid, %error, "a file is not given away");
+                        return Ok(Way::Ordinary);
+                    }
+                }
+            }
+            Found::Away if how.write => self.recorded(inode).await?,
+            Found::Away => {}
+        }
+        Ok(if how.direct || how.sync { Way::Beside } else { Way::Given })
+    }
+
+    /// Whether an open is one with which it can begin.
+    fn may_begin(&self, file: &File) -> bool {
+        let (from, how) = (self.passthrough.0.load(Ordering::Relaxed), file.how);
+        if from == NOTHING || how.direct || how.sync || how.truncate || how.exec {
+            return false;
+        }
+        let state = lock(&file.inode.state);
+        state.attr.is_some_and(|attr| {
+            let is_there = attr.kind() == FileKind::Regular && attr.maybe_objects;
+            is_there && (how.write || attr.size >= from)
+        })
+    }
+
+    /// Makes object and file the same, and gives it away. Whether it did.
+    async fn begin_giving(self: &Arc<Client>, file: &File) -> Result<bool> {
+        let inode = &file.inode;
+        let era = self.era();
+        let used = self.use_data(inode, Access::Write, None).await?;
+        // Nobody makes another size of it meanwhile.
+        let cutting = Cutting::begin(self, inode).await?;
+        self.recorded(inode).await?;
+        // What was not told would not be known any more.
+        self.tell_size_with(inode, true).await?;
+        let size = self.size_now(inode, &used).await?;
+        let layout = self.layout_of(inode).await?;
+        let Some(layout) = layout else { return Ok(false) };
+        let Some((stripe, ost)) = only_object(&layout) else { return Ok(false) };
+        let object = ObjectId { fid: inode.fid, stripe };
+        let (mut now, boot_epoch) = self.ost_look(ost, object).await?;
+        // One that was never written has no object, and if nothing is written now it must have none.
+        if now.ctime == Timespec::default() {
+            return Ok(false);
+        }
+        if now.size < size {
+            let version = lock(&inode.state).attr.map_or(0, |attr| attr.version);
+            self.grow_given((ost, object, layout.generation), (size, version)).await?;
+            (now, _) = self.ost_look(ost, object).await?;
+        }
+        // Nothing should lie behind the end of the file: then it is better left alone.
+        if now.size != size || !self.port.give(inode.fid.ino(), (ost, object)).await {
+            return Ok(false);
+        }
+        let at = Unsynced { ost, boot_epoch };
+        let told = inode.update(|state| {
+            if !used.is_there(state) || era != self.era() {
+                return None;
+            }
+            state.changed_object(stripe, at, &self.ended);
+            state.size_known = false;
+            let given = state.given.as_mut()?;
+            given.phase = Phase::On;
+            (given.object, given.layout_gen) = (object, layout.generation);
+            (given.at, given.told) = (at, Some(now));
+            Some(core::mem::take(&mut state.told))
+        });
+        let Some(told) = told else {
+            self.port.take_back(inode.fid.ino(), (ost, object));
+            return Ok(false);
+        };
+        self.unstable.miss(inode.fid);
+        drop(cutting);
+        drop(used);
+        if told {
+            self.port.invalidate(KernelInval::Attr(inode.fid.ino())).await;
+        }
+        Ok(true)
+    }
+
+    /// What the object of a given inode says; `None` if it is not given.
+    async fn given_now(&self, inode: &Inode) -> Result<Option<ObjectAttr>> {
+        let Some((ost, object, _)) = lock(&inode.state).given_at() else { return Ok(None) };
+        let (now, _) = self.ost_look(ost, object).await?;
+        Ok(Some(now))
+    }
+
+    /// The size of an inode that is given; `None` if it is not.
+    pub(crate) async fn given_size(&self, inode: &Inode) -> Result<Option<u64>> {
+        Ok(self.given_now(inode).await?.map(|now| now.size))
+    }
+
+    /// Attributes of a given inode, as its object has them; of others as they are.
+    pub(crate) async fn as_given(&self, inode: &Inode, attr: Attr) -> Result<Attr> {
+        let Some(now) = self.given_now(inode).await? else { return Ok(attr) };
+        let state = lock(&inode.state);
+        let told = state.given.as_ref().and_then(|given| given.told);
+        Ok(shown(attr, &now, told.as_ref()))
+    }
+
+    /// Attributes of a given inode of which everything else is known; `None` if it is not given, or if
+    /// the MDT has to be asked.
+    pub(crate) async fn known_given(&self, inode: &Inode) -> Result<Option<Attr>> {
+        let attr = {
+            let state = lock(&inode.state);
+            let known = state.is_given() && state.meta_known;
+            let known = known && state.covers(sateen_wire::Ibits::META);
+            state.attr.filter(|_| known)
+        };
+        let Some(attr) = attr else { return Ok(None) };
+        self.count(Verb::LockHit);
+        self.as_given(inode, attr).await.map(Some)
+    }
+
+    /// The size or the times of a given inode were changed at the MDT, which says how it is now: so is
+    /// the object. Nobody cuts or writes it meanwhile.
+    pub(crate) async fn changed_given(
+        &self,
+        inode: &Inode,
+        set: &SetAttr,
+        attr: &Attr,
+    ) -> Result<()> {
+        let Some((ost, object, layout_gen)) = lock(&inode.state).given_at() else { return Ok(()) };
+        lock(&inode.state).forget_told();
+        let (mut now, _) = self.ost_look(ost, object).await?;
+        let grows = set.size.filter(|size| now.size < *size);
+        if let Some(size) = grows {
+            self.grow_given((ost, object, layout_gen), (size, attr.version)).await?;
+        }
+        let (atime, mtime) = (set.atime.map(|_| attr.atime), set.mtime.map(|_| attr.mtime));
+        let times = atime.is_some() || mtime.is_some();
+        if times {
+            self.ost_set_times(ost, object, (atime, mtime)).await?;
+        }
+        if grows.is_some() || times {
+            (now, _) = self.ost_look(ost, object).await?;
+        }
+        inode.update(|state| {
+            if let Some(given) = &mut state.given {
+                given.told = Some(now);
+            }
+        });
+        Ok(())
+    }
+
+    /// Makes an object as large as its file is at this version. Not before that is durable: else a crash
+    /// could leave an object that reaches behind the end of a file that nobody had open for writing.
+    async fn grow_given(
+        &self,
+        (ost, object, layout_gen): (u32, ObjectId, u32),
+        (size, version): (u64, u64),
+    ) -> Result<()> {
+        self.mdt_sync(object.fid, version).await?;
+        self.ost_set_size(ost, (object, layout_gen), (size, version)).await
+    }
+
+    /// What the MDT is to be told of a given inode, if that is news. Nobody else tells it anything until
+    /// [`Client::reported`]. With `cutting` the caller keeps others from cutting it, and holds the lock.
+    ///
+    /// # Errors
+    /// The OST's; the MDT's, which may be asked for the lock; `EINTR` if nobody waits any more.
+    pub(crate) async fn given_report(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        cutting: bool,
+    ) -> Result<Option<SizeReport>> {
+        // Who does not hold it is not believed.
+        let _used = match cutting {
+            true => None,
+            false => Some(self.use_data(inode, Access::Write, None).await?),
+        };
+        let turn = |state: &mut InodeState| {
+            // What is told must not arrive behind a cut.
+            let others = state.reporting || !state.cancels.is_empty();
+            if others || state.emptying && !cutting {
+                return patience::is_over().then_some(Err(Errno::EINTR));
+            }
+            state.reporting = true;
+            Some(Ok(()))
+        };
+        until(&inode.state, |state| &mut state.waiters, turn).await?;
+        let reporting = Reporting(inode);
+        let Some(now) = self.given_now(inode).await? else { return Ok(None) };
+        let report = inode.update(|state| {
+            let known = state.given.as_ref().and_then(|given| given.told);
+            let attr = state.attr.filter(|_| known != Some(now))?;
+            let attr = shown(attr, &now, known.as_ref());
+            if let Some(given) = &mut state.given {
+                given.told = Some(now);
+            }
+            let (mtime, atime) = (Some(attr.mtime), Some(attr.atime));
+            Some(SizeReport { size: now.size, blocks: now.blocks, mtime, atime })
+        });
+        if report.is_some() {
+            core::mem::forget(reporting);
+        }
+        Ok(report)
+    }
+
+    /// One of those who have a given inode open closes it: what the MDT is to be told, for which nobody
+    /// else tells it anything then. To be followed by [`Client::closed_given`].
+    ///
+    /// # Errors
+    /// If that cannot be found out: the MDT must not hear of the close then.
+    pub(crate) async fn close_given(self: &Arc<Client>, file: &File) -> Result<Option<SizeReport>> {
+        let inode = &file.inode;
+        let lost = || file.lost.load(Ordering::SeqCst);
+        let last = inode.update(|state| {
+            if let Some(given) = &mut state.given {
+                given.closing += 1;
+            }
+            state.begins_to_end()
+        });
+        let report = match last || file.how.write {
+            true if !lost() => self.given_report(inode, false).await,
+            _ => Ok(None),
+        };
+        if last {
+            let ends = report.is_ok() || lost();
+            self.end_giving(inode, ends).await;
+        }
+        report
+    }
+
+    /// It has closed it, or tried to.
+    pub(crate) fn closed_given(&self, inode: &Inode, how: OpenHow) {
+        inode.update(|state| {
+            state.end_open(how);
+            state.has_closed();
+        });
+    }
+
+    /// An open has failed: it was perhaps what kept an inode given.
+    pub(crate) async fn leave_given(&self, inode: &Inode) {
+        if inode.update(InodeState::begins_to_end) {
+            // Nothing is left to be told: who could write has told it.
+            self.end_giving(inode, true).await;
+        }
+    }
+
+    /// Writes at the end of a given inode's object, as one request carries it; how much there was room
+    /// for.
+    ///
+    /// # Errors
+    /// The OST's; `EIO` if it may have been done.
+    pub(crate) async fn append_given(
+        &self,
+        inode: &Inode,
+        layout: &Layout,
+        data: Bytes,
+        era: u64,
+    ) -> Result<usize> {
+        let (ost, object, layout_gen) = lock(&inode.state).given_at().ok_or(Errno::EIO)?;
+        debug_assert_eq!(layout_gen, layout.generation, "what has an object keeps its layout");
+        let most = usize::try_from(self.rpc_bytes_max(ost)).unwrap_or(usize::MAX);
+        let mut done = 0;
+        while done < data.len() {
+            let piece = data.slice(done..data.len().min(done + most));
+            let len = piece.len();
+            self.room_for(ost).await?;
+            let written = self.ost_append(ost, (object, layout_gen), piece, era).await;
+            let (written, boot_epoch) = match written {
+                Ok(written) => written,
+                // As a write that ends in the middle.
+                Err(_) if done > 0 => break,
+                Err(errno) => return Err(errno),
+            };
+            self.unstable.miss(inode.fid);
+            self.changed_object(inode, object.stripe, Unsynced { ost, boot_epoch });
+            done += written;
+            if written < len {
+                break;
+            }
+        }
+        if done == 0 { Err(Errno::ENOSPC) } else { Ok(done) }
+    }
+
+    /// The kernel has it no more, and drops what it has read of it. If it does not end it goes on.
+    async fn end_giving(&self, inode: &Inode, ends: bool) {
+        let ino = inode.fid.ino();
+        if ends {
+            self.port.invalidate(KernelInval::Data(ino)).await;
+            let at = lock(&inode.state).given_at();
+            if let Some((ost, object, _)) = at {
+                self.port.take_back(ino, (ost, object));
+            }
+        }
+        inode.update(|state| match &mut state.given {
+            given if ends => *given = None,
+            Some(given) => given.phase = Phase::On,
+            None => {}
+        });
+    }
+}
