@@ -98,6 +98,7 @@ caught_in() {
     contention) options=(--contention) ;;
     file-locks) options=(--file-locks) ;;
     partitions) options=(--long-partitions) ;;
+    given) options=(--given) ;;
     *) die "$patch: there is no world $1" ;;
     esac
     for ((from = 1; from <= seeds; from += block)); do

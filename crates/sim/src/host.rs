@@ -217,8 +217,8 @@ impl Host {
     }
 
     /// The process dies. What was under way may have reached the disk, in part; what was not
-    /// synced may be lost.
-    pub(crate) fn crash(&mut self, random: &mut Random, report: &mut Report) {
+    /// synced may be lost, if its machine has lost its power.
+    pub(crate) fn crash(&mut self, power: bool, random: &mut Random, report: &mut Report) {
         let Some(mut process) = self.process.take() else { return };
         // A checkpoint waits until all of it is in the journal, as the process has heard: what this
         // crash leaves there of a frame, torn or whole, has none begun.
@@ -242,6 +242,9 @@ impl Host {
                 }
                 _ => {}
             }
+        }
+        if !power {
+            return;
         }
         let (objects, damage) = self.disk.objects.crash(random);
         report.count("object write torn", damage.torn);

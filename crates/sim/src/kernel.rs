@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
-use sateen_client::{AtimePolicy, Client, Entry, KernelInval, Known, OpenHow, SpaceTotal};
+use sateen_client::{AtimePolicy, Client, Entry, KernelInval, Known, OpenHow, SpaceTotal, Way};
 use sateen_types::{
     Attr, DirCookie, Errno, Falloc, Fid, FileKind, Ino, Layout, Result, StripePolicy,
 };
@@ -22,6 +22,10 @@ use crate::data::Fallocate;
 use crate::executor::{Signal, lock};
 use crate::file_locks::Alarm;
 use crate::random::Random;
+
+mod given;
+
+use given::GivenFiles;
 
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4096;
@@ -68,6 +72,8 @@ struct State {
 pub(crate) struct Kernel {
     client: Arc<Client>,
     state: Mutex<State>,
+    /// In worlds where it is given files.
+    given: Option<GivenFiles>,
 }
 
 /// An open file.
@@ -76,6 +82,7 @@ pub(crate) struct Handle {
     pub(crate) id: u64,
     pub(crate) fid: Fid,
     pub(crate) how: How,
+    pub(crate) way: Way,
     /// The program that has opened it, for locks; 0 if it is not known.
     pub(crate) owner: u64,
 }
@@ -167,7 +174,7 @@ fn cred() -> Cred {
 
 impl Kernel {
     pub(crate) fn new(client: Arc<Client>) -> Kernel {
-        Kernel { client, state: Mutex::default() }
+        Kernel { client, state: Mutex::default(), given: None }
     }
 
     /// Answers that came from a cache.
@@ -372,13 +379,15 @@ impl Kernel {
             let _closed = self.client.close(id).await;
             return Err(Errno::EISDIR);
         }
+        // A file that is new has no object.
+        let way = self.answered((fid, id), known.is_some()).await?;
         let mut state = lock(&self.state);
         state.use_inode(fid);
         if how.truncate {
             state.drop_pages(fid);
             state.drop_attr(fid);
         }
-        Ok(Handle { id, fid, how: How::of(how), owner: 0 })
+        Ok(Handle { id, fid, how: How::of(how), way, owner: 0 })
     }
 
     /// `open` with `O_TMPFILE`.
@@ -388,12 +397,14 @@ impl Kernel {
         let opened = self.client.tmpfile(parent, 0o600, how, cred()).await?;
         let fid = opened.known.attr.fid;
         self.introduce(&Entry::nameless(opened.known), asked_at);
+        let way = self.answered((fid, opened.handle), false).await?;
         lock(&self.state).use_inode(fid);
-        Ok(Handle { id: opened.handle, fid, how: How::of(how), owner: 0 })
+        Ok(Handle { id: opened.handle, fid, how: How::of(how), way, owner: 0 })
     }
 
     pub(crate) async fn close(&self, handle: Handle) -> Result<()> {
         // FLUSH, and RELEASE.
+        self.released(handle).await;
         let flushed = self.client.flush_file(handle.id);
         self.client.closed_by(handle.id, handle.owner).await;
         let closed = self.client.close(handle.id).await;
@@ -428,6 +439,9 @@ impl Kernel {
     }
 
     pub(crate) async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<usize> {
+        if handle.way == Way::Given {
+            return self.write_given(handle, offset, &data).await;
+        }
         let written = self.client.write(handle.id, offset, data, handle.how.append).await;
         let mut state = lock(&self.state);
         state.drop_pages(handle.fid);
@@ -436,7 +450,10 @@ impl Kernel {
     }
 
     pub(crate) async fn read(&self, handle: Handle, offset: u64, len: u64) -> Result<Vec<u8>> {
-        if !handle.how.direct {
+        if handle.way == Way::Given {
+            return self.read_given(handle, offset, len).await;
+        }
+        if !handle.how.direct && handle.way == Way::Ordinary {
             return self.read_mapped(handle, offset, len).await;
         }
         let buffer = BytesMut::new();

@@ -1,5 +1,5 @@
 //! Runs seeds: `--seed N`, `--seeds A..B`; `--contention` for programs that share files,
-//! `--file-locks` for programs that count under locks.
+//! `--file-locks` for programs that count under locks, `--given` for files that the kernel has.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -15,17 +15,20 @@ struct Args {
     contention: bool,
     file_locks: bool,
     long_partitions: bool,
+    given: bool,
     trace: usize,
 }
 
 const USAGE: &str = "usage: sateen-sim [--seed N | --seeds A..B] [--operations N] [--calm] \
                      [--no-crashes] [--contention] [--file-locks] [--long-partitions] \
-                     [--trace LINES]";
+                     [--given] [--trace LINES]";
 
 impl Args {
     /// What the world that is asked for must do, if it is one that has all its faults.
     fn minimums(&self) -> Option<report::Minimums> {
-        if !self.network_faults || self.operations < 2000 {
+        if self.given && self.crashes && self.operations >= 2000 {
+            Some(report::GIVEN)
+        } else if !self.network_faults || self.operations < 2000 {
             None
         } else if self.contention {
             Some(report::CONTENTION)
@@ -51,6 +54,7 @@ fn parse() -> Option<Args> {
         contention: false,
         file_locks: false,
         long_partitions: false,
+        given: false,
         trace: 100,
     };
     let mut words = std::env::args().skip(1);
@@ -71,6 +75,7 @@ fn parse() -> Option<Args> {
             "--contention" => args.contention = true,
             "--file-locks" => args.file_locks = true,
             "--long-partitions" => args.long_partitions = true,
+            "--given" => (args.given, args.network_faults) = (true, false),
             "--no-crashes" => args.crashes = false,
             _ => return None,
         }
@@ -93,6 +98,7 @@ fn main() -> ExitCode {
             network_faults: args.network_faults,
             crashes: args.crashes,
             long_partitions: args.long_partitions,
+            given: args.given,
             trace: if args.to - args.from == 1 { args.trace } else { 0 },
         };
         let run = match (args.contention, args.file_locks) {

@@ -1,14 +1,16 @@
 //! The process around a simulated client: what it asks for is kept until the world takes it.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sateen_client::{KernelInval, Port, Task};
-use sateen_types::{Ino, Timestamp};
+use sateen_types::{Ino, ObjectId, Timestamp};
 use sateen_wire::Message;
 
+use crate::disk::SimObjects;
 use crate::executor::{Raised, Signal, lock};
 use crate::world::timestamp;
 
@@ -31,15 +33,33 @@ impl Clock {
     }
 }
 
+/// The objects of each OST of a process.
+pub(crate) type Stores = Arc<Mutex<BTreeMap<u32, Arc<SimObjects>>>>;
+
+/// An object that a kernel reads and writes itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Backing {
+    pub(crate) store: Arc<SimObjects>,
+    pub(crate) object: ObjectId,
+}
+
 /// See the module.
 pub(crate) struct SimPort {
     clock: Arc<Clock>,
     wishes: Mutex<Vec<Wish>>,
+    /// Those of the OSTs that this client shares a process with.
+    stores: Stores,
+    given: Mutex<BTreeMap<Ino, Backing>>,
 }
 
 impl SimPort {
-    pub(crate) fn new(clock: Arc<Clock>) -> SimPort {
-        SimPort { clock, wishes: Mutex::default() }
+    pub(crate) fn new(clock: Arc<Clock>, stores: Stores) -> SimPort {
+        SimPort { clock, wishes: Mutex::default(), stores, given: Mutex::default() }
+    }
+
+    /// What an inode was given.
+    pub(crate) fn backing(&self, ino: Ino) -> Option<Backing> {
+        lock(&self.given).get(&ino).cloned()
     }
 
     pub(crate) fn take(&self) -> Vec<Wish> {
@@ -82,5 +102,23 @@ impl Port for SimPort {
 
     fn prune(&self, inodes: Vec<Ino>) {
         self.wish(Wish::Prune(inodes));
+    }
+
+    fn give(
+        &self,
+        ino: Ino,
+        (ost, object): (u32, ObjectId),
+    ) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        let store = lock(&self.stores).get(&ost).cloned();
+        let store = store.filter(|store| store.image(object).is_some());
+        let is_given = store.is_some();
+        if let Some(store) = store {
+            lock(&self.given).insert(ino, Backing { store, object });
+        }
+        Box::pin(std::future::ready(is_given))
+    }
+
+    fn take_back(&self, ino: Ino, _at: (u32, ObjectId)) {
+        lock(&self.given).remove(&ino);
     }
 }

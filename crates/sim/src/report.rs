@@ -182,6 +182,23 @@ pub const LONG_PARTITIONS: Minimums = &[
     ("file looked at in the end", 20_000),
 ];
 
+/// Those of `--given`, likewise.
+pub const GIVEN: Minimums = &[
+    ("machine loses its power", 3500),
+    ("process is killed", 3500),
+    ("client unmounted", 3500),
+    ("open of a file that is given", 18_000),
+    ("open beside a file that is given", 2000),
+    ("open as ever", 150_000),
+    ("read that nobody hears of", 7000),
+    ("write that nobody hears of", 6500),
+    ("op touch", 13_000),
+    ("fsync believed", 40_000),
+    ("object change lost", 14_000),
+    ("answer from a kernel cache", 600_000),
+    ("file looked at in the end", 12_000),
+];
+
 /// Fewer seeds than these say nothing about single kinds: each of them must have its operations
 /// and its faults. So many already ask for one of each kind at least.
 pub const MINIMUMS_SEEDS: u64 = 20;
@@ -277,7 +294,7 @@ mod tests {
 
     #[test]
     fn no_minimum_is_none() {
-        for minimums in [FULL, CONTENTION, FILE_LOCKS, LONG_PARTITIONS] {
+        for minimums in [FULL, CONTENTION, FILE_LOCKS, LONG_PARTITIONS, GIVEN] {
             for (kind, least) in minimums {
                 let of_few = least * MINIMUMS_SEEDS / 1000;
                 assert!(of_few > 0, "{kind}: {least} of 1000 are none of {MINIMUMS_SEEDS}");

@@ -45,9 +45,9 @@ pub struct Tally {
     pub faults: [u64; 4],
 }
 
-/// Kinds that OSTs know and no client sends: they are for files that a kernel reads and writes itself
-/// (docs/hot-path.md, question A), and stand here until a client gives it some. `ost/tests/given.rs`
-/// and `ost/tests/crash.rs` send them.
+/// Kinds that no client of the full world sends: they are for files that a kernel reads and writes itself
+/// (docs/hot-path.md, question A), and where there are such files no message is lost. The world `--given`
+/// sends all but `Alone`, without faults; `ost/tests/given.rs` and `ost/tests/crash.rs` send all.
 const NOT_YET: [&str; 6] = [
     "request OST SetSize",
     "request OST SetTimes",

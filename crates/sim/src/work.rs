@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sateen_client::{OpenHow, SpaceTotal};
-use sateen_types::{Attr, Errno, Fid, Layout, Result, StripePolicy};
-use sateen_wire::{DirEntry, FileLock, RenameFlags, SetAttr, XattrMode};
+use sateen_types::{Attr, Errno, Fid, Layout, Result, StripePolicy, Timespec};
+use sateen_wire::{DirEntry, FileLock, RenameFlags, SetAttr, TimeSet, XattrMode};
 
 use crate::data::Fallocate;
 use crate::file_locks::Alarm;
@@ -86,6 +86,11 @@ pub(crate) enum Op {
     Truncate {
         at: At,
         size: u64,
+    },
+    /// Sets the time of the last write.
+    Touch {
+        at: At,
+        mtime: Timespec,
     },
     Chmod {
         at: At,
@@ -217,6 +222,7 @@ impl Op {
             | Op::Stat { at }
             | Op::Peek { at }
             | Op::Truncate { at, .. }
+            | Op::Touch { at, .. }
             | Op::Chmod { at, .. }
             | Op::Mkdir { at }
             | Op::Symlink { at, .. }
@@ -261,6 +267,7 @@ impl Op {
             Op::Fstat { .. } => "op fstat",
             Op::Peek { .. } => "op peek",
             Op::Truncate { .. } => "op truncate",
+            Op::Touch { .. } => "op touch",
             Op::Chmod { .. } => "op chmod",
             Op::Mkdir { .. } => "op mkdir",
             Op::Symlink { .. } => "op symlink",
@@ -383,7 +390,10 @@ impl Op {
             | Op::SetLock { .. }
             | Op::TestLock { .. }
             | Op::Peek { .. } => {}
-            Op::Truncate { at, .. } | Op::Chmod { at, .. } | Op::SetXattr { at, .. } => {
+            Op::Truncate { at, .. }
+            | Op::Touch { at, .. }
+            | Op::Chmod { at, .. }
+            | Op::SetXattr { at, .. } => {
                 name(at, false, true);
             }
             Op::SetStripe { at, .. } => {
@@ -544,7 +554,7 @@ impl Op {
                 Some(Node::Symlink(_)) => Err(Errno::EOPNOTSUPP),
                 Some(_) => Ok(()),
             },
-            Op::Stat { at } | Op::GetStripe { at } | Op::GetLinks { at } => {
+            Op::Stat { at } | Op::Touch { at, .. } | Op::GetStripe { at } | Op::GetLinks { at } => {
                 kind(at).map(|_| ()).ok_or(Errno::ENOENT)
             }
             Op::Mkdir { at } | Op::Symlink { at, .. } => {
@@ -648,6 +658,11 @@ impl Op {
             Op::Truncate { at, size } => {
                 let set = SetAttr { size: Some(size), ..SetAttr::default() };
                 kernel.setattr(at.dir(), &at.name, set).await.map(Out::Attr)
+            }
+            Op::Touch { at, mtime } => {
+                let set = SetAttr { mtime: Some(TimeSet::At(mtime)), ..SetAttr::default() };
+                kernel.setattr(at.dir(), &at.name, set).await?;
+                kernel.stat(at.dir(), &at.name).await.map(Out::Attr)
             }
             Op::Chmod { at, mode } => {
                 let set = SetAttr { mode: Some(mode), ..SetAttr::default() };

@@ -8,6 +8,7 @@ mod contention;
 mod counters;
 mod doubt;
 mod faults;
+mod given;
 mod hunt;
 mod judge;
 mod late;
@@ -44,7 +45,7 @@ use crate::mgc::{Mgc, Setting};
 use crate::model::Model;
 use crate::names::Names;
 use crate::net::Network;
-use crate::port::{Clock, SimPort};
+use crate::port::{Clock, SimPort, Stores};
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::report::Report;
@@ -84,6 +85,8 @@ pub struct Config {
     pub crashes: bool,
     /// Clients are cut off from the MDT until it evicts them.
     pub long_partitions: bool,
+    /// All of it is one process, and the kernel is given files: see [`given`].
+    pub given: bool,
     /// How many of the last events are told when something is wrong.
     pub trace: usize,
 }
@@ -97,6 +100,7 @@ impl Config {
             network_faults: true,
             crashes: true,
             long_partitions: false,
+            given: false,
             trace: 0,
         }
     }
@@ -320,13 +324,20 @@ pub struct World {
     orderly: Orderly,
     /// When a client was lost last.
     lost_ns: u64,
+    /// Crashes are of machines: disks lose what was not synced.
+    takes_power: bool,
+    /// The objects of OSTs, for a client of their process.
+    stores: Stores,
 }
 
 impl World {
     fn new(config: Config) -> World {
         World {
             config,
-            shape: Shape::of(config.seed),
+            shape: match config.given {
+                true => Shape::of_one_process(config.seed),
+                false => Shape::of(config.seed),
+            },
             random: Random::new(config.seed),
             now_ns: 1_000_000,
             pause_ns: None,
@@ -384,6 +395,8 @@ impl World {
             silence: Silence::new(config.seed),
             orderly: Orderly::new(config.seed),
             lost_ns: 0,
+            takes_power: true,
+            stores: Stores::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::panic)]
 use sateen_sim::{Config, Report, World, report};
+use sateen_wire::MessageKind;
 
 /// As often each kind of message must have been dropped, duplicated, delayed, and cut by a crash
 /// in the seeds of the full world.
@@ -77,9 +78,33 @@ fn long_partitions_lose_only_what_was_not_synced() {
     assert!(missing.is_empty(), "too few: {missing:#?}\n{total}");
 }
 
+/// A file system in one process, whose kernel is given files.
+fn given(seed: u64) -> Config {
+    Config { network_faults: false, given: true, ..Config::full(seed) }
+}
+
+/// What the kernel reads and writes itself is what programs see and what survives, and it never meets
+/// an open that does not go together with those that there are.
+#[test]
+fn files_that_the_kernel_has_are_as_posix_says() {
+    let calm = run_all(|seed| Config { crashes: false, ..given(seed) }, 20);
+    for kind in ["open beside a file that is given", "write that nobody hears of"] {
+        assert!(calm.get(kind) > 20, "{calm}");
+    }
+    let seeds = 2 * report::MINIMUMS_SEEDS;
+    let total = run_all(given, seeds);
+    let missing = total.missing(report::GIVEN, seeds);
+    assert!(missing.is_empty(), "too few: {missing:#?}\n{total}");
+    for name in ["request OST SetSize", "request OST SetTimes", "request OST Append"] {
+        let mut kinds = MessageKind::all().into_iter();
+        let kind = kinds.find(|kind| kind.to_string() == name);
+        assert!(kind.is_some_and(|kind| total.traffic.of(kind).sent > 5), "{name}: {total}");
+    }
+}
+
 #[test]
 fn a_seed_is_a_run() {
-    for world in [calm, bad_network, Config::full] {
+    for world in [calm, bad_network, given, Config::full] {
         let config = Config { operations: 600, ..world(77) };
         assert_eq!(run(config), run(config), "the same seed, the same events");
         let other = Config { seed: 78, ..config };

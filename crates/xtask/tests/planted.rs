@@ -8,7 +8,7 @@ use std::process::Command;
 
 use sateen_xtask::{functions, repository, sources};
 
-const WORLDS: [&str; 5] = ["full", "contention", "file-locks", "partitions", "none"];
+const WORLDS: [&str; 6] = ["full", "contention", "file-locks", "partitions", "given", "none"];
 
 /// The patches, and what they are named.
 fn patches() -> Vec<(String, PathBuf)> {

@@ -1,7 +1,7 @@
 //! Which operation a program does next: chance decides, over what there is.
 
 use sateen_client::OpenHow;
-use sateen_types::{Fid, STRIPE_SIZE_MIN, StripePolicy};
+use sateen_types::{Fid, STRIPE_SIZE_MIN, StripePolicy, Timespec};
 use sateen_wire::XattrMode;
 
 use super::{At, Op};
@@ -29,6 +29,8 @@ pub(crate) struct Chooser<'a> {
     pub(crate) names: &'a Names,
     /// How many OSTs there are.
     pub(crate) osts: u32,
+    /// The kernel is given files.
+    pub(crate) given: bool,
 }
 
 impl Chooser<'_> {
@@ -80,6 +82,7 @@ impl Chooser<'_> {
             truncate: write && self.random.one_in(8),
             exclusive: false,
             sync: write && self.random.one_in(20),
+            direct: self.given && self.random.one_in(5),
             ..OpenHow::default()
         }
     }
@@ -269,6 +272,26 @@ impl Chooser<'_> {
             osts.push(left.remove(at));
         }
         osts
+    }
+
+    /// Opens a file that is open, or does something to it by its name.
+    pub(crate) fn beside(&mut self, fid: Fid) -> Option<Op> {
+        let at = self.named(fid)?;
+        Some(match self.random.below(8) {
+            0 => {
+                let (sec, nsec) = (self.random.below(1 << 31) as i64, self.random.below(1 << 29));
+                Op::Touch { at, mtime: Timespec { sec, nsec: nsec as u32 } }
+            }
+            1 => Op::Truncate { at, size: self.random.below(150_000) },
+            2 => Op::Stat { at },
+            _ => Op::Open { at, create: None, how: self.how() },
+        })
+    }
+
+    /// Opens a file to read it through the kernel's pages.
+    pub(crate) fn look_into(&mut self, fid: Fid) -> Option<Op> {
+        let how = OpenHow { read: true, ..OpenHow::default() };
+        Some(Op::Open { at: self.named(fid)?, create: None, how })
     }
 
     /// Writes to this file, or opens it for that.

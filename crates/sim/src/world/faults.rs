@@ -39,6 +39,12 @@ impl World {
         }
         self.next_fault = self.report.operations + self.random.within(1, 2 * OPERATIONS_PER_FAULT);
         self.check_now();
+        if self.config.given {
+            if self.config.crashes && self.random.one_in(3) {
+                self.crash_all();
+            }
+            return;
+        }
         let all = self.shape.endpoints();
         match self.random.below(10) {
             0..=3 if self.config.network_faults => {
@@ -225,7 +231,7 @@ impl World {
             Endpoint::Ost(_) => "crash OST",
             _ => "crash MGS",
         };
-        host.crash(&mut self.random, &mut self.report);
+        host.crash(self.takes_power, &mut self.random, &mut self.report);
         self.silence.ends(target);
         self.registrar_dies(target);
         self.cut_off(target);
@@ -426,7 +432,7 @@ impl World {
             if going.contains(&fid) || !there {
                 data.unseen.insert(index);
             } else {
-                self.object_survived(fid, index, true);
+                self.object_survived(fid, index, self.takes_power);
             }
         }
         for running in self.running.values() {
@@ -479,7 +485,7 @@ impl World {
     }
 
     /// A client dies; the MDTs hear of it within `heard_ns`, or not at all.
-    fn crash_client(&mut self, index: usize, heard_ns: u64) {
+    pub(super) fn crash_client(&mut self, index: usize, heard_ns: u64) {
         // One that is still mounting may die, too.
         let Some(node) = self.nodes.get_mut(index).filter(|node| !node.dead) else { return };
         (node.mounted, node.dead) = (false, true);
@@ -561,6 +567,10 @@ impl World {
         self.report.count("name looked up ahead", ahead);
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
         self.report.count("answer from a kernel cache", hits);
+        let given = self.nodes.iter().flat_map(|node| node.kernel.given_counts());
+        for (kind, count) in given.collect::<Vec<_>>() {
+            self.report.count(kind, count);
+        }
         if let Err(what) = invariants::check_all(&mut self.hosts, &self.model, &open) {
             self.fail(format!("at the end: {what}"));
         }

@@ -131,7 +131,7 @@ impl World {
         let layout = self.model.data.get(&handle.fid)?.layout.clone()?;
         let names = &self.model.now;
         let (random, osts) = (&mut self.late.random, self.shape.osts);
-        let at = Chooser { random, names, osts }.named(handle.fid)?;
+        let at = Chooser { random, names, osts, given: false }.named(handle.fid)?;
         Some((Watch { at, handle, writer, worker, until_ns: 0 }, layout))
     }
 

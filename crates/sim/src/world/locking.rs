@@ -98,7 +98,7 @@ impl World {
         }
         let names = &self.model.now;
         let osts = self.shape.osts;
-        let at = Chooser { random, names, osts }.named(file)?;
+        let at = Chooser { random, names, osts, given: false }.named(file)?;
         let how = OpenHow { read: true, ..OpenHow::default() };
         Some(Op::Open { at, create: None, how })
     }

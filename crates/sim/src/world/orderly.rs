@@ -63,7 +63,11 @@ impl Orderly {
 impl World {
     /// Somebody stops a target, if it is time for that.
     pub(super) fn maybe_stop(&mut self, operations: u64, works: bool) {
-        if !works || operations < self.orderly.next || !self.orderly.ending.is_empty() {
+        if self.config.given
+            || !works
+            || operations < self.orderly.next
+            || !self.orderly.ending.is_empty()
+        {
             return;
         }
         let random = &mut self.orderly.random;

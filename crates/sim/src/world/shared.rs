@@ -66,6 +66,7 @@ impl World {
             return None;
         }
         let (random, names) = (&mut self.shared.random, &self.model.now);
-        Chooser { random, names, osts: self.shape.osts }.share(file, open)
+        let given = self.config.given;
+        Chooser { random, names, osts: self.shape.osts, given }.share(file, open)
     }
 }

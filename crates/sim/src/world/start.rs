@@ -16,6 +16,7 @@ use crate::host::Host;
 use crate::kernel::Kernel;
 use crate::names::Mutation;
 use crate::port::SimPort;
+use crate::random::Random;
 
 /// Inodes that a client may keep, in one world of four.
 const INODES_FEW: usize = 8;
@@ -36,7 +37,7 @@ impl World {
         self.is_small = faulty && self.random.one_in(4);
         self.report.count(self.shape.shown(), 1);
         self.report.count("world short of space", u64::from(self.is_small));
-        self.keeps_writes = self.config.seed / 4 % 2 == 1 && !self.is_small;
+        self.keeps_writes = self.config.seed / 4 % 2 == 1 && !self.is_small && !self.config.given;
         self.report.count("world of kept writes", u64::from(self.keeps_writes));
         self.is_hunting = faulty && !self.random.one_in(3);
         self.report.count("world of hunted messages", u64::from(self.is_hunting));
@@ -70,7 +71,10 @@ impl World {
     pub(super) fn stripe(&mut self) {
         let Some(client) = self.nodes.first().map(|node| node.client.clone()) else { return };
         let owner = mounting_id(&client).0;
-        let policy = StripePolicy { stripe_size: STRIPE_SIZE_MIN, ..StripePolicy::DEFAULT };
+        let mut policy = StripePolicy { stripe_size: STRIPE_SIZE_MIN, ..StripePolicy::DEFAULT };
+        if self.config.given {
+            policy.stripe_count = 1;
+        }
         let done = Arc::new(Mutex::new(None));
         let answer = done.clone();
         self.executor.spawn(
@@ -95,6 +99,11 @@ impl World {
         let Some(host) = self.hosts.get_mut(&me) else { return };
         match host.start(now, &mut self.random) {
             Ok((replayed, wants)) => {
+                if let Endpoint::Ost(ost) = me
+                    && self.config.given
+                {
+                    lock(&self.stores).insert(ost, host.disk.objects.clone());
+                }
                 let boots = host.boots;
                 self.report.count("transactions replayed", replayed);
                 self.perform(me, wants);
@@ -109,7 +118,7 @@ impl World {
         let id = ClientId(self.next_client);
         self.next_client += 1;
         self.clock.set(self.now_ns);
-        let port = Arc::new(SimPort::new(self.clock.clone()));
+        let port = Arc::new(SimPort::new(self.clock.clone(), self.stores.clone()));
         let as_port: Arc<dyn Port> = port.clone();
         let client = Client::new(ClientConfig { id, file_system: 0 }, as_port);
         if self.config.seed % 4 == 1 {
@@ -131,11 +140,16 @@ impl World {
             let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
             client.set_dirty_max(kept, 2 * kept);
             client.set_unstable_max(kept, 2 * kept);
-        } else if self.config.seed % 3 == 1 {
+        } else if self.config.seed % 3 == 1 && !self.config.given {
             let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
             client.set_unstable_max(kept, 2 * kept);
         }
-        let kernel = Arc::new(Kernel::new(client.clone()));
+        let mut kernel = Kernel::new(client.clone());
+        if let Some(from) = self.passthrough() {
+            client.set_passthrough(Some(from));
+            kernel.is_given_files(port.clone(), Random::new(self.random.any()));
+        }
+        let kernel = Arc::new(kernel);
         let mounting = client.clone();
         let mounted = self.mounted.clone();
         self.executor.spawn(
@@ -169,6 +183,9 @@ impl World {
                 self.report.count("name looked up ahead", ahead);
                 let reused = place.client.census().opens_reused;
                 self.report.count("open that an MDT had kept", reused);
+                for (kind, count) in place.kernel.given_counts() {
+                    self.report.count(kind, count);
+                }
                 *place = new;
             }
             None => self.nodes.push(new),

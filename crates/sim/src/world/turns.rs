@@ -113,6 +113,11 @@ impl World {
                 (*handle, data.map_or(0, Data::size), certain)
             })
             .collect();
+        let last_given = node.kernel.last_given();
+        let all_open: Vec<Fid> = match self.config.given {
+            true => node.open.iter().flatten().map(|(handle, _)| handle.fid).collect(),
+            false => Vec::new(),
+        };
         if let Some(op) = self.share(&open) {
             return self.maybe_begin(index, worker, Some(op));
         }
@@ -122,7 +127,19 @@ impl World {
         let open: Vec<_> =
             open.into_iter().filter(|(handle, ..)| self.is_not_for_locks(handle)).collect();
         let (random, names, osts) = (&mut self.random, &self.model.now, self.shape.osts);
-        let mut chooser = Chooser { random, names, osts };
+        let given = self.config.given;
+        let mut chooser = Chooser { random, names, osts, given };
+        if given
+            && chooser.random.one_in(6)
+            && let Some(fid) = chooser.random.pick(&all_open).copied()
+        {
+            let op = chooser.beside(fid);
+            return self.maybe_begin(index, worker, op);
+        }
+        if let Some(fid) = last_given.filter(|_| chooser.random.one_in(10)) {
+            let op = chooser.look_into(fid);
+            return self.maybe_begin(index, worker, op);
+        }
         let favourite = self.favourite.filter(|favourite| self.now_ns < favourite.until_ns);
         let op = match favourite {
             Some(Favourite { fid, again_at, .. }) if chooser.random.one_in(2) => {

@@ -140,6 +140,9 @@ impl World {
                 self.model.data.entry(fid).or_default().cut(*size, running.transno);
                 Ok(())
             }
+            (Op::Touch { mtime, .. }, Out::Attr(attr)) if attr.mtime != *mtime => {
+                Err(format!("{:?} instead of {mtime:?}", attr.mtime))
+            }
             // A directory may have been opened by a program that wanted a file; its size says nothing.
             (Op::Stat { .. } | Op::Fstat { .. }, Out::Attr(attr)) if !attr.is_dir() => {
                 let Some(data) = self.model.data.get_mut(&attr.fid) else { return Ok(()) };
