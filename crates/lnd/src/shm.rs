@@ -17,7 +17,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -186,7 +186,27 @@ impl Stream {
     /// As [`Stream::try_read`].
     pub fn wait(&self, limit: Duration) -> io::Result<bool> {
         let ended = || self.closed.load(Ordering::Relaxed);
-        Ok(ended() || matches!(self.sleep_if_empty(limit)?, Woken::Gone) || ended())
+        if ended() {
+            return Ok(true);
+        }
+        self.sleeper.falls_asleep();
+        self.leave_it_to_lookers();
+        Ok(matches!(self.sleep_if_told(limit)?, Woken::Gone) || ended())
+    }
+
+    /// Who is about to sleep need not be woken as long as somebody looks, and each bell would have its
+    /// processor for nothing. Whoever looks last says that the reader sleeps, and looks once more.
+    fn leave_it_to_lookers(&self) {
+        if self.lookers.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        self.sleeper.is_awake();
+        // Either the last of them is seen to have gone, or what he says of this comes after it: see
+        // `end_looking`.
+        fence(Ordering::SeqCst);
+        if self.lookers.load(Ordering::Relaxed) == 0 {
+            self.sleeper.falls_asleep();
+        }
     }
 
     /// This thread looks at the ring from now on, again and again: no bell has to be rung.
@@ -200,6 +220,7 @@ impl Stream {
     pub fn end_looking(&self) {
         // After all that others have shown who looked until now.
         if self.lookers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            fence(Ordering::SeqCst);
             // As if the reader fell asleep only now. If it is awake its bell is rung in vain.
             self.sleeper.falls_asleep();
         }
@@ -213,6 +234,12 @@ impl Stream {
 
     fn sleep_if_empty(&self, limit: Duration) -> io::Result<Woken> {
         self.sleeper.falls_asleep();
+        self.sleep_if_told(limit)
+    }
+
+    /// Sleeps, if there is still nothing after it was told that this thread does, or that it need not
+    /// be woken.
+    fn sleep_if_told(&self, limit: Duration) -> io::Result<Woken> {
         let woken = if self.there()? == 0 { self.sleep(limit)? } else { Woken::Rung };
         self.sleeper.is_awake();
         Ok(woken)
@@ -347,6 +374,22 @@ mod tests {
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
         drop(came);
         echo.join().unwrap();
+    }
+
+    #[test]
+    fn who_falls_asleep_while_somebody_looks_is_not_woken_until_nobody_does() {
+        let (listens, came) = pair();
+        let must_wake = || lock(&came.writer).writer.must_wake();
+        listens.begin_looking();
+        listens.sleeper.falls_asleep();
+        listens.leave_it_to_lookers();
+        assert!(!must_wake(), "a bell for nothing");
+        listens.end_looking();
+        assert!(must_wake(), "nobody would come");
+        // Nobody looks.
+        listens.sleeper.falls_asleep();
+        listens.leave_it_to_lookers();
+        assert!(must_wake());
     }
 
     #[test]
