@@ -151,26 +151,33 @@ start_system() {
 
 # Further mounts of a file system, of clients of their own; local ones and `up` have none.
 further() { say "$(mount_of "$1").$2"; }
+# Without asking it: one whose servers are gone may never answer.
+is_mounted() { grep -qF -- " $1 " /proc/self/mountinfo; }
 add_mounts() {
     local way at mnt
     for at in 2 3; do
         mnt=$(further "$1" "$at")
-        mkdir -p "$mnt"
+        mkdir -p "$mnt" || return
         case $1 in
         sateen-tcp | sateen-shm)
             way=${1#sateen-}
             bounded "$change_seconds_max" "$bin/sateen" mount -o "net=$way" \
-                "127.0.0.1:${ports[$way]}@tcp:/compare" "$mnt"
+                "127.0.0.1:${ports[$way]}@tcp:/compare" "$mnt" || return
             ;;
-        gluster | moosefs) bounded "$change_seconds_max" "bench/peers/$1.sh" mount "$(ground_of "$1")/data" "$mnt" ;;
+        gluster | moosefs)
+            bounded "$change_seconds_max" "bench/peers/$1.sh" mount "$(ground_of "$1")/data" "$mnt" || return
+            ;;
         esac
     done
 }
+# drop_mounts SYSTEM [--force]
 drop_mounts() {
     local at mnt
     for at in 3 2; do
         mnt=$(further "$1" "$at")
-        ! mountpoint -q "$mnt" || timeout -k 10 "$change_seconds_max" umount "$mnt" || umount -l "$mnt"
+        is_mounted "$mnt" || continue
+        [[ -z ${2:-} ]] || timeout -k 5 10 umount -f "$mnt" 2>/dev/null || true
+        ! is_mounted "$mnt" || timeout -k 10 "$change_seconds_max" umount ${2:+-l} "$mnt" || umount -l "$mnt"
     done
 }
 
@@ -215,7 +222,7 @@ description_of() {
     esac
     local line=$1=$dir
     for at in 2 3; do
-        ! mountpoint -q "$(further "$1" "$at")" || others+=:$(further "$1" "$at")
+        ! is_mounted "$(further "$1" "$at")" || others+=:$(further "$1" "$at")
     done
     [[ -z $others ]] || line+=",others=${others#:}"
     [[ -z $pids ]] || line+=",servers=$(paste -sd: <<<"$pids")"
@@ -227,7 +234,7 @@ description_of() {
 stop_system() {
     local mnt ground kind=
     mnt=$(mount_of "$1") ground=$(ground_of "$1")
-    drop_mounts "$1"
+    drop_mounts "$1" ${2:-}
     case $1 in
     ext4) ;;
     tmpfs) umount "$mnt" ;;
