@@ -29,6 +29,8 @@ pub(super) struct Written {
     layout_gen: u32,
     offset: u64,
     data: Bytes,
+    /// The answer says what cannot be: more was written than was sent, or where no file reaches.
+    is_wrong: bool,
 }
 
 /// What an answer says was written. Of an append it says where, and it is written again there.
@@ -50,8 +52,10 @@ pub(super) fn written(message: &Message, reply: &Reply) -> Option<Written> {
         ) => (*object, *layout_gen, *offset, *len, *boot_epoch),
         _ => return None,
     };
+    let end = offset.checked_add(u64::from(len)).filter(|end| *end <= i64::MAX as u64);
+    let is_wrong = end.is_none() || len as usize > data.len();
     let data = data.slice(..data.len().min(len as usize));
-    Some(Written { run, object, layout_gen, offset, data })
+    Some(Written { run, object, layout_gen, offset, data, is_wrong })
 }
 
 impl Written {
@@ -61,10 +65,16 @@ impl Written {
         (self.run, self.object, self.layout_gen, self.offset, &self.data)
     }
 
+    /// Whether the answer says what cannot be, for tests.
+    #[cfg(test)]
+    pub(super) fn is_wrong(&self) -> bool {
+        self.is_wrong
+    }
+
     /// Whether another write of the same bytes is under way. Which of the two the OST did first
     /// nobody knows.
     fn has_rivals(&self, state: &State) -> bool {
-        let end = self.offset + self.data.len() as u64;
+        let end = self.offset.saturating_add(self.data.len() as u64);
         state.slots.iter().any(|slot| {
             let SlotState::Busy(pending) = &slot.state else { return false };
             match (&pending.message.body, &pending.message.bulk) {
@@ -72,7 +82,7 @@ impl Written {
                     Body::Request(Request::Ost(OstRequest::Write { object, offset, .. })),
                     Bulk::Data(data),
                 ) => {
-                    let other_end = *offset + data.len() as u64;
+                    let other_end = offset.saturating_add(data.len() as u64);
                     *object == self.object && *offset < end && self.offset < other_end
                 }
                 // Where it goes is not known.
@@ -95,14 +105,21 @@ impl Import {
 
     /// A write was answered that the OST may lose.
     pub(super) fn keep_written(&self, state: &State, written: Written) {
-        let Some(ost) = self.ost().filter(|_| !written.data.is_empty()) else { return };
+        let Some(ost) = self.ost() else { return };
+        if written.is_wrong {
+            tracing::warn!(ost, object = %written.object, "it says of a write what cannot be");
+            return self.unstable.miss(written.object.fid);
+        }
+        if written.data.is_empty() {
+            return;
+        }
         if !self.unstable.keeps(written.object.fid) {
             return;
         }
         if written.has_rivals(state) {
             return self.unstable.miss(written.object.fid);
         }
-        let Written { run, object, layout_gen, offset, data } = written;
+        let Written { run, object, layout_gen, offset, data, .. } = written;
         self.unstable.wrote((ost, run), (object, layout_gen, offset), &data);
     }
 

@@ -331,4 +331,11 @@ fn an_append_is_written_again_where_it_was() {
     assert_eq!(written.place(), (9, object, 3, 70, &b"appe"[..]));
     let other = OstReply::Written { len: 4, boot_epoch: 9, granted: 0 };
     assert!(replay::written(&message, &Reply::ok(ReplyBody::Ost(other))).is_none());
+    // What an OST says is not believed if it cannot be.
+    let says = |offset, len| {
+        let body = OstReply::Appended { offset, len, boot_epoch: 9, granted: 0 };
+        replay::written(&message, &Reply::ok(ReplyBody::Ost(body))).unwrap().is_wrong()
+    };
+    assert!(!says(70, 6) && says(70, 7) && !says(i64::MAX as u64 - 6, 6));
+    assert!(says(i64::MAX as u64 - 5, 6) && says(u64::MAX - 2, 6));
 }
