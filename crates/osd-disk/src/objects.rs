@@ -34,7 +34,7 @@ use std::io;
 use std::io::IoSlice;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::BytesMut;
 use rustix::fs::{FallocateFlags, SeekFrom, Timestamps, UTIME_OMIT, fallocate, futimens, seek};
@@ -92,6 +92,8 @@ pub struct DiskObjects {
     ahead: Ahead,
     unsynced: Arc<Unsynced>,
     unseen: Unseen,
+    /// Whether it can be found out who has a file; tried with the first that is given away.
+    has_leases: OnceLock<bool>,
     namer: Namer,
     present: Present,
     /// The group in which an object was born last.
@@ -125,6 +127,7 @@ impl DiskObjects {
             ahead: Ahead::new(folder, files.clone(), options.files_open_max),
             unsynced,
             unseen: Unseen::default(),
+            has_leases: OnceLock::new(),
             folder: folder.to_path_buf(),
             root,
             sharers: options.sharers,
@@ -159,9 +162,7 @@ impl DiskObjects {
 
     /// Runs a step that changes the disk or vouches for it.
     fn guarded<T>(&self, step: impl FnOnce() -> io::Result<T>) -> Result<T, ObjectError> {
-        if self.poison.is_set() {
-            return Err(ObjectError(io::Error::from_raw_os_error(Errno::EIO.raw())));
-        }
+        self.not_poisoned()?;
         step().map_err(|error| {
             let error = ObjectError(error);
             if error.poisons() {
@@ -169,6 +170,13 @@ impl DiskObjects {
             }
             error
         })
+    }
+
+    fn not_poisoned(&self) -> Result<(), ObjectError> {
+        match self.poison.is_set() {
+            true => Err(ObjectError(io::Error::from_raw_os_error(Errno::EIO.raw()))),
+            false => Ok(()),
+        }
     }
 
     /// The open file of an object; `None` if it does not exist.
@@ -309,6 +317,27 @@ impl DiskObjects {
             self.vouch(*object, Open::sync_data)?;
         }
         Ok(())
+    }
+
+    /// Makes everything durable that the file system below has, for whoever would have to name too
+    /// many objects.
+    fn sync_everything(&self) -> Result<(), ObjectError> {
+        self.guarded(|| {
+            // Those that are given now may be written once more before they are back.
+            let seen = self.unseen.take(|| self.files.pinned());
+            let synced = || {
+                let target = self.folder.parent().unwrap_or(&self.folder);
+                let synced = runs::sync_below_by(&self.root, target);
+                // Also for want of space: it was promised, and what was written is lost.
+                synced.inspect_err(|_| self.poison.set())?;
+                // And by those that hear of one file alone.
+                self.files
+                    .changed()
+                    .iter()
+                    .try_for_each(|file| file.vouch(&self.poison, Open::wait))
+            };
+            synced().inspect_err(|_| self.unseen.put_back(seen))
+        })
     }
 
     fn list_group(&self, group: Group, from: ObjectId) -> io::Result<Vec<ObjectStat>> {
@@ -452,8 +481,15 @@ impl ObjectStore for DiskObjects {
         })
     }
 
-    fn set_size(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
-        self.guarded(|| self.born(object)?.change(|file| file.set_len(size)))
+    fn grow(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
+        self.guarded(|| {
+            let file = self.born(object)?;
+            if file.metadata()?.len() >= size {
+                return Ok(());
+            }
+            // Others may write behind that end meanwhile, which a size that is set would cut off.
+            file.change(|file| Ok(fallocate(file, FallocateFlags::empty(), size - 1, 1)?))
+        })
     }
 
     fn set_times(
@@ -469,24 +505,34 @@ impl ObjectStore for DiskObjects {
             None => rustix::fs::Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         };
         let times = Timestamps { last_access: time(atime), last_modification: time(mtime) };
-        self.guarded(|| match self.existing(object, Need::Look)? {
-            Some(file) => Ok(futimens(&**file, &times)?),
+        // Nothing is promised of times: if the kernel refuses, all else is as good as before.
+        self.not_poisoned()?;
+        match self.existing(object, Need::Look)? {
+            Some(file) => Ok(futimens(&**file, &times).map_err(io::Error::from)?),
             None => Ok(()),
-        })
+        }
     }
 
     fn give(&self, object: ObjectId) -> Result<Option<Given>, ObjectError> {
         self.guarded(|| {
             let Some(file) = self.existing(object, Need::Change)? else { return Ok(None) };
-            // Before anybody writes: a sync that comes first finds nothing of it.
+            if !*self.has_leases.get_or_init(|| given::has_leases(&file)) {
+                return Err(io::Error::from_raw_os_error(Errno::EOPNOTSUPP.raw()));
+            }
+            let Some(file) = self.files.pin(object, &file) else { return Ok(None) };
+            // Behind the pin, or a sync between the two would take the note of one that is not given
+            // yet; and before anybody writes.
             self.unseen.note(object);
-            let file = self.files.pin(object, &file).then_some(file);
-            Ok(file.map(|file| Given { file: Some(Arc::new(GivenFile(file))) }))
+            Ok(Some(Given { file: Some(Arc::new(GivenFile(file))) }))
         })
     }
 
     fn take_back(&self, object: ObjectId) {
         self.files.unpin(object);
+    }
+
+    fn is_given(&self, object: ObjectId) -> bool {
+        self.files.is_pinned(object)
     }
 
     fn alone(&self, object: ObjectId) -> Result<bool, ObjectError> {
@@ -497,12 +543,10 @@ impl ObjectStore for DiskObjects {
     }
 
     fn sync_given(&self) -> Result<(), ObjectError> {
-        match self.unseen.all() {
+        let given = self.files.pinned();
+        match self.unseen.all(&given) {
             Some(objects) => objects.chunks(SYNC_MAX).try_for_each(|some| self.sync(some)),
-            None => {
-                let target = self.folder.parent().unwrap_or(&self.folder);
-                self.guarded(|| runs::sync_below(target))
-            }
+            None => self.sync_everything(),
         }
     }
 
@@ -594,12 +638,14 @@ impl ObjectStore for DiskObjects {
             // One that is removed meanwhile has a name to make durable, too; one that was removed
             // before has no data to look for again.
             let seen = self.unseen.seen(objects, |object| self.files.is_pinned(object));
-            let there = self.start_writing(objects)?;
-            let turn = self.namer.ask(objects.iter().map(|object| Group::of(*object)));
-            let data = self.sync_data(&there);
-            let names = self.namer.wait(turn);
-            data.and(names)
-                .inspect_err(|_| seen.iter().for_each(|object| self.unseen.note(*object)))
+            let synced = || {
+                let there = self.start_writing(objects)?;
+                let turn = self.namer.ask(objects.iter().map(|object| Group::of(*object)));
+                let data = self.sync_data(&there);
+                let names = self.namer.wait(turn);
+                data.and(names)
+            };
+            synced().inspect_err(|_| seen.iter().for_each(|object| self.unseen.note(*object)))
         })
     }
 

@@ -114,6 +114,19 @@ impl Runs {
 /// The file system's, which it says once; no target beside this one counts as kept then.
 pub fn sync_below(target: &Path) -> io::Result<()> {
     let synced = File::open(target).and_then(|folder| Ok(syncfs(folder)?));
+    synced_below(target, synced)
+}
+
+/// The same by a descriptor of it that has been there for long: a fresh one is not told of an error
+/// that somebody else was told.
+///
+/// # Errors
+/// As [`sync_below`].
+pub(crate) fn sync_below_by(open: &File, target: &Path) -> io::Result<()> {
+    synced_below(target, syncfs(open).map_err(io::Error::from))
+}
+
+fn synced_below(target: &Path, synced: io::Result<()>) -> io::Result<()> {
     if synced.is_err() {
         forget_beside(target)?;
     }

@@ -152,18 +152,19 @@ pub trait ObjectStore: Send + Sync {
     /// The device's.
     fn punch(&self, object: ObjectId, size: u64) -> Result<(), ObjectError>;
 
-    /// Makes an object as large as this, whether it is longer or shorter; what it grows by is a hole.
-    /// It is born if it does not exist.
+    /// Makes an object at least as large as this; what it grows by reads as zeros, and takes no more
+    /// space than its last block. It is born if it does not exist. Whoever makes it larger at the
+    /// same time, be it a file that was given, loses nothing by this.
     ///
     /// # Errors
     /// The device's.
-    fn set_size(&self, object: ObjectId, size: u64) -> Result<(), ObjectError>;
+    fn grow(&self, object: ObjectId, size: u64) -> Result<(), ObjectError>;
 
     /// Sets the times of an object, those that are said; does nothing to an absent one. A sync need
-    /// not make them durable.
+    /// not make them durable, and nothing is in doubt if this fails.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's; `EPERM` for a file of another owner, if the kernel says so.
     fn set_times(
         &self,
         object: ObjectId,
@@ -180,20 +181,34 @@ pub trait ObjectStore: Send + Sync {
     /// be called where one may wait for a device.
     ///
     /// # Errors
-    /// The device's; `EOPNOTSUPP` from a store that gives nothing away.
+    /// The device's; `EOPNOTSUPP` from a store that gives nothing away, or could not find out who has
+    /// it then.
     fn give(&self, object: ObjectId) -> Result<Option<Given>, ObjectError> {
         let _ = object;
         Err(ObjectError(io::Error::from_raw_os_error(Errno::EOPNOTSUPP.raw())))
     }
 
     /// The opposite. Whoever has the file open, or mapped, may go on with it: see
-    /// [`ObjectStore::alone`].
+    /// [`ObjectStore::alone`]. May wait for a device.
+    ///
+    /// To be called only when no kernel has the file registered any more for opens to come.
     fn take_back(&self, object: ObjectId) {
         let _ = object;
     }
 
+    /// Whether the object is given away: then others may hold what a write or a look at its holes
+    /// has to wait for, for as long as their own large write takes.
+    fn is_given(&self, object: ObjectId) -> bool {
+        let _ = object;
+        false
+    }
+
     /// Whether nobody but the store has the object open or mapped, as far as the kernel knows. True
     /// of one that does not exist. May be false for a moment without a reason.
+    ///
+    /// It holds until somebody opens it: whoever could, by a file that was given, is not to be let in
+    /// while this is asked. An open that does not wait (`O_NONBLOCK`) fails with `EWOULDBLOCK` if it
+    /// comes in between.
     ///
     /// # Errors
     /// The device's.
@@ -303,11 +318,11 @@ pub enum ObjectOp {
         /// To this size.
         size: u64,
     },
-    /// Cut or let grow.
-    SetSize {
+    /// Let grow.
+    Grow {
         /// The object.
         object: ObjectId,
-        /// To this size.
+        /// To this size, if it is smaller.
         size: u64,
     },
     /// Set times.
@@ -415,20 +430,20 @@ pub enum ObjectDone {
 }
 
 impl ObjectOp {
-    /// Whether it changes nothing: if it fails, nothing that was promised is in doubt.
-    pub fn only_looks(&self) -> bool {
+    /// Whether it changes nothing, or only times: if it fails, nothing that was promised is in doubt.
+    pub fn promises_nothing(&self) -> bool {
         match self {
             ObjectOp::Read { .. }
             | ObjectOp::Seek { .. }
             | ObjectOp::Stat { .. }
             | ObjectOp::List { .. }
             | ObjectOp::Alone { .. }
+            | ObjectOp::SetTimes { .. }
             | ObjectOp::StatFs => true,
             ObjectOp::Write { .. }
             | ObjectOp::Append { .. }
             | ObjectOp::Punch { .. }
-            | ObjectOp::SetSize { .. }
-            | ObjectOp::SetTimes { .. }
+            | ObjectOp::Grow { .. }
             | ObjectOp::Allocate { .. }
             | ObjectOp::Remove { .. }
             | ObjectOp::Sync { .. }
@@ -441,14 +456,20 @@ impl ObjectOp {
         self.try_run(store).unwrap_or_else(ObjectDone::Failed)
     }
 
-    /// Runs the operation on a store, unless it is a read that has to wait for a device: that is
-    /// given back.
+    /// Runs the operation on a store, unless it is a read that has to wait for a device, or one that
+    /// may have to wait for those whom the object was given to: that is given back.
     ///
     /// # Errors
     /// The operation, as it was.
     pub fn run_now(self, store: &dyn ObjectStore) -> Result<ObjectDone, ObjectOp> {
-        let ObjectOp::Read { object, offset, len, mut buffer } = self else {
-            return Ok(self.run(store));
+        let (object, offset, len, mut buffer) = match self {
+            ObjectOp::Read { object, offset, len, buffer } => (object, offset, len, buffer),
+            ObjectOp::Write { object, .. } | ObjectOp::Seek { object, .. }
+                if store.is_given(object) =>
+            {
+                return Err(self);
+            }
+            _ => return Ok(self.run(store)),
         };
         match store.read_now(object, offset, len, &mut buffer) {
             Ok(Some(len)) => Ok(ObjectDone::Read { buffer, len }),
@@ -472,7 +493,7 @@ impl ObjectOp {
                 return Ok(ObjectDone::Appended { offset, len });
             }
             ObjectOp::Punch { object, size } => store.punch(object, size)?,
-            ObjectOp::SetSize { object, size } => store.set_size(object, size)?,
+            ObjectOp::Grow { object, size } => store.grow(object, size)?,
             ObjectOp::SetTimes { object, atime, mtime } => store.set_times(object, atime, mtime)?,
             ObjectOp::Alone { object } => return Ok(ObjectDone::Alone(store.alone(object)?)),
             ObjectOp::Allocate { object, offset, len, how, keep_size } => {

@@ -67,7 +67,7 @@ impl Unsynced {
             ObjectOp::Write { object, .. }
             | ObjectOp::Append { object, .. }
             | ObjectOp::Punch { object, .. }
-            | ObjectOp::SetSize { object, .. }
+            | ObjectOp::Grow { object, .. }
             | ObjectOp::Allocate { object, .. } => self.add(*object),
             ObjectOp::Remove { objects } | ObjectOp::Sync { objects } => {
                 for object in objects {

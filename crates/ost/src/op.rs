@@ -179,8 +179,11 @@ impl Op {
             Work::Request { request: OstRequest::Read { offset, len, .. }, .. } => {
                 (*offset, u64::from(*len))
             }
-            // Where the end is, is seen when it is done.
-            Work::Request { request: OstRequest::Append { .. }, .. } => (0, u64::MAX),
+            // Where the end is, is seen when it is done; and a write, wherever it goes, sets a time.
+            Work::Request {
+                request: OstRequest::Append { .. } | OstRequest::SetTimes { .. },
+                ..
+            } => (0, u64::MAX),
             _ => (0, 0),
         }
     }

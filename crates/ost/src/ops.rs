@@ -92,7 +92,7 @@ pub(crate) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
         OstRequest::StatFs => statfs::done(ost, op, done),
         OstRequest::Seek { .. } => seek::done(done),
         OstRequest::Allocate { .. } | OstRequest::ZeroRange { .. } => allocate::done(ost, op, done),
-        OstRequest::SetSize { .. } => size::done(op, &done),
+        OstRequest::SetSize { .. } => size::done(&done),
         OstRequest::SetTimes { .. } => times::done(&done),
         OstRequest::Alone { .. } => alone::done(&done),
         OstRequest::Fence { .. } => Err(unexpected()),
@@ -106,7 +106,7 @@ pub(crate) fn failed(
     error: &ObjectError,
     out: &mut Outbox,
 ) -> Result<Step, Fault> {
-    let reads = match &op.work {
+    let promises_nothing = match &op.work {
         Work::Refresh => true,
         Work::Request { request, .. } => matches!(
             request,
@@ -116,6 +116,7 @@ pub(crate) fn failed(
                 | OstRequest::StatFs
                 | OstRequest::Seek { .. }
                 | OstRequest::Alone { .. }
+                | OstRequest::SetTimes { .. }
         ),
         Work::Connect(_) | Work::Start(_) | Work::Sweep(_) | Work::Settle => false,
     };
@@ -123,9 +124,9 @@ pub(crate) fn failed(
     if write::found_no_room(op, error) {
         return Ok(write::nothing_of_it(ost, op));
     }
-    // What cannot be read harms its reader alone; what could not be written or made durable
-    // may already have been promised.
-    if error.poisons() && !reads {
+    // What cannot be read harms its reader alone, and of times nothing is promised; what could not
+    // be written or made durable may already have been promised.
+    if error.poisons() && !promises_nothing {
         tracing::error!(%error, "the object store failed: the target stops");
         let now = ost.now;
         ost.on_poisoned(now, out);

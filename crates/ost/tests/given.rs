@@ -231,3 +231,63 @@ fn an_append_is_done_in_its_turn() {
     assert_eq!((&first[..], &then[..]), (&b"begin"[..], &b"beginNed"[..]));
     assert!(world.has(append) && world.has(write));
 }
+
+/// Whoever comes with an older layout than a size that was set is refused, also if the object was
+/// large enough.
+#[test]
+fn a_size_of_a_newer_layout_is_remembered() {
+    let mut world = World::new(1, 64 * MIB);
+    let (mut client, mut mdt) = (world.client(1), world.mdt());
+    let (a, b) = (object(1, 0), object(1, 1));
+    world.write(&mut client, a, 0, b"abc").unwrap();
+    let newer = |object, version| OstRequest::SetSize { object, layout_gen: 2, size: 1, version };
+    world.call(&mut client, newer(a, 1)).unwrap();
+    assert_eq!(world.write(&mut client, a, 0, b"x").unwrap_err(), Errno::ESTALE);
+    assert_eq!(world.disk.image(a).as_deref(), Some(&b"abc"[..]));
+    // Also if it comes late.
+    world.write(&mut client, b, 0, b"abc").unwrap();
+    world.call(&mut mdt, OstRequest::Punch { object: b, size: 2, version: 9 }).unwrap();
+    world.call(&mut client, newer(b, 8)).unwrap();
+    assert_eq!(world.write(&mut client, b, 0, b"x").unwrap_err(), Errno::ESTALE);
+    // What a crash has lost is not made by it: it may have been removed since.
+    let c = object(3, 0);
+    world.deliver(message(&client, CLAIM_SLOT, 1, Request::Ost(set_size(c, 9, 1)), Bulk::None));
+    let told = world.wait((client.client, CLAIM_SLOT, 1)).0;
+    assert_eq!(unpack(told), Err(Errno::ESTALE));
+    assert_eq!(world.disk.image(c), None);
+}
+
+#[test]
+fn times_that_the_store_refuses_stop_no_ost() {
+    let mut world = World::new(1, 64 * MIB);
+    let mut client = world.client(1);
+    let a = object(1, 0);
+    world.write(&mut client, a, 0, b"x").unwrap();
+    world.disk.refuses_times.store(true, std::sync::atomic::Ordering::Relaxed);
+    let times = OstRequest::SetTimes { object: a, atime: None, mtime: Some(Timespec::default()) };
+    assert!(world.call(&mut client, times).is_err());
+    world.write(&mut client, a, 0, b"y").unwrap();
+    world.sync(&mut client, vec![a]).unwrap();
+}
+
+/// A write sets a time, too: which of the two was later must be seen.
+#[test]
+fn times_are_set_in_their_turn() {
+    let mut world = World::new(1, 64 * MIB);
+    let mut client = world.client(1);
+    let a = object(1, 0);
+    world.write(&mut client, a, 0, b"x").unwrap();
+    world.settle();
+    let (request, bulk) = write(a, 1, 5, b"y");
+    let before = world.send(&mut client, request, bulk);
+    assert_eq!(world.hold_objects(), 1);
+    let mtime = Timespec { sec: 7, nsec: 8 };
+    let times = OstRequest::SetTimes { object: a, atime: None, mtime: Some(mtime) };
+    let times = world.send(&mut client, times, Bulk::None);
+    world.settle();
+    assert!(!world.has(times), "a write is under way");
+    world.release();
+    world.settle();
+    assert!(world.has(before) && world.has(times));
+    assert_eq!(attr(&mut world, &mut client, a).mtime, mtime);
+}

@@ -326,14 +326,15 @@ impl<S: Service + 'static> TargetHost<S> {
                     }
                     Effect::Object { id, op } => {
                         self.router.before_disk();
-                        let only_looks = op.only_looks();
+                        let promises_nothing = op.promises_nothing();
                         let objects = self.objects.as_deref();
                         match objects.map_or_else(|| Ok(no_objects()), |at| op.run_now(at)) {
                             Ok(done) => {
-                                let done_ns = self.object_done(id, (done, only_looks), &mut out);
+                                let done_ns =
+                                    self.object_done(id, (done, promises_nothing), &mut out);
                                 delay_ns = delay_ns.max(done_ns);
                             }
-                            // A read of what is not in memory.
+                            // A read of what is not in memory, or it may meet others.
                             Err(op) => self.slow(Work::Object(self.clone(), id, op)),
                         }
                     }
@@ -359,21 +360,21 @@ impl<S: Service + 'static> TargetHost<S> {
     }
 
     fn object_step(self: &Arc<Self>, id: IoId, op: ObjectOp, out: &mut Outbox) -> u64 {
-        let only_looks = op.only_looks();
+        let promises_nothing = op.promises_nothing();
         let done = self.objects.as_deref().map_or_else(no_objects, |objects| op.run(objects));
-        self.object_done(id, (done, only_looks), out)
+        self.object_done(id, (done, promises_nothing), out)
     }
 
-    /// What became of an operation, and whether it only looked.
+    /// What became of an operation, and whether nothing was promised by it.
     fn object_done(
         self: &Arc<Self>,
         id: IoId,
-        (done, only_looks): (ObjectDone, bool),
+        (done, promises_nothing): (ObjectDone, bool),
         out: &mut Outbox,
     ) -> u64 {
         if let ObjectDone::Failed(error) = &done
             && error.poisons()
-            && !only_looks
+            && !promises_nothing
         {
             self.poison("object I/O", error, out);
         }
@@ -431,8 +432,9 @@ fn no_objects() -> ObjectDone {
 }
 
 /// Whether an operation sleeps in the disk below rather than in its page cache: until data is
-/// written out, or extents are freed, found or filled with zeros. (How much space there is the
-/// file system below knows by heart. Of a read it is seen when it is tried.)
+/// written out, or extents are freed, found or filled with zeros; or until others have written to a
+/// file that they were given. (How much space there is the file system below knows by heart. Of a
+/// read it is seen when it is tried, and of a write whether others have the object.)
 fn is_slow(op: &ObjectOp) -> bool {
     matches!(
         op,
@@ -441,6 +443,9 @@ fn is_slow(op: &ObjectOp) -> bool {
             | ObjectOp::Remove { .. }
             | ObjectOp::Punch { .. }
             | ObjectOp::Allocate { .. }
+            | ObjectOp::Append { .. }
+            | ObjectOp::Grow { .. }
+            | ObjectOp::SetTimes { .. }
     )
 }
 

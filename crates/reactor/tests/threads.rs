@@ -437,9 +437,9 @@ struct Cold {
 
 type Done<T> = Result<T, ObjectError>;
 
-impl ObjectStore for Cold {
-    fn read(&self, o: ObjectId, offset: u64, len: usize, into: &mut BytesMut) -> Done<usize> {
-        if o == self.cold {
+impl Cold {
+    fn waits(&self, object: ObjectId) -> Done<()> {
+        if object == self.cold {
             let going = self.going.0.lock().unwrap();
             let (_going, late) =
                 self.going.1.wait_timeout_while(going, PATIENCE, |going| !*going).unwrap();
@@ -447,6 +447,16 @@ impl ObjectStore for Cold {
                 return Err(std::io::Error::from_raw_os_error(Errno::EIO.raw()).into());
             }
         }
+        Ok(())
+    }
+}
+
+impl ObjectStore for Cold {
+    fn is_given(&self, object: ObjectId) -> bool {
+        object == self.cold
+    }
+    fn read(&self, o: ObjectId, offset: u64, len: usize, into: &mut BytesMut) -> Done<usize> {
+        self.waits(o)?;
         self.below.read(o, offset, len, into)
     }
     fn read_now(
@@ -459,13 +469,16 @@ impl ObjectStore for Cold {
         if o == self.cold { Ok(None) } else { self.below.read_now(o, at, len, into) }
     }
     fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Done<usize> {
+        self.waits(object)?;
         self.below.write(object, offset, data)
     }
     fn append(&self, object: ObjectId, data: &[u8]) -> Done<(u64, usize)> {
+        self.waits(object)?;
         self.below.append(object, data)
     }
-    fn set_size(&self, object: ObjectId, size: u64) -> Done<()> {
-        self.below.set_size(object, size)
+    fn grow(&self, object: ObjectId, size: u64) -> Done<()> {
+        self.waits(object)?;
+        self.below.grow(object, size)
     }
     fn set_times(
         &self,
@@ -473,6 +486,7 @@ impl ObjectStore for Cold {
         atime: Option<Timespec>,
         mtime: Option<Timespec>,
     ) -> Done<()> {
+        self.waits(object)?;
         self.below.set_times(object, atime, mtime)
     }
     fn give(&self, object: ObjectId) -> Done<Option<Given>> {
@@ -494,6 +508,7 @@ impl ObjectStore for Cold {
         self.below.allocate(o, range, how, keep)
     }
     fn seek(&self, object: ObjectId, offset: u64, hole: bool) -> Done<Option<u64>> {
+        self.waits(object)?;
         self.below.seek(object, offset, hole)
     }
     fn remove(&self, object: ObjectId) -> Done<bool> {
@@ -556,6 +571,44 @@ fn a_read_from_the_disk_holds_up_nobody_else() {
     let mut answered = sync::lock(&answered).clone();
     answered.sort_unstable();
     assert_eq!(answered, [(cold, 6), (cold, 7), (warm, 10)]);
+    reactor.stop();
+}
+
+/// Nor does what may have to wait for others who write to an object that was given to them.
+#[test]
+fn what_others_have_holds_up_nobody_else() {
+    let reactor = Arc::new(Reactor::default());
+    let journal = ToyJournal::default();
+    let index = ToyIndex { inner: MemoryIndex::default(), durable: journal.durable.clone() };
+    let (theirs, ours) = (object(1), object(2));
+    let below = MemoryObjects::new(1 << 20);
+    for object in [theirs, ours] {
+        below.write(object, 0, b"twelve bytes").unwrap();
+    }
+    let objects = Arc::new(Cold { below, cold: theirs, going: Default::default() });
+    let (limits, over) = (StoreLimits::default(), objects.clone());
+    let _host = host_over(&reactor, over, (0, None), limits, Arc::new(index), (&journal, 0));
+    reactor.start().unwrap();
+    let client = Client::new(2, reactor.router.clone());
+    let (to, answered) = (Endpoint::Ost(0), Arc::new(sync::Mutex::new(0)));
+    let ask = |slot: u16, object: ObjectId| {
+        let (client, answered) = (client.clone(), answered.clone());
+        reactor.executor.spawn(Box::pin(async move {
+            let write = OstRequest::Write { object, layout_gen: 0, offset: 0, grant_used: 0 };
+            let mut write = client.message(to, slot, 1, Request::Ost(write));
+            write.bulk = Bulk::Data(Bytes::from_static(b"x"));
+            let reply = client.call(write).await;
+            assert_eq!(reply.error, None);
+            *sync::lock(&answered) += 1;
+        }));
+    };
+    ask(0, theirs);
+    ask(1, ours);
+    assert_eq!((*sync::lock(&answered), reactor.executor.live()), (1, 1), "at once");
+    *objects.going.0.lock().unwrap() = true;
+    objects.going.1.notify_all();
+    wait_for_tasks(&reactor);
+    assert_eq!(*sync::lock(&answered), 2);
     reactor.stop();
 }
 

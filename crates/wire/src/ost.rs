@@ -184,6 +184,8 @@ wire_enum! {
         /// Makes an object at least this large, with a hole at its end; it is born if it was not
         /// there. One that is larger stays as it is: `Punch` cuts. Refused as `Write` is. Nothing
         /// happens if a `Punch` of a later version was there: this came late. Answer: `Done`.
+        /// The sender has changed the object by it, as by `Allocate`: he syncs it, and keeps cuts and
+        /// writes of his own that it could meet out of its way.
         15 => SetSize {
             /// The object.
             object: ObjectId,

@@ -22,7 +22,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -169,7 +169,7 @@ struct Pinned {
 #[derive(Debug, Default)]
 struct State {
     slots: HashMap<ObjectId, Slot>,
-    /// Those that are given away.
+    /// Those that are given away, which have their slots, too.
     pinned: HashMap<ObjectId, Pinned>,
     /// In the order of the second-chance clock; may name files that were forgotten.
     clock: VecDeque<ObjectId>,
@@ -187,6 +187,8 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Files {
     state: Mutex<State>,
+    /// How many are given away.
+    given: AtomicUsize,
     /// One has left.
     leaves: Condvar,
     /// Most that are known, and most that are leaving before somebody who changes objects waits.
@@ -224,9 +226,6 @@ impl State {
             slot.used = true;
             return Some(slot.file.clone());
         }
-        if let Some(pinned) = self.pinned.get(&object) {
-            return Some(pinned.file.clone());
-        }
         let at = self.leaving.iter().position(|leaving| leaving.object == object)?;
         let Leaving { file, .. } = self.leaving.remove(at)?;
         self.know(object, file.clone());
@@ -244,7 +243,9 @@ impl State {
         let mut gone = Gone::default();
         // Twice, because the first look takes a second chance away.
         for _ in 0..2 * self.clock.len() {
-            if self.slots.len() <= known_max && self.clock.len() <= clock_max {
+            // Those that are given away are no part of what is bounded.
+            let given = self.pinned.len();
+            if self.slots.len() <= known_max + given && self.clock.len() <= clock_max + given {
                 break;
             }
             let Some(object) = self.clock.pop_front() else { break };
@@ -286,7 +287,7 @@ impl Files {
         let leaving_max = max / LEAVING_PART;
         let known_max = (max - 2 * leaving_max).max(1);
         let (state, leaves) = (Mutex::default(), Condvar::new());
-        Self { state, leaves, known_max, leaving_max, poison }
+        Self { state, given: AtomicUsize::new(0), leaves, known_max, leaving_max, poison }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -360,21 +361,27 @@ impl Files {
         open()
     }
 
-    /// The object is given away, with this file, which was just found; false if it was removed
-    /// meanwhile.
-    pub(super) fn pin(&self, object: ObjectId, file: &Arc<Open>) -> bool {
+    /// The object is given away, with this file, which was just found, and which is returned; `None`
+    /// if it was removed meanwhile.
+    pub(super) fn pin(&self, object: ObjectId, file: &Arc<Open>) -> Option<Arc<Open>> {
         let mut state = self.lock();
         if let Some(pinned) = state.pinned.get_mut(&object) {
-            pinned.times += 1;
-            return true;
+            // Not another one of the same name, if it was removed and made anew since.
+            return Arc::ptr_eq(&pinned.file, file).then(|| {
+                pinned.times += 1;
+                pinned.file.clone()
+            });
         }
-        // Nobody closes a file that somebody has in use.
-        if state.slots.remove(&object).is_none() {
-            return false;
+        // Nobody closes a file that somebody has in use. It keeps its place in the clock, which is one
+        // entry however often it is given.
+        let slot = state.slots.get(&object)?;
+        if !Arc::ptr_eq(&slot.file, file) {
+            return None;
         }
         file.given.store(true, Ordering::SeqCst);
         state.pinned.insert(object, Pinned { file: file.clone(), times: 1 });
-        true
+        self.given.store(state.pinned.len(), Ordering::SeqCst);
+        Some(file.clone())
     }
 
     /// The object is taken back, once. Of one that was removed nothing is known.
@@ -388,20 +395,42 @@ impl Files {
         let Some(Pinned { file, .. }) = state.pinned.remove(&object) else { return };
         file.changed.store(true, Ordering::SeqCst);
         file.given.store(false, Ordering::SeqCst);
-        state.know(object, file);
+        self.given.store(state.pinned.len(), Ordering::SeqCst);
         drop(state);
+        drop(file);
         self.close_down_to(self.known_max);
+    }
+
+    /// The objects that are given away.
+    pub(super) fn pinned(&self) -> Vec<ObjectId> {
+        self.lock().pinned.keys().copied().collect()
+    }
+
+    /// The files that may have changes that no sync has seen.
+    pub(super) fn changed(&self) -> Vec<Arc<Open>> {
+        let state = self.lock();
+        let known = state.slots.values().map(|slot| &slot.file);
+        let leaving = state.leaving.iter().map(|leaving| &leaving.file);
+        known.filter(|file| file.is_changed()).chain(leaving).cloned().collect()
+    }
+
+    /// How many entries the clock has, for tests.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> usize {
+        self.lock().clock.len()
     }
 
     /// Whether the object is given away.
     pub(super) fn is_pinned(&self, object: ObjectId) -> bool {
-        self.lock().pinned.contains_key(&object)
+        // Each write asks, and mostly there are none.
+        self.given.load(Ordering::SeqCst) > 0 && self.lock().pinned.contains_key(&object)
     }
 
     /// Closes an object's file: its name means nothing, or another file, from now on.
     pub(super) fn forget(&self, object: ObjectId) {
         let mut state = self.lock();
         let pinned = state.pinned.remove(&object);
+        self.given.store(state.pinned.len(), Ordering::SeqCst);
         let slot = state.slots.remove(&object);
         let at = state.leaving.iter().position(|leaving| leaving.object == object);
         let leaving = at.and_then(|at| state.leaving.remove(at));

@@ -20,8 +20,12 @@ use sateen_types::ObjectId;
 use super::files::Open;
 use crate::lock;
 
-/// Most objects that are noted one by one. Of more all are synced that the file system below has.
+/// Most objects that are noted. Of more everything is synced that the file system below has.
 const NOTED_MAX: usize = 1 << 17;
+
+/// So many that are noted are looked for one by one when all are to be synced. Of more it takes less
+/// time to have everything synced.
+const ONE_BY_ONE_MAX: usize = 1 << 12;
 
 /// Which signal a lease that is broken is told by; `libc` does not have it.
 const F_SETSIG: libc::c_int = 10;
@@ -44,7 +48,7 @@ pub(super) struct Unseen {
 }
 
 #[derive(Debug, Default)]
-struct Noted {
+pub(super) struct Noted {
     objects: BTreeSet<ObjectId>,
     /// There were more than are noted.
     too_many: bool,
@@ -75,11 +79,38 @@ impl Unseen {
         back.filter(|object| noted.objects.remove(object)).copied().collect()
     }
 
-    /// All that are noted; `None` if there are too many.
-    pub(super) fn all(&self) -> Option<Vec<ObjectId>> {
+    /// All that are noted, and these that are given; `None` if there are too many.
+    pub(super) fn all(&self, given: &[ObjectId]) -> Option<Vec<ObjectId>> {
         let noted = lock(&self.noted);
-        (!noted.too_many).then(|| noted.objects.iter().copied().collect())
+        if noted.too_many || noted.objects.len() + given.len() > ONE_BY_ONE_MAX {
+            return None;
+        }
+        let mut all = noted.objects.clone();
+        all.extend(given);
+        Some(all.into_iter().collect())
     }
+
+    /// Everything is being synced; says what was noted. Those that are given stay noted. To be called
+    /// before that begins, and with [`Unseen::put_back`] if it fails.
+    pub(super) fn take(&self, given: impl FnOnce() -> Vec<ObjectId>) -> Noted {
+        let mut noted = lock(&self.noted);
+        let objects = given().into_iter().collect();
+        std::mem::replace(&mut *noted, Noted { objects, too_many: false })
+    }
+
+    pub(super) fn put_back(&self, seen: Noted) {
+        lock(&self.noted).too_many |= seen.too_many;
+        seen.objects.into_iter().for_each(|object| self.note(object));
+    }
+}
+
+/// Whether the file system below knows leases, and grants them to us. Looked for with one file.
+pub(super) fn has_leases(file: &File) -> bool {
+    nobody_else_has(file)
+        .inspect_err(|error| {
+            tracing::warn!(%error, "no leases here: no object is given away");
+        })
+        .is_ok()
 }
 
 /// Whether nobody but this descriptor has the file open or mapped.
@@ -125,10 +156,14 @@ mod tests {
         unseen.note(object(2));
         assert_eq!(unseen.seen(&[object(1), object(3)], |_| true), [], "it is given yet");
         assert_eq!(unseen.seen(&[object(1), object(3)], |_| false), [object(1)]);
-        assert_eq!(unseen.all(), Some(vec![object(2)]));
+        assert_eq!(unseen.all(&[object(0)]), Some(vec![object(0), object(2)]));
         for stripe in 0..NOTED_MAX as u32 + 1 {
             unseen.note(object(stripe));
         }
-        assert_eq!(unseen.all(), None, "too many");
+        assert_eq!(unseen.all(&[]), None, "too many");
+        let seen = unseen.take(|| vec![object(5)]);
+        assert_eq!(unseen.all(&[]), Some(vec![object(5)]), "it is given yet");
+        unseen.put_back(seen);
+        assert_eq!(unseen.all(&[]), None, "they are not synced");
     }
 }

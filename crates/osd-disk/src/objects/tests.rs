@@ -106,8 +106,8 @@ fn agrees_with_the_memory_backend() {
                 assert_eq!(a.unwrap(), b.unwrap());
             }
             12 => {
-                disk.set_size(object, offset).unwrap();
-                memory.set_size(object, offset).unwrap();
+                disk.grow(object, offset).unwrap();
+                memory.grow(object, offset).unwrap();
             }
             _ if random.below(20) == 0 => {
                 drop(disk);

@@ -106,7 +106,7 @@ fn prepare(
 }
 
 /// Whether a run before this one has answered the write, and lost it.
-fn is_told_again(header: &Header) -> bool {
+pub(super) fn is_told_again(header: &Header) -> bool {
     header.slot == CLAIM_SLOT
 }
 

@@ -57,6 +57,8 @@ pub struct Disk {
     /// What somebody else has, and how often it was told to sync what was given away.
     had: Mutex<Option<ObjectId>>,
     given_synced: Mutex<u32>,
+    /// It refuses to set times.
+    pub refuses_times: std::sync::atomic::AtomicBool,
     pub bytes_max: u64,
 }
 
@@ -68,6 +70,7 @@ impl Disk {
             since: Mutex::default(),
             had: Mutex::default(),
             given_synced: Mutex::default(),
+            refuses_times: Default::default(),
             bytes_max,
         }
     }
@@ -139,8 +142,8 @@ impl ObjectStore for Disk {
         self.note(object);
         appended
     }
-    fn set_size(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
-        self.now.set_size(object, size)?;
+    fn grow(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
+        self.now.grow(object, size)?;
         self.note(object);
         Ok(())
     }
@@ -150,6 +153,9 @@ impl ObjectStore for Disk {
         atime: Option<Timespec>,
         mtime: Option<Timespec>,
     ) -> Result<(), ObjectError> {
+        if self.refuses_times.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(ObjectError(std::io::Error::from_raw_os_error(Errno::EPERM.raw())));
+        }
         self.now.set_times(object, atime, mtime)
     }
     fn alone(&self, object: ObjectId) -> Result<bool, ObjectError> {

@@ -4,7 +4,7 @@
 //! each whole, cut at any byte, or missing, whatever their order was. An object that was
 //! never synced may be gone, name and all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ const OBJECT_BYTES_MAX: usize = 64 << 20;
 enum Change {
     Write(u64, Vec<u8>),
     Punch(u64),
-    SetSize(u64),
+    Grow(u64),
     Allocate { offset: u64, len: u64, how: Falloc, keep_size: bool },
     Remove,
 }
@@ -32,6 +32,8 @@ enum Change {
 struct Durable {
     images: BTreeMap<ObjectId, Vec<u8>>,
     since: BTreeMap<ObjectId, Vec<Change>>,
+    /// Those that were given away in this run.
+    given: BTreeSet<ObjectId>,
 }
 
 /// An object store on a simulated disk.
@@ -179,7 +181,10 @@ fn apply(image: &mut Option<Vec<u8>>, change: &Change) {
                 bytes.truncate(*size as usize);
             }
         }
-        Change::SetSize(size) => resize(image.get_or_insert_default(), *size),
+        Change::Grow(size) => {
+            let bytes = image.get_or_insert_default();
+            resize(bytes, (*size).max(bytes.len() as u64));
+        }
         Change::Allocate { offset, len, how, keep_size } => {
             let end = offset + len;
             if *how != Falloc::Allocate
@@ -242,12 +247,12 @@ impl ObjectStore for SimObjects {
         Ok((end, self.write(object, end, data)?))
     }
 
-    fn set_size(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
+    fn grow(&self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
         if self.grows(object, size)? > self.free()? {
             return Err(no_space());
         }
-        self.now.set_size(object, size)?;
-        self.note(object, Change::SetSize(size));
+        self.now.grow(object, size)?;
+        self.note(object, Change::Grow(size));
         Ok(())
     }
 
@@ -261,7 +266,16 @@ impl ObjectStore for SimObjects {
     }
 
     fn give(&self, object: ObjectId) -> Result<Option<Given>, ObjectError> {
-        self.now.give(object)
+        let given = self.now.give(object)?;
+        if given.is_some() {
+            self.durable().given.insert(object);
+        }
+        Ok(given)
+    }
+
+    fn sync_given(&self) -> Result<(), ObjectError> {
+        let given: Vec<ObjectId> = self.durable().given.iter().copied().collect();
+        self.sync(&given)
     }
 
     fn alone(&self, object: ObjectId) -> Result<bool, ObjectError> {

@@ -174,15 +174,15 @@ fn what_was_given_is_synced_and_forgotten_when_it_is_back() {
         store.give(object).unwrap().unwrap();
     }
     store.sync_given().unwrap();
-    assert_eq!(store.unseen.all(), Some(vec![one, two]), "they are written to yet");
+    assert_eq!(store.unseen.all(&[]), Some(vec![one, two]), "they are written to yet");
     store.take_back(one);
     store.sync(&[two]).unwrap();
-    assert_eq!(store.unseen.all(), Some(vec![one, two]));
+    assert_eq!(store.unseen.all(&[]), Some(vec![one, two]));
     store.sync_given().unwrap();
-    assert_eq!(store.unseen.all(), Some(vec![two]));
+    assert_eq!(store.unseen.all(&[]), Some(vec![two]));
     store.take_back(two);
     store.sync(&[one, two]).unwrap();
-    assert_eq!(store.unseen.all(), Some(Vec::new()));
+    assert_eq!(store.unseen.all(&[]), Some(Vec::new()));
 }
 
 /// A kernel writes, and hears nothing of what becomes of it; the disk refuses it. Whoever syncs the
@@ -220,27 +220,32 @@ fn what_the_disk_refuses_of_a_given_object_is_told() {
             "it is told no other thing"
         );
         assert_eq!(store.append(two, b"x").unwrap_err().errno(), Errno::EIO, "it has stopped");
-        assert_eq!(store.set_size(two, 1).unwrap_err().errno(), Errno::EIO);
+        assert_eq!(store.grow(two, 1).unwrap_err().errno(), Errno::EIO);
         assert!(store.give(two).is_err());
     }
 }
 
 #[test]
-fn a_size_is_set_up_and_down() {
+fn an_object_grows_by_a_hole_and_is_never_cut() {
     let scratch = Scratch::new("given-size");
     let store = store(&scratch);
     let one = object(0, 1, 0);
     let stat = || store.stat(&[one]).unwrap()[0];
-    store.set_size(one, 100_000).unwrap();
-    assert_eq!((stat().exists, stat().size, stat().blocks), (true, 100_000, 0), "a hole");
+    store.grow(one, 0).unwrap();
+    assert!(stat().exists && stat().size == 0);
+    store.grow(one, 1_000_000).unwrap();
+    assert_eq!((stat().exists, stat().size), (true, 1_000_000));
+    assert!(stat().blocks * 512 < 100_000, "a hole, but for the last block");
     store.write(one, 0, &[7; 5000]).unwrap();
-    store.set_size(one, 4000).unwrap();
-    store.set_size(one, 4500).unwrap();
+    store.grow(one, 4000).unwrap();
+    assert_eq!(stat().size, 1_000_000);
+    store.punch(one, 4000).unwrap();
+    store.grow(one, 4500).unwrap();
     assert_eq!(stat().size, 4500);
     assert_eq!(read(&store, one, 3999, 1000), [&[7; 1][..], &[0; 500]].concat());
     let known = store.files.known(one).unwrap();
     store.sync(&[one]).unwrap();
-    store.set_size(one, 1).unwrap();
+    store.grow(one, 4501).unwrap();
     assert!(known.is_changed(), "a sync has something to do");
     store.sync(&[one]).unwrap();
     assert!(!known.is_changed());
@@ -344,4 +349,147 @@ fn times_are_set_and_own_reads_leave_them() {
     let mut byte = [0];
     another(&store, one).read_exact(&mut byte).unwrap();
     assert!(stat(&store).atime > atime, "others' reads count");
+}
+
+/// A sync that comes along while an object is given away does not take the note of it.
+#[test]
+fn what_is_given_is_noted_whoever_syncs_beside() {
+    let scratch = Scratch::new("given-beside");
+    let store = store(&scratch);
+    let one = object(0, 1, 0);
+    store.write(one, 0, b"x").unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                store.unseen.seen(&[one], |object| store.files.is_pinned(object));
+            }
+        });
+        let missing = (0..20_000).find(|_| {
+            store.give(one).unwrap().unwrap();
+            let is_noted = store.unseen.all(&[]) == Some(vec![one]);
+            store.take_back(one);
+            !is_noted
+        });
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(missing, None, "it was written to, and a stop would not sync it");
+    });
+    store.give(one).unwrap().unwrap();
+    another(&store, one).write_all(b"y").unwrap();
+    store.take_back(one);
+    store.sync_given().unwrap();
+    assert_eq!(store.unseen.all(&[]), Some(Vec::new()));
+}
+
+#[test]
+fn an_object_that_is_given_often_is_one_file_among_others() {
+    let scratch = Scratch::new("given-often");
+    let store = store(&scratch);
+    let one = object(0, 1, 0);
+    store.write(one, 0, b"x").unwrap();
+    let file = store.files.known(one).unwrap();
+    for _ in 0..10_000 {
+        store.give(one).unwrap().unwrap();
+        store.take_back(one);
+    }
+    assert!(store.files.places() <= 2, "{}", store.files.places());
+    assert!(Arc::ptr_eq(&file, &store.files.known(one).unwrap()));
+}
+
+/// What was found open was removed, and made anew, before it was given away.
+#[test]
+fn an_object_is_given_with_its_own_file() {
+    let scratch = Scratch::new("given-other");
+    let store = store(&scratch);
+    let one = object(0, 1, 0);
+    store.write(one, 0, b"x").unwrap();
+    let old = store.files.known(one).unwrap();
+    store.remove(one).unwrap();
+    store.write(one, 0, b"y").unwrap();
+    assert!(store.files.pin(one, &old).is_none());
+    store.give(one).unwrap().unwrap();
+    assert!(store.files.pin(one, &old).is_none());
+}
+
+/// A sync that fails before it has begun leaves what it was to sync noted.
+#[test]
+fn a_sync_that_cannot_begin_forgets_nothing() {
+    let scratch = Scratch::new("given-closed");
+    let store =
+        open_in(scratch.path(), ObjectOptions { files_open_max: 1, ..ObjectOptions::default() });
+    let (one, two) = (object(0, 1, 0), object(0, 2, 0));
+    for object in [one, two] {
+        store.write(object, 0, b"x").unwrap();
+        store.sync(&[object]).unwrap();
+    }
+    store.give(one).unwrap().unwrap();
+    store.take_back(one);
+    store.sync(&[two]).unwrap();
+    store.files.forget(one);
+    // A folder in its place cannot be opened for writing.
+    std::fs::rename(path(&store, one), scratch.path().join("away")).unwrap();
+    std::fs::create_dir(path(&store, one)).unwrap();
+    assert!(store.sync(&[one]).is_err());
+    assert_eq!(store.unseen.all(&[]), Some(vec![one]));
+}
+
+#[test]
+fn everything_is_synced_where_too_many_were_given() {
+    let scratch = Scratch::new("given-many");
+    let store = store(&scratch);
+    let (one, two) = (object(0, 1, 0), object(0, 2, 0));
+    for object in [one, two] {
+        store.write(object, 0, b"x").unwrap();
+        store.give(object).unwrap().unwrap();
+    }
+    store.take_back(two);
+    for oid in 10..10_000 {
+        store.unseen.note(object(0, oid, 0));
+    }
+    assert_eq!(store.unseen.all(&[]), None);
+    store.sync_given().unwrap();
+    assert_eq!(store.unseen.all(&[]), Some(vec![one]), "it is given yet");
+}
+
+/// One grows an object step by step while a kernel appends to its file: nothing of that is cut off.
+#[test]
+fn nobody_is_cut_off_by_who_lets_an_object_grow() {
+    let scratch = Scratch::new("given-grow");
+    let store = store(&scratch);
+    let one = object(0, 1, 0);
+    store.write(one, 0, b"").unwrap();
+    let mut theirs = File::options().append(true).open(path(&store, one)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for size in (0..400_000).step_by(40) {
+                store.grow(one, size).unwrap();
+            }
+        });
+        for _ in 0..2000 {
+            theirs.write_all(&[1; 100]).unwrap();
+        }
+    });
+    let size = store.stat(&[one]).unwrap()[0].size as usize;
+    let all = read(&store, one, 0, size);
+    assert_eq!(all.iter().filter(|byte| **byte == 1).count(), 200_000);
+}
+
+/// Of times nothing is promised: a kernel that refuses them harms nothing else.
+#[test]
+fn times_that_are_refused_stop_nothing() {
+    let scratch = Scratch::new("given-times");
+    let Some(disk) = SmallDisk::ext4(&scratch, 16) else { return };
+    let store = open_in(&disk.0, ObjectOptions::default());
+    let (one, two) = (object(0, 1, 0), object(0, 2, 0));
+    store.write(one, 0, b"x").unwrap();
+    let file = store.files.known(one).unwrap();
+    let was = rustix::fs::ioctl_getflags(&**file).unwrap();
+    let set = |flags| rustix::fs::ioctl_setflags(&**file, flags).unwrap();
+    set(was | rustix::fs::IFlags::IMMUTABLE);
+    let time = Some(Timespec { sec: 1, nsec: 2 });
+    let refused = store.set_times(one, time, time);
+    set(was);
+    assert_eq!(refused.unwrap_err().errno(), Errno::EPERM);
+    store.write(two, 0, b"y").unwrap();
+    store.sync(&[one, two]).unwrap();
 }

@@ -107,8 +107,8 @@ impl ObjectStore for Slow {
         self.gates.writes.pass();
         self.below.append(object, data)
     }
-    fn set_size(&self, object: ObjectId, size: u64) -> Result<()> {
-        self.below.set_size(object, size)
+    fn grow(&self, object: ObjectId, size: u64) -> Result<()> {
+        self.below.grow(object, size)
     }
     fn set_times(
         &self,
@@ -120,6 +120,9 @@ impl ObjectStore for Slow {
     }
     fn give(&self, object: ObjectId) -> Result<Option<Given>> {
         self.below.give(object)
+    }
+    fn is_given(&self, object: ObjectId) -> bool {
+        self.below.is_given(object)
     }
     fn take_back(&self, object: ObjectId) {
         self.below.take_back(object);
