@@ -8,9 +8,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use bytes::BytesMut;
-use common::{Peer, Ticket, World, append, object, unpack, write};
+use common::{Peer, Ticket, World, append, message, object, unpack, write};
 use sateen_types::{Errno, ObjectId};
-use sateen_wire::{Bulk, OstReply, OstRequest};
+use sateen_wire::{Bulk, Message, OstReply, OstRequest, Request};
 
 /// Bytes of an object that the model follows.
 const BYTES: usize = 48;
@@ -130,6 +130,8 @@ struct Run {
     mdt: Peer,
     models: BTreeMap<ObjectId, Model>,
     asked: BTreeMap<Ticket, Asked>,
+    /// Appends as they were sent.
+    appends: BTreeMap<Ticket, Message>,
     checked: u64,
     appended: u64,
 }
@@ -139,15 +141,17 @@ impl Run {
         let mut world = World::new(seed, 1 << 30);
         let (client, mdt) = (world.client(1), world.mdt());
         let models = (0..OBJECTS).map(|n| (object(1 + n / 2, n % 2), Model::new())).collect();
-        Run { world, client, mdt, models, asked: BTreeMap::new(), checked: 0, appended: 0 }
+        let (asked, appends) = (BTreeMap::new(), BTreeMap::new());
+        Run { world, client, mdt, models, asked, appends, checked: 0, appended: 0 }
     }
 
     fn one_step(&mut self) {
         let id = object(1 + self.world.random.below(2) as u32, self.world.random.below(2) as u32);
-        match self.world.random.below(26) {
+        match self.world.random.below(27) {
             0..5 => self.write(id),
             24 => self.append(id),
             25 => self.grow(id),
+            26 => self.append_again(),
             5..7 => self.read(id),
             7 => self.punch(id),
             8 => self.sync(),
@@ -191,8 +195,19 @@ impl Run {
         let data = vec![model.writes; to - from];
         model.wrote(from, to);
         let (request, bulk) = append(id, 1, &data);
+        let slot = self.client.next as u16;
+        let again = message(&self.client, slot, 1, Request::Ost(request.clone()), bulk.clone());
         let ticket = self.world.send(&mut self.client, request, bulk);
+        self.appends.insert(ticket, again);
         self.asked.insert(ticket, Asked::Append(id, from as u64, to - from));
+    }
+
+    /// Those that are not answered are sent again, in the same slots; it is one append.
+    fn append_again(&mut self) {
+        self.appends.retain(|ticket, _| self.asked.contains_key(ticket));
+        for again in self.appends.values() {
+            self.world.deliver(again.clone());
+        }
     }
 
     fn grow(&mut self, id: ObjectId) {
@@ -320,8 +335,11 @@ impl Run {
     }
 
     fn crash(&mut self) {
+        self.append_again();
+        self.take_answers();
         self.world.crash();
         self.asked.clear();
+        self.appends.clear();
         assert_eq!(self.world.connect(&mut self.client), None);
         assert_eq!(self.world.connect(&mut self.mdt), None);
         let ids: Vec<ObjectId> = self.models.keys().copied().collect();
