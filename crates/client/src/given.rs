@@ -20,8 +20,9 @@
 //! who only reads has no session, and a crash that took that back would leave an object that reaches
 //! behind the end.
 //!
-//! What was told is `told`: times and sizes of the object that are the MDT's as well. Where the object
-//! says something else it is news.
+//! What was told is `told`: times and sizes of the object that are the MDT's as well, because a report
+//! with them has arrived, or the MDT answered them. Where the object says something else it is news. So
+//! nothing that was only seen is ever taken for told: it may be that of a write in between.
 //!
 //! The last close drops the kernel's pages: those that it has read ahead for nobody are older than what
 //! was written past them.
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use sateen_types::{Attr, Errno, FileKind, Layout, ObjectId, Result, Timespec};
-use sateen_wire::{ObjectAttr, SetAttr, SizeReport};
+use sateen_wire::{Ibits, ObjectAttr, SetAttr, SizeReport};
 
 use crate::client::Client;
 use crate::inode::{Inode, InodeState, Unsynced};
@@ -86,6 +87,8 @@ pub(crate) struct GivenAway {
     at: Unsynced,
     /// What the MDT knows as well of the object.
     told: Option<ObjectAttr>,
+    /// The same once the report that is on its way has arrived.
+    telling: Option<ObjectAttr>,
     /// Opens that are being closed.
     closing: u32,
 }
@@ -110,13 +113,37 @@ impl InodeState {
         self.away().map(|given| (given.at.ost, given.object, given.layout_gen))
     }
 
-    /// What is told next is news, whatever it is.
-    pub(crate) fn forget_told(&mut self) {
-        if let Some(rare) = self.rare_if_any()
-            && let Some(given) = &mut rare.given
-        {
-            given.told = None;
+    /// A report has arrived, or has not: then what it said is news as before.
+    pub(crate) fn reported_given(&mut self, arrived: bool) {
+        let Some(rare) = self.rare_if_any() else { return };
+        let Some(given) = &mut rare.given else { return };
+        let Some(telling) = given.telling.take().filter(|_| arrived) else { return };
+        given.told = Some(telling);
+        // The attributes that are kept are those from before.
+        self.meta_known = false;
+    }
+
+    /// The MDT has answered with these: those of them that were changed are the object's, too.
+    pub(crate) fn answered_given(&mut self, attr: &Attr, (size, atime, mtime): (bool, bool, bool)) {
+        let Some(rare) = self.rare_if_any() else { return };
+        let told = rare.given.as_mut().and_then(|given| given.told.as_mut());
+        let Some(told) = told else { return };
+        if size {
+            told.size = attr.size;
         }
+        if atime {
+            told.atime = attr.atime;
+        }
+        if mtime {
+            told.mtime = attr.mtime;
+        }
+    }
+
+    /// What its object is compared with, which must be as old as the attributes that it is added to.
+    fn basis(&self) -> Option<Basis> {
+        let given = self.away()?;
+        let at = (given.at.ost, given.object);
+        Some(Basis { at, told: given.told })
     }
 
     /// If nobody has it open any more but those who close it, it ends now.
@@ -150,15 +177,28 @@ fn shown(attr: Attr, object: &ObjectAttr, told: Option<&ObjectAttr>) -> Attr {
         |time: fn(&ObjectAttr) -> Timespec| told.is_none_or(|told| time(told) != time(object));
     if is_news(|object| object.mtime) {
         attr.mtime = object.mtime;
-        attr.ctime = attr.ctime.max(object.mtime);
-    }
-    if is_news(|object| object.ctime) {
-        attr.ctime = attr.ctime.max(object.ctime);
+        // By itself it is that of a change which the MDT knows of: it has its own ctime then.
+        attr.ctime = attr.ctime.max(object.mtime).max(object.ctime);
     }
     if is_news(|object| object.atime) {
         attr.atime = attr.atime.max(object.atime);
     }
     attr
+}
+
+/// What the MDT is to be told of an object, if that is news: what was written, or only read. Neither its
+/// ctime nor its blocks are by themselves, because whoever is told of an mtime takes the file for written.
+fn news(attr: Attr, now: &ObjectAttr, told: Option<&ObjectAttr>) -> Option<SizeReport> {
+    let written = told.is_none_or(|told| (told.size, told.mtime) != (now.size, now.mtime));
+    let shown = shown(attr, now, told);
+    // The MDT keeps the later one.
+    let read = told.is_none_or(|told| told.atime != now.atime) && now.atime >= shown.atime;
+    let atime = read.then_some(shown.atime);
+    if written {
+        let mtime = Some(shown.mtime);
+        return Some(SizeReport { size: now.size, blocks: now.blocks, mtime, atime });
+    }
+    atime.map(|_| SizeReport { size: 0, blocks: 0, mtime: None, atime })
 }
 
 /// The one object that a layout has.
@@ -184,13 +224,20 @@ impl Drop for Beginning<'_> {
     }
 }
 
-/// A report that is being made; nobody else makes one meanwhile.
-struct Reporting<'a>(&'a Inode);
+/// The right to make a report; nobody else makes one meanwhile.
+pub(crate) struct Reporting<'a>(&'a Inode);
 
 impl Drop for Reporting<'_> {
     fn drop(&mut self) {
         self.0.update(|state| state.reporting = false);
     }
+}
+
+/// Where the object of a given inode lies, and what of it the MDT knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Basis {
+    at: (u32, ObjectId),
+    told: Option<ObjectAttr>,
 }
 
 /// What an open finds.
@@ -226,8 +273,9 @@ impl Client {
                 None if begins && state.opens == 1 => {
                     let object = ObjectId { fid: inode.fid, stripe: 0 };
                     let at = Unsynced { ost: 0, boot_epoch: 0 };
-                    let (phase, layout_gen, told, closing) = (Phase::Begins, 0, None, 0);
-                    let given = GivenAway { phase, object, layout_gen, at, told, closing };
+                    let (phase, layout_gen, closing) = (Phase::Begins, 0, 0);
+                    let (told, telling) = (None, None);
+                    let given = GivenAway { phase, object, layout_gen, at, told, telling, closing };
                     state.given = Some(Box::new(given));
                     Some(Ok(Found::Begins))
                 }
@@ -336,26 +384,52 @@ impl Client {
         Ok(self.given_now(inode).await?.map(|now| now.size))
     }
 
-    /// Attributes of a given inode, as its object has them; of others as they are.
-    pub(crate) async fn as_given(&self, inode: &Inode, attr: Attr) -> Result<Attr> {
-        let Some(now) = self.given_now(inode).await? else { return Ok(attr) };
-        let state = lock(&inode.state);
-        let told = state.given.as_ref().and_then(|given| given.told);
-        Ok(shown(attr, &now, told.as_ref()))
+    /// Attributes of a given inode, as its object has them. `None` if they are not to be compared with
+    /// it any more: it is not given now, or the MDT was told of it meanwhile.
+    async fn as_given(&self, inode: &Inode, attr: Attr, basis: Basis) -> Result<Option<Attr>> {
+        let (ost, object) = basis.at;
+        let (now, _) = self.ost_look(ost, object).await?;
+        let same = lock(&inode.state).basis() == Some(basis);
+        Ok(same.then(|| shown(attr, &now, basis.told.as_ref())))
+    }
+
+    /// Attributes of an inode that may be given, from the answer to a request sent at `stamp`; `None` if
+    /// it is not.
+    pub(crate) async fn know_given(
+        &self,
+        inode: &Inode,
+        (mut attr, mut stamp): (Attr, u64),
+    ) -> Result<Option<Attr>> {
+        loop {
+            let basis = {
+                let mut state = lock(&inode.state);
+                let Some(basis) = state.basis() else { return Ok(None) };
+                state.learn(attr, stamp);
+                let newer = state.attr.filter(|own| state.meta_known && own.version > attr.version);
+                attr = newer.unwrap_or(attr);
+                // What was asked before a report has arrived may be from before.
+                (newer.is_some() || stamp >= state.changed_at).then_some(basis)
+            };
+            if let Some(basis) = basis
+                && let Some(attr) = self.as_given(inode, attr, basis).await?
+            {
+                return Ok(Some(attr));
+            }
+            (attr, stamp) = self.attr_after_cancels(inode, Ibits::META.union(Ibits::DATA)).await?;
+        }
     }
 
     /// Attributes of a given inode of which everything else is known; `None` if it is not given, or if
     /// the MDT has to be asked.
     pub(crate) async fn known_given(&self, inode: &Inode) -> Result<Option<Attr>> {
-        let attr = {
+        let known = {
             let state = lock(&inode.state);
-            let known = state.is_given() && state.meta_known;
-            let known = known && state.covers(sateen_wire::Ibits::META);
-            state.attr.filter(|_| known)
+            let known = state.meta_known && state.covers(Ibits::META);
+            state.basis().filter(|_| known).zip(state.attr)
         };
-        let Some(attr) = attr else { return Ok(None) };
+        let Some((basis, attr)) = known else { return Ok(None) };
         self.count(Verb::LockHit);
-        self.as_given(inode, attr).await.map(Some)
+        self.as_given(inode, attr, basis).await
     }
 
     /// The size or the times of a given inode were changed at the MDT, which says how it is now: so is
@@ -367,25 +441,19 @@ impl Client {
         attr: &Attr,
     ) -> Result<()> {
         let Some((ost, object, layout_gen)) = lock(&inode.state).given_at() else { return Ok(()) };
-        lock(&inode.state).forget_told();
-        let (mut now, _) = self.ost_look(ost, object).await?;
-        let grows = set.size.filter(|size| now.size < *size);
+        let grows = match set.size {
+            Some(size) if self.ost_look(ost, object).await?.0.size < size => Some(size),
+            _ => None,
+        };
         if let Some(size) = grows {
             self.grow_given((ost, object, layout_gen), (size, attr.version)).await?;
         }
         let (atime, mtime) = (set.atime.map(|_| attr.atime), set.mtime.map(|_| attr.mtime));
-        let times = atime.is_some() || mtime.is_some();
-        if times {
+        if atime.is_some() || mtime.is_some() {
             self.ost_set_times(ost, object, (atime, mtime)).await?;
         }
-        if grows.is_some() || times {
-            (now, _) = self.ost_look(ost, object).await?;
-        }
-        inode.update(|state| {
-            if let Some(given) = &mut state.given {
-                given.told = Some(now);
-            }
-        });
+        let changed = (set.size.is_some(), atime.is_some(), mtime.is_some());
+        inode.update(|state| state.answered_given(attr, changed));
         Ok(())
     }
 
@@ -415,6 +483,41 @@ impl Client {
             true => None,
             false => Some(self.use_data(inode, Access::Write, None).await?),
         };
+        let reporting = self.turn_to_report(inode, cutting).await?;
+        let Some(now) = self.given_now(inode).await? else { return Ok(None) };
+        let report = inode.update(|state| {
+            let known = state.given.as_ref().and_then(|given| given.told);
+            let report = news(state.attr?, &now, known.as_ref())?;
+            // Of what is not in the report nothing is told.
+            let mut telling = known.unwrap_or(now);
+            if report.mtime.is_some() {
+                (telling.size, telling.mtime) = (now.size, now.mtime);
+            }
+            if report.atime.is_some() {
+                telling.atime = now.atime;
+            }
+            if let Some(given) = &mut state.given {
+                given.telling = Some(telling);
+            }
+            state.reporting_atime = report.mtime.is_none();
+            Some(report)
+        });
+        if report.is_some() {
+            core::mem::forget(reporting);
+        }
+        Ok(report)
+    }
+
+    /// Waits until nobody else tells the MDT anything of this inode, and nobody does until that is
+    /// dropped. With `cutting` the caller keeps others from cutting it.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(crate) async fn turn_to_report<'a>(
+        &self,
+        inode: &'a Inode,
+        cutting: bool,
+    ) -> Result<Reporting<'a>> {
         let turn = |state: &mut InodeState| {
             // What is told must not arrive behind a cut.
             let others = state.reporting || !state.cancels.is_empty();
@@ -425,22 +528,7 @@ impl Client {
             Some(Ok(()))
         };
         until(&inode.state, |state| &mut state.waiters, turn).await?;
-        let reporting = Reporting(inode);
-        let Some(now) = self.given_now(inode).await? else { return Ok(None) };
-        let report = inode.update(|state| {
-            let known = state.given.as_ref().and_then(|given| given.told);
-            let attr = state.attr.filter(|_| known != Some(now))?;
-            let attr = shown(attr, &now, known.as_ref());
-            if let Some(given) = &mut state.given {
-                given.told = Some(now);
-            }
-            let (mtime, atime) = (Some(attr.mtime), Some(attr.atime));
-            Some(SizeReport { size: now.size, blocks: now.blocks, mtime, atime })
-        });
-        if report.is_some() {
-            core::mem::forget(reporting);
-        }
-        Ok(report)
+        Ok(Reporting(inode))
     }
 
     /// One of those who have a given inode open closes it: what the MDT is to be told, for which nobody
@@ -536,5 +624,91 @@ impl Client {
             Some(given) => given.phase = Phase::On,
             None => {}
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sateen_types::Fid;
+
+    use super::*;
+    use crate::testing::attr;
+
+    fn at(sec: i64) -> Timespec {
+        Timespec { sec, nsec: 0 }
+    }
+
+    fn object(size: u64, mtime: i64) -> ObjectAttr {
+        let object = ObjectId { fid: Fid::ROOT, stripe: 0 };
+        ObjectAttr { object, size, blocks: 8, mtime: at(mtime), ctime: at(mtime), atime: at(mtime) }
+    }
+
+    fn given(told: ObjectAttr) -> InodeState {
+        let mut state = InodeState::default();
+        let away = GivenAway {
+            phase: Phase::On,
+            object: told.object,
+            layout_gen: 1,
+            at: Unsynced { ost: 0, boot_epoch: 1 },
+            told: Some(told),
+            telling: None,
+            closing: 0,
+        };
+        state.given = Some(Box::new(away));
+        state
+    }
+
+    fn told(state: &InodeState) -> ObjectAttr {
+        state.basis().and_then(|basis| basis.told).expect("it is given")
+    }
+
+    #[test]
+    fn a_file_that_was_only_read_is_not_told_to_be_written() {
+        let (told, own) = (object(70, 50), Attr { size: 70, ..attr(Fid::ROOT, 5) });
+        assert_eq!(news(own, &told, Some(&told)), None);
+        let other = ObjectAttr { blocks: 16, ctime: at(60), ..told };
+        assert_eq!(news(own, &other, Some(&told)), None);
+        assert_eq!(shown(own, &other, Some(&told)).ctime, own.ctime);
+        let read = ObjectAttr { atime: at(i64::MAX / 2), ..other };
+        let report = SizeReport { size: 0, blocks: 0, mtime: None, atime: Some(read.atime) };
+        assert_eq!(news(own, &read, Some(&told)), Some(report));
+    }
+
+    #[test]
+    fn what_was_written_is_told_with_its_mtime_also_if_the_size_is_as_it_was() {
+        let (told, own) = (object(70, 50), Attr { size: 70, ..attr(Fid::ROOT, 5) });
+        let now = ObjectAttr { mtime: at(60), ..told };
+        let report = news(own, &now, Some(&told)).map(|report| (report.size, report.mtime));
+        assert_eq!(report, Some((70, Some(at(60)))));
+        let report = news(own, &ObjectAttr { size: 90, ..told }, Some(&told));
+        assert_eq!(report.map(|report| (report.size, report.mtime)), Some((90, Some(own.mtime))));
+    }
+
+    #[test]
+    fn what_the_mdt_answers_is_told_and_nothing_else() {
+        let mut state = given(object(70, 50));
+        // A write that came behind the answer is news still, whatever its size and time are.
+        let answer = Attr { size: 10, mtime: at(7), atime: at(8), ..attr(Fid::ROOT, 5) };
+        state.answered_given(&answer, (true, false, false));
+        assert_eq!(told(&state), ObjectAttr { size: 10, ..object(70, 50) });
+        state.answered_given(&answer, (false, true, true));
+        assert_eq!(
+            told(&state),
+            ObjectAttr { size: 10, mtime: at(7), atime: at(8), ..object(70, 50) }
+        );
+    }
+
+    #[test]
+    fn a_report_is_told_when_it_has_arrived() {
+        let (before, now) = (object(70, 50), object(90, 60));
+        for arrived in [false, true] {
+            let mut state = given(before);
+            state.meta_known = true;
+            state.given.as_mut().expect("it is given").telling = Some(now);
+            assert_eq!(told(&state), before, "not before");
+            state.reported_given(arrived);
+            assert_eq!(told(&state), if arrived { now } else { before });
+            assert_eq!(state.meta_known, !arrived, "its mtime is that of before");
+        }
     }
 }

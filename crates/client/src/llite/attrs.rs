@@ -10,7 +10,7 @@ use super::data::Cutting;
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::locks::Access;
-use crate::patience;
+use crate::patience::{self, to_the_end};
 use crate::port::KernelInval;
 use crate::stats::Verb;
 use crate::sync::{lock, until};
@@ -102,14 +102,9 @@ impl Client {
     /// they may be cached.
     pub(crate) async fn know(&self, inode: &Arc<Inode>, attr: Attr, stamp: u64) -> Result<Known> {
         let (mut attr, mut stamp) = (attr, stamp);
-        if lock(&inode.state).is_given() {
-            let attr = {
-                let mut state = lock(&inode.state);
-                state.learn(attr, stamp);
-                let newer = state.attr.filter(|own| state.meta_known && own.version > attr.version);
-                newer.unwrap_or(attr)
-            };
-            return self.as_given(inode, attr).await.map(Client::unheld);
+        let is_given = lock(&inode.state).is_given();
+        if is_given && let Some(attr) = Box::pin(self.know_given(inode, (attr, stamp))).await? {
+            return Ok(Client::unheld(attr));
         }
         // Whoever writes is asked again, too: what the MDT has is older than what he said.
         let want = Ibits::META.union(Ibits::DATA);
@@ -195,17 +190,25 @@ impl Client {
             looking = Some(self.settle(&inode).await?);
             self.tell_size_with(&inode, set.size.is_some()).await?;
         }
+        // What the object had before must not be told behind what is set now.
+        let turn = match used.is_some() && lock(&inode.state).is_given() {
+            true => Some(self.turn_to_report(&inode, cutting.is_some()).await?),
+            false => None,
+        };
         let request = MdtRequest::SetAttr { fid, set, cred };
         let in_use = used.is_some();
         let answer = self.mdt_unless_it_runs(fid, request, &|| in_use).await?;
         let MdtReply::Inode { attr } = answer.body else { return Err(Errno::EPROTO) };
         let sent = answer.stamp;
         if data {
-            self.changed_given(&inode, &set, &attr).await?;
+            // The MDT has changed it, whatever becomes of the object.
+            let done = to_the_end(self.changed_given(&inode, &set, &attr)).await;
             self.own_data_change(&inode, attr, sent).await;
+            done?;
         } else {
             self.own_change(&inode, Some(attr), sent).await;
         }
+        drop(turn);
         drop(looking);
         drop(cutting);
         drop(used);
@@ -263,9 +266,7 @@ impl Client {
         let now = self.stamp();
         inode.update(|state| {
             state.reported(report, arrived, now);
-            if !arrived {
-                state.forget_told();
-            }
+            state.reported_given(arrived);
         });
     }
 }

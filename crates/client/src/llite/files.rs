@@ -247,7 +247,7 @@ impl Client {
             }
         };
         if let Some(mut quiet) = quiet {
-            lock(&inode.state).forget_told();
+            lock(&inode.state).answered_given(&attr, (true, false, false));
             quiet.emptied();
             self.own_data_change(&inode, attr, sent).await;
         }
