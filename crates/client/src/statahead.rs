@@ -12,6 +12,7 @@
 //! Here is only what is to be asked and what has come of it; who asks is [`crate::llite`].
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -39,8 +40,8 @@ const MISSES_IN_A_ROW: u32 = 8;
 const HITS_PER_MISS: u32 = 4;
 /// Ticks after which a listing is forgotten in which nobody looks anything up: 10 s.
 const IDLE_TICKS: u32 = 40;
-/// Counters of calls that change directories, each for all FIDs that share a place.
-const CHANGING_PLACES: usize = 64;
+/// Counters of calls that change names, each for all names that share a place.
+const CHANGING_PLACES: usize = 256;
 
 /// What statahead was good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,12 +82,16 @@ fn count(counter: &AtomicU64, more: u64) {
 pub(crate) struct Found {
     pub(crate) inode: Arc<Inode>,
     pub(crate) stamp: u64,
+    /// This client has changed the name since. The inode is let go with the name.
+    pub(crate) void: bool,
 }
 
 #[derive(Debug)]
 enum What {
     /// On its way; whether somebody waits for it.
     Asked(bool),
+    /// The same, but this client has changed the name since: the answer is of no use.
+    Void(bool),
     /// `None` if it is of no use.
     Answered(Option<Found>),
 }
@@ -262,7 +267,7 @@ pub(crate) struct Statahead {
     listings: AtomicUsize,
     /// Requests on their way.
     pub(crate) asked: AtomicUsize,
-    /// Calls of this client under way that change a directory, or extended attributes.
+    /// Calls of this client under way that change a name, or extended attributes.
     changing: [AtomicU32; CHANGING_PLACES],
     counters: Counters,
     pub(crate) state: Mutex<Listings>,
@@ -282,9 +287,9 @@ impl Default for Statahead {
     }
 }
 
-/// A call of this client that changes a directory, or extended attributes. From its beginning until
-/// what it has done is noted nothing is believed that was asked ahead: its own locks do not keep that
-/// so.
+/// A call of this client that changes a name of a directory, or the extended attributes of an inode.
+/// Its own locks do not keep what was asked ahead true: what was found under this name is void with
+/// its beginning, and until its end the name is not asked for ahead.
 pub(crate) struct Changing<'a>(&'a AtomicU32);
 
 impl Drop for Changing<'_> {
@@ -294,26 +299,47 @@ impl Drop for Changing<'_> {
 }
 
 impl Statahead {
-    fn place(&self, fid: Fid) -> &AtomicU32 {
-        let place = (fid.seq.0 as usize ^ fid.oid as usize) % CHANGING_PLACES;
+    fn place(&self, fid: Fid, name: &[u8]) -> &AtomicU32 {
+        let mut hasher = DefaultHasher::new();
+        (fid, name).hash(&mut hasher);
+        let place = hasher.finish() as usize % CHANGING_PLACES;
         self.changing.get(place).unwrap_or(&self.changing[0])
     }
 
-    /// A call begins that changes this inode.
-    pub(crate) fn changes(&self, fid: Fid) -> Changing<'_> {
-        let place = self.place(fid);
+    /// A call begins that changes a name of this directory.
+    pub(crate) fn changes_name(&self, dir: Fid, name: &Name) -> Changing<'_> {
+        let changing = self.changes(dir, name.as_bytes());
+        // Whoever begins a listing after this asks for no name without having seen the change.
+        if !self.is_idle() {
+            lock(&self.state).voids(dir, name);
+        }
+        changing
+    }
+
+    /// A call begins that changes the extended attributes of this inode.
+    pub(crate) fn changes_xattrs(&self, fid: Fid) -> Changing<'_> {
+        self.changes(fid, b"")
+    }
+
+    fn changes(&self, fid: Fid, name: &[u8]) -> Changing<'_> {
+        let place = self.place(fid, name);
         place.fetch_add(1, Ordering::SeqCst);
         Changing(place)
     }
 
-    /// Whether there may be such a call.
-    pub(crate) fn is_changing(&self, fid: Fid) -> bool {
-        self.place(fid).load(Ordering::SeqCst) > 0
+    /// Whether there may be a call that changes this name.
+    pub(crate) fn is_changing_name(&self, dir: Fid, name: &[u8]) -> bool {
+        self.place(dir, name).load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether there may be a call that changes the extended attributes of this inode.
+    pub(crate) fn is_changing_xattrs(&self, fid: Fid) -> bool {
+        self.place(fid, b"").load(Ordering::SeqCst) > 0
     }
 
     /// Whether nothing is being listed.
     pub(crate) fn is_idle(&self) -> bool {
-        self.listings.load(Ordering::Relaxed) == 0
+        self.listings.load(Ordering::SeqCst) == 0
     }
 
     pub(crate) fn max(&self) -> usize {
@@ -404,7 +430,7 @@ impl Statahead {
     }
 
     fn counted(&self, state: &Listings) {
-        self.listings.store(state.all.len(), Ordering::Relaxed);
+        self.listings.store(state.all.len(), Ordering::SeqCst);
     }
 
     /// A listing is over. What was found for it and not taken.
@@ -447,7 +473,7 @@ impl Statahead {
         let at = run.window.iter().position(|ahead| ahead.name.as_bytes() == name);
         let mut looked = Looked::Nothing;
         match at.and_then(|at| run.window.get_mut(at).map(|ahead| (at, ahead))) {
-            Some((_, Ahead { what: What::Asked(awaited), .. })) => {
+            Some((_, Ahead { what: What::Asked(awaited) | What::Void(awaited), .. })) => {
                 *awaited = true;
                 return Looked::Waits;
             }
@@ -534,6 +560,10 @@ impl Statahead {
             if run.skips_hidden && is_hidden(&name) {
                 continue;
             }
+            // Its answer may be from before the change.
+            if self.is_changing_name(dir, name.as_bytes()) {
+                continue;
+            }
             run.window.push_back(Ahead { name: name.clone(), what: What::Asked(false) });
             next.names.push(name);
         }
@@ -584,13 +614,20 @@ impl Statahead {
         let listing = state.all.get_mut(&dir).filter(|listing| listing.number == number);
         let run = listing.and_then(|listing| listing.run.as_mut());
         let mut window = run.into_iter().flat_map(|run| run.window.iter_mut());
-        let Some(ahead) = window.find(|ahead| ahead.name == *name) else { return found };
-        let waits = matches!(ahead.what, What::Asked(true));
-        ahead.what = What::Answered(found);
+        // A name that was made again meanwhile may be there twice.
+        let unanswered = |ahead: &&mut Ahead| !matches!(ahead.what, What::Answered(_));
+        let ahead = window.find(|ahead| ahead.name == *name && unanswered(ahead));
+        let Some(ahead) = ahead else { return found };
+        let waits = matches!(ahead.what, What::Asked(true) | What::Void(true));
+        let (kept, left) = match ahead.what {
+            What::Void(_) => (None, found),
+            _ => (found, None),
+        };
+        ahead.what = What::Answered(kept);
         let woken = if waits { state.waiters.take() } else { Woken::default() };
         drop(state);
         woken.wake();
-        None
+        left
     }
 }
 
@@ -598,7 +635,7 @@ impl Ahead {
     fn into_found(self) -> Option<Found> {
         match self.what {
             What::Answered(found) => found,
-            What::Asked(_) => None,
+            What::Asked(_) | What::Void(_) => None,
         }
     }
 }
@@ -608,6 +645,19 @@ fn found(ahead: Ahead) -> Option<Arc<Inode>> {
 }
 
 impl Listings {
+    /// This client changes a name.
+    fn voids(&mut self, dir: Fid, name: &Name) {
+        let run = self.all.get_mut(&dir).and_then(|listing| listing.run.as_mut());
+        let window = run.into_iter().flat_map(|run| run.window.iter_mut());
+        for ahead in window.filter(|ahead| ahead.name == *name) {
+            match &mut ahead.what {
+                What::Asked(awaited) => ahead.what = What::Void(*awaited),
+                What::Void(_) => {}
+                What::Answered(found) => found.iter_mut().for_each(|found| found.void = true),
+            }
+        }
+    }
+
     /// Inodes that were found and not taken, and the directory itself.
     fn remove(&mut self, dir: Fid) -> Vec<Arc<Inode>> {
         let Some(listing) = self.all.remove(&dir) else { return Vec::new() };

@@ -2,8 +2,8 @@
 //!
 //! What is found ahead is kept as any lookup keeps it: attributes in their inode, under the locks
 //! that the answer brought. A program that then looks the name up is told so much of it as stands at
-//! that moment; if a lock has gone meanwhile, or this client itself has changed the directory since,
-//! he asks the MDT as ever.
+//! that moment; if a lock has gone meanwhile, or this client itself has changed the name since, he
+//! asks the MDT as ever.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -115,7 +115,7 @@ impl Client {
         self.let_listing_go(left);
         let entry = found.and_then(|(inode, found)| {
             // If it is of no use its inode stays: it is about to be asked for.
-            let entry = self.entry_ahead(&inode, &found);
+            let entry = self.entry_ahead((&inode, name), &found);
             self.statahead.taken(dir, entry.is_some());
             entry
         });
@@ -124,19 +124,13 @@ impl Client {
     }
 
     /// What was found ahead, if all of it stands.
-    fn entry_ahead(&self, dir: &Arc<Inode>, found: &Found) -> Option<Entry> {
-        let Found { inode, stamp } = found;
-        // This client's own locks do not keep it from changing the directory.
-        if self.statahead.is_changing(dir.fid) {
+    fn entry_ahead(&self, (dir, name): (&Arc<Inode>, &[u8]), found: &Found) -> Option<Entry> {
+        let Found { inode, stamp, void } = found;
+        // This client's own locks do not keep it from changing the name.
+        if *void || self.statahead.is_changing_name(dir.fid, name) {
             return None;
         }
-        let by_dir = {
-            let state = lock(&dir.state);
-            if *stamp < state.changed_at {
-                return None;
-            }
-            state.stands(Ibits::UPDATE, *stamp)
-        };
+        let by_dir = lock(&dir.state).stands(Ibits::UPDATE, *stamp);
         let known = {
             let mut state = lock(&inode.state);
             if !by_dir && !state.stands(Ibits::LOOKUP, *stamp) {
@@ -152,7 +146,7 @@ impl Client {
 
     /// Asks for what is next in a directory. Half of the slots of its MDT are left to others.
     fn look_ahead(self: &Arc<Client>, dir: Fid) {
-        if self.is_stopped() || self.statahead.is_changing(dir) {
+        if self.is_stopped() {
             return;
         }
         let asked = self.statahead.asked.load(Ordering::Relaxed);
@@ -224,7 +218,7 @@ impl Client {
             self.retire(inode);
             return None;
         }
-        Some(Found { inode, stamp })
+        Some(Found { inode, stamp, void: false })
     }
 
     /// Learns whether an inode has extended attributes at all: most have none, and programs ask for
@@ -243,8 +237,9 @@ impl Client {
     /// Whether an inode is known to have no extended attributes.
     pub(super) fn has_no_xattrs(&self, fid: Fid) -> bool {
         self.statahead.wants_xattrs(fid);
-        let known = self.known_inode(fid).is_some_and(|inode| lock(&inode.state).has_no_xattrs());
-        let known = known && !self.statahead.is_changing(fid);
+        // First: one that ends meanwhile has noted what it did.
+        let known = !self.statahead.is_changing_xattrs(fid)
+            && self.known_inode(fid).is_some_and(|inode| lock(&inode.state).has_no_xattrs());
         if known {
             self.count(Verb::LockHit);
         }

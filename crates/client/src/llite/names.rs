@@ -72,7 +72,7 @@ impl Client {
     fn asks_for_name(&self, fid: Fid, name: &Name) -> Adding<'_> {
         let dir = self.inode(fid);
         lock(&dir.state).names.adds(name.as_bytes());
-        Adding { dir, _changing: self.statahead.changes(fid) }
+        Adding { dir, _changing: self.statahead.changes_name(fid, name) }
     }
 
     /// A name is not in a directory, as the MDT has said under its lock: whoever looks for one is
@@ -244,7 +244,7 @@ impl Client {
         directory: bool,
     ) -> Result<()> {
         let name = Name::new(name)?;
-        let _changing = self.statahead.changes(parent);
+        let _changing = self.statahead.changes_name(parent, &name);
         let answer = self.mdt(parent, MdtRequest::Unlink { parent, name, directory }).await?;
         let MdtReply::Removed { attr, parent: dir } = answer.body else {
             return Err(Errno::EPROTO);
@@ -301,7 +301,7 @@ impl Client {
             self.write_out_what_replaces((parent, &name), (new_parent, &new_name)).await?;
         }
         let _adding = self.asks_for_name(new_parent, &new_name);
-        let _changing = self.statahead.changes(parent);
+        let _changing = self.statahead.changes_name(parent, &name);
         let request = MdtRequest::Rename { parent, name, new_parent, new_name, flags };
         let answer = self.mdt(parent, request).await?;
         self.renamed((parent, new_parent), answer).await
@@ -324,7 +324,7 @@ impl Client {
             self.write_out_what_replaces((parent, &name), (new_parent, &new_name)).await?;
         }
         let _adding = self.asks_for_name(new_parent, &new_name);
-        let _changing = self.statahead.changes(parent);
+        let _changing = self.statahead.changes_name(parent, &name);
         let era = self.era();
         let fid = self.new_fid(parent, era).await?;
         let request = MdtRequest::RenameWhiteout {

@@ -83,9 +83,13 @@ impl Client {
             // What the MDT hears later of a write from before would take it away again.
             self.tell_size(&self.inode(fid)).await?;
         }
-        let _changing = self.statahead.changes(fid);
-        let answer = self.mdt(fid, MdtRequest::SetXattr { fid, name, value, mode }).await?;
-        self.own_change(&self.inode(fid), None, answer.stamp).await;
+        let _changing = self.statahead.changes_xattrs(fid);
+        let answer = self.mdt(fid, MdtRequest::SetXattr { fid, name, value, mode }).await;
+        if let (Err(_), Some(inode)) = (&answer, self.known_inode(fid)) {
+            // It may have been executed, or be yet.
+            lock(&inode.state).no_xattrs = false;
+        }
+        self.own_change(&self.inode(fid), None, answer?.stamp).await;
         Ok(())
     }
 

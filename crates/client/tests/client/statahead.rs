@@ -260,14 +260,70 @@ fn what_this_client_has_removed_is_not_believed() {
     let mut removing = rig.start(async move { client.unlink(DIR, b"d", false).await });
     let (header, request) = rig.take_mdt();
     assert!(matches!(request, MdtRequest::Unlink { .. }), "{request:?}");
-    // It may have happened, and others may know.
-    assert!(asks(&rig, b"c").0);
-    rig.answer(&header, reply(MdtReply::Removed { attr: None, parent: None }, &[]));
-    rig.poll(&mut removing).or_else(|| {
-        rig.kernel_is_done();
-        rig.poll(&mut removing)
-    });
+    // It may have happened, and others may know; of other names it says nothing.
+    assert!(!asks(&rig, b"c").0);
+    answer_names(&rig);
+    removed(&rig, &mut removing, &header);
     assert!(asks(&rig, b"d").0, "its own locks have not kept it from that");
+    assert!(!asks(&rig, b"e").0);
+}
+
+/// A removal is answered.
+fn removed(rig: &Rig, removing: &mut Verb<Result<()>>, header: &Header) {
+    rig.answer(header, reply(MdtReply::Removed { attr: None, parent: None }, &[]));
+    let done = rig.poll(removing).or_else(|| {
+        rig.kernel_is_done();
+        rig.poll(removing)
+    });
+    done.unwrap().unwrap();
+}
+
+#[test]
+fn what_is_on_its_way_while_this_client_removes_the_name_is_not_believed() {
+    let rig = Rig::with_osts(1);
+    begun(&rig, &LETTERS, true);
+    let mut waiting = looks(&rig, b"c");
+    assert!(rig.poll(&mut waiting).is_none());
+    // Asked for before, answered during the removal, and looked up after it.
+    let client = rig.client.clone();
+    let mut removing = rig.begin(async move { client.unlink(DIR, b"c", false).await });
+    assert!(rig.poll(&mut removing).is_none());
+    for name in [b"c", b"d", b"e", b"f"] {
+        assert_eq!(answer_name(&rig), name);
+    }
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::Unlink { .. }), "{request:?}");
+    removed(&rig, &mut removing, &header);
+    assert!(rig.poll(&mut waiting).is_none(), "he asks for himself");
+    while !rig.is_silent() {
+        let (header, request) = rig.take_mdt();
+        match request {
+            MdtRequest::Lookup { .. } => rig.answer(&header, Reply::error(Errno::ENOENT)),
+            MdtRequest::Cancel { .. } => rig.answer(&header, done()),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(rig.poll(&mut waiting).unwrap().unwrap().inode.is_none());
+}
+
+#[test]
+fn who_removes_what_he_lists_asks_for_no_name_twice() {
+    let rig = Rig::with_osts(1);
+    locks_dir(&rig);
+    lists(&rig, &LETTERS, true);
+    let (mut waited, mut ahead) = (0, 0);
+    for name in LETTERS {
+        waited += usize::from(asks(&rig, name).0);
+        ahead += answer_names(&rig).len();
+        let client = rig.client.clone();
+        let mut removing = rig.start(async move { client.unlink(DIR, name, false).await });
+        let (header, request) = rig.take_mdt();
+        assert!(matches!(request, MdtRequest::Unlink { .. }), "{request:?}");
+        removed(&rig, &mut removing, &header);
+    }
+    assert_eq!((waited, ahead), (2, 6));
+    let stats = rig.client.statahead_stats();
+    assert_eq!((stats.begun, stats.wrong, stats.hits, stats.misses), (1, 0, 6, 0));
 }
 
 #[test]
