@@ -58,13 +58,7 @@ pub trait Port: Send + Sync {
         let _ = (ino, at);
         Box::pin(std::future::ready(false))
     }
-    /// Whether nobody but its OST has an object that was given, open or mapped. May be false for a
-    /// moment without a reason.
-    fn alone(&self, at: (u32, ObjectId)) -> Pin<Box<dyn Future<Output = bool> + Send>> {
-        let _ = at;
-        Box::pin(std::future::ready(true))
-    }
-    /// The opposite of [`Port::give`]: no open has it any more.
+    /// The opposite: no open has it any more.
     fn take_back(&self, ino: Ino, at: (u32, ObjectId)) {
         let _ = (ino, at);
     }

@@ -6,7 +6,6 @@
 mod calls;
 mod file_locks;
 mod fsx;
-mod given;
 mod posix;
 mod programs;
 mod rig;

@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 
 use sateen_testkit::env_number;
 
-use crate::rig::{KERNEL_CACHES, Rig, Servers, on_both, on_given, tools};
+use crate::rig::{KERNEL_CACHES, Rig, Servers, on_both, tools};
 
 on_both!(
     dbench,
@@ -24,7 +24,6 @@ on_both!(
     space_set_aside_is_written,
     acls,
 );
-on_given!(fio, sqlite, tar_and_git, space_set_aside_is_written);
 
 fn dbench(servers: Servers) {
     if !tools(&["dbench"]) {
