@@ -364,12 +364,16 @@ impl State {
     }
 }
 
-/// Whether an MDT has noted this client by the time that it answers so.
+/// Whether an MDT has noted this client by the time that it answers so: for none of these it does
+/// (`Mdt::record_client`).
 fn gives(request: &Body, reply: &Reply) -> bool {
     let asks = matches!(
         request,
         Body::Request(Request::Mdt(request))
-            if !matches!(request, MdtRequest::StatFs | MdtRequest::Sync { .. })
+            if !matches!(
+                request,
+                MdtRequest::StatFs | MdtRequest::Sync { .. } | MdtRequest::AnswerGlimpse { .. }
+            )
     );
     asks && (reply.error.is_none() || !reply.grants.is_empty())
 }

@@ -20,7 +20,7 @@ use crate::host::Host;
 use crate::model::Model;
 use crate::names::{self, Names, Node};
 pub(crate) use sessions::{Writing, left as session_left};
-pub(crate) use sizes::size_covers_objects;
+pub(crate) use sizes::{proven_size, size_covers_objects};
 
 /// An inode of an MDT.
 #[derive(Debug, Clone)]

@@ -142,6 +142,25 @@ impl Mutation {
             | Mutation::Policy { fid, .. } => vec![*fid],
         }
     }
+
+    /// Whether an inode has what this gives it, and had not before: that tells of it also if others
+    /// have changed the inode as well. Of what changes names the names tell.
+    pub fn is_set(&self, before: &Names, found: &Names) -> bool {
+        let of = |fid: &Fid| Some((before.inodes.get(fid)?, found.inodes.get(fid)?));
+        match self {
+            Mutation::Mode { fid, mode } => {
+                of(fid).is_some_and(|(was, is)| was.mode != *mode && is.mode == *mode)
+            }
+            Mutation::Xattr { fid, name, value } => of(fid).is_some_and(|(was, is)| {
+                was.xattrs.get(name) != value.as_ref() && is.xattrs.get(name) == value.as_ref()
+            }),
+            Mutation::Policy { fid, policy, osts } => of(fid).is_some_and(|(was, is)| {
+                let wanted = (*policy, osts);
+                (was.policy, &was.osts) != wanted && (is.policy, &is.osts) == wanted
+            }),
+            _ => false,
+        }
+    }
 }
 
 /// A name space.
@@ -381,5 +400,41 @@ impl Names {
             (true, Some(entries)) if !entries.is_empty() => Err(Errno::ENOTEMPTY),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(inode: Inode) -> Names {
+        Names { inodes: [(Fid::ROOT, inode)].into() }
+    }
+
+    #[test]
+    fn what_an_inode_has_tells_who_gave_it_whatever_others_did() {
+        let inode = Inode {
+            mode: 0o352,
+            nlink: 4,
+            node: Node::File,
+            xattrs: BTreeMap::new(),
+            policy: None,
+            osts: Vec::new(),
+        };
+        let before = with(inode.clone());
+        let fid = Fid::ROOT;
+        let chmod = Mutation::Mode { fid, mode: 0o144 };
+        let done = with(Inode { mode: 0o144, nlink: 3, ..inode.clone() });
+        assert!(chmod.is_set(&before, &done));
+        assert!(!chmod.is_set(&done, &done), "it was so before");
+        assert!(!chmod.is_set(&before, &with(Inode { nlink: 3, ..inode.clone() })));
+        assert!(!chmod.is_set(&before, &Names { inodes: BTreeMap::new() }));
+        let value = Some(b"value".to_vec());
+        let named = [(b"name".to_vec(), b"value".to_vec())].into();
+        let has = with(Inode { xattrs: named, ..inode });
+        let set = Mutation::Xattr { fid, name: b"name".to_vec(), value };
+        assert!(set.is_set(&before, &has) && !set.is_set(&has, &has));
+        let gone = Mutation::Xattr { fid, name: b"name".to_vec(), value: None };
+        assert!(gone.is_set(&has, &before) && !gone.is_set(&before, &before));
     }
 }

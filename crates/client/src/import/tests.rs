@@ -4,7 +4,7 @@
 use std::pin::Pin;
 
 use sateen_types::{Ino, Timestamp};
-use sateen_wire::{Cred, OstReply, SetAttr};
+use sateen_wire::{Cred, MdtReply, OstReply, SetAttr};
 
 use super::*;
 use crate::port::{KernelInval, Task};
@@ -80,6 +80,38 @@ fn open(target: Endpoint, port: &Still) -> (Import, Header) {
     let arrival = reply(&import, port, &connect, connected(5, 0, 0));
     assert!(matches!(arrival, Arrival::Connected { restarted: false, follows: false }));
     (import, connect)
+}
+
+/// An MDT asks of a lock whose grant waits until its client is on record: what it is told then it
+/// answers at once, and has noted nobody by that.
+#[test]
+fn who_has_only_answered_a_question_was_given_nothing() {
+    let port = Still::default();
+    let (import, _) = open(Endpoint::Mdt(0), &port);
+    let ask = |request| {
+        let request = (Request::Mdt(request), Bulk::None);
+        import.call(&port, request, WAITED_FOR, (|| 0, false), None)
+    };
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut opens = std::pin::pin!(ask(MdtRequest::GrantSeq));
+    assert!(opens.as_mut().poll(&mut context).is_pending());
+    let opening = port.one();
+    let answer = MdtRequest::AnswerGlimpse { fid: Fid::ROOT, question: 1, told: None };
+    let mut answers = std::pin::pin!(ask(answer));
+    assert!(answers.as_mut().poll(&mut context).is_pending());
+    let answered = port.one().header;
+    let done = Reply { last_committed: 1, ..Reply::ok(ReplyBody::Mdt(MdtReply::Done)) };
+    reply(&import, &port, &answered, done);
+    assert!(answers.as_mut().poll(&mut context).is_ready());
+    // It crashes, and the next run knows nobody.
+    let unknown = reply(&import, &port, &opening.header, Reply::error(Errno::ESTALE));
+    assert!(matches!(unknown, Arrival::Unknown), "{unknown:?}");
+    import.connect(&port);
+    let connect = port.one().header;
+    let arrival = reply(&import, &port, &connect, connected(6, 0, 0));
+    assert!(matches!(arrival, Arrival::Connected { restarted: true, .. }), "{arrival:?}");
+    assert_eq!(port.one().body, opening.body, "it is asked again");
+    assert!(opens.as_mut().poll(&mut context).is_pending());
 }
 
 #[test]
@@ -229,7 +261,7 @@ fn an_answer_refuses_the_connection_only_if_it_carries_nothing() {
     assert!(is_unknown(&nothing));
     assert!(!is_unknown(&Reply { transno: 1, ..nothing.clone() }));
     assert!(!is_unknown(&Reply { last_committed: 1, ..nothing.clone() }));
-    let body = ReplyBody::Mdt(sateen_wire::MdtReply::Done);
+    let body = ReplyBody::Mdt(MdtReply::Done);
     assert!(!is_unknown(&Reply { body, ..nothing }));
 }
 
@@ -260,7 +292,7 @@ fn what_an_mdt_that_was_started_again_has_of_this_client() {
         set: SetAttr::default(),
         cred: Cred { uid: 0, gid: 0, umask: 0 },
     };
-    let body = ReplyBody::Mdt(sateen_wire::MdtReply::Done);
+    let body = ReplyBody::Mdt(MdtReply::Done);
     let done = Reply { transno: 12, last_committed: 10, ..Reply::ok(body) };
     state.uncommitted.answered(&Body::Request(Request::Mdt(set)), &done);
     assert!(state.uncommitted.has_upto(10));

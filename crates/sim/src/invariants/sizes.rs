@@ -32,6 +32,15 @@ pub(crate) fn size_covers_objects(
     Ok(())
 }
 
+/// How far a file's objects prove that it reaches.
+pub(crate) fn proven_size(records: &Records, hosts: &BTreeMap<Endpoint, Host>, fid: Fid) -> u64 {
+    let layout = records.inodes.get(&fid).and_then(|inode| inode.layout.as_ref());
+    let Some(layout) = layout else { return 0 };
+    let osts = hosts.values().filter(|host| matches!(host.me, Endpoint::Ost(_)));
+    let all = osts.flat_map(|host| host.disk.objects.all()).filter(|stat| stat.object.fid == fid);
+    all.map(|stat| layout.size_proven(stat.object.stripe, stat.size)).max().unwrap_or(0)
+}
+
 pub(super) fn check(
     records: &Records,
     hosts: &BTreeMap<Endpoint, Host>,

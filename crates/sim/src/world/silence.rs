@@ -194,17 +194,17 @@ impl World {
         living.map(|node| node.client.incarnation()).collect()
     }
 
-    /// The connections that a target has of clients that are gone, and should not have. An MDT that
-    /// hears nobody at all does not count how long.
+    /// The connections that a target has of clients that are gone, and should not have. That an MDT
+    /// counts how long it hears nothing of them, although nobody is left who speaks, the end of a world
+    /// sees to.
     fn dead_at<'a>(
         &'a self,
         host: &'a Host,
         living: &'a [ClientId],
     ) -> impl Iterator<Item = ClientId> + 'a {
         let is_mdt = matches!(host.me, Endpoint::Mdt(_));
-        let hears = self.nodes.iter().any(|node| node.speaks && node.mounted && !node.dead);
         let all = host.clients().into_iter().filter(|(client, _)| !living.contains(client));
-        let excused = move |at: &Endpoint| is_mdt && (!hears || self.silence.mute.contains(at));
+        let excused = move |at: &Endpoint| is_mdt && self.silence.mute.contains(at);
         all.filter(move |(_, at)| !excused(at)).map(|(id, _)| id)
     }
 

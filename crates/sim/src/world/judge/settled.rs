@@ -131,12 +131,19 @@ impl World {
         let mut after = before.clone();
         mutation.iter().for_each(|mutation| after.apply(mutation));
         if mutation.is_none() || agree(&after, &nobody).is_some() {
-            let Some(not_before) = agree(before, shared) else { return Ok(()) };
-            if mutation.is_none() {
-                return Err(format!("it could not change anything, but {not_before}"));
-            }
-            if let Some(not_after) = agree(&after, shared) {
-                return Err(format!("half done: {not_before}; {not_after}"));
+            let is_set = mutation.as_ref().is_some_and(|mutation| mutation.is_set(before, found));
+            match agree(before, shared) {
+                // Others have changed the inode as well; what this one sets is there.
+                None if is_set => {}
+                None => return Ok(()),
+                Some(not_before) if mutation.is_none() => {
+                    return Err(format!("it could not change anything, but {not_before}"));
+                }
+                Some(not_before) => {
+                    if let Some(not_after) = agree(&after, shared) {
+                        return Err(format!("half done: {not_before}; {not_after}"));
+                    }
+                }
             }
         }
         let Some(mutation) = mutation else { return Ok(()) };
