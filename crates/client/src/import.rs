@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex};
 
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Result};
 use sateen_wire::{
-    BULK_MAX, Body, Bulk, CLAIM_SLOT, FEATURES, Header, MdtRequest, Message, OstRequest, Reply,
-    ReplyBody, Request, SPEAKS,
+    BULK_MAX, Body, Bulk, CLAIM_SLOT, FEATURES, Header, Message, OstRequest, Reply, ReplyBody,
+    Request, SPEAKS,
 };
 
 use crate::client::Connection;
@@ -39,6 +39,7 @@ use crate::stats::{self, RequestStats};
 use crate::sync::{Waiters, Woken, lock, until};
 use crate::uncommitted::{Uncommitted, waits_for_room};
 use crate::unstable::Unstable;
+use answers::{gives, is_unknown};
 pub(crate) use claims::UnderWay;
 use claims::{Claims, Run};
 use pending::{Pending, without_grant};
@@ -362,26 +363,6 @@ impl State {
         }
         self.free.pop()
     }
-}
-
-/// Whether an MDT has noted this client by the time that it answers so: for none of these it does
-/// (`Mdt::record_client`).
-fn gives(request: &Body, reply: &Reply) -> bool {
-    let asks = matches!(
-        request,
-        Body::Request(Request::Mdt(request))
-            if !matches!(
-                request,
-                MdtRequest::StatFs | MdtRequest::Sync { .. } | MdtRequest::AnswerGlimpse { .. }
-            )
-    );
-    asks && (reply.error.is_none() || !reply.grants.is_empty())
-}
-
-/// Whether an answer refuses the connection, as opposed to a stale object or file: it carries nothing
-/// at all.
-fn is_unknown(reply: &Reply) -> bool {
-    reply.last_committed == 0 && reply.transno == 0 && reply.body == ReplyBody::Empty
 }
 
 /// Slots for so many requests in flight.

@@ -54,12 +54,9 @@ pub trait Port: Send + Sync {
     fn prune(&self, inodes: Vec<Ino>);
     /// Gives the kernel an object for an inode, which lies with this OST. Whether it can: only an OST
     /// of this very process has files to give away, and none of an object that does not exist.
-    fn give(&self, ino: Ino, at: (u32, ObjectId)) -> Pin<Box<dyn Future<Output = bool> + Send>> {
-        let _ = (ino, at);
+    fn give(&self, _ino: Ino, _at: (u32, ObjectId)) -> Pin<Box<dyn Future<Output = bool> + Send>> {
         Box::pin(std::future::ready(false))
     }
     /// The opposite: no open has it any more.
-    fn take_back(&self, ino: Ino, at: (u32, ObjectId)) {
-        let _ = (ino, at);
-    }
+    fn take_back(&self, _ino: Ino, _at: (u32, ObjectId)) {}
 }

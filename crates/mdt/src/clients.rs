@@ -175,14 +175,7 @@ impl Mdt {
         slot: u16,
         request: &MdtRequest,
     ) -> u64 {
-        if matches!(
-            request,
-            MdtRequest::StatFs
-                | MdtRequest::Sync { .. }
-                | MdtRequest::AnswerGlimpse { .. }
-                | MdtRequest::Reclaim { .. }
-                | MdtRequest::Replay { .. }
-        ) {
+        if !request.is_noted() {
             return 0;
         }
         if let Some(since) = self.clients.used_slot(client, slot) {

@@ -183,8 +183,7 @@ pub trait ObjectStore: Send + Sync {
     /// # Errors
     /// The device's; `EOPNOTSUPP` from a store that gives nothing away, or could not find out who has
     /// it then.
-    fn give(&self, object: ObjectId) -> Result<Option<Given>, ObjectError> {
-        let _ = object;
+    fn give(&self, _object: ObjectId) -> Result<Option<Given>, ObjectError> {
         Err(ObjectError(io::Error::from_raw_os_error(Errno::EOPNOTSUPP.raw())))
     }
 
@@ -192,14 +191,11 @@ pub trait ObjectStore: Send + Sync {
     /// [`ObjectStore::alone`]. May wait for a device.
     ///
     /// To be called only when no kernel has the file registered any more for opens to come.
-    fn take_back(&self, object: ObjectId) {
-        let _ = object;
-    }
+    fn take_back(&self, _object: ObjectId) {}
 
     /// Whether the object is given away: then others may hold what a write or a look at its holes
     /// has to wait for, for as long as their own large write takes.
-    fn is_given(&self, object: ObjectId) -> bool {
-        let _ = object;
+    fn is_given(&self, _object: ObjectId) -> bool {
         false
     }
 

@@ -536,6 +536,22 @@ wire_struct! {
 }
 
 /// A page of at most [`DIR_ENTRIES_MAX`] entries.
+impl MdtRequest {
+    /// Whether the MDT notes its client durably before it answers this: others give nothing that it
+    /// would have to know of after a crash, and a client that was answered only those may find that
+    /// the next run has never heard of it.
+    pub fn is_noted(&self) -> bool {
+        !matches!(
+            self,
+            MdtRequest::StatFs
+                | MdtRequest::Sync { .. }
+                | MdtRequest::AnswerGlimpse { .. }
+                | MdtRequest::Reclaim { .. }
+                | MdtRequest::Replay { .. }
+        )
+    }
+}
+
 impl Wire for Vec<DirEntry> {
     fn put(&self, out: &mut Vec<u8>) {
         put_vec(out, self);

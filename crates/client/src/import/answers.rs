@@ -1,15 +1,28 @@
-//! What a target answers to `Connect` and to a goodbye, and what follows from it.
+//! What a target answers to `Connect` and to a goodbye, and what follows from it; and what any answer
+//! says of the connection.
 
 use std::sync::atomic::Ordering;
 
 use sateen_types::{Endpoint, Errno};
-use sateen_wire::{Body, Header, Message, OstRequest, Reply, Request};
+use sateen_wire::{Body, Header, Message, OstRequest, Reply, ReplyBody, Request};
 
 use super::claims::{Run, Standing};
 use super::{Arrival, Import, Link, SlotState, State, Trouble};
 use crate::inode::Unsynced;
 use crate::port::Port;
 use crate::sync::{Woken, lock};
+
+/// Whether an MDT has noted this client by the time that it answers so.
+pub(super) fn gives(request: &Body, reply: &Reply) -> bool {
+    let is_noted = matches!(request, Body::Request(Request::Mdt(request)) if request.is_noted());
+    is_noted && (reply.error.is_none() || !reply.grants.is_empty())
+}
+
+/// Whether an answer refuses the connection, as opposed to a stale object or file: it carries nothing
+/// at all.
+pub(super) fn is_unknown(reply: &Reply) -> bool {
+    reply.last_committed == 0 && reply.transno == 0 && reply.body == ReplyBody::Empty
+}
 
 impl Import {
     /// A connection was refused. It is tried again at a later tick.

@@ -54,7 +54,7 @@ impl Pending {
 
     /// Whether an answer is from the network, which could not deliver it: it is sent again.
     pub(super) fn was_not_delivered(&mut self, reply: &Reply) -> bool {
-        let unknown = super::is_unknown(reply);
+        let unknown = super::answers::is_unknown(reply);
         match reply.error {
             Some(Errno::ESHUTDOWN | Errno::ENODEV) if unknown => self.resend_after_ns = RESEND_NS,
             Some(Errno::ECONNRESET) if unknown => self.resend_after_ns = 0,

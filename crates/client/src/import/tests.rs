@@ -4,7 +4,7 @@
 use std::pin::Pin;
 
 use sateen_types::{Ino, Timestamp};
-use sateen_wire::{Cred, MdtReply, OstReply, SetAttr};
+use sateen_wire::{Cred, MdtReply, MdtRequest, OstReply, SetAttr};
 
 use super::*;
 use crate::port::{KernelInval, Task};

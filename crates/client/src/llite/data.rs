@@ -217,6 +217,18 @@ impl Drop for Cutting<'_> {
     }
 }
 
+/// What of these bytes may lie in a file, from here on.
+///
+/// # Errors
+/// `EFBIG` if none of them may.
+fn within_a_file(offset: u64, data: Bytes) -> Result<Bytes> {
+    let room = FILE_BYTES_MAX.saturating_sub(offset);
+    if room == 0 && !data.is_empty() {
+        return Err(Errno::EFBIG);
+    }
+    Ok(data.slice(..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))))
+}
+
 /// The right to append to an inode; given back on drop.
 struct Turn<'a>(&'a Inode);
 
@@ -496,11 +508,7 @@ impl Client {
         let turn = if at.is_none() { Some(self.turn(inode).await?) } else { None };
         let now = || lock(&inode.state).attr.map_or(size, |attr| attr.size);
         let offset = at.unwrap_or_else(now);
-        let room = FILE_BYTES_MAX.saturating_sub(offset);
-        if room == 0 && !data.is_empty() {
-            return Err(Errno::EFBIG.into());
-        }
-        let data = data.slice(..data.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+        let data = within_a_file(offset, data)?;
         if data.is_empty() {
             return Ok(0);
         }
@@ -543,11 +551,7 @@ impl Client {
         (at, data): (Option<u64>, Bytes),
         era: u64,
     ) -> core::result::Result<usize, Refused> {
-        let room = FILE_BYTES_MAX.saturating_sub(at.unwrap_or_default());
-        if room == 0 && !data.is_empty() {
-            return Err(Errno::EFBIG.into());
-        }
-        let data = data.slice(..data.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+        let data = within_a_file(at.unwrap_or_default(), data)?;
         if data.is_empty() {
             return Ok(0);
         }
