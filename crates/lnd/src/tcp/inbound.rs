@@ -9,8 +9,12 @@ use sateen_wire::{Front, Message};
 use super::polled::Polled;
 use super::stream::Stream;
 
-/// Bytes read ahead of small messages.
+/// Bytes read ahead of small messages: of a socket many, since each read of it is a system call.
 const READ_BUFFER_BYTES: usize = 64 << 10;
+
+/// The same of shared memory, where reading costs no more than the copy: what is read ahead of a bulk
+/// is copied twice.
+const SHM_READ_BUFFER_BYTES: usize = 4 << 10;
 
 /// For whoever reads next; one at a time.
 #[derive(Debug)]
@@ -28,7 +32,8 @@ pub(super) struct Inbound {
 
 impl Inbound {
     pub(super) fn new(stream: Arc<Stream>, polling: Polling) -> Inbound {
-        let stream = BufReader::with_capacity(READ_BUFFER_BYTES, Polled::new(stream, polling));
+        let bytes = if stream.is_shm() { SHM_READ_BUFFER_BYTES } else { READ_BUFFER_BYTES };
+        let stream = BufReader::with_capacity(bytes, Polled::new(stream, polling));
         Inbound { stream, scratch: Vec::new(), said: false, gathers: false, is_left: false }
     }
 
