@@ -46,6 +46,12 @@ use crate::sync::{lock, until};
 /// Nothing is given away.
 const NOTHING: u64 = u64::MAX;
 
+/// So long after the last close it is asked again whether a mapping is left, and then after twice as
+/// long each time: the kernel lets go of an open's file a moment after it has told of the close.
+const MAPPED_LOOK_NS: u64 = 1_000_000;
+/// The longest: 1 s.
+const MAPPED_LOOK_MAX_NS: u64 = 1_000_000_000;
+
 /// How an open is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
@@ -158,6 +164,15 @@ impl InodeState {
             given.phase = Phase::Ends;
         }
         last
+    }
+
+    /// Whether nobody has it open or closes it, though it is given yet: who closed was not the last, and
+    /// who came after him has failed.
+    fn is_left(&mut self) -> bool {
+        let idle = self.opens == 0;
+        let rare = self.rare_if_any().and_then(|rare| rare.given.as_mut());
+        let left = rare.filter(|given| given.phase == Phase::On && given.closing == 0 && idle);
+        left.map(|given| given.phase = Phase::Ends).is_some()
     }
 
     /// One of those who close it has closed it.
@@ -539,12 +554,26 @@ impl Client {
     pub(crate) async fn close_given(self: &Arc<Client>, file: &File) -> Result<Option<SizeReport>> {
         let inode = &file.inode;
         let lost = || file.lost.load(Ordering::SeqCst);
-        let last = inode.update(|state| {
-            if let Some(given) = &mut state.given {
-                given.closing += 1;
+        let mut pause_ns = MAPPED_LOOK_NS;
+        let last = loop {
+            let last = inode.update(|state| {
+                if let Some(given) = &mut state.given {
+                    given.closing += 1;
+                }
+                state.begins_to_end()
+            });
+            if !last || self.nobody_has_it(inode).await {
+                break last;
             }
-            state.begins_to_end()
-        });
+            // Who has it mapped needs no open. So this open stays, and with it the inode is what it is.
+            inode.update(|state| {
+                if let Some(given) = &mut state.given {
+                    (given.phase, given.closing) = (Phase::On, given.closing.saturating_sub(1));
+                }
+            });
+            self.port.sleep(pause_ns).await;
+            pause_ns = (2 * pause_ns).min(MAPPED_LOOK_MAX_NS);
+        };
         let report = match last || file.how.write {
             true if !lost() => self.given_report(inode, false).await,
             _ => Ok(None),
@@ -556,6 +585,15 @@ impl Client {
         report
     }
 
+    /// Whether no mapping of a given inode is left that outlives its opens.
+    async fn nobody_has_it(&self, inode: &Inode) -> bool {
+        let at = lock(&inode.state).given_at();
+        match at {
+            Some((ost, object, _)) => self.port.alone((ost, object)).await,
+            None => true,
+        }
+    }
+
     /// It has closed it, or tried to.
     pub(crate) fn closed_given(&self, inode: &Inode, how: OpenHow) {
         inode.update(|state| {
@@ -564,10 +602,12 @@ impl Client {
         });
     }
 
-    /// An open has failed: it was perhaps what kept an inode given.
+    /// An open has failed, or is closed: it was perhaps what kept an inode given. Not while somebody
+    /// closes, who has not told yet what the kernel wrote for him.
     pub(crate) async fn leave_given(&self, inode: &Inode) {
-        if inode.update(InodeState::begins_to_end) {
-            // Nothing is left to be told: who could write has told it.
+        if inode.update(InodeState::is_left) {
+            // Nothing is left to be told: who could write has told it, or the MDT takes his open for
+            // one that is there.
             self.end_giving(inode, true).await;
         }
     }

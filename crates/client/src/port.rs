@@ -57,6 +57,11 @@ pub trait Port: Send + Sync {
     fn give(&self, _ino: Ino, _at: (u32, ObjectId)) -> Pin<Box<dyn Future<Output = bool> + Send>> {
         Box::pin(std::future::ready(false))
     }
-    /// The opposite: no open has it any more.
+    /// Whether nobody but its OST has an object that was given, open or mapped. May be false for a
+    /// moment without a reason.
+    fn alone(&self, _at: (u32, ObjectId)) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        Box::pin(std::future::ready(true))
+    }
+    /// The opposite of [`Port::give`]: no open has it any more.
     fn take_back(&self, _ino: Ino, _at: (u32, ObjectId)) {}
 }

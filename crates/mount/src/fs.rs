@@ -9,6 +9,7 @@ use sateen_fuse::{Caps, Filesystem, KernelOffer, Look, MountFlags, Op, ROOT_INO,
 use sateen_reactor::Executor;
 use sateen_types::{Errno, Fid};
 
+use crate::given::GivenFiles;
 use crate::interrupts::{Entered, Interrupts, Sleep, waits_for_lock};
 use crate::requests::Call;
 
@@ -116,6 +117,7 @@ pub struct KernelFs {
     /// asks again, and what it is told is right.
     keeps_names: AtomicBool,
     lookers: Option<Lookers>,
+    given: Option<Arc<GivenFiles>>,
 }
 
 /// Makes somebody who looks for what requests wait for.
@@ -136,6 +138,7 @@ impl KernelFs {
             interrupts: Interrupts::new(None, false),
             keeps_names,
             lookers: None,
+            given: None,
         }
     }
 
@@ -143,6 +146,12 @@ impl KernelFs {
     #[must_use]
     pub fn looking(self, lookers: Lookers) -> KernelFs {
         KernelFs { lookers: Some(lookers), ..self }
+    }
+
+    /// The same, whose kernel is given files that it reads and writes itself, if it takes them.
+    #[must_use]
+    pub fn giving(self, given: Arc<GivenFiles>) -> KernelFs {
+        KernelFs { given: Some(given), ..self }
     }
 
     /// The same, with locks that hold so far.
@@ -235,7 +244,8 @@ impl Filesystem for KernelFs {
             }
             Locking::Local => Caps::default(),
         };
-        let wanted = offer.recommended() | (ours | locks) & offer.caps;
+        let gives = if self.given.is_some() { Caps::PASSTHROUGH } else { Caps::default() };
+        let wanted = offer.recommended() | (ours | locks | gives) & offer.caps;
         wanted - Caps::DO_READDIRPLUS - Caps::READDIRPLUS_AUTO
     }
 
@@ -268,6 +278,7 @@ impl Filesystem for KernelFs {
                     direct_io: self.direct_io,
                     locking: self.locking,
                     fcntl_locks: self.fcntl_locks.clone(),
+                    given: self.given.clone(),
                     atime: Atime::of(&flags),
                     durable: Durable::of(&flags),
                     keeps_names: self.keeps_names.load(Ordering::Relaxed),

@@ -5,12 +5,14 @@
 
 mod convert;
 mod fs;
+mod given;
 mod interrupts;
 mod requests;
 mod virtual_xattr;
 mod xattr_names;
 
 pub use fs::{Atime, Durable, KernelFs, Locking, Lookers};
+pub use given::GivenFiles;
 pub use interrupts::Sleep;
 pub use virtual_xattr::{
     CHECK_XATTR, CONNECTED_SPACE_XATTR, LINKS_XATTR, OSTS_XATTR, SPACE_XATTR, STRIPE_XATTR,

@@ -27,6 +27,7 @@ use sateen_wire::{Cred, RenameFlags, XattrMode};
 
 use crate::convert;
 use crate::fs::{Atime, Durable, Locking};
+use crate::given::GivenFiles;
 use crate::virtual_xattr;
 use crate::xattr_names;
 pub(crate) use locks::F_UNLCK;
@@ -51,6 +52,7 @@ pub(crate) struct Call {
     pub(crate) keeps_names: bool,
     pub(crate) atime: Atime,
     pub(crate) durable: Durable,
+    pub(crate) given: Option<Arc<GivenFiles>>,
 }
 
 impl Call {
@@ -129,6 +131,13 @@ impl Call {
                     (Err(errno), Some(reply)) => reply.error(errno.raw()),
                     (Ok(()) | Err(Errno::EINTR), None) => {}
                     (Err(_), None) => self.not_told(ino),
+                }
+            }
+            // Nobody waits for it, and the close of a file that is mapped yet ends with the mapping.
+            Op::Release { fh, .. } if self.given.is_some() => {
+                reply.ok();
+                if let Err(error) = self.client.close(fh).await {
+                    tracing::debug!(%error, "a file was not closed well");
                 }
             }
             op => {
@@ -343,6 +352,7 @@ mod tests {
                 keeps_names: true,
                 atime: Atime::of(&MountFlags::default()),
                 durable: Durable { names: true, files: true },
+                given: None,
             };
             let (reply, revoker) = Reply::capture(0).0.revocable();
             assert!(waits || revoker.revoke(Errno::EINTR.raw()));

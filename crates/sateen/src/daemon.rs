@@ -232,6 +232,7 @@ impl Server {
             transport: first.unwrap_or_default().to_owned(),
             data: data.path().canonicalize().unwrap_or_else(|_| data.path().to_owned()),
             direct_io: how.direct_io,
+            passthrough: how.passthrough,
             options: Vec::new(),
             ended: None,
         };

@@ -297,7 +297,12 @@ impl Node {
         let targets = Targets { file_system: self.file_system, elsewhere: &elsewhere };
         let from = (&self.source, targets);
         let lookers = self.network.as_ref().map(network::lookers);
-        let mounted = Mounted::new(&self.reactor, path, from, (how, lookers), &self.stop)?;
+        let stores = self.targets.iter().filter_map(|running| match running.target {
+            Endpoint::Ost(ost) => Some((ost, running.objects.clone()?)),
+            _ => None,
+        });
+        let how = (how, lookers, stores.collect());
+        let mounted = Mounted::new(&self.reactor, path, from, how, &self.stop)?;
         let mut clients = lock(&self.clients);
         clients.add(mounted.client());
         drop(clients);

@@ -26,6 +26,9 @@ pub(crate) struct State {
     /// Whether programs' reads and writes went past the kernel's page cache.
     #[serde(default)]
     pub direct_io: bool,
+    /// Whether the kernel read and wrote files itself.
+    #[serde(default)]
+    pub passthrough: bool,
     /// The options that its mount was made with, if `mount.sateen` has made it.
     #[serde(default)]
     pub options: Vec<String>,
@@ -103,6 +106,7 @@ mod tests {
             transport: "classic".into(),
             data: "/srv/fs".into(),
             direct_io: true,
+            passthrough: true,
             options: vec!["ro,direct_io".into()],
             ended: Some(Ended { at: 9, why: "asked to".into(), failed: Some("MDT0000".into()) }),
         };

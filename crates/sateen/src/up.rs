@@ -47,6 +47,9 @@ fn leave_behind(args: &UpArgs) -> Outcome<ExitCode> {
     if args.direct_io {
         command.arg("--direct-io");
     }
+    if args.passthrough {
+        command.arg("--passthrough");
+    }
     if let Some(us) = args.waking.poll {
         command.arg("--poll").arg(us.to_string());
     }
@@ -81,6 +84,11 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
     let points = mount_points(&wanted.mounts)?;
     let targets = targets::open_or_make(&data, args.mdts, args.osts)?;
     let (told, how) = (Stop::default(), How::new(wanted.direct_io));
+    // Mounts do not hear of what others' kernels write.
+    let how = How { passthrough: wanted.passthrough && points.len() == 1, ..how };
+    if wanted.passthrough && !how.passthrough {
+        tracing::warn!("--passthrough is for one mount: of several none is given files");
+    }
     let node = |_: &Stop| Node::embedded(&targets);
     let mut server = match daemon::Server::start(data.clone(), node, points, how, &told) {
         // Ctrl-C, before it was mounted.
@@ -117,21 +125,25 @@ fn wait_for_the_end(data: &DataDir) -> Outcome<()> {
 struct Wanted {
     mounts: Vec<PathBuf>,
     direct_io: bool,
+    passthrough: bool,
 }
 
 impl Wanted {
     /// As it is said; as it was the last time, if nothing is. Elsewhere, programs that go on where
     /// they were would write into the bare folder.
     fn of(args: &UpArgs, data: &DataDir, last: Option<&State>) -> Wanted {
-        let said = Wanted { mounts: args.mount.clone(), direct_io: args.direct_io };
+        let (direct_io, passthrough) = (args.direct_io, args.passthrough);
+        let said = Wanted { mounts: args.mount.clone(), direct_io, passthrough };
         if !said.mounts.is_empty() {
             return said;
         }
         let direct_io = said.direct_io || last.is_some_and(|last| last.direct_io);
+        let passthrough =
+            said.passthrough || !direct_io && last.is_some_and(|last| last.passthrough);
         let mounts = last.map(|last| last.mounts_at(data.path())).unwrap_or_default();
         match mounts.is_empty() {
-            true => Wanted { mounts: vec![data.default_mount()], direct_io },
-            false => Wanted { mounts, direct_io },
+            true => Wanted { mounts: vec![data.default_mount()], direct_io, passthrough },
+            false => Wanted { mounts, direct_io, passthrough },
         }
     }
 }

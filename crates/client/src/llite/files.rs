@@ -532,11 +532,17 @@ impl Client {
         self.closed_given(inode, file.how);
         if file.lost.load(Ordering::SeqCst) {
             self.forget_file_locks(inode.fid, file.id);
+            self.leave_given(inode).await;
             let unsaved = file.unsaved.load(Ordering::Relaxed);
             return if unsaved { Err(Errno::EIO) } else { Ok(()) };
         }
-        // If nobody knows what has become of it the MDT takes it for open.
-        self.close_with(file, era, report?).await
+        let closed = match report {
+            Ok(report) => self.close_with(file, era, report).await,
+            // If nobody knows what has become of it the MDT takes it for open.
+            Err(errno) => Err(errno),
+        };
+        self.leave_given(inode).await;
+        closed
     }
 
     /// Closes it at the MDT, with a report.

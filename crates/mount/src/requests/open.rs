@@ -1,12 +1,14 @@
 //! Opens of all kinds.
 
-use sateen_client::{Entry, Opened};
-use sateen_fuse::{Op, Reply};
-use sateen_types::{Errno, Result};
+use std::sync::Arc;
+
+use sateen_client::{Entry, OpenHow, Opened, Way};
+use sateen_fuse::{Backing, Op, Reply, open_flags};
+use sateen_types::{Errno, Ino, Result};
 use sateen_wire::Cred;
 
 use super::Call;
-use super::words::{how, kernel_flags};
+use super::words::{flags_of_all, how, kernel_flags};
 use crate::convert;
 
 impl Call {
@@ -22,9 +24,7 @@ impl Call {
                 let heard = self.heard(changed, &opened, reply).and_then(Reply::claim);
                 let Some(reply) = heard else { return self.close_unheard(opened).await };
                 match opened {
-                    Ok(opened) => {
-                        reply.opened(opened.handle, kernel_flags(self, how, flags, &opened));
-                    }
+                    Ok(opened) => self.answer_open(ino, (how, flags), opened, reply).await,
                     Err(errno) => reply.error(errno.raw()),
                 }
             }
@@ -47,9 +47,27 @@ impl Call {
                         let entry = self.client.introduce_entry(entry);
                         let known = entry.inode.unwrap_or(opened.known);
                         let name_held = entry.held && self.keeps_names;
-                        let out = convert::entry(&known.attr, name_held, known.held);
-                        let flags = kernel_flags(self, how, flags, &Opened { known, ..opened });
-                        reply.created(&out, opened.handle, flags);
+                        let is_given = match self.way_of(&opened).await {
+                            Ok(is_given) => is_given,
+                            Err(errno) => {
+                                // The kernel does not hear of the name, nor ever forgets it.
+                                self.client.forget(known.attr.fid, 1);
+                                reply.error(errno.raw());
+                                return self.close_unheard(Ok(opened)).await;
+                            }
+                        };
+                        let held = known.held && is_given.is_none();
+                        let out = convert::entry(&known.attr, name_held, held);
+                        match is_given {
+                            Some((backing, flags)) => {
+                                reply.created_backed(&out, opened.handle, flags, &backing);
+                            }
+                            None => {
+                                let opened = Opened { known, ..opened };
+                                let flags = kernel_flags(self, how, flags, &opened);
+                                reply.created(&out, opened.handle, flags);
+                            }
+                        }
                     }
                     Err(errno) => reply.error(errno.raw()),
                 }
@@ -74,6 +92,44 @@ impl Call {
             }
             _ => reply.error(Errno::ENOSYS.raw()),
         }
+    }
+
+    async fn answer_open(
+        &self,
+        ino: Ino,
+        (how, flags): (OpenHow, u32),
+        opened: Opened,
+        reply: Reply,
+    ) {
+        match self.way_of(&opened).await {
+            Ok(Some((backing, flags))) => {
+                reply.opened_backed(opened.handle, flags, &backing);
+            }
+            Ok(None) => reply.opened(opened.handle, kernel_flags(self, how, flags, &opened)),
+            Err(errno) => {
+                tracing::debug!(ino, %errno, "an open has failed because the file is given away");
+                reply.error(errno.raw());
+                self.close_unheard(Ok(opened)).await;
+            }
+        }
+    }
+
+    /// With which file, and which flags, the kernel is answered an open of one that it is given;
+    /// `None` if it is none. To be asked for each that has succeeded, once.
+    async fn way_of(&self, opened: &Opened) -> Result<Option<(Arc<Backing>, u32)>> {
+        let Some(given) = &self.given else { return Ok(None) };
+        // What has to be durable with each write must be asked for.
+        let begins = !self.durable.files && !self.direct_io;
+        let beside = match self.client.way_of(opened.handle, begins).await? {
+            Way::Ordinary => return Ok(None),
+            Way::Given => self.durable.files || self.direct_io,
+            Way::Beside => true,
+        };
+        // The client has it given away, and the kernel would take no other answer.
+        let backing = given.of(opened.known.attr.fid.ino()).ok_or(Errno::EIO)?;
+        let always = flags_of_all(self, opened.handle);
+        let flags = open_flags::DIRECT_IO | open_flags::PARALLEL_DIRECT_WRITES;
+        Ok(Some((backing, if beside { always | flags } else { always })))
     }
 
     /// An open whose program did not wait for it.

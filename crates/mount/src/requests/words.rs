@@ -38,7 +38,8 @@ pub(super) fn how(flags: u32, atime: AtimePolicy) -> OpenHow {
     }
 }
 
-pub(super) fn kernel_flags(call: &Call, how: OpenHow, flags: u32, opened: &Opened) -> u32 {
+/// Flags of an open, however its bytes are read.
+pub(super) fn flags_of_all(call: &Call, handle: u64) -> u32 {
     // What was stored through mappings is written when they go. Only locks of fcntl(2) have to hear
     // of each close, because that ends them, and writers whose writes may be kept, because only a
     // close can tell then that one was lost.
@@ -47,8 +48,12 @@ pub(super) fn kernel_flags(call: &Call, how: OpenHow, flags: u32, opened: &Opene
         Locking::Cluster => call.fcntl_locks.load(Ordering::Relaxed),
         Locking::Local | Locking::Refused => false,
     };
-    let hears_of_closes = hears_of_closes || call.client.keeps_writes(opened.handle);
-    let always = if hears_of_closes { 0 } else { open_flags::NOFLUSH };
+    let hears_of_closes = hears_of_closes || call.client.keeps_writes(handle);
+    if hears_of_closes { 0 } else { open_flags::NOFLUSH }
+}
+
+pub(super) fn kernel_flags(call: &Call, how: OpenHow, flags: u32, opened: &Opened) -> u32 {
+    let always = flags_of_all(call, opened.handle);
     if how.write || call.direct_io || flags & O_DIRECT != 0 {
         // Writers go past the page cache: no copy, and appends find their place under the
         // data lock. Mappings still work.

@@ -278,6 +278,7 @@ mod tests {
             mounts: vec!["/mnt".into()],
             transport: String::new(),
             data: PathBuf::new(),
+            passthrough: false,
             direct_io,
             options: vec![options.to_owned()],
             ended: None,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use sateen_client::{Client, ClientConfig, Connection, Port, Task};
-use sateen_fuse::{MountFlags, MountOptions, Session, TransportChoice};
+use sateen_fuse::{Caps, MountFlags, MountOptions, Session, TransportChoice};
 use sateen_reactor::Reactor;
 use sateen_types::units::MIB;
 use sateen_types::{ClientId, Endpoint, Errno, Fid};
@@ -15,10 +15,10 @@ use sateen_wire::TargetInfo;
 
 use super::mgc::Stop;
 use super::network::why_silent;
-use super::port::{ClientPort, ToClient};
+use super::port::{ClientPort, Giving, Stores, ToClient};
 use crate::logging;
 use crate::refusal::{Outcome, Refusal};
-use sateen_mount::{KernelFs, Locking, Lookers, Sleep};
+use sateen_mount::{GivenFiles, KernelFs, Locking, Lookers, Sleep};
 
 /// How long connecting to all targets of this process, or saying goodbye to any, may take.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,6 +30,9 @@ const PING_NS: u64 = 2_000_000_000;
 /// for all of them together. What goes to one of this process costs no round trip, and is not kept.
 const DIRTY_BYTES: u64 = 32 * MIB;
 const DIRTY_IN_ALL_BYTES: u64 = 512 * MIB;
+/// A file that is opened for reading alone is given to the kernel from this size on: smaller ones are
+/// in its pages from the last time.
+const READ_BYTES_MIN: u64 = MIB;
 /// So often whoever waits looks whether it is still to.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 
@@ -38,6 +41,8 @@ const STOP_LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct How {
     /// Nothing but mappings uses the kernel's page cache.
     pub direct_io: bool,
+    /// The kernel is given files that it reads and writes itself, if this is the only mount.
+    pub passthrough: bool,
     /// Among whom flock and fcntl locks hold.
     pub locking: Locking,
     /// The kernel's own flags.
@@ -52,7 +57,8 @@ impl How {
     /// As file systems that users bring along are mounted.
     pub(crate) fn new(direct_io: bool) -> How {
         let (locking, flags) = (Locking::default(), MountOptions::new("/").flags);
-        How { direct_io, locking, flags, transport: TransportChoice::Auto, tried_until: None }
+        let (transport, passthrough) = (TransportChoice::Auto, false);
+        How { direct_io, passthrough, locking, flags, transport, tried_until: None }
     }
 }
 
@@ -74,7 +80,7 @@ impl Mounted {
         reactor: &Arc<Reactor>,
         path: &Path,
         (source, targets): (&Source, Targets<'_>),
-        (how, lookers): (How, Option<Lookers>),
+        (how, lookers, stores): (How, Option<Lookers>, Stores),
         stop: &Stop,
     ) -> Outcome<Mounted> {
         let (client, port) = connect(reactor, targets, how.tried_until, stop)?;
@@ -95,6 +101,11 @@ impl Mounted {
         fs.heed(how.flags);
         if let Some(lookers) = lookers {
             fs = fs.looking(lookers);
+        }
+        let given = Arc::new(GivenFiles::default());
+        if how.passthrough {
+            fs = fs.giving(given.clone());
+            port.gives(Giving { stores, given: given.clone() });
         }
         let timers = reactor.timers.clone();
         let sleep: Sleep = Arc::new(move |ns| Box::pin(timers.sleep(ns)));
@@ -118,6 +129,14 @@ impl Mounted {
         })?;
         if !session.offer().has_inc_epoch() {
             tracing::warn!("this kernel lacks FUSE_NOTIFY_INC_EPOCH (7.44): it keeps no names");
+        }
+        if how.passthrough && session.caps().contains(Caps::PASSTHROUGH) {
+            given.attach(session.backings());
+            client.set_passthrough(Some(READ_BYTES_MIN));
+        } else if how.passthrough {
+            tracing::warn!(
+                "this kernel lacks FUSE_PASSTHROUGH (6.9): it asks for all reads and writes"
+            );
         }
         if let Err(error) = port.attach(session.notifier(), &session.offer(), root) {
             drop(session);

@@ -5,17 +5,21 @@
 //! threads of their own (`drops`), on which no request depends. While one of them waits, an unmount
 //! may wait for it and attributes for the unmount (`turns`): then these go there, too.
 
+use std::collections::HashMap;
 use std::future::{Future, ready};
 use std::io;
 use std::pin::Pin;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use sateen_client::{Client, KernelInval, Port, Task};
 use sateen_fuse::{KernelOffer, NOTIFY_PRUNE_MAX, Notifier, ROOT_INO};
+use sateen_mount::GivenFiles;
+use sateen_osd::ObjectStore;
+use sateen_osd_disk::objects::GivenFile;
 use sateen_reactor::Reactor;
-use sateen_types::{Fid, Ino, Timestamp};
+use sateen_types::{Fid, Ino, ObjectId, Timestamp};
 use sateen_wire::Message;
 
 use super::drops::Drops;
@@ -31,12 +35,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct ClientPort {
     reactor: Arc<Reactor>,
     kernel: Kernel,
+    /// Of OSTs of this process, if the kernel may be given their files.
+    giving: OnceLock<Giving>,
+}
+
+/// Those of OSTs of this process, by the OSTs' numbers.
+pub(crate) type Stores = HashMap<u32, Arc<dyn ObjectStore>>;
+
+/// Files that a kernel can be given, and those that it has.
+pub(crate) struct Giving {
+    pub stores: Stores,
+    pub given: Arc<GivenFiles>,
 }
 
 impl ClientPort {
     /// A port without a mount.
     pub(crate) fn new(reactor: Arc<Reactor>) -> ClientPort {
-        ClientPort { reactor, kernel: Kernel::default() }
+        ClientPort { reactor, kernel: Kernel::default(), giving: OnceLock::new() }
     }
 
     /// The mount is there: what was to be invalidated since it began to be made is now.
@@ -51,6 +66,12 @@ impl ClientPort {
         let keeps_names = offer.has_inc_epoch();
         let telling = Telling { notifier, keeps_names, root: root.ino() };
         self.kernel.attach(telling, offer.has_prune())
+    }
+
+    /// The kernel may be given files from now on.
+    pub(crate) fn gives(&self, giving: Giving) {
+        // Whoever comes first is the only one.
+        let _ = self.giving.set(giving);
     }
 
     /// The mount is gone, and with it all that the kernel believed.
@@ -90,6 +111,51 @@ impl Port for ClientPort {
 
     fn prune(&self, inodes: Vec<Ino>) {
         self.kernel.prune(inodes);
+    }
+
+    fn give(&self, ino: Ino, (ost, object): (u32, ObjectId)) -> Known {
+        let given = self.giving.get().is_some_and(|giving| giving.give(ino, ost, object));
+        Box::pin(ready(given))
+    }
+
+    fn alone(&self, (ost, object): (u32, ObjectId)) -> Known {
+        let store = self.giving.get().and_then(|giving| giving.stores.get(&ost));
+        // Of what cannot be found out the worse is true.
+        Box::pin(ready(store.is_none_or(|store| store.alone(object).unwrap_or(false))))
+    }
+
+    fn take_back(&self, ino: Ino, (ost, object): (u32, ObjectId)) {
+        let Some(giving) = self.giving.get() else { return };
+        giving.given.take_back(ino);
+        if let Some(store) = giving.stores.get(&ost) {
+            store.take_back(object);
+        }
+    }
+}
+
+impl Giving {
+    /// Whether the kernel has the object's file now.
+    fn give(&self, ino: Ino, ost: u32, object: ObjectId) -> bool {
+        let Some(store) = self.stores.get(&ost) else { return false };
+        let given = match store.give(object) {
+            Ok(given) => given,
+            Err(error) => {
+                tracing::debug!(%object, %error, "an object was not given away");
+                return false;
+            }
+        };
+        // One that is none of a disk's, or is not there, is not given.
+        let Some(given) = given else { return false };
+        let file = given.file.and_then(|file| file.downcast::<GivenFile>().ok());
+        let told = file.map(|file| self.given.give(ino, &*file));
+        if let Some(Ok(())) = told {
+            return true;
+        }
+        if let Some(Err(error)) = told {
+            tracing::warn!(%object, %error, "the kernel did not take a file; it asks as ever");
+        }
+        store.take_back(object);
+        false
     }
 }
 

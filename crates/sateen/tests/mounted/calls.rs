@@ -18,7 +18,7 @@ use sateen_testkit::cluster::until;
 use sateen_testkit::random::Random;
 
 use crate::BINARY;
-use crate::rig::{Rig, Servers, copy_program, on_both};
+use crate::rig::{Rig, Servers, copy_program, on_both, on_given};
 
 on_both!(
     holes_are_where_the_local_disk_has_them,
@@ -32,6 +32,13 @@ on_both!(
     a_socket_is_connected_to_on_its_mount,
     a_private_mapping_is_the_programs_own,
     the_space_is_that_of_the_osts,
+);
+on_given!(
+    holes_are_where_the_local_disk_has_them,
+    space_is_set_aside_and_given_back,
+    files_without_a_name,
+    what_is_removed_right_after_its_close_leaves_nothing,
+    a_private_mapping_is_the_programs_own
 );
 
 /// What is set aside to be seen by `statfs`, beside what others on the machine write meanwhile.

@@ -11,9 +11,10 @@ use std::time::Duration;
 use sateen_testkit::env_number;
 use sateen_testkit::random::Random;
 
-use crate::rig::{Rig, Servers, on_both, tool};
+use crate::rig::{Rig, Servers, on_both, on_given, tool};
 
 on_both!(through_the_page_cache, with_direct_io, through_two_mounts_by_turns);
+on_given!(through_the_page_cache);
 
 /// What fsx does, and how often beside other things.
 const FSX_CONFIG: &str = "

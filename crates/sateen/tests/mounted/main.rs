@@ -6,6 +6,7 @@
 mod calls;
 mod file_locks;
 mod fsx;
+mod given;
 mod posix;
 mod programs;
 mod rig;

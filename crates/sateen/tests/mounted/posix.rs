@@ -8,9 +8,10 @@ use std::process::Command;
 
 use sateen_testkit::disk::{LoopedExt4, type_of};
 
-use crate::rig::{Rig, Servers, on_both, tool, tools};
+use crate::rig::{Rig, Servers, on_both, on_given, tool, tools};
 
 on_both!(calls_do_what_they_do_on_ext4);
+on_given!(calls_do_what_they_do_on_ext4);
 
 /// The tests that were executed, by how they ended.
 struct Executed {

@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 
 use sateen_testkit::env_number;
 
-use crate::rig::{KERNEL_CACHES, Rig, Servers, on_both, tools};
+use crate::rig::{KERNEL_CACHES, Rig, Servers, on_both, on_given, tools};
 
 on_both!(
     dbench,
@@ -24,6 +24,7 @@ on_both!(
     space_set_aside_is_written,
     acls,
 );
+on_given!(fio, sqlite, tar_and_git, space_set_aside_is_written);
 
 fn dbench(servers: Servers) {
     if !tools(&["dbench"]) {

@@ -30,6 +30,8 @@ pub(crate) fn with_kernel_caches() -> RwLockReadGuard<'static, ()> {
 pub(crate) enum Servers {
     /// Everything is in one process.
     Embedded,
+    /// The same, whose kernel is given files.
+    Given,
     /// An MGS and an MDT in one process, two OSTs in another; over TCP.
     Separate,
 }
@@ -48,6 +50,16 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
+/// Declares each of these functions as a test whose kernel is given files.
+macro_rules! on_given {
+    ($($name:ident),* $(,)?) => {
+        mod given {
+            $(#[test] fn $name() { super::$name($crate::rig::Servers::Given) })*
+        }
+    };
+}
+pub(crate) use on_given;
+
 /// A file system with mounts, which is taken down and removed in the end, however that comes.
 pub(crate) enum Rig {
     Embedded(Program),
@@ -61,8 +73,12 @@ impl Rig {
             return None;
         }
         Some(match servers {
-            Servers::Embedded => {
-                let options: &[&str] = if direct_io { &["--direct-io"] } else { &[] };
+            Servers::Embedded | Servers::Given => {
+                let options: &[&str] = match servers {
+                    Servers::Given => &["--passthrough"],
+                    _ if direct_io => &["--direct-io"],
+                    _ => &[],
+                };
                 let program = Program::new(BINARY, name, usize::from(mounts), options).unwrap();
                 program.up().unwrap();
                 Rig::Embedded(program)

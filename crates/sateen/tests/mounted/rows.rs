@@ -22,7 +22,7 @@ use sateen_testkit::cluster::{Cluster, ok, run_folder, until};
 use sateen_testkit::program::Program;
 
 use crate::BINARY;
-use crate::rig::{RETRY, Rig, Servers, copy_program, on_both, with_kernel_caches};
+use crate::rig::{RETRY, Rig, Servers, copy_program, on_both, on_given, with_kernel_caches};
 
 on_both!(
     numbers_and_sizes,
@@ -43,6 +43,13 @@ on_both!(
     quotas_and_freezing_are_refused,
     appending_by_a_single_call_goes_by_what_the_kernel_knows,
     a_mount_has_no_id_mapping,
+);
+on_given!(
+    numbers_and_sizes,
+    a_file_ends_where_the_disks_below_end_it,
+    a_truncate_by_name_ends_there_as_well,
+    attributes_of_a_file,
+    direct_io_of_any_alignment
 );
 
 /// The device `null`.

@@ -1,0 +1,190 @@
+//! Files that the kernel is given (decision 0007): opens of all kinds beside each other, what the mount
+//! does not hear of, and what is left of it after a crash.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use sateen_testkit::random::Random;
+
+use crate::rig::{Rig, Servers, with_kernel_caches};
+
+const PAGE_BYTES: usize = 4096;
+const PAGES: u64 = 64;
+
+fn samples(rig: &Rig, name: &str) -> u64 {
+    let stats = rig.params("llite.*.stats");
+    let line = stats.lines().find(|line| line.split_whitespace().next() == Some(name));
+    line.map_or(0, |line| line.split_whitespace().nth(1).unwrap().parse().unwrap())
+}
+
+#[test]
+fn the_mount_does_not_hear_of_writes_and_the_object_has_them() {
+    let Some(rig) = Rig::start(Servers::Given, "given-writes", 1, false) else { return };
+    let path = rig.mnt().join("file");
+    fs::write(&path, vec![b'a'; PAGES as usize * PAGE_BYTES]).unwrap();
+    let (written, asked) = (samples(&rig, "write_bytes"), samples(&rig, "read_bytes"));
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    for page in 0..PAGES {
+        file.write_all_at(&[b'b'; PAGE_BYTES], page * PAGE_BYTES as u64).unwrap();
+    }
+    let mut there = vec![0; PAGES as usize * PAGE_BYTES];
+    file.read_exact_at(&mut there, 0).unwrap();
+    assert!(there.iter().all(|byte| *byte == b'b'));
+    assert_eq!(samples(&rig, "write_bytes"), written, "the kernel asks for writes");
+    assert_eq!(samples(&rig, "read_bytes"), asked, "the kernel asks for reads");
+    // Who goes past it is asked for, and finds the same.
+    let beside = File::options().read(true).custom_flags(O_DIRECT).open(&path).unwrap();
+    let mut page = vec![0; PAGE_BYTES];
+    beside.read_exact_at(&mut page, 0).unwrap();
+    assert!(page.iter().all(|byte| *byte == b'b'));
+    assert!(samples(&rig, "read_bytes") > asked, "a direct read is asked for");
+}
+
+#[test]
+fn what_was_synced_outlives_a_kill() {
+    let Some(rig) = Rig::start(Servers::Given, "given-kill", 1, false) else { return };
+    let Rig::Embedded(program) = &rig else { unreachable!("it has one process") };
+    let path = rig.mnt().join("file");
+    fs::write(&path, b"as it was made").unwrap();
+    let file = File::options().append(true).read(true).open(&path).unwrap();
+    let written = samples(&rig, "write_bytes");
+    file.write_all_at(b"AS", 0).unwrap();
+    (&file).write_all(b", and more").unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(samples(&rig, "write_bytes"), written, "the kernel asks for writes");
+    program.kill(program.pid().unwrap(), || ()).unwrap();
+    drop(file);
+    program.up().unwrap();
+    let there = fs::read_to_string(&path).unwrap();
+    // Linux appends what is written at a place, too.
+    assert_eq!(there, "as it was madeAS, and more");
+    program.down().unwrap();
+    program.fsck().unwrap();
+    program.up().unwrap();
+}
+
+#[test]
+fn a_mapping_that_outlives_its_open_and_later_opens_see_each_other() {
+    let Some(rig) = Rig::start(Servers::Given, "given-mapped", 1, false) else { return };
+    let _caches = with_kernel_caches();
+    let path = rig.mnt().join("file");
+    fs::write(&path, vec![b'a'; 2 * PAGE_BYTES]).unwrap();
+    let output = Command::new("perl").args(["-e", MAPPED]).arg(&path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(fs::read(&path).unwrap()[..3], *b"mwa");
+}
+
+/// Maps a file, closes it, and then goes by the mapping and new opens in turns.
+const MAPPED: &str = r#"
+open(my $first, "+<", $ARGV[0]) or die "open: $!";
+# mmap on x86-64: PROT_READ | PROT_WRITE, MAP_SHARED
+my $at = syscall(9, 0, 4096, 3, 1, fileno($first), 0);
+$at > 0 or die "mmap: $!";
+close($first);
+sub fresh { open(my $f, "<", $ARGV[0]) or die "open: $!"; sysread($f, my $b, 3); $b }
+sub mapped { unpack("P3", pack("Q", $at)) }
+for my $turn (1 .. 3) {
+    select(undef, undef, undef, 0.05 * $turn);
+    # Stores through the mapping: read(2) from a pipe into it.
+    pipe(my $out, my $in) or die; syswrite($in, "m"); syscall(0, fileno($out), $at, 1) == 1 or die "store: $!";
+    fresh() =~ /^m/ or die "a new open does not see the mapping: " . fresh();
+    open(my $w, "+<", $ARGV[0]) or die "open: $!";
+    sysseek($w, 1, 0); syswrite($w, "w"); close($w);
+    mapped() eq "mwa" or die "the mapping does not see a write: " . mapped();
+}
+"#;
+
+/// So long files are opened in all ways.
+const STORM: Duration = Duration::from_secs(4);
+const THREADS: u64 = 4;
+const FILES: usize = 3;
+const O_DIRECT: i32 = OFlags::DIRECT.bits().cast_signed();
+const O_SYNC: i32 = OFlags::SYNC.bits().cast_signed();
+
+/// Each thread has a page of each file, which holds what it wrote last, and appends its own records to
+/// another. Every open and every call has to succeed.
+#[test]
+fn opens_of_all_kinds_beside_each_other() {
+    let Some(rig) = Rig::start(Servers::Given, "given-storm", 1, false) else { return };
+    let mnt = rig.mnt();
+    for file in 0..FILES {
+        fs::write(mnt.join(format!("f{file}")), vec![0; PAGES as usize * PAGE_BYTES]).unwrap();
+        fs::write(mnt.join(format!("log{file}")), b"").unwrap();
+    }
+    let seed = sateen_testkit::seed();
+    let until = Instant::now() + STORM;
+    let counts: Vec<[usize; FILES]> = std::thread::scope(|scope| {
+        let storm = |thread| move || storm(mnt, thread, seed, until);
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(storm(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for file in 0..FILES {
+        let log = fs::read_to_string(mnt.join(format!("log{file}"))).unwrap();
+        for (thread, counts) in counts.iter().enumerate() {
+            let own = format!("{thread};");
+            assert_eq!(log.matches(&own).count(), counts[file], "thread {thread}, log {file}");
+        }
+        assert_eq!(log.len(), 2 * counts.iter().map(|counts| counts[file]).sum::<usize>());
+    }
+    println!("{counts:?} records");
+}
+
+fn storm(mnt: &Path, thread: u64, seed: u64, until: Instant) -> [usize; FILES] {
+    let mut random = Random::new(seed ^ thread);
+    let (mut last, mut records) = ([0; FILES], [0; FILES]);
+    let at = thread * PAGE_BYTES as u64;
+    while Instant::now() < until {
+        let file = random.below(FILES as u64) as usize;
+        let path = mnt.join(format!("f{file}"));
+        let open = |options: &mut OpenOptions| {
+            options.open(&path).unwrap_or_else(|error| panic!("{options:?}: {error}"))
+        };
+        let kind = random.below(8);
+        let mut page = [0; PAGE_BYTES];
+        match kind {
+            0 | 1 => open(File::options().read(true)).read_exact_at(&mut page, at).unwrap(),
+            2 => {
+                let direct = open(File::options().read(true).custom_flags(O_DIRECT));
+                direct.read_exact_at(&mut page, at).unwrap();
+            }
+            3 => {
+                let mut all = Vec::new();
+                open(File::options().read(true)).read_to_end(&mut all).unwrap();
+                page.copy_from_slice(&all[at as usize..][..PAGE_BYTES]);
+            }
+            4 => {
+                let log = mnt.join(format!("log{file}"));
+                let mut log = File::options().append(true).open(log).unwrap();
+                log.write_all(format!("{thread};").as_bytes()).unwrap();
+                records[file] += 1;
+                continue;
+            }
+            5 => {
+                // Another file, in effect: everybody may find it empty or not.
+                let cut = mnt.join("cut");
+                let options = &mut File::options();
+                let cut = options.write(true).create(true).truncate(true).open(cut).unwrap();
+                cut.write_all_at(b"cut", 0).unwrap();
+                continue;
+            }
+            _ => {
+                last[file] = random.below(255) as u8 + 1;
+                let flags = [0, O_SYNC, O_DIRECT][random.below(3) as usize];
+                let open = open(File::options().read(true).write(true).custom_flags(flags));
+                open.write_all_at(&[last[file]; PAGE_BYTES], at).unwrap();
+                if random.below(2) == 0 {
+                    open.read_exact_at(&mut page, at).unwrap();
+                } else {
+                    continue;
+                }
+            }
+        }
+        assert!(page.iter().all(|byte| *byte == last[file]), "kind {kind}, file {file}");
+    }
+    records
+}
