@@ -175,6 +175,21 @@ impl InodeState {
         left.map(|given| given.phase = Phase::Ends).is_some()
     }
 
+    /// The kernel has it no more. What the last close is about to tell only this client knows until it has
+    /// arrived, as what it has written itself: the MDT would answer with the size that was before, and who
+    /// appends now would do it there.
+    fn taken_back(&mut self) {
+        let Some(given) = self.rare_if_any().and_then(|rare| rare.given.take()) else { return };
+        let tells_size = self.reporting && !self.reporting_atime;
+        let Some(telling) = given.telling.filter(|_| tells_size && self.owns_size()) else {
+            return;
+        };
+        if let Some(attr) = &mut self.attr {
+            *attr = Attr { size_stale: false, ..shown(*attr, &telling, given.told.as_ref()) };
+            self.size_known = true;
+        }
+    }
+
     /// One of those who close it has closed it.
     fn has_closed(&mut self) {
         if let Some(rare) = self.rare_if_any()
@@ -660,7 +675,7 @@ impl Client {
             }
         }
         inode.update(|state| match &mut state.given {
-            given if ends => *given = None,
+            _ if ends => state.taken_back(),
             Some(given) => given.phase = Phase::On,
             None => {}
         });
