@@ -99,6 +99,7 @@ caught_in() {
     file-locks) options=(--file-locks) ;;
     partitions) options=(--long-partitions) ;;
     given) options=(--given) ;;
+    given-contention) options=(--given --contention) ;;
     *) die "$patch: there is no world $1" ;;
     esac
     for ((from = 1; from <= seeds; from += block)); do

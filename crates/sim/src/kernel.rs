@@ -468,6 +468,10 @@ impl Kernel {
         offset: u64,
         len: u64,
     ) -> Result<Vec<u8>> {
+        if handle.way != Way::Ordinary {
+            // A mapping is of the object itself.
+            return self.read_given(handle, offset, len).await;
+        }
         let size = self.getattr(handle.fid).await?.size;
         let end = (offset + len).min(size);
         let mut out = Vec::new();

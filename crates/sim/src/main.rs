@@ -26,7 +26,9 @@ const USAGE: &str = "usage: sateen-sim [--seed N | --seeds A..B] [--operations N
 impl Args {
     /// What the world that is asked for must do, if it is one that has all its faults.
     fn minimums(&self) -> Option<report::Minimums> {
-        if self.given && self.crashes && self.operations >= 2000 {
+        if self.given && self.contention {
+            None
+        } else if self.given && self.crashes && self.operations >= 2000 {
             Some(report::GIVEN)
         } else if !self.network_faults || self.operations < 2000 {
             None

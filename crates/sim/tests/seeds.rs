@@ -102,6 +102,25 @@ fn files_that_the_kernel_has_are_as_posix_says() {
     }
 }
 
+/// So do programs at once that open and close one file over and over, and append to it: it is given and
+/// taken back all the time.
+#[test]
+fn what_is_appended_beside_the_begin_and_the_end_of_a_giving_is_there() {
+    let mut total = Report::default();
+    let first = sateen_testkit::seed();
+    for seed in first..first + 40 {
+        match World::run_contention(Config { crashes: false, ..given(seed) }) {
+            Ok(report) => total.add(&report),
+            Err(failure) => panic!("SEED={seed}: {}\n{}", failure.what, failure.report),
+        }
+    }
+    println!("40 seeds from SEED={first}: {total}");
+    for kind in ["record appended", "open as ever", "open of a file that is given"] {
+        assert!(total.get(kind) > 4000, "{kind}: {total}");
+    }
+    assert!(total.get("open beside a file that is given") > 400, "{total}");
+}
+
 #[test]
 fn a_seed_is_a_run() {
     for world in [calm, bad_network, given, Config::full] {

@@ -8,7 +8,8 @@ use std::process::Command;
 
 use sateen_xtask::{functions, repository, sources};
 
-const WORLDS: [&str; 6] = ["full", "contention", "file-locks", "partitions", "given", "none"];
+const WORLDS: [&str; 7] =
+    ["full", "contention", "file-locks", "partitions", "given", "given-contention", "none"];
 
 /// The patches, and what they are named.
 fn patches() -> Vec<(String, PathBuf)> {

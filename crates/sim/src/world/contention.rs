@@ -134,6 +134,8 @@ struct Program {
     /// Its number, and how many there are.
     me: usize,
     all: usize,
+    /// The kernel is given files.
+    given: bool,
 }
 
 impl Program {
@@ -150,7 +152,10 @@ impl Program {
         // On one client most only read, so that its kernel keeps pages.
         let writes = if self.me.is_multiple_of(2) { 600 } else { 30 };
         let mut hot = self.open_hot(writes).await.map_err(said("open"))?;
-        let log = self.open(b"log", how(true, true)).await.map_err(said("open"))?;
+        let log = match self.given {
+            true => None,
+            false => Some(self.open(b"log", how(true, true)).await.map_err(said("open"))?),
+        };
         // At times all do nothing else, or nothing would stay shared for long.
         let busy = self.random.permille(400);
         let only_writes = OpenHow { write: true, ..OpenHow::default() };
@@ -160,6 +165,7 @@ impl Program {
         let look = self.open(b"many", look).await.map_err(said("open"))?;
         for _ in 0..turns {
             match self.random.below(100) {
+                0..=59 if self.given => self.append_anew().await?,
                 0..=79 if busy => self.write_many(many).await?,
                 0..=11 => self.write_many(many).await?,
                 12..=14 => {
@@ -175,8 +181,13 @@ impl Program {
                 }
                 70..=79 => self.stat(hot.fid).await?,
                 80..=84 => self.kernel.fsync_file(hot).await.map_err(said("fsync"))?,
-                85..=92 => self.append(log).await?,
-                93 => self.kernel.fsync_file(log).await.map_err(said("fsync"))?,
+                85..=93 => match log {
+                    Some(log) if self.random.one_in(9) => {
+                        self.kernel.fsync_file(log).await.map_err(said("fsync"))?;
+                    }
+                    Some(log) => self.append(log).await?,
+                    None => self.append_anew().await?,
+                },
                 _ => {
                     self.kernel.close(hot).await.map_err(said("close"))?;
                     hot = self.open_hot(writes).await.map_err(said("open"))?;
@@ -187,6 +198,7 @@ impl Program {
         self.kernel.close(many).await.map_err(said("close"))?;
         self.kernel.close(look).await.map_err(said("close"))?;
         self.kernel.close(hot).await.map_err(said("close"))?;
+        let Some(log) = log else { return Ok(()) };
         self.kernel.close(log).await.map_err(said("close"))
     }
 
@@ -357,6 +369,27 @@ impl Program {
         Ok(())
     }
 
+    /// Opens the file for that alone, in any way, or looks at how long it is.
+    async fn append_anew(&mut self) -> Result<(), String> {
+        let said = |what: &'static str| move |errno: Errno| format!("{what}: {}", errno.name());
+        let (appends, direct) = (!self.random.one_in(4), self.random.one_in(4));
+        let sync = appends && self.random.one_in(8);
+        let how = OpenHow { direct, sync, ..how(appends, appends) };
+        let log = self.open(b"log", how).await.map_err(said("open"))?;
+        for _ in 0..self.random.below(3) * u64::from(appends) {
+            self.append(log).await?;
+        }
+        if self.random.one_in(3) {
+            let low = lock(&self.shared).appended * APPENDED_BYTES as u64;
+            let size = self.kernel.getattr(log.fid).await.map_err(said("stat"))?.size;
+            let high = lock(&self.shared).appending * APPENDED_BYTES as u64;
+            if size < low || size > high {
+                return Err(format!("log has {size} bytes, not {low} to {high}"));
+            }
+        }
+        self.kernel.close(log).await.map_err(said("close"))
+    }
+
     /// After the work of all: what there is now is exactly what was written.
     async fn look(mut self) {
         let result = self.look_at_all().await;
@@ -455,8 +488,8 @@ impl World {
         let program = |world: &mut World, me: usize| {
             let node = world.nodes.get(me % world.nodes.len())?;
             let (kernel, owner) = (node.kernel.clone(), node.id.0);
-            let random = Random::new(world.random.any());
-            Some((owner, Program { kernel, shared: shared.clone(), random, me, all }))
+            let (random, given) = (Random::new(world.random.any()), world.config.given);
+            Some((owner, Program { kernel, shared: shared.clone(), random, me, all, given }))
         };
         for me in 0..all {
             if let Some((owner, program)) = program(self, me) {
@@ -495,6 +528,10 @@ impl World {
             ("answer from a kernel cache", hits),
             ("lock called back", called_back),
         ] {
+            self.report.count(kind, count);
+        }
+        let given = self.nodes.iter().flat_map(|node| node.kernel.given_counts());
+        for (kind, count) in given.collect::<Vec<_>>() {
             self.report.count(kind, count);
         }
     }
