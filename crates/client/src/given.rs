@@ -24,6 +24,9 @@
 //! with them has arrived, or the MDT answered them. Where the object says something else it is news. So
 //! nothing that was only seen is ever taken for told: it may be that of a write in between.
 //!
+//! A mapping outlives its open. As long as the object is mapped after the last close the file stays given,
+//! without an open at the MDT: a store makes no file longer. A task asks, and tells of it in the end.
+//!
 //! The last close drops the kernel's pages: those that it has read ahead for nobody are older than what
 //! was written past them.
 
@@ -38,7 +41,7 @@ use crate::client::Client;
 use crate::inode::{Inode, InodeState, Unsynced};
 use crate::llite::{Cutting, File, OpenHow};
 use crate::locks::Access;
-use crate::patience;
+use crate::patience::{self, to_the_end};
 use crate::port::KernelInval;
 use crate::stats::Verb;
 use crate::sync::{lock, until};
@@ -48,9 +51,9 @@ const NOTHING: u64 = u64::MAX;
 
 /// So long after the last close it is asked again whether a mapping is left, and then after twice as
 /// long each time: the kernel lets go of an open's file a moment after it has told of the close.
-const MAPPED_LOOK_NS: u64 = 1_000_000;
+const LEFT_LOOK_NS: u64 = 1_000_000;
 /// The longest: 1 s.
-const MAPPED_LOOK_MAX_NS: u64 = 1_000_000_000;
+const LEFT_LOOK_MAX_NS: u64 = 1_000_000_000;
 
 /// How an open is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,11 +68,15 @@ pub enum Way {
 
 /// Whether anything is given away, and from which size on to readers.
 #[derive(Debug)]
-pub(crate) struct Passthrough(AtomicU64);
+pub(crate) struct Passthrough {
+    now: AtomicU64,
+    /// What it is when it is switched on.
+    on: AtomicU64,
+}
 
 impl Default for Passthrough {
     fn default() -> Passthrough {
-        Passthrough(AtomicU64::new(NOTHING))
+        Passthrough { now: AtomicU64::new(NOTHING), on: AtomicU64::new(NOTHING) }
     }
 }
 
@@ -97,6 +104,8 @@ pub(crate) struct GivenAway {
     telling: Option<ObjectAttr>,
     /// Opens that are being closed.
     closing: u32,
+    /// Somebody asks whether it is mapped still.
+    watched: bool,
 }
 
 impl InodeState {
@@ -173,6 +182,16 @@ impl InodeState {
         let rare = self.rare_if_any().and_then(|rare| rare.given.as_mut());
         let left = rare.filter(|given| given.phase == Phase::On && given.closing == 0 && idle);
         left.map(|given| given.phase = Phase::Ends).is_some()
+    }
+
+    /// Whether it is to be asked still whether it is mapped: not if somebody has it open again.
+    fn is_watched(&mut self) -> bool {
+        let is_open = self.opens > 0;
+        let Some(given) = self.rare_if_any().and_then(|rare| rare.given.as_mut()) else {
+            return false;
+        };
+        given.watched &= !is_open;
+        given.watched
     }
 
     /// The kernel has it no more. What the last close is about to tell only this client knows until it has
@@ -282,7 +301,27 @@ impl Client {
     /// or no more are.
     pub fn set_passthrough(&self, read_bytes_min: Option<u64>) {
         let from = read_bytes_min.map_or(NOTHING, |bytes| bytes.min(NOTHING - 1));
-        self.passthrough.0.store(from, Ordering::Relaxed);
+        self.passthrough.on.store(from, Ordering::Relaxed);
+        self.passthrough.now.store(from, Ordering::Relaxed);
+    }
+
+    /// Whether files are given away.
+    pub fn gives_files(&self) -> bool {
+        self.passthrough.now.load(Ordering::Relaxed) != NOTHING
+    }
+
+    /// Has no more files given away, or again those that [`Client::set_passthrough`] said. What is given
+    /// stays so until it is closed.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if there is nothing to give away.
+    pub fn switch_passthrough(&self, on: bool) -> Result<()> {
+        let all = self.passthrough.on.load(Ordering::Relaxed);
+        if on && all == NOTHING {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.passthrough.now.store(if on { all } else { NOTHING }, Ordering::Relaxed);
+        Ok(())
     }
 
     /// How an open is to be answered, which has succeeded and which the kernel has not heard of. With
@@ -304,9 +343,17 @@ impl Client {
                     let object = ObjectId { fid: inode.fid, stripe: 0 };
                     let at = Unsynced { ost: 0, boot_epoch: 0 };
                     let (phase, layout_gen, closing) = (Phase::Begins, 0, 0);
-                    let (told, telling) = (None, None);
-                    let given = GivenAway { phase, object, layout_gen, at, told, telling, closing };
-                    state.given = Some(Box::new(given));
+                    let (told, telling, watched) = (None, None, false);
+                    state.given = Some(Box::new(GivenAway {
+                        phase,
+                        object,
+                        layout_gen,
+                        at,
+                        told,
+                        telling,
+                        closing,
+                        watched,
+                    }));
                     Some(Ok(Found::Begins))
                 }
                 None => Some(Ok(Found::Nothing)),
@@ -336,7 +383,7 @@ impl Client {
 
     /// Whether an open is one with which it can begin.
     fn may_begin(&self, file: &File) -> bool {
-        let (from, how) = (self.passthrough.0.load(Ordering::Relaxed), file.how);
+        let (from, how) = (self.passthrough.now.load(Ordering::Relaxed), file.how);
         if from == NOTHING || how.direct || how.sync || how.truncate || how.exec {
             return false;
         }
@@ -569,26 +616,17 @@ impl Client {
     pub(crate) async fn close_given(self: &Arc<Client>, file: &File) -> Result<Option<SizeReport>> {
         let inode = &file.inode;
         let lost = || file.lost.load(Ordering::SeqCst);
-        let mut pause_ns = MAPPED_LOOK_NS;
-        let last = loop {
-            let last = inode.update(|state| {
-                if let Some(given) = &mut state.given {
-                    given.closing += 1;
-                }
-                state.begins_to_end()
-            });
-            if !last || self.nobody_has_it(inode).await {
-                break last;
+        let mut last = inode.update(|state| {
+            if let Some(given) = &mut state.given {
+                given.closing += 1;
             }
-            // Who has it mapped needs no open. So this open stays, and with it the inode is what it is.
-            inode.update(|state| {
-                if let Some(given) = &mut state.given {
-                    (given.phase, given.closing) = (Phase::On, given.closing.saturating_sub(1));
-                }
-            });
-            self.port.sleep(pause_ns).await;
-            pause_ns = (2 * pause_ns).min(MAPPED_LOOK_MAX_NS);
-        };
+            state.begins_to_end()
+        });
+        if last && !self.nobody_has_it(inode).await {
+            // Who has it mapped needs no open. Stores through that are told when it is gone.
+            self.end_giving(inode, false).await;
+            last = false;
+        }
         let report = match last || file.how.write {
             true if !lost() => self.given_report(inode, false).await,
             _ => Ok(None),
@@ -600,7 +638,8 @@ impl Client {
         report
     }
 
-    /// Whether no mapping of a given inode is left that outlives its opens.
+    /// Whether no mapping of a given inode is left that outlives its opens. Nobody has it open, and nobody
+    /// gets it before the answer is there.
     async fn nobody_has_it(&self, inode: &Inode) -> bool {
         let at = lock(&inode.state).given_at();
         match at {
@@ -619,12 +658,40 @@ impl Client {
 
     /// An open has failed, or is closed: it was perhaps what kept an inode given. Not while somebody
     /// closes, who has not told yet what the kernel wrote for him.
-    pub(crate) async fn leave_given(&self, inode: &Inode) {
+    pub(crate) async fn leave_given(self: &Arc<Client>, inode: &Arc<Inode>) {
         if inode.update(InodeState::is_left) {
-            // Nothing is left to be told: who could write has told it, or the MDT takes his open for
-            // one that is there.
-            self.end_giving(inode, true).await;
+            self.end_left(inode).await;
         }
+    }
+
+    /// Nobody has a given inode open any more: it ends if nobody has it mapped, either, and what was stored
+    /// through a mapping since the last close is told. Else it is asked again.
+    async fn end_left(self: &Arc<Client>, inode: &Arc<Inode>) {
+        let mut ends = self.nobody_has_it(inode).await;
+        if ends {
+            let told = self.tell_size(inode).await;
+            // What has no name any more went with its last open.
+            ends = matches!(told, Ok(()) | Err(Errno::ENOENT | Errno::ESTALE));
+        }
+        self.end_giving(inode, ends).await;
+    }
+
+    /// Asks again and again, until it is given no more, or somebody has it open again, whose close asks
+    /// then. Who unmounts tells what is given without that.
+    fn watch_left(self: &Arc<Client>, inode: &Arc<Inode>) {
+        let (client, inode) = (self.clone(), inode.clone());
+        let mut pause_ns = LEFT_LOOK_NS;
+        self.port.spawn(Box::pin(async move {
+            loop {
+                client.port.sleep(pause_ns).await;
+                pause_ns = (2 * pause_ns).min(LEFT_LOOK_MAX_NS);
+                if client.is_stopped() || !inode.update(InodeState::is_watched) {
+                    break;
+                }
+                to_the_end(client.leave_given(&inode)).await;
+            }
+            client.retire(inode);
+        }));
     }
 
     /// Writes at the end of a given inode's object, as one request carries it; how much there was room
@@ -664,8 +731,9 @@ impl Client {
         if done == 0 { Err(Errno::ENOSPC) } else { Ok(done) }
     }
 
-    /// The kernel has it no more, and drops what it has read of it. If it does not end it goes on.
-    async fn end_giving(&self, inode: &Inode, ends: bool) {
+    /// The kernel has it no more, and drops what it has read of it. If it does not end it goes on, and is
+    /// asked after.
+    async fn end_giving(self: &Arc<Client>, inode: &Arc<Inode>, ends: bool) {
         let ino = inode.fid.ino();
         if ends {
             self.port.invalidate(KernelInval::Data(ino)).await;
@@ -674,11 +742,19 @@ impl Client {
                 self.port.take_back(ino, (ost, object));
             }
         }
-        inode.update(|state| match &mut state.given {
-            _ if ends => state.taken_back(),
-            Some(given) => given.phase = Phase::On,
-            None => {}
+        let is_watched = inode.update(|state| match &mut state.given {
+            Some(given) if !ends => {
+                given.phase = Phase::On;
+                core::mem::replace(&mut given.watched, true)
+            }
+            _ => {
+                state.taken_back();
+                true
+            }
         });
+        if !is_watched {
+            self.watch_left(inode);
+        }
     }
 }
 
@@ -708,6 +784,7 @@ mod tests {
             told: Some(told),
             telling: None,
             closing: 0,
+            watched: false,
         };
         state.given = Some(Box::new(away));
         state
