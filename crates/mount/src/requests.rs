@@ -133,13 +133,6 @@ impl Call {
                     (Err(_), None) => self.not_told(ino),
                 }
             }
-            // Nobody waits for it, and the close of a file that is mapped yet ends with the mapping.
-            Op::Release { fh, .. } if self.given.is_some() => {
-                reply.ok();
-                if let Err(error) = self.client.close(fh).await {
-                    tracing::debug!(%error, "a file was not closed well");
-                }
-            }
             op => {
                 let done = self.settled(changed, self.plain(op, cred).await).await;
                 let Some(reply) = self.heard(changed, &done, reply) else { return };

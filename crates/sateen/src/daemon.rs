@@ -176,6 +176,7 @@ impl Shared {
                 path: mount.path.clone(),
                 state: mount.state().to_owned(),
                 transport: mount.mounted.session.transport().name().to_owned(),
+                passthrough: mount.mounted.client().gives_files(),
             })
             .collect();
         let targets = lock(&self.node).as_ref().map(Node::report);

@@ -51,6 +51,7 @@ use self::mounted::Targets;
 pub(crate) use self::mounted::{How, Mounted, Native, Source};
 use self::network::Network;
 pub(crate) use self::network::{ping, set_ways};
+use self::port::OstFiles;
 use self::serving::{Follower, MOUNT_PATIENCE};
 use crate::logging;
 use crate::params::{Device, NetShown, Param, PeerShown};
@@ -298,7 +299,10 @@ impl Node {
         let from = (&self.source, targets);
         let lookers = self.network.as_ref().map(network::lookers);
         let stores = self.targets.iter().filter_map(|running| match running.target {
-            Endpoint::Ost(ost) => Some((ost, running.objects.clone()?)),
+            Endpoint::Ost(ost) => {
+                let (objects, folder) = (running.objects.clone()?, running.path.clone());
+                Some((ost, OstFiles { objects, folder }))
+            }
             _ => None,
         });
         let how = (how, lookers, stores.collect());

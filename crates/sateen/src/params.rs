@@ -155,7 +155,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 20] = [
+const TUNABLES: [(&str, u64, u64); 21] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     // Always fewer than those.
@@ -182,6 +182,7 @@ const TUNABLES: [(&str, u64, u64); 20] = [
     // With 0 no name is looked up ahead.
     ("statahead_max", 0, STATAHEAD_MAX as u64),
     ("statahead_agl", 0, 1),
+    ("passthrough", 0, 1),
     ("lock_limit_mb", 1, 1_048_576),
     ("lock_reclaim_threshold_mb", 0, 1_048_576),
 ];

@@ -44,6 +44,9 @@ pub(crate) struct MountReport {
     /// How FUSE is spoken there: "io_uring" or "classic".
     #[serde(default)]
     pub transport: String,
+    /// Whether the kernel there is given files that it reads and writes itself.
+    #[serde(default)]
+    pub passthrough: bool,
 }
 
 /// One target.
@@ -101,11 +104,10 @@ impl Report {
             }
         }
         for mount in &self.mounts {
-            let lost = mount.state != "mounted";
-            let note = if lost {
-                format!(" ({})", paint(colour, "31", &mount.state))
-            } else {
-                String::new()
+            let note = match (mount.state.as_str(), mount.passthrough) {
+                ("mounted", true) => " (passthrough)".to_owned(),
+                ("mounted", false) => String::new(),
+                (state, _) => format!(" ({})", paint(colour, "31", state)),
             };
             line("mount", format!("{}{note}", mount.path.display()));
         }
@@ -165,6 +167,7 @@ mod tests {
             path: "/d/mnt".into(),
             state: state.into(),
             transport: transport.into(),
+            passthrough: true,
         };
         let report = Report {
             running: true,
@@ -181,6 +184,8 @@ mod tests {
         let text = report.text(false);
         assert!(text.contains("running (process 42), for 1 h 1 min"), "{text}");
         assert!(text.contains("/d/mnt (lost)"));
+        let mounted = Report { mounts: vec![mount("mounted", "classic")], ..report.clone() };
+        assert!(mounted.text(false).contains("/d/mnt (passthrough)"), "{}", mounted.text(false));
         assert!(!text.contains('\x1b') && report.text(true).contains("\x1b[31mfailed"));
         let rows: Vec<&str> = text.lines().rev().take(3).collect();
         assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{text}");

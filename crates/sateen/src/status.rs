@@ -84,6 +84,7 @@ fn at_rest(data: &DataDir) -> Outcome<Report> {
             path: path.clone(),
             state: "lost".to_owned(),
             transport: String::new(),
+            passthrough: false,
         })
         .collect();
     let ended = state.map(|state| {

@@ -81,14 +81,17 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
         last.clear_dead_mounts()?;
     }
     let wanted = Wanted::of(args, &data, last.as_ref());
+    if wanted.passthrough && wanted.mounts.len() > 1 {
+        // Mounts do not hear of what others' kernels write.
+        return Err(Refusal::new(
+            format!("--passthrough is for one mount, and there are {}", wanted.mounts.len()),
+            "leave it out, or name one --mount only",
+        ));
+    }
     let points = mount_points(&wanted.mounts)?;
     let targets = targets::open_or_make(&data, args.mdts, args.osts)?;
     let (told, how) = (Stop::default(), How::new(wanted.direct_io));
-    // Mounts do not hear of what others' kernels write.
-    let how = How { passthrough: wanted.passthrough && points.len() == 1, ..how };
-    if wanted.passthrough && !how.passthrough {
-        tracing::warn!("--passthrough is for one mount: of several none is given files");
-    }
+    let how = How { passthrough: wanted.passthrough, ..how };
     let node = |_: &Stop| Node::embedded(&targets);
     let mut server = match daemon::Server::start(data.clone(), node, points, how, &told) {
         // Ctrl-C, before it was mounted.

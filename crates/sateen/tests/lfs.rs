@@ -714,6 +714,8 @@ fn parameters_are_listed_set_and_kept() {
         (&["set_param", "mdc.*.max_mod_rpcs_in_flight=0"], 22, "use 1 to 511"),
         (&["set_param", "llite.*.statahead_max=513"], 22, "use 0 to 512"),
         (&["set_param", "llite.*.statahead_agl=2"], 22, "use 0 to 1"),
+        (&["set_param", "llite.*.passthrough=2"], 22, "use 0 to 1"),
+        (&["set_param", "llite.*.passthrough=1"], 22, "sateen up --passthrough"),
         (&["set_param", "-P", "llite.*.statahead_stats=clear"], 22, "leave out -P"),
         (&["set_param", "-F", "/nowhere"], 2, "cannot read '/nowhere'"),
         (&["set_param", "--json", "osc.*.max_rpcs=8"], 22, "max_rpcs_in_flight"),

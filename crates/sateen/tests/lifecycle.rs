@@ -358,6 +358,11 @@ fn what_cannot_work_is_refused_with_advice() {
     assert!(fs_.refused(&["up", "--mount", "/proc"]).contains("already"));
     let not_ours = elsewhere.refused(&["up"]);
     assert!(not_ours.contains("not Sateen's"), "{not_ours}");
+    let mounts: Vec<String> =
+        ["a", "b"].map(|name| elsewhere.data.join(name).to_str().unwrap().to_owned()).to_vec();
+    let several = ["up", "--passthrough", "--mount", &mounts[0], "--mount", &mounts[1]];
+    let several = fs_.refused(&several);
+    assert!(several.contains("--passthrough is for one mount, and there are 2"), "{several}");
 
     fs_.ok(&["up"]);
     fs_.ok(&["down"]);

@@ -44,30 +44,7 @@ impl Call {
                 };
                 match created {
                     Ok((entry, opened)) => {
-                        let entry = self.client.introduce_entry(entry);
-                        let known = entry.inode.unwrap_or(opened.known);
-                        let name_held = entry.held && self.keeps_names;
-                        let is_given = match self.way_of(&opened).await {
-                            Ok(is_given) => is_given,
-                            Err(errno) => {
-                                // The kernel does not hear of the name, nor ever forgets it.
-                                self.client.forget(known.attr.fid, 1);
-                                reply.error(errno.raw());
-                                return self.close_unheard(Ok(opened)).await;
-                            }
-                        };
-                        let held = known.held && is_given.is_none();
-                        let out = convert::entry(&known.attr, name_held, held);
-                        match is_given {
-                            Some((backing, flags)) => {
-                                reply.created_backed(&out, opened.handle, flags, &backing);
-                            }
-                            None => {
-                                let opened = Opened { known, ..opened };
-                                let flags = kernel_flags(self, how, flags, &opened);
-                                reply.created(&out, opened.handle, flags);
-                            }
-                        }
+                        self.answer_create(entry, (how, flags), opened, reply).await;
                     }
                     Err(errno) => reply.error(errno.raw()),
                 }
@@ -110,6 +87,38 @@ impl Call {
                 tracing::debug!(ino, %errno, "an open has failed because the file is given away");
                 reply.error(errno.raw());
                 self.close_unheard(Ok(opened)).await;
+            }
+        }
+    }
+
+    /// How the open is answered may depend on locks, for which others may have to wait until this kernel
+    /// has dropped something: so it is asked before the inode is one that the kernel knows, which it
+    /// does by this answer alone.
+    async fn answer_create(
+        &self,
+        entry: Entry,
+        (how, flags): (OpenHow, u32),
+        opened: Opened,
+        reply: Reply,
+    ) {
+        let is_given = match self.way_of(&opened).await {
+            Ok(is_given) => is_given,
+            Err(errno) => {
+                reply.error(errno.raw());
+                return self.close_unheard(Ok(opened)).await;
+            }
+        };
+        let entry = self.client.introduce_entry(entry);
+        let known = entry.inode.unwrap_or(opened.known);
+        let name_held = entry.held && self.keeps_names;
+        // Of a given inode nothing is known from one moment to the next.
+        let out = convert::entry(&known.attr, name_held, known.held && is_given.is_none());
+        match is_given {
+            Some((backing, flags)) => reply.created_backed(&out, opened.handle, flags, &backing),
+            None => {
+                let opened = Opened { known, ..opened };
+                let flags = kernel_flags(self, how, flags, &opened);
+                reply.created(&out, opened.handle, flags);
             }
         }
     }

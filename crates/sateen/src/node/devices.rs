@@ -653,6 +653,7 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
         Ok(())
     }));
     statahead(client, &prefix, out);
+    passthrough(client, &prefix, out);
     let counted = client.clone();
     let tables = move || {
         let Census { inodes, locks, files, unsynced, lost, dirty_bytes, opens_kept, opens_reused } =
@@ -679,6 +680,16 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
             }
         }
     }
+}
+
+/// Whether its kernel is given files.
+fn passthrough(client: &Arc<Client>, prefix: &str, out: &mut Vec<Param<'static>>) {
+    let (shown, set) = (client.clone(), client.clone());
+    let gives = move || u8::from(shown.gives_files()).to_string();
+    out.push(Param::shown(format!("{prefix}/passthrough"), gives).set_by(move |value| {
+        set.switch_passthrough(value == "1")
+            .map_err(|_| "only a mount of sateen up --passthrough has files to give".to_owned())
+    }));
 }
 
 /// How far ahead a client looks names up that a program may look up next.

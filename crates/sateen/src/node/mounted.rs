@@ -1,11 +1,15 @@
 //! One mount: a client, its port, and the kernel's connection to it.
 
-use std::path::Path;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use sateen_client::{Client, ClientConfig, Connection, Port, Task};
 use sateen_fuse::{Caps, MountFlags, MountOptions, Session, TransportChoice};
 use sateen_reactor::Reactor;
@@ -103,6 +107,7 @@ impl Mounted {
             fs = fs.looking(lookers);
         }
         let given = Arc::new(GivenFiles::default());
+        let folders: Vec<PathBuf> = stores.values().map(|store| store.folder.clone()).collect();
         if how.passthrough {
             fs = fs.giving(given.clone());
             port.gives(Giving { stores, given: given.clone() });
@@ -130,19 +135,17 @@ impl Mounted {
         if !session.offer().has_inc_epoch() {
             tracing::warn!("this kernel lacks FUSE_NOTIFY_INC_EPOCH (7.44): it keeps no names");
         }
-        if how.passthrough && session.caps().contains(Caps::PASSTHROUGH) {
-            given.attach(session.backings());
-            client.set_passthrough(Some(READ_BYTES_MIN));
-        } else if how.passthrough {
-            tracing::warn!(
-                "this kernel lacks FUSE_PASSTHROUGH (6.9): it asks for all reads and writes"
-            );
-        }
-        if let Err(error) = port.attach(session.notifier(), &session.offer(), root) {
+        let attached = port.attach(session.notifier(), &session.offer(), root);
+        let attached = attached.map_err(|error| Refusal::io("start threads", &error));
+        let gives = attached.and_then(|()| match how.passthrough {
+            true => give_files(&session, (&given, &folders), &client),
+            false => Ok(()),
+        });
+        if let Err(refusal) = gives {
             drop(session);
             port.detach();
             say_goodbye(reactor, &client);
-            return Err(Refusal::io("start threads", &error));
+            return Err(refusal);
         }
         let left = Once::new();
         Ok(Mounted { session, reactor: reactor.clone(), client, fs, port, left })
@@ -179,6 +182,37 @@ impl Mounted {
         let receiver = Arc::new(ToClient(self.client.clone()));
         self.reactor.router.add(self.client.endpoint(), receiver);
     }
+}
+
+/// Files of these folders are given to the kernel from now on, if it takes them.
+fn give_files(
+    session: &Session,
+    (given, folders): (&GivenFiles, &[PathBuf]),
+    client: &Client,
+) -> Outcome<()> {
+    let hint = "start it without --passthrough, and with --mount if it was started with it before";
+    if !session.caps().contains(Caps::PASSTHROUGH) {
+        let lacks = "this kernel lacks FUSE_PASSTHROUGH (Linux 6.9), which --passthrough needs";
+        return Err(Refusal::new(lacks, hint).that_lasts());
+    }
+    let backings = session.backings();
+    for folder in folders {
+        nameless(folder).and_then(|file| backings.open(&file)).map_err(|error| {
+            let what = format!("the kernel takes no files of {}: {error}", folder.display());
+            let needs =
+                "--passthrough needs CAP_SYS_ADMIN, and a file system that lies over no other";
+            Refusal::new(what, format!("{needs}; or {hint}")).that_lasts()
+        })?;
+    }
+    given.attach(backings);
+    client.set_passthrough(Some(READ_BYTES_MIN));
+    Ok(())
+}
+
+/// A file that goes with its descriptor.
+fn nameless(folder: &Path) -> io::Result<File> {
+    let flags = OFlags::TMPFILE.bits().cast_signed();
+    File::options().read(true).write(true).mode(0o600).custom_flags(flags).open(folder)
 }
 
 /// A client that no mount stands before: its verbs are called from here.

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::future::{Future, ready};
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -39,8 +40,15 @@ pub(crate) struct ClientPort {
     giving: OnceLock<Giving>,
 }
 
-/// Those of OSTs of this process, by the OSTs' numbers.
-pub(crate) type Stores = HashMap<u32, Arc<dyn ObjectStore>>;
+/// Where an OST of this process keeps its objects.
+pub(crate) struct OstFiles {
+    pub objects: Arc<dyn ObjectStore>,
+    /// In this folder.
+    pub folder: PathBuf,
+}
+
+/// Those of the OSTs of this process, by the OSTs' numbers.
+pub(crate) type Stores = HashMap<u32, OstFiles>;
 
 /// Files that a kernel can be given, and those that it has.
 pub(crate) struct Giving {
@@ -120,15 +128,21 @@ impl Port for ClientPort {
 
     fn alone(&self, (ost, object): (u32, ObjectId)) -> Known {
         let store = self.giving.get().and_then(|giving| giving.stores.get(&ost));
-        // Of what cannot be found out the worse is true.
-        Box::pin(ready(store.is_none_or(|store| store.alone(object).unwrap_or(false))))
+        let alone = store.is_none_or(|store| {
+            store.objects.alone(object).unwrap_or_else(|error| {
+                // It would be said again each time, and nobody could ever be sure of the file.
+                tracing::warn!(%object, %error, "it cannot be found out whether a file is mapped");
+                true
+            })
+        });
+        Box::pin(ready(alone))
     }
 
     fn take_back(&self, ino: Ino, (ost, object): (u32, ObjectId)) {
         let Some(giving) = self.giving.get() else { return };
         giving.given.take_back(ino);
         if let Some(store) = giving.stores.get(&ost) {
-            store.take_back(object);
+            store.objects.take_back(object);
         }
     }
 }
@@ -136,7 +150,7 @@ impl Port for ClientPort {
 impl Giving {
     /// Whether the kernel has the object's file now.
     fn give(&self, ino: Ino, ost: u32, object: ObjectId) -> bool {
-        let Some(store) = self.stores.get(&ost) else { return false };
+        let Some(OstFiles { objects: store, .. }) = self.stores.get(&ost) else { return false };
         let given = match store.give(object) {
             Ok(given) => given,
             Err(error) => {

@@ -263,7 +263,7 @@ fn files_without_a_name(servers: Servers) {
     synced.sync_all().unwrap();
     File::open(mnt).unwrap().sync_all().unwrap();
     match &rig {
-        Rig::Embedded(program) => {
+        Rig::Embedded(program) | Rig::Given { program, .. } => {
             program.kill(program.pid().unwrap(), || ()).unwrap();
             program.fsck().unwrap();
             drop((file, taken, synced));

@@ -9,8 +9,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use sateen_testkit::cluster::ok;
 use sateen_testkit::random::Random;
 
+use crate::BINARY;
 use crate::rig::{Rig, Servers, with_kernel_caches};
 
 const PAGE_BYTES: usize = 4096;
@@ -45,10 +47,63 @@ fn the_mount_does_not_hear_of_writes_and_the_object_has_them() {
     assert!(samples(&rig, "read_bytes") > asked, "a direct read is asked for");
 }
 
+/// Also of a file that a CREATE finds there: its answer comes with attributes.
+#[test]
+fn sizes_and_times_are_those_of_the_object() {
+    let Some(rig) = Rig::start(Servers::Given, "given-times", 1, false) else { return };
+    let path = rig.mnt().join("file");
+    fs::write(&path, b"as it was made").unwrap();
+    let Rig::Given { program, .. } = &rig else { unreachable!("it has one process") };
+    // A kernel that knows the name opens it.
+    program.down().unwrap();
+    program.up().unwrap();
+    let made = OpenOptions::new().create(true).append(true).open(&path).unwrap();
+    let written = samples(&rig, "write_bytes");
+    (&made).write_all(b", and more").unwrap();
+    assert_eq!(samples(&rig, "write_bytes"), written, "the kernel asks for writes");
+    let now = fs::metadata(&path).unwrap();
+    assert_eq!(now.len(), 24);
+    drop(made);
+    // At once, while the close is under way.
+    program.down().unwrap();
+    program.up().unwrap();
+    let again = fs::metadata(&path).unwrap();
+    assert_eq!((again.len(), again.modified().unwrap()), (24, now.modified().unwrap()));
+}
+
+#[test]
+fn it_is_shown_and_can_be_switched_off_and_on() {
+    let Some(rig) = Rig::start(Servers::Given, "given-switch", 1, false) else { return };
+    let Rig::Given { program, .. } = &rig else { unreachable!("it has one process") };
+    let sateen = |args: &[&str]| {
+        let mut command = Command::new(BINARY);
+        ok(command.args(&args[..1]).arg("--data").arg(program.data()).args(&args[1..]))
+    };
+    let path = rig.mnt().join("file");
+    fs::write(&path, vec![b'a'; PAGE_BYTES]).unwrap();
+    for (is_on, shown) in [(true, "1\n"), (false, "0\n"), (true, "1\n")] {
+        let value = format!("llite.*.passthrough={}", u8::from(is_on));
+        sateen(&["lctl", "set_param", &value]);
+        assert_eq!(rig.params("llite.*.passthrough"), shown);
+        assert_eq!(sateen(&["status"]).contains(" (passthrough)"), is_on);
+        let written = samples(&rig, "write_bytes");
+        // Nobody has it open, and its giving, which may end a moment later, says nothing of others.
+        let new = rig.mnt().join(format!("new{is_on}"));
+        fs::write(&new, b"made").unwrap();
+        let before = samples(&rig, "write_bytes");
+        assert!(before > written, "what is new is asked for");
+        let file = File::options().write(true).open(&new).unwrap();
+        file.write_all_at(b"M", 0).unwrap();
+        assert_eq!(samples(&rig, "write_bytes") == before, is_on);
+        drop(file);
+        fs::remove_file(&new).unwrap();
+    }
+}
+
 #[test]
 fn what_was_synced_outlives_a_kill() {
     let Some(rig) = Rig::start(Servers::Given, "given-kill", 1, false) else { return };
-    let Rig::Embedded(program) = &rig else { unreachable!("it has one process") };
+    let Rig::Given { program, .. } = &rig else { unreachable!("it has one process") };
     let path = rig.mnt().join("file");
     fs::write(&path, b"as it was made").unwrap();
     let file = File::options().append(true).read(true).open(&path).unwrap();

@@ -63,7 +63,16 @@ pub(crate) use on_given;
 /// A file system with mounts, which is taken down and removed in the end, however that comes.
 pub(crate) enum Rig {
     Embedded(Program),
-    Separate { cluster: Cluster, mds: Server, oss: Server },
+    /// It has one mount, which stands in for all that a test asks for.
+    Given {
+        program: Program,
+        mounts: Vec<PathBuf>,
+    },
+    Separate {
+        cluster: Cluster,
+        mds: Server,
+        oss: Server,
+    },
 }
 
 impl Rig {
@@ -73,12 +82,14 @@ impl Rig {
             return None;
         }
         Some(match servers {
-            Servers::Embedded | Servers::Given => {
-                let options: &[&str] = match servers {
-                    Servers::Given => &["--passthrough"],
-                    _ if direct_io => &["--direct-io"],
-                    _ => &[],
-                };
+            Servers::Given => {
+                let program = Program::new(BINARY, name, 1, &["--passthrough"]).unwrap();
+                program.up().unwrap();
+                let mounts = vec![program.mnt().to_owned(); usize::from(mounts)];
+                Rig::Given { program, mounts }
+            }
+            Servers::Embedded => {
+                let options: &[&str] = if direct_io { &["--direct-io"] } else { &[] };
                 let program = Program::new(BINARY, name, usize::from(mounts), options).unwrap();
                 program.up().unwrap();
                 Rig::Embedded(program)
@@ -104,6 +115,7 @@ impl Rig {
     pub(crate) fn mounts(&self) -> &[PathBuf] {
         match self {
             Rig::Embedded(program) => program.mounts(),
+            Rig::Given { mounts, .. } => mounts,
             Rig::Separate { cluster, .. } => &cluster.mounts,
         }
     }
@@ -144,7 +156,7 @@ impl Rig {
             ok(lctl.args(["lctl", "--data"]).arg(data).args(["get_param", "-n", pattern]))
         };
         match self {
-            Rig::Embedded(program) => get(program.data()),
+            Rig::Embedded(program) | Rig::Given { program, .. } => get(program.data()),
             Rig::Separate { cluster, .. } => {
                 cluster.mounts.iter().map(|mount| get(&run_folder(mount))).collect()
             }
@@ -171,7 +183,7 @@ impl Rig {
     /// Ends it, and checks what the work has left.
     pub(crate) fn end(self) {
         match self {
-            Rig::Embedded(program) => {
+            Rig::Embedded(program) | Rig::Given { program, .. } => {
                 program.down().unwrap();
                 program.fsck().unwrap();
             }
