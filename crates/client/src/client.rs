@@ -25,6 +25,7 @@ use crate::llite::Spaces;
 use crate::lru::{Lru, Namespace, Retiring};
 use crate::open_cache::OpenCache;
 use crate::port::{KernelInval, Port};
+use crate::readahead::ReadAhead;
 use crate::recover::AtMdt;
 use crate::statahead::Statahead;
 use crate::stats::Verbs;
@@ -187,6 +188,7 @@ pub struct Client {
     pub(crate) spaces: Mutex<Spaces>,
     pub(crate) next_open: AtomicU64,
     pub(crate) statahead: Statahead,
+    pub(crate) read_ahead: ReadAhead,
     pub(crate) verbs: Verbs,
     /// Stamps of the last time that each MDT forgot this client: opens answered before are void.
     lost_at: Mutex<BTreeMap<u32, u64>>,
@@ -233,6 +235,7 @@ impl Client {
             spaces: Mutex::default(),
             next_open: AtomicU64::new(1),
             statahead: Statahead::default(),
+            read_ahead: ReadAhead::default(),
             verbs: Verbs::default(),
             lost_at: Mutex::default(),
             clock: AtomicU64::new(1),
@@ -463,6 +466,7 @@ impl Client {
                 }
                 client.write_out_old();
                 client.end_old_listings();
+                client.drop_old_ahead();
                 client.scrub();
                 client.prune();
             }

@@ -476,7 +476,7 @@ impl InodeState {
     }
 
     /// Whether bytes of this range are kept.
-    fn keeps(&self, offset: u64, len: u64) -> bool {
+    pub(crate) fn keeps(&self, offset: u64, len: u64) -> bool {
         self.dirty.as_ref().is_some_and(|dirty| {
             let meets = |(at, bytes): &(u64, u64)| *at < offset + len && offset < at + bytes;
             dirty.extents.touches(offset, len) || dirty.in_flight.iter().any(meets)

@@ -354,6 +354,8 @@ impl Client {
                         closing,
                         watched,
                     }));
+                    // What the kernel writes nobody hears of.
+                    state.drop_ahead();
                     Some(Ok(Found::Begins))
                 }
                 None => Some(Ok(Found::Nothing)),

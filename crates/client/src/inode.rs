@@ -420,6 +420,7 @@ impl InodeState {
         if !self.names.is_unknown() && !self.holds(Ibits::UPDATE) {
             self.names.are_unknown();
         }
+        self.drop_ahead_without_lock();
     }
 
     /// A request sent at `stamp` has found no extended attributes.
@@ -592,6 +593,9 @@ impl InodeState {
         }
         if how.exec {
             self.exec_opens -= 1;
+        }
+        if self.opens == 0 {
+            self.drop_ahead();
         }
     }
 

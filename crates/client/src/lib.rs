@@ -26,6 +26,7 @@
 //! | `uncommitted` | changes that a restart of an MDT may lose |
 //! | `patience` | verbs that nobody waits for any more |
 //! | `loss` | who has been told of what may be lost |
+//! | `readahead`, `statahead` | what programs will read, or look up, next |
 //! | `dirty` | what programs have written and OSTs do not have yet |
 //! | `grants` | what OSTs have promised room for |
 //! | `unstable` | what OSTs have answered and may lose, to be written again then |
@@ -58,6 +59,7 @@ mod osc;
 mod patience;
 mod port;
 mod rare;
+mod readahead;
 mod recover;
 mod statahead;
 mod stats;
@@ -76,5 +78,6 @@ pub use llite::{Entry, Known, Listing, OpenHow, Opened, SpaceTotal, Striping, Ta
 pub use lru::{INODES_DEFAULT, LRU_MAX_AGE_MS, LruInfo};
 pub use patience::Patience;
 pub use port::{KernelInval, Port, Task};
+pub use readahead::{READ_AHEAD_MAX, ReadAheadStats};
 pub use statahead::{STATAHEAD_MAX, StataheadStats};
 pub use stats::{LLITE_STATS, MDC_STATS, OSC_STATS, RequestStats, Verb, VerbStats};

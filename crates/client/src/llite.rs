@@ -10,6 +10,7 @@ mod dirs;
 mod files;
 mod holes;
 mod names;
+mod readahead;
 mod replacing;
 mod space;
 mod targets;

@@ -63,6 +63,11 @@ impl DataUse {
         state.locks.iter().any(|held| held.id == self.id && held.is_shared())
     }
 
+    /// Which one.
+    pub(crate) fn id(&self) -> LockId {
+        self.id
+    }
+
     /// Of a lock that was just counted as used once more.
     pub(crate) fn new(inode: &Arc<Inode>, id: LockId) -> DataUse {
         DataUse { inode: inode.clone(), id }
@@ -480,6 +485,7 @@ impl Client {
             let bits =
                 if held.may_have_pages() { held.bits } else { held.bits.without(Ibits::DATA) };
             let dir = state.attr.as_ref().is_some_and(|a| a.kind() == FileKind::Directory);
+            state.drop_ahead_of(id);
             Some(Some((bits, dir)))
         });
         let (bits, dir) = match begun {

@@ -17,6 +17,7 @@ use crate::held::Leaving;
 use crate::inode::{InodeState, SharedWrites, Unsynced};
 use crate::known_names::KnownNames;
 use crate::open_cache::KeptOpen;
+use crate::readahead::Ahead;
 use crate::sync::{Waiters, Woken};
 
 /// See the module.
@@ -47,6 +48,8 @@ pub(crate) struct RareState {
     pub(crate) unsynced: ByStripe<Unsynced>,
     /// The kernel reads and writes it itself: see [`crate::given`].
     pub(crate) given: Option<Box<GivenAway>>,
+    /// What was read before anybody asked: see [`crate::readahead`].
+    pub(crate) ahead: Option<Box<Ahead>>,
     /// Syncs of the objects: one at a time, each with a number.
     pub(crate) sync_round: u64,
     /// The last of them that failed.
@@ -72,6 +75,7 @@ impl RareState {
             && self.late.count() == 0
             && self.unsynced.is_empty()
             && self.given.is_none()
+            && self.ahead.is_none()
             && self.writing == 0
             && self.waiters.is_empty()
     }

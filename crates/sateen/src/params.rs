@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use sateen_client::STATAHEAD_MAX;
+use sateen_client::{READ_AHEAD_MAX, STATAHEAD_MAX};
 use sateen_types::ClientId;
 use serde::{Deserialize, Serialize};
 
@@ -155,7 +155,7 @@ pub(crate) struct Device {
 
 /// What can be set: the last part of its name, its smallest and largest value, and the value
 /// with a meaning of its own.
-const TUNABLES: [(&str, u64, u64); 21] = [
+const TUNABLES: [(&str, u64, u64); 24] = [
     ("active", 0, 1),
     ("max_rpcs_in_flight", 1, 512),
     // Always fewer than those.
@@ -183,6 +183,10 @@ const TUNABLES: [(&str, u64, u64); 21] = [
     ("statahead_max", 0, STATAHEAD_MAX as u64),
     ("statahead_agl", 0, 1),
     ("passthrough", 0, 1),
+    // With 0 nothing is read ahead, and no file whole.
+    ("max_read_ahead_mb", 0, READ_AHEAD_MAX >> 20),
+    ("max_read_ahead_per_file_mb", 0, READ_AHEAD_MAX >> 20),
+    ("max_read_ahead_whole_mb", 0, READ_AHEAD_MAX >> 20),
     ("lock_limit_mb", 1, 1_048_576),
     ("lock_reclaim_threshold_mb", 0, 1_048_576),
 ];
@@ -200,7 +204,7 @@ const STRIPE_SIZE: &str = "stripesize";
 pub(crate) const CLEAR: &str = "clear";
 
 /// Those that can be cleared, and nothing else.
-const CLEARED: [&str; 3] = ["stats", "md_stats", "statahead_stats"];
+const CLEARED: [&str; 4] = ["stats", "md_stats", "statahead_stats", "read_ahead_stats"];
 /// The one that is no value but something to be done, with a client.
 const EVICT: &str = "evict_client";
 

@@ -717,6 +717,9 @@ fn parameters_are_listed_set_and_kept() {
         (&["set_param", "llite.*.passthrough=2"], 22, "use 0 to 1"),
         (&["set_param", "llite.*.passthrough=1"], 22, "sateen up --passthrough"),
         (&["set_param", "-P", "llite.*.statahead_stats=clear"], 22, "leave out -P"),
+        (&["set_param", "llite.*.max_read_ahead_mb=1048577"], 22, "use 0 to 1048576"),
+        (&["set_param", "llite.*.max_read_ahead_per_file_mb=-1"], 22, "use 0 to 1048576"),
+        (&["set_param", "-P", "llite.*.read_ahead_stats=clear"], 22, "leave out -P"),
         (&["set_param", "-F", "/nowhere"], 2, "cannot read '/nowhere'"),
         (&["set_param", "--json", "osc.*.max_rpcs=8"], 22, "max_rpcs_in_flight"),
         (&["set_param", "osc.*.max_rpcs_in_flight"], 22, "PARAM=VALUE"),
@@ -744,7 +747,13 @@ fn parameters_are_listed_set_and_kept() {
     assert_eq!(mods(), "63\n");
     fs_.good_lctl(&["set_param", "-P", "mdc.*.max_mod_rpcs_in_flight=7"]);
     assert_eq!(mods(), "7\n");
-    let small = [("llite.*.statahead_max", "32", "8"), ("llite.*.statahead_agl", "1", "0")];
+    let small = [
+        ("llite.*.statahead_max", "32", "8"),
+        ("llite.*.statahead_agl", "1", "0"),
+        ("llite.*.max_read_ahead_mb", "256", "128"),
+        ("llite.*.max_read_ahead_per_file_mb", "64", "16"),
+        ("llite.*.max_read_ahead_whole_mb", "2", "0"),
+    ];
     for (name, before, now) in small {
         assert_eq!(fs_.good_lctl(&["get_param", "-n", name]), format!("{before}\n"));
         fs_.good_lctl(&["set_param", "-P", &format!("{name}={now}")]);

@@ -183,7 +183,11 @@ impl<'a> Cutting<'a> {
     /// # Errors
     /// `EINTR` if nobody waits any more.
     pub(crate) async fn begin(client: &'a Client, inode: &'a Inode) -> Result<Cutting<'a>> {
-        unless_emptying(client, inode, |state| state.emptying = true).await?;
+        let begin = |state: &mut InodeState| {
+            state.emptying = true;
+            state.drop_ahead();
+        };
+        unless_emptying(client, inode, begin).await?;
         let mut cutting = Cutting { inode, barred: None };
         writes_ended(inode).await?;
         // As long as nobody begins to write nothing is kept, either.
@@ -320,7 +324,7 @@ impl Client {
 
     /// Reads under a lock that is in use and keeps writers away.
     async fn read_under(
-        &self,
+        self: &Arc<Client>,
         file: &File,
         used: DataUse,
         (offset, len): (u64, u32),
@@ -338,6 +342,10 @@ impl Client {
             return Ok(buffer);
         }
         if len == 0 {
+            return Ok(buffer);
+        }
+        if self.read_ahead(file, &used, ((offset, len), size), &mut buffer).await {
+            self.verbs.moved(Verb::Read, len);
             return Ok(buffer);
         }
         let looking = self.settle_range(inode, (offset, len)).await?;
@@ -476,6 +484,7 @@ impl Client {
         if !self.is_one_piece(&layout, (offset, len)) {
             return Ok(Shared::Alone);
         }
+        self.changes(inode, (offset, len));
         let (done, end) = self.write_stripes(inode, &layout, offset, data, era).await;
         if let Some(end) = end.filter(|_| era == self.era()) {
             let mtime = self.port.now().wall();
@@ -514,6 +523,7 @@ impl Client {
         }
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
+        self.changes(inode, (offset, data.len() as u64));
         if file.keeps {
             let mtime = self.port.now().wall();
             let write = Write { offset, data: &data, layout: &layout, era, mtime };

@@ -2,8 +2,8 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use sateen_types::{Attr, Endpoint, Errno, Fid, FileKind, Layout, Result, seq};
 use sateen_wire::{Cred, Ibits, MdtReply, MdtRequest, OpenFlags, OpenId, SetAttr, SizeReport};
@@ -19,6 +19,7 @@ use crate::inode::{Inode, InodeState};
 use crate::locks::DataUse;
 use crate::loss::{Asker, Loss};
 use crate::patience::{self, to_the_end};
+use crate::readahead::Pattern;
 use crate::sync::{join_all, lock, until};
 use crate::unstable::Barred;
 use crate::unsynced::UnsyncedObjects;
@@ -71,6 +72,8 @@ pub(crate) struct File {
     late_closed: AtomicU32,
     /// Those that are under way through it.
     pub(super) writes: Writes,
+    /// How it is read.
+    pub(super) pattern: Mutex<Pattern>,
 }
 
 impl File {
@@ -133,6 +136,7 @@ impl<'a> Quiet<'a> {
             let free = !state.emptying && told(state);
             let held = free.then(|| state.use_quietly()).flatten()?;
             state.emptying = true;
+            state.drop_ahead();
             Some(held)
         });
         let used = held.await?.map(|id| DataUse::new(inode, id));
@@ -422,6 +426,7 @@ impl Client {
             late_told: AtomicU32::new(late),
             late_closed: AtomicU32::new(late),
             writes: Writes::default(),
+            pattern: Mutex::default(),
         };
         let mut files = lock(&self.files);
         // Whoever loses the opens marks those in the table, after having set this.

@@ -80,6 +80,7 @@ impl Client {
         self.size_now(inode, &used).await?;
         self.recorded(inode).await?;
         let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
+        self.changes(inode, (0, u64::MAX));
         let looking = self.settle(inode).await?;
         let barred = self.bar(inode).await?;
         let change = self.change_range(inode, &layout, (offset, end), (how, keep_size), era);

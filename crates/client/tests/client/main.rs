@@ -14,6 +14,7 @@ mod memory;
 mod network;
 mod open_cache;
 mod races;
+mod readahead;
 mod restart;
 mod rig;
 mod shared_reads;

@@ -2,11 +2,13 @@
 //! under the field's names.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use sateen_client::{
-    Census, Client, ImportInfo, ImportState, LLITE_STATS, MDC_STATS, OSC_STATS, StataheadStats,
+    Census, Client, ImportInfo, ImportState, LLITE_STATS, MDC_STATS, OSC_STATS, ReadAheadStats,
+    StataheadStats,
 };
 use sateen_mdt::{MD_STATS, Mdt, RecoveryStatus};
 use sateen_mgs::{MGS_STATS, Mgs};
@@ -654,6 +656,7 @@ fn of_client(client: &Arc<Client>, naming: &Naming, out: &mut Vec<Param<'static>
     }));
     statahead(client, &prefix, out);
     passthrough(client, &prefix, out);
+    read_ahead(client, &prefix, out);
     let counted = client.clone();
     let tables = move || {
         let Census { inodes, locks, files, unsynced, lost, dirty_bytes, opens_kept, opens_reused } =
@@ -716,6 +719,47 @@ fn statahead(client: &Arc<Client>, prefix: &str, out: &mut Vec<Param<'static>>) 
     };
     out.push(Param::shown(format!("{prefix}/statahead_stats"), stats).set_by(move |_| {
         cleared.clear_statahead_stats();
+        Ok(())
+    }));
+}
+
+/// How much a client reads before programs ask for it.
+fn read_ahead(client: &Arc<Client>, prefix: &str, out: &mut Vec<Param<'static>>) {
+    type Shown = fn(&Client) -> u64;
+    type Set = fn(&Client, u64) -> sateen_types::Result<()>;
+    let bounds: [(&str, Shown, Set); 3] = [
+        ("max_read_ahead_mb", Client::read_ahead_max, Client::set_read_ahead_max),
+        (
+            "max_read_ahead_per_file_mb",
+            Client::read_ahead_per_file,
+            Client::set_read_ahead_per_file,
+        ),
+        ("max_read_ahead_whole_mb", Client::read_ahead_whole, Client::set_read_ahead_whole),
+    ];
+    for (name, shown, set) in bounds {
+        let (of_shown, of_set) = (client.clone(), client.clone());
+        let shown = move || (shown(&of_shown) / MIB).to_string();
+        out.push(Param::shown(format!("{prefix}/{name}"), shown).set_by(move |value| {
+            let bytes = number(value).unwrap_or(u64::MAX).saturating_mul(MIB);
+            set(&of_set, bytes).map_err(|errno| errno.to_string())
+        }));
+    }
+    let (shown, cleared) = (client.clone(), client.clone());
+    let stats = move || {
+        let ReadAheadStats { hits, misses, discarded, refused } = shown.read_ahead_stats();
+        let lines = [
+            ("hits", hits),
+            ("misses", misses),
+            ("read but discarded", discarded),
+            ("hit max r-a issue", refused),
+        ];
+        stats_text(|out| {
+            let mut lines = lines.into_iter();
+            lines.try_for_each(|(name, pages)| writeln!(out, "{name:<25} {pages} samples [pages]"))
+        })
+    };
+    out.push(Param::shown(format!("{prefix}/read_ahead_stats"), stats).set_by(move |_| {
+        cleared.clear_read_ahead_stats();
         Ok(())
     }));
 }

@@ -348,6 +348,7 @@ fn make(reactor: &Arc<Reactor>, targets: Targets<'_>) -> (Arc<Client>, Arc<Clien
     if !targets.elsewhere.is_empty() {
         client.ping_every(PING_NS);
         client.set_dirty_max(DIRTY_BYTES, DIRTY_IN_ALL_BYTES);
+        client.set_read_ahead_forward(true);
     }
     reactor.router.add(client.endpoint(), Arc::new(ToClient(client.clone())));
     (client, port)

@@ -26,6 +26,7 @@ mod options;
 mod own_place;
 mod paused;
 mod rails;
+mod read_ahead;
 mod refusals;
 mod replayed;
 mod rounds;

@@ -565,6 +565,8 @@ impl World {
         self.report.count("open that an MDT had kept", reused);
         let ahead = self.nodes.iter().map(|node| node.client.statahead_stats().hits).sum();
         self.report.count("name looked up ahead", ahead);
+        let pages = self.nodes.iter().map(|node| node.client.read_ahead_stats().hits).sum();
+        self.report.count("page read ahead", pages);
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
         self.report.count("answer from a kernel cache", hits);
         let given = self.nodes.iter().flat_map(|node| node.kernel.given_counts());

@@ -144,6 +144,7 @@ impl World {
             let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
             client.set_unstable_max(kept, 2 * kept);
         }
+        client.set_read_ahead_forward(self.config.seed % 2 == 1);
         let mut kernel = Kernel::new(client.clone());
         if let Some(from) = self.passthrough() {
             client.set_passthrough(Some(from));
@@ -181,6 +182,8 @@ impl World {
                 self.report.count("answer from a kernel cache", place.kernel.hits());
                 let ahead = place.client.statahead_stats().hits;
                 self.report.count("name looked up ahead", ahead);
+                let pages = place.client.read_ahead_stats().hits;
+                self.report.count("page read ahead", pages);
                 let reused = place.client.census().opens_reused;
                 self.report.count("open that an MDT had kept", reused);
                 for (kind, count) in place.kernel.given_counts() {

@@ -1,0 +1,199 @@
+//! Reading before anybody asks: see [`crate::readahead`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::BytesMut;
+use sateen_types::{Endpoint, Layout, Result};
+use sateen_wire::LockId;
+
+use super::files::File;
+use crate::client::Client;
+use crate::inode::Inode;
+use crate::locks::DataUse;
+use crate::patience;
+use crate::readahead::{Ask, Full, Next, ReadAheadStats, Ready};
+use crate::sync::{lock, until};
+
+impl Client {
+    /// Bytes that are read ahead of all files together, at most.
+    pub fn read_ahead_max(&self) -> u64 {
+        self.read_ahead.max()
+    }
+
+    /// Sets that. With 0 nothing is read ahead.
+    ///
+    /// # Errors
+    /// `ERANGE` beyond [`READ_AHEAD_MAX`](crate::READ_AHEAD_MAX).
+    pub fn set_read_ahead_max(&self, bytes: u64) -> Result<()> {
+        self.read_ahead.set_max(bytes)?;
+        self.read_ahead.fit();
+        Ok(())
+    }
+
+    /// The same of one file.
+    pub fn read_ahead_per_file(&self) -> u64 {
+        self.read_ahead.per_file()
+    }
+
+    /// Sets that.
+    ///
+    /// # Errors
+    /// As [`Client::set_read_ahead_max`].
+    pub fn set_read_ahead_per_file(&self, bytes: u64) -> Result<()> {
+        self.read_ahead.set_per_file(bytes)
+    }
+
+    /// Files that are no longer than this are read whole.
+    pub fn read_ahead_whole(&self) -> u64 {
+        self.read_ahead.whole()
+    }
+
+    /// Sets that.
+    ///
+    /// # Errors
+    /// As [`Client::set_read_ahead_max`].
+    pub fn set_read_ahead_whole(&self, bytes: u64) -> Result<()> {
+        self.read_ahead.set_whole(bytes)
+    }
+
+    /// Whether more is read ahead of who reads forward than his kernel reads, and small files are read
+    /// whole: where its servers are far.
+    pub fn set_read_ahead_forward(&self, forward: bool) {
+        self.read_ahead.set_forward(forward);
+    }
+
+    /// What reading ahead was good for.
+    pub fn read_ahead_stats(&self) -> ReadAheadStats {
+        self.read_ahead.stats()
+    }
+
+    /// Counts that anew.
+    pub fn clear_read_ahead_stats(&self) {
+        self.read_ahead.clear_stats();
+    }
+
+    /// Drops what nobody has read for a while.
+    pub(crate) fn drop_old_ahead(&self) {
+        self.read_ahead.drop_old(self.ticks.load(Ordering::Relaxed));
+    }
+
+    /// This client begins to change a range of a file: offset and length. A write of it is under way.
+    pub(super) fn changes(&self, inode: &Inode, range: (u64, u64)) {
+        if !self.read_ahead.is_idle() {
+            inode.update(|state| state.changes_ahead(range));
+        }
+    }
+
+    /// A range of a file of `size` bytes is about to be read under a lock in use that keeps writers
+    /// away. Puts it behind what the buffer holds, if it was read ahead; whether it was. Asks for what
+    /// will be read next.
+    pub(super) async fn read_ahead(
+        self: &Arc<Client>,
+        file: &File,
+        used: &DataUse,
+        (range, size): ((u64, u64), u64),
+        buffer: &mut BytesMut,
+    ) -> bool {
+        // As in the kernel, who goes past its pages goes past what was read ahead.
+        if file.how.direct || self.read_ahead.max() == 0 {
+            return false;
+        }
+        let forward = self.read_ahead.forward();
+        let (next, is_one) = {
+            let mut pattern = lock(&file.pattern);
+            (pattern.read(range, forward), pattern.is_one())
+        };
+        if let Some(next) = next {
+            let limit = self.read_ahead.of_file();
+            if next != Next::Whole || forward && size <= self.read_ahead.whole().min(limit) {
+                self.ask_ahead(&file.inode, used.id(), &next.ranges(size, limit));
+            }
+        }
+        let found =
+            !self.read_ahead.is_idle() && self.take_ahead(&file.inode, used, range, buffer).await;
+        if found {
+            self.read_ahead.hit(range.1);
+        } else if is_one {
+            self.read_ahead.miss(range.1);
+        }
+        found
+    }
+
+    /// What was read ahead, if all of it was; waits for what is on its way.
+    async fn take_ahead(
+        &self,
+        inode: &Inode,
+        used: &DataUse,
+        range: (u64, u64),
+        buffer: &mut BytesMut,
+    ) -> bool {
+        let id = used.id();
+        until(
+            &inode.state,
+            |state| &mut state.waiters,
+            |state| match state.ahead_ready(id, range) {
+                Ready::Yes => {
+                    state.take_ahead(range, buffer);
+                    Some(true)
+                }
+                Ready::No => Some(false),
+                Ready::Waits => patience::is_over().then_some(false),
+            },
+        )
+        .await
+    }
+
+    /// Asks for what of these ranges is not there, nearest first. Half of the slots of an OST are left
+    /// to others.
+    fn ask_ahead(self: &Arc<Client>, inode: &Arc<Inode>, id: LockId, ranges: &[(u64, u64)]) {
+        if self.is_stopped() || ranges.is_empty() {
+            return;
+        }
+        let now = self.ticks.load(Ordering::Relaxed);
+        let mut made_room = false;
+        loop {
+            let asked = {
+                let mut state = lock(&inode.state);
+                let Some(layout) = state.layout.clone() else { return };
+                let mut spare = |offset| self.spare_of(&layout, offset);
+                let of = (inode, &mut *state);
+                (self.read_ahead.ask(of, id, ranges, now, &mut spare), layout)
+            };
+            match asked {
+                (Ok(asks), layout) => {
+                    for ask in asks {
+                        self.fetch_ahead(inode, &layout, ask);
+                    }
+                    return;
+                }
+                (Err(Full::NoRoom(bytes)), _) => {
+                    if made_room || !self.read_ahead.make_room(bytes, now) {
+                        return self.read_ahead.refuse(bytes);
+                    }
+                    made_room = true;
+                }
+                (Err(Full::Enough), _) => return,
+            }
+        }
+    }
+
+    /// The OST that has a byte, and how many requests it takes yet.
+    fn spare_of(&self, layout: &Layout, offset: u64) -> Option<(u32, usize)> {
+        let ost = layout.chunks(offset, 1).next()?.ost;
+        let import = self.import(Endpoint::Ost(ost))?;
+        Some((ost, import.slots_to_spare(self.read_ahead.asked(ost))))
+    }
+
+    fn fetch_ahead(self: &Arc<Client>, inode: &Arc<Inode>, layout: &Arc<Layout>, ask: Ask) {
+        let (client, inode, layout) = (self.clone(), inode.clone(), layout.clone());
+        self.port.spawn(Box::pin(async move {
+            let buffer = BytesMut::with_capacity(ask.len as usize);
+            let read = client.read_stripes(inode.fid, &layout, ask.offset, ask.len, buffer).await;
+            let data = read.ok().map(BytesMut::freeze);
+            inode.update(|state| state.came_ahead(&ask, data));
+            drop(ask);
+            client.retire(inode);
+        }));
+    }
+}

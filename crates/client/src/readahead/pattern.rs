@@ -1,0 +1,356 @@
+//! In which order an open file is read, and what would be read next.
+
+use super::CHUNK_BYTES;
+
+/// Steps of the same distance after which a pattern is one.
+const STEPS: u32 = 3;
+/// Steps of another distance, one behind the other, after which it is none any more.
+const WRONG_STEPS: u32 = 2;
+/// Reads that follow each other after which a file is read forward.
+const FORWARD_READS: u32 = 3;
+/// What is read forward comes a little out of order where several threads ask for it: 4 MiB.
+const SLACK_BYTES: u64 = 4 << 20;
+/// What lies between pieces is read with them if they are no further apart, 64 KiB: one request for
+/// several is cheaper.
+const DENSE_BYTES: u64 = 64 << 10;
+/// Pieces elsewhere after which a small file is read whole.
+const ELSEWHERE: u32 = 2;
+/// Pieces, or chunks, ahead at most.
+const WIDTH_MAX: u64 = 256;
+
+/// What would be read next, nearest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// All of the file, if it is small.
+    Whole,
+    /// So many bytes from here on.
+    Forward(u64, u64),
+    /// So many bytes before this.
+    Backward(u64, u64),
+    /// Pieces of a length: where the first is, the distance to each next, and how many.
+    Pieces { first: i64, step: i64, len: u64, count: u64 },
+}
+
+impl Next {
+    /// What is to be there of a file of `size` bytes: offset and length of each range, of `limit` bytes
+    /// in all.
+    pub(crate) fn ranges(self, size: u64, limit: u64) -> Vec<(u64, u64)> {
+        let mut ranges = Ranges { all: Vec::new(), left: limit };
+        match self {
+            Next::Whole => ranges.add(0, size),
+            Next::Forward(from, len) => ranges.add(from, from.saturating_add(len).min(size)),
+            Next::Backward(to, len) => {
+                let to = to.min(size);
+                ranges.add(to.saturating_sub(len.min(limit)), to);
+                ranges.all.reverse();
+            }
+            Next::Pieces { first, step, len, count } => {
+                let mut at = Some(first);
+                for _ in 0..count {
+                    let Some(Ok(from)) = at.map(u64::try_from) else { break };
+                    if from >= size {
+                        break;
+                    }
+                    ranges.add(from, from.saturating_add(len).min(size));
+                    at = at.and_then(|at| at.checked_add(step));
+                }
+            }
+        }
+        ranges.all
+    }
+}
+
+struct Ranges {
+    all: Vec<(u64, u64)>,
+    left: u64,
+}
+
+impl Ranges {
+    /// A range, cut where chunks end, so far as there may be more.
+    fn add(&mut self, from: u64, to: u64) {
+        let mut at = from;
+        while at < to {
+            let end = (at / CHUNK_BYTES + 1).saturating_mul(CHUNK_BYTES).min(to);
+            if end - at > self.left {
+                self.left = 0;
+                return;
+            }
+            self.left -= end - at;
+            self.all.push((at, end - at));
+            at = end;
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Kind {
+    /// None is known.
+    #[default]
+    None,
+    /// One piece that gets longer and longer.
+    Forward,
+    /// Pieces of which each next lies as far from the one before.
+    Steps,
+}
+
+/// The reads of one open file. A piece is what was read in reads that follow each other.
+#[derive(Debug, Default)]
+pub(crate) struct Pattern {
+    /// The piece that is being read, up to here.
+    end: u64,
+    start: u64,
+    /// Reads of it.
+    reads: u32,
+    /// How long the piece before was.
+    len: u64,
+    /// How far this one lies from that, and how often one after the other did.
+    step: i64,
+    steps: u32,
+    kind: Kind,
+    wrong: u32,
+    /// Pieces or chunks ahead, and how many bytes were read since they are as many.
+    width: u64,
+    since: u64,
+    /// Pieces that were where none was expected.
+    elsewhere: u32,
+    /// The file was asked for whole.
+    whole: bool,
+}
+
+impl Pattern {
+    /// A range that is not empty is read; what is to be read ahead from now on, if it has to be looked
+    /// at. What follows a range that is read forward is told if `forward`.
+    pub(crate) fn read(&mut self, (offset, len): (u64, u64), forward: bool) -> Option<Next> {
+        let end = offset.saturating_add(len);
+        if offset == self.end && self.reads > 0 {
+            return self.goes_on((offset, end), forward);
+        }
+        if self.kind == Kind::Forward {
+            let far = offset.abs_diff(self.end) > SLACK_BYTES;
+            self.wrong = if far { self.wrong + 1 } else { 0 };
+            if !far {
+                self.end = self.end.max(end);
+                return self.forward((offset, end));
+            }
+            if self.wrong < WRONG_STEPS {
+                return None;
+            }
+            self.begins_anew((offset, end));
+            return None;
+        }
+        if self.reads == 0 {
+            self.begins_anew((offset, end));
+            return None;
+        }
+        self.steps_to((offset, end))
+    }
+
+    /// Whether what is read was foreseen.
+    pub(crate) fn is_one(&self) -> bool {
+        self.kind != Kind::None
+    }
+
+    fn begins_anew(&mut self, (start, end): (u64, u64)) {
+        let (elsewhere, whole) = (self.elsewhere, self.whole);
+        *self = Pattern { start, end, reads: 1, elsewhere, whole, ..Pattern::default() };
+    }
+
+    /// The piece gets longer.
+    fn goes_on(&mut self, (offset, end): (u64, u64), forward: bool) -> Option<Next> {
+        self.end = end;
+        self.reads = self.reads.saturating_add(1);
+        match self.kind {
+            Kind::Forward => return self.forward((offset, end)),
+            // As long as those before it.
+            Kind::Steps if end - self.start <= self.len.saturating_mul(2) => return None,
+            Kind::Steps | Kind::None => {}
+        }
+        if !forward || self.reads < FORWARD_READS {
+            return None;
+        }
+        (self.kind, self.width, self.since, self.wrong) = (Kind::Forward, 1, 0, 0);
+        Some(self.next_forward(end - offset))
+    }
+
+    /// Reads on.
+    fn forward(&mut self, (offset, end): (u64, u64)) -> Option<Next> {
+        self.since += end - offset;
+        if self.since >= self.width * CHUNK_BYTES {
+            (self.width, self.since) = ((self.width * 2).min(WIDTH_MAX), 0);
+        }
+        // Once for each chunk is enough.
+        let is_next = offset / CHUNK_BYTES != self.end / CHUNK_BYTES;
+        is_next.then(|| self.next_forward(end - offset))
+    }
+
+    fn next_forward(&self, len: u64) -> Next {
+        // At least what the next two reads need.
+        Next::Forward(self.end, (self.width * CHUNK_BYTES).max(len.saturating_mul(2)))
+    }
+
+    /// Another piece begins.
+    fn steps_to(&mut self, (offset, end): (u64, u64)) -> Option<Next> {
+        let step = offset as i64 - self.start as i64;
+        let before = self.end - self.start;
+        let is_same = step == self.step && step != 0;
+        (self.start, self.end, self.reads) = (offset, end, 1);
+        self.len = before;
+        if self.kind == Kind::Steps {
+            if !is_same {
+                self.wrong += 1;
+                self.width = (self.width / 2).max(1);
+                if self.wrong >= WRONG_STEPS {
+                    self.begins_anew((offset, end));
+                    (self.step, self.steps) = (step, 1);
+                }
+                return None;
+            }
+            self.wrong = 0;
+            return self.next_steps(end - offset);
+        }
+        (self.step, self.steps) = (step, if is_same { self.steps + 1 } else { 1 });
+        if self.steps >= STEPS {
+            (self.kind, self.wrong, self.width, self.since) = (Kind::Steps, 0, 1, 0);
+            return self.next_steps(end - offset);
+        }
+        self.elsewhere = if is_same { self.elsewhere } else { self.elsewhere.saturating_add(1) };
+        let whole = self.elsewhere >= ELSEWHERE && !self.whole;
+        self.whole |= whole;
+        whole.then_some(Next::Whole)
+    }
+
+    /// The pieces that follow, or everything in that direction where there is little between them.
+    fn next_steps(&mut self, read: u64) -> Option<Next> {
+        let len = self.len.max(read);
+        let distance = self.step.unsigned_abs();
+        if distance > DENSE_BYTES && distance > len.saturating_mul(2) {
+            self.width = (self.width * 2).min(WIDTH_MAX);
+            let first = self.start as i64;
+            let (step, count) = (self.step, self.width);
+            return first.checked_add(step).map(|first| Next::Pieces { first, step, len, count });
+        }
+        let passed =
+            self.start / CHUNK_BYTES != self.start.wrapping_add_signed(-self.step) / CHUNK_BYTES;
+        let is_first = self.since == 0;
+        self.since += distance;
+        if self.since >= self.width * CHUNK_BYTES {
+            self.width = (self.width * 2).min(WIDTH_MAX);
+            self.since = 1;
+        }
+        let ahead = (self.width * CHUNK_BYTES).max(distance.saturating_mul(2));
+        (passed || is_first).then(|| match self.step < 0 {
+            true => Next::Backward(self.start, ahead),
+            false => Next::Forward(self.end, ahead),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+    const MIB: u64 = 1 << 20;
+
+    fn all(reads: &[(u64, u64)], forward: bool) -> Vec<Option<Next>> {
+        let mut pattern = Pattern::default();
+        reads.iter().map(|read| pattern.read(*read, forward)).collect()
+    }
+
+    #[test]
+    fn three_steps_of_one_distance_begin_it_and_it_gets_wider() {
+        let reads: Vec<_> = (0..6).map(|n| (n * MIB, PAGE)).collect();
+        let next = all(&reads, false);
+        assert_eq!(next[..3], [None; 3]);
+        let pieces = |first: u64, count| {
+            Some(Next::Pieces { first: (first * MIB) as i64, step: MIB as i64, len: PAGE, count })
+        };
+        assert_eq!(next[3..], [pieces(4, 2), pieces(5, 4), pieces(6, 8)]);
+        assert_eq!(
+            next[3].unwrap().ranges(5 * MIB, MIB),
+            [(4 * MIB, PAGE)],
+            "no further than the end"
+        );
+    }
+
+    #[test]
+    fn pieces_may_be_read_in_several_reads_and_from_behind() {
+        let mut reads = Vec::new();
+        for n in (0..8).rev() {
+            reads.extend([(n * 8 * MIB, MIB), (n * 8 * MIB + MIB, PAGE)]);
+        }
+        let next = all(&reads, true);
+        let (first, step) = (3 * 8 * MIB as i64, -8 * MIB as i64);
+        let piece = Next::Pieces { first, step, len: MIB + PAGE, count: 2 };
+        assert_eq!(next[6], Some(piece));
+        let at = [3 * 8 * MIB, 2 * 8 * MIB];
+        let ranges = at.map(|at| [(at, MIB), (at + MIB, PAGE)]).concat();
+        assert_eq!(piece.ranges(1 << 40, 64 * MIB), ranges);
+        assert!(next[..6].iter().all(Option::is_none));
+        assert!(next[7].is_none(), "the piece goes on");
+        assert_eq!(piece.ranges(1 << 40, MIB), ranges[..1], "no more than there may be");
+        // Nothing lies before the beginning.
+        assert_eq!(next[14].unwrap().ranges(1 << 40, MIB), []);
+    }
+
+    #[test]
+    fn what_is_read_backward_is_read_in_chunks() {
+        let reads: Vec<_> = (0..300).map(|n| (3 * MIB - (n + 1) * PAGE, PAGE)).collect();
+        let next = all(&reads, false);
+        let begins = 3 * MIB - 4 * PAGE;
+        assert_eq!(next[3], Some(Next::Backward(begins, MIB)));
+        assert_eq!(
+            next[3].unwrap().ranges(3 * MIB, 64 * MIB),
+            [(2 * MIB, MIB - 4 * PAGE), (2 * MIB - 4 * PAGE, 4 * PAGE)]
+        );
+        let told: Vec<usize> = (4..300).filter(|n| next[*n].is_some()).collect();
+        assert_eq!(told, [256], "with each chunk once");
+    }
+
+    #[test]
+    fn one_other_step_narrows_it_and_two_end_it() {
+        let mut pattern = Pattern::default();
+        for n in 0..5 {
+            pattern.read((n * MIB, PAGE), false);
+        }
+        assert!(pattern.is_one() && pattern.width == 4);
+        assert_eq!(pattern.read((50 * MIB, PAGE), false), None);
+        assert!(pattern.is_one() && pattern.width == 2);
+        assert!(pattern.read((51 * MIB, PAGE), false).is_some());
+        assert_eq!(pattern.read((10 * MIB, PAGE), false), None);
+        assert!(pattern.is_one());
+        assert_eq!(pattern.read((80 * MIB, PAGE), false), None);
+        assert!(!pattern.is_one());
+    }
+
+    #[test]
+    fn who_reads_forward_is_left_to_the_kernel_unless_its_servers_are_far() {
+        let reads: Vec<_> = (0..64).map(|n| (n * MIB / 4, MIB / 4)).collect();
+        assert!(all(&reads, false).iter().all(Option::is_none));
+        let next = all(&reads, true);
+        assert_eq!(next[..2], [None; 2]);
+        assert_eq!(next[2], Some(Next::Forward(3 * MIB / 4, MIB)));
+        // It is told as each chunk ends, and gets wider as what was told is read.
+        assert_eq!(next[3], Some(Next::Forward(MIB, MIB)));
+        assert_eq!(next[4..7], [None; 3]);
+        assert_eq!(next[7], Some(Next::Forward(2 * MIB, 2 * MIB)));
+        assert_eq!(next[15], Some(Next::Forward(4 * MIB, 4 * MIB)));
+        // Two threads are not quite in order.
+        let mut pattern = Pattern::default();
+        let order = [0, 1, 2, 4, 3, 5, 7, 6, 8].map(|n| (n * MIB, MIB));
+        let next = order.map(|read| pattern.read(read, true));
+        assert!(next[2..].iter().all(Option::is_some), "{next:?}");
+    }
+
+    #[test]
+    fn who_reads_here_and_there_is_told_nothing_but_that_the_file_may_be_small() {
+        let places = [7, 3, 90, 41, 66, 12, 5, 77, 20];
+        let next = all(&places.map(|n| (n * MIB, PAGE)), true);
+        assert_eq!(next[2], Some(Next::Whole), "once");
+        assert!(next.iter().enumerate().all(|(n, next)| n == 2 || next.is_none()), "{next:?}");
+        // The same place again and again is no pattern.
+        assert!(
+            all(&[(MIB, PAGE); 9], true).iter().all(|next| next.is_none_or(|n| n == Next::Whole))
+        );
+    }
+}
