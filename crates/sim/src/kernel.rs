@@ -825,8 +825,8 @@ impl Kernel {
     /// Reads a file up to a place as programs do that go through it by steps, backward, or forward in
     /// small pieces, so that the client has read what is there, and behind it, already. Other programs
     /// may change it meanwhile: nobody takes notice of what is read on the way.
-    pub(crate) async fn walk_to(&self, handle: Handle, offset: u64, len: u64) {
-        let (piece, step) = match offset % 6 {
+    pub(crate) async fn walk_to(&self, handle: Handle, way: u64, (offset, len): (u64, u64)) {
+        let (piece, step) = match way {
             0 => (PAGE_BYTES, -(PAGE_BYTES as i64)),
             1 => (PAGE_BYTES, PAGE_BYTES as i64),
             2 => (len, 3 * len as i64),

@@ -88,6 +88,7 @@ fn who_reads_by_steps_finds_what_is_next_and_what_another_mount_wrote() {
     turns[0] = 0;
     reads(&file, 0..RECORDS, &turns);
     assert_eq!(counts(&there, "hits"), 0);
+    drop((file, writes));
     cluster.finish([oss, mds]);
 }
 
@@ -124,5 +125,6 @@ fn who_writes_what_he_reads_by_steps_finds_it() {
         file.read_exact_at(&mut bytes, number * MIB).unwrap();
         assert!(bytes.iter().all(|byte| *byte == 0), "record {number}");
     }
+    drop(file);
     cluster.finish([oss, mds]);
 }

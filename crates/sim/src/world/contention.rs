@@ -242,6 +242,8 @@ impl Program {
         // Page by page a kernel may read what was written in between: of what it caches the part in
         // one page is looked at.
         let page = PAGE_BYTES - offset % PAGE_BYTES;
+        let way = self.random.below(12);
+        self.kernel.walk_to(look, way, (offset as u64, MANY_BYTES as u64)).await;
         let mapped = !look.how.direct || self.random.one_in(4);
         let len = if mapped { MANY_BYTES.min(page) } else { MANY_BYTES };
         if len < 16 || !mapped && self.keeps_off(&(place..place + 1)) {
@@ -324,8 +326,10 @@ impl Program {
     async fn read(&mut self, hot: Handle, place: usize) -> Result<(), String> {
         let versions =
             |shared: &Shared| shared.versions.get(place).copied().ok_or("no such record");
-        let (low, _) = versions(&lock(&self.shared))?;
         let range = (place as u64 * SPACING, RECORD_BYTES as u64);
+        let way = self.random.below(12);
+        self.kernel.walk_to(hot, way, range).await;
+        let (low, _) = versions(&lock(&self.shared))?;
         // Also a hole has its bytes.
         let is_within = range.0 + range.1 <= lock(&self.shared).sizes().0;
         let mapped = self.random.one_in(4);
@@ -515,6 +519,7 @@ impl World {
         self.report.operations = shared.operations;
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
         let [shared_locks, of_readers] = sharing.granted;
+        let ahead = self.nodes.iter().map(|node| node.client.read_ahead_stats().hits).sum();
         let called_back = self.report.traffic.sent_of("callback Blocking");
         for (kind, count) in [
             ("record written", shared.written),
@@ -526,6 +531,7 @@ impl World {
             ("shared lock granted", shared_locks),
             ("shared lock for reading granted", of_readers),
             ("answer from a kernel cache", hits),
+            ("page read ahead", ahead),
             ("lock called back", called_back),
         ] {
             self.report.count(kind, count);
