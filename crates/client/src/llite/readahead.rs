@@ -21,6 +21,13 @@ impl Client {
         self.read_ahead.max()
     }
 
+    /// Nothing is read ahead until that is set. For a client that has just begun.
+    pub fn leave_read_ahead_off(&self) {
+        // Nothing is there that would have to go.
+        let set = self.read_ahead.set_max(0);
+        debug_assert_eq!(set, Ok(()));
+    }
+
     /// Sets that. With 0 nothing is read ahead.
     ///
     /// # Errors

@@ -238,10 +238,11 @@ impl Pattern {
             self.since = 1;
         }
         let ahead = (self.width * CHUNK_BYTES).max(distance.saturating_mul(2));
-        (passed || is_first).then(|| match self.step < 0 {
+        let next = match self.step < 0 {
             true => Next::Backward(self.start, ahead),
             false => Next::Forward(self.end, ahead),
-        })
+        };
+        (passed || is_first).then_some(next)
     }
 }
 
