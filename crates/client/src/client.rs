@@ -195,7 +195,7 @@ pub struct Client {
     ping_ns: AtomicU64,
     stopped: AtomicBool,
     /// It has said goodbye.
-    left: AtomicBool,
+    pub(crate) left: AtomicBool,
 }
 
 impl std::fmt::Debug for Client {
@@ -360,8 +360,9 @@ impl Client {
         let mut by_mdt: BTreeMap<u32, Vec<Arc<Inode>>> = BTreeMap::new();
         for inode in inodes {
             let state = lock(&inode.state);
-            // What an OST has not taken by now is not waited for once more.
-            if state.is_untold() && state.dirty.is_none() {
+            // What an OST has not taken by now is not waited for once more. What the kernel has written
+            // itself only the object says.
+            if (state.is_untold() || state.is_given()) && state.dirty.is_none() {
                 drop(state);
                 by_mdt.entry(seq::mdt_of(inode.fid.seq)).or_default().push(inode);
             }

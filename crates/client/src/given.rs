@@ -14,7 +14,12 @@
 //! 4. **who may write has a session** at the MDT that is durable before the kernel may write. So a
 //!    crash leaves a size that is known to be stale, and whoever asks next finds it in the object. Who
 //!    closes a file that he could write tells what the object says; as long as that cannot be found out
-//!    the session does not end, and the file stays given.
+//!    the session does not end, and it is asked again.
+//!
+//! It ends when nobody has it open any more, closes it, or is about to learn that an open has failed, and
+//! not before all that the kernel wrote is told: a report of it has arrived. Else what is answered at
+//! that moment would have the size from before, and be believed. An open that comes meanwhile waits.
+//! Opens that were lost with an eviction tell in the same way, only not with their close.
 //!
 //! An object grows with its file, and not before what made the file longer is durable at the MDT:
 //! who only reads has no session, and a crash that took that back would leave an object that reaches
@@ -31,18 +36,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use sateen_types::{Attr, Errno, FileKind, Layout, ObjectId, Result, Timespec};
+use sateen_types::{Attr, Errno, Fid, FileKind, Layout, ObjectId, Result, Timespec};
 use sateen_wire::{Ibits, ObjectAttr, SetAttr, SizeReport};
 
+use crate::atime::AtimePolicy;
 use crate::client::Client;
+use crate::ended::EndedWell;
 use crate::inode::{Inode, InodeState, Unsynced};
 use crate::llite::{Cutting, File, OpenHow};
 use crate::locks::Access;
-use crate::patience;
+use crate::loss::Asker;
+use crate::patience::{self, to_the_end};
 use crate::port::KernelInval;
 use crate::stats::Verb;
 use crate::sync::{lock, until};
 
+/// After so long it is asked again what an object says that could not be looked at: 1 ms; and then after
+/// twice as long each time, 1 s at most.
+const ASK_AGAIN_NS: u64 = 1_000_000;
+const ASK_AGAIN_MAX_NS: u64 = 1_000_000_000;
 /// Nothing is given away.
 const NOTHING: u64 = u64::MAX;
 
@@ -67,6 +79,13 @@ impl Default for Passthrough {
     }
 }
 
+impl Passthrough {
+    /// Whether files are given away at all: their OSTs are of this process, and go by its clock.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != NOTHING
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// It is being made ready: it is an inode like others still.
@@ -85,12 +104,52 @@ pub(crate) struct GivenAway {
     layout_gen: u32,
     /// Where it lies; with the run of the OST, for syncs.
     at: Unsynced,
+    /// What was found when it was last looked at.
+    seen: Option<ObjectAttr>,
+    /// When it was read last by who is asked beside, if that sets the atime. Of such reads the object
+    /// does not know.
+    read_at: Option<Timespec>,
     /// What the MDT knows as well of the object.
     told: Option<ObjectAttr>,
     /// The same once the report that is on its way has arrived.
-    telling: Option<ObjectAttr>,
+    telling: Option<Telling>,
     /// Opens that are being closed.
     closing: u32,
+    /// How many opens the kernel was answered so far, and of how many of these it is told what it did
+    /// by them.
+    answered: u32,
+    told_of: u32,
+}
+
+/// A report that is on its way.
+#[derive(Debug, Clone, Copy)]
+struct Telling {
+    object: ObjectAttr,
+    /// All of them, if nobody had it open any more who was not closing it when the object was looked at.
+    told_of: Option<u32>,
+}
+
+impl GivenAway {
+    fn begins(fid: Fid) -> GivenAway {
+        GivenAway {
+            phase: Phase::Begins,
+            object: ObjectId { fid, stripe: 0 },
+            layout_gen: 0,
+            at: Unsynced { ost: 0, boot_epoch: 0 },
+            seen: None,
+            read_at: None,
+            told: None,
+            telling: None,
+            closing: 0,
+            answered: 0,
+            told_of: 0,
+        }
+    }
+
+    /// Of so many opens all is told.
+    fn is_told_of(&mut self, told_of: Option<u32>) {
+        self.told_of = self.told_of.max(told_of.unwrap_or_default());
+    }
 }
 
 impl InodeState {
@@ -118,7 +177,8 @@ impl InodeState {
         let Some(rare) = self.rare_if_any() else { return };
         let Some(given) = &mut rare.given else { return };
         let Some(telling) = given.telling.take().filter(|_| arrived) else { return };
-        given.told = Some(telling);
+        given.told = Some(telling.object);
+        given.is_told_of(telling.told_of);
         // The attributes that are kept are those from before.
         self.meta_known = false;
     }
@@ -126,16 +186,47 @@ impl InodeState {
     /// The MDT has answered with these: those of them that were changed are the object's, too.
     pub(crate) fn answered_given(&mut self, attr: &Attr, (size, atime, mtime): (bool, bool, bool)) {
         let Some(rare) = self.rare_if_any() else { return };
-        let told = rare.given.as_mut().and_then(|given| given.told.as_mut());
-        let Some(told) = told else { return };
+        let Some(given) = &mut rare.given else { return };
+        let Some(told) = &mut given.told else { return };
         if size {
             told.size = attr.size;
         }
         if atime {
             told.atime = attr.atime;
+            given.read_at = None;
         }
         if mtime {
             told.mtime = attr.mtime;
+        }
+    }
+
+    /// Its object was looked at, in this run of its OST. What another has lost of the kernel's writes
+    /// the next sync tells, once.
+    fn saw_object(
+        &mut self,
+        mut now: ObjectAttr,
+        boot_epoch: u64,
+        ended: &EndedWell,
+    ) -> ObjectAttr {
+        let rare = self.rare_if_any().and_then(|rare| rare.given.as_mut());
+        let Some(given) = rare.filter(|given| given.object == now.object) else { return now };
+        now.atime = now.atime.max(given.read_at.unwrap_or(now.atime));
+        given.seen = Some(now);
+        if given.phase != Phase::Begins && boot_epoch > given.at.boot_epoch {
+            given.at.boot_epoch = boot_epoch;
+            let at = given.at;
+            self.changed_object(now.object.stripe, at, ended);
+        }
+        now
+    }
+
+    /// It was read by who is asked beside, when it was as it was just seen.
+    pub(crate) fn read_given(&mut self, policy: AtimePolicy, now: Timespec) {
+        let Some(attr) = self.attr else { return };
+        let Some(given) = self.rare_if_any().and_then(|rare| rare.given.as_mut()) else { return };
+        let seen = given.seen.map(|seen| shown(attr, &seen, given.told.as_ref()));
+        if given.phase != Phase::Begins && seen.is_some_and(|seen| policy.sets(&seen, now)) {
+            given.read_at = Some(now);
         }
     }
 
@@ -146,18 +237,43 @@ impl InodeState {
         Some(Basis { at, told: given.told })
     }
 
-    /// If nobody has it open any more but those who close it, it ends now.
-    fn begins_to_end(&mut self) -> bool {
+    /// Its size was set after it was written at this time.
+    fn cut_given(&mut self, mtime: Timespec) {
+        let Some(given) = self.rare_if_any().and_then(|rare| rare.given.as_mut()) else { return };
+        if let Some(told) = &mut given.told {
+            told.mtime = mtime;
+        }
+    }
+
+    /// The MDT may know nothing any more of what it was told.
+    pub(crate) fn forgotten_given(&mut self) {
+        if let Some(rare) = self.rare_if_any()
+            && let Some(given) = &mut rare.given
+        {
+            (given.told, given.telling, given.told_of) = (None, None, 0);
+        }
+    }
+
+    /// An open is being closed. Whether all who have it open are.
+    fn closes(&mut self) -> bool {
         let opens = self.opens;
         let Some(rare) = self.rare_if_any() else { return false };
-        let Some(given) = rare.given.as_mut().filter(|given| given.phase == Phase::On) else {
-            return false;
-        };
-        let last = opens == given.closing;
-        if last {
-            given.phase = Phase::Ends;
-        }
-        last
+        let Some(given) = &mut rare.given else { return false };
+        given.closing += 1;
+        opens == given.closing
+    }
+
+    /// If nobody has it open any more or closes it, it ends now.
+    fn begins_to_end(&mut self) -> bool {
+        let is_left = self.opens == 0;
+        let Some(rare) = self.rare_if_any() else { return false };
+        let given = rare.given.as_mut().filter(|given| given.phase == Phase::On && is_left);
+        given.map(|given| given.phase = Phase::Ends).is_some()
+    }
+
+    /// Whether the MDT knows all that the kernel did.
+    fn is_all_told(&self) -> bool {
+        self.away().is_none_or(|given| given.told_of == given.answered)
     }
 
     /// One of those who close it has closed it.
@@ -233,6 +349,15 @@ impl Drop for Reporting<'_> {
     }
 }
 
+/// See [`Client::setting`].
+pub(crate) struct Setting<'a>(&'a Inode);
+
+impl Drop for Setting<'_> {
+    fn drop(&mut self) {
+        self.0.update(|state| state.setting -= 1);
+    }
+}
+
 /// Where the object of a given inode lies, and what of it the MDT knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Basis {
@@ -270,13 +395,8 @@ impl Client {
             |state| match &state.given {
                 Some(given) if given.phase == Phase::On => Some(Ok(Found::Away)),
                 Some(_) => patience::is_over().then_some(Err(Errno::EINTR)),
-                None if begins && state.opens == 1 => {
-                    let object = ObjectId { fid: inode.fid, stripe: 0 };
-                    let at = Unsynced { ost: 0, boot_epoch: 0 };
-                    let (phase, layout_gen, closing) = (Phase::Begins, 0, 0);
-                    let (told, telling) = (None, None);
-                    let given = GivenAway { phase, object, layout_gen, at, told, telling, closing };
-                    state.given = Some(Box::new(given));
+                None if begins && state.opens == 1 && state.setting == 0 => {
+                    state.given = Some(Box::new(GivenAway::begins(inode.fid)));
                     Some(Ok(Found::Begins))
                 }
                 None => Some(Ok(Found::Nothing)),
@@ -300,6 +420,10 @@ impl Client {
             }
             Found::Away if how.write => self.recorded(inode).await?,
             Found::Away => {}
+        }
+        // This open keeps it given.
+        if let Some(given) = &mut lock(&inode.state).given {
+            given.answered += 1;
         }
         Ok(if how.direct || how.sync { Way::Beside } else { Way::Given })
     }
@@ -348,7 +472,8 @@ impl Client {
         }
         let at = Unsynced { ost, boot_epoch };
         let told = inode.update(|state| {
-            if !used.is_there(state) || era != self.era() {
+            // Who is about to set times or a size has not asked whether it is given.
+            if !used.is_there(state) || era != self.era() || state.setting > 0 {
                 return None;
             }
             state.changed_object(stripe, at, &self.ended);
@@ -375,8 +500,41 @@ impl Client {
     /// What the object of a given inode says; `None` if it is not given.
     async fn given_now(&self, inode: &Inode) -> Result<Option<ObjectAttr>> {
         let Some((ost, object, _)) = lock(&inode.state).given_at() else { return Ok(None) };
-        let (now, _) = self.ost_look(ost, object).await?;
-        Ok(Some(now))
+        Ok(Some(self.look_given(inode, (ost, object)).await?))
+    }
+
+    async fn look_given(
+        &self,
+        inode: &Inode,
+        (ost, object): (u32, ObjectId),
+    ) -> Result<ObjectAttr> {
+        let (now, boot_epoch) = self.ost_look(ost, object).await?;
+        Ok(lock(&inode.state).saw_object(now, boot_epoch, &self.ended))
+    }
+
+    /// A sync of a given inode has failed, perhaps because its OST was restarted. That was told: what is
+    /// written from now on is that of the run that is there.
+    pub(crate) async fn renew_given(&self, inode: &Inode, asker: Asker) {
+        let Some((ost, object, _)) = lock(&inode.state).given_at() else { return };
+        let Ok((_, boot_epoch)) = self.ost_look(ost, object).await else { return };
+        let mut state = lock(&inode.state);
+        if let Some(given) = state.rare_if_any().and_then(|rare| rare.given.as_mut()) {
+            given.at.boot_epoch = given.at.boot_epoch.max(boot_epoch);
+        }
+        if let Some((stripe, at)) = state.given_object() {
+            state.unsynced.insert(stripe, at);
+            // Also by who has looked meanwhile.
+            state.loss.tell(asker);
+        }
+    }
+
+    /// Somebody sets times or the size of an inode: it does not begin to be given until that is dropped.
+    pub(crate) fn setting<'a>(&self, inode: &'a Inode) -> Option<Setting<'a>> {
+        if !self.passthrough.is_on() {
+            return None;
+        }
+        lock(&inode.state).setting += 1;
+        Some(Setting(inode))
     }
 
     /// The size of an inode that is given; `None` if it is not.
@@ -387,8 +545,7 @@ impl Client {
     /// Attributes of a given inode, as its object has them. `None` if they are not to be compared with
     /// it any more: it is not given now, or the MDT was told of it meanwhile.
     async fn as_given(&self, inode: &Inode, attr: Attr, basis: Basis) -> Result<Option<Attr>> {
-        let (ost, object) = basis.at;
-        let (now, _) = self.ost_look(ost, object).await?;
+        let now = self.look_given(inode, basis.at).await?;
         let same = lock(&inode.state).basis() == Some(basis);
         Ok(same.then(|| shown(attr, &now, basis.told.as_ref())))
     }
@@ -441,12 +598,16 @@ impl Client {
         attr: &Attr,
     ) -> Result<()> {
         let Some((ost, object, layout_gen)) = lock(&inode.state).given_at() else { return Ok(()) };
-        let grows = match set.size {
-            Some(size) if self.ost_look(ost, object).await?.0.size < size => Some(size),
-            _ => None,
-        };
-        if let Some(size) = grows {
-            self.grow_given((ost, object, layout_gen), (size, attr.version)).await?;
+        if let Some(size) = set.size {
+            let mut now = self.look_given(inode, (ost, object)).await?;
+            if now.size < size {
+                self.grow_given((ost, object, layout_gen), (size, attr.version)).await?;
+                now = self.look_given(inode, (ost, object)).await?;
+            }
+            // What was written before is no news any more, also where the object had to be left as it is.
+            if now.mtime <= attr.mtime {
+                inode.update(|state| state.cut_given(now.mtime));
+            }
         }
         let (atime, mtime) = (set.atime.map(|_| attr.atime), set.mtime.map(|_| attr.mtime));
         if atime.is_some() || mtime.is_some() {
@@ -455,6 +616,15 @@ impl Client {
         let changed = (set.size.is_some(), atime.is_some(), mtime.is_some());
         inode.update(|state| state.answered_given(attr, changed));
         Ok(())
+    }
+
+    /// The same by an open. It succeeds whatever becomes of that.
+    pub(crate) async fn emptied_given(&self, inode: &Inode, attr: &Attr) {
+        let set = SetAttr { size: Some(0), ..SetAttr::default() };
+        let changed = Box::pin(self.changed_given(inode, &set, attr));
+        if let Err(error) = to_the_end(changed).await {
+            tracing::debug!(fid = %inode.fid, %error, "when it was emptied is not known");
+        }
     }
 
     /// Makes an object as large as its file is at this version. Not before that is durable: else a crash
@@ -487,7 +657,18 @@ impl Client {
         let Some(now) = self.given_now(inode).await? else { return Ok(None) };
         let report = inode.update(|state| {
             let known = state.given.as_ref().and_then(|given| given.told);
-            let report = news(state.attr?, &now, known.as_ref())?;
+            let all = state.given.as_ref().is_some_and(|given| {
+                // Those who came since are not answered yet.
+                given.phase == Phase::Ends || given.closing == state.opens
+            });
+            let told_of = state.given.as_ref().filter(|_| all).map(|given| given.answered);
+            let report = state.attr.and_then(|attr| news(attr, &now, known.as_ref()));
+            let Some(report) = report else {
+                if let Some(given) = &mut state.given {
+                    given.is_told_of(told_of);
+                }
+                return None;
+            };
             // Of what is not in the report nothing is told.
             let mut telling = known.unwrap_or(now);
             if report.mtime.is_some() {
@@ -497,7 +678,7 @@ impl Client {
                 telling.atime = now.atime;
             }
             if let Some(given) = &mut state.given {
-                given.telling = Some(telling);
+                given.telling = Some(Telling { object: telling, told_of });
             }
             state.reporting_atime = report.mtime.is_none();
             Some(report)
@@ -518,6 +699,10 @@ impl Client {
         inode: &'a Inode,
         cutting: bool,
     ) -> Result<Reporting<'a>> {
+        if lock(&inode.state).reporting {
+            // A close, perhaps, for which nobody waited so far.
+            self.port.hurry();
+        }
         let turn = |state: &mut InodeState| {
             // What is told must not arrive behind a cut.
             let others = state.reporting || !state.cancels.is_empty();
@@ -532,43 +717,49 @@ impl Client {
     }
 
     /// One of those who have a given inode open closes it: what the MDT is to be told, for which nobody
-    /// else tells it anything then. To be followed by [`Client::closed_given`].
+    /// else tells it anything then. To be followed by [`Client::closed_given`], when the MDT has heard it.
     ///
-    /// # Errors
-    /// If that cannot be found out: the MDT must not hear of the close then.
-    pub(crate) async fn close_given(self: &Arc<Client>, file: &File) -> Result<Option<SizeReport>> {
+    /// As long as it cannot be found out what was written it is asked again: the session must not end
+    /// without it. Who could only read does not wait for that, nor who was lost: see
+    /// [`Client::leave_given`].
+    pub(crate) async fn close_given(self: &Arc<Client>, file: &File) -> Option<SizeReport> {
         let inode = &file.inode;
-        let lost = || file.lost.load(Ordering::SeqCst);
-        let last = inode.update(|state| {
-            if let Some(given) = &mut state.given {
-                given.closing += 1;
+        let all_close = inode.update(InodeState::closes);
+        let mut pause_ns = ASK_AGAIN_NS;
+        while (all_close || file.how.write) && !file.lost.load(Ordering::SeqCst) {
+            match self.given_report(inode, false).await {
+                Ok(report) => return report,
+                Err(_) if !file.how.write => break,
+                Err(error) if self.is_in_vain(error) => break,
+                Err(error) => tracing::debug!(fid = %inode.fid, %error, "a close asks again"),
             }
-            state.begins_to_end()
-        });
-        let report = match last || file.how.write {
-            true if !lost() => self.given_report(inode, false).await,
-            _ => Ok(None),
-        };
-        if last {
-            let ends = report.is_ok() || lost();
-            self.end_giving(inode, ends).await;
+            self.port.sleep(pause_ns).await;
+            pause_ns = (2 * pause_ns).min(ASK_AGAIN_MAX_NS);
         }
-        report
+        None
+    }
+
+    /// Whether it will never be known what an object says, or nobody is there any more to be told.
+    fn is_in_vain(&self, error: Errno) -> bool {
+        let is_gone = matches!(error, Errno::ENOENT | Errno::ESTALE);
+        is_gone || self.left.load(Ordering::Relaxed)
     }
 
     /// It has closed it, or tried to.
-    pub(crate) fn closed_given(&self, inode: &Inode, how: OpenHow) {
+    pub(crate) async fn closed_given(self: &Arc<Client>, inode: &Arc<Inode>, how: OpenHow) {
         inode.update(|state| {
             state.end_open(how);
             state.has_closed();
         });
+        self.leave_given(inode).await;
     }
 
-    /// An open has failed: it was perhaps what kept an inode given.
-    pub(crate) async fn leave_given(&self, inode: &Inode) {
+    /// An open has ended, or failed: it was perhaps what kept an inode given. Whatever the kernel did
+    /// that was not told with a close is told now: what was read, and of opens that were lost, or whose
+    /// close has not arrived, what was written.
+    pub(crate) async fn leave_given(self: &Arc<Client>, inode: &Arc<Inode>) {
         if inode.update(InodeState::begins_to_end) {
-            // Nothing is left to be told: who could write has told it.
-            self.end_giving(inode, true).await;
+            to_the_end(Box::pin(self.end_giving(inode))).await;
         }
     }
 
@@ -609,28 +800,29 @@ impl Client {
         if done == 0 { Err(Errno::ENOSPC) } else { Ok(done) }
     }
 
-    /// The kernel has it no more, and drops what it has read of it. If it does not end it goes on.
-    async fn end_giving(&self, inode: &Inode, ends: bool) {
-        let ino = inode.fid.ino();
-        if ends {
-            self.port.invalidate(KernelInval::Data(ino)).await;
-            let at = lock(&inode.state).given_at();
-            if let Some((ost, object, _)) = at {
-                self.port.take_back(ino, (ost, object));
+    /// Tells what is left to be told. Then the kernel has it no more, and drops what it has read of it.
+    async fn end_giving(self: &Arc<Client>, inode: &Arc<Inode>) {
+        let (ino, mut pause_ns) = (inode.fid.ino(), ASK_AGAIN_NS);
+        while !lock(&inode.state).is_all_told() {
+            match self.tell_size(inode).await {
+                Ok(()) => continue,
+                Err(error) if self.is_in_vain(error) => break,
+                Err(error) => tracing::debug!(fid = %inode.fid, %error, "not told yet"),
             }
+            self.port.sleep(pause_ns).await;
+            pause_ns = (2 * pause_ns).min(ASK_AGAIN_MAX_NS);
         }
-        inode.update(|state| match &mut state.given {
-            given if ends => *given = None,
-            Some(given) => given.phase = Phase::On,
-            None => {}
-        });
+        self.port.invalidate(KernelInval::Data(ino)).await;
+        let at = lock(&inode.state).given_at();
+        if let Some((ost, object, _)) = at {
+            self.port.take_back(ino, (ost, object));
+        }
+        inode.update(|state| state.given = None);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use sateen_types::Fid;
-
     use super::*;
     use crate::testing::attr;
 
@@ -651,8 +843,7 @@ mod tests {
             layout_gen: 1,
             at: Unsynced { ost: 0, boot_epoch: 1 },
             told: Some(told),
-            telling: None,
-            closing: 0,
+            ..GivenAway::begins(told.object.fid)
         };
         state.given = Some(Box::new(away));
         state
@@ -704,7 +895,8 @@ mod tests {
         for arrived in [false, true] {
             let mut state = given(before);
             state.meta_known = true;
-            state.given.as_mut().expect("it is given").telling = Some(now);
+            let telling = Telling { object: now, told_of: None };
+            state.given.as_mut().expect("it is given").telling = Some(telling);
             assert_eq!(told(&state), before, "not before");
             state.reported_given(arrived);
             assert_eq!(told(&state), if arrived { now } else { before });
