@@ -452,6 +452,8 @@ impl Client {
         let failed = join_all(syncs.collect()).await.into_iter().find_map(Result::err);
         if failed.is_none() && !lost {
             self.unstable.synced(inode.fid, mark);
+        } else {
+            self.unstable.synced_in_part(inode.fid);
         }
         match failed {
             Some(errno) => {

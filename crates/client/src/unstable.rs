@@ -398,6 +398,14 @@ impl Unstable {
         table.forget_if_idle(fid);
     }
 
+    /// A sync of a file is over that some OSTs have not done: what all others have synced may have been
+    /// everything.
+    pub(crate) fn synced_in_part(&self, fid: Fid) {
+        if self.is_used() {
+            lock(&self.table).forget_if_idle(fid);
+        }
+    }
+
     /// The run of an OST that has now what was written to a file in this one.
     pub(crate) fn now(&self, fid: Fid, (ost, run): (u32, u64)) -> u64 {
         if !self.is_used() {

@@ -224,6 +224,20 @@ fn what_one_ost_has_synced_it_is_not_told_again_before_the_others_have() {
 }
 
 #[test]
+fn a_sync_that_failed_elsewhere_leaves_nothing_of_a_file_of_which_all_is_durable() {
+    let unstable = unstable(100);
+    write(&unstable, 1, 1, 0, b"bytes");
+    write(&unstable, 2, 1, 0, b"bytes");
+    let mark = unstable.mark(fid(1));
+    unstable.are_synced(OST, &[object(1)], mark);
+    assert!(unstable.keeps(fid(1)), "the sync is not over");
+    unstable.synced_in_part(fid(1));
+    unstable.synced_in_part(fid(2));
+    assert!(!unstable.keeps(fid(1)));
+    assert!(unstable.keeps(fid(2)), "its OST has not answered");
+}
+
+#[test]
 fn a_piece_on_its_way_is_waited_for() {
     use core::pin::pin;
     use core::task::{Context, Waker};

@@ -39,7 +39,11 @@ impl World {
                 self.report.count("lost write told again", 1);
                 self.telling.entry((client, ost)).or_default().insert(object.fid);
             }
-            Body::Request(Request::Ost(_)) => drop(self.telling.remove(&(client, ost))),
+            Body::Request(Request::Ost(_)) => {
+                // If the last piece was refused this goes out in the same step.
+                self.gives_up_telling();
+                self.telling.remove(&(client, ost));
+            }
             _ => {}
         }
     }
@@ -58,7 +62,7 @@ impl World {
     }
 
     /// A client that has what it was about to write again no more, though it lives: somebody else got the
-    /// lock. Of what it has told any may be there, and nothing that comes after it.
+    /// lock, or the OST has no room for it. Of what it has told any may be there, and nothing that comes after it.
     fn gives_up_telling(&mut self) {
         if self.telling.is_empty() {
             return;
