@@ -550,18 +550,19 @@ impl ReadAhead {
         let (number, inode) = {
             let mut all = lock(&self.chunks.all);
             let Some((number, oldest)) = all.listed.first_key_value() else { return false };
-            if ticks > 0 && now.wrapping_sub(oldest.at) < ticks {
+            if ticks > 0 && now.saturating_sub(oldest.at) < ticks {
                 return false;
             }
             let (number, inode) = (*number, oldest.inode.clone());
             all.listed.remove(&number);
             (number, inode)
         };
-        self.chunks.count.fetch_sub(1, Ordering::SeqCst);
         if let Some(inode) = inode.upgrade() {
             // Whoever waits for it asks for himself.
             inode.update(|state| state.pushes_out(number));
         }
+        // Not before: who writes takes nothing out of a table if there are no chunks.
+        self.chunks.count.fetch_sub(1, Ordering::SeqCst);
         true
     }
 }

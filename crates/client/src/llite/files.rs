@@ -536,6 +536,10 @@ impl Client {
         let report = self.close_given(file).await;
         self.closed_given(inode, file.how);
         if file.lost.load(Ordering::SeqCst) {
+            if let Ok(Some(report)) = report {
+                // It had the turn to report, and others wait for that.
+                self.reported(inode, report, false);
+            }
             self.forget_file_locks(inode.fid, file.id);
             self.leave_given(inode).await;
             let unsaved = file.unsaved.load(Ordering::Relaxed);
