@@ -20,7 +20,7 @@ set -euo pipefail
 [[ -z ${BIN:-} ]] || BIN=$(realpath -m -- "$BIN")
 . "$(dirname "$0")/common.sh"
 
-all_systems="ext4 tmpfs null-uring null-classic sateen sateen-tcp sateen-shm gluster moosefs"
+all_systems="ext4 tmpfs null-uring null-classic sateen sateen-given sateen-tcp sateen-shm gluster moosefs"
 all_rows="empty small seq1 seq4 shared two random idle"
 read -ra systems <<<"${SYSTEMS:-$all_systems}"
 read -ra rows <<<"${ROWS:-$all_rows}"
@@ -132,6 +132,13 @@ start_servers() {
     bounded "$change_seconds_max" "$bin/sateen" mount -o "net=$way" "$source" "$mnt"
 }
 
+# start_up DATA MNT [OPTIONS...]: the embedded file system.
+start_up() {
+    local data=$1 mnt=$2
+    shift 2
+    bounded "$change_seconds_max" "$bin/sateen" up --data "$data" --mount "$mnt" --osts 4 "$@"
+}
+
 # Another one of Sateen's transports has its case here, and in stop_system and processes_of.
 start_system() {
     local mnt ground
@@ -143,7 +150,8 @@ start_system() {
     ext4) mkdir "$ground/data" ;;
     tmpfs) mount -t tmpfs -o size=60% sateen-compare "$mnt" ;;
     null-*) start_null "${1#null-}" "$mnt" ;;
-    sateen) bounded "$change_seconds_max" "$bin/sateen" up --data "$ground/data" --mount "$mnt" --osts 4 ;;
+    sateen) start_up "$ground/data" "$mnt" ;;
+    sateen-given) start_up "$ground/data" "$mnt" --passthrough ;;
     sateen-tcp | sateen-shm) start_servers "${1#sateen-}" "$ground" "$mnt" ;;
     *) bounded "$change_seconds_max" "bench/peers/$1.sh" start "$ground/data" "$mnt" ;;
     esac
@@ -206,7 +214,7 @@ description_of() {
     ext4) dir=$(ground_of ext4)/data pids= ;;
     tmpfs) pids= ;;
     null-*) pids=$(servers_of "${1#null-}") ;;
-    sateen)
+    sateen | sateen-given)
         pids=$("$bin/sateen" status --data "$(ground_of "$1")/data" --json |
             sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' | head -1)
         ;;
@@ -242,7 +250,7 @@ stop_system() {
         kind=${1#null-}
         umount "$mnt"
         ;;
-    sateen) [[ ! -d $ground/data ]] || timeout -k 10 "$change_seconds_max" "$bin/sateen" down --data "$ground/data" ${2:-} ;;
+    sateen | sateen-given) [[ ! -d $ground/data ]] || timeout -k 10 "$change_seconds_max" "$bin/sateen" down --data "$ground/data" ${2:-} ;;
     sateen-tcp | sateen-shm)
         kind=${1#sateen-}
         timeout -k 10 "$change_seconds_max" umount "$mnt" || true

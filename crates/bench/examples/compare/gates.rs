@@ -40,6 +40,10 @@ struct Rule {
 const EMPTY: (&[Against], &[Against]) = (&[Against::Peers(4.0)], &[Against::NullTime(1.5)]);
 const SEQUENTIAL: (&[Against], &[Against]) =
     (&[Against::Peers(1.5), Against::Ext4(0.7)], &[Against::Ext4(1.0)]);
+const SMALL: (&[Against], &[Against]) = (&[Against::Peers(5.0)], &[]);
+const SHARED: (&[Against], &[Against]) =
+    (&[Against::Peers(2.0), Against::Ext4(0.4)], &[Against::Ext4(0.8)]);
+const RANDOM: (&[Against], &[Against]) = (&[Against::Peers(5.0)], &[Against::Ext4(0.5)]);
 const TCP: (&[Against], &[Against]) = (&[Against::AheadOfPeers], &[Against::Peers(2.0)]);
 
 const TWO_MOUNTS: (&[Against], &[Against]) = (&[Against::Peers(2.0), Against::Ext4(0.4)], &[]);
@@ -53,13 +57,18 @@ const fn rule(
     Rule { system, rows, of: Of::Value, gate, aim }
 }
 
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 24] = [
     rule("sateen", "empty.", EMPTY),
-    rule("sateen", "small.", (&[Against::Peers(5.0)], &[])),
+    rule("sateen", "small.", SMALL),
     rule("sateen", "seq1.", SEQUENTIAL),
     rule("sateen", "seq4.", SEQUENTIAL),
-    rule("sateen", "shared.", (&[Against::Peers(2.0), Against::Ext4(0.4)], &[Against::Ext4(0.8)])),
-    rule("sateen", "random.", (&[Against::Peers(5.0)], &[Against::Ext4(0.5)])),
+    rule("sateen", "shared.", SHARED),
+    rule("sateen", "random.", RANDOM),
+    rule("sateen-given", "empty.", EMPTY),
+    rule("sateen-given", "small.", SMALL),
+    rule("sateen-given", "seq1.", SEQUENTIAL),
+    rule("sateen-given", "shared.", SHARED),
+    rule("sateen-given", "random.", RANDOM),
     rule("sateen-tcp", "two.", TWO_MOUNTS),
     rule("sateen-shm", "two.", TWO_MOUNTS),
     rule("sateen-tcp", "empty.", TCP),
@@ -82,6 +91,7 @@ const RULES: [Rule; 18] = [
     },
     rule("sateen", IDLE_ROW, IDLE),
     rule("sateen-tcp", IDLE_ROW, IDLE),
+    rule("sateen-given", IDLE_ROW, IDLE),
     rule("sateen-shm", IDLE_ROW, IDLE),
     // What shall hold of a single process alone stands last: see `aim_of`.
     rule("sateen", "small.create", (&[], &[Against::AtLeast(12_000.0)])),

@@ -249,6 +249,7 @@ impl Visit {
             format!("mdtest -F {shared} -n {count} -G {SIGNATURE} {what} -d")
         } else {
             let what = match (step.op, step.verify) {
+                (Op::Write, _) if self.group.name == TWO => "-w -e -E",
                 (Op::Write, _) => "-w -e",
                 (_, false) => "-r",
                 (_, true) => "-R",

@@ -38,7 +38,7 @@ pub(crate) struct Known {
 const SECONDS: &str = "in memory; its journal commits every 5 s";
 const SYNCED: &str = "data, size and name on the disk";
 
-pub(crate) const KNOWN: [Known; 9] = [
+pub(crate) const KNOWN: [Known; 10] = [
     Known {
         name: "ext4",
         title: "ext4",
@@ -81,6 +81,15 @@ pub(crate) const KNOWN: [Known; 9] = [
         kind: Kind::Sateen,
         keeps_data: true,
         set_up: "`sateen up`: one process, 1 MDT, 4 OSTs",
+        data: "data, size and name on the ext4 below",
+        names: "in the server's memory; the journal is on the disk some milliseconds later",
+    },
+    Known {
+        name: "sateen-given",
+        title: "Sateen passthrough",
+        kind: Kind::Sateen,
+        keeps_data: true,
+        set_up: "the same with `--passthrough`: the kernel reads and writes files of one stripe itself",
         data: "data, size and name on the ext4 below",
         names: "in the server's memory; the journal is on the disk some milliseconds later",
     },
