@@ -287,6 +287,9 @@ impl DiskObjects {
     fn start_writing(&self, objects: &[ObjectId]) -> io::Result<Vec<ObjectId>> {
         let mut there = Vec::new();
         for object in objects {
+            if self.present.lacks(*object) {
+                continue;
+            }
             if let Some(file) = self.existing(*object, Need::Look)? {
                 writeback::start(&file, writeback::ALL);
                 there.push(*object);

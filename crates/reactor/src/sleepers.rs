@@ -23,10 +23,12 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock, thread};
 pub(crate) const SHARE_MAX: usize = 32;
 /// Removals of one target under way at most.
 pub(crate) const REMOVALS_MAX: usize = 4;
-/// Threads that stay for a while though there is nothing to do.
+/// Threads that stay for [`IDLE`] though there is nothing to do.
 const KEPT: usize = 4;
-/// For so long.
 const IDLE: Duration = Duration::from_secs(10);
+/// Others stay for so long: removals of many small files come in bursts some milliseconds apart, and to
+/// start a thread costs as much as to remove two files.
+const IDLE_OTHERS: Duration = Duration::from_millis(250);
 
 /// What waits for others of its kind only. Group commits wait for nothing: there is one at a time
 /// of each target; nor do ticks.
@@ -176,21 +178,20 @@ impl Sleepers {
         let mut state = lock(&self.state);
         loop {
             state.free -= 1;
-            let mut idle = false;
             while let Some((place, work)) = state.ready.pop_front() {
                 drop(state);
                 run_loop::run(work);
                 state = lock(&self.state);
                 state.done(place);
-                // A burst leaves no threads behind.
-                idle = state.free >= KEPT;
             }
-            if state.stopped || idle {
+            if state.stopped {
                 break;
             }
+            // A burst leaves no threads behind for long.
+            let idle = if state.free >= KEPT { IDLE_OTHERS } else { IDLE };
             state.free += 1;
             let timed_out;
-            (state, timed_out) = self.wait(state);
+            (state, timed_out) = self.wait(state, idle);
             if timed_out && state.ready.is_empty() {
                 state.free -= 1;
                 break;
@@ -201,8 +202,12 @@ impl Sleepers {
         self.ended.notify_all();
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
-        let waited = self.came.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        idle: Duration,
+    ) -> (MutexGuard<'a, State>, bool) {
+        let waited = self.came.wait_timeout(state, idle).unwrap_or_else(PoisonError::into_inner);
         (waited.0, waited.1.timed_out())
     }
 }

@@ -21,6 +21,7 @@ mod chart;
 mod document;
 mod gates;
 mod measure;
+mod memory;
 mod numbers;
 mod processor;
 mod rows;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::memory;
 use crate::numbers::{Processor, Round, Single};
 use crate::processor;
 use crate::rows::{self, Caches, Step, Visit};
@@ -87,6 +88,7 @@ impl Plan {
             }
         }
         let count = visit.count(system.known.kind, self.scale_percent);
+        memory::back(visit.bytes(count));
         for &step in visit.steps {
             if step.verify {
                 self.verify(visit, system, (step, count), &dir, round);

@@ -232,6 +232,18 @@ impl Visit {
         (all * u64::from(scale_percent) / 100 / u64::from(self.processes)).max(8)
     }
 
+    /// What all processes together write or read with so many operations each.
+    pub(crate) fn bytes(&self, count: u64) -> u64 {
+        let each = match self.group.name {
+            "empty" => 0,
+            "small" => SMALL_BYTES,
+            "shared" | TWO => SHARED_BYTES,
+            "random" => RANDOM_BYTES,
+            _ => MIB,
+        };
+        count.saturating_mul(each).saturating_mul(self.processes.into())
+    }
+
     /// The words that have sateen-bench do a step in a folder, which several mounts may show.
     pub(crate) fn words(&self, step: Step, count: u64, dirs: &[PathBuf]) -> Vec<OsString> {
         let line = if self.group.metadata {

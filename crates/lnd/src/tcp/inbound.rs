@@ -9,8 +9,9 @@ use sateen_wire::{Front, Message};
 use super::polled::Polled;
 use super::stream::Stream;
 
-/// Bytes read ahead of small messages: of a socket many, since each read of it is a system call.
-const READ_BUFFER_BYTES: usize = 64 << 10;
+/// Bytes read ahead of small messages: of a socket so many that one system call brings those that wait,
+/// and one with a small file whole. What is read ahead of a bulk is copied twice.
+const READ_BUFFER_BYTES: usize = 8 << 10;
 
 /// The same of shared memory, where reading costs no more than the copy: what is read ahead of a bulk
 /// is copied twice.

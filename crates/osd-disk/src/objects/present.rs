@@ -97,6 +97,15 @@ impl Present {
         }
     }
 
+    /// Whether an object is known not to be there: most of those that are synced to make their removal
+    /// durable.
+    pub(super) fn lacks(&self, object: ObjectId) -> bool {
+        let group = Group::of(object);
+        let folders = self.lock();
+        let found = folders.iter().find(|(other, _)| *other == group);
+        matches!(found, Some((_, Folder::Known(there))) if !there.contains(&object))
+    }
+
     /// What a folder was found to hold by whoever was to list it.
     pub(super) fn listed(&self, group: Group, found: io::Result<Vec<ObjectId>>) {
         let mut folders = self.lock();
