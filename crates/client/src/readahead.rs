@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use sateen_types::{Errno, Result};
 use sateen_wire::LockId;
 
@@ -209,23 +209,25 @@ impl Ahead {
         ready
     }
 
-    /// Puts a range that is all there behind what the buffer holds. What was read goes.
-    fn take(&mut self, (offset, len): (u64, u64), buffer: &mut BytesMut) {
+    /// The bytes of a range that is all there, to be copied by whoever holds no lock. What was read
+    /// goes, and its memory with the last of these.
+    fn take(&mut self, (offset, len): (u64, u64)) -> Vec<Bytes> {
+        let mut pieces = Vec::new();
         let (mut at, end) = (offset, offset + len);
         while at < end {
-            let Some((start, chunk)) = self.chunks.range_mut(..=at).next_back() else { return };
+            let Some((start, chunk)) = self.chunks.range_mut(..=at).next_back() else { break };
             let (start, to) = (*start, chunk.end.min(end));
-            let data = chunk.data.as_ref();
-            let bytes =
-                data.and_then(|data| data.get((at - start) as usize..(to - start) as usize));
-            let Some(bytes) = bytes else { return };
-            buffer.extend_from_slice(bytes);
+            let place = (at - start) as usize..(to - start) as usize;
+            let data = chunk.data.as_ref().filter(|data| place.end <= data.len());
+            let Some(data) = data else { break };
+            pieces.push(data.slice(place));
             chunk.read += to - at;
             if chunk.read >= chunk.end - start {
                 self.chunks.remove(&start);
             }
             at = to;
         }
+        pieces
     }
 
     /// Something of a range is changed.
@@ -272,11 +274,10 @@ impl InodeState {
         ahead.map_or(Ready::No, |ahead| ahead.ready(range))
     }
 
-    /// Puts a range that is ready behind what the buffer holds.
-    pub(crate) fn take_ahead(&mut self, range: (u64, u64), buffer: &mut BytesMut) {
-        if let Some(ahead) = self.rare_if_any().and_then(|rare| rare.ahead.as_mut()) {
-            ahead.take(range, buffer);
-        }
+    /// The bytes of a range that is ready, one piece behind the other.
+    pub(crate) fn take_ahead(&mut self, range: (u64, u64)) -> Vec<Bytes> {
+        let ahead = self.rare_if_any().and_then(|rare| rare.ahead.as_mut());
+        ahead.map_or(Vec::new(), |ahead| ahead.take(range))
     }
 
     /// What has come of a chunk that was asked for; `None` if it failed.
@@ -617,12 +618,13 @@ mod tests {
         assert_eq!(state.ahead_ready(ID, (90, 20)), Ready::Yes);
         assert_eq!(state.ahead_ready(ID, (290, 11)), Ready::No);
         assert_eq!(state.ahead_ready(LockId(5), (90, 20)), Ready::No);
-        let mut buffer = BytesMut::from(&b"x"[..]);
-        state.take_ahead((90, 70), &mut buffer);
-        assert_eq!((buffer.len(), buffer[1], buffer[70]), (71, 90, 159));
+        let pieces = state.take_ahead((90, 70));
         assert_eq!(state.ahead_ready(ID, (120, 1)), Ready::No, "it is gone");
         assert_eq!(state.ahead_ready(ID, (160, 1)), Ready::Yes);
         drop(state);
+        // Who copies them holds no lock, whatever has become of their chunks.
+        let read = pieces.concat();
+        assert_eq!((pieces.len(), read.len(), read[0], read[69]), (3, 70, 90, 159));
         assert_eq!(lock(&ahead.chunks.all).bytes, 250);
     }
 

@@ -127,7 +127,8 @@ impl Client {
         found
     }
 
-    /// What was read ahead, if all of it was; waits for what is on its way.
+    /// What was read ahead, if all of it was; waits for what is on its way. It is copied while nothing
+    /// is locked, and freed then: whoever brings what comes next waits for neither.
     async fn take_ahead(
         &self,
         inode: &Inode,
@@ -136,19 +137,19 @@ impl Client {
         buffer: &mut BytesMut,
     ) -> bool {
         let id = used.id();
-        until(
+        let pieces = until(
             &inode.state,
             |state| &mut state.waiters,
             |state| match state.ahead_ready(id, range) {
-                Ready::Yes => {
-                    state.take_ahead(range, buffer);
-                    Some(true)
-                }
-                Ready::No => Some(false),
-                Ready::Waits => patience::is_over().then_some(false),
+                Ready::Yes => Some(Some(state.take_ahead(range))),
+                Ready::No => Some(None),
+                Ready::Waits => patience::is_over().then_some(None),
             },
         )
-        .await
+        .await;
+        let found = pieces.is_some();
+        pieces.into_iter().flatten().for_each(|piece| buffer.extend_from_slice(&piece));
+        found
     }
 
     /// Asks for what of these ranges is not there, nearest first. Half of the slots of an OST are left
