@@ -312,8 +312,9 @@ impl InodeState {
 }
 
 /// Why nothing more is asked for.
+#[derive(Debug)]
 pub(crate) enum Full {
-    /// There has to be room for so much.
+    /// There has to be room for so much, or for the first of it.
     NoRoom(u64),
     /// It may not be, or nothing is missing.
     Enough,
@@ -431,12 +432,13 @@ impl ReadAhead {
     }
 
     /// Of these ranges, nearest first, what is to be asked for of a file that is read under a lock, in
-    /// tick `now`. `ost_of` says where a byte lies, and `spare` how many requests that OST takes.
+    /// tick `now`. `spare` says on which OST a byte lies, and how many requests that one takes. If there
+    /// is not room for all nothing is, or, if `in_part`, what there is room for.
     pub(crate) fn ask(
         &self,
         (inode, state): (&Arc<Inode>, &mut InodeState),
         id: LockId,
-        ranges: &[(u64, u64)],
+        (ranges, in_part): (&[(u64, u64)], bool),
         now: u32,
         spare: &mut dyn FnMut(u64) -> Option<(u32, usize)>,
     ) -> core::result::Result<Vec<Ask>, Full> {
@@ -476,9 +478,10 @@ impl ReadAhead {
         if wanted.is_empty() {
             return Err(Full::Enough);
         }
-        let rooms = self
-            .rooms(inode, &wanted, now)
-            .ok_or_else(|| Full::NoRoom(wanted.iter().map(|(_, len, _)| len).sum()))?;
+        let rooms = self.rooms(inode, (&wanted, in_part), now);
+        if rooms.is_empty() {
+            return Err(Full::NoRoom(wanted.iter().map(|(_, len, _)| len).sum()));
+        }
         let new = || Box::new(Ahead { lock: id, layout_gen, chunks: BTreeMap::new() });
         let ahead = state.ahead.get_or_insert_with(new);
         let asks = wanted.into_iter().zip(rooms).map(|((offset, len, ost), (number, room))| {
@@ -490,29 +493,35 @@ impl ReadAhead {
         Ok(asks.collect())
     }
 
-    /// Room for chunks, and their numbers, if there is for all of them.
+    /// Room for chunks, and their numbers, if there is for all of them; if `in_part` for the first.
     fn rooms(
         &self,
         inode: &Arc<Inode>,
-        wanted: &[(u64, u64, u32)],
+        (wanted, in_part): (&[(u64, u64, u32)], bool),
         now: u32,
-    ) -> Option<Vec<(u64, Arc<Room>)>> {
-        let bytes: u64 = wanted.iter().map(|(_, len, _)| len).sum();
+    ) -> Vec<(u64, Arc<Room>)> {
         let mut all = lock(&self.chunks.all);
-        if all.bytes + bytes > self.max() {
-            return None;
+        let mut free = self.max().saturating_sub(all.bytes);
+        let fit = wanted.iter().take_while(|(_, len, _)| {
+            let left = free.checked_sub(*len);
+            free = left.unwrap_or_default();
+            left.is_some()
+        });
+        let fit = fit.count();
+        if fit < wanted.len() && !in_part {
+            return Vec::new();
         }
-        all.bytes += bytes;
-        let rooms = wanted.iter().map(|(_, len, ost)| {
+        let rooms = wanted.iter().take(fit).map(|(_, len, ost)| {
             let number = all.next;
             all.next += 1;
+            all.bytes += len;
             all.listed.insert(number, Listed { inode: Arc::downgrade(inode), at: now });
             *all.asked.entry(*ost).or_default() += 1;
             (number, Arc::new(Room { of: self.chunks.clone(), bytes: *len }))
         });
         let rooms: Vec<_> = rooms.collect();
         self.chunks.count.fetch_add(rooms.len(), Ordering::SeqCst);
-        Some(rooms)
+        rooms
     }
 
     /// Pushes the oldest chunks out until there is room for so much, so far as they have been there for
@@ -590,7 +599,7 @@ mod tests {
 
     fn asks(ahead: &ReadAhead, inode: &Arc<Inode>, ranges: &[(u64, u64)], now: u32) -> Vec<Ask> {
         let mut state = lock(&inode.state);
-        let asked = ahead.ask((inode, &mut state), ID, ranges, now, &mut |_| Some((0, 8)));
+        let asked = ahead.ask((inode, &mut state), ID, (ranges, false), now, &mut |_| Some((0, 8)));
         asked.unwrap_or_default()
     }
 
@@ -699,9 +708,29 @@ mod tests {
         let mut state = lock(&inode.state);
         let ranges = [(0, 10), (10, 10), (20, 10), (30, 10)];
         let mut spare = |offset: u64| Some(if offset < 20 { (0, 2) } else { (1, 1) });
-        let asked = ahead.ask((&inode, &mut state), ID, &ranges, 0, &mut spare).unwrap_or_default();
-        assert_eq!(places(&asked), ranges[..3]);
+        let asked = ahead.ask((&inode, &mut state), ID, (&ranges, false), 0, &mut spare);
+        assert_eq!(places(&asked.unwrap_or_default()), ranges[..3]);
         state.locks[0].mode = LockMode::Cr;
-        assert!(ahead.ask((&inode, &mut state), ID, &[(90, 1)], 0, &mut spare).is_err());
+        let shared = ahead.ask((&inode, &mut state), ID, (&[(90, 1)], false), 0, &mut spare);
+        assert!(shared.is_err());
+    }
+
+    #[test]
+    fn where_there_is_not_room_for_all_the_nearest_is_asked_for() {
+        let (ahead, inode) = (ReadAhead::default(), inode());
+        ahead.set_max(250).unwrap();
+        let mut state = lock(&inode.state);
+        let mut spare = |_| Some((0, 8));
+        let ranges = [(0, 100), (100, 100), (200, 100), (300, 10)];
+        let mut ask = |state: &mut InodeState, in_part: bool| {
+            ahead.ask((&inode, state), ID, (&ranges, in_part), 0, &mut spare)
+        };
+        assert!(matches!(ask(&mut state, false), Err(Full::NoRoom(310))));
+        let asked = ask(&mut state, true).unwrap();
+        assert_eq!(places(&asked), ranges[..2], "what is further is not, though it would fit");
+        assert!(matches!(ask(&mut state, true), Err(Full::NoRoom(110))));
+        drop(state);
+        drop(asked);
+        assert_eq!((ahead.asked(0), lock(&ahead.chunks.all).bytes), (0, 200));
     }
 }

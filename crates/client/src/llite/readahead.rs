@@ -159,27 +159,31 @@ impl Client {
             return;
         }
         let now = self.ticks.load(Ordering::Relaxed);
-        let mut made_room = false;
+        // What there has to be room for, if there is not.
+        let mut wanted = None;
         loop {
+            let in_part = wanted.is_some();
             let asked = {
                 let mut state = lock(&inode.state);
                 let Some(layout) = state.layout.clone() else { return };
                 let mut spare = |offset| self.spare_of(&layout, offset);
                 let of = (inode, &mut *state);
-                (self.read_ahead.ask(of, id, ranges, now, &mut spare), layout)
+                (self.read_ahead.ask(of, id, (ranges, in_part), now, &mut spare), layout)
             };
             match asked {
                 (Ok(asks), layout) => {
+                    let room: u64 = asks.iter().map(|ask| ask.len).sum();
+                    self.read_ahead.refuse(wanted.unwrap_or(room).saturating_sub(room));
                     for ask in asks {
                         self.fetch_ahead(inode, &layout, ask);
                     }
                     return;
                 }
+                (Err(Full::NoRoom(bytes)), _) if in_part => return self.read_ahead.refuse(bytes),
                 (Err(Full::NoRoom(bytes)), _) => {
-                    if made_room || !self.read_ahead.make_room(bytes, now) {
-                        return self.read_ahead.refuse(bytes);
-                    }
-                    made_room = true;
+                    // Whether there is or not: the nearest will do.
+                    self.read_ahead.make_room(bytes, now);
+                    wanted = Some(bytes);
                 }
                 (Err(Full::Enough), _) => return,
             }
