@@ -1,5 +1,6 @@
 //! Reading before anybody asks: see [`crate::readahead`].
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -159,19 +160,27 @@ impl Client {
             return;
         }
         let now = self.ticks.load(Ordering::Relaxed);
+        let Some(layout) = lock(&inode.state).layout.clone() else { return };
+        // Imports are looked at while no inode is locked: what they do may lock inodes.
+        let spare = self.spare_of(&layout, ranges);
+        let mut spare_at = |offset| {
+            let ost = layout.chunks(offset, 1).next()?.ost;
+            Some((ost, spare.get(&ost).copied()?))
+        };
         // What there has to be room for, if there is not.
         let mut wanted = None;
         loop {
             let in_part = wanted.is_some();
             let asked = {
                 let mut state = lock(&inode.state);
-                let Some(layout) = state.layout.clone() else { return };
-                let mut spare = |offset| self.spare_of(&layout, offset);
+                if state.layout.as_ref() != Some(&layout) {
+                    return;
+                }
                 let of = (inode, &mut *state);
-                (self.read_ahead.ask(of, id, (ranges, in_part), now, &mut spare), layout)
+                self.read_ahead.ask(of, id, (ranges, in_part), now, &mut spare_at)
             };
             match asked {
-                (Ok(asks), layout) => {
+                Ok(asks) => {
                     let room: u64 = asks.iter().map(|ask| ask.len).sum();
                     self.read_ahead.refuse(wanted.unwrap_or(room).saturating_sub(room));
                     for ask in asks {
@@ -179,22 +188,28 @@ impl Client {
                     }
                     return;
                 }
-                (Err(Full::NoRoom(bytes)), _) if in_part => return self.read_ahead.refuse(bytes),
-                (Err(Full::NoRoom(bytes)), _) => {
+                Err(Full::NoRoom(bytes)) if in_part => return self.read_ahead.refuse(bytes),
+                Err(Full::NoRoom(bytes)) => {
                     // Whether there is or not: the nearest will do.
                     self.read_ahead.make_room(bytes, now);
                     wanted = Some(bytes);
                 }
-                (Err(Full::Enough), _) => return,
+                Err(Full::Enough) => return,
             }
         }
     }
 
-    /// The OST that has a byte, and how many requests it takes yet.
-    fn spare_of(&self, layout: &Layout, offset: u64) -> Option<(u32, usize)> {
-        let ost = layout.chunks(offset, 1).next()?.ost;
-        let import = self.import(Endpoint::Ost(ost))?;
-        Some((ost, import.slots_to_spare(self.read_ahead.asked(ost))))
+    /// How many requests each OST takes yet that has something of these ranges. Others may ask it for
+    /// something before who asks this does: so much more may be asked for than it has slots to spare.
+    fn spare_of(&self, layout: &Layout, ranges: &[(u64, u64)]) -> BTreeMap<u32, usize> {
+        let mut spare = BTreeMap::new();
+        for chunk in ranges.iter().flat_map(|(offset, len)| layout.chunks(*offset, *len)) {
+            spare.entry(chunk.ost).or_insert_with(|| {
+                let import = self.import(Endpoint::Ost(chunk.ost));
+                import.map_or(0, |import| import.slots_to_spare(self.read_ahead.asked(chunk.ost)))
+            });
+        }
+        spare
     }
 
     fn fetch_ahead(self: &Arc<Client>, inode: &Arc<Inode>, layout: &Arc<Layout>, ask: Ask) {
