@@ -4,8 +4,12 @@ use super::CHUNK_BYTES;
 
 /// Steps of the same distance after which a pattern is one.
 const STEPS: u32 = 3;
-/// Steps of another distance, one behind the other, after which it is none any more.
+/// Steps of another distance after which it is none any more, and in what is read forward one behind
+/// the other.
 const WRONG_STEPS: u32 = 2;
+/// Right ones, one behind the other, after which a wrong one is forgiven: who goes here and there in
+/// turns would be read ahead for without end.
+const RIGHT_STEPS: u32 = 3;
 /// Reads that follow each other after which a file is read forward.
 const FORWARD_READS: u32 = 3;
 /// What is read forward comes a little out of order where several threads ask for it: 4 MiB.
@@ -107,7 +111,9 @@ pub(crate) struct Pattern {
     step: i64,
     steps: u32,
     kind: Kind,
+    /// Steps that were not foreseen, and how many were since.
     wrong: u32,
+    right: u32,
     /// Pieces or chunks ahead, and how many bytes were read since they are as many.
     width: u64,
     since: u64,
@@ -197,7 +203,7 @@ impl Pattern {
         self.len = before;
         if self.kind == Kind::Steps {
             if !is_same {
-                self.wrong += 1;
+                (self.wrong, self.right) = (self.wrong + 1, 0);
                 self.width = (self.width / 2).max(1);
                 if self.wrong >= WRONG_STEPS {
                     self.begins_anew((offset, end));
@@ -205,7 +211,10 @@ impl Pattern {
                 }
                 return None;
             }
-            self.wrong = 0;
+            self.right = self.right.saturating_add(1);
+            if self.right >= RIGHT_STEPS {
+                self.wrong = 0;
+            }
             return self.next_steps(end - offset);
         }
         (self.step, self.steps) = (step, if is_same { self.steps + 1 } else { 1 });
@@ -317,10 +326,27 @@ mod tests {
         assert!(pattern.is_one() && pattern.width == 4);
         assert_eq!(pattern.read((50 * MIB, PAGE), false), None);
         assert!(pattern.is_one() && pattern.width == 2);
-        assert!(pattern.read((51 * MIB, PAGE), false).is_some());
+        // It is forgiven after three right ones.
+        for n in 51..54 {
+            assert!(pattern.read((n * MIB, PAGE), false).is_some());
+        }
         assert_eq!(pattern.read((10 * MIB, PAGE), false), None);
         assert!(pattern.is_one());
         assert_eq!(pattern.read((80 * MIB, PAGE), false), None);
+        assert!(!pattern.is_one());
+    }
+
+    #[test]
+    fn who_goes_on_and_elsewhere_in_turns_is_not_read_ahead_for_without_end() {
+        let mut pattern = Pattern::default();
+        for n in 0..9 {
+            pattern.read((n * MIB, PAGE), false);
+        }
+        assert!(pattern.is_one());
+        let told = (1..20).flat_map(|n| [n * 100 * MIB, (n * 100 + 1) * MIB]);
+        let told = told.map(|at| pattern.read((at, PAGE), false));
+        let told = told.filter(|next| matches!(next, Some(Next::Pieces { .. })));
+        assert_eq!(told.count(), 1, "the first step that is right again");
         assert!(!pattern.is_one());
     }
 
