@@ -201,6 +201,8 @@ impl InodeState {
             on_data
         });
         self.cancelled_at = stamp;
+        // That was read by the layout.
+        self.drop_ahead();
         self.layout = None;
         self.lost_locks();
         self.size_known &= self.is_writer();

@@ -675,6 +675,18 @@ mod tests {
     }
 
     #[test]
+    fn it_goes_with_the_layout_that_it_was_read_by_though_the_lock_stays() {
+        let (ahead, inode) = (ReadAhead::default(), inode());
+        let asked = asks(&ahead, &inode, &[(0, 100)], 0);
+        let layout = lock(&inode.state).layout.clone();
+        assert!(lock(&inode.state).doubt(0, 1));
+        lock(&inode.state).layout = layout;
+        come(&inode, asked);
+        assert_eq!(lock(&inode.state).ahead_ready(ID, (0, 100)), Ready::No);
+        assert!(ahead.is_idle() && lock(&inode.state).locks.len() == 1);
+    }
+
+    #[test]
     fn the_oldest_goes_when_there_is_no_room_but_not_at_once() {
         let (ahead, one, other) = (ReadAhead::default(), inode(), inode());
         ahead.set_max(300).unwrap();
