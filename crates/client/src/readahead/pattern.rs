@@ -105,7 +105,8 @@ pub(crate) struct Pattern {
     start: u64,
     /// Reads of it.
     reads: u32,
-    /// How long the piece before was.
+    /// Where the piece before began, and how long it was.
+    before: u64,
     len: u64,
     /// How far this one lies from that, and how often one after the other did.
     step: i64,
@@ -148,7 +149,21 @@ impl Pattern {
             self.begins_anew((offset, end));
             return None;
         }
+        if self.is_its_begin((offset, end)) {
+            // The step was right after all.
+            (self.start, self.wrong) = (offset, self.wrong - 1);
+            self.width = (self.width * 2).min(WIDTH_MAX);
+            return self.next_steps(self.end - offset);
+        }
         self.steps_to((offset, end))
+    }
+
+    /// Whether this is the begin of a piece whose rest came first: a kernel asks for a long read in
+    /// parts, which several threads take.
+    fn is_its_begin(&self, (offset, end): (u64, u64)) -> bool {
+        let step = offset as i64 - self.before as i64;
+        let is_new = self.kind == Kind::Steps && self.wrong > 0 && self.right == 0;
+        is_new && self.reads == 1 && end == self.start && step == self.step
     }
 
     /// Whether what is read was foreseen.
@@ -199,8 +214,8 @@ impl Pattern {
         let step = offset as i64 - self.start as i64;
         let before = self.end - self.start;
         let is_same = step == self.step && step != 0;
+        (self.before, self.len) = (self.start, before);
         (self.start, self.end, self.reads) = (offset, end, 1);
-        self.len = before;
         if self.kind == Kind::Steps {
             if !is_same {
                 (self.wrong, self.right) = (self.wrong + 1, 0);
@@ -333,6 +348,27 @@ mod tests {
         assert_eq!(pattern.read((10 * MIB, PAGE), false), None);
         assert!(pattern.is_one());
         assert_eq!(pattern.read((80 * MIB, PAGE), false), None);
+        assert!(!pattern.is_one());
+    }
+
+    #[test]
+    fn a_piece_whose_rest_is_asked_for_before_its_begin_is_as_foreseen() {
+        let mut pattern = Pattern::default();
+        let parts = |n: u64| [(n * MIB, 32 * PAGE), (n * MIB + 32 * PAGE, 32 * PAGE)];
+        for part in (0..5).flat_map(parts) {
+            pattern.read(part, false);
+        }
+        for n in 5..20 {
+            let [begin, rest] = parts(n);
+            assert_eq!(pattern.read(rest, false), None);
+            let next = pattern.read(begin, false);
+            let Some(Next::Pieces { first, len, .. }) = next else { panic!("{n}: {next:?}") };
+            assert_eq!((first as u64, len), ((n + 1) * MIB, 64 * PAGE));
+        }
+        assert!(pattern.is_one() && pattern.width > 4);
+        // Who goes back by as much without a step there does not do that.
+        assert_eq!(pattern.read((100 * MIB, PAGE), false), None);
+        assert_eq!(pattern.read((99 * MIB, MIB), false), None);
         assert!(!pattern.is_one());
     }
 
