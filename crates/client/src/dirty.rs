@@ -28,13 +28,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Endpoint, Errno, Fid, Layout, Result, Timespec};
+use sateen_types::{Chunk, Endpoint, Errno, Fid, Layout, Result, Timespec};
 
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
 use crate::loss::Loss;
 use crate::patience::{self, to_the_end};
-use crate::sync::{Waiters, Woken, join_all, lock, until};
+use crate::sync::{Side, Waiters, Woken, join_all, join_few, lock, until};
 use extents::Extents;
 use overhead::Overhead;
 
@@ -42,6 +42,9 @@ use overhead::Overhead;
 const AGE_NS: u64 = 1_000_000_000;
 /// With more pieces than this an inode's are written out: each takes a request of its own.
 const EXTENTS_MAX: usize = 256;
+/// So many pieces of a round are on their way to one OST at once: enough that it always has the next,
+/// and few enough that to look at each of them at every answer costs nothing.
+const AT_ONCE: usize = 32;
 /// Runs are not cut to less than this where little can be kept: 64 KiB.
 const RUN_BYTES_MIN: u64 = 64 << 10;
 /// Nor to more than this, 1 MiB: the memory of longer ones is fresh each time, at both ends, and
@@ -781,28 +784,33 @@ impl Client {
 
     async fn write_round(&self, inode: &Inode, round: Round) {
         let Round { id, pieces, layout, era } = round;
-        let mut writes = Vec::new();
+        let generation = layout.generation;
+        let write = |(chunk, piece): (Chunk, Bytes)| -> Side<'_, Result<()>> {
+            Box::pin(async move {
+                let grant = self.granted_for(inode, (chunk.ost, chunk.len), id);
+                let written = self.write_chunk(inode, generation, chunk, (piece, grant), era).await;
+                self.dirty.gone(chunk.ost, chunk.len, 0);
+                match written {
+                    Ok(len) if len == chunk.len => Ok(()),
+                    Ok(_) => Err(Errno::ENOSPC),
+                    Err(errno) => Err(errno),
+                }
+            })
+        };
+        // By OST: one that does not answer keeps nothing from the others.
+        let mut of_osts: BTreeMap<u32, Vec<(Chunk, Bytes)>> = BTreeMap::new();
         for (offset, bytes) in pieces {
             for chunk in self.long_pieces(&layout, (offset, bytes.len() as u64)) {
                 let from = (chunk.file_offset - offset) as usize;
                 let piece = bytes.slice(from..from + chunk.len as usize);
-                let generation = layout.generation;
-                let write: std::pin::Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> =
-                    Box::pin(async move {
-                        let grant = self.granted_for(inode, (chunk.ost, chunk.len), id);
-                        let written =
-                            self.write_chunk(inode, generation, chunk, (piece, grant), era).await;
-                        self.dirty.gone(chunk.ost, chunk.len, 0);
-                        match written {
-                            Ok(len) if len == chunk.len => Ok(()),
-                            Ok(_) => Err(Errno::ENOSPC),
-                            Err(errno) => Err(errno),
-                        }
-                    });
-                writes.push(write);
+                of_osts.entry(chunk.ost).or_default().push((chunk, piece));
             }
         }
-        let failed = join_all(writes).await.into_iter().find_map(Result::err);
+        let of_ost = |pieces: Vec<(Chunk, Bytes)>| -> Side<'_, Option<Errno>> {
+            Box::pin(join_few(AT_ONCE, pieces.into_iter().map(&write)))
+        };
+        let failed = join_all(of_osts.into_values().map(of_ost).collect()).await;
+        let failed = failed.into_iter().flatten().next();
         let arrived = {
             let mut state = lock(&inode.state);
             let dirty = state.dirty.as_mut().filter(|dirty| dirty.id == id);

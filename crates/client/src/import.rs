@@ -673,6 +673,7 @@ impl Import {
         }
         let mut asked = Some(request);
         let mut came_in = None;
+        let mut hurried = false;
         let (slot, owner, stamp, message) = until(
             &self.state,
             |s| &mut s.line,
@@ -687,8 +688,11 @@ impl Import {
                 let since = *came_in.get_or_insert(s.generation);
                 let slot = s.take_slot(&asked.as_ref()?.0, in_use);
                 let Some(slot) = slot else {
-                    // Those of closes, perhaps, for which nobody waited so far.
-                    port.hurry();
+                    // Those of closes, perhaps, for which nobody waited so far. Once: of hundreds who
+                    // wait each is asked at every answer.
+                    if !core::mem::replace(&mut hurried, true) {
+                        port.hurry();
+                    }
                     return given_up();
                 };
                 if let (false, Some((request, _))) = (since == s.generation, &mut asked) {

@@ -113,3 +113,37 @@ pub(crate) async fn join_all<T>(
     });
     done.collect()
 }
+
+/// A future that somebody else drives.
+pub(crate) type Side<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Runs futures side by side, `most` at once, each of which is made when its turn comes. The error that
+/// came first, when all have ended. Each wake-up polls all that run: with hundreds at once that alone
+/// takes longer than what they do.
+pub(crate) async fn join_few<'a, E>(
+    most: usize,
+    mut futures: impl Iterator<Item = Side<'a, Result<(), E>>>,
+) -> Option<E> {
+    let mut running: Vec<Side<'a, Result<(), E>>> = Vec::with_capacity(most);
+    let mut failed = None;
+    poll_fn(|context| {
+        let mut at = 0;
+        loop {
+            if at == running.len() {
+                let next = if running.len() < most { futures.next() } else { None };
+                let Some(next) = next else { break };
+                running.push(next);
+            }
+            match running[at].as_mut().poll(context) {
+                Poll::Ready(ended) => {
+                    drop(running.swap_remove(at));
+                    failed = failed.take().or(ended.err());
+                }
+                Poll::Pending => at += 1,
+            }
+        }
+        if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    failed
+}
