@@ -45,6 +45,12 @@ const WHOLE_DEFAULT: u64 = 2 << 20;
 const GRACE_TICKS: u32 = 4;
 /// Ticks after which it goes that nobody has read: 10 s.
 const IDLE_TICKS: u32 = 40;
+/// Where a read takes less than this beyond its bytes, 250 µs, nothing is gained by reading ahead.
+const SLOW_NS_DEFAULT: u64 = 250_000;
+/// The longest that can be asked for: 10 s.
+const SLOW_NS_MAX: u64 = 10_000_000_000;
+/// Of so many reads the last one counts as one in the mean.
+const READS_MEANT: u64 = 8;
 /// In this unit the field counts what was read ahead.
 const PAGE_BYTES: u64 = 4096;
 
@@ -114,8 +120,9 @@ struct Chunk {
     end: u64,
     /// `None` while it is on its way.
     data: Option<Bytes>,
-    /// How many bytes programs have read.
+    /// How many bytes programs have read, and how many they will not read.
     read: u64,
+    slack: u64,
     room: Arc<Room>,
 }
 
@@ -222,7 +229,7 @@ impl Ahead {
             let Some(data) = data else { break };
             pieces.push(data.slice(place));
             chunk.read += to - at;
-            if chunk.read >= chunk.end - start {
+            if chunk.read.saturating_add(chunk.slack) >= chunk.end - start {
                 self.chunks.remove(&start);
             }
             at = to;
@@ -320,6 +327,17 @@ pub(crate) enum Full {
     Enough,
 }
 
+/// What is to be asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// Nearest first.
+    pub(crate) ranges: &'a [(u64, u64)],
+    /// How much of each may be left unread by who reads all that he wants of it.
+    pub(crate) slack: u64,
+    /// What there is room for, if there is not for all.
+    pub(crate) in_part: bool,
+}
+
 /// Read-ahead of a client.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
@@ -328,6 +346,9 @@ pub(crate) struct ReadAhead {
     whole: AtomicU64,
     /// Who reads forward is not left to the kernel.
     forward: AtomicBool,
+    /// From which mean on reads count as slow, and the mean: nanoseconds beyond one for each byte.
+    slow_ns: AtomicU64,
+    mean_ns: AtomicU64,
     chunks: Arc<Chunks>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -341,6 +362,8 @@ impl Default for ReadAhead {
             per_file: AtomicU64::new(PER_FILE_DEFAULT),
             whole: AtomicU64::new(WHOLE_DEFAULT),
             forward: AtomicBool::new(false),
+            slow_ns: AtomicU64::new(SLOW_NS_DEFAULT),
+            mean_ns: AtomicU64::new(0),
             chunks: Arc::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -390,6 +413,33 @@ impl ReadAhead {
         self.forward.store(forward, Ordering::Relaxed);
     }
 
+    pub(crate) fn slow_ns(&self) -> u64 {
+        self.slow_ns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_slow_ns(&self, ns: u64) -> Result<()> {
+        if ns > SLOW_NS_MAX {
+            return Err(Errno::ERANGE);
+        }
+        self.slow_ns.store(ns, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A program's read of so many bytes from OSTs took so long: beyond what bytes take where a server is
+    /// near, 1 ns each. Of two at once one may not count.
+    pub(crate) fn took(&self, ns: u64, bytes: u64) {
+        let mean = self.mean_ns.load(Ordering::Relaxed);
+        let beyond = ns.saturating_sub(bytes).min(SLOW_NS_MAX);
+        let mean = mean - mean / READS_MEANT + beyond / READS_MEANT;
+        self.mean_ns.store(mean, Ordering::Relaxed);
+    }
+
+    /// Whether reading ahead gains something: where a server answers at once, it costs more than it
+    /// brings.
+    pub(crate) fn is_worth_it(&self) -> bool {
+        self.mean_ns.load(Ordering::Relaxed) >= self.slow_ns()
+    }
+
     /// Bytes of one file, at most.
     pub(crate) fn of_file(&self) -> u64 {
         self.per_file().min(self.max())
@@ -431,14 +481,14 @@ impl ReadAhead {
         lock(&self.chunks.all).asked.get(&ost).copied().unwrap_or_default()
     }
 
-    /// Of these ranges, nearest first, what is to be asked for of a file that is read under a lock, in
-    /// tick `now`. `spare` says on which OST a byte lies, and how many requests that one takes. If there
-    /// is not room for all nothing is, or, if `in_part`, what there is room for.
+    /// Of what is wanted what is to be asked for of a file that is read under a lock, in tick `now`.
+    /// `spare` says on which OST a byte lies, and how many requests that one takes. If there is not room
+    /// for all nothing is, unless it is taken in part.
     pub(crate) fn ask(
         &self,
         (inode, state): (&Arc<Inode>, &mut InodeState),
         id: LockId,
-        (ranges, in_part): (&[(u64, u64)], bool),
+        want: Wanted<'_>,
         now: u32,
         spare: &mut dyn FnMut(u64) -> Option<(u32, usize)>,
     ) -> core::result::Result<Vec<Ask>, Full> {
@@ -457,9 +507,9 @@ impl ReadAhead {
         match &state.ahead {
             Some(ahead) => {
                 left = left.saturating_sub(ahead.bytes());
-                ranges.iter().for_each(|range| ahead.missing(*range, &mut missing));
+                want.ranges.iter().for_each(|range| ahead.missing(*range, &mut missing));
             }
-            None => missing.extend_from_slice(ranges),
+            None => missing.extend_from_slice(want.ranges),
         }
         // What is kept of writes is not at the OSTs yet.
         missing.retain(|(offset, len)| !state.keeps(*offset, *len));
@@ -478,15 +528,15 @@ impl ReadAhead {
         if wanted.is_empty() {
             return Err(Full::Enough);
         }
-        let rooms = self.rooms(inode, (&wanted, in_part), now);
+        let rooms = self.rooms(inode, (&wanted, want.in_part), now);
         if rooms.is_empty() {
             return Err(Full::NoRoom(wanted.iter().map(|(_, len, _)| len).sum()));
         }
         let new = || Box::new(Ahead { lock: id, layout_gen, chunks: BTreeMap::new() });
         let ahead = state.ahead.get_or_insert_with(new);
         let asks = wanted.into_iter().zip(rooms).map(|((offset, len, ost), (number, room))| {
-            let chunk =
-                Chunk { number, end: offset + len, data: None, read: 0, room: room.clone() };
+            let (end, slack, room_of) = (offset + len, want.slack, room.clone());
+            let chunk = Chunk { number, end, data: None, read: 0, slack, room: room_of };
             ahead.chunks.insert(offset, chunk);
             Ask { offset, len, ost, number, room }
         });
@@ -599,7 +649,7 @@ mod tests {
 
     fn asks(ahead: &ReadAhead, inode: &Arc<Inode>, ranges: &[(u64, u64)], now: u32) -> Vec<Ask> {
         let mut state = lock(&inode.state);
-        let asked = ahead.ask((inode, &mut state), ID, (ranges, false), now, &mut |_| Some((0, 8)));
+        let asked = ahead.ask((inode, &mut state), ID, whole(ranges), now, &mut |_| Some((0, 8)));
         asked.unwrap_or_default()
     }
 
@@ -612,6 +662,10 @@ mod tests {
 
     fn places(asks: &[Ask]) -> Vec<(u64, u64)> {
         asks.iter().map(|ask| (ask.offset, ask.len)).collect()
+    }
+
+    fn whole(ranges: &[(u64, u64)]) -> Wanted<'_> {
+        Wanted { ranges, slack: 0, in_part: false }
     }
 
     #[test]
@@ -720,22 +774,23 @@ mod tests {
         let mut state = lock(&inode.state);
         let ranges = [(0, 10), (10, 10), (20, 10), (30, 10)];
         let mut spare = |offset: u64| Some(if offset < 20 { (0, 2) } else { (1, 1) });
-        let asked = ahead.ask((&inode, &mut state), ID, (&ranges, false), 0, &mut spare);
+        let asked = ahead.ask((&inode, &mut state), ID, whole(&ranges), 0, &mut spare);
         assert_eq!(places(&asked.unwrap_or_default()), ranges[..3]);
         state.locks[0].mode = LockMode::Cr;
-        let shared = ahead.ask((&inode, &mut state), ID, (&[(90, 1)], false), 0, &mut spare);
+        let shared = ahead.ask((&inode, &mut state), ID, whole(&[(90, 1)]), 0, &mut spare);
         assert!(shared.is_err());
     }
 
     #[test]
     fn where_there_is_not_room_for_all_the_nearest_is_asked_for() {
-        let (ahead, inode) = (ReadAhead::default(), inode());
-        ahead.set_max(250).unwrap();
+        let (ahead, other, inode) = (ReadAhead::default(), inode(), inode());
+        ahead.set_max(350).unwrap();
+        drop(asks(&ahead, &other, &[(0, 100)], 0));
         let mut state = lock(&inode.state);
         let mut spare = |_| Some((0, 8));
         let ranges = [(0, 100), (100, 100), (200, 100), (300, 10)];
         let mut ask = |state: &mut InodeState, in_part: bool| {
-            ahead.ask((&inode, state), ID, (&ranges, in_part), 0, &mut spare)
+            ahead.ask((&inode, state), ID, Wanted { in_part, ..whole(&ranges) }, 0, &mut spare)
         };
         assert!(matches!(ask(&mut state, false), Err(Full::NoRoom(310))));
         let asked = ask(&mut state, true).unwrap();
@@ -743,6 +798,6 @@ mod tests {
         assert!(matches!(ask(&mut state, true), Err(Full::NoRoom(110))));
         drop(state);
         drop(asked);
-        assert_eq!((ahead.asked(0), lock(&ahead.chunks.all).bytes), (0, 200));
+        assert_eq!((ahead.asked(0), lock(&ahead.chunks.all).bytes), (0, 300));
     }
 }

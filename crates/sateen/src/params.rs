@@ -187,6 +187,8 @@ const TUNABLES: [(&str, u64, u64); 24] = [
     ("max_read_ahead_mb", 0, READ_AHEAD_MAX >> 20),
     ("max_read_ahead_per_file_mb", 0, READ_AHEAD_MAX >> 20),
     ("max_read_ahead_whole_mb", 0, READ_AHEAD_MAX >> 20),
+    // With 0 also where servers answer at once.
+    ("read_ahead_slow_us", 0, 10_000_000),
     ("lock_limit_mb", 1, 1_048_576),
     ("lock_reclaim_threshold_mb", 0, 1_048_576),
 ];

@@ -750,7 +750,8 @@ fn parameters_are_listed_set_and_kept() {
     let small = [
         ("llite.*.statahead_max", "32", "8"),
         ("llite.*.statahead_agl", "1", "0"),
-        ("llite.*.max_read_ahead_mb", "0", "128"),
+        ("llite.*.max_read_ahead_mb", "256", "128"),
+        ("llite.*.read_ahead_slow_us", "250", "0"),
         ("llite.*.max_read_ahead_per_file_mb", "64", "16"),
         ("llite.*.max_read_ahead_whole_mb", "2", "0"),
     ];

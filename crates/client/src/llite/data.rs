@@ -350,7 +350,15 @@ impl Client {
         }
         let looking = self.settle_range(inode, (offset, len)).await?;
         let buffer = match self.layout_of(inode).await? {
-            Some(layout) => self.read_stripes(inode.fid, &layout, offset, len, buffer).await?,
+            Some(layout) => {
+                let begun = self.reads_ahead(file).then(|| self.port.now());
+                let read = self.read_stripes(inode.fid, &layout, offset, len, buffer).await?;
+                if let Some(begun) = begun {
+                    self.read_ahead
+                        .took(self.port.now().mono_ns.saturating_sub(begun.mono_ns), len);
+                }
+                read
+            }
             None => {
                 buffer.resize(len as usize, 0);
                 buffer

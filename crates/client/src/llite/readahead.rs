@@ -13,20 +13,13 @@ use crate::client::Client;
 use crate::inode::Inode;
 use crate::locks::DataUse;
 use crate::patience;
-use crate::readahead::{Ask, Full, Next, ReadAheadStats, Ready};
+use crate::readahead::{Ask, Full, Next, ReadAheadStats, Ready, Wanted};
 use crate::sync::{lock, until};
 
 impl Client {
     /// Bytes that are read ahead of all files together, at most.
     pub fn read_ahead_max(&self) -> u64 {
         self.read_ahead.max()
-    }
-
-    /// Nothing is read ahead until that is set. For a client that has just begun.
-    pub fn leave_read_ahead_off(&self) {
-        // Nothing is there that would have to go.
-        let set = self.read_ahead.set_max(0);
-        debug_assert_eq!(set, Ok(()));
     }
 
     /// Sets that. With 0 nothing is read ahead.
@@ -65,6 +58,20 @@ impl Client {
         self.read_ahead.set_whole(bytes)
     }
 
+    /// From which mean on reads count as slow: nanoseconds that one takes beyond one for each byte. Where
+    /// they are quicker nothing is read ahead.
+    pub fn read_ahead_slow_ns(&self) -> u64 {
+        self.read_ahead.slow_ns()
+    }
+
+    /// Sets that. With 0 all are slow.
+    ///
+    /// # Errors
+    /// `ERANGE` beyond 10 s.
+    pub fn set_read_ahead_slow_ns(&self, ns: u64) -> Result<()> {
+        self.read_ahead.set_slow_ns(ns)
+    }
+
     /// Whether more is read ahead of who reads forward than his kernel reads, and small files are read
     /// whole: where its servers are far.
     pub fn set_read_ahead_forward(&self, forward: bool) {
@@ -93,6 +100,12 @@ impl Client {
         }
     }
 
+    /// Whether anything may be read ahead of who reads by an open: as in the kernel, who goes past its
+    /// pages goes past what was read ahead.
+    pub(super) fn reads_ahead(&self, file: &File) -> bool {
+        !file.how.direct && self.read_ahead.max() > 0
+    }
+
     /// A range of a file of `size` bytes is about to be read under a lock in use that keeps writers
     /// away. Puts it behind what the buffer holds, if it was read ahead; whether it was. Asks for what
     /// will be read next.
@@ -103,8 +116,7 @@ impl Client {
         (range, size): ((u64, u64), u64),
         buffer: &mut BytesMut,
     ) -> bool {
-        // As in the kernel, who goes past its pages goes past what was read ahead.
-        if file.how.direct || self.read_ahead.max() == 0 {
+        if !self.reads_ahead(file) {
             return false;
         }
         let forward = self.read_ahead.forward();
@@ -112,17 +124,19 @@ impl Client {
             let mut pattern = lock(&file.pattern);
             (pattern.read(range, forward), pattern.is_one())
         };
-        if let Some(next) = next {
+        let is_worth_it = self.read_ahead.is_worth_it();
+        if let Some(next) = next.filter(|_| is_worth_it) {
             let limit = self.read_ahead.of_file();
             if next != Next::Whole || forward && size <= self.read_ahead.whole().min(limit) {
-                self.ask_ahead(&file.inode, used.id(), &next.ranges(size, limit));
+                let ranges = next.ranges(size, limit);
+                self.ask_ahead(&file.inode, used.id(), (&ranges, next.slack()));
             }
         }
         let found =
             !self.read_ahead.is_idle() && self.take_ahead(&file.inode, used, range, buffer).await;
         if found {
             self.read_ahead.hit(range.1);
-        } else if is_one {
+        } else if is_one && is_worth_it {
             self.read_ahead.miss(range.1);
         }
         found
@@ -155,7 +169,12 @@ impl Client {
 
     /// Asks for what of these ranges is not there, nearest first. Half of the slots of an OST are left
     /// to others.
-    fn ask_ahead(self: &Arc<Client>, inode: &Arc<Inode>, id: LockId, ranges: &[(u64, u64)]) {
+    fn ask_ahead(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        id: LockId,
+        (ranges, slack): (&[(u64, u64)], u64),
+    ) {
         if self.is_stopped() || ranges.is_empty() {
             return;
         }
@@ -177,7 +196,7 @@ impl Client {
                     return;
                 }
                 let of = (inode, &mut *state);
-                self.read_ahead.ask(of, id, (ranges, in_part), now, &mut spare_at)
+                self.read_ahead.ask(of, id, Wanted { ranges, slack, in_part }, now, &mut spare_at)
             };
             match asked {
                 Ok(asks) => {

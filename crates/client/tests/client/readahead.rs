@@ -25,6 +25,8 @@ fn reads() -> OpenHow {
 /// A file on one OST, which is open, with a lock on it.
 fn opened(how: OpenHow) -> (Rig, u64, Header) {
     let rig = Rig::with_osts(1);
+    // No time passes here.
+    rig.client.set_read_ahead_slow_ns(0).unwrap();
     rig.client.introduce(FILE);
     let client = rig.client.clone();
     let mut open = rig.start(async move { client.open(FILE, how, CRED).await });

@@ -744,6 +744,12 @@ fn read_ahead(client: &Arc<Client>, prefix: &str, out: &mut Vec<Param<'static>>)
             set(&of_set, bytes).map_err(|errno| errno.to_string())
         }));
     }
+    let (of_shown, of_set) = (client.clone(), client.clone());
+    let shown = move || (of_shown.read_ahead_slow_ns() / 1000).to_string();
+    out.push(Param::shown(format!("{prefix}/read_ahead_slow_us"), shown).set_by(move |value| {
+        let ns = number(value).unwrap_or(u64::MAX).saturating_mul(1000);
+        of_set.set_read_ahead_slow_ns(ns).map_err(|errno| errno.to_string())
+    }));
     let (shown, cleared) = (client.clone(), client.clone());
     let stats = move || {
         let ReadAheadStats { hits, misses, discarded, refused } = shown.read_ahead_stats();

@@ -345,8 +345,6 @@ fn make(reactor: &Arc<Reactor>, targets: Targets<'_>) -> (Arc<Client>, Arc<Clien
     let as_port: Arc<dyn Port> = port.clone();
     let config = ClientConfig { id, file_system: targets.file_system };
     let client = Client::new(config, as_port);
-    // Where an answer takes no time, long steps are read faster without it (docs/protocol.md).
-    client.leave_read_ahead_off();
     if !targets.elsewhere.is_empty() {
         client.ping_every(PING_NS);
         client.set_dirty_max(DIRTY_BYTES, DIRTY_IN_ALL_BYTES);

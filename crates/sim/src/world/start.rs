@@ -145,6 +145,11 @@ impl World {
             client.set_unstable_max(kept, 2 * kept);
         }
         client.set_read_ahead_forward(self.config.seed % 2 == 1);
+        // Also where servers answer at once, but in some worlds.
+        if self.config.seed % 4 != 3 {
+            let set = client.set_read_ahead_slow_ns(0);
+            debug_assert_eq!(set, Ok(()));
+        }
         let mut kernel = Kernel::new(client.clone());
         if let Some(from) = self.passthrough() {
             client.set_passthrough(Some(from));
