@@ -14,7 +14,7 @@ use crate::names::Names;
 use crate::work::{At, Op, Out};
 use answers::{
     after_answer, is_of_both, judge_names, led_astray, made_by, opens_symlink, strayed_to,
-    touched_alone,
+    touched_alone, with_any_of,
 };
 
 /// A short form of what an operation is.
@@ -272,7 +272,22 @@ impl World {
         if now.is_ok() || self.before_crashes.iter().any(may_be) {
             return Ok(());
         }
-        now
+        // Or so as others leave it whom nobody has kept apart from it.
+        let met = with_any_of(&self.model.now, self.met_by(running)).iter().any(|now| {
+            let mut then = self.before_crashes.iter();
+            fits(now).is_ok() || then.any(|then| is_of_both((then, now), op, result))
+        });
+        self.report.count("answer of what another changed meanwhile", u64::from(met));
+        if met { Ok(()) } else { now }
+    }
+
+    /// Operations of which nobody can tell yet what they did, at an inode of this one's that one of the
+    /// two has for itself: a change that came back has shown that they go by names of the same.
+    fn met_by<'a>(&'a self, running: &'a Running) -> impl Iterator<Item = &'a Op> {
+        let settling = self.settling.iter().map(|settling| &settling.running);
+        let others = self.running.values().chain(settling);
+        let met = others.filter(|other| other.id != running.id && other.meets(&running.touched));
+        met.map(|other| &other.op)
     }
 
     fn judge_strictly(&mut self, running: &Running, result: &Answer<Out>) -> Result<(), String> {

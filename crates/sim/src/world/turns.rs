@@ -5,12 +5,19 @@ use sateen_types::{ClientId, Endpoint};
 
 use super::*;
 
+impl Running {
+    /// Whether it is at something of these that it or the other has for itself.
+    pub(super) fn meets(&self, touched: &[(Touched, bool)]) -> bool {
+        self.touched.iter().any(|(mine, i_alone)| {
+            touched.iter().any(|(theirs, alone)| mine == theirs && (*alone || *i_alone))
+        })
+    }
+}
+
 impl World {
     pub(super) fn is_free(&self, touched: &[(Touched, bool)]) -> bool {
-        let held = self.running.values().chain(self.settling.iter().map(|s| &s.running));
-        held.flat_map(|running| &running.touched).all(|(theirs, they_alone)| {
-            touched.iter().all(|(mine, alone)| mine != theirs || !(*alone || *they_alone))
-        })
+        let mut held = self.running.values().chain(self.settling.iter().map(|s| &s.running));
+        !held.any(|running| running.meets(touched))
     }
 
     /// Somebody has a client give back the locks that nobody uses.

@@ -7,6 +7,9 @@ use sateen_types::{Attr, Fid, FileKind, Result as Answer};
 use crate::names::{Inode, Names, Node};
 use crate::work::{At, Op, Out, Touched};
 
+/// So many operations are looked at that may have changed what another one sees: 16 name spaces.
+const OTHERS_MAX: usize = 4;
+
 /// Where the first path of an operation leads that leads somewhere else than it should, or
 /// nowhere.
 pub(super) fn led_astray(names: &Names, op: &Op) -> Option<Option<Fid>> {
@@ -46,6 +49,22 @@ pub(super) fn after_answer(names: &Names, op: &Op, result: &Answer<Out>) -> Opti
     let mut after = names.clone();
     after.apply(&mutation);
     Some(after)
+}
+
+/// What the names may be while others are at what is looked at: each of them has happened, or has not.
+pub(super) fn with_any_of<'a>(names: &Names, others: impl Iterator<Item = &'a Op>) -> Vec<Names> {
+    let mut all = vec![names.clone()];
+    for op in others.take(OTHERS_MAX) {
+        let happened = |names: &Names| {
+            op.verdict(names).ok()?;
+            let mut after = names.clone();
+            // What is made nobody meets before its name is known.
+            after.apply(&op.mutation(names, None)?);
+            Some(after)
+        };
+        all.extend(all.iter().filter_map(happened).collect::<Vec<_>>());
+    }
+    all
 }
 
 pub(super) fn touched_alone(fid: Fid) -> (Touched, bool) {
@@ -203,5 +222,36 @@ pub(super) fn judge_names(names: &Names, op: &Op, out: &Out) -> Result<(), Strin
             if got == right { Ok(()) } else { Err(format!("{got:?} instead of {right:?}")) }
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Mutation;
+
+    fn at(name: &[u8]) -> At {
+        At { path: Vec::new(), dirs: vec![Fid::ROOT], name: name.to_vec() }
+    }
+
+    /// A file with two names, of which each program knows another.
+    #[test]
+    fn who_looks_by_one_name_sees_what_another_does_by_the_other_or_not_yet() {
+        let (fid, parent) = (Fid { oid: 7, ..Fid::ROOT }, Fid::ROOT);
+        let mut names = Names::default();
+        let inode = Inode::new(0o600, 1, Node::File);
+        names.apply(&Mutation::Make { parent, name: b"one".to_vec(), fid, inode });
+        names.apply(&Mutation::Link { fid, parent, name: b"two".to_vec() });
+        let chmod = Op::Chmod { at: at(b"one"), mode: 0o640 };
+        let unlink = Op::Remove { at: at(b"one"), directory: false };
+        let cannot = Op::Remove { at: at(b"none"), directory: false };
+        let met = with_any_of(&names, [&chmod, &cannot, &unlink].into_iter());
+        let seen = |names: &Names| {
+            let inode = names.find(parent, b"two").and_then(|fid| names.inodes.get(&fid)).unwrap();
+            (inode.mode, inode.nlink)
+        };
+        let seen: Vec<_> = met.iter().map(seen).collect();
+        assert_eq!(seen, [(0o600, 2), (0o640, 2), (0o600, 1), (0o640, 1)]);
+        assert_eq!(with_any_of(&names, core::iter::empty()), [names]);
     }
 }
