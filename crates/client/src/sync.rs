@@ -129,12 +129,13 @@ pub(crate) async fn join_few<'a, E>(
     poll_fn(|context| {
         let mut at = 0;
         loop {
-            if at == running.len() {
+            let Some(one) = running.get_mut(at) else {
                 let next = if running.len() < most { futures.next() } else { None };
                 let Some(next) = next else { break };
                 running.push(next);
-            }
-            match running[at].as_mut().poll(context) {
+                continue;
+            };
+            match one.as_mut().poll(context) {
                 Poll::Ready(ended) => {
                     drop(running.swap_remove(at));
                     failed = failed.take().or(ended.err());
