@@ -197,7 +197,7 @@ pub struct Client {
     ping_ns: AtomicU64,
     stopped: AtomicBool,
     /// It has said goodbye.
-    left: AtomicBool,
+    pub(crate) left: AtomicBool,
 }
 
 impl std::fmt::Debug for Client {

@@ -14,7 +14,12 @@
 //! 4. **who may write has a session** at the MDT that is durable before the kernel may write. So a
 //!    crash leaves a size that is known to be stale, and whoever asks next finds it in the object. Who
 //!    closes a file that he could write tells what the object says; as long as that cannot be found out
-//!    the session does not end, and the file stays given.
+//!    the session does not end, and it is asked again.
+//!
+//! It ends when nobody has it open any more, closes it, or is about to learn that an open has failed, and
+//! not before all that the kernel wrote is told: a report of it has arrived. Else what is answered at
+//! that moment would have the size from before, and be believed. An open that comes meanwhile waits.
+//! Opens that were lost with an eviction tell in the same way, only not with their close.
 //!
 //! An object grows with its file, and not before what made the file longer is durable at the MDT:
 //! who only reads has no session, and a crash that took that back would leave an object that reaches
@@ -25,22 +30,28 @@
 //! nothing that was only seen is ever taken for told: it may be that of a write in between.
 //!
 //! A mapping outlives its open. As long as the object is mapped after the last close the file stays given,
-//! without an open at the MDT: a store makes no file longer. A task asks, and tells of it in the end.
+//! without an open at the MDT: a store makes no file longer. A task asks, and tells of it in the end. So
+//! before the last look it is asked whether a mapping is left, and nothing is told for good before that.
 //!
 //! The last close drops the kernel's pages: those that it has read ahead for nobody are older than what
 //! was written past them.
+
+mod ending;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use sateen_types::{Attr, Errno, FileKind, Layout, ObjectId, Result, Timespec};
+use sateen_types::{Attr, Errno, Fid, FileKind, Layout, ObjectId, Result, Timespec};
 use sateen_wire::{Ibits, ObjectAttr, SetAttr, SizeReport};
 
+use crate::atime::AtimePolicy;
 use crate::client::Client;
+use crate::ended::EndedWell;
 use crate::inode::{Inode, InodeState, Unsynced};
 use crate::llite::{Cutting, File, OpenHow};
 use crate::locks::Access;
+use crate::loss::Asker;
 use crate::patience::{self, to_the_end};
 use crate::port::KernelInval;
 use crate::stats::Verb;
@@ -48,12 +59,6 @@ use crate::sync::{lock, until};
 
 /// Nothing is given away.
 const NOTHING: u64 = u64::MAX;
-
-/// So long after the last close it is asked again whether a mapping is left, and then after twice as
-/// long each time: the kernel lets go of an open's file a moment after it has told of the close.
-const LEFT_LOOK_NS: u64 = 1_000_000;
-/// The longest: 1 s.
-const LEFT_LOOK_MAX_NS: u64 = 1_000_000_000;
 
 /// How an open is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +85,13 @@ impl Default for Passthrough {
     }
 }
 
+impl Passthrough {
+    /// Whether files are given away at all: their OSTs are of this process, and go by its clock.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed) != NOTHING
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// It is being made ready: it is an inode like others still.
@@ -98,14 +110,63 @@ pub(crate) struct GivenAway {
     layout_gen: u32,
     /// Where it lies; with the run of the OST, for syncs.
     at: Unsynced,
+    /// What was found when it was last looked at.
+    seen: Option<ObjectAttr>,
+    /// When it was read last by who is asked beside, if that sets the atime. Of such reads the object
+    /// does not know.
+    read_at: Option<Timespec>,
     /// What the MDT knows as well of the object.
     told: Option<ObjectAttr>,
-    /// The same once the report that is on its way has arrived.
-    telling: Option<ObjectAttr>,
+    /// The mtime of the last report that has arrived; and whether the MDT may have lost that.
+    reported: Option<Timespec>,
+    is_doubtful: bool,
+    /// What the MDT knows once the report that is on its way has arrived.
+    telling: Option<Telling>,
     /// Opens that are being closed.
     closing: u32,
+    /// How many opens the kernel was answered so far, and of how many of these it is told what it did
+    /// by them.
+    answered: u32,
+    told_of: u32,
+    /// By how many of these nobody has it mapped, who could still store into it.
+    unmapped_of: u32,
     /// Somebody asks whether it is mapped still.
     watched: bool,
+}
+
+/// A report that is on its way.
+#[derive(Debug, Clone, Copy)]
+struct Telling {
+    object: ObjectAttr,
+    /// All of them, if nobody had it open any more who was not closing it when the object was looked at.
+    told_of: Option<u32>,
+}
+
+impl GivenAway {
+    fn begins(fid: Fid) -> GivenAway {
+        GivenAway {
+            phase: Phase::Begins,
+            object: ObjectId { fid, stripe: 0 },
+            layout_gen: 0,
+            at: Unsynced { ost: 0, boot_epoch: 0 },
+            seen: None,
+            read_at: None,
+            told: None,
+            reported: None,
+            is_doubtful: false,
+            telling: None,
+            closing: 0,
+            answered: 0,
+            told_of: 0,
+            unmapped_of: 0,
+            watched: false,
+        }
+    }
+
+    /// Of so many opens all is told.
+    fn is_told_of(&mut self, told_of: Option<u32>) {
+        self.told_of = self.told_of.max(told_of.unwrap_or_default());
+    }
 }
 
 impl InodeState {
@@ -133,7 +194,11 @@ impl InodeState {
         let Some(rare) = self.rare_if_any() else { return };
         let Some(given) = &mut rare.given else { return };
         let Some(telling) = given.telling.take().filter(|_| arrived) else { return };
-        given.told = Some(telling);
+        if given.told.is_none_or(|told| told.mtime != telling.object.mtime) {
+            given.reported = Some(telling.object.mtime);
+        }
+        given.told = Some(telling.object);
+        given.is_told_of(telling.told_of);
         // The attributes that are kept are those from before.
         self.meta_known = false;
     }
@@ -141,16 +206,47 @@ impl InodeState {
     /// The MDT has answered with these: those of them that were changed are the object's, too.
     pub(crate) fn answered_given(&mut self, attr: &Attr, (size, atime, mtime): (bool, bool, bool)) {
         let Some(rare) = self.rare_if_any() else { return };
-        let told = rare.given.as_mut().and_then(|given| given.told.as_mut());
-        let Some(told) = told else { return };
+        let Some(given) = &mut rare.given else { return };
+        let Some(told) = &mut given.told else { return };
         if size {
             told.size = attr.size;
         }
         if atime {
             told.atime = attr.atime;
+            given.read_at = None;
         }
         if mtime {
             told.mtime = attr.mtime;
+        }
+    }
+
+    /// Its object was looked at, in this run of its OST. What another has lost of the kernel's writes
+    /// the next sync tells, once.
+    fn saw_object(
+        &mut self,
+        mut now: ObjectAttr,
+        boot_epoch: u64,
+        ended: &EndedWell,
+    ) -> ObjectAttr {
+        let rare = self.rare_if_any().and_then(|rare| rare.given.as_mut());
+        let Some(given) = rare.filter(|given| given.object == now.object) else { return now };
+        now.atime = now.atime.max(given.read_at.unwrap_or(now.atime));
+        given.seen = Some(now);
+        if given.phase != Phase::Begins && boot_epoch > given.at.boot_epoch {
+            given.at.boot_epoch = boot_epoch;
+            let at = given.at;
+            self.changed_object(now.object.stripe, at, ended);
+        }
+        now
+    }
+
+    /// It was read by who is asked beside, when it was as it was just seen.
+    pub(crate) fn read_given(&mut self, policy: AtimePolicy, now: Timespec) {
+        let Some(attr) = self.attr else { return };
+        let Some(given) = self.rare_if_any().and_then(|rare| rare.given.as_mut()) else { return };
+        let seen = given.seen.map(|seen| shown(attr, &seen, given.told.as_ref()));
+        if given.phase != Phase::Begins && seen.is_some_and(|seen| policy.sets(&seen, now)) {
+            given.read_at = Some(now);
         }
     }
 
@@ -161,27 +257,67 @@ impl InodeState {
         Some(Basis { at, told: given.told })
     }
 
-    /// If nobody has it open any more but those who close it, it ends now.
-    fn begins_to_end(&mut self) -> bool {
-        let opens = self.opens;
-        let Some(rare) = self.rare_if_any() else { return false };
-        let Some(given) = rare.given.as_mut().filter(|given| given.phase == Phase::On) else {
-            return false;
-        };
-        let last = opens == given.closing;
-        if last {
-            given.phase = Phase::Ends;
+    /// Its size was set after it was written at this time.
+    fn cut_given(&mut self, mtime: Timespec) {
+        let Some(given) = self.rare_if_any().and_then(|rare| rare.given.as_mut()) else { return };
+        if let Some(told) = &mut given.told {
+            told.mtime = mtime;
         }
-        last
     }
 
-    /// Whether nobody has it open or closes it, though it is given yet: who closed was not the last, and
-    /// who came after him has failed.
-    fn is_left(&mut self) -> bool {
-        let idle = self.opens == 0;
-        let rare = self.rare_if_any().and_then(|rare| rare.given.as_mut());
-        let left = rare.filter(|given| given.phase == Phase::On && given.closing == 0 && idle);
-        left.map(|given| given.phase = Phase::Ends).is_some()
+    /// The MDT has given this client up, and if it was restarted it may not know any more what it was told
+    /// last: that is not told again by itself.
+    pub(crate) fn forgotten_given(&mut self) {
+        if let Some(rare) = self.rare_if_any()
+            && let Some(given) = &mut rare.given
+        {
+            (given.telling, given.told_of) = (None, 0);
+            given.is_doubtful = given.reported.is_some();
+        }
+    }
+
+    fn is_given_doubtful(&self) -> bool {
+        self.away().is_some_and(|given| given.is_doubtful)
+    }
+
+    /// What the MDT says since then: if it has not heard the last report, all is news.
+    fn doubted_given(&mut self, attr: &Attr, stamp: u64) {
+        self.learn(*attr, stamp);
+        let Some(given) = self.rare_if_any().and_then(|rare| rare.given.as_mut()) else { return };
+        // Whoever tells an mtime sets the ctime.
+        if given.is_doubtful && given.reported.is_some_and(|mtime| attr.ctime < mtime) {
+            given.told = None;
+        }
+        given.is_doubtful = false;
+    }
+
+    /// An open is being closed. If all who have it open are, how many were answered so far.
+    fn closes(&mut self) -> Option<u32> {
+        let opens = self.opens;
+        let given = self.rare_if_any().and_then(|rare| rare.given.as_mut())?;
+        given.closing += 1;
+        (opens == given.closing).then_some(given.answered)
+    }
+
+    /// How many opens were answered, if all of these are closed or being closed, and nobody has it mapped
+    /// by them: what a look finds from now on is all that the kernel did by them.
+    fn all_closed(&self) -> Option<u32> {
+        let given = self.away()?;
+        let closed = given.phase == Phase::Ends || given.closing == self.opens;
+        (closed && given.unmapped_of == given.answered).then_some(given.answered)
+    }
+
+    /// If nobody has it open any more or closes it, it ends now.
+    fn begins_to_end(&mut self) -> bool {
+        let is_left = self.opens == 0;
+        let Some(rare) = self.rare_if_any() else { return false };
+        let given = rare.given.as_mut().filter(|given| given.phase == Phase::On && is_left);
+        given.map(|given| given.phase = Phase::Ends).is_some()
+    }
+
+    /// Whether the MDT knows all that the kernel did.
+    fn is_all_told(&self) -> bool {
+        self.away().is_none_or(|given| given.told_of == given.answered)
     }
 
     /// Whether it is to be asked still whether it is mapped: not if somebody has it open again.
@@ -192,21 +328,6 @@ impl InodeState {
         };
         given.watched &= !is_open;
         given.watched
-    }
-
-    /// The kernel has it no more. What the last close is about to tell only this client knows until it has
-    /// arrived, as what it has written itself: the MDT would answer with the size that was before, and who
-    /// appends now would do it there.
-    fn taken_back(&mut self) {
-        let Some(given) = self.rare_if_any().and_then(|rare| rare.given.take()) else { return };
-        let tells_size = self.reporting && !self.reporting_atime;
-        let Some(telling) = given.telling.filter(|_| tells_size && self.owns_size()) else {
-            return;
-        };
-        if let Some(attr) = &mut self.attr {
-            *attr = Attr { size_stale: false, ..shown(*attr, &telling, given.told.as_ref()) };
-            self.size_known = true;
-        }
     }
 
     /// One of those who close it has closed it.
@@ -282,6 +403,15 @@ impl Drop for Reporting<'_> {
     }
 }
 
+/// See [`Client::setting`].
+pub(crate) struct Setting<'a>(&'a Inode);
+
+impl Drop for Setting<'_> {
+    fn drop(&mut self) {
+        self.0.update(|state| state.setting -= 1);
+    }
+}
+
 /// Where the object of a given inode lies, and what of it the MDT knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Basis {
@@ -339,21 +469,8 @@ impl Client {
             |state| match &state.given {
                 Some(given) if given.phase == Phase::On => Some(Ok(Found::Away)),
                 Some(_) => patience::is_over().then_some(Err(Errno::EINTR)),
-                None if begins && state.opens == 1 => {
-                    let object = ObjectId { fid: inode.fid, stripe: 0 };
-                    let at = Unsynced { ost: 0, boot_epoch: 0 };
-                    let (phase, layout_gen, closing) = (Phase::Begins, 0, 0);
-                    let (told, telling, watched) = (None, None, false);
-                    state.given = Some(Box::new(GivenAway {
-                        phase,
-                        object,
-                        layout_gen,
-                        at,
-                        told,
-                        telling,
-                        closing,
-                        watched,
-                    }));
+                None if begins && state.opens == 1 && state.setting == 0 => {
+                    state.given = Some(Box::new(GivenAway::begins(inode.fid)));
                     // What the kernel writes nobody hears of.
                     state.drop_ahead();
                     Some(Ok(Found::Begins))
@@ -379,6 +496,10 @@ impl Client {
             }
             Found::Away if how.write => self.recorded(inode).await?,
             Found::Away => {}
+        }
+        // This open keeps it given.
+        if let Some(given) = &mut lock(&inode.state).given {
+            given.answered += 1;
         }
         Ok(if how.direct || how.sync { Way::Beside } else { Way::Given })
     }
@@ -427,7 +548,8 @@ impl Client {
         }
         let at = Unsynced { ost, boot_epoch };
         let told = inode.update(|state| {
-            if !used.is_there(state) || era != self.era() {
+            // Who is about to set times or a size has not asked whether it is given.
+            if !used.is_there(state) || era != self.era() || state.setting > 0 {
                 return None;
             }
             state.changed_object(stripe, at, &self.ended);
@@ -454,8 +576,41 @@ impl Client {
     /// What the object of a given inode says; `None` if it is not given.
     async fn given_now(&self, inode: &Inode) -> Result<Option<ObjectAttr>> {
         let Some((ost, object, _)) = lock(&inode.state).given_at() else { return Ok(None) };
-        let (now, _) = self.ost_look(ost, object).await?;
-        Ok(Some(now))
+        Ok(Some(self.look_given(inode, (ost, object)).await?))
+    }
+
+    async fn look_given(
+        &self,
+        inode: &Inode,
+        (ost, object): (u32, ObjectId),
+    ) -> Result<ObjectAttr> {
+        let (now, boot_epoch) = self.ost_look(ost, object).await?;
+        Ok(lock(&inode.state).saw_object(now, boot_epoch, &self.ended))
+    }
+
+    /// A sync of a given inode has failed, perhaps because its OST was restarted. That was told: what is
+    /// written from now on is that of the run that is there.
+    pub(crate) async fn renew_given(&self, inode: &Inode, asker: Asker) {
+        let Some((ost, object, _)) = lock(&inode.state).given_at() else { return };
+        let Ok((_, boot_epoch)) = self.ost_look(ost, object).await else { return };
+        let mut state = lock(&inode.state);
+        if let Some(given) = state.rare_if_any().and_then(|rare| rare.given.as_mut()) {
+            given.at.boot_epoch = given.at.boot_epoch.max(boot_epoch);
+        }
+        if let Some((stripe, at)) = state.given_object() {
+            state.unsynced.insert(stripe, at);
+            // Also by who has looked meanwhile.
+            state.loss.tell(asker);
+        }
+    }
+
+    /// Somebody sets times or the size of an inode: it does not begin to be given until that is dropped.
+    pub(crate) fn setting<'a>(&self, inode: &'a Inode) -> Option<Setting<'a>> {
+        if !self.passthrough.is_on() {
+            return None;
+        }
+        lock(&inode.state).setting += 1;
+        Some(Setting(inode))
     }
 
     /// The size of an inode that is given; `None` if it is not.
@@ -466,8 +621,7 @@ impl Client {
     /// Attributes of a given inode, as its object has them. `None` if they are not to be compared with
     /// it any more: it is not given now, or the MDT was told of it meanwhile.
     async fn as_given(&self, inode: &Inode, attr: Attr, basis: Basis) -> Result<Option<Attr>> {
-        let (ost, object) = basis.at;
-        let (now, _) = self.ost_look(ost, object).await?;
+        let now = self.look_given(inode, basis.at).await?;
         let same = lock(&inode.state).basis() == Some(basis);
         Ok(same.then(|| shown(attr, &now, basis.told.as_ref())))
     }
@@ -482,6 +636,9 @@ impl Client {
         loop {
             let basis = {
                 let mut state = lock(&inode.state);
+                if state.is_given_doubtful() {
+                    state.doubted_given(&attr, stamp);
+                }
                 let Some(basis) = state.basis() else { return Ok(None) };
                 state.learn(attr, stamp);
                 let newer = state.attr.filter(|own| state.meta_known && own.version > attr.version);
@@ -520,12 +677,17 @@ impl Client {
         attr: &Attr,
     ) -> Result<()> {
         let Some((ost, object, layout_gen)) = lock(&inode.state).given_at() else { return Ok(()) };
-        let grows = match set.size {
-            Some(size) if self.ost_look(ost, object).await?.0.size < size => Some(size),
-            _ => None,
-        };
-        if let Some(size) = grows {
-            self.grow_given((ost, object, layout_gen), (size, attr.version)).await?;
+        if let Some(size) = set.size {
+            let mut now = self.look_given(inode, (ost, object)).await?;
+            if now.size < size {
+                self.grow_given((ost, object, layout_gen), (size, attr.version)).await?;
+                now = self.look_given(inode, (ost, object)).await?;
+            }
+            // What was written before is no news any more, also where the object had to be left as it is;
+            // else its mtime is that of the cut. An open that empties it may be beside a write.
+            if now.size <= size {
+                inode.update(|state| state.cut_given(now.mtime));
+            }
         }
         let (atime, mtime) = (set.atime.map(|_| attr.atime), set.mtime.map(|_| attr.mtime));
         if atime.is_some() || mtime.is_some() {
@@ -534,6 +696,15 @@ impl Client {
         let changed = (set.size.is_some(), atime.is_some(), mtime.is_some());
         inode.update(|state| state.answered_given(attr, changed));
         Ok(())
+    }
+
+    /// The same by an open. It succeeds whatever becomes of that.
+    pub(crate) async fn emptied_given(&self, inode: &Inode, attr: &Attr) {
+        let set = SetAttr { size: Some(0), ..SetAttr::default() };
+        let changed = Box::pin(self.changed_given(inode, &set, attr));
+        if let Err(error) = to_the_end(changed).await {
+            tracing::debug!(fid = %inode.fid, %error, "when it was emptied is not known");
+        }
     }
 
     /// Makes an object as large as its file is at this version. Not before that is durable: else a crash
@@ -563,10 +734,22 @@ impl Client {
             false => Some(self.use_data(inode, Access::Write, None).await?),
         };
         let reporting = self.turn_to_report(inode, cutting).await?;
+        // Who is answered while it is looked at may write behind that.
+        let told_of = lock(&inode.state).all_closed();
         let Some(now) = self.given_now(inode).await? else { return Ok(None) };
+        if lock(&inode.state).is_given_doubtful() {
+            let (attr, stamp) = self.fetch_attr(inode.fid, Ibits::NONE).await?;
+            inode.update(|state| state.doubted_given(&attr, stamp));
+        }
         let report = inode.update(|state| {
             let known = state.given.as_ref().and_then(|given| given.told);
-            let report = news(state.attr?, &now, known.as_ref())?;
+            let report = state.attr.and_then(|attr| news(attr, &now, known.as_ref()));
+            let Some(report) = report else {
+                if let Some(given) = &mut state.given {
+                    given.is_told_of(told_of);
+                }
+                return None;
+            };
             // Of what is not in the report nothing is told.
             let mut telling = known.unwrap_or(now);
             if report.mtime.is_some() {
@@ -576,7 +759,7 @@ impl Client {
                 telling.atime = now.atime;
             }
             if let Some(given) = &mut state.given {
-                given.telling = Some(telling);
+                given.telling = Some(Telling { object: telling, told_of });
             }
             state.reporting_atime = report.mtime.is_none();
             Some(report)
@@ -597,6 +780,10 @@ impl Client {
         inode: &'a Inode,
         cutting: bool,
     ) -> Result<Reporting<'a>> {
+        if lock(&inode.state).reporting {
+            // A close, perhaps, for which nobody waited so far.
+            self.port.hurry();
+        }
         let turn = |state: &mut InodeState| {
             // What is told must not arrive behind a cut.
             let others = state.reporting || !state.cancels.is_empty();
@@ -608,92 +795,6 @@ impl Client {
         };
         until(&inode.state, |state| &mut state.waiters, turn).await?;
         Ok(Reporting(inode))
-    }
-
-    /// One of those who have a given inode open closes it: what the MDT is to be told, for which nobody
-    /// else tells it anything then. To be followed by [`Client::closed_given`].
-    ///
-    /// # Errors
-    /// If that cannot be found out: the MDT must not hear of the close then.
-    pub(crate) async fn close_given(self: &Arc<Client>, file: &File) -> Result<Option<SizeReport>> {
-        let inode = &file.inode;
-        let lost = || file.lost.load(Ordering::SeqCst);
-        let mut last = inode.update(|state| {
-            if let Some(given) = &mut state.given {
-                given.closing += 1;
-            }
-            state.begins_to_end()
-        });
-        if last && !self.nobody_has_it(inode).await {
-            // Who has it mapped needs no open. Stores through that are told when it is gone.
-            self.end_giving(inode, false).await;
-            last = false;
-        }
-        let report = match last || file.how.write {
-            true if !lost() => self.given_report(inode, false).await,
-            _ => Ok(None),
-        };
-        if last {
-            let ends = report.is_ok() || lost();
-            self.end_giving(inode, ends).await;
-        }
-        report
-    }
-
-    /// Whether no mapping of a given inode is left that outlives its opens. Nobody has it open, and nobody
-    /// gets it before the answer is there.
-    async fn nobody_has_it(&self, inode: &Inode) -> bool {
-        let at = lock(&inode.state).given_at();
-        match at {
-            Some((ost, object, _)) => self.port.alone((ost, object)).await,
-            None => true,
-        }
-    }
-
-    /// It has closed it, or tried to.
-    pub(crate) fn closed_given(&self, inode: &Inode, how: OpenHow) {
-        inode.update(|state| {
-            state.end_open(how);
-            state.has_closed();
-        });
-    }
-
-    /// An open has failed, or is closed: it was perhaps what kept an inode given. Not while somebody
-    /// closes, who has not told yet what the kernel wrote for him.
-    pub(crate) async fn leave_given(self: &Arc<Client>, inode: &Arc<Inode>) {
-        if inode.update(InodeState::is_left) {
-            self.end_left(inode).await;
-        }
-    }
-
-    /// Nobody has a given inode open any more: it ends if nobody has it mapped, either, and what was stored
-    /// through a mapping since the last close is told. Else it is asked again.
-    async fn end_left(self: &Arc<Client>, inode: &Arc<Inode>) {
-        let mut ends = self.nobody_has_it(inode).await;
-        if ends {
-            let told = self.tell_size(inode).await;
-            // What has no name any more went with its last open.
-            ends = matches!(told, Ok(()) | Err(Errno::ENOENT | Errno::ESTALE));
-        }
-        self.end_giving(inode, ends).await;
-    }
-
-    /// Asks again and again, until it is given no more, or somebody has it open again, whose close asks
-    /// then. Who unmounts tells what is given without that.
-    fn watch_left(self: &Arc<Client>, inode: &Arc<Inode>) {
-        let (client, inode) = (self.clone(), inode.clone());
-        let mut pause_ns = LEFT_LOOK_NS;
-        self.port.spawn(Box::pin(async move {
-            loop {
-                client.port.sleep(pause_ns).await;
-                pause_ns = (2 * pause_ns).min(LEFT_LOOK_MAX_NS);
-                if client.is_stopped() || !inode.update(InodeState::is_watched) {
-                    break;
-                }
-                to_the_end(client.leave_given(&inode)).await;
-            }
-            client.retire(inode);
-        }));
     }
 
     /// Writes at the end of a given inode's object, as one request carries it; how much there was room
@@ -732,117 +833,7 @@ impl Client {
         }
         if done == 0 { Err(Errno::ENOSPC) } else { Ok(done) }
     }
-
-    /// The kernel has it no more, and drops what it has read of it. If it does not end it goes on, and is
-    /// asked after.
-    async fn end_giving(self: &Arc<Client>, inode: &Arc<Inode>, ends: bool) {
-        let ino = inode.fid.ino();
-        if ends {
-            self.port.invalidate(KernelInval::Data(ino)).await;
-            let at = lock(&inode.state).given_at();
-            if let Some((ost, object, _)) = at {
-                self.port.take_back(ino, (ost, object));
-            }
-        }
-        let is_watched = inode.update(|state| match &mut state.given {
-            Some(given) if !ends => {
-                given.phase = Phase::On;
-                core::mem::replace(&mut given.watched, true)
-            }
-            _ => {
-                state.taken_back();
-                true
-            }
-        });
-        if !is_watched {
-            self.watch_left(inode);
-        }
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use sateen_types::Fid;
-
-    use super::*;
-    use crate::testing::attr;
-
-    fn at(sec: i64) -> Timespec {
-        Timespec { sec, nsec: 0 }
-    }
-
-    fn object(size: u64, mtime: i64) -> ObjectAttr {
-        let object = ObjectId { fid: Fid::ROOT, stripe: 0 };
-        ObjectAttr { object, size, blocks: 8, mtime: at(mtime), ctime: at(mtime), atime: at(mtime) }
-    }
-
-    fn given(told: ObjectAttr) -> InodeState {
-        let mut state = InodeState::default();
-        let away = GivenAway {
-            phase: Phase::On,
-            object: told.object,
-            layout_gen: 1,
-            at: Unsynced { ost: 0, boot_epoch: 1 },
-            told: Some(told),
-            telling: None,
-            closing: 0,
-            watched: false,
-        };
-        state.given = Some(Box::new(away));
-        state
-    }
-
-    fn told(state: &InodeState) -> ObjectAttr {
-        state.basis().and_then(|basis| basis.told).expect("it is given")
-    }
-
-    #[test]
-    fn a_file_that_was_only_read_is_not_told_to_be_written() {
-        let (told, own) = (object(70, 50), Attr { size: 70, ..attr(Fid::ROOT, 5) });
-        assert_eq!(news(own, &told, Some(&told)), None);
-        let other = ObjectAttr { blocks: 16, ctime: at(60), ..told };
-        assert_eq!(news(own, &other, Some(&told)), None);
-        assert_eq!(shown(own, &other, Some(&told)).ctime, own.ctime);
-        let read = ObjectAttr { atime: at(i64::MAX / 2), ..other };
-        let report = SizeReport { size: 0, blocks: 0, mtime: None, atime: Some(read.atime) };
-        assert_eq!(news(own, &read, Some(&told)), Some(report));
-    }
-
-    #[test]
-    fn what_was_written_is_told_with_its_mtime_also_if_the_size_is_as_it_was() {
-        let (told, own) = (object(70, 50), Attr { size: 70, ..attr(Fid::ROOT, 5) });
-        let now = ObjectAttr { mtime: at(60), ..told };
-        let report = news(own, &now, Some(&told)).map(|report| (report.size, report.mtime));
-        assert_eq!(report, Some((70, Some(at(60)))));
-        let report = news(own, &ObjectAttr { size: 90, ..told }, Some(&told));
-        assert_eq!(report.map(|report| (report.size, report.mtime)), Some((90, Some(own.mtime))));
-    }
-
-    #[test]
-    fn what_the_mdt_answers_is_told_and_nothing_else() {
-        let mut state = given(object(70, 50));
-        // A write that came behind the answer is news still, whatever its size and time are.
-        let answer = Attr { size: 10, mtime: at(7), atime: at(8), ..attr(Fid::ROOT, 5) };
-        state.answered_given(&answer, (true, false, false));
-        assert_eq!(told(&state), ObjectAttr { size: 10, ..object(70, 50) });
-        state.answered_given(&answer, (false, true, true));
-        assert_eq!(
-            told(&state),
-            ObjectAttr { size: 10, mtime: at(7), atime: at(8), ..object(70, 50) }
-        );
-    }
-
-    #[test]
-    fn a_report_is_told_when_it_has_arrived() {
-        let (before, now) = (object(70, 50), object(90, 60));
-        for arrived in [false, true] {
-            let mut state = given(before);
-            state.meta_known = true;
-            state.given.as_mut().expect("it is given").telling = Some(now);
-            assert_eq!(told(&state), before, "not before");
-            state.reported_given(arrived);
-            assert_eq!(told(&state), if arrived { now } else { before });
-            assert_eq!(state.meta_known, !arrived, "its mtime is that of before");
-        }
-    }
-}
+mod tests;

@@ -174,6 +174,7 @@ impl InodeState {
             (rare.unreported_mtime, rare.unreported_atime) = (None, None);
             rare.shared = None;
         }
+        self.forgotten_given();
         self.commit_before_write = 0;
         self.doubtful = true;
         // The MDT's new run may give its generation to another.
@@ -502,7 +503,8 @@ impl InodeState {
         let touched = end.div_ceil(BLOCK_BYTES) - start / BLOCK_BYTES;
         attr.size = attr.size.max(end);
         attr.blocks = attr.blocks.saturating_add(touched * 8).min(all);
-        attr.mtime = attr.mtime.max(mtime);
+        // Also if somebody had set one that is yet to come: it is what the MDT will be told.
+        attr.mtime = mtime;
         attr.ctime = attr.ctime.max(mtime);
         attr.maybe_objects = true;
         self.unreported_mtime = Some(mtime);
@@ -538,6 +540,8 @@ impl InodeState {
     pub(crate) fn accessed(&mut self, policy: AtimePolicy, now: Timespec) {
         if self.size_known {
             self.listed(policy, now);
+        } else {
+            self.read_given(policy, now);
         }
     }
 

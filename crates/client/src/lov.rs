@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use sateen_types::{Attr, Chunk, Endpoint, Errno, Fid, Layout, ObjectId, Result};
+use sateen_types::{Attr, Chunk, Endpoint, Errno, Fid, Layout, ObjectId, Result, Timespec};
 use sateen_wire::{BULK_MAX, Ibits, MdtRequest, SizeReport};
 
 use crate::client::Client;
@@ -72,6 +72,15 @@ impl Written {
     fn fail(&mut self, errno: Errno) {
         self.failed = self.failed.or(Some(errno));
     }
+}
+
+/// What the objects of a file say of it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Proven {
+    size: u64,
+    blocks: u64,
+    /// When one of them was written last.
+    mtime: Timespec,
 }
 
 fn object_of(fid: Fid, stripe: u32) -> ObjectId {
@@ -462,6 +471,7 @@ impl Client {
                 let mut loss = Loss::New;
                 loss.tell(asker);
                 lock(&inode.state).loss.add(loss);
+                Box::pin(self.renew_given(inode, asker)).await;
                 Err(errno)
             }
             None if lost => Err(Errno::EIO),
@@ -474,6 +484,12 @@ impl Client {
     /// # Errors
     /// The OSTs': without one of them the size is not known.
     pub(crate) async fn glimpse(&self, fid: Fid, layout: &Layout) -> Result<(u64, u64)> {
+        let Proven { size, blocks, .. } = self.prove(fid, layout).await?;
+        Ok((size, blocks))
+    }
+
+    /// What the objects of a file prove.
+    async fn prove(&self, fid: Fid, layout: &Layout) -> Result<Proven> {
         let mut by_ost: BTreeMap<u32, Vec<ObjectId>> = BTreeMap::new();
         for (stripe, ost) in layout.objects() {
             by_ost.entry(ost).or_default().push(object_of(fid, stripe));
@@ -483,14 +499,16 @@ impl Client {
                 Box::pin(self.ost_getattr(ost, objects));
             ask
         });
-        let (mut size, mut blocks) = (0, 0);
+        let mut proven = Proven::default();
         for objects in join_all(asks.collect()).await {
             for object in objects? {
-                size = size.max(layout.size_proven(object.object.stripe, object.size));
-                blocks += object.blocks;
+                let size = layout.size_proven(object.object.stripe, object.size);
+                proven.size = proven.size.max(size);
+                proven.blocks += object.blocks;
+                proven.mtime = proven.mtime.max(object.mtime);
             }
         }
-        Ok((size, blocks))
+        Ok(proven)
     }
 
     /// If nobody at the MDT knows a file's size, asks the OSTs and tells the MDT. `stamp` is
@@ -514,14 +532,18 @@ impl Client {
                 return Ok((attr, stamp));
             }
             let layout = self.layout_since(inode, attr.layout_gen).await?;
-            let (proven, blocks) = match &layout {
-                Some(layout) => self.glimpse(inode.fid, layout).await?,
-                None => (0, 0),
+            let proven = match &layout {
+                Some(layout) => self.prove(inode.fid, layout).await?,
+                None => Proven::default(),
             };
             // What the MDT has was true once, and only the MDT makes files smaller: beyond
             // what the objects prove lies a hole.
-            let size = attr.size.max(proven);
-            let report = SizeReport { size, blocks, mtime: None, atime: None };
+            let (size, blocks) = (attr.size.max(proven.size), proven.blocks);
+            // A kernel that was given it has told nobody when it wrote. What was before the last change
+            // that the MDT knows may be from before somebody has set the time.
+            let is_news = self.passthrough.is_on() && proven.mtime > attr.ctime;
+            let mtime = is_news.then_some(proven.mtime);
+            let report = SizeReport { size, blocks, mtime, atime: None };
             let fid = inode.fid;
             let version = attr.version;
             let tell = MdtRequest::ReportSize { fid, report, glimpsed: true, version };
@@ -532,11 +554,15 @@ impl Client {
                 continue;
             }
             told?;
-            let settled = Attr { size, blocks, size_stale: false, ..attr };
+            let mut settled = Attr { size, blocks, size_stale: false, ..attr };
+            if let Some(mtime) = mtime {
+                (settled.mtime, settled.ctime) = (mtime, mtime);
+            }
             {
                 // A writer's own glimpse stands, though the mark does until its last close.
                 let mut state = lock(&inode.state);
-                if state.owns_size() && state.is_news(stamp) {
+                // Of an mtime only the MDT says which ctime comes with it.
+                if mtime.is_none() && state.owns_size() && state.is_news(stamp) {
                     state.learn(settled, stamp);
                     return Ok((settled, stamp));
                 }

@@ -56,6 +56,8 @@ pub(crate) struct RareState {
     pub(crate) sync_failed: Option<(u64, Errno)>,
     /// Writes under way.
     pub(crate) writing: u32,
+    /// Those who set times or the size, where files are given away.
+    pub(crate) setting: u32,
     pub(crate) waiters: Waiters,
 }
 
@@ -77,6 +79,7 @@ impl RareState {
             && self.given.is_none()
             && self.ahead.is_none()
             && self.writing == 0
+            && self.setting == 0
             && self.waiters.is_empty()
     }
 }

@@ -573,13 +573,15 @@ impl Client {
         (some.is_some(), some.is_some_and(|file| file.barred == 0 && file.missing.is_none()))
     }
 
-    /// A write begins. As long as this is held what is answered can be kept.
+    /// A write begins. As long as this is held what is answered can be kept. Nothing is of a file that
+    /// the kernel writes itself.
     pub(crate) fn admit(&self, inode: &Inode, ost: u32) -> Option<Admitted<'_>> {
         if !self.unstable.is_used() {
             return None;
         }
         let (fid, state) = (inode.fid, lock(&inode.state));
-        if !state.writes_alone() {
+        // What the kernel writes over it later it tells nobody.
+        if !state.writes_alone() || state.is_given() {
             return None;
         }
         // Not asked with the table locked. If what is known of it goes meanwhile it counts as not.

@@ -4,6 +4,7 @@
 mod crash;
 mod loss;
 mod pieces;
+mod times;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 pub use pieces::Keepers;
 use pieces::{NOBODY, Piece, overlay, subtract};
 use sateen_types::{ClientId, Layout};
+use times::Times;
 
 /// What `fallocate` is to do with a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub struct Data {
     pub is_written: bool,
     /// It may have been opened for writing: it may have objects.
     pub may_have_objects: bool,
+    /// When it was changed.
+    pub times: Times,
     /// What readers see.
     content: Vec<u8>,
     /// What is durable.

@@ -159,6 +159,7 @@ impl Host {
         now: Timestamp,
         random: &mut Random,
     ) -> Result<(u64, Vec<Want>), String> {
+        self.disk.objects.open();
         let epoch = self.disk.journal.epoch;
         let mut recovery = Recovery::new(epoch, self.disk.index.checkpointed(), LIMITS);
         for payload in self.disk.journal.recover() {

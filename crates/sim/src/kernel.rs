@@ -405,10 +405,15 @@ impl Kernel {
     }
 
     pub(crate) async fn close(&self, handle: Handle) -> Result<()> {
-        // FLUSH, and RELEASE.
-        self.released(handle).await;
+        // FLUSH, and RELEASE, for which nobody waits.
+        let is_late = self.released(handle);
         let flushed = self.client.flush_file(handle.id);
         self.client.closed_by(handle.id, handle.owner).await;
+        if is_late {
+            lock(&self.state).release(handle.fid);
+            self.closes_late(handle);
+            return flushed;
+        }
         let closed = self.client.close(handle.id).await;
         lock(&self.state).release(handle.fid);
         flushed.and(closed)
@@ -443,6 +448,9 @@ impl Kernel {
     pub(crate) async fn write(&self, handle: Handle, offset: u64, data: Bytes) -> Result<usize> {
         if handle.way == Way::Given {
             return self.write_given(handle, offset, &data).await;
+        }
+        if handle.how.append {
+            self.others_come_and_go(handle);
         }
         let written = self.client.write(handle.id, offset, data, handle.how.append).await;
         let mut state = lock(&self.state);

@@ -175,7 +175,7 @@ impl Client {
             Some(kind) => kind,
             None => self.fetch_attr(fid, Ibits::NONE).await?.0.kind(),
         };
-        let (mut used, mut cutting, mut looking) = (None, None, None);
+        let (mut used, mut setting, mut cutting, mut looking) = (None, None, None, None);
         if data && kind == FileKind::Regular {
             if set.size.is_none() {
                 // Before the lock is in use: what the kernel writes then wants it, too, and with
@@ -183,6 +183,7 @@ impl Client {
                 self.flush_for(&inode, set.mtime).await;
             }
             used = Some(self.use_data(&inode, Access::Write, None).await?);
+            setting = self.setting(&inode);
             if set.size.is_some() {
                 cutting = Some(Cutting::begin(self, &inode).await?);
             }
@@ -211,6 +212,7 @@ impl Client {
         drop(turn);
         drop(looking);
         drop(cutting);
+        drop(setting);
         drop(used);
         {
             let mut state = lock(&inode.state);

@@ -251,7 +251,10 @@ impl Client {
             }
         };
         if let Some(mut quiet) = quiet {
-            lock(&inode.state).answered_given(&attr, (true, false, false));
+            let is_given = lock(&inode.state).is_given();
+            if is_given {
+                self.emptied_given(&inode, &attr).await;
+            }
             quiet.emptied();
             self.own_data_change(&inode, attr, sent).await;
         }
@@ -497,7 +500,7 @@ impl Client {
     async fn close_file(self: &Arc<Client>, file: &File, era: u64) -> Result<()> {
         let inode = &file.inode;
         if lock(&inode.state).is_given() {
-            return self.close_given_file(file, era).await;
+            return Box::pin(self.close_given_file(file, era)).await;
         }
         if file.lost.load(Ordering::SeqCst) {
             self.end_open(inode, file.how);
@@ -530,27 +533,22 @@ impl Client {
         if file.keeps { closed.and(late()) } else { closed }
     }
 
-    /// One of an inode that the kernel has.
+    /// One of an inode that the kernel has. It counts as open until the MDT has heard everything.
     async fn close_given_file(self: &Arc<Client>, file: &File, era: u64) -> Result<()> {
         let inode = &file.inode;
         let report = self.close_given(file).await;
-        self.closed_given(inode, file.how);
-        if file.lost.load(Ordering::SeqCst) {
-            if let Ok(Some(report)) = report {
+        let closed = if file.lost.load(Ordering::SeqCst) {
+            if let Some(report) = report {
                 // It had the turn to report, and others wait for that.
                 self.reported(inode, report, false);
             }
             self.forget_file_locks(inode.fid, file.id);
-            self.leave_given(inode).await;
             let unsaved = file.unsaved.load(Ordering::Relaxed);
-            return if unsaved { Err(Errno::EIO) } else { Ok(()) };
-        }
-        let closed = match report {
-            Ok(report) => self.close_with(file, era, report).await,
-            // If nobody knows what has become of it the MDT takes it for open.
-            Err(errno) => Err(errno),
+            if unsaved { Err(Errno::EIO) } else { Ok(()) }
+        } else {
+            self.close_with(file, era, report).await
         };
-        self.leave_given(inode).await;
+        self.closed_given(inode, file.how).await;
         closed
     }
 

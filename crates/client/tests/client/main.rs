@@ -6,6 +6,7 @@ mod crash;
 mod dirty;
 mod evicted;
 mod file_locks;
+mod given;
 mod glimpse;
 mod goodbye;
 mod kept_back;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use sateen_client::{AtimePolicy, Client, ClientConfig, KernelInval, OpenHow, Port, Task};
-use sateen_types::{Attr, ClientId, Endpoint, Fid, Ino, Nid, Seq, Timespec, Timestamp};
+use sateen_types::{Attr, ClientId, Endpoint, Fid, Ino, Nid, ObjectId, Seq, Timespec, Timestamp};
 use sateen_wire::{
     Body, Bulk, Callback, Cred, Grant, Grants, Header, Ibits, LockId, LockMode, MdtReply,
     MdtRequest, Message, MgsReply, OstRequest, Reply, ReplyBody, Request, TargetInfo,
@@ -44,6 +44,10 @@ struct Outside {
     cannot_prune: bool,
     /// How much later it is than at the start.
     passed_ns: u64,
+    /// Inodes whose objects the kernel has.
+    given: Vec<Ino>,
+    /// Programs have what it was given mapped.
+    mapped: bool,
 }
 
 #[derive(Default)]
@@ -103,6 +107,16 @@ impl Port for TestPort {
     }
     fn prune(&self, inodes: Vec<Ino>) {
         self.0.lock().unwrap().unused.extend(inodes);
+    }
+    fn give(&self, ino: Ino, _: (u32, ObjectId)) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        self.0.lock().unwrap().given.push(ino);
+        Box::pin(std::future::ready(true))
+    }
+    fn alone(&self, _: (u32, ObjectId)) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        Box::pin(std::future::ready(!self.0.lock().unwrap().mapped))
+    }
+    fn take_back(&self, ino: Ino, _: (u32, ObjectId)) {
+        self.0.lock().unwrap().given.retain(|given| *given != ino);
     }
 }
 
@@ -358,12 +372,22 @@ impl Rig {
         }
     }
 
-    /// Whether nothing was sent that was not taken.
+    /// Whether the kernel has the file's object.
+    pub(crate) fn is_given(&self) -> bool {
+        self.port.0.lock().unwrap().given.contains(&FILE.ino())
+    }
+
+    /// Programs have the object mapped from now on, or not any more.
+    pub(crate) fn map_given(&self, mapped: bool) {
+        self.port.0.lock().unwrap().mapped = mapped;
+    }
+
     /// Whether the network may keep something back for a moment.
     pub(crate) fn is_kept_back(&self) -> bool {
         self.port.0.lock().unwrap().kept_back
     }
 
+    /// Whether nothing was sent that was not taken.
     pub(crate) fn is_silent(&self) -> bool {
         self.port.0.lock().unwrap().sent.is_empty()
     }

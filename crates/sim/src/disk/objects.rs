@@ -74,6 +74,12 @@ impl SimObjects {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A run begins: like a store on a disk it has all synced that an earlier one has left unsynced.
+    pub(crate) fn open(&self) {
+        let left: Vec<ObjectId> = self.durable().since.keys().copied().collect();
+        let _ = self.sync(&left);
+    }
+
     /// The bytes of an object as a reader sees them now; `None` if it does not exist.
     pub fn image(&self, object: ObjectId) -> Option<Vec<u8>> {
         let stats = self.now.stat(&[object]).ok()?;

@@ -2,14 +2,15 @@
 //! lets nobody have the file in another way meanwhile (decision 0007).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::BytesMut;
-use sateen_client::{Port, Way};
+use sateen_client::{OpenHow, Patience, Port, Way};
 use sateen_osd::{ObjectError, ObjectStore};
 use sateen_types::{Errno, Fid, Result};
 
-use super::{Handle, Kernel, PAGE_BYTES};
+use super::{Handle, Kernel, PAGE_BYTES, cred};
 use crate::executor::lock;
 use crate::port::{Backing, SimPort};
 use crate::random::Random;
@@ -34,6 +35,8 @@ pub(super) struct GivenFiles {
     counts: Mutex<BTreeMap<&'static str, u64>>,
     /// The last that programs have closed for good.
     closed: Mutex<Option<Fid>>,
+    /// What goes on of which no program knows.
+    under_way: Arc<AtomicU32>,
 }
 
 fn errno(error: &ObjectError) -> Errno {
@@ -44,6 +47,16 @@ impl GivenFiles {
     async fn pause(&self) {
         let pause_ns = lock(&self.random).below(PAUSE_NS);
         self.port.sleep(pause_ns).await;
+    }
+
+    /// Runs something that no program waits for.
+    fn later(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        let under_way = self.under_way.clone();
+        self.port.spawn(Box::pin(async move {
+            work.await;
+            under_way.fetch_sub(1, Ordering::Relaxed);
+        }));
     }
 
     fn count(&self, kind: &'static str) {
@@ -65,7 +78,8 @@ impl Kernel {
     pub(crate) fn is_given_files(&mut self, port: Arc<SimPort>, random: Random) {
         let (opens, counts, closed) = (Mutex::default(), Mutex::default(), Mutex::default());
         let random = Mutex::new(random);
-        self.given = Some(GivenFiles { port, random, opens, counts, closed });
+        let under_way = Arc::default();
+        self.given = Some(GivenFiles { port, random, opens, counts, closed, under_way });
     }
 
     /// The file that programs have closed last of those that were given.
@@ -123,12 +137,11 @@ impl Kernel {
         Ok(way)
     }
 
-    /// A program has closed it, and the daemon hears of that soon.
-    pub(super) async fn released(&self, handle: Handle) {
-        let Some(given) = &self.given else { return };
-        {
-            let mut all = lock(&given.opens);
-            let Some(opens) = all.get_mut(&handle.fid) else { return };
+    /// A program has closed it. Whether its daemon hears of that only when the program has gone on.
+    pub(super) fn released(&self, handle: Handle) -> bool {
+        let Some(given) = &self.given else { return false };
+        let mut all = lock(&given.opens);
+        if let Some(opens) = all.get_mut(&handle.fid) {
             if handle.way == Way::Ordinary {
                 opens.ordinary -= 1;
             } else {
@@ -141,7 +154,54 @@ impl Kernel {
                 all.remove(&handle.fid);
             }
         }
-        given.pause().await;
+        drop(all);
+        self.others_come_and_go(handle);
+        given.one_in(2)
+    }
+
+    /// The daemon hears of it after a while.
+    pub(super) fn closes_late(&self, handle: Handle) {
+        let Some(given) = &self.given else { return };
+        given.count("close that nobody waited for");
+        let (client, pause_ns) = (self.client.clone(), lock(&given.random).below(PAUSE_NS));
+        let pause = given.port.sleep(pause_ns);
+        given.later(async move {
+            pause.await;
+            // Nor does anybody hear what comes of it.
+            let _closed = client.close(handle.id).await;
+        });
+    }
+
+    /// Perhaps others open it beside that and go again at once, or fail: their programs are killed on the
+    /// way, and none ever has it.
+    pub(super) fn others_come_and_go(&self, handle: Handle) {
+        let Some(given) = self.given.as_ref().filter(|given| given.one_in(4)) else { return };
+        let (client, port, fid) = (self.client.clone(), given.port.clone(), handle.fid);
+        let how = OpenHow { read: true, write: handle.how.write, ..OpenHow::default() };
+        let mut random = Random::new(lock(&given.random).any());
+        given.count("opens that come and go");
+        given.later(async move {
+            for _ in 0..random.within(1, 3) {
+                port.sleep(random.below(PAUSE_NS)).await;
+                if random.one_in(2) {
+                    let patience = Arc::new(Patience::default());
+                    patience.end();
+                    let cut = OpenHow { write: true, truncate: true, ..how };
+                    // It has to wait for its turn, and nobody waits for it.
+                    let failed = patience.run(client.open(fid, cut, cred())).await;
+                    assert!(failed.is_err(), "nobody waits for {fid} to be cut");
+                } else if let Ok(opened) = client.open(fid, how, cred()).await {
+                    let _way = client.way_of(opened.handle, true).await;
+                    port.sleep(random.below(PAUSE_NS)).await;
+                    let _closed = client.close(opened.handle).await;
+                }
+            }
+        });
+    }
+
+    /// Whether something goes on of which no program knows.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.given.as_ref().is_some_and(|given| given.under_way.load(Ordering::Relaxed) > 0)
     }
 
     /// Pages are read for nobody (`posix_fadvise`): no given open looks at them, but they stay.
@@ -183,6 +243,9 @@ impl Kernel {
         let Backing { store, object } = given.backing(handle.fid)?;
         store.set_time(given.port.now());
         given.count("write that nobody hears of");
+        if handle.how.append {
+            self.others_come_and_go(handle);
+        }
         let written = if handle.how.append {
             store.append(object, data).map(|(_, len)| len)
         } else {

@@ -278,14 +278,18 @@ impl Chooser<'_> {
     pub(crate) fn beside(&mut self, fid: Fid) -> Option<Op> {
         let at = self.named(fid)?;
         Some(match self.random.below(8) {
-            0 => {
-                let (sec, nsec) = (self.random.below(1 << 31) as i64, self.random.below(1 << 29));
-                Op::Touch { at, mtime: Timespec { sec, nsec: nsec as u32 } }
-            }
+            0 => return self.touch(fid),
             1 => Op::Truncate { at, size: self.random.below(150_000) },
             2 => Op::Stat { at },
             _ => Op::Open { at, create: None, how: self.how() },
         })
+    }
+
+    /// Sets its mtime.
+    pub(crate) fn touch(&mut self, fid: Fid) -> Option<Op> {
+        let at = self.named(fid)?;
+        let (sec, nsec) = (self.random.below(1 << 31) as i64, self.random.below(1 << 29));
+        Some(Op::Touch { at, mtime: Timespec { sec, nsec: nsec as u32 } })
     }
 
     /// Opens a file to read it through the kernel's pages.

@@ -44,5 +44,6 @@ impl World {
             self.crash_target(target, down_ns);
         }
         self.takes_power = true;
+        self.model.data.values_mut().for_each(|data| data.times.forget());
     }
 }

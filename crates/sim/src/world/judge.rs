@@ -4,6 +4,7 @@ mod answers;
 mod data;
 mod failed;
 mod settled;
+mod times;
 
 use sateen_types::{Endpoint, Errno, Fid, Result as Answer};
 
@@ -70,6 +71,10 @@ impl World {
             for open in node.into_iter().flat_map(|node| &mut node.open) {
                 open.retain(|(other, _)| other != handle);
             }
+        }
+        if let Err(what) = self.judge_times(&running, &result) {
+            let shown_result = shown(&result);
+            self.fail(format!("{} answered {shown_result}: {what}", shown_op(&running.op)));
         }
         if self.judge_lock(&running, &result) {
             return;

@@ -61,7 +61,8 @@ impl World {
             }
             Leaving::Unmounting(_) => {}
             Leaving::Closing => {
-                if node.busy.contains(&true) || node.open.iter().any(|open| !open.is_empty()) {
+                let is_open = node.open.iter().any(|open| !open.is_empty());
+                if node.busy.contains(&true) || is_open || node.kernel.is_closing() {
                     return;
                 }
                 node.leaving = Leaving::Unmounting(now_ns);

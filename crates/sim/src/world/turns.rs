@@ -144,7 +144,10 @@ impl World {
             return self.maybe_begin(index, worker, op);
         }
         if let Some(fid) = last_given.filter(|_| chooser.random.one_in(10)) {
-            let op = chooser.look_into(fid);
+            let op = match chooser.random.one_in(3) {
+                true => chooser.touch(fid),
+                false => chooser.look_into(fid),
+            };
             return self.maybe_begin(index, worker, op);
         }
         let favourite = self.favourite.filter(|favourite| self.now_ns < favourite.until_ns);
