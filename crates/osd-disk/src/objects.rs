@@ -48,7 +48,7 @@ use crate::runs::{self, Runs};
 use crate::{lock, space, writeback};
 use ahead::Ahead;
 use files::{Files, Need, Open, Opened};
-pub use given::GivenFile;
+pub use given::{GivenFile, has_leases};
 use given::Unseen;
 use namer::Namer;
 use names::Group;
@@ -519,7 +519,7 @@ impl ObjectStore for DiskObjects {
     fn give(&self, object: ObjectId) -> Result<Option<Given>, ObjectError> {
         self.guarded(|| {
             let Some(file) = self.existing(object, Need::Change)? else { return Ok(None) };
-            if !*self.has_leases.get_or_init(|| given::has_leases(&file)) {
+            if !*self.has_leases.get_or_init(|| has_leases(&file)) {
                 return Err(io::Error::from_raw_os_error(Errno::EOPNOTSUPP.raw()));
             }
             let Some(file) = self.files.pin(object, &file) else { return Ok(None) };

@@ -174,7 +174,7 @@ pub trait ObjectStore: Send + Sync {
 
     /// Gives an object away: until it is [taken back](ObjectStore::take_back), as often as it was
     /// given, others read and write it at any moment, and nobody tells the store. `None` if it does
-    /// not exist: it is not born by this.
+    /// not exist, which is not born by this, or if too many are given away.
     ///
     /// Each [`ObjectStore::sync`] syncs it whatever is known, and hears of what the device could not
     /// take of theirs; [`ObjectStore::sync_given`] syncs all that were given and not synced since. To

@@ -88,6 +88,11 @@ fn serve_here(args: &UpArgs) -> Outcome<ExitCode> {
             "leave it out, or name one --mount only",
         ));
     }
+    if wanted.passthrough && last.as_ref().is_some_and(|last| last.direct_io) {
+        tracing::warn!(
+            "it was started with --direct-io before; with --passthrough it is not any more"
+        );
+    }
     let points = mount_points(&wanted.mounts)?;
     let targets = targets::open_or_make(&data, args.mdts, args.osts)?;
     let (told, how) = (Stop::default(), How::new(wanted.direct_io));
@@ -140,7 +145,9 @@ impl Wanted {
         if !said.mounts.is_empty() {
             return said;
         }
-        let direct_io = said.direct_io || last.is_some_and(|last| last.direct_io);
+        // The two exclude each other: what is said wins.
+        let direct_io =
+            said.direct_io || !said.passthrough && last.is_some_and(|last| last.direct_io);
         let passthrough =
             said.passthrough || !direct_io && last.is_some_and(|last| last.passthrough);
         let mounts = last.map(|last| last.mounts_at(data.path())).unwrap_or_default();

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use sateen_client::{Entry, OpenHow, Opened, Way};
+use sateen_client::{AtimePolicy, Entry, OpenHow, Opened, Way};
 use sateen_fuse::{Backing, Op, Reply, open_flags};
-use sateen_types::{Errno, Ino, Result};
+use sateen_types::{Errno, Result};
 use sateen_wire::Cred;
 
 use super::Call;
 use super::words::{flags_of_all, how, kernel_flags};
 use crate::convert;
+
+/// A file that the kernel has, and the flags with which it is answered an open of it.
+type Backed = (Arc<Backing>, u32);
 
 impl Call {
     pub(super) async fn open(&self, op: Op, cred: Cred, changed: [Option<u64>; 2], reply: Reply) {
@@ -21,10 +24,18 @@ impl Call {
                     Err(errno) => Err(errno),
                 };
                 let opened = self.settled_open(changed, opened, |opened| opened.handle).await;
+                let opened = self.with_way(opened, |opened| opened).await;
                 let heard = self.heard(changed, &opened, reply).and_then(Reply::claim);
-                let Some(reply) = heard else { return self.close_unheard(opened).await };
+                let Some(reply) = heard else {
+                    return self.close_unheard(opened.map(|(opened, _)| opened)).await;
+                };
                 match opened {
-                    Ok(opened) => self.answer_open(ino, (how, flags), opened, reply).await,
+                    Ok((opened, Some((backing, flags)))) => {
+                        reply.opened_backed(opened.handle, flags, &backing);
+                    }
+                    Ok((opened, None)) => {
+                        reply.opened(opened.handle, kernel_flags(self, how, flags, &opened));
+                    }
                     Err(errno) => reply.error(errno.raw()),
                 }
             }
@@ -38,13 +49,17 @@ impl Call {
                 };
                 let created =
                     self.settled_open(changed, created, |(_, opened)| opened.handle).await;
+                // It may depend on locks, for which others may have to wait until this kernel has
+                // dropped something: so it is asked before the inode is one that the kernel knows, which
+                // it does by this answer alone.
+                let created = self.with_way(created, |(_, opened)| opened).await;
                 let heard = self.heard(changed, &created, reply).and_then(Reply::claim);
                 let Some(reply) = heard else {
-                    return self.close_unheard(created.map(|(_, opened)| opened)).await;
+                    return self.close_unheard(created.map(|((_, opened), _)| opened)).await;
                 };
                 match created {
-                    Ok((entry, opened)) => {
-                        self.answer_create(entry, (how, flags), opened, reply).await;
+                    Ok(((entry, opened), backed)) => {
+                        self.answer_create(entry, (how, flags), (opened, backed), reply);
                     }
                     Err(errno) => reply.error(errno.raw()),
                 }
@@ -71,49 +86,38 @@ impl Call {
         }
     }
 
-    async fn answer_open(
+    /// An open that has succeeded, with how the kernel is answered it. As long as that is not known a signal
+    /// may end the waiting; and if it cannot be found out the open has failed.
+    async fn with_way<T>(
         &self,
-        ino: Ino,
-        (how, flags): (OpenHow, u32),
-        opened: Opened,
-        reply: Reply,
-    ) {
-        match self.way_of(&opened).await {
-            Ok(Some((backing, flags))) => {
-                reply.opened_backed(opened.handle, flags, &backing);
-            }
-            Ok(None) => reply.opened(opened.handle, kernel_flags(self, how, flags, &opened)),
+        opened: Result<T>,
+        of: impl Fn(&T) -> &Opened,
+    ) -> Result<(T, Option<Backed>)> {
+        let opened = opened?;
+        match self.way_of(of(&opened)).await {
+            Ok(backed) => Ok((opened, backed)),
             Err(errno) => {
-                tracing::debug!(ino, %errno, "an open has failed because the file is given away");
-                reply.error(errno.raw());
-                self.close_unheard(Ok(opened)).await;
+                tracing::debug!(%errno, "an open has failed because the file is given away");
+                // It has failed already.
+                let _ = self.client.close(of(&opened).handle).await;
+                Err(errno)
             }
         }
     }
 
-    /// How the open is answered may depend on locks, for which others may have to wait until this kernel
-    /// has dropped something: so it is asked before the inode is one that the kernel knows, which it
-    /// does by this answer alone.
-    async fn answer_create(
+    fn answer_create(
         &self,
         entry: Entry,
         (how, flags): (OpenHow, u32),
-        opened: Opened,
+        (opened, backed): (Opened, Option<Backed>),
         reply: Reply,
     ) {
-        let is_given = match self.way_of(&opened).await {
-            Ok(is_given) => is_given,
-            Err(errno) => {
-                reply.error(errno.raw());
-                return self.close_unheard(Ok(opened)).await;
-            }
-        };
         let entry = self.client.introduce_entry(entry);
         let known = entry.inode.unwrap_or(opened.known);
         let name_held = entry.held && self.keeps_names;
         // Of a given inode nothing is known from one moment to the next.
-        let out = convert::entry(&known.attr, name_held, known.held && is_given.is_none());
-        match is_given {
+        let out = convert::entry(&known.attr, name_held, known.held && backed.is_none());
+        match backed {
             Some((backing, flags)) => reply.created_backed(&out, opened.handle, flags, &backing),
             None => {
                 let opened = Opened { known, ..opened };
@@ -125,10 +129,12 @@ impl Call {
 
     /// With which file, and which flags, the kernel is answered an open of one that it is given;
     /// `None` if it is none. To be asked for each that has succeeded, once.
-    async fn way_of(&self, opened: &Opened) -> Result<Option<(Arc<Backing>, u32)>> {
+    async fn way_of(&self, opened: &Opened) -> Result<Option<Backed>> {
         let Some(given) = &self.given else { return Ok(None) };
-        // What has to be durable with each write must be asked for.
-        let begins = !self.durable.files && !self.direct_io;
+        // What has to be durable with each write must be asked for; and the kernel sets atimes by the
+        // rules of the file system below, which are taken to be those of `relatime`.
+        let relative = self.atime.files == AtimePolicy::Relative;
+        let begins = !self.durable.files && !self.direct_io && relative;
         let beside = match self.client.way_of(opened.handle, begins).await? {
             Way::Ordinary => return Ok(None),
             Way::Given => self.durable.files || self.direct_io,

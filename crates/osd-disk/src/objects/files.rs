@@ -16,7 +16,8 @@
 //! 3. *Closed*: without unsynced changes, or when they are written out, or when the object is
 //!    removed.
 //!
-//! One that is *given* away ([`super::given`]) is known, and stays, however many there are.
+//! One that is *given* away ([`super::given`]) is known, and stays. At most every second file that may be
+//! open is: of more the rest would be opened and closed for each read and write.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -35,6 +36,8 @@ use crate::{lock, writeback};
 /// Of so many files that may be open, one may be leaving: those that are were asked for their data
 /// so long ago that few have to be waited for.
 const LEAVING_PART: usize = 8;
+/// Of so many files that may be open, one may be given away.
+const GIVEN_PART: usize = 2;
 /// Tries at opening an object that is removed each time.
 const OPEN_TRIES_MAX: u32 = 4;
 /// Tries at opening something when no more files may be open, and others take each that is closed.
@@ -194,6 +197,8 @@ pub(super) struct Files {
     /// Most that are known, and most that are leaving before somebody who changes objects waits.
     known_max: usize,
     leaving_max: usize,
+    /// Most that are given away.
+    given_max: usize,
     /// The store's: nothing is written or acknowledged any more.
     poison: Arc<Poison>,
 }
@@ -243,9 +248,7 @@ impl State {
         let mut gone = Gone::default();
         // Twice, because the first look takes a second chance away.
         for _ in 0..2 * self.clock.len() {
-            // Those that are given away are no part of what is bounded.
-            let given = self.pinned.len();
-            if self.slots.len() <= known_max + given && self.clock.len() <= clock_max + given {
+            if self.slots.len() <= known_max && self.clock.len() <= clock_max {
                 break;
             }
             let Some(object) = self.clock.pop_front() else { break };
@@ -287,7 +290,8 @@ impl Files {
         let leaving_max = max / LEAVING_PART;
         let known_max = (max - 2 * leaving_max).max(1);
         let (state, leaves) = (Mutex::default(), Condvar::new());
-        Self { state, given: AtomicUsize::new(0), leaves, known_max, leaving_max, poison }
+        let (given, given_max) = (AtomicUsize::new(0), (max / GIVEN_PART).max(1));
+        Self { state, given, leaves, known_max, leaving_max, given_max, poison }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -362,7 +366,7 @@ impl Files {
     }
 
     /// The object is given away, with this file, which was just found, and which is returned; `None`
-    /// if it was removed meanwhile.
+    /// if it was removed meanwhile, or as many are given away as may be.
     pub(super) fn pin(&self, object: ObjectId, file: &Arc<Open>) -> Option<Arc<Open>> {
         let mut state = self.lock();
         if let Some(pinned) = state.pinned.get_mut(&object) {
@@ -375,7 +379,7 @@ impl Files {
         // Nobody closes a file that somebody has in use. It keeps its place in the clock, which is one
         // entry however often it is given.
         let slot = state.slots.get(&object)?;
-        if !Arc::ptr_eq(&slot.file, file) {
+        if !Arc::ptr_eq(&slot.file, file) || state.pinned.len() >= self.given_max {
             return None;
         }
         file.given.store(true, Ordering::SeqCst);

@@ -105,7 +105,7 @@ impl Unseen {
 }
 
 /// Whether the file system below knows leases, and grants them to us. Looked for with one file.
-pub(super) fn has_leases(file: &File) -> bool {
+pub fn has_leases(file: &File) -> bool {
     nobody_else_has(file)
         .inspect_err(|error| {
             tracing::warn!(%error, "no leases here: no object is given away");

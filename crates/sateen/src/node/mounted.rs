@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 use sateen_client::{Client, ClientConfig, Connection, Port, Task};
 use sateen_fuse::{Caps, MountFlags, MountOptions, Session, TransportChoice};
+use sateen_osd_disk::objects::has_leases;
 use sateen_reactor::Reactor;
 use sateen_types::units::MIB;
 use sateen_types::{ClientId, Endpoint, Errno, Fid};
@@ -197,7 +198,14 @@ fn give_files(
     }
     let backings = session.backings();
     for folder in folders {
-        nameless(folder).and_then(|file| backings.open(&file)).map_err(|error| {
+        let file = nameless(folder).map_err(|error| Refusal::io("make a file", &error))?;
+        if !has_leases(&file) {
+            // Nobody could say whether a file that was given is mapped still.
+            let what = format!("the file system of {} grants no leases", folder.display());
+            let needs = "--passthrough needs fcntl(2) with F_SETLEASE";
+            return Err(Refusal::new(what, format!("{needs}; {hint}")).that_lasts());
+        }
+        backings.open(&file).map_err(|error| {
             let what = format!("the kernel takes no files of {}: {error}", folder.display());
             let needs =
                 "--passthrough needs CAP_SYS_ADMIN, and a file system that lies over no other";

@@ -130,9 +130,10 @@ impl Port for ClientPort {
         let store = self.giving.get().and_then(|giving| giving.stores.get(&ost));
         let alone = store.is_none_or(|store| {
             store.objects.alone(object).unwrap_or_else(|error| {
-                // It would be said again each time, and nobody could ever be sure of the file.
+                // Leases are there, or it would not have been given away. So somebody may have it, and it
+                // stays so until this can be found out.
                 tracing::warn!(%object, %error, "it cannot be found out whether a file is mapped");
-                true
+                false
             })
         });
         Box::pin(ready(alone))

@@ -78,6 +78,22 @@ fn a_given_objects_file_stays_open_among_many() {
 }
 
 #[test]
+fn so_many_are_given_that_the_others_have_as_many_files() {
+    let scratch = Scratch::new("given-bound");
+    // Five files may be open.
+    let store = store(&scratch);
+    for oid in 1..4 {
+        store.write(object(0, oid, 0), 0, b"x").unwrap();
+    }
+    let is_given = |oid| store.give(object(0, oid, 0)).unwrap().is_some();
+    assert!(is_given(1) && is_given(2));
+    assert!(!is_given(3), "one too many");
+    assert!(is_given(1), "it is given already");
+    store.take_back(object(0, 2, 0));
+    assert!(is_given(3));
+}
+
+#[test]
 fn what_is_given_may_be_removed() {
     let scratch = Scratch::new("given-removed");
     let store = store(&scratch);
