@@ -33,17 +33,21 @@
 //! without an open at the MDT: a store makes no file longer. A task asks, and tells of it in the end. So
 //! before the last look it is asked whether a mapping is left, and nothing is told for good before that.
 //!
+//! Programs of a run that was killed go on with what it has given them. Such files are *left open*: they
+//! are given whoever opens them, and by whoever starts, until nobody has them any more.
+//!
 //! The last close drops the kernel's pages: those that it has read ahead for nobody are older than what
 //! was written past them.
 
 mod ending;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use sateen_types::{Attr, Errno, Fid, FileKind, Layout, ObjectId, Result, Timespec};
-use sateen_wire::{Ibits, ObjectAttr, SetAttr, SizeReport};
+use sateen_wire::{Cred, Ibits, ObjectAttr, SetAttr, SizeReport};
 
 use crate::atime::AtimePolicy;
 use crate::client::Client;
@@ -77,18 +81,43 @@ pub(crate) struct Passthrough {
     now: AtomicU64,
     /// What it is when it is switched on.
     on: AtomicU64,
+    /// Files that programs of an earlier run have open or mapped still.
+    left: Mutex<BTreeSet<Fid>>,
+    /// Whether there are any, and whether there ever were.
+    has_left: AtomicBool,
+    had_left: AtomicBool,
 }
 
 impl Default for Passthrough {
     fn default() -> Passthrough {
-        Passthrough { now: AtomicU64::new(NOTHING), on: AtomicU64::new(NOTHING) }
+        Passthrough {
+            now: AtomicU64::new(NOTHING),
+            on: AtomicU64::new(NOTHING),
+            left: Mutex::default(),
+            has_left: AtomicBool::new(false),
+            had_left: AtomicBool::new(false),
+        }
     }
 }
 
 impl Passthrough {
     /// Whether files are given away at all: their OSTs are of this process, and go by its clock.
     pub(crate) fn is_on(&self) -> bool {
-        self.on.load(Ordering::Relaxed) != NOTHING
+        self.on.load(Ordering::Relaxed) != NOTHING || self.had_left.load(Ordering::Relaxed)
+    }
+
+    /// Whether a program of an earlier run may have it still.
+    fn is_left(&self, fid: Fid) -> bool {
+        self.has_left.load(Ordering::SeqCst) && lock(&self.left).contains(&fid)
+    }
+
+    /// Nobody has it any more but by opens of this run.
+    fn let_go(&self, fid: Fid) {
+        if self.has_left.load(Ordering::SeqCst) {
+            let mut left = lock(&self.left);
+            left.remove(&fid);
+            self.has_left.store(!left.is_empty(), Ordering::SeqCst);
+        }
     }
 }
 
@@ -435,6 +464,43 @@ impl Client {
         self.passthrough.now.store(from, Ordering::Relaxed);
     }
 
+    /// Programs of an earlier run, which did not end well, have these files open or mapped still, and read
+    /// and write their objects without a word: so they are given, whoever opens them, or not opened at
+    /// all. To be called before anybody opens anything.
+    pub fn left_open(&self, files: impl IntoIterator<Item = Fid>) {
+        let mut left = lock(&self.passthrough.left);
+        left.extend(files);
+        self.passthrough.has_left.store(!left.is_empty(), Ordering::SeqCst);
+        self.passthrough.had_left.fetch_or(!left.is_empty(), Ordering::Relaxed);
+    }
+
+    /// How many files programs of an earlier run may have still.
+    pub fn left_count(&self) -> usize {
+        lock(&self.passthrough.left).len()
+    }
+
+    /// Has a file given that a program of an earlier run may have: it stays so until that has let go of it,
+    /// and what it wrote is told then.
+    ///
+    /// # Errors
+    /// As opens have them; `EBUSY` if it cannot be given.
+    pub async fn take_over_left(self: &Arc<Client>, fid: Fid) -> Result<()> {
+        let how = OpenHow { read: true, ..OpenHow::default() };
+        let opened = match self.open(fid, how, Cred::default()).await {
+            Ok(opened) => opened,
+            Err(errno) => {
+                if matches!(errno, Errno::ENOENT | Errno::ESTALE) {
+                    // It has no name any more, and went with the run that had it open.
+                    self.passthrough.let_go(fid);
+                }
+                return Err(errno);
+            }
+        };
+        let way = self.way_of(opened.handle, false).await;
+        let closed = self.close(opened.handle).await;
+        way.and(closed)
+    }
+
     /// Whether files are given away.
     pub fn gives_files(&self) -> bool {
         self.passthrough.now.load(Ordering::Relaxed) != NOTHING
@@ -458,18 +524,24 @@ impl Client {
     /// `begins` it may be the first that is given.
     ///
     /// # Errors
-    /// `EIO` if the open is lost, `EINTR` if nobody waits any more. It is to be closed then.
+    /// `EIO` if the open is lost, `EINTR` if nobody waits any more; `EBUSY` if a program of an earlier run
+    /// has it, and it cannot be given. It is to be closed then.
     pub async fn way_of(self: &Arc<Client>, handle: u64, begins: bool) -> Result<Way> {
         let file = self.file(handle)?;
         let (inode, how) = (&file.inode, file.how);
         let begins = begins && self.may_begin(&file);
+        let is_left = || self.passthrough.is_left(inode.fid);
         let found = until(
             &inode.state,
             |state| &mut state.waiters,
             |state| match &state.given {
                 Some(given) if given.phase == Phase::On => Some(Ok(Found::Away)),
                 Some(_) => patience::is_over().then_some(Err(Errno::EINTR)),
-                None if begins && state.opens == 1 && state.setting == 0 => {
+                // Others are as little answered as this one.
+                None if state.setting > 0 && is_left() => {
+                    patience::is_over().then_some(Err(Errno::EINTR))
+                }
+                None if is_left() || begins && state.opens == 1 && state.setting == 0 => {
                     state.given = Some(Box::new(GivenAway::begins(inode.fid)));
                     // What the kernel writes nobody hears of.
                     state.drop_ahead();
@@ -483,10 +555,15 @@ impl Client {
             Found::Begins => {
                 let begun = {
                     let _beginning = Beginning(inode);
-                    self.begin_giving(&file).await
+                    self.begin_giving(&file, begins).await
                 };
                 match begun {
                     Ok(true) => {}
+                    begun if is_left() => {
+                        let fid = inode.fid;
+                        tracing::warn!(%fid, ?begun, "a program of an earlier run has a file still");
+                        return Err(begun.err().unwrap_or(Errno::EBUSY));
+                    }
                     Ok(false) => return Ok(Way::Ordinary),
                     Err(error) => {
                         tracing::debug!(fid = %inode.fid, %error, "a file is not given away");
@@ -517,8 +594,9 @@ impl Client {
         })
     }
 
-    /// Makes object and file the same, and gives it away. Whether it did.
-    async fn begin_giving(self: &Arc<Client>, file: &File) -> Result<bool> {
+    /// Makes object and file the same, and gives it away. Whether it did. If it is not one that an earlier
+    /// run has left open after all, only if it `begins`.
+    async fn begin_giving(self: &Arc<Client>, file: &File, begins: bool) -> Result<bool> {
         let inode = &file.inode;
         let era = self.era();
         let used = self.use_data(inode, Access::Write, None).await?;
@@ -529,9 +607,19 @@ impl Client {
         self.tell_size_with(inode, true).await?;
         let size = self.size_now(inode, &used).await?;
         let layout = self.layout_of(inode).await?;
-        let Some(layout) = layout else { return Ok(false) };
-        let Some((stripe, ost)) = only_object(&layout) else { return Ok(false) };
+        let only = layout.as_ref().and_then(|layout| Some((layout, only_object(layout)?)));
+        let Some((layout, (stripe, ost))) = only else {
+            self.passthrough.let_go(inode.fid);
+            return Ok(false);
+        };
         let object = ObjectId { fid: inode.fid, stripe };
+        let was_left = self.passthrough.is_left(inode.fid);
+        let is_left = was_left && self.is_left_open(inode.fid, (ost, object)).await;
+        // Who was waiting for that has asked by another rule.
+        let begins = begins && (!was_left || lock(&inode.state).opens == 1);
+        if !is_left && !begins {
+            return Ok(false);
+        }
         let (mut now, boot_epoch) = self.ost_look(ost, object).await?;
         // One that was never written has no object, and if nothing is written now it must have none.
         if now.ctime == Timespec::default() {
@@ -542,12 +630,22 @@ impl Client {
             self.grow_given((ost, object, layout.generation), (size, version)).await?;
             (now, _) = self.ost_look(ost, object).await?;
         }
-        // Nothing should lie behind the end of the file: then it is better left alone.
-        if now.size != size || !self.port.give(inode.fid.ino(), (ost, object)).await {
+        // Nothing should lie behind the end of the file: then it is better left alone. But who had it in an
+        // earlier run has written on, and of that the MDT was not told.
+        let mut told = ObjectAttr { size, ..now };
+        let settled = |attr: Attr| attr.mtime == now.mtime && attr.ctime <= now.mtime;
+        let is_settled = lock(&inode.state).attr.is_some_and(settled);
+        if is_left || is_settled {
+            // Nor perhaps of what was found out after a crash, because others could still write.
+            let (attr, _) = self.fetch_attr(inode.fid, Ibits::NONE).await?;
+            told.mtime = if now.mtime > attr.ctime { attr.mtime } else { now.mtime };
+        }
+        let is_like_that = now.size == size || is_left && now.size > size;
+        if !is_like_that || !self.port.give(inode.fid.ino(), (ost, object)).await {
             return Ok(false);
         }
         let at = Unsynced { ost, boot_epoch };
-        let told = inode.update(|state| {
+        let untold = inode.update(|state| {
             // Who is about to set times or a size has not asked whether it is given.
             if !used.is_there(state) || era != self.era() || state.setting > 0 {
                 return None;
@@ -557,20 +655,29 @@ impl Client {
             let given = state.given.as_mut()?;
             given.phase = Phase::On;
             (given.object, given.layout_gen) = (object, layout.generation);
-            (given.at, given.told) = (at, Some(now));
+            (given.at, given.told) = (at, Some(told));
             Some(core::mem::take(&mut state.told))
         });
-        let Some(told) = told else {
+        let Some(untold) = untold else {
             self.port.take_back(inode.fid.ino(), (ost, object));
             return Ok(false);
         };
         self.unstable.miss(inode.fid);
         drop(cutting);
         drop(used);
-        if told {
+        if untold {
             self.port.invalidate(KernelInval::Attr(inode.fid.ino())).await;
         }
         Ok(true)
+    }
+
+    /// Whether a program of an earlier run has a file still.
+    async fn is_left_open(&self, fid: Fid, at: (u32, ObjectId)) -> bool {
+        let is_left = !self.port.alone(at).await;
+        if !is_left {
+            self.passthrough.let_go(fid);
+        }
+        is_left
     }
 
     /// What the object of a given inode says; `None` if it is not given.

@@ -7,6 +7,7 @@
 //! | `index/` | the metadata index |
 //! | `journal/` | the journal's segments |
 //! | `objects/` | one file per object |
+//! | `given`, `given.new` | which objects a kernel was given: [`crate::objects`] |
 //! | `runs`, `runs.new` | under which mount it was served last: [`crate::runs`] |
 
 use std::fs::{File, OpenOptions};

@@ -21,6 +21,7 @@ mod files;
 mod given;
 mod namer;
 mod names;
+mod noted;
 mod poison;
 mod present;
 mod reads;
@@ -50,6 +51,8 @@ use ahead::Ahead;
 use files::{Files, Need, Open, Opened};
 pub use given::{GivenFile, has_leases};
 use given::Unseen;
+use noted::Noted;
+pub use noted::{FILE as GIVEN_FILE, FILE_NEW as GIVEN_FILE_NEW};
 use namer::Namer;
 use names::Group;
 use poison::Poison;
@@ -92,6 +95,8 @@ pub struct DiskObjects {
     ahead: Ahead,
     unsynced: Arc<Unsynced>,
     unseen: Unseen,
+    /// For the run that comes after this one.
+    noted: Noted,
     /// Whether it can be found out who has a file; tried with the first that is given away.
     has_leases: OnceLock<bool>,
     namer: Namer,
@@ -127,6 +132,7 @@ impl DiskObjects {
             ahead: Ahead::new(folder, files.clone(), options.files_open_max),
             unsynced,
             unseen: Unseen::default(),
+            noted: Noted::new(folder.parent().unwrap_or(folder)),
             has_leases: OnceLock::new(),
             folder: folder.to_path_buf(),
             root,
@@ -522,7 +528,12 @@ impl ObjectStore for DiskObjects {
             if !*self.has_leases.get_or_init(|| has_leases(&file)) {
                 return Err(io::Error::from_raw_os_error(Errno::EOPNOTSUPP.raw()));
             }
-            let Some(file) = self.files.pin(object, &file) else { return Ok(None) };
+            // Before anybody can have it.
+            self.noted.begins(object)?;
+            let Some(file) = self.files.pin(object, &file) else {
+                self.noted.ends(object);
+                return Ok(None);
+            };
             // Behind the pin, or a sync between the two would take the note of one that is not given
             // yet; and before anybody writes.
             self.unseen.note(object);
@@ -532,6 +543,15 @@ impl ObjectStore for DiskObjects {
 
     fn take_back(&self, object: ObjectId) {
         self.files.unpin(object);
+        self.noted.ends(object);
+    }
+
+    fn left_open(&self) -> Result<Vec<ObjectId>, ObjectError> {
+        let alone = |object| match self.existing(object, Need::Look)? {
+            Some(file) => given::nobody_else_has(&file),
+            None => Ok(true),
+        };
+        Ok(self.noted.left_open(alone)?)
     }
 
     fn is_given(&self, object: ObjectId) -> bool {

@@ -210,6 +210,15 @@ pub trait ObjectStore: Send + Sync {
     /// The device's.
     fn alone(&self, object: ObjectId) -> Result<bool, ObjectError>;
 
+    /// The objects that an earlier run of this store has given away, and that somebody has open or mapped
+    /// still. To be asked before anything is given.
+    ///
+    /// # Errors
+    /// The device's.
+    fn left_open(&self) -> Result<Vec<ObjectId>, ObjectError> {
+        Ok(Vec::new())
+    }
+
     /// Makes durable what was written to objects that are given, or were and have not been synced
     /// since.
     ///

@@ -102,8 +102,7 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     pub direct_io: bool,
     /// Files of one stripe are read and written by the kernel itself (Linux 6.9), for one mount; on
-    /// trial. Programs that outlive a killed server with such a file open must end before the next
-    /// start. It stays so until a start with --mount and without this.
+    /// trial. It stays so until a start with --mount and without this.
     #[arg(long, conflicts_with = "direct_io")]
     pub passthrough: bool,
     #[command(flatten)]

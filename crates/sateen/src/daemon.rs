@@ -23,7 +23,7 @@ use crate::control::{self, Answer, Command};
 use crate::data_dir::DataDir;
 use crate::guard::Guard;
 use crate::node::mgc::Stop;
-use crate::node::{How, Keeper, Mounted, Node};
+use crate::node::{How, Keeper, LEFT_HINT, Mounted, Node};
 use crate::params::{Param, Shown, fits, reaches};
 use crate::refusal::{Outcome, Refusal};
 use crate::report::{MountReport, Report};
@@ -177,6 +177,7 @@ impl Shared {
                 state: mount.state().to_owned(),
                 transport: mount.mounted.session.transport().name().to_owned(),
                 passthrough: mount.mounted.client().gives_files(),
+                left_open: mount.mounted.client().left_count() as u64,
             })
             .collect();
         let targets = lock(&self.node).as_ref().map(Node::report);
@@ -214,6 +215,13 @@ impl Server {
         if told.load(Ordering::Relaxed) {
             node.close()?;
             return Err(Refusal::told_to_end());
+        }
+        if points.len() > 1 && !node.left_open()?.is_empty() {
+            node.close()?;
+            // Mounts do not hear of what others' kernels write.
+            let what =
+                "programs of an earlier run have files open still, which only one mount can have";
+            return Err(Refusal::new(what, LEFT_HINT));
         }
         let guard = if points.is_empty() { None } else { Some(Guard::start(&data, &points)?) };
         let mut mounts = Vec::new();

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use sateen_osd_disk::folder::TargetFolder;
+use sateen_osd_disk::objects::{GIVEN_FILE, GIVEN_FILE_NEW};
 use sateen_osd_disk::runs;
 use sateen_target::{COMPAT_REPLACES, Label, MGS_NODES_BYTES_MAX};
 use sateen_types::{Endpoint, Name, Nid, OST_INDEX_MAX, seq};
@@ -26,7 +27,9 @@ use crate::{nids, targets};
 const LEFTOVERS: [&str; 5] = ["lock", "label.new", "journal", backend::PARAMS, backend::PARAMS_NEW];
 const OBJECTS: &str = "objects";
 /// What is in a target's folder.
-const TARGET: [&str; 11] = [
+const TARGET: [&str; 13] = [
+    GIVEN_FILE,
+    GIVEN_FILE_NEW,
     runs::FILE,
     runs::FILE_NEW,
     "lock",
@@ -232,7 +235,8 @@ fn destroy(path: &Path) -> Outcome<()> {
         let synced = fs::File::open(path).and_then(|folder| folder.sync_all());
         synced.map_err(|error| failed(&error))?;
     }
-    for file in [runs::FILE, runs::FILE_NEW, backend::PARAMS, backend::PARAMS_NEW] {
+    let notes = [GIVEN_FILE, GIVEN_FILE_NEW, runs::FILE, runs::FILE_NEW];
+    for file in notes.into_iter().chain([backend::PARAMS, backend::PARAMS_NEW]) {
         match fs::remove_file(path.join(file)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&error)),
             _ => {}

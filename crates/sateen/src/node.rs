@@ -40,7 +40,7 @@ use sateen_osd_disk::objects::ObjectOptions;
 use sateen_ost::Ost;
 use sateen_reactor::{HostError, HostParts, Reactor, TargetHost};
 use sateen_target::{CoreConfig, Ending, Label, Outbox};
-use sateen_types::{Endpoint, Name, Nid, StripePolicy, Timestamp};
+use sateen_types::{Endpoint, Fid, Name, Nid, StripePolicy, Timestamp};
 use sateen_wire::{FsName, ParamInfo, StatFs, TargetInfo};
 
 use self::backend::Opened;
@@ -48,10 +48,11 @@ use self::devices::{Devices, Naming, Shows};
 pub(crate) use self::look::Seen;
 use self::mgc::{Mgc, Stop};
 use self::mounted::Targets;
+pub(crate) use self::mounted::LEFT_HINT;
 pub(crate) use self::mounted::{How, Mounted, Native, Source};
 use self::network::Network;
 pub(crate) use self::network::{ping, set_ways};
-use self::port::OstFiles;
+use self::port::{OstFiles, Stores};
 use self::serving::{Follower, MOUNT_PATIENCE};
 use crate::logging;
 use crate::params::{Device, NetShown, Param, PeerShown};
@@ -289,6 +290,21 @@ impl Node {
         Ok(host)
     }
 
+    /// The files that a run before this one, which was killed, has given away, and that programs have open
+    /// or mapped still.
+    pub(crate) fn left_open(&self) -> Outcome<Vec<Fid>> {
+        let mut left = Vec::new();
+        for objects in self.targets.iter().filter_map(|running| running.objects.as_ref()) {
+            let found = objects.left_open().map_err(|error| {
+                Refusal::new(format!("cannot find out who has its files: {error}"), logging::advice())
+            })?;
+            left.extend(found.into_iter().map(|object| object.fid));
+        }
+        left.sort_unstable();
+        left.dedup();
+        Ok(left)
+    }
+
     /// Makes a client and mounts it.
     pub(crate) fn mount(&self, path: &Path, how: How) -> Outcome<Mounted> {
         let elsewhere = match self.network {
@@ -305,7 +321,9 @@ impl Node {
             }
             _ => None,
         });
-        let how = (how, lookers, stores.collect());
+        let stores: Stores = stores.collect();
+        let left = self.left_open()?;
+        let how = (how, lookers, stores, left);
         let mounted = Mounted::new(&self.reactor, path, from, how, &self.stop)?;
         let mut clients = lock(&self.clients);
         clients.add(mounted.client());

@@ -47,6 +47,9 @@ pub(crate) struct MountReport {
     /// Whether the kernel there is given files that it reads and writes itself.
     #[serde(default)]
     pub passthrough: bool,
+    /// How many files programs of an earlier run have open or mapped still, which the kernel has for that.
+    #[serde(default)]
+    pub left_open: u64,
 }
 
 /// One target.
@@ -109,6 +112,10 @@ impl Report {
                 ("mounted", false) => String::new(),
                 (state, _) => format!(" ({})", paint(colour, "31", state)),
             };
+            let note = match mount.left_open {
+                0 => note,
+                left => note + &format!(" ({left} files in use since an earlier run)"),
+            };
             line("mount", format!("{}{note}", mount.path.display()));
         }
         if let Some(first) = &self.transport {
@@ -168,6 +175,7 @@ mod tests {
             state: state.into(),
             transport: transport.into(),
             passthrough: true,
+            left_open: 0,
         };
         let report = Report {
             running: true,

@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// Asks whether a mapping of a given inode is left that outlives so many opens, of which the kernel has
-    /// none any more. What was stored through one since the last look is to be told yet.
+    /// none any more. What a look found before that is not all that was stored through one.
     async fn ask_unmapped(&self, inode: &Inode, answered: u32) -> bool {
         let at = {
             let state = lock(&inode.state);
@@ -73,7 +73,6 @@ impl Client {
         if alone && let Some(given) = &mut lock(&inode.state).given {
             // Of two who ask one may be late.
             given.unmapped_of = given.unmapped_of.max(answered);
-            given.told_of = 0;
         }
         alone
     }
@@ -147,5 +146,6 @@ impl Client {
             self.port.take_back(ino, (ost, object));
         }
         inode.update(|state| state.given = None);
+        self.passthrough.let_go(inode.fid);
     }
 }

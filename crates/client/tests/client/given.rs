@@ -40,7 +40,7 @@ fn open(rig: &Rig, how: OpenHow) -> (u64, Header) {
     let mut opened = rig.poll(&mut open);
     if opened.is_none() {
         // It is given.
-        rig.answer(&take_look(rig), looks(object(10, 1)));
+        rig.answer(&take_look(rig), looks(object(10, 2)));
         opened = rig.poll(&mut open);
     }
     (opened.unwrap().unwrap().handle, header)
@@ -61,7 +61,7 @@ fn take_look(rig: &Rig) -> Header {
 fn give(rig: &Rig, handle: u64) {
     let client = rig.client.clone();
     let mut way = rig.start(async move { client.way_of(handle, true).await });
-    rig.answer(&take_look(rig), looks(object(10, 1)));
+    rig.answer(&take_look(rig), looks(object(10, 2)));
     assert_eq!(ends(rig, &mut way), Ok(Way::Given));
     assert!(rig.is_given() && rig.is_silent());
 }
@@ -201,7 +201,7 @@ fn a_readers_close_is_told_whatever_the_object_says() {
     assert!(rig.is_given());
     rig.last_wakes();
     goes_on(&rig, &mut closing);
-    let read = ObjectAttr { atime: at(9), ..object(10, 1) };
+    let read = ObjectAttr { atime: at(9), ..object(10, 2) };
     rig.answer(&take_look(&rig), looks(read));
     goes_on(&rig, &mut closing);
     let (header, request) = rig.take_mdt();
@@ -336,6 +336,65 @@ fn the_mtime_that_only_an_object_knows_is_told_with_the_size_after_a_crash() {
     }
 }
 
+/// A client that asks how an open of a file is to be answered which an earlier run has left open.
+fn asks_of_left(mapped: bool, refused: bool) -> (Rig, u64, Result<Way, Errno>) {
+    let rig = Rig::with_osts(1);
+    rig.client.left_open([FILE]);
+    rig.map_given(mapped);
+    rig.refuse_to_give(refused);
+    let (handle, _) = open(&rig, READ);
+    let client = rig.client.clone();
+    if !mapped {
+        let way = rig.now(async move { client.way_of(handle, false).await });
+        return (rig, handle, way);
+    }
+    let mut way = rig.start(async move { client.way_of(handle, false).await });
+    rig.answer(&take_look(&rig), looks(object(30, 7)));
+    goes_on(&rig, &mut way);
+    // What the MDT knows of it.
+    rig.answer(&rig.take(), reply(MdtReply::Inode { attr: attr(0, 10) }, &[]));
+    let way = rig.poll(&mut way).unwrap_or_else(|| ends(&rig, &mut way));
+    (rig, handle, way)
+}
+
+#[test]
+fn what_an_earlier_run_has_left_open_is_given_whoever_opens_it() {
+    let (rig, handle, way) = asks_of_left(true, false);
+    assert_eq!((way, rig.client.left_count()), (Ok(Way::Given), 1));
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    rig.answer(&take_look(&rig), looks(object(30, 7)));
+    assert_eq!(rig.poll(&mut stat).unwrap().unwrap().attr.size, 30, "it was written on");
+    let mut closing = start_close(&rig, handle);
+    rig.answer(&take_look(&rig), looks(object(40, 8)));
+    let (close, report) = take_close(&rig, &mut closing);
+    assert_eq!(sizes(report), Some((40, Some(at(8)))));
+    done(&rig, &close);
+    assert_eq!(rig.poll(&mut closing), Some(Ok(())));
+    assert!(rig.is_given(), "as long as it is left open");
+    rig.run();
+    rig.map_given(false);
+    rig.last_wakes();
+    rig.answer(&take_look(&rig), looks(object(40, 8)));
+    rig.kernel_is_done();
+    rig.run();
+    assert!(!rig.is_given() && rig.is_silent());
+    assert_eq!(rig.client.left_count(), 0);
+}
+
+#[test]
+fn what_nobody_has_any_more_is_opened_as_ever() {
+    let (rig, _, way) = asks_of_left(false, false);
+    assert_eq!((way, rig.client.left_count()), (Ok(Way::Ordinary), 0));
+    assert!(!rig.is_given() && rig.is_silent());
+}
+
+#[test]
+fn what_is_left_open_and_cannot_be_given_is_not_opened() {
+    let (rig, _, way) = asks_of_left(true, true);
+    assert_eq!((way, rig.client.left_count()), (Err(Errno::EBUSY), 1));
+}
+
 /// Ten bytes are written by who is asked.
 fn write(rig: &Rig, handle: u64) {
     let client = rig.client.clone();
@@ -364,7 +423,7 @@ fn nothing_of_a_given_file_is_written_again_after_a_crash_of_its_ost() {
     assert!(report.mtime.is_some(), "what was not told would not be known any more");
     done(&rig, &told);
     goes_on(&rig, &mut way);
-    rig.answer(&take_look(&rig), looks(object(10, 1)));
+    rig.answer(&take_look(&rig), looks(object(10, 2)));
     assert_eq!(ends(&rig, &mut way), Ok(Way::Given));
     assert_eq!((rig.client.writes_again(FILE).0, rig.client.unstable_bytes(0)), (false, 0));
     write(&rig, handle);
@@ -400,7 +459,7 @@ fn a_sync_goes_by_the_run_that_its_ost_is_at() {
                 Request::Ost(OstRequest::GetAttr { .. }) => {
                     // The first sync is not to hear of the other run before it has failed.
                     let early = runs.is_empty() && right.is_err();
-                    let look = looks(object(10, 1));
+                    let look = looks(object(10, 2));
                     rig.answer(&header, if early { Reply::error(Errno::EIO) } else { look });
                 }
                 Request::Mdt(_) => done(&rig, &header),
@@ -421,7 +480,7 @@ fn a_read_that_is_asked_beside_sets_the_atime() {
     let client = rig.client.clone();
     let mut reading =
         rig.start(async move { client.read_past_cache(handle, 0, 4, BytesMut::new()).await });
-    rig.answer(&take_look(&rig), looks(object(10, 1)));
+    rig.answer(&take_look(&rig), looks(object(10, 2)));
     goes_on(&rig, &mut reading);
     let (header, request) = rig.take_ost();
     assert!(matches!(request, OstRequest::Read { .. }), "{request:?}");
@@ -431,14 +490,14 @@ fn a_read_that_is_asked_beside_sets_the_atime() {
     assert!(rig.poll(&mut reading).unwrap().is_ok());
     let client = rig.client.clone();
     let mut stat = rig.start(async move { client.getattr(FILE).await });
-    rig.answer(&take_look(&rig), looks(object(10, 1)));
+    rig.answer(&take_look(&rig), looks(object(10, 2)));
     let read_at = rig.poll(&mut stat).unwrap().unwrap().attr.atime;
     assert!(read_at.sec >= 50, "{read_at:?}");
     for handle in [first, handle] {
         let mut closing = start_close(&rig, handle);
         let is_last = handle != first;
         if is_last {
-            rig.answer(&take_look(&rig), looks(object(10, 1)));
+            rig.answer(&take_look(&rig), looks(object(10, 2)));
         }
         let (close, report) = take_close(&rig, &mut closing);
         let right = is_last.then_some((None, Some(read_at)));
@@ -464,7 +523,7 @@ fn who_sets_a_time_meanwhile_keeps_a_file_from_being_given() {
     goes_on(&rig, &mut setting);
     let (header, request) = rig.take_mdt();
     assert!(matches!(request, MdtRequest::SetAttr { .. }), "{request:?}");
-    rig.answer(&look, looks(object(10, 1)));
+    rig.answer(&look, looks(object(10, 2)));
     assert_eq!(rig.poll(&mut way), Some(Ok(Way::Ordinary)));
     assert!(!rig.is_given());
     let now = sateen_types::Attr { mtime: at(-5), ..attr(4, 10) };

@@ -48,6 +48,8 @@ struct Outside {
     given: Vec<Ino>,
     /// Programs have what it was given mapped.
     mapped: bool,
+    /// It takes no object.
+    takes_none: bool,
 }
 
 #[derive(Default)]
@@ -109,8 +111,10 @@ impl Port for TestPort {
         self.0.lock().unwrap().unused.extend(inodes);
     }
     fn give(&self, ino: Ino, _: (u32, ObjectId)) -> Pin<Box<dyn Future<Output = bool> + Send>> {
-        self.0.lock().unwrap().given.push(ino);
-        Box::pin(std::future::ready(true))
+        let mut outside = self.0.lock().unwrap();
+        let takes = !outside.takes_none;
+        outside.given.extend(takes.then_some(ino));
+        Box::pin(std::future::ready(takes))
     }
     fn alone(&self, _: (u32, ObjectId)) -> Pin<Box<dyn Future<Output = bool> + Send>> {
         Box::pin(std::future::ready(!self.0.lock().unwrap().mapped))
@@ -380,6 +384,11 @@ impl Rig {
     /// Programs have the object mapped from now on, or not any more.
     pub(crate) fn map_given(&self, mapped: bool) {
         self.port.0.lock().unwrap().mapped = mapped;
+    }
+
+    /// The kernel takes no object from now on.
+    pub(crate) fn refuse_to_give(&self, refuse: bool) {
+        self.port.0.lock().unwrap().takes_none = refuse;
     }
 
     /// Whether the network may keep something back for a moment.

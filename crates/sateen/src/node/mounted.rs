@@ -38,6 +38,10 @@ const DIRTY_IN_ALL_BYTES: u64 = 512 * MIB;
 /// A file that is opened for reading alone is given to the kernel from this size on: smaller ones are
 /// in its pages from the last time.
 const READ_BYTES_MIN: u64 = MIB;
+/// What is to be done where programs of an earlier run, which was killed, have files still that the kernel
+/// was given.
+pub(crate) const LEFT_HINT: &str =
+    "end the programs that have used it since before it was killed, and start it again";
 /// So often whoever waits looks whether it is still to.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 
@@ -85,7 +89,7 @@ impl Mounted {
         reactor: &Arc<Reactor>,
         path: &Path,
         (source, targets): (&Source, Targets<'_>),
-        (how, lookers, stores): (How, Option<Lookers>, Stores),
+        (how, lookers, stores, left): (How, Option<Lookers>, Stores, Vec<Fid>),
         stop: &Stop,
     ) -> Outcome<Mounted> {
         let (client, port) = connect(reactor, targets, how.tried_until, stop)?;
@@ -109,7 +113,10 @@ impl Mounted {
         }
         let given = Arc::new(GivenFiles::default());
         let folders: Vec<PathBuf> = stores.values().map(|store| store.folder.clone()).collect();
-        if how.passthrough {
+        // What an earlier run has left open is given in any case.
+        let gives = how.passthrough || !left.is_empty();
+        client.left_open(left.iter().copied());
+        if gives {
             fs = fs.giving(given.clone());
             port.gives(Giving { stores, given: given.clone() });
         }
@@ -138,11 +145,14 @@ impl Mounted {
         }
         let attached = port.attach(session.notifier(), &session.offer(), root);
         let attached = attached.map_err(|error| Refusal::io("start threads", &error));
-        let gives = attached.and_then(|()| match how.passthrough {
-            true => give_files(&session, (&given, &folders), &client),
+        let given = attached.and_then(|()| match gives {
+            true => can_give(&session, (&given, &folders), how.passthrough),
             false => Ok(()),
         });
-        if let Err(refusal) = gives {
+        if how.passthrough && given.is_ok() {
+            client.set_passthrough(Some(READ_BYTES_MIN));
+        }
+        if let Err(refusal) = given.and_then(|()| take_over(reactor, &client, left)) {
             drop(session);
             port.detach();
             say_goodbye(reactor, &client);
@@ -185,13 +195,16 @@ impl Mounted {
     }
 }
 
-/// Files of these folders are given to the kernel from now on, if it takes them.
-fn give_files(
+/// Files of these folders can be given to the kernel from now on, if it takes them.
+fn can_give(
     session: &Session,
     (given, folders): (&GivenFiles, &[PathBuf]),
-    client: &Client,
+    passthrough: bool,
 ) -> Outcome<()> {
-    let hint = "start it without --passthrough, and with --mount if it was started with it before";
+    let hint = match passthrough {
+        true => "start it without --passthrough, and with --mount if it was started with it before",
+        false => LEFT_HINT,
+    };
     if !session.caps().contains(Caps::PASSTHROUGH) {
         let lacks = "this kernel lacks FUSE_PASSTHROUGH (Linux 6.9), which --passthrough needs";
         return Err(Refusal::new(lacks, hint).that_lasts());
@@ -213,7 +226,27 @@ fn give_files(
         })?;
     }
     given.attach(backings);
-    client.set_passthrough(Some(READ_BYTES_MIN));
+    Ok(())
+}
+
+/// Has the kernel given what programs of an earlier run have open or mapped still.
+fn take_over(reactor: &Reactor, client: &Arc<Client>, left: Vec<Fid>) -> Outcome<()> {
+    for fid in left {
+        let taker = client.clone();
+        let taken = async move { taker.take_over_left(fid).await };
+        match wait_for(reactor, CLIENT_TIMEOUT, taken).unwrap_or(Err(Errno::ETIMEDOUT)) {
+            // It had no name any more.
+            Ok(()) | Err(Errno::ENOENT | Errno::ESTALE) => {}
+            Err(errno) => {
+                let what = format!("a program of an earlier run has a file open ({fid}): {errno}");
+                return Err(Refusal::new(what, LEFT_HINT));
+            }
+        }
+    }
+    let left = client.left_count();
+    if left > 0 {
+        tracing::warn!(left, "programs of an earlier run have files open or mapped still");
+    }
     Ok(())
 }
 

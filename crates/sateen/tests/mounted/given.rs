@@ -2,10 +2,10 @@
 //! does not hear of, and what is left of it after a crash.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -121,6 +121,102 @@ fn what_was_synced_outlives_a_kill() {
     program.down().unwrap();
     program.fsck().unwrap();
     program.up().unwrap();
+}
+
+/// A program that has a file open and mapped, and does what it is told.
+struct Left {
+    program: Child,
+    said: BufReader<std::process::ChildStdout>,
+}
+
+impl Left {
+    fn start(path: &Path) -> Left {
+        let mut command = Command::new("perl");
+        command.args(["-e", LEFT]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = command.spawn().unwrap();
+        let said = BufReader::new(program.stdout.take().unwrap());
+        let mut left = Left { program, said };
+        assert_eq!(left.said(), "ready");
+        left
+    }
+
+    fn said(&mut self) -> String {
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn asked(&mut self, what: &str) -> String {
+        writeln!(self.program.stdin.as_mut().unwrap(), "{what}").unwrap();
+        self.said()
+    }
+
+    fn end(mut self) {
+        drop(self.program.stdin.take());
+        assert!(self.program.wait().unwrap().success());
+    }
+}
+
+const LEFT: &str = r#"
+$| = 1;
+open(my $file, "+<", $ARGV[0]) or die "open: $!";
+# mmap on x86-64: PROT_READ | PROT_WRITE, MAP_SHARED
+my $at = syscall(9, 0, 4096, 3, 1, fileno($file), 0);
+$at > 0 or die "mmap: $!";
+print "ready\n";
+while (my $what = <STDIN>) {
+    if ($what eq "store\n") {
+        # By read(2) from a pipe into the mapping, and by the descriptor; and the file becomes longer.
+        pipe(my $out, my $in) or die; syswrite($in, "m"); syscall(0, fileno($out), $at, 1) == 1 or die "store: $!";
+        sysseek($file, 1, 0); syswrite($file, "w") == 1 or die "write: $!";
+        sysseek($file, 4096, 0); syswrite($file, "tail") == 4 or die "write: $!";
+        print "stored\n";
+    } else {
+        print unpack("P3", pack("Q", $at)), "\n";
+    }
+}
+"#;
+
+#[test]
+fn what_a_killed_run_has_left_open_is_one_file_with_what_is_opened_since() {
+    let Some(rig) = Rig::start(Servers::Given, "given-left", 1, false) else { return };
+    let Rig::Given { program, .. } = &rig else { unreachable!("it has one process") };
+    let path = rig.mnt().join("file");
+    fs::write(&path, vec![b'a'; PAGE_BYTES]).unwrap();
+    let status = || {
+        let mut command = Command::new(BINARY);
+        ok(command.arg("status").arg("--data").arg(program.data()))
+    };
+    let in_use = "1 files in use since an earlier run";
+    let mut left = Left::start(&path);
+    for run in 0..2 {
+        program.kill(program.pid().unwrap(), || ()).unwrap();
+        program.up().unwrap();
+        assert!(status().contains(in_use), "{run}: {}", status());
+    }
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let mut there = [0; 3];
+    file.read_exact_at(&mut there, 0).unwrap();
+    assert_eq!(&there, b"aaa");
+    assert_eq!(left.asked("store"), "stored");
+    file.read_exact_at(&mut there, 0).unwrap();
+    assert_eq!(&there, b"mwa");
+    assert_eq!(fs::metadata(&path).unwrap().len(), 4100);
+    file.write_all_at(b"o", 2).unwrap();
+    assert_eq!(left.asked("show"), "mwo");
+    drop(file);
+    assert_eq!(fs::read(&path).unwrap().len(), 4100);
+    left.end();
+    let until = Instant::now() + Duration::from_secs(20);
+    while status().contains("in use") {
+        assert!(Instant::now() < until, "{}", status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    program.down().unwrap();
+    program.fsck().unwrap();
+    program.up().unwrap();
+    let there = fs::read(&path).unwrap();
+    assert_eq!((&there[..3], &there[4096..]), (&b"mwo"[..], &b"tail"[..]));
 }
 
 #[test]
