@@ -13,6 +13,7 @@
 //!
 //! What the kernel does with such a file is asked in `tests/passthrough.rs`.
 use crate::abi;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -21,6 +22,9 @@ use std::sync::Arc;
 const BACKING_OPEN: libc::c_ulong = 0x4010_e501;
 /// FUSE_DEV_IOC_BACKING_CLOSE: _IOW(229, 2, u32).
 const BACKING_CLOSE: libc::c_ulong = 0x4004_e502;
+
+/// As whom files are read and written: not as root.
+const NOBODY: libc::uid_t = 65534;
 
 /// Where one mount's backing files are registered; any open /dev/fuse of its connection is as
 /// good as another. Cloned freely.
@@ -36,7 +40,7 @@ impl Backings {
 
     /// Registers a regular file. The kernel opens it anew for each open that it is named for, with
     /// that open's flags, whatever `file` itself is open for; it is read and written with the
-    /// credentials of whoever calls this.
+    /// credentials of whoever calls this, but for what a file system keeps for root alone ([`Lowered`]).
     ///
     /// # Errors
     /// `EPERM` if [`crate::Caps::PASSTHROUGH`] was not agreed on, or without CAP_SYS_ADMIN; `ELOOP`
@@ -44,6 +48,7 @@ impl Backings {
     pub fn open(&self, file: impl AsFd) -> io::Result<Backing> {
         let fd = file.as_fd().as_raw_fd();
         let map = abi::BackingMap { fd, ..abi::BackingMap::default() };
+        let _lowered = Lowered::now()?;
         // SAFETY: the request reads one structure of the size that its number states, which `map`
         // is; both descriptors are open for the length of the call.
         let id = unsafe { libc::ioctl(self.device.as_raw_fd(), BACKING_OPEN, &raw const map) };
@@ -51,6 +56,34 @@ impl Backings {
             return Err(io::Error::last_os_error());
         }
         Ok(Backing { device: self.device.clone(), id })
+    }
+}
+
+/// This thread without root's right to the last of a disk, until it is dropped: what is registered
+/// meanwhile is written without it. What ext4 keeps back is for whoever serves the file system, who has to
+/// write down that something was removed.
+struct Lowered {
+    before: CapabilitySets,
+    user: libc::c_int,
+}
+
+impl Lowered {
+    fn now() -> io::Result<Lowered> {
+        let before = capabilities(None)?;
+        let effective = before.effective - CapabilitySet::SYS_RESOURCE;
+        set_capabilities(None, CapabilitySets { effective, ..before })?;
+        // SAFETY: a number of this thread alone; no memory is read or written. Who may not change it
+        // is not root, who is what this is about.
+        let user = unsafe { libc::setfsuid(NOBODY) };
+        Ok(Lowered { before, user })
+    }
+}
+
+impl Drop for Lowered {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { libc::setfsuid(self.user.cast_unsigned()) };
+        set_capabilities(None, self.before).expect("a thread takes again what it is permitted");
     }
 }
 

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use sateen_testkit::cluster::ok;
+use sateen_testkit::disk::LoopedExt4;
 use sateen_testkit::random::Random;
+use sateen_testkit::{can_mount, skipped};
 
 use crate::BINARY;
 use crate::rig::{Rig, Servers, with_kernel_caches};
@@ -217,6 +219,59 @@ fn what_a_killed_run_has_left_open_is_one_file_with_what_is_opened_since() {
     program.up().unwrap();
     let there = fs::read(&path).unwrap();
     assert_eq!((&there[..3], &there[4096..]), (&b"mwo"[..], &b"tail"[..]));
+}
+
+/// A folder that goes in the end, with what is in it.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("sateen-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What ext4 keeps for root is for those who serve the file system: who removes something has to write
+/// that down.
+#[test]
+fn a_disk_that_given_writes_have_filled_has_room_for_its_servers() {
+    if !can_mount() {
+        return;
+    }
+    let folder = Folder::new("given-full");
+    let disk = match LoopedExt4::below(&folder.0, 400) {
+        Ok(disk) => disk,
+        Err(error) => return skipped(format!("needs an ext4 of its own: {error:#}")),
+    };
+    let (data, mnt) = (disk.path().join("data"), folder.0.join("mnt"));
+    let sateen = |args: &[&str]| {
+        let mut command = Command::new(BINARY);
+        ok(command.args(&args[..1]).arg("--data").arg(&data).args(&args[1..]))
+    };
+    sateen(&["up", "--passthrough", "--osts", "1", "--mount", mnt.to_str().unwrap()]);
+    let path = mnt.join("file");
+    fs::write(&path, b"as it was made").unwrap();
+    let file = File::options().append(true).open(&path).unwrap();
+    let bytes = vec![b'x'; 1 << 20];
+    let full = (0..400).find_map(|_| (&file).write_all(&bytes).err()).unwrap();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let below = rustix::fs::statvfs(&data).unwrap();
+    assert_eq!(below.f_bavail, 0);
+    assert!(below.f_bfree > below.f_blocks / 25, "{} of {}", below.f_bfree, below.f_blocks);
+    drop(file);
+    fs::create_dir(mnt.join("folder")).unwrap();
+    fs::remove_file(&path).unwrap();
+    File::open(&mnt).unwrap().sync_all().unwrap();
+    fs::write(mnt.join("again"), &bytes).unwrap();
+    sateen(&["down"]);
+    sateen(&["fsck"]);
 }
 
 #[test]
