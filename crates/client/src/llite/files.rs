@@ -206,6 +206,13 @@ pub struct Opened {
     pub known: Known,
 }
 
+/// Whether others may write what this client opens for writing: what it was answered does not tell
+/// the size, nor do the OSTs, as long as a holder of the data keeps something. Who wants it has to look.
+fn inode_is_written(inode: &Inode, attr: &Attr) -> bool {
+    let state = lock(&inode.state);
+    attr.size_stale && !state.size_known && !state.owns_size() && !state.is_given()
+}
+
 impl Client {
     fn next_open_id(&self) -> OpenId {
         OpenId { id: self.next_open.fetch_add(1, Ordering::Relaxed) }
@@ -330,13 +337,18 @@ impl Client {
         (id, how, cred): (OpenId, OpenHow, Cred),
         made: &Made,
     ) -> Result<(Entry, Opened)> {
-        let answer = (made.attr, made.stamp);
+        let mut answer = (made.attr, made.stamp);
+        let written = made.existed && how.write && inode_is_written(inode, &made.attr);
         let mut opened = self.finish_open(inode, id, how, answer).await?;
+        if written && !how.truncate {
+            answer = self.fetch_attr(inode.fid, Ibits::META.union(Ibits::DATA)).await?;
+            opened.known = self.know(inode, answer.0, answer.1).await?;
+        }
         if made.existed && how.truncate {
             let set = SetAttr { size: Some(0), ..SetAttr::default() };
             opened.known = self.setattr(inode.fid, set, cred).await?;
         }
-        let mut entry = self.entry(parent, made.attr, made.stamp).await?;
+        let mut entry = self.entry(parent, answer.0, made.stamp).await?;
         entry.inode = Some(opened.known);
         Ok((entry, opened))
     }
@@ -404,7 +416,12 @@ impl Client {
         if how.write && attr.kind() == FileKind::Regular {
             self.leave_read_locks(inode).await;
         }
-        let Known { attr, held } = self.know(inode, attr, sent).await?;
+        let Known { attr, held } = if how.write && inode_is_written(inode, &attr) {
+            inode.update(|state| state.learn(attr, sent));
+            Client::unheld(attr)
+        } else {
+            self.know(inode, attr, sent).await?
+        };
         Ok(self.opened((inode, id), how, (attr, held), sent))
     }
 

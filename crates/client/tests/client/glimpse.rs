@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sateen_client::{OpenHow, Verb};
-use sateen_types::Attr;
+use sateen_types::{Attr, Fid, Seq};
 use sateen_wire::{
     Body, Bulk, Callback, Header, Ibits, LockId, LockMode, MdtReply, MdtRequest, Message, OstReply,
     OstRequest, Reply, ReplyBody, Request, SizeReport,
@@ -172,4 +172,51 @@ fn who_asks_once_more_asks_the_writer_again() {
     assert!(want.contains(DATA), "the writer is not asked");
     rig.answer(&again, reply(shown(40), &[grant(3, LockMode::Pr, META)]));
     assert_eq!(rig.poll(&mut second).unwrap().unwrap().attr.size, 40);
+}
+
+/// Of a file that another client writes the MDT does not tell the size, and the OSTs have not what he
+/// keeps. Which file a name is shows with its attributes: then the MDT asks him.
+#[test]
+fn who_opens_what_another_writes_asks_for_the_size_where_it_is_shown() {
+    let layout =
+        || Some(std::sync::Arc::new(sateen_types::Layout::raid0(1 << 20, vec![0]).unwrap()));
+    let stale = Attr { size_stale: true, maybe_objects: true, ..attr(3, 10) };
+    let locks = [grant(2, LockMode::Pr, META)];
+    let rig = Rig::with_osts(1);
+    let client = rig.client.clone();
+    let mut open = rig.start(async move { client.open(FILE, WRITE, CRED).await });
+    let (header, _) = rig.take_mdt();
+    rig.answer(&header, reply(MdtReply::Opened { attr: stale, layout: layout() }, &locks));
+    let opened = rig.poll(&mut open).expect("nobody is asked").unwrap();
+    assert!(!opened.known.held && rig.is_silent());
+    // Nobody believes that size, either.
+    let client = rig.client.clone();
+    let mut stat = rig.start(async move { client.getattr(FILE).await });
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::GetAttr { .. }), "{request:?}");
+    rig.answer(&header, reply(MdtReply::Inode { attr: attr(3, 7 * PAGE) }, &[]));
+    let known = rig.poll(&mut stat).unwrap().unwrap();
+    assert_eq!((known.attr.size, known.held), (7 * PAGE, false));
+
+    let rig = Rig::with_osts(1);
+    let client = rig.client.clone();
+    let mut create =
+        rig.start(async move { client.create(Fid::ROOT, b"f", 0o644, WRITE, CRED).await });
+    let (header, mut request) = rig.take_mdt();
+    let mut last = header;
+    if request == MdtRequest::GrantSeq {
+        rig.answer(&last, reply(MdtReply::Sequence(Seq(0x2_0000_0500)), &[]));
+        assert!(rig.poll(&mut create).is_none());
+        (last, request) = rig.take_mdt();
+    }
+    assert!(matches!(request, MdtRequest::Create { .. }), "{request:?}");
+    let body = MdtReply::Created { attr: stale, layout: layout(), existed: true, parent: None };
+    rig.answer(&last, reply(body, &locks));
+    assert!(rig.poll(&mut create).is_none());
+    let (header, request) = rig.take_mdt();
+    assert!(matches!(request, MdtRequest::GetAttr { .. }), "not the OSTs: {request:?}");
+    rig.answer(&header, reply(MdtReply::Inode { attr: attr(3, 7 * PAGE) }, &[]));
+    let (entry, opened) = rig.poll(&mut create).unwrap().unwrap();
+    assert_eq!(opened.known.attr.size, 7 * PAGE);
+    assert_eq!(entry.inode.map(|known| known.attr.size), Some(7 * PAGE));
 }

@@ -15,7 +15,7 @@ use super::{is_regular, put_inode, shown};
 use crate::layouts::Made;
 use crate::mdt::Mdt;
 use crate::op::{Op, Outcome, Punch, reply};
-use crate::opens::Purpose;
+use crate::opens::{Opens, Purpose};
 use crate::view::{Stamp, View};
 
 /// How a file is to be opened.
@@ -67,7 +67,12 @@ pub(super) fn open_file(
             return Err(Errno::ETXTBSY.into());
         }
         op.need_fences()?;
-        op.need(&mut mdt.locks, &[Need::all_gone(fid, Ibits::DATA)])?;
+        let data = Need::all_gone(fid, Ibits::DATA);
+        let joins = !truncate && joins(&mdt.opens, &inode);
+        // While objects are to be cut nobody begins to write.
+        if !joins || mdt.locks.is_held(&data) {
+            op.need(&mut mdt.locks, &[data])?;
+        }
     }
     let made = first_layout(mdt, op, fid, write)?;
     let view = View::new(&mdt.core, op.fetched, mdt.config.index);
@@ -124,6 +129,12 @@ pub(super) fn open_file(
 /// and that its size is not.
 pub(super) const fn has_begun(attr: &Attr) -> bool {
     attr.size_stale && attr.maybe_objects
+}
+
+/// Whether one more who opens a file for writing changes nothing: others have begun the session, and
+/// it has its layout. Who has its data cached keeps that until somebody writes, and asks for a lock.
+fn joins(opens: &Opens, inode: &Inode<'_>) -> bool {
+    opens.writers(inode.attr.fid) > 0 && has_begun(&inode.attr) && !inode.layout.is_empty()
 }
 
 /// Begins the session of a file that is open for writing since the run before, of which the

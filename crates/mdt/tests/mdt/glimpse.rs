@@ -199,3 +199,73 @@ fn whoever_goes_while_he_waits_is_not_missed() {
     assert_eq!(world.stat(A, fid).fid, fid);
     assert!(world.mdt.store().committed() > 0);
 }
+
+/// B opens the file, and is answered these attributes under these locks.
+fn opens(world: &mut World, fid: Fid) -> (Attr, Grants) {
+    let flags = OpenFlags { write: true, ..OpenFlags::default() };
+    let (open_id, cred) = (world.open_id(B), Cred::default());
+    let call = world.start(B, MdtRequest::Open { fid, flags, open_id, cred, want: all() });
+    let reply = world.reply(call).expect("nobody is waited for");
+    let ReplyBody::Mdt(MdtReply::Opened { attr, .. }) = reply.body else { panic!("{reply:?}") };
+    (attr, reply.grants)
+}
+
+#[test]
+fn one_more_who_opens_a_file_for_writing_takes_it_from_nobody() {
+    for cold in [false, true] {
+        let mut world = World::with_clients(1);
+        let (fid, open_id, _) = written(&mut world);
+        world.cold = cold;
+        let (attr, grants) = opens(&mut world, fid);
+        assert!(attr.size_stale, "A knows better, and was not asked");
+        assert!(grants.iter().all(|grant| !grant.bits.intersects(DATA)), "{grants:?}");
+        assert_eq!(world.clients[&A].callbacks.len(), 0);
+        // Whoever wants to write takes it.
+        let write = MdtRequest::Enqueue { fid, mode: LockMode::Pw, bits: DATA };
+        let call = world.start(B, write);
+        assert_eq!(world.reply(call), None);
+        let asked = world.clients.get_mut(&A).unwrap().callbacks.pop_front();
+        let Some(Callback::Blocking { id, .. }) = asked else { panic!("{asked:?}") };
+        let report = Some(report(500, true));
+        world.ok(A, MdtRequest::Cancel { fid, id, report, more: vec![] });
+        let attr = seen(world.reply(call));
+        assert_eq!((attr.size, attr.size_stale), (500, false));
+        // The session goes on until both have closed it.
+        world.close(A, fid, open_id, None);
+        assert!(world.stat(A, fid).size_stale);
+    }
+}
+
+#[test]
+fn readers_keep_a_file_that_one_more_opens_for_writing() {
+    let mut world = World::with_clients(1);
+    let (fid, _, held) = written(&mut world);
+    let told = Some(report(500, true));
+    world.ok(A, MdtRequest::Cancel { fid, id: held.id, report: told, more: vec![] });
+    assert_eq!(world.call(A, MdtRequest::GetAttr { fid, want: all() }).grants.iter().count(), 2);
+    let (attr, grants) = opens(&mut world, fid);
+    assert_eq!((attr.size, attr.size_stale), (500, false), "nobody writes");
+    assert!(grants.iter().all(|grant| !grant.bits.intersects(DATA)), "{grants:?}");
+    assert_eq!(world.clients[&A].callbacks.len(), 0);
+}
+
+#[test]
+fn who_empties_a_file_or_begins_to_write_it_calls_back() {
+    let mut world = World::with_clients(1);
+    let (fid, _, held) = written(&mut world);
+    let flags = OpenFlags { write: true, truncate: true, ..OpenFlags::default() };
+    let (open_id, cred) = (world.open_id(B), Cred::default());
+    let call = world.start(B, MdtRequest::Open { fid, flags, open_id, cred, want: all() });
+    assert_eq!(world.reply(call), None);
+    let asked = world.clients.get_mut(&A).unwrap().callbacks.pop_front();
+    assert_eq!(asked, Some(Callback::Blocking { fid, id: held.id }));
+    // A reader of a file that nobody has open: what there is changes with the session.
+    let mut world = World::with_clients(1);
+    let fid = world.mknod(A, ROOT, "f");
+    world.clients.get_mut(&A).unwrap().obliging = false;
+    assert_eq!(world.call(A, MdtRequest::GetAttr { fid, want: all() }).grants.iter().count(), 2);
+    let (open_id, flags) = (world.open_id(B), OpenFlags { truncate: false, ..flags });
+    let call = world.start(B, MdtRequest::Open { fid, flags, open_id, cred, want: all() });
+    assert_eq!(world.reply(call), None);
+    assert_eq!(world.clients[&A].callbacks.len(), 1);
+}
