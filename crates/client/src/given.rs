@@ -541,7 +541,12 @@ impl Client {
                 None if state.setting > 0 && is_left() => {
                     patience::is_over().then_some(Err(Errno::EINTR))
                 }
-                None if is_left() || begins && state.opens == 1 && state.setting == 0 => {
+                None if is_left()
+                    || begins
+                        && state.opens == 1
+                        && state.setting == 0
+                        && state.group.is_none() =>
+                {
                     state.given = Some(Box::new(GivenAway::begins(inode.fid)));
                     // What the kernel writes nobody hears of.
                     state.drop_ahead();

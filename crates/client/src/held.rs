@@ -149,7 +149,7 @@ impl Held {
 
     /// Whether the kernel may have pages that were read under it.
     pub(crate) fn may_have_pages(&self) -> bool {
-        self.readable || self.mode.covers(LockMode::Pw)
+        self.readable || self.mode.covers(LockMode::Pw) || self.is_group()
     }
 
     /// Whether the size is this client's to tell under it.
@@ -164,15 +164,26 @@ impl Held {
 
     /// Whether it is such a one, and this client may write as well.
     pub(crate) fn shares_writes(&self) -> bool {
-        self.mode == LockMode::Cw
+        matches!(self.mode, LockMode::Cw | LockMode::Group)
     }
 
-    /// Whether data may be read or written under it.
+    /// Whether it is a group's: see [`crate::group`].
+    pub(crate) fn is_group(&self) -> bool {
+        self.mode == LockMode::Group
+    }
+
+    /// Whether data may be read or written under it, by those who belong to no group.
     pub(crate) fn allows(&self, access: Access) -> bool {
         self.mode.covers(LockMode::Pw)
             || matches!(access, Access::Read | Access::Look) && self.readable
-            || access == Access::Share && self.shares_writes()
-            || access == Access::Look && self.is_shared()
+            || access == Access::Share && self.mode == LockMode::Cw
+            || access == Access::Look && matches!(self.mode, LockMode::Cr | LockMode::Cw)
+    }
+
+    /// Whether somebody who belongs to no group, and reads or writes pages, goes by a group's lock: while
+    /// it is given back the kernel waits for him, and he would wait for it to be gone.
+    pub(crate) fn lets_pages_in(&self) -> bool {
+        self.is_group() && self.cancelling
     }
 }
 

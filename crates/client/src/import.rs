@@ -543,6 +543,11 @@ impl Import {
         lock(&self.state).link == Link::Open
     }
 
+    /// Whether the target can do this, as it has said when it was connected to last.
+    pub(crate) fn agrees(&self, feature: u64) -> bool {
+        lock(&self.state).features & feature != 0
+    }
+
     /// How the connection stands.
     pub(crate) fn stands(&self) -> Connection {
         let state = lock(&self.state);

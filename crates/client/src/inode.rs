@@ -173,6 +173,7 @@ impl InodeState {
             rare.kept_open = None;
             (rare.unreported_mtime, rare.unreported_atime) = (None, None);
             rare.shared = None;
+            rare.group.forgotten();
         }
         self.forgotten_given();
         self.commit_before_write = 0;
@@ -275,8 +276,8 @@ impl InodeState {
         self.locks.iter().any(Held::owns_data)
     }
 
-    /// Whether it holds a shared lock for writing, perhaps not for long any more. Then it has no other
-    /// on the data, but for shared ones for reading.
+    /// Whether it holds a shared lock for writing, or a group's, perhaps not for long any more. Then it has
+    /// no other on the data, but for shared ones for reading.
     fn is_sharing(&self) -> bool {
         self.locks.iter().any(Held::shares_writes)
     }

@@ -20,6 +20,7 @@
 //! | `known_names` | what cannot be in a directory that this client has made or read |
 //! | `fids` | FIDs out of granted sequences |
 //! | `given` | files that the kernel reads and writes itself |
+//! | `group` | group locks: the data of a file for those who work together |
 //! | `glimpse` | others look at what is written from here |
 //! | `file_locks` | locks of programs: flock(2) and fcntl(2) |
 //! | `stats`, `inspect` | what was counted, and what can be set, from outside |
@@ -43,6 +44,7 @@ mod file_locks;
 mod given;
 mod glimpse;
 mod grants;
+mod group;
 mod held;
 mod import;
 mod inode;

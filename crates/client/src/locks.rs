@@ -49,6 +49,7 @@ pub(crate) type Given = (Arc<Inode>, LockId, Option<SizeReport>);
 pub(crate) struct DataUse {
     inode: Arc<Inode>,
     id: LockId,
+    group: bool,
 }
 
 impl DataUse {
@@ -63,6 +64,11 @@ impl DataUse {
         state.locks.iter().any(|held| held.id == self.id && held.is_shared())
     }
 
+    /// Whether it is a group's.
+    pub(crate) fn is_group(&self) -> bool {
+        self.group
+    }
+
     /// Which one.
     pub(crate) fn id(&self) -> LockId {
         self.id
@@ -70,7 +76,19 @@ impl DataUse {
 
     /// Of a lock that was just counted as used once more.
     pub(crate) fn new(inode: &Arc<Inode>, id: LockId) -> DataUse {
-        DataUse { inode: inode.clone(), id }
+        DataUse { inode: inode.clone(), id, group: false }
+    }
+
+    /// The same of a group's.
+    pub(crate) fn of_group(inode: &Arc<Inode>, id: LockId) -> DataUse {
+        DataUse { inode: inode.clone(), id, group: true }
+    }
+
+    /// The same of one that was found in this state: for pages it may be a group's.
+    fn found(inode: &Arc<Inode>, id: LockId, pages: bool, state: &InodeState) -> DataUse {
+        let is_it = |held: &Held| held.id == id && held.is_group();
+        let group = pages && state.locks.iter().any(is_it);
+        DataUse { inode: inode.clone(), id, group }
     }
 }
 
@@ -200,8 +218,16 @@ impl Tired {
     const OF_ALL: Tired = Tired { drains: true, waits: true };
 }
 
-fn find_data(state: &mut InodeState, access: Access, range: Range, tired: Tired) -> Found {
-    let fits = |held: &&mut Held| held.bits.contains(Ibits::DATA) && held.allows(access);
+/// With `pages` for one whom the kernel may wait for when it drops pages.
+fn find_data(
+    state: &mut InodeState,
+    (access, pages): (Access, bool),
+    range: Range,
+    tired: Tired,
+) -> Found {
+    let fits = |held: &&mut Held| {
+        held.bits.contains(Ibits::DATA) && (held.allows(access) || pages && held.lets_pages_in())
+    };
     // One that is given back is the last choice.
     // So is one that others have, too, under which less is known.
     let last = |held: &&mut Held| (held.cancelling, held.is_shared());
@@ -212,8 +238,8 @@ fn find_data(state: &mut InodeState, access: Access, range: Range, tired: Tired)
             Found::Use(held.id)
         }
         // The kernel waits for nobody who reads or writes under it: it is as good as gone.
-        Some(held) if held.is_shared() && tired.drains => Found::None,
-        Some(held) if held.is_shared() => Found::Drains,
+        Some(held) if !held.may_have_pages() && held.is_shared() && tired.drains => Found::None,
+        Some(held) if !held.may_have_pages() && held.is_shared() => Found::Drains,
         Some(held) if held.is_draining() && !tired.drains => Found::Drains,
         Some(held) if held.rounds() > 1 && !held.is_draining() && !tired.waits => Found::Wait,
         Some(held) => {
@@ -302,10 +328,26 @@ impl Client {
         access: Access,
         range: Range,
     ) -> Result<DataUse> {
+        self.use_data_for(inode, (access, false), range).await
+    }
+
+    /// The same; with `pages` for one whom the kernel may wait for when it drops pages.
+    ///
+    /// # Errors
+    /// As [`Client::use_data`].
+    pub(crate) async fn use_data_for(
+        self: &Arc<Client>,
+        inode: &Arc<Inode>,
+        (access, pages): (Access, bool),
+        range: Range,
+    ) -> Result<DataUse> {
         loop {
-            if let Some(id) = self.find_data(inode, access, range).await {
+            if let Some(id) = self.find_data(inode, (access, pages), range).await {
                 self.count(Verb::LockHit);
-                return Ok(DataUse { inode: inode.clone(), id });
+                return Ok(match pages {
+                    true => DataUse::found(inode, id, pages, &lock(&inode.state)),
+                    false => DataUse::new(inode, id),
+                });
             }
             let asked = Arc::new(Mutex::new(Asked::Waiting));
             let _asking = self.ask_data(inode, access, asked.clone());
@@ -320,7 +362,9 @@ impl Client {
                         };
                         return Some(answer);
                     }
-                    let Found::Use(id) = find_data(state, access, range, Tired::OF_ALL) else {
+                    let all = Tired::OF_ALL;
+                    let found = find_data(state, (access, pages), range, all);
+                    let Found::Use(id) = found else {
                         if !patience::is_over() {
                             return None;
                         }
@@ -328,7 +372,7 @@ impl Client {
                         return Some(Err(Errno::EINTR));
                     };
                     *asked = Asked::Abandoned;
-                    Some(Ok(Some(DataUse { inode: inode.clone(), id })))
+                    Some(Ok(Some(DataUse::found(inode, id, pages, state))))
                 },
             )
             .await;
@@ -339,7 +383,12 @@ impl Client {
     }
 
     /// Puts a lock to use that is there, if there is one.
-    async fn find_data(&self, inode: &Inode, access: Access, range: Range) -> Option<LockId> {
+    async fn find_data(
+        &self,
+        inode: &Inode,
+        access: (Access, bool),
+        range: Range,
+    ) -> Option<LockId> {
         let (mut drains, mut waits) = (None, None);
         let mut tired = Tired::default();
         poll_fn(|context| {
@@ -438,14 +487,14 @@ impl Client {
             self.hand_back(inode, &reply.grants).await;
             return Ok(None);
         };
-        let used = DataUse { inode: inode.clone(), id };
+        let used = DataUse::new(inode, id);
         Ok(allowed.then_some(used))
     }
 
     /// Gives back what came too late to be believed, before another is asked for: the MDT takes
     /// this client for the holder, and if others want it, the answer to their callback would be
     /// younger than the next request and make its grant come too late as well, and so on for ever.
-    async fn hand_back(self: &Arc<Client>, inode: &Arc<Inode>, grants: &Grants) {
+    pub(crate) async fn hand_back(self: &Arc<Client>, inode: &Arc<Inode>, grants: &Grants) {
         for grant in grants.iter().filter(|grant| grant.fid == inode.fid) {
             let is_held = lock(&inode.state).locks.iter().any(|held| held.id == grant.id);
             if !is_held {
@@ -661,6 +710,7 @@ impl Client {
             inode.update(|state| {
                 state.cancels.retain(|other| other.id != id);
                 state.cancelled_at = self.stamp();
+                state.group_may_be_over();
             });
         }
     }
@@ -681,7 +731,7 @@ mod tests {
     }
 
     fn find(state: &mut InodeState, range: Range, tired: Tired) -> &'static str {
-        match find_data(state, Access::Read, range, tired) {
+        match find_data(state, (Access::Read, false), range, tired) {
             Found::Use(_) => "use",
             Found::Drains => "drains",
             Found::Wait => "wait",

@@ -310,6 +310,30 @@ impl Client {
         Ok((buffer, is_whole))
     }
 
+    /// The same of a range in however many pieces.
+    ///
+    /// # Errors
+    /// The OSTs'.
+    pub(crate) async fn read_pieces(
+        &self,
+        fid: Fid,
+        layout: &Layout,
+        (offset, len): (u64, u64),
+        mut buffer: BytesMut,
+    ) -> Result<(BytesMut, bool)> {
+        let (before, mut at) = (buffer.len(), offset);
+        for chunk in self.pieces(layout, offset, len) {
+            let is_whole;
+            (buffer, is_whole) = self.read_piece(fid, layout, (at, chunk.len), buffer).await?;
+            if !is_whole {
+                buffer.truncate(before);
+                return Ok((buffer, false));
+            }
+            at += chunk.len;
+        }
+        Ok((buffer, true))
+    }
+
     /// Where the next data, or with `hole` the next hole, of a file of `size` bytes begins at
     /// or after `offset`, which is below that; `None` if no data follows.
     ///

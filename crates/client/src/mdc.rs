@@ -1,17 +1,44 @@
 //! Typed requests to MDTs.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use sateen_types::{Errno, Fid, Result, seq};
-use sateen_wire::{Bulk, Grants, MdtReply, MdtRequest, ReplyBody, Request};
+use sateen_wire::{Bulk, GROUPS, Grants, MdtReply, MdtRequest, ReplyBody, Request};
 
 use crate::client::Client;
 use crate::fids::Draw;
 use crate::import::{Answer, Import, InUse, WAITED_FOR};
+use crate::patience;
 
 /// How long, and how often, it is waited for that a program which has ended is closed: 500 ms.
 const RUNNING_PAUSE_NS: u64 = 10_000_000;
 const RUNNING_TRIES: u32 = 50;
+/// What a group is in the way of is asked again after 10 ms, and each time after twice as long, but for
+/// 1 s at most: people decide when it is over.
+const GROUPED_NS: u64 = 10_000_000;
+const GROUPED_MAX_NS: u64 = 1_000_000_000;
+
+/// Pauses between questions to an MDT that has answered that a group is in the way.
+#[derive(Debug)]
+pub(crate) struct Pauses(u64);
+
+impl Default for Pauses {
+    fn default() -> Pauses {
+        Pauses(GROUPED_NS)
+    }
+}
+
+/// Who is told himself that a group is in the way, because he has something to let go of meanwhile, or
+/// does not want to wait.
+const fn hears_of_groups(request: &MdtRequest) -> bool {
+    match request {
+        MdtRequest::EnqueueGroup { .. } => true,
+        MdtRequest::Open { flags, .. } => flags.truncate,
+        _ => false,
+    }
+}
 
 /// A good answer of an MDT.
 #[derive(Debug)]
@@ -135,6 +162,7 @@ impl Client {
     ) -> core::result::Result<MdtAnswer, (Errno, u64)> {
         let unasked = |errno| (errno, 0);
         let import = self.import_of(fid).map_err(unasked)?;
+        let mut pauses = Pauses::default();
         loop {
             let again = Request::Mdt(request.clone());
             let stamp = || self.stamp();
@@ -148,6 +176,10 @@ impl Client {
                 // Not executed: the target had too much to do.
                 (Some(Errno::EAGAIN), _) => self.port.sleep(1_000_000).await,
                 (Some(errno), _) => return Err((errno, stamp)),
+                // Nor was this: nobody waits for people at the MDT.
+                (None, ReplyBody::Mdt(MdtReply::Grouped)) if !hears_of_groups(&request) => {
+                    self.pause(&mut pauses).await.map_err(|errno| (errno, stamp))?;
+                }
                 (None, ReplyBody::Mdt(body)) => {
                     let grants = reply.grants;
                     return Ok(MdtAnswer { body, grants, stamp });
@@ -155,6 +187,26 @@ impl Client {
                 (None, _) => return Err((Errno::EPROTO, stamp)),
             }
         }
+    }
+
+    /// Waits before the MDT is asked again whether a group is in the way still.
+    ///
+    /// # Errors
+    /// `EINTR` if nobody waits any more.
+    pub(crate) async fn pause(&self, pauses: &mut Pauses) -> Result<()> {
+        let mut sleep = self.port.sleep(pauses.0);
+        pauses.0 = (pauses.0 * 2).min(GROUPED_MAX_NS);
+        poll_fn(|context| match sleep.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending if patience::is_over() => Poll::Ready(Err(Errno::EINTR)),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Whether the MDT of `fid` has group locks.
+    pub(crate) fn has_groups(&self, fid: Fid) -> bool {
+        self.import_of(fid).is_ok_and(|import| import.agrees(GROUPS))
     }
 
     /// Waits until a transno of the MDT of `fid` is durable; 0 waits for all there is.

@@ -13,6 +13,7 @@ use sateen_types::{Errno, Timespec};
 use crate::by_stripe::ByStripe;
 use crate::dirty::{Dirty, LateErrors};
 use crate::given::GivenAway;
+use crate::group::Group;
 use crate::held::Leaving;
 use crate::inode::{InodeState, SharedWrites, Unsynced};
 use crate::known_names::KnownNames;
@@ -48,6 +49,8 @@ pub(crate) struct RareState {
     pub(crate) unsynced: ByStripe<Unsynced>,
     /// The kernel reads and writes it itself: see [`crate::given`].
     pub(crate) given: Option<Box<GivenAway>>,
+    /// Its data is a group's: see [`crate::group`].
+    pub(crate) group: Group,
     /// What was read before anybody asked: see [`crate::readahead`].
     pub(crate) ahead: Option<Box<Ahead>>,
     /// Syncs of the objects: one at a time, each with a number.
@@ -77,6 +80,7 @@ impl RareState {
             && self.late.count() == 0
             && self.unsynced.is_empty()
             && self.given.is_none()
+            && self.group.is_none()
             && self.ahead.is_none()
             && self.writing == 0
             && self.setting == 0

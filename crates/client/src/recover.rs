@@ -47,13 +47,13 @@ use std::sync::{Arc, Weak};
 
 use sateen_types::{Endpoint, Errno, Fid, FileKind, seq};
 use sateen_wire::{
-    FileLock, FileLockMode, Grant, Header, HeldFileLock, HeldLock, HeldOpen, LockId, MdtReply,
-    MdtRequest, OpenFlags, OpenId, RECLAIM_MAX, Reply, ReplyBody, Request,
+    FileLock, FileLockMode, Grant, Header, HeldFileLock, HeldGroup, HeldLock, HeldOpen, LockId,
+    LockMode, MdtReply, MdtRequest, OpenFlags, OpenId, RECLAIM_MAX, Reply, ReplyBody, Request,
 };
 
 use crate::client::Client;
 use crate::import::UnderWay;
-use crate::inode::Inode;
+use crate::inode::{Inode, InodeState};
 use crate::sync::lock;
 
 /// An open that an MDT has answered for.
@@ -113,6 +113,18 @@ fn surely_held(held: &HeldFileLock, asked: &HeldFileLock) -> Vec<HeldFileLock> {
     before.into_iter().chain(within).chain(after).collect()
 }
 
+/// The locks on an inode, with those that are given back and of which nothing was heard.
+fn held_or_leaving(fid: Fid, state: &InodeState) -> impl Iterator<Item = HeldLock> {
+    let held = state.locks.iter().map(move |held| (held.id, Some((held.mode, held.bits))));
+    let leaving = state.cancels.iter().filter(|leaving| !leaving.answered);
+    let all = held.chain(leaving.map(|leaving| (leaving.id, leaving.was)));
+    all.filter_map(move |(id, was)| was.map(|(mode, bits)| HeldLock { fid, id, mode, bits }))
+}
+
+fn is_group(held: &HeldLock) -> bool {
+    held.mode == LockMode::Group
+}
+
 fn nothing() -> MdtRequest {
     MdtRequest::Reclaim {
         locks: Vec::new(),
@@ -133,7 +145,8 @@ impl Client {
     /// A target has answered. Called with its import locked, before anybody hears of it.
     pub(crate) fn note_answer(&self, request: &Request, reply: &Reply) {
         // Not executed.
-        if reply.error == Some(Errno::EAGAIN) {
+        let grouped = matches!(reply.body, ReplyBody::Mdt(MdtReply::Grouped));
+        if reply.error == Some(Errno::EAGAIN) || grouped {
             return;
         }
         let Request::Mdt(request) = request else { return };
@@ -293,23 +306,34 @@ impl Client {
         if let Some(MdtRequest::Reclaim { last, .. }) = lists.0.last_mut() {
             *last = true;
         }
-        lists.0
+        let mut groups = self.group_locks_of(mdt);
+        groups.retain(|held| !cancels.contains(&held.id) && !beside.contains(&held.id));
+        let groups = groups.chunks(RECLAIM_MAX);
+        let groups = groups.map(|groups| MdtRequest::ReclaimGroups { groups: groups.to_vec() });
+        groups.chain(lists.0).collect()
     }
 
+    /// Those that are no group's.
     fn locks_of(&self, mdt: u32) -> Vec<HeldLock> {
         let mut locks = Vec::new();
         for inode in self.inodes_of(mdt) {
             let fid = inode.fid;
             let state = lock(&inode.state);
-            let held = state.locks.iter();
-            locks.extend(held.map(|h| HeldLock { fid, id: h.id, mode: h.mode, bits: h.bits }));
-            for leaving in state.cancels.iter().filter(|leaving| !leaving.answered) {
-                if let Some((mode, bits)) = leaving.was {
-                    locks.push(HeldLock { fid, id: leaving.id, mode, bits });
-                }
-            }
+            locks.extend(held_or_leaving(fid, &state).filter(|held| !is_group(held)));
         }
         locks
+    }
+
+    fn group_locks_of(&self, mdt: u32) -> Vec<HeldGroup> {
+        let mut groups = Vec::new();
+        for inode in self.inodes_of(mdt) {
+            let fid = inode.fid;
+            let state = lock(&inode.state);
+            let gid = state.group.gid();
+            let held = held_or_leaving(fid, &state).filter(is_group);
+            groups.extend(held.map(|held| HeldGroup { fid, id: held.id, gid }));
+        }
+        groups
     }
 
     /// Takes over the locks that an answer brought, and notes what else it says of what is held.

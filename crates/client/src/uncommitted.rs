@@ -176,7 +176,10 @@ const fn is_kept(request: &MdtRequest) -> bool {
     // A sequence is durable before it is granted, and nothing else has a number of its own.
     !matches!(
         request,
-        MdtRequest::GrantSeq | MdtRequest::Reclaim { .. } | MdtRequest::Replay { .. }
+        MdtRequest::GrantSeq
+            | MdtRequest::Reclaim { .. }
+            | MdtRequest::ReclaimGroups { .. }
+            | MdtRequest::Replay { .. }
     )
 }
 

@@ -405,6 +405,47 @@ fn who_waits_for_whom() {
     assert_eq!(read.join().unwrap(), 4096);
 }
 
+/// The group of a group lock by value is the field's call: of its number the kernel copies 8 bytes from
+/// there first. Without a direction nothing is copied, and the number comes as it is.
+#[test]
+fn what_an_ioctl_brings() {
+    // _IOW('f', 158, long) and _IO('f', 158).
+    const AT: u32 = 0x4008_669e;
+    const BY_VALUE: u32 = 0x669e;
+    let m = new("ioctl");
+    m.probe.set_data(2, &[1; 4096]);
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(m.dir.join("file"));
+    let file = file.unwrap();
+    let call = |cmd: u32, arg: usize| {
+        // SAFETY: the kernel copies what it is told to, or says that it cannot.
+        let done = unsafe { libc::ioctl(file.as_raw_fd(), cmd as _, arg) };
+        if done < 0 { io::Error::last_os_error().raw_os_error() } else { None }
+    };
+    assert_eq!(call(AT, 77), Some(libc::EFAULT), "the field's programs");
+    assert!(m.probe.ioctls().is_empty(), "nobody is asked");
+    let group = 77u64;
+    assert_eq!(call(AT, &raw const group as usize), None);
+    assert_eq!(call(BY_VALUE, 78), None);
+    let came = m.probe.ioctls();
+    let seen: Vec<_> = came.iter().map(|arg| (arg.cmd, arg.data.to_vec())).collect();
+    assert_eq!(seen, [(AT, group.to_ne_bytes().to_vec()), (BY_VALUE, Vec::new())]);
+    assert_eq!(came[1].arg, 78);
+    // What fcntl(2) changes nobody is told; each READ brings it.
+    let nonblock = |on: bool| {
+        let flag = if on { libc::O_NONBLOCK } else { 0 };
+        // SAFETY: it has no pointers.
+        let set = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_DIRECT | flag) };
+        assert_eq!(set, 0);
+    };
+    for on in [true, false] {
+        nonblock(on);
+        assert_eq!(call(BY_VALUE, 1), None);
+        assert_eq!(m.probe.ioctls()[0].flags, 0, "an ioctl does not say");
+        file.read_at(&mut [0; 512], 0).unwrap();
+        assert_eq!(m.probe.last_read_flags() as i32 & libc::O_NONBLOCK != 0, on);
+    }
+}
+
 /// Not a test of speed: prints what the notifications cost when idle.
 #[test]
 fn costs_when_idle() {

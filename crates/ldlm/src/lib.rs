@@ -25,6 +25,9 @@
 //! ([`LockMode::Cw`](sateen_wire::LockMode::Cw)) not: whatever else is done with the data has to wait
 //! for it to be given back, also at its own client. [`Contention`] says when such locks are granted.
 //!
+//! A group lock ([`LockMode::Group`](sateen_wire::LockMode::Group)) keeps everybody out who does not name
+//! the same group, for as long as its holders like ([`LockTable::join_group`]): it is never asked back.
+//!
 //! Beside it stands [`FileLocks`], the table of programs' locks: flock(2) and fcntl(2).
 
 mod bounds;
@@ -43,6 +46,6 @@ pub use file_locks::{
 };
 pub use ranges::{Owner, Range, Ranges};
 pub use table::{
-    CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, Held, LockTable, Look, Question,
+    CALLBACK_LIMIT_NS, CALLBACK_REPEAT_NS, CalledBack, Held, Joined, LockTable, Look, Question,
 };
 pub use waiting::{Need, Ticket};

@@ -1,6 +1,7 @@
 //! The table itself: granting, conflicts, callbacks, cancels, evictions.
 
 mod glimpse;
+mod groups;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,6 +14,8 @@ use crate::waiting::{Need, Ticket, Waiting};
 
 use glimpse::Glimpses;
 pub use glimpse::{Look, Question};
+use groups::Groups;
+pub use groups::Joined;
 
 /// Most locks asked back at a time for nobody's sake, and most that are on their way so.
 const ASK_AT_ONCE: usize = 64;
@@ -92,6 +95,7 @@ pub struct LockTable {
     /// How many were asked back for nobody's sake.
     reclaimed: u64,
     glimpses: Glimpses,
+    groups: Groups,
 }
 
 impl LockTable {
@@ -145,7 +149,7 @@ impl LockTable {
         let (mut at, mut found) = (greatest.tail, Vec::new());
         for _ in 0..LOOK_MAX {
             let Some(lock) = self.slab.get(at).filter(|_| found.len() < more) else { break };
-            if lock.state == State::Granted {
+            if lock.state == State::Granted && lock.mode != LockMode::Group {
                 found.push(at);
             }
             at = self.slab.before(at, List::Client);
@@ -295,7 +299,7 @@ impl LockTable {
         ticket: &mut Option<Ticket>,
         needs: &[Need],
     ) -> bool {
-        if !needs.iter().any(|need| self.in_conflict(client, need)) {
+        if !needs.iter().any(|need| self.must_go(client, need)) {
             return true;
         }
         for need in needs {
@@ -356,7 +360,8 @@ impl LockTable {
         while let Some(lock) = self.slab.get(at).copied() {
             let slot = at;
             at = self.slab.list(slot, List::Inode).nth(1).map_or(NIL, |(next, _)| next);
-            if !which(&lock) || lock.state != State::Granted {
+            // People decide when a group has done.
+            if !which(&lock) || lock.state != State::Granted || lock.mode == LockMode::Group {
                 continue;
             }
             self.ask_back(now_ns, slot);
@@ -400,6 +405,9 @@ impl LockTable {
         owner.count -= 1;
         if owner.count == 0 {
             self.clients.remove(&lock.client);
+        }
+        if lock.mode == LockMode::Group {
+            self.group_lock_gone(lock.fid);
         }
         if lock.state == State::CalledBack {
             self.called.remove(&id);
@@ -468,7 +476,10 @@ impl LockTable {
             let slot = at;
             at = self.slab.list(slot, List::Client).nth(1).map_or(NIL, |(next, _)| next);
             let writes = lock.bits.intersects(Ibits::DATA)
-                && matches!(lock.mode, LockMode::Pw | LockMode::Ex | LockMode::Cw);
+                && matches!(
+                    lock.mode,
+                    LockMode::Pw | LockMode::Ex | LockMode::Cw | LockMode::Group
+                );
             if !writes {
                 self.remove(slot);
                 self.wake_on(lock.fid);

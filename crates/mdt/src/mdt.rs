@@ -7,7 +7,8 @@ use sateen_osd::{Batch, ObjectDone, Prefetched, Store};
 use sateen_target::{Core, CoreConfig, Effect, Ending, Fault, IoId, Outbox, Pace, ParkId, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Fid, Timestamp};
 use sateen_wire::{
-    Body, Bulk, Callback, Grants, Header, Ibits, MdtRequest, Message, Reply, Request, StatFs,
+    Body, Bulk, Callback, GROUPS, Grants, Header, Ibits, MdtReply, MdtRequest, Message, Reply,
+    Request, StatFs,
 };
 
 use crate::alloc::Allocator;
@@ -15,7 +16,7 @@ use crate::clients::Clients;
 use crate::config::{MdtConfig, OstConfig};
 use crate::layouts::LayoutCache;
 use crate::llog::{Cutting, Llog};
-use crate::op::{Op, Outcome, Punch};
+use crate::op::{self, Op, Outcome, Punch};
 use crate::opens::Opens;
 use crate::ops;
 use crate::osp::{Done, Osp};
@@ -34,6 +35,11 @@ pub const HELD_MAX: usize = 1 << 16;
 const LOOK_NS: u64 = 1_000_000_000;
 /// Bytes waiting for the journal beyond which changes are held.
 const PENDING_BYTES_MAX: usize = 8 << 20;
+
+/// Whether it tells what a client had of the run before.
+const fn is_claim(request: &MdtRequest) -> bool {
+    matches!(request, MdtRequest::Reclaim { .. } | MdtRequest::ReclaimGroups { .. })
+}
 
 /// A metadata target.
 #[derive(Debug)]
@@ -223,7 +229,11 @@ impl Mdt {
                 message.body,
                 Body::Request(
                     Request::Disconnect
-                        | Request::Mdt(MdtRequest::Reclaim { .. } | MdtRequest::Replay { .. })
+                        | Request::Mdt(
+                            MdtRequest::Reclaim { .. }
+                                | MdtRequest::ReclaimGroups { .. }
+                                | MdtRequest::Replay { .. }
+                        )
                 )
             )
     }
@@ -272,31 +282,31 @@ impl Mdt {
             return;
         }
         let client = header.client;
-        if matches!(request, MdtRequest::Reclaim { .. }) && self.recovery.comes_early(client) {
+        if is_claim(request) && self.recovery.comes_early(client) {
             self.recovery.replays.came_early(message);
             return;
         }
         let since = self.record_client(client, header.slot, request);
         self.clients.leave_trace(client, (header.slot, header.seq), Trace::of(request));
-        let fenced = self.clients.old_are_fenced();
-        let waits_for_fences = false;
         let mut op = Op {
             now,
             header: &header,
             client,
             fetched: &fetched,
             ticket,
-            fenced,
-            waits_for_fences,
+            fenced: self.clients.old_are_fenced(),
+            waits_for_fences: false,
             moves_tree: false,
             told: false,
+            asks_again: self.knows_groups(client),
+            grouped: false,
             again: None,
         };
         let result = match self.recovery.became(&header) {
             None => ops::run(self, &mut op, request).map(Some),
             Some(transno) => ops::reconstruct(self, &mut op, request, transno),
         };
-        let (ticket, waits_for_fences) = (op.ticket, op.waits_for_fences);
+        let Op { ticket, waits_for_fences, grouped, .. } = op;
         let shared = self.share(client, request, &result, op.moves_tree);
         match result {
             Err(Fault::Miss) => {
@@ -311,6 +321,10 @@ impl Mdt {
             Err(Fault::Blocked) if waits_for_fences => {
                 self.unfenced.push((message, ticket));
                 return;
+            }
+            Err(Fault::Blocked) if grouped => {
+                let reply = op::reply(MdtReply::Grouped, 0, Grants::NONE);
+                self.core.answer_durable(&header, reply, since, out);
             }
             Err(Fault::Blocked) => {
                 if let Some(ticket) = ticket {
@@ -350,6 +364,11 @@ impl Mdt {
         if let Some(ticket) = ticket {
             self.locks.finish(ticket);
         }
+    }
+
+    /// Whether a client is to be told that a group is in its way.
+    fn knows_groups(&self, client: ClientId) -> bool {
+        self.core.exports.features(client).is_some_and(|all| all & GROUPS != 0)
     }
 
     /// A truncate is committed: nobody else gets at the file's data until its objects are cut.

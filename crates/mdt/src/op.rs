@@ -30,6 +30,10 @@ pub(crate) struct Op<'a> {
     pub(crate) moves_tree: bool,
     /// The holder of a file's data has told what he knows: nobody had to give anything back.
     pub(crate) told: bool,
+    /// Its client knows what it means that a group is in its way.
+    pub(crate) asks_again: bool,
+    /// A group has what it wants, and nobody knows for how long.
+    pub(crate) grouped: bool,
     /// It is made again: what was decided the first time.
     pub(crate) again: Option<&'a Change>,
 }
@@ -64,11 +68,49 @@ impl Op<'_> {
             Ok(())
         } else if needs.iter().any(|need| locks.is_stuck(need)) {
             Err(Errno::EIO.into())
+        } else if needs.iter().any(|need| locks.is_outside(self.client, need)) && self.asks_again {
+            self.leave_to_group()
         } else if locks.require(self.now.mono_ns, self.client, &mut self.ticket, needs) {
             Ok(())
         } else {
             Err(Fault::Blocked)
         }
+    }
+
+    /// The same for who is a member of no group, whatever his client has.
+    pub(crate) fn need_as_outsider(
+        &mut self,
+        locks: &mut LockTable,
+        need: &Need,
+    ) -> Result<(), Fault> {
+        if self.again.is_none() && self.asks_again && locks.is_grouped(need) {
+            return self.leave_to_group();
+        }
+        self.need(locks, core::slice::from_ref(need))
+    }
+
+    /// The same, but that a group may have what is needed: its members go on as they are.
+    pub(crate) fn need_beside_groups(
+        &mut self,
+        locks: &mut LockTable,
+        need: &Need,
+    ) -> Result<(), Fault> {
+        if self.again.is_some() {
+            return Ok(());
+        }
+        if locks.is_stuck(need) {
+            return Err(Errno::EIO.into());
+        }
+        let now_ns = self.now.mono_ns;
+        let free = locks.require_beside_groups(now_ns, self.client, &mut self.ticket, need);
+        if free { Ok(()) } else { Err(Fault::Blocked) }
+    }
+
+    /// A group has what is wanted: that may last, and nobody waits here for people. Nothing was done yet;
+    /// the client hears that, and asks again.
+    pub(crate) fn leave_to_group<T>(&mut self) -> Result<T, Fault> {
+        self.grouped = true;
+        Err(Fault::Blocked)
     }
 
     /// Goes on only if no client of the last run can be writing any more: for whatever opens

@@ -9,6 +9,7 @@ mod file_lock;
 mod getattr;
 mod glimpse;
 mod grant_seq;
+mod group;
 mod link;
 mod links;
 mod lookup;
@@ -104,6 +105,7 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
         MdtRequest::Enqueue { fid, mode, bits } => {
             enqueue::run(mdt, op, Need { fid: *fid, mode: *mode, bits: *bits })
         }
+        MdtRequest::EnqueueGroup { fid, gid } => group::run(mdt, op, (*fid, *gid)),
         MdtRequest::Cancel { fid, id, report, more } => {
             enqueue::cancel(mdt, op, (*fid, *id), report.as_ref(), more)
         }
@@ -131,6 +133,7 @@ pub(crate) fn run(mdt: &mut Mdt, op: &mut Op<'_>, request: &MdtRequest) -> Resul
             no_room::run(mdt, op, *fid, (*ost, *unwritten))
         }
         MdtRequest::Reclaim { .. } => reclaim::run(mdt, op, request),
+        MdtRequest::ReclaimGroups { groups } => group::reclaim(mdt, op, groups),
         MdtRequest::Replay { changes, last } => replay::run(mdt, op, (changes, *last)),
         MdtRequest::Tmpfile { .. } => tmpfile::run(mdt, op, request),
         MdtRequest::RenameWhiteout {

@@ -241,6 +241,7 @@ fn uses(
         | MdtRequest::GetStripe { fid }
         | MdtRequest::GetLinks { fid }
         | MdtRequest::Enqueue { fid, .. }
+        | MdtRequest::EnqueueGroup { fid, .. }
         | MdtRequest::Tmpfile { parent: fid, .. } => used(Thing::inode(*fid), Use::Looks),
         MdtRequest::ReadDir { fid, .. } => {
             used(Thing::inode(*fid), Use::Looks);
@@ -289,6 +290,7 @@ fn uses(
         | MdtRequest::GrantSeq
         | MdtRequest::StatFs
         | MdtRequest::Reclaim { .. }
+        | MdtRequest::ReclaimGroups { .. }
         | MdtRequest::Replay { .. } => {}
     }
 }

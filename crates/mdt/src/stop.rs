@@ -77,10 +77,12 @@ impl Trace {
                 Trace::Locks(HeldFileLock { fid: *fid, open_id: *open_id, lock: *lock })
             }
             MdtRequest::Enqueue { .. }
+            | MdtRequest::EnqueueGroup { .. }
             | MdtRequest::TestFileLock { .. }
             | MdtRequest::LeaveFileLock { .. }
             | MdtRequest::AnswerGlimpse { .. }
             | MdtRequest::Reclaim { .. }
+            | MdtRequest::ReclaimGroups { .. }
             | MdtRequest::Replay { .. } => Trace::Again,
             _ => Trace::Answer,
         }

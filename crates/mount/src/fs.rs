@@ -110,6 +110,8 @@ pub struct KernelFs {
     locking: Locking,
     /// Somebody has locked something with fcntl(2).
     fcntl_locks: Arc<AtomicBool>,
+    /// Some program has a file that does not wait for groups.
+    nonblock: Arc<AtomicBool>,
     /// What the kernel's first inode is.
     root: Fid,
     interrupts: Arc<Interrupts>,
@@ -134,6 +136,7 @@ impl KernelFs {
             flags: Flags::default(),
             locking: Locking::default(),
             fcntl_locks: Arc::default(),
+            nonblock: Arc::default(),
             root: Fid::ROOT,
             interrupts: Interrupts::new(None, false),
             keeps_names,
@@ -278,6 +281,7 @@ impl Filesystem for KernelFs {
                     direct_io: self.direct_io,
                     locking: self.locking,
                     fcntl_locks: self.fcntl_locks.clone(),
+                    nonblock: self.nonblock.clone(),
                     given: self.given.clone(),
                     atime: Atime::of(&flags),
                     durable: Durable::of(&flags),

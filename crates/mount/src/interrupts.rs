@@ -9,7 +9,7 @@
 //! - One of those that people and timers send to stop something ([`ASKING`]), and that the
 //!   program has a handler for, ends it if it has lasted [`PATIENCE`].
 //! - After any other the program waits on, and is looked at from time to time.
-//! - Whoever waits for a lock of flock(2) or fcntl(2) is let go at once by any signal, as on a local
+//! - Whoever waits for a lock of flock(2) or fcntl(2), or for a group, is let go at once by any signal, as on a local
 //!   file system: the kernel begins that call anew where nothing else was to come of the signal.
 //!
 //! Life of a request: it is dispatched and entered here; interrupted, perhaps, and then given up
@@ -29,7 +29,7 @@ use sateen_client::Patience;
 use sateen_fuse::{Op, Reply, Revoker};
 use sateen_types::Errno;
 
-use crate::requests::F_UNLCK;
+use crate::requests::{F_UNLCK, waits_for_group};
 
 /// How long a program with a handler waits before its signal ends that: 1 s.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -188,10 +188,10 @@ pub(crate) struct Interrupts {
     for_anything: bool,
 }
 
-/// Whether it waits for a lock that another program may have for ever. Giving one back does not,
+/// Whether it waits for a lock that another program, or a group, may have for ever. Giving one back does not,
 /// though the kernel says so of `LOCK_UN`, which comes without `LOCK_NB`.
 pub(crate) fn waits_for_lock(op: &Op) -> bool {
-    matches!(op, Op::Setlk { wait: true, lock, .. } if lock.kind != F_UNLCK)
+    matches!(op, Op::Setlk { wait: true, lock, .. } if lock.kind != F_UNLCK) || waits_for_group(op)
 }
 
 impl Interrupts {

@@ -7,10 +7,12 @@
 //! | `names` | what is answered with an entry, and listings |
 //! | `open` | opens of all kinds |
 //! | `data` | reads, writes, seeks, and the space there is |
+//! | `ioctl` | group locks |
 //! | `locks` | flock and fcntl locks |
 //! | `xattr` | extended attributes |
 
 mod data;
+mod ioctl;
 mod locks;
 mod names;
 mod open;
@@ -30,6 +32,7 @@ use crate::fs::{Atime, Durable, Locking};
 use crate::given::GivenFiles;
 use crate::virtual_xattr;
 use crate::xattr_names;
+pub(crate) use ioctl::waits_for_group;
 pub(crate) use locks::F_UNLCK;
 use words::{changed_by, directories_of, set_attr, umask_of, verb_of};
 
@@ -49,6 +52,8 @@ pub(crate) struct Call {
     pub(crate) direct_io: bool,
     pub(crate) locking: Locking,
     pub(crate) fcntl_locks: Arc<AtomicBool>,
+    /// Some program has a file that does not wait for groups: reads and writes say which.
+    pub(crate) nonblock: Arc<AtomicBool>,
     pub(crate) keeps_names: bool,
     pub(crate) atime: Atime,
     pub(crate) durable: Durable,
@@ -125,6 +130,7 @@ impl Call {
                 self.xattr(request.op, request.uid, reply).await;
             }
             Op::Getlk { .. } | Op::Setlk { .. } => self.file_lock(request.op, long, reply).await,
+            Op::Ioctl { .. } => self.ioctl(request.op, long, reply).await,
             Op::Fsync { ino, .. } | Op::Fsyncdir { ino, .. } => {
                 match (self.plain(request.op, cred).await, reply.claim()) {
                     (Ok(()), Some(reply)) => reply.ok(),
@@ -209,7 +215,9 @@ impl Call {
         if let (Some(fh), Some(_)) = (attr.fh, attr.size) {
             self.client.still_open(fh)?;
         }
-        self.client.setattr(convert::fid_of(ino)?, set_attr(attr), cred).await
+        // A member of a group cuts through its descriptor what others of it have open.
+        let through = attr.fh.filter(|_| attr.size.is_some());
+        self.client.setattr_through(convert::fid_of(ino)?, through, set_attr(attr), cred).await
     }
 
     /// Requests whose answer is only whether they went well.
@@ -342,6 +350,7 @@ mod tests {
                 direct_io: false,
                 locking: Locking::Cluster,
                 fcntl_locks: Arc::default(),
+                nonblock: Arc::default(),
                 keeps_names: true,
                 atime: Atime::of(&MountFlags::default()),
                 durable: Durable { names: true, files: true },

@@ -47,8 +47,8 @@ use self::backend::Opened;
 use self::devices::{Devices, Naming, Shows};
 pub(crate) use self::look::Seen;
 use self::mgc::{Mgc, Stop};
-use self::mounted::Targets;
 pub(crate) use self::mounted::LEFT_HINT;
+use self::mounted::Targets;
 pub(crate) use self::mounted::{How, Mounted, Native, Source};
 use self::network::Network;
 pub(crate) use self::network::{ping, set_ways};
@@ -296,7 +296,10 @@ impl Node {
         let mut left = Vec::new();
         for objects in self.targets.iter().filter_map(|running| running.objects.as_ref()) {
             let found = objects.left_open().map_err(|error| {
-                Refusal::new(format!("cannot find out who has its files: {error}"), logging::advice())
+                Refusal::new(
+                    format!("cannot find out who has its files: {error}"),
+                    logging::advice(),
+                )
             })?;
             left.extend(found.into_iter().map(|object| object.fid));
         }

@@ -419,6 +419,18 @@ impl Kernel {
         flushed.and(closed)
     }
 
+    /// Joins a group, and waits for that.
+    pub(crate) async fn lock_group(&self, handle: Handle, gid: u64) -> Result<()> {
+        let _used = self.hold(handle.fid);
+        self.client.lock_group(handle.id, gid).await
+    }
+
+    /// Leaves it.
+    pub(crate) async fn unlock_group(&self, handle: Handle, gid: u64) -> Result<()> {
+        let _used = self.hold(handle.fid);
+        self.client.unlock_group(handle.id, gid).await
+    }
+
     /// `flock` and `fcntl`: with an alarm it waits, until that rings.
     pub(crate) async fn set_lock(
         &self,

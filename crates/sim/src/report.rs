@@ -112,6 +112,10 @@ pub const FULL: Minimums = &[
     ("lock refused", 7000),
     ("wait for a lock given up", 30_000),
     ("deadlock found", 100),
+    ("op group", 100_000),
+    ("group joined", 25_000),
+    ("wait for a group given up", 7000),
+    ("claimed: group lock", 5000),
 ];
 
 /// Those of `--contention`, likewise.
@@ -136,6 +140,10 @@ pub const CONTENTION: Minimums = &[
     ("record read", 440_000),
     ("record appended", 80_000),
     ("answer from a kernel cache", 700_000),
+    ("group joined", 50_000),
+    ("record of a group written", 130_000),
+    ("record of a group looked at", 80_000),
+    ("claimed: group lock", 300),
 ];
 
 /// Those of `--file-locks`, likewise.

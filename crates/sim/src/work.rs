@@ -163,6 +163,12 @@ pub(crate) enum Op {
         handle: Handle,
         lock: FileLock,
     },
+    /// Joins a group, and waits for that until the alarm; without one it leaves it.
+    Group {
+        handle: Handle,
+        gid: u64,
+        alarm: Option<Arc<Alarm>>,
+    },
     StatFs,
 }
 
@@ -245,6 +251,7 @@ impl Op {
             | Op::NoRoom { .. }
             | Op::SetLock { .. }
             | Op::TestLock { .. }
+            | Op::Group { .. }
             | Op::StatFs => Vec::new(),
         }
     }
@@ -290,6 +297,7 @@ impl Op {
             Op::SetLock { lock: FileLock { flock: true, .. }, .. } => "op flock",
             Op::SetLock { .. } => "op fcntl lock",
             Op::TestLock { .. } => "op test lock",
+            Op::Group { .. } => "op group",
             Op::StatFs => "op statfs",
         }
     }
@@ -324,6 +332,7 @@ impl Op {
                 | Op::GetLinks { .. }
                 | Op::SetLock { .. }
                 | Op::TestLock { .. }
+                | Op::Group { .. }
         )
     }
 
@@ -339,6 +348,7 @@ impl Op {
             | Op::NoRoom { handle, .. }
             | Op::SetLock { handle, .. }
             | Op::TestLock { handle, .. }
+            | Op::Group { handle, .. }
             | Op::Fsync { handle } => Some(*handle),
             _ => None,
         }
@@ -389,6 +399,7 @@ impl Op {
             | Op::Tmpfile { .. }
             | Op::SetLock { .. }
             | Op::TestLock { .. }
+            | Op::Group { .. }
             | Op::Peek { .. } => {}
             Op::Truncate { at, .. }
             | Op::Touch { at, .. }
@@ -609,6 +620,7 @@ impl Op {
             | Op::StatFs
             | Op::SetLock { .. }
             | Op::TestLock { .. }
+            | Op::Group { .. }
             | Op::Fstat { .. }
             | Op::NoRoom { .. }
             | Op::Peek { .. }
@@ -717,6 +729,13 @@ impl Op {
                 kernel.set_lock(handle, lock, alarm.as_deref()).await.map(|()| Out::Done)
             }
             Op::TestLock { handle, lock } => kernel.test_lock(handle, lock).await.map(Out::InWay),
+            Op::Group { handle, gid, alarm: Some(alarm) } => {
+                let joins = kernel.lock_group(handle, gid);
+                alarm.patience().run(joins).await.map(|()| Out::Done)
+            }
+            Op::Group { handle, gid, alarm: None } => {
+                kernel.unlock_group(handle, gid).await.map(|()| Out::Done)
+            }
             Op::StatFs => kernel.statfs().await.map(Out::Space),
         }
     }

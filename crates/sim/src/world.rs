@@ -9,6 +9,7 @@ mod counters;
 mod doubt;
 mod faults;
 mod given;
+mod grouping;
 mod hunt;
 mod judge;
 mod late;
@@ -26,6 +27,7 @@ mod shape;
 mod shared;
 mod silence;
 mod start;
+mod teams;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,6 +54,7 @@ use crate::report::Report;
 use crate::work::chooser::Chooser;
 use crate::work::{Op, Out, Touched};
 use doubt::Doubt;
+use grouping::Grouping;
 use late::Late;
 use leave::Leaving;
 use links::Links;
@@ -319,6 +322,7 @@ pub struct World {
     doubt: Doubt,
     links: Links,
     locking: Locking,
+    grouping: Grouping,
     shared: Shared,
     silence: Silence,
     orderly: Orderly,
@@ -391,6 +395,7 @@ impl World {
             doubt: Doubt::default(),
             links: Links::new(config.seed),
             locking: Locking::new(config.seed),
+            grouping: Grouping::new(config.seed),
             shared: Shared::new(config.seed),
             silence: Silence::new(config.seed),
             orderly: Orderly::new(config.seed),

@@ -9,8 +9,10 @@ pub const PROTOCOL_VERSION: u16 = 9;
 /// Feature: the client says something to this MDT at least every 4 s. One of which nothing is
 /// heard for much longer is dead, or cut off.
 pub const SPEAKS: u64 = 1;
+/// Feature: group locks. Who is in the way of one for as long as people like is told so, and asks again.
+pub const GROUPS: u64 = 2;
 /// Features this build can do.
-pub const FEATURES: u64 = SPEAKS;
+pub const FEATURES: u64 = SPEAKS | GROUPS;
 /// The slot, the last one that a target knows, in which one that was started again is told what the run
 /// before has lost: an MDT what is held, an OST what was written. No other request has it.
 pub const CLAIM_SLOT: u16 = 1023;

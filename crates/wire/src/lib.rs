@@ -20,8 +20,8 @@ mod replay;
 
 pub use file_lock::{FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, WaitId};
 pub use header::{
-    CLAIM_SLOT, FEATURES, HEADER_BYTES, Header, HeaderError, Kind, Lengths, PROTOCOL_VERSION,
-    SPEAKS,
+    CLAIM_SLOT, FEATURES, GROUPS, HEADER_BYTES, Header, HeaderError, Kind, Lengths,
+    PROTOCOL_VERSION, SPEAKS,
 };
 pub use kind::MessageKind;
 pub use lock::{Callback, GRANTS_MAX, Grant, Grants, Ibits, LockId, LockMode};
@@ -34,5 +34,7 @@ pub use mgs::{
     FSNAME_BYTES_MAX, FsName, MgsReply, MgsRequest, PARAMS_MAX, ParamInfo, TARGETS_MAX, TargetInfo,
 };
 pub use ost::{BULK_MAX, OBJECTS_PER_RPC_MAX, ObjectAttr, OstReply, OstRequest, StatFs};
-pub use reclaim::{GIVEN_BACK_MAX, GivenBack, HeldFileLock, HeldLock, HeldOpen, RECLAIM_MAX};
+pub use reclaim::{
+    GIVEN_BACK_MAX, GivenBack, HeldFileLock, HeldGroup, HeldLock, HeldOpen, RECLAIM_MAX,
+};
 pub use replay::{REPLAY_BYTES_MAX, REPLAY_MAX, Replayed};

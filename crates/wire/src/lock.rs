@@ -88,14 +88,20 @@ pub enum LockMode {
     Pw = 4,
     /// Exclusive.
     Ex = 5,
+    /// On data: shared with all who name the same group, and nobody else. They read and write as under
+    /// `Cw`, in whatever pieces, and see to it themselves that these do not overlap. It is asked for
+    /// with its group, and never asked back.
+    Group = 6,
 }
 
 impl LockMode {
     /// Whether two different owners may hold these at once.
     pub const fn compatible(self, other: LockMode) -> bool {
-        use LockMode::{Cr, Cw, Ex, Pr, Pw};
+        use LockMode::{Cr, Cw, Ex, Group, Pr, Pw};
         match (self, other) {
-            (Ex | Pw, _) | (_, Ex | Pw) => false,
+            // Of one group; of two, the table sees to it.
+            (Group, Group) => true,
+            (Ex | Pw | Group, _) | (_, Ex | Pw | Group) => false,
             (Cr, _) | (_, Cr) => true,
             (Cw, Cw) | (Pr, Pr) => true,
             (Cw, Pr) | (Pr, Cw) => false,
@@ -105,13 +111,14 @@ impl LockMode {
     /// Whether others may write, or read what is written, at the same time: whoever holds it keeps
     /// nothing.
     pub const fn is_shared(self) -> bool {
-        matches!(self, LockMode::Cr | LockMode::Cw)
+        matches!(self, LockMode::Cr | LockMode::Cw | LockMode::Group)
     }
 
     /// Whether holding `self` allows everything that `other` would.
     pub const fn covers(self, other: LockMode) -> bool {
-        use LockMode::{Cr, Cw, Ex, Pr, Pw};
-        matches!((self, other), (Ex, _) | (_, Cr) | (Pw, Pw | Pr | Cw) | (Pr, Pr) | (Cw, Cw))
+        use LockMode::{Cr, Cw, Ex, Group, Pr, Pw};
+        let same = matches!((self, other), (Pr, Pr) | (Cw, Cw) | (Group, Group | Cw));
+        same || matches!((self, other), (Ex, _) | (_, Cr) | (Pw, Pw | Pr | Cw))
     }
 }
 
@@ -126,6 +133,7 @@ impl Wire for LockMode {
             3 => LockMode::Pr,
             4 => LockMode::Pw,
             5 => LockMode::Ex,
+            6 => LockMode::Group,
             _ => return Err(DecodeError::Invalid),
         })
     }

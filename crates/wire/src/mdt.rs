@@ -13,7 +13,7 @@ use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
 use crate::file_lock::{FileLock, FileLockState, WaitId};
 use crate::lock::{Ibits, LockId, LockMode};
 use crate::ost::StatFs;
-use crate::reclaim::{GivenBack, HeldFileLock, HeldLock, HeldOpen};
+use crate::reclaim::{GivenBack, HeldFileLock, HeldGroup, HeldLock, HeldOpen};
 use crate::replay::Replayed;
 use crate::{wire_enum, wire_struct};
 
@@ -509,6 +509,21 @@ wire_enum! {
             /// cannot be said: the lock is to be called back instead.
             told: Option<SizeReport>,
         },
+        /// The data of a file for a group, in mode `Group`. Who has it for the same group keeps nobody
+        /// waiting, nor do those who wait themselves; whoever else has it is called back. Answer:
+        /// `Inode`, or `Grouped` if another group has it. Only from who has [`crate::GROUPS`].
+        46 => EnqueueGroup {
+            /// The file.
+            fid: Fid,
+            /// The group, which is not 0.
+            gid: u64,
+        },
+        /// Group locks that the client had when the run before ended, as `Reclaim` tells of others, and
+        /// before the last of those. Answer: `Done`, or as `Reclaim`.
+        48 => ReclaimGroups {
+            /// They.
+            groups: Vec<HeldGroup>,
+        },
         /// Under which names an inode stands. Answer: `Bytes`, a link-EA: see
         /// [`crate::disk::mdt::links`].
         41 => GetLinks {
@@ -547,6 +562,7 @@ impl MdtRequest {
                 | MdtRequest::Sync { .. }
                 | MdtRequest::AnswerGlimpse { .. }
                 | MdtRequest::Reclaim { .. }
+                | MdtRequest::ReclaimGroups { .. }
                 | MdtRequest::Replay { .. }
         )
     }
@@ -649,6 +665,9 @@ wire_enum! {
             /// They.
             attr: Attr,
         },
+        /// Nothing was executed, because a group has the file's data, for as long as people like: to be
+        /// asked again, as a new request. Only to who has [`crate::GROUPS`].
+        16 => Grouped,
         /// What became of a lock of a program.
         12 => FileLock {
             /// That.

@@ -30,6 +30,19 @@ wire_struct! {
     }
 }
 
+wire_struct! {
+    /// A group lock that is held, or given back and not answered.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct HeldGroup {
+        /// The file.
+        pub fid: Fid,
+        /// Its name, which it keeps.
+        pub id: LockId,
+        /// The group.
+        pub gid: u64,
+    }
+}
+
 /// Most locks that one `Cancel` gives back beside its first.
 pub const GIVEN_BACK_MAX: usize = 255;
 
@@ -96,7 +109,7 @@ macro_rules! wire_lists {
         }
     )*};
 }
-wire_lists!(HeldLock, HeldOpen, HeldFileLock, Seq);
+wire_lists!(HeldLock, HeldGroup, HeldOpen, HeldFileLock, Seq);
 
 #[cfg(test)]
 mod tests {

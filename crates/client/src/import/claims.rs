@@ -146,6 +146,7 @@ impl UnderWay {
             | MdtRequest::GetStripe { .. }
             | MdtRequest::GetLinks { .. }
             | MdtRequest::Enqueue { .. }
+            | MdtRequest::EnqueueGroup { .. }
             | MdtRequest::ReportSize { .. }
             | MdtRequest::Sync { .. }
             | MdtRequest::GrantSeq

@@ -166,7 +166,23 @@ impl Client {
     /// # Errors
     /// As `chmod`, `chown`, `truncate` and `utimensat`.
     pub async fn setattr(self: &Arc<Client>, fid: Fid, set: SetAttr, cred: Cred) -> Result<Known> {
+        self.setattr_through(fid, None, set, cred).await
+    }
+
+    /// The same through an open file, whose group it may belong to, if one is named.
+    ///
+    /// # Errors
+    /// As [`Client::setattr`]; `EIO` if the MDT has forgotten that it is open.
+    pub async fn setattr_through(
+        self: &Arc<Client>,
+        fid: Fid,
+        handle: Option<u64>,
+        set: SetAttr,
+        cred: Cred,
+    ) -> Result<Known> {
         let inode = self.inode(fid);
+        let file = handle.map(|handle| self.file(handle)).transpose()?;
+        let file = file.filter(|file| file.inode.fid == fid);
         // The size, and times that a writer would otherwise report over, are changed under
         // the data lock.
         let data = set.size.is_some() || set.mtime.is_some() || set.atime.is_some();
@@ -182,7 +198,10 @@ impl Client {
                 // each page would meet that others wait for it.
                 self.flush_for(&inode, set.mtime).await;
             }
-            used = Some(self.use_data(&inode, Access::Write, None).await?);
+            used = Some(match &file {
+                Some(file) => self.data_for(file, (Access::Write, false), None).await?,
+                None => self.use_data(&inode, Access::Write, None).await?,
+            });
             setting = self.setting(&inode);
             if set.size.is_some() {
                 cutting = Some(Cutting::begin(self, &inode).await?);

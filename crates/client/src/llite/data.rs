@@ -256,7 +256,8 @@ impl Client {
         buffer: BytesMut,
     ) -> Result<BytesMut> {
         let file = self.file(handle)?;
-        let used = self.use_data(&file.inode, Access::Read, Some((offset, u64::from(len)))).await?;
+        let range = Some((offset, u64::from(len)));
+        let used = self.data_for(&file, (Access::Read, true), range).await?;
         self.read_under(&file, used, (offset, len), buffer).await
     }
 
@@ -278,8 +279,8 @@ impl Client {
             Access::Share => Access::Look,
             _ => Access::Read,
         };
-        let used = self.use_data(inode, access, Some(range)).await?;
-        if !used.is_shared() {
+        let used = self.data_for(&file, (access, false), Some(range)).await?;
+        if !used.is_shared() || used.is_group() {
             return self.read_under(&file, used, (offset, len), buffer).await;
         }
         let is_whole;
@@ -322,6 +323,59 @@ impl Client {
         Ok((buffer, is_whole))
     }
 
+    /// The lock for one read or write through an open file: its group's, if it is a member of one. With
+    /// `pages` the kernel may wait for it when it drops pages.
+    pub(crate) async fn data_for(
+        self: &Arc<Client>,
+        file: &File,
+        (access, pages): (Access, bool),
+        range: Range,
+    ) -> Result<DataUse> {
+        match file.group.use_lock(&file.inode)? {
+            Some(used) => Ok(used),
+            None => self.use_data_for(&file.inode, (access, pages), range).await,
+        }
+    }
+
+    /// Reads under a group's lock that is in use: only the objects know what is there.
+    async fn read_in_group(
+        &self,
+        file: &File,
+        used: DataUse,
+        (offset, len): (u64, u64),
+        mut buffer: BytesMut,
+    ) -> Result<BytesMut> {
+        let inode = &file.inode;
+        let layout = self.layout_of(inode).await?;
+        let mut is_whole = false;
+        if let Some(layout) = &layout {
+            (buffer, is_whole) = self.read_pieces(inode.fid, layout, (offset, len), buffer).await?;
+        }
+        let mut found = len;
+        if !is_whole {
+            let size = self.size_in_group(inode).await?;
+            found = len.min(size.saturating_sub(offset));
+            match &layout {
+                Some(layout) if found > 0 => {
+                    buffer = self.read_stripes(inode.fid, layout, offset, found, buffer).await?;
+                }
+                _ => buffer.resize(buffer.len() + found as usize, 0),
+            }
+        }
+        let now = self.port.now().wall();
+        {
+            let mut state = lock(&inode.state);
+            if !used.is_there(&state) {
+                // The MDT has forgotten this client, and others may have written meanwhile.
+                return Err(Errno::EIO);
+            }
+            state.looked_at(file.how.atime, now);
+        }
+        drop(used);
+        self.verbs.moved(Verb::Read, found);
+        Ok(buffer)
+    }
+
     /// Reads under a lock that is in use and keeps writers away.
     async fn read_under(
         self: &Arc<Client>,
@@ -331,6 +385,9 @@ impl Client {
         mut buffer: BytesMut,
     ) -> Result<BytesMut> {
         let inode = &file.inode;
+        if used.is_group() {
+            return self.read_in_group(file, used, (offset, u64::from(len)), buffer).await;
+        }
         let size = self.size_now(inode, &used).await?;
         // Also at the end of the file: it was asked for.
         let now = self.port.now().wall();
@@ -372,6 +429,9 @@ impl Client {
 
     /// The size, while a data lock is in use.
     pub(crate) async fn size_now(&self, inode: &Inode, used: &DataUse) -> Result<u64> {
+        if used.is_group() {
+            return self.size_in_group(inode).await;
+        }
         let mut tries = 0;
         loop {
             self.wait_to_ask_again(&mut tries).await?;
@@ -408,15 +468,48 @@ impl Client {
         data: Bytes,
         append: bool,
     ) -> Result<usize> {
+        self.write_for(handle, (offset, data), (append, false)).await
+    }
+
+    /// Writes what was stored through a mapping, of which the kernel has the pages.
+    ///
+    /// # Errors
+    /// As [`Client::write`].
+    pub async fn write_pages(
+        self: &Arc<Client>,
+        handle: u64,
+        offset: u64,
+        data: Bytes,
+    ) -> Result<usize> {
+        self.write_for(handle, (offset, data), (false, true)).await
+    }
+
+    async fn write_for(
+        self: &Arc<Client>,
+        handle: u64,
+        (offset, data): (u64, Bytes),
+        (append, pages): (bool, bool),
+    ) -> Result<usize> {
         let era = self.era();
         let file = self.file(handle)?;
         // Where an append will lie is not known before there is a lock.
         let range = (!append).then_some((offset, data.len() as u64));
         let mut access = self.access_for(&file, range);
-        let mut used = self.use_data(&file.inode, access, range).await?;
+        let mut used = self.data_for(&file, (access, pages), range).await?;
         let at = (!append).then_some(offset);
         let mut moves = 0;
         let done = loop {
+            if used.is_group() {
+                if let Some(done) =
+                    self.write_in_group(&file, &used, (at, data.clone()), era).await?
+                {
+                    break done;
+                }
+                drop(used);
+                unless_emptying(self, &file.inode, |_| ()).await?;
+                used = self.data_for(&file, (access, pages), range).await?;
+                continue;
+            }
             if used.is_shared() {
                 match self.write_shared(&file, (offset, data.clone()), era).await? {
                     Shared::Done(done) => break done,
@@ -426,7 +519,7 @@ impl Client {
                 // Whoever cuts the file may wait for this lock.
                 drop(used);
                 unless_emptying(self, &file.inode, |_| ()).await?;
-                used = self.use_data(&file.inode, access, range).await?;
+                used = self.data_for(&file, (access, pages), range).await?;
                 continue;
             }
             let written = self.write_once(&file, &used, (at, data.clone()), era).await;
@@ -505,6 +598,45 @@ impl Client {
             Err(Errno::ENOSPC) if end.is_none() => Ok(Shared::Alone),
             done => done.map(Shared::Done),
         }
+    }
+
+    /// Writes under a group's lock that is in use, in however many pieces: members see to it that theirs
+    /// do not overlap. At the end of the file, as the objects have it, if no offset is named. `None` if
+    /// the file is being cut: once more when it is.
+    async fn write_in_group(
+        &self,
+        file: &File,
+        used: &DataUse,
+        (at, data): (Option<u64>, Bytes),
+        era: u64,
+    ) -> Result<Option<usize>> {
+        let inode = &file.inode;
+        let Some(writing) = Writing::begin_now(file)? else { return Ok(None) };
+        let turn = if at.is_none() { Some(self.turn(inode).await?) } else { None };
+        let offset = match at {
+            Some(offset) => offset,
+            None => self.size_in_group(inode).await?,
+        };
+        let data = within_a_file(offset, data)?;
+        if data.is_empty() {
+            return Ok(Some(0));
+        }
+        self.recorded(inode).await?;
+        let layout = self.layout_of(inode).await?.ok_or(Errno::EIO)?;
+        self.changes(inode, (offset, data.len() as u64));
+        let (done, end) = self.write_stripes(inode, &layout, offset, data, era).await;
+        drop(turn);
+        if let Some(end) = end.filter(|_| era == self.era()) {
+            let mtime = self.port.now().wall();
+            writing.end(|state| {
+                if used.is_there(state) {
+                    state.wrote_shared(end, end.saturating_sub(offset), mtime);
+                }
+            });
+        } else {
+            drop(writing);
+        }
+        done.map(Some)
     }
 
     /// The same under a lock that is in use, by the layout that the file has now; at the end of the

@@ -15,9 +15,11 @@ use super::{Entry, Known};
 use crate::atime::AtimePolicy;
 use crate::client::Client;
 use crate::dirty::LateErrors;
+use crate::group::InGroup;
 use crate::inode::{Inode, InodeState};
 use crate::locks::DataUse;
 use crate::loss::{Asker, Loss};
+use crate::mdc::Pauses;
 use crate::patience::{self, to_the_end};
 use crate::readahead::Pattern;
 use crate::sync::{join_all, lock, until};
@@ -46,6 +48,8 @@ pub struct OpenHow {
     pub direct: bool,
     /// To be executed.
     pub exec: bool,
+    /// `O_NONBLOCK`: groups are not waited for.
+    pub nonblock: bool,
     /// What reading does to the atime.
     pub atime: AtimePolicy,
 }
@@ -74,6 +78,8 @@ pub(crate) struct File {
     pub(super) writes: Writes,
     /// How it is read.
     pub(super) pattern: Mutex<Pattern>,
+    /// Whether it is a member of a group.
+    pub(crate) group: InGroup,
 }
 
 impl File {
@@ -239,13 +245,22 @@ impl Client {
         let want = Ibits::META.union(Ibits::DATA);
         // A report of the size that was must not arrive after the size is none.
         let opened = async {
-            let quiet = if how.truncate { Some(Quiet::begin(self, &inode).await?) } else { None };
-            let request = MdtRequest::Open { fid, flags, open_id: id, cred, want };
-            let in_use = || lock(&inode.state).is_in_use();
-            let answer = self.mdt_unless_it_runs(fid, request, &in_use).await?;
-            match answer.body {
-                MdtReply::Opened { attr, layout } => Ok((quiet, attr, layout, answer.stamp)),
-                _ => Err(Errno::EPROTO),
+            let mut pauses = Pauses::default();
+            loop {
+                let begins = Quiet::begin(self, &inode);
+                let quiet = if how.truncate { Some(begins.await?) } else { None };
+                let request = MdtRequest::Open { fid, flags, open_id: id, cred, want };
+                let in_use = || lock(&inode.state).is_in_use();
+                let answer = self.mdt_unless_it_runs(fid, request, &in_use).await?;
+                match answer.body {
+                    MdtReply::Opened { attr, layout } => {
+                        return Ok((quiet, attr, layout, answer.stamp));
+                    }
+                    // Members of it that are of this client write on meanwhile.
+                    MdtReply::Grouped => drop(quiet),
+                    _ => return Err(Errno::EPROTO),
+                }
+                self.pause(&mut pauses).await?;
             }
         };
         let (quiet, attr, layout, sent) = match opened.await {
@@ -447,7 +462,9 @@ impl Client {
             late_closed: AtomicU32::new(late),
             writes: Writes::default(),
             pattern: Mutex::default(),
+            group: InGroup::default(),
         };
+        file.group.set_nonblock(how.nonblock);
         let mut files = lock(&self.files);
         // Whoever loses the opens marks those in the table, after having set this.
         file.lost.store(asked_at < self.lost_at(inode.fid), Ordering::SeqCst);
@@ -505,6 +522,7 @@ impl Client {
         if lock(&self.files).remove(&handle).is_none() {
             return Err(Errno::EBADF);
         }
+        self.leave_group_of(&file);
         // The handle is gone, and with it whoever else could say so to the MDT.
         let closed = to_the_end(self.close_file(&file, era)).await;
         // The kernel may have forgotten the inode meanwhile, because it waits for no close.

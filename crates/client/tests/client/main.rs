@@ -9,6 +9,7 @@ mod file_locks;
 mod given;
 mod glimpse;
 mod goodbye;
+mod groups;
 mod kept_back;
 mod known_names;
 mod memory;

@@ -346,7 +346,7 @@ fn an_idle_client_asks_the_mdt_whether_it_is_there() {
     rig.kernel_is_done();
     let (connect, request) = rig.take_request();
     assert_eq!((connect.to, connect.generation), (Endpoint::Mdt(0), 0));
-    let speaks = Request::Connect { features: sateen_wire::SPEAKS };
+    let speaks = Request::Connect { features: sateen_wire::FEATURES };
     assert_eq!(request, speaks, "who asks whenever it is idle may promise that");
     let before = rig.client.incarnation();
     rig.answer(&connect, Reply::error(Errno::ESTALE));

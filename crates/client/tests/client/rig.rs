@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use sateen_client::{AtimePolicy, Client, ClientConfig, KernelInval, OpenHow, Port, Task};
 use sateen_types::{Attr, ClientId, Endpoint, Fid, Ino, Nid, ObjectId, Seq, Timespec, Timestamp};
 use sateen_wire::{
-    Body, Bulk, Callback, Cred, Grant, Grants, Header, Ibits, LockId, LockMode, MdtReply,
+    Body, Bulk, Callback, Cred, GROUPS, Grant, Grants, Header, Ibits, LockId, LockMode, MdtReply,
     MdtRequest, Message, MgsReply, OstRequest, Reply, ReplyBody, Request, TargetInfo,
 };
 
@@ -26,6 +26,7 @@ pub(crate) const WRITE: OpenHow = OpenHow {
     sync: false,
     direct: false,
     exec: false,
+    nonblock: false,
     atime: AtimePolicy::Relative,
 };
 
@@ -196,7 +197,7 @@ impl Rig {
         let mounting = rig.client.clone();
         let mut mount = rig.start(async move { mounting.mount().await });
         let connected = ReplyBody::Connected {
-            features: 0,
+            features: GROUPS,
             boot_epoch: 5,
             generation: 3,
             follows: 0,

@@ -1,8 +1,8 @@
 //! A file system whose requests a test can hold back and answer by hand.
 use crate::patience::comes;
 use sateen_fuse::{
-    Attr, Caps, EntryOut, FileKind, Filesystem, KernelOffer, MountOptions, Notifier, Op, ROOT_INO,
-    Reply, Request, Session, TransportChoice,
+    Attr, Caps, EntryOut, FileKind, Filesystem, IoctlIn, KernelOffer, MountOptions, Notifier, Op,
+    ROOT_INO, Reply, Request, Session, TransportChoice,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -35,6 +35,8 @@ struct State {
     modes: HashMap<u64, u32>,
     last_write: Option<(u64, u32, usize)>,
     owned_reads: u64,
+    ioctls: Vec<IoctlIn>,
+    last_read_flags: u32,
 }
 
 #[derive(Default)]
@@ -121,6 +123,16 @@ impl Probe {
         self.state.lock().unwrap().owned_reads
     }
 
+    /// The ioctls that came since this was asked last.
+    pub fn ioctls(&self) -> Vec<IoctlIn> {
+        std::mem::take(&mut self.state.lock().unwrap().ioctls)
+    }
+
+    /// The flags that the last READ came with.
+    pub fn last_read_flags(&self) -> u32 {
+        self.state.lock().unwrap().last_read_flags
+    }
+
     /// Waits until a request of the kind is held back.
     pub fn wait_held(&self, op: &str) {
         let is_held = || self.state.lock().unwrap().held.iter().any(|(held, ..)| *held == op);
@@ -162,7 +174,12 @@ impl Probe {
                 reply.opened(0, if marked { choices.marked_flags } else { choices.open_flags });
             }
             Op::Opendir { .. } => reply.opened(0, state.choices.dir_flags),
-            Op::Read { ino, offset, size, lock_owner, .. } => {
+            Op::Ioctl { arg, .. } => {
+                state.ioctls.push(arg);
+                reply.ioctl(0, &[]);
+            }
+            Op::Read { ino, offset, size, flags, lock_owner, .. } => {
+                state.last_read_flags = flags;
                 state.owned_reads += u64::from(lock_owner.is_some());
                 let data = &state.data[&ino];
                 let start = (offset as usize).min(data.len());

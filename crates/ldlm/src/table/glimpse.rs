@@ -153,7 +153,8 @@ impl LockTable {
         }
         let (mut holder, mut others) = (None, false);
         for (slot, lock) in self.locks_on(need.fid) {
-            if !is_in_way(lock, client, need) {
+            // A group keeps nothing: what is written is at the OSTs.
+            if lock.mode == LockMode::Group || !is_in_way(lock, client, need) {
                 continue;
             }
             let can_say = lock.mode == LockMode::Pw

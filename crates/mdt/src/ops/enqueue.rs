@@ -13,7 +13,7 @@ use crate::op::{Op, Outcome};
 use crate::view::View;
 
 pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, need: Need) -> Result<Outcome, Fault> {
-    if need.bits.is_empty() {
+    if need.bits.is_empty() || need.mode == LockMode::Group {
         return Err(Errno::EINVAL.into());
     }
     if need.bits.intersects(Ibits::DATA) {
@@ -23,6 +23,9 @@ pub(super) fn run(mdt: &mut Mdt, op: &mut Op<'_>, need: Need) -> Result<Outcome,
     let attr = view.file(need.fid)?.attr;
     if mdt.locks.is_stuck(&need) {
         return Err(Errno::EIO.into());
+    }
+    if op.asks_again && mdt.locks.is_grouped(&need) {
+        return op.leave_to_group();
     }
     let now = op.now.mono_ns;
     let need = Need { mode: mode_for(mdt, op, &need), ..need };

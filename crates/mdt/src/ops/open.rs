@@ -70,8 +70,11 @@ pub(super) fn open_file(
         let data = Need::all_gone(fid, Ibits::DATA);
         let joins = !truncate && joins(&mdt.opens, &inode);
         // While objects are to be cut nobody begins to write.
-        if !joins || mdt.locks.is_held(&data) {
-            op.need(&mut mdt.locks, &[data])?;
+        if truncate {
+            op.need_as_outsider(&mut mdt.locks, &data)?;
+        } else if !joins || mdt.locks.is_held(&data) {
+            // Members of a group open what others of it have locked.
+            op.need_beside_groups(&mut mdt.locks, &data)?;
         }
     }
     let made = first_layout(mdt, op, fid, write)?;

@@ -14,7 +14,7 @@ use sateen_target::Fault;
 use sateen_types::{Attr, Errno, Seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::disk::mdt::SeqGrant;
-use sateen_wire::{FileLockMode, HeldFileLock, HeldLock, HeldOpen, Ibits, MdtRequest};
+use sateen_wire::{FileLockMode, HeldFileLock, HeldLock, HeldOpen, Ibits, LockMode, MdtRequest};
 
 use super::file_lock;
 use super::open::{begin_anew, has_begun};
@@ -116,7 +116,8 @@ fn take_back(
         mdt.regrant(op.client, *seq)?;
     }
     for HeldLock { fid, id, mode, bits } in locks.iter().copied() {
-        if !mdt.locks.reclaim(op.client, &Need { fid, mode, bits }, id) {
+        // Of a group lock it is to be told for which group.
+        if mode == LockMode::Group || !mdt.locks.reclaim(op.client, &Need { fid, mode, bits }, id) {
             return Err(Errno::ESTALE.into());
         }
         if mode.is_shared() && bits.intersects(Ibits::DATA) {

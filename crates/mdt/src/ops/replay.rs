@@ -93,6 +93,8 @@ pub(crate) fn again(
         waits_for_fences: false,
         moves_tree: false,
         told: false,
+        asks_again: false,
+        grouped: false,
         again: Some(change),
     };
     if !answers(&change.request, &change.answer) {

@@ -18,6 +18,7 @@ mod cutting;
 mod file_locks;
 mod fsck;
 mod glimpse;
+mod groups;
 mod harness;
 mod locks;
 mod model;

@@ -1,11 +1,13 @@
 //! Reads, writes, seeks, and the space there is.
 
+use std::sync::atomic::Ordering;
+
 use sateen_fuse::{Op, Reply, StatfsOut};
 use sateen_types::{Errno, Result};
 use sateen_wire::{Cred, SetAttr};
 
 use super::Call;
-use super::words::{O_APPEND, O_DSYNC};
+use super::words::{O_APPEND, O_DSYNC, O_NONBLOCK};
 use crate::convert;
 
 /// Units that statfs counts in, in bytes.
@@ -13,14 +15,17 @@ const FRAGMENT_BYTES: u64 = 4096;
 // Linux's lseek.
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
+/// The bytes come from pages (`FUSE_WRITE_CACHE`).
+const WRITE_CACHE: u32 = 1;
 /// The WRITE must take set-id bits away (`FUSE_WRITE_KILL_SUIDGID`).
 const WRITE_KILL_SUIDGID: u32 = 4;
 
 impl Call {
     pub(super) async fn read(&self, op: Op, mut reply: Reply) {
-        let Op::Read { fh, offset, size, lock_owner, .. } = op else {
+        let Op::Read { fh, offset, size, flags, lock_owner, .. } = op else {
             return reply.error(Errno::ENOSYS.raw());
         };
+        self.note_flags(fh, flags);
         let buffer = reply.take_room(size as usize);
         // What goes into a program's buffer comes with its owner, also beside mappings of the same
         // descriptor; what fills pages does not.
@@ -38,6 +43,7 @@ impl Call {
         let Op::Write { ino, fh, offset, data, flags, write_flags, .. } = op else {
             return reply.error(Errno::ENOSYS.raw());
         };
+        self.note_flags(fh, flags);
         if write_flags & WRITE_KILL_SUIDGID != 0
             && let Ok(fid) = convert::fid_of(ino)
             && self.client.has_set_id(fid)
@@ -47,7 +53,11 @@ impl Call {
                 return reply.error(errno.raw());
             }
         }
-        let mut written = self.client.write(fh, offset, data, flags & O_APPEND != 0).await;
+        let mut written = if write_flags & WRITE_CACHE != 0 {
+            self.client.write_pages(fh, offset, data).await
+        } else {
+            self.client.write(fh, offset, data, flags & O_APPEND != 0).await
+        };
         let durable = flags & O_DSYNC != 0 || self.durable.files;
         if durable && written.is_ok() {
             written = self.client.sync_written(fh).await.and(written);
@@ -57,6 +67,25 @@ impl Call {
         match written {
             Ok(written) => reply.written(written as u32),
             Err(errno) => reply.error(errno.raw()),
+        }
+    }
+
+    /// A descriptor's flags as they are now: of a change the kernel does not tell, nor of those of an
+    /// ioctl. Where nobody has ever had this one nothing is looked up.
+    fn note_flags(&self, fh: u64, flags: u32) {
+        let nonblock = flags & O_NONBLOCK != 0;
+        if nonblock {
+            self.nonblock.store(true, Ordering::Relaxed);
+        }
+        if nonblock || self.nonblock.load(Ordering::Relaxed) {
+            self.client.set_nonblock(fh, nonblock);
+        }
+    }
+
+    /// The flags that a file is opened with.
+    pub(super) fn note_open(&self, flags: u32) {
+        if flags & O_NONBLOCK != 0 {
+            self.nonblock.store(true, Ordering::Relaxed);
         }
     }
 

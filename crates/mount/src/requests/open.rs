@@ -18,6 +18,7 @@ impl Call {
     pub(super) async fn open(&self, op: Op, cred: Cred, changed: [Option<u64>; 2], reply: Reply) {
         match op {
             Op::Open { ino, flags, .. } => {
+                self.note_open(flags);
                 let how = how(flags, self.atime.files);
                 let opened = match convert::fid_of(ino) {
                     Ok(fid) => self.client.open(fid, how, cred).await,
@@ -40,6 +41,7 @@ impl Call {
                 }
             }
             Op::Create { parent, name, mode, flags, .. } => {
+                self.note_open(flags);
                 let how = how(flags, self.atime.files);
                 let created = match convert::fid_of(parent) {
                     Ok(parent) => {
@@ -65,6 +67,7 @@ impl Call {
                 }
             }
             Op::Tmpfile { parent, mode, flags, .. } => {
+                self.note_open(flags);
                 let how = how(flags, self.atime.files);
                 let made = match convert::fid_of(parent) {
                     Ok(parent) => self.client.tmpfile(parent, mode, how, cred).await,

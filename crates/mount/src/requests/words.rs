@@ -21,6 +21,7 @@ pub(super) const O_DSYNC: u32 = 0o10000;
 /// Only the kernel itself sets it: the file is to be executed.
 const FMODE_EXEC: u32 = 0o40;
 const O_DIRECT: u32 = 0o40000;
+pub(super) const O_NONBLOCK: u32 = 0o4000;
 const O_NOATIME: u32 = 0o1_000_000;
 
 pub(super) fn how(flags: u32, atime: AtimePolicy) -> OpenHow {
@@ -34,6 +35,7 @@ pub(super) fn how(flags: u32, atime: AtimePolicy) -> OpenHow {
         sync: flags & O_DSYNC != 0,
         direct: flags & O_DIRECT != 0,
         exec: flags & FMODE_EXEC != 0,
+        nonblock: flags & O_NONBLOCK != 0,
         atime: if flags & O_NOATIME != 0 { AtimePolicy::Never } else { atime },
     }
 }

@@ -13,6 +13,7 @@ mod ends;
 mod forced;
 mod found;
 mod fuzz;
+mod groups;
 mod kept;
 mod looked_at;
 mod lost;

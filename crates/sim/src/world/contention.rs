@@ -18,6 +18,7 @@ use sateen_client::OpenHow;
 use sateen_types::{Endpoint, Errno, Fid, Result as Answer, STRIPE_SIZE_MIN};
 
 use super::registers::Registers;
+use super::teams::{self, Teammate, Teams};
 use super::{Config, Failure, HANG_NS, WORKERS, World};
 use crate::executor::lock;
 use crate::invariants::{Records, proven_size};
@@ -47,6 +48,8 @@ const MANY_SPLIT: usize = STRIPE_SIZE_MIN as usize / MANY_BYTES;
 const FAULTS_MIN: u64 = 30;
 /// Between two changes of the weather: 300 ms.
 const WEATHER_NS: u64 = 300_000_000;
+/// So many turns one has to do with groups.
+const TURNS_PER_GROUP: u64 = 9;
 
 /// What has happened to the files.
 #[derive(Debug, Default)]
@@ -99,14 +102,14 @@ impl Sharing {
 }
 
 /// The bytes of a record: each tells of its place and version.
-fn record(place: usize, version: u64, len: usize) -> Vec<u8> {
+pub(super) fn record(place: usize, version: u64, len: usize) -> Vec<u8> {
     let words = [place as u64 + 1, version];
     let pattern: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     pattern.iter().copied().cycle().take(len).collect()
 }
 
 /// The version that a record's bytes tell; 0 if nothing was written there.
-fn version_of(place: usize, bytes: &[u8]) -> Result<u64, String> {
+pub(super) fn version_of(place: usize, bytes: &[u8]) -> Result<u64, String> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Ok(0);
     }
@@ -130,6 +133,7 @@ fn past_pages() -> OpenHow {
 struct Program {
     kernel: Arc<Kernel>,
     shared: Arc<Mutex<Shared>>,
+    teams: Arc<Mutex<Teams>>,
     random: Random,
     /// Its number, and how many there are.
     me: usize,
@@ -163,7 +167,15 @@ impl Program {
         let looks = [how(true, false), how(false, false), past_pages()];
         let look = self.random.pick(&looks).copied().unwrap_or_default();
         let look = self.open(b"many", look).await.map_err(said("open"))?;
+        let mut team = self.team().await?;
         for _ in 0..turns {
+            if let Some(team) = &mut team
+                && self.random.one_in(TURNS_PER_GROUP)
+            {
+                team.turn(&mut self.random).await?;
+                lock(&self.shared).operations += 1;
+                continue;
+            }
             match self.random.below(100) {
                 0..=59 if self.given => self.append_anew().await?,
                 0..=79 if busy => self.write_many(many).await?,
@@ -195,11 +207,23 @@ impl Program {
             }
             lock(&self.shared).operations += 1;
         }
+        if let Some(team) = team {
+            team.close().await?;
+        }
         self.kernel.close(many).await.map_err(said("close"))?;
         self.kernel.close(look).await.map_err(said("close"))?;
         self.kernel.close(hot).await.map_err(said("close"))?;
         let Some(log) = log else { return Ok(()) };
         self.kernel.close(log).await.map_err(said("close"))
+    }
+
+    /// Of files that the kernel has nobody has a group lock.
+    async fn team(&mut self) -> Result<Option<Teammate>, String> {
+        if self.given {
+            return Ok(None);
+        }
+        let who = (self.me, self.all);
+        Teammate::new(&self.kernel, &self.teams, who, &mut self.random).await.map(Some)
     }
 
     /// Of each client one program alone has to do with records that lie in two objects: those of one
@@ -418,6 +442,10 @@ impl Program {
             self.read_many(many, place).await?;
         }
         self.kernel.close(many).await.map_err(said("close"))?;
+        if let Some(mut team) = self.team().await? {
+            team.look_at_all().await?;
+            team.close().await?;
+        }
         let log = self.open(b"log", how(false, false)).await.map_err(said("open"))?;
         let count = lock(&self.shared).appended;
         let mut seen = BTreeSet::new();
@@ -489,11 +517,13 @@ impl World {
             registers: Registers::new(!self.config.network_faults),
             ..Shared::default()
         }));
+        let teams = Arc::<Mutex<Teams>>::default();
         let program = |world: &mut World, me: usize| {
             let node = world.nodes.get(me % world.nodes.len())?;
             let (kernel, owner) = (node.kernel.clone(), node.id.0);
             let (random, given) = (Random::new(world.random.any()), world.config.given);
-            Some((owner, Program { kernel, shared: shared.clone(), random, me, all, given }))
+            let (shared, teams) = (shared.clone(), teams.clone());
+            Some((owner, Program { kernel, shared, teams, random, me, all, given }))
         };
         for me in 0..all {
             if let Some((owner, program)) = program(self, me) {
@@ -516,6 +546,10 @@ impl World {
         let log = shared.appended * APPENDED_BYTES as u64;
         let many = (shared.registers.reach().0 * MANY_BYTES) as u64;
         self.sizes_are(&[(b"hot", shared.sizes().0), (b"log", log), (b"many", many)]);
+        let teams = lock(&teams);
+        if !self.config.given {
+            self.sizes_are(&[(teams::NAME, teams.end())]);
+        }
         self.report.operations = shared.operations;
         let hits = self.nodes.iter().map(|node| node.kernel.hits()).sum();
         let [shared_locks, of_readers] = sharing.granted;
@@ -533,6 +567,10 @@ impl World {
             ("answer from a kernel cache", hits),
             ("page read ahead", ahead),
             ("lock called back", called_back),
+            ("group joined", teams.joined),
+            ("group not waited for", teams.taken),
+            ("record of a group written", teams.written),
+            ("record of a group looked at", teams.looked),
         ] {
             self.report.count(kind, count);
         }

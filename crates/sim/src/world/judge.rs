@@ -76,7 +76,7 @@ impl World {
             let shown_result = shown(&result);
             self.fail(format!("{} answered {shown_result}: {what}", shown_op(&running.op)));
         }
-        if self.judge_lock(&running, &result) {
+        if self.judge_lock(&running, &result) || self.judge_group(&running, &result) {
             return;
         }
         if let (Some(fid), Err(Errno::EIO)) = (running.op.synced(), &result) {

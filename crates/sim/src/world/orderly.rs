@@ -201,6 +201,9 @@ impl World {
                 self.report.count("claimed: open", opens.len() as u64);
                 self.report.count("claimed: file lock", file_locks.len() as u64);
             }
+            Body::Request(Request::Mdt(MdtRequest::ReclaimGroups { groups })) => {
+                self.report.count("claimed: group lock", groups.len() as u64);
+            }
             Body::Request(Request::Mdt(MdtRequest::Replay { changes, .. })) => {
                 self.report.count("claimed: change", changes.len() as u64);
             }

@@ -128,6 +128,13 @@ impl World {
         if let Some(op) = self.share(&open) {
             return self.maybe_begin(index, worker, Some(op));
         }
+        if let Some(op) = self.group(index, &open) {
+            let touched = op.touches(&self.model.now);
+            if self.is_free(&touched) && !self.late.bars(&touched) {
+                self.begin(index, worker, op, touched);
+            }
+            return;
+        }
         if let Some(op) = self.lock(index, &open) {
             return self.maybe_begin(index, worker, Some(op));
         }
@@ -165,7 +172,8 @@ impl World {
     fn maybe_begin(&mut self, index: usize, worker: usize, op: Option<Op>) {
         let Some(op) = op else { return };
         let touched = op.touches(&self.model.now);
-        if self.is_free(&touched) && !self.late.bars(&touched) {
+        let barred = self.late.bars(&touched) || self.grouping.bars(&op, &touched);
+        if self.is_free(&touched) && !barred {
             self.begin(index, worker, op, touched);
         }
     }
@@ -207,6 +215,7 @@ impl World {
         let client = running.client;
         let (kernel, done) = (node.kernel.clone(), self.done.clone());
         self.lock_begins(&running);
+        self.group_begins(&running);
         self.running.insert(id, running);
         let task = self.executor.spawn(
             client.0,

@@ -23,10 +23,10 @@ use sateen_wire::disk::ost::{FenceRecord, ObjectRecord, ObjectState, Tombstone, 
 use sateen_wire::disk::stopped::{CleanRuns, StopMark, StoppedClient, StoppedSlot};
 use sateen_wire::{
     Body, Bulk, Callback, Cred, DirEntry, FSNAME_BYTES_MAX, FileLock, FileLockMode, FileLockState,
-    FsName, GRANTS_MAX, GivenBack, Grant, Grants, Header, HeldFileLock, HeldLock, HeldOpen, Ibits,
-    LockId, LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest, ObjectAttr, OpenFlags,
-    OpenId, OstReply, OstRequest, ParamInfo, RenameFlags, Replayed, Reply, ReplyBody, Request,
-    SetAttr, SizeReport, StatFs, TargetInfo, TimeSet, WaitId, XattrMode,
+    FsName, GRANTS_MAX, GivenBack, Grant, Grants, Header, HeldFileLock, HeldGroup, HeldLock,
+    HeldOpen, Ibits, LockId, LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest,
+    ObjectAttr, OpenFlags, OpenId, OstReply, OstRequest, ParamInfo, RenameFlags, Replayed, Reply,
+    ReplyBody, Request, SetAttr, SizeReport, StatFs, TargetInfo, TimeSet, WaitId, XattrMode,
 };
 
 /// Bytes that decide everything; zeros follow the last.
@@ -229,8 +229,8 @@ impl Any for FileKind {
 
 impl Any for LockMode {
     fn any(e: &mut Entropy<'_>) -> Self {
-        use LockMode::{Cr, Cw, Ex, Pr, Pw};
-        [Cr, Cw, Pr, Pw, Ex][e.below(5)]
+        use LockMode::{Cr, Cw, Ex, Group, Pr, Pw};
+        [Cr, Cw, Pr, Pw, Ex, Group][e.below(6)]
     }
 }
 
@@ -410,6 +410,7 @@ any_enum!(Callback {
 any_struct!(FileLock { owner, flock, mode, start, end, pid });
 any_struct!(WaitId { id });
 any_struct!(HeldLock { fid, id, mode, bits });
+any_struct!(HeldGroup { fid, id, gid });
 any_struct!(GivenBack { fid, id });
 any_struct!(HeldOpen { open_id, fid, flags, closing });
 any_struct!(HeldFileLock { fid, open_id, lock });
@@ -465,6 +466,8 @@ any_enum!(MdtRequest {
     LeaveFileLock { fid, wait },
     SetLayout { fid, stripe_size, osts },
     AnswerGlimpse { fid, question, told },
+    EnqueueGroup { fid, gid },
+    ReclaimGroups { groups },
     GetLinks { fid },
     NoRoom { fid, ost, unwritten },
     Reclaim { locks, opens, seqs, file_locks, last },
@@ -486,6 +489,7 @@ any_enum!(MdtReply {
     Sequence(seq),
     StatFs(statfs),
     FileLock { state, holder },
+    Grouped,
     Noted { attr },
 });
 any_enum!(OstRequest {

@@ -1,0 +1,71 @@
+//! `EnqueueGroup`: the data of a file for a group; and what of that a client had of the run before.
+
+use sateen_ldlm::{Joined, Need};
+use sateen_target::Fault;
+use sateen_types::{Errno, Fid};
+use sateen_wire::{Grants, HeldGroup, Ibits, LockMode, MdtReply};
+
+use super::{is_regular, shown};
+use crate::mdt::Mdt;
+use crate::op::{Op, Outcome};
+use crate::recovery::Place;
+use crate::view::View;
+
+pub(super) fn run(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    (fid, gid): (Fid, u64),
+) -> Result<Outcome, Fault> {
+    if gid == 0 || !op.asks_again {
+        return Err(Errno::EINVAL.into());
+    }
+    op.need_fences()?;
+    let view = View::new(&mdt.core, op.fetched, mdt.config.index);
+    let attr = view.file(fid)?.attr;
+    if !is_regular(&attr) {
+        return Err(Errno::EINVAL.into());
+    }
+    let need = Need { fid, mode: LockMode::Group, bits: Ibits::DATA };
+    if mdt.locks.is_stuck(&need) {
+        return Err(Errno::EIO.into());
+    }
+    let grant = match mdt.locks.join_group(op.now.mono_ns, op.client, &mut op.ticket, (fid, gid)) {
+        Joined::Granted(grant) => grant,
+        Joined::Taken => return op.leave_to_group(),
+        // Without a ticket there is nothing to wait for: the table is full.
+        Joined::Wait if op.ticket.is_none() => return Err(Errno::EAGAIN.into()),
+        Joined::Wait => return Err(Fault::Blocked),
+    };
+    let mut grants = Grants::NONE;
+    let _fits = grants.push(grant);
+    let attr = shown(&mdt.opens, &mdt.locks, op.client, attr);
+    Ok(Outcome::ok(MdtReply::Inode { attr }, 0, grants))
+}
+
+/// Group locks of the run before; see [`super::reclaim`] for the others.
+pub(super) fn reclaim(
+    mdt: &mut Mdt,
+    op: &mut Op<'_>,
+    groups: &[HeldGroup],
+) -> Result<Outcome, Fault> {
+    match mdt.recovery.place(op.client) {
+        Place::Stranger => return Err(Errno::ESTALE.into()),
+        // It has heard of the end of the window on a connection that is gone.
+        Place::Back => return Ok(Outcome::done(0)),
+        Place::Expected => {}
+    }
+    let mut taken = !mdt.recovery.had_nothing(op.client);
+    for HeldGroup { fid, id, gid } in groups.iter().copied() {
+        View::new(&mdt.core, op.fetched, mdt.config.index).check(fid)?;
+        if mdt.recovery.has_cancelled(op.client, id) {
+            continue;
+        }
+        taken &= mdt.locks.reclaim_group(op.client, (fid, gid), id);
+    }
+    if taken {
+        return Ok(Outcome::done(0));
+    }
+    tracing::warn!(client = format_args!("{:x}", op.client.0), "a wrong claim to a group lock");
+    mdt.recovery.refuse(op.client);
+    Err(Errno::ESTALE.into())
+}
