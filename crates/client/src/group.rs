@@ -11,9 +11,10 @@
 //! size, as long as nobody else may keep anything. Pages that the kernel reads stand under the lock, and go
 //! with it: what another member writes meanwhile they do not have.
 //!
-//! Everybody else waits, those of this client as well; nobody knows for how long, so that it is not done
-//! at the MDT ([`Client::pause`]). But who wants a page may be what the kernel waits for when the lock is
-//! given back: such a one is served under it then
+//! Everybody else waits; nobody knows for how long, so that it is not done at the MDT
+//! ([`Client::pause`]). So do those of this client, but for who wants pages of the kernel: these are locked
+//! meanwhile, and a member's write would wait for them, and so would the kernel when the lock is given back.
+//! Such a one is served under the group's lock
 //! ([`Held::lets_pages_in`](crate::held::Held::lets_pages_in)), though others may be at it yet.
 
 use std::sync::Arc;
@@ -396,14 +397,14 @@ mod tests {
     }
 
     #[test]
-    fn others_go_by_a_groups_lock_only_when_the_kernel_may_wait_for_them() {
+    fn others_go_by_a_groups_lock_only_for_pages() {
         use crate::locks::Access::{Look, Read, Share, Write};
         let mut state = grouped(1);
         let held = &mut state.locks[0];
         for access in [Look, Read, Share, Write] {
             assert!(!held.allows(access), "{access:?}");
         }
-        assert!(!held.lets_pages_in());
+        assert!(held.lets_pages_in());
         held.cancelling = true;
         assert!(held.lets_pages_in() && !held.allows(Read));
         assert!(held.may_have_pages() && held.is_shared() && held.shares_writes());

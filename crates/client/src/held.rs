@@ -180,10 +180,11 @@ impl Held {
             || access == Access::Look && matches!(self.mode, LockMode::Cr | LockMode::Cw)
     }
 
-    /// Whether somebody who belongs to no group, and reads or writes pages, goes by a group's lock: while
-    /// it is given back the kernel waits for him, and he would wait for it to be gone.
+    /// Whether somebody who belongs to no group, and reads or writes pages, goes by it. By a group's, and
+    /// always: his pages are locked meanwhile, a member's write drops pages before it is sent, and the
+    /// kernel drops them all when the lock is given back. Both would wait for him, and he for both.
     pub(crate) fn lets_pages_in(&self) -> bool {
-        self.is_group() && self.cancelling
+        self.is_group()
     }
 }
 

@@ -82,7 +82,7 @@ pub const FULL: Minimums = &[
     ("checkpoint cut off", 60),
     ("object write torn", 10_000),
     ("object change lost", 17_000),
-    ("object name lost", 2900),
+    ("object name lost", 2300),
     ("transaction lost in a crash", 1400),
     ("world short of space", 100),
     ("write refused for want of space", 130),
