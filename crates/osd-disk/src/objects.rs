@@ -217,8 +217,17 @@ impl DiskObjects {
         let made = Cell::new(false);
         let make = || {
             let new = how_to_open().create_new(true).open(&path);
+            // Noted before anybody finds the file, as who may be told that a write has succeeded, whoever
+            // made it: a sync looks for no object that is not noted.
+            let is_there = match &new {
+                Ok(_) => true,
+                Err(error) => error.kind() == io::ErrorKind::AlreadyExists,
+            };
+            if is_there {
+                self.present.born(object);
+            }
             match new {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_old(&path),
+                Err(_) if is_there => open_old(&path),
                 new => {
                     made.set(made.get() || new.is_ok());
                     Ok(Opened { file: new?, is_new: true })
@@ -235,10 +244,8 @@ impl DiskObjects {
                     }
                 }
                 other => {
-                    match made.get() {
-                        true => self.present.born(object),
-                        false if other.is_ok() => changing.undo(),
-                        false => {}
+                    if !made.get() && other.is_ok() {
+                        changing.undo();
                     }
                     return other;
                 }

@@ -353,8 +353,9 @@ impl Client {
         made: &Made,
     ) -> Result<(Entry, Opened)> {
         let mut answer = (made.attr, made.stamp);
-        let written = made.existed && how.write && inode_is_written(inode, &made.attr);
         let mut opened = self.finish_open(inode, id, how, answer).await?;
+        // It is shown, and the open has not settled it: others write it.
+        let written = made.existed && how.write && inode_is_written(inode, &opened.known.attr);
         if written && !how.truncate {
             answer = self.fetch_attr(inode.fid, Ibits::META.union(Ibits::DATA)).await?;
             opened.known = self.know(inode, answer.0, answer.1).await?;

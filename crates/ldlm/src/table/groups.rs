@@ -30,6 +30,8 @@ pub enum Joined {
     Granted(Grant),
     /// Others are called back, and the ticket will be woken; without one there are too many locks.
     Wait,
+    /// There are too many locks; nobody will be woken.
+    Full,
     /// Another group has the file.
     Taken,
 }
@@ -54,9 +56,9 @@ impl LockTable {
             // While objects are cut nobody begins to write.
             Some(_) if !self.is_held(&need) => {
                 if self.len() >= self.bounds().limit {
-                    return Joined::Wait;
+                    return Joined::Full;
                 }
-                return self.grant(client, &need).map_or(Joined::Wait, Joined::Granted);
+                return self.grant(client, &need).map_or(Joined::Full, Joined::Granted);
             }
             _ => {}
         }

@@ -33,6 +33,7 @@ pub(super) fn run(
         Joined::Granted(grant) => grant,
         Joined::Taken => return op.leave_to_group(),
         // Without a ticket there is nothing to wait for: the table is full.
+        Joined::Full => return Err(Errno::EAGAIN.into()),
         Joined::Wait if op.ticket.is_none() => return Err(Errno::EAGAIN.into()),
         Joined::Wait => return Err(Fault::Blocked),
     };
