@@ -62,10 +62,12 @@ impl Noted {
         &self,
         alone: impl Fn(ObjectId) -> io::Result<bool>,
     ) -> io::Result<Vec<ObjectId>> {
-        let text = match fs::read_to_string(self.folder.join(FILE)) {
+        let bytes = match fs::read(self.folder.join(FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            text => text?,
+            bytes => bytes?,
         };
+        // It was never made durable: a line that is none is no reason not to start.
+        let text = String::from_utf8_lossy(&bytes);
         let mut left: Vec<ObjectId> = text.lines().filter_map(parse).collect();
         left.sort_unstable();
         left.dedup();
@@ -190,7 +192,7 @@ mod tests {
         assert_eq!(next(&scratch, &[object(1), object(2), object(3)]), [object(1), object(2)]);
         // A line that a full disk has cut short.
         let mut file = File::options().append(true).open(scratch.path().join(FILE)).unwrap();
-        file.write_all(b"40 3 0 0").unwrap();
+        file.write_all(b"\xff\xfe\n40 3 0 0").unwrap();
         assert_eq!(next(&scratch, &[object(2), object(3)]), [object(2)]);
     }
 
