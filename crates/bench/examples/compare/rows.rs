@@ -205,6 +205,11 @@ impl Step {
 }
 
 impl Visit {
+    /// Whether it measures how fast data is written.
+    pub(crate) fn writes_data(&self) -> bool {
+        self.steps.iter().any(|step| step.op == Op::Write)
+    }
+
     /// Whether a file system takes part: only Sateen can be told how many stripes a file has, and
     /// two mounts not all have.
     pub(crate) fn is_for(&self, system: &System) -> bool {
