@@ -752,6 +752,17 @@ impl Client {
         lock(&self.files).get(&handle).is_some_and(|file| file.keeps)
     }
 
+    /// Whether a close of an open may have something to say, and so is worth a question.
+    pub fn tells_closes(&self, handle: u64) -> bool {
+        !self.closes_silent.load(Ordering::Relaxed) && self.keeps_writes(handle)
+    }
+
+    /// Closes tell nothing of late errors, which wait for an fsync: for OSTs of the same process,
+    /// whose writes fail late in any case, when the disk is written.
+    pub fn set_closes_silent(&self) {
+        self.closes_silent.store(true, Ordering::Relaxed);
+    }
+
     /// Makes a file or directory durable: its data, and beside that its size and whatever else
     /// the MDT has. Neither needs the other to be first; only both together are believed.
     ///

@@ -44,13 +44,13 @@ pub(super) fn how(flags: u32, atime: AtimePolicy) -> OpenHow {
 pub(super) fn flags_of_all(call: &Call, handle: u64) -> u32 {
     // What was stored through mappings is written when they go. Only locks of fcntl(2) have to hear
     // of each close, because that ends them, and writers whose writes may be kept, because only a
-    // close can tell then that one was lost.
+    // close can tell then that one was lost on its way to another process.
     let hears_of_closes = match call.locking {
         Locking::Exact => true,
         Locking::Cluster => call.fcntl_locks.load(Ordering::Relaxed),
         Locking::Local | Locking::Refused => false,
     };
-    let hears_of_closes = hears_of_closes || call.client.keeps_writes(handle);
+    let hears_of_closes = hears_of_closes || call.client.tells_closes(handle);
     if hears_of_closes { 0 } else { open_flags::NOFLUSH }
 }
 

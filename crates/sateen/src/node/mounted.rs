@@ -31,8 +31,8 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 const REMOTE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long an MDT elsewhere hears nothing of a client at most: 2 s.
 const PING_NS: u64 = 2_000_000_000;
-/// So much a mount keeps of what programs write for an OST elsewhere, if nothing else is set, and
-/// for all of them together. What goes to one of this process costs no round trip, and is not kept.
+/// So much a mount keeps of what programs write for an OST, if nothing else is set, and for all of
+/// them together.
 const DIRTY_BYTES: u64 = 32 * MIB;
 const DIRTY_IN_ALL_BYTES: u64 = 512 * MIB;
 /// A file that is opened for reading alone is given to the kernel from this size on: smaller ones are
@@ -386,9 +386,12 @@ fn make(reactor: &Arc<Reactor>, targets: Targets<'_>) -> (Arc<Client>, Arc<Clien
     let as_port: Arc<dyn Port> = port.clone();
     let config = ClientConfig { id, file_system: targets.file_system };
     let client = Client::new(config, as_port);
-    if !targets.elsewhere.is_empty() {
+    client.set_dirty_max(DIRTY_BYTES, DIRTY_IN_ALL_BYTES);
+    if targets.elsewhere.is_empty() {
+        // What these OSTs cannot write shows when their disks sync, after whatever close.
+        client.set_closes_silent();
+    } else {
         client.ping_every(PING_NS);
-        client.set_dirty_max(DIRTY_BYTES, DIRTY_IN_ALL_BYTES);
         client.set_read_ahead_forward(true);
     }
     reactor.router.add(client.endpoint(), Arc::new(ToClient(client.clone())));

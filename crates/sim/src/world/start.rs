@@ -37,7 +37,7 @@ impl World {
         self.is_small = faulty && self.random.one_in(4);
         self.report.count(self.shape.shown(), 1);
         self.report.count("world short of space", u64::from(self.is_small));
-        self.keeps_writes = self.config.seed / 4 % 2 == 1 && !self.is_small && !self.config.given;
+        self.keeps_writes = self.config.seed / 4 % 2 == 1 && !self.is_small;
         self.report.count("world of kept writes", u64::from(self.keeps_writes));
         self.is_hunting = faulty && !self.random.one_in(3);
         self.report.count("world of hunted messages", u64::from(self.is_hunting));
@@ -139,7 +139,9 @@ impl World {
         if self.keeps_writes {
             let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
             client.set_dirty_max(kept, 2 * kept);
-            client.set_unstable_max(kept, 2 * kept);
+            if !self.config.given {
+                client.set_unstable_max(kept, 2 * kept);
+            }
         } else if self.config.seed % 3 == 1 && !self.config.given {
             let kept = self.random.pick(&KEPT_BYTES).copied().unwrap_or_default();
             client.set_unstable_max(kept, 2 * kept);
