@@ -23,6 +23,6 @@ pub use index::{Index, IndexError};
 pub use journal_device::JournalDevice;
 pub use key::{KEY_MAX, Key};
 pub use memtable::Memtable;
-pub use object::{Given, ObjectDone, ObjectError, ObjectOp, ObjectStat, ObjectStore};
+pub use object::{Given, ObjectDone, ObjectError, ObjectOp, ObjectStat, ObjectStore, runs_of};
 pub use store::{Checkpoint, Flush, Store, StoreLimits};
 pub use view::{Miss, Prefetched, RangeWant, Wants};

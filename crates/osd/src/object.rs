@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use sateen_types::{Errno, Falloc, ObjectId, Seq, Timespec};
-use sateen_wire::StatFs;
+use sateen_wire::{Span, Spans, StatFs};
 
 /// What the kernel says when this process has no more files to open.
 const EMFILE: i32 = 24;
@@ -99,6 +99,24 @@ pub struct Given {
     pub file: Option<Arc<dyn Any + Send + Sync>>,
 }
 
+/// The pieces with their data: those that follow each other in the object, too, as one.
+pub fn runs_of<'a>(
+    pieces: &'a [Span],
+    mut data: &'a [u8],
+) -> impl Iterator<Item = (u64, &'a [u8])> {
+    let mut pieces = pieces.iter().map(Span::range).peekable();
+    core::iter::from_fn(move || {
+        let (offset, mut len) = pieces.next()?;
+        while let Some((_, more)) = pieces.next_if(|(next, _)| *next == offset.saturating_add(len))
+        {
+            len += more;
+        }
+        let (run, rest) = data.split_at_checked(usize::try_from(len).ok()?)?;
+        data = rest;
+        Some((offset, run))
+    })
+}
+
 /// One store of objects. Calls may come from several threads at once; the OST orders those
 /// that would disturb each other.
 pub trait ObjectStore: Send + Sync {
@@ -108,6 +126,33 @@ pub trait ObjectStore: Send + Sync {
     /// # Errors
     /// The device's. For want of space: nothing is written, but the object may be born.
     fn write(&self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize, ObjectError>;
+
+    /// Writes pieces of an object, which `data` has one behind the other, in their order, up to the first
+    /// that there is no room for; how many bytes that is. The object is born if it does not exist.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::write`]. If it is not for want of space some of them may be written.
+    fn write_many(
+        &self,
+        object: ObjectId,
+        pieces: &[Span],
+        data: &[u8],
+    ) -> Result<usize, ObjectError> {
+        let mut done = 0;
+        for (offset, piece) in runs_of(pieces, data) {
+            match self.write(object, offset, piece) {
+                Ok(written) => {
+                    done += written;
+                    if written < piece.len() {
+                        break;
+                    }
+                }
+                Err(error) if done > 0 && !error.poisons() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
 
     /// Reads up to `len` bytes at `offset` behind what `buffer` holds; short at the end, and
     /// nothing for an object that does not exist.
@@ -298,6 +343,15 @@ pub enum ObjectOp {
         /// What.
         data: Bytes,
     },
+    /// Write pieces, as much of them as there is room for.
+    WriteMany {
+        /// The object.
+        object: ObjectId,
+        /// Where each lies.
+        pieces: Spans,
+        /// What, one behind the other.
+        data: Bytes,
+    },
     /// Read behind what the buffer holds.
     Read {
         /// The object.
@@ -446,6 +500,7 @@ impl ObjectOp {
             | ObjectOp::SetTimes { .. }
             | ObjectOp::StatFs => true,
             ObjectOp::Write { .. }
+            | ObjectOp::WriteMany { .. }
             | ObjectOp::Append { .. }
             | ObjectOp::Punch { .. }
             | ObjectOp::Grow { .. }
@@ -469,7 +524,9 @@ impl ObjectOp {
     pub fn run_now(self, store: &dyn ObjectStore) -> Result<ObjectDone, ObjectOp> {
         let (object, offset, len, mut buffer) = match self {
             ObjectOp::Read { object, offset, len, buffer } => (object, offset, len, buffer),
-            ObjectOp::Write { object, .. } | ObjectOp::Seek { object, .. }
+            ObjectOp::Write { object, .. }
+            | ObjectOp::WriteMany { object, .. }
+            | ObjectOp::Seek { object, .. }
                 if store.is_given(object) =>
             {
                 return Err(self);
@@ -487,6 +544,10 @@ impl ObjectOp {
         match self {
             ObjectOp::Write { object, offset, data } => {
                 let len = store.write(object, offset, &data)?;
+                return Ok(ObjectDone::Written { len });
+            }
+            ObjectOp::WriteMany { object, pieces, data } => {
+                let len = store.write_many(object, &pieces, &data)?;
                 return Ok(ObjectDone::Written { len });
             }
             ObjectOp::Read { object, offset, len, mut buffer } => {
@@ -531,6 +592,17 @@ impl ObjectOp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_that_follow_each_other_are_written_as_one() {
+        let pieces = [(0, 2), (2, 1), (10, 3), (14, 1), (15, 1)];
+        let pieces = pieces.map(|(offset, len)| Span { offset, len });
+        let runs: Vec<(u64, &[u8])> = runs_of(&pieces, b"aabcccde").collect();
+        assert_eq!(runs, [(0, &b"aab"[..]), (10, b"ccc"), (14, b"de")]);
+        // Who has less data than pieces loses nothing of what there is.
+        let runs: Vec<(u64, &[u8])> = runs_of(&pieces, b"aabcc").collect();
+        assert_eq!(runs, [(0, &b"aab"[..])]);
+    }
 
     #[test]
     fn a_lack_of_files_to_open_stops_nothing() {

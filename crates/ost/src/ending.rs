@@ -65,6 +65,7 @@ impl Unsynced {
     pub(crate) fn begins(&mut self, io: &ObjectOp) {
         match io {
             ObjectOp::Write { object, .. }
+            | ObjectOp::WriteMany { object, .. }
             | ObjectOp::Append { object, .. }
             | ObjectOp::Punch { object, .. }
             | ObjectOp::Grow { object, .. }

@@ -10,10 +10,11 @@
 
 use sateen_osd::{Key, ObjectOp, Prefetched};
 use sateen_types::{ClientId, Errno, ObjectId};
+use sateen_wire::spans;
 use sateen_wire::{Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody};
 use smallvec::SmallVec;
 
-use crate::order::{Class, Range};
+use crate::order::{Class, Ranges};
 
 /// Most operations under way at once, waiting or running; more are answered `EAGAIN`.
 pub const OPS_MAX: usize = 1 << 16;
@@ -149,7 +150,7 @@ impl Op {
     /// The operation of a request.
     ///
     /// # Errors
-    /// What is wrong with its objects.
+    /// What is wrong with its objects, or the ranges it brings.
     pub(crate) fn request(header: Header, request: OstRequest, bulk: Bulk) -> Result<Op, Errno> {
         let (class, mut objects) = places(&request);
         if objects.len() > sateen_wire::OBJECTS_PER_RPC_MAX {
@@ -157,6 +158,12 @@ impl Op {
         }
         if objects.iter().any(|object| !object.fid.is_valid()) {
             return Err(Errno::EINVAL);
+        }
+        if let OstRequest::WriteMany { pieces, .. } = &request {
+            let Bulk::Data(data) = &bulk else { return Err(Errno::EPROTO) };
+            if spans::extent_of(pieces)?.0 != data.len() as u64 {
+                return Err(Errno::EINVAL);
+            }
         }
         if objects.len() > 1 {
             objects.sort_unstable();
@@ -167,10 +174,13 @@ impl Op {
     }
 
     /// The bytes that it reads or writes.
-    pub(crate) fn range(&self) -> Range {
-        match &self.work {
+    pub(crate) fn ranges(&self) -> Ranges {
+        Ranges::One(match &self.work {
+            Work::Request { request: OstRequest::WriteMany { pieces, .. }, .. } => {
+                return Ranges::Many(pieces.clone());
+            }
             Work::Request { request: OstRequest::Write { offset, .. }, bulk, .. } => {
-                let Bulk::Data(data) = bulk else { return (*offset, 0) };
+                let Bulk::Data(data) = bulk else { return Ranges::One((*offset, 0)) };
                 (*offset, data.len() as u64)
             }
             Work::Request { request: OstRequest::Allocate { offset, len, .. }, .. } => {
@@ -185,7 +195,7 @@ impl Op {
                 ..
             } => (0, u64::MAX),
             _ => (0, 0),
-        }
+        })
     }
 
     /// The client it works for; `None` for the OST's own work.
@@ -209,6 +219,7 @@ fn places(request: &OstRequest) -> (Class, Objects) {
         | OstRequest::Alone { object } => (Class::Read, one(object)),
         OstRequest::GetAttr { objects } => (Class::Read, all(objects)),
         OstRequest::Write { object, .. }
+        | OstRequest::WriteMany { object, .. }
         | OstRequest::Append { object, .. }
         | OstRequest::SetTimes { object, .. } => (Class::Write, one(object)),
         OstRequest::Allocate { object, punch_hole, .. } => {

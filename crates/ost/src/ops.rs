@@ -45,7 +45,9 @@ pub(crate) fn begin(ost: &mut Ost, id: u64, op: &mut Op, out: &mut Outbox) -> Re
         };
     };
     match request {
-        OstRequest::Write { .. } | OstRequest::Append { .. } => write::begin(ost, op),
+        OstRequest::Write { .. } | OstRequest::WriteMany { .. } | OstRequest::Append { .. } => {
+            write::begin(ost, op)
+        }
         OstRequest::Read { .. } => read::begin(ost, op),
         OstRequest::Punch { .. } => punch::begin(ost, op),
         OstRequest::Destroy { .. } => destroy::begin(ost, op),
@@ -78,7 +80,9 @@ pub(crate) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
         };
     };
     match request {
-        OstRequest::Write { .. } | OstRequest::Append { .. } => write::done(ost, op, done),
+        OstRequest::Write { .. } | OstRequest::WriteMany { .. } | OstRequest::Append { .. } => {
+            write::done(ost, op, done)
+        }
         OstRequest::Read { .. } => read::done(op, done),
         OstRequest::Punch { .. } | OstRequest::Destroy { .. } => {
             op.phase += 1;

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 
 use sateen_types::ObjectId;
+use sateen_wire::spans::{self, Span, Spans};
 use smallvec::SmallVec;
 
 /// What an operation does to its objects, as far as others must know.
@@ -41,14 +42,35 @@ impl Class {
 /// looks at sizes and holes has none.
 pub(crate) type Range = (u64, u64);
 
-fn overlap((at, len): Range, (other, other_len): Range) -> bool {
-    at < other.saturating_add(other_len) && other < at.saturating_add(len)
+/// All ranges of an operation: one entry, so that who waits for it waits once, and it leaves at once.
+#[derive(Debug, Clone)]
+pub(crate) enum Ranges {
+    One(Range),
+    /// They rise, and none overlaps another.
+    Many(Spans),
+}
+
+impl Ranges {
+    fn iter(&self) -> impl Iterator<Item = Range> + '_ {
+        let (one, many) = match self {
+            Ranges::One(range) => (Some(*range), &[][..]),
+            Ranges::Many(spans) => (None, &spans[..]),
+        };
+        one.into_iter().chain(many.iter().map(Span::range))
+    }
+
+    fn overlap(&self, other: &Ranges) -> bool {
+        match (self, other) {
+            (Ranges::One(one), Ranges::One(other)) => spans::overlap(*one, *other),
+            _ => spans::meet(self.iter(), other.iter()),
+        }
+    }
 }
 
 /// Operations on one object, those that run and those that wait.
 #[derive(Debug, Default)]
 struct Places {
-    taken: SmallVec<[(u64, Class, Range); 1]>,
+    taken: SmallVec<[(u64, Class, Ranges); 1]>,
     /// How many of them are not reads: with none, a read need not look at the others.
     others: usize,
 }
@@ -66,7 +88,7 @@ impl Order {
         &mut self,
         object: ObjectId,
         id: u64,
-        (class, range): (Class, Range),
+        (class, ranges): (Class, Ranges),
         mut before: impl FnMut(u64),
     ) {
         let places = self.objects.entry(object).or_default();
@@ -75,7 +97,7 @@ impl Order {
             for (earlier, theirs, of) in &places.taken {
                 let both = match (*theirs, class) {
                     (Class::Write, Class::Write | Class::Read) | (Class::Read, Class::Write) => {
-                        overlap(range, *of)
+                        ranges.overlap(of)
                     }
                     _ => false,
                 };
@@ -84,7 +106,7 @@ impl Order {
                 }
             }
         }
-        places.taken.push((id, class, range));
+        places.taken.push((id, class, ranges));
         places.others += usize::from(!is_read);
     }
 
@@ -111,7 +133,8 @@ mod tests {
         let object = ObjectId::default();
         let mut enter = |id, class| {
             let mut before = Vec::new();
-            order.enter(object, id, (class, (id, 1)), |other| before.push(other));
+            let ranges = Ranges::One((id, 1));
+            order.enter(object, id, (class, ranges), |other| before.push(other));
             before
         };
         assert_eq!(enter(1, Class::Write), []);
@@ -134,7 +157,7 @@ mod tests {
         let object = ObjectId::default();
         let mut enter = |id, class, range| {
             let mut before = Vec::new();
-            order.enter(object, id, (class, range), |other| before.push(other));
+            order.enter(object, id, (class, Ranges::One(range)), |other| before.push(other));
             before
         };
         assert_eq!(enter(1, Class::Write, (0, 100)), []);
@@ -145,12 +168,37 @@ mod tests {
     }
 
     #[test]
+    fn each_piece_of_a_write_has_its_place() {
+        let mut order = Order::default();
+        let object = ObjectId::default();
+        let comb = |from: u64| {
+            Ranges::Many((0..3).map(|at| Span { offset: from + 20 * at, len: 10 }).collect())
+        };
+        let mut enter = |id, class, ranges| {
+            let mut before = Vec::new();
+            order.enter(object, id, (class, ranges), |other| before.push(other));
+            before
+        };
+        assert_eq!(enter(1, Class::Write, comb(0)), []);
+        assert_eq!(enter(2, Class::Write, comb(10)), [], "they lie between each other");
+        assert_eq!(enter(3, Class::Write, comb(29)), [1, 2], "its last meets none of them");
+        assert_eq!(enter(4, Class::Write, Ranges::One((40, 1))), [1], "the last of the first");
+        assert_eq!(enter(5, Class::Read, Ranges::One((15, 20))), [1, 2, 3]);
+        assert_eq!(enter(6, Class::Write, comb(5)), [1, 2, 3, 5], "each once");
+        for id in 1..=6 {
+            assert_eq!(order.objects.len(), 1);
+            order.leave(object, id);
+        }
+        assert!(order.objects.is_empty());
+    }
+
+    #[test]
     fn a_read_comes_before_or_behind_a_write_that_it_overlaps() {
         let mut order = Order::default();
         let object = ObjectId::default();
         let mut enter = |id, class, range| {
             let mut before = Vec::new();
-            order.enter(object, id, (class, range), |other| before.push(other));
+            order.enter(object, id, (class, Ranges::One(range)), |other| before.push(other));
             before
         };
         assert_eq!(enter(1, Class::Read, (0, 100)), []);

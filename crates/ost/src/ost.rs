@@ -198,10 +198,10 @@ impl Ost {
         let mut op = Box::new(op);
         let id = self.next_op;
         self.next_op += 1;
-        let range = op.range();
+        let ranges = op.ranges();
         for object in &op.objects {
             let (ops, blockers) = (&mut self.ops, &mut op.blockers);
-            self.order.enter(*object, id, (op.class, range), |earlier| {
+            self.order.enter(*object, id, (op.class, ranges.clone()), |earlier| {
                 if let Some(earlier) = ops.get_mut(&earlier) {
                     earlier.followers.push(id);
                     *blockers += 1;

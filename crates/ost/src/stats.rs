@@ -5,7 +5,7 @@ use sateen_types::{ClientId, ClientStats, StatName, Stats};
 use sateen_wire::{OstReply, OstRequest, Reply, ReplyBody};
 
 /// How many kinds of operations are counted.
-const KINDS: usize = 11;
+const KINDS: usize = 12;
 
 /// What an OST counts.
 pub type OstStats = Stats<KINDS>;
@@ -23,10 +23,13 @@ pub const OST_STATS: [StatName; KINDS] = [
     StatName::reqs("seek"),
     StatName::reqs("get_info"),
     StatName::reqs("setattr"),
+    StatName::pieces("write_many"),
 ];
 
 const READ_BYTES: usize = 0;
 const WRITE_BYTES: usize = 1;
+/// Those of several pieces, beside their bytes.
+const WRITE_MANY: usize = 11;
 
 /// The counters of an OST.
 pub(crate) type Counters = ClientStats<KINDS>;
@@ -45,6 +48,7 @@ fn place(request: &OstRequest) -> Option<usize> {
         OstRequest::SetSize { .. } | OstRequest::SetTimes { .. } => 10,
         OstRequest::Read { .. }
         | OstRequest::Write { .. }
+        | OstRequest::WriteMany { .. }
         | OstRequest::Append { .. }
         | OstRequest::Fence { .. } => return None,
     })
@@ -60,6 +64,9 @@ pub(crate) fn done(counters: &mut Counters, client: ClientId, request: &OstReque
         ReplyBody::Ost(OstReply::Written { len: 0, .. } | OstReply::Appended { len: 0, .. }) => {}
         ReplyBody::Ost(OstReply::Written { len, .. } | OstReply::Appended { len, .. }) => {
             counters.add(client, WRITE_BYTES, (*len).into());
+            if let OstRequest::WriteMany { pieces, .. } = request {
+                counters.add(client, WRITE_MANY, pieces.len() as u64);
+            }
         }
         _ => {
             if let Some(place) = place(request) {

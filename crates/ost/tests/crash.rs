@@ -8,7 +8,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use bytes::BytesMut;
-use common::{Peer, Ticket, World, append, message, object, unpack, write};
+use common::{Peer, Ticket, World, append, message, object, unpack, write, write_many};
 use sateen_types::{Errno, ObjectId};
 use sateen_wire::{Bulk, Message, OstReply, OstRequest, Request};
 
@@ -148,7 +148,8 @@ impl Run {
     fn one_step(&mut self) {
         let id = object(1 + self.world.random.below(2) as u32, self.world.random.below(2) as u32);
         match self.world.random.below(27) {
-            0..5 => self.write(id),
+            0..4 => self.write(id),
+            4 => self.write_many(id),
             24 => self.append(id),
             25 => self.grow(id),
             26 => self.append_again(),
@@ -179,6 +180,32 @@ impl Run {
         let (request, bulk) = write(id, 1, from as u64, &data);
         let ticket = self.world.send(&mut self.client, request, bulk);
         self.models.get_mut(&id).unwrap().writing.insert(ticket, (from, to));
+        self.asked.insert(ticket, Asked::Write(id));
+    }
+
+    /// Pieces with gaps between them.
+    fn write_many(&mut self, id: ObjectId) {
+        let mut pieces: Vec<(usize, usize)> = Vec::new();
+        let mut from = self.world.random.index(BYTES / 2);
+        while from < BYTES && pieces.len() < 4 {
+            let to = from + 1 + self.world.random.index((BYTES - from).min(5));
+            pieces.push((from, to));
+            from = to + self.world.random.index(5);
+        }
+        let model = self.models.get_mut(&id).unwrap();
+        let hull = (pieces[0].0, pieces[pieces.len() - 1].1);
+        let overlaps = model.writing.values().any(|(a, b)| hull.0 < *b && *a < hull.1);
+        if overlaps || model.syncing || model.destroying || model.writes == WRITES_MAX {
+            return;
+        }
+        model.writes += 1;
+        let data = [model.writes; BYTES];
+        pieces.iter().for_each(|(from, to)| model.wrote(*from, *to));
+        let pieces: Vec<(u64, &[u8])> =
+            pieces.iter().map(|(from, to)| (*from as u64, &data[..to - from])).collect();
+        let (request, bulk) = write_many(id, 1, &pieces);
+        let ticket = self.world.send(&mut self.client, request, bulk);
+        self.models.get_mut(&id).unwrap().writing.insert(ticket, hull);
         self.asked.insert(ticket, Asked::Write(id));
     }
 

@@ -54,7 +54,7 @@ impl Tally {
 pub struct StatName {
     /// As users of the field know it.
     pub name: &'static str,
-    /// `bytes`, or `reqs`.
+    /// `bytes`, `pieces`, or `reqs`.
     pub unit: &'static str,
 }
 
@@ -62,6 +62,11 @@ impl StatName {
     /// Something counted by its bytes.
     pub const fn bytes(name: &'static str) -> StatName {
         StatName { name, unit: "bytes" }
+    }
+
+    /// Something counted by how many pieces it has.
+    pub const fn pieces(name: &'static str) -> StatName {
+        StatName { name, unit: "pieces" }
     }
 
     /// Something only counted.

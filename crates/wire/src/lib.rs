@@ -17,10 +17,11 @@ mod mgs;
 mod ost;
 mod reclaim;
 mod replay;
+pub mod spans;
 
 pub use file_lock::{FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, WaitId};
 pub use header::{
-    CLAIM_SLOT, FEATURES, GROUPS, HEADER_BYTES, Header, HeaderError, Kind, Lengths,
+    CLAIM_SLOT, FEATURES, GROUPS, HEADER_BYTES, Header, HeaderError, Kind, Lengths, MANY,
     PROTOCOL_VERSION, SPEAKS,
 };
 pub use kind::MessageKind;
@@ -38,3 +39,4 @@ pub use reclaim::{
     GIVEN_BACK_MAX, GivenBack, HeldFileLock, HeldGroup, HeldLock, HeldOpen, RECLAIM_MAX,
 };
 pub use replay::{REPLAY_BYTES_MAX, REPLAY_MAX, Replayed};
+pub use spans::{SPANS_MAX, Span, Spans};

@@ -3,6 +3,7 @@
 use sateen_types::{ClientId, ObjectId, Seq, Timespec};
 
 use crate::codec::{DecodeError, Input, Wire, put_vec, take_vec};
+use crate::spans::Spans;
 use crate::{wire_enum, wire_struct};
 
 /// Most bytes of one bulk transfer: 16 MiB.
@@ -225,6 +226,23 @@ wire_enum! {
             /// The object.
             object: ObjectId,
         },
+        /// Writes several pieces of an object, which the bulk has one behind the other, as if each were a
+        /// `Write`: in their order, all of them before or behind whatever else meets one of them. Only to
+        /// who has [`MANY`](crate::MANY). Refused as `Write` is; if they are not as
+        /// [`extent_of`](crate::spans::extent_of) wants them, or not as long as the bulk together; and in
+        /// the slot [`CLAIM_SLOT`](crate::CLAIM_SLOT), where each is told as a `Write`. Answer: `Written`,
+        /// with the sum of what there was room for: the first pieces whole, perhaps one in part, and
+        /// nothing of those behind it.
+        19 => WriteMany {
+            /// The object.
+            object: ObjectId,
+            /// Generation of the layout that the writer went by.
+            layout_gen: u32,
+            /// Where each lies, in the object.
+            pieces: Spans,
+            /// Granted bytes that they use up together.
+            grant_used: u64,
+        },
     }
 }
 
@@ -234,7 +252,7 @@ wire_enum! {
     pub enum OstReply {
         /// Nothing to say.
         1 => Done,
-        /// Answer to `Write`.
+        /// Answer to `Write` and `WriteMany`.
         2 => Written {
             /// Bytes written: all, or as many as there was room for; an error if that is none.
             len: u32,

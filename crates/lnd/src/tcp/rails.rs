@@ -56,7 +56,12 @@ const CAME_MAX: usize = 1 << 14;
 
 /// Whether a message may go beside the others: data, whose order nobody relies on.
 pub(super) fn is_spread(body: &Body) -> bool {
-    matches!(body, Body::Request(Request::Ost(OstRequest::Read { .. } | OstRequest::Write { .. })))
+    matches!(
+        body,
+        Body::Request(Request::Ost(
+            OstRequest::Read { .. } | OstRequest::Write { .. } | OstRequest::WriteMany { .. }
+        ))
+    )
 }
 
 /// How much of a rail a request takes: what it brings, or what its answer will.

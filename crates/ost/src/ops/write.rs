@@ -1,4 +1,5 @@
-//! `Write` and `Append`: bytes into an object, or at its end, which is born if need be.
+//! `Write`, `WriteMany` and `Append`: bytes into an object, in one place, in many, or at its end. It is
+//! born if need be.
 //!
 //! 1. The space is charged. The record is looked up: a dead object, a layout generation that
 //!    has passed, and a range that cannot be are refused.
@@ -13,6 +14,9 @@
 //! `ENOSPC` is answered in step 2 alone, before anything was done. If there turns out to be no room
 //! in step 4, when the object may have been born, 0 bytes were written.
 //!
+//! Pieces are charged together, and written in one go, one after the other; of those that a crash takes
+//! each was told to its writer, who tells it again as a `Write`.
+//!
 //! An append is done once, because its slot remembers the answer, and never told again: it would be
 //! there twice. Its client knows where it went, and tells a `Write` of the same bytes.
 
@@ -20,7 +24,7 @@ use sateen_osd::{ObjectDone, ObjectError, ObjectOp};
 use sateen_target::Fault;
 use sateen_types::{Errno, ObjectId};
 use sateen_wire::disk::ost::{ObjectRecord, ObjectState};
-use sateen_wire::{BULK_MAX, Bulk, CLAIM_SLOT, Header, OstReply, OstRequest};
+use sateen_wire::{BULK_MAX, Bulk, CLAIM_SLOT, Header, OstReply, OstRequest, Spans, spans};
 
 use super::{end_of, is_allocated, statfs, unexpected};
 use crate::op::{Op, Step, Work, good};
@@ -42,18 +46,29 @@ pub(super) struct Target {
     pub(super) len: u64,
 }
 
+/// Where bytes go.
+enum Place {
+    At(u64),
+    /// The bulk has these one behind the other.
+    Pieces(Spans),
+    End,
+}
+
 pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     let Work::Request { header, request, bulk } = &mut op.work else { return Err(unexpected()) };
-    let (object, layout_gen, offset, grant_used) = match *request {
+    let (object, layout_gen, place, grant_used) = match request {
         OstRequest::Write { object, layout_gen, offset, grant_used } => {
-            (object, layout_gen, Some(offset), grant_used)
+            (*object, *layout_gen, Place::At(*offset), *grant_used)
+        }
+        OstRequest::WriteMany { object, layout_gen, pieces, grant_used } => {
+            (*object, *layout_gen, Place::Pieces(pieces.clone()), *grant_used)
         }
         OstRequest::Append { object, layout_gen, grant_used } => {
-            (object, layout_gen, None, grant_used)
+            (*object, *layout_gen, Place::End, *grant_used)
         }
         _ => return Err(unexpected()),
     };
-    if offset.is_none() && is_told_again(header) {
+    if is_told_again(header) && !matches!(place, Place::At(_)) {
         return Err(Fault::Errno(Errno::EINVAL));
     }
     let Bulk::Data(data) = bulk else { return Err(Fault::Errno(Errno::EPROTO)) };
@@ -64,7 +79,13 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
     if len == 0 {
         return Ok(nothing_of_it(ost, op));
     }
-    let target = Target { object, layout_gen, offset: offset.unwrap_or(0), len };
+    let offset = match &place {
+        Place::At(offset) => *offset,
+        // As if all lay in one before the end of the last: what counts is that, and how many they are.
+        Place::Pieces(pieces) => spans::extent_of(pieces)?.1.saturating_sub(len),
+        Place::End => 0,
+    };
+    let target = Target { object, layout_gen, offset, len };
     if let Some(step) = prepare(ost, op, &header, (target, grant_used))? {
         return Ok(step);
     }
@@ -72,9 +93,10 @@ pub(super) fn begin(ost: &mut Ost, op: &mut Op) -> Result<Step, Fault> {
         return Err(unexpected());
     };
     let data = core::mem::take(data);
-    Ok(Step::Io(match offset {
-        Some(offset) => ObjectOp::Write { object, offset, data },
-        None => ObjectOp::Append { object, data },
+    Ok(Step::Io(match place {
+        Place::At(offset) => ObjectOp::Write { object, offset, data },
+        Place::Pieces(pieces) => ObjectOp::WriteMany { object, pieces, data },
+        Place::End => ObjectOp::Append { object, data },
     }))
 }
 
@@ -173,7 +195,12 @@ pub(super) fn asked(
 pub(super) fn found_no_room(op: &Op, error: &ObjectError) -> bool {
     let write = matches!(
         op.work,
-        Work::Request { request: OstRequest::Write { .. } | OstRequest::Append { .. }, .. }
+        Work::Request {
+            request: OstRequest::Write { .. }
+                | OstRequest::WriteMany { .. }
+                | OstRequest::Append { .. },
+            ..
+        }
     );
     write && !error.poisons() && error.errno() == Errno::ENOSPC
 }
@@ -194,6 +221,7 @@ pub(super) fn done(ost: &mut Ost, op: &mut Op, done: ObjectDone) -> Result<Step,
     let (client, again) = (header.client, is_told_again(header));
     let end = match request {
         OstRequest::Write { offset, .. } => end_of(*offset, op.charged)?,
+        OstRequest::WriteMany { pieces, .. } => spans::extent_of(pieces)?.1,
         // Nothing of it is there already.
         _ => u64::MAX,
     };

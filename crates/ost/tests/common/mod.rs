@@ -17,7 +17,7 @@ use sateen_ost::Ost;
 use sateen_target::{CoreConfig, Effect, Ending, IoId, Outbox, Recovery, Service};
 use sateen_types::{ClientId, Endpoint, Errno, Falloc, Fid, ObjectId, Seq, Timespec, Timestamp};
 use sateen_wire::{
-    Body, Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request, StatFs,
+    Body, Bulk, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request, Span, StatFs,
 };
 
 /// A small generator; the seed is all of a run's randomness.
@@ -596,6 +596,20 @@ pub fn unpack(reply: Reply) -> Result<OstReply, Errno> {
 pub fn write(object: ObjectId, layout_gen: u32, offset: u64, data: &[u8]) -> (OstRequest, Bulk) {
     let request = OstRequest::Write { object, layout_gen, offset, grant_used: 0 };
     (request, Bulk::Data(Bytes::copy_from_slice(data)))
+}
+
+/// Pieces of an object: where each goes, and what it is.
+pub fn write_many(
+    object: ObjectId,
+    layout_gen: u32,
+    pieces: &[(u64, &[u8])],
+) -> (OstRequest, Bulk) {
+    let spans =
+        pieces.iter().map(|(offset, data)| Span { offset: *offset, len: data.len() as u32 });
+    let data: Vec<u8> = pieces.iter().flat_map(|(_, data)| data.iter().copied()).collect();
+    let request =
+        OstRequest::WriteMany { object, layout_gen, pieces: spans.collect(), grant_used: 0 };
+    (request, Bulk::Data(data.into()))
 }
 
 pub fn append(object: ObjectId, layout_gen: u32, data: &[u8]) -> (OstRequest, Bulk) {

@@ -22,7 +22,7 @@ use sateen_types::{ClientId, Endpoint, Fid, Name, Nid, ObjectId, Seq, seq};
 use sateen_wire::codec::Wire;
 use sateen_wire::{
     BULK_MAX, Body, Bulk, HEADER_BYTES, Header, MdtReply, MdtRequest, Message, MgsRequest,
-    OstReply, OstRequest, Reply, ReplyBody, Request,
+    OstReply, OstRequest, Reply, ReplyBody, Request, Span, spans,
 };
 
 use crate::BINARY;
@@ -223,6 +223,22 @@ impl Peer {
                         *offset %= 1 << 30;
                     }
                 }
+                if let OstRequest::WriteMany { object, pieces, .. } = &mut request {
+                    object.fid = fid;
+                    object.stripe %= 4;
+                    // Those that can be, in most cases.
+                    if !self.random.next().is_multiple_of(8) {
+                        let mut end = 0;
+                        *pieces = (0..1 + self.random.below(5))
+                            .map(|_| {
+                                let offset = end + self.random.below(10_000) as u64;
+                                let len = 1 + self.random.below(1000) as u32;
+                                end = offset + u64::from(len);
+                                Span { offset, len }
+                            })
+                            .collect();
+                    }
+                }
                 if let OstRequest::Append { object, .. }
                 | OstRequest::SetTimes { object, .. }
                 | OstRequest::Alone { object }
@@ -312,6 +328,13 @@ impl Peer {
         let bulk = match &body {
             Body::Request(Request::Ost(OstRequest::Write { .. } | OstRequest::Append { .. })) => {
                 let len = [0, 1, 100, 4096, 70_000][self.random.below(5)];
+                Bulk::Data(Bytes::from(self.random.bytes(len)))
+            }
+            Body::Request(Request::Ost(OstRequest::WriteMany { pieces, .. })) => {
+                let len = match (spans::extent_of(pieces), self.random.below(8)) {
+                    (Ok((bytes, _)), 1..) if bytes <= 70_000 => bytes as usize,
+                    _ => [0, 1, 100, 4096, 70_000][self.random.below(5)],
+                };
                 Bulk::Data(Bytes::from(self.random.bytes(len)))
             }
             _ => Bulk::None,

@@ -26,7 +26,7 @@ use sateen_wire::{
     FsName, GRANTS_MAX, GivenBack, Grant, Grants, Header, HeldFileLock, HeldGroup, HeldLock,
     HeldOpen, Ibits, LockId, LockMode, MdtReply, MdtRequest, Message, MgsReply, MgsRequest,
     ObjectAttr, OpenFlags, OpenId, OstReply, OstRequest, ParamInfo, RenameFlags, Replayed, Reply,
-    ReplyBody, Request, SetAttr, SizeReport, StatFs, TargetInfo, TimeSet, WaitId, XattrMode,
+    ReplyBody, Request, SetAttr, SizeReport, Span, StatFs, TargetInfo, TimeSet, WaitId, XattrMode,
 };
 
 /// Bytes that decide everything; zeros follow the last.
@@ -140,6 +140,12 @@ impl<T: Any> Any for Option<T> {
 impl<T: Any> Any for Arc<T> {
     fn any(e: &mut Entropy<'_>) -> Self {
         Arc::new(T::any(e))
+    }
+}
+
+impl<T: Any> Any for Arc<[T]> {
+    fn any(e: &mut Entropy<'_>) -> Self {
+        Vec::any(e).into()
     }
 }
 
@@ -370,6 +376,7 @@ any_struct!(StatFs {
     files_free,
     object_bytes_max
 });
+any_struct!(Span { offset, len });
 any_struct!(ObjectAttr { object, size, blocks, mtime, ctime, atime });
 any_struct!(TargetInfo { target, nids, inactive });
 any_struct!(Reply { error, transno, time, last_committed, grants, body });
@@ -509,6 +516,7 @@ any_enum!(OstRequest {
     SetTimes { object, atime, mtime },
     Append { object, layout_gen, grant_used },
     Alone { object },
+    WriteMany { object, layout_gen, pieces, grant_used },
 });
 any_enum!(OstReply {
     Done,
