@@ -22,13 +22,15 @@
 
 mod extents;
 mod overhead;
+mod requests;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use bytes::{Bytes, BytesMut};
-use sateen_types::{Chunk, Endpoint, Errno, Fid, Layout, Result, Timespec};
+use bytes::BytesMut;
+use sateen_types::{Endpoint, Errno, Fid, Layout, Result, Timespec};
+use sateen_wire::MANY;
 
 use crate::client::Client;
 use crate::inode::{Inode, InodeState};
@@ -37,12 +39,14 @@ use crate::patience::{self, to_the_end};
 use crate::sync::{Side, Waiters, Woken, join_all, join_few, lock, until};
 use extents::Extents;
 use overhead::Overhead;
+use requests::{Pieces, Sorted};
 
 /// What is kept is written out after this time at the latest, unless it is being already: 1 s.
 const AGE_NS: u64 = 1_000_000_000;
-/// With more pieces than this an inode's are written out: each takes a request of its own.
+/// With more pieces than this an inode's are written out: each takes a place among the others, and a
+/// request of its own if it meets none of its object.
 const EXTENTS_MAX: usize = 256;
-/// So many pieces of a round are on their way to one OST at once: enough that it always has the next,
+/// So many requests of a round are on their way to one OST at once: enough that it always has the next,
 /// and few enough that to look at each of them at every answer costs nothing.
 const AT_ONCE: usize = 32;
 /// Runs are not cut to less than this where little can be kept: 64 KiB.
@@ -105,7 +109,7 @@ impl Granted {
 /// Pieces that are to be written at once.
 struct Round {
     id: u64,
-    pieces: Vec<(u64, Bytes)>,
+    pieces: Vec<(u64, BytesMut)>,
     layout: Arc<Layout>,
     era: u64,
 }
@@ -785,31 +789,37 @@ impl Client {
     async fn write_round(&self, inode: &Inode, round: Round) {
         let Round { id, pieces, layout, era } = round;
         let generation = layout.generation;
-        let write = |(chunk, piece): (Chunk, Bytes)| -> Side<'_, Result<()>> {
+        let write = |ost: u32, (stripe, pieces): (u32, Pieces)| -> Side<'_, Result<()>> {
             Box::pin(async move {
-                let grant = self.granted_for(inode, (chunk.ost, chunk.len), id);
-                let written = self.write_chunk(inode, generation, chunk, (piece, grant), era).await;
-                self.dirty.gone(chunk.ost, chunk.len, 0);
+                let bytes = pieces.bytes();
+                let grant = self.granted_for(inode, (ost, bytes), id);
+                let (places, data) = pieces.joined();
+                let write = (places, (data, grant));
+                let written = self.write_object(inode, generation, (ost, stripe), write, era).await;
+                self.dirty.gone(ost, bytes, 0);
                 match written {
-                    Ok(len) if len == chunk.len => Ok(()),
+                    Ok(len) if len == bytes => Ok(()),
+                    // What there was room for is written, and all before it.
                     Ok(_) => Err(Errno::ENOSPC),
                     Err(errno) => Err(errno),
                 }
             })
         };
-        // By OST: one that does not answer keeps nothing from the others.
-        let mut of_osts: BTreeMap<u32, Vec<(Chunk, Bytes)>> = BTreeMap::new();
-        for (offset, bytes) in pieces {
-            for chunk in self.long_pieces(&layout, (offset, bytes.len() as u64)) {
-                let from = (chunk.file_offset - offset) as usize;
-                let piece = bytes.slice(from..from + chunk.len as usize);
-                of_osts.entry(chunk.ost).or_default().push((chunk, piece));
+        let mut sorted = Sorted::default();
+        for (offset, mut rest) in pieces {
+            for chunk in self.long_pieces(&layout, (offset, rest.len() as u64)) {
+                let piece = rest.split_to(chunk.len as usize);
+                sorted.add(&chunk, piece);
             }
         }
-        let of_ost = |pieces: Vec<(Chunk, Bytes)>| -> Side<'_, Option<Errno>> {
-            Box::pin(join_few(AT_ONCE, pieces.into_iter().map(&write)))
+        // By OST: one that does not answer keeps nothing from the others.
+        let of_osts = sorted.requests(|ost| self.many_bytes_max(ost));
+        let of_ost = |(ost, requests): (u32, Vec<(u32, Pieces)>)| -> Side<'_, Option<Errno>> {
+            let write = &write;
+            let writes = requests.into_iter().map(move |request| write(ost, request));
+            Box::pin(join_few(AT_ONCE, writes))
         };
-        let failed = join_all(of_osts.into_values().map(of_ost).collect()).await;
+        let failed = join_all(of_osts.into_iter().map(of_ost).collect()).await;
         let failed = failed.into_iter().flatten().next();
         let arrived = {
             let mut state = lock(&inode.state);
@@ -827,6 +837,13 @@ impl Client {
                 self.dirty.failed(fid, errno);
             }
         }
+    }
+
+    /// How many bytes pieces of an object may have that go to an OST together; `None` if it takes each by
+    /// itself.
+    fn many_bytes_max(&self, ost: u32) -> Option<u64> {
+        let import = self.import(Endpoint::Ost(ost)).filter(|import| import.agrees(MANY))?;
+        Some(import.rpc_bytes_max().min(RUN_BYTES_MAX))
     }
 
     /// What is left of the grants for so many bytes.

@@ -10,6 +10,7 @@ use sateen_wire::{BULK_MAX, Ibits, MdtRequest, SizeReport};
 use crate::client::Client;
 use crate::inode::{Inode, InodeState, Unsynced};
 use crate::loss::{Asker, Loss};
+use crate::osc::Places;
 use crate::patience::to_the_end;
 use crate::sync::{join_all, lock, until};
 
@@ -218,23 +219,39 @@ impl Client {
     ///
     /// # Errors
     /// The OST's, or `EIO` if the connection was lost.
-    pub(crate) async fn write_chunk(
-        &self,
-        inode: &Inode,
+    pub(crate) fn write_chunk<'a>(
+        &'a self,
+        inode: &'a Inode,
         layout_gen: u32,
         chunk: Chunk,
         data: (Bytes, u64),
         era: u64,
+    ) -> impl Future<Output = Result<u64>> + Send + 'a {
+        let places = Places::At(chunk.object_offset);
+        self.write_object(inode, layout_gen, (chunk.ost, chunk.stripe), (places, data), era)
+    }
+
+    /// Writes data to one object, using up a grant taken before; how much of it there was room for, from
+    /// its beginning.
+    ///
+    /// # Errors
+    /// As [`Client::write_chunk`].
+    pub(crate) async fn write_object(
+        &self,
+        inode: &Inode,
+        layout_gen: u32,
+        (ost, stripe): (u32, u32),
+        (places, data): (Places, (Bytes, u64)),
+        era: u64,
     ) -> Result<u64> {
-        self.room_for(chunk.ost).await?;
-        let object = (object_of(inode.fid, chunk.stripe), layout_gen);
-        let admitted = self.admit(inode, chunk.ost);
-        let write = self.ost_write(chunk.ost, object, chunk.object_offset, data, era);
-        let (len, boot_epoch) = write.await?;
+        self.room_for(ost).await?;
+        let object = (object_of(inode.fid, stripe), layout_gen);
+        let admitted = self.admit(inode, ost);
+        let (len, boot_epoch) = self.ost_write(ost, object, places, data, era).await?;
         if admitted.is_none() {
             self.unstable.miss(inode.fid);
         }
-        self.changed_object(inode, chunk.stripe, Unsynced { ost: chunk.ost, boot_epoch });
+        self.changed_object(inode, stripe, Unsynced { ost, boot_epoch });
         Ok(len)
     }
 

@@ -2,10 +2,35 @@
 
 use bytes::{Bytes, BytesMut};
 use sateen_types::{Endpoint, Errno, ObjectId, Result, Timespec};
-use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, Reply, ReplyBody, Request};
+use sateen_wire::{Bulk, ObjectAttr, OstReply, OstRequest, Reply, ReplyBody, Request, Span, Spans};
 
 use crate::client::Client;
 use crate::import::{Answer, WAITED_FOR};
+
+/// Where data goes in an object.
+#[derive(Debug, Clone)]
+pub(crate) enum Places {
+    /// All of it from here on.
+    At(u64),
+    /// In pieces, which it has one behind the other.
+    Pieces(Spans),
+}
+
+impl Places {
+    /// The ranges (offset, length) of so much of the data from its beginning.
+    pub(crate) fn ranges(&self, len: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let (one, many) = match self {
+            Places::At(offset) => (Some((*offset, len)), &[][..]),
+            Places::Pieces(spans) => (None, &spans[..]),
+        };
+        let mut left = len;
+        one.into_iter().chain(many.iter().map(Span::range)).map_while(move |(offset, len)| {
+            let some = len.min(left);
+            left -= some;
+            (some > 0).then_some((offset, some))
+        })
+    }
+}
 
 impl Client {
     /// The answer, with the OST's boot epoch when it gave it.
@@ -63,8 +88,8 @@ impl Client {
         }
     }
 
-    /// Writes one piece under a lock of this era, using up a grant taken before; how much of it
-    /// there was room for, and the boot epoch of the OST that has it now. If there was room for
+    /// Writes data to an object under a lock of this era, using up a grant taken before; how much of it
+    /// there was room for, from its beginning, and the boot epoch of the OST that has it now. If there was room for
     /// nothing, the object may have been born all the same.
     ///
     /// # Errors
@@ -73,13 +98,21 @@ impl Client {
         &self,
         index: u32,
         (object, layout_gen): (ObjectId, u32),
-        offset: u64,
+        places: Places,
         (data, mut grant_used): (Bytes, u64),
         era: u64,
     ) -> Result<(u64, u64)> {
         let connection = || self.import(Endpoint::Ost(index)).map(|import| import.generation());
         loop {
-            let request = OstRequest::Write { object, layout_gen, offset, grant_used };
+            let request = match &places {
+                Places::At(offset) => {
+                    OstRequest::Write { object, layout_gen, offset: *offset, grant_used }
+                }
+                Places::Pieces(pieces) => {
+                    let pieces = pieces.clone();
+                    OstRequest::WriteMany { object, layout_gen, pieces, grant_used }
+                }
+            };
             match self.ost(index, request, Bulk::Data(data.clone()), Some(era)).await {
                 Ok((OstReply::Written { len, boot_epoch, granted }, _, _)) => {
                     self.add_grant(index, granted);

@@ -197,6 +197,7 @@ pub const OSC_STATS: [StatName; REQUESTS] = named([
     StatName::reqs("ost_seek"),
     StatName::reqs("ost_other"),
     StatName::reqs("obd_ping"),
+    StatName::pieces("write_many"),
 ]);
 
 /// The names of what is counted of requests to an MDT.
@@ -239,7 +240,7 @@ const fn named<const N: usize>(some: [StatName; N]) -> [StatName; REQUESTS] {
 fn ost_place(request: &OstRequest) -> usize {
     match request {
         OstRequest::Read { .. } => 2,
-        OstRequest::Write { .. } | OstRequest::Append { .. } => 3,
+        OstRequest::Write { .. } | OstRequest::WriteMany { .. } | OstRequest::Append { .. } => 3,
         OstRequest::GetAttr { .. } => 4,
         OstRequest::Sync { .. } => 5,
         OstRequest::StatFs => 6,
@@ -250,6 +251,8 @@ fn ost_place(request: &OstRequest) -> usize {
 }
 
 const OST_PING: usize = 10;
+/// Those writes that have several pieces, by how many.
+const WRITE_MANY: usize = 11;
 const MDT_PING: usize = 16;
 const FLOCK: usize = 18;
 
@@ -286,6 +289,9 @@ pub(crate) fn answered(
     match request {
         Request::Ost(request) => {
             stats.count(ost_place(request));
+            if let OstRequest::WriteMany { pieces, .. } = request {
+                stats.add(WRITE_MANY, pieces.len() as u64);
+            }
             match &reply.body {
                 ReplyBody::Ost(OstReply::Read { len }) => stats.add(0, u64::from(*len)),
                 ReplyBody::Ost(OstReply::Written { len, .. } | OstReply::Appended { len, .. }) => {
@@ -331,6 +337,7 @@ mod tests {
         let name = |names: &[StatName; REQUESTS], place: usize| names[place].name;
         assert_eq!(name(&OSC_STATS, ost_place(&OstRequest::StatFs)), "ost_statfs");
         assert_eq!(name(&OSC_STATS, OST_PING), "obd_ping");
+        assert_eq!(name(&OSC_STATS, WRITE_MANY), "write_many");
         assert_eq!(name(&MDC_STATS, mdt_place(&MdtRequest::StatFs)), "mds_statfs");
         assert_eq!(name(&MDC_STATS, mdt_place(&MdtRequest::GrantSeq)), "mds_other");
         assert_eq!(name(&MDC_STATS, MDT_PING), "obd_ping");

@@ -3,24 +3,85 @@
 
 use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
+
+/// Most bytes that are taken at once for pieces to come: 1 MiB.
+const ROOM_BYTES_MAX: usize = 1 << 20;
 
 /// See the module. No two pieces overlap, and none goes over a multiple of the run's length.
+///
+/// Pieces that are put in one after the other lie so in memory, too, as long as there is room: who sends
+/// several of them together need not copy them ([`adjoin`]).
 #[derive(Debug)]
 pub(crate) struct Extents {
     all: BTreeMap<u64, BytesMut>,
     run_bytes: u64,
+    room: Room,
+}
+
+/// Memory for pieces to come, behind the last one. How much is taken at once grows with what is put in: one
+/// byte takes no more than that, and a run that is written in order has in the end what it needs at once.
+#[derive(Debug, Default)]
+struct Room {
+    free: BytesMut,
+    /// So much is taken next.
+    next_bytes: usize,
+}
+
+impl Room {
+    fn reserve(&mut self, bytes: usize) {
+        if self.free.capacity() < bytes {
+            let size = self.next_bytes.max(bytes);
+            self.next_bytes = (2 * size).min(ROOM_BYTES_MAX);
+            self.free = BytesMut::with_capacity(size);
+        }
+    }
+
+    /// A new piece.
+    fn place(&mut self, bytes: &[u8]) -> BytesMut {
+        self.reserve(bytes.len());
+        self.free.extend_from_slice(bytes);
+        self.free.split()
+    }
+
+    /// More of a piece. The last one grows where it is, or moves to where there is more room; others, which
+    /// lie among pieces, to memory of their own.
+    fn extend(&mut self, piece: &mut BytesMut, bytes: &[u8]) {
+        let len = piece.len();
+        if adjoin(piece, &self.free) {
+            if self.free.capacity() < bytes.len() {
+                self.reserve(len + bytes.len());
+                *piece = self.place(piece);
+            }
+            piece.unsplit(core::mem::take(&mut self.free));
+            piece.extend_from_slice(bytes);
+            self.free = piece.split_off(piece.len());
+        } else if piece.capacity() == len && !bytes.is_empty() {
+            let mut own = BytesMut::with_capacity((2 * len).max(len + bytes.len()));
+            own.extend_from_slice(piece);
+            own.extend_from_slice(bytes);
+            *piece = own;
+        } else {
+            piece.extend_from_slice(bytes);
+        }
+    }
 }
 
 fn end_of(start: u64, bytes: &[u8]) -> u64 {
     start + bytes.len() as u64
 }
 
+/// Whether bytes seem to lie behind others in memory: if they do, and were taken at once, to put them
+/// together copies nothing.
+pub(crate) fn adjoin(bytes: &[u8], next: &[u8]) -> bool {
+    core::ptr::eq(bytes.as_ptr_range().end, next.as_ptr())
+}
+
 impl Extents {
     /// None yet; runs are to have so many bytes.
     pub(crate) fn new(run_bytes: u64) -> Extents {
         assert!(run_bytes > 0, "a run has a length");
-        Extents { all: BTreeMap::new(), run_bytes }
+        Extents { all: BTreeMap::new(), run_bytes, room: Room::default() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -102,14 +163,20 @@ impl Extents {
         let run = offset / self.run_bytes;
         let start = self.before(offset).filter(|start| start / self.run_bytes == run);
         let start = start.unwrap_or(offset);
-        let mut piece = self.all.remove(&start).unwrap_or_default();
+        let old = self.all.remove(&start);
+        let is_new = old.is_none();
+        let mut piece = old.unwrap_or_default();
         let from = (offset - start) as usize;
         let over = part.len().min(piece.len().saturating_sub(from));
         let (old, new) = part.split_at(over);
         if let Some(place) = piece.get_mut(from..from + over) {
             place.copy_from_slice(old);
         }
-        piece.extend_from_slice(new);
+        if is_new {
+            piece = self.room.place(new);
+        } else {
+            self.room.extend(&mut piece, new);
+        }
         let run_end = (run + 1).saturating_mul(self.run_bytes);
         while let Some((next, bytes)) = self.all.range(offset..).next() {
             let (next, end) = (*next, end_of(start, &piece));
@@ -117,7 +184,7 @@ impl Extents {
                 break;
             }
             let behind = bytes.get((end - next) as usize..).unwrap_or_default();
-            piece.extend_from_slice(behind);
+            self.room.extend(&mut piece, behind);
             self.all.remove(&next);
         }
         let is_full = piece.len() as u64 == self.run_bytes;
@@ -126,16 +193,16 @@ impl Extents {
     }
 
     /// Takes the runs that are full.
-    pub(crate) fn take_full(&mut self) -> Vec<(u64, Bytes)> {
+    pub(crate) fn take_full(&mut self) -> Vec<(u64, BytesMut)> {
         let run_bytes = self.run_bytes;
-        let full = self.all.extract_if(.., |_, bytes| bytes.len() as u64 == run_bytes);
-        full.map(|(start, bytes)| (start, bytes.freeze())).collect()
+        self.all.extract_if(.., |_, bytes| bytes.len() as u64 == run_bytes).collect()
     }
 
     /// Takes all there is.
-    pub(crate) fn take_all(&mut self) -> Vec<(u64, Bytes)> {
-        let all = core::mem::take(&mut self.all);
-        all.into_iter().map(|(start, bytes)| (start, bytes.freeze())).collect()
+    pub(crate) fn take_all(&mut self) -> Vec<(u64, BytesMut)> {
+        // What is left of the room goes with the pieces before it.
+        self.room.free = BytesMut::new();
+        core::mem::take(&mut self.all).into_iter().collect()
     }
 }
 
@@ -163,7 +230,7 @@ mod tests {
         }
 
         /// Takes the pieces, which must be all that is taken; the longest there can be.
-        fn takes(&mut self, taken: &[(u64, Bytes)], whole_runs: bool) {
+        fn takes(&mut self, taken: &[(u64, BytesMut)], whole_runs: bool) {
             let mut end = None;
             for (start, bytes) in taken {
                 assert_eq!(start / RUN_BYTES, (end_of(*start, bytes) - 1) / RUN_BYTES);
@@ -222,6 +289,49 @@ mod tests {
             plain.takes(&extents.take_all(), false);
             assert!(extents.is_empty() && extents.count() == 0);
         }
+    }
+
+    #[test]
+    fn pieces_in_order_lie_in_order() {
+        let mut extents = Extents::new(1 << 20);
+        for at in 0..100u64 {
+            extents.put(at * 2000, &[at as u8; 1000]);
+        }
+        let pieces = extents.take_all();
+        let breaks = pieces.windows(2).filter(|two| !adjoin(&two[0].1, &two[1].1)).count();
+        assert!(breaks <= 7, "{breaks}: the room is doubled each time");
+        let mut pieces = pieces.into_iter().map(|(_, piece)| piece).skip(90);
+        let mut all = pieces.next().unwrap();
+        let place = all.as_ptr();
+        pieces.for_each(|piece| all.unsplit(piece));
+        assert!(core::ptr::eq(all.as_ptr(), place), "nothing was copied");
+        let right: Vec<u8> = (90..100).flat_map(|at| [at; 1000]).collect();
+        assert_eq!(all, right);
+    }
+
+    #[test]
+    fn runs_in_order_are_moved_no_more_in_the_end() {
+        let mut extents = Extents::new(1 << 20);
+        let mut moved = 0;
+        for at in 0..16 * 256u64 {
+            let before = extents.all.values().next_back().map(|last| last.as_ptr());
+            extents.put(at * 4096, &[at as u8; 4096]);
+            let after = extents.all.values().next_back().map(|last| last.as_ptr());
+            moved += u32::from(at % 256 > 0 && at > 512 && before != after);
+        }
+        assert!(moved <= 1, "{moved}");
+        for (number, (_, run)) in extents.take_full().into_iter().enumerate() {
+            assert!(run.chunks(4096).enumerate().all(|(page, bytes)| {
+                bytes.iter().all(|byte| *byte == (number * 256 + page) as u8)
+            }));
+        }
+    }
+
+    #[test]
+    fn one_byte_takes_no_room_for_more() {
+        let mut extents = Extents::new(1 << 20);
+        extents.put(7, b"x");
+        assert!(extents.room.free.capacity() < 64);
     }
 
     #[test]

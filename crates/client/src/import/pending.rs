@@ -142,8 +142,10 @@ impl Pending {
     /// A write that is refused now, or for which there is only some room, may have been done
     /// before: it did not simply not happen, as the program would conclude from the answer.
     pub(super) fn is_doubtful(&self, reply: &Reply) -> bool {
-        let write =
-            matches!(self.message.body, Body::Request(Request::Ost(OstRequest::Write { .. })));
+        let write = matches!(
+            self.message.body,
+            Body::Request(Request::Ost(OstRequest::Write { .. } | OstRequest::WriteMany { .. }))
+        );
         if !self.asked_before || !write {
             return false;
         }
@@ -160,7 +162,9 @@ impl Pending {
 /// A new connection begins without a grant, and what comes on top of none is others'.
 pub(super) fn without_grant(request: &mut Request) {
     if let Request::Ost(
-        OstRequest::Write { grant_used, .. } | OstRequest::Append { grant_used, .. },
+        OstRequest::Write { grant_used, .. }
+        | OstRequest::WriteMany { grant_used, .. }
+        | OstRequest::Append { grant_used, .. },
     ) = request
     {
         *grant_used = 0;

@@ -12,13 +12,15 @@
 use bytes::Bytes;
 use sateen_types::{Endpoint, Errno, ObjectId};
 use sateen_wire::{
-    Body, Bulk, CLAIM_SLOT, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request,
+    Body, Bulk, CLAIM_SLOT, Header, Message, OstReply, OstRequest, Reply, ReplyBody, Request, Span,
+    spans,
 };
 
 use super::claims::Claims;
 use super::pending::Pending;
 use super::{Arrival, Import, Link, SlotState, State};
 use crate::inode::Unsynced;
+use crate::osc::Places;
 use crate::port::Port;
 use crate::sync::{Woken, lock};
 
@@ -27,7 +29,7 @@ pub(super) struct Written {
     run: u64,
     object: ObjectId,
     layout_gen: u32,
-    offset: u64,
+    places: Places,
     data: Bytes,
     /// The answer says what cannot be: more was written than was sent, or where no file reaches.
     is_wrong: bool,
@@ -41,7 +43,7 @@ pub(super) fn written(message: &Message, reply: &Reply) -> Option<Written> {
     else {
         return None;
     };
-    let (object, layout_gen, offset, len, run) = match (request, answer) {
+    let (object, layout_gen, places, len, run) = match (request, answer) {
         (
             OstRequest::Write { object, layout_gen, offset, .. },
             OstReply::Written { len, boot_epoch, .. },
@@ -49,20 +51,26 @@ pub(super) fn written(message: &Message, reply: &Reply) -> Option<Written> {
         | (
             OstRequest::Append { object, layout_gen, .. },
             OstReply::Appended { offset, len, boot_epoch, .. },
-        ) => (*object, *layout_gen, *offset, *len, *boot_epoch),
+        ) => (*object, *layout_gen, Places::At(*offset), *len, *boot_epoch),
+        (
+            OstRequest::WriteMany { object, layout_gen, pieces, .. },
+            OstReply::Written { len, boot_epoch, .. },
+        ) => (*object, *layout_gen, Places::Pieces(pieces.clone()), *len, *boot_epoch),
         _ => return None,
     };
-    let end = offset.checked_add(u64::from(len)).filter(|end| *end <= i64::MAX as u64);
-    let is_wrong = end.is_none() || len as usize > data.len();
+    let is_near = |(offset, len): (u64, u64)| {
+        offset.checked_add(len).is_some_and(|end| end <= i64::MAX as u64)
+    };
+    let is_wrong = !places.ranges(len.into()).all(is_near) || len as usize > data.len();
     let data = data.slice(..data.len().min(len as usize));
-    Some(Written { run, object, layout_gen, offset, data, is_wrong })
+    Some(Written { run, object, layout_gen, places, data, is_wrong })
 }
 
 impl Written {
     /// The parts, for tests.
     #[cfg(test)]
-    pub(super) fn place(&self) -> (u64, ObjectId, u32, u64, &[u8]) {
-        (self.run, self.object, self.layout_gen, self.offset, &self.data)
+    pub(super) fn place(&self) -> (u64, ObjectId, u32, Vec<(u64, u64)>, &[u8]) {
+        (self.run, self.object, self.layout_gen, self.ranges().collect(), &self.data)
     }
 
     /// Whether the answer says what cannot be, for tests.
@@ -71,10 +79,14 @@ impl Written {
         self.is_wrong
     }
 
+    /// What was written of the object.
+    fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.places.ranges(self.data.len() as u64)
+    }
+
     /// Whether another write of the same bytes is under way. Which of the two the OST did first
     /// nobody knows.
     fn has_rivals(&self, state: &State) -> bool {
-        let end = self.offset.saturating_add(self.data.len() as u64);
         state.slots.iter().any(|slot| {
             let SlotState::Busy(pending) = &slot.state else { return false };
             match (&pending.message.body, &pending.message.bulk) {
@@ -82,8 +94,12 @@ impl Written {
                     Body::Request(Request::Ost(OstRequest::Write { object, offset, .. })),
                     Bulk::Data(data),
                 ) => {
-                    let other_end = offset.saturating_add(data.len() as u64);
-                    *object == self.object && *offset < end && self.offset < other_end
+                    let range = (*offset, data.len() as u64);
+                    *object == self.object && spans::meet(self.ranges(), [range])
+                }
+                (Body::Request(Request::Ost(OstRequest::WriteMany { object, pieces, .. })), _) => {
+                    *object == self.object
+                        && spans::meet(self.ranges(), pieces.iter().map(Span::range))
                 }
                 // Where it goes is not known.
                 (Body::Request(Request::Ost(OstRequest::Append { object, .. })), _) => {
@@ -119,8 +135,13 @@ impl Import {
         if written.has_rivals(state) {
             return self.unstable.miss(written.object.fid);
         }
-        let Written { run, object, layout_gen, offset, data, .. } = written;
-        self.unstable.wrote((ost, run), (object, layout_gen, offset), &data);
+        let Written { run, object, layout_gen, data, .. } = &written;
+        let mut at = 0;
+        for (offset, len) in written.ranges() {
+            let piece = data.slice(at..at + len as usize);
+            at += len as usize;
+            self.unstable.wrote((ost, *run), (*object, *layout_gen, offset), &piece);
+        }
     }
 
     /// A run has answered. If it has not everything that it should have, the first piece of that.

@@ -360,7 +360,7 @@ fn an_append_is_written_again_where_it_was() {
     let message = Message { header, body: Body::Request(Request::Ost(append)), bulk };
     let body = OstReply::Appended { offset: 70, len: 4, boot_epoch: 9, granted: 0 };
     let written = replay::written(&message, &Reply::ok(ReplyBody::Ost(body))).unwrap();
-    assert_eq!(written.place(), (9, object, 3, 70, &b"appe"[..]));
+    assert_eq!(written.place(), (9, object, 3, vec![(70, 4)], &b"appe"[..]));
     let other = OstReply::Written { len: 4, boot_epoch: 9, granted: 0 };
     assert!(replay::written(&message, &Reply::ok(ReplyBody::Ost(other))).is_none());
     // What an OST says is not believed if it cannot be.

@@ -191,18 +191,18 @@ impl Rig {
 
     /// A client that has mounted a file system of so many targets.
     pub(crate) fn with(mdts: u32, osts: u32) -> Rig {
+        Rig::with_features(mdts, osts, GROUPS)
+    }
+
+    /// The same, and what these can do.
+    pub(crate) fn with_features(mdts: u32, osts: u32, features: u64) -> Rig {
         let port = Arc::new(TestPort::default());
         let client = Client::new(ClientConfig { id: ClientId(7), file_system: 3 }, port.clone());
         let rig = Rig { client, port };
         let mounting = rig.client.clone();
         let mut mount = rig.start(async move { mounting.mount().await });
-        let connected = ReplyBody::Connected {
-            features: GROUPS,
-            boot_epoch: 5,
-            generation: 3,
-            follows: 0,
-            durable: 0,
-        };
+        let connected =
+            ReplyBody::Connected { features, boot_epoch: 5, generation: 3, follows: 0, durable: 0 };
         let connect = rig.take();
         assert_eq!(connect.to, Endpoint::Mgs);
         rig.answer(&connect, Reply::ok(connected.clone()));

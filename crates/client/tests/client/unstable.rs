@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sateen_client::ImportState;
 use sateen_types::{Endpoint, Errno, Falloc, Layout, Result};
 use sateen_wire::{
-    CLAIM_SLOT, Header, Ibits, LockMode, MdtReply, MdtRequest, OstReply, OstRequest, Reply,
-    ReplyBody, Request,
+    CLAIM_SLOT, GROUPS, Header, Ibits, LockMode, MANY, MdtReply, MdtRequest, OstReply, OstRequest,
+    Reply, ReplyBody, Request,
 };
 
 use crate::network::{start_write, take_write, written};
@@ -34,6 +34,58 @@ fn writer() -> (Rig, u64, Header) {
     assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
     assert_eq!(rig.client.unstable_bytes(0), 10);
     (rig, handle, header)
+}
+
+/// A client whose OST has answered for ten bytes, and for three pieces of ten that came together so far as
+/// there was room for them.
+fn writer_of_pieces(room: u32) -> (Rig, u64) {
+    let rig = Rig::with_features(1, 1, GROUPS | MANY);
+    rig.client.set_dirty_max(4 * MIB, 4 * MIB);
+    rig.client.set_unstable_max(4 * MIB, 4 * MIB);
+    let handle = crate::network::open(&rig, 0);
+    let says =
+        |len, granted| Reply::ok(ReplyBody::Ost(OstReply::Written { len, boot_epoch: 5, granted }));
+    let mut writing = start_write(&rig, handle);
+    rig.answer(&take_write(&rig), says(10, MIB));
+    assert_eq!(rig.poll(&mut writing), Some(Ok(10)));
+    for offset in [100, 200, 300] {
+        let (client, data) = (rig.client.clone(), bytes::Bytes::from(vec![offset as u8; 10]));
+        let kept = rig.now(async move { client.write(handle, offset, data, false).await });
+        assert_eq!(kept, Ok(10));
+    }
+    rig.later(SECOND_NS);
+    let (header, request) = rig.take_ost();
+    assert!(matches!(request, OstRequest::WriteMany { .. }), "{request:?}");
+    rig.answer(&header, says(room, 0));
+    (rig, handle)
+}
+
+#[test]
+fn pieces_that_came_together_are_told_one_by_one() {
+    for (room, told) in [
+        (30, &[(0, 10), (100, 10), (200, 10), (300, 10)][..]),
+        (20, &[(0, 10), (100, 10), (200, 10)]),
+        (13, &[(0, 10), (100, 10), (200, 3)]),
+        (0, &[(0, 10)]),
+    ] {
+        let (rig, _) = writer_of_pieces(room);
+        assert_eq!(rig.client.unstable_bytes(0), 10 + u64::from(room));
+        let connect = crash_unnoticed(&rig);
+        restarted(&rig, &connect, 6, 0);
+        for (offset, len) in told {
+            let (header, bytes, request) = rig.take_with_data();
+            assert_eq!(header.slot, CLAIM_SLOT);
+            let Request::Ost(OstRequest::Write { offset: at, grant_used: 0, .. }) = request else {
+                panic!("{request:?}")
+            };
+            assert_eq!((at, bytes), (*offset, *len));
+            let len = bytes as u32;
+            let body = OstReply::Written { len, boot_epoch: 6, granted: 0 };
+            rig.answer(&header, Reply::ok(ReplyBody::Ost(body)));
+        }
+        let info = rig.client.import_info(OST).unwrap();
+        assert_eq!(info.state, ImportState::Full);
+    }
 }
 
 /// The OST crashes, as is found when it is asked whether it is there.

@@ -84,6 +84,45 @@ fn small_writes_take_few_requests_and_are_seen_by_others() {
     cluster.finish([oss, mds]);
 }
 
+/// Records with gaps between them: several go in one request, also those that lie over the end of a stripe.
+#[test]
+fn records_with_gaps_go_together() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new(BINARY, "kept-gaps");
+    let (mds, oss) = cluster.start();
+    let (mnt, other) = (cluster.mount("mnt"), cluster.mount("other"));
+    keeps(&mnt);
+    ok(as_program("lfs").args(["setstripe", "-c", "2", "-S", "64K"]).arg(&mnt));
+    let (records, len) = (400, 4700);
+    let file = File::create(mnt.join("file")).unwrap();
+    let mut content = vec![0; 2 * records * len];
+    let data = bytes(records * len, 6);
+    let before = requests(&mnt);
+    for (number, record) in data.chunks(len).enumerate() {
+        let at = 2 * number * len;
+        content[at..at + len].copy_from_slice(record);
+        file.write_all_at(record, at as u64).unwrap();
+    }
+    file.sync_all().unwrap();
+    let asked = requests(&mnt) - before;
+    assert!(asked < records as u64 / 8, "{asked} requests for {records} records");
+    let stats = param(&mnt, "osc.*.stats");
+    assert!(stats.contains("write_many") && stats.contains("[pieces]"), "{stats}");
+    content.truncate(content.len() - len);
+    assert!(fs::read(other.join("file")).unwrap() == content);
+    // Over what is there, in another raster.
+    for number in 0..100 {
+        let at = number * 3001;
+        file.write_all_at(&[number as u8; 1000], at as u64).unwrap();
+        content[at..at + 1000].fill(number as u8);
+    }
+    assert!(fs::read(other.join("file")).unwrap() == content);
+    drop(file);
+    cluster.finish([oss, mds]);
+}
+
 #[test]
 fn a_close_tells_what_could_not_be_written_out() {
     if !can_mount() {
