@@ -226,6 +226,14 @@ impl Host {
         let committed = process.served.service().store().committed();
         for pending in process.pending.into_values() {
             match pending {
+                Pending::Object(_, ObjectOp::WriteMany { object, pieces, data }) => {
+                    // Any of them may be done, in their order.
+                    let done = random.index(pieces.len() + 1);
+                    let some = pieces.get(..done).unwrap_or_default();
+                    let _ = self.disk.objects.write_many(object, some, &data);
+                    let is_between = 0 < done && done < pieces.len();
+                    report.count("crash between two pieces", u64::from(is_between));
+                }
                 Pending::Object(_, op)
                     if random.one_in(2) && !matches!(op, ObjectOp::Read { .. }) =>
                 {
@@ -354,7 +362,11 @@ impl Host {
         let token = self.next_token;
         self.next_token += 1;
         let mut after = delay(&pending, random);
-        if matches!(pending, Pending::Object(_, ObjectOp::Write { .. })) && self.is_stalling {
+        let writes = matches!(
+            pending,
+            Pending::Object(_, ObjectOp::Write { .. } | ObjectOp::WriteMany { .. })
+        );
+        if writes && self.is_stalling {
             self.is_stalling = false;
             after = random.within(STALL_NS.0, STALL_NS.1);
         }

@@ -52,7 +52,9 @@ impl World {
         if let (
             true,
             Endpoint::Ost(_),
-            Body::Request(Request::Ost(OstRequest::Write { object, .. })),
+            Body::Request(Request::Ost(
+                OstRequest::Write { object, .. } | OstRequest::WriteMany { object, .. },
+            )),
         ) = (self.is_small, message.header.to, &message.body)
         {
             self.doubt.sends(&message.header, object.fid);

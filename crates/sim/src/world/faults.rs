@@ -153,7 +153,10 @@ impl World {
     /// go on with the file, and some do what it was at once more.
     pub(super) fn stalk(&mut self, message: &Message) {
         let Header { from, to, .. } = message.header;
-        let Body::Request(Request::Ost(OstRequest::Write { object, .. })) = &message.body else {
+        let Body::Request(Request::Ost(
+            OstRequest::Write { object, .. } | OstRequest::WriteMany { object, .. },
+        )) = &message.body
+        else {
             return;
         };
         let is_up = |node: &&Node| Endpoint::Client(node.id) == from && node.mounted;
