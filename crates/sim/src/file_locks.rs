@@ -68,6 +68,16 @@ struct Possible {
     /// The operation that asked for it.
     op: u64,
     until_ns: Option<u64>,
+    /// It ends then only if its client has lost what it had in a crash of the MDT.
+    unless_kept: bool,
+}
+
+impl Possible {
+    /// It ends then, if it does not end sooner, whatever becomes of its client.
+    fn ends(&mut self, until_ns: u64) {
+        self.until_ns.get_or_insert(until_ns);
+        self.unless_kept = false;
+    }
 }
 
 /// See the module.
@@ -96,7 +106,8 @@ impl FileLocks {
             }
         }
         if lock.mode != FileLockMode::Unlock {
-            self.possible.push(Possible { fid, owner, lock: *lock, op, until_ns: None });
+            let (lock, until_ns, unless_kept) = (*lock, None, false);
+            self.possible.push(Possible { fid, owner, lock, op, until_ns, unless_kept });
         }
     }
 
@@ -131,7 +142,7 @@ impl FileLocks {
         for one in &mut self.possible {
             let same = one.fid == fid && one.owner == owner && one.lock.flock == lock.flock;
             if same && lock.start <= one.lock.start && one.lock.end <= lock.end {
-                one.until_ns.get_or_insert(now_ns);
+                one.ends(now_ns);
             }
         }
     }
@@ -139,9 +150,7 @@ impl FileLocks {
     /// A request has ended without its lock. Nobody may have it any more, unless the MDT was lost.
     pub(crate) fn failed(&mut self, op: u64, lost: bool, now_ns: u64) {
         let until_ns = if lost { now_ns + LOST_NS } else { now_ns };
-        for one in self.possible.iter_mut().filter(|one| one.op == op) {
-            one.until_ns.get_or_insert(until_ns);
-        }
+        self.possible.iter_mut().filter(|one| one.op == op).for_each(|one| one.ends(until_ns));
     }
 
     /// Whether somebody else may have had a lock in the way of this, since then. So may who this
@@ -221,7 +230,7 @@ impl FileLocks {
         for one in &mut self.possible {
             let owner = if one.lock.flock { open } else { program };
             if one.fid == fid && one.owner == (client, owner) {
-                one.until_ns.get_or_insert(until_ns);
+                one.ends(until_ns);
             }
         }
     }
@@ -231,8 +240,19 @@ impl FileLocks {
         for held in self.certain.values_mut() {
             held.retain(|(of, _), _| *of != client);
         }
+        let kept = self.possible.iter_mut().filter(|one| one.until_ns.is_none());
+        for one in kept.filter(|one| one.owner.0 == client) {
+            (one.until_ns, one.unless_kept) = (Some(now_ns + LOST_NS), true);
+        }
+    }
+
+    /// It has gone on as itself and told the MDT of its locks: it has them as long as ever. Or as
+    /// another, and what it had is lost.
+    pub(crate) fn is_back(&mut self, client: ClientId, as_itself: bool) {
         for one in self.possible.iter_mut().filter(|one| one.owner.0 == client) {
-            one.until_ns.get_or_insert(now_ns + LOST_NS);
+            if core::mem::take(&mut one.unless_kept) && as_itself {
+                one.until_ns = None;
+            }
         }
     }
 
@@ -240,5 +260,62 @@ impl FileLocks {
     pub(crate) fn tidy(&mut self, since_ns: u64) {
         self.possible.retain(|one| one.until_ns.is_none_or(|until_ns| until_ns >= since_ns));
         self.certain.retain(|_, held| !held.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOLDER: ClientId = ClientId(1);
+    const OTHER: ClientId = ClientId(2);
+    const LATER_NS: u64 = 3 * LOST_NS;
+
+    fn lock(owner: u64, mode: FileLockMode) -> FileLock {
+        let (start, end) = range(0, UNITS - 1);
+        FileLock { owner, flock: false, mode, start, end, pid: 0 }
+    }
+
+    /// One that a program had when the MDT crashed.
+    fn after_a_crash() -> FileLocks {
+        let mut locks = FileLocks::default();
+        let held = lock(1, FileLockMode::Write);
+        locks.begins(HOLDER, Fid::ROOT, &held, 7);
+        assert_eq!(locks.granted(HOLDER, Fid::ROOT, &held), Ok(()));
+        locks.lost(HOLDER, 0);
+        locks
+    }
+
+    fn may_be_in_way(locks: &FileLocks, since_ns: u64) -> bool {
+        locks.may_be_in_way(OTHER, Fid::ROOT, &lock(1, FileLockMode::Write), since_ns)
+    }
+
+    #[test]
+    fn who_goes_on_after_a_crash_has_its_locks_as_long_as_ever() {
+        let mut locks = after_a_crash();
+        locks.is_back(HOLDER, true);
+        locks.tidy(LATER_NS);
+        assert!(may_be_in_way(&locks, LATER_NS));
+        locks.given_back(HOLDER, Fid::ROOT, &lock(1, FileLockMode::Unlock), LATER_NS);
+        assert!(!may_be_in_way(&locks, LATER_NS + 1));
+    }
+
+    #[test]
+    fn who_goes_on_as_another_has_them_no_more() {
+        let mut locks = after_a_crash();
+        locks.is_back(HOLDER, false);
+        assert!(may_be_in_way(&locks, LOST_NS) && !may_be_in_way(&locks, LATER_NS));
+        // After the next crash it goes on as what it is by then.
+        locks.lost(HOLDER, LOST_NS);
+        locks.is_back(HOLDER, true);
+        assert!(!may_be_in_way(&locks, LATER_NS));
+    }
+
+    #[test]
+    fn what_ended_while_the_mdt_was_away_does_not_come_back() {
+        let mut locks = after_a_crash();
+        locks.given_back(HOLDER, Fid::ROOT, &lock(1, FileLockMode::Unlock), 1);
+        locks.is_back(HOLDER, true);
+        assert!(!may_be_in_way(&locks, LATER_NS));
     }
 }

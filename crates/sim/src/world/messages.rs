@@ -87,6 +87,7 @@ impl World {
         for mdt in self.shape.mdts() {
             self.client_is_dirty(client, mdt);
         }
+        self.locking.known.is_back(client, false);
         self.lost_ns = self.now_ns;
         let (settles_ns, last_op) = (self.all_arrived_ns(), self.next_op - 1);
         self.is_told_no_more(client, settles_ns);

@@ -88,7 +88,9 @@ impl World {
         let Some(node) = self.nodes.iter_mut().find(|node| node.id == client) else { return };
         let Some(before) = node.before_crash.take() else { return };
         let node_speaks = node.speaks;
-        if before.incarnation != node.client.incarnation() {
+        let as_itself = before.incarnation == node.client.incarnation();
+        self.locking.known.is_back(client, as_itself);
+        if !as_itself {
             self.report.count("client goes on as another after a crash", 1);
             if node_speaks && !self.thrown_out.contains(&before.incarnation) {
                 self.fail(format!("client-{:x} goes on as another, and need not", client.0));
