@@ -473,9 +473,10 @@ impl Mdt {
         self.recovery.status
     }
 
-    /// Whether clients of the run before are not waited for any more, and this one answers.
+    /// Whether clients of the run before are not waited for any more, and this one answers. If it crashed
+    /// before that is durable, the next one would wait for them again.
     pub fn has_begun(&self) -> bool {
-        self.startup.knows_opens()
+        self.startup.knows_opens() && self.recovery.unmarked() <= self.core.store.committed()
     }
 
     /// How long clients of the run before are waited for.

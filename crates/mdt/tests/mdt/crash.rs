@@ -93,6 +93,27 @@ fn what_a_start_does_before_it_knows_anything_is_not_durable_of_before() {
     assert_eq!(world.clients[&A].durable, durable);
 }
 
+/// Whoever looks in from outside takes what has not come back by then for lost: one that crashes before
+/// waits for everybody once more.
+#[test]
+fn a_run_has_begun_when_another_would_not_wait_for_the_clients_of_the_one_before() {
+    let mut world = world();
+    world.mknod(A, ROOT, "f");
+    world.mknod(B, ROOT, "g");
+    world.flush();
+    world.crash_under_clients();
+    world.keeps_flushes = true;
+    for client in [A, B] {
+        assert!(world.reconnect(client).is_some_and(|run| run != 0));
+        let claim = claim(&world, client, &Grants::NONE, Vec::new());
+        world.start(client, claim);
+    }
+    assert!(!world.mdt.recovery_status().recovering, "all have come back");
+    assert!(!world.mdt.has_begun());
+    world.flush();
+    assert!(world.mdt.has_begun());
+}
+
 /// It waits until that is known, and comes before anybody can go on with what he had.
 #[test]
 fn who_is_thrown_out_before_it_is_known_who_was_there_does_not_come_back() {
