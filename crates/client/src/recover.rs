@@ -38,6 +38,11 @@
 //! held before it was answered, sends another. That carries no size: if the first one was executed,
 //! it has told it. One for a lock that the MDT does not know changes nothing.
 //!
+//! **Who is leaving** has written out and told everything before it says goodbye, and needs nothing any
+//! more. An MDT that has heard the goodbye, and crashes before it is durable, waits for the client, and
+//! others may have its locks by then: with a goodbye under way nothing is told to be held, and goodbye is
+//! said again.
+//!
 //! Locks that nobody needs are given back many with one cancel. Of those beside its first, which say
 //! nothing of a size, the MDT does not know whether it was executed: they are not told, by whichever
 //! way the run has ended, and the cancel finds nothing of them.
@@ -83,6 +88,14 @@ impl Lists {
                 list.extend_from_slice(part);
             }
         }
+    }
+
+    /// That is all.
+    fn end(mut self) -> Vec<MdtRequest> {
+        if let Some(MdtRequest::Reclaim { last, .. }) = self.0.last_mut() {
+            *last = true;
+        }
+        self.0
     }
 }
 
@@ -216,10 +229,10 @@ impl Client {
             tracing::info!(target = %header.from, "it was started again: telling it what is held");
             // An earlier crash may have left of these that the run since has not seen them open. Nor
             // was that told of what others of then may have given back, and may have no more.
-            let UnderWay { closes, beside, .. } = import.under_way(false);
+            let UnderWay { closes, beside, goodbye, .. } = import.under_way(false);
             let at_crash = import.under_way(true);
             let unsure = at_crash.closes.clone();
-            let under_way = UnderWay { closes, beside, ..at_crash };
+            let under_way = UnderWay { closes, beside, goodbye, ..at_crash };
             let held = self.held_of(mdt, &under_way, &unsure);
             return import.claim(self.port.as_ref(), generation, held);
         };
@@ -262,7 +275,11 @@ impl Client {
     /// Everything that an MDT has given to this client, in messages, but for what is `under_way` back:
     /// also not what programs have locked through opens whose closes it is `unsure` of, because it does
     /// not know whether it has executed them, or they were under way when it did not.
+    /// Who says goodbye tells of nothing.
     fn held_of(&self, mdt: u32, under_way: &UnderWay, unsure: &BTreeSet<u64>) -> Vec<MdtRequest> {
+        if under_way.goodbye {
+            return Lists(vec![nothing()]).end();
+        }
         let mut opens = Vec::new();
         for (id, at) in lock(&self.at_mdts).iter() {
             if seq::mdt_of(at.fid.seq) == mdt {
@@ -303,14 +320,11 @@ impl Client {
             MdtRequest::Reclaim { file_locks, .. } => Some(file_locks),
             _ => None,
         });
-        if let Some(MdtRequest::Reclaim { last, .. }) = lists.0.last_mut() {
-            *last = true;
-        }
         let mut groups = self.group_locks_of(mdt);
         groups.retain(|held| !cancels.contains(&held.id) && !beside.contains(&held.id));
         let groups = groups.chunks(RECLAIM_MAX);
         let groups = groups.map(|groups| MdtRequest::ReclaimGroups { groups: groups.to_vec() });
-        groups.chain(lists.0).collect()
+        groups.chain(lists.end()).collect()
     }
 
     /// Those that are no group's.

@@ -122,6 +122,8 @@ pub(crate) struct UnderWay {
     pub(crate) file_locks: Vec<HeldFileLock>,
     /// Something else is changed.
     pub(crate) changes: bool,
+    /// The goodbye: if it was executed others may have everything that was held.
+    pub(crate) goodbye: bool,
 }
 
 impl UnderWay {
@@ -164,11 +166,12 @@ impl Import {
     pub(crate) fn under_way(&self, at_crash: bool) -> UnderWay {
         let mut all = UnderWay::default();
         for slot in &lock(&self.state).slots {
-            if let SlotState::Busy(pending) = &slot.state
-                && (pending.at_crash || !at_crash)
-                && let Body::Request(Request::Mdt(request)) = &pending.message.body
-            {
-                all.add(request);
+            let SlotState::Busy(pending) = &slot.state else { continue };
+            match &pending.message.body {
+                _ if at_crash && !pending.at_crash => {}
+                Body::Request(Request::Mdt(request)) => all.add(request),
+                Body::Request(Request::Disconnect) => all.goodbye = true,
+                _ => {}
             }
         }
         all

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sateen_client::KernelInval;
-use sateen_types::{Attr, Errno, Layout};
+use sateen_types::{Attr, Endpoint, Errno, Layout};
 use sateen_wire::codec::Wire;
 use sateen_wire::{
     FILE_LOCK_END_MAX, FileLock, FileLockMode, FileLockState, Header, Ibits, LockId, LockMode,
@@ -294,4 +294,33 @@ fn what_was_doubtful_at_a_crash_is_not_told_after_a_stop() {
         reconnects(&rig, Reply::ok(stopped));
         assert_eq!(told().1, 0, "another may have it");
     }
+}
+
+/// The MDT may have heard the goodbye: then others have what this client had, and the crash has taken
+/// only that it is gone.
+#[test]
+fn who_says_goodbye_holds_nothing_any_more() {
+    let rig = Rig::with_osts(1);
+    open(&rig, attr(DURABLE, 0), DURABLE);
+    let client = rig.client.clone();
+    let mut leaving = rig.start(async move { client.unmount().await });
+    let mut goodbye = None;
+    while let Some((header, request)) = rig.take_if_any() {
+        assert_eq!(request, Request::Disconnect);
+        if header.to == Endpoint::Mdt(0) {
+            goodbye = Some(header);
+        } else {
+            rig.answer(&header, Reply::ok(ReplyBody::Empty));
+            assert!(rig.poll(&mut leaving).is_none());
+        }
+    }
+    rig.answer(&goodbye.expect("a goodbye to the MDT"), Reply::error(Errno::ESTALE));
+    reconnects(&rig, crashed(5));
+    let (claim, locks, opens) = take_claim(&rig);
+    assert_eq!((locks, opens), (vec![], vec![]));
+    rig.answer(&claim, reply(MdtReply::Done, &[]));
+    let (again, request) = rig.take_request();
+    assert_eq!(request, Request::Disconnect);
+    rig.answer(&again, Reply::ok(ReplyBody::Empty));
+    assert!(rig.poll(&mut leaving).is_some());
 }
