@@ -135,3 +135,20 @@ fn who_tells_of_it_after_a_restart_keeps_it_with_its_group() {
     table.cancel(B, FILE, b.id);
     assert!(table.is_empty() && table.grouped() == 0);
 }
+
+#[test]
+fn where_there_are_too_many_locks_nobody_waits_for_another() {
+    let mut table = LockTable::new();
+    table.set_bounds(Bounds::of_bytes(4 * LOCK_BYTES, LOCK_BYTES));
+    let a = joined(&mut table, A, 7);
+    let full = (2..40).find(|oid| {
+        let other = Need { fid: Fid::new(FILE.seq, *oid), ..need(LockMode::Pr) };
+        table.enqueue(0, C, &mut None, &other).is_none()
+    });
+    let mut ticket = None;
+    let other = Fid::new(FILE.seq, full.unwrap());
+    assert_eq!(table.join_group(0, B, &mut ticket, (other, 7)), Joined::Full, "the first of it");
+    assert_eq!(table.join_group(0, B, &mut ticket, (FILE, 7)), Joined::Full, "one more");
+    assert!(ticket.is_none());
+    assert_eq!(joined(&mut table, A, 7).id, a.id, "it has it already");
+}

@@ -28,7 +28,7 @@ pub(super) struct Groups {
 pub enum Joined {
     /// This.
     Granted(Grant),
-    /// Others are called back, and the ticket will be woken; without one there are too many locks.
+    /// Others are called back, and the ticket will be woken.
     Wait,
     /// There are too many locks; nobody will be woken.
     Full,
@@ -55,7 +55,7 @@ impl LockTable {
             Some(other) if *other != gid => return Joined::Taken,
             // While objects are cut nobody begins to write.
             Some(_) if !self.is_held(&need) => {
-                if self.len() >= self.bounds().limit {
+                if self.len() >= self.bounds().waited() && !self.is_member(client, fid) {
                     return Joined::Full;
                 }
                 return self.grant(client, &need).map_or(Joined::Full, Joined::Granted);
@@ -67,6 +67,7 @@ impl LockTable {
                 self.groups.by_fid.insert(fid, gid);
                 Joined::Granted(grant)
             }
+            None if ticket.is_none() => Joined::Full,
             None => Joined::Wait,
         }
     }

@@ -32,9 +32,7 @@ pub(super) fn run(
     let grant = match mdt.locks.join_group(op.now.mono_ns, op.client, &mut op.ticket, (fid, gid)) {
         Joined::Granted(grant) => grant,
         Joined::Taken => return op.leave_to_group(),
-        // Without a ticket there is nothing to wait for: the table is full.
         Joined::Full => return Err(Errno::EAGAIN.into()),
-        Joined::Wait if op.ticket.is_none() => return Err(Errno::EAGAIN.into()),
         Joined::Wait => return Err(Fault::Blocked),
     };
     let mut grants = Grants::NONE;
